@@ -1,0 +1,47 @@
+# A thin front to CMake.  `make help` lists what there is.
+BUILD  ?= build
+PREFIX ?= /usr/local
+JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: all build help setup test test-full demo bench bench-peers format docs \
+        install clean
+
+all build: $(BUILD)/build.ninja ## build the library and the command in build/
+	cmake --build $(BUILD) -j $(JOBS)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\).*:.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+$(BUILD)/build.ninja: | setup
+	cmake -S . -B $(BUILD) -G Ninja
+
+setup: ## install what is missing (Debian)
+	@tools/setup
+
+test: setup ## install what is missing, build, run the tests
+	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check
+
+test-full: setup ## the same, with sanitizers and everything that takes long
+	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
+
+demo: build ## build and show the machine, a plan, and a short measurement
+	@BUILD=$(BUILD) tools/demo
+
+bench: build ## our numbers on this machine
+	$(BUILD)/foci bench
+
+bench-peers: build ## side by side with PyTorch, in a virtual environment
+	@BUILD=$(BUILD) tools/peers
+
+format: ## lay out all sources
+	tools/sources | xargs clang-format -i
+
+docs: ## the pictures of docs/mechanisms, and the C of the READMEs
+	python3 tools/pictures.py docs/mechanisms
+	tools/readme
+
+install: build ## into PREFIX
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove what was built
+	rm -rf $(BUILD) $(BUILD)-sanitize

@@ -1,0 +1,326 @@
+#!/usr/bin/env python3
+"""Side by side with PyTorch's scaled_dot_product_attention.
+
+Both libraries are in this process, work on the same tensors with the same number of
+threads and take turns, repetition by repetition, so that both meet the same machine.
+Between turns we sleep until the threads of the one that just ran have stopped
+spinning.  A ratio is PyTorch's time over ours in neighbouring repetitions; the median
+of all ratios counts.  The share of the peak is that of our best repetition against
+the better of two peak probes, one before and one after the case.
+
+FLOP: 4 N^2 d for each head forward, half of that when causal; backward 2.5 times as
+much.
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import sys
+import time
+from dataclasses import asdict, dataclass
+
+# Both OpenMP runtimes read this when they are loaded: spin for less than the pause.
+os.environ.setdefault("GOMP_SPINCOUNT", "20000")
+PAUSE = 0.004
+
+import torch
+import torch.nn.functional as F
+
+import libfoci
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Case:
+    dtype: str  # f32, f32fast, bf16
+    backward: bool
+    n: int
+    d: int
+    causal: bool
+    heads: int = 8
+    ratio_floor: float = None  # what the project asks of itself
+    share_floor: float = None
+
+    @property
+    def name(self):
+        return (f"softmax/h{self.heads}n{self.n}d{self.d}{'c' * self.causal}"
+                f"/{self.dtype}/{'bwd' if self.backward else 'fwd'}")
+
+    @property
+    def flops(self):
+        forward = 4 * self.heads * self.n * self.n * self.d
+        return forward * (2.5 if self.backward else 1) / (2 if self.causal else 1)
+
+
+def cases():
+    both = [False, True]
+    out = [Case("bf16", False, 2048, d, c) for d in (64, 128) for c in both]
+    out += [Case("bf16", False, 512, d, c) for d in (64, 128) for c in both]
+    out += [Case("bf16", False, 8192, 128, c, heads=2) for c in both]
+    out += [Case("bf16", False, 2048, d, False) for d in (72, 80, 96)]
+    out += [Case("bf16", True, 2048, d, c) for d in (64, 128) for c in both]
+    out += [Case("f32", False, 2048, d, c) for d in (64, 128) for c in both]
+    out += [Case("f32", True, 2048, d, c) for d in (64, 128) for c in both]
+    out += [Case("f32fast", b, 2048, d, False) for b in both for d in (64, 128)]
+    return out
+
+
+class Foci:
+    """One case through libfoci, on given tensors [1][head][row][dim]."""
+
+    def __init__(self, context, case, dtype, q, k, v, dout):
+        h, n, d = case.heads, case.n, case.d
+        flags = (libfoci.CAUSAL * case.causal | libfoci.TRAIN * case.backward |
+                 libfoci.FAST * (dtype == "f32fast"))
+        layout = libfoci.Layout(batch=h * n * d, row=d, head=n * d)
+        problem = libfoci.sized(
+            libfoci.Problem,
+            dtype=libfoci.BF16 if dtype == "bf16" else libfoci.F32, flags=flags,
+            batch=1, heads=h, len_q=n, len_k=n, dim_qk=d,
+            q=layout, k=layout, v=layout, o=layout)
+        self.plan = context.plan("softmax", problem)
+        self.o = torch.empty_like(q)
+        self.grads = [torch.empty_like(q) for _ in range(3)]
+        work = torch.empty(self.plan.work_bytes + 64, dtype=torch.uint8)
+        saved = torch.empty(self.plan.saved_bytes + 64, dtype=torch.uint8)
+        self.keep = (q, k, v, dout, work, saved)
+        aligned = [(t.data_ptr() + 63) // 64 * 64 for t in (work, saved)]
+        self.io = libfoci.sized(
+            libfoci.IO, q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(),
+            o=self.o.data_ptr(), work=aligned[0],
+            saved=aligned[1] if case.backward else None)
+        dq, dk, dv = (g.data_ptr() for g in self.grads)
+        self.d = libfoci.sized(libfoci.Grads, d_o=dout.data_ptr(), dq=dq, dk=dk, dv=dv)
+        self.backward = case.backward
+        self.plan.forward(self.io)
+
+    def prepare(self):
+        pass
+
+    def run(self):
+        if self.backward:
+            self.plan.backward(self.io, self.d)
+        else:
+            self.plan.forward(self.io)
+
+    def results(self):
+        return self.grads if self.backward else [self.o]
+
+
+class Torch:
+    """The same case through PyTorch."""
+
+    def __init__(self, case, q, k, v, dout):
+        self.case, self.dout = case, dout
+        self.inputs = [t.detach().requires_grad_(case.backward) for t in (q, k, v)]
+        self.o = self.attend()
+
+    def attend(self):
+        with torch.set_grad_enabled(self.case.backward):
+            return F.scaled_dot_product_attention(*self.inputs,
+                                                  is_causal=self.case.causal)
+
+    def prepare(self):
+        for t in self.inputs:
+            t.grad = None
+
+    def run(self):
+        if self.case.backward:
+            self.o.backward(self.dout, retain_graph=True)
+        else:
+            self.o = self.attend()
+
+    def results(self):
+        if self.case.backward:
+            return [t.grad for t in self.inputs]
+        return [self.o]
+
+
+def timed(side):
+    """Seconds of one repetition, and how many cores it kept busy."""
+    side.prepare()
+    time.sleep(PAUSE)
+    cpu, wall = time.process_time(), time.perf_counter()
+    side.run()
+    wall = time.perf_counter() - wall
+    return wall, (time.process_time() - cpu) / wall
+
+
+def difference(ours, theirs):
+    """The largest relative RMS difference among the results."""
+    worst = 0.0
+    for a, b in zip(ours, theirs):
+        a, b = a.detach().double(), b.detach().double()
+        worst = max(worst, ((a - b).norm() / b.norm()).item())
+    return worst
+
+
+TOLERANCE = {("bf16", False): 1e-2, ("bf16", True): 2e-2, ("f32", False): 1e-5,
+             ("f32", True): 1e-4, ("f32fast", False): 1e-2, ("f32fast", True): 2e-2}
+
+
+def compare(context, case, reps, least):
+    kind = torch.bfloat16 if case.dtype == "bf16" else torch.float32
+    shape = (1, case.heads, case.n, case.d)
+    make = torch.Generator().manual_seed(case.n + case.d)
+    q, k, v, dout = (torch.randn(shape, generator=make).to(kind) for _ in range(4))
+
+    ours = Foci(context, case, case.dtype, q, k, v, dout)
+    if case.dtype == "f32fast":  # against our own strict arithmetic
+        theirs = Foci(context, case, "f32", q, k, v, dout)
+    else:
+        theirs = Torch(case, q, k, v, dout)
+
+    for side in (ours, theirs) * 3:
+        timed(side)
+    error = difference(ours.results(), theirs.results())
+
+    before = context.measure()
+    ratios, a, b, cores = [], [], [], ([], [])
+    begin = time.perf_counter()
+    while len(ratios) < reps or time.perf_counter() - begin < least:
+        sides = (ours, theirs) if len(ratios) % 2 == 0 else (theirs, ours)
+        seconds = {}
+        for side in sides:
+            seconds[side], busy = timed(side)
+            cores[side is theirs].append(busy)
+        a.append(seconds[ours])
+        b.append(seconds[theirs])
+        ratios.append(b[-1] / a[-1])
+    after = context.measure()
+
+    field = "f32_flops" if case.dtype == "f32" else "bf16_flops"
+    peak = max(getattr(before, field), getattr(after, field))
+    return {
+        "case": case.name,
+        **asdict(case),
+        "reps": len(ratios),
+        "ratio": statistics.median(ratios),
+        "ratio_quartiles": statistics.quantiles(ratios, n=4),
+        "gflops": case.flops / statistics.median(a) / 1e9,
+        "gflops_best": case.flops / min(a) / 1e9,
+        "peer_gflops": case.flops / statistics.median(b) / 1e9,
+        "peer_gflops_best": case.flops / min(b) / 1e9,
+        "peak_gflops": peak / 1e9,
+        "share": case.flops / min(a) / peak,
+        "difference": error,
+        "agrees": error <= TOLERANCE[case.dtype, case.backward],
+        "cores": statistics.median(cores[0]),
+        "peer_cores": statistics.median(cores[1]),
+        "plan": ours.plan.describe(),
+    }
+
+
+HEADS = {
+    "en": ("case", "foci GFLOP/s", "PyTorch GFLOP/s", "ratio", "share of peak"),
+    "zh": ("用例", "foci GFLOP/s", "PyTorch GFLOP/s", "倍数", "占峰值"),
+}
+NOTES = {
+    "en": "Medians; ratio: median of PyTorch's time over ours; share: best repetition "
+          "over the measured peak of products. f32fast is compared with our own f32. "
+          "{threads} threads, PyTorch {torch}, {cpu}. Repeat with `make bench-peers`.",
+    "zh": "中位数；倍数为 PyTorch 用时与 foci 用时之比的中位数；占峰值为最好一次相对实测"
+          "矩阵乘峰值的比例。f32fast 与 foci 自身的 f32 相比。{threads} 线程，PyTorch "
+          "{torch}，{cpu}。用 `make bench-peers` 复现。",
+}
+
+
+def with_floor(text, floor, form):
+    return text if floor is None else f"{text} (≥ {form.format(floor)})"
+
+
+def markdown(report, language="en", floors=True):
+    lines = ["| " + " | ".join(HEADS[language]) + " |", "|---|---:|---:|---:|---:|"]
+    for r in report["cases"]:
+        ratio, share = f"{r['ratio']:.2f}", f"{100 * r['share']:.0f} %"
+        if floors:
+            ratio = with_floor(ratio, r["ratio_floor"], "{:.2f}")
+            share = with_floor(share, r["share_floor"] and 100 * r["share_floor"],
+                               "{:.0f} %")
+        name = f"`{r['case']}`" + ("" if r["agrees"] else " **differs**")
+        lines.append(f"| {name} | {r['gflops']:.0f} | {r['peer_gflops']:.0f} | "
+                     f"{ratio} | {share} |")
+    return "\n".join(lines) + "\n\n" + NOTES[language].format(**report) + "\n"
+
+
+def rewrite_readme(path, language, report):
+    begin, end = "<!-- peers:begin -->\n", "<!-- peers:end -->"
+    text = path.read_text(encoding="utf-8")
+    if begin not in text or end not in text:
+        sys.exit(f"{path}: no lines {begin.strip()} and {end}")
+    head, rest = text.split(begin, 1)
+    tail = rest.split(end, 1)[1]
+    table = markdown(report, language, floors=False)
+    path.write_text(head + begin + table + end + tail, encoding="utf-8")
+
+
+def cpu_name():
+    try:
+        for line in open("/proc/cpuinfo", encoding="utf-8"):
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def problems(report):
+    """What makes the report unfit, one sentence each."""
+    for r in report["cases"]:
+        if not r["agrees"]:
+            yield f"{r['case']}: results differ by {r['difference']:.1e}"
+        for floor, got in (("ratio_floor", "ratio"), ("share_floor", "share")):
+            if r[floor] is not None and r[got] < r[floor]:
+                yield f"{r['case']}: {got} {r[got]:.2f} is below {r[floor]:.2f}"
+        for who in ("cores", "peer_cores"):
+            if r[who] < 0.75 * report["threads"]:
+                yield f"{r['case']}: {who} {r[who]:.1f} of {report['threads']} busy"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--lib", default=ROOT / "build/libfoci.so")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--reps", type=int, default=30, help="at least, for each case")
+    parser.add_argument("--time", type=float, default=2, help="seconds, at least")
+    parser.add_argument("--only", default="", help="regular expression on case names")
+    parser.add_argument("--json", type=pathlib.Path, default=ROOT / "build/peers.json")
+    parser.add_argument("--from-json", action="store_true",
+                        help="measure nothing, show what --json has")
+    parser.add_argument("--readme", action="store_true",
+                        help="put the table into README.md and README.zh-CN.md")
+    args = parser.parse_args()
+
+    if args.from_json:
+        report = json.loads(args.json.read_text())
+    else:
+        torch.set_num_threads(args.threads)
+        context = libfoci.Context(str(args.lib), args.threads)
+        if torch.get_num_threads() != context.threads:
+            sys.exit(f"threads: {torch.get_num_threads()} and {context.threads}")
+        report = {"foci": context.version, "torch": torch.__version__,
+                  "threads": context.threads, "cpu": cpu_name(), "cases": []}
+        for case in cases():
+            if re.search(args.only, case.name):
+                r = compare(context, case, args.reps, args.time)
+                report["cases"].append(r)
+                print(f"{case.name}: {r['gflops']:.0f} : {r['peer_gflops']:.0f} GFLOP/s, "
+                      f"ratio {r['ratio']:.2f}, share {100 * r['share']:.0f} %, "
+                      f"difference {r['difference']:.1e}", file=sys.stderr, flush=True)
+        args.json.write_text(json.dumps(report, indent=1) + "\n")
+
+    print(markdown(report))
+    if args.readme:
+        rewrite_readme(ROOT / "README.md", "en", report)
+        rewrite_readme(ROOT / "README.zh-CN.md", "zh", report)
+    bad = list(problems(report))
+    print("\n".join(bad))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+/* bench.c -- `foci bench [CASE...]`: time, rates, share of the measured peak, memory.
+ *
+ * The peak is measured before and after each case, in the same threads; the better
+ * of the two is the ceiling its share is taken of.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+#include "foci/mechanism.h"
+
+struct row {
+    struct bench_case   c;
+    struct bench_result r;
+    foci_machine        before, after;
+    double              old; /* seconds in the file compared with; 0: not there */
+};
+
+static const char *const dtypes[] = { "f32", "f32fast", "bf16" };
+static const char *const passes[] = { "fwd", "bwd", "both" };
+
+static int find(const char *word, const char *const *words, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(word, words[i]) == 0) return i;
+    return -1;
+}
+
+/* Cut the text at its last slash; NULL if there is none. */
+static char *cut(char *text)
+{
+    char *slash = strrchr(text, '/');
+    if (!slash) return NULL;
+    *slash = '\0';
+    return slash + 1;
+}
+
+static int parse(const struct args *a, foci_ctx *ctx, const char *text,
+                 struct bench_case *c)
+{
+    const size_t n = strlen(text) + 1;
+    *c = (struct bench_case){ .text = text,
+                              .spec = need(n, 1),
+                              .problem = { FOCI_SIZED(foci_problem) } };
+    memcpy(c->spec, text, n);
+    const char *pass = cut(c->spec);
+    const char *dtype = pass ? cut(c->spec) : NULL;
+    const char *problem = dtype ? cut(c->spec) : NULL;
+    if (!problem)
+        return usage_error(a,
+                           "case \"%s\": a case is SPEC/PROBLEM/DTYPE/PASS, for "
+                           "instance softmax/h8n2048d64c/bf16/fwd",
+                           text);
+    if (strcmp(pass, "step") == 0)
+        return usage_error(a, "case \"%s\": step is not offered yet; fwd, bwd or both",
+                           text);
+    const int p = find(pass, passes, 3), d = find(dtype, dtypes, 3);
+    if (p < 0)
+        return usage_error(a, "case \"%s\": pass \"%s\" is none of fwd, bwd, both",
+                           text, pass);
+    if (d < 0)
+        return usage_error(a, "case \"%s\": dtype \"%s\" is none of f32, f32fast, bf16",
+                           text, dtype);
+
+    const foci_status status = foci_problem_parse(ctx, problem, &c->problem);
+    if (status != FOCI_OK) return library_error(a, ctx, status, text);
+    c->pass = (enum pass)p;
+    c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
+    if (d == 1) c->problem.flags |= FOCI_FAST;
+    if (c->pass != PASS_FWD) c->problem.flags |= FOCI_TRAIN;
+    return EXIT_OK;
+}
+
+/* Without cases: softmax in all types and directions, then every other mechanism. */
+static char **default_cases(const foci_ctx *ctx, int *n)
+{
+    static const char *const first[] = {
+        "softmax/h8n2048d64/bf16/fwd",    "softmax/h8n2048d64c/bf16/fwd",
+        "softmax/h8n2048d128/bf16/fwd",   "softmax/h8n2048d64/bf16/bwd",
+        "softmax/h8n2048d64/f32fast/fwd", "softmax/h8n2048d64/f32/fwd",
+        "softmax/h8n2048d64/f32/bwd",
+    };
+    const int n_first = (int)(sizeof first / sizeof *first);
+    int       n_mech = 0;
+    while (foci_mechanism(ctx, n_mech))
+        n_mech++;
+
+    char **cases = need((size_t)(n_first + n_mech), sizeof *cases);
+    *n = 0;
+    for (int i = 0; i < n_first; i++) {
+        cases[*n] = need(strlen(first[i]) + 1, 1);
+        strcpy(cases[(*n)++], first[i]);
+    }
+    for (int i = 0; i < n_mech; i++) {
+        const char *name = foci_mechanism(ctx, i)->name;
+        if (strcmp(name, "softmax") == 0) continue;
+        const size_t cap = strlen(name) + 32;
+        cases[*n] = need(cap, 1);
+        snprintf(cases[(*n)++], cap, "%s/h8n2048d64/bf16/fwd", name);
+    }
+    return cases;
+}
+
+/* The ceiling of the products this case is made of. */
+static double peak(const struct row *row)
+{
+    const bool bf16 =
+        row->c.problem.dtype == FOCI_BF16 || row->c.problem.flags & FOCI_FAST;
+    const double x = bf16 ? row->before.bf16_flops : row->before.f32_flops;
+    const double y = bf16 ? row->after.bf16_flops : row->after.f32_flops;
+    return x > y ? x : y;
+}
+
+static double memory(const struct row *row)
+{
+    return (double)(row->r.work_bytes + row->r.saved_bytes);
+}
+
+static json_t *row_json(const struct row *row)
+{
+    const struct bench_result *r = &row->r;
+    json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "case", row->c.text, "reps",
+                          r->reps, "seconds", r->median, "best", r->best, "quartile1",
+                          r->low, "quartile3", r->high);
+    const double             numbers[] = { r->flops,
+                                           r->flops / r->median,
+                                           r->bytes,
+                                           r->bytes / r->median,
+                                           peak(row),
+                                           r->flops / r->median / peak(row),
+                                           (double)r->work_bytes,
+                                           (double)r->saved_bytes };
+    static const char *const names[] = { "flops",      "flops_per_second",
+                                         "bytes",      "bytes_per_second",
+                                         "peak_flops", "share",
+                                         "work_bytes", "saved_bytes" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        json_object_set_new(j, names[i], json_real(numbers[i]));
+    if (row->old > 0) {
+        json_object_set_new(j, "old_seconds", json_real(row->old));
+        json_object_set_new(j, "speedup", json_real(row->old / r->median));
+    }
+    json_object_set_new(j, "plan", json_string(r->plan));
+    return j;
+}
+
+static int print_rows_json(const struct args *a, const foci_ctx *ctx,
+                           const struct row *rows, int n)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, row_json(&rows[i]));
+    return print_json(a, json_pack("{s:s, s:i, s:o}", "version", foci_version(),
+                                   "threads", foci_ctx_threads(ctx), "cases", list));
+}
+
+static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool compared)
+{
+    struct table            *t = table_create(compared ? "lrrrrrrrr" : "lrrrrrrr");
+    static const char *const heads[] = { "case",   "median ms", "+-%",
+                                         "FLOP/s", "of peak",   "B/s",
+                                         "memory", "reps",      "speed-up" };
+    char                     text[16];
+    for (int i = 0; i < (compared ? 9 : 8); i++)
+        table_cell(t, "%s", heads[i]);
+    for (int i = 0; i < n; i++) {
+        const struct bench_result *r = &rows[i].r;
+        table_cell(t, "%s", rows[i].c.text);
+        table_cell(t, "%.3f", 1e3 * r->median);
+        table_cell(t, "%.0f", 50 * (r->high - r->low) / r->median);
+        table_cell(t, "%s", thousands(r->flops / r->median, text));
+        table_cell(t, "%.0f%%", 100 * r->flops / r->median / peak(&rows[i]));
+        table_cell(t, "%s", thousands(r->bytes / r->median, text));
+        table_cell(t, "%s", thousands(memory(&rows[i]), text));
+        table_cell(t, "%d", r->reps);
+        if (!compared) continue;
+        if (rows[i].old > 0)
+            table_cell(t, "%.2f", rows[i].old / r->median);
+        else
+            table_cell(t, "-");
+    }
+    table_print(t, stdout);
+    table_free(t);
+
+    printf("\n%d threads, warm caches; +-%%: half the distance of the quartiles\n",
+           foci_ctx_threads(ctx));
+    for (int i = 0; i < n; i++)
+        printf("\n%s\n%s", rows[i].c.text, rows[i].r.plan);
+}
+
+/* Seconds of each case in a file that --json wrote. */
+static int compare(const struct args *a, const char *path, struct row *rows, int n)
+{
+    json_error_t error;
+    json_t      *file = json_load_file(path, 0, &error);
+    if (!file) return failure(a, "%s: %s", path, error.text);
+
+    const json_t *cases = json_object_get(file, "cases");
+    const json_t *old;
+    size_t        j;
+    json_array_foreach(cases, j, old)
+    {
+        const char *text = json_string_value(json_object_get(old, "case"));
+        for (int i = 0; text && i < n; i++)
+            if (strcmp(text, rows[i].c.text) == 0)
+                rows[i].old = json_number_value(json_object_get(old, "seconds"));
+    }
+    const bool ok = json_is_array(cases);
+    json_decref(file);
+    return ok ? EXIT_OK
+              : failure(a, "%s: no list \"cases\", as bench --json writes", path);
+}
+
+static int measure(const struct args *a, foci_ctx *ctx, foci_machine *machine)
+{
+    *machine = (foci_machine){ FOCI_SIZED(foci_machine) };
+    const foci_status status = foci_ctx_measure(ctx, machine);
+    return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, NULL);
+}
+
+static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
+{
+    const int    reps = (int)opt_int(a, "reps", 20);
+    const double time = opt_real(a, "time", 0.5);
+    foci_machine last;
+    int          status = measure(a, ctx, &last);
+    for (int i = 0; i < n && status == EXIT_OK; i++) {
+        note(a, "%d of %d: %s", i + 1, n, rows[i].c.text);
+        rows[i].before = last;
+        status = bench_run(a, ctx, &rows[i].c, reps, time, &rows[i].r);
+        if (status == EXIT_OK) status = measure(a, ctx, &last);
+        rows[i].after = last;
+    }
+    return status;
+}
+
+static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *texts,
+                       int n)
+{
+    const char *old = opt_text(a, "compare");
+    struct row *rows = need((size_t)n, sizeof *rows);
+    int         status = EXIT_OK;
+    for (int i = 0; i < n && status == EXIT_OK; i++)
+        status = parse(a, ctx, texts[i], &rows[i].c);
+    if (status == EXIT_OK && old) status = compare(a, old, rows, n);
+    if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
+    if (status == EXIT_OK && a->json)
+        status = print_rows_json(a, ctx, rows, n);
+    else if (status == EXIT_OK)
+        print_rows(ctx, rows, n, old != NULL);
+
+    for (int i = 0; i < n; i++) {
+        free(rows[i].c.spec);
+        bench_release(&rows[i].r);
+    }
+    free(rows);
+    return status;
+}
+
+static int run(const struct args *a)
+{
+    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    if (!ctx) return EXIT_FAILED;
+
+    int status;
+    if (a->n_words > 0) {
+        status = bench_cases(a, ctx, a->words, a->n_words);
+    } else {
+        int    n;
+        char **cases = default_cases(ctx, &n);
+        status = bench_cases(a, ctx, (const char *const *)cases, n);
+        for (int i = 0; i < n; i++)
+            free(cases[i]);
+        free(cases);
+    }
+    foci_ctx_free(ctx);
+    return status;
+}
+
+static const struct option options[] = {
+    { .name = "threads",
+      .arg = "N",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 1024,
+      .help = "threads to use; default: one for each core" },
+    { .name = "reps",
+      .arg = "N",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 100000,
+      .help = "repetitions of each case at least; default 20" },
+    { .name = "time",
+      .arg = "S",
+      .kind = KIND_REAL,
+      .min = 0,
+      .max = 3600,
+      .help = "seconds of each case at least; default 0.5" },
+    { .name = "compare",
+      .arg = "FILE",
+      .kind = KIND_TEXT,
+      .help = "show the speed-up over what --json wrote to FILE" },
+    { 0 },
+};
+
+static const char *const examples[] = {
+    "foci bench",
+    "foci bench softmax/h8n2048d64c/bf16/fwd relu2/n4096d128/f32/both",
+    "foci bench --json > old.json; foci bench --compare old.json",
+    NULL,
+};
+
+const struct verb verb_bench = {
+    .name = "bench",
+    .run = run,
+    .summary = "time cases: rates, share of the measured peak, memory",
+    .usage = "[CASE...]",
+    .max_words = -1,
+    .options = options,
+    .examples = examples,
+    .notes =
+        "A case is SPEC/PROBLEM/DTYPE/PASS: DTYPE f32, f32fast (bf16 products on f32\n"
+        "tensors) or bf16, PASS fwd, bwd or both.  Rates are of the median; the peak "
+        "is\n"
+        "that of long products, measured before and after each case.",
+};

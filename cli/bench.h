@@ -1,0 +1,30 @@
+/* bench.h -- one case of `foci bench`: what it is, and how it is timed. */
+#ifndef FOCI_CLI_BENCH_H
+#define FOCI_CLI_BENCH_H
+
+#include "cli.h"
+
+enum pass { PASS_FWD, PASS_BWD, PASS_BOTH };
+
+struct bench_case {
+    const char  *text; /* SPEC/PROBLEM/DTYPE/PASS */
+    char        *spec;
+    foci_problem problem;
+    enum pass    pass;
+};
+
+struct bench_result {
+    int    reps;
+    double median, best, low, high; /* seconds; low and high are quartiles */
+    double flops, bytes;            /* of one repetition, counted */
+    size_t work_bytes, saved_bytes;
+    char  *plan; /* as it describes itself */
+};
+
+/* Time a case until there are `reps` repetitions and `time` seconds of them.  EXIT_OK,
+ * or a status with the message printed.  bench_release() in both cases. */
+int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
+              double time, struct bench_result *r);
+void bench_release(struct bench_result *r);
+
+#endif

@@ -1,0 +1,174 @@
+/* bench_run.c -- time one case.
+ *
+ * Inputs are standard normal, for the time of an exponential or of a product may
+ * depend on what it is given, and the same for every case of a shape.  Two
+ * repetitions warm caches, clocks and threads and are not counted; buffers are the
+ * same each time, so what fits into a cache stays there.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench.h"
+
+enum { WARM = 2, MAX_REPS = 100000 };
+
+struct tensors {
+    void  *q, *k, *v, *o, *d_o, *dq, *dk, *dv;
+    float *params, *dparams;
+    void  *work, *saved;
+};
+
+/* A uniform number in (0, 1) from a SplitMix64 sequence. */
+static double uniform(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    z ^= z >> 31;
+    return ((double)(z >> 11) + 0.5) * 0x1p-53;
+}
+
+static float normal(uint64_t *state)
+{
+    const double radius = sqrt(-2 * log(uniform(state)));
+    return (float)(radius * cos(6.283185307179586 * uniform(state)));
+}
+
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static void *draw(foci_dtype dtype, size_t n, uint64_t seed)
+{
+    void *data = need(n, foci_dtype_bytes(dtype));
+    for (size_t i = 0; i < n; i++) {
+        const float x = normal(&seed);
+        if (dtype == FOCI_BF16)
+            ((uint16_t *)data)[i] = to_bf16(x);
+        else
+            ((float *)data)[i] = x;
+    }
+    return data;
+}
+
+static void make(const foci_plan *plan, const struct bench_case *c, struct tensors *t)
+{
+    const foci_problem *p = &c->problem;
+    const size_t        heads = (size_t)(p->batch * p->heads);
+    const size_t kv = (size_t)(p->batch * (p->kv_heads ? p->kv_heads : p->heads));
+    const size_t len_q = (size_t)p->len_q, len_k = (size_t)p->len_k;
+    const size_t qk = (size_t)p->dim_qk;
+    const size_t v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
+    const size_t bytes = foci_dtype_bytes(p->dtype);
+
+    t->q = draw(p->dtype, heads * len_q * qk, 1);
+    t->k = draw(p->dtype, kv * len_k * qk, 2);
+    t->v = draw(p->dtype, kv * len_k * v, 3);
+    t->o = need(heads * len_q * v, bytes);
+    t->work = need(foci_plan_work_bytes(plan), 1);
+    t->params = need((size_t)foci_plan_params(plan), sizeof(float));
+    if (c->pass == PASS_FWD) return;
+
+    t->saved = need(foci_plan_saved_bytes(plan), 1);
+    t->dparams = need((size_t)foci_plan_params(plan), sizeof(float));
+    t->d_o = draw(p->dtype, heads * len_q * v, 4);
+    t->dq = need(heads * len_q * qk, bytes);
+    t->dk = need(kv * len_k * qk, bytes);
+    t->dv = need(kv * len_k * v, bytes);
+}
+
+static void release(struct tensors *t)
+{
+    void *const all[] = { t->q,  t->k,  t->v,      t->o,       t->d_o,  t->dq,
+                          t->dk, t->dv, t->params, t->dparams, t->work, t->saved };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Seconds of one repetition; negative with the status when it failed. */
+static double once(const foci_plan *plan, enum pass pass, const foci_io *io,
+                   const foci_grads *grads, foci_status *status)
+{
+    *status = FOCI_OK;
+    const double begin = seconds();
+    if (pass != PASS_BWD) *status = foci_forward(plan, io);
+    if (pass != PASS_FWD && *status == FOCI_OK)
+        *status = foci_backward(plan, io, grads);
+    return seconds() - begin;
+}
+
+static foci_status repeat(const foci_plan *plan, const struct bench_case *c,
+                          const struct tensors *t, int reps, double time,
+                          struct bench_result *r)
+{
+    const foci_io    io = { FOCI_SIZED(foci_io), .q = t->q,      .k = t->k,
+                            .v = t->v,           .o = t->o,      .params = t->params,
+                            .saved = t->saved,   .work = t->work };
+    const foci_grads grads = {
+        FOCI_SIZED(foci_grads), .d_o = t->d_o, .dq = t->dq, .dk = t->dk, .dv = t->dv,
+        .dparams = t->dparams
+    };
+
+    foci_status status = foci_forward(plan, &io);
+    for (int i = 0; i < WARM && status == FOCI_OK; i++)
+        once(plan, c->pass, &io, &grads, &status);
+
+    double *times = need(MAX_REPS, sizeof *times);
+    double  total = 0;
+    int     n = 0;
+    while (status == FOCI_OK && n < MAX_REPS && (n < reps || total < time)) {
+        times[n] = once(plan, c->pass, &io, &grads, &status);
+        total += times[n++];
+    }
+    if (status == FOCI_OK) {
+        qsort(times, (size_t)n, sizeof *times, by_size);
+        r->reps = n;
+        r->best = times[0];
+        r->low = times[n / 4];
+        r->median = n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
+        r->high = times[n - 1 - n / 4];
+    }
+    free(times);
+    return status;
+}
+
+int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
+              double time, struct bench_result *r)
+{
+    foci_plan *plan;
+    *r = (struct bench_result){ 0 };
+    foci_status status = foci_plan_create(ctx, c->spec, &c->problem, &plan);
+    if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
+
+    foci_cost cost = { FOCI_SIZED(foci_cost) };
+    foci_plan_cost(plan, &cost);
+    r->flops = (c->pass != PASS_BWD ? cost.forward_flops : 0) +
+               (c->pass != PASS_FWD ? cost.backward_flops : 0);
+    r->bytes = (c->pass != PASS_BWD ? cost.forward_bytes : 0) +
+               (c->pass != PASS_FWD ? cost.backward_bytes : 0);
+    r->work_bytes = foci_plan_work_bytes(plan);
+    r->saved_bytes = foci_plan_saved_bytes(plan);
+    r->plan = plan_text(foci_plan_describe, plan);
+
+    struct tensors t = { 0 };
+    make(plan, c, &t);
+    status = foci_params_init(plan, 1, t.params);
+    if (status == FOCI_OK) status = repeat(plan, c, &t, reps, time, r);
+    release(&t);
+    foci_plan_free(plan);
+    return status == FOCI_OK ? EXIT_OK
+                             : failure(a, "%s: execution failed: %s", c->text,
+                                       foci_status_text(status));
+}
+
+void bench_release(struct bench_result *r) { free(r->plan); }

@@ -1,0 +1,176 @@
+/* cli.h -- what the verbs of the command share.
+ *
+ * A verb is one file with one entry, `const struct verb verb_NAME`, listed in
+ * main.c.  Its table of options drives parsing and --help alike.  main()
+ * parses the command line before run() is called, so run() sees known options
+ * with values of the right kind only.  --json, --quiet and --help belong to
+ * every verb and are in no table.
+ *
+ * Results go to stdout, all else to stderr.  main() flushes stdout at the end and
+ * reports what could not be written; verbs need not look.
+ */
+#ifndef FOCI_CLI_H
+#define FOCI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <jansson.h>
+
+#include "foci/foci.h"
+
+#if defined(__GNUC__)
+#define CLI_PRINTF(f, a) __attribute__((format(printf, f, a)))
+#else
+#define CLI_PRINTF(f, a)
+#endif
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/*
+ * Verbs and options
+ */
+
+enum kind {
+    KIND_FLAG,
+    KIND_TEXT,  /* any text that is not empty */
+    KIND_WHOLE, /* a whole number from min to max */
+    KIND_REAL,  /* a finite number from min to max */
+    KIND_WORD   /* one of `words` */
+};
+
+struct option {
+    const char *name; /* without dashes */
+    const char *arg;  /* "FILE"; NULL: a flag */
+    const char *help; /* one line, no full stop */
+    enum kind   kind;
+    const char *words;    /* KIND_WORD: "f32|bf16" */
+    double      min, max; /* KIND_WHOLE, KIND_REAL */
+    bool        many;     /* may be given more than once */
+};
+
+struct args;
+
+struct verb {
+    const char          *name;
+    int                (*run)(const struct args *args); /* the exit status */
+    const char          *summary;              /* one line, no full stop */
+    const char          *usage;                /* "SPEC PROBLEM"; "" for none */
+    int                  min_words, max_words; /* of usage; max -1: any number */
+    const struct option *options;  /* up to one without name; NULL: none */
+    const char *const   *examples; /* "foci plan softmax n4096d64", up to NULL */
+    const char          *notes;    /* paragraphs below the options; NULL: none */
+};
+
+struct given {
+    const struct option *option;
+    const char          *text;
+    double               number; /* KIND_WHOLE, KIND_REAL; KIND_WORD: the index */
+};
+
+/* A parsed command line.  Texts are those of argv. */
+struct args {
+    const struct verb *verb;
+    const char       **words; /* what is not an option, in order */
+    int                n_words;
+    struct given      *given; /* in order */
+    int                n_given;
+    bool               json, quiet, help;
+};
+
+extern const struct verb *const verbs[]; /* up to NULL */
+
+/* The name must be in the verb's table; that is asserted.  Of an option given
+ * several times and not `many` the last counts. */
+bool        opt_flag(const struct args *a, const char *name);
+const char *opt_text(const struct args *a, const char *name); /* NULL: not given */
+int64_t     opt_int(const struct args *a, const char *name, int64_t preset);
+double      opt_real(const struct args *a, const char *name, double preset);
+int         opt_word(const struct args *a, const char *name, int preset);
+/* Number i of an option that may be repeated; NULL beyond the last. */
+const char *opt_nth(const struct args *a, const char *name, int i);
+
+/* Parse argv[0..argc), which starts after the verb.  EXIT_OK, or EXIT_USAGE with
+ * the message printed.  args_free() in both cases. */
+int  args_parse(const struct verb *verb, int argc, char **argv, struct args *a);
+void args_free(struct args *a);
+
+void help_verb(FILE *out, const struct verb *verb);
+void help_all(FILE *out);
+
+/*
+ * Messages: one line on stderr, "foci VERB: ...".
+ */
+
+/* A mistake in the command line; the result is EXIT_USAGE. */
+int usage_error(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
+
+/* Something failed; the result is EXIT_FAILED. */
+int failure(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
+
+/* A call of the library failed: print foci_errmsg(ctx), with `what` and a colon
+ * before it unless NULL.  EXIT_USAGE if spec or problem are at fault, else
+ * EXIT_FAILED. */
+int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
+                  const char *what);
+
+/* Something to know that is no result; silent under --quiet. */
+void note(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
+
+/* What the user may have meant: offer every valid name, then read `best`, NULL
+ * if none is near. */
+struct guess {
+    const char *word;
+    const char *best;
+    int         distance;
+};
+void guess_offer(struct guess *n, const char *name);
+/* " (did you mean ...?)" or "", into text. */
+const char *guess_hint(const struct guess *n, char *text, size_t cap);
+
+/*
+ * Common work
+ */
+
+/* A context with `threads` (0: the default), or NULL with the message printed. */
+foci_ctx *open_ctx(const struct args *a, int threads);
+
+/* Text of one of the library's functions that work as snprintf; to be freed. */
+char *plan_text(int (*print)(const foci_plan *, char *, size_t), const foci_plan *plan);
+
+/* n * size zeroed bytes, 64-byte aligned, to be freed by free(); never NULL:
+ * without memory the command ends here. */
+void *need(size_t n, size_t size);
+
+/* Seconds on a clock that only runs forward. */
+double seconds(void);
+
+/* Between hold and release a signal that would end the program waits, so that a set
+ * of files is written whole or not at all. */
+void catch_signals(void); /* once, at the start */
+void hold_signals(void);
+void release_signals(void);
+
+/*
+ * Output
+ */
+
+/* Print, follow by a newline, and release it; for a verb's last line. */
+int print_json(const struct args *a, json_t *value);
+
+/* The lines of a text, as a list. */
+json_t *json_lines(const char *text);
+
+/* A table whose columns line up.  `columns` has a letter for each, l or r for the
+ * side its cells stand at.  Cells are added from left to right, row by row. */
+struct table;
+struct table *table_create(const char *columns);
+void          table_cell(struct table *t, const char *format, ...) CLI_PRINTF(2, 3);
+void          table_print(struct table *t, FILE *out);
+void          table_free(struct table *t);
+
+/* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
+const char *thousands(double x, char text[16]);
+
+#endif

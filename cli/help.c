@@ -1,0 +1,53 @@
+/* help.c -- what --help prints, made from the tables that parse. */
+#include <string.h>
+
+#include "cli/cli.h"
+
+static const struct option common[] = {
+    { .name = "json", .help = "print JSON instead of text" },
+    { .name = "quiet", .help = "print results and errors only" },
+    { .name = "help", .help = "print this" },
+    { 0 },
+};
+
+static void list_options(struct table *t, const struct option *o)
+{
+    for (; o && o->name; o++) {
+        table_cell(t, "  --%s%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "",
+                   o->many ? " ..." : "");
+        table_cell(t, "%s", o->help);
+    }
+}
+
+void help_verb(FILE *out, const struct verb *verb)
+{
+    fprintf(out, "foci %s: %s\n\nExamples\n", verb->name, verb->summary);
+    for (int i = 0; verb->examples && verb->examples[i]; i++)
+        fprintf(out, "  %s\n", verb->examples[i]);
+    fprintf(out, "\nUsage\n  foci %s%s%s [OPTION...]\n\nOptions\n", verb->name,
+            *verb->usage ? " " : "", verb->usage);
+
+    struct table *t = table_create("ll");
+    list_options(t, verb->options);
+    list_options(t, common);
+    table_print(t, out);
+    table_free(t);
+    if (verb->notes) fprintf(out, "\n%s\n", verb->notes);
+}
+
+void help_all(FILE *out)
+{
+    fprintf(out, "foci: efficient attention\n\nExamples\n");
+    for (int i = 0; verbs[i]; i++)
+        if (verbs[i]->examples) fprintf(out, "  %s\n", verbs[i]->examples[0]);
+    fprintf(out, "\nUsage\n  foci VERB [ARGUMENT...] [OPTION...]\n"
+                 "  foci help VERB\n  foci --version\n\nVerbs\n");
+
+    struct table *t = table_create("ll");
+    for (int i = 0; verbs[i]; i++) {
+        table_cell(t, "  %s", verbs[i]->name);
+        table_cell(t, "%s", verbs[i]->summary);
+    }
+    table_print(t, out);
+    table_free(t);
+}

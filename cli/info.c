@@ -1,0 +1,154 @@
+/* info.c -- foci info: the machine, the CPU levels and the kernels in use. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+/* What the system calls this processor; "" when it does not say. */
+static void cpu_model(char *out, size_t cap)
+{
+    char  line[512];
+    FILE *f = fopen("/proc/cpuinfo", "r");
+
+    *out = '\0';
+    if (!f) return;
+    while (!*out && fgets(line, sizeof line, f)) {
+        const char *colon = strchr(line, ':');
+        if (!colon || strncmp(line, "model name", 10) != 0) continue;
+        colon += strspn(colon, ": \t");
+        snprintf(out, cap, "%.*s", (int)strcspn(colon, "\n"), colon);
+    }
+    fclose(f);
+}
+
+static double memory_bytes(void)
+{
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages < 0 || page < 0 ? 0 : (double)pages * (double)page;
+}
+
+static json_t *json_info(const foci_ctx *ctx, const char *system, const char *model,
+                         const foci_machine *m)
+{
+    json_t     *levels = json_array(), *kernels = json_array();
+    const char *name, *text;
+
+    for (int i = 0; (name = foci_cpu_level(ctx, i, &text)); i++)
+        json_array_append_new(levels, json_pack("{s:s, s:s}", "name", name, "state", text));
+    for (int i = 0; (name = foci_kernel(ctx, i, &text)); i++)
+        json_array_append_new(kernels, json_pack("{s:s, s:s}", "name", name, "level", text));
+
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:i, s:o, s:o}", "version", foci_version(), "system",
+                          system, "cpu", model, "memory_bytes", memory_bytes(), "threads",
+                          foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
+    if (m)
+        json_object_set_new(o, "measured",
+                            json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops, "bf16_flops",
+                                      m->bf16_flops, "copy_bytes", m->copy_bytes, "read_bytes",
+                                      m->read_bytes));
+    return o;
+}
+
+static void print_machine(const foci_ctx *ctx, const char *system, const char *model)
+{
+    char          text[16];
+    struct table *t = table_create("ll");
+
+    table_cell(t, "version"), table_cell(t, "%s", foci_version());
+    table_cell(t, "system"), table_cell(t, "%s", system);
+    if (*model) table_cell(t, "cpu"), table_cell(t, "%s", model);
+    table_cell(t, "memory"), table_cell(t, "%sB", thousands(memory_bytes(), text));
+    table_cell(t, "threads"), table_cell(t, "%d", foci_ctx_threads(ctx));
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void print_names(const char *head, const char *what, const foci_ctx *ctx,
+                        const char *(*get)(const foci_ctx *, int, const char **))
+{
+    const char   *name, *text;
+    struct table *t = table_create("ll");
+
+    table_cell(t, "%s", head);
+    table_cell(t, "%s", what);
+    for (int i = 0; (name = get(ctx, i, &text)); i++) {
+        table_cell(t, "%s", name);
+        table_cell(t, "%s", text);
+    }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void print_measured(const foci_machine *m)
+{
+    char          text[16];
+    struct table *t = table_create("lr");
+
+    table_cell(t, "measured"), table_cell(t, "per second");
+    table_cell(t, "f32 products"), table_cell(t, "%sflop", thousands(m->f32_flops, text));
+    table_cell(t, "bf16 products"), table_cell(t, "%sflop", thousands(m->bf16_flops, text));
+    table_cell(t, "memory read"), table_cell(t, "%sB", thousands(m->read_bytes, text));
+    table_cell(t, "memory copied"), table_cell(t, "%sB", thousands(m->copy_bytes, text));
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static int show(const struct args *a, foci_ctx *ctx)
+{
+    struct utsname name;
+    char           system[192] = "", model[128];
+    foci_machine   machine = { FOCI_SIZED(foci_machine) };
+    const bool     measure = opt_flag(a, "measure");
+
+    if (uname(&name) >= 0) snprintf(system, sizeof system, "%s %s", name.sysname, name.machine);
+    cpu_model(model, sizeof model);
+    if (measure) {
+        const foci_status status = foci_ctx_measure(ctx, &machine);
+        if (status) return library_error(a, ctx, status, "measuring");
+    }
+    if (a->json) return print_json(a, json_info(ctx, system, model, measure ? &machine : NULL));
+    print_machine(ctx, system, model);
+    print_names("CPU level", "state", ctx, foci_cpu_level);
+    print_names("kernel", "taken from", ctx, foci_kernel);
+    if (measure) print_measured(&machine);
+    return EXIT_OK;
+}
+
+static int run(const struct args *a)
+{
+    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    if (!ctx) return EXIT_FAILED;
+    const int code = show(a, ctx);
+    foci_ctx_free(ctx);
+    return code;
+}
+
+static const struct option options[] = {
+    { .name = "measure", .help = "measure products and memory, in about a second" },
+    { .name = "threads",
+      .arg = "N",
+      .help = "threads to use (default $FOCI_THREADS, or one a core)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 1024 },
+    { 0 },
+};
+
+static const char *const examples[] = {
+    "foci info",
+    "foci info --measure",
+    NULL,
+};
+
+const struct verb verb_info = {
+    .name = "info",
+    .run = run,
+    .summary = "the machine, its CPU levels, and the kernels chosen",
+    .usage = "",
+    .options = options,
+    .examples = examples,
+};

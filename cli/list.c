@@ -1,0 +1,378 @@
+/* list.c -- foci list: mechanisms, modifiers and aliases, from their descriptors. */
+#include <math.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "foci/mechanism.h"
+
+static const char *const engines[] = {
+    [FOCI_EXACT] = "exact",
+    [FOCI_LINEAR] = "linear",
+    [FOCI_POSITIONAL] = "positional",
+};
+
+static const char *const keeps[] = {
+    [FOCI_FROZEN] = "frozen",
+    [FOCI_TRAINED] = "trained",
+    [FOCI_MOVED] = "moved",
+};
+
+static const struct {
+    unsigned    bit;
+    const char *name;
+} inputs[] = {
+    { FOCI_READ_Q, "q" }, { FOCI_READ_K, "k" },         { FOCI_READ_V, "v" },
+    { FOCI_READ_X, "x" }, { FOCI_READ_WORDS, "words" }, { 0, NULL },
+};
+
+/* What mechanisms and modifiers have in common. */
+struct entry {
+    const char            *kind, *name, *summary, *formula, *source;
+    const foci_arg_def    *args;
+    size_t                 n_args;
+    const foci_tensor_def *tensors;
+    size_t                 n_tensors;
+    const foci_mech_def   *mech; /* NULL: a modifier */
+};
+
+static struct entry of_mechanism(const foci_mech_def *d)
+{
+    return (struct entry){ "mechanism", d->name,   d->summary, d->formula,   d->source,
+                           d->args,     d->n_args, d->tensors, d->n_tensors, d };
+}
+
+static struct entry of_modifier(const foci_mod_def *d)
+{
+    return (struct entry){ "modifier", d->name,   d->summary, d->formula,   d->source,
+                           d->args,    d->n_args, d->tensors, d->n_tensors, NULL };
+}
+
+/* Text in a descriptor that a program may have left out. */
+static const char *or_empty(const char *text)
+{
+    return text ? text : "";
+}
+
+/*
+ * JSON
+ */
+
+/* JSON knows no infinity: a bound that is none is null. */
+static json_t *json_number(double x)
+{
+    if (!isfinite(x)) return json_null();
+    return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
+}
+
+static json_t *json_args(const struct entry *e)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < e->n_args; i++) {
+        const foci_arg_def *d = &e->args[i];
+        json_t             *o = json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
+                              or_empty(d->help), "default", json_number(d->preset), "min",
+                              json_number(d->min), "max", json_number(d->max), "real", d->real);
+        if (d->words) json_object_set_new(o, "words", json_string(d->words));
+        json_array_append_new(list, o);
+    }
+    return list;
+}
+
+static json_t *json_tensors(const struct entry *e)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < e->n_tensors; i++) {
+        const foci_tensor_def *d = &e->tensors[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:s}", "name", d->name, "help",
+                                              or_empty(d->help), "axes", d->n_dims, "keep",
+                                              keeps[d->keep]));
+    }
+    return list;
+}
+
+/* true, or the reason why not. */
+static json_t *json_can(const char *why_not)
+{
+    return why_not ? json_string(why_not) : json_true();
+}
+
+static json_t *json_entry(const struct entry *e)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind, "name", e->name,
+                          "summary", or_empty(e->summary), "formula", or_empty(e->formula), "source",
+                          or_empty(e->source), "arguments", json_args(e), "tensors", json_tensors(e));
+    if (!e->mech) return o;
+
+    json_t *reads = json_array();
+    for (int i = 0; inputs[i].name; i++)
+        if (e->mech->reads & inputs[i].bit) json_array_append_new(reads, json_string(inputs[i].name));
+    json_object_set_new(o, "cost", json_string(or_empty(e->mech->cost)));
+    json_object_set_new(o, "engine", json_string(engines[e->mech->engine]));
+    json_object_set_new(o, "causal", json_can(e->mech->no_causal));
+    json_object_set_new(o, "cross", json_can(e->mech->no_cross));
+    json_object_set_new(o, "backward", json_true());
+    json_object_set_new(o, "reads", reads);
+    return o;
+}
+
+static json_t *json_all(const foci_ctx *ctx)
+{
+    json_t              *mechs = json_array(), *mods = json_array(), *aliases = json_object();
+    const foci_mech_def *mech;
+    const foci_mod_def  *mod;
+    const char          *alias, *meaning;
+
+    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) {
+        const struct entry e = of_mechanism(mech);
+        json_array_append_new(mechs, json_entry(&e));
+    }
+    for (int i = 0; (mod = foci_modifier(ctx, i)); i++) {
+        const struct entry e = of_modifier(mod);
+        json_array_append_new(mods, json_entry(&e));
+    }
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
+        json_object_set_new(aliases, alias, json_string(meaning));
+    return json_pack("{s:o, s:o, s:o}", "mechanisms", mechs, "modifiers", mods, "aliases", aliases);
+}
+
+/*
+ * Text
+ */
+
+/* "q k v" */
+static const char *reads_text(unsigned reads, char text[32])
+{
+    text[0] = '\0';
+    for (int i = 0; inputs[i].name; i++)
+        if (reads & inputs[i].bit)
+            snprintf(text + strlen(text), 32 - strlen(text), "%s%s", *text ? " " : "", inputs[i].name);
+    return text;
+}
+
+static void print_mechanisms(const foci_ctx *ctx)
+{
+    static const char *const heads[] = { "mechanism", "causal", "cross", "backward",
+                                         "reads",     "cost",   "summary" };
+    const foci_mech_def     *d;
+    char                     reads[32];
+
+    struct table *t = table_create("lllllll");
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) table_cell(t, "%s", heads[i]);
+    for (int i = 0; (d = foci_mechanism(ctx, i)); i++) {
+        table_cell(t, "%s", d->name);
+        table_cell(t, "%s", d->no_causal ? "no" : "yes");
+        table_cell(t, "%s", d->no_cross ? "no" : "yes");
+        table_cell(t, "yes");
+        table_cell(t, "%s", reads_text(d->reads, reads));
+        table_cell(t, "%s", or_empty(d->cost));
+        table_cell(t, "%s", or_empty(d->summary));
+    }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void print_rest(const foci_ctx *ctx)
+{
+    const foci_mod_def *d;
+    const char         *alias, *meaning;
+
+    struct table *t = table_create("ll");
+    table_cell(t, "modifier");
+    table_cell(t, "summary");
+    for (int i = 0; (d = foci_modifier(ctx, i)); i++) {
+        table_cell(t, "%s", d->name);
+        table_cell(t, "%s", or_empty(d->summary));
+    }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+
+    if (!foci_alias(0, &meaning)) return;
+    t = table_create("ll");
+    table_cell(t, "alias");
+    table_cell(t, "meaning");
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
+        table_cell(t, "%s", alias);
+        table_cell(t, "%s", meaning);
+    }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+/* The word of "a|b|c" at an index. */
+static const char *word_at(const char *words, int index, int *len)
+{
+    for (; index > 0 && strchr(words, '|'); index--) words = strchr(words, '|') + 1;
+    *len = (int)strcspn(words, "|");
+    return words;
+}
+
+static void print_args(const struct entry *e)
+{
+    struct table *t = table_create("lrll");
+    table_cell(t, "  argument");
+    table_cell(t, "default");
+    table_cell(t, "accepted");
+    table_cell(t, "help");
+    for (size_t i = 0; i < e->n_args; i++) {
+        const foci_arg_def *d = &e->args[i];
+        table_cell(t, "  %s", d->name);
+        if (d->words) {
+            int         len;
+            const char *word = word_at(d->words, (int)d->preset, &len);
+            table_cell(t, "%.*s", len, word);
+            table_cell(t, "%s", d->words);
+        } else {
+            table_cell(t, "%.16g", d->preset);
+            table_cell(t, "%.16g to %.16g%s", d->min, d->max, d->real ? "" : ", whole");
+        }
+        table_cell(t, "%s", or_empty(d->help));
+    }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void print_tensors(const struct entry *e)
+{
+    struct table *t = table_create("llll");
+    table_cell(t, "  tensor");
+    table_cell(t, "of a head");
+    table_cell(t, "kept");
+    table_cell(t, "help");
+    for (size_t i = 0; i < e->n_tensors; i++) {
+        const foci_tensor_def *d = &e->tensors[i];
+        table_cell(t, "  %s", d->name);
+        if (d->n_dims) table_cell(t, "%d axes", d->n_dims);
+        else table_cell(t, "a number");
+        table_cell(t, "%s", keeps[d->keep]);
+        table_cell(t, "%s", or_empty(d->help));
+    }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void field(struct table *t, const char *name, const char *text)
+{
+    if (!text || !*text) return;
+    table_cell(t, "  %s", name);
+    table_cell(t, "%s", text);
+}
+
+static void print_entry(const struct entry *e)
+{
+    char          reads[32], why[512];
+    struct table *t = table_create("ll");
+
+    printf("%s, a %s: %s\n\n", e->name, e->kind, or_empty(e->summary));
+    field(t, "formula", e->formula);
+    field(t, "source", e->source);
+    if (e->mech) {
+        field(t, "cost", e->mech->cost);
+        field(t, "engine", engines[e->mech->engine]);
+        field(t, "reads", reads_text(e->mech->reads, reads));
+        snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_causal));
+        field(t, "causal", e->mech->no_causal ? why : "yes");
+        snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_cross));
+        field(t, "cross", e->mech->no_cross ? why : "yes");
+        field(t, "backward", "yes");
+    }
+    table_print(t, stdout);
+    table_free(t);
+    if (e->n_args) print_args(e);
+    if (e->n_tensors) print_tensors(e);
+}
+
+/*
+ * The verb
+ */
+
+static bool find_entry(const foci_ctx *ctx, const char *name, struct entry *e)
+{
+    const foci_mech_def *mech;
+    const foci_mod_def  *mod;
+
+    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) {
+        if (strcmp(mech->name, name) != 0) continue;
+        *e = of_mechanism(mech);
+        return true;
+    }
+    for (int i = 0; (mod = foci_modifier(ctx, i)); i++) {
+        if (strcmp(mod->name, name) != 0) continue;
+        *e = of_modifier(mod);
+        return true;
+    }
+    return false;
+}
+
+static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *name)
+{
+    char                 hint[96];
+    const foci_mech_def *mech;
+    const foci_mod_def  *mod;
+    const char          *alias, *meaning;
+    struct guess       n = { .word = name };
+
+    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) guess_offer(&n, mech->name);
+    for (int i = 0; (mod = foci_modifier(ctx, i)); i++) guess_offer(&n, mod->name);
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) guess_offer(&n, alias);
+    return usage_error(a, "no mechanism, modifier or alias '%s'%s; see foci list", name,
+                       guess_hint(&n, hint, sizeof hint));
+}
+
+static int list_one(const struct args *a, const foci_ctx *ctx, const char *name)
+{
+    struct entry e;
+    const char  *alias, *meaning;
+
+    if (find_entry(ctx, name, &e)) {
+        if (a->json) return print_json(a, json_entry(&e));
+        print_entry(&e);
+        return EXIT_OK;
+    }
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
+        if (strcmp(alias, name) != 0) continue;
+        if (a->json)
+            return print_json(a, json_pack("{s:s, s:s, s:s}", "kind", "alias", "name", alias,
+                                           "meaning", meaning));
+        printf("%s, an alias: %s\n", alias, meaning);
+        return EXIT_OK;
+    }
+    return no_such_name(a, ctx, name);
+}
+
+static int run(const struct args *a)
+{
+    foci_ctx *ctx = open_ctx(a, 0);
+    int       code = EXIT_OK;
+
+    if (!ctx) return EXIT_FAILED;
+    if (a->n_words) {
+        code = list_one(a, ctx, a->words[0]);
+    } else if (a->json) {
+        code = print_json(a, json_all(ctx));
+    } else {
+        print_mechanisms(ctx);
+        print_rest(ctx);
+    }
+    foci_ctx_free(ctx);
+    return code;
+}
+
+static const char *const examples[] = {
+    "foci list",
+    "foci list softmax",
+    "foci list --json",
+    NULL,
+};
+
+const struct verb verb_list = {
+    .name = "list",
+    .run = run,
+    .summary = "mechanisms, modifiers and aliases; with NAME all about one",
+    .usage = "[NAME]",
+    .max_words = 1,
+    .examples = examples,
+};

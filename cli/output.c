@@ -1,0 +1,215 @@
+/* output.c -- tables, JSON and messages. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+static void message(const struct args *a, const char *format, va_list list)
+{
+    fprintf(stderr, a ? "foci %s: " : "foci: ", a ? a->verb->name : "");
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+}
+
+int usage_error(const struct args *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    message(a, format, list);
+    va_end(list);
+    return EXIT_USAGE;
+}
+
+int failure(const struct args *a, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    message(a, format, list);
+    va_end(list);
+    return EXIT_FAILED;
+}
+
+int library_error(const struct args *a, const foci_ctx *ctx, foci_status status, const char *what)
+{
+    failure(a, "%s%s%s", what ? what : "", what ? ": " : "", foci_errmsg(ctx));
+    return status == FOCI_ERR_SPEC || status == FOCI_ERR_ARG ? EXIT_USAGE : EXIT_FAILED;
+}
+
+void note(const struct args *a, const char *format, ...)
+{
+    if (a->quiet) return;
+    va_list list;
+    va_start(list, format);
+    message(a, format, list);
+    va_end(list);
+}
+
+/*
+ * What the user may have meant
+ */
+
+enum { MAX_WORD = 63 };
+
+static int least(int a, int b, int c)
+{
+    const int d = a < b ? a : b;
+    return c < d ? c : d;
+}
+
+/* Letters to insert, delete or replace. */
+static int edits(const char *a, const char *b)
+{
+    const int n = (int)strlen(a), m = (int)strlen(b);
+    int       row[MAX_WORD + 1];
+
+    if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
+    for (int j = 0; j <= m; j++) row[j] = j;
+    for (int i = 1; i <= n; i++) {
+        int diagonal = row[0];
+        row[0] = i;
+        for (int j = 1; j <= m; j++) {
+            const int above = row[j];
+            row[j] = least(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            diagonal = above;
+        }
+    }
+    return row[m];
+}
+
+/* Up to a third of the letters may be wrong; a beginning or an end of the name is
+ * near as well. */
+void guess_offer(struct guess *n, const char *name)
+{
+    const size_t len = strlen(n->word);
+    int          d = edits(n->word, name);
+
+    if (d > 1 && len >= 3 && strncmp(n->word, name, len) == 0) d = 1;
+    if (d > (int)(strlen(name) + 2) / 3 || (n->best && d >= n->distance)) return;
+    n->best = name;
+    n->distance = d;
+}
+
+const char *guess_hint(const struct guess *n, char *text, size_t cap)
+{
+    if (!n->best) return "";
+    snprintf(text, cap, " (did you mean '%s'?)", n->best);
+    return text;
+}
+
+/*
+ * Results
+ */
+
+int print_json(const struct args *a, json_t *value)
+{
+    const int bad = !value || json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    json_decref(value);
+    if (bad && !ferror(stdout)) return failure(a, "the JSON could not be made");
+    putchar('\n');
+    return EXIT_OK;
+}
+
+json_t *json_lines(const char *text)
+{
+    json_t *list = json_array();
+    while (*text) {
+        const size_t len = strcspn(text, "\n");
+        if (len) json_array_append_new(list, json_stringn(text, len));
+        text += len + (text[len] == '\n');
+    }
+    return list;
+}
+
+struct table {
+    const char *columns;
+    char      **cells;
+    int         n, room;
+};
+
+struct table *table_create(const char *columns)
+{
+    struct table *t = need(1, sizeof *t);
+    t->columns = columns;
+    return t;
+}
+
+void table_cell(struct table *t, const char *format, ...)
+{
+    va_list list, again;
+
+    if (t->n == t->room) {
+        char **cells = need(2 * (size_t)t->room + 64, sizeof *cells);
+        if (t->n) memcpy(cells, t->cells, (size_t)t->n * sizeof *cells);
+        free(t->cells);
+        t->cells = cells;
+        t->room = 2 * t->room + 64;
+    }
+    va_start(list, format);
+    va_copy(again, list);
+    const int len = vsnprintf(NULL, 0, format, list);
+    va_end(list);
+    char *cell = need((size_t)(len < 0 ? 0 : len) + 1, 1);
+    if (len > 0) vsnprintf(cell, (size_t)len + 1, format, again);
+    va_end(again);
+    t->cells[t->n++] = cell;
+}
+
+/* Characters, not bytes, of UTF-8. */
+static int width(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static int column_width(const struct table *t, int column)
+{
+    const int n_columns = (int)strlen(t->columns);
+    int       most = 0;
+    for (int i = column; i < t->n; i += n_columns)
+        if (width(t->cells[i]) > most) most = width(t->cells[i]);
+    return most;
+}
+
+void table_print(struct table *t, FILE *out)
+{
+    const int n_columns = (int)strlen(t->columns);
+    int      *widths = need((size_t)n_columns, sizeof *widths);
+
+    for (int c = 0; c < n_columns; c++) widths[c] = column_width(t, c);
+    for (int i = 0; i < t->n; i++) {
+        const int  c = i % n_columns;
+        const bool last = c == n_columns - 1 || i == t->n - 1;
+        const int  pad = widths[c] - width(t->cells[i]);
+        const bool right = t->columns[c] == 'r';
+
+        fprintf(out, "%*s%s%*s%s", right ? pad : 0, "", t->cells[i], right || last ? 0 : pad, "",
+                last ? "\n" : "  ");
+    }
+    free(widths);
+}
+
+void table_free(struct table *t)
+{
+    for (int i = 0; i < t->n; i++) free(t->cells[i]);
+    free(t->cells);
+    free(t);
+}
+
+const char *thousands(double x, char text[16])
+{
+    static const char prefixes[] = " kMGTPE";
+    size_t            i = 0;
+    double            y = x;
+
+    while (isfinite(y) && fabs(y) >= 999.5 && i + 2 < sizeof prefixes) {
+        y /= 1000;
+        i++;
+    }
+    if (fabs(y) >= 1e6 || !isfinite(y)) snprintf(text, 16, "%.3g", x);
+    else if (i == 0) snprintf(text, 16, "%.3g", y);
+    else snprintf(text, 16, "%.*f %c", fabs(y) < 9.995 ? 2 : fabs(y) < 99.95 ? 1 : 0, y, prefixes[i]);
+    return text;
+}

@@ -1,0 +1,243 @@
+/* run.c -- foci run: attention on tensors from files. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run.h"
+
+/* Combinations that make no sense, found before any file is opened. */
+static int check_options(const struct args *a)
+{
+    if (opt_text(a, "dout") && !opt_text(a, "grads"))
+        return usage_error(a, "--dout needs --grads PREFIX, where the gradients go");
+    if (opt_text(a, "grads") && !opt_text(a, "dout"))
+        return usage_error(a, "--grads needs --dout FILE, the gradient of the output");
+    if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
+        !opt_text(a, "dump-params"))
+        return usage_error(a, "nothing is to be written: give --out, --weights, --grads or --dump-params");
+    return EXIT_OK;
+}
+
+static foci_io make_io(const struct run *r)
+{
+    return (foci_io){
+        FOCI_SIZED(foci_io),
+        .q = r->q.data,
+        .k = r->k.data,
+        .v = r->v.data,
+        .o = r->o.data,
+        .len_q = r->len_q.ints,
+        .len_k = r->len_k.ints,
+        .docs = r->docs.ints,
+        .n_docs = r->docs.path ? r->docs.count - 1 : 0,
+        .params = r->params,
+        .saved = r->saved,
+        .work = r->work,
+        .mask = r->mask,
+        .bias = r->bias,
+    };
+}
+
+/* A tensor that is missing is one that makes the library refuse what it would take
+ * with it. */
+static int check_io(const struct run *r)
+{
+    static const float       some[1];
+    static const char *const names[] = { "q", "k", "v" };
+    char                     text[512] = "";
+    foci_io                  io = make_io(r);
+    const void             **fields[] = { &io.q, &io.k, &io.v };
+    bool                     missing[3];
+
+    for (int i = 0; i < 3; i++) {
+        missing[i] = !*fields[i];
+        if (missing[i]) *fields[i] = some;
+    }
+    if (foci_io_check(r->plan, &io, NULL, text, sizeof text)) return failure(r->a, "%s", text);
+    for (int i = 0; i < 3; i++) {
+        if (!missing[i]) continue;
+        *fields[i] = NULL;
+        if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
+            return usage_error(r->a, "--%s is missing, and %s reads it", names[i], r->a->words[0]);
+        *fields[i] = some;
+    }
+    return EXIT_OK;
+}
+
+static int make_plan(struct run *r)
+{
+    const char *spec = r->a->words[0];
+
+    if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
+    if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
+    if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
+    const foci_status status = foci_plan_create(r->ctx, spec, &r->p, &r->plan);
+    return status ? library_error(r->a, r->ctx, status, spec) : EXIT_OK;
+}
+
+/* A gradient has shape and layout of what it is the gradient of. */
+static void make_grad(const struct run *r, const struct tensor *of, struct tensor *grad)
+{
+    if (!of->data) return;
+    memcpy(grad->axes, of->axes, sizeof grad->axes);
+    grad->n_dims = of->n_dims;
+    grad->data = need((size_t)tensor_count(of), foci_dtype_bytes(r->p.dtype));
+}
+
+static void make_memory(struct run *r)
+{
+    r->o.data = need((size_t)tensor_count(&r->o), foci_dtype_bytes(r->p.dtype));
+    r->work = need(foci_plan_work_bytes(r->plan), 1);
+    if (r->dout.data) {
+        r->saved = need(foci_plan_saved_bytes(r->plan), 1);
+        make_grad(r, &r->q, &r->dq);
+        make_grad(r, &r->k, &r->dk);
+        make_grad(r, &r->v, &r->dv);
+    }
+    if (opt_text(r->a, "weights")) {
+        const foci_problem *p = &r->p;
+        const size_t        rows = (size_t)(p->batch * p->heads * p->len_q);
+        r->weights = need(rows, (size_t)p->len_k * sizeof *r->weights);
+    }
+}
+
+static int execution_error(const struct run *r, const char *pass, foci_status status)
+{
+    return failure(r->a, "%s: the %s pass failed: %s", r->a->words[0], pass, foci_status_text(status));
+}
+
+static int execute(struct run *r)
+{
+    const bool       ref = opt_flag(r->a, "ref");
+    const foci_io    io = make_io(r);
+    const foci_grads grads = {
+        FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
+        .dk = r->dk.data,       .dv = r->dv.data,    .dparams = r->dparams,
+    };
+
+    double      start = seconds();
+    foci_status status = ref ? foci_ref_forward(r->plan, &io) : foci_forward(r->plan, &io);
+    r->forward_s = seconds() - start;
+    if (status) return execution_error(r, "forward", status);
+    if (r->dout.data) {
+        start = seconds();
+        status = ref ? foci_ref_backward(r->plan, &io, &grads) : foci_backward(r->plan, &io, &grads);
+        r->backward_s = seconds() - start;
+        if (status) return execution_error(r, "backward", status);
+    }
+    if (r->weights) {
+        status = foci_ref_weights(r->plan, &io, r->weights);
+        if (status) return execution_error(r, "weights", status);
+    }
+    return EXIT_OK;
+}
+
+static void release(struct run *r)
+{
+    struct tensor *const tensors[] = { &r->q, &r->k, &r->v, &r->o, &r->dout, &r->dq, &r->dk, &r->dv };
+    struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k, &r->docs };
+    void *const blocks[] = { r->mask, r->bias, r->params, r->dparams, r->weights, r->work, r->saved };
+
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        array_free(&tensors[i]->file);
+        free(tensors[i]->data);
+    }
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) array_free(arrays[i]);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    foci_plan_free(r->plan);
+    foci_ctx_free(r->ctx);
+}
+
+static int run(const struct args *a)
+{
+    struct run r = { .a = a, .p = { FOCI_SIZED(foci_problem) } };
+
+    int code = check_options(a);
+    if (code) return code;
+    r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    if (!r.ctx) return EXIT_FAILED;
+
+    r.p.dtype = opt_word(a, "dtype", 0) ? FOCI_BF16 : FOCI_F32;
+    code = run_inputs(&r);
+    if (!code) code = make_plan(&r);
+    if (!code) code = run_params(&r);
+    if (!code) {
+        make_memory(&r);
+        code = check_io(&r);
+    }
+    if (!code) code = execute(&r);
+    if (!code) code = run_write(&r);
+    if (!code) code = run_report(&r);
+    release(&r);
+    return code;
+}
+
+#define FILE_OPTION(name_, help_) { .name = name_, .arg = "FILE", .help = help_, .kind = KIND_TEXT }
+
+static const struct option options[] = {
+    FILE_OPTION("q", "queries: N x d, H x N x d or B x H x N x d"),
+    FILE_OPTION("k", "keys, likewise; there may be fewer heads"),
+    FILE_OPTION("v", "values, likewise"),
+    FILE_OPTION("out", "where the output goes, as .npy of f4"),
+    { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
+    { .name = "dtype",
+      .arg = "TYPE",
+      .help = "f32 (default), or bf16, which rounds the inputs",
+      .kind = KIND_WORD,
+      .words = "f32|bf16" },
+    { .name = "precision",
+      .arg = "HOW",
+      .help = "products of f32 tensors: strict (default), or fast, in bf16",
+      .kind = KIND_WORD,
+      .words = "strict|fast" },
+    { .name = "seed",
+      .arg = "N",
+      .help = "draw the parameters from this seed (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
+    { .name = "threads",
+      .arg = "N",
+      .help = "threads to use (default $FOCI_THREADS, or one a core)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 1024 },
+    { .name = "param",
+      .arg = "NAME=FILE",
+      .help = "a parameter, for each head or for all",
+      .kind = KIND_TEXT,
+      .many = true },
+    FILE_OPTION("dump-params", "where the parameters go, as .safetensors"),
+    FILE_OPTION("weights", "where the matrix A of o = A v goes, as .npy"),
+    FILE_OPTION("dout", "gradient of the output"),
+    { .name = "grads",
+      .arg = "PREFIX",
+      .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy and .dNAME.npy of parameters",
+      .kind = KIND_TEXT },
+    { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
+    FILE_OPTION("mask", "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
+    FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
+    FILE_OPTION("len-q", "queries of each sequence that count"),
+    FILE_OPTION("len-k", "keys of each sequence that count"),
+    FILE_OPTION("docs", "offsets of packed documents: 0, ..., N"),
+    { 0 },
+};
+
+static const char *const examples[] = {
+    "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
+    "foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --out o.npy --param sink=s.npy",
+    "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
+    NULL,
+};
+
+const struct verb verb_run = {
+    .name = "run",
+    .run = run,
+    .summary = "attention on tensors from files",
+    .usage = "SPEC",
+    .min_words = 1,
+    .max_words = 1,
+    .options = options,
+    .examples = examples,
+    .notes = "Files are .npy or .safetensors; of a .safetensors file with several arrays the one\n"
+             "named as the option or the parameter is taken.  Tensors that the mechanism does not\n"
+             "read may be left out.",
+};

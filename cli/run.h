@@ -1,0 +1,43 @@
+/* run.h -- one execution of `foci run`, from its files to its files. */
+#ifndef FOCI_CLI_RUN_H
+#define FOCI_CLI_RUN_H
+
+#include "cli/tensors.h"
+
+/* One of q, k, v, o or a gradient. */
+struct tensor {
+    struct array file;    /* path NULL: not from a file */
+    int          n_dims;  /* 2 to 4, for the result's file */
+    int64_t      axes[4]; /* batch, heads, rows, width */
+    void        *data;    /* in the dtype of the problem */
+};
+
+struct run {
+    const struct args *a;
+    foci_ctx          *ctx;
+    foci_problem       p;
+    foci_plan         *plan;
+    struct tensor      q, k, v, o, dout, dq, dk, dv;
+    struct array       mask_file, bias_file, len_q, len_k, docs;
+    uint8_t           *mask; /* [mask_batch][mask_heads][len_q][len_k] */
+    float             *bias; /* likewise */
+    float             *params, *dparams;
+    float             *weights; /* [batch][heads][len_q][len_k] */
+    void              *work, *saved;
+    double             forward_s, backward_s;
+};
+
+/* run_inputs.c: read the files and make the problem of their shapes. */
+int run_inputs(struct run *r);
+/* run_params.c: draw the parameters, and put those given in their place. */
+int run_params(struct run *r);
+/* run_write.c: write all files that were asked for; print what was done. */
+int run_write(struct run *r);
+int run_report(struct run *r);
+
+static inline int64_t tensor_count(const struct tensor *t)
+{
+    return t->axes[0] * t->axes[1] * t->axes[2] * t->axes[3];
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* run_inputs.c -- the files of `foci run`, and the problem that their shapes make.
+ *
+ * Queries give batch, heads, their number and their width; keys and values, of which
+ * there may be fewer heads, the rest.  What a mechanism does not read may be missing:
+ * then the others stand in for it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run.h"
+
+static int load_tensor(struct run *r, const char *option, struct tensor *t)
+{
+    const char *path = opt_text(r->a, option);
+    if (!path) return EXIT_OK;
+
+    int code = array_load(r->a, r->ctx, option, option, path, &t->file);
+    if (!code) code = array_axes(r->a, &t->file, 2, t->axes);
+    t->n_dims = t->file.n_dims;
+    return code;
+}
+
+static int load_array(struct run *r, const char *option, bool ints, struct array *x)
+{
+    const char *path = opt_text(r->a, option);
+    if (!path) return EXIT_OK;
+    return ints ? array_load_ints(r->a, r->ctx, option, path, x)
+                : array_load(r->a, r->ctx, option, option, path, x);
+}
+
+static int load_all(struct run *r)
+{
+    struct tensor *const     tensors[] = { &r->q, &r->k, &r->v, &r->dout };
+    static const char *const names[] = { "q", "k", "v", "dout" };
+    int                      code = EXIT_OK;
+
+    for (int i = 0; i < 4 && !code; i++) code = load_tensor(r, names[i], tensors[i]);
+    if (!code) code = load_array(r, "mask", false, &r->mask_file);
+    if (!code) code = load_array(r, "bias", false, &r->bias_file);
+    if (!code) code = load_array(r, "len-q", true, &r->len_q);
+    if (!code) code = load_array(r, "len-k", true, &r->len_k);
+    if (!code) code = load_array(r, "docs", true, &r->docs);
+    return code;
+}
+
+/* The axes of x must be `want`, where that is not negative. */
+static int expect(const struct run *r, const struct array *x, const int64_t axes[4],
+                  const int64_t want[4], const char *because)
+{
+    char seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
+    int  bad = 0;
+
+    for (int i = 0; i < 4; i++) bad += want[i] >= 0 && want[i] != axes[i];
+    if (!bad) return EXIT_OK;
+
+    /* As many axes as the file has, or as it should have. */
+    int skip = 4 - x->n_dims;
+    if (skip > 1 && want[1] != 1 && want[1] >= 0) skip = 1;
+    if (skip > 0 && want[0] != 1 && want[0] >= 0) skip = 0;
+    return failure(r->a, "--%s %s: its shape is %s; %s needs %s", x->option, x->path,
+                   shape_text(x->n_dims, x->shape, "", seen), because,
+                   shape_text(4 - skip, want + skip, &"BHNd"[skip], wanted));
+}
+
+/* "--q q.npy of 2x5x8" */
+static const char *origin(const struct tensor *t, char *text, size_t cap)
+{
+    char shape[SHAPE_TEXT];
+    snprintf(text, cap, "--%s %s of %s", t->file.option, t->file.path,
+             shape_text(t->file.n_dims, t->file.shape, "", shape));
+    return text;
+}
+
+static const struct tensor *first_given(const struct tensor *a, const struct tensor *b,
+                                        const struct tensor *c)
+{
+    return a->file.path ? a : b->file.path ? b : c;
+}
+
+static int check_against(const struct run *r, const struct tensor *t, const struct tensor *lead,
+                         int64_t heads, int64_t rows, int64_t width)
+{
+    char          text[512];
+    const int64_t want[4] = { lead->axes[0], heads, rows, width };
+
+    if (!t->file.path || t == lead) return EXIT_OK;
+    return expect(r, &t->file, t->axes, want, origin(lead, text, sizeof text));
+}
+
+/* Files without elements may have any shape, so their products need a look. */
+static bool countable(const int64_t axes[4])
+{
+    int64_t most = INT64_MAX / 16;
+    for (int i = 0; i < 4; i++) most /= axes[i] > 0 ? axes[i] : 1;
+    return most > 0;
+}
+
+static void set_layout(foci_layout *l, int64_t heads, int64_t rows, int64_t width)
+{
+    *l = (foci_layout){ .batch = heads * rows * width, .row = width, .head = rows * width };
+}
+
+static int make_problem(struct run *r)
+{
+    foci_problem        *p = &r->p;
+    const struct tensor *lead = first_given(&r->q, &r->v, &r->k);
+    const struct tensor *keys = first_given(&r->k, &r->v, &r->q);
+    const struct tensor *width = first_given(&r->q, &r->k, &r->v);
+    char                 text[SHAPE_TEXT];
+
+    if (!lead->file.path)
+        return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v", r->a->words[0]);
+    p->batch = lead->axes[0];
+    p->heads = lead->axes[1];
+    p->kv_heads = keys->axes[1];
+    p->len_q = lead->axes[2];
+    p->len_k = keys->axes[2];
+    p->dim_qk = width->axes[3];
+    p->dim_v = r->v.file.path ? r->v.axes[3] : p->dim_qk;
+
+    int code = check_against(r, &r->k, lead, -1, -1, p->dim_qk);
+    if (!code) code = check_against(r, &r->v, lead, -1, -1, -1);
+    if (!code) code = check_against(r, &r->v, keys, p->kv_heads, p->len_k, -1);
+    if (code) return code;
+    if (p->kv_heads < 1 || p->heads % p->kv_heads)
+        return failure(r->a, "--%s %s: it has %lld heads, which must divide the %lld of --%s %s",
+                       keys->file.option, keys->file.path, (long long)p->kv_heads,
+                       (long long)p->heads, lead->file.option, lead->file.path);
+
+    r->o.n_dims = lead->n_dims;
+    memcpy(r->o.axes, (int64_t[]){ p->batch, p->heads, p->len_q, p->dim_v }, sizeof r->o.axes);
+    if (!countable(r->o.axes))
+        return failure(r->a, "an output of %s has more elements than can be counted",
+                       shape_text(4, r->o.axes, "", text));
+
+    set_layout(&p->q, p->heads, p->len_q, p->dim_qk);
+    set_layout(&p->k, p->kv_heads, p->len_k, p->dim_qk);
+    set_layout(&p->v, p->kv_heads, p->len_k, p->dim_v);
+    set_layout(&p->o, p->heads, p->len_q, p->dim_v);
+    if (!r->dout.file.path) return EXIT_OK;
+    return expect(r, &r->dout.file, r->dout.axes, r->o.axes, "the output");
+}
+
+/* Copy [b][h][rows * keys] to [batch][heads][rows * keys], repeating single ones. */
+static void spread(const float *in, int64_t b, int64_t h, int64_t batch, int64_t heads, int64_t n,
+                   float *out)
+{
+    for (int64_t i = 0; i < batch; i++)
+        for (int64_t j = 0; j < heads; j++) {
+            const int64_t from = (b > 1 ? i : 0) * h + (h > 1 ? j : 0);
+            if (n) memcpy(out + (i * heads + j) * n, in + from * n, (size_t)n * sizeof *out);
+        }
+}
+
+/* Batch and heads of a mask or bias may be 1; the rest must fit the problem. */
+static int check_pairs(const struct run *r, const struct array *x, int64_t axes[4])
+{
+    const foci_problem *p = &r->p;
+
+    if (!x->path) return EXIT_OK;
+    const int code = array_axes(r->a, x, 2, axes);
+    if (code) return code;
+    const int64_t want[4] = { axes[0] == 1 ? 1 : p->batch, axes[1] == 1 ? 1 : p->heads, p->len_q,
+                              p->len_k };
+    return expect(r, x, axes, want, "every pair of query and key");
+}
+
+/* The library knows one extent for both, so the smaller of the two is spread out. */
+static int make_pairs(struct run *r)
+{
+    foci_problem *p = &r->p;
+    int64_t       m[4] = { 1, 1, 0, 0 }, b[4] = { 1, 1, 0, 0 };
+
+    int code = check_pairs(r, &r->mask_file, m);
+    if (!code) code = check_pairs(r, &r->bias_file, b);
+    if (code) return code;
+    p->mask_batch = m[0] > b[0] ? m[0] : b[0];
+    p->mask_heads = m[1] > b[1] ? m[1] : b[1];
+
+    if (!r->mask_file.path && !r->bias_file.path) return EXIT_OK;
+
+    const int64_t n = p->len_q * p->len_k, extent = p->mask_batch * p->mask_heads;
+    if (r->bias_file.path) {
+        p->flags |= FOCI_BIAS;
+        r->bias = need((size_t)extent, (size_t)n * sizeof *r->bias);
+        spread(r->bias_file.data, b[0], b[1], p->mask_batch, p->mask_heads, n, r->bias);
+    }
+    if (r->mask_file.path) {
+        float *all = need((size_t)extent, (size_t)n * sizeof *all);
+        p->flags |= FOCI_MASK;
+        r->mask = need((size_t)extent, (size_t)n);
+        spread(r->mask_file.data, m[0], m[1], p->mask_batch, p->mask_heads, n, all);
+        for (int64_t i = 0; i < extent * n; i++) r->mask[i] = all[i] != 0;
+        free(all);
+    }
+    return EXIT_OK;
+}
+
+static int check_vector(const struct run *r, const struct array *x, int64_t want)
+{
+    char seen[SHAPE_TEXT];
+
+    if (!x->path || (x->n_dims == 1 && (want < 0 ? x->count > 0 : x->count == want)))
+        return EXIT_OK;
+    shape_text(x->n_dims, x->shape, "", seen);
+    if (want < 0)
+        return failure(r->a, "--%s %s: its shape is %s; a list of offsets is needed", x->option,
+                       x->path, seen);
+    return failure(r->a, "--%s %s: its shape is %s; one length for each of %lld sequences is needed",
+                   x->option, x->path, seen, (long long)want);
+}
+
+static int make_lengths(struct run *r)
+{
+    if (r->docs.path && (r->len_q.path || r->len_k.path))
+        return usage_error(r->a, "--docs and --%s exclude each other",
+                           r->len_q.path ? "len-q" : "len-k");
+    int code = check_vector(r, &r->len_q, r->p.batch);
+    if (!code) code = check_vector(r, &r->len_k, r->p.batch);
+    if (!code) code = check_vector(r, &r->docs, -1);
+    if (!code && r->docs.path) r->p.max_docs = r->docs.count > 1 ? r->docs.count - 1 : 1;
+    return code;
+}
+
+/* The tensor's values in the dtype of the problem. */
+static void make_data(const struct run *r, struct tensor *t)
+{
+    const int64_t n = t->file.count;
+    if (!t->file.path) return;
+    if (r->p.dtype == FOCI_F32) {
+        t->data = t->file.data;
+        t->file.data = NULL;
+        return;
+    }
+    t->data = need((size_t)n, sizeof(uint16_t));
+    to_bf16(t->file.data, n, t->data);
+}
+
+int run_inputs(struct run *r)
+{
+    int code = load_all(r);
+    if (!code) code = make_problem(r);
+    if (!code) code = make_pairs(r);
+    if (!code) code = make_lengths(r);
+    if (code) return code;
+    make_data(r, &r->q);
+    make_data(r, &r->k);
+    make_data(r, &r->v);
+    make_data(r, &r->dout);
+    return EXIT_OK;
+}

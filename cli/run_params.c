@@ -1,0 +1,93 @@
+/* run_params.c -- the parameters of a plan: drawn from the seed, then replaced by
+ * those that --param names. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run.h"
+
+static int no_such_param(const struct run *r, const char *name)
+{
+    char           hint[96];
+    struct guess n = { .word = name };
+
+    if (!foci_plan_n_params(r->plan))
+        return usage_error(r->a, "--param %s: %s has no tensors", name, r->a->words[0]);
+    for (int i = 0; i < foci_plan_n_params(r->plan); i++) {
+        foci_param p = { FOCI_SIZED(foci_param) };
+        if (!foci_plan_param(r->plan, i, &p)) guess_offer(&n, p.name);
+    }
+    return usage_error(r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
+                       guess_hint(&n, hint, sizeof hint), r->a->words[0]);
+}
+
+static bool find_param(const foci_plan *plan, const char *name, foci_param *p)
+{
+    for (int i = 0; i < foci_plan_n_params(plan); i++)
+        if (!foci_plan_param(plan, i, p) && strcmp(p->name, name) == 0) return true;
+    return false;
+}
+
+static bool same(int n, const int64_t *a, const int64_t *b)
+{
+    for (int i = 0; i < n; i++)
+        if (a[i] != b[i]) return false;
+    return true;
+}
+
+/* One for each head, or one for all. */
+static int place(const struct run *r, const foci_param *p, const struct array *x)
+{
+    const int64_t heads = p->shape[0];
+    const bool    all = x->n_dims == p->n_dims && same(p->n_dims, x->shape, p->shape);
+    const bool    one = (x->n_dims == p->n_dims - 1 && same(x->n_dims, x->shape, p->shape + 1)) ||
+                     (x->n_dims == p->n_dims && x->shape[0] == 1 &&
+                      same(p->n_dims - 1, x->shape + 1, p->shape + 1));
+    char          seen[SHAPE_TEXT], full[SHAPE_TEXT], shared[SHAPE_TEXT];
+
+    if (!all && !one)
+        return failure(r->a, "--param %s=%s: its shape is %s; accepted are %s, or %s for all heads",
+                       p->name, x->path, shape_text(x->n_dims, x->shape, "", seen),
+                       shape_text(p->n_dims, p->shape, "", full),
+                       shape_text(p->n_dims - 1, p->shape + 1, "", shared));
+    for (int64_t h = 0; h < (all ? 1 : heads); h++)
+        if (x->count)
+            memcpy(r->params + p->offset + h * x->count, x->data, (size_t)x->count * sizeof(float));
+    return EXIT_OK;
+}
+
+static int take_param(const struct run *r, const char *text)
+{
+    const char  *equals = strchr(text, '=');
+    char         name[96];
+    foci_param   p = { FOCI_SIZED(foci_param) };
+    struct array x;
+
+    if (!equals || equals == text || !equals[1] || equals - text >= (int)sizeof name)
+        return usage_error(r->a, "--param is '%s'; it takes NAME=FILE", text);
+    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    if (!find_param(r->plan, name, &p)) return no_such_param(r, name);
+
+    int code = array_load(r->a, r->ctx, "param", name, equals + 1, &x);
+    if (!code) code = place(r, &p, &x);
+    array_free(&x);
+    return code;
+}
+
+int run_params(struct run *r)
+{
+    const int64_t n = foci_plan_params(r->plan);
+    const char   *text;
+
+    r->params = need((size_t)n, sizeof *r->params);
+    r->dparams = need((size_t)n, sizeof *r->dparams);
+    if (n) {
+        const foci_status status =
+            foci_params_init(r->plan, (uint64_t)opt_int(r->a, "seed", 0), r->params);
+        if (status) return library_error(r->a, r->ctx, status, "drawing the parameters");
+    }
+    for (int i = 0; (text = opt_nth(r->a, "param", i)); i++) {
+        const int code = take_param(r, text);
+        if (code) return code;
+    }
+    return EXIT_OK;
+}

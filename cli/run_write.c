@@ -1,0 +1,140 @@
+/* run_write.c -- the results of `foci run`: its files, and its summary. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/run.h"
+
+static int write_npy(const struct run *r, const char *path, int n_dims, const int64_t *shape,
+                     const float *data)
+{
+    const foci_status status = foci_npy_write(r->ctx, path, n_dims, shape, data);
+    return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
+}
+
+static int write_tensor(const struct run *r, const char *path, const struct tensor *t)
+{
+    const int64_t n = tensor_count(t);
+    const int     skip = 4 - t->n_dims;
+
+    if (r->p.dtype == FOCI_F32) return write_npy(r, path, t->n_dims, t->axes + skip, t->data);
+    float *data = need((size_t)n, sizeof *data);
+    from_bf16(t->data, n, data);
+    const int code = write_npy(r, path, t->n_dims, t->axes + skip, data);
+    free(data);
+    return code;
+}
+
+/* PREFIX.dNAME.npy, to be freed. */
+static char *grad_path(const struct run *r, const char *name)
+{
+    const char  *prefix = opt_text(r->a, "grads");
+    const size_t cap = strlen(prefix) + strlen(name) + 8;
+    char        *path = need(cap, 1);
+    snprintf(path, cap, "%s.d%s.npy", prefix, name);
+    return path;
+}
+
+static int write_grads(const struct run *r)
+{
+    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv };
+    static const char *const   names[] = { "q", "k", "v" };
+    int                        code = EXIT_OK;
+
+    for (int i = 0; i < 3 && !code; i++) {
+        if (!tensors[i]->data) continue;
+        char *path = grad_path(r, names[i]);
+        code = write_tensor(r, path, tensors[i]);
+        free(path);
+    }
+    for (int i = 0; i < foci_plan_n_params(r->plan) && !code; i++) {
+        foci_param p = { FOCI_SIZED(foci_param) };
+        if (foci_plan_param(r->plan, i, &p) || p.keep != FOCI_TRAINED) continue;
+        char *path = grad_path(r, p.name);
+        code = write_npy(r, path, p.n_dims, p.shape, r->dparams + p.offset);
+        free(path);
+    }
+    return code;
+}
+
+static int write_params(const struct run *r, const char *path)
+{
+    const int   n = foci_plan_n_params(r->plan);
+    foci_param *params = need((size_t)n, sizeof *params);
+    foci_named *named = need((size_t)n, sizeof *named);
+
+    for (int i = 0; i < n; i++) {
+        params[i].size = sizeof *params;
+        foci_plan_param(r->plan, i, &params[i]);
+        named[i] = (foci_named){ params[i].name, params[i].n_dims, params[i].shape,
+                                 r->params + params[i].offset };
+    }
+    const foci_status status = foci_safetensors_write(r->ctx, path, named, n);
+    free(params);
+    free(named);
+    return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
+}
+
+int run_write(struct run *r)
+{
+    const char   *out = opt_text(r->a, "out"), *weights = opt_text(r->a, "weights");
+    const char   *params = opt_text(r->a, "dump-params");
+    const int64_t shape[4] = { r->p.batch, r->p.heads, r->p.len_q, r->p.len_k };
+    const int     skip = 4 - r->o.n_dims;
+    int           code = EXIT_OK;
+
+    hold_signals();
+    if (out) code = write_tensor(r, out, &r->o);
+    if (!code && weights) code = write_npy(r, weights, r->o.n_dims, shape + skip, r->weights);
+    if (!code && opt_text(r->a, "grads")) code = write_grads(r);
+    if (!code && params) code = write_params(r, params);
+    release_signals();
+    return code;
+}
+
+static json_t *json_report(const struct run *r, const char *spec, const char *problem,
+                           const char *lines)
+{
+    json_t *shape = json_array();
+    for (int i = 4 - r->o.n_dims; i < 4; i++)
+        json_array_append_new(shape, json_integer(r->o.axes[i]));
+
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:f}", "spec", spec, "problem",
+                          problem, "dtype", r->p.dtype == FOCI_F32 ? "f32" : "bf16", "by",
+                          opt_flag(r->a, "ref") ? "reference" : "engine", "shape", shape, "stages",
+                          json_lines(lines), "threads", foci_ctx_threads(r->ctx), "forward_seconds",
+                          r->forward_s);
+    if (r->dout.file.path) json_object_set_new(o, "backward_seconds", json_real(r->backward_s));
+    return o;
+}
+
+/* The plan's own first line, then what came of it. */
+static void print_report(const struct run *r, const char *spec, const char *lines)
+{
+    char          text[SHAPE_TEXT];
+    const int     skip = 4 - r->o.n_dims;
+    struct table *t = table_create("ll");
+
+    printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
+    table_cell(t, "  spec"), table_cell(t, "%s", spec);
+    table_cell(t, "  output"), table_cell(t, "%s", shape_text(r->o.n_dims, r->o.axes + skip, "", text));
+    table_cell(t, "  forward");
+    table_cell(t, "%.3f ms%s", 1e3 * r->forward_s, opt_flag(r->a, "ref") ? ", by the reference" : "");
+    if (r->dout.file.path) table_cell(t, "  backward"), table_cell(t, "%.3f ms", 1e3 * r->backward_s);
+    table_print(t, stdout);
+    table_free(t);
+}
+
+int run_report(struct run *r)
+{
+    char  problem[128];
+    char *spec = plan_text(foci_plan_spec, r->plan);
+    char *lines = plan_text(foci_plan_describe, r->plan);
+    int   code = EXIT_OK;
+
+    foci_problem_print(&r->p, problem, sizeof problem);
+    if (r->a->json) code = print_json(r->a, json_report(r, spec, problem, lines));
+    else print_report(r, spec, lines);
+    free(spec);
+    free(lines);
+    return code;
+}

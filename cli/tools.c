@@ -1,0 +1,89 @@
+/* tools.c -- what verbs need of the machine and the library: a context, memory,
+ * time, and signals that can wait. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+
+foci_ctx *open_ctx(const struct args *a, int threads)
+{
+    foci_ctx           *ctx;
+    const foci_options  options = { FOCI_SIZED(foci_options), .threads = threads };
+
+    if (foci_ctx_create(&options, &ctx)) failure(a, "%s", foci_errmsg(NULL));
+    return ctx;
+}
+
+void *need(size_t n, size_t size)
+{
+    enum { LINE = 64 };
+    void *p = NULL;
+
+    if (!size || n <= (SIZE_MAX - LINE) / size) {
+        const size_t bytes = (n * size + LINE) / LINE * LINE;
+        p = aligned_alloc(LINE, bytes);
+        if (p) return memset(p, 0, bytes);
+    }
+    fprintf(stderr, "foci: no memory: %zu times %zu bytes were refused\n", n, size);
+    exit(EXIT_FAILED);
+}
+
+char *plan_text(int (*print)(const foci_plan *, char *, size_t), const foci_plan *plan)
+{
+    const int len = print(plan, NULL, 0);
+    char     *text = need((size_t)(len < 0 ? 0 : len) + 1, 1);
+    if (len > 0) print(plan, text, (size_t)len + 1);
+    return text;
+}
+
+double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/*
+ * Signals.  Blocking them would not do: any thread may receive one.
+ */
+
+static atomic_int held, waiting;
+
+static void end_by(int number)
+{
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void handle(int number)
+{
+    if (atomic_load(&held)) atomic_store(&waiting, number);
+    else end_by(number);
+}
+
+void catch_signals(void)
+{
+    static const int all[] = { SIGINT, SIGTERM, SIGHUP };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        struct sigaction old, new = { .sa_handler = handle };
+        sigemptyset(&new.sa_mask);
+        sigaction(all[i], NULL, &old);
+        if (old.sa_handler != SIG_IGN) sigaction(all[i], &new, NULL);
+    }
+}
+
+void hold_signals(void)
+{
+    atomic_store(&held, 1);
+}
+
+void release_signals(void)
+{
+    atomic_store(&held, 0);
+    const int number = atomic_exchange(&waiting, 0);
+    if (number) end_by(number);
+}

@@ -1,0 +1,22 @@
+# `make install PREFIX=`: headers, both libraries, the command, foci.pc and a CMake
+# package (find_package(foci), targets foci::foci and foci::static).
+install(TARGETS foci_shared foci_static EXPORT foci)
+if(TARGET foci)
+    install(TARGETS foci)
+endif()
+install(DIRECTORY include/foci DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+configure_file(cmake/foci.pc.in foci.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/foci.pc
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/foci)
+install(EXPORT foci NAMESPACE foci:: FILE fociTargets.cmake
+    DESTINATION ${package_dir})
+configure_package_config_file(cmake/fociConfig.cmake.in fociConfig.cmake
+    INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(fociConfigVersion.cmake
+    COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/fociConfig.cmake
+    ${PROJECT_BINARY_DIR}/fociConfigVersion.cmake DESTINATION ${package_dir})

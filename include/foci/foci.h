@@ -1,0 +1,275 @@
+/* foci.h -- efficient attention for C programs.
+ *
+ * Say what to compute, on which shapes, then compute it as often as you like:
+ *
+ *     foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 8,
+ *                        .len_q = 4096, .len_k = 4096, .dim_qk = 64 };
+ *     foci_plan *plan;
+ *     if (foci_plan_create(ctx, "softmax", &p, &plan))
+ *         die(foci_errmsg(ctx));
+ *     void *work = aligned_alloc(64, foci_plan_work_bytes(plan));
+ *     foci_forward(plan, &(foci_io){ FOCI_SIZED(foci_io), .q = q, .k = k,
+ *                                    .v = v, .o = o, .work = work });
+ *     foci_plan_free(plan);
+ *
+ * Planning does all that can fail: it parses, checks, chooses kernels and
+ * allocates.  Executing allocates nothing and reads the plan only; it refuses
+ * what could not be known before (a missing pointer, a length out of range).
+ *
+ * Ownership.  Every *_create has one *_free, which accepts NULL.  Tensors and
+ * scratch memory are the caller's throughout; no call keeps a pointer to them.
+ *
+ * Threads.  A context plans for one thread at a time.  A plan is immutable:
+ * any number of threads may execute it at once, each with its own `work`.
+ * Results do not depend on the number of threads an execution uses.
+ */
+#ifndef FOCI_H
+#define FOCI_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define FOCI_API __attribute__((visibility("default")))
+#else
+#define FOCI_API
+#endif
+
+/* Structs passed by address start with their size, so that they can grow.
+ * Fields left zero take the default named beside them. */
+#define FOCI_SIZED(type) .size = sizeof(type)
+
+typedef enum foci_status {
+    FOCI_OK = 0,
+    FOCI_ERR_ARG = -1,    /* an argument is out of range or contradicts another */
+    FOCI_ERR_SPEC = -2,   /* the mechanism text does not parse */
+    FOCI_ERR_UNSUP = -3,  /* well formed, but not offered: see foci_errmsg() */
+    FOCI_ERR_MEMORY = -4, /* an allocation failed */
+    FOCI_ERR_DEVICE = -5, /* the device refused, or failed while executing */
+    FOCI_ERR_FILE = -6    /* a file is missing, unreadable, malformed or full */
+} foci_status;
+
+/* A short English name of a status, never NULL. */
+FOCI_API const char *foci_status_text(foci_status status);
+
+/* "0.1.0" */
+FOCI_API const char *foci_version(void);
+
+typedef enum foci_dtype { FOCI_F32, FOCI_BF16, FOCI_F16 } foci_dtype;
+
+/* Bytes of one element. */
+FOCI_API size_t foci_dtype_bytes(foci_dtype dtype);
+
+/*
+ * Contexts
+ */
+
+typedef struct foci_ctx foci_ctx;
+
+/* Allocate (ptr NULL), resize, or free (new_bytes 0) a block, as realloc would,
+ * 64-byte aligned.  NULL on failure, with the old block untouched. */
+typedef void *(*foci_alloc_fn)(void *user, void *ptr, size_t old_bytes, size_t new_bytes);
+
+typedef struct foci_options {
+    size_t        size;
+    int           threads; /* 0: $FOCI_THREADS, or one for each core we may run on */
+    const char   *cpu;     /* highest CPU level to use, as foci_cpu_level() names
+                            * them; NULL: $FOCI_CPU, or the best there is */
+    foci_alloc_fn alloc;   /* NULL: malloc and free */
+    void         *user;    /* given to alloc */
+} foci_options;
+
+/* `options` may be NULL.  When even the context cannot be made, *ctx is NULL and
+ * foci_errmsg(NULL) gives the reason. */
+FOCI_API foci_status foci_ctx_create(const foci_options *options, foci_ctx **ctx);
+FOCI_API void        foci_ctx_free(foci_ctx *ctx);
+
+/* Why the last call that takes ctx, or a plan made on it, failed; valid until the
+ * next failure.  Executions do not write it: see foci_forward(). */
+FOCI_API const char *foci_errmsg(const foci_ctx *ctx);
+
+FOCI_API int foci_ctx_threads(const foci_ctx *ctx);
+
+/* CPU levels from the portable one (0) up; NULL beyond the last.  `state` says
+ * "chosen", "available" or why the level is not used. */
+FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char **state);
+
+/* Kernel number i of this context and the level its code was taken from; NULL
+ * beyond the last. */
+FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
+
+/* What this machine can do, measured now, in about a second: floating-point
+ * operations per second of all threads of ctx together in long products on
+ * non-zero data, and bytes per second copied (read plus written). */
+typedef struct foci_machine {
+    size_t size;
+    double f32_flops, bf16_flops, copy_bytes, read_bytes;
+} foci_machine;
+
+FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
+
+/*
+ * Problems
+ */
+
+enum {
+    FOCI_CAUSAL = 1 << 0, /* query i sees keys up to i + len_k - len_q */
+    FOCI_TRAIN = 1 << 1,  /* foci_backward() will be called */
+    FOCI_FAST = 1 << 2,   /* bf16 products for f32 tensors: relative RMS error
+                           * 4e-3 of outputs, 1e-2 of gradients */
+    FOCI_MASK = 1 << 3,   /* io.mask will be given */
+    FOCI_BIAS = 1 << 4    /* io.bias will be given */
+};
+
+/* Distances in elements between neighbours along each axis; the elements of a
+ * row are adjacent.  All zero: packed as [batch][row][head][dim]. */
+typedef struct foci_layout {
+    int64_t batch, row, head;
+} foci_layout;
+
+typedef struct foci_problem {
+    size_t      size;
+    foci_dtype  dtype; /* of q, k, v, x and o; sums are kept in f32 */
+    uint32_t    flags; /* FOCI_CAUSAL and so on */
+    int64_t     batch, heads;
+    int64_t     kv_heads; /* 0: as many as heads; must divide heads */
+    int64_t     len_q, len_k;
+    int64_t     dim_qk;
+    int64_t     dim_v;    /* 0: as dim_qk */
+    int64_t     dim_x;    /* of x; 0: not given */
+    int64_t     memory;   /* leading keys that take no gradient */
+    int64_t     max_docs; /* documents in one pack; 0: none are packed */
+    foci_layout q, k, v, o, x;
+    int64_t     mask_batch, mask_heads; /* extents of io.mask and io.bias: 0 or 1
+                                         * (shared), or batch and heads */
+} foci_problem;
+
+/* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
+ * batch, heads, lengths, widths and FOCI_CAUSAL of *problem; other fields are
+ * left alone.  Without a context the message is lost. */
+FOCI_API foci_status foci_problem_parse(foci_ctx *ctx, const char *text, foci_problem *problem);
+
+/* Write that text, as snprintf would. */
+FOCI_API int foci_problem_print(const foci_problem *problem, char *text, size_t cap);
+
+/*
+ * Plans
+ */
+
+typedef struct foci_plan foci_plan;
+
+/* Plan `spec`, for instance "softmax" or "4*softmax logn + 4*relu2", on `problem`.
+ * On failure *plan is NULL and foci_errmsg(ctx) says what to change. */
+FOCI_API foci_status foci_plan_create(foci_ctx *ctx, const char *spec, const foci_problem *problem, foci_plan **plan);
+FOCI_API void        foci_plan_free(foci_plan *plan);
+
+/* Bytes of scratch memory and of what forward keeps for backward (0 without
+ * FOCI_TRAIN), in multiples of 64. */
+FOCI_API size_t foci_plan_work_bytes(const foci_plan *plan);
+FOCI_API size_t foci_plan_saved_bytes(const foci_plan *plan);
+
+/* Write one line for each stage, with kernels and cost, as snprintf would. */
+FOCI_API int foci_plan_describe(const foci_plan *plan, char *text, size_t cap);
+
+/* Write the spec with every argument spelled out; it parses to the same plan. */
+FOCI_API int foci_plan_spec(const foci_plan *plan, char *text, size_t cap);
+
+/* What an execution costs, counted and not measured. */
+typedef struct foci_cost {
+    size_t size;
+    double forward_flops, backward_flops;
+    double forward_bytes, backward_bytes; /* least traffic: inputs once, outputs once */
+    double pairs;                         /* query-key pairs visible, all heads and sequences */
+    int64_t tiles_full, tiles_part, tiles_skipped;
+} foci_cost;
+
+FOCI_API foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost);
+
+/*
+ * Parameters: the tensors a mechanism owns.  All of a plan live in one array of
+ * floats that the caller allocates.
+ */
+
+typedef enum foci_keep {
+    FOCI_FROZEN,
+    FOCI_TRAINED,
+    FOCI_MOVED /* by the mechanism's own rule */
+} foci_keep;
+
+typedef struct foci_param {
+    size_t      size;
+    const char *name;     /* "sink"; in a mix "GROUP.NAME", groups from 0 */
+    int64_t     offset;   /* in floats, into the array of all parameters */
+    int64_t     count;    /* floats, all heads together */
+    int         n_dims;   /* shape[0] is the heads of the group */
+    int64_t     shape[4];
+    foci_keep   keep;
+} foci_param;
+
+FOCI_API int64_t     foci_plan_params(const foci_plan *plan);  /* floats in all */
+FOCI_API int         foci_plan_n_params(const foci_plan *plan); /* tensors */
+FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param);
+
+/* Draw all of them from a seed. */
+FOCI_API foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params);
+
+/*
+ * Execution
+ */
+
+typedef struct foci_io {
+    size_t         size;
+    const void    *q, *k, *v;
+    const void    *x;             /* [batch][row][dim_x] hidden states, if read */
+    void          *o;
+    float         *lse;           /* [batch][heads][len_q] log of the sum of weights; NULL: not wanted */
+    const int32_t *len_q, *len_k; /* [batch] valid rows; NULL: all */
+    const int32_t *docs;          /* [n_docs + 1] offsets; batch 1, len_q = len_k */
+    int64_t        n_docs;
+    const int32_t *words;         /* [batch][row] word of each token, if read */
+    const float   *params;        /* as laid out by foci_plan_param(); NULL: none needed */
+    void          *saved;         /* forward to backward; NULL: inference only */
+    void          *work;          /* 64-byte aligned scratch */
+    const uint8_t *mask;          /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
+    const float   *bias;          /* likewise, added to the logits */
+} foci_io;
+
+/* Gradients.  Those of inputs are written and have the layout and dtype of their
+ * inputs; those of parameters are added.  NULL: not wanted. */
+typedef struct foci_grads {
+    size_t      size;
+    const void *d_o; /* given: gradient of o, laid out as o */
+    void       *dq, *dk, *dv, *dx;
+    float      *dparams;
+} foci_grads;
+
+/* Compute io->o (and lse).  Rows beyond a length give zero.  On FOCI_ERR_ARG
+ * foci_io_check() has the sentence. */
+FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
+
+/* Needs the io of the forward call, with its o and saved as forward left them. */
+FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io, const foci_grads *grads);
+
+/* What foci_forward() or, with grads, foci_backward() would say of these arguments;
+ * the sentence goes to `text`, as by snprintf. */
+FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap);
+
+/*
+ * The judge: the same by the written-out formulas, in double precision, one pair at
+ * a time.  Slow.  `work` and `saved` are not needed; memory is allocated.
+ */
+
+FOCI_API foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io);
+FOCI_API foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io, const foci_grads *grads);
+
+/* The matrix A with o = A v, [batch][heads][len_q][len_k], for analysis. */
+FOCI_API foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

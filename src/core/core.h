@@ -1,0 +1,93 @@
+/* core.h -- context, errors, memory, random numbers: what every part stands on. */
+#ifndef FOCI_CORE_H
+#define FOCI_CORE_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "foci/foci.h"
+#include "foci/mechanism.h"
+#include "kernels/kernels.h"
+
+#define TRY(expr)                                \
+    do {                                         \
+        const foci_status try_status = (expr);   \
+        if (try_status != FOCI_OK) return try_status; \
+    } while (0)
+
+#if defined(__GNUC__)
+#define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
+#else
+#define PRINTF_LIKE(f, a)
+#endif
+
+enum { MAX_THREADS = 1024 };
+
+struct foci_ctx {
+    foci_alloc_fn          alloc;
+    void                  *user;
+    int                    threads;
+    unsigned               levels; /* in use, bits of enum level */
+    const char            *why[N_LEVELS]; /* a level is not in use; NULL: it is */
+    struct kernels         kernels;
+    const foci_mech_def  **own; /* registered by the program */
+    int                    n_own;
+    char                   message[512];
+};
+
+/* Put the sentence into ctx (which may be NULL) and return the status. */
+foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* n elements of `size` bytes each, zeroed; NULL when that overflows or fails, with
+ * the message set. */
+void *ctx_alloc(foci_ctx *ctx, size_t n, size_t size);
+void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
+
+/* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
+void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
+
+/* Processors this process may run on, 1 to MAX_THREADS. */
+int cpu_count(void);
+
+/* Products of sizes that say when they overflow: false, *out untouched. */
+bool mul_size(size_t a, size_t b, size_t *out);
+
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static inline int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
+
+/* An arena hands out aligned pieces of one block.  With base NULL it only counts,
+ * so that a dry run of the code that takes gives the size it needs. */
+struct arena {
+    char  *base;
+    size_t used;
+};
+
+/* n elements of `size` bytes, 64-byte aligned; NULL on a null arena.  The plan has
+ * checked that the sum does not overflow by arena_ok(). */
+void *arena_take(struct arena *a, int64_t n, size_t size);
+
+/* used is SIZE_MAX once a piece did not fit into a size_t. */
+static inline bool arena_ok(const struct arena *a) { return a->used != SIZE_MAX; }
+
+/* SplitMix64 streams (docs/random.md): the same numbers everywhere. */
+struct rng {
+    uint64_t state;
+    double   kept;
+    bool     has_kept;
+};
+
+void     rng_seed(struct rng *r, uint64_t seed, uint64_t stream);
+uint64_t rng_u64(struct rng *r);
+double   rng_uniform(struct rng *r); /* in (0, 1) */
+double   rng_normal(struct rng *r);
+int64_t  rng_below(struct rng *r, int64_t n);
+
+/* A d x k frame of orthonormal columns, row-major, uniform on the Stiefel manifold;
+ * 0 < k <= d. */
+void rng_haar(struct rng *r, int64_t d, int64_t k, double *q);
+
+#endif

@@ -1,0 +1,44 @@
+/* format.h -- what the readers and writers of array files share. */
+#ifndef FOCI_FORMAT_H
+#define FOCI_FORMAT_H
+
+#include <jansson.h>
+
+#include "core/core.h"
+#include "foci/file.h"
+
+struct foci_file {
+    foci_ctx            *ctx;
+    char                *path;
+    size_t               path_bytes;
+    const unsigned char *map; /* [bytes] the whole file */
+    size_t               bytes;
+    foci_array          *arrays; /* [n] of [room], in the order of their data */
+    int                  n, room;
+    json_t              *header; /* of a .safetensors file: owns the names */
+};
+
+/* "PATH: reason" into ctx, one line whatever path and reason hold; FOCI_ERR_FILE. */
+foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
+    PRINTF_LIKE(3, 4);
+
+/* Fill f->arrays from f->map, whose first bytes have been looked at. */
+foci_status npy_read(struct foci_file *f);
+foci_status safetensors_read(struct foci_file *f);
+
+/* Bytes of one element. */
+size_t eltype_bytes(foci_eltype type);
+
+/* The product of a shape, and its bytes.  False when a length is negative, or the
+ * product of those that are not zero does not fit: what is accepted here can be
+ * walked with strides, even when one length is zero. */
+bool shape_size(int n_dims, const int64_t *shape, foci_eltype type, int64_t *count,
+                size_t *bytes);
+
+static inline bool host_is_little(void)
+{
+    const uint16_t one = 1;
+    return *(const unsigned char *)&one == 1;
+}
+
+#endif

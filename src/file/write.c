@@ -1,0 +1,266 @@
+/* write.c -- write .npy and .safetensors files of floats.
+ *
+ * A file is written beside its target under a temporary name, synced and renamed,
+ * so the target is at all times the old file or the new one, whole.  A target that
+ * is a link stays one: the file behind it is replaced.  A target that is no
+ * regular file (/dev/null, a pipe) is written to directly.
+ */
+#define _XOPEN_SOURCE 700
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file/format.h"
+
+struct writer {
+    foci_ctx   *ctx;
+    const char *path;   /* as given, for messages */
+    char       *target; /* links followed */
+    char       *temp;   /* NULL: written to directly */
+    int         fd;
+};
+
+static foci_status fail(struct writer *w, const char *what)
+{
+    return file_fail(w->ctx, w->path, "%s: %s", what, strerror(errno));
+}
+
+/* Make a file that was not there before, in the directory of the target.  Its name
+ * is short, so that any name the target can have will do. */
+static foci_status open_temp(struct writer *w)
+{
+    const char  *slash = strrchr(w->target, '/');
+    const size_t dir = slash ? (size_t)(slash - w->target) + 1 : 0, cap = dir + 64;
+
+    w->temp = malloc(cap);
+    if (!w->temp) return ctx_fail(w->ctx, FOCI_ERR_MEMORY, "no memory for a file name");
+    memcpy(w->temp, w->target, dir);
+    for (int n = 0; n < 1000; n++) {
+        snprintf(w->temp + dir, cap - dir, ".foci-%ld-%d.tmp", (long)getpid(), n);
+        w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (w->fd >= 0 || errno != EEXIST) break;
+    }
+    if (w->fd >= 0) return FOCI_OK;
+
+    const foci_status status = fail(w, "cannot be made");
+    free(w->temp);
+    w->temp = NULL;
+    return status;
+}
+
+static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path)
+{
+    struct stat st;
+    const bool  there = stat(path, &st) == 0;
+
+    *w = (struct writer){ .ctx = ctx, .path = path, .fd = -1 };
+    if (there && S_ISDIR(st.st_mode))
+        return file_fail(ctx, path, "is a directory; the name of a file is needed");
+    if (there && !S_ISREG(st.st_mode)) {
+        w->fd = open(path, O_WRONLY | O_CLOEXEC);
+        return w->fd < 0 ? fail(w, "cannot be opened") : FOCI_OK;
+    }
+    if (there) {
+        w->target = realpath(path, NULL);
+        if (!w->target) return fail(w, "cannot be resolved");
+    } else {
+        w->target = malloc(strlen(path) + 1);
+        if (!w->target)
+            return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a file name");
+        strcpy(w->target, path);
+    }
+    return open_temp(w);
+}
+
+static foci_status put(struct writer *w, const void *data, size_t bytes)
+{
+    enum { MOST = 1 << 28 };
+    const char *p = data;
+    while (bytes) {
+        const ssize_t n = write(w->fd, p, bytes < MOST ? bytes : MOST);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return fail(w, "cannot be written");
+        p += n;
+        bytes -= (size_t)n;
+    }
+    return FOCI_OK;
+}
+
+/* Both formats are written least byte first. */
+static foci_status put_floats(struct writer *w, const float *data, int64_t count)
+{
+    if (host_is_little()) return put(w, data, (size_t)count * sizeof *data);
+
+    unsigned char run[1024];
+    while (count) {
+        const int64_t n = min64(count, (int64_t)(sizeof run / sizeof *data));
+        memcpy(run, data, (size_t)n * sizeof *data);
+        for (int64_t i = 0; i < 4 * n; i += 4) {
+            const unsigned char a = run[i], b = run[i + 1];
+            run[i] = run[i + 3], run[i + 1] = run[i + 2];
+            run[i + 2] = b, run[i + 3] = a;
+        }
+        TRY(put(w, run, (size_t)n * sizeof *data));
+        data += n;
+        count -= n;
+    }
+    return FOCI_OK;
+}
+
+/* Without this the new name may outlive a crash that its data did not.  Some file
+ * systems cannot sync a directory; the file is there all the same. */
+static void sync_directory(const char *target)
+{
+    const char *slash = strrchr(target, '/');
+    const size_t len = slash ? (size_t)(slash - target) + 1 : 1;
+    char        *dir = malloc(len + 1);
+    if (!dir) return;
+    memcpy(dir, slash ? target : ".", len);
+    dir[len] = '\0';
+    const int fd = open(dir, O_RDONLY | O_CLOEXEC);
+    free(dir);
+    if (fd < 0) return;
+    (void)fsync(fd);
+    close(fd);
+}
+
+/* Give the file its name if `status` is good, remove it if not. */
+static foci_status writer_close(struct writer *w, foci_status status)
+{
+    if (!status && w->temp && fsync(w->fd) != 0) status = fail(w, "cannot be synced");
+    if (w->fd >= 0 && close(w->fd) != 0 && !status) status = fail(w, "cannot be written");
+    if (!status && w->temp && rename(w->temp, w->target) != 0)
+        status = fail(w, "cannot be renamed into place");
+    if (w->temp) {
+        if (status) unlink(w->temp);
+        else sync_directory(w->target);
+    }
+    free(w->temp);
+    free(w->target);
+    return status;
+}
+
+/* The product of a shape that is to be written. */
+static foci_status check_shape(foci_ctx *ctx, const char *path, int n_dims,
+                               const int64_t *shape, const float *data, int64_t *count)
+{
+    size_t bytes;
+    if (n_dims < 0 || n_dims > FOCI_MAX_DIMS || (n_dims && !shape) ||
+        !shape_size(n_dims, shape, FOCI_EL_F32, count, &bytes) || (bytes && !data))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "%.200s: an array to write needs data, up to 8 axes and a size "
+                        "that can be counted",
+                        path);
+    return FOCI_OK;
+}
+
+/* The header of version 1.0, padded so that the data is 64-byte aligned. */
+static size_t npy_header(char *out, size_t cap, int n_dims, const int64_t *shape)
+{
+    size_t n = 10;
+    n += (size_t)snprintf(out + n, cap - n,
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': (");
+    for (int a = 0; a < n_dims; a++)
+        n += (size_t)snprintf(out + n, cap - n, a ? ", %lld" : "%lld",
+                              (long long)shape[a]);
+    n += (size_t)snprintf(out + n, cap - n, n_dims == 1 ? ",), }" : "), }");
+    while ((n + 1) % 64) out[n++] = ' ';
+    out[n++] = '\n';
+    memcpy(out, "\x93NUMPY\x01\x00", 8);
+    out[8] = (char)((n - 10) & 255);
+    out[9] = (char)((n - 10) >> 8);
+    return n;
+}
+
+foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
+                           const int64_t *shape, const float *data)
+{
+    char          header[512];
+    int64_t       count;
+    struct writer w;
+
+    TRY(check_shape(ctx, path, n_dims, shape, data, &count));
+    const size_t n = npy_header(header, sizeof header, n_dims, shape);
+
+    foci_status status = writer_open(&w, ctx, path);
+    if (!status) status = put(&w, header, n);
+    if (!status) status = put_floats(&w, data, count);
+    return writer_close(&w, status);
+}
+
+static json_t *describe(const foci_named *a, int64_t begin, int64_t end)
+{
+    json_t *shape = json_array();
+    for (int i = 0; i < a->n_dims; i++)
+        json_array_append_new(shape, json_integer(a->shape[i]));
+    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape,
+                     "data_offsets", (json_int_t)begin, (json_int_t)end);
+}
+
+/* The header as text, to be freed. */
+static foci_status safetensors_header(foci_ctx *ctx, const char *path,
+                                      const foci_named *arrays, int n, char **text)
+{
+    json_t     *root = json_object();
+    int64_t     at = 0, count;
+    foci_status status = FOCI_OK;
+
+    for (int i = 0; i < n && !status; i++) {
+        const foci_named *a = &arrays[i];
+        status = check_shape(ctx, path, a->n_dims, a->shape, a->data, &count);
+        if (status) break;
+        if (count > (INT64_MAX - at) / 4)
+            status = ctx_fail(ctx, FOCI_ERR_ARG,
+                              "%.200s: more bytes than can be counted", path);
+        else if (!a->name || strcmp(a->name, "__metadata__") == 0 ||
+                 json_object_get(root, a->name))
+            status = ctx_fail(ctx, FOCI_ERR_ARG,
+                              "%.200s: tensor name '%.64s' is reserved or given twice",
+                              path, a->name ? a->name : "");
+        else if (json_object_set_new(root, a->name, describe(a, at, at + 4 * count)))
+            status = ctx_fail(ctx, FOCI_ERR_ARG,
+                              "%.200s: tensor name '%.64s' is not UTF-8", path, a->name);
+        at += 4 * count;
+    }
+    *text = status ? NULL : json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!status && !*text)
+        status = ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    return status;
+}
+
+static foci_status put_header(struct writer *w, const char *text)
+{
+    static const char blanks[8] = "        ";
+    unsigned char     length[8];
+    const size_t      n = strlen(text), padded = (n + 7) / 8 * 8;
+
+    for (int i = 0; i < 8; i++)
+        length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    TRY(put(w, length, sizeof length));
+    TRY(put(w, text, n));
+    return put(w, blanks, padded - n);
+}
+
+foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
+                                   const foci_named *arrays, int n)
+{
+    char         *text;
+    int64_t       count;
+    struct writer w;
+
+    TRY(safetensors_header(ctx, path, arrays, n, &text));
+    foci_status status = writer_open(&w, ctx, path);
+    if (!status) status = put_header(&w, text);
+    for (int i = 0; i < n && !status; i++) {
+        status = check_shape(ctx, path, arrays[i].n_dims, arrays[i].shape,
+                             arrays[i].data, &count);
+        if (!status) status = put_floats(&w, arrays[i].data, count);
+    }
+    free(text);
+    return writer_close(&w, status);
+}

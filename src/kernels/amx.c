@@ -1,0 +1,273 @@
+/* amx.c -- level "amx": products of bf16 words on tiles.
+ *
+ * A tile is 16 rows of 16 words or floats; a product of two tiles takes 16 cycles, a
+ * load 8, a store 16, and a thread has eight tiles.  The sums therefore stay in tiles
+ * over the whole depth, and what decides is how often an operand is loaded and a
+ * result stored.  Everything else is taken from the levels below; only the packing of
+ * the first operand of a sum over keys has a layout of its own, since tiles want the
+ * summed index contiguous in rows.
+ *
+ * What was counted and what was tried is in dev/amx.md.
+ */
+#include <assert.h>
+#include <immintrin.h>
+
+#include "kernels/kernels.h"
+#include "simd/amx.h"
+#include "simd/compiler.h"
+
+#ifdef FOCI_AMX_EMULATED
+#define kernels_amx kernels_amx_emulated
+#endif
+
+enum { T = 16 }; /* rows of a tile, and words or floats of a row */
+
+/* Operands are padded to whole tiles, so that one shape does for all. */
+static const struct tile_config whole = {
+    .palette = 1,
+    .row_bytes = { 64, 64, 64, 64, 64, 64, 64, 64 },
+    .rows = { T, T, T, T, T, T, T, T },
+};
+
+static void begin_amx(void) { tile_config(&whole); }
+
+static void end_amx(void) { tile_release(); }
+
+/*
+ * Products
+ */
+
+/* c[m][n] (+)= a[m][k] b[k][n] and the distances of their rows in words. */
+struct product {
+    float          *c;
+    const uint32_t *a, *b;
+    int64_t         ldc, lda, ldb;
+    int             k, add;
+};
+
+static inline struct product at(const struct product *p, int i, int j)
+{
+    struct product part = *p;
+
+    part.c += i * p->ldc + j;
+    part.a += i * p->lda;
+    part.b += j;
+    return part;
+}
+
+/* One block of one or two tiles each way: sums in tiles 0 to 3, a in 4 and 5, b in 6
+ * and 7.  tall and wide are constants, and the branches on them vanish. */
+INLINE void block(const struct product p, const bool tall, const bool wide)
+{
+    const int64_t sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
+
+    if (p.add) {
+        tile_load(0, p.c, sc);
+        if (wide) tile_load(1, p.c + T, sc);
+        if (tall) tile_load(2, p.c + T * p.ldc, sc);
+        if (tall && wide) tile_load(3, p.c + T * p.ldc + T, sc);
+    } else {
+        tile_zero(0);
+        if (wide) tile_zero(1);
+        if (tall) tile_zero(2);
+        if (tall && wide) tile_zero(3);
+    }
+
+    const uint32_t *a = p.a, *b = p.b;
+    for (int t = 0; t < p.k; t += T, a += T, b += T * p.ldb) {
+        tile_load(4, a, sa);
+        tile_load(6, b, sb);
+        tile_dp(0, 4, 6);
+        if (wide) {
+            tile_load(7, b + T, sb);
+            tile_dp(1, 4, 7);
+        }
+        if (tall) {
+            tile_load(5, a + T * p.lda, sa);
+            tile_dp(2, 5, 6);
+            if (wide) tile_dp(3, 5, 7);
+        }
+    }
+
+    tile_store(0, p.c, sc);
+    if (wide) tile_store(1, p.c + T, sc);
+    if (tall) tile_store(2, p.c + T * p.ldc, sc);
+    if (tall && wide) tile_store(3, p.c + T * p.ldc + T, sc);
+}
+
+/* 32 columns at depth 32 words, over all m rows: b stays in tiles 4 to 7 while rows
+ * of a go by in 2 and 3, sums in 0 and 1.  That is scores at d = 64 and every sum
+ * over 64 keys or queries, and saves half the loads of the block above. */
+static void strip(const struct product p, int m)
+{
+    const int64_t   sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
+    const uint32_t *a = p.a;
+    float          *c = p.c;
+
+    tile_load(4, p.b, sb);
+    tile_load(5, p.b + T, sb);
+    tile_load(6, p.b + T * p.ldb, sb);
+    tile_load(7, p.b + T * p.ldb + T, sb);
+
+    for (int i = 0; i < m; i += T, a += T * p.lda, c += T * p.ldc) {
+        tile_load(2, a, sa);
+        if (p.add) {
+            tile_load(0, c, sc);
+            tile_load(1, c + T, sc);
+        } else {
+            tile_zero(0);
+            tile_zero(1);
+        }
+        tile_dp(0, 2, 4);
+        tile_load(3, a + T, sa);
+        tile_dp(1, 2, 5);
+        tile_dp(0, 3, 6);
+        tile_dp(1, 3, 7);
+        tile_store(0, c, sc);
+        tile_store(1, c + T, sc);
+    }
+}
+
+/* Columns go around the outside: a strip of b is read from L1 by all rows of a. */
+static void gemm_bf16_amx(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
+                          int64_t ca, const uint32_t *b, int64_t ldb, int m, int n,
+                          int k, int add)
+{
+    const struct product p = { c, a, b, ldc, ra, ldb, k, add };
+
+    assert(ca == 1 && m % T == 0 && n % T == 0 && k % T == 0);
+    (void)ca;
+
+    tile_barrier(); /* operands are made by vector code */
+    for (int j = 0; j < n; j += 2 * T) {
+        const bool wide = j + T < n;
+        if (wide && k == 2 * T) {
+            strip(at(&p, 0, j), m);
+            continue;
+        }
+        for (int i = 0; i < m; i += 2 * T) {
+            const bool tall = i + T < m;
+            if (tall && wide)
+                block(at(&p, i, j), true, true);
+            else if (tall)
+                block(at(&p, i, j), true, false);
+            else if (wide)
+                block(at(&p, i, j), false, true);
+            else
+                block(at(&p, i, j), false, false);
+        }
+    }
+}
+
+/*
+ * Packing
+ */
+
+/* Rows i and i + 8 of in[n][16 columns] as bf16, one beside the other; rows from n
+ * on are zero. */
+static inline __m512i two_rows(const float *in, int64_t ld, int i, int n)
+{
+    const __mmask16 has_low = i < n ? 0xffff : 0, has_high = i + 8 < n ? 0xffff : 0;
+    const __m512    low = _mm512_maskz_load_ps(has_low, in + i * ld);
+    const __m512    high = _mm512_maskz_load_ps(has_high, in + (i + 8) * ld);
+
+    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+/* A transposition of 8 x 8 bf16 in each quarter of the registers: on return the
+ * quarters of y[j] are column j of rows 0-7, column j + 8 of them, column j of rows
+ * 8-15, column j + 8 of them.  Each of the three steps brings one more bit of the row
+ * into the place of an element and puts one bit of the column into its register. */
+INLINE void columns(__m512i y[8], const float *in, int64_t ld, int n)
+{
+    const __m512i a0 = two_rows(in, ld, 0, n), a1 = two_rows(in, ld, 1, n);
+    const __m512i a2 = two_rows(in, ld, 2, n), a3 = two_rows(in, ld, 3, n);
+    const __m512i a4 = two_rows(in, ld, 4, n), a5 = two_rows(in, ld, 5, n);
+    const __m512i a6 = two_rows(in, ld, 6, n), a7 = two_rows(in, ld, 7, n);
+
+    /* b0-b3: columns 0-3 of row pairs 01, 23, 45, 67; b4-b7: columns 4-7 */
+    const __m512i b0 = _mm512_unpacklo_epi16(a0, a1);
+    const __m512i b4 = _mm512_unpackhi_epi16(a0, a1);
+    const __m512i b1 = _mm512_unpacklo_epi16(a2, a3);
+    const __m512i b5 = _mm512_unpackhi_epi16(a2, a3);
+    const __m512i b2 = _mm512_unpacklo_epi16(a4, a5);
+    const __m512i b6 = _mm512_unpackhi_epi16(a4, a5);
+    const __m512i b3 = _mm512_unpacklo_epi16(a6, a7);
+    const __m512i b7 = _mm512_unpackhi_epi16(a6, a7);
+
+    /* c0-c7: columns 01, 23, 45, 67, each of rows 0-3 and of rows 4-7 */
+    const __m512i c0 = _mm512_unpacklo_epi32(b0, b1);
+    const __m512i c1 = _mm512_unpacklo_epi32(b2, b3);
+    const __m512i c2 = _mm512_unpackhi_epi32(b0, b1);
+    const __m512i c3 = _mm512_unpackhi_epi32(b2, b3);
+    const __m512i c4 = _mm512_unpacklo_epi32(b4, b5);
+    const __m512i c5 = _mm512_unpacklo_epi32(b6, b7);
+    const __m512i c6 = _mm512_unpackhi_epi32(b4, b5);
+    const __m512i c7 = _mm512_unpackhi_epi32(b6, b7);
+
+    y[0] = _mm512_unpacklo_epi64(c0, c1);
+    y[1] = _mm512_unpackhi_epi64(c0, c1);
+    y[2] = _mm512_unpacklo_epi64(c2, c3);
+    y[3] = _mm512_unpackhi_epi64(c2, c3);
+    y[4] = _mm512_unpacklo_epi64(c4, c5);
+    y[5] = _mm512_unpackhi_epi64(c4, c5);
+    y[6] = _mm512_unpacklo_epi64(c6, c7);
+    y[7] = _mm512_unpackhi_epi64(c6, c7);
+}
+
+/* The last step: x from rows 0-15 and y from 16-31 to two columns, 8 apart. */
+static inline void join(uint32_t *out, __m512i x, __m512i y)
+{
+    _mm512_store_si512(out, _mm512_shuffle_i32x4(x, y, 0x88));
+    _mm512_store_si512(out + 32 * 8, _mm512_shuffle_i32x4(x, y, 0xdd));
+}
+
+/* 16 columns of 32 rows, of which n count: 16 words in each of 16 rows of out. */
+INLINE void turn(uint32_t *out, const float *in, int64_t ld, int n)
+{
+    __m512i x[8], y[8];
+
+    columns(x, in, ld, n);
+    columns(y, in + 16 * ld, ld, n - 16);
+    UNROLL(8)
+    for (int j = 0; j < 8; j++)
+        join(out + 32 * j, x[j], y[j]);
+}
+
+/* Out of line: inlined, gcc keeps the addresses of 64 rows at hand, in memory. */
+static __attribute__((noinline)) void turn_whole(uint32_t *out, const float *in,
+                                                 int64_t ld)
+{
+    turn(out, in, ld, 32);
+}
+
+static __attribute__((noinline)) void turn_part(uint32_t *out, const float *in,
+                                                int64_t ld, int n)
+{
+    turn(out, in, ld, n);
+}
+
+static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n, int d)
+{
+    for (int c = 0; c < d; c += 16, out += 16 * 32)
+        for (int half = 0; half < 2; half++) {
+            const float *tile = in + 32 * half * ld + c;
+            const int    left = n - 32 * half;
+            if (left >= 32)
+                turn_whole(out + 16 * half, tile, ld);
+            else
+                turn_part(out + 16 * half, tile, ld, left);
+        }
+}
+
+void kernels_amx(struct kernels *k)
+{
+    k->gemm_bf16 = gemm_bf16_amx;
+    k->pack_sum_bf16 = pack_sum_bf16_amx;
+    k->begin = begin_amx;
+    k->end = end_amx;
+    k->has_bf16 = true;
+    k->sum_by_rows = true;
+    k->depth = 32;
+    k->panel = 128;
+}

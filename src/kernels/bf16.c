@@ -1,0 +1,251 @@
+/* bf16.c -- products of bf16 with AVX512-BF16, and what prepares their operands. */
+#include <string.h>
+
+#include "foci/mechanism.h"
+#include "kernels/kernels.h"
+#include "simd/avx512bf16.h"
+
+#define ISA(name) name##_bf16
+
+/* The same block as for floats (avx512.c). */
+typedef vw gemm_vec;
+INLINE gemm_vec gemm_row(const uint32_t *p) { return vw_load(p); }
+INLINE gemm_vec gemm_all(const uint32_t *p) { return vw_set1(*p); }
+INLINE vf gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c); }
+#define GEMM_ELEM uint32_t
+#define GEMM_VECS 4
+#define GEMM_MOST 12
+#include "kernels/common/gemm.c"
+
+#include "kernels/common/lazy.c"
+#include "kernels/common/slope.c"
+
+static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
+                       const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
+{
+    gemm_bf16(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
+}
+
+/*
+ * Packing
+ */
+
+/* Columns c to c + 32 of row i as words; rows from n and columns from ld are 0. */
+INLINE vw row_words(const float *in, int64_t ld, int n, int i, int64_t c)
+{
+    const float *const p = in + i * ld + c;
+
+    if (i >= n) return vw_set1(0);
+    return vw_row(vf_load(p), c + 16 < ld ? vf_load(p + 16) : vf_zero());
+}
+
+static void pack_cols(uint32_t *out, const float *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < LANES; i += 16)
+        for (int c = 0; c < d; c += 32) {
+            vf x[VF_LEN];
+
+            UNROLL(16)
+            for (int r = 0; r < 16; r++) x[r] = (vf)row_words(in, ld, n, i + r, c);
+            vf_transpose(x);
+            UNROLL(16)
+            for (int t = 0; t < 16; t++)
+                if (c + 2 * t < d) vw_store(out + (c / 2 + t) * LANES + i, (vw)x[t]);
+        }
+}
+
+static void pack_rows(uint32_t *out, const float *in, int64_t ld, int n, int d)
+{
+    const int words = d / 2;
+
+    for (int i = 0; i < LANES; i++, out += words)
+        for (int t = 0; t < words; t += 16) {
+            const vw x = row_words(in, ld, n, i, 2 * t);
+
+            if (words - t >= 16)
+                vw_storeu(out + t, x);
+            else
+                vw_store_n(out + t, x, words - t);
+        }
+}
+
+/* Rows 2t and 2t+1 of `width` columns, rows of the result `width` apart. */
+INLINE void pack_row_pairs(uint32_t *out, const float *in, int64_t ld, int n, int width)
+{
+    for (int i = 0; i < LANES; i += 2, in += 2 * ld, out += width)
+        for (int c = 0; c < width; c += 16) {
+            const vf low = i < n ? vf_load(in + c) : vf_zero();
+            const vf high = i + 1 < n ? vf_load(in + ld + c) : vf_zero();
+
+            if (width - c >= 16)
+                vw_storeu(out + c, vw_pair(low, high));
+            else
+                vw_store_n(out + c, vw_pair(low, high), width - c);
+        }
+}
+
+static void pack_pairs(uint32_t *out, const float *in, int64_t ld, int n, int d)
+{
+    (void)d;
+    pack_row_pairs(out, in, ld, n, (int)ld);
+}
+
+static void pack_sum(uint32_t *out, const float *in, int64_t ld, int n, int d)
+{
+    pack_row_pairs(out, in, ld, n, d);
+}
+
+/*
+ * Weights
+ */
+
+enum { VECS = LANES / VF_LEN };
+
+/* Weights of one vector of scores. */
+INLINE vf weights(const float *s, vf by, vf base, const int scaled, const int kind)
+{
+    const vf t = vf_load(s);
+
+    if (kind == FOCI_RELU2) {
+        const vf x = vf_max(vf_zero(), scaled ? vf_mul(t, by) : t);
+        return vf_mul(x, x);
+    }
+    return vf_exp2_fast(scaled ? vf_fms(t, by, base) : vf_sub(t, base));
+}
+
+/* Pass 2: words of two keys, and sums by a dot product with ones, or with the words
+ * themselves where squares are summed. */
+INLINE void weigh_all(const float *s, uint32_t *p, int n, int k, const float *f,
+                      const float *m, float *l, const int scaled, const int kind)
+{
+    const vw ones = vw_ones();
+    vf       base[VECS], by[VECS], sum[VECS];
+
+    UNROLL(4)
+    for (int v = 0; v < VECS; v++) {
+        base[v] = base_bf16(m + v * VF_LEN);
+        by[v] = scaled ? vf_load(f + v * VF_LEN) : vf_zero();
+        sum[v] = vf_load(l + v * VF_LEN);
+    }
+    for (int j = 0; j < n; j += 2, s += 2 * LANES, p += LANES) {
+        const int last = j + 1 == n;
+
+        UNROLL(4)
+        for (int v = 0; v < VECS; v++) {
+            const float *const x = s + v * VF_LEN;
+            const vf low = weights(x, by[v], base[v], scaled, kind);
+            const vf high = last ? vf_zero()
+                                 : weights(x + LANES, by[v], base[v], scaled, kind);
+            const vw w = vw_pair(low, high);
+
+            vw_store(p + v * VF_LEN, w);
+            if (kind != FOCI_RELU2)
+                sum[v] = vw_dot(w, kind == FOCI_L2NORM ? w : ones, sum[v]);
+        }
+    }
+    memset(p, 0, (size_t)(k - (n + 1) / 2) * LANES * sizeof *p);
+    if (kind == FOCI_RELU2) return;
+    UNROLL(4)
+    for (int v = 0; v < VECS; v++) vf_store(l + v * VF_LEN, sum[v]);
+}
+
+INLINE void weigh_kind(const float *s, uint32_t *p, int n, int k, const float *f,
+                       const float *m, float *l, const int kind)
+{
+    if (f)
+        weigh_all(s, p, n, k, f, m, l, 1, kind);
+    else
+        weigh_all(s, p, n, k, f, m, l, 0, kind);
+}
+
+static int weigh(const float *s, uint32_t *p, int n, int k, const float *f, float *m,
+                 float *l, float *shrink, int kind)
+{
+    int moved = 0;
+
+    if (kind != FOCI_RELU2)
+        moved = move_bf16(s, n, f, m, l, shrink, factor_kind_bf16(f));
+    switch (kind) {
+    case FOCI_SOFTMAX: weigh_kind(s, p, n, k, f, m, l, FOCI_SOFTMAX); break;
+    case FOCI_L2NORM: weigh_kind(s, p, n, k, f, m, l, FOCI_L2NORM); break;
+    default: weigh_kind(s, p, n, k, f, m, l, FOCI_RELU2); break;
+    }
+    return moved;
+}
+
+/*
+ * And back
+ */
+
+/* 32 lanes of one key: w and ds as rows of bf16; the result is ds. */
+INLINE vw slope_row(const float *s, const float *dp, const struct slope r[2], uint16_t *w,
+                    uint16_t *ds, const int kind, const int capped)
+{
+    vf       d0 = vf_load(dp), d1 = vf_load(dp + 16);
+    const vf w0 = slope_bf16(vf_load(s), &d0, r[0], kind, capped, 1);
+    const vf w1 = slope_bf16(vf_load(s + 16), &d1, r[1], kind, capped, 1);
+    const vw d = vw_row(d0, d1);
+
+    vw_store(w, vw_row(w0, w1));
+    vw_store(ds, d);
+    return d;
+}
+
+INLINE void grad_all(const float *s, const float *dp, int n, int k,
+                     const struct grad_rows *rows, uint16_t *w, uint16_t *ds,
+                     uint32_t *p, const int kind, const int capped)
+{
+    for (int i = 0; i < LANES; i += 32) {
+        const struct slope r[2] = { slope_load_bf16(rows, i),
+                                    slope_load_bf16(rows, i + 16) };
+
+        for (int j = 0; j < n; j += 2) {
+            const int x = j * LANES + i, y = x + LANES;
+            const vw  low = slope_row(s + x, dp + x, r, w + x, ds + x, kind, capped);
+            vw        high = vw_set1(0);
+
+            if (j + 1 < n)
+                high = slope_row(s + y, dp + y, r, w + y, ds + y, kind, capped);
+            vw_store(p + j / 2 * LANES + i, vw_zip_low(low, high));
+            vw_store(p + j / 2 * LANES + i + 16, vw_zip_high(low, high));
+        }
+    }
+
+    const int    done = (n + 1) / 2;
+    const size_t left = (size_t)(2 * k - n) * LANES;
+    memset(w + n * LANES, 0, left * sizeof *w);
+    memset(ds + n * LANES, 0, left * sizeof *ds);
+    memset(p + done * LANES, 0, (size_t)(k - done) * LANES * sizeof *p);
+}
+
+INLINE void grad_kind(const float *s, const float *dp, int n, int k,
+                      const struct grad_rows *r, uint16_t *w, uint16_t *ds, uint32_t *p,
+                      const int kind)
+{
+    if (r->c != 0.0f)
+        grad_all(s, dp, n, k, r, w, ds, p, kind, 1);
+    else
+        grad_all(s, dp, n, k, r, w, ds, p, kind, 0);
+}
+
+static void grad(const float *s, const float *dp, int n, int k,
+                 const struct grad_rows *r, uint16_t *w, uint16_t *ds, uint32_t *p)
+{
+    switch (r->kind) {
+    case FOCI_SOFTMAX: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_SOFTMAX); break;
+    case FOCI_L2NORM: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_L2NORM); break;
+    default: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_RELU2); break;
+    }
+}
+
+void kernels_bf16(struct kernels *k)
+{
+    k->gemm_bf16 = gemm_words;
+    k->pack_cols_bf16 = pack_cols;
+    k->pack_rows_bf16 = pack_rows;
+    k->pack_pairs_bf16 = pack_pairs;
+    k->pack_sum_bf16 = pack_sum;
+    k->weigh_bf16 = weigh;
+    k->grad_bf16 = grad;
+    k->has_bf16 = true;
+}

@@ -1,0 +1,85 @@
+/* gemm.c -- a small product, c[m][n] (+)= a b, on operands that lie in cache.
+ *
+ * Elements of a are broadcast from memory, so that their strides do not matter;
+ * rows of b are vectors of n.  A block of six rows and GEMM_VECS vectors of c
+ * stays in registers for the whole sum.  Sums run upward in t for every element of
+ * c, whatever m and n are.
+ *
+ * The file that includes this says what it multiplies: GEMM_ELEM, the type of a and
+ * b; gemm_vec and gemm_row(p), a vector of b; gemm_all(p), one element of a
+ * everywhere; gemm_mac(a, b, c), c + a b; and GEMM_VECS, the width of a block.
+ */
+
+/* R rows by V vectors, both constant. */
+INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
+                            int64_t ca, const GEMM_ELEM *b, int64_t ldb, int k, int add,
+                            const int R, const int V)
+{
+    vf sum[GEMM_MOST][GEMM_VECS];
+
+    UNROLL(GEMM_MOST)
+    for (int i = 0; i < R; i++)
+        UNROLL(GEMM_VECS)
+        for (int v = 0; v < V; v++)
+            sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
+
+    for (int t = 0; t < k; t++) {
+        gemm_vec row[GEMM_VECS];
+
+        UNROLL(GEMM_VECS)
+        for (int v = 0; v < V; v++) row[v] = gemm_row(b + v * VF_LEN);
+        UNROLL(GEMM_MOST)
+        for (int i = 0; i < R; i++) {
+            const gemm_vec x = gemm_all(a + i * ra);
+            UNROLL(GEMM_VECS)
+            for (int v = 0; v < V; v++) sum[i][v] = gemm_mac(x, row[v], sum[i][v]);
+        }
+        a += ca;
+        b += ldb;
+    }
+
+    UNROLL(GEMM_MOST)
+    for (int i = 0; i < R; i++)
+        UNROLL(GEMM_VECS)
+        for (int v = 0; v < V; v++) vf_store(c + i * ldc + v * VF_LEN, sum[i][v]);
+}
+
+/* All rows of V vectors, R at a time, then what is left. */
+INLINE void ISA(gemm_strip)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
+                            int64_t ca, const GEMM_ELEM *b, int64_t ldb, int m, int k,
+                            int add, const int R, const int V)
+{
+    for (; m >= R; m -= R, c += R * ldc, a += R * ra)
+        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, R, V);
+    if (m >= 6) {
+        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 6, V);
+        m -= 6, c += 6 * ldc, a += 6 * ra;
+    }
+    switch (m) {
+    case 5: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 5, V); break;
+    case 4: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 4, V); break;
+    case 3: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 3, V); break;
+    case 2: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 2, V); break;
+    case 1: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 1, V); break;
+    default: break;
+    }
+}
+
+INLINE void ISA(gemm)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra, int64_t ca,
+                      const GEMM_ELEM *b, int64_t ldb, int m, int n, int k, int add)
+{
+    enum { WIDTH = GEMM_VECS * VF_LEN };
+
+    for (; n >= WIDTH; n -= WIDTH, c += WIDTH, b += WIDTH)
+        ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, GEMM_VECS);
+#if GEMM_VECS == 4
+    /* n is a multiple of 16: one to three vectors may be left.  Narrow strips take
+     * more rows, or the sums would be too few to hide the latency. */
+    switch (n / VF_LEN) {
+    case 3: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, 3); break;
+    case 2: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 12, 2); break;
+    case 1: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 12, 1); break;
+    default: break;
+    }
+#endif
+}

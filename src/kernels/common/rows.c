@@ -1,0 +1,165 @@
+/* rows.c -- between the caller's tensors and tiles of floats. */
+
+/* One row of each, dtype constant. */
+INLINE void ISA(load_row)(float *out, int64_t ld_out, const char *in, int d,
+                          const int dtype)
+{
+    const int bytes = dtype == FOCI_F32 ? 4 : 2;
+    int64_t   c = 0;
+
+    for (; c + VF_LEN <= d; c += VF_LEN)
+        vf_storeu(out + c, vf_from(in + c * bytes, dtype));
+    for (; c + VF_LEN <= ld_out; c += VF_LEN) {
+        const vf x = c < d ? vf_from_n(in + c * bytes, dtype, (int)(d - c)) : vf_zero();
+        vf_storeu(out + c, x);
+    }
+    if (c == ld_out) return;
+
+    const vf x = c < d ? vf_from_n(in + c * bytes, dtype, (int)(d - c)) : vf_zero();
+    vf_to_n(out + c, FOCI_F32, x, (int)(ld_out - c));
+}
+
+static void ISA(load_rows)(float *out, int64_t ld_out, const void *in, int64_t ld_in,
+                           int dtype, int n, int d)
+{
+    const char   *row = in;
+    const int64_t step = ld_in * (dtype == FOCI_F32 ? 4 : 2);
+
+    for (int i = 0; i < n; i++, row += step, out += ld_out)
+        switch (dtype) {
+        case FOCI_F32: ISA(load_row)(out, ld_out, row, d, FOCI_F32); break;
+        case FOCI_BF16: ISA(load_row)(out, ld_out, row, d, FOCI_BF16); break;
+        default: ISA(load_row)(out, ld_out, row, d, FOCI_F16); break;
+        }
+}
+
+INLINE void ISA(store_row)(char *out, const float *in, float scale, int d,
+                           const int dtype)
+{
+    const int bytes = dtype == FOCI_F32 ? 4 : 2;
+    const vf  by = vf_set1(scale);
+    int       c = 0;
+
+    for (; c + VF_LEN <= d; c += VF_LEN)
+        vf_to(out + c * bytes, dtype, vf_mul(vf_loadu(in + c), by));
+    if (c < d) {
+        const vf x = vf_from_n(in + c, FOCI_F32, d - c);
+        vf_to_n(out + c * bytes, dtype, vf_mul(x, by), d - c);
+    }
+}
+
+static void ISA(store_rows)(void *out, int64_t ld_out, int dtype, const float *in,
+                            int64_t ld_in, float scale, int n, int d)
+{
+    char         *row = out;
+    const int64_t step = ld_out * (dtype == FOCI_F32 ? 4 : 2);
+
+    for (int i = 0; i < n; i++, row += step, in += ld_in)
+        switch (dtype) {
+        case FOCI_F32: ISA(store_row)(row, in, scale, d, FOCI_F32); break;
+        case FOCI_BF16: ISA(store_row)(row, in, scale, d, FOCI_BF16); break;
+        default: ISA(store_row)(row, in, scale, d, FOCI_F16); break;
+        }
+}
+
+/* Lanes i0 to i0 + rows of columns c0 to c0 + width, both at most VF_LEN, as rows. */
+INLINE void ISA(store_square)(char *out, int64_t step, const float *in, vf factor,
+                              int rows, int width, const int dtype)
+{
+    vf x[VF_LEN];
+
+    UNROLL(16)
+    for (int c = 0; c < VF_LEN; c++)
+        x[c] = c < width ? vf_mul(vf_load(in + c * LANES), factor) : vf_zero();
+    vf_transpose(x);
+    if (rows == VF_LEN && width == VF_LEN) {
+        UNROLL(16)
+        for (int i = 0; i < VF_LEN; i++) vf_to(out + i * step, dtype, x[i]);
+        return;
+    }
+
+    float part[VF_LEN][VF_LEN];
+    UNROLL(16)
+    for (int i = 0; i < VF_LEN; i++) vf_storeu(part[i], x[i]);
+    for (int i = 0; i < rows; i++)
+        if (width == VF_LEN)
+            vf_to(out + i * step, dtype, vf_loadu(part[i]));
+        else
+            vf_to_n(out + i * step, dtype, vf_loadu(part[i]), width);
+}
+
+INLINE void ISA(store_squares)(char *out, int64_t step, const float *in,
+                               const float *factor, int n, int d, const int dtype)
+{
+    const int bytes = dtype == FOCI_F32 ? 4 : 2;
+
+    for (int i = 0; i < n; i += VF_LEN) {
+        const vf  by = vf_load(factor + i);
+        const int rows = n - i < VF_LEN ? n - i : VF_LEN;
+
+        for (int c = 0; c < d; c += VF_LEN)
+            ISA(store_square)
+            (out + i * step + c * bytes, step, in + c * LANES + i, by, rows,
+             d - c < VF_LEN ? d - c : VF_LEN, dtype);
+    }
+}
+
+static void ISA(store_cols)(void *out, int64_t ld_out, int dtype, const float *in,
+                            const float *factor, int n, int d)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(store_squares)(out, 4 * ld_out, in, factor, n, d, FOCI_F32); break;
+    case FOCI_BF16:
+        ISA(store_squares)(out, 2 * ld_out, in, factor, n, d, FOCI_BF16);
+        break;
+    default: ISA(store_squares)(out, 2 * ld_out, in, factor, n, d, FOCI_F16); break;
+    }
+}
+
+/* Squares of the tile, transposed.  Padding makes d a multiple of 16 in the tile,
+ * though not in the result. */
+static void ISA(pack_cols_f32)(float *out, const float *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < LANES; i += VF_LEN)
+        for (int c = 0; c < d; c += VF_LEN) {
+            const int width = d - c < VF_LEN ? d - c : VF_LEN;
+            vf        x[VF_LEN];
+
+            UNROLL(16)
+            for (int r = 0; r < VF_LEN; r++)
+                x[r] = i + r < n ? vf_load(in + (i + r) * ld + c) : vf_zero();
+            vf_transpose(x);
+            UNROLL(16)
+            for (int r = 0; r < VF_LEN; r++)
+                if (r < width) vf_store(out + (c + r) * LANES + i, x[r]);
+        }
+}
+
+static void ISA(shrink)(float *o, int rows, const float *factor)
+{
+    enum { VECS = LANES / VF_LEN };
+    vf by[VECS];
+
+    UNROLL(8)
+    for (int v = 0; v < VECS; v++) by[v] = vf_load(factor + v * VF_LEN);
+    for (int c = 0; c < rows; c++, o += LANES)
+        UNROLL(8)
+        for (int v = 0; v < VECS; v++)
+            vf_store(o + v * VF_LEN, vf_mul(vf_load(o + v * VF_LEN), by[v]));
+}
+
+static void ISA(row_dot)(float *out, const float *a, const float *b, int64_t ld, int n,
+                         int d)
+{
+    for (int i = 0; i < n; i++, a += ld, b += ld) {
+        vf  sum = vf_zero();
+        int c = 0;
+
+        for (; c + VF_LEN <= d; c += VF_LEN)
+            sum = vf_fma(vf_loadu(a + c), vf_loadu(b + c), sum);
+        if (c < d)
+            sum = vf_fma(vf_from_n(a + c, FOCI_F32, d - c),
+                         vf_from_n(b + c, FOCI_F32, d - c), sum);
+        out[i] = vf_sum(sum);
+    }
+}

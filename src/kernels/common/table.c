@@ -1,0 +1,41 @@
+/* table.c -- all that is written on the vocabulary, and the slots it goes into.
+ *
+ * The file that includes this has set ISA(name) and GEMM_VECS and has included its
+ * vocabulary.
+ */
+#include "foci/mechanism.h"
+#include "kernels/kernels.h"
+#include "simd/tanh.h"
+
+/* gemm_f32 */
+typedef vf gemm_vec;
+INLINE gemm_vec gemm_row(const float *p) { return vf_load(p); }
+INLINE gemm_vec gemm_all(const float *p) { return vf_set1(*p); }
+INLINE vf gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vf_fma(a, b, c); }
+#define GEMM_ELEM float
+#include "kernels/common/gemm.c"
+
+static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int64_t ca,
+                          const float *b, int64_t ldb, int m, int n, int k, int add)
+{
+    ISA(gemm)(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
+}
+
+#include "kernels/common/grad.c"
+#include "kernels/common/modify.c"
+#include "kernels/common/rows.c"
+#include "kernels/common/weigh.c"
+
+INLINE void ISA(fill)(struct kernels *k)
+{
+    k->gemm_f32 = ISA(gemm_f32);
+    k->load_rows = ISA(load_rows);
+    k->store_rows = ISA(store_rows);
+    k->store_cols = ISA(store_cols);
+    k->pack_cols_f32 = ISA(pack_cols_f32);
+    k->modify = ISA(modify);
+    k->weigh_f32 = ISA(weigh_f32);
+    k->grad_f32 = ISA(grad_f32);
+    k->shrink = ISA(shrink);
+    k->row_dot = ISA(row_dot);
+}

@@ -1,0 +1,72 @@
+/* weigh.c -- from scores to weights in place.
+ *
+ * Two passes over a panel that lies in L1: the maxima (lazy.c), then 2^(t - m) and
+ * the sums.
+ */
+#include "kernels/common/lazy.c"
+
+/* Pass 2 of the exponentials, in place. */
+INLINE void ISA(exponentials)(float *s, int n, const float *f, const float *m, float *l,
+                              const int scaled, const int squares)
+{
+    for (int i = 0; i < LANES; i += GROUP_LANES) {
+        vf base[GROUP], by[GROUP], sum[GROUP];
+
+        UNROLL(4)
+        for (int v = 0; v < GROUP; v++) {
+            base[v] = ISA(base)(m + i + v * VF_LEN);
+            by[v] = scaled ? vf_load(f + i + v * VF_LEN) : vf_zero();
+            sum[v] = vf_load(l + i + v * VF_LEN);
+        }
+        for (int j = 0; j < n; j++)
+            UNROLL(4)
+            for (int v = 0; v < GROUP; v++) {
+                float *const p = s + j * LANES + i + v * VF_LEN;
+                const vf     t = vf_load(p);
+                const vf     w = vf_exp2(scaled ? vf_fms(t, by[v], base[v])
+                                                : vf_sub(t, base[v]));
+
+                vf_store(p, w);
+                sum[v] = squares ? vf_fma(w, w, sum[v]) : vf_add(sum[v], w);
+            }
+        UNROLL(4)
+        for (int v = 0; v < GROUP; v++) vf_store(l + i + v * VF_LEN, sum[v]);
+    }
+}
+
+/* max(t, 0)^2, in place. */
+INLINE void ISA(squared_relu)(float *s, int n, const float *f)
+{
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        const vf by = f ? vf_load(f + i) : vf_set1(1.0f);
+
+        for (int j = 0; j < n; j++) {
+            const vf t = vf_max(vf_zero(), vf_mul(vf_load(s + j * LANES + i), by));
+            vf_store(s + j * LANES + i, vf_mul(t, t));
+        }
+    }
+}
+
+static int ISA(weigh_f32)(float *s, int n, const float *f, float *m, float *l,
+                          float *shrink, int kind)
+{
+    if (kind == FOCI_RELU2) {
+        ISA(squared_relu)(s, n, f);
+        return 0;
+    }
+
+    const int moved = ISA(move)(s, n, f, m, l, shrink, ISA(factor_kind)(f));
+
+    if (kind == FOCI_L2NORM) {
+        if (f)
+            ISA(exponentials)(s, n, f, m, l, 1, 1);
+        else
+            ISA(exponentials)(s, n, f, m, l, 0, 1);
+    } else {
+        if (f)
+            ISA(exponentials)(s, n, f, m, l, 1, 0);
+        else
+            ISA(exponentials)(s, n, f, m, l, 0, 0);
+    }
+    return moved;
+}

@@ -1,0 +1,76 @@
+/* kernels.h -- the table of kernels that a context carries.
+ *
+ * The reference fills every slot; each level the CPU has then overwrites what it
+ * does better.  Kernels see nothing of the library: this header and the vector
+ * vocabulary are all they include.
+ */
+#ifndef FOCI_KERNELS_H
+#define FOCI_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { LANES = 64 }; /* queries of a block */
+
+/* The rows of attention in the backward pass, each [64]. */
+struct grad_rows {
+    const float *f;     /* as in weigh; NULL: scores are modified already */
+    const float *norm;  /* log2 of the normaliser, +inf for empty rows; relu2: 1/n */
+    const float *delta; /* do . o */
+    const float *mul;   /* factor of ds */
+    float        c;     /* of the cap; 0: none */
+    float        unit;  /* of t: log2(e), for relu2 1 */
+    int          kind;  /* a foci_weigh */
+};
+
+enum level { LEVEL_PORTABLE, LEVEL_AVX2, LEVEL_AVX512, LEVEL_BF16, LEVEL_AMX, N_LEVELS };
+
+struct kernels {
+#define KERNEL(name, result, args) result(*name) args;
+#include "kernels/kernels.def"
+#undef KERNEL
+
+    /* A thread calls begin before its first kernel and end after its last, where
+     * they are not NULL: state of the thread that its kernels need, such as tiles.
+     * They do not nest. */
+    void (*begin)(void);
+    void (*end)(void);
+
+    bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
+    bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
+    int  depth;       /* widths of bf16 products are padded to multiples of this */
+    int  panel;       /* keys that go through the exponential together */
+};
+
+/* Kernels by number, for printing and for tests that walk the list. */
+enum kernel_id {
+#define KERNEL(name, result, args) K_##name,
+#include "kernels/kernels.def"
+#undef KERNEL
+    N_KERNELS
+};
+
+extern const char *const kernel_names[N_KERNELS];
+
+/* Slot number `id` of a table, to compare and print. */
+typedef void (*kernel_fn)(void);
+kernel_fn kernels_slot(const struct kernels *k, int id);
+
+/* The levels this CPU has and the system allows, as bits 1 << enum level, and for
+ * each level it lacks the reason in why[], NULL for those it has. */
+unsigned kernels_detect(const char *why[N_LEVELS]);
+
+/* The reference in every slot, then whatever does better among `levels`. */
+void kernels_init(struct kernels *k, unsigned levels);
+
+extern const char *const level_names[N_LEVELS];
+
+/* Each level's own part of kernels_init(). */
+void kernels_ref(struct kernels *k);
+void kernels_avx2(struct kernels *k);
+void kernels_avx512(struct kernels *k);
+void kernels_bf16(struct kernels *k);
+void kernels_amx(struct kernels *k);
+void kernels_amx_emulated(struct kernels *k); /* tiles in software, for tests */
+
+#endif

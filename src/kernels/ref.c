@@ -1,0 +1,402 @@
+/* ref.c -- every kernel in plain C, to be believed by reading.
+ *
+ * This is the table of machines without a better one, and the judge of all the
+ * others (tests/kern).  Sums run upward in float, in one accumulator; bf16 is
+ * rounded to nearest even and keeps its denormals.  Nothing here is clever, and
+ * nothing here should become so: speed lives in the levels above.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "foci/foci.h"
+#include "foci/mechanism.h"
+#include "kernels/kernels.h"
+
+/*
+ * Numbers of 16 bits
+ */
+
+static uint32_t bits_of(float x)
+{
+    uint32_t u;
+
+    memcpy(&u, &x, sizeof u);
+    return u;
+}
+
+static float float_of(uint32_t u)
+{
+    float x;
+
+    memcpy(&x, &u, sizeof x);
+    return x;
+}
+
+static float from_bf16(uint32_t h)
+{
+    return float_of(h << 16);
+}
+
+static uint16_t to_bf16(float x)
+{
+    const uint32_t u = bits_of(x);
+
+    if (isnan(x)) return (uint16_t)(u >> 16 | 0x40);
+    return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+static float from_f16(uint16_t h)
+{
+    const float sign = h & 0x8000 ? -1.0f : 1.0f;
+    const int   e = h >> 10 & 31, f = h & 1023;
+
+    if (e == 31) return f ? NAN : sign * INFINITY;
+    if (e == 0) return sign * ldexpf((float)f, -24);
+    return sign * ldexpf((float)(f + 1024), e - 25);
+}
+
+static uint16_t to_f16(float x)
+{
+    const uint16_t sign = (uint16_t)(bits_of(x) >> 16 & 0x8000);
+    const float    a = fabsf(x);
+
+    if (isnan(x)) return (uint16_t)(sign | 0x7e00);
+    if (a >= 65520.0f) return (uint16_t)(sign | 0x7c00);
+
+    /* Units of the last place: 2^-24 below 2^-14, then 2^(e-10).  rintf rounds to
+     * nearest even; a carry into the next binade does the right thing by itself. */
+    int e = -14;
+    if (a >= 0x1p-14f) e = ilogbf(a);
+    const int f = (int)rintf(ldexpf(a, 10 - e));
+    return (uint16_t)(sign | ((e + 14) * 1024 + f));
+}
+
+static float element(const void *in, int64_t i, int dtype)
+{
+    switch (dtype) {
+    case FOCI_BF16: {
+        uint16_t h;
+        memcpy(&h, (const char *)in + 2 * i, 2);
+        return from_bf16(h);
+    }
+    case FOCI_F16: {
+        uint16_t h;
+        memcpy(&h, (const char *)in + 2 * i, 2);
+        return from_f16(h);
+    }
+    default: {
+        float x;
+        memcpy(&x, (const char *)in + 4 * i, 4);
+        return x;
+    }
+    }
+}
+
+static void set_element(void *out, int64_t i, int dtype, float x)
+{
+    if (dtype == FOCI_F32) {
+        memcpy((char *)out + 4 * i, &x, 4);
+    } else {
+        const uint16_t h = dtype == FOCI_BF16 ? to_bf16(x) : to_f16(x);
+        memcpy((char *)out + 2 * i, &h, 2);
+    }
+}
+
+static uint32_t word(float low, float high)
+{
+    return to_bf16(low) | (uint32_t)to_bf16(high) << 16;
+}
+
+/*
+ * Products
+ */
+
+static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra,
+                     int64_t ca, const float *b, int64_t ldb, int m, int n,
+                     int k, int add)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = add ? c[i * ldc + j] : 0.0f;
+            for (int t = 0; t < k; t++)
+                sum += a[i * ra + t * ca] * b[t * ldb + j];
+            c[i * ldc + j] = sum;
+        }
+}
+
+static void gemm_bf16(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
+                      int64_t ca, const uint32_t *b, int64_t ldb, int m, int n,
+                      int k, int add)
+{
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < n; j++) {
+            float sum = add ? c[i * ldc + j] : 0.0f;
+            for (int t = 0; t < k; t++) {
+                const uint32_t x = a[i * ra + t * ca], y = b[t * ldb + j];
+                sum += from_bf16(x & 0xffff) * from_bf16(y & 0xffff);
+                sum += from_bf16(x >> 16) * from_bf16(y >> 16);
+            }
+            c[i * ldc + j] = sum;
+        }
+}
+
+/*
+ * Rows of tensors
+ */
+
+static void load_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
+                      int dtype, int n, int d)
+{
+    for (int i = 0; i < n; i++)
+        for (int64_t c = 0; c < ld_out; c++)
+            out[i * ld_out + c] = c < d ? element(in, i * ld_in + c, dtype) : 0;
+}
+
+static void store_rows(void *out, int64_t ld_out, int dtype, const float *in,
+                       int64_t ld_in, float scale, int n, int d)
+{
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < d; c++)
+            set_element(out, i * ld_out + c, dtype, in[i * ld_in + c] * scale);
+}
+
+static void store_cols(void *out, int64_t ld_out, int dtype, const float *in,
+                       const float *factor, int n, int d)
+{
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < d; c++)
+            set_element(out, i * ld_out + c, dtype,
+                        in[c * LANES + i] * factor[i]);
+}
+
+/*
+ * Packing
+ */
+
+static float at(const float *in, int64_t ld, int n, int i, int c)
+{
+    return i < n ? in[i * ld + c] : 0.0f;
+}
+
+static void pack_cols_f32(float *out, const float *in, int64_t ld, int n, int d)
+{
+    for (int c = 0; c < d; c++)
+        for (int i = 0; i < LANES; i++)
+            out[c * LANES + i] = at(in, ld, n, i, c);
+}
+
+static void pack_cols_bf16(uint32_t *out, const float *in, int64_t ld, int n,
+                           int d)
+{
+    for (int t = 0; t < d / 2; t++)
+        for (int i = 0; i < LANES; i++)
+            out[t * LANES + i] = word(at(in, ld, n, i, 2 * t),
+                                      at(in, ld, n, i, 2 * t + 1));
+}
+
+static void pack_rows_bf16(uint32_t *out, const float *in, int64_t ld, int n,
+                           int d)
+{
+    for (int i = 0; i < LANES; i++)
+        for (int t = 0; t < d / 2; t++)
+            out[i * (d / 2) + t] = word(at(in, ld, n, i, 2 * t),
+                                        at(in, ld, n, i, 2 * t + 1));
+}
+
+/* Rows 2t and 2t+1 of `width` columns, rows of the result `width` apart. */
+static void pack_row_pairs(uint32_t *out, const float *in, int64_t ld, int n,
+                           int width)
+{
+    for (int t = 0; t < LANES / 2; t++)
+        for (int c = 0; c < width; c++)
+            out[t * width + c] = word(at(in, ld, n, 2 * t, c),
+                                      at(in, ld, n, 2 * t + 1, c));
+}
+
+static void pack_pairs_bf16(uint32_t *out, const float *in, int64_t ld, int n,
+                            int d)
+{
+    (void)d;
+    pack_row_pairs(out, in, ld, n, (int)ld);
+}
+
+static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n,
+                          int d)
+{
+    pack_row_pairs(out, in, ld, n, d);
+}
+
+/*
+ * From scores to weights
+ */
+
+static void modify(float *s, int n, const float *f, float unit, float c,
+                   const float *bias, const uint64_t *seen)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++) {
+            float *const x = &s[j * LANES + i];
+
+            *x = f[i] * *x + (bias ? bias[j * LANES + i] : 0.0f);
+            if (c != 0.0f) *x = c * tanhf(*x / c);
+            *x *= unit;
+            if (seen && !(seen[j] >> i & 1)) *x = -INFINITY;
+        }
+}
+
+/* max(x, 0) that lets NaN through */
+static float positive(float x)
+{
+    return x <= 0.0f ? 0.0f : x;
+}
+
+/* Move the references of a block whose scores are s; the result is 1 if any moved. */
+static int move(const float *s, int n, const float *f, float *m, float *l,
+                float *shrink)
+{
+    int   moved = 0;
+    float next[LANES];
+
+    for (int i = 0; i < LANES; i++) {
+        float top = -INFINITY;
+        for (int j = 0; j < n; j++) {
+            const float t = f ? f[i] * s[j * LANES + i] : s[j * LANES + i];
+            if (t > top) top = t;
+        }
+        next[i] = top > m[i] + 8.0f ? top : m[i];
+        moved |= next[i] != m[i];
+    }
+    if (!moved) return 0;
+
+    for (int i = 0; i < LANES; i++) {
+        shrink[i] = next[i] == m[i] ? 1.0f : exp2f(m[i] - next[i]);
+        l[i] *= shrink[i];
+        m[i] = next[i];
+    }
+    return 1;
+}
+
+/* The weight of score t against reference m. */
+static float weight(float t, float m, int kind)
+{
+    if (kind == FOCI_RELU2) return positive(t) * positive(t);
+    return exp2f(t - (m == -INFINITY ? 0.0f : m));
+}
+
+static int weigh_f32(float *s, int n, const float *f, float *m, float *l,
+                     float *shrink, int kind)
+{
+    const int moved = kind == FOCI_RELU2 ? 0 : move(s, n, f, m, l, shrink);
+
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++) {
+            float *const x = &s[j * LANES + i];
+            const float  w = weight(f ? f[i] * *x : *x, m[i], kind);
+
+            if (kind == FOCI_SOFTMAX) l[i] += w;
+            if (kind == FOCI_L2NORM) l[i] += w * w;
+            *x = w;
+        }
+    return moved;
+}
+
+static int weigh_bf16(const float *s, uint32_t *p, int n, int k, const float *f,
+                      float *m, float *l, float *shrink, int kind)
+{
+    const int moved = kind == FOCI_RELU2 ? 0 : move(s, n, f, m, l, shrink);
+
+    memset(p, 0, (size_t)k * LANES * sizeof *p);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++) {
+            const float    x = s[j * LANES + i];
+            const uint16_t h = to_bf16(weight(f ? f[i] * x : x, m[i], kind));
+            const float    w = from_bf16(h);
+
+            if (kind == FOCI_SOFTMAX) l[i] += w;
+            if (kind == FOCI_L2NORM) l[i] += w * w;
+            p[j / 2 * LANES + i] |= (uint32_t)h << 16 * (j & 1);
+        }
+    return moved;
+}
+
+/*
+ * And back
+ */
+
+/* Weight and gradient of lane i for a score and its dp. */
+static void slope(float s, float dp, int i, const struct grad_rows *r, float *w,
+                  float *ds)
+{
+    const float t = r->f ? r->f[i] * s : s;
+
+    *w = *ds = 0.0f;
+    if (t == -INFINITY) return;
+
+    if (r->kind == FOCI_RELU2) {
+        *w = positive(t) * positive(t) * r->norm[i];
+        *ds = 2.0f * positive(t) * r->norm[i] * dp;
+    } else {
+        *w = exp2f(t - r->norm[i]);
+        *ds = *w * (dp - (r->kind == FOCI_L2NORM ? *w : 1.0f) * r->delta[i]);
+    }
+    *ds *= r->mul[i];
+    if (r->c != 0.0f) {
+        const float x = t / (r->unit * r->c);
+        *ds *= 1.0f - x * x;
+    }
+}
+
+static void grad_f32(float *s, float *dp, int n, const struct grad_rows *r)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++) {
+            const int x = j * LANES + i;
+            slope(s[x], dp[x], i, r, &s[x], &dp[x]);
+        }
+}
+
+static void grad_bf16(const float *s, const float *dp, int n, int k,
+                      const struct grad_rows *r, uint16_t *w, uint16_t *ds,
+                      uint32_t *p)
+{
+    memset(p, 0, (size_t)k * LANES * sizeof *p);
+    for (int j = 0; j < 2 * k; j++)
+        for (int i = 0; i < LANES; i++) {
+            const int x = j * LANES + i;
+            float     wx = 0.0f, dx = 0.0f;
+
+            if (j < n) slope(s[x], dp[x], i, r, &wx, &dx);
+            w[x] = to_bf16(wx);
+            ds[x] = to_bf16(dx);
+            p[j / 2 * LANES + i] |= (uint32_t)ds[x] << 16 * (j & 1);
+        }
+}
+
+static void shrink(float *o, int rows, const float *factor)
+{
+    for (int c = 0; c < rows; c++)
+        for (int i = 0; i < LANES; i++) o[c * LANES + i] *= factor[i];
+}
+
+static void row_dot(float *out, const float *a, const float *b, int64_t ld,
+                    int n, int d)
+{
+    for (int i = 0; i < n; i++) {
+        float sum = 0.0f;
+        for (int c = 0; c < d; c++) sum += a[i * ld + c] * b[i * ld + c];
+        out[i] = sum;
+    }
+}
+
+void kernels_ref(struct kernels *k)
+{
+    *k = (struct kernels){
+#define KERNEL(name, result, args) .name = name,
+#include "kernels/kernels.def"
+#undef KERNEL
+        .has_bf16 = false,
+        .sum_by_rows = false,
+        .depth = 2,
+        .panel = 64,
+    };
+}

@@ -1,0 +1,67 @@
+/* describe.c -- a plan in words: one line a stage, kernels and cost. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "plan/plan.h"
+
+/* As snprintf: count everything, write what fits. */
+struct text {
+    char  *at;
+    size_t cap;
+    int    used;
+};
+
+static void add(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+static void add(struct text *t, const char *format, ...)
+{
+    const size_t left = (size_t)t->used < t->cap ? t->cap - (size_t)t->used : 0;
+    va_list      args;
+
+    va_start(args, format);
+    const int n = vsnprintf(left ? t->at + t->used : NULL, left, format, args);
+    va_end(args);
+    if (n > 0) t->used += n;
+}
+
+static const char *precision(const foci_problem *p)
+{
+    static const char *const names[] = { "f32", "bf16", "f16" };
+    return p->dtype == FOCI_F32 && p->flags & FOCI_FAST ? "f32 fast" : names[p->dtype];
+}
+
+static const char *best_level(const foci_ctx *ctx)
+{
+    const char *name = level_names[0];
+    for (int l = 0; l < N_LEVELS; l++)
+        if (ctx->levels & 1u << l) name = level_names[l];
+    return name;
+}
+
+static void add_group(struct text *t, const foci_plan *plan, int i)
+{
+    const struct group *g    = &plan->spec.groups[i];
+    const struct spec   one  = { .groups = &plan->spec.groups[i], .n_groups = 1 };
+    char                text[1024];
+
+    spec_print(&one, text, sizeof text);
+    add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0, g->head0 + g->heads - 1, text);
+    engine_of(&plan->stages[i])->describe(plan, &plan->stages[i], text, sizeof text);
+    add(t, "%s", text);
+}
+
+int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
+{
+    struct text      t = { text, cap, 0 };
+    const foci_cost *c = &plan->cost;
+    char             problem[160];
+
+    foci_problem_print(&plan->p, problem, sizeof problem);
+    add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p), plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
+        best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
+    for (int i = 0; i < plan->spec.n_groups; i++) add_group(&t, plan, i);
+    add(&t, "  cost     forward %.4g GFLOP, %.4g MB", c->forward_flops * 1e-9, c->forward_bytes * 1e-6);
+    if (plan->p.flags & FOCI_TRAIN) add(&t, "; backward %.4g GFLOP, %.4g MB", c->backward_flops * 1e-9, c->backward_bytes * 1e-6);
+    add(&t, "\n  memory   work %.4g MB, saved %.4g MB, parameters %" PRId64 "\n", (double)plan->work_bytes * 1e-6, (double)plan->saved_bytes * 1e-6, plan->n_floats);
+    return t.used;
+}

@@ -1,0 +1,145 @@
+/* plan.h -- what a plan is made of.  Engines and the interpreter read it. */
+#ifndef FOCI_PLAN_H
+#define FOCI_PLAN_H
+
+#include "core/core.h"
+
+/* A parsed spec: groups of heads, each with its mechanism and modifiers. */
+struct group {
+    int64_t   head0, heads; /* heads 0 while the count is open */
+    int       column;       /* in the spec, from 1, for messages */
+    foci_mech mech;
+    int64_t   param0[FOCI_MAX_TENSORS]; /* offset of each tensor of the mechanism */
+    int64_t  *mod_param0;               /* [n_mods] offset of a modifier's tensor 0, -1: none */
+};
+
+struct spec {
+    struct group *groups;
+    int           n_groups;
+};
+
+/* spec.c.  Parse `text`; the heads of a group without count stay 0. */
+foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
+/* Share `heads` out; fill in dims. */
+foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
+void        spec_free(foci_ctx *ctx, struct spec *spec);
+/* With every argument spelled out, as snprintf would. */
+int         spec_print(const struct spec *spec, char *text, size_t cap);
+
+/* tiles.c: which key tiles each query tile needs, once for all executions.
+ *
+ * Positions are cut into tiles of 64, queries as keys.  Row t of the table lists
+ * the runs of key tiles that query tile t needs.  A partial run names, for its
+ * one tile, an entry of the dictionary of masks. */
+struct tile_run {
+    int32_t begin, end; /* key tiles (in `cols`: query tiles), half open */
+    int32_t mask;       /* -1: all pairs visible; else dictionary entry, end = begin + 1 */
+};
+
+struct support {
+    bool             all;      /* every pair: no table */
+    int64_t          n_tiles;  /* rows of the table */
+    int64_t         *row0;     /* [n_tiles + 1] into rows */
+    int64_t         *col0;     /* [n_tiles + 1] into cols */
+    struct tile_run *rows, *cols;
+    int64_t          n_rows, n_cols;
+    int64_t          cap_rows;
+    int32_t          cap_masks;
+    uint64_t       (*masks)[FOCI_TILE]; /* by key: bit r is query r of the tile */
+    int32_t          n_masks;
+};
+
+/* The key tiles of one query tile while a mechanism lists them. */
+enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
+
+struct foci_tile_list {
+    int64_t  len;  /* keys there are */
+    uint8_t *kind; /* [div_up(len, FOCI_TILE)] */
+};
+
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len, struct support *s);
+void        support_free(foci_ctx *ctx, struct support *s);
+
+/* The runs of query tile t; *n of them.  Of key tile t in support_col(). */
+const struct tile_run *support_row(const struct support *s, int64_t t, int64_t *n);
+const struct tile_run *support_col(const struct support *s, int64_t t, int64_t *n);
+
+/* One parameter tensor of the whole plan. */
+struct param {
+    char                   name[64];
+    const foci_tensor_def *def;
+    int                    group;
+    int                    n_dims;
+    int64_t                shape[4]; /* shape[0]: heads of the group */
+    int64_t                offset, count;
+    double                 value;
+};
+
+/* How the exact engine makes logits from q.k, gathered from the modifiers. */
+struct score {
+    double          scale;     /* of all heads: 1/sqrt(dim), or as asked */
+    int64_t         factor[4]; /* parameters that multiply it, one number a head */
+    int             n_factors;
+    const foci_mod *row[4]; /* modifiers with a factor for each row */
+    int             n_rows;
+    bool            unit; /* q and k are normalised first */
+    double          cap;  /* 0: none */
+    int64_t         sink; /* parameter, one logit a head; -1: none */
+};
+
+struct stage { /* one group of heads, ready to run */
+    const struct group *group;
+    struct score        score;
+    struct support      support;
+    int64_t             saved0; /* floats before its part of what forward saves */
+};
+
+struct foci_plan {
+    foci_ctx      *ctx;
+    foci_problem   p;   /* layouts and defaults filled in */
+    struct spec    spec;
+    struct stage  *stages; /* [spec.n_groups] */
+    struct param  *params;
+    int            n_params, n_made;
+    int64_t        n_floats;
+    size_t         work_bytes, saved_bytes;
+    foci_cost      cost;
+};
+
+/* params.c: lay out the tensors of the spec's groups. */
+foci_status params_make(foci_plan *plan);
+
+/* A sequence of an execution: a batch entry or a document. */
+struct seq {
+    int64_t b;
+    int64_t q0, k0; /* first row in the tensors */
+    int64_t nq, nk; /* rows of it */
+};
+
+/* What foci_io_check() says of the tensors, leaving out work and saved memory, which
+ * the judge does not need. */
+foci_status plan_check_io(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap);
+
+int64_t plan_max_seqs(const foci_plan *plan);
+/* Fill seqs[plan_max_seqs]; the result is their number. */
+int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);
+
+/* What an engine offers.  Sizes come from a dry run of the code that uses them. */
+struct engine {
+    const char *name;
+    size_t (*work_bytes)(const foci_plan *plan, const struct stage *s);
+    int64_t (*saved_floats)(const foci_plan *plan, const struct stage *s);
+    void (*forward)(const foci_plan *plan, const struct stage *s, const foci_io *io, float *saved);
+    void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io, const float *saved, const foci_grads *g);
+    void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
+    int (*describe)(const foci_plan *plan, const struct stage *s, char *text, size_t cap);
+};
+
+extern const struct engine engine_exact;
+const struct engine *engine_of(const struct stage *s);
+
+/* Lists of built-in descriptors, ending in NULL. */
+extern const foci_mech_def *const mech_list[];
+extern const foci_mod_def *const  mod_list[];
+
+#endif

@@ -1,0 +1,69 @@
+/* spec.h -- what the files of the spec parser share. */
+#ifndef FOCI_SPEC_H
+#define FOCI_SPEC_H
+
+#include "plan/plan.h"
+
+/* A spec and its printed form are no longer than this, so that what is printed can
+ * be parsed. */
+enum { SPEC_MAX = 65535, SPEC_DEPTH = 8, SPEC_GROUPS = 4096 };
+
+/* A piece of the text. */
+struct span {
+    const char *s;
+    size_t      len;
+};
+
+bool span_is(struct span a, const char *text);
+
+/* For messages: in quotes, shortened, without control characters. */
+struct quote {
+    char text[48];
+};
+struct quote span_quote(struct span a);
+
+/* The name least edits away from a misspelt one. */
+struct nearest {
+    struct span word;
+    struct span name; /* .s is NULL while none was offered */
+    int         edits;
+};
+void nearest_offer(struct nearest *n, struct span name);
+
+/* A number as C writes them in decimal, whatever the locale; false: it is none, or
+ * overflows. */
+bool number_parse(struct span a, double *out);
+/* The shortest text that gives x back. */
+void number_print(double x, char text[32]);
+
+/* Word number i of "elu|relu|poly"; false beyond the last. */
+bool word_at(const char *words, int i, struct span *out);
+
+struct reader {
+    foci_ctx   *ctx;
+    const char *text, *at, *end;
+    const char *label; /* begins its messages: where a text came from, if not from the caller */
+};
+
+/* Fail with the column of `at`. */
+foci_status reader_fail(const struct reader *r, const char *at, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Whose arguments are read: a mechanism's or a modifier's. */
+struct owner {
+    const char         *name;
+    const foci_arg_def *args;
+    size_t              n_args;
+    double             *arg;
+    foci_mech          *mech; /* NULL: a modifier */
+    int                 depth;
+};
+
+void        reader_blanks(struct reader *r);
+struct span reader_name(struct reader *r);
+
+/* [ "(" arg { "," arg } ")" ], and presets for those not given. */
+foci_status reader_args(struct reader *r, const char *at, const struct owner *o);
+/* mechanism { modifier } */
+foci_status reader_mech(struct reader *r, foci_mech *m, int depth);
+
+#endif

@@ -1,0 +1,185 @@
+/* spec_args.c -- arguments of mechanisms and modifiers: which is meant, and whether
+ * its value will do. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "plan/spec.h"
+
+/* The value at r->at: to the next comma or closing parenthesis of its own level. */
+static struct span value_span(const struct reader *r)
+{
+    const char *s = r->at;
+    for (int level = 0; s < r->end; s++) {
+        if (*s == '(') level++;
+        if (level == 0 && (*s == ',' || *s == ')')) break;
+        if (*s == ')') level--;
+    }
+    struct span v = { r->at, (size_t)(s - r->at) };
+    while (v.len && strchr(" \t\r\n", v.s[v.len - 1])) v.len--;
+    return v;
+}
+
+static foci_status bad_word(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v)
+{
+    struct nearest near = { .word = v };
+    struct span    word;
+    char           all[200] = "";
+    size_t         len = 0;
+
+    for (int i = 0; word_at(a->words, i, &word); i++) {
+        nearest_offer(&near, word);
+        if (len < sizeof all)
+            len += (size_t)snprintf(all + len, sizeof all - len, "%s%.*s", i ? ", " : "", (int)word.len, word.s);
+    }
+    return reader_fail(r, v.s, "%s=%s: %s takes %s; the nearest is %s", a->name, span_quote(v).text, o->name, all,
+                       span_quote(near.name).text);
+}
+
+static foci_status read_word(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v,
+                             double *out)
+{
+    struct span word;
+    for (int i = 0; word_at(a->words, i, &word); i++) {
+        if (word.len != v.len || memcmp(word.s, v.s, v.len) != 0) continue;
+        *out = i;
+        return FOCI_OK;
+    }
+    return bad_word(r, o, a, v);
+}
+
+static foci_status read_number(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v,
+                               double *out)
+{
+    double     x;
+    const bool number = number_parse(v, &x);
+    const bool whole = number && (a->real || x == floor(x));
+    if (!whole || x < a->min || x > a->max) {
+        char min[32], max[32];
+        number_print(a->min, min);
+        number_print(a->max, max);
+        return reader_fail(r, v.s, "%s=%s: %s takes %s%s to %s", a->name,
+                           span_quote(v).text, o->name,
+                           whole ? "" : a->real ? "a number, " : "a whole number, ",
+                           min, max);
+    }
+    *out = x;
+    return FOCI_OK;
+}
+
+/* A mechanism as the value. */
+static foci_status read_inner(struct reader *r, const struct owner *o)
+{
+    foci_mech *inner = ctx_alloc(r->ctx, 1, sizeof *inner);
+    if (!inner) return FOCI_ERR_MEMORY;
+    o->mech->inner = inner; /* freed with its owner, half made or not */
+    return reader_mech(r, inner, o->depth + 1);
+}
+
+static foci_status read_preset_inner(const struct reader *r, const struct owner *o, const foci_arg_def *a)
+{
+    const char   *text = a->words ? a->words : mech_list[0]->name;
+    char          label[120];
+    struct reader preset = { r->ctx, text, text, text + strlen(text), label };
+
+    snprintf(label, sizeof label, "%s of %s is \"%.40s\" unless given: ", a->name, o->name, text);
+    TRY(read_inner(&preset, o));
+    reader_blanks(&preset);
+    return preset.at == preset.end ? FOCI_OK : reader_fail(&preset, preset.at, "the mechanism should end here");
+}
+
+/* Which argument "name =" at r->at speaks of, moving past it; without a name it is
+ * the first. */
+static foci_status read_which(struct reader *r, const struct owner *o, size_t *which)
+{
+    const char       *start = r->at;
+    const struct span name = reader_name(r);
+    reader_blanks(r);
+
+    *which = 0;
+    if (!name.len || r->at == r->end || *r->at != '=') {
+        r->at = start;
+        return FOCI_OK;
+    }
+    r->at++;
+    struct nearest near = { .word = name };
+    for (size_t i = 0; i < o->n_args; i++) {
+        if (span_is(name, o->args[i].name)) {
+            *which = i;
+            return FOCI_OK;
+        }
+        nearest_offer(&near, (struct span){ o->args[i].name, strlen(o->args[i].name) });
+    }
+    return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s", span_quote(name).text, o->name,
+                       span_quote(near.name).text);
+}
+
+static foci_status read_arg(struct reader *r, const struct owner *o, unsigned *given)
+{
+    reader_blanks(r);
+    const char *start = r->at;
+    size_t      which;
+    if (!value_span(r).len) return reader_fail(r, start, "an argument of %s is missing here", o->name);
+    TRY(read_which(r, o, &which));
+
+    const foci_arg_def *a = &o->args[which];
+    if (*given >> which & 1)
+        return reader_fail(r, start, "%s of %s is given twice%s", a->name, o->name,
+                           r->at == start ? "; a value without name is the first argument" : "");
+    *given |= 1u << which;
+
+    reader_blanks(r);
+    const struct span v = value_span(r);
+    if (!v.len) return reader_fail(r, r->at, "%s of %s has no value", a->name, o->name);
+    if (a->mech) {
+        TRY(read_inner(r, o));
+        reader_blanks(r);
+        if (r->at == r->end || (*r->at != ',' && *r->at != ')'))
+            return reader_fail(r, r->at, "\",\" or \")\" is wanted after the mechanism in %s", a->name);
+        return FOCI_OK;
+    }
+    r->at = v.s + v.len;
+    reader_blanks(r);
+    return a->words ? read_word(r, o, a, v, &o->arg[which]) : read_number(r, o, a, v, &o->arg[which]);
+}
+
+static bool is_closed(const struct reader *r)
+{
+    int level = 0;
+    for (const char *s = r->at; s < r->end; s++) {
+        level += (*s == '(') - (*s == ')');
+        if (level == 0) return true;
+    }
+    return false;
+}
+
+static foci_status read_list(struct reader *r, const struct owner *o, unsigned *given)
+{
+    if (!is_closed(r)) return reader_fail(r, r->at, "this \"(\" has no \")\"");
+    if (!o->n_args) return reader_fail(r, r->at, "%s takes no arguments", o->name);
+    do {
+        r->at++;
+        TRY(read_arg(r, o, given));
+    } while (*r->at == ',');
+    r->at++;
+    return FOCI_OK;
+}
+
+foci_status reader_args(struct reader *r, const char *at, const struct owner *o)
+{
+    unsigned given = 0;
+
+    for (size_t i = 0; i < o->n_args; i++) o->arg[i] = o->args[i].preset;
+    reader_blanks(r);
+    if (r->at < r->end && *r->at == '(') TRY(read_list(r, o, &given));
+
+    for (size_t i = 0; i < o->n_args; i++) {
+        const foci_arg_def *a = &o->args[i];
+        if (given >> i & 1) continue;
+        if (a->mech)
+            TRY(read_preset_inner(r, o, a));
+        else if (isnan(a->preset))
+            return reader_fail(r, at, "%s needs its argument %s: write %s(%s=...)", o->name, a->name, o->name, a->name);
+    }
+    return FOCI_OK;
+}

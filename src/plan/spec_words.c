@@ -1,0 +1,149 @@
+/* spec_words.c -- names, numbers and nearest neighbours of misspelt names. */
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan/spec.h"
+
+bool span_is(struct span a, const char *text)
+{
+    return strlen(text) == a.len && !memcmp(a.s, text, a.len);
+}
+
+struct quote span_quote(struct span a)
+{
+    struct quote q;
+    const size_t room = sizeof q.text - 6; /* two quotes, three dots, the end */
+    const size_t n = a.len < room ? a.len : room;
+    size_t       to = 0;
+
+    q.text[to++] = '"';
+    for (size_t i = 0; i < n; i++) {
+        const unsigned char c = (unsigned char)a.s[i];
+        q.text[to++] = c < 32 || c > 126 ? '?' : a.s[i];
+    }
+    snprintf(q.text + to, sizeof q.text - to, "%s\"", n < a.len ? "..." : "");
+    return q;
+}
+
+enum { EDIT_MAX = 32 }; /* longer words differ anyway */
+
+static int min3(int a, int b, int c)
+{
+    const int m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+/* Levenshtein's distance of the first EDIT_MAX characters. */
+static int edits(struct span a, struct span b)
+{
+    const int m = (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
+    const int n = (int)(b.len < EDIT_MAX ? b.len : EDIT_MAX);
+    int       row[EDIT_MAX + 1];
+
+    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int i = 1; i <= m; i++) {
+        int corner = row[0];
+        row[0] = i;
+        for (int j = 1; j <= n; j++) {
+            const int change = corner + (a.s[i - 1] != b.s[j - 1]);
+            corner = row[j];
+            row[j] = min3(change, row[j] + 1, row[j - 1] + 1);
+        }
+    }
+    return row[n];
+}
+
+void nearest_offer(struct nearest *n, struct span name)
+{
+    const int d = edits(n->word, name);
+    if (n->name.s && d >= n->edits) return;
+    n->name = name;
+    n->edits = d;
+}
+
+bool word_at(const char *words, int i, struct span *out)
+{
+    for (const char *s = words;; s++) {
+        const size_t len = strcspn(s, "|");
+        if (i-- == 0) {
+            *out = (struct span){ s, len };
+            return true;
+        }
+        s += len;
+        if (!*s) return false;
+    }
+}
+
+static const char *skip_digits(const char *s)
+{
+    while (*s >= '0' && *s <= '9') s++;
+    return s;
+}
+
+/* [sign] digits [. digits] [e [sign] digits], with a digit before the exponent. */
+static bool is_number(const char *s)
+{
+    if (*s == '-' || *s == '+') s++;
+    const char *whole = s;
+    s = skip_digits(s);
+    int64_t n_digits = s - whole;
+    if (*s == '.') {
+        const char *fraction = ++s;
+        s = skip_digits(s);
+        n_digits += s - fraction;
+    }
+    if (!n_digits) return false;
+    if (*s == 'e' || *s == 'E') {
+        s++;
+        if (*s == '-' || *s == '+') s++;
+        const char *exponent = s;
+        s = skip_digits(s);
+        if (s == exponent) return false;
+    }
+    return !*s;
+}
+
+/* What strtod() and printf() put between whole and fraction. */
+static const char *point(void)
+{
+    const char *p = localeconv()->decimal_point;
+    return p && *p ? p : ".";
+}
+
+bool number_parse(struct span a, double *out)
+{
+    char text[64], local[80];
+    if (a.len >= sizeof text) return false;
+    memcpy(text, a.s, a.len);
+    text[a.len] = 0;
+    if (strlen(text) != a.len || !is_number(text)) return false;
+
+    const size_t whole = strcspn(text, ".");
+    if (text[whole])
+        snprintf(local, sizeof local, "%.*s%s%s", (int)whole, text, point(), text + whole + 1);
+    else
+        snprintf(local, sizeof local, "%s", text);
+    *out = strtod(local, NULL);
+    return isfinite(*out);
+}
+
+void number_print(double x, char text[32])
+{
+    if (x == floor(x) && fabs(x) < 0x1p53) {
+        snprintf(text, 32, "%.0f", x);
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, 32, "%.*g", digits, x);
+        if (strtod(text, NULL) == x) break;
+    }
+    const char *p = point();
+    char       *found = strcmp(p, ".") ? strstr(text, p) : NULL;
+    if (found) {
+        *found = '.';
+        memmove(found + 1, found + strlen(p), strlen(found + strlen(p)) + 1);
+    }
+}

@@ -1,0 +1,246 @@
+/* tiles.c -- from a mechanism's mask() and tiles() to runs of key tiles.
+ *
+ * mask() defines which pairs are visible; tiles() only spares the work where
+ * the mask is empty.  Planning runs both once.  A tile in which all pairs are
+ * visible is full; the others name an entry of a dictionary of 64 x 64 bit
+ * masks.  Masks repeat (one or two for a window), so the dictionary is small.
+ */
+#include <string.h>
+
+#include "plan/plan.h"
+
+void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
+{
+    const int64_t begin = max64(hull.begin, 0);
+    const int64_t end   = min64(hull.end, out->len);
+
+    for (int64_t j = begin / FOCI_TILE * FOCI_TILE; j < end; j += FOCI_TILE) {
+        const int64_t last = min64(j + FOCI_TILE, out->len);
+        uint8_t      *kind = &out->kind[j / FOCI_TILE];
+
+        if (core.begin <= j && last <= core.end)
+            *kind = TILE_FULL;
+        else if (*kind == TILE_SKIP)
+            *kind = TILE_PART;
+    }
+}
+
+/* Growing arrays of the table under construction. */
+struct table {
+    foci_ctx        *ctx;
+    struct support  *s;
+    int64_t          cap_rows;
+    int32_t          cap_masks;
+    int32_t         *slots; /* hash table over masks, -1: free */
+    int64_t          n_slots;
+};
+
+static void *grow(foci_ctx *ctx, void *old, size_t old_n, size_t new_n, size_t size)
+{
+    void *p = ctx_alloc(ctx, new_n, size);
+    if (!p) return NULL;
+    if (old_n) memcpy(p, old, old_n * size);
+    ctx_free(ctx, old, old_n, size);
+    return p;
+}
+
+static uint64_t hash_mask(const uint64_t *mask)
+{
+    uint64_t h = 0;
+    for (int t = 0; t < FOCI_TILE; t++) {
+        h = (h ^ mask[t]) * UINT64_C(0x9E3779B97F4A7C15);
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static foci_status rehash(struct table *t)
+{
+    const int64_t n = t->n_slots ? 2 * t->n_slots : 64;
+    int32_t      *slots = ctx_alloc(t->ctx, (size_t)n, sizeof *slots);
+    if (!slots) return FOCI_ERR_MEMORY;
+    memset(slots, 0xff, (size_t)n * sizeof *slots);
+    ctx_free(t->ctx, t->slots, (size_t)t->n_slots, sizeof *t->slots);
+    t->slots   = slots;
+    t->n_slots = n;
+    for (int32_t i = 0; i < t->s->n_masks; i++) {
+        uint64_t at = hash_mask(t->s->masks[i]);
+        while (slots[at % (uint64_t)n] >= 0) at++;
+        slots[at % (uint64_t)n] = i;
+    }
+    return FOCI_OK;
+}
+
+/* The number of `mask` in the dictionary, entered if it is new. */
+static foci_status find_mask(struct table *t, const uint64_t *mask, int32_t *id)
+{
+    struct support *s = t->s;
+
+    if (2 * (int64_t)(s->n_masks + 1) > t->n_slots) TRY(rehash(t));
+    uint64_t at = hash_mask(mask);
+    for (; t->slots[at % (uint64_t)t->n_slots] >= 0; at++) {
+        *id = t->slots[at % (uint64_t)t->n_slots];
+        if (!memcmp(s->masks[*id], mask, sizeof *s->masks)) return FOCI_OK;
+    }
+    if (s->n_masks == t->cap_masks) {
+        if (t->cap_masks > INT32_MAX / 2) return ctx_fail(t->ctx, FOCI_ERR_MEMORY, "too many different mask tiles");
+        const int32_t cap   = t->cap_masks ? 2 * t->cap_masks : 8;
+        void         *masks = grow(t->ctx, s->masks, (size_t)t->cap_masks, (size_t)cap, sizeof *s->masks);
+        if (!masks) return FOCI_ERR_MEMORY;
+        s->masks     = masks;
+        t->cap_masks = cap;
+    }
+    *id = s->n_masks;
+    memcpy(s->masks[s->n_masks++], mask, sizeof *s->masks);
+    t->slots[at % (uint64_t)t->n_slots] = *id;
+    return FOCI_OK;
+}
+
+static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t mask)
+{
+    struct support *s = t->s;
+
+    if (mask < 0 && s->n_rows > s->row0[row]) {
+        struct tile_run *last = &s->rows[s->n_rows - 1];
+        if (last->mask < 0 && last->end == tile) {
+            last->end++;
+            return FOCI_OK;
+        }
+    }
+    if (s->n_rows == t->cap_rows) {
+        const int64_t cap  = t->cap_rows ? 2 * t->cap_rows : 64;
+        void         *rows = grow(t->ctx, s->rows, (size_t)t->cap_rows, (size_t)cap, sizeof *s->rows);
+        if (!rows) return FOCI_ERR_MEMORY;
+        s->rows     = rows;
+        t->cap_rows = cap;
+    }
+    s->rows[s->n_rows++] = (struct tile_run){ (int32_t)tile, (int32_t)tile + 1, mask };
+    return FOCI_OK;
+}
+
+/* Which pairs of queries `rows` and keys from j0 on are visible, by key: bit r of
+ * by_key[t] is query rows.begin + r. */
+static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int64_t len, uint64_t *by_key)
+{
+    const uint64_t keys = foci_bits_in((foci_range){ 0, len }, j0);
+    uint64_t       some = 0, every = keys;
+
+    memset(by_key, 0, FOCI_TILE * sizeof *by_key);
+    for (int64_t i = rows.begin; i < rows.end; i++) {
+        const uint64_t seen = m->def->mask(m, i, j0) & keys;
+        some |= seen;
+        every &= seen;
+        for (int t = 0; t < FOCI_TILE; t++)
+            by_key[t] |= (seen >> t & 1) << (i - rows.begin);
+    }
+    return !some ? TILE_SKIP : every == keys ? TILE_FULL : TILE_PART;
+}
+
+static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list, int64_t row)
+{
+    const int64_t    n    = div_up(list->len, FOCI_TILE);
+    const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, list->len) };
+    uint64_t         by_key[FOCI_TILE];
+
+    memset(list->kind, m->def->tiles ? TILE_SKIP : TILE_PART, (size_t)n);
+    if (m->def->tiles) m->def->tiles(m, rows, list);
+
+    t->s->row0[row] = t->s->n_rows;
+    for (int64_t j = 0; j < n; j++) {
+        enum tile_kind kind = list->kind[j];
+        int32_t        mask = -1;
+        if (kind == TILE_PART) kind = look(m, rows, j * FOCI_TILE, list->len, by_key);
+        if (kind == TILE_PART) TRY(find_mask(t, by_key, &mask));
+        if (kind != TILE_SKIP) TRY(add_run(t, row, j, mask));
+    }
+    t->s->row0[row + 1] = t->s->n_rows;
+    return FOCI_OK;
+}
+
+/* The same runs by key tile.  Query tiles are visited upward, so the runs of a
+ * column come out in order; full neighbours are joined. */
+static foci_status transpose(foci_ctx *ctx, struct support *s)
+{
+    const size_t n = (size_t)s->n_tiles;
+
+    for (int64_t r = 0; r < s->n_rows; r++)
+        for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
+            s->col0[j + 1]++;
+    for (size_t j = 0; j < n; j++) s->col0[j + 1] += s->col0[j];
+    s->n_cols = s->col0[n];
+    s->cols   = ctx_alloc(ctx, (size_t)s->n_cols, sizeof *s->cols);
+    if (s->n_cols && !s->cols) return FOCI_ERR_MEMORY;
+
+    for (int64_t i = 0; i < s->n_tiles; i++)
+        for (int64_t r = s->row0[i]; r < s->row0[i + 1]; r++)
+            for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
+                s->cols[s->col0[j]++] = (struct tile_run){ (int32_t)i, (int32_t)i + 1, s->rows[r].mask };
+    for (size_t j = n; j > 0; j--) s->col0[j] = s->col0[j - 1];
+    s->col0[0] = 0;
+    return FOCI_OK;
+}
+
+static foci_status make_rows(struct table *t, const foci_mech *m, int64_t len)
+{
+    foci_tile_list list = { .len = len };
+    foci_status    status = FOCI_OK;
+
+    list.kind = ctx_alloc(t->ctx, (size_t)t->s->n_tiles, 1);
+    if (!list.kind) return FOCI_ERR_MEMORY;
+    for (int64_t row = 0; row < t->s->n_tiles && !status; row++)
+        status = make_row(t, m, &list, row);
+    ctx_free(t->ctx, list.kind, (size_t)t->s->n_tiles, 1);
+    return status;
+}
+
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len, struct support *s)
+{
+    struct table t = { .ctx = ctx, .s = s };
+
+    *s = (struct support){ .all = !m->def->mask };
+    if (s->all || len == 0) return FOCI_OK;
+
+    s->n_tiles = div_up(len, FOCI_TILE);
+    s->row0    = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->row0);
+    s->col0    = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->col0);
+    foci_status status = s->row0 && s->col0 ? make_rows(&t, m, len) : FOCI_ERR_MEMORY;
+    ctx_free(ctx, t.slots, (size_t)t.n_slots, sizeof *t.slots);
+
+    s->cap_rows  = t.cap_rows;
+    s->cap_masks = t.cap_masks;
+    if (!status) status = transpose(ctx, s);
+    return status;
+}
+
+void support_free(foci_ctx *ctx, struct support *s)
+{
+    ctx_free(ctx, s->row0, (size_t)s->n_tiles + 1, sizeof *s->row0);
+    ctx_free(ctx, s->col0, (size_t)s->n_tiles + 1, sizeof *s->col0);
+    ctx_free(ctx, s->rows, (size_t)s->cap_rows, sizeof *s->rows);
+    ctx_free(ctx, s->cols, (size_t)s->n_cols, sizeof *s->cols);
+    ctx_free(ctx, s->masks, (size_t)s->cap_masks, sizeof *s->masks);
+    *s = (struct support){ 0 };
+}
+
+static const struct tile_run everything = { 0, INT32_MAX, -1 };
+
+static const struct tile_run *pick(const struct support *s, const int64_t *first,
+                                   const struct tile_run *runs, int64_t t, int64_t *n)
+{
+    *n = 1;
+    if (s->all) return &everything;
+    *n = 0;
+    if (t < 0 || t >= s->n_tiles) return NULL;
+    *n = first[t + 1] - first[t];
+    return runs + first[t];
+}
+
+const struct tile_run *support_row(const struct support *s, int64_t t, int64_t *n)
+{
+    return pick(s, s->row0, s->rows, t, n);
+}
+
+const struct tile_run *support_col(const struct support *s, int64_t t, int64_t *n)
+{
+    return pick(s, s->col0, s->cols, t, n);
+}

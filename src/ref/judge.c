@@ -1,0 +1,78 @@
+/* judge.c -- foci_ref_*(): the public face of the interpreter. */
+#include <stdlib.h>
+
+#include "ref/ref.h"
+
+/* As for the engines, but without scratch memory; the output may be missing where
+ * it is not written. */
+static foci_status check(const foci_plan *plan, const foci_io *io,
+                         const foci_grads *grads, bool needs_o)
+{
+    char    nowhere;
+    foci_io it;
+
+    if (!io || io->size < sizeof it) return FOCI_ERR_ARG;
+    it = *io;
+    if (!needs_o) it.o = &nowhere;
+    return plan_check_io(plan, &it, grads, NULL, 0);
+}
+
+static double *doubles(int64_t n)
+{
+    return calloc((size_t)n + 1, sizeof(double));
+}
+
+/* Parameters, their gradients and lse are floats outside and doubles inside. */
+static foci_status run(const foci_plan *plan, const foci_io *io,
+                       const foci_grads *grads, float *weights)
+{
+    const foci_problem *p = &plan->p;
+    const int64_t       rows = p->batch * p->heads * p->len_q;
+    double             *params = doubles(plan->n_floats);
+    double             *dparams = doubles(plan->n_floats);
+    double             *lse = doubles(io->lse ? rows : 0);
+    foci_status         status = FOCI_ERR_MEMORY;
+
+    if (!params || !dparams || !lse) goto end;
+    for (int64_t t = 0; t < plan->n_floats; t++) params[t] = (double)io->params[t];
+    status = ref_run(&(struct ref_call){
+        .plan = plan, .io = io, .grads = grads, .type = (int)p->dtype,
+        .params = params, .lse = io->lse ? lse : NULL, .dparams = dparams, .weights = weights });
+    if (status != FOCI_OK) goto end;
+
+    if (grads)
+        for (int64_t t = 0; grads->dparams && t < plan->n_floats; t++)
+            grads->dparams[t] += (float)dparams[t];
+    else
+        for (int64_t t = 0; io->lse && t < rows; t++) io->lse[t] = (float)lse[t];
+end:
+    free(params);
+    free(dparams);
+    free(lse);
+    return status;
+}
+
+foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
+{
+    TRY(check(plan, io, NULL, true));
+    return run(plan, io, NULL, NULL);
+}
+
+foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
+                              const foci_grads *grads)
+{
+    if (!grads) return FOCI_ERR_ARG;
+    TRY(check(plan, io, grads, false));
+    return run(plan, io, grads, NULL);
+}
+
+foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io,
+                             float *weights)
+{
+    if (!weights) return FOCI_ERR_ARG;
+    TRY(check(plan, io, NULL, false));
+    foci_io it = *io;
+    it.o = NULL;
+    it.lse = NULL;
+    return run(plan, &it, NULL, weights);
+}

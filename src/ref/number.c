@@ -1,0 +1,76 @@
+/* number.c -- numbers of every element type, to and from double. */
+#include <math.h>
+
+#include "ref/ref.h"
+
+/* Shape of a small floating-point format with a sign bit. */
+struct format {
+    int digits;     /* of the fraction that are stored */
+    int least, top; /* exponents of the smallest and largest normal numbers */
+};
+
+static const struct format bf16 = { 7, -126, 127 }, f16 = { 10, -14, 15 };
+
+static double unpack(struct format f, uint16_t bits)
+{
+    const int      exponents = f.top - f.least + 1; /* of normal numbers */
+    const int      field = (bits & 0x7fff) >> f.digits;
+    const double   fraction = ldexp(bits & ((1 << f.digits) - 1), -f.digits);
+    double         value;
+
+    if (field == 0)
+        value = ldexp(fraction, f.least);
+    else if (field <= exponents)
+        value = ldexp(1 + fraction, field - 1 + f.least);
+    else
+        value = fraction == 0 ? INFINITY : NAN;
+    return bits & 0x8000 ? -value : value;
+}
+
+static uint16_t pack(struct format f, double value)
+{
+    const unsigned sign = signbit(value) ? 0x8000 : 0;
+    const unsigned infinite = (unsigned)(f.top - f.least + 2) << f.digits;
+
+    if (isnan(value)) return (uint16_t)(sign | infinite | 1u << (f.digits - 1));
+    value = fabs(value);
+    if (value == 0) return (uint16_t)sign;
+    if (isinf(value)) return (uint16_t)(sign | infinite);
+
+    int e;
+    (void)frexp(value, &e);
+    if (--e < f.least) e = f.least; /* 2^e <= value, or the format's finest grid */
+    if (e > f.top) return (uint16_t)(sign | infinite);
+
+    /* Whole steps of the grid.  A carry into the next power of two is a carry
+     * into the exponent field, up to and including infinity. */
+    const unsigned steps = (unsigned)nearbyint(ldexp(value, f.digits - e));
+    return (uint16_t)(sign | (((unsigned)(e - f.least) << f.digits) + steps));
+}
+
+double ref_load(int type, const void *p, int64_t i)
+{
+    switch (type) {
+    case FOCI_F32: return ((const float *)p)[i];
+    case FOCI_BF16: return unpack(bf16, ((const uint16_t *)p)[i]);
+    case FOCI_F16: return unpack(f16, ((const uint16_t *)p)[i]);
+    default: return ((const double *)p)[i];
+    }
+}
+
+void ref_store(int type, void *p, int64_t i, double value)
+{
+    switch (type) {
+    case FOCI_F32: ((float *)p)[i] = (float)value; break;
+    case FOCI_BF16: ((uint16_t *)p)[i] = pack(bf16, value); break;
+    case FOCI_F16: ((uint16_t *)p)[i] = pack(f16, value); break;
+    default: ((double *)p)[i] = value; break;
+    }
+}
+
+double ref_round(int type, double value)
+{
+    double room;
+    ref_store(type, &room, 0, value);
+    return ref_load(type, &room, 0);
+}

@@ -1,0 +1,97 @@
+/* weights.c -- from the logits x of a row to its weights a, and the way back.
+ *
+ *     softmax   a_j = e^x_j / (e^sink + sum_t e^x_t)
+ *     l2norm    a_j = e^x_j / sqrt(sum_t e^(2 x_t))
+ *     relu2     a_j = max(x_j, 0)^2 / n
+ *
+ * Exponentials are taken relative to the largest, which leaves a as it is.  lse is
+ * the log of what weights are divided by: the sum, the root, n.  A row that sees
+ * nothing is empty: weights 0 and lse -inf; so is one that sees only logits of -inf
+ * where the sum would be 0.
+ */
+#include <math.h>
+
+#include "ref/ref.h"
+
+/* NaN if any is. */
+static double largest(const struct ref_head *h, const struct ref_row *r)
+{
+    double m = -INFINITY;
+    for (int64_t j = 0; j < h->nk; j++)
+        if (r->seen[j] && (r->x[j] > m || isnan(r->x[j]))) m = r->x[j];
+    return m;
+}
+
+static void softmax(const struct ref_head *h, struct ref_row *r, double m)
+{
+    const double sink = h->sink < 0 ? -INFINITY : h->number[h->sink];
+    double       sum = 0;
+
+    if (sink > m) m = sink;
+    r->a_sink = exp(sink - m);
+    for (int64_t j = 0; j < h->nk; j++)
+        if (r->seen[j]) sum += exp(r->x[j] - m);
+    sum += r->a_sink;
+    r->a_sink /= sum;
+    r->lse = m + log(sum);
+    for (int64_t j = 0; j < h->nk; j++)
+        if (r->seen[j]) r->a[j] = exp(r->x[j] - m) / sum;
+}
+
+static void l2norm(const struct ref_head *h, struct ref_row *r, double m)
+{
+    double sum = 0;
+
+    for (int64_t j = 0; j < h->nk; j++)
+        if (r->seen[j]) sum += exp(2 * (r->x[j] - m));
+    r->lse = m + log(sum) / 2;
+    for (int64_t j = 0; j < h->nk; j++)
+        if (r->seen[j]) r->a[j] = exp(r->x[j] - m) / sqrt(sum);
+}
+
+static void relu2(const struct ref_head *h, struct ref_row *r)
+{
+    r->lse = log(r->n);
+    for (int64_t j = 0; j < h->nk; j++) {
+        if (!r->seen[j]) continue;
+        const double x = r->x[j] < 0 ? 0 : r->x[j];
+        r->a[j] = x * x / r->n;
+    }
+}
+
+void ref_weigh(const struct ref_head *h, struct ref_row *r)
+{
+    const foci_weigh kind = h->mech->def->weigh;
+    const double     m = largest(h, r);
+
+    r->a_sink = 0;
+    r->lse = -INFINITY;
+    for (int64_t j = 0; j < h->nk; j++) r->a[j] = 0;
+    if (r->visible == 0 || (m == -INFINITY && kind != FOCI_RELU2)) return;
+
+    switch (kind) {
+    case FOCI_SOFTMAX: softmax(h, r, m); break;
+    case FOCI_L2NORM: l2norm(h, r, m); break;
+    case FOCI_RELU2: relu2(h, r); break;
+    }
+}
+
+double ref_weigh_back(const struct ref_head *h, const struct ref_row *r,
+                      const double *da, double mean, double *dx)
+{
+    for (int64_t j = 0; j < h->nk; j++) dx[j] = 0;
+    if (r->lse == -INFINITY) return 0;
+
+    for (int64_t j = 0; j < h->nk; j++) {
+        if (!r->seen[j]) continue;
+        const double a = r->a[j];
+        switch (h->mech->def->weigh) {
+        case FOCI_SOFTMAX: dx[j] = a * (da[j] - mean); break;
+        case FOCI_L2NORM: dx[j] = a * (da[j] - a * mean); break;
+        case FOCI_RELU2:
+            dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da[j] / r->n;
+            break;
+        }
+    }
+    return -r->a_sink * mean;
+}

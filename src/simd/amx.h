@@ -1,0 +1,152 @@
+/* amx.h -- the tile vocabulary: eight registers of 16 rows of 64 bytes, one product.
+ *
+ *     tile_config(c)            shape the tiles of this thread, and clear them
+ *     tile_release()            give them back
+ *     tile_zero(t)
+ *     tile_load(t, p, stride)   rows `stride` bytes apart
+ *     tile_store(t, p, stride)
+ *     tile_dp(c, a, b)          c[i][j] += sum over words t of a[i][t] b[t][j]
+ *     tile_barrier()            ordinary stores above it come before tile loads below
+ *
+ * Tile numbers are literals.  An element of a and b is a word of two bf16, an element
+ * of c a float.  The barrier is for the compiler: what gcc knows of a tile load does
+ * not say that it reads memory.
+ *
+ * With FOCI_AMX_EMULATED the same words are done in software, to the letter of the
+ * manual, so that kernels can be tested where there are no tiles.  What the hardware
+ * would refuse with a fault is an assertion there.
+ */
+#ifndef FOCI_SIMD_AMX_H
+#define FOCI_SIMD_AMX_H
+
+#include <stdint.h>
+
+/* As LDTILECFG reads it. */
+struct tile_config {
+    _Alignas(64) uint8_t palette; /* 1 */
+    uint8_t  start_row;
+    uint8_t  reserved[14];
+    uint16_t row_bytes[16]; /* of tiles 0 to 7, then zeros */
+    uint8_t  rows[16];
+};
+
+_Static_assert(sizeof(struct tile_config) == 64, "the hardware's layout");
+
+#define tile_barrier() __asm__ volatile("" ::: "memory")
+
+#ifndef FOCI_AMX_EMULATED
+
+#include <immintrin.h>
+
+#define tile_config(c)           _tile_loadconfig(c)
+#define tile_release()           _tile_release()
+#define tile_zero(t)             _tile_zero(t)
+#define tile_load(t, p, stride)  _tile_loadd(t, p, stride)
+#define tile_store(t, p, stride) _tile_stored(t, p, stride)
+#define tile_dp(c, a, b)         _tile_dpbf16ps(c, a, b)
+
+#else
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { N_TILES = 8, TILE_ROWS = 16, TILE_WORDS = 16 };
+
+struct tile {
+    int      rows, words;
+    uint32_t at[TILE_ROWS][TILE_WORDS];
+};
+
+/* All zeros, as a thread starts: no tile has a shape. */
+static _Thread_local struct tile tiles[N_TILES];
+
+static void tile_config(const struct tile_config *c)
+{
+    assert((uintptr_t)c % 64 == 0 && "ours, for speed; the hardware takes any address");
+    assert(c->palette == 1 && c->start_row == 0);
+    memset(tiles, 0, sizeof tiles);
+    for (int t = 0; t < N_TILES; t++) {
+        assert(c->rows[t] <= TILE_ROWS && c->row_bytes[t] <= 4 * TILE_WORDS);
+        assert(c->row_bytes[t] % 4 == 0 && !c->rows[t] == !c->row_bytes[t]);
+        tiles[t].rows = c->rows[t];
+        tiles[t].words = c->row_bytes[t] / 4;
+    }
+}
+
+static void tile_release(void) { memset(tiles, 0, sizeof tiles); }
+
+static struct tile *tile_of(int t)
+{
+    assert(t >= 0 && t < N_TILES);
+    assert(tiles[t].rows > 0 && "the thread has configured its tiles");
+    return &tiles[t];
+}
+
+static void tile_zero(int t)
+{
+    struct tile *x = tile_of(t);
+    memset(x->at, 0, sizeof x->at);
+}
+
+/* Rows and words beyond the tile's shape become zero. */
+static void tile_load(int t, const void *p, int64_t stride)
+{
+    struct tile *x = tile_of(t);
+
+    memset(x->at, 0, sizeof x->at);
+    for (int i = 0; i < x->rows; i++)
+        memcpy(x->at[i], (const char *)p + i * stride, (size_t)x->words * 4);
+}
+
+static void tile_store(int t, void *p, int64_t stride)
+{
+    const struct tile *x = tile_of(t);
+
+    for (int i = 0; i < x->rows; i++)
+        memcpy((char *)p + i * stride, x->at[i], (size_t)x->words * 4);
+}
+
+/* Denormals are zeros on the way in and on the way out, whatever MXCSR says. */
+static float tile_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+
+static float tile_float(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return tile_flush(x);
+}
+
+/* One element of the product, rounded to nearest even at each step: the low halves
+ * of the words and the high ones have a sum each, from zero, by fused multiply-add;
+ * those two are added, and the result is added to c. */
+static float tile_dot(const struct tile *a, const struct tile *b, int i, int j, float c)
+{
+    float low = 0.0f, high = 0.0f;
+
+    for (int t = 0; t < a->words; t++) {
+        const uint32_t x = a->at[i][t], y = b->at[t][j];
+        low = tile_flush(fmaf(tile_float(x << 16), tile_float(y << 16), low));
+        high = tile_flush(
+            fmaf(tile_float(x & 0xffff0000), tile_float(y & 0xffff0000), high));
+    }
+    return tile_flush(c + tile_flush(low + high));
+}
+
+static void tile_dp(int tc, int ta, int tb)
+{
+    struct tile       *c = tile_of(tc);
+    const struct tile *a = tile_of(ta), *b = tile_of(tb);
+
+    assert(tc != ta && tc != tb && ta != tb);
+    assert(c->rows == a->rows && c->words == b->words && a->words == b->rows);
+    for (int i = 0; i < c->rows; i++)
+        for (int j = 0; j < c->words; j++) {
+            const float x = tile_dot(a, b, i, j, tile_float(c->at[i][j]));
+            memcpy(&c->at[i][j], &x, sizeof x);
+        }
+}
+
+#endif
+#endif

@@ -1,0 +1,203 @@
+/* avx2.h -- the vector vocabulary on 8 floats: AVX2, FMA and F16C.
+ *
+ * The same names as in avx512.h, with masks as vectors of all ones or zeros.
+ */
+#ifndef FOCI_SIMD_AVX2_H
+#define FOCI_SIMD_AVX2_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "foci/foci.h"
+#include "simd/compiler.h"
+#include "simd/poly.h"
+
+enum { VF_LEN = 8 };
+
+typedef __m256 vf;
+typedef __m256 vm; /* a truth value for each lane */
+
+INLINE vf vf_set1(float x) { return _mm256_set1_ps(x); }
+INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
+INLINE vf vf_load(const float *p) { return _mm256_load_ps(p); }
+INLINE void vf_store(float *p, vf x) { _mm256_store_ps(p, x); }
+INLINE vf vf_loadu(const float *p) { return _mm256_loadu_ps(p); }
+INLINE void vf_storeu(float *p, vf x) { _mm256_storeu_ps(p, x); }
+
+INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
+INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
+INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
+INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+/* a b + c, a b - c and c - a b, rounded once */
+INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+INLINE vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
+INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
+/* The larger; b where either is NaN. */
+INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+INLINE vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
+/* |a| with the sign of b */
+INLINE vf vf_copysign(vf a, vf b)
+{
+    return _mm256_or_ps(vf_abs(a), _mm256_and_ps(_mm256_set1_ps(-0.0f), b));
+}
+
+INLINE vm vf_gt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+INLINE vm vf_eq(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+INLINE int vm_any(vm m) { return _mm256_movemask_ps(m) != 0; }
+INLINE int vm_all(vm m) { return _mm256_movemask_ps(m) == 0xff; }
+/* Lane i: bit `first` + i. */
+INLINE vm vm_bits(uint64_t bits, int first)
+{
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    const __m256i all = _mm256_set1_epi32((int)(bits >> first & 0xff));
+
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, lane), lane));
+}
+/* a where m, else b */
+INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
+
+INLINE float vf_sum(vf x)
+{
+    __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+
+    s = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
+}
+
+/* 2^n for t = n + x, built from bits, and x in *x.  Whatever lies below -127 counts
+ * as -127, whose bits are those of 0; max passes NaN on. */
+INLINE vf vf_exp2_split(vf t, vf *x)
+{
+    const vf floored = vf_max(vf_set1(-127.0f), t);
+    const vf n = _mm256_floor_ps(floored);
+
+    *x = vf_sub(floored, n);
+    const __m256i e = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+}
+
+/* 2^t for t <= 127: relative error below 2e-7 from t = -126 up, 0 below, at -inf
+ * too, NaN at NaN. */
+INLINE vf vf_exp2(vf t)
+{
+    vf       x;
+    const vf scale = vf_exp2_split(t, &x);
+    vf       y = vf_set1(EXP2_5);
+
+    y = vf_fma(y, x, vf_set1(EXP2_4));
+    y = vf_fma(y, x, vf_set1(EXP2_3));
+    y = vf_fma(y, x, vf_set1(EXP2_2));
+    y = vf_fma(y, x, vf_set1(EXP2_1));
+    y = vf_fma(y, x, vf_set1(1.0f));
+    return vf_mul(y, scale);
+}
+
+/* The same with relative error below 9e-5. */
+INLINE vf vf_exp2_fast(vf t)
+{
+    vf       x;
+    const vf scale = vf_exp2_split(t, &x);
+    vf       y = vf_set1(EXP2_FAST_3);
+
+    y = vf_fma(y, x, vf_set1(EXP2_FAST_2));
+    y = vf_fma(y, x, vf_set1(EXP2_FAST_1));
+    y = vf_fma(y, x, vf_set1(1.0f));
+    return vf_mul(y, scale);
+}
+
+/*
+ * Other types in memory: VF_LEN elements of a foci_dtype, or the first n < VF_LEN
+ * of them.
+ */
+
+INLINE vf vf_of_bf16(__m128i h)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
+}
+
+/* To nearest even; NaN stays NaN. */
+INLINE __m128i vf_to_bf16(vf x)
+{
+    const __m256i u = _mm256_castps_si256(x);
+    const __m256i top = _mm256_srli_epi32(u, 16);
+    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+    const __m256i even = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
+    const __m256i h = _mm256_blendv_epi8(even, quiet, nan);
+
+    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+INLINE vf vf_of_16(__m128i h, int dtype)
+{
+    return dtype == FOCI_BF16 ? vf_of_bf16(h) : _mm256_cvtph_ps(h);
+}
+
+INLINE __m128i vf_to_16(vf x, int dtype)
+{
+    return dtype == FOCI_BF16 ? vf_to_bf16(x)
+                              : _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+INLINE vf vf_from(const void *p, int dtype)
+{
+    if (dtype == FOCI_F32) return _mm256_loadu_ps(p);
+    return vf_of_16(_mm_loadu_si128(p), dtype);
+}
+
+INLINE void vf_to(void *p, int dtype, vf x)
+{
+    if (dtype == FOCI_F32)
+        _mm256_storeu_ps(p, x);
+    else
+        _mm_storeu_si128(p, vf_to_16(x, dtype));
+}
+
+/* By way of the stack: there is no masked access to 16-bit elements. */
+INLINE vf vf_from_n(const void *p, int dtype, int n)
+{
+    float        part[VF_LEN] = { 0 };
+    const size_t bytes = dtype == FOCI_F32 ? 4 : 2;
+
+    memcpy(part, p, (size_t)n * bytes);
+    return vf_from(part, dtype);
+}
+
+INLINE void vf_to_n(void *p, int dtype, vf x, int n)
+{
+    float        part[VF_LEN];
+    const size_t bytes = dtype == FOCI_F32 ? 4 : 2;
+
+    vf_to(part, dtype, x);
+    memcpy(p, part, (size_t)n * bytes);
+}
+
+/* Transpose the square r[VF_LEN]: within 128-bit parts first, then the parts. */
+INLINE void vf_transpose(vf r[VF_LEN])
+{
+    vf t[VF_LEN];
+
+    UNROLL(2)
+    for (int i = 0; i < 8; i += 4) {
+        const vf a = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        const vf b = _mm256_unpackhi_ps(r[i], r[i + 1]);
+        const vf c = _mm256_unpacklo_ps(r[i + 2], r[i + 3]);
+        const vf d = _mm256_unpackhi_ps(r[i + 2], r[i + 3]);
+
+        t[i] = _mm256_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm256_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm256_shuffle_ps(b, d, 0xee);
+    }
+    UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        r[i] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x20);
+        r[i + 4] = _mm256_permute2f128_ps(t[i], t[i + 4], 0x31);
+    }
+}
+
+#endif

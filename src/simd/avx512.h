@@ -1,0 +1,187 @@
+/* avx512.h -- the vector vocabulary on 16 floats.
+ *
+ * Bodies in kernels/common know only these names; avx2.h offers the same on 8.
+ * Everything is static inline, so that no other file can end up with a copy that
+ * needs AVX-512.
+ */
+#ifndef FOCI_SIMD_AVX512_H
+#define FOCI_SIMD_AVX512_H
+
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+
+#include "foci/foci.h"
+#include "simd/compiler.h"
+#include "simd/poly.h"
+
+enum { VF_LEN = 16 };
+
+typedef __m512    vf;
+typedef __mmask16 vm; /* a truth value for each lane */
+
+INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
+INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
+INLINE vf vf_load(const float *p) { return _mm512_load_ps(p); }
+INLINE void vf_store(float *p, vf x) { _mm512_store_ps(p, x); }
+INLINE vf vf_loadu(const float *p) { return _mm512_loadu_ps(p); }
+INLINE void vf_storeu(float *p, vf x) { _mm512_storeu_ps(p, x); }
+
+INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+/* a b + c, a b - c and c - a b, rounded once */
+INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+INLINE vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
+INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
+/* The larger; b where either is NaN. */
+INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+INLINE vf vf_abs(vf a) { return _mm512_abs_ps(a); }
+/* |a| with the sign of b */
+INLINE vf vf_copysign(vf a, vf b)
+{
+    const vf sign = _mm512_set1_ps(-0.0f);
+    return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b));
+}
+
+INLINE vm vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+INLINE vm vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+INLINE int vm_any(vm m) { return m != 0; }
+INLINE int vm_all(vm m) { return m == 0xffff; }
+/* Lane i: bit `first` + i. */
+INLINE vm vm_bits(uint64_t bits, int first) { return (vm)(bits >> first); }
+/* a where m, else b */
+INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
+
+INLINE float vf_sum(vf x) { return _mm512_reduce_add_ps(x); }
+
+/* 2^t for t <= 127: relative error below 2e-7, 0 at -inf, NaN at NaN.
+ *
+ * t - floor(t) by one instruction, a polynomial on [0, 1) and scalef, which takes
+ * floor(t) again and sees to underflow and -inf by itself. */
+INLINE vf vf_exp2(vf t)
+{
+    const vf x = _mm512_reduce_ps(t, 1); /* towards -inf, no fraction bits */
+    vf       y = vf_set1(EXP2_5);
+
+    y = vf_fma(y, x, vf_set1(EXP2_4));
+    y = vf_fma(y, x, vf_set1(EXP2_3));
+    y = vf_fma(y, x, vf_set1(EXP2_2));
+    y = vf_fma(y, x, vf_set1(EXP2_1));
+    y = vf_fma(y, x, vf_set1(1.0f));
+    return _mm512_scalef_ps(y, t);
+}
+
+/* The same with relative error below 9e-5, where rounding to bf16 costs up to
+ * 3.9e-3 anyway. */
+INLINE vf vf_exp2_fast(vf t)
+{
+    const vf x = _mm512_reduce_ps(t, 1);
+    vf       y = vf_set1(EXP2_FAST_3);
+
+    y = vf_fma(y, x, vf_set1(EXP2_FAST_2));
+    y = vf_fma(y, x, vf_set1(EXP2_FAST_1));
+    y = vf_fma(y, x, vf_set1(1.0f));
+    return _mm512_scalef_ps(y, t);
+}
+
+/*
+ * Other types in memory: VF_LEN elements of a foci_dtype, or the first n < VF_LEN
+ * of them.
+ */
+
+INLINE vf vf_of_bf16(__m256i h)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* To nearest even; NaN stays NaN. */
+INLINE __m256i vf_to_bf16(vf x)
+{
+    const __m512i u = _mm512_castps_si512(x);
+    const __m512i top = _mm512_srli_epi32(u, 16);
+    const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+    const __m512i even = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
+    const vm      nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
+
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(even, nan, quiet));
+}
+
+INLINE vf vf_of_16(__m256i h, int dtype)
+{
+    return dtype == FOCI_BF16 ? vf_of_bf16(h) : _mm512_cvtph_ps(h);
+}
+
+INLINE __m256i vf_to_16(vf x, int dtype)
+{
+    return dtype == FOCI_BF16 ? vf_to_bf16(x)
+                              : _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+INLINE vf vf_from(const void *p, int dtype)
+{
+    if (dtype == FOCI_F32) return _mm512_loadu_ps(p);
+    return vf_of_16(_mm256_loadu_si256(p), dtype);
+}
+
+INLINE vf vf_from_n(const void *p, int dtype, int n)
+{
+    const vm m = (vm)((1u << n) - 1);
+
+    if (dtype == FOCI_F32) return _mm512_maskz_loadu_ps(m, p);
+    return vf_of_16(_mm256_maskz_loadu_epi16(m, p), dtype);
+}
+
+INLINE void vf_to(void *p, int dtype, vf x)
+{
+    if (dtype == FOCI_F32)
+        _mm512_storeu_ps(p, x);
+    else
+        _mm256_storeu_si256(p, vf_to_16(x, dtype));
+}
+
+INLINE void vf_to_n(void *p, int dtype, vf x, int n)
+{
+    const vm m = (vm)((1u << n) - 1);
+
+    if (dtype == FOCI_F32)
+        _mm512_mask_storeu_ps(p, m, x);
+    else
+        _mm256_mask_storeu_epi16(p, m, vf_to_16(x, dtype));
+}
+
+/* Transpose the square r[VF_LEN]: within 128-bit parts first, then the parts. */
+INLINE void vf_transpose(vf r[VF_LEN])
+{
+    vf t[VF_LEN];
+
+    UNROLL(4)
+    for (int i = 0; i < 16; i += 4) {
+        const vf a = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        const vf b = _mm512_unpackhi_ps(r[i], r[i + 1]);
+        const vf c = _mm512_unpacklo_ps(r[i + 2], r[i + 3]);
+        const vf d = _mm512_unpackhi_ps(r[i + 2], r[i + 3]);
+
+        t[i] = _mm512_shuffle_ps(a, c, 0x44);
+        t[i + 1] = _mm512_shuffle_ps(a, c, 0xee);
+        t[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        t[i + 3] = _mm512_shuffle_ps(b, d, 0xee);
+    }
+    UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        const vf a = _mm512_shuffle_f32x4(t[i], t[i + 4], 0x88);
+        const vf b = _mm512_shuffle_f32x4(t[i], t[i + 4], 0xdd);
+        const vf c = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0x88);
+        const vf d = _mm512_shuffle_f32x4(t[i + 8], t[i + 12], 0xdd);
+
+        r[i] = _mm512_shuffle_f32x4(a, c, 0x88);
+        r[i + 4] = _mm512_shuffle_f32x4(b, d, 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
+        r[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+}
+
+#endif

@@ -1,0 +1,28 @@
+/* poly.h -- coefficients shared by the vocabularies.
+ *
+ * 2^x on [0, 1) with value 1 at 0, so that a weight at its own maximum is exactly
+ * 1: minimax in relative error, each coefficient rounded to float before the next
+ * was fitted.  Degree 5: 8.3e-8.  Degree 3: 8.6e-5.  A free constant term would
+ * give 7.5e-8 and 7.5e-5.
+ */
+#ifndef FOCI_SIMD_POLY_H
+#define FOCI_SIMD_POLY_H
+
+#define EXP2_1 0x1.62e4bap-1f
+#define EXP2_2 0x1.ebdb6ap-3f
+#define EXP2_3 0x1.c91c1p-5f
+#define EXP2_4 0x1.277c1cp-7f
+#define EXP2_5 0x1.e9691p-10f
+
+#define EXP2_FAST_1 0x1.63e65ap-1f
+#define EXP2_FAST_2 0x1.d2377ep-3f
+#define EXP2_FAST_3 0x1.3baab6p-4f
+
+/* tanh x = x + x z P(z), z = x^2, for |x| < 0.625 (S. Moshier, Cephes, tanhf). */
+#define TANH_0 -3.33332819422e-1f
+#define TANH_1 1.33314422036e-1f
+#define TANH_2 -5.37397155531e-2f
+#define TANH_3 2.06390887954e-2f
+#define TANH_4 -5.70498872745e-3f
+
+#endif

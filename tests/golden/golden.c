@@ -1,0 +1,340 @@
+/* golden.c -- the interpreter against vectors that owe it nothing.
+ *
+ *     golden [DIRECTORY]
+ *
+ * Every mechanism and every modifier must have a file; README.md has the format.
+ * All is computed in double, so that agreement to 1e-10 can be asked for.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ref/ref.h"
+#include "test.h"
+
+#ifndef GOLDEN_DIR
+#define GOLDEN_DIR "tests/golden"
+#endif
+
+static const char *directory = GOLDEN_DIR;
+
+enum { MAX_LINES = 64 };
+
+/* A case: its lines, each a key and the text of its values. */
+struct lines {
+    char *key[MAX_LINES], *values[MAX_LINES];
+    int   n;
+};
+
+/* The values of a key, or of "KEY NAME"; NULL: there is none. */
+static const char *text_of(const struct lines *c, const char *key)
+{
+    for (int t = 0; t < c->n; t++)
+        if (strcmp(c->key[t], key) == 0) return c->values[t];
+    return NULL;
+}
+
+static const char *need(const struct lines *c, const char *key)
+{
+    const char *text = text_of(c, key);
+    if (!text) fail_msg("case %s: no line %s", text_of(c, "case"), key);
+    return text;
+}
+
+/* The numbers of a text; *n of them. */
+static double *numbers(const char *text, int64_t *n)
+{
+    double *x = test_alloc(strlen(text) + 1, sizeof *x);
+
+    *n = 0;
+    for (char *end;; text = end) {
+        const double value = strtod(text, &end);
+        if (end == text) return x;
+        x[(*n)++] = value;
+    }
+}
+
+static double *exactly(const struct lines *c, const char *key, int64_t want)
+{
+    int64_t n;
+    double *x = numbers(need(c, key), &n);
+    if (n != want)
+        fail_msg("case %s: %s has %lld numbers, not %lld", text_of(c, "case"), key,
+                 (long long)n, (long long)want);
+    return x;
+}
+
+static void compare(const char *file, const struct lines *c, const char *key,
+                    const double *got, double tolerance)
+{
+    int64_t n;
+    double *want = numbers(need(c, key), &n);
+
+    for (int64_t t = 0; t < n; t++) {
+        const double size = fmax(1, fabs(want[t]));
+        if (got[t] == want[t]) continue; /* infinities too */
+        if (!(fabs(got[t] - want[t]) <= tolerance * size))
+            fail_msg("%s.txt, %s: %s/%s: %s[%lld] = %.17g, not %.17g", file,
+                     text_of(c, "case"), text_of(c, "spec"),
+                     text_of(c, "problem"), key, (long long)t, got[t], want[t]);
+    }
+    free(want);
+}
+
+static int32_t *whole(const char *text)
+{
+    int64_t  n;
+    double  *x = text ? numbers(text, &n) : NULL;
+    int32_t *i = x ? test_alloc((size_t)n + 1, sizeof *i) : NULL;
+
+    for (int64_t t = 0; x && t < n; t++) i[t] = (int32_t)x[t];
+    free(x);
+    return i;
+}
+
+static foci_problem problem_of(const struct lines *c)
+{
+    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_TRAIN };
+    const char  *text;
+
+    assert_int_equal(foci_problem_parse(NULL, need(c, "problem"), &p), FOCI_OK);
+    if ((text = text_of(c, "memory"))) p.memory = atoi(text);
+    if ((text = text_of(c, "docs"))) {
+        int64_t n;
+        free(numbers(text, &n));
+        p.max_docs = n - 1;
+    }
+    const char *keys[] = { "mask_extents", "bias_extents" };
+    for (int t = 0; t < 2; t++) {
+        if (!(text = text_of(c, keys[t]))) continue;
+        p.flags |= t == 0 ? FOCI_MASK : FOCI_BIAS;
+        char *end;
+        p.mask_batch = strtol(text, &end, 10);
+        p.mask_heads = strtol(end, NULL, 10);
+    }
+    return p;
+}
+
+/* Parameters of a plan in one array; key is "param" or "dparam". */
+static double *params_of(const struct lines *c, const foci_plan *plan)
+{
+    double *params = test_alloc((size_t)foci_plan_params(plan) + 1, sizeof *params);
+
+    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+        foci_param param = { FOCI_SIZED(foci_param) };
+        char       key[96];
+        assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
+        snprintf(key, sizeof key, "param %s", param.name);
+        double *values = exactly(c, key, param.count);
+        memcpy(params + param.offset, values, (size_t)param.count * sizeof *values);
+        free(values);
+    }
+    return params;
+}
+
+/* Everything of one execution that has to be freed. */
+struct execution {
+    foci_io    io;
+    foci_grads grads;
+    double    *q, *k, *v, *g, *o, *lse, *dq, *dk, *dv, *params, *dparams;
+    float     *weights, *bias;
+    uint8_t   *mask;
+    int32_t   *len_q, *len_k, *docs;
+};
+
+static void execution_make(struct execution *e, const struct lines *c,
+                           const foci_plan *plan)
+{
+    const foci_problem *p = &plan->p;
+    const int64_t       rows = p->batch * p->len_q * p->heads;
+    const int64_t       keys = p->batch * p->len_k * p->kv_heads;
+    const size_t        one = 1;
+
+    e->q = exactly(c, "q", rows * p->dim_qk);
+    e->k = exactly(c, "k", keys * p->dim_qk);
+    e->v = exactly(c, "v", keys * p->dim_v);
+    e->g = exactly(c, "g", rows * p->dim_v);
+    e->o = test_alloc((size_t)(rows * p->dim_v) + one, sizeof(double));
+    e->lse = test_alloc((size_t)rows + one, sizeof(double));
+    e->dq = test_alloc((size_t)(rows * p->dim_qk) + one, sizeof(double));
+    e->dk = test_alloc((size_t)(keys * p->dim_qk) + one, sizeof(double));
+    e->dv = test_alloc((size_t)(keys * p->dim_v) + one, sizeof(double));
+    e->weights = test_alloc((size_t)(rows * p->len_k) + one, sizeof(float));
+    e->params = params_of(c, plan);
+    e->dparams = test_alloc((size_t)plan->n_floats + one, sizeof(double));
+    e->len_q = whole(text_of(c, "len_q"));
+    e->len_k = whole(text_of(c, "len_k"));
+    e->docs = whole(text_of(c, "docs"));
+    const char *mask = text_of(c, "mask"), *bias = text_of(c, "bias");
+    int64_t     n;
+    if (mask) {
+        double *x = numbers(mask, &n);
+        e->mask = test_alloc((size_t)n + one, 1);
+        for (int64_t t = 0; t < n; t++) e->mask[t] = x[t] != 0;
+        free(x);
+    }
+    if (bias) {
+        double *x = numbers(bias, &n);
+        e->bias = test_alloc((size_t)n + one, sizeof(float));
+        for (int64_t t = 0; t < n; t++) e->bias[t] = (float)x[t];
+        free(x);
+    }
+    e->io = (foci_io){ FOCI_SIZED(foci_io), .q = e->q, .k = e->k, .v = e->v,
+                       .o = e->o, .len_q = e->len_q, .len_k = e->len_k,
+                       .docs = e->docs, .n_docs = p->max_docs, .mask = e->mask,
+                       .bias = e->bias };
+    e->grads = (foci_grads){ FOCI_SIZED(foci_grads), .d_o = e->g, .dq = e->dq,
+                             .dk = e->dk, .dv = e->dv };
+}
+
+static void execution_free(struct execution *e)
+{
+    void *const all[] = { e->q, e->k, e->v, e->g, e->o, e->lse, e->dq, e->dk, e->dv,
+                          e->params, e->dparams, e->weights, e->bias, e->mask,
+                          e->len_q, e->len_k, e->docs };
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++) free(all[t]);
+}
+
+static void compare_all(const char *file, const struct lines *c,
+                        const foci_plan *plan, const struct execution *e)
+{
+    const double        tolerance = 1e-10;
+    const foci_problem *p = &plan->p;
+
+    compare(file, c, "o", e->o, tolerance);
+    compare(file, c, "lse", e->lse, tolerance);
+    compare(file, c, "dq", e->dq, tolerance);
+    compare(file, c, "dk", e->dk, tolerance);
+    compare(file, c, "dv", e->dv, tolerance);
+    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+        foci_param param = { FOCI_SIZED(foci_param) };
+        char       key[96];
+        assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
+        snprintf(key, sizeof key, "dparam %s", param.name);
+        compare(file, c, key, e->dparams + param.offset, tolerance);
+    }
+    if (text_of(c, "printed_o")) compare(file, c, "printed_o", e->o, 6e-7);
+    if (text_of(c, "printed_a")) {
+        const int64_t n = p->batch * p->heads * p->len_q * p->len_k;
+        double       *a = test_alloc((size_t)n, sizeof *a);
+        for (int64_t t = 0; t < n; t++) a[t] = (double)e->weights[t];
+        compare(file, c, "printed_a", a, 6e-7);
+        free(a);
+    }
+}
+
+static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
+{
+    const foci_problem p = problem_of(c);
+    foci_plan         *plan = test_plan(ctx, need(c, "spec"), &p);
+    struct execution   e = { 0 };
+
+    execution_make(&e, c, plan);
+    struct ref_call call = { .plan = plan, .io = &e.io, .type = REF_F64,
+                             .params = e.params, .lse = e.lse,
+                             .weights = e.weights };
+    assert_int_equal(ref_run(&call), FOCI_OK);
+    call.grads = &e.grads;
+    call.dparams = e.dparams;
+    assert_int_equal(ref_run(&call), FOCI_OK);
+    compare_all(file, c, plan, &e);
+
+    execution_free(&e);
+    foci_plan_free(plan);
+}
+
+/* All of a file, as a string; NULL: not there. */
+static char *slurp(const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s.txt", directory, name);
+    FILE *f = fopen(path, "rb");
+    if (!f) return NULL;
+
+    size_t used = 0, room = 1 << 16;
+    char  *text = test_alloc(room, 1);
+    for (size_t got; (got = fread(text + used, 1, room - 1 - used, f)) > 0;) {
+        used += got;
+        if (used == room - 1) {
+            text = realloc(text, room *= 2);
+            assert_non_null(text);
+        }
+    }
+    text[used] = 0;
+    fclose(f);
+    return text;
+}
+
+/* Cut a line into its key, which for parameters is two words, and its values. */
+static void add_line(struct lines *c, char *line)
+{
+    const bool two = strncmp(line, "param ", 6) == 0 ||
+                     strncmp(line, "dparam ", 7) == 0;
+    char *cut = strchr(line, ' ');
+
+    if (cut && two) cut = strchr(cut + 1, ' ');
+    assert_true(c->n < MAX_LINES);
+    c->key[c->n] = line;
+    c->values[c->n++] = cut ? cut + 1 : line + strlen(line);
+    if (cut) *cut = 0;
+}
+
+static void run_file(foci_ctx *ctx, const char *name)
+{
+    char        *text = slurp(name);
+    struct lines c = { .n = 0 };
+    int          cases = 0;
+
+    if (!text) fail_msg("%s has no golden vectors: %s/%s.txt", name, directory, name);
+    for (char *line = text, *next; line; line = next) {
+        next = strchr(line, '\n');
+        if (next) *next++ = 0;
+        if (*line == 0 || *line == '#') continue;
+        if (strcmp(line, "end") != 0) {
+            add_line(&c, line);
+            continue;
+        }
+        run_case(ctx, name, &c);
+        c.n = 0;
+        cases++;
+    }
+    if (cases == 0 || c.n != 0) fail_msg("%s.txt is cut short or empty", name);
+    free(text);
+}
+
+static void mechanisms(void **state)
+{
+    foci_ctx *ctx = test_ctx(NULL, 1);
+    (void)state;
+    for (int t = 0; mech_list[t]; t++) run_file(ctx, mech_list[t]->name);
+    foci_ctx_free(ctx);
+}
+
+static void modifiers(void **state)
+{
+    foci_ctx *ctx = test_ctx(NULL, 1);
+    (void)state;
+    for (int t = 0; mod_list[t]; t++) run_file(ctx, mod_list[t]->name);
+    foci_ctx_free(ctx);
+}
+
+static void together(void **state)
+{
+    foci_ctx *ctx = test_ctx(NULL, 1);
+    (void)state;
+    run_file(ctx, "problems");
+    run_file(ctx, "mixes");
+    foci_ctx_free(ctx);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mechanisms),
+        cmocka_unit_test(modifiers),
+        cmocka_unit_test(together),
+    };
+    if (argc > 1) directory = argv[1];
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* agree.c -- engines agree with the judge: every spec, on problems of every kind, in
+ * every type, at every CPU level, forward and backward. */
+#include <stdio.h>
+
+#include "support/trial.h"
+
+/* Spread out the rows of every tensor, heads outermost. */
+enum { STRIDED = 1 << 8 };
+
+static const struct kind {
+    foci_problem p;
+    unsigned     gives; /* TRIAL_ bits, STRIDED */
+} kinds[] = {
+/* batch, heads, key heads, queries, keys, widths, and what else there is */
+#define P(b, h, kv, n, m, d, e, ...) \
+    { FOCI_SIZED(foci_problem), .batch = b, .heads = h, .kv_heads = kv, .len_q = n, \
+      .len_k = m, .dim_qk = d, .dim_v = e, __VA_ARGS__ }
+    { .p = P(1, 1, 1, 1, 1, 1, 1, .flags = 0) },
+    { .p = P(1, 1, 1, 2, 2, 5, 3, .flags = 0) },
+    { .p = P(1, 1, 1, 3, 3, 8, 1, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 7, 7, 5, 72, .flags = 0) },
+    { .p = P(2, 2, 2, 17, 17, 16, 8, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 63, 63, 64, 64, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 64, 64, 32, 48, .flags = 0) },
+    { .p = P(1, 1, 1, 65, 65, 72, 80, .flags = 0) },
+    { .p = P(1, 4, 2, 127, 127, 24, 40, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 2, 1, 129, 129, 16, 16, .flags = 0) },
+    { .p = P(1, 1, 1, 200, 200, 16, 16, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 2, 1, 17, 200, 16, 5, .flags = 0) },
+    { .p = P(1, 2, 2, 17, 200, 8, 8, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 1, 129, 64, 64, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 200, 17, 5, 16, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 129, 64, 16, 160, .flags = 0) },
+    { .p = P(1, 1, 1, 65, 70, 512, 1, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 20, 66, 160, 512, .flags = 0) },
+    { .p = P(4, 2, 1, 70, 130, 16, 16, .flags = 0), .gives = TRIAL_LENS },
+    { .p = P(4, 2, 2, 130, 130, 8, 16, .flags = FOCI_CAUSAL), .gives = TRIAL_LENS },
+    { .p = P(1, 2, 1, 200, 200, 16, 8, .max_docs = 7), .gives = TRIAL_DOCS },
+    { .p = P(1, 2, 2, 200, 200, 16, 8, .max_docs = 5, .flags = FOCI_CAUSAL), .gives = TRIAL_DOCS },
+    { .p = P(2, 2, 1, 66, 130, 16, 16, .memory = 65, .flags = FOCI_CAUSAL) },
+    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_MASK, .mask_batch = 2,
+             .mask_heads = 2) },
+    { .p = P(2, 2, 1, 66, 130, 8, 8, .flags = FOCI_MASK | FOCI_CAUSAL) },
+    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_BIAS, .mask_heads = 2) },
+    { .p = P(2, 2, 1, 70, 70, 16, 16, .flags = FOCI_MASK | FOCI_BIAS | FOCI_CAUSAL, .mask_batch = 2),
+      .gives = TRIAL_LENS },
+    { .p = P(1, 2, 2, 100, 100, 8, 8, .flags = FOCI_BIAS, .max_docs = 3),
+      .gives = TRIAL_DOCS },
+    { .p = P(2, 4, 2, 66, 66, 17, 9, .flags = FOCI_CAUSAL), .gives = STRIDED },
+    { .p = P(3, 2, 2, 70, 70, 16, 16, .flags = 0), .gives = STRIDED | TRIAL_LENS },
+    { .p = P(1, 1, 1, 0, 5, 4, 4, .flags = 0) },
+    { .p = P(1, 1, 1, 5, 0, 4, 4, .flags = 0) },
+    { .p = P(1, 1, 1, 0, 0, 4, 4, .flags = FOCI_CAUSAL) },
+    { .p = P(0, 1, 1, 5, 5, 4, 4, .flags = 0) },
+};
+
+enum { N_KINDS = sizeof kinds / sizeof *kinds };
+
+static foci_layout spread(int64_t batch, int64_t rows, int64_t dim)
+{
+    const int64_t row = dim + 3, head = rows * row + 5;
+    return (foci_layout){ .row = row, .batch = head, .head = batch * head + 1 };
+}
+
+static foci_problem problem_of(const struct kind *k)
+{
+    foci_problem p = k->p;
+
+    p.flags |= FOCI_TRAIN;
+    if (k->gives & STRIDED) {
+        p.q = spread(p.batch, p.len_q, p.dim_qk);
+        p.k = spread(p.batch, p.len_k, p.dim_qk);
+        p.v = spread(p.batch, p.len_k, p.dim_v);
+        p.o = spread(p.batch, p.len_q, p.dim_v);
+    }
+    return p;
+}
+
+/* A mechanism may refuse to be causal or to take unequal lengths, nothing else. */
+static bool refused(foci_ctx *ctx, const char *spec, const foci_problem *p)
+{
+    foci_plan        *plan;
+    const foci_status status = foci_plan_create(ctx, spec, p, &plan);
+
+    foci_plan_free(plan);
+    if (status == FOCI_ERR_UNSUP) return true;
+    if (status != FOCI_OK) fail_msg("%s: %s", spec, foci_errmsg(ctx));
+    return false;
+}
+
+static void run_case(struct levels *l, const char *spec, const foci_problem *p,
+                     unsigned gives, uint64_t seed)
+{
+    if (refused(l->ctx[0], spec, p)) return;
+
+    foci_plan    *plan = test_plan(l->ctx[0], spec, p);
+    struct trial  t = trial_make(plan, spec, seed, gives);
+    struct result want = trial_judge(plan, &t, false);
+    struct result words = trial_judge(plan, &t, true);
+
+    for (int i = 0; i < l->n; i++) {
+        foci_plan    *at = test_plan(l->ctx[i], spec, p);
+        struct result got = trial_run(at, &t);
+        trial_close(at, &t, &got, &want, &words);
+        result_free(&got);
+        foci_plan_free(at);
+    }
+    result_free(&want);
+    result_free(&words);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+/* Kind k in f32, and in one of the other types by turns. */
+static void run_kind(struct levels *l, const char *spec, int i, int k)
+{
+    static const struct {
+        foci_dtype dtype;
+        uint32_t   flags;
+    } types[] = { { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FAST }, { FOCI_F16, 0 } };
+    const int      turn = (i + k / 3) % 3;
+    const uint64_t seed = (uint64_t)(1000 * i + k);
+    foci_problem   p = problem_of(&kinds[k]);
+
+    run_case(l, spec, &p, kinds[k].gives & 0xff, seed);
+    p.dtype = types[turn].dtype;
+    p.flags |= types[turn].flags;
+    run_case(l, spec, &p, kinds[k].gives & 0xff, seed);
+}
+
+/* Mechanisms without modifiers take every kind, the others some, by turns. */
+static void agree(void **state)
+{
+    struct levels l = levels_make(2);
+    char          spec[SPEC_CAP];
+
+    (void)state;
+    for (int i = 0; specs_next(l.ctx[0], i, spec); i++)
+        for (int k = 0; k < N_KINDS; k++)
+            if (!strchr(spec, ' ') || (i + k) % 5 == 0) run_kind(&l, spec, i, k);
+    levels_free(&l);
+}
+
+/* Heads of several groups share one call. */
+static void mixes(void **state)
+{
+    static const char *const specs[] = {
+        "2*softmax sink + 2*relu2 temper + l2norm",
+        "2*softmax qknorm logn(n0=9) + 2*test_window(window=5) + 4*test_chance cap(2)",
+    };
+    struct levels      l = levels_make(2);
+    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 8,
+                             .kv_heads = 4, .len_q = 70, .len_k = 70, .dim_qk = 16,
+                             .dim_v = 24, .flags = FOCI_TRAIN | FOCI_CAUSAL };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++) {
+            foci_problem typed = p;
+            typed.dtype = (foci_dtype)dtype;
+            run_case(&l, specs[i], &typed, 0, i);
+        }
+    levels_free(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agree),
+        cmocka_unit_test(mixes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

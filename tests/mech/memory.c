@@ -1,0 +1,195 @@
+/* memory.c -- twice the length takes at most twice the memory, and executing takes none.
+ *
+ * The linker sends every allocation of the library and of this program through the
+ * counters below (--wrap), so that what a plan keeps for itself counts too.  Executing
+ * at the full lengths takes minutes on a small CPU and waits for FOCI_TEST_LONG.
+ */
+#include <malloc.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "foci/foci.h"
+#include "foci/mechanism.h"
+
+static atomic_size_t live, peak, calls;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__real_aligned_alloc(size_t align, size_t n);
+int   __real_posix_memalign(void **p, size_t align, size_t n);
+void  __real_free(void *p);
+
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+void *__wrap_aligned_alloc(size_t align, size_t n);
+int   __wrap_posix_memalign(void **p, size_t align, size_t n);
+void  __wrap_free(void *p);
+
+static void *add(void *p)
+{
+    calls++;
+    if (!p) return p;
+    const size_t n = malloc_usable_size(p);
+    const size_t now = atomic_fetch_add(&live, n) + n;
+    size_t       old = peak;
+    while (now > old && !atomic_compare_exchange_weak(&peak, &old, now))
+        continue;
+    return p;
+}
+
+void *__wrap_malloc(size_t n) { return add(__real_malloc(n)); }
+
+void *__wrap_calloc(size_t n, size_t size) { return add(__real_calloc(n, size)); }
+
+void *__wrap_realloc(void *p, size_t n)
+{
+    if (p) live -= malloc_usable_size(p);
+    return add(__real_realloc(p, n));
+}
+
+void *__wrap_aligned_alloc(size_t align, size_t n)
+{
+    return add(__real_aligned_alloc(align, n));
+}
+
+int __wrap_posix_memalign(void **p, size_t align, size_t n)
+{
+    const int status = __real_posix_memalign(p, align, n);
+    if (status == 0) add(*p);
+    return status;
+}
+
+void __wrap_free(void *p)
+{
+    if (p) live -= malloc_usable_size(p);
+    __real_free(p);
+}
+
+enum { DIM = 32 };
+
+static void *zeros(size_t bytes)
+{
+    void *p = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    assert_non_null(p);
+    memset(p, 0, bytes);
+    return p;
+}
+
+/* Forward and, if planned for, backward; no allocation may happen. */
+static void execute(const foci_plan *plan, const foci_problem *p, void *work,
+                    void *saved)
+{
+    const size_t bytes =
+        (size_t)(p->len_q * p->heads * p->dim_qk) * foci_dtype_bytes(p->dtype);
+    void         *x = zeros(bytes), *y = zeros(bytes);
+    float        *params = zeros((size_t)foci_plan_params(plan) * sizeof(float));
+    const foci_io io = {
+        FOCI_SIZED(foci_io), .q = x,       .k = x,        .v = x, .o = y,
+        .params = params,    .work = work, .saved = saved
+    };
+    const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = x, .dq = zeros(bytes),
+                               .dk = zeros(bytes), .dv = zeros(bytes) };
+
+    assert_int_equal(foci_params_init(plan, 1, params), FOCI_OK);
+    const size_t before = calls;
+    assert_int_equal(foci_forward(plan, &io), FOCI_OK);
+    if (saved) assert_int_equal(foci_backward(plan, &io, &grads), FOCI_OK);
+    assert_int_equal(calls, before);
+
+    free(grads.dq);
+    free(grads.dk);
+    free(grads.dv);
+    free(params);
+    free(x);
+    free(y);
+}
+
+/* The most memory that planning and executing holds, the tensors left out. */
+static size_t peak_of(foci_ctx *ctx, const char *spec, foci_problem p, int64_t len,
+                      bool run)
+{
+    p.len_q = p.len_k = len;
+    const size_t base = live;
+    peak = base;
+
+    foci_plan *plan;
+    if (foci_plan_create(ctx, spec, &p, &plan) != FOCI_OK)
+        fail_msg("%s at %lld: %s", spec, (long long)len, foci_errmsg(ctx));
+    void *work = aligned_alloc(64, foci_plan_work_bytes(plan) + 64);
+    void *saved = NULL;
+    if (p.flags & FOCI_TRAIN)
+        saved = aligned_alloc(64, foci_plan_saved_bytes(plan) + 64);
+    assert_non_null(work);
+    const size_t most = peak - base;
+    if (run) execute(plan, &p, work, saved);
+    free(saved);
+    free(work);
+    foci_plan_free(plan);
+    assert_int_equal(live, base);
+    return most;
+}
+
+static void check(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint32_t flags)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .dtype = dtype,
+                             .flags = flags,
+                             .batch = 1,
+                             .heads = 2,
+                             .dim_qk = DIM };
+    const bool         full = getenv("FOCI_TEST_LONG") != NULL;
+    const size_t       once = peak_of(ctx, spec, p, 16384, full);
+    const size_t       twice = peak_of(ctx, spec, p, 32768, full);
+    if ((double)twice > 2.02 * (double)once)
+        fail_msg("%s, dtype %d, flags %u: %zu bytes at 16384, %zu at 32768", spec,
+                 (int)dtype, (unsigned)flags, once, twice);
+    peak_of(ctx, spec, p, 200, true);
+}
+
+/* Every mechanism as it stands, in every type, forward and backward. */
+static void test_growth(void **state)
+{
+    static const uint32_t flags[] = { 0, FOCI_CAUSAL, FOCI_TRAIN,
+                                      FOCI_TRAIN | FOCI_CAUSAL, FOCI_TRAIN | FOCI_FAST };
+    foci_ctx             *ctx;
+    (void)state;
+    assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
+    int n = 0;
+    for (const foci_mech_def *m; (m = foci_mechanism(ctx, n)) != NULL; n++)
+        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
+            if (m->no_causal && flags[f] & FOCI_CAUSAL) continue;
+            check(ctx, m->name, FOCI_F32, flags[f]);
+            if (!(flags[f] & FOCI_FAST)) check(ctx, m->name, FOCI_BF16, flags[f]);
+        }
+    assert_true(n > 0);
+    foci_ctx_free(ctx);
+}
+
+/* The counters see what the library allocates, or the test above says nothing. */
+static void test_counters(void **state)
+{
+    foci_ctx    *ctx;
+    const size_t before = calls;
+    (void)state;
+    assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
+    assert_true(calls > before);
+    foci_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_growth),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

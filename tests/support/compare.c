@@ -1,0 +1,211 @@
+/* compare.c -- how near an engine has to come to the judge.
+ *
+ * Errors are root mean squares over a whole tensor.  Products of f32 must agree to
+ * 2e-6 of the result in the forward and 1e-5 in the backward pass.  Products of bf16
+ * may be off by twice what rounding their operands once is off, and results of two
+ * bytes by the rounding of the result.
+ *
+ * Where a result is small because large terms cancel (the gradient of q where a
+ * query sees one key is 0), an error relative to it says nothing.  `terms` is the
+ * size of what was added up; a few units in the last place of that are allowed.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "support/trial.h"
+
+double rms(const double *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+static double rms_apart(const double *x, const double *y, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != y[i]) sum += (x[i] - y[i]) * (x[i] - y[i]);
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
+void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
+                int64_t index, double got, double want)
+{
+    static const char *const types[] = { "f32", "bf16", "f16" };
+    const foci_problem      *p = &t->p;
+    char                     problem[128];
+    const char              *level = "?", *name, *state;
+
+    foci_problem_print(p, problem, sizeof problem);
+    for (int i = 0; (name = foci_cpu_level(plan->ctx, i, &state)); i++)
+        if (strcmp(state, "chosen") == 0) level = name;
+    fail_msg("%s/%s/%s%s, seed %llu, level %s%s%s%s%s%s: %s[%lld] is %.9g, not %.9g "
+             "(%d ulps of f32)",
+             t->spec, problem, types[p->dtype], p->flags & FOCI_FAST ? "fast" : "",
+             (unsigned long long)t->seed, level, t->len_q ? ", lengths" : "",
+             t->docs ? ", documents" : "", t->mask ? ", mask" : "",
+             t->bias ? ", bias" : "", p->memory ? ", memory" : "", what,
+             (long long)index, got, want,
+             (int)fmin(1e9, fabs(got - want) /
+                                (fmax(fabs(want), 1e-30) * 0x1p-23)));
+}
+
+void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
+                 const struct result *got, const struct result *want)
+{
+    for (int part = 0; part < N_PARTS; part++) {
+        assert_int_equal(got->n[part], want->n[part]);
+        for (int64_t i = 0; i < got->n[part]; i++) {
+            if (memcmp(&got->x[part][i], &want->x[part][i], sizeof(double)) == 0)
+                continue;
+            char text[96];
+            snprintf(text, sizeof text, "%s: %s", what, part_names[part]);
+            trial_fail(plan, t, text, i, got->x[part][i], want->x[part][i]);
+        }
+    }
+}
+
+/* The length of a typical row of a tensor, and of the shortest that is not zero. */
+struct lengths {
+    double typical, least;
+};
+
+static struct lengths lengths_of(int type, const void *x, const foci_layout *l,
+                                 int64_t batch, int64_t rows, int64_t heads, int64_t dim)
+{
+    struct lengths s = { 0, INFINITY };
+
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t h = 0; h < heads; h++) {
+                double sum = 0;
+                for (int64_t c = 0; c < dim; c++) {
+                    const double e = ref_load(type, x, trial_at(l, b, i, h, c));
+                    sum += e * e;
+                }
+                s.typical += sum;
+                if (sum > 0 && sum < s.least) s.least = sum;
+            }
+    const double n = fmax(1, (double)(batch * rows * heads));
+    return (struct lengths){ sqrt(s.typical / n), sqrt(s.least) };
+}
+
+/* The largest factor of q.k there can be. */
+static double largest_factor(const foci_plan *plan, const struct trial *t, bool *unit)
+{
+    double most = 0;
+
+    *unit = false;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct group *group = &plan->spec.groups[g];
+        for (int64_t h = 0; h < group->heads; h++) {
+            double f = 1 / sqrt((double)t->p.dim_qk);
+            for (size_t m = 0; m < group->mech.n_mods; m++) {
+                const foci_mod *mod = &group->mech.mods[m];
+                if (mod->def->does & FOCI_MOD_UNIT) {
+                    f = 1;
+                    *unit = true;
+                }
+                if (mod->def->does & FOCI_MOD_SCALE) f = fabs(mod->arg[0]);
+            }
+            for (size_t m = 0; m < group->mech.n_mods; m++) {
+                const foci_mod *mod = &group->mech.mods[m];
+                if (mod->def->does & FOCI_MOD_FACTOR)
+                    f *= fabs((double)t->params[group->mod_param0[m] + h]);
+                if (mod->def->row_factor)
+                    f *= fabs(mod->def->row_factor(mod, t->p.len_k));
+            }
+            most = fmax(most, f);
+        }
+    }
+    return most;
+}
+
+/* The size of the terms that make up each part, per element. */
+static void sizes_of_terms(const foci_plan *plan, const struct trial *t,
+                           double terms[N_PARTS])
+{
+    const foci_problem  *p = &t->p;
+    const int            type = (int)p->dtype;
+    const struct lengths q = lengths_of(type, t->q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
+    const struct lengths k = lengths_of(type, t->k, &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk);
+    const struct lengths v = lengths_of(type, t->v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
+    const struct lengths g = lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
+    bool                 unit;
+    const double         f = largest_factor(plan, t, &unit);
+    const double         share = sqrt((double)(p->heads / p->kv_heads));
+    const double         root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
+    const double         dx = g.typical * v.typical; /* gradient of a logit */
+    const double         x = unit ? f : f * q.typical * k.typical;
+
+    terms[PART_O] = v.typical / root_v;
+    terms[PART_LSE] = 1 + x;
+    terms[PART_DQ] = dx * f / root_d * (unit ? 1 / q.least : k.typical);
+    terms[PART_DK] = share * dx * f / root_d * (unit ? 1 / k.least : q.typical);
+    terms[PART_DV] = share * g.typical / root_v;
+    terms[PART_DPARAMS] = dx * (1 + x) * sqrt((double)(p->batch * p->len_q));
+}
+
+/* Empty rows must be empty, and nothing may be infinite or NaN. */
+static void check_finite(const foci_plan *plan, const struct trial *t, int part,
+                         const struct result *got, const struct result *want)
+{
+    for (int64_t i = 0; i < got->n[part]; i++) {
+        const double x = got->x[part][i], y = want->x[part][i];
+        if (isfinite(x) ? !isfinite(y) : x != y)
+            trial_fail(plan, t, part_names[part], i, x, y);
+    }
+}
+
+/* Where the two differ most. */
+static int64_t worst(const double *x, const double *y, int64_t n)
+{
+    int64_t at = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (fabs(x[i] - y[i]) > fabs(x[at] - y[at])) at = i;
+    return at;
+}
+
+void trial_close(const foci_plan *plan, const struct trial *t,
+                 const struct result *got, const struct result *want,
+                 const struct result *words)
+{
+    static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5 };
+    static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2 };
+    const double rounding[] = { [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12 };
+    const bool   short_type = t->p.dtype != FOCI_F32;
+    const bool   is_fast = (t->p.flags & FOCI_FAST) != 0;
+    /* Roundings of a few numbers only may add up otherwise than the yardstick's. */
+    const double rows = (double)(t->p.batch * t->p.heads * min64(t->p.len_q, t->p.len_k));
+    double       terms[N_PARTS];
+
+    sizes_of_terms(plan, t, terms);
+    for (int part = 0; part < N_PARTS; part++) {
+        const int64_t n = want->n[part];
+        if (n == 0) continue;
+        check_finite(plan, t, part, got, want);
+
+        double finite = 0; /* rms(want) without infinities of lse */
+        for (int64_t i = 0; i < n; i++)
+            if (isfinite(want->x[part][i])) finite += want->x[part][i] * want->x[part][i];
+        finite = sqrt(finite / (double)n);
+
+        const bool in_type = part != PART_LSE && part != PART_DPARAMS;
+        const double scatter = 2 + 6 / sqrt(fmax(1, fmin(rows, (double)n)));
+        double     bound = strict[part] * finite + 3e-7 * terms[part];
+        if (short_type || is_fast)
+            bound += scatter * rms_apart(words->x[part], want->x[part], n);
+        /* Sums of rounded weights are off by at most half a unit, their logs too. */
+        if ((short_type || is_fast) && part == PART_LSE) bound += 0x1p-9;
+        if (in_type) bound += rounding[t->p.dtype] * finite;
+        if (is_fast) bound = fmin(bound, fast[part] * (finite + terms[part]));
+
+        const double error = rms_apart(got->x[part], want->x[part], n);
+        if (error <= bound) continue;
+        const int64_t at = worst(got->x[part], want->x[part], n);
+        print_error("rms error %.3g, %.3g of the result; allowed %.3g\n", error,
+                    error / finite, bound);
+        trial_fail(plan, t, part_names[part], at, got->x[part][at], want->x[part][at]);
+    }
+}

@@ -1,0 +1,335 @@
+/* trial.c -- draw inputs, run the engine or the judge, compare. */
+#include "support/trial.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+const char *const part_names[N_PARTS] = { "o", "lse", "dq", "dk", "dv", "dparams" };
+
+/*
+ * Tensors
+ */
+
+/* A tensor of a problem: its layout, and what it holds. */
+struct shape {
+    foci_layout l;
+    int64_t     batch, rows, heads, dim;
+};
+
+static struct shape shape_of(const foci_problem *p, char tensor)
+{
+    switch (tensor) {
+    case 'q': return (struct shape){ p->q, p->batch, p->len_q, p->heads, p->dim_qk };
+    case 'k': return (struct shape){ p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk };
+    case 'v': return (struct shape){ p->v, p->batch, p->len_k, p->kv_heads, p->dim_v };
+    default: return (struct shape){ p->o, p->batch, p->len_q, p->heads, p->dim_v };
+    }
+}
+
+int64_t trial_at(const foci_layout *l, int64_t b, int64_t row, int64_t head, int64_t t)
+{
+    return b * l->batch + row * l->row + head * l->head + t;
+}
+
+static int64_t count(const struct shape *s)
+{
+    return s->batch * s->rows * s->heads * s->dim;
+}
+
+/* Elements from the first to the last. */
+static int64_t extent(const struct shape *s)
+{
+    if (count(s) == 0) return 0;
+    return trial_at(&s->l, s->batch - 1, s->rows - 1, s->heads - 1, s->dim);
+}
+
+/* The place of packed element i. */
+static int64_t place(const struct shape *s, int64_t i)
+{
+    const int64_t t = i % s->dim, h = i / s->dim % s->heads;
+    const int64_t row = i / s->dim / s->heads % s->rows;
+    return trial_at(&s->l, i / s->dim / s->heads / s->rows, row, h, t);
+}
+
+static size_t bytes_of(int type)
+{
+    return type == REF_F64 ? sizeof(double) : foci_dtype_bytes((foci_dtype)type);
+}
+
+enum { FILLER = 0xa5 };
+
+static void *tensor_make(int type, const struct shape *s)
+{
+    const size_t n = (size_t)extent(s);
+    void        *x = test_alloc(n + 1, bytes_of(type));
+    memset(x, FILLER, (n + 1) * bytes_of(type));
+    return x;
+}
+
+static void *tensor_draw(int type, const struct shape *s, struct rng *r)
+{
+    void *x = tensor_make(type, s);
+    for (int64_t i = 0; i < count(s); i++) ref_store(type, x, place(s, i), rng_normal(r));
+    return x;
+}
+
+/* The same numbers as doubles, laid out alike. */
+static double *tensor_widen(int type, const struct shape *s, const void *from)
+{
+    double *x = tensor_make(REF_F64, s);
+    for (int64_t i = 0; i < count(s); i++)
+        x[place(s, i)] = ref_load(type, from, place(s, i));
+    return x;
+}
+
+/* Packed doubles of a result, which is freed.  Bytes that belong to no element must
+ * still be filler. */
+static double *tensor_collect(int type, const struct shape *s, void *from)
+{
+    const size_t n = (size_t)extent(s) + 1, size = bytes_of(type);
+    uint8_t     *own = test_alloc(n, 1);
+    double      *x = test_alloc((size_t)count(s), sizeof *x);
+
+    for (int64_t i = 0; i < count(s); i++) {
+        x[i] = ref_load(type, from, place(s, i));
+        own[place(s, i)] = 1;
+    }
+    for (size_t t = 0; t < n * size; t++)
+        if (!own[t / size] && ((uint8_t *)from)[t] != FILLER)
+            fail_msg("element %zu lies between rows and was written", t / size);
+    free(own);
+    free(from);
+    return x;
+}
+
+/*
+ * Inputs
+ */
+
+static int32_t *draw_lens(struct rng *r, int64_t n, int64_t most)
+{
+    int32_t *len = test_alloc((size_t)n, sizeof *len);
+    for (int64_t b = 0; b < n; b++) len[b] = (int32_t)rng_below(r, most + 1);
+    if (n > 0) len[n - 1] = (int32_t)most;
+    return len;
+}
+
+/* Documents that leave a gap in front and behind, some of them empty. */
+static int32_t *draw_docs(struct rng *r, int64_t n, int64_t len)
+{
+    int32_t *docs = test_alloc((size_t)n + 1, sizeof *docs);
+    for (int64_t d = 0; d <= n; d++) docs[d] = (int32_t)rng_below(r, len + 1);
+    for (int64_t d = 1; d <= n; d++) /* insertion sort */
+        for (int64_t e = d; e > 0 && docs[e] < docs[e - 1]; e--) {
+            const int32_t swap = docs[e];
+            docs[e] = docs[e - 1];
+            docs[e - 1] = swap;
+        }
+    return docs;
+}
+
+static void draw_pairs(struct trial *t, struct rng *r)
+{
+    const foci_problem *p = &t->p;
+    const int64_t       n = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+
+    if (p->flags & FOCI_MASK) t->mask = test_alloc((size_t)n, 1);
+    if (p->flags & FOCI_BIAS) t->bias = test_alloc((size_t)n, sizeof *t->bias);
+    for (int64_t i = 0; t->mask && i < n; i++) {
+        const bool whole_row = i / p->len_k % 7 == 3; /* hidden altogether */
+        t->mask[i] = !whole_row && rng_uniform(r) < 0.7;
+    }
+    for (int64_t i = 0; t->bias && i < n; i++) t->bias[i] = (float)rng_normal(r);
+}
+
+struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
+                        unsigned gives)
+{
+    const foci_problem *p = &plan->p;
+    const int           type = (int)p->dtype;
+    struct trial        t = { .p = *p, .seed = seed };
+    struct rng          r;
+
+    snprintf(t.spec, sizeof t.spec, "%s", spec);
+    rng_seed(&r, seed, 77);
+    const struct shape q = shape_of(p, 'q'), k = shape_of(p, 'k');
+    const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
+    t.q = tensor_draw(type, &q, &r);
+    t.k = tensor_draw(type, &k, &r);
+    t.v = tensor_draw(type, &v, &r);
+    t.g = tensor_draw(type, &o, &r);
+
+    /* Parameters near where training would find them. */
+    t.params = test_alloc((size_t)plan->n_floats, sizeof *t.params);
+    assert_int_equal(foci_params_init(plan, seed, t.params), FOCI_OK);
+    for (int64_t i = 0; i < plan->n_floats; i++)
+        t.params[i] *= (float)(0.5 + rng_uniform(&r));
+    for (int64_t i = 0; i < plan->n_floats; i++)
+        t.params[i] += (float)(0.3 * rng_normal(&r));
+
+    if (gives & TRIAL_LENS) {
+        t.len_q = draw_lens(&r, p->batch, p->len_q);
+        t.len_k = draw_lens(&r, p->batch, p->len_k);
+    }
+    if (gives & TRIAL_DOCS) t.docs = draw_docs(&r, p->max_docs, p->len_q);
+    draw_pairs(&t, &r);
+    return t;
+}
+
+void trial_free(struct trial *t)
+{
+    void *const all[] = { t->q, t->k, t->v, t->g, t->params, t->len_q, t->len_k,
+                          t->docs, t->mask, t->bias };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static foci_io io_of(const struct trial *t)
+{
+    return (foci_io){ FOCI_SIZED(foci_io), .q = t->q, .k = t->k, .v = t->v,
+                      .len_q = t->len_q, .len_k = t->len_k, .docs = t->docs,
+                      .n_docs = t->docs ? t->p.max_docs : 0, .params = t->params,
+                      .mask = t->mask, .bias = t->bias };
+}
+
+bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t h,
+                int64_t i, int64_t j)
+{
+    const foci_io       io = io_of(t);
+    const foci_problem *p = &t->p;
+    const struct group *g = plan->spec.groups;
+    struct seq         *seqs = test_alloc((size_t)plan_max_seqs(plan), sizeof *seqs);
+    const int64_t       n = plan_seqs(plan, &io, seqs);
+    bool                sees = false;
+
+    while (h >= g->head0 + g->heads) g++;
+    for (int64_t s = 0; s < n && !sees; s++) {
+        const int64_t iq = i - seqs[s].q0, jk = j - seqs[s].k0;
+        const int64_t at = iq + seqs[s].nk - seqs[s].nq;
+        if (seqs[s].b != b || iq < 0 || iq >= seqs[s].nq || jk < 0 || jk >= seqs[s].nk)
+            continue;
+        sees = !(p->flags & FOCI_CAUSAL && jk > at);
+        if (g->mech.def->mask)
+            sees = sees && at >= 0 &&
+                   g->mech.def->mask(&g->mech, at, jk / FOCI_TILE * FOCI_TILE) >>
+                           jk % FOCI_TILE & 1;
+    }
+    if (sees && t->mask) {
+        const int64_t mb = p->mask_batch > 1 ? b : 0, mh = p->mask_heads > 1 ? h : 0;
+        sees = t->mask[((mb * p->mask_heads + mh) * p->len_q + i) * p->len_k + j];
+    }
+    free(seqs);
+    return sees;
+}
+
+/*
+ * Executions
+ */
+
+static struct result result_make(const foci_problem *p, int64_t n_params)
+{
+    const struct shape q = shape_of(p, 'q'), k = shape_of(p, 'k');
+    const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
+    struct result      r = { .n = { [PART_O] = count(&o),
+                                    [PART_LSE] = p->batch * p->heads * p->len_q,
+                                    [PART_DQ] = count(&q), [PART_DK] = count(&k),
+                                    [PART_DV] = count(&v),
+                                    [PART_DPARAMS] = n_params } };
+    if (!(p->flags & FOCI_TRAIN))
+        r.n[PART_DQ] = r.n[PART_DK] = r.n[PART_DV] = r.n[PART_DPARAMS] = 0;
+    r.x[PART_LSE] = test_alloc((size_t)r.n[PART_LSE], sizeof(double));
+    r.x[PART_DPARAMS] = test_alloc((size_t)r.n[PART_DPARAMS], sizeof(double));
+    return r;
+}
+
+void result_free(struct result *r)
+{
+    for (int t = 0; t < N_PARTS; t++) free(r->x[t]);
+}
+
+static void must(foci_status status, const foci_plan *plan, const foci_io *io,
+                 const foci_grads *grads)
+{
+    char text[256] = "";
+    if (status == FOCI_OK) return;
+    foci_io_check(plan, io, grads, text, sizeof text);
+    fail_msg("%s: %s", foci_status_text(status), text);
+}
+
+struct result trial_run(const foci_plan *plan, const struct trial *t)
+{
+    const foci_problem *p = &t->p;
+    const int           type = (int)p->dtype;
+    const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
+    const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
+    struct result       r = result_make(p, plan->n_floats);
+    foci_io             io = io_of(t);
+    float *lse = test_alloc((size_t)r.n[PART_LSE], sizeof *lse);
+    float *dparams = test_alloc((size_t)plan->n_floats, sizeof *dparams);
+
+    io.o = tensor_make(type, &o);
+    io.lse = lse;
+    io.work = test_alloc(foci_plan_work_bytes(plan), 1);
+    io.saved = test_alloc(foci_plan_saved_bytes(plan), 1);
+    memset(io.work, 0xff, foci_plan_work_bytes(plan));
+    memset(io.saved, 0xff, foci_plan_saved_bytes(plan));
+    must(foci_forward(plan, &io), plan, &io, NULL);
+
+    if (p->flags & FOCI_TRAIN) {
+        foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = t->g,
+                             .dq = tensor_make(type, &q), .dk = tensor_make(type, &k),
+                             .dv = tensor_make(type, &v), .dparams = dparams };
+        memset(io.work, 0xff, foci_plan_work_bytes(plan));
+        must(foci_backward(plan, &io, &grads), plan, &io, &grads);
+        r.x[PART_DQ] = tensor_collect(type, &q, grads.dq);
+        r.x[PART_DK] = tensor_collect(type, &k, grads.dk);
+        r.x[PART_DV] = tensor_collect(type, &v, grads.dv);
+        for (int64_t i = 0; i < plan->n_floats; i++)
+            r.x[PART_DPARAMS][i] = (double)dparams[i];
+    }
+    for (int64_t i = 0; i < r.n[PART_LSE]; i++) r.x[PART_LSE][i] = (double)lse[i];
+    r.x[PART_O] = tensor_collect(type, &o, io.o);
+    free(io.work);
+    free(io.saved);
+    free(lse);
+    free(dparams);
+    return r;
+}
+
+struct result trial_judge(const foci_plan *plan, const struct trial *t, bool words)
+{
+    const foci_problem *p = &t->p;
+    const int           type = (int)p->dtype;
+    const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
+    const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
+    struct result       r = result_make(p, plan->n_floats);
+    foci_io             io = io_of(t);
+    double             *wide[] = { tensor_widen(type, &q, t->q), tensor_widen(type, &k, t->k),
+                                   tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g) };
+    double             *params = test_alloc((size_t)plan->n_floats, sizeof *params);
+
+    for (int64_t i = 0; i < plan->n_floats; i++) params[i] = (double)t->params[i];
+    io.q = wide[0];
+    io.k = wide[1];
+    io.v = wide[2];
+    io.o = tensor_make(REF_F64, &o);
+    struct ref_call call = { .plan = plan, .io = &io, .type = REF_F64, .params = params,
+                             .lse = r.x[PART_LSE], .words = words };
+    assert_int_equal(ref_run(&call), FOCI_OK);
+    r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);
+
+    if (p->flags & FOCI_TRAIN) {
+        foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = wide[3],
+                             .dq = tensor_make(REF_F64, &q), .dk = tensor_make(REF_F64, &k),
+                             .dv = tensor_make(REF_F64, &v) };
+        call.grads = &grads;
+        call.dparams = r.x[PART_DPARAMS];
+        assert_int_equal(ref_run(&call), FOCI_OK);
+        r.x[PART_DQ] = tensor_collect(REF_F64, &q, grads.dq);
+        r.x[PART_DK] = tensor_collect(REF_F64, &k, grads.dk);
+        r.x[PART_DV] = tensor_collect(REF_F64, &v, grads.dv);
+    }
+    for (int i = 0; i < 4; i++) free(wide[i]);
+    free(params);
+    return r;
+}

@@ -1,0 +1,102 @@
+/* trial.h -- executions to compare: inputs drawn from a seed, results as doubles.
+ *
+ * A property test names specs and problems; this runs the engine and the judge on
+ * them and says where two results part.
+ */
+#ifndef FOCI_TRIAL_H
+#define FOCI_TRIAL_H
+
+#include "plan/plan.h"
+#include "ref/ref.h"
+#include "test.h"
+
+enum { SPEC_CAP = 256 };
+
+/*
+ * Specs (specs.c)
+ */
+
+/* Make known to ctx mechanisms that the library does not have: masks with and
+ * without tiles, over each kind of weights. */
+void specs_register(foci_ctx *ctx);
+
+/* Spec number i of all that the lists of ctx offer: each mechanism alone, with each
+ * modifier it takes, with as many as go together; arguments at their presets in one,
+ * drawn in another.  false beyond the last. */
+bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP]);
+
+/* Contexts of every CPU level there is, the best one last, with those mechanisms;
+ * NULL beyond. */
+struct levels {
+    foci_ctx *ctx[N_LEVELS + 1];
+    int       n;
+};
+struct levels levels_make(int threads);
+void          levels_free(struct levels *l);
+
+/*
+ * Trials (trial.c)
+ */
+
+/* What a trial gives at execution. */
+enum {
+    TRIAL_LENS = 1, /* random len_q and len_k */
+    TRIAL_DOCS = 2  /* random documents; problem.max_docs of them */
+};
+
+/* Inputs.  Tensors have the layouts of the problem. */
+struct trial {
+    char         spec[SPEC_CAP];
+    foci_problem p; /* as planned */
+    uint64_t     seed;
+    void        *q, *k, *v, *g;
+    float       *params;
+    int32_t     *len_q, *len_k, *docs;
+    uint8_t     *mask;
+    float       *bias;
+};
+
+struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
+                        unsigned gives);
+void         trial_free(struct trial *t);
+
+/* Element t of a row: where it lies. */
+int64_t trial_at(const foci_layout *l, int64_t b, int64_t row, int64_t head, int64_t t);
+
+/* Whether query i of head h sees key j, both counted in the tensors. */
+bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t h,
+                int64_t i, int64_t j);
+
+enum part { PART_O, PART_LSE, PART_DQ, PART_DK, PART_DV, PART_DPARAMS, N_PARTS };
+extern const char *const part_names[N_PARTS];
+
+/* Results, packed as [batch][row][head][dim]; lse as [batch][head][row]. */
+struct result {
+    double *x[N_PARTS];
+    int64_t n[N_PARTS];
+};
+
+/* Forward and, if planned so, backward.  Scratch is poisoned first; what lies
+ * between the rows of results must stay as it was. */
+struct result trial_run(const foci_plan *plan, const struct trial *t);
+/* By the judge, without rounding; `words` as in ref_call. */
+struct result trial_judge(const foci_plan *plan, const struct trial *t, bool words);
+void          result_free(struct result *r);
+
+/* Fail with all that is needed to run the case again. */
+void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
+                int64_t index, double got, double want);
+
+/* Same bits in all parts. */
+void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
+                 const struct result *got, const struct result *want);
+
+/* Close enough to `want`, the judge's, for the problem's dtype and flags; `words` is
+ * the judge's with rounded operands, read where the engine may round too. */
+void trial_close(const foci_plan *plan, const struct trial *t,
+                 const struct result *got, const struct result *want,
+                 const struct result *words);
+
+double rms(const double *x, int64_t n);
+
+#endif

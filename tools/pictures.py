@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""pictures.py DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
+one for the modifiers.  The same input gives the same bytes."""
+import math
+import pathlib
+import random
+import sys
+
+INK, SOFT, GRID = "#1f2933", "#697586", "#d9e0e8"
+BLUE, ORANGE = "#2563a8", "#d9822b"
+FONT = "font-family='system-ui, sans-serif'"
+
+
+class Svg:
+    def __init__(self, width, height, title):
+        self.size = width, height
+        self.parts = [f"<title>{title}</title>",
+                      f"<rect width='{width}' height='{height}' rx='8' fill='#ffffff'/>"]
+
+    def rect(self, x, y, w, h, fill):
+        self.parts.append(f"<rect x='{x:.1f}' y='{y:.1f}' width='{w:.1f}' "
+                          f"height='{h:.1f}' fill='{fill}'/>")
+
+    def line(self, points, stroke, width=1.5, dash=""):
+        text = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        extra = f" stroke-dasharray='{dash}'" if dash else ""
+        self.parts.append(f"<polyline points='{text}' fill='none' stroke='{stroke}' "
+                          f"stroke-width='{width}' stroke-linejoin='round'{extra}/>")
+
+    def circle(self, x, y, r, stroke):
+        self.parts.append(f"<circle cx='{x:.1f}' cy='{y:.1f}' r='{r:.1f}' fill='none' "
+                          f"stroke='{stroke}'/>")
+
+    def text(self, x, y, text, size=12, fill=INK, anchor="start", weight="normal"):
+        self.parts.append(f"<text x='{x:.1f}' y='{y:.1f}' {FONT} font-size='{size}' "
+                          f"fill='{fill}' text-anchor='{anchor}' "
+                          f"font-weight='{weight}'>{text}</text>")
+
+    def save(self, path):
+        w, h = self.size
+        body = "\n".join(self.parts)
+        path.write_text(f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {w} {h}' "
+                        f"width='{w}' height='{h}' role='img'>\n{body}\n</svg>\n",
+                        encoding="utf-8")
+
+
+def shade(t):
+    """White to dark blue."""
+    t = max(0.0, min(1.0, t)) ** 0.7
+    a, b = (247, 250, 253), (20, 66, 120)
+    return "#" + "".join(f"{round(x + (y - x) * t):02x}" for x, y in zip(a, b))
+
+
+def softmax(x):
+    top = max(x)
+    w = [math.exp(t - top) for t in x]
+    return [t / sum(w) for t in w]
+
+
+def l2norm(x):
+    return [math.sqrt(t) for t in softmax([2 * t for t in x])]
+
+
+def relu2(x):
+    return [max(t, 0) ** 2 / len(x) for t in x]
+
+
+def logits(n):
+    """Neighbours and tokens of one's own kind score high."""
+    draw = random.Random(5)
+    kind = [draw.randrange(4) for _ in range(n)]
+    return [[2.2 * math.exp(-((i - j) / 2.5) ** 2) + 1.8 * (kind[i] == kind[j]) - 1.2 +
+             draw.gauss(0, 0.5) for j in range(n)] for i in range(n)]
+
+
+def bars(svg, x, y, w, h, values, low, high, fill, label):
+    """Bars from zero; negative ones hang."""
+    step = w / len(values)
+    zero = y + h * high / (high - low)
+    svg.text(x, y - 8, label, 12, SOFT)
+    for i, v in enumerate(values):
+        top = zero - max(v, 0) / (high - low) * h
+        svg.rect(x + i * step + 1, top, step - 2, abs(v) / (high - low) * h, fill)
+    svg.line([(x, zero), (x + w, zero)], SOFT, 1)
+
+
+def mechanism(path, name, weigh, claim):
+    n, cell, row = 20, 12, 9
+    x = logits(n)
+    a = [weigh(r) for r in x]
+    top = max(max(r) for r in a)
+    svg = Svg(700, 310, f"{name}: weights of {n} queries on {n} keys")
+    svg.text(24, 34, name, 17, INK, weight="bold")
+    svg.text(118, 34, claim, 13, SOFT)
+    for i in range(n):
+        for j in range(n):
+            svg.rect(40 + j * cell, 52 + i * cell, cell - 1, cell - 1, shade(a[i][j] / top))
+    svg.line([(39, 51 + row * cell), (39 + n * cell, 51 + row * cell),
+              (39 + n * cell, 51 + (row + 1) * cell), (39, 51 + (row + 1) * cell),
+              (39, 51 + row * cell)], ORANGE, 1.5)
+    svg.text(30, 52 + n * cell / 2, "i", 13, SOFT, "end")
+    svg.text(40 + n * cell / 2, 306, "j", 13, SOFT, "middle")
+    bars(svg, 330, 78, 340, 88, x[row], min(x[row]), max(x[row]), SOFT,
+         "logits x of the framed row")
+    high = max(a[row])
+    bars(svg, 330, 202, 340, 88, a[row], 0, high, BLUE,
+         f"its weights: sum {sum(a[row]):.2f}, largest {high:.2f}")
+    svg.save(path)
+
+
+def axes(svg, x, y, w, h, title, note):
+    svg.text(x, y - 12, title, 14, INK, weight="bold")
+    svg.text(x, y + h + 20, note, 11, SOFT)
+    svg.line([(x, y), (x, y + h), (x + w, y + h)], GRID, 1)
+
+
+def curve(svg, x, y, w, h, f, a, b, low, high, stroke, dash=""):
+    points = []
+    for i in range(61):
+        t = a + (b - a) * i / 60
+        v = min(max(f(t), low), high)
+        points.append((x + w * i / 60, y + h * (1 - (v - low) / (high - low))))
+    svg.line(points, stroke, 2, dash)
+
+
+def arrow(svg, x, y, r, angle, stroke):
+    svg.line([(x, y), (x + r * math.cos(angle), y - r * math.sin(angle))], stroke, 2)
+
+
+def modifiers(path):
+    svg = Svg(720, 420, "What each modifier does to the logits")
+    w, h = 190, 120
+    place = [(24 + 236 * (i % 3), 44 + 200 * (i // 3)) for i in range(6)]
+
+    x, y = place[0]
+    axes(svg, x, y, w, h, "scale(s)", "x over q.k, for three values of s")
+    for s, dash in ((0.25, "2 3"), (0.5, "5 3"), (1, "")):
+        curve(svg, x, y, w, h, lambda t, s=s: s * t, -3, 3, -3, 3, BLUE, dash)
+
+    x, y = place[1]
+    axes(svg, x, y, w, h, "cap(c)", "c tanh(x/c) against x itself")
+    curve(svg, x, y, w, h, lambda t: t, -3, 3, -3, 3, SOFT, "2 3")
+    curve(svg, x, y, w, h, lambda t: 1.5 * math.tanh(t / 1.5), -3, 3, -3, 3, BLUE)
+
+    x, y = place[2]
+    axes(svg, x, y, w, h, "logn(n0, clamp)", "factor by keys seen; dashed: clamp=1")
+    factor = lambda n: math.log(max(n, 1)) / math.log(512)
+    curve(svg, x, y, w, h, factor, 1, 4096, 0, 1.5, BLUE)
+    curve(svg, x, y, w, h, lambda n: max(1, factor(n)), 1, 4096, 0, 1.5, ORANGE, "5 3")
+
+    x, y = place[3]
+    svg.text(x, y - 12, "qknorm(tau)", 14, INK, weight="bold")
+    svg.text(x, y + h + 20, "only the angle of q and k counts", 11, SOFT)
+    for cx, scaled in ((x + 45, False), (x + 145, True)):
+        cy = y + 62
+        svg.circle(cx, cy, 36, GRID)
+        arrow(svg, cx, cy, 36 if scaled else 54, 1.2, BLUE)
+        arrow(svg, cx, cy, 36 if scaled else 20, 0.2, ORANGE)
+    svg.text(x + 97, y + 66, "→", 16, SOFT, "middle")
+
+    row = [0.6, 1.8, -0.4, 1.1, 0.2, -0.9, 0.8]
+    x, y = place[4]
+    axes(svg, x, y, w, h, "sink", "orange: weight that goes nowhere")
+    step = w / 8
+    for i, v in enumerate(softmax([1.4] + row)):
+        svg.rect(x + i * step + 3, y + h - v * 300, step - 5, v * 300,
+                 BLUE if i else ORANGE)
+
+    x, y = place[5]
+    axes(svg, x, y, w, h, "temper", "weights at factors 0.5 and 2")
+    step = w / 15
+    for part, factor in enumerate((0.5, 2)):
+        for i, v in enumerate(softmax([factor * t for t in row])):
+            svg.rect(x + (i + 8 * part) * step + 1, y + h - v * 165, step - 2, v * 165,
+                     BLUE)
+    svg.save(path)
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    mechanism(out / "softmax.svg", "softmax", softmax, "rows of weights sum to one")
+    mechanism(out / "l2norm.svg", "l2norm", l2norm, "squares of weights sum to one")
+    mechanism(out / "relu2.svg", "relu2", relu2, "negative logits weigh nothing at all")
+    modifiers(out / "modifiers.svg")
+
+
+if __name__ == "__main__":
+    main()

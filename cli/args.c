@@ -8,7 +8,8 @@
 
 #include "cli/cli.h"
 
-static const struct option *find_option(const struct verb *verb, const char *name, size_t len)
+static const struct option *find_option(const struct verb *verb, const char *name,
+                                        size_t len)
 {
     for (const struct option *o = verb->options; o && o->name; o++)
         if (strlen(o->name) == len && memcmp(o->name, name, len) == 0) return o;
@@ -17,8 +18,8 @@ static const struct option *find_option(const struct verb *verb, const char *nam
 
 static int unknown_option(const struct args *a, const char *text)
 {
-    char           word[64], hint[96];
-    struct guess n = { .word = word };
+    char         word[64], hint[96];
+    struct guess n = { .word = word, .prefix = "--" };
 
     snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2, "="), text + 2);
     for (const struct option *o = a->verb->options; o && o->name; o++)
@@ -64,8 +65,9 @@ static int read_value(const struct args *a, struct given *g)
     case KIND_WHOLE:
     case KIND_REAL:
         if (read_number(o, g->text, &g->number)) return EXIT_OK;
-        return usage_error(a, "--%s is '%s'; it takes a %snumber from %.16g to %.16g", o->name,
-                           g->text, o->kind == KIND_WHOLE ? "whole " : "", o->min, o->max);
+        return usage_error(a, "--%s is '%s'; it takes a %snumber from %.16g to %.16g",
+                           o->name, g->text, o->kind == KIND_WHOLE ? "whole " : "",
+                           o->min, o->max);
     case KIND_WORD:
         g->number = word_index(o->words, g->text);
         if (g->number >= 0) return EXIT_OK;
@@ -94,7 +96,9 @@ static int take_option(struct args *a, int argc, char **argv, int *used)
     struct given *g = &a->given[a->n_given++];
     *g = (struct given){ .option = o };
     if (o->kind == KIND_FLAG) {
-        if (name[len]) return usage_error(a, "--%s takes no value; seen '%s'", o->name, name + len + 1);
+        if (name[len])
+            return usage_error(a, "--%s takes no value; seen '%s'", o->name,
+                               name + len + 1);
         return EXIT_OK;
     }
     if (name[len]) {
@@ -114,10 +118,12 @@ static int check_words(const struct args *a)
     const struct verb *v = a->verb;
 
     if (v->max_words >= 0 && a->n_words > v->max_words)
-        return usage_error(a, "unexpected '%s'; usage: foci %s%s%s (texts with blanks need quotes)",
-                           a->words[v->max_words], v->name, *v->usage ? " " : "", v->usage);
+        return usage_error(
+            a, "unexpected '%s'; usage: foci %s%s%s (texts with blanks need quotes)",
+            a->words[v->max_words], v->name, *v->usage ? " " : "", v->usage);
     if (a->n_words < v->min_words)
-        return usage_error(a, "needs %s; usage: foci %s %s", v->min_words == 1 ? "an argument" : "more arguments",
+        return usage_error(a, "needs %s; usage: foci %s %s",
+                           v->min_words == 1 ? "an argument" : "more arguments",
                            v->name, v->usage);
     return EXIT_OK;
 }
@@ -145,7 +151,8 @@ int args_parse(const struct verb *verb, int argc, char **argv, struct args *a)
             const int code = take_option(a, argc - i, argv + i, &used);
             if (code) return code;
         } else if (options && argv[i][0] == '-' && argv[i][1]) {
-            return usage_error(a, "no option '%s'; options begin with two dashes", argv[i]);
+            return usage_error(a, "no option '%s'; options begin with two dashes",
+                               argv[i]);
         } else {
             a->words[a->n_words++] = argv[i];
         }
@@ -168,10 +175,7 @@ static const struct given *last(const struct args *a, const char *name)
     return NULL;
 }
 
-bool opt_flag(const struct args *a, const char *name)
-{
-    return last(a, name) != NULL;
-}
+bool opt_flag(const struct args *a, const char *name) { return last(a, name) != NULL; }
 
 const char *opt_text(const struct args *a, const char *name)
 {
@@ -201,6 +205,7 @@ const char *opt_nth(const struct args *a, const char *name, int i)
 {
     assert(find_option(a->verb, name, strlen(name)));
     for (int g = 0; g < a->n_given; g++)
-        if (strcmp(a->given[g].option->name, name) == 0 && i-- == 0) return a->given[g].text;
+        if (strcmp(a->given[g].option->name, name) == 0 && i-- == 0)
+            return a->given[g].text;
     return NULL;
 }

@@ -71,6 +71,15 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     return EXIT_OK;
 }
 
+/* A case that cannot be planned is refused before time is spent on others. */
+static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
+{
+    foci_plan        *plan;
+    const foci_status status = foci_plan_create(ctx, c->spec, &c->problem, &plan);
+    foci_plan_free(plan);
+    return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
+}
+
 /* Without cases: softmax in all types and directions, then every other mechanism. */
 static char **default_cases(const foci_ctx *ctx, int *n)
 {
@@ -240,8 +249,10 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
     const char *old = opt_text(a, "compare");
     struct row *rows = need((size_t)n, sizeof *rows);
     int         status = EXIT_OK;
-    for (int i = 0; i < n && status == EXIT_OK; i++)
+    for (int i = 0; i < n && status == EXIT_OK; i++) {
         status = parse(a, ctx, texts[i], &rows[i].c);
+        if (status == EXIT_OK) status = try_plan(a, ctx, &rows[i].c);
+    }
     if (status == EXIT_OK && old) status = compare(a, old, rows, n);
     if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
     if (status == EXIT_OK && a->json)

@@ -53,12 +53,12 @@ struct option {
 struct args;
 
 struct verb {
-    const char          *name;
-    int                (*run)(const struct args *args); /* the exit status */
+    const char *name;
+    int (*run)(const struct args *args);       /* the exit status */
     const char          *summary;              /* one line, no full stop */
     const char          *usage;                /* "SPEC PROBLEM"; "" for none */
     int                  min_words, max_words; /* of usage; max -1: any number */
-    const struct option *options;  /* up to one without name; NULL: none */
+    const struct option *options;              /* up to one without name; NULL: none */
     const char *const   *examples; /* "foci plan softmax n4096d64", up to NULL */
     const char          *notes;    /* paragraphs below the options; NULL: none */
 };
@@ -122,6 +122,7 @@ void note(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
  * if none is near. */
 struct guess {
     const char *word;
+    const char *prefix; /* of names in the hint; NULL: none */
     const char *best;
     int         distance;
 };
@@ -167,8 +168,11 @@ json_t *json_lines(const char *text);
 struct table;
 struct table *table_create(const char *columns);
 void          table_cell(struct table *t, const char *format, ...) CLI_PRINTF(2, 3);
-void          table_print(struct table *t, FILE *out);
-void          table_free(struct table *t);
+/* A cell with a name, and the one beside it. */
+void table_pair(struct table *t, const char *name, const char *format, ...)
+    CLI_PRINTF(3, 4);
+void table_print(struct table *t, FILE *out);
+void table_free(struct table *t);
 
 /* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
 const char *thousands(double x, char text[16]);

@@ -36,18 +36,21 @@ static json_t *json_info(const foci_ctx *ctx, const char *system, const char *mo
     const char *name, *text;
 
     for (int i = 0; (name = foci_cpu_level(ctx, i, &text)); i++)
-        json_array_append_new(levels, json_pack("{s:s, s:s}", "name", name, "state", text));
+        json_array_append_new(levels,
+                              json_pack("{s:s, s:s}", "name", name, "state", text));
     for (int i = 0; (name = foci_kernel(ctx, i, &text)); i++)
-        json_array_append_new(kernels, json_pack("{s:s, s:s}", "name", name, "level", text));
+        json_array_append_new(kernels,
+                              json_pack("{s:s, s:s}", "name", name, "level", text));
 
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:i, s:o, s:o}", "version", foci_version(), "system",
-                          system, "cpu", model, "memory_bytes", memory_bytes(), "threads",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:i, s:o, s:o}", "version",
+                          foci_version(), "system", system, "cpu", model,
+                          "memory_bytes", memory_bytes(), "threads",
                           foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
     if (m)
         json_object_set_new(o, "measured",
-                            json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops, "bf16_flops",
-                                      m->bf16_flops, "copy_bytes", m->copy_bytes, "read_bytes",
-                                      m->read_bytes));
+                            json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops,
+                                      "bf16_flops", m->bf16_flops, "copy_bytes",
+                                      m->copy_bytes, "read_bytes", m->read_bytes));
     return o;
 }
 
@@ -56,11 +59,11 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     char          text[16];
     struct table *t = table_create("ll");
 
-    table_cell(t, "version"), table_cell(t, "%s", foci_version());
-    table_cell(t, "system"), table_cell(t, "%s", system);
-    if (*model) table_cell(t, "cpu"), table_cell(t, "%s", model);
-    table_cell(t, "memory"), table_cell(t, "%sB", thousands(memory_bytes(), text));
-    table_cell(t, "threads"), table_cell(t, "%d", foci_ctx_threads(ctx));
+    table_pair(t, "version", "%s", foci_version());
+    table_pair(t, "system", "%s", system);
+    if (*model) table_pair(t, "cpu", "%s", model);
+    table_pair(t, "memory", "%sB", thousands(memory_bytes(), text));
+    table_pair(t, "threads", "%d", foci_ctx_threads(ctx));
     table_print(t, stdout);
     table_free(t);
 }
@@ -87,11 +90,11 @@ static void print_measured(const foci_machine *m)
     char          text[16];
     struct table *t = table_create("lr");
 
-    table_cell(t, "measured"), table_cell(t, "per second");
-    table_cell(t, "f32 products"), table_cell(t, "%sflop", thousands(m->f32_flops, text));
-    table_cell(t, "bf16 products"), table_cell(t, "%sflop", thousands(m->bf16_flops, text));
-    table_cell(t, "memory read"), table_cell(t, "%sB", thousands(m->read_bytes, text));
-    table_cell(t, "memory copied"), table_cell(t, "%sB", thousands(m->copy_bytes, text));
+    table_pair(t, "measured", "per second");
+    table_pair(t, "f32 products", "%sflop", thousands(m->f32_flops, text));
+    table_pair(t, "bf16 products", "%sflop", thousands(m->bf16_flops, text));
+    table_pair(t, "memory read", "%sB", thousands(m->read_bytes, text));
+    table_pair(t, "memory copied", "%sB", thousands(m->copy_bytes, text));
     putchar('\n');
     table_print(t, stdout);
     table_free(t);
@@ -104,13 +107,15 @@ static int show(const struct args *a, foci_ctx *ctx)
     foci_machine   machine = { FOCI_SIZED(foci_machine) };
     const bool     measure = opt_flag(a, "measure");
 
-    if (uname(&name) >= 0) snprintf(system, sizeof system, "%s %s", name.sysname, name.machine);
+    if (uname(&name) >= 0)
+        snprintf(system, sizeof system, "%s %s", name.sysname, name.machine);
     cpu_model(model, sizeof model);
     if (measure) {
         const foci_status status = foci_ctx_measure(ctx, &machine);
         if (status) return library_error(a, ctx, status, "measuring");
     }
-    if (a->json) return print_json(a, json_info(ctx, system, model, measure ? &machine : NULL));
+    if (a->json)
+        return print_json(a, json_info(ctx, system, model, measure ? &machine : NULL));
     print_machine(ctx, system, model);
     print_names("CPU level", "state", ctx, foci_cpu_level);
     print_names("kernel", "taken from", ctx, foci_kernel);

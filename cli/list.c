@@ -48,10 +48,7 @@ static struct entry of_modifier(const foci_mod_def *d)
 }
 
 /* Text in a descriptor that a program may have left out. */
-static const char *or_empty(const char *text)
-{
-    return text ? text : "";
-}
+static const char *or_empty(const char *text) { return text ? text : ""; }
 
 /*
  * JSON
@@ -61,7 +58,8 @@ static const char *or_empty(const char *text)
 static json_t *json_number(double x)
 {
     if (!isfinite(x)) return json_null();
-    return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x) : json_real(x);
+    return x == floor(x) && fabs(x) < 0x1p53 ? json_integer((json_int_t)x)
+                                             : json_real(x);
 }
 
 static json_t *json_args(const struct entry *e)
@@ -69,9 +67,10 @@ static json_t *json_args(const struct entry *e)
     json_t *list = json_array();
     for (size_t i = 0; i < e->n_args; i++) {
         const foci_arg_def *d = &e->args[i];
-        json_t             *o = json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
-                              or_empty(d->help), "default", json_number(d->preset), "min",
-                              json_number(d->min), "max", json_number(d->max), "real", d->real);
+        json_t             *o =
+            json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
+                      or_empty(d->help), "default", json_number(d->preset), "min",
+                      json_number(d->min), "max", json_number(d->max), "real", d->real);
         if (d->words) json_object_set_new(o, "words", json_string(d->words));
         json_array_append_new(list, o);
     }
@@ -83,9 +82,9 @@ static json_t *json_tensors(const struct entry *e)
     json_t *list = json_array();
     for (size_t i = 0; i < e->n_tensors; i++) {
         const foci_tensor_def *d = &e->tensors[i];
-        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:s}", "name", d->name, "help",
-                                              or_empty(d->help), "axes", d->n_dims, "keep",
-                                              keeps[d->keep]));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:s}", "name", d->name,
+                                              "help", or_empty(d->help), "axes",
+                                              d->n_dims, "keep", keeps[d->keep]));
     }
     return list;
 }
@@ -98,14 +97,16 @@ static json_t *json_can(const char *why_not)
 
 static json_t *json_entry(const struct entry *e)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind, "name", e->name,
-                          "summary", or_empty(e->summary), "formula", or_empty(e->formula), "source",
-                          or_empty(e->source), "arguments", json_args(e), "tensors", json_tensors(e));
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind,
+                          "name", e->name, "summary", or_empty(e->summary), "formula",
+                          or_empty(e->formula), "source", or_empty(e->source),
+                          "arguments", json_args(e), "tensors", json_tensors(e));
     if (!e->mech) return o;
 
     json_t *reads = json_array();
     for (int i = 0; inputs[i].name; i++)
-        if (e->mech->reads & inputs[i].bit) json_array_append_new(reads, json_string(inputs[i].name));
+        if (e->mech->reads & inputs[i].bit)
+            json_array_append_new(reads, json_string(inputs[i].name));
     json_object_set_new(o, "cost", json_string(or_empty(e->mech->cost)));
     json_object_set_new(o, "engine", json_string(engines[e->mech->engine]));
     json_object_set_new(o, "causal", json_can(e->mech->no_causal));
@@ -117,7 +118,7 @@ static json_t *json_entry(const struct entry *e)
 
 static json_t *json_all(const foci_ctx *ctx)
 {
-    json_t              *mechs = json_array(), *mods = json_array(), *aliases = json_object();
+    json_t *mechs = json_array(), *mods = json_array(), *aliases = json_object();
     const foci_mech_def *mech;
     const foci_mod_def  *mod;
     const char          *alias, *meaning;
@@ -132,7 +133,8 @@ static json_t *json_all(const foci_ctx *ctx)
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
         json_object_set_new(aliases, alias, json_string(meaning));
-    return json_pack("{s:o, s:o, s:o}", "mechanisms", mechs, "modifiers", mods, "aliases", aliases);
+    return json_pack("{s:o, s:o, s:o}", "mechanisms", mechs, "modifiers", mods,
+                     "aliases", aliases);
 }
 
 /*
@@ -145,19 +147,21 @@ static const char *reads_text(unsigned reads, char text[32])
     text[0] = '\0';
     for (int i = 0; inputs[i].name; i++)
         if (reads & inputs[i].bit)
-            snprintf(text + strlen(text), 32 - strlen(text), "%s%s", *text ? " " : "", inputs[i].name);
+            snprintf(text + strlen(text), 32 - strlen(text), "%s%s", *text ? " " : "",
+                     inputs[i].name);
     return text;
 }
 
 static void print_mechanisms(const foci_ctx *ctx)
 {
-    static const char *const heads[] = { "mechanism", "causal", "cross", "backward",
+    static const char *const heads[] = { "mechanism", "causal", "cross",  "backward",
                                          "reads",     "cost",   "summary" };
     const foci_mech_def     *d;
     char                     reads[32];
 
     struct table *t = table_create("lllllll");
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) table_cell(t, "%s", heads[i]);
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
     for (int i = 0; (d = foci_mechanism(ctx, i)); i++) {
         table_cell(t, "%s", d->name);
         table_cell(t, "%s", d->no_causal ? "no" : "yes");
@@ -203,7 +207,8 @@ static void print_rest(const foci_ctx *ctx)
 /* The word of "a|b|c" at an index. */
 static const char *word_at(const char *words, int index, int *len)
 {
-    for (; index > 0 && strchr(words, '|'); index--) words = strchr(words, '|') + 1;
+    for (; index > 0 && strchr(words, '|'); index--)
+        words = strchr(words, '|') + 1;
     *len = (int)strcspn(words, "|");
     return words;
 }
@@ -244,8 +249,10 @@ static void print_tensors(const struct entry *e)
     for (size_t i = 0; i < e->n_tensors; i++) {
         const foci_tensor_def *d = &e->tensors[i];
         table_cell(t, "  %s", d->name);
-        if (d->n_dims) table_cell(t, "%d axes", d->n_dims);
-        else table_cell(t, "a number");
+        if (d->n_dims)
+            table_cell(t, "%d axes", d->n_dims);
+        else
+            table_cell(t, "a number");
         table_cell(t, "%s", keeps[d->keep]);
         table_cell(t, "%s", or_empty(d->help));
     }
@@ -313,11 +320,14 @@ static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *n
     const foci_mech_def *mech;
     const foci_mod_def  *mod;
     const char          *alias, *meaning;
-    struct guess       n = { .word = name };
+    struct guess         n = { .word = name };
 
-    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) guess_offer(&n, mech->name);
-    for (int i = 0; (mod = foci_modifier(ctx, i)); i++) guess_offer(&n, mod->name);
-    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) guess_offer(&n, alias);
+    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++)
+        guess_offer(&n, mech->name);
+    for (int i = 0; (mod = foci_modifier(ctx, i)); i++)
+        guess_offer(&n, mod->name);
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
+        guess_offer(&n, alias);
     return usage_error(a, "no mechanism, modifier or alias '%s'%s; see foci list", name,
                        guess_hint(&n, hint, sizeof hint));
 }
@@ -335,8 +345,8 @@ static int list_one(const struct args *a, const foci_ctx *ctx, const char *name)
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
         if (strcmp(alias, name) != 0) continue;
         if (a->json)
-            return print_json(a, json_pack("{s:s, s:s, s:s}", "kind", "alias", "name", alias,
-                                           "meaning", meaning));
+            return print_json(a, json_pack("{s:s, s:s, s:s}", "kind", "alias", "name",
+                                           alias, "meaning", meaning));
         printf("%s, an alias: %s\n", alias, meaning);
         return EXIT_OK;
     }

@@ -28,9 +28,10 @@ static const struct verb *find_verb(const char *name)
     for (int i = 0; verbs[i]; i++)
         if (strcmp(verbs[i]->name, name) == 0) return verbs[i];
 
-    char           hint[64];
+    char         hint[64];
     struct guess n = { .word = name };
-    for (int i = 0; verbs[i]; i++) guess_offer(&n, verbs[i]->name);
+    for (int i = 0; verbs[i]; i++)
+        guess_offer(&n, verbs[i]->name);
     guess_offer(&n, "help");
     usage_error(NULL, "no verb '%s'%s; see foci --help", name,
                 guess_hint(&n, hint, sizeof hint));
@@ -42,15 +43,18 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
     struct args a;
     int         code = args_parse(verb, argc, argv, &a);
 
-    if (code == EXIT_OK && a.help) help_verb(stdout, verb);
-    else if (code == EXIT_OK) code = verb->run(&a);
+    if (code == EXIT_OK && a.help)
+        help_verb(stdout, verb);
+    else if (code == EXIT_OK)
+        code = verb->run(&a);
     args_free(&a);
     return code;
 }
 
 static int help(int argc, char **argv)
 {
-    if (argc > 1) return usage_error(NULL, "help takes one verb; seen '%s' too", argv[1]);
+    if (argc > 1)
+        return usage_error(NULL, "help takes one verb; seen '%s' too", argv[1]);
     if (argc == 0) {
         help_all(stdout);
         return EXIT_OK;
@@ -75,8 +79,8 @@ static int dispatch(int argc, char **argv)
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return help(0, NULL);
     if (strcmp(word, "help") == 0) return help(argc - 2, argv + 2);
     if (word[0] == '-')
-        return usage_error(NULL, "no option '%s' before a verb; there are --help and --version",
-                           word);
+        return usage_error(
+            NULL, "no option '%s' before a verb; there are --help and --version", word);
     const struct verb *verb = find_verb(word);
     return verb ? run_verb(verb, argc - 2, argv + 2) : EXIT_USAGE;
 }

@@ -31,7 +31,8 @@ int failure(const struct args *a, const char *format, ...)
     return EXIT_FAILED;
 }
 
-int library_error(const struct args *a, const foci_ctx *ctx, foci_status status, const char *what)
+int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
+                  const char *what)
 {
     failure(a, "%s%s%s", what ? what : "", what ? ": " : "", foci_errmsg(ctx));
     return status == FOCI_ERR_SPEC || status == FOCI_ERR_ARG ? EXIT_USAGE : EXIT_FAILED;
@@ -65,13 +66,15 @@ static int edits(const char *a, const char *b)
     int       row[MAX_WORD + 1];
 
     if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
-    for (int j = 0; j <= m; j++) row[j] = j;
+    for (int j = 0; j <= m; j++)
+        row[j] = j;
     for (int i = 1; i <= n; i++) {
         int diagonal = row[0];
         row[0] = i;
         for (int j = 1; j <= m; j++) {
             const int above = row[j];
-            row[j] = least(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            row[j] =
+                least(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
             diagonal = above;
         }
     }
@@ -94,7 +97,7 @@ void guess_offer(struct guess *n, const char *name)
 const char *guess_hint(const struct guess *n, char *text, size_t cap)
 {
     if (!n->best) return "";
-    snprintf(text, cap, " (did you mean '%s'?)", n->best);
+    snprintf(text, cap, " (did you mean '%s%s'?)", n->prefix ? n->prefix : "", n->best);
     return text;
 }
 
@@ -104,7 +107,8 @@ const char *guess_hint(const struct guess *n, char *text, size_t cap)
 
 int print_json(const struct args *a, json_t *value)
 {
-    const int bad = !value || json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    const int bad =
+        !value || json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
     if (bad && !ferror(stdout)) return failure(a, "the JSON could not be made");
     putchar('\n');
@@ -135,9 +139,9 @@ struct table *table_create(const char *columns)
     return t;
 }
 
-void table_cell(struct table *t, const char *format, ...)
+static void add_cell(struct table *t, const char *format, va_list list)
 {
-    va_list list, again;
+    va_list again;
 
     if (t->n == t->room) {
         char **cells = need(2 * (size_t)t->room + 64, sizeof *cells);
@@ -146,21 +150,37 @@ void table_cell(struct table *t, const char *format, ...)
         t->cells = cells;
         t->room = 2 * t->room + 64;
     }
-    va_start(list, format);
     va_copy(again, list);
-    const int len = vsnprintf(NULL, 0, format, list);
-    va_end(list);
-    char *cell = need((size_t)(len < 0 ? 0 : len) + 1, 1);
-    if (len > 0) vsnprintf(cell, (size_t)len + 1, format, again);
+    const int len = vsnprintf(NULL, 0, format, again);
     va_end(again);
+    char *cell = need((size_t)(len < 0 ? 0 : len) + 1, 1);
+    if (len > 0) vsnprintf(cell, (size_t)len + 1, format, list);
     t->cells[t->n++] = cell;
+}
+
+void table_cell(struct table *t, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    add_cell(t, format, list);
+    va_end(list);
+}
+
+void table_pair(struct table *t, const char *name, const char *format, ...)
+{
+    va_list list;
+    table_cell(t, "%s", name);
+    va_start(list, format);
+    add_cell(t, format, list);
+    va_end(list);
 }
 
 /* Characters, not bytes, of UTF-8. */
 static int width(const char *text)
 {
     int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xc0) != 0x80;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
     return n;
 }
 
@@ -178,22 +198,24 @@ void table_print(struct table *t, FILE *out)
     const int n_columns = (int)strlen(t->columns);
     int      *widths = need((size_t)n_columns, sizeof *widths);
 
-    for (int c = 0; c < n_columns; c++) widths[c] = column_width(t, c);
+    for (int c = 0; c < n_columns; c++)
+        widths[c] = column_width(t, c);
     for (int i = 0; i < t->n; i++) {
         const int  c = i % n_columns;
         const bool last = c == n_columns - 1 || i == t->n - 1;
         const int  pad = widths[c] - width(t->cells[i]);
         const bool right = t->columns[c] == 'r';
 
-        fprintf(out, "%*s%s%*s%s", right ? pad : 0, "", t->cells[i], right || last ? 0 : pad, "",
-                last ? "\n" : "  ");
+        fprintf(out, "%*s%s%*s%s", right ? pad : 0, "", t->cells[i],
+                right || last ? 0 : pad, "", last ? "\n" : "  ");
     }
     free(widths);
 }
 
 void table_free(struct table *t)
 {
-    for (int i = 0; i < t->n; i++) free(t->cells[i]);
+    for (int i = 0; i < t->n; i++)
+        free(t->cells[i]);
     free(t->cells);
     free(t);
 }
@@ -208,8 +230,15 @@ const char *thousands(double x, char text[16])
         y /= 1000;
         i++;
     }
-    if (fabs(y) >= 1e6 || !isfinite(y)) snprintf(text, 16, "%.3g", x);
-    else if (i == 0) snprintf(text, 16, "%.3g", y);
-    else snprintf(text, 16, "%.*f %c", fabs(y) < 9.995 ? 2 : fabs(y) < 99.95 ? 1 : 0, y, prefixes[i]);
+    if (fabs(y) >= 1e6 || !isfinite(y))
+        snprintf(text, 16, "%.3g", x);
+    else if (i == 0)
+        snprintf(text, 16, "%.3g", y);
+    else
+        snprintf(text, 16, "%.*f %c",
+                 fabs(y) < 9.995   ? 2
+                 : fabs(y) < 99.95 ? 1
+                                   : 0,
+                 y, prefixes[i]);
     return text;
 }

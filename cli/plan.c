@@ -17,9 +17,10 @@ static json_t *json_params(const foci_plan *plan)
         foci_param p = { FOCI_SIZED(foci_param) };
         if (foci_plan_param(plan, i, &p)) continue;
         json_t *shape = json_array();
-        for (int d = 0; d < p.n_dims; d++) json_array_append_new(shape, json_integer(p.shape[d]));
-        json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "name", p.name, "shape", shape,
-                                              "keep", keeps[p.keep]));
+        for (int d = 0; d < p.n_dims; d++)
+            json_array_append_new(shape, json_integer(p.shape[d]));
+        json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "name", p.name,
+                                              "shape", shape, "keep", keeps[p.keep]));
     }
     return list;
 }
@@ -31,15 +32,17 @@ static json_t *json_plan(const foci_plan *plan, const char *problem, const char 
     char     *lines = plan_text(foci_plan_describe, plan);
 
     foci_plan_cost(plan, &c);
-    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:I}", "spec", spec, "problem", problem,
-                          "dtype", dtype, "stages", json_lines(lines), "parameters",
-                          json_params(plan), "work_bytes", (json_int_t)foci_plan_work_bytes(plan),
+    json_t *o = json_pack("{s:s, s:s, s:s, s:o, s:o, s:I, s:I}", "spec", spec,
+                          "problem", problem, "dtype", dtype, "stages",
+                          json_lines(lines), "parameters", json_params(plan),
+                          "work_bytes", (json_int_t)foci_plan_work_bytes(plan),
                           "saved_bytes", (json_int_t)foci_plan_saved_bytes(plan));
-    json_t *cost = json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "forward_flops",
-                             c.forward_flops, "backward_flops", c.backward_flops, "forward_bytes",
-                             c.forward_bytes, "backward_bytes", c.backward_bytes, "pairs", c.pairs,
-                             "tiles_full", (json_int_t)c.tiles_full, "tiles_part",
-                             (json_int_t)c.tiles_part, "tiles_skipped", (json_int_t)c.tiles_skipped);
+    json_t *cost = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I}", "forward_flops", c.forward_flops,
+        "backward_flops", c.backward_flops, "forward_bytes", c.forward_bytes,
+        "backward_bytes", c.backward_bytes, "pairs", c.pairs, "tiles_full",
+        (json_int_t)c.tiles_full, "tiles_part", (json_int_t)c.tiles_part,
+        "tiles_skipped", (json_int_t)c.tiles_skipped);
     json_object_set_new(o, "cost", cost);
     free(spec);
     free(lines);
@@ -121,7 +124,9 @@ const struct verb verb_plan = {
     .max_words = 2,
     .options = options,
     .examples = examples,
-    .notes = "PROBLEM is b2h8k2n4096m4096d64v64c: batch, heads, key/value heads, queries, keys,\n"
-             "width of queries and keys, width of values, causal.  What is left out takes the\n"
+    .notes = "PROBLEM is b2h8k2n4096m4096d64v64c: batch, heads, key/value heads, "
+             "queries, keys,\n"
+             "width of queries and keys, width of values, causal.  What is left out "
+             "takes the\n"
              "value before it (b and h: 1).",
 };

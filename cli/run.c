@@ -13,7 +13,8 @@ static int check_options(const struct args *a)
         return usage_error(a, "--grads needs --dout FILE, the gradient of the output");
     if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
         !opt_text(a, "dump-params"))
-        return usage_error(a, "nothing is to be written: give --out, --weights, --grads or --dump-params");
+        return usage_error(a, "nothing is to be written: give --out, --weights, "
+                              "--grads or --dump-params");
     return EXIT_OK;
 }
 
@@ -52,12 +53,14 @@ static int check_io(const struct run *r)
         missing[i] = !*fields[i];
         if (missing[i]) *fields[i] = some;
     }
-    if (foci_io_check(r->plan, &io, NULL, text, sizeof text)) return failure(r->a, "%s", text);
+    if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
+        return failure(r->a, "%s", text);
     for (int i = 0; i < 3; i++) {
         if (!missing[i]) continue;
         *fields[i] = NULL;
         if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
-            return usage_error(r->a, "--%s is missing, and %s reads it", names[i], r->a->words[0]);
+            return usage_error(r->a, "--%s is missing, and %s reads it", names[i],
+                               r->a->words[0]);
         *fields[i] = some;
     }
     return EXIT_OK;
@@ -102,7 +105,8 @@ static void make_memory(struct run *r)
 
 static int execution_error(const struct run *r, const char *pass, foci_status status)
 {
-    return failure(r->a, "%s: the %s pass failed: %s", r->a->words[0], pass, foci_status_text(status));
+    return failure(r->a, "%s: the %s pass failed: %s", r->a->words[0], pass,
+                   foci_status_text(status));
 }
 
 static int execute(struct run *r)
@@ -115,12 +119,14 @@ static int execute(struct run *r)
     };
 
     double      start = seconds();
-    foci_status status = ref ? foci_ref_forward(r->plan, &io) : foci_forward(r->plan, &io);
+    foci_status status =
+        ref ? foci_ref_forward(r->plan, &io) : foci_forward(r->plan, &io);
     r->forward_s = seconds() - start;
     if (status) return execution_error(r, "forward", status);
     if (r->dout.data) {
         start = seconds();
-        status = ref ? foci_ref_backward(r->plan, &io, &grads) : foci_backward(r->plan, &io, &grads);
+        status = ref ? foci_ref_backward(r->plan, &io, &grads)
+                     : foci_backward(r->plan, &io, &grads);
         r->backward_s = seconds() - start;
         if (status) return execution_error(r, "backward", status);
     }
@@ -133,16 +139,21 @@ static int execute(struct run *r)
 
 static void release(struct run *r)
 {
-    struct tensor *const tensors[] = { &r->q, &r->k, &r->v, &r->o, &r->dout, &r->dq, &r->dk, &r->dv };
-    struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k, &r->docs };
-    void *const blocks[] = { r->mask, r->bias, r->params, r->dparams, r->weights, r->work, r->saved };
+    struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->o,
+                                       &r->dout, &r->dq, &r->dk, &r->dv };
+    struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k,
+                                     &r->docs };
+    void *const         blocks[] = { r->mask,    r->bias, r->params, r->dparams,
+                                     r->weights, r->work, r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);
         free(tensors[i]->data);
     }
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) array_free(arrays[i]);
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) free(blocks[i]);
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
+        array_free(arrays[i]);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+        free(blocks[i]);
     foci_plan_free(r->plan);
     foci_ctx_free(r->ctx);
 }
@@ -171,7 +182,10 @@ static int run(const struct args *a)
     return code;
 }
 
-#define FILE_OPTION(name_, help_) { .name = name_, .arg = "FILE", .help = help_, .kind = KIND_TEXT }
+#define FILE_OPTION(name_, help_)                                                      \
+    {                                                                                  \
+        .name = name_, .arg = "FILE", .help = help_, .kind = KIND_TEXT                 \
+    }
 
 static const struct option options[] = {
     FILE_OPTION("q", "queries: N x d, H x N x d or B x H x N x d"),
@@ -213,7 +227,8 @@ static const struct option options[] = {
       .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy and .dNAME.npy of parameters",
       .kind = KIND_TEXT },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
-    FILE_OPTION("mask", "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
+    FILE_OPTION("mask",
+                "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
     FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
     FILE_OPTION("len-q", "queries of each sequence that count"),
     FILE_OPTION("len-k", "keys of each sequence that count"),
@@ -223,7 +238,8 @@ static const struct option options[] = {
 
 static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
-    "foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --out o.npy --param sink=s.npy",
+    "foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --out o.npy --param "
+    "sink=s.npy",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
     NULL,
 };
@@ -237,7 +253,9 @@ const struct verb verb_run = {
     .max_words = 1,
     .options = options,
     .examples = examples,
-    .notes = "Files are .npy or .safetensors; of a .safetensors file with several arrays the one\n"
-             "named as the option or the parameter is taken.  Tensors that the mechanism does not\n"
+    .notes = "Files are .npy or .safetensors; of a .safetensors file with several "
+             "arrays the one\n"
+             "named as the option or the parameter is taken.  Tensors that the "
+             "mechanism does not\n"
              "read may be left out.",
 };

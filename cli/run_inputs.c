@@ -34,7 +34,8 @@ static int load_all(struct run *r)
     static const char *const names[] = { "q", "k", "v", "dout" };
     int                      code = EXIT_OK;
 
-    for (int i = 0; i < 4 && !code; i++) code = load_tensor(r, names[i], tensors[i]);
+    for (int i = 0; i < 4 && !code; i++)
+        code = load_tensor(r, names[i], tensors[i]);
     if (!code) code = load_array(r, "mask", false, &r->mask_file);
     if (!code) code = load_array(r, "bias", false, &r->bias_file);
     if (!code) code = load_array(r, "len-q", true, &r->len_q);
@@ -50,7 +51,8 @@ static int expect(const struct run *r, const struct array *x, const int64_t axes
     char seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
     int  bad = 0;
 
-    for (int i = 0; i < 4; i++) bad += want[i] >= 0 && want[i] != axes[i];
+    for (int i = 0; i < 4; i++)
+        bad += want[i] >= 0 && want[i] != axes[i];
     if (!bad) return EXIT_OK;
 
     /* As many axes as the file has, or as it should have. */
@@ -77,8 +79,9 @@ static const struct tensor *first_given(const struct tensor *a, const struct ten
     return a->file.path ? a : b->file.path ? b : c;
 }
 
-static int check_against(const struct run *r, const struct tensor *t, const struct tensor *lead,
-                         int64_t heads, int64_t rows, int64_t width)
+static int check_against(const struct run *r, const struct tensor *t,
+                         const struct tensor *lead, int64_t heads, int64_t rows,
+                         int64_t width)
 {
     char          text[512];
     const int64_t want[4] = { lead->axes[0], heads, rows, width };
@@ -91,13 +94,16 @@ static int check_against(const struct run *r, const struct tensor *t, const stru
 static bool countable(const int64_t axes[4])
 {
     int64_t most = INT64_MAX / 16;
-    for (int i = 0; i < 4; i++) most /= axes[i] > 0 ? axes[i] : 1;
+    for (int i = 0; i < 4; i++)
+        most /= axes[i] > 0 ? axes[i] : 1;
     return most > 0;
 }
 
 static void set_layout(foci_layout *l, int64_t heads, int64_t rows, int64_t width)
 {
-    *l = (foci_layout){ .batch = heads * rows * width, .row = width, .head = rows * width };
+    *l = (foci_layout){ .batch = heads * rows * width,
+                        .row = width,
+                        .head = rows * width };
 }
 
 static int make_problem(struct run *r)
@@ -109,7 +115,8 @@ static int make_problem(struct run *r)
     char                 text[SHAPE_TEXT];
 
     if (!lead->file.path)
-        return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v", r->a->words[0]);
+        return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v",
+                           r->a->words[0]);
     p->batch = lead->axes[0];
     p->heads = lead->axes[1];
     p->kv_heads = keys->axes[1];
@@ -123,12 +130,14 @@ static int make_problem(struct run *r)
     if (!code) code = check_against(r, &r->v, keys, p->kv_heads, p->len_k, -1);
     if (code) return code;
     if (p->kv_heads < 1 || p->heads % p->kv_heads)
-        return failure(r->a, "--%s %s: it has %lld heads, which must divide the %lld of --%s %s",
-                       keys->file.option, keys->file.path, (long long)p->kv_heads,
-                       (long long)p->heads, lead->file.option, lead->file.path);
+        return failure(
+            r->a, "--%s %s: it has %lld heads, which must divide the %lld of --%s %s",
+            keys->file.option, keys->file.path, (long long)p->kv_heads,
+            (long long)p->heads, lead->file.option, lead->file.path);
 
     r->o.n_dims = lead->n_dims;
-    memcpy(r->o.axes, (int64_t[]){ p->batch, p->heads, p->len_q, p->dim_v }, sizeof r->o.axes);
+    memcpy(r->o.axes, (int64_t[]){ p->batch, p->heads, p->len_q, p->dim_v },
+           sizeof r->o.axes);
     if (!countable(r->o.axes))
         return failure(r->a, "an output of %s has more elements than can be counted",
                        shape_text(4, r->o.axes, "", text));
@@ -142,13 +151,15 @@ static int make_problem(struct run *r)
 }
 
 /* Copy [b][h][rows * keys] to [batch][heads][rows * keys], repeating single ones. */
-static void spread(const float *in, int64_t b, int64_t h, int64_t batch, int64_t heads, int64_t n,
-                   float *out)
+static void spread(const float *in, int64_t b, int64_t h, int64_t batch, int64_t heads,
+                   int64_t n, float *out)
 {
     for (int64_t i = 0; i < batch; i++)
         for (int64_t j = 0; j < heads; j++) {
             const int64_t from = (b > 1 ? i : 0) * h + (h > 1 ? j : 0);
-            if (n) memcpy(out + (i * heads + j) * n, in + from * n, (size_t)n * sizeof *out);
+            if (n)
+                memcpy(out + (i * heads + j) * n, in + from * n,
+                       (size_t)n * sizeof *out);
         }
 }
 
@@ -160,8 +171,8 @@ static int check_pairs(const struct run *r, const struct array *x, int64_t axes[
     if (!x->path) return EXIT_OK;
     const int code = array_axes(r->a, x, 2, axes);
     if (code) return code;
-    const int64_t want[4] = { axes[0] == 1 ? 1 : p->batch, axes[1] == 1 ? 1 : p->heads, p->len_q,
-                              p->len_k };
+    const int64_t want[4] = { axes[0] == 1 ? 1 : p->batch, axes[1] == 1 ? 1 : p->heads,
+                              p->len_q, p->len_k };
     return expect(r, x, axes, want, "every pair of query and key");
 }
 
@@ -190,7 +201,8 @@ static int make_pairs(struct run *r)
         p->flags |= FOCI_MASK;
         r->mask = need((size_t)extent, (size_t)n);
         spread(r->mask_file.data, m[0], m[1], p->mask_batch, p->mask_heads, n, all);
-        for (int64_t i = 0; i < extent * n; i++) r->mask[i] = all[i] != 0;
+        for (int64_t i = 0; i < extent * n; i++)
+            r->mask[i] = all[i] != 0;
         free(all);
     }
     return EXIT_OK;
@@ -204,10 +216,12 @@ static int check_vector(const struct run *r, const struct array *x, int64_t want
         return EXIT_OK;
     shape_text(x->n_dims, x->shape, "", seen);
     if (want < 0)
-        return failure(r->a, "--%s %s: its shape is %s; a list of offsets is needed", x->option,
-                       x->path, seen);
-    return failure(r->a, "--%s %s: its shape is %s; one length for each of %lld sequences is needed",
-                   x->option, x->path, seen, (long long)want);
+        return failure(r->a, "--%s %s: its shape is %s; a list of offsets is needed",
+                       x->option, x->path, seen);
+    return failure(
+        r->a,
+        "--%s %s: its shape is %s; one length for each of %lld sequences is needed",
+        x->option, x->path, seen, (long long)want);
 }
 
 static int make_lengths(struct run *r)
@@ -218,7 +232,8 @@ static int make_lengths(struct run *r)
     int code = check_vector(r, &r->len_q, r->p.batch);
     if (!code) code = check_vector(r, &r->len_k, r->p.batch);
     if (!code) code = check_vector(r, &r->docs, -1);
-    if (!code && r->docs.path) r->p.max_docs = r->docs.count > 1 ? r->docs.count - 1 : 1;
+    if (!code && r->docs.path)
+        r->p.max_docs = r->docs.count > 1 ? r->docs.count - 1 : 1;
     return code;
 }
 

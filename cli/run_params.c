@@ -7,7 +7,7 @@
 
 static int no_such_param(const struct run *r, const char *name)
 {
-    char           hint[96];
+    char         hint[96];
     struct guess n = { .word = name };
 
     if (!foci_plan_n_params(r->plan))
@@ -16,8 +16,9 @@ static int no_such_param(const struct run *r, const char *name)
         foci_param p = { FOCI_SIZED(foci_param) };
         if (!foci_plan_param(r->plan, i, &p)) guess_offer(&n, p.name);
     }
-    return usage_error(r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
-                       guess_hint(&n, hint, sizeof hint), r->a->words[0]);
+    return usage_error(
+        r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
+        guess_hint(&n, hint, sizeof hint), r->a->words[0]);
 }
 
 static bool find_param(const foci_plan *plan, const char *name, foci_param *p)
@@ -39,19 +40,22 @@ static int place(const struct run *r, const foci_param *p, const struct array *x
 {
     const int64_t heads = p->shape[0];
     const bool    all = x->n_dims == p->n_dims && same(p->n_dims, x->shape, p->shape);
-    const bool    one = (x->n_dims == p->n_dims - 1 && same(x->n_dims, x->shape, p->shape + 1)) ||
-                     (x->n_dims == p->n_dims && x->shape[0] == 1 &&
-                      same(p->n_dims - 1, x->shape + 1, p->shape + 1));
-    char          seen[SHAPE_TEXT], full[SHAPE_TEXT], shared[SHAPE_TEXT];
+    const bool    one =
+        (x->n_dims == p->n_dims - 1 && same(x->n_dims, x->shape, p->shape + 1)) ||
+        (x->n_dims == p->n_dims && x->shape[0] == 1 &&
+         same(p->n_dims - 1, x->shape + 1, p->shape + 1));
+    char seen[SHAPE_TEXT], full[SHAPE_TEXT], shared[SHAPE_TEXT];
 
     if (!all && !one)
-        return failure(r->a, "--param %s=%s: its shape is %s; accepted are %s, or %s for all heads",
-                       p->name, x->path, shape_text(x->n_dims, x->shape, "", seen),
-                       shape_text(p->n_dims, p->shape, "", full),
-                       shape_text(p->n_dims - 1, p->shape + 1, "", shared));
+        return failure(
+            r->a, "--param %s=%s: its shape is %s; accepted are %s, or %s for all heads",
+            p->name, x->path, shape_text(x->n_dims, x->shape, "", seen),
+            shape_text(p->n_dims, p->shape, "", full),
+            shape_text(p->n_dims - 1, p->shape + 1, "", shared));
     for (int64_t h = 0; h < (all ? 1 : heads); h++)
         if (x->count)
-            memcpy(r->params + p->offset + h * x->count, x->data, (size_t)x->count * sizeof(float));
+            memcpy(r->params + p->offset + h * x->count, x->data,
+                   (size_t)x->count * sizeof(float));
     return EXIT_OK;
 }
 
@@ -83,7 +87,8 @@ int run_params(struct run *r)
     if (n) {
         const foci_status status =
             foci_params_init(r->plan, (uint64_t)opt_int(r->a, "seed", 0), r->params);
-        if (status) return library_error(r->a, r->ctx, status, "drawing the parameters");
+        if (status)
+            return library_error(r->a, r->ctx, status, "drawing the parameters");
     }
     for (int i = 0; (text = opt_nth(r->a, "param", i)); i++) {
         const int code = take_param(r, text);

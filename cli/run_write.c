@@ -4,8 +4,8 @@
 
 #include "cli/run.h"
 
-static int write_npy(const struct run *r, const char *path, int n_dims, const int64_t *shape,
-                     const float *data)
+static int write_npy(const struct run *r, const char *path, int n_dims,
+                     const int64_t *shape, const float *data)
 {
     const foci_status status = foci_npy_write(r->ctx, path, n_dims, shape, data);
     return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
@@ -16,7 +16,8 @@ static int write_tensor(const struct run *r, const char *path, const struct tens
     const int64_t n = tensor_count(t);
     const int     skip = 4 - t->n_dims;
 
-    if (r->p.dtype == FOCI_F32) return write_npy(r, path, t->n_dims, t->axes + skip, t->data);
+    if (r->p.dtype == FOCI_F32)
+        return write_npy(r, path, t->n_dims, t->axes + skip, t->data);
     float *data = need((size_t)n, sizeof *data);
     from_bf16(t->data, n, data);
     const int code = write_npy(r, path, t->n_dims, t->axes + skip, data);
@@ -84,7 +85,8 @@ int run_write(struct run *r)
 
     hold_signals();
     if (out) code = write_tensor(r, out, &r->o);
-    if (!code && weights) code = write_npy(r, weights, r->o.n_dims, shape + skip, r->weights);
+    if (!code && weights)
+        code = write_npy(r, weights, r->o.n_dims, shape + skip, r->weights);
     if (!code && opt_text(r->a, "grads")) code = write_grads(r);
     if (!code && params) code = write_params(r, params);
     release_signals();
@@ -98,12 +100,14 @@ static json_t *json_report(const struct run *r, const char *spec, const char *pr
     for (int i = 4 - r->o.n_dims; i < 4; i++)
         json_array_append_new(shape, json_integer(r->o.axes[i]));
 
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:f}", "spec", spec, "problem",
-                          problem, "dtype", r->p.dtype == FOCI_F32 ? "f32" : "bf16", "by",
-                          opt_flag(r->a, "ref") ? "reference" : "engine", "shape", shape, "stages",
-                          json_lines(lines), "threads", foci_ctx_threads(r->ctx), "forward_seconds",
-                          r->forward_s);
-    if (r->dout.file.path) json_object_set_new(o, "backward_seconds", json_real(r->backward_s));
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:f}", "spec", spec, "problem",
+                  problem, "dtype", r->p.dtype == FOCI_F32 ? "f32" : "bf16", "by",
+                  opt_flag(r->a, "ref") ? "reference" : "engine", "shape", shape,
+                  "stages", json_lines(lines), "threads", foci_ctx_threads(r->ctx),
+                  "forward_seconds", r->forward_s);
+    if (r->dout.file.path)
+        json_object_set_new(o, "backward_seconds", json_real(r->backward_s));
     return o;
 }
 
@@ -115,11 +119,11 @@ static void print_report(const struct run *r, const char *spec, const char *line
     struct table *t = table_create("ll");
 
     printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
-    table_cell(t, "  spec"), table_cell(t, "%s", spec);
-    table_cell(t, "  output"), table_cell(t, "%s", shape_text(r->o.n_dims, r->o.axes + skip, "", text));
-    table_cell(t, "  forward");
-    table_cell(t, "%.3f ms%s", 1e3 * r->forward_s, opt_flag(r->a, "ref") ? ", by the reference" : "");
-    if (r->dout.file.path) table_cell(t, "  backward"), table_cell(t, "%.3f ms", 1e3 * r->backward_s);
+    table_pair(t, "  spec", "%s", spec);
+    table_pair(t, "  output", "%s", shape_text(r->o.n_dims, r->o.axes + skip, "", text));
+    table_pair(t, "  forward", "%.3f ms%s", 1e3 * r->forward_s,
+               opt_flag(r->a, "ref") ? ", by the reference" : "");
+    if (r->dout.file.path) table_pair(t, "  backward", "%.3f ms", 1e3 * r->backward_s);
     table_print(t, stdout);
     table_free(t);
 }
@@ -132,8 +136,10 @@ int run_report(struct run *r)
     int   code = EXIT_OK;
 
     foci_problem_print(&r->p, problem, sizeof problem);
-    if (r->a->json) code = print_json(r->a, json_report(r, spec, problem, lines));
-    else print_report(r, spec, lines);
+    if (r->a->json)
+        code = print_json(r->a, json_report(r, spec, problem, lines));
+    else
+        print_report(r, spec, lines);
     free(spec);
     free(lines);
     return code;

@@ -4,25 +4,28 @@
 
 #include "cli/tensors.h"
 
-const char *shape_text(int n_dims, const int64_t *shape, const char *any, char text[SHAPE_TEXT])
+const char *shape_text(int n_dims, const int64_t *shape, const char *any,
+                       char text[SHAPE_TEXT])
 {
     size_t n = 0;
     snprintf(text, SHAPE_TEXT, "a number");
     for (int i = 0; i < n_dims && n < SHAPE_TEXT; i++) {
         const char *by = i ? "x" : "";
-        n += (size_t)(shape[i] < 0 ? snprintf(text + n, SHAPE_TEXT - n, "%s%c", by, any[i])
-                                   : snprintf(text + n, SHAPE_TEXT - n, "%s%lld", by,
-                                              (long long)shape[i]));
+        n += (size_t)(shape[i] < 0
+                          ? snprintf(text + n, SHAPE_TEXT - n, "%s%c", by, any[i])
+                          : snprintf(text + n, SHAPE_TEXT - n, "%s%lld", by,
+                                     (long long)shape[i]));
     }
     return text;
 }
 
 /* The array of a file that is meant. */
-static int choose(const struct args *a, foci_ctx *ctx, const foci_file *file, const char *option,
-                  const char *name, const char *path, foci_array *out)
+static int choose(const struct args *a, foci_ctx *ctx, const foci_file *file,
+                  const char *option, const char *name, const char *path,
+                  foci_array *out)
 {
-    const int      n = foci_file_count(file);
-    char           hint[96];
+    const int    n = foci_file_count(file);
+    char         hint[96];
     struct guess near = { .word = name };
 
     for (int i = 0; i < n; i++) {
@@ -31,12 +34,12 @@ static int choose(const struct args *a, foci_ctx *ctx, const foci_file *file, co
         if (n == 1 || strcmp(out->name, name) == 0) return EXIT_OK;
         guess_offer(&near, out->name);
     }
-    return failure(a, "--%s %s: none of its %d arrays is called '%s'%s", option, path, n, name,
-                   guess_hint(&near, hint, sizeof hint));
+    return failure(a, "--%s %s: none of its %d arrays is called '%s'%s", option, path,
+                   n, name, guess_hint(&near, hint, sizeof hint));
 }
 
-static int load(const struct args *a, foci_ctx *ctx, const char *option, const char *name,
-                const char *path, bool ints, struct array *out)
+static int load(const struct args *a, foci_ctx *ctx, const char *option,
+                const char *name, const char *path, bool ints, struct array *out)
 {
     foci_file *file;
     foci_array in = { FOCI_SIZED(foci_array) };
@@ -56,8 +59,9 @@ static int load(const struct args *a, foci_ctx *ctx, const char *option, const c
     if (!code && ints) {
         out->ints = need((size_t)in.count, sizeof *out->ints);
         if (foci_array_to_i32(&in, out->ints))
-            code = failure(a, "--%s %s: holds a value that is not a whole number within 32 bits",
-                           option, path);
+            code = failure(
+                a, "--%s %s: holds a value that is not a whole number within 32 bits",
+                option, path);
     } else if (!code) {
         out->data = need((size_t)in.count, sizeof *out->data);
         foci_array_to_f32(&in, out->data);
@@ -66,14 +70,14 @@ static int load(const struct args *a, foci_ctx *ctx, const char *option, const c
     return code;
 }
 
-int array_load(const struct args *a, foci_ctx *ctx, const char *option, const char *name,
-               const char *path, struct array *out)
+int array_load(const struct args *a, foci_ctx *ctx, const char *option,
+               const char *name, const char *path, struct array *out)
 {
     return load(a, ctx, option, name, path, false, out);
 }
 
-int array_load_ints(const struct args *a, foci_ctx *ctx, const char *option, const char *path,
-                    struct array *out)
+int array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
+                    const char *path, struct array *out)
 {
     return load(a, ctx, option, option, path, true, out);
 }
@@ -89,9 +93,12 @@ int array_axes(const struct args *a, const struct array *x, int min, int64_t axe
     char text[SHAPE_TEXT];
 
     if (x->n_dims < min || x->n_dims > 4)
-        return failure(a, "--%s %s: its shape is %s; accepted are N x d, H x N x d and B x H x N x d",
-                       x->option, x->path, shape_text(x->n_dims, x->shape, "", text));
-    for (int i = 0; i < 4; i++) axes[i] = i < 4 - x->n_dims ? 1 : x->shape[i - 4 + x->n_dims];
+        return failure(
+            a,
+            "--%s %s: its shape is %s; accepted are N x d, H x N x d and B x H x N x d",
+            x->option, x->path, shape_text(x->n_dims, x->shape, "", text));
+    for (int i = 0; i < 4; i++)
+        axes[i] = i < 4 - x->n_dims ? 1 : x->shape[i - 4 + x->n_dims];
     return EXIT_OK;
 }
 
@@ -100,7 +107,7 @@ void to_bf16(const float *in, int64_t n, uint16_t *out)
     for (int64_t i = 0; i < n; i++) {
         uint32_t bits;
         memcpy(&bits, &in[i], sizeof bits);
-        const bool nan = (bits & 0x7fffffff) > 0x7f800000;
+        const bool     nan = (bits & 0x7fffffff) > 0x7f800000;
         const uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
         out[i] = (uint16_t)(nan ? bits >> 16 | 64 : rounded >> 16);
     }

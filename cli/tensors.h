@@ -17,10 +17,10 @@ struct array {
 
 /* Read a whole array.  A .npy file has one; of a .safetensors file with several the
  * one called `name` is taken.  Of an array that was loaded, or not, array_free(). */
-int  array_load(const struct args *a, foci_ctx *ctx, const char *option, const char *name,
-                const char *path, struct array *out);
-int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option, const char *path,
-                     struct array *out);
+int  array_load(const struct args *a, foci_ctx *ctx, const char *option,
+                const char *name, const char *path, struct array *out);
+int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
+                     const char *path, struct array *out);
 void array_free(struct array *x);
 
 /* Batch, heads, rows and width of an array with min to 4 axes, 1 for the axes it does
@@ -30,7 +30,8 @@ int array_axes(const struct args *a, const struct array *x, int min, int64_t axe
 /* "2x8x64", "a number" without axes.  Negative lengths print as the letters of
  * `any`. */
 enum { SHAPE_TEXT = 192 };
-const char *shape_text(int n_dims, const int64_t *shape, const char *any, char text[SHAPE_TEXT]);
+const char *shape_text(int n_dims, const int64_t *shape, const char *any,
+                       char text[SHAPE_TEXT]);
 
 /* f32 to bf16, to the nearest, ties to even; and back. */
 void to_bf16(const float *in, int64_t n, uint16_t *out);

@@ -10,8 +10,8 @@
 
 foci_ctx *open_ctx(const struct args *a, int threads)
 {
-    foci_ctx           *ctx;
-    const foci_options  options = { FOCI_SIZED(foci_options), .threads = threads };
+    foci_ctx          *ctx;
+    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads };
 
     if (foci_ctx_create(&options, &ctx)) failure(a, "%s", foci_errmsg(NULL));
     return ctx;
@@ -60,8 +60,10 @@ static void end_by(int number)
 
 static void handle(int number)
 {
-    if (atomic_load(&held)) atomic_store(&waiting, number);
-    else end_by(number);
+    if (atomic_load(&held))
+        atomic_store(&waiting, number);
+    else
+        end_by(number);
 }
 
 void catch_signals(void)
@@ -76,10 +78,7 @@ void catch_signals(void)
     }
 }
 
-void hold_signals(void)
-{
-    atomic_store(&held, 1);
-}
+void hold_signals(void) { atomic_store(&held, 1); }
 
 void release_signals(void)
 {

@@ -141,13 +141,28 @@ class Torch:
 
 
 def timed(side):
-    """Seconds of one repetition, and how many cores it kept busy."""
+    """Seconds of one repetition."""
     side.prepare()
     time.sleep(PAUSE)
-    cpu, wall = time.process_time(), time.perf_counter()
+    begin = time.perf_counter()
     side.run()
-    wall = time.perf_counter() - wall
-    return wall, (time.process_time() - cpu) / wall
+    return time.perf_counter() - begin
+
+
+def busy(side):
+    """How many cores it keeps busy, from repetitions long enough for the kernel's
+    count of processor time; these warm caches and clocks too."""
+    time.sleep(PAUSE)
+    cpu, begin = time.process_time(), time.perf_counter()
+    while (wall := time.perf_counter() - begin) < 0.1:
+        side.prepare()
+        side.run()
+    return (time.process_time() - cpu) / wall
+
+
+def probe(context):
+    time.sleep(PAUSE)
+    return context.measure()
 
 
 def difference(ours, theirs):
@@ -175,23 +190,19 @@ def compare(context, case, reps, least):
     else:
         theirs = Torch(case, q, k, v, dout)
 
-    for side in (ours, theirs) * 3:
-        timed(side)
+    cores = [busy(side) for side in (ours, theirs)]
     error = difference(ours.results(), theirs.results())
 
-    before = context.measure()
-    ratios, a, b, cores = [], [], [], ([], [])
+    before = probe(context)
+    ratios, a, b = [], [], []
     begin = time.perf_counter()
     while len(ratios) < reps or time.perf_counter() - begin < least:
         sides = (ours, theirs) if len(ratios) % 2 == 0 else (theirs, ours)
-        seconds = {}
-        for side in sides:
-            seconds[side], busy = timed(side)
-            cores[side is theirs].append(busy)
+        seconds = {side: timed(side) for side in sides}
         a.append(seconds[ours])
         b.append(seconds[theirs])
         ratios.append(b[-1] / a[-1])
-    after = context.measure()
+    after = probe(context)
 
     field = "f32_flops" if case.dtype == "f32" else "bf16_flops"
     peak = max(getattr(before, field), getattr(after, field))
@@ -209,8 +220,8 @@ def compare(context, case, reps, least):
         "share": case.flops / min(a) / peak,
         "difference": error,
         "agrees": error <= TOLERANCE[case.dtype, case.backward],
-        "cores": statistics.median(cores[0]),
-        "peer_cores": statistics.median(cores[1]),
+        "cores": cores[0],
+        "peer_cores": cores[1],
         "plan": ours.plan.describe(),
     }
 
@@ -278,7 +289,8 @@ def problems(report):
                 yield f"{r['case']}: {got} {r[got]:.2f} is below {r[floor]:.2f}"
         for who in ("cores", "peer_cores"):
             if r[who] < 0.75 * report["threads"]:
-                yield f"{r['case']}: {who} {r[who]:.1f} of {report['threads']} busy"
+                yield (f"{r['case']}: {who} {r[who]:.1f} of {report['threads']}: is "
+                       "the machine busy with something else?")
 
 
 def main():

@@ -22,15 +22,9 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     return status;
 }
 
-const char *foci_errmsg(const foci_ctx *ctx)
-{
-    return ctx ? ctx->message : orphan;
-}
+const char *foci_errmsg(const foci_ctx *ctx) { return ctx ? ctx->message : orphan; }
 
-int foci_ctx_threads(const foci_ctx *ctx)
-{
-    return ctx->threads;
-}
+int foci_ctx_threads(const foci_ctx *ctx) { return ctx->threads; }
 
 /* An empty variable counts as none. */
 static const char *env(const char *name)
@@ -42,8 +36,9 @@ static const char *env(const char *name)
 static foci_status choose_threads(foci_ctx *ctx, int asked)
 {
     if (asked < 0 || asked > MAX_THREADS)
-        return ctx_fail(NULL, FOCI_ERR_ARG, "threads=%d: a context takes 1 to %d, or 0 to choose",
-                        asked, MAX_THREADS);
+        return ctx_fail(NULL, FOCI_ERR_ARG,
+                        "threads=%d: a context takes 1 to %d, or 0 to choose", asked,
+                        MAX_THREADS);
     ctx->threads = asked ? asked : cpu_count();
 
     const char *text = env("FOCI_THREADS");
@@ -58,7 +53,8 @@ static foci_status choose_threads(foci_ctx *ctx, int asked)
         n = 10 * n + (*s - '0');
     }
     if (n < 1 || n > MAX_THREADS)
-        return ctx_fail(NULL, FOCI_ERR_ARG, "FOCI_THREADS=%.40s: a whole number from 1 to %d is wanted",
+        return ctx_fail(NULL, FOCI_ERR_ARG,
+                        "FOCI_THREADS=%.40s: a whole number from 1 to %d is wanted",
                         text, MAX_THREADS);
     ctx->threads = n;
     return FOCI_OK;
@@ -69,8 +65,10 @@ static foci_status unknown_level(const char *name, const char *origin)
     char   names[128] = "";
     size_t len = 0;
     for (int l = 0; l < N_LEVELS && len < sizeof names; l++)
-        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", l ? ", " : "", level_names[l]);
-    return ctx_fail(NULL, FOCI_ERR_ARG, "%s=%.40s: no such CPU level; there are %s", origin, name, names);
+        len += (size_t)snprintf(names + len, sizeof names - len, "%s%s", l ? ", " : "",
+                                level_names[l]);
+    return ctx_fail(NULL, FOCI_ERR_ARG, "%s=%.40s: no such CPU level; there are %s",
+                    origin, name, names);
 }
 
 static foci_status choose_levels(foci_ctx *ctx, const char *asked)
@@ -88,7 +86,8 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
     for (int l = top + 1; l < N_LEVELS; l++) {
         if (!(ctx->levels >> l & 1)) continue;
         ctx->levels &= ~(1u << l);
-        ctx->why[l] = asked ? "above the level asked for" : "above the level in FOCI_CPU";
+        ctx->why[l] =
+            asked ? "above the level asked for" : "above the level in FOCI_CPU";
     }
     kernels_init(&ctx->kernels, ctx->levels);
     return FOCI_OK;
@@ -100,15 +99,18 @@ static foci_status read_options(const foci_options *given, foci_options *out)
     memset(out, 0, sizeof *out);
     if (!given) return FOCI_OK;
     if (given->size < sizeof given->size)
-        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_options.size is %zu: begin the struct with FOCI_SIZED(foci_options)",
-                        given->size);
+        return ctx_fail(
+            NULL, FOCI_ERR_ARG,
+            "foci_options.size is %zu: begin the struct with FOCI_SIZED(foci_options)",
+            given->size);
     memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
     return FOCI_OK;
 }
 
 foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
 {
-    if (!out) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_ctx_create: no place for the context");
+    if (!out)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_ctx_create: no place for the context");
     *out = NULL;
 
     foci_options o;
@@ -116,7 +118,9 @@ foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
 
     const foci_alloc_fn alloc = o.alloc ? o.alloc : default_alloc;
     foci_ctx           *ctx = alloc(o.user, NULL, 0, sizeof *ctx);
-    if (!ctx) return ctx_fail(NULL, FOCI_ERR_MEMORY, "no memory for a context of %zu bytes", sizeof *ctx);
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_MEMORY, "no memory for a context of %zu bytes",
+                        sizeof *ctx);
 
     memset(ctx, 0, sizeof *ctx);
     ctx->alloc = alloc;

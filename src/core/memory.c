@@ -33,7 +33,7 @@ void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
     if (!round_bytes(new_bytes, &bytes)) return NULL;
 
     void *new = aligned_alloc(ALIGN, bytes);
-    if (new && old) {
+    if (new &&old) {
         memcpy(new, old, old_bytes < new_bytes ? old_bytes : new_bytes);
         free(old);
     }
@@ -52,7 +52,8 @@ void *ctx_alloc(foci_ctx *ctx, size_t n, size_t size)
 {
     size_t bytes;
     if (!block_bytes(n, size, &bytes)) {
-        ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory: %zu times %zu bytes overflows", n, size);
+        ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory: %zu times %zu bytes overflows", n,
+                 size);
         return NULL;
     }
     void *p = ctx->alloc(ctx->user, NULL, 0, bytes);
@@ -73,8 +74,8 @@ void *arena_take(struct arena *a, int64_t n, size_t size)
 {
     size_t bytes;
     if (!arena_ok(a)) return NULL;
-    if (n < 0 || (uint64_t)n > SIZE_MAX || !mul_size((size_t)n, size, &bytes) || !round_bytes(bytes, &bytes) ||
-        bytes >= SIZE_MAX - a->used) {
+    if (n < 0 || (uint64_t)n > SIZE_MAX || !mul_size((size_t)n, size, &bytes) ||
+        !round_bytes(bytes, &bytes) || bytes >= SIZE_MAX - a->used) {
         a->used = SIZE_MAX;
         return NULL;
     }

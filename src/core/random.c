@@ -53,8 +53,10 @@ int64_t rng_below(struct rng *r, int64_t n)
 static void take_out(double *q, int64_t d, int64_t k, int64_t s, int64_t t)
 {
     double dot = 0;
-    for (int64_t i = 0; i < d; i++) dot += q[i * k + s] * q[i * k + t];
-    for (int64_t i = 0; i < d; i++) q[i * k + t] -= dot * q[i * k + s];
+    for (int64_t i = 0; i < d; i++)
+        dot += q[i * k + s] * q[i * k + t];
+    for (int64_t i = 0; i < d; i++)
+        q[i * k + t] -= dot * q[i * k + s];
 }
 
 /* Modified Gram-Schmidt; the second round makes the columns orthogonal to rounding
@@ -62,15 +64,19 @@ static void take_out(double *q, int64_t d, int64_t k, int64_t s, int64_t t)
  * positive, so that no sign is left to correct. */
 void rng_haar(struct rng *r, int64_t d, int64_t k, double *q)
 {
-    for (int64_t i = 0; i < d * k; i++) q[i] = rng_normal(r);
+    for (int64_t i = 0; i < d * k; i++)
+        q[i] = rng_normal(r);
 
     for (int64_t t = 0; t < k; t++) {
         for (int round = 0; round < 2; round++)
-            for (int64_t s = 0; s < t; s++) take_out(q, d, k, s, t);
+            for (int64_t s = 0; s < t; s++)
+                take_out(q, d, k, s, t);
 
         double sum = 0;
-        for (int64_t i = 0; i < d; i++) sum += q[i * k + t] * q[i * k + t];
+        for (int64_t i = 0; i < d; i++)
+            sum += q[i * k + t] * q[i * k + t];
         const double norm = sqrt(sum);
-        for (int64_t i = 0; i < d; i++) q[i * k + t] /= norm;
+        for (int64_t i = 0; i < d; i++)
+            q[i * k + t] /= norm;
     }
 }

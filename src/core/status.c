@@ -19,10 +19,7 @@ const char *foci_status_text(foci_status status)
     return "unknown status";
 }
 
-const char *foci_version(void)
-{
-    return FOCI_VERSION;
-}
+const char *foci_version(void) { return FOCI_VERSION; }
 
 size_t foci_dtype_bytes(foci_dtype dtype)
 {

@@ -200,20 +200,34 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     c->backward_bytes += (q_el + k_el) * 2 * (d + dv) + q_el * dv;
 }
 
+/* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
+static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
+{
+    const char *level = "";
+    const char *name  = foci_kernel(ctx, id, &level);
+
+    snprintf(text, cap, "%s (%s)", name, level);
+    return text;
+}
+
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
     struct exact x;
     foci_cost    c = { 0 };
+    char         gemm[64], weigh[64];
 
     exact_geometry(&x, plan, s);
     cost(plan, s, &c);
+    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
+    kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
     return snprintf(text, cap,
-                    "    pack     keys and values once, %s, widths %d and %d as %d and %d%s\n"
-                    "    engine   exact: tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64 " skipped; %d mask%s\n"
-                    "    products %s, %s; panels of %d keys\n",
-                    x.bf16 ? "bf16" : "f32", x.dq, x.dv, x.dq_pad, x.dv_pad, s->score.unit ? ", rows of q and k normalised" : "",
-                    c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks, s->support.n_masks == 1 ? "" : "s",
-                    x.bf16 ? "gemm_bf16" : "gemm_f32", x.bf16 ? "weigh_bf16" : "weigh_f32", x.panel);
+                    "    pack     keys and values once, as %s, widths %d and %d%s\n"
+                    "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64 " skipped; %d mask%s; panels of %d keys\n"
+                    "    kernels  %s, %s\n",
+                    x.bf16 ? "bf16" : "f32", x.bf16 ? x.dq_pad : x.ldq, x.bf16 ? x.dv_pad : x.ldv,
+                    s->score.unit ? ", rows of q and k normalised" : "",
+                    c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks, s->support.n_masks == 1 ? "" : "s", x.panel,
+                    gemm, weigh);
 }
 
 const struct engine engine_exact = {

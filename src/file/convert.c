@@ -94,7 +94,8 @@ static int64_t walk_next(struct walk *w, double *out)
     const int         last = a->n_dims - 1;
     int64_t           n = 1, step = 0, first = 0;
 
-    for (int k = 0; k <= last; k++) first += w->at[k] * w->stride[k];
+    for (int k = 0; k <= last; k++)
+        first += w->at[k] * w->stride[k];
     if (last >= 0) {
         n = min64(a->shape[last] - w->at[last], RUN);
         step = w->stride[last];
@@ -102,7 +103,8 @@ static int64_t walk_next(struct walk *w, double *out)
 
     const unsigned char *p = (const unsigned char *)a->data + (size_t)first * bytes;
     for (int64_t i = 0; i < n; i++)
-        out[i] = from_bits(a->type, load_bits(p + (size_t)(i * step) * bytes, bytes, little));
+        out[i] = from_bits(a->type,
+                           load_bits(p + (size_t)(i * step) * bytes, bytes, little));
 
     if (last >= 0) w->at[last] += n;
     for (int k = last; k > 0 && w->at[k] == a->shape[k]; k--) {
@@ -122,7 +124,8 @@ void foci_array_to_f32(const foci_array *array, float *out)
     double      run[RUN];
     for (int64_t done = 0; done < array->count;) {
         const int64_t n = walk_next(&w, run);
-        for (int64_t i = 0; i < n; i++) out[done++] = (float)run[i];
+        for (int64_t i = 0; i < n; i++)
+            out[done++] = (float)run[i];
     }
 }
 

@@ -40,10 +40,9 @@ foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
 size_t eltype_bytes(foci_eltype type)
 {
     static const size_t bytes[] = {
-        [FOCI_EL_BOOL] = 1, [FOCI_EL_I8] = 1,  [FOCI_EL_U8] = 1,
-        [FOCI_EL_I16] = 2,  [FOCI_EL_U16] = 2, [FOCI_EL_I32] = 4,
-        [FOCI_EL_U32] = 4,  [FOCI_EL_I64] = 8, [FOCI_EL_U64] = 8,
-        [FOCI_EL_F16] = 2,  [FOCI_EL_BF16] = 2, [FOCI_EL_F32] = 4,
+        [FOCI_EL_BOOL] = 1, [FOCI_EL_I8] = 1,  [FOCI_EL_U8] = 1,   [FOCI_EL_I16] = 2,
+        [FOCI_EL_U16] = 2,  [FOCI_EL_I32] = 4, [FOCI_EL_U32] = 4,  [FOCI_EL_I64] = 8,
+        [FOCI_EL_U64] = 8,  [FOCI_EL_F16] = 2, [FOCI_EL_BF16] = 2, [FOCI_EL_F32] = 4,
         [FOCI_EL_F64] = 8,
     };
     return bytes[type];
@@ -57,11 +56,12 @@ bool shape_size(int n_dims, const int64_t *shape, foci_eltype type, int64_t *cou
 
     for (int a = 0; a < n_dims; a++) {
         if (shape[a] < 0) return false;
-        if (shape[a] == 0) empty = true;
-        else if (!mul_size(product, (size_t)shape[a], &product)) return false;
+        if (shape[a] == 0)
+            empty = true;
+        else if (!mul_size(product, (size_t)shape[a], &product))
+            return false;
     }
-    if (!mul_size(product, eltype_bytes(type), &size) || size > INT64_MAX)
-        return false;
+    if (!mul_size(product, eltype_bytes(type), &size) || size > INT64_MAX) return false;
     *count = empty ? 0 : (int64_t)product;
     *bytes = empty ? 0 : size;
     return true;
@@ -114,8 +114,9 @@ foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file)
 {
     if (file) *file = NULL;
     if (!ctx || !path || !file)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "foci_file_open needs a context, a path and a place for the file");
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "foci_file_open needs a context, a path and a place for the file");
 
     struct foci_file *f = ctx_alloc(ctx, 1, sizeof *f);
     if (!f) return FOCI_ERR_MEMORY;
@@ -149,10 +150,7 @@ void foci_file_free(foci_file *file)
     ctx_free(ctx, file, 1, sizeof *file);
 }
 
-int foci_file_count(const foci_file *file)
-{
-    return file->n;
-}
+int foci_file_count(const foci_file *file) { return file->n; }
 
 foci_status foci_file_array(const foci_file *file, int i, foci_array *array)
 {

@@ -19,7 +19,8 @@ struct text { /* what is left of the header */
 
 static void skip_blanks(struct text *t)
 {
-    while (t->p < t->end && strchr(" \t\r\n", *t->p) && *t->p) t->p++;
+    while (t->p < t->end && strchr(" \t\r\n", *t->p) && *t->p)
+        t->p++;
 }
 
 /* The next character that is no blank, taken if it is c. */
@@ -80,7 +81,7 @@ static bool take_length(struct text *t, int64_t *out)
 static const char *take_shape(struct text *t, foci_array *a)
 {
     static const char *const bad = "shape is not a tuple of lengths such as (2, 3)";
-    bool comma = true;
+    bool                     comma = true;
 
     if (!take(t, '(')) return bad;
     while (!take(t, ')')) {
@@ -152,8 +153,7 @@ static foci_status take_item(struct foci_file *f, struct text *t, foci_array *a,
     } else if (bit == ORDER) {
         a->fortran = take_word(t, "True");
         if (!a->fortran && !take_word(t, "False"))
-            return file_fail(f->ctx, f->path,
-                             "fortran_order is neither True nor False");
+            return file_fail(f->ctx, f->path, "fortran_order is neither True nor False");
     } else {
         const char *why = take_shape(t, a);
         if (why) return file_fail(f->ctx, f->path, "%s", why);
@@ -167,8 +167,10 @@ static foci_status read_header(struct foci_file *f, struct text t, foci_array *a
     bool     comma = true, open = take(&t, '{');
 
     while (open && !take(&t, '}')) {
-        if (!comma) open = false;
-        else TRY(take_item(f, &t, a, &seen));
+        if (!comma)
+            open = false;
+        else
+            TRY(take_item(f, &t, a, &seen));
         comma = take(&t, ',');
     }
     skip_blanks(&t);

@@ -22,11 +22,11 @@ static bool find_dtype(const char *text, foci_eltype *type)
         const char *name;
         foci_eltype type;
     } known[] = {
-        { "BOOL", FOCI_EL_BOOL }, { "I8", FOCI_EL_I8 },   { "U8", FOCI_EL_U8 },
-        { "I16", FOCI_EL_I16 },   { "U16", FOCI_EL_U16 }, { "I32", FOCI_EL_I32 },
-        { "U32", FOCI_EL_U32 },   { "I64", FOCI_EL_I64 }, { "U64", FOCI_EL_U64 },
-        { "F16", FOCI_EL_F16 },   { "BF16", FOCI_EL_BF16 },
-        { "F32", FOCI_EL_F32 },   { "F64", FOCI_EL_F64 },
+        { "BOOL", FOCI_EL_BOOL }, { "I8", FOCI_EL_I8 },     { "U8", FOCI_EL_U8 },
+        { "I16", FOCI_EL_I16 },   { "U16", FOCI_EL_U16 },   { "I32", FOCI_EL_I32 },
+        { "U32", FOCI_EL_U32 },   { "I64", FOCI_EL_I64 },   { "U64", FOCI_EL_U64 },
+        { "F16", FOCI_EL_F16 },   { "BF16", FOCI_EL_BF16 }, { "F32", FOCI_EL_F32 },
+        { "F64", FOCI_EL_F64 },
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(text, known[i].name) != 0) continue;
@@ -89,8 +89,7 @@ static foci_status read_tensor(struct foci_file *f, const json_t *entry,
 {
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
 
-    if (!dtype)
-        return file_fail(f->ctx, f->path, "'%s' has no dtype", a->name);
+    if (!dtype) return file_fail(f->ctx, f->path, "'%s' has no dtype", a->name);
     if (!find_dtype(dtype, &a->type))
         return file_fail(f->ctx, f->path,
                          "dtype of '%s' is %s; accepted are F64 F32 F16 BF16 I64 I32 "
@@ -108,9 +107,8 @@ static foci_status check_metadata(struct foci_file *f, json_t *metadata)
 
     if (!json_is_object(metadata))
         return file_fail(f->ctx, f->path, "__metadata__ is not an object of texts");
-    json_object_foreach(metadata, key, value)
-        if (!json_is_string(value))
-            return file_fail(f->ctx, f->path, "__metadata__ '%s' is not a text", key);
+    json_object_foreach(metadata, key, value) if (!json_is_string(value)) return file_fail(
+        f->ctx, f->path, "__metadata__ '%s' is not a text", key);
     return FOCI_OK;
 }
 
@@ -157,7 +155,8 @@ static foci_status read_tensors(struct foci_file *f, const unsigned char *data)
     if (most && !f->arrays) return FOCI_ERR_MEMORY;
     f->room = (int)most;
 
-    json_object_foreach(f->header, name, entry) {
+    json_object_foreach(f->header, name, entry)
+    {
         if (strcmp(name, "__metadata__") == 0) continue;
         foci_array *a = &f->arrays[f->n++];
         a->size = sizeof *a;
@@ -172,7 +171,8 @@ foci_status safetensors_read(struct foci_file *f)
     uint64_t     len = 0;
     json_error_t error;
 
-    for (int i = 0; i < 8; i++) len |= (uint64_t)f->map[i] << (8 * i);
+    for (int i = 0; i < 8; i++)
+        len |= (uint64_t)f->map[i] << (8 * i);
     if (len > MAX_HEADER || len > f->bytes - 8)
         return file_fail(f->ctx, f->path,
                          "the header takes %llu bytes but the file has %zu more, and "

@@ -115,7 +115,7 @@ static foci_status put_floats(struct writer *w, const float *data, int64_t count
  * systems cannot sync a directory; the file is there all the same. */
 static void sync_directory(const char *target)
 {
-    const char *slash = strrchr(target, '/');
+    const char  *slash = strrchr(target, '/');
     const size_t len = slash ? (size_t)(slash - target) + 1 : 1;
     char        *dir = malloc(len + 1);
     if (!dir) return;
@@ -132,12 +132,15 @@ static void sync_directory(const char *target)
 static foci_status writer_close(struct writer *w, foci_status status)
 {
     if (!status && w->temp && fsync(w->fd) != 0) status = fail(w, "cannot be synced");
-    if (w->fd >= 0 && close(w->fd) != 0 && !status) status = fail(w, "cannot be written");
+    if (w->fd >= 0 && close(w->fd) != 0 && !status)
+        status = fail(w, "cannot be written");
     if (!status && w->temp && rename(w->temp, w->target) != 0)
         status = fail(w, "cannot be renamed into place");
     if (w->temp) {
-        if (status) unlink(w->temp);
-        else sync_directory(w->target);
+        if (status)
+            unlink(w->temp);
+        else
+            sync_directory(w->target);
     }
     free(w->temp);
     free(w->target);
@@ -168,7 +171,8 @@ static size_t npy_header(char *out, size_t cap, int n_dims, const int64_t *shape
         n += (size_t)snprintf(out + n, cap - n, a ? ", %lld" : "%lld",
                               (long long)shape[a]);
     n += (size_t)snprintf(out + n, cap - n, n_dims == 1 ? ",), }" : "), }");
-    while ((n + 1) % 64) out[n++] = ' ';
+    while ((n + 1) % 64)
+        out[n++] = ' ';
     out[n++] = '\n';
     memcpy(out, "\x93NUMPY\x01\x00", 8);
     out[8] = (char)((n - 10) & 255);
@@ -222,8 +226,9 @@ static foci_status safetensors_header(foci_ctx *ctx, const char *path,
                               "%.200s: tensor name '%.64s' is reserved or given twice",
                               path, a->name ? a->name : "");
         else if (json_object_set_new(root, a->name, describe(a, at, at + 4 * count)))
-            status = ctx_fail(ctx, FOCI_ERR_ARG,
-                              "%.200s: tensor name '%.64s' is not UTF-8", path, a->name);
+            status =
+                ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: tensor name '%.64s' is not UTF-8",
+                         path, a->name);
         at += 4 * count;
     }
     *text = status ? NULL : json_dumps(root, JSON_COMPACT);

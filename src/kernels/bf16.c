@@ -8,10 +8,10 @@
 #define ISA(name) name##_bf16
 
 /* The same block as for floats (avx512.c). */
-typedef vw gemm_vec;
+typedef vw      gemm_vec;
 INLINE gemm_vec gemm_row(const uint32_t *p) { return vw_load(p); }
 INLINE gemm_vec gemm_all(const uint32_t *p) { return vw_set1(*p); }
-INLINE vf gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c); }
+INLINE vf       gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c); }
 #define GEMM_ELEM uint32_t
 #define GEMM_VECS 4
 #define GEMM_MOST 12
@@ -46,7 +46,8 @@ static void pack_cols(uint32_t *out, const float *in, int64_t ld, int n, int d)
             vf x[VF_LEN];
 
             UNROLL(16)
-            for (int r = 0; r < 16; r++) x[r] = (vf)row_words(in, ld, n, i + r, c);
+            for (int r = 0; r < 16; r++)
+                x[r] = (vf)row_words(in, ld, n, i + r, c);
             vf_transpose(x);
             UNROLL(16)
             for (int t = 0; t < 16; t++)
@@ -104,13 +105,14 @@ enum { VECS = LANES / VF_LEN };
 /* Weights of one vector of scores. */
 INLINE vf weights(const float *s, vf by, vf base, const int scaled, const int kind)
 {
-    const vf t = vf_load(s);
+    const vf x = vf_load(s);
+    const vf t = scaled ? vf_mul(x, by) : x;
 
     if (kind == FOCI_RELU2) {
-        const vf x = vf_max(vf_zero(), scaled ? vf_mul(t, by) : t);
-        return vf_mul(x, x);
+        const vf y = vf_max(vf_zero(), t);
+        return vf_mul(y, y);
     }
-    return vf_exp2_fast(scaled ? vf_fms(t, by, base) : vf_sub(t, base));
+    return vf_exp2_fast(vf_sub(t, base));
 }
 
 /* Pass 2: words of two keys, and sums by a dot product with ones, or with the words
@@ -133,9 +135,9 @@ INLINE void weigh_all(const float *s, uint32_t *p, int n, int k, const float *f,
         UNROLL(4)
         for (int v = 0; v < VECS; v++) {
             const float *const x = s + v * VF_LEN;
-            const vf low = weights(x, by[v], base[v], scaled, kind);
-            const vf high = last ? vf_zero()
-                                 : weights(x + LANES, by[v], base[v], scaled, kind);
+            const vf           low = weights(x, by[v], base[v], scaled, kind);
+            const vf           high =
+                last ? vf_zero() : weights(x + LANES, by[v], base[v], scaled, kind);
             const vw w = vw_pair(low, high);
 
             vw_store(p + v * VF_LEN, w);
@@ -146,7 +148,8 @@ INLINE void weigh_all(const float *s, uint32_t *p, int n, int k, const float *f,
     memset(p, 0, (size_t)(k - (n + 1) / 2) * LANES * sizeof *p);
     if (kind == FOCI_RELU2) return;
     UNROLL(4)
-    for (int v = 0; v < VECS; v++) vf_store(l + v * VF_LEN, sum[v]);
+    for (int v = 0; v < VECS; v++)
+        vf_store(l + v * VF_LEN, sum[v]);
 }
 
 INLINE void weigh_kind(const float *s, uint32_t *p, int n, int k, const float *f,
@@ -178,8 +181,8 @@ static int weigh(const float *s, uint32_t *p, int n, int k, const float *f, floa
  */
 
 /* 32 lanes of one key: w and ds as rows of bf16; the result is ds. */
-INLINE vw slope_row(const float *s, const float *dp, const struct slope r[2], uint16_t *w,
-                    uint16_t *ds, const int kind, const int capped)
+INLINE vw slope_row(const float *s, const float *dp, const struct slope r[2],
+                    uint16_t *w, uint16_t *ds, const int kind, const int capped)
 {
     vf       d0 = vf_load(dp), d1 = vf_load(dp + 16);
     const vf w0 = slope_bf16(vf_load(s), &d0, r[0], kind, capped, 1);

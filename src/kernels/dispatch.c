@@ -24,16 +24,16 @@ const char *const kernel_names[N_KERNELS] = {
 };
 
 const char *const level_names[N_LEVELS] = {
-    [LEVEL_PORTABLE] = "portable", [LEVEL_AVX2] = "avx2",
-    [LEVEL_AVX512] = "avx512",     [LEVEL_BF16] = "avx512bf16",
-    [LEVEL_AMX] = "amx",
+    [LEVEL_PORTABLE] = "portable", [LEVEL_AVX2] = "avx2", [LEVEL_AVX512] = "avx512",
+    [LEVEL_BF16] = "avx512bf16",   [LEVEL_AMX] = "amx",
 };
 
 kernel_fn kernels_slot(const struct kernels *k, int id)
 {
     switch (id) {
-#define KERNEL(name, result, args) \
-    case K_##name: return (kernel_fn)k->name;
+#define KERNEL(name, result, args)                                                     \
+    case K_##name:                                                                     \
+        return (kernel_fn)k->name;
 #include "kernels/kernels.def"
 #undef KERNEL
     default: return NULL;
@@ -43,8 +43,6 @@ kernel_fn kernels_slot(const struct kernels *k, int id)
 #if defined(__x86_64__)
 
 #include <cpuid.h>
-
-#pragma weak kernels_amx
 
 static uint64_t saved_registers(void)
 {
@@ -72,17 +70,11 @@ static bool tiles_granted(void)
 
 #else
 
-static bool tiles_granted(void)
-{
-    return false;
-}
+static bool tiles_granted(void) { return false; }
 
 #endif
 
-static bool all_of(uint64_t value, uint64_t bits)
-{
-    return (value & bits) == bits;
-}
+static bool all_of(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
 /* What CPUID says, leaves 1, 7.0 and 7.1, and what the system saves. */
 struct cpu {
@@ -99,8 +91,7 @@ static struct cpu ask(void)
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
         c.ebx7 = ebx;
         c.edx7 = edx;
-        if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx))
-            c.eax71 = eax;
+        if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) c.eax71 = eax;
     }
     if (c.ecx1 >> 27 & 1) c.saved = saved_registers();
     return c;
@@ -109,12 +100,18 @@ static struct cpu ask(void)
 static const char *why_not(enum level level, const struct cpu *c)
 {
     enum {
-        FMA = 1 << 12, F16C = 1 << 29, /* leaf 1 */
-        AVX2 = 1 << 5, AVX512F = 1 << 16, AVX512DQ = 1 << 17,
+        FMA = 1 << 12,
+        F16C = 1 << 29, /* leaf 1 */
+        AVX2 = 1 << 5,
+        AVX512F = 1 << 16,
+        AVX512DQ = 1 << 17,
         AVX512BW = 1 << 30, /* leaf 7 */
-        BF16 = 1 << 5, /* leaf 7.1 */
-        AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, /* leaf 7, edx */
-        YMM = 6, ZMM = 0xe0, TILES = 3 << 17 /* saved */
+        BF16 = 1 << 5,      /* leaf 7.1 */
+        AMX_BF16 = 1 << 22,
+        AMX_TILE = 1 << 24, /* leaf 7, edx */
+        YMM = 6,
+        ZMM = 0xe0,
+        TILES = 3 << 17 /* saved */
     };
     const uint32_t vl = UINT32_C(1) << 31;
 

@@ -32,10 +32,7 @@ static float float_of(uint32_t u)
     return x;
 }
 
-static float from_bf16(uint32_t h)
-{
-    return float_of(h << 16);
-}
+static float from_bf16(uint32_t h) { return float_of(h << 16); }
 
 static uint16_t to_bf16(float x)
 {
@@ -111,9 +108,8 @@ static uint32_t word(float low, float high)
  * Products
  */
 
-static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra,
-                     int64_t ca, const float *b, int64_t ldb, int m, int n,
-                     int k, int add)
+static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra, int64_t ca,
+                     const float *b, int64_t ldb, int m, int n, int k, int add)
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
@@ -124,9 +120,8 @@ static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra,
         }
 }
 
-static void gemm_bf16(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
-                      int64_t ca, const uint32_t *b, int64_t ldb, int m, int n,
-                      int k, int add)
+static void gemm_bf16(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
+                      const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
 {
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
@@ -165,8 +160,7 @@ static void store_cols(void *out, int64_t ld_out, int dtype, const float *in,
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)
-            set_element(out, i * ld_out + c, dtype,
-                        in[c * LANES + i] * factor[i]);
+            set_element(out, i * ld_out + c, dtype, in[c * LANES + i] * factor[i]);
 }
 
 /*
@@ -185,43 +179,38 @@ static void pack_cols_f32(float *out, const float *in, int64_t ld, int n, int d)
             out[c * LANES + i] = at(in, ld, n, i, c);
 }
 
-static void pack_cols_bf16(uint32_t *out, const float *in, int64_t ld, int n,
-                           int d)
+static void pack_cols_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)
 {
     for (int t = 0; t < d / 2; t++)
         for (int i = 0; i < LANES; i++)
-            out[t * LANES + i] = word(at(in, ld, n, i, 2 * t),
-                                      at(in, ld, n, i, 2 * t + 1));
+            out[t * LANES + i] =
+                word(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
 }
 
-static void pack_rows_bf16(uint32_t *out, const float *in, int64_t ld, int n,
-                           int d)
+static void pack_rows_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)
 {
     for (int i = 0; i < LANES; i++)
         for (int t = 0; t < d / 2; t++)
-            out[i * (d / 2) + t] = word(at(in, ld, n, i, 2 * t),
-                                        at(in, ld, n, i, 2 * t + 1));
+            out[i * (d / 2) + t] =
+                word(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
 }
 
 /* Rows 2t and 2t+1 of `width` columns, rows of the result `width` apart. */
-static void pack_row_pairs(uint32_t *out, const float *in, int64_t ld, int n,
-                           int width)
+static void pack_row_pairs(uint32_t *out, const float *in, int64_t ld, int n, int width)
 {
     for (int t = 0; t < LANES / 2; t++)
         for (int c = 0; c < width; c++)
-            out[t * width + c] = word(at(in, ld, n, 2 * t, c),
-                                      at(in, ld, n, 2 * t + 1, c));
+            out[t * width + c] =
+                word(at(in, ld, n, 2 * t, c), at(in, ld, n, 2 * t + 1, c));
 }
 
-static void pack_pairs_bf16(uint32_t *out, const float *in, int64_t ld, int n,
-                            int d)
+static void pack_pairs_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)
 {
     (void)d;
     pack_row_pairs(out, in, ld, n, (int)ld);
 }
 
-static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n,
-                          int d)
+static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)
 {
     pack_row_pairs(out, in, ld, n, d);
 }
@@ -245,14 +234,10 @@ static void modify(float *s, int n, const float *f, float unit, float c,
 }
 
 /* max(x, 0) that lets NaN through */
-static float positive(float x)
-{
-    return x <= 0.0f ? 0.0f : x;
-}
+static float positive(float x) { return x <= 0.0f ? 0.0f : x; }
 
 /* Move the references of a block whose scores are s; the result is 1 if any moved. */
-static int move(const float *s, int n, const float *f, float *m, float *l,
-                float *shrink)
+static int move(const float *s, int n, const float *f, float *m, float *l, float *shrink)
 {
     int   moved = 0;
     float next[LANES];
@@ -283,8 +268,8 @@ static float weight(float t, float m, int kind)
     return exp2f(t - (m == -INFINITY ? 0.0f : m));
 }
 
-static int weigh_f32(float *s, int n, const float *f, float *m, float *l,
-                     float *shrink, int kind)
+static int weigh_f32(float *s, int n, const float *f, float *m, float *l, float *shrink,
+                     int kind)
 {
     const int moved = kind == FOCI_RELU2 ? 0 : move(s, n, f, m, l, shrink);
 
@@ -356,8 +341,7 @@ static void grad_f32(float *s, float *dp, int n, const struct grad_rows *r)
 }
 
 static void grad_bf16(const float *s, const float *dp, int n, int k,
-                      const struct grad_rows *r, uint16_t *w, uint16_t *ds,
-                      uint32_t *p)
+                      const struct grad_rows *r, uint16_t *w, uint16_t *ds, uint32_t *p)
 {
     memset(p, 0, (size_t)k * LANES * sizeof *p);
     for (int j = 0; j < 2 * k; j++)
@@ -375,15 +359,16 @@ static void grad_bf16(const float *s, const float *dp, int n, int k,
 static void shrink(float *o, int rows, const float *factor)
 {
     for (int c = 0; c < rows; c++)
-        for (int i = 0; i < LANES; i++) o[c * LANES + i] *= factor[i];
+        for (int i = 0; i < LANES; i++)
+            o[c * LANES + i] *= factor[i];
 }
 
-static void row_dot(float *out, const float *a, const float *b, int64_t ld,
-                    int n, int d)
+static void row_dot(float *out, const float *a, const float *b, int64_t ld, int n, int d)
 {
     for (int i = 0; i < n; i++) {
         float sum = 0.0f;
-        for (int c = 0; c < d; c++) sum += a[i * ld + c] * b[i * ld + c];
+        for (int c = 0; c < d; c++)
+            sum += a[i * ld + c] * b[i * ld + c];
         out[i] = sum;
     }
 }

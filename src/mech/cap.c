@@ -8,14 +8,20 @@
 #include "mech/mech.h"
 
 static const foci_arg_def args[] = {
-    { .name = "c", .preset = 30, .min = 1e-30, .max = 1e30, .real = true, .help = "bound of the logits, above 0" },
+    { .name = "c",
+      .preset = 30,
+      .min = 1e-30,
+      .max = 1e30,
+      .real = true,
+      .help = "bound of the logits, above 0" },
 };
 
 const foci_mod_def mod_cap = {
     .name = "cap",
     .summary = "soft bound of the logits",
     .formula = "x <- c tanh(x / c)",
-    .source = "Gemma Team, Gemma 2: Improving open language models at a practical size, 2024",
+    .source =
+        "Gemma Team, Gemma 2: Improving open language models at a practical size, 2024",
     .args = args,
     .n_args = N_ELEMENTS(args),
     .does = FOCI_MOD_CAP,

@@ -15,7 +15,11 @@
 enum { N0, CLAMP };
 
 static const foci_arg_def args[] = {
-    [N0] = { .name = "n0", .preset = 512, .min = 2, .max = INT32_MAX, .help = "keys at which the factor is 1" },
+    [N0] = { .name = "n0",
+             .preset = 512,
+             .min = 2,
+             .max = INT32_MAX,
+             .help = "keys at which the factor is 1" },
     [CLAMP] = { .name = "clamp", .max = 1, .help = "1: never a factor below 1" },
 };
 
@@ -29,7 +33,8 @@ const foci_mod_def mod_logn = {
     .name = "logn",
     .summary = "scale that grows with the logarithm of the keys visible",
     .formula = "x_ij = s log(n_i) / log(n0) q_i.k_j",
-    .source = "Chiang and Cholak, Overcoming a theoretical limitation of self-attention, 2022",
+    .source = "Chiang and Cholak, Overcoming a theoretical limitation of "
+              "self-attention, 2022",
     .args = args,
     .n_args = N_ELEMENTS(args),
     .row_factor = row_factor,

@@ -4,7 +4,7 @@
 
 #include "foci/mechanism.h"
 
-#define MECH(name) extern const foci_mech_def mech_##name;
+#define MECH(name)     extern const foci_mech_def mech_##name;
 #define MODIFIER(name) extern const foci_mod_def mod_##name;
 #include "mech/mechanisms.def"
 #undef MECH

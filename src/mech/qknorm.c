@@ -11,7 +11,11 @@
 enum { TAU };
 
 static const foci_arg_def args[] = {
-    [TAU] = { .name = "tau", .preset = 10, .max = 1e30, .real = true, .help = "factor of the cosines at the start" },
+    [TAU] = { .name = "tau",
+              .preset = 10,
+              .max = 1e30,
+              .real = true,
+              .help = "factor of the cosines at the start" },
 };
 
 static const foci_tensor_def tensors[] = {

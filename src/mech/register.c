@@ -1,7 +1,6 @@
 /* register.c -- mechanisms a program brings along, checked as they come in, so that
  * parsing and planning need not. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -17,7 +16,8 @@ static bool is_name(const char *s)
 {
     if (!s || !is_letter(*s)) return false;
     size_t n = 1;
-    while (is_letter(s[n]) || (s[n] >= '0' && s[n] <= '9')) n++;
+    while (is_letter(s[n]) || (s[n] >= '0' && s[n] <= '9'))
+        n++;
     return !s[n] && n <= NAME_MAX_LEN;
 }
 
@@ -51,10 +51,7 @@ static int count_words(const char *words)
     }
 }
 
-static bool is_whole(double x)
-{
-    return x == floor(x) && fabs(x) <= 0x1p53;
-}
+static bool is_whole(double x) { return x == floor(x) && fabs(x) <= 0x1p53; }
 
 /* What is wrong with an argument; NULL: nothing. */
 static const char *arg_fault(const foci_arg_def *a)
@@ -68,64 +65,90 @@ static const char *arg_fault(const foci_arg_def *a)
         min = 0;
         max = n - 1;
     }
-    if (!isfinite(min) || !isfinite(max) || min > max) return "has bounds that hold nothing";
-    if ((!a->real || a->words) && (!is_whole(min) || !is_whole(max))) return "is whole with bounds that are not";
+    if (!isfinite(min) || !isfinite(max) || min > max)
+        return "has bounds that hold nothing";
+    if ((!a->real || a->words) && (!is_whole(min) || !is_whole(max)))
+        return "is whole with bounds that are not";
     if (isnan(a->preset)) return NULL;
     if (a->preset < min || a->preset > max) return "has a preset out of its bounds";
-    if ((!a->real || a->words) && !is_whole(a->preset)) return "is whole with a preset that is not";
+    if ((!a->real || a->words) && !is_whole(a->preset))
+        return "is whole with a preset that is not";
     return NULL;
 }
 
 static foci_status check_args(foci_ctx *ctx, const foci_mech_def *def)
 {
     if (def->n_args > FOCI_MAX_ARGS || (def->n_args && !def->args))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %zu arguments, and %d at most can be had", def->name, def->n_args,
-                        FOCI_MAX_ARGS);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "mechanism %s: %zu arguments, and %d at most can be had",
+                        def->name, def->n_args, FOCI_MAX_ARGS);
     int n_mechs = 0;
     for (size_t i = 0; i < def->n_args; i++) {
         const foci_arg_def *a = &def->args[i];
         if (!is_name(a->name))
-            return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: argument %zu has no proper name", def->name, i);
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "mechanism %s: argument %zu has no proper name", def->name,
+                            i);
         for (size_t t = 0; t < i; t++)
             if (!strcmp(a->name, def->args[t].name))
-                return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: two arguments are called %s", def->name, a->name);
+                return ctx_fail(ctx, FOCI_ERR_ARG,
+                                "mechanism %s: two arguments are called %s", def->name,
+                                a->name);
         const char *fault = arg_fault(a);
-        if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: argument %s %s", def->name, a->name, fault);
+        if (fault)
+            return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: argument %s %s",
+                            def->name, a->name, fault);
         n_mechs += a->mech;
     }
     if (n_mechs > 1)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %d arguments are mechanisms, and one can be had", def->name, n_mechs);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "mechanism %s: %d arguments are mechanisms, and one can be had",
+                        def->name, n_mechs);
     return FOCI_OK;
 }
 
 static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def *t)
 {
-    if (t->n_dims < 0 || t->n_dims > SHAPE_MAX) return "has a number of dimensions out of 0 to 3";
-    if ((t->n_dims > 0) != (t->shape != NULL)) return "has dimensions without shape, or shape without dimensions";
-    if (t->init != FOCI_INIT_CONST && t->init != FOCI_INIT_NORMAL && t->init != FOCI_INIT_ORTHOGONAL)
+    if (t->n_dims < 0 || t->n_dims > SHAPE_MAX)
+        return "has a number of dimensions out of 0 to 3";
+    if ((t->n_dims > 0) != (t->shape != NULL))
+        return "has dimensions without shape, or shape without dimensions";
+    if (t->init != FOCI_INIT_CONST && t->init != FOCI_INIT_NORMAL &&
+        t->init != FOCI_INIT_ORTHOGONAL)
         return "has an unknown kind of start";
-    if (t->preset < 0 || (size_t)t->preset > def->n_args) return "takes its start from an argument that is not there";
-    if (t->preset && t->init != FOCI_INIT_CONST) return "takes a constant start from an argument, but is drawn";
-    if (!isfinite(t->value) || (t->init == FOCI_INIT_NORMAL && t->value < 0)) return "has an impossible value";
-    if (t->init == FOCI_INIT_ORTHOGONAL && t->n_dims != 2) return "is orthogonal without being a matrix";
-    if (t->keep != FOCI_FROZEN && t->keep != FOCI_TRAINED && t->keep != FOCI_MOVED) return "is neither frozen, trained nor moved";
+    if (t->preset < 0 || (size_t)t->preset > def->n_args)
+        return "takes its start from an argument that is not there";
+    if (t->preset && t->init != FOCI_INIT_CONST)
+        return "takes a constant start from an argument, but is drawn";
+    if (!isfinite(t->value) || (t->init == FOCI_INIT_NORMAL && t->value < 0))
+        return "has an impossible value";
+    if (t->init == FOCI_INIT_ORTHOGONAL && t->n_dims != 2)
+        return "is orthogonal without being a matrix";
+    if (t->keep != FOCI_FROZEN && t->keep != FOCI_TRAINED && t->keep != FOCI_MOVED)
+        return "is neither frozen, trained nor moved";
     return NULL;
 }
 
 static foci_status check_tensors(foci_ctx *ctx, const foci_mech_def *def)
 {
     if (def->n_tensors > FOCI_MAX_TENSORS || (def->n_tensors && !def->tensors))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %zu tensors, and %d at most can be had", def->name, def->n_tensors,
-                        FOCI_MAX_TENSORS);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "mechanism %s: %zu tensors, and %d at most can be had",
+                        def->name, def->n_tensors, FOCI_MAX_TENSORS);
     for (size_t i = 0; i < def->n_tensors; i++) {
         const foci_tensor_def *t = &def->tensors[i];
         if (!is_name(t->name))
-            return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: tensor %zu has no proper name", def->name, i);
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "mechanism %s: tensor %zu has no proper name", def->name, i);
         for (size_t u = 0; u < i; u++)
             if (!strcmp(t->name, def->tensors[u].name))
-                return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: two tensors are called %s", def->name, t->name);
+                return ctx_fail(ctx, FOCI_ERR_ARG,
+                                "mechanism %s: two tensors are called %s", def->name,
+                                t->name);
         const char *fault = tensor_fault(def, t);
-        if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: tensor %s %s", def->name, t->name, fault);
+        if (fault)
+            return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: tensor %s %s", def->name,
+                            t->name, fault);
     }
     return FOCI_OK;
 }
@@ -135,24 +158,37 @@ static const char *exact_fault(const foci_mech_def *def)
     const unsigned qkv = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
     const unsigned known = qkv | FOCI_READ_X | FOCI_READ_WORDS;
 
-    if ((def->reads & qkv) != qkv || (def->reads & ~known)) return "reads must name q, k and v";
-    if (def->weigh != FOCI_SOFTMAX && def->weigh != FOCI_L2NORM && def->weigh != FOCI_RELU2) return "weigh is unknown";
-    if (def->stochastic && def->weigh != FOCI_SOFTMAX) return "only softmax weights sum to one";
-    if (def->count && def->weigh != FOCI_RELU2) return "only relu2 weights are divided by a count";
-    if (def->tiles && !def->mask) return "tiles need a mask to say which pairs they hold";
+    if ((def->reads & qkv) != qkv || (def->reads & ~known))
+        return "reads must name q, k and v";
+    if (def->weigh != FOCI_SOFTMAX && def->weigh != FOCI_L2NORM &&
+        def->weigh != FOCI_RELU2)
+        return "weigh is unknown";
+    if (def->stochastic && def->weigh != FOCI_SOFTMAX)
+        return "only softmax weights sum to one";
+    if (def->count && def->weigh != FOCI_RELU2)
+        return "only relu2 weights are divided by a count";
+    if (def->tiles && !def->mask)
+        return "tiles need a mask to say which pairs they hold";
     return NULL;
 }
 
 static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
 {
-    if (!def) return ctx_fail(ctx, FOCI_ERR_ARG, "foci_mechanism_register: no descriptor");
+    if (!def)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_mechanism_register: no descriptor");
     if (!is_name(def->name))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism \"%.40s\": a name is a letter, then letters, digits or _, %d at most",
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "mechanism \"%.40s\": a name is a letter, then letters, digits "
+                        "or _, %d at most",
                         def->name ? def->name : "", NAME_MAX_LEN);
-    if (is_taken(ctx, def->name)) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: the name is taken", def->name);
-    if (!def->summary) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: a summary is wanted", def->name);
+    if (is_taken(ctx, def->name))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: the name is taken", def->name);
+    if (!def->summary)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: a summary is wanted",
+                        def->name);
     if (def->engine != FOCI_EXACT)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP, "mechanism %s: only the exact engine is offered", def->name);
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "mechanism %s: only the exact engine is offered", def->name);
     const char *fault = exact_fault(def);
     if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %s", def->name, fault);
     TRY(check_args(ctx, def));
@@ -164,8 +200,11 @@ foci_status foci_mechanism_register(foci_ctx *ctx, const foci_mech_def *def)
     TRY(check(ctx, def));
 
     const size_t          n = (size_t)ctx->n_own, size = sizeof *ctx->own;
-    const foci_mech_def **own = ctx->alloc(ctx->user, ctx->own, n * size, (n + 1) * size);
-    if (!own) return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory to register mechanism %s", def->name);
+    const foci_mech_def **own =
+        ctx->alloc(ctx->user, ctx->own, n * size, (n + 1) * size);
+    if (!own)
+        return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory to register mechanism %s",
+                        def->name);
     own[n] = def;
     ctx->own = own;
     ctx->n_own++;

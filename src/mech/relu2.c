@@ -12,13 +12,12 @@
 enum { COUNT };
 
 static const foci_arg_def args[] = {
-    [COUNT] = { .name = "n", .max = INT32_MAX, .help = "divisor of the weights; 0: the keys visible" },
+    [COUNT] = { .name = "n",
+                .max = INT32_MAX,
+                .help = "divisor of the weights; 0: the keys visible" },
 };
 
-static double count(const foci_mech *m)
-{
-    return m->arg[COUNT];
-}
+static double count(const foci_mech *m) { return m->arg[COUNT]; }
 
 const foci_mech_def mech_relu2 = {
     .name = "relu2",

@@ -10,7 +10,12 @@
 #include "mech/mech.h"
 
 static const foci_arg_def args[] = {
-    { .name = "s", .preset = REQUIRED, .min = -1e30, .max = 1e30, .real = true, .help = "factor of q.k" },
+    { .name = "s",
+      .preset = REQUIRED,
+      .min = -1e30,
+      .max = 1e30,
+      .real = true,
+      .help = "factor of q.k" },
 };
 
 const foci_mod_def mod_scale = {

@@ -10,19 +10,25 @@
 #include "mech/mech.h"
 
 static const foci_tensor_def tensors[] = {
-    { .name = "sink", .help = "logit that absorbs weight", .init = FOCI_INIT_CONST, .keep = FOCI_TRAINED },
+    { .name = "sink",
+      .help = "logit that absorbs weight",
+      .init = FOCI_INIT_CONST,
+      .keep = FOCI_TRAINED },
 };
 
 static const char *refuse(const foci_mech_def *mech)
 {
-    return mech->weigh == FOCI_SOFTMAX ? NULL : "its weights are not divided by their sum, so there is nothing to absorb";
+    return mech->weigh == FOCI_SOFTMAX ? NULL
+                                       : "its weights are not divided by their sum, so "
+                                         "there is nothing to absorb";
 }
 
 const foci_mod_def mod_sink = {
     .name = "sink",
     .summary = "a learned logit for each head that only absorbs weight",
     .formula = "w_ij = e^x_ij / (e^sink + sum_t e^x_it)",
-    .source = "Xiao et al., Efficient streaming language models with attention sinks, 2023",
+    .source =
+        "Xiao et al., Efficient streaming language models with attention sinks, 2023",
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
     .does = FOCI_MOD_SINK,

@@ -22,8 +22,10 @@ static const struct field {
     [BATCH] = { "batch", offsetof(foci_problem, batch), 0, INT32_MAX, 1, -1 },
     [HEADS] = { "heads", offsetof(foci_problem, heads), 1, 65536, 1, -1 },
     [KV_HEADS] = { "key heads", offsetof(foci_problem, kv_heads), 1, 65536, 0, HEADS },
-    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, INT64_C(1) << 40, 0, -1 },
-    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, INT64_C(1) << 40, 0, LEN_Q },
+    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, INT64_C(1) << 40, 0,
+                -1 },
+    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, INT64_C(1) << 40, 0,
+                LEN_Q },
     [DIM_QK] = { "key width", offsetof(foci_problem, dim_qk), 1, 65536, 0, -1 },
     [DIM_V] = { "value width", offsetof(foci_problem, dim_v), 1, 65536, 0, DIM_QK },
 };
@@ -37,45 +39,57 @@ static int64_t read_digits(const char **s)
     return n;
 }
 
-static foci_status read_field(foci_ctx *ctx, const char *text, const char **s, int i, int64_t *value)
+static foci_status read_field(foci_ctx *ctx, const char *text, const char **s, int i,
+                              int64_t *value)
 {
     const struct field *f = &fields[i];
     const char         *start = *s;
 
     if (*start != letters[i]) {
         if (f->like < 0 && !f->preset)
-            return ctx_fail(ctx, FOCI_ERR_ARG, "problem \"%.60s\", column %d: %c, the %s, is wanted here", text,
-                            (int)(start - text) + 1, letters[i], f->name);
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "problem \"%.60s\", column %d: %c, the %s, is wanted here",
+                            text, (int)(start - text) + 1, letters[i], f->name);
         *value = f->like >= 0 ? value[f->like - i] : f->preset;
         return FOCI_OK;
     }
     (*s)++;
     *value = read_digits(s);
     if (*value < f->min || *value > f->max)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "problem \"%.60s\", column %d: %.*s: %c, the %s, goes from %lld to %lld", text,
-                        (int)(start - text) + 1, (int)min64(*s - start, 40), start, letters[i], f->name,
-                        (long long)f->min, (long long)f->max);
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "problem \"%.60s\", column %d: %.*s: %c, the %s, goes from %lld to %lld",
+            text, (int)(start - text) + 1, (int)min64(*s - start, 40), start,
+            letters[i], f->name, (long long)f->min, (long long)f->max);
     return FOCI_OK;
 }
 
 foci_status foci_problem_parse(foci_ctx *ctx, const char *text, foci_problem *problem)
 {
-    if (!text || !problem) return ctx_fail(ctx, FOCI_ERR_ARG, "foci_problem_parse: no text, or no place for the problem");
+    if (!text || !problem)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "foci_problem_parse: no text, or no place for the problem");
 
     const char *s = text;
     int64_t     value[N_LETTERS];
-    for (int i = 0; i < N_LETTERS; i++) TRY(read_field(ctx, text, &s, i, &value[i]));
+    for (int i = 0; i < N_LETTERS; i++)
+        TRY(read_field(ctx, text, &s, i, &value[i]));
     const bool causal = *s == 'c';
     s += causal;
     if (*s)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "problem \"%.60s\", column %d: unexpected \"%.20s\"; the letters are %s, in this order",
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "problem \"%.60s\", column %d: unexpected \"%.20s\"; the "
+                        "letters are %s, in this order",
                         text, (int)(s - text) + 1, s, letters);
     if (value[HEADS] % value[KV_HEADS])
-        return ctx_fail(ctx, FOCI_ERR_ARG, "problem \"%.60s\": %lld key heads do not divide %lld heads", text,
-                        (long long)value[KV_HEADS], (long long)value[HEADS]);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "problem \"%.60s\": %lld key heads do not divide %lld heads",
+                        text, (long long)value[KV_HEADS], (long long)value[HEADS]);
 
-    for (int i = 0; i < N_LETTERS; i++) memcpy((char *)problem + fields[i].offset, &value[i], sizeof value[i]);
-    problem->flags = (problem->flags & ~(uint32_t)FOCI_CAUSAL) | (causal ? FOCI_CAUSAL : 0);
+    for (int i = 0; i < N_LETTERS; i++)
+        memcpy((char *)problem + fields[i].offset, &value[i], sizeof value[i]);
+    problem->flags =
+        (problem->flags & ~(uint32_t)FOCI_CAUSAL) | (causal ? FOCI_CAUSAL : 0);
     return FOCI_OK;
 }
 
@@ -95,7 +109,8 @@ int foci_problem_print(const foci_problem *problem, char *text, size_t cap)
             if (!value[i] && f->min) value[i] = implied; /* 0 says "the same" */
         }
         if (value[i] != implied)
-            len += snprintf(full + len, sizeof full - (size_t)len, "%c%lld", letters[i], (long long)value[i]);
+            len += snprintf(full + len, sizeof full - (size_t)len, "%c%lld", letters[i],
+                            (long long)value[i]);
     }
     return snprintf(text, cap, "%s%s", full, problem->flags & FOCI_CAUSAL ? "c" : "");
 }

@@ -17,7 +17,8 @@ static int64_t sum_heads(const struct spec *spec, struct group **open)
 /* An inner mechanism works on the head of the one around it. */
 static void set_dims(foci_mech *m, const foci_dims *dims)
 {
-    for (; m; m = (foci_mech *)m->inner) m->dims = *dims;
+    for (; m; m = (foci_mech *)m->inner)
+        m->dims = *dims;
 }
 
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p)
@@ -26,17 +27,21 @@ foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p)
     const int64_t sum = sum_heads(spec, &open);
 
     if (open && sum >= p->heads)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "column %d: no head is left for %s: counts take %lld, and there are %lld",
-                        open->column, open->mech.def->name, (long long)sum, (long long)p->heads);
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "column %d: no head is left for %s: counts take %lld, and there are %lld",
+            open->column, open->mech.def->name, (long long)sum, (long long)p->heads);
     if (!open && sum != p->heads)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "the spec counts %lld heads, the problem has %lld", (long long)sum,
-                        (long long)p->heads);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "the spec counts %lld heads, the problem has %lld",
+                        (long long)sum, (long long)p->heads);
     if (open) open->heads = p->heads - sum;
 
-    const foci_dims dims = {
-        .qk = p->dim_qk, .v = p->dim_v ? p->dim_v : p->dim_qk, .x = p->dim_x, .len = p->len_k
-    };
-    int64_t head = 0;
+    const foci_dims dims = { .qk = p->dim_qk,
+                             .v = p->dim_v ? p->dim_v : p->dim_qk,
+                             .x = p->dim_x,
+                             .len = p->len_k };
+    int64_t         head = 0;
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
         g->head0 = head;

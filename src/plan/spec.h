@@ -16,11 +16,12 @@ struct span {
 
 bool span_is(struct span a, const char *text);
 
-/* For messages: in quotes, shortened, without control characters. */
+/* For messages: shortened, without control characters; in quotes, or bare. */
 struct quote {
     char text[48];
 };
 struct quote span_quote(struct span a);
+struct quote span_bare(struct span a);
 
 /* The name least edits away from a misspelt one. */
 struct nearest {
@@ -42,11 +43,13 @@ bool word_at(const char *words, int i, struct span *out);
 struct reader {
     foci_ctx   *ctx;
     const char *text, *at, *end;
-    const char *label; /* begins its messages: where a text came from, if not from the caller */
+    const char *
+        label; /* begins its messages: where a text came from, if not from the caller */
 };
 
 /* Fail with the column of `at`. */
-foci_status reader_fail(const struct reader *r, const char *at, const char *format, ...) PRINTF_LIKE(3, 4);
+foci_status reader_fail(const struct reader *r, const char *at, const char *format, ...)
+    PRINTF_LIKE(3, 4);
 
 /* Whose arguments are read: a mechanism's or a modifier's. */
 struct owner {

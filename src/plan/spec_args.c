@@ -16,11 +16,13 @@ static struct span value_span(const struct reader *r)
         if (*s == ')') level--;
     }
     struct span v = { r->at, (size_t)(s - r->at) };
-    while (v.len && strchr(" \t\r\n", v.s[v.len - 1])) v.len--;
+    while (v.len && strchr(" \t\r\n", v.s[v.len - 1]))
+        v.len--;
     return v;
 }
 
-static foci_status bad_word(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v)
+static foci_status bad_word(const struct reader *r, const struct owner *o,
+                            const foci_arg_def *a, struct span v)
 {
     struct nearest near = { .word = v };
     struct span    word;
@@ -30,14 +32,15 @@ static foci_status bad_word(const struct reader *r, const struct owner *o, const
     for (int i = 0; word_at(a->words, i, &word); i++) {
         nearest_offer(&near, word);
         if (len < sizeof all)
-            len += (size_t)snprintf(all + len, sizeof all - len, "%s%.*s", i ? ", " : "", (int)word.len, word.s);
+            len += (size_t)snprintf(all + len, sizeof all - len, "%s%.*s",
+                                    i ? ", " : "", (int)word.len, word.s);
     }
-    return reader_fail(r, v.s, "%s=%s: %s takes %s; the nearest is %s", a->name, span_quote(v).text, o->name, all,
-                       span_quote(near.name).text);
+    return reader_fail(r, v.s, "%s=%s: %s takes %s; the nearest is %s", a->name,
+                       span_bare(v).text, o->name, all, span_quote(near.name).text);
 }
 
-static foci_status read_word(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v,
-                             double *out)
+static foci_status read_word(const struct reader *r, const struct owner *o,
+                             const foci_arg_def *a, struct span v, double *out)
 {
     struct span word;
     for (int i = 0; word_at(a->words, i, &word); i++) {
@@ -48,20 +51,18 @@ static foci_status read_word(const struct reader *r, const struct owner *o, cons
     return bad_word(r, o, a, v);
 }
 
-static foci_status read_number(const struct reader *r, const struct owner *o, const foci_arg_def *a, struct span v,
-                               double *out)
+static foci_status read_number(const struct reader *r, const struct owner *o,
+                               const foci_arg_def *a, struct span v, double *out)
 {
-    double     x;
-    const bool number = number_parse(v, &x);
-    const bool whole = number && (a->real || x == floor(x));
-    if (!whole || x < a->min || x > a->max) {
+    double      x;
+    const char *kind = a->real ? "a number, " : "a whole number, ";
+    if (number_parse(v, &x) && (a->real || x == floor(x))) kind = "";
+    if (*kind || x < a->min || x > a->max) {
         char min[32], max[32];
         number_print(a->min, min);
         number_print(a->max, max);
         return reader_fail(r, v.s, "%s=%s: %s takes %s%s to %s", a->name,
-                           span_quote(v).text, o->name,
-                           whole ? "" : a->real ? "a number, " : "a whole number, ",
-                           min, max);
+                           span_bare(v).text, o->name, kind, min, max);
     }
     *out = x;
     return FOCI_OK;
@@ -76,16 +77,20 @@ static foci_status read_inner(struct reader *r, const struct owner *o)
     return reader_mech(r, inner, o->depth + 1);
 }
 
-static foci_status read_preset_inner(const struct reader *r, const struct owner *o, const foci_arg_def *a)
+static foci_status read_preset_inner(const struct reader *r, const struct owner *o,
+                                     const foci_arg_def *a)
 {
     const char   *text = a->words ? a->words : mech_list[0]->name;
     char          label[120];
     struct reader preset = { r->ctx, text, text, text + strlen(text), label };
 
-    snprintf(label, sizeof label, "%s of %s is \"%.40s\" unless given: ", a->name, o->name, text);
+    snprintf(label, sizeof label, "%s of %s is \"%.40s\" unless given: ", a->name,
+             o->name, text);
     TRY(read_inner(&preset, o));
     reader_blanks(&preset);
-    return preset.at == preset.end ? FOCI_OK : reader_fail(&preset, preset.at, "the mechanism should end here");
+    return preset.at == preset.end
+               ? FOCI_OK
+               : reader_fail(&preset, preset.at, "the mechanism should end here");
 }
 
 /* Which argument "name =" at r->at speaks of, moving past it; without a name it is
@@ -110,8 +115,8 @@ static foci_status read_which(struct reader *r, const struct owner *o, size_t *w
         }
         nearest_offer(&near, (struct span){ o->args[i].name, strlen(o->args[i].name) });
     }
-    return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s", span_quote(name).text, o->name,
-                       span_quote(near.name).text);
+    return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s",
+                       span_quote(name).text, o->name, span_quote(near.name).text);
 }
 
 static foci_status read_arg(struct reader *r, const struct owner *o, unsigned *given)
@@ -119,13 +124,15 @@ static foci_status read_arg(struct reader *r, const struct owner *o, unsigned *g
     reader_blanks(r);
     const char *start = r->at;
     size_t      which;
-    if (!value_span(r).len) return reader_fail(r, start, "an argument of %s is missing here", o->name);
+    if (!value_span(r).len)
+        return reader_fail(r, start, "an argument of %s is missing here", o->name);
     TRY(read_which(r, o, &which));
 
     const foci_arg_def *a = &o->args[which];
     if (*given >> which & 1)
-        return reader_fail(r, start, "%s of %s is given twice%s", a->name, o->name,
-                           r->at == start ? "; a value without name is the first argument" : "");
+        return reader_fail(
+            r, start, "%s of %s is given twice%s", a->name, o->name,
+            r->at == start ? "; a value without name is the first argument" : "");
     *given |= 1u << which;
 
     reader_blanks(r);
@@ -135,12 +142,15 @@ static foci_status read_arg(struct reader *r, const struct owner *o, unsigned *g
         TRY(read_inner(r, o));
         reader_blanks(r);
         if (r->at == r->end || (*r->at != ',' && *r->at != ')'))
-            return reader_fail(r, r->at, "\",\" or \")\" is wanted after the mechanism in %s", a->name);
+            return reader_fail(r, r->at,
+                               "\",\" or \")\" is wanted after the mechanism in %s",
+                               a->name);
         return FOCI_OK;
     }
     r->at = v.s + v.len;
     reader_blanks(r);
-    return a->words ? read_word(r, o, a, v, &o->arg[which]) : read_number(r, o, a, v, &o->arg[which]);
+    return a->words ? read_word(r, o, a, v, &o->arg[which])
+                    : read_number(r, o, a, v, &o->arg[which]);
 }
 
 static bool is_closed(const struct reader *r)
@@ -169,7 +179,8 @@ foci_status reader_args(struct reader *r, const char *at, const struct owner *o)
 {
     unsigned given = 0;
 
-    for (size_t i = 0; i < o->n_args; i++) o->arg[i] = o->args[i].preset;
+    for (size_t i = 0; i < o->n_args; i++)
+        o->arg[i] = o->args[i].preset;
     reader_blanks(r);
     if (r->at < r->end && *r->at == '(') TRY(read_list(r, o, &given));
 
@@ -179,7 +190,8 @@ foci_status reader_args(struct reader *r, const char *at, const struct owner *o)
         if (a->mech)
             TRY(read_preset_inner(r, o, a));
         else if (isnan(a->preset))
-            return reader_fail(r, at, "%s needs its argument %s: write %s(%s=...)", o->name, a->name, o->name, a->name);
+            return reader_fail(r, at, "%s needs its argument %s: write %s(%s=...)",
+                               o->name, a->name, o->name, a->name);
     }
     return FOCI_OK;
 }

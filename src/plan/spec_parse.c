@@ -22,18 +22,13 @@ foci_status reader_fail(const struct reader *r, const char *at, const char *form
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    return ctx_fail(r->ctx, FOCI_ERR_SPEC, "%scolumn %d: %s", r->label, (int)(at - r->text) + 1, text);
+    return ctx_fail(r->ctx, FOCI_ERR_SPEC, "%scolumn %d: %s", r->label,
+                    (int)(at - r->text) + 1, text);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 static bool is_letter(char c)
 {
@@ -42,20 +37,23 @@ static bool is_letter(char c)
 
 void reader_blanks(struct reader *r)
 {
-    while (r->at < r->end && is_blank(*r->at)) r->at++;
+    while (r->at < r->end && is_blank(*r->at))
+        r->at++;
 }
 
 struct span reader_name(struct reader *r)
 {
     const char *start = r->at;
     if (r->at < r->end && is_letter(*r->at))
-        while (r->at < r->end && (is_letter(*r->at) || is_digit(*r->at))) r->at++;
+        while (r->at < r->end && (is_letter(*r->at) || is_digit(*r->at)))
+            r->at++;
     return (struct span){ start, (size_t)(r->at - start) };
 }
 
 /* Finding names */
 
-static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name, struct nearest *near)
+static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name,
+                                      struct nearest *near)
 {
     const foci_mech_def *def;
     for (int i = 0; (def = foci_mechanism(ctx, i)) && !span_is(name, def->name); i++)
@@ -63,7 +61,8 @@ static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name, str
     return def;
 }
 
-static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name, struct nearest *near)
+static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name,
+                                    struct nearest *near)
 {
     const foci_mod_def *def;
     for (int i = 0; (def = foci_modifier(ctx, i)) && !span_is(name, def->name); i++)
@@ -71,27 +70,33 @@ static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name, struc
     return def;
 }
 
-static foci_status unknown_mech(const struct reader *r, struct span name, const struct nearest *near)
+static foci_status unknown_mech(const struct reader *r, struct span name,
+                                const struct nearest *near)
 {
     struct nearest unused = { .word = name };
     const char    *alias, *meaning;
 
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
         if (span_is(name, alias))
-            return reader_fail(r, name.s, "\"%s\" stands for a whole spec; write \"%s\" here", alias, meaning);
+            return reader_fail(r, name.s,
+                               "\"%s\" stands for a whole spec; write \"%s\" here",
+                               alias, meaning);
     if (find_mod(r->ctx, name, &unused))
-        return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism", span_quote(name).text);
-    return reader_fail(r, name.s, "unknown mechanism %s; the nearest is %s", span_quote(name).text,
-                       span_quote(near->name).text);
+        return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism",
+                           span_quote(name).text);
+    return reader_fail(r, name.s, "unknown mechanism %s; the nearest is %s",
+                       span_quote(name).text, span_quote(near->name).text);
 }
 
-static foci_status unknown_mod(const struct reader *r, struct span name, const struct nearest *near)
+static foci_status unknown_mod(const struct reader *r, struct span name,
+                               const struct nearest *near)
 {
     struct nearest unused = { .word = name };
     if (find_mech(r->ctx, name, &unused))
-        return reader_fail(r, name.s, "%s is a mechanism; \"+\" joins groups of heads", span_quote(name).text);
-    return reader_fail(r, name.s, "unknown modifier %s; the nearest is %s", span_quote(name).text,
-                       span_quote(near->name).text);
+        return reader_fail(r, name.s, "%s is a mechanism; \"+\" joins groups of heads",
+                           span_quote(name).text);
+    return reader_fail(r, name.s, "unknown modifier %s; the nearest is %s",
+                       span_quote(name).text, span_quote(near->name).text);
 }
 
 /* Modifiers */
@@ -106,17 +111,22 @@ static const char *conflict(const foci_mod_def *a, const foci_mod_def *b)
     return NULL;
 }
 
-static foci_status check_mod(const struct reader *r, const char *at, const foci_mech *m, const foci_mod *mods, size_t n)
+static foci_status check_mod(const struct reader *r, const char *at, const foci_mech *m,
+                             const foci_mod *mods, size_t n)
 {
     const foci_mod_def *def = mods[n].def;
     for (size_t i = 0; i < n; i++) {
         const foci_mod_def *other = mods[i].def;
         if (other == def) return reader_fail(r, at, "%s is given twice", def->name);
         const char *both = conflict(other, def);
-        if (both) return reader_fail(r, at, "%s contradicts %s: both %s", def->name, other->name, both);
+        if (both)
+            return reader_fail(r, at, "%s contradicts %s: both %s", def->name,
+                               other->name, both);
     }
     const char *reason = def->refuse ? def->refuse(m->def) : NULL;
-    if (reason) return reader_fail(r, at, "%s cannot follow %s: %s", def->name, m->def->name, reason);
+    if (reason)
+        return reader_fail(r, at, "%s cannot follow %s: %s", def->name, m->def->name,
+                           reason);
     return FOCI_OK;
 }
 
@@ -137,7 +147,8 @@ static foci_status read_mods(struct reader *r, foci_mech *m, int depth)
         TRY(check_mod(r, name.s, m, mods, n));
 
         const foci_mod_def *def = mods[n].def;
-        const struct owner  owner = { def->name, def->args, def->n_args, mods[n].arg, NULL, depth };
+        const struct owner  owner = { def->name,   def->args, def->n_args,
+                                      mods[n].arg, NULL,      depth };
         TRY(reader_args(r, name.s, &owner));
     }
     if (!n) return FOCI_OK;
@@ -156,13 +167,16 @@ foci_status reader_mech(struct reader *r, foci_mech *m, int depth)
     reader_blanks(r);
     const struct span name = reader_name(r);
     if (!name.len) return reader_fail(r, name.s, "a mechanism is wanted here");
-    if (depth > SPEC_DEPTH) return reader_fail(r, name.s, "mechanisms are nested more than %d deep", SPEC_DEPTH);
+    if (depth > SPEC_DEPTH)
+        return reader_fail(r, name.s, "mechanisms are nested more than %d deep",
+                           SPEC_DEPTH);
 
     struct nearest near = { .word = name };
     m->def = find_mech(r->ctx, name, &near);
     if (!m->def) return unknown_mech(r, name, &near);
 
-    const struct owner owner = { m->def->name, m->def->args, m->def->n_args, m->arg, m, depth };
+    const struct owner owner = { m->def->name, m->def->args, m->def->n_args, m->arg, m,
+                                 depth };
     TRY(reader_args(r, name.s, &owner));
     return read_mods(r, m, depth);
 }
@@ -175,9 +189,12 @@ static foci_status read_count(struct reader *r, int64_t *count)
         if (n <= INT32_MAX) n = 10 * n + (*r->at - '0');
     const struct span text = { start, (size_t)(r->at - start) };
     if (n < 1 || n > INT32_MAX)
-        return reader_fail(r, start, "%s heads: a group has 1 to %d", span_quote(text).text, INT32_MAX);
+        return reader_fail(r, start, "%s heads: a group has 1 to %d",
+                           span_quote(text).text, INT32_MAX);
     reader_blanks(r);
-    if (r->at == r->end || *r->at != '*') return reader_fail(r, r->at, "\"*\" is wanted after the count %s", span_quote(text).text);
+    if (r->at == r->end || *r->at != '*')
+        return reader_fail(r, r->at, "\"*\" is wanted after the count %s",
+                           span_quote(text).text);
     r->at++;
     *count = n;
     return FOCI_OK;
@@ -192,7 +209,8 @@ static foci_status read_group(struct reader *r, struct group *g)
 
     g->mod_param0 = ctx_alloc(r->ctx, g->mech.n_mods, sizeof *g->mod_param0);
     if (!g->mod_param0) return FOCI_ERR_MEMORY;
-    for (size_t i = 0; i < g->mech.n_mods; i++) g->mod_param0[i] = -1;
+    for (size_t i = 0; i < g->mech.n_mods; i++)
+        g->mod_param0[i] = -1;
     return FOCI_OK;
 }
 
@@ -206,7 +224,8 @@ static foci_status read_join(struct reader *r, bool last)
     }
     const struct span rest = { r->at, (size_t)(r->end - r->at) };
     if (*r->at == ')') return reader_fail(r, r->at, "this \")\" has no \"(\"");
-    return reader_fail(r, r->at, "%s is not expected; \"+\" joins groups of heads", span_quote(rest).text);
+    return reader_fail(r, r->at, "%s is not expected; \"+\" joins groups of heads",
+                       span_quote(rest).text);
 }
 
 /* Plus signs outside of parentheses, and one. */
@@ -223,7 +242,9 @@ static int count_groups(const struct reader *r)
 static foci_status read_spec(struct reader *r, struct spec *spec)
 {
     const int n = count_groups(r);
-    if (n > SPEC_GROUPS) return ctx_fail(r->ctx, FOCI_ERR_SPEC, "%d groups: a spec has %d at most", n, SPEC_GROUPS);
+    if (n > SPEC_GROUPS)
+        return ctx_fail(r->ctx, FOCI_ERR_SPEC, "%d groups: a spec has %d at most", n,
+                        SPEC_GROUPS);
     spec->groups = ctx_alloc(r->ctx, (size_t)n, sizeof *spec->groups);
     if (!spec->groups) return FOCI_ERR_MEMORY;
     spec->n_groups = n;
@@ -236,12 +257,17 @@ static foci_status read_spec(struct reader *r, struct spec *spec)
         if (g->heads) continue;
         if (open)
             return reader_fail(r, r->text + g->column - 1,
-                               "%s has no count, nor has %s at column %d; one group at most may take the remaining heads",
+                               "%s has no count, nor has %s at column %d; one group at "
+                               "most may take the remaining heads",
                                g->mech.def->name, open->mech.def->name, open->column);
         open = g;
     }
-    if (spec_print(spec, NULL, 0) > SPEC_MAX - 32) /* room for the count of an open group */
-        return ctx_fail(r->ctx, FOCI_ERR_SPEC, "with its arguments spelled out the spec has more than %d characters", SPEC_MAX);
+    if (spec_print(spec, NULL, 0) >
+        SPEC_MAX - 32) /* room for the count of an open group */
+        return ctx_fail(
+            r->ctx, FOCI_ERR_SPEC,
+            "with its arguments spelled out the spec has more than %d characters",
+            SPEC_MAX);
     return FOCI_OK;
 }
 
@@ -249,8 +275,10 @@ static foci_status read_spec(struct reader *r, struct spec *spec)
 static bool same_text(const char *a, const char *b)
 {
     for (;; a++, b++) {
-        while (is_blank(*a)) a++;
-        while (is_blank(*b)) b++;
+        while (is_blank(*a))
+            a++;
+        while (is_blank(*b))
+            b++;
         if (*a != *b) return false;
         if (!*a) return true;
     }
@@ -260,7 +288,9 @@ foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec)
 {
     *spec = (struct spec){ 0 };
     if (!text) return ctx_fail(ctx, FOCI_ERR_ARG, "no spec is given");
-    if (!memchr(text, 0, SPEC_MAX + 1)) return ctx_fail(ctx, FOCI_ERR_SPEC, "the spec has more than %d characters", SPEC_MAX);
+    if (!memchr(text, 0, SPEC_MAX + 1))
+        return ctx_fail(ctx, FOCI_ERR_SPEC, "the spec has more than %d characters",
+                        SPEC_MAX);
 
     char        label[120] = "";
     const char *alias, *meaning;

@@ -1,4 +1,5 @@
 /* spec_print.c -- a spec as text, every argument spelled out. */
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 
@@ -24,12 +25,14 @@ static void emit(struct out *out, const char *format, ...)
 
 static void print_mech(struct out *out, const foci_mech *m);
 
-static void print_args(struct out *out, const foci_arg_def *args, size_t n_args, const double *arg, const foci_mech *inner)
+static void print_args(struct out *out, const foci_arg_def *args, size_t n_args,
+                       const double *arg, const foci_mech *inner)
 {
     for (size_t i = 0; i < n_args; i++) {
         struct span word;
         emit(out, "%s%s=", i ? ", " : "(", args[i].name);
         if (args[i].mech) {
+            assert(inner); /* modifiers take no mechanisms */
             print_mech(out, inner);
         } else if (args[i].words && word_at(args[i].words, (int)arg[i], &word)) {
             emit(out, "%.*s", (int)word.len, word.s);

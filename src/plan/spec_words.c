@@ -12,21 +12,24 @@ bool span_is(struct span a, const char *text)
     return strlen(text) == a.len && !memcmp(a.s, text, a.len);
 }
 
-struct quote span_quote(struct span a)
+static struct quote shorten(struct span a, const char *mark)
 {
     struct quote q;
-    const size_t room = sizeof q.text - 6; /* two quotes, three dots, the end */
+    const size_t room = sizeof q.text - 6; /* two marks, three dots, the end */
     const size_t n = a.len < room ? a.len : room;
-    size_t       to = 0;
+    size_t       to = (size_t)snprintf(q.text, sizeof q.text, "%s", mark);
 
-    q.text[to++] = '"';
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)a.s[i];
         q.text[to++] = c < 32 || c > 126 ? '?' : a.s[i];
     }
-    snprintf(q.text + to, sizeof q.text - to, "%s\"", n < a.len ? "..." : "");
+    snprintf(q.text + to, sizeof q.text - to, "%s%s", n < a.len ? "..." : "", mark);
     return q;
 }
+
+struct quote span_quote(struct span a) { return shorten(a, "\""); }
+
+struct quote span_bare(struct span a) { return shorten(a, ""); }
 
 enum { EDIT_MAX = 32 }; /* longer words differ anyway */
 
@@ -43,7 +46,8 @@ static int edits(struct span a, struct span b)
     const int n = (int)(b.len < EDIT_MAX ? b.len : EDIT_MAX);
     int       row[EDIT_MAX + 1];
 
-    for (int j = 0; j <= n; j++) row[j] = j;
+    for (int j = 0; j <= n; j++)
+        row[j] = j;
     for (int i = 1; i <= m; i++) {
         int corner = row[0];
         row[0] = i;
@@ -79,7 +83,8 @@ bool word_at(const char *words, int i, struct span *out)
 
 static const char *skip_digits(const char *s)
 {
-    while (*s >= '0' && *s <= '9') s++;
+    while (*s >= '0' && *s <= '9')
+        s++;
     return s;
 }
 
@@ -123,7 +128,8 @@ bool number_parse(struct span a, double *out)
 
     const size_t whole = strcspn(text, ".");
     if (text[whole])
-        snprintf(local, sizeof local, "%.*s%s%s", (int)whole, text, point(), text + whole + 1);
+        snprintf(local, sizeof local, "%.*s%s%s", (int)whole, text, point(),
+                 text + whole + 1);
     else
         snprintf(local, sizeof local, "%s", text);
     *out = strtod(local, NULL);

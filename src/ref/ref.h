@@ -78,7 +78,7 @@ struct ref_row {
     double   row;    /* product of the row factors */
     double   f;      /* x_j = cap(f dot_j + bias_j) */
     double   a_sink; /* weight that the sink took */
-    double   lse;    /* log of the divisor, -inf where the row is empty */
+    double   lse;    /* log of the divisor; -inf where it would be 0 */
     double   n;      /* what relu2 divides by */
 };
 

@@ -6,8 +6,8 @@
  *
  * Exponentials are taken relative to the largest, which leaves a as it is.  lse is
  * the log of what weights are divided by: the sum, the root, n.  A row that sees
- * nothing is empty: weights 0 and lse -inf; so is one that sees only logits of -inf
- * where the sum would be 0.
+ * nothing, or whose divisor would be 0, is empty: weights 0, and lse -inf, or the
+ * sink's logit where there is one.
  */
 #include <math.h>
 
@@ -28,6 +28,7 @@ static void softmax(const struct ref_head *h, struct ref_row *r, double m)
     double       sum = 0;
 
     if (sink > m) m = sink;
+    if (m == -INFINITY) return;
     r->a_sink = exp(sink - m);
     for (int64_t j = 0; j < h->nk; j++)
         if (r->seen[j]) sum += exp(r->x[j] - m);
@@ -42,6 +43,7 @@ static void l2norm(const struct ref_head *h, struct ref_row *r, double m)
 {
     double sum = 0;
 
+    if (m == -INFINITY) return;
     for (int64_t j = 0; j < h->nk; j++)
         if (r->seen[j]) sum += exp(2 * (r->x[j] - m));
     r->lse = m + log(sum) / 2;
@@ -51,6 +53,7 @@ static void l2norm(const struct ref_head *h, struct ref_row *r, double m)
 
 static void relu2(const struct ref_head *h, struct ref_row *r)
 {
+    if (r->visible == 0) return;
     r->lse = log(r->n);
     for (int64_t j = 0; j < h->nk; j++) {
         if (!r->seen[j]) continue;
@@ -61,15 +64,12 @@ static void relu2(const struct ref_head *h, struct ref_row *r)
 
 void ref_weigh(const struct ref_head *h, struct ref_row *r)
 {
-    const foci_weigh kind = h->mech->def->weigh;
-    const double     m = largest(h, r);
+    const double m = largest(h, r);
 
     r->a_sink = 0;
     r->lse = -INFINITY;
     for (int64_t j = 0; j < h->nk; j++) r->a[j] = 0;
-    if (r->visible == 0 || (m == -INFINITY && kind != FOCI_RELU2)) return;
-
-    switch (kind) {
+    switch (h->mech->def->weigh) {
     case FOCI_SOFTMAX: softmax(h, r, m); break;
     case FOCI_L2NORM: l2norm(h, r, m); break;
     case FOCI_RELU2: relu2(h, r); break;
@@ -80,8 +80,6 @@ double ref_weigh_back(const struct ref_head *h, const struct ref_row *r,
                       const double *da, double mean, double *dx)
 {
     for (int64_t j = 0; j < h->nk; j++) dx[j] = 0;
-    if (r->lse == -INFINITY) return 0;
-
     for (int64_t j = 0; j < h->nk; j++) {
         if (!r->seen[j]) continue;
         const double a = r->a[j];

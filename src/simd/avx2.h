@@ -19,20 +19,19 @@ enum { VF_LEN = 8 };
 typedef __m256 vf;
 typedef __m256 vm; /* a truth value for each lane */
 
-INLINE vf vf_set1(float x) { return _mm256_set1_ps(x); }
-INLINE vf vf_zero(void) { return _mm256_setzero_ps(); }
-INLINE vf vf_load(const float *p) { return _mm256_load_ps(p); }
+INLINE vf   vf_set1(float x) { return _mm256_set1_ps(x); }
+INLINE vf   vf_zero(void) { return _mm256_setzero_ps(); }
+INLINE vf   vf_load(const float *p) { return _mm256_load_ps(p); }
 INLINE void vf_store(float *p, vf x) { _mm256_store_ps(p, x); }
-INLINE vf vf_loadu(const float *p) { return _mm256_loadu_ps(p); }
+INLINE vf   vf_loadu(const float *p) { return _mm256_loadu_ps(p); }
 INLINE void vf_storeu(float *p, vf x) { _mm256_storeu_ps(p, x); }
 
 INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-/* a b + c, a b - c and c - a b, rounded once */
+/* a b + c and c - a b, rounded once */
 INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-INLINE vf vf_fms(vf a, vf b, vf c) { return _mm256_fmsub_ps(a, b, c); }
 INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
 /* The larger; b where either is NaN. */
 INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
@@ -43,8 +42,8 @@ INLINE vf vf_copysign(vf a, vf b)
     return _mm256_or_ps(vf_abs(a), _mm256_and_ps(_mm256_set1_ps(-0.0f), b));
 }
 
-INLINE vm vf_gt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
-INLINE vm vf_eq(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
+INLINE vm  vf_gt(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_GT_OQ); }
+INLINE vm  vf_eq(vf a, vf b) { return _mm256_cmp_ps(a, b, _CMP_EQ_OQ); }
 INLINE int vm_any(vm m) { return _mm256_movemask_ps(m) != 0; }
 INLINE int vm_all(vm m) { return _mm256_movemask_ps(m) == 0xff; }
 /* Lane i: bit `first` + i. */

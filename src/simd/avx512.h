@@ -20,20 +20,19 @@ enum { VF_LEN = 16 };
 typedef __m512    vf;
 typedef __mmask16 vm; /* a truth value for each lane */
 
-INLINE vf vf_set1(float x) { return _mm512_set1_ps(x); }
-INLINE vf vf_zero(void) { return _mm512_setzero_ps(); }
-INLINE vf vf_load(const float *p) { return _mm512_load_ps(p); }
+INLINE vf   vf_set1(float x) { return _mm512_set1_ps(x); }
+INLINE vf   vf_zero(void) { return _mm512_setzero_ps(); }
+INLINE vf   vf_load(const float *p) { return _mm512_load_ps(p); }
 INLINE void vf_store(float *p, vf x) { _mm512_store_ps(p, x); }
-INLINE vf vf_loadu(const float *p) { return _mm512_loadu_ps(p); }
+INLINE vf   vf_loadu(const float *p) { return _mm512_loadu_ps(p); }
 INLINE void vf_storeu(float *p, vf x) { _mm512_storeu_ps(p, x); }
 
 INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-/* a b + c, a b - c and c - a b, rounded once */
+/* a b + c and c - a b, rounded once */
 INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-INLINE vf vf_fms(vf a, vf b, vf c) { return _mm512_fmsub_ps(a, b, c); }
 INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
 /* The larger; b where either is NaN. */
 INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
@@ -45,8 +44,8 @@ INLINE vf vf_copysign(vf a, vf b)
     return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b));
 }
 
-INLINE vm vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
-INLINE vm vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+INLINE vm  vf_gt(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
+INLINE vm  vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 INLINE int vm_any(vm m) { return m != 0; }
 INLINE int vm_all(vm m) { return m == 0xffff; }
 /* Lane i: bit `first` + i. */

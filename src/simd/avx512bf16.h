@@ -9,9 +9,9 @@
 
 typedef __m512bh vw; /* 16 words, or 32 bf16 in a row */
 
-INLINE vw vw_load(const uint32_t *p) { return (vw)_mm512_load_si512(p); }
-INLINE vw vw_set1(uint32_t x) { return (vw)_mm512_set1_epi32((int)x); }
-INLINE vw vw_ones(void) { return vw_set1(0x3f803f80); }
+INLINE vw   vw_load(const uint32_t *p) { return (vw)_mm512_load_si512(p); }
+INLINE vw   vw_set1(uint32_t x) { return (vw)_mm512_set1_epi32((int)x); }
+INLINE vw   vw_ones(void) { return vw_set1(0x3f803f80); }
 INLINE void vw_store(void *p, vw x) { _mm512_store_si512(p, (__m512i)x); }
 
 /* The first n < 16 words, to any address. */
@@ -30,26 +30,26 @@ INLINE vw vw_row(vf first, vf second) { return _mm512_cvtne2ps_pbh(second, first
 /* Words from two rows of 32 bf16: their lanes 0 to 15, and 16 to 31. */
 INLINE vw vw_zip_low(vw low, vw high)
 {
-    const __m512i at = _mm512_set_epi16(
-        47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5,
-        36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i at =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
+                         39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
     return (vw)_mm512_permutex2var_epi16((__m512i)low, at, (__m512i)high);
 }
 
 INLINE vw vw_zip_high(vw low, vw high)
 {
-    const __m512i at = _mm512_set_epi16(
-        63, 31, 62, 30, 61, 29, 60, 28, 59, 27, 58, 26, 57, 25, 56, 24, 55, 23, 54, 22,
-        53, 21, 52, 20, 51, 19, 50, 18, 49, 17, 48, 16);
+    const __m512i at = _mm512_set_epi16(63, 31, 62, 30, 61, 29, 60, 28, 59, 27, 58, 26,
+                                        57, 25, 56, 24, 55, 23, 54, 22, 53, 21, 52, 20,
+                                        51, 19, 50, 18, 49, 17, 48, 16);
     return (vw)_mm512_permutex2var_epi16((__m512i)low, at, (__m512i)high);
 }
 
 /* Words from two vectors of floats: one conversion of both, then one permutation. */
 INLINE vw vw_pair(vf low, vf high)
 {
-    const __m512i at = _mm512_set_epi16(
-        31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-        20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i at =
+        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return (vw)_mm512_permutexvar_epi16(at, (__m512i)vw_row(low, high));
 }
 

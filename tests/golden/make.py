@@ -142,7 +142,7 @@ def row(group, number, q, keys, bias):
     number: {modifier: the number it has learned for this head}."""
     mods, n = group.mods, len(keys)
     if not keys:
-        return [], -math.inf
+        return [], number["sink"].value if "sink" in mods else -math.inf
     f = Num(1.0 if "qknorm" in mods else 1.0 / math.sqrt(len(q)))
     if "scale" in mods:
         f = Num(mods["scale"]["s"])

@@ -131,7 +131,7 @@ static void run_kind(struct levels *l, const char *spec, int i, int k)
 /* Mechanisms without modifiers take every kind, the others some, by turns. */
 static void agree(void **state)
 {
-    struct levels l = levels_make(2);
+    struct levels l = levels_make(1);
     char          spec[SPEC_CAP];
 
     (void)state;
@@ -148,7 +148,7 @@ static void mixes(void **state)
         "2*softmax sink + 2*relu2 temper + l2norm",
         "2*softmax qknorm logn(n0=9) + 2*test_window(window=5) + 4*test_chance cap(2)",
     };
-    struct levels      l = levels_make(2);
+    struct levels      l = levels_make(1);
     const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 8,
                              .kv_heads = 4, .len_q = 70, .len_k = 70, .dim_qk = 16,
                              .dim_v = 24, .flags = FOCI_TRAIN | FOCI_CAUSAL };

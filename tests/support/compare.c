@@ -122,9 +122,10 @@ static double largest_factor(const foci_plan *plan, const struct trial *t, bool 
     return most;
 }
 
-/* The size of the terms that make up each part, per element. */
-static void sizes_of_terms(const foci_plan *plan, const struct trial *t,
-                           double terms[N_PARTS])
+/* The size of the terms that make up each part, per element.  The result is that of
+ * the logits: their relative errors become absolute ones of log weights. */
+static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
+                             double terms[N_PARTS])
 {
     const foci_problem  *p = &t->p;
     const int            type = (int)p->dtype;
@@ -145,6 +146,7 @@ static void sizes_of_terms(const foci_plan *plan, const struct trial *t,
     terms[PART_DK] = share * dx * f / root_d * (unit ? 1 / k.least : q.typical);
     terms[PART_DV] = share * g.typical / root_v;
     terms[PART_DPARAMS] = dx * (1 + x) * sqrt((double)(p->batch * p->len_q));
+    return x / root_d;
 }
 
 /* Empty rows must be empty, and nothing may be infinite or NaN. */
@@ -158,12 +160,13 @@ static void check_finite(const foci_plan *plan, const struct trial *t, int part,
     }
 }
 
-/* Where the two differ most. */
+/* Where the two differ most; equal infinities do not. */
 static int64_t worst(const double *x, const double *y, int64_t n)
 {
     int64_t at = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (fabs(x[i] - y[i]) > fabs(x[at] - y[at])) at = i;
+    double  most = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] != y[i] && fabs(x[i] - y[i]) > most) most = fabs(x[at = i] - y[i]);
     return at;
 }
 
@@ -174,13 +177,14 @@ void trial_close(const foci_plan *plan, const struct trial *t,
     static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5 };
     static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2 };
     const double rounding[] = { [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12 };
-    const bool   short_type = t->p.dtype != FOCI_F32;
     const bool   is_fast = (t->p.flags & FOCI_FAST) != 0;
-    /* Roundings of a few numbers only may add up otherwise than the yardstick's. */
+    const bool   rounds = t->p.dtype != FOCI_F32 || is_fast;
     const double rows = (double)(t->p.batch * t->p.heads * min64(t->p.len_q, t->p.len_k));
     double       terms[N_PARTS];
 
-    sizes_of_terms(plan, t, terms);
+    const double logits = sizes_of_terms(plan, t, terms);
+    /* The documented errors of FOCI_FAST are those of logits of order 1. */
+    const bool plain = !strpbrk(t->spec, " (");
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;
@@ -192,14 +196,19 @@ void trial_close(const foci_plan *plan, const struct trial *t,
         finite = sqrt(finite / (double)n);
 
         const bool in_type = part != PART_LSE && part != PART_DPARAMS;
-        const double scatter = 2 + 6 / sqrt(fmax(1, fmin(rows, (double)n)));
-        double     bound = strict[part] * finite + 3e-7 * terms[part];
-        if (short_type || is_fast)
-            bound += scatter * rms_apart(words->x[part], want->x[part], n);
-        /* Sums of rounded weights are off by at most half a unit, their logs too. */
-        if ((short_type || is_fast) && part == PART_LSE) bound += 0x1p-9;
+        double     bound = strict[part] * fmax(1, logits / 4) * finite + 3e-7 * terms[part];
+        if (rounds) {
+            /* Of few numbers the roundings may add up otherwise than the
+             * yardstick's. */
+            const double few = fmax(1, fmin(rows, (double)n));
+            const double yard = rms_apart(words->x[part], want->x[part], n);
+            bound += (2 + 6 / sqrt(few)) * yard + 0x1p-8 * terms[part] / fmax(1, rows);
+            if (part == PART_DPARAMS) bound += fast[part] * finite;
+            /* A sum of rounded weights is off by half a unit at most. */
+            if (part == PART_LSE) bound += 0x1p-9;
+        }
         if (in_type) bound += rounding[t->p.dtype] * finite;
-        if (is_fast) bound = fmin(bound, fast[part] * (finite + terms[part]));
+        if (is_fast && plain) bound = fmin(bound, fast[part] * (finite + terms[part]));
 
         const double error = rms_apart(got->x[part], want->x[part], n);
         if (error <= bound) continue;

@@ -53,9 +53,9 @@ static int threads_of(const foci_options *options)
 static void test_threads(void **state)
 {
     (void)state;
-    static const char *const bad[] = { "0", "-1", "1025", "2x", "x", " 2", "1.5",
-                                       "99999999999999999999" };
-    foci_options o = { FOCI_SIZED(foci_options), .threads = 3 };
+    static const char *const bad[] = { "0", "-1", "1025", "2x",
+                                       "x", " 2", "1.5",  "99999999999999999999" };
+    foci_options             o = { FOCI_SIZED(foci_options), .threads = 3 };
 
     clear_environment();
     assert_int_equal(threads_of(&o), 3);
@@ -119,10 +119,12 @@ static void test_levels(void **state)
     setenv("FOCI_CPU", "sse9", 1);
     const char *message = refused(NULL);
     assert_non_null(strstr(message, "FOCI_CPU=sse9"));
-    for (int l = 0; l < N_LEVELS; l++) assert_non_null(strstr(message, level_names[l]));
+    for (int l = 0; l < N_LEVELS; l++)
+        assert_non_null(strstr(message, level_names[l]));
     clear_environment();
-    assert_non_null(strstr(
-        refused(&(foci_options){ FOCI_SIZED(foci_options), .cpu = "AVX2" }), "cpu=AVX2"));
+    assert_non_null(
+        strstr(refused(&(foci_options){ FOCI_SIZED(foci_options), .cpu = "AVX2" }),
+               "cpu=AVX2"));
 }
 
 static void test_capped_level_says_why(void **state)
@@ -158,7 +160,8 @@ static void test_kernel_levels(void **state)
         assert_string_equal(name, kernel_names[n]);
         struct kernels table;
         int            l = 0;
-        while (strcmp(level_names[l], level) != 0) l++;
+        while (strcmp(level_names[l], level) != 0)
+            l++;
         kernels_init(&table, ctx->levels & ((2u << l) - 1));
         assert_ptr_equal(kernels_slot(&table, n), kernels_slot(&ctx->kernels, n));
         if (l == 0) continue;
@@ -178,7 +181,9 @@ static void test_struct_sizes(void **state)
     assert_non_null(strstr(refused(&o), "FOCI_SIZED"));
 
     /* A program compiled when threads was the only option. */
-    o = (foci_options){ .size = offsetof(foci_options, cpu), .threads = 2, .cpu = "none" };
+    o = (foci_options){ .size = offsetof(foci_options, cpu),
+                        .threads = 2,
+                        .cpu = "none" };
     assert_int_equal(threads_of(&o), 2);
     assert_int_equal(foci_ctx_create(NULL, NULL), FOCI_ERR_ARG);
 }
@@ -240,12 +245,15 @@ static void test_allocator(void **state)
     (void)state;
     unsigned char *p = default_alloc(NULL, NULL, 0, 100);
     assert_non_null(p);
-    for (int i = 0; i < 100; i++) p[i] = (unsigned char)i;
+    for (int i = 0; i < 100; i++)
+        p[i] = (unsigned char)i;
     p = default_alloc(NULL, p, 100, 1000);
     assert_int_equal((uintptr_t)p % 64, 0);
-    for (int i = 0; i < 100; i++) assert_int_equal(p[i], i);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(p[i], i);
     p = default_alloc(NULL, p, 1000, 10);
-    for (int i = 0; i < 10; i++) assert_int_equal(p[i], i);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(p[i], i);
     assert_null(default_alloc(NULL, p, 10, SIZE_MAX)); /* and p is still there */
     assert_int_equal(p[9], 9);
     assert_null(default_alloc(NULL, p, 10, 0));
@@ -261,7 +269,8 @@ static void test_ctx_alloc(void **state)
     clear_environment();
     assert_int_equal(foci_ctx_create(&o, &ctx), FOCI_OK);
     unsigned char *p = ctx_alloc(ctx, 7, 9);
-    for (int i = 0; i < 63; i++) assert_int_equal(p[i], 0);
+    for (int i = 0; i < 63; i++)
+        assert_int_equal(p[i], 0);
     void *none = ctx_alloc(ctx, 0, 9);
     assert_non_null(none);
     assert_null(ctx_alloc(ctx, 5, 5));
@@ -280,11 +289,11 @@ static void test_ctx_alloc(void **state)
     assert_non_null(strstr(foci_errmsg(NULL), "memory"));
 
     l.left = 9; /* a context that fails half way is given back */
-    assert_int_equal(foci_ctx_create(&(foci_options){ FOCI_SIZED(foci_options),
-                                                      .cpu = "none", .alloc = counted,
-                                                      .user = &l },
-                                     &ctx),
-                     FOCI_ERR_ARG);
+    assert_int_equal(
+        foci_ctx_create(&(foci_options){ FOCI_SIZED(foci_options), .cpu = "none",
+                                         .alloc = counted, .user = &l },
+                        &ctx),
+        FOCI_ERR_ARG);
     assert_int_equal(l.held, 0);
 }
 
@@ -406,7 +415,8 @@ static void test_frames(void **state)
     for (int s = 0; s < K; s++) {
         for (int t = 0; t <= s; t++) {
             double dot = 0;
-            for (int i = 0; i < D; i++) dot += q[i * K + s] * q[i * K + t];
+            for (int i = 0; i < D; i++)
+                dot += q[i * K + s] * q[i * K + t];
             assert_true(fabs(dot - (s == t)) < 1e-14);
         }
     }
@@ -424,14 +434,22 @@ static void test_frames(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_levels),       cmocka_unit_test(test_capped_level_says_why),
-        cmocka_unit_test(test_kernel_levels), cmocka_unit_test(test_struct_sizes),
-        cmocka_unit_test(test_messages),     cmocka_unit_test(test_names),
-        cmocka_unit_test(test_allocator),    cmocka_unit_test(test_ctx_alloc),
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_words),        cmocka_unit_test(test_uniforms),
-        cmocka_unit_test(test_normals),      cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_capped_level_says_why),
+        cmocka_unit_test(test_kernel_levels),
+        cmocka_unit_test(test_struct_sizes),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_allocator),
+        cmocka_unit_test(test_ctx_alloc),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_uniforms),
+        cmocka_unit_test(test_normals),
+        cmocka_unit_test(test_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -102,7 +102,8 @@ static void expect_refused(struct fixture *x, const struct bytes *b, const char 
     const char *message = foci_errmsg(x->ctx);
     if (strncmp(message, x->path, strlen(x->path)) != 0 || !strstr(message, reason) ||
         strchr(message, '\n'))
-        fail_msg("\"%s\" should be one line that names the file and \"%s\"", message, reason);
+        fail_msg("\"%s\" should be one line that names the file and \"%s\"", message,
+                 reason);
 }
 
 /*
@@ -129,7 +130,10 @@ static void reads_types(void **state)
         { "u8", 8, { 1, UINT64_MAX, 0x10000 }, { 1, 18446744073709551616.0f, 65536 } },
         { "f2", 2, { 0x3c00, 0xfbff, 0x0001 }, { 1, -65504, 0x1p-24f } },
         { "f4", 4, { 0x3f800000, 0xc0490fdb, 1 }, { 1, -3.14159274f, 0x1p-149f } },
-        { "f8", 8, { 0x3ff0000000000000, 0xc00921fb54442d18, 1 }, { 1, -3.14159274f, 0 } },
+        { "f8",
+          8,
+          { 0x3ff0000000000000, 0xc00921fb54442d18, 1 },
+          { 1, -3.14159274f, 0 } },
     };
     struct fixture *x = *state;
 
@@ -143,29 +147,35 @@ static void reads_types(void **state)
 
             for (int i = 0; i < 3; i++)
                 for (int k = 0; k < n; k++)
-                    data[i * n + (big ? n - 1 - k : k)] = (unsigned char)(types[t].bits[i] >> (8 * k));
-            snprintf(header, sizeof header, "{'descr': '%c%s', 'fortran_order': False, 'shape': (3,), }\n",
+                    data[i * n + (big ? n - 1 - k : k)] =
+                        (unsigned char)(types[t].bits[i] >> (8 * k));
+            snprintf(header, sizeof header,
+                     "{'descr': '%c%s', 'fortran_order': False, 'shape': (3,), }\n",
                      big ? '>' : '<', types[t].code);
             const struct bytes b = npy(1 + (int)(t % 3), header, data, 3 * (size_t)n);
             foci_file         *file = open_one(x, &b, &a);
             foci_array_to_f32(&a, out);
             for (int i = 0; i < 3; i++)
                 if (out[i] != types[t].values[i])
-                    fail_msg("%s %s: value %d is %g, not %g", types[t].code, big ? "big" : "little", i,
-                             (double)out[i], (double)types[t].values[i]);
+                    fail_msg("%s %s: value %d is %g, not %g", types[t].code,
+                             big ? "big" : "little", i, (double)out[i],
+                             (double)types[t].values[i]);
             foci_file_free(file);
         }
 }
 
 static void reads_half_specials(void **state)
 {
-    static const unsigned char data[] = { 0x00, 0x7c, 0x00, 0xfc, 0x01, 0x7e, 0x00, 0x80 };
-    struct fixture            *x = *state;
-    foci_array                 a;
-    float                      out[4];
+    static const unsigned char data[] = {
+        0x00, 0x7c, 0x00, 0xfc, 0x01, 0x7e, 0x00, 0x80
+    };
+    struct fixture *x = *state;
+    foci_array      a;
+    float           out[4];
 
     const struct bytes b =
-        npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (4,)}", data, sizeof data);
+        npy(1, "{'descr': '<f2', 'fortran_order': False, 'shape': (4,)}", data,
+            sizeof data);
     foci_file *file = open_one(x, &b, &a);
     foci_array_to_f32(&a, out);
     assert_true(out[0] == INFINITY && out[1] == -INFINITY && isnan(out[2]));
@@ -182,11 +192,21 @@ static void reads_spellings(void **state)
         size_t      bytes;
     } cases[] = {
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (), }", 0, { 0 }, 4 },
-        { "{\"shape\":(2L,3L),\"fortran_order\":False,\"descr\":\"<f4\"}", 2, { 2, 3 }, 24 },
-        { "  { 'shape' : ( 2 , 3 , ) , 'descr' : '<f4' , 'fortran_order' : False , } \t\n", 2, { 2, 3 }, 24 },
+        { "{\"shape\":(2L,3L),\"fortran_order\":False,\"descr\":\"<f4\"}",
+          2,
+          { 2, 3 },
+          24 },
+        { "  { 'shape' : ( 2 , 3 , ) , 'descr' : '<f4' , 'fortran_order' : False , } "
+          "\t\n",
+          2,
+          { 2, 3 },
+          24 },
         { "{'descr': '=f4', 'fortran_order': True, 'shape': (3,), }", 1, { 3 }, 12 },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }", 1, { 0 }, 0 },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 0, 7), }", 3, { 5, 0, 7 }, 0 },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (5, 0, 7), }",
+          3,
+          { 5, 0, 7 },
+          0 },
     };
     struct fixture *x = *state;
     const float     data[6] = { 1, 2, 3, 4, 5, 6 };
@@ -214,13 +234,15 @@ static void reads_fortran_order(void **state)
     foci_array      a;
     static float    in[1800], out[1800];
     FILE           *f = fopen(x->path, "wb");
-    const char     *header = "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3, 300), }";
+    const char     *header =
+        "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3, 300), }";
 
     struct bytes head = npy(1, header, NULL, 0);
     assert_non_null(f);
     for (int i = 0; i < 2; i++)
         for (int j = 0; j < 3; j++)
-            for (int k = 0; k < 300; k++) in[i + 2 * (j + 3 * k)] = (float)(1000 * i + 100000 * j + k);
+            for (int k = 0; k < 300; k++)
+                in[i + 2 * (j + 3 * k)] = (float)(1000 * i + 100000 * j + k);
     assert_int_equal(fwrite(head.data, 1, head.n, f), head.n);
     assert_int_equal(fwrite(in, sizeof *in, 1800, f), 1800);
     assert_int_equal(fclose(f), 0);
@@ -232,7 +254,8 @@ static void reads_fortran_order(void **state)
     assert_true(a.fortran);
     foci_array_to_f32(&a, out);
     for (int n = 0; n < 1800; n++)
-        assert_true(out[n] == (float)(1000 * (n / 900) + 100000 * (n / 300 % 3) + n % 300));
+        assert_true(out[n] ==
+                    (float)(1000 * (n / 900) + 100000 * (n / 300 % 3) + n % 300));
     foci_file_free(file);
 }
 
@@ -249,13 +272,16 @@ static void refuses_npy(void **state)
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "dictionary" },
         { "{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", "dictionary" },
         { "{,'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "dictionary" },
-        { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", "twice" },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}", "dictionary" },
+        { "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
+          "twice" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,), 'x': 1}",
+          "dictionary" },
         { "{'descr': '<c8', 'fortran_order': False, 'shape': (1,)}", "'<c8'" },
         { "{'descr': '|f4', 'fortran_order': False, 'shape': (1,)}", "'|f4'" },
         { "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}", "'|O'" },
         { "{'descr': 'f4', 'fortran_order': False, 'shape': (1,)}", "'f4'" },
-        { "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "one type" },
+        { "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
+          "one type" },
         { "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", "True nor False" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': 1}", "tuple" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", "tuple" },
@@ -264,14 +290,21 @@ static void refuses_npy(void **state)
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1.0,)}", "tuple" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (01,)}", "whole number" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (,)}", "whole number" },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}", "whole number" },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "8 axes" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775808,)}",
+          "whole number" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}",
+          "8 axes" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "needs 8 bytes" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (0,)}", "needs 0 bytes" },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (50000, 50000)}", "needs 10000000000 bytes" },
-        { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "counted" },
-        { "{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952,)}", "counted" },
-        { "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4294967296, 4294967296)}", "counted" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (50000, 50000)}",
+          "needs 10000000000 bytes" },
+        { "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+          "counted" },
+        { "{'descr': '<f8', 'fortran_order': False, 'shape': (2305843009213693952,)}",
+          "counted" },
+        { "{'descr': '<f8', 'fortran_order': False, 'shape': (0, 4294967296, "
+          "4294967296)}",
+          "counted" },
     };
     struct fixture *x = *state;
     const float     one = 1;
@@ -295,9 +328,10 @@ static void refuses_npy(void **state)
  * Reading .safetensors
  */
 
-static const char two[] = "{\"__metadata__\":{\"format\":\"pt\"},"
-                          "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[6,14]},"
-                          "\"a\":{\"dtype\":\"BF16\",\"shape\":[1,3],\"data_offsets\":[0,6]}}   ";
+static const char two[] =
+    "{\"__metadata__\":{\"format\":\"pt\"},"
+    "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[6,14]},"
+    "\"a\":{\"dtype\":\"BF16\",\"shape\":[1,3],\"data_offsets\":[0,6]}}   ";
 
 static const unsigned char two_data[14] = { 0x80, 0x3f, 0x00, 0xc0, 0x80, 0x7f, 0,
                                             0,    0x40, 0x3f, 0,    0,    0,    0x80 };
@@ -350,7 +384,7 @@ static void reads_empty_safetensors(void **state)
     }
 }
 
-#define TENSOR(dtype, shape, offsets)                                                    \
+#define TENSOR(dtype, shape, offsets)                                                  \
     "{\"x\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
 static void refuses_safetensors(void **state)
@@ -386,7 +420,8 @@ static void refuses_safetensors(void **state)
         { "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
           "\"x\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[4,4]}}",
           "not JSON" },
-        { "{\"a\\nb\":{\"dtype\":\"F9\",\"shape\":[1],\"data_offsets\":[0,4]}}", "'a?b'" },
+        { "{\"a\\nb\":{\"dtype\":\"F9\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+          "'a?b'" },
     };
     struct fixture *x = *state;
     const float     one = 1;
@@ -410,7 +445,7 @@ static void refuses_safetensors(void **state)
 /* Whatever opens must lie in the file and fill it. */
 static void check_sound(foci_file *file, size_t file_bytes)
 {
-    static const size_t bytes[] = { 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
+    static const size_t  bytes[] = { 1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8 };
     const unsigned char *at = NULL;
     size_t               sum = 0;
 
@@ -421,7 +456,8 @@ static void check_sound(foci_file *file, size_t file_bytes)
         int64_t    product = 1;
 
         assert_int_equal(foci_file_array(file, i, &a), FOCI_OK);
-        for (int d = 0; d < a.n_dims; d++) product *= a.shape[d];
+        for (int d = 0; d < a.n_dims; d++)
+            product *= a.shape[d];
         assert_int_equal(a.count, product);
         assert_in_range(a.count, 0, 64);
         if (at) assert_ptr_equal(a.data, at);
@@ -436,7 +472,8 @@ static void check_sound(foci_file *file, size_t file_bytes)
 static void open_damaged(struct fixture *x, const struct bytes *b, int *opened)
 {
     foci_file        *file;
-    const foci_status status = (save(x->path, b), foci_file_open(x->ctx, x->path, &file));
+    const foci_status status =
+        (save(x->path, b), foci_file_open(x->ctx, x->path, &file));
 
     if (status) {
         const char *message = foci_errmsg(x->ctx);
@@ -476,8 +513,9 @@ static void survives_damaged_npy(void **state)
 {
     const float     data[6] = { 1, 2, 3, 4, 5, 6 };
     struct fixture *x = *state;
-    struct bytes    b = npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  \n",
-                            data, sizeof data);
+    struct bytes    b =
+        npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }  \n", data,
+            sizeof data);
     damage(x, &b, sizeof data);
     b = npy(2, "{'descr': '>i2', 'fortran_order': True, 'shape': (3, 4), }\n", data, 24);
     damage(x, &b, 24);
@@ -516,19 +554,27 @@ static void converts_whole_numbers_only(void **state)
         double value;
         int    good;
     } cases[] = {
-        { 0, 1 },           { -5, 1 },           { 2147483647, 1 }, { -2147483648.0, 1 },
-        { 2147483648.0, 0 }, { -2147483649.0, 0 }, { 0.5, 0 },        { (double)NAN, 0 },
+        { 0, 1 },
+        { -5, 1 },
+        { 2147483647, 1 },
+        { -2147483648.0, 1 },
+        { 2147483648.0, 0 },
+        { -2147483649.0, 0 },
+        { 0.5, 0 },
+        { (double)NAN, 0 },
         { (double)INFINITY, 0 },
     };
     struct fixture *x = *state;
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const struct bytes b = npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}",
-                                   &cases[i].value, 8);
-        foci_array         a;
-        int32_t            out = 77;
-        foci_file         *file = open_one(x, &b, &a);
-        assert_int_equal(foci_array_to_i32(&a, &out), cases[i].good ? FOCI_OK : FOCI_ERR_ARG);
+        const struct bytes b =
+            npy(1, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}",
+                &cases[i].value, 8);
+        foci_array a;
+        int32_t    out = 77;
+        foci_file *file = open_one(x, &b, &a);
+        assert_int_equal(foci_array_to_i32(&a, &out),
+                         cases[i].good ? FOCI_OK : FOCI_ERR_ARG);
         if (cases[i].good) assert_true(out == cases[i].value);
         foci_file_free(file);
     }
@@ -570,7 +616,8 @@ static void survives_lack_of_memory(void **state)
         foci_status status = FOCI_ERR_MEMORY;
         for (int n = 0; status; n++) {
             struct rationed    r = { .left = 1000 };
-            const foci_options options = { FOCI_SIZED(foci_options), .alloc = rationed_alloc, .user = &r };
+            const foci_options options = { FOCI_SIZED(foci_options),
+                                           .alloc = rationed_alloc, .user = &r };
             foci_ctx          *ctx;
             foci_file         *file;
             assert_int_equal(foci_ctx_create(&options, &ctx), FOCI_OK);
@@ -598,13 +645,14 @@ static int entries(const char *dir)
     DIR *d = opendir(dir);
     int  n = 0;
     assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));) n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    for (struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
     closedir(d);
     return n;
 }
 
-static void check_content(struct fixture *x, const char *path, int n_dims, const int64_t *shape,
-                          const float *data)
+static void check_content(struct fixture *x, const char *path, int n_dims,
+                          const int64_t *shape, const float *data)
 {
     foci_array a = { FOCI_SIZED(foci_array) };
     foci_file *file;
@@ -638,7 +686,9 @@ static void writes_npy(void **state)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct stat st;
-        assert_int_equal(foci_npy_write(x->ctx, x->path, cases[i].n_dims, cases[i].shape, data), FOCI_OK);
+        assert_int_equal(
+            foci_npy_write(x->ctx, x->path, cases[i].n_dims, cases[i].shape, data),
+            FOCI_OK);
         check_content(x, x->path, cases[i].n_dims, cases[i].shape, data);
         assert_int_equal(entries(x->dir), 1);
         assert_int_equal(stat(x->path, &st), 0);
@@ -672,7 +722,9 @@ static void writes_safetensors(void **state)
                 seen |= 1 << k;
                 assert_int_equal(a.n_dims, arrays[k].n_dims);
                 foci_array_to_f32(&a, out);
-                if (a.count) assert_memory_equal(out, arrays[k].data, (size_t)a.count * sizeof *out);
+                if (a.count)
+                    assert_memory_equal(out, arrays[k].data,
+                                        (size_t)a.count * sizeof *out);
             }
     }
     assert_int_equal(seen, 7);
@@ -688,7 +740,8 @@ static void refuses_to_write_nonsense(void **state)
     const int64_t    one[9] = { 1, 1, 1, 1, 1, 1, 1, 1, 1 }, negative[1] = { -1 };
     const int64_t    huge[2] = { INT64_C(1) << 40, INT64_C(1) << 40 };
     const float      data[1] = { 1 };
-    const foci_named reserved = { "__metadata__", 1, one, data }, nameless = { NULL, 1, one, data };
+    const foci_named reserved = { "__metadata__", 1, one, data },
+                     nameless = { NULL, 1, one, data };
     const foci_named bytes = { "\xff", 1, one, data };
     const foci_named twice[2] = { { "a", 1, one, data }, { "a", 1, one, data } };
     struct fixture  *x = *state;
@@ -698,8 +751,10 @@ static void refuses_to_write_nonsense(void **state)
     assert_int_equal(foci_npy_write(x->ctx, x->path, 1, negative, data), FOCI_ERR_ARG);
     assert_int_equal(foci_npy_write(x->ctx, x->path, 2, huge, data), FOCI_ERR_ARG);
     assert_int_equal(foci_npy_write(x->ctx, x->path, 1, one, NULL), FOCI_ERR_ARG);
-    assert_int_equal(foci_safetensors_write(x->ctx, x->path, &reserved, 1), FOCI_ERR_ARG);
-    assert_int_equal(foci_safetensors_write(x->ctx, x->path, &nameless, 1), FOCI_ERR_ARG);
+    assert_int_equal(foci_safetensors_write(x->ctx, x->path, &reserved, 1),
+                     FOCI_ERR_ARG);
+    assert_int_equal(foci_safetensors_write(x->ctx, x->path, &nameless, 1),
+                     FOCI_ERR_ARG);
     assert_int_equal(foci_safetensors_write(x->ctx, x->path, &bytes, 1), FOCI_ERR_ARG);
     assert_int_equal(foci_safetensors_write(x->ctx, x->path, twice, 2), FOCI_ERR_ARG);
     assert_int_equal(entries(x->dir), 0);
@@ -718,7 +773,8 @@ static void expect_unwritten(struct fixture *x, const char *path, const char *re
         assert_int_equal(status, FOCI_ERR_FILE);
         if (!strstr(foci_errmsg(x->ctx), reason) ||
             strncmp(foci_errmsg(x->ctx), path, strlen(path)) != 0)
-            fail_msg("\"%s\" should name %s and \"%s\"", foci_errmsg(x->ctx), path, reason);
+            fail_msg("\"%s\" should name %s and \"%s\"", foci_errmsg(x->ctx), path,
+                     reason);
         assert_int_equal(entries(x->dir), before);
     }
 }
@@ -734,7 +790,8 @@ static void reports_failed_writes(void **state)
     snprintf(path, sizeof path, "%s/missing/o.npy", x->dir);
     expect_unwritten(x, path, "No such file");
     expect_unwritten(x, x->dir, "directory");
-    if (access("/dev/full", W_OK) == 0) expect_unwritten(x, "/dev/full", "No space left");
+    if (access("/dev/full", W_OK) == 0)
+        expect_unwritten(x, "/dev/full", "No space left");
 
     assert_int_equal(foci_npy_write(x->ctx, x->path, 1, shape, data), FOCI_OK);
     snprintf(path, sizeof path, "%s/o.npy", x->path);
@@ -788,7 +845,8 @@ static int set_up(void **state)
     const char     *tmp = getenv("TMPDIR");
 
     if (!x || foci_ctx_create(NULL, &x->ctx)) return -1;
-    snprintf(x->dir, sizeof x->dir, "%.40s/foci-XXXXXX", tmp && strlen(tmp) <= 40 ? tmp : "/tmp");
+    snprintf(x->dir, sizeof x->dir, "%.40s/foci-XXXXXX",
+             tmp && strlen(tmp) <= 40 ? tmp : "/tmp");
     if (!mkdtemp(x->dir)) return -1;
     snprintf(x->path, sizeof x->path, "%s/file", x->dir);
     *state = x;

@@ -29,8 +29,10 @@ static void test_lists(void **state)
         const foci_mech_def *def = foci_mechanism(*state, n);
         assert_ptr_equal(def, mech_list[n]);
         assert_true(def->summary && def->formula && def->source && def->cost);
-        for (size_t a = 0; a < def->n_args; a++) assert_non_null(def->args[a].help);
-        for (size_t t = 0; t < def->n_tensors; t++) assert_non_null(def->tensors[t].help);
+        for (size_t a = 0; a < def->n_args; a++)
+            assert_non_null(def->args[a].help);
+        for (size_t t = 0; t < def->n_tensors; t++)
+            assert_non_null(def->tensors[t].help);
     }
     assert_true(n >= 3);
     assert_null(mech_list[n]);
@@ -42,9 +44,11 @@ static void test_lists(void **state)
         const foci_mod_def *def = foci_modifier(*state, n);
         assert_true(def->summary && def->formula && def->source);
         assert_true(def->does || def->row_factor);
-        if (def->does & (FOCI_MOD_FACTOR | FOCI_MOD_SINK)) assert_true(def->n_tensors > 0);
+        if (def->does & (FOCI_MOD_FACTOR | FOCI_MOD_SINK))
+            assert_true(def->n_tensors > 0);
         if (def->does & (FOCI_MOD_SCALE | FOCI_MOD_CAP)) assert_true(def->n_args > 0);
-        for (size_t a = 0; a < def->n_args; a++) assert_non_null(def->args[a].help);
+        for (size_t a = 0; a < def->n_args; a++)
+            assert_non_null(def->args[a].help);
     }
     assert_true(n >= 6);
     assert_null(foci_modifier(*state, -1));
@@ -119,14 +123,14 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 }
 static void shape(const foci_mech *m, int64_t *s) { s[0] = m->dims.qk; }
 
-#define ARGS(...)                                                                        \
-    .args = (const foci_arg_def[]){ __VA_ARGS__ },                                       \
+#define ARGS(...)                                                                      \
+    .args = (const foci_arg_def[]){ __VA_ARGS__ },                                     \
     .n_args = sizeof((const foci_arg_def[]){ __VA_ARGS__ }) / sizeof(foci_arg_def)
-#define TENSORS(...)                                                                     \
-    .tensors = (const foci_tensor_def[]){ __VA_ARGS__ },                                 \
-    .n_tensors = sizeof((const foci_tensor_def[]){ __VA_ARGS__ }) / sizeof(foci_tensor_def)
-#define QKV                                                                              \
-    .summary = "", .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V
+#define TENSORS(...)                                                                   \
+    .tensors = (const foci_tensor_def[]){ __VA_ARGS__ },                               \
+    .n_tensors =                                                                       \
+        sizeof((const foci_tensor_def[]){ __VA_ARGS__ }) / sizeof(foci_tensor_def)
+#define QKV .summary = "", .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V
 
 static const struct {
     foci_mech_def def;
@@ -145,46 +149,78 @@ static const struct {
     { { .name = "m", QKV, .engine = FOCI_LINEAR }, "only the exact engine" },
     { { .name = "m", QKV, .engine = FOCI_POSITIONAL }, "only the exact engine" },
     { { .name = "m", .summary = "" }, "reads must name q, k and v" },
-    { { .name = "m", .summary = "", .reads = FOCI_READ_Q | FOCI_READ_V }, "reads must name" },
+    { { .name = "m", .summary = "", .reads = FOCI_READ_Q | FOCI_READ_V },
+      "reads must name" },
     { { .name = "m", .summary = "", .reads = 7 | 64 }, "reads must name" },
     { { .name = "m", QKV, .weigh = (foci_weigh)9 }, "weigh is unknown" },
-    { { .name = "m", QKV, .weigh = FOCI_RELU2, .stochastic = true }, "only softmax weights sum" },
+    { { .name = "m", QKV, .weigh = FOCI_RELU2, .stochastic = true },
+      "only softmax weights sum" },
     { { .name = "m", QKV, .count = count }, "only relu2 weights" },
     { { .name = "m", QKV, .tiles = tiles }, "tiles need a mask" },
-    { { .name = "m", QKV, .n_args = 13, .args = (const foci_arg_def[13]){ { 0 } } }, "13 arguments" },
+    { { .name = "m", QKV, .n_args = 13, .args = (const foci_arg_def[13]){ { 0 } } },
+      "13 arguments" },
     { { .name = "m", QKV, .n_args = 1 }, "1 arguments" },
     { { .name = "m", QKV, ARGS({ .max = 1 }) }, "argument 0 has no proper name" },
     { { .name = "m", QKV, ARGS({ .name = "a=" }) }, "argument 0 has no proper name" },
-    { { .name = "m", QKV, ARGS({ .name = "a" }, { .name = "a" }) }, "two arguments are called a" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .min = 1 }) }, "argument a has bounds that hold nothing" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = INFINITY }) }, "has bounds that hold nothing" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = NAN }) }, "has bounds that hold nothing" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = 0.5 }) }, "is whole with bounds that are not" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = 1e17 }) }, "is whole with bounds that are not" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = 5, .preset = 6 }) }, "preset out of its bounds" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .max = 5, .preset = 0.5 }) }, "preset that is not" },
+    { { .name = "m", QKV, ARGS({ .name = "a" }, { .name = "a" }) },
+      "two arguments are called a" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .min = 1 }) },
+      "argument a has bounds that hold nothing" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = INFINITY }) },
+      "has bounds that hold nothing" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = NAN }) },
+      "has bounds that hold nothing" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = 0.5 }) },
+      "is whole with bounds that are not" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = 1e17 }) },
+      "is whole with bounds that are not" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = 5, .preset = 6 }) },
+      "preset out of its bounds" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .max = 5, .preset = 0.5 }) },
+      "preset that is not" },
     { { .name = "m", QKV, ARGS({ .name = "a", .words = "" }) }, "malformed words" },
     { { .name = "m", QKV, ARGS({ .name = "a", .words = "x||y" }) }, "malformed words" },
     { { .name = "m", QKV, ARGS({ .name = "a", .words = "x|y|" }) }, "malformed words" },
     { { .name = "m", QKV, ARGS({ .name = "a", .words = "x|y,z" }) }, "malformed words" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .words = "x|y", .preset = 2 }) }, "preset out of" },
-    { { .name = "m", QKV, ARGS({ .name = "a", .mech = true }, { .name = "b", .mech = true }) }, "2 arguments are mechanisms" },
-    { { .name = "m", QKV, .n_tensors = 9, .tensors = (const foci_tensor_def[9]){ { 0 } } }, "9 tensors" },
+    { { .name = "m", QKV, ARGS({ .name = "a", .words = "x|y", .preset = 2 }) },
+      "preset out of" },
+    { { .name = "m",
+        QKV,
+        ARGS({ .name = "a", .mech = true }, { .name = "b", .mech = true }) },
+      "2 arguments are mechanisms" },
+    { { .name = "m", QKV, .n_tensors = 9, .tensors = (const foci_tensor_def[9]){ { 0 } } },
+      "9 tensors" },
     { { .name = "m", QKV, .n_tensors = 1 }, "1 tensors" },
     { { .name = "m", QKV, TENSORS({ .help = "" }) }, "tensor 0 has no proper name" },
-    { { .name = "m", QKV, TENSORS({ .name = "t" }, { .name = "t" }) }, "two tensors are called t" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .n_dims = 4, .shape = shape }) }, "0 to 3" },
+    { { .name = "m", QKV, TENSORS({ .name = "t" }, { .name = "t" }) },
+      "two tensors are called t" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .n_dims = 4, .shape = shape }) },
+      "0 to 3" },
     { { .name = "m", QKV, TENSORS({ .name = "t", .n_dims = -1 }) }, "0 to 3" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .n_dims = 1 }) }, "dimensions without shape" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .shape = shape }) }, "shape without dimensions" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .init = (foci_init)7 }) }, "unknown kind of start" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .preset = 1 }) }, "argument that is not there" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .preset = -1 }) }, "argument that is not there" },
-    { { .name = "m", QKV, ARGS({ .name = "a" }), TENSORS({ .name = "t", .preset = 1, .init = FOCI_INIT_NORMAL }) }, "but is drawn" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .n_dims = 1 }) },
+      "dimensions without shape" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .shape = shape }) },
+      "shape without dimensions" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .init = (foci_init)7 }) },
+      "unknown kind of start" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .preset = 1 }) },
+      "argument that is not there" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .preset = -1 }) },
+      "argument that is not there" },
+    { { .name = "m",
+        QKV,
+        ARGS({ .name = "a" }),
+        TENSORS({ .name = "t", .preset = 1, .init = FOCI_INIT_NORMAL }) },
+      "but is drawn" },
     { { .name = "m", QKV, TENSORS({ .name = "t", .value = NAN }) }, "impossible value" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .init = FOCI_INIT_NORMAL, .value = -1 }) }, "impossible value" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .init = FOCI_INIT_ORTHOGONAL }) }, "without being a matrix" },
-    { { .name = "m", QKV, TENSORS({ .name = "t", .keep = (foci_keep)5 }) }, "neither frozen" },
+    { { .name = "m",
+        QKV,
+        TENSORS({ .name = "t", .init = FOCI_INIT_NORMAL, .value = -1 }) },
+      "impossible value" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .init = FOCI_INIT_ORTHOGONAL }) },
+      "without being a matrix" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .keep = (foci_keep)5 }) },
+      "neither frozen" },
 };
 
 static void test_faulty(void **state)
@@ -200,13 +236,17 @@ static void test_faulty(void **state)
     assert_int_equal(foci_mechanism_register(*state, NULL), FOCI_ERR_ARG);
 
     /* None was let in, and the name is still free, once. */
-    const foci_mech_def good = { .name = "m", QKV, .mask = mask, .tiles = tiles,
+    const foci_mech_def good = { .name = "m",
+                                 QKV,
+                                 .mask = mask,
+                                 .tiles = tiles,
                                  ARGS({ .name = "a", .preset = NAN }),
                                  TENSORS({ .name = "t", .n_dims = 1, .shape = shape }) };
     assert_int_equal(foci_mechanism_register(*state, &good), FOCI_OK);
     assert_int_equal(foci_mechanism_register(*state, &good), FOCI_ERR_ARG);
     int n = 0;
-    while (foci_mechanism(*state, n)) n++;
+    while (foci_mechanism(*state, n))
+        n++;
     assert_ptr_equal(foci_mechanism(*state, n - 1), &good);
     assert_null(mech_list[n - 1]);
 }
@@ -217,7 +257,8 @@ static void test_row_factors(void **state)
     for (int i = 0; foci_modifier(*state, i); i++) {
         foci_mod mod = { .def = foci_modifier(*state, i) };
         if (!mod.def->row_factor) continue;
-        for (size_t a = 0; a < mod.def->n_args; a++) mod.arg[a] = mod.def->args[a].preset;
+        for (size_t a = 0; a < mod.def->n_args; a++)
+            mod.arg[a] = mod.def->args[a].preset;
         for (int64_t n = 0; n < INT64_C(1) << 40; n = 3 * n + 1)
             assert_true(isfinite(mod.def->row_factor(&mod, n)));
         if (strcmp(mod.def->name, "logn") != 0) continue;
@@ -235,7 +276,7 @@ static void test_row_factors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),       cmocka_unit_test(test_own_rules),
+        cmocka_unit_test(test_lists),          cmocka_unit_test(test_own_rules),
         cmocka_unit_test(test_modifier_rules), cmocka_unit_test(test_row_factors),
         cmocka_unit_test(test_faulty),
     };

@@ -63,8 +63,12 @@ static void test_round_trip(void **state)
 static void test_print(void **state)
 {
     (void)state;
-    foci_problem p = { FOCI_SIZED(foci_problem), .batch = 3, .heads = 2, .len_q = 10,
-                       .len_k = 10, .dim_qk = 4 };
+    foci_problem p = { FOCI_SIZED(foci_problem),
+                       .batch = 3,
+                       .heads = 2,
+                       .len_q = 10,
+                       .len_k = 10,
+                       .dim_qk = 4 };
     char         text[4] = "???";
 
     assert_int_equal(foci_problem_print(&p, NULL, 0), 9); /* 0 means the same */

@@ -31,8 +31,8 @@ static const foci_arg_def loop_args[] = {
     { .name = "inner", .mech = true, .words = "loop", .help = "" },
 };
 
-#define COMMON                                                                           \
-    .summary = "", .engine = FOCI_EXACT,                                                 \
+#define COMMON                                                                         \
+    .summary = "", .engine = FOCI_EXACT,                                               \
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = FOCI_SOFTMAX
 
 static const foci_mech_def own[] = {
@@ -95,7 +95,8 @@ static const struct {
     { "pick", "pick(kind=favor++, width=0.1, big=9007199254740992)" },
     { "pick(random+dense)",
       "pick(kind=random+dense, width=0.1, big=9007199254740992)" },
-    { "pick( favor+ ,width=1e300)", "pick(kind=favor+, width=1e+300, big=9007199254740992)" },
+    { "pick( favor+ ,width=1e300)",
+      "pick(kind=favor+, width=1e+300, big=9007199254740992)" },
     { "pick(1, big=0, width=-2.5)", "pick(kind=1, width=-2.5, big=0)" },
     { "2*pick(favor++) + pick(favor+)",
       "2*pick(kind=favor++, width=0.1, big=9007199254740992) + "
@@ -172,8 +173,13 @@ static void test_fields(void **state)
     assert_string_equal(g[1].mech.inner->def->name, "softmax");
     assert_int_equal(g[1].mech.inner->n_mods, 1);
 
-    const foci_problem p = { FOCI_SIZED(foci_problem), .heads = 8, .len_q = 5,
-                             .len_k = 9, .dim_qk = 64, .dim_v = 32, .dim_x = 10 };
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .heads = 8,
+                             .len_q = 5,
+                             .len_k = 9,
+                             .dim_qk = 64,
+                             .dim_v = 32,
+                             .dim_x = 10 };
     assert_int_equal(spec_assign(*state, &spec, &p), FOCI_OK);
     assert_int_equal(g[0].head0, 0);
     assert_int_equal(g[1].head0, 3);
@@ -214,8 +220,8 @@ static void test_every_mechanism(void **state)
     for (int i = 0; mech_list[i]; i++) {
         for (int upper = 0; upper < 2; upper++) {
             char text[512];
-            bound_text(mech_list[i]->name, mech_list[i]->args, mech_list[i]->n_args, upper,
-                       text);
+            bound_text(mech_list[i]->name, mech_list[i]->args, mech_list[i]->n_args,
+                       upper, text);
             check_good(*state, text, text);
         }
     }
@@ -226,7 +232,8 @@ static void test_every_modifier(void **state)
     for (int i = 0; mod_list[i]; i++) {
         for (int upper = 0; upper < 2; upper++) {
             char mod[512], text[600];
-            bound_text(mod_list[i]->name, mod_list[i]->args, mod_list[i]->n_args, upper, mod);
+            bound_text(mod_list[i]->name, mod_list[i]->args, mod_list[i]->n_args, upper,
+                       mod);
             snprintf(text, sizeof text, "softmax %s", mod);
             check_good(*state, text, text);
         }
@@ -240,7 +247,7 @@ static void test_every_bound(void **state)
         for (size_t a = 0; a < mod_list[i]->n_args; a++) {
             const foci_arg_def *arg = &mod_list[i]->args[a];
             const double        beyond[] = { nextafter(arg->min, -INFINITY),
-                                      nextafter(arg->max, INFINITY), arg->max - 0.5 };
+                                             nextafter(arg->max, INFINITY), arg->max - 0.5 };
             for (int b = 0; b < (arg->real ? 2 : 3); b++) {
                 struct spec spec;
                 char        value[32], text[200], says[100];
@@ -289,16 +296,20 @@ static const struct {
     { "logn", 1, "\"logn\" is a modifier; it follows a mechanism" },
     { "2*cap", 3, "\"cap\" is a modifier" },
     { "softmax relu2", 9, "\"relu2\" is a mechanism; \"+\" joins groups" },
-    { "orthogonal cap", 1, "stands for a whole spec; write \"softmax frozen(orthogonal)\"" },
+    { "orthogonal cap", 1,
+      "stands for a whole spec; write \"softmax frozen(orthogonal)\"" },
     { "4*orthogonal", 3, "stands for a whole spec" },
     { "softmax \x01max", 9, "\"?max\" is not expected" },
     { "\xc3\xa9", 1, "a mechanism is wanted here" },
-    { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1, "aaaa...\";" },
+    { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1,
+      "aaaa...\";" },
     /* aliases */
-    { "7F+1L", 3, "7F+1L stands for \"7*fixed + 1*softmax\": column 3: unknown mechanism \"fixed\"" },
+    { "7F+1L",
+      3, "7F+1L stands for \"7*fixed + 1*softmax\": column 3: unknown mechanism \"fixed\"" },
     { "7F_token+1L", 3, "7F_token+1L stands for" },
     { "7F_word+1L", 3, "7F_word+1L stands for \"7*fixed(words=1) + 1*softmax\"" },
-    { "orthogonal", 9, "orthogonal stands for \"softmax frozen(orthogonal)\": column 9: unknown modifier" },
+    { "orthogonal",
+      9, "orthogonal stands for \"softmax frozen(orthogonal)\": column 9: unknown modifier" },
     { "8L+1L", 2, "\"*\" is wanted after the count \"8\"" },
     /* nothing where something is wanted */
     { "", 1, "a mechanism is wanted here" },
@@ -340,34 +351,38 @@ static const struct {
     { "relu2(,n=1)", 7, "an argument of relu2 is missing here" },
     { "relu2(n=)", 9, "n of relu2 has no value" },
     { "relu2(m=3)", 7, "unknown argument \"m\" of relu2; the nearest is \"n\"" },
-    { "softmax logn(clmp=1)", 14, "unknown argument \"clmp\" of logn; the nearest is \"clamp\"" },
+    { "softmax logn(clmp=1)", 14,
+      "unknown argument \"clmp\" of logn; the nearest is \"clamp\"" },
     { "softmax logn(N0=1)", 14, "the nearest is \"n0\"" },
     { "relu2(n=1, n=2)", 12, "n of relu2 is given twice" },
-    { "relu2(1, 2)", 10, "n of relu2 is given twice; a value without name is the first" },
+    { "relu2(1, 2)", 10,
+      "n of relu2 is given twice; a value without name is the first" },
     { "softmax logn(clamp=1, clamp=1)", 23, "clamp of logn is given twice" },
-    { "relu2(n=-3)", 9, "n=\"-3\": relu2 takes 0 to 2147483647" },
+    { "relu2(n=-3)", 9, "n=-3: relu2 takes 0 to 2147483647" },
     { "relu2(n=2147483648)", 9, "relu2 takes 0 to 2147483647" },
-    { "relu2(2.5)", 7, "n=\"2.5\": relu2 takes a whole number, 0 to 2147483647" },
-    { "relu2(many)", 7, "n=\"many\": relu2 takes a whole number" },
-    { "relu2(n==3)", 9, "n=\"=3\": relu2 takes a whole number" },
+    { "relu2(2.5)", 7, "n=2.5: relu2 takes a whole number, 0 to 2147483647" },
+    { "relu2(many)", 7, "n=many: relu2 takes a whole number" },
+    { "relu2(n==3)", 9, "n==3: relu2 takes a whole number" },
     { "relu2(0x10)", 7, "takes a whole number" },
-    { "relu2(1 2)", 7, "n=\"1 2\": relu2 takes a whole number" },
-    { "softmax logn(n0=1)", 17, "n0=\"1\": logn takes 2 to 2147483647" },
-    { "softmax logn(clamp=2)", 20, "clamp=\"2\": logn takes 0 to 1" },
-    { "softmax cap(0)", 13, "c=\"0\": cap takes 1e-30 to 1e+30" },
-    { "softmax cap(-1)", 13, "c=\"-1\": cap takes" },
+    { "relu2(1 2)", 7, "n=1 2: relu2 takes a whole number" },
+    { "softmax logn(n0=1)", 17, "n0=1: logn takes 2 to 2147483647" },
+    { "softmax logn(clamp=2)", 20, "clamp=2: logn takes 0 to 1" },
+    { "softmax cap(0)", 13, "c=0: cap takes 1e-30 to 1e+30" },
+    { "softmax cap(-1)", 13, "c=-1: cap takes" },
     { "softmax cap(inf)", 13, "cap takes a number" },
     { "softmax cap(nan)", 13, "cap takes a number" },
     { "softmax cap(1e999)", 13, "cap takes a number" },
     { "softmax cap(1e)", 13, "cap takes a number" },
     { "softmax cap(.)", 13, "cap takes a number" },
-    { "softmax cap(0,5)", 13, "c=\"0\": cap takes" },
+    { "softmax cap(0,5)", 13, "c=0: cap takes" },
     { "softmax cap(softmax)", 13, "cap takes a number" },
     { "softmax scale", 9, "scale needs its argument s: write scale(s=...)" },
     { "softmax scale(1e31)", 15, "scale takes -1e+30 to 1e+30" },
     { "softmax qknorm(tau=-1)", 20, "qknorm takes 0 to" },
     /* words */
-    { "pick(favour+)", 6, "kind=\"favour+\": pick takes favor+, favor++, random+dense, 1; the nearest is \"favor+\"" },
+    { "pick(favour+)", 6,
+      "kind=favour+: pick takes favor+, favor++, random+dense, 1; the nearest is "
+      "\"favor+\"" },
     { "pick(kind=randomdense)", 11, "the nearest is \"random+dense\"" },
     { "pick(kind=0)", 11, "pick takes favor+, " },
     { "pick(width=-2.6)", 12, "pick takes -2.5 to 1e+300" },
@@ -375,20 +390,25 @@ static const struct {
     /* modifiers together */
     { "softmax cap cap", 13, "cap is given twice" },
     { "softmax sink temper sink", 21, "sink is given twice" },
-    { "softmax scale(1) qknorm", 18, "qknorm contradicts scale: both set the scale of the logits" },
+    { "softmax scale(1) qknorm", 18,
+      "qknorm contradicts scale: both set the scale of the logits" },
     { "softmax qknorm cap scale(1)", 20, "scale contradicts qknorm" },
-    { "l2norm sink", 8, "sink cannot follow l2norm: its weights are not divided by their sum" },
+    { "l2norm sink", 8,
+      "sink cannot follow l2norm: its weights are not divided by their sum" },
     { "relu2 cap sink", 11, "sink cannot follow relu2" },
     /* mechanisms as values */
     { "nest(3)", 6, "a mechanism is wanted here" },
     { "nest(inner=sofmax)", 12, "unknown mechanism \"sofmax\"" },
-    { "nest(softmax + relu2)", 14, "\",\" or \")\" is wanted after the mechanism in inner" },
+    { "nest(softmax + relu2)", 14,
+      "\",\" or \")\" is wanted after the mechanism in inner" },
     { "nest(softmax cap cap, routes=2)", 18, "cap is given twice" },
     { "nest(2*softmax)", 6, "a mechanism is wanted here" },
     { "nest(softmax, softmax)", 15, "inner of nest is given twice" },
     { "nest(relu2(n=-1), routes=2)", 14, "relu2 takes 0 to" },
-    { "nest(nest(nest(nest(nest(nest(nest(nest(nest))))))))", 41, "nested more than 8 deep" },
-    { "loop", 1, "inner of loop is \"loop\" unless given: column 1: mechanisms are nested" },
+    { "nest(nest(nest(nest(nest(nest(nest(nest(nest))))))))", 41,
+      "nested more than 8 deep" },
+    { "loop", 1,
+      "inner of loop is \"loop\" unless given: column 1: mechanisms are nested" },
 };
 
 static void test_refused(void **state)
@@ -516,7 +536,8 @@ static void *counted(void *user, void *old, size_t old_bytes, size_t new_bytes)
 static void test_memory(void **state)
 {
     (void)state;
-    const char *text = "2*nest(relu2 cap) sink + nest(nest(softmax temper)) cap + 1*relu2";
+    const char *text =
+        "2*nest(relu2 cap) sink + nest(nest(softmax temper)) cap + 1*relu2";
     struct ledger      l = { 0, 100 };
     const foci_options o = { FOCI_SIZED(foci_options), .alloc = counted, .user = &l };
     foci_ctx          *ctx;

@@ -1,13 +1,14 @@
 /* gemm.c -- a small product, c[m][n] (+)= a b, on operands that lie in cache.
  *
  * Elements of a are broadcast from memory, so that their strides do not matter;
- * rows of b are vectors of n.  A block of six rows and GEMM_VECS vectors of c
- * stays in registers for the whole sum.  Sums run upward in t for every element of
+ * rows of b are vectors of n.  A block of six rows or more and a few vectors of
+ * c stays in registers for the whole sum.  Sums run upward in t for every element of
  * c, whatever m and n are.
  *
  * The file that includes this says what it multiplies: GEMM_ELEM, the type of a and
  * b; gemm_vec and gemm_row(p), a vector of b; gemm_all(p), one element of a
- * everywhere; gemm_mac(a, b, c), c + a b; and GEMM_VECS, the width of a block.
+ * everywhere; gemm_mac(a, b, c), c + a b; GEMM_VECS, the width of a block, 2 or 4; and
+ * GEMM_MOST, the rows of a block of two vectors or fewer.
  */
 
 /* R rows by V vectors, both constant. */
@@ -20,19 +21,21 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     UNROLL(GEMM_MOST)
     for (int i = 0; i < R; i++)
         UNROLL(GEMM_VECS)
-        for (int v = 0; v < V; v++)
-            sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
+    for (int v = 0; v < V; v++)
+        sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
 
     for (int t = 0; t < k; t++) {
         gemm_vec row[GEMM_VECS];
 
         UNROLL(GEMM_VECS)
-        for (int v = 0; v < V; v++) row[v] = gemm_row(b + v * VF_LEN);
+        for (int v = 0; v < V; v++)
+            row[v] = gemm_row(b + v * VF_LEN);
         UNROLL(GEMM_MOST)
         for (int i = 0; i < R; i++) {
             const gemm_vec x = gemm_all(a + i * ra);
             UNROLL(GEMM_VECS)
-            for (int v = 0; v < V; v++) sum[i][v] = gemm_mac(x, row[v], sum[i][v]);
+            for (int v = 0; v < V; v++)
+                sum[i][v] = gemm_mac(x, row[v], sum[i][v]);
         }
         a += ca;
         b += ldb;
@@ -41,7 +44,8 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     UNROLL(GEMM_MOST)
     for (int i = 0; i < R; i++)
         UNROLL(GEMM_VECS)
-        for (int v = 0; v < V; v++) vf_store(c + i * ldc + v * VF_LEN, sum[i][v]);
+    for (int v = 0; v < V; v++)
+        vf_store(c + i * ldc + v * VF_LEN, sum[i][v]);
 }
 
 /* All rows of V vectors, R at a time, then what is left. */
@@ -68,18 +72,24 @@ INLINE void ISA(gemm_strip)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
 INLINE void ISA(gemm)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra, int64_t ca,
                       const GEMM_ELEM *b, int64_t ldb, int m, int n, int k, int add)
 {
-    enum { WIDTH = GEMM_VECS * VF_LEN };
+    while (n > 0) {
+        /* Five vectors are better cut into 3 + 2 than into 4 + 1.  Narrow strips take
+         * more rows, or their sums would be too few to hide the latency. */
+        int vecs = n / VF_LEN < GEMM_VECS ? n / VF_LEN : GEMM_VECS;
 
-    for (; n >= WIDTH; n -= WIDTH, c += WIDTH, b += WIDTH)
-        ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, GEMM_VECS);
+        if (GEMM_VECS == 4 && n == 5 * VF_LEN) vecs = 3;
+        switch (vecs) {
 #if GEMM_VECS == 4
-    /* n is a multiple of 16: one to three vectors may be left.  Narrow strips take
-     * more rows, or the sums would be too few to hide the latency. */
-    switch (n / VF_LEN) {
-    case 3: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, 3); break;
-    case 2: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 12, 2); break;
-    case 1: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 12, 1); break;
-    default: break;
-    }
+        case 4: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, 4); break;
+        case 3: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 6, 3); break;
+        case 1: ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, 12, 1); break;
 #endif
+        default:
+            ISA(gemm_strip)(c, ldc, a, ra, ca, b, ldb, m, k, add, GEMM_MOST, 2);
+            break;
+        }
+        n -= vecs * VF_LEN;
+        c += vecs * VF_LEN;
+        b += vecs * VF_LEN;
+    }
 }

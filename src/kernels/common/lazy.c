@@ -34,10 +34,10 @@ INLINE void ISA(tops)(float *top, const float *s, int n, const float *f,
         }
         for (int j = 0; j < n; j++)
             UNROLL(4)
-            for (int v = 0; v < GROUP; v++) {
-                const vf t = vf_load(s + j * LANES + i + v * VF_LEN);
-                x[v] = vf_max(kind == F_ANY ? vf_mul(t, by[v]) : t, x[v]);
-            }
+        for (int v = 0; v < GROUP; v++) {
+            const vf t = vf_load(s + j * LANES + i + v * VF_LEN);
+            x[v] = vf_max(kind == F_ANY ? vf_mul(t, by[v]) : t, x[v]);
+        }
         UNROLL(4)
         for (int v = 0; v < GROUP; v++)
             vf_store(top + i + v * VF_LEN,

@@ -74,13 +74,15 @@ INLINE void ISA(store_square)(char *out, int64_t step, const float *in, vf facto
     vf_transpose(x);
     if (rows == VF_LEN && width == VF_LEN) {
         UNROLL(16)
-        for (int i = 0; i < VF_LEN; i++) vf_to(out + i * step, dtype, x[i]);
+        for (int i = 0; i < VF_LEN; i++)
+            vf_to(out + i * step, dtype, x[i]);
         return;
     }
 
     float part[VF_LEN][VF_LEN];
     UNROLL(16)
-    for (int i = 0; i < VF_LEN; i++) vf_storeu(part[i], x[i]);
+    for (int i = 0; i < VF_LEN; i++)
+        vf_storeu(part[i], x[i]);
     for (int i = 0; i < rows; i++)
         if (width == VF_LEN)
             vf_to(out + i * step, dtype, vf_loadu(part[i]));
@@ -99,8 +101,8 @@ INLINE void ISA(store_squares)(char *out, int64_t step, const float *in,
 
         for (int c = 0; c < d; c += VF_LEN)
             ISA(store_square)
-            (out + i * step + c * bytes, step, in + c * LANES + i, by, rows,
-             d - c < VF_LEN ? d - c : VF_LEN, dtype);
+        (out + i * step + c * bytes, step, in + c * LANES + i, by, rows,
+         d - c < VF_LEN ? d - c : VF_LEN, dtype);
     }
 }
 
@@ -108,7 +110,9 @@ static void ISA(store_cols)(void *out, int64_t ld_out, int dtype, const float *i
                             const float *factor, int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(store_squares)(out, 4 * ld_out, in, factor, n, d, FOCI_F32); break;
+    case FOCI_F32:
+        ISA(store_squares)(out, 4 * ld_out, in, factor, n, d, FOCI_F32);
+        break;
     case FOCI_BF16:
         ISA(store_squares)(out, 2 * ld_out, in, factor, n, d, FOCI_BF16);
         break;
@@ -141,11 +145,12 @@ static void ISA(shrink)(float *o, int rows, const float *factor)
     vf by[VECS];
 
     UNROLL(8)
-    for (int v = 0; v < VECS; v++) by[v] = vf_load(factor + v * VF_LEN);
+    for (int v = 0; v < VECS; v++)
+        by[v] = vf_load(factor + v * VF_LEN);
     for (int c = 0; c < rows; c++, o += LANES)
         UNROLL(8)
-        for (int v = 0; v < VECS; v++)
-            vf_store(o + v * VF_LEN, vf_mul(vf_load(o + v * VF_LEN), by[v]));
+    for (int v = 0; v < VECS; v++)
+        vf_store(o + v * VF_LEN, vf_mul(vf_load(o + v * VF_LEN), by[v]));
 }
 
 static void ISA(row_dot)(float *out, const float *a, const float *b, int64_t ld, int n,

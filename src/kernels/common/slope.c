@@ -20,7 +20,7 @@ INLINE struct slope ISA(slope_load)(const struct grad_rows *r, int i)
 /* The result is w; *ds goes in as dp.  `fast` is enough where both become bf16.  Scores of -inf are masked and yield 0 for
  * both, though the cap would make NaN of them. */
 INLINE vf ISA(slope)(vf s, vf *ds, struct slope r, const int kind, const int capped,
-                   const int fast)
+                     const int fast)
 {
     const vf t = vf_mul(s, r.f);
     const vm dark = vf_eq(t, vf_set1(-INFINITY));

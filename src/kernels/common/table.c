@@ -8,10 +8,10 @@
 #include "simd/tanh.h"
 
 /* gemm_f32 */
-typedef vf gemm_vec;
+typedef vf      gemm_vec;
 INLINE gemm_vec gemm_row(const float *p) { return vf_load(p); }
 INLINE gemm_vec gemm_all(const float *p) { return vf_set1(*p); }
-INLINE vf gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vf_fma(a, b, c); }
+INLINE vf       gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vf_fma(a, b, c); }
 #define GEMM_ELEM float
 #include "kernels/common/gemm.c"
 

@@ -1,7 +1,8 @@
 /* weigh.c -- from scores to weights in place.
  *
  * Two passes over a panel that lies in L1: the maxima (lazy.c), then 2^(t - m) and
- * the sums.
+ * the sums.  f s is rounded before m is subtracted, as in the maximum: fused, the
+ * exponent of a huge score would be what rounding left of it, and without bound.
  */
 #include "kernels/common/lazy.c"
 
@@ -20,17 +21,18 @@ INLINE void ISA(exponentials)(float *s, int n, const float *f, const float *m, f
         }
         for (int j = 0; j < n; j++)
             UNROLL(4)
-            for (int v = 0; v < GROUP; v++) {
-                float *const p = s + j * LANES + i + v * VF_LEN;
-                const vf     t = vf_load(p);
-                const vf     w = vf_exp2(scaled ? vf_fms(t, by[v], base[v])
-                                                : vf_sub(t, base[v]));
+        for (int v = 0; v < GROUP; v++) {
+            float *const p = s + j * LANES + i + v * VF_LEN;
+            const vf     x = vf_load(p);
+            const vf     t = scaled ? vf_mul(x, by[v]) : x;
+            const vf     w = vf_exp2(vf_sub(t, base[v]));
 
-                vf_store(p, w);
-                sum[v] = squares ? vf_fma(w, w, sum[v]) : vf_add(sum[v], w);
-            }
+            vf_store(p, w);
+            sum[v] = squares ? vf_fma(w, w, sum[v]) : vf_add(sum[v], w);
+        }
         UNROLL(4)
-        for (int v = 0; v < GROUP; v++) vf_store(l + i + v * VF_LEN, sum[v]);
+        for (int v = 0; v < GROUP; v++)
+            vf_store(l + i + v * VF_LEN, sum[v]);
     }
 }
 

@@ -1,0 +1,95 @@
+# foci list: what there is.
+
+=== all
+foci list
+--- stdout
+mechanism  causal  cross  backward  reads  *
+softmax * yes * yes * yes * q k v *
+...
+modifier  summary
+...
+sink * learned logit *
+...
+alias        meaning
+...
+
+=== a mechanism
+foci list relu2
+--- stdout
+relu2, a mechanism: *
+
+  formula * max(x_ij, 0)^2 / n
+  source *
+  cost *
+  engine    exact
+  reads     q k v
+  causal    yes
+  cross     yes
+  backward  yes
+
+  argument * default  accepted * help
+  n * 0  0 to 2147483647, whole  *
+
+=== a modifier
+foci list sink
+--- stdout
+sink, a modifier: *
+
+  formula *
+  source *
+
+  tensor  of a head  kept     help
+  sink    a number   trained  *
+
+=== an alias
+foci list 8L
+--- stdout
+8L, an alias: 8*softmax
+
+=== JSON of all is JSON, and names the same mechanisms
+foci list --json > all.json
+python3 - <<'END'
+import json
+all = json.load(open("all.json"))
+assert set(all) == {"mechanisms", "modifiers", "aliases"}, set(all)
+for m in all["mechanisms"]:
+    assert m["kind"] == "mechanism" and m["summary"] and m["formula"] and m["source"]
+    assert m["causal"] is True or isinstance(m["causal"], str)
+    assert set(m["reads"]) <= {"q", "k", "v", "x", "words"}
+    for a in m["arguments"]:
+        assert a["help"] and a["min"] <= a["default"] <= a["max"], a
+print(" ".join(m["name"] for m in all["mechanisms"][:3]))
+print(" ".join(m["name"] for m in all["modifiers"][:6]))
+END
+--- stdout
+softmax l2norm relu2
+scale cap sink logn qknorm temper
+
+=== JSON of one
+foci list temper --json | python3 -c '
+import json, sys
+m = json.load(sys.stdin)
+print(m["kind"], m["name"], m["tensors"][0]["name"], m["tensors"][0]["keep"])'
+foci list 1L --json | tr -d ' \n'; echo
+--- stdout
+modifier temper temper trained
+{"kind":"alias","name":"1L","meaning":"1*softmax"}
+
+=== every listed mechanism can be planned
+foci list --json | python3 -c '
+import json, sys
+for m in json.load(sys.stdin)["mechanisms"]: print(m["name"])' | while read name; do
+    foci plan "$name" n64d16 > /dev/null || echo "$name"
+done
+
+=== unknown name
+foci list softmux
+--- stderr
+foci list: no mechanism, modifier or alias 'softmux' (did you mean 'softmax'?); see foci list
+--- exit 2
+
+=== two names
+foci list softmax relu2
+--- stderr
+foci list: unexpected 'relu2'; usage: foci list [NAME] (texts with blanks need quotes)
+--- exit 2

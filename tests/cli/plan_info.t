@@ -1,0 +1,143 @@
+# foci plan and foci info.
+
+=== plan
+foci plan 'softmax sink' h2n300d64c
+--- stdout
+plan h2n300d64c, f32, *
+...
+*tiles 20 full, 10 partial, 20 skipped*
+...
+
+=== plan as JSON
+foci plan '1*softmax sink + 1*relu2' h2n300d64c --train --json > plan.json
+python3 - <<'END'
+import json
+p = json.load(open("plan.json"))
+print(p["spec"], p["problem"], p["dtype"])
+print(p["parameters"])
+c = p["cost"]
+print(c["pairs"], c["forward_flops"] > 0, c["backward_flops"] > c["forward_flops"])
+print(p["work_bytes"] > 0, p["saved_bytes"] > 0, len(p["stages"]) > 2)
+END
+--- stdout
+1*softmax sink + 1*relu2(n=0) h2n300d64c f32
+[{'name': '0.sink', 'shape': [1], 'keep': 'trained'}]
+90300.0 True True
+True True True
+
+=== nothing is saved without training
+foci plan softmax n64d16 --json | grep saved_bytes
+--- stdout
+  "saved_bytes": 0,
+
+=== dtypes
+for t in f32 bf16 f16; do foci plan softmax n64d16 --dtype $t | head -1; done
+--- stdout
+plan n64d16, f32*
+plan n64d16, bf16*
+plan n64d16, f16*
+
+=== precision
+foci plan softmax n64d16 --precision fast --train > fast && foci plan softmax n64d16 --train > strict
+cmp -s fast strict
+--- exit 1
+
+=== threads
+foci plan softmax n64d16 --threads 1 | head -1
+--- stdout
+plan * 1 thread*
+
+=== unknown mechanism
+foci plan sofmax n8d8
+--- stderr
+foci plan: sofmax: column 1: unknown mechanism "sofmax"; the nearest is "softmax"
+--- exit 2
+
+=== argument out of range
+foci plan 'relu2(n=-3)' n8d8
+--- stderr
+foci plan: relu2(n=-3): column *
+--- exit 2
+
+=== bad problem
+foci plan softmax n8q8
+--- stderr
+foci plan: problem "n8q8", column 3: *
+--- exit 2
+
+=== problem without width
+foci plan softmax n8
+--- stderr
+foci plan: problem "n8", column *
+--- exit 2
+
+=== counts that do not add up
+foci plan '3*softmax + 3*relu2' h8n8d8
+--- stderr
+foci plan: 3*softmax + 3*relu2: *6 heads*8*
+--- exit 2
+
+=== problem is missing
+foci plan softmax
+--- stderr
+foci plan: needs more arguments; usage: foci plan SPEC PROBLEM
+--- exit 2
+
+=== a spec without quotes
+foci plan softmax sink n8d8
+--- stderr
+foci plan: unexpected 'n8d8'; usage: foci plan SPEC PROBLEM (texts with blanks need quotes)
+--- exit 2
+
+=== a problem beyond this machine
+foci plan softmax b1000000h65536n1000000000000d65536
+--- stderr
+foci plan: softmax: len_q is 1000000000000: it may be 0 to *
+--- exit 2
+
+=== info
+foci info
+--- stdout
+version * 0.*
+system *
+...
+threads  2
+
+CPU level *state
+portable *
+...
+kernel *taken from
+gemm_f32 *
+...
+
+=== info with a level
+FOCI_CPU=portable foci info --threads 1 | sed -n '/^threads/p; /^gemm_f32/p'
+--- stdout
+threads  1
+gemm_f32 * portable
+
+=== info as JSON
+foci info --json | python3 -c '
+import json, sys
+i = json.load(sys.stdin)
+print(sorted(i))
+print(i["threads"], [l["state"] for l in i["levels"]].count("chosen"), len(i["kernels"]) > 3)'
+--- stdout
+['cpu', 'kernels', 'levels', 'memory_bytes', 'system', 'threads', 'version']
+2 1 True
+
+=== measured
+foci info --measure --json | python3 -c '
+import json, sys
+m = json.load(sys.stdin)["measured"]
+print(all(1e8 < m[k] < 1e15 for k in ("f32_flops", "bf16_flops", "copy_bytes", "read_bytes")))'
+foci info --measure | sed '1,/^measured/d' | grep -c '[0-9] [kMGT]flop$\|[0-9] [kMGT]B$'
+--- stdout
+True
+4
+
+=== info takes no argument
+foci info cpu
+--- stderr
+foci info: unexpected 'cpu'; usage: foci info (texts with blanks need quotes)
+--- exit 2

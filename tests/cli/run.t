@@ -1,0 +1,306 @@
+# foci run: right use.  Inputs are waves; softmax of equal logits is a mean.
+
+=== mean of the values when queries are zero
+npy make q.npy 2x2 0,0,0,0
+npy make k.npy 2x2
+npy make v.npy 2x3 1,2,3,5,6,7
+foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy
+npy show o.npy
+--- stdout
+plan n2d2v3, f32, *
+  spec     1*softmax
+  output   2x3
+  forward  * ms
+<f4 (2, 3)
+3.0000 4.0000 5.0000
+3.0000 4.0000 5.0000
+
+=== causal
+npy make q.npy 2x2 0,0,0,0
+npy make v.npy 2x3 1,2,3,5,6,7
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --causal > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 3)
+1.0000 2.0000 3.0000
+3.0000 4.0000 5.0000
+
+=== as the reference does it, with gradients of all
+npy make q.npy 2x3x70x8 wave:1
+npy make k.npy 2x3x90x8 wave:2
+npy make v.npy 2x3x90x5 wave:3
+npy make do.npy 2x3x70x5 wave:4
+for how in '' --ref; do
+    foci run '1*softmax sink qknorm + 2*relu2 temper' --q q.npy --k k.npy --v v.npy --causal \
+        --out o$how.npy --dout do.npy --grads g$how $how > /dev/null || exit
+done
+npy near o.npy o--ref.npy 1e-5
+for x in q k v 0.sink 0.tau 1.temper; do npy near g.d$x.npy g--ref.d$x.npy 2e-5; done
+ls
+--- stdout
+do.npy
+g--ref.d0.sink.npy
+g--ref.d0.tau.npy
+g--ref.d1.temper.npy
+g--ref.dk.npy
+g--ref.dq.npy
+g--ref.dv.npy
+g.d0.sink.npy
+g.d0.tau.npy
+g.d1.temper.npy
+g.dk.npy
+g.dq.npy
+g.dv.npy
+k.npy
+o--ref.npy
+o.npy
+q.npy
+v.npy
+
+=== bf16 rounds the inputs and writes f4
+npy make q.npy 4x20x16 wave:1
+npy make k.npy 4x20x16 wave:2
+npy make v.npy 4x20x16 wave:3
+foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy > /dev/null
+foci run softmax --q q.npy --k k.npy --v v.npy --out b.npy --dtype bf16 | head -1
+npy near b.npy o.npy 2e-2
+npy near b.npy o.npy 1e-5 2> /dev/null && echo "nothing was rounded"
+npy show b.npy > b.txt; head -1 b.txt
+--- stdout
+plan h4n20d16, bf16*
+<f4 (4, 20, 16)
+
+=== gradients in bf16
+for x in q k v do; do npy make $x.npy 2x20x16 wave:${#x}; done
+for how in '' '--dtype bf16'; do
+    foci run softmax --q q.npy --k k.npy --v v.npy --dout do.npy --grads "g$how" $how > /dev/null
+done
+for x in q k v; do npy near "g--dtype bf16.d$x.npy" g.d$x.npy 5e-2; done
+
+=== fast products
+for x in q k v; do npy make $x.npy 2x130x64 wave:1; done
+foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy > /dev/null
+foci run softmax --q q.npy --k k.npy --v v.npy --out f.npy --precision fast > /dev/null
+npy near f.npy o.npy 1e-2
+
+=== grouped heads
+npy make q.npy 4x6x8 wave:1
+npy make k.npy 2x6x8 wave:2
+npy make v.npy 2x6x8 wave:3
+foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy | sed -n '1p;3p'
+foci run softmax --q q.npy --k k.npy --v v.npy --out r.npy --ref > /dev/null
+npy near o.npy r.npy 1e-5
+--- stdout
+plan h4k2n6d8, f32*
+  output   4x6x8
+
+=== one key head without a head axis
+npy make q.npy 4x6x8 wave:1
+npy make k.npy 6x8 wave:2
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy | head -1
+--- stdout
+plan h4k1n6d8, f32*
+
+=== the result has as many axes as the queries
+npy make q.npy 1x1x3x2
+npy make k.npy 3x2
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy > /dev/null
+npy show o.npy > o.txt; head -1 o.txt
+--- stdout
+<f4 (1, 1, 3, 2)
+
+=== types and orders of files give the same result
+npy make q.npy 3x4 ramp
+npy make v.npy 3x4 wave:1
+foci run 'softmax scale(0.01)' --q q.npy --k q.npy --v v.npy --out o.npy > /dev/null
+for how in '--dtype i1' '--dtype u8' '--dtype >i4' '--dtype >f8' '--dtype f2 --fortran' \
+           '--version 2' '--version 3 --fortran'; do
+    npy make t.npy 3x4 ramp $how
+    foci run 'softmax scale(0.01)' --q t.npy --k t.npy --v v.npy --out p.npy > /dev/null
+    cmp o.npy p.npy
+done
+
+=== tensors from one safetensors file
+npy tensors t.safetensors q=2x3x4 k=2x3x4 v=2x3x4
+for x in 0=q 1=k 2=v; do npy make ${x#*=}.npy 2x3x4 wave:${x%=*}; done
+foci run softmax --q t.safetensors --k t.safetensors --v t.safetensors --out a.npy > /dev/null
+foci run softmax --q q.npy --k k.npy --v v.npy --out b.npy > /dev/null
+cmp a.npy b.npy
+
+=== weights
+npy make q.npy 2x2 0,0,0,0
+npy make v.npy 2x1 1,2
+foci run softmax --q q.npy --k q.npy --v v.npy --weights a.npy --causal > /dev/null
+npy show a.npy
+--- stdout
+<f4 (2, 2)
+1.0000 0.0000
+0.5000 0.5000
+
+=== parameters: drawn, dumped, given back
+npy make q.npy 2x3x4 wave:1
+foci run 'softmax sink temper' --q q.npy --k q.npy --v q.npy --out a.npy --dump-params p.safetensors > /dev/null
+npy names p.safetensors
+foci run 'softmax sink temper' --q q.npy --k q.npy --v q.npy --out b.npy \
+    --param sink=p.safetensors --param temper=p.safetensors > /dev/null
+cmp a.npy b.npy
+--- stdout
+sink F32 [2] 0.0000 0.0000
+temper F32 [2] 1.0000 1.0000
+
+=== a mechanism without parameters dumps none
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --dump-params p.safetensors > /dev/null
+npy names p.safetensors
+
+=== a sink of each head
+npy make q.npy 2x1x1 0,0
+npy make v.npy 2x1x1 1,1
+npy make s.npy 2 0,1.0986123
+foci run 'softmax sink' --q q.npy --k q.npy --v v.npy --out o.npy --param sink=s.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1, 1)
+0.5000
+0.2500
+
+=== a sink for all heads
+npy make q.npy 2x1x1 0,0
+npy make v.npy 2x1x1 1,1
+npy make s.npy "" 1.0986123
+npy make t.npy 1 1.0986123
+for f in s t; do
+    foci run 'softmax sink' --q q.npy --k q.npy --v v.npy --out o.npy --param sink=$f.npy > /dev/null
+    npy show o.npy
+done
+--- stdout
+<f4 (2, 1, 1)
+0.2500
+0.2500
+<f4 (2, 1, 1)
+0.2500
+0.2500
+
+=== parameters of a mix
+npy make q.npy 2x1x1 0,0
+npy make v.npy 2x1x1 1,1
+npy make s.npy 1 1.0986123
+foci run '1*softmax sink + 1*softmax sink' --q q.npy --k q.npy --v v.npy --out o.npy \
+    --param 1.sink=s.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1, 1)
+0.5000
+0.2500
+
+=== mask
+npy make q.npy 2x2 0,0,0,0
+npy make v.npy 2x1 1,3
+npy make m.npy 2x2 1,0,1,1 --dtype b1
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --mask m.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1)
+1.0000
+2.0000
+
+=== a row that sees nothing is zero
+npy make q.npy 2x2 0,0,0,0
+npy make v.npy 2x1 1,3
+npy make m.npy 2x2 0,0,0,1
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --mask m.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1)
+0.0000
+3.0000
+
+=== bias
+npy make q.npy 2x2 0,0,0,0
+npy make v.npy 2x1 0,4
+npy make b.npy 2x2 0,1.0986123,0,0
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --bias b.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1)
+3.0000
+2.0000
+
+=== mask of heads with bias of sequences
+npy make q.npy 2x2x5x4 wave:1
+npy make m.npy 2x5x5 1,0,1,1,0,1,1,1,0,1,1,0,1,1,0,1,1,1,0,1,1,0,1,1,0,1,1,1,0,1,1,0,1,1,0,1,1,1,0,1,1,0,1,1,0,1,1,1,0,1
+npy make b.npy 2x1x5x5 wave:2
+for how in '' --ref; do
+    foci run softmax --q q.npy --k q.npy --v q.npy --out o$how.npy --mask m.npy --bias b.npy $how > /dev/null
+done
+npy near o.npy o--ref.npy 1e-5
+
+=== lengths
+npy make q.npy 2x1x3x2 0,0,0,0,0,0,0,0,0,0,0,0
+npy make v.npy 2x1x3x1 1,2,3,4,5,6
+npy make lq.npy 2 3,1 --dtype i8
+npy make lk.npy 2 1,2
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --len-q lq.npy --len-k lk.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (2, 1, 3, 1)
+1.0000
+1.0000
+1.0000
+4.5000
+0.0000
+0.0000
+
+=== documents
+npy make q.npy 4x2 0,0,0,0,0,0,0,0
+npy make v.npy 4x1 1,2,3,5
+npy make d.npy 3 0,1,4 --dtype i4
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy --docs d.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (4, 1)
+1.0000
+3.3333
+3.3333
+3.3333
+
+=== the report as JSON
+npy make q.npy 2x3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dout q.npy --grads g --threads 1 --json > r.json
+python3 - <<'END'
+import json
+r = json.load(open("r.json"))
+print(r["spec"], r["problem"], r["dtype"], r["by"], r["shape"], r["threads"])
+print(r["forward_seconds"] > 0, r["backward_seconds"] > 0, len(r["stages"]) > 1)
+END
+--- stdout
+2*softmax h2n3d4 f32 engine [2, 3, 4] 1
+True True True
+
+=== the same bits for any number of threads
+npy make q.npy 4x150x16 wave:1
+for n in 1 2 7; do
+    foci run softmax --q q.npy --k q.npy --v q.npy --out o$n.npy --dout q.npy --grads g$n --threads $n --causal > /dev/null
+done
+for n in 2 7; do cmp o1.npy o$n.npy; for x in q k v; do cmp g1.d$x.npy g$n.d$x.npy; done; done
+
+=== nothing to attend to
+npy make q.npy 0x4 ramp
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy > /dev/null
+npy show o.npy
+--- stdout
+<f4 (0, 4)
+
+=== the output may be an input
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out a.npy > /dev/null
+foci run softmax --q q.npy --k q.npy --v q.npy --out q.npy > /dev/null
+cmp a.npy q.npy
+
+=== a file whose name begins with dashes
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out=--o.npy > /dev/null
+ls
+--- stdout
+--o.npy
+q.npy

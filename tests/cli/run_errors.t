@@ -1,0 +1,275 @@
+# foci run: wrong use.
+
+=== no spec
+foci run
+--- stderr
+foci run: needs an argument; usage: foci run SPEC
+--- exit 2
+
+=== nothing to write
+foci run softmax --q q.npy
+--- stderr
+foci run: nothing is to be written: give --out, --weights, --grads or --dump-params
+--- exit 2
+
+=== no tensors
+foci run softmax --out o.npy
+--- stderr
+foci run: needs the tensors that softmax reads: --q, --k, --v
+--- exit 2
+
+=== one that is read is missing
+npy make q.npy 3x4
+foci run softmax --k q.npy --v q.npy --out o.npy
+foci run softmax --q q.npy --v q.npy --out o.npy
+foci run softmax --q q.npy --k q.npy --out o.npy
+echo $?; ls
+--- stdout
+2
+q.npy
+--- stderr
+foci run: --q is missing, and softmax reads it
+foci run: --k is missing, and softmax reads it
+foci run: --v is missing, and softmax reads it
+
+=== gradient without a place, and a place without gradient
+foci run softmax --q q.npy --dout do.npy
+foci run softmax --q q.npy --grads g
+--- stderr
+foci run: --dout needs --grads PREFIX, where the gradients go
+foci run: --grads needs --dout FILE, the gradient of the output
+--- exit 2
+
+=== file that is not there
+foci run softmax --q nowhere.npy --k k.npy --v v.npy --out o.npy
+--- stderr
+foci run: --q nowhere.npy: cannot be opened: No such file or directory
+--- exit 1
+
+=== file that is something else
+echo hello there > q.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy
+--- stderr
+foci run: --q q.npy: is neither .npy (begins with \x93NUMPY) nor .safetensors (eight bytes of length, then '{')
+--- exit 1
+
+=== truncated file
+npy make a.npy 30x4
+head -c 200 a.npy > q.npy
+foci run softmax --q q.npy --k a.npy --v a.npy --out o.npy
+--- stderr
+foci run: --q q.npy: its shape needs 480 bytes of data but the file has 72
+--- exit 1
+
+=== file of complex numbers
+npy make a.npy 3x4
+sed "s/'<f4'/'<c8'/" a.npy > q.npy
+foci run softmax --q q.npy --k a.npy --v a.npy --out o.npy
+--- stderr
+foci run: --q q.npy: descr is '<c8'; accepted are f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1 after < or >
+--- exit 1
+
+=== one axis
+npy make q.npy 12
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy
+--- stderr
+foci run: --q q.npy: its shape is 12; accepted are N x d, H x N x d and B x H x N x d
+--- exit 1
+
+=== five axes
+npy make q.npy 1x1x1x3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy
+--- stderr
+foci run: --q q.npy: its shape is 1x1x1x3x4; accepted are N x d, H x N x d and B x H x N x d
+--- exit 1
+
+=== keys of another width
+npy make q.npy 2x5x8
+npy make k.npy 2x5x7
+foci run softmax --q q.npy --k k.npy --v q.npy --out o.npy
+--- stderr
+foci run: --k k.npy: its shape is 2x5x7; --q q.npy of 2x5x8 needs HxNx8
+--- exit 1
+
+=== keys of another batch
+npy make q.npy 2x2x5x8
+npy make k.npy 2x5x8
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy
+--- stderr
+foci run: --k k.npy: its shape is 2x5x8; --q q.npy of 2x2x5x8 needs 2xHxNx8
+--- exit 1
+
+=== as many values as keys
+npy make q.npy 2x5x8
+npy make v.npy 2x6x8
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy
+--- stderr
+foci run: --v v.npy: its shape is 2x6x8; --k q.npy of 2x5x8 needs 2x5xd
+--- exit 1
+
+=== heads that do not divide
+npy make q.npy 3x5x8
+npy make k.npy 2x5x8
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy
+--- stderr
+foci run: --k k.npy: it has 2 heads, which must divide the 3 of --q q.npy
+--- exit 1
+
+=== no heads at all
+npy make q.npy 0x5x8 ramp
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy
+--- stderr
+foci run: --k q.npy: it has 0 heads, which must divide the 0 of --q q.npy
+--- exit 1
+
+=== gradient of another shape
+npy make q.npy 2x5x8
+npy make do.npy 2x5x7
+foci run softmax --q q.npy --k q.npy --v q.npy --dout do.npy --grads g
+--- stderr
+foci run: --dout do.npy: its shape is 2x5x7; the output needs 2x5x8
+--- exit 1
+
+=== mask of another shape
+npy make q.npy 2x5x8
+npy make m.npy 5x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --mask m.npy
+npy make m.npy 3x5x5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --bias m.npy
+--- stderr
+foci run: --mask m.npy: its shape is 5x4; every pair of query and key needs 5x5
+foci run: --bias m.npy: its shape is 3x5x5; every pair of query and key needs 2x5x5
+--- exit 1
+
+=== lengths of another batch
+npy make q.npy 2x1x5x8
+npy make l.npy 3 1,2,3
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --len-k l.npy
+--- stderr
+foci run: --len-k l.npy: its shape is 3; one length for each of 2 sequences is needed
+--- exit 1
+
+=== lengths that are no lengths
+npy make q.npy 5x8
+npy make l.npy 1 1.5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --len-k l.npy
+npy make l.npy 1 6
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --len-k l.npy
+npy make l.npy 1 -1 --dtype i4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --len-q l.npy
+--- stderr
+foci run: --len-k l.npy: holds a value that is not a whole number within 32 bits
+foci run: len_k[0] is 6: it may be 0 to 5
+foci run: len_q[0] is -1: it may be 0 to 5
+--- exit 1
+
+=== documents and lengths
+npy make q.npy 5x8
+npy make d.npy 2 0,5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --docs d.npy --len-q d.npy
+--- stderr
+foci run: --docs and --len-q exclude each other
+--- exit 2
+
+=== documents that overlap the end
+npy make q.npy 5x8
+npy make d.npy 3 0,3,6
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --docs d.npy
+--- stderr
+foci run: docs[2] is 6: *
+--- exit 1
+
+=== documents of a batch
+npy make q.npy 2x1x5x8
+npy make d.npy 2 0,5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --docs d.npy
+--- stderr
+foci run: softmax: packed documents need batch 1 *
+--- exit 2
+
+=== bad spec
+npy make q.npy 3x4
+foci run 'softmax sinc' --q q.npy --k q.npy --v q.npy --out o.npy
+--- stderr
+foci run: softmax sinc: column 9: *"sink"*
+--- exit 2
+
+=== parameter without a file
+npy make q.npy 3x4
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --param sink
+--- stderr
+foci run: --param is 'sink'; it takes NAME=FILE
+--- exit 2
+
+=== parameter that is none
+npy make q.npy 3x4
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --param sinc=q.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --param sink=q.npy
+--- stderr
+foci run: --param sinc: no such tensor (did you mean 'sink'?); see foci plan 'softmax sink' PROBLEM --json
+foci run: --param sink: softmax has no tensors
+--- exit 2
+
+=== parameter of another shape
+npy make q.npy 2x3x4
+npy make s.npy 3
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --param sink=s.npy
+--- stderr
+foci run: --param sink=s.npy: its shape is 3; accepted are 2, or a number for all heads
+--- exit 1
+
+=== array that a safetensors file does not have
+npy tensors t.safetensors query=3x4 keys=3x4
+npy make q.npy 3x4
+foci run softmax --q q.npy --k t.safetensors --v q.npy --out o.npy
+--- stderr
+foci run: --k t.safetensors: none of its 2 arrays is called 'k'
+--- exit 1
+
+=== folder that is not there
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out no/o.npy
+--- stderr
+foci run: no/o.npy: cannot be made: No such file or directory
+--- exit 1
+
+=== disk that fills up leaves the old file and nothing else
+npy make q.npy 100x8
+npy make o.npy 2 1,2
+(ulimit -f 2; foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy)
+echo $?; npy show o.npy; ls -A
+--- stdout
+1
+<f4 (2,)
+1.0000 2.0000
+o.npy
+q.npy
+--- stderr
+foci run: o.npy: cannot be written: File too large
+
+=== output to a full device
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out /dev/full
+--- stderr
+foci run: /dev/full: cannot be written: No space left on device
+--- exit 1
+
+=== report to a full device
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy > /dev/full
+--- stderr
+foci: the output could not be written: No space left on device
+--- exit 1
+
+=== ended by a signal, nothing is left behind
+npy make q.npy 4x3000x64
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --ref &
+sleep 1
+kill -TERM $!
+wait $!
+echo $?; ls -A
+--- stdout
+143
+q.npy
+--- stderr
+Terminated

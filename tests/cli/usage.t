@@ -1,0 +1,230 @@
+# The command itself: verbs, help, options, streams.
+
+=== no verb is a usage error with help
+foci
+--- stderr
+foci: efficient attention
+...
+Verbs
+...
+--- exit 2
+
+=== help
+foci --help
+--- stdout
+foci: efficient attention
+
+Examples
+  foci list
+...
+Verbs
+  list * mechanisms, *
+  info *
+  plan *
+  run *
+  bench *
+
+=== -h
+foci -h | head -1
+--- stdout
+foci: efficient attention
+
+=== help without a verb
+foci help | head -1
+--- stdout
+foci: efficient attention
+
+=== version
+foci --version
+--- stdout
+foci *.*.*
+
+=== help of every verb shows examples first
+for verb in list info plan run bench; do
+    foci $verb --help > a || echo "$verb failed"
+    foci help $verb | cmp - a
+    foci $verb -h | cmp - a
+    sed -n '1p;3,4p' a
+done
+--- stdout
+foci list: *
+Examples
+  foci list
+foci info: *
+Examples
+  foci info
+foci plan: *
+Examples
+  foci plan *
+foci run: *
+Examples
+  foci run *
+foci bench: *
+Examples
+  foci bench*
+
+=== help wins over mistakes
+foci plan --no-such-option --help | head -1
+--- stdout
+foci plan: *
+
+=== every option of a verb is in its help
+foci run --help > help
+for o in q k v out causal dtype precision seed threads param dump-params weights dout \
+         grads ref mask bias len-q len-k docs json quiet help; do
+    grep -q -e "^  --$o " help || echo "$o"
+done
+
+=== help of an unknown verb
+foci help plam
+--- stderr
+foci: no verb 'plam' (did you mean 'plan'?); see foci --help
+--- exit 2
+
+=== help takes one verb
+foci help plan run
+--- stderr
+foci: help takes one verb; seen 'run' too
+--- exit 2
+
+=== unknown verb with a near one
+foci lsit
+--- stderr
+foci: no verb 'lsit' (did you mean 'list'?); see foci --help
+--- exit 2
+
+=== unknown verb with none near
+foci frobnicate
+--- stderr
+foci: no verb 'frobnicate'; see foci --help
+--- exit 2
+
+=== option before a verb
+foci --json list
+--- stderr
+foci: no option '--json' before a verb; there are --help and --version
+--- exit 2
+
+=== unknown option with a near one
+foci run softmax --casual
+--- stderr
+foci run: no option '--casual' (did you mean '--causal'?); see foci run --help
+--- exit 2
+
+=== unknown option with none near
+foci run softmax --zzz=1
+--- stderr
+foci run: no option '--zzz'; see foci run --help
+--- exit 2
+
+=== what does not exist yet is no option
+foci run softmax --step
+--- stderr
+foci run: no option '--step'*; see foci run --help
+--- exit 2
+
+=== one dash
+foci plan softmax n8d8 -v
+--- stderr
+foci plan: no option '-v'; options begin with two dashes
+--- exit 2
+
+=== value is missing at the end
+foci run softmax --q
+--- stderr
+foci run: --q needs FILE
+--- exit 2
+
+=== value is missing before the next option
+foci run softmax --q --k k.npy
+--- stderr
+foci run: --q needs FILE; seen --k
+--- exit 2
+
+=== value is empty
+foci run softmax --q=
+--- stderr
+foci run: --q is empty; it takes FILE
+--- exit 2
+
+=== flag with a value
+foci run softmax --causal=yes
+--- stderr
+foci run: --causal takes no value; seen 'yes'
+--- exit 2
+
+=== word that is none of the accepted
+foci plan softmax n8d8 --dtype f64
+--- stderr
+foci plan: --dtype is 'f64'; it takes f32|bf16|f16
+--- exit 2
+
+=== numbers out of range or no numbers
+for n in 0 1025 1.5 -1 x 1e9 0x4 nan '' ' 1'; do
+    foci info --threads "$n" 2>&1
+    echo $?
+done
+--- stdout
+foci info: --threads is '0'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is '1025'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is '1.5'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is '-1'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is 'x'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is '1e9'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is '0x4'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is 'nan'; it takes a whole number from 1 to 1024
+2
+foci info: --threads is empty; it takes N
+2
+foci info: --threads is ' 1'; it takes a whole number from 1 to 1024
+2
+
+=== the last of a repeated option counts
+foci plan softmax n8d8 --dtype f32 --dtype bf16 --json | grep '"dtype"'
+--- stdout
+  "dtype": "bf16",
+
+=== full disk
+foci list > /dev/full
+--- stderr
+foci: the output could not be written: No space left on device
+--- exit 1
+
+=== closed pipe
+{ sleep 0.5; foci list; echo $? > code; } | true
+cat code
+--- stdout
+1
+--- stderr
+foci: the output could not be written: Broken pipe
+
+=== closed standard output
+foci list >&-
+--- stderr
+foci: the output could not be written: Bad file descriptor
+--- exit 1
+
+=== JSON to a full disk
+foci list --json > /dev/full
+--- stderr
+foci: the output could not be written: *
+--- exit 1
+
+=== bad environment
+FOCI_THREADS=many foci list
+--- stderr
+foci list: FOCI_THREADS=many: a whole number from 1 to 1024 is wanted
+--- exit 1
+
+=== bad CPU level in the environment
+FOCI_CPU=z80 foci info
+--- stderr
+foci info: FOCI_CPU=z80: no such CPU level; there are *
+--- exit 1

@@ -1,0 +1,121 @@
+/* permute.c -- sequences and heads do not meet: in another order, or in another
+ * layout, each gives the same bits. */
+#include "support/trial.h"
+
+/* A copy of `from`, a tensor of layout a, in layout b, with batch entry x at
+ * batch[x] and head x at head[x]. */
+static void *rearrange(int type, const void *from, foci_layout a, foci_layout b,
+                       int64_t batches, int64_t rows, int64_t heads, int64_t dim,
+                       const int64_t *batch, const int64_t *head, int64_t room)
+{
+    void *to = test_alloc((size_t)room, sizeof(float));
+
+    for (int64_t x = 0; x < batches; x++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t c = 0; c < dim; c++)
+                    ref_store(type, to, trial_at(&b, batch[x], i, head[h], c),
+                              ref_load(type, from, trial_at(&a, x, i, h, c)));
+    return to;
+}
+
+/* Packed results of a permuted trial, put back in order. */
+static void put_back(double *x, int64_t batches, int64_t rows, int64_t heads, int64_t dim,
+                     bool rows_inner, const int64_t *batch, const int64_t *head)
+{
+    const int64_t n = batches * rows * heads * dim;
+    double       *old = test_alloc((size_t)n, sizeof *old);
+
+    memcpy(old, x, (size_t)n * sizeof *old);
+    for (int64_t b = 0; b < batches; b++)
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t c = 0; c < dim; c++) {
+                    if (rows_inner) /* lse: [batch][head][row] */
+                        x[(b * heads + h) * rows + i] =
+                            old[(batch[b] * heads + head[h]) * rows + i];
+                    else
+                        x[((b * rows + i) * heads + h) * dim + c] =
+                            old[((batch[b] * rows + i) * heads + head[h]) * dim + c];
+                }
+    free(old);
+}
+
+enum { BATCH = 3, HEADS = 6, KV = 3, LEN = 70, DIM = 16, DIM_V = 9, ROOM = 1 << 16 };
+
+static foci_layout heads_first(int64_t dim)
+{
+    const int64_t row = dim + 5, batch = LEN * row + 2;
+    return (foci_layout){ .row = row, .batch = batch, .head = BATCH * batch };
+}
+
+static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
+{
+    static const int64_t batch[BATCH] = { 2, 0, 1 };
+    static const int64_t head[HEADS] = { 4, 5, 0, 1, 2, 3 }, kv[KV] = { 2, 0, 1 };
+    const foci_problem   plain = { FOCI_SIZED(foci_problem), .dtype = dtype,
+                                   .batch = BATCH, .heads = HEADS, .kv_heads = KV,
+                                   .len_q = LEN, .len_k = LEN, .dim_qk = DIM,
+                                   .dim_v = DIM_V, .flags = FOCI_TRAIN };
+    foci_problem         other = plain;
+    other.q = other.k = heads_first(DIM);
+    other.v = other.o = heads_first(DIM_V);
+
+    foci_plan *plan = test_plan(ctx, spec, &plain), *other_plan = test_plan(ctx, spec, &other);
+    struct trial        t = trial_make(plan, spec, seed, TRIAL_LENS);
+    const foci_problem *p = &plan->p, *o = &other_plan->p;
+    const int           type = (int)dtype;
+    int32_t             len_q[BATCH], len_k[BATCH];
+    float              *params = test_alloc((size_t)plan->n_floats, sizeof *params);
+
+    /* A number for each head: every tensor there is so far. */
+    for (int64_t i = 0; i < plan->n_floats; i++)
+        params[i / HEADS * HEADS + head[i % HEADS]] = t.params[i];
+    for (int b = 0; b < BATCH; b++) {
+        len_q[batch[b]] = t.len_q[b];
+        len_k[batch[b]] = t.len_k[b];
+    }
+    const struct trial moved = {
+        .p = *o, .seed = seed, .params = params, .len_q = len_q, .len_k = len_k,
+        .q = rearrange(type, t.q, p->q, o->q, BATCH, LEN, HEADS, DIM, batch, head, ROOM),
+        .k = rearrange(type, t.k, p->k, o->k, BATCH, LEN, KV, DIM, batch, kv, ROOM),
+        .v = rearrange(type, t.v, p->v, o->v, BATCH, LEN, KV, DIM_V, batch, kv, ROOM),
+        .g = rearrange(type, t.g, p->o, o->o, BATCH, LEN, HEADS, DIM_V, batch, head, ROOM),
+    };
+    struct result want = trial_run(plan, &t), got = trial_run(other_plan, &moved);
+
+    put_back(got.x[PART_O], BATCH, LEN, HEADS, DIM_V, false, batch, head);
+    put_back(got.x[PART_LSE], BATCH, LEN, HEADS, 1, true, batch, head);
+    put_back(got.x[PART_DQ], BATCH, LEN, HEADS, DIM, false, batch, head);
+    put_back(got.x[PART_DK], BATCH, LEN, KV, DIM, false, batch, kv);
+    put_back(got.x[PART_DV], BATCH, LEN, KV, DIM_V, false, batch, kv);
+
+    /* Gradients of parameters are sums over the batch, in another order now. */
+    got.n[PART_DPARAMS] = want.n[PART_DPARAMS] = 0;
+    trial_equal(plan, &t, "permuted", &got, &want);
+
+    void *const own[] = { moved.q, moved.k, moved.v, moved.g, params };
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
+    result_free(&want);
+    result_free(&got);
+    trial_free(&t);
+    foci_plan_free(plan);
+    foci_plan_free(other_plan);
+}
+
+static void permute(void **state)
+{
+    struct levels l = levels_make(1);
+    char          spec[SPEC_CAP];
+
+    (void)state;
+    for (int i = 0; specs_next(l.ctx[0], i, spec); i++)
+        run_case(l.ctx[i % l.n], spec, (foci_dtype)(i / 4 % 3), (uint64_t)i);
+    levels_free(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(permute) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,98 @@
+/* threads.c -- results do not depend on the number of threads, nor on which run, plan
+ * or context they come from. */
+#include <stdio.h>
+
+#include "support/trial.h"
+
+static void run_case(foci_ctx *one, foci_ctx *seven, const char *spec,
+                     const foci_problem *p, unsigned gives, uint64_t seed)
+{
+    foci_plan    *plan = test_plan(one, spec, p), *many = test_plan(seven, spec, p);
+    struct trial  t = trial_make(plan, spec, seed, gives);
+    struct result want = trial_run(plan, &t);
+    struct result again = trial_run(plan, &t);
+    struct result got = trial_run(many, &t);
+
+    trial_equal(plan, &t, "run twice", &again, &want);
+    trial_equal(many, &t, "7 threads", &got, &want);
+    result_free(&want);
+    result_free(&again);
+    result_free(&got);
+    trial_free(&t);
+    foci_plan_free(plan);
+    foci_plan_free(many);
+}
+
+/* The seven threads share what cores there are; few cases say enough. */
+static void threads(void **state)
+{
+    static const struct {
+        foci_problem p;
+        unsigned     gives;
+    } kinds[] = {
+        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2, .len_q = 130,
+            .len_k = 130, .dim_qk = 16, .flags = FOCI_TRAIN | FOCI_CAUSAL }, TRIAL_LENS },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .kv_heads = 1, .len_q = 300,
+            .len_k = 300, .dim_qk = 16, .dim_v = 24, .max_docs = 4, .flags = FOCI_TRAIN },
+          TRIAL_DOCS },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 400, .len_k = 400,
+            .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_TRAIN }, 0 },
+    };
+    struct levels one = levels_make(1), seven = levels_make(7);
+    char          spec[SPEC_CAP];
+
+    (void)state;
+    for (int i = 0; specs_next(one.ctx[0], i, spec); i++) {
+        const size_t k = (size_t)i % (sizeof kinds / sizeof *kinds);
+        const int    level = i / 3 % one.n;
+        if (strchr(spec, ' ') && i % 2) continue;
+        run_case(one.ctx[level], seven.ctx[level], spec, &kinds[k].p, kinds[k].gives,
+                 (uint64_t)i);
+    }
+    levels_free(&one);
+    levels_free(&seven);
+}
+
+/* Two plans of one text are one; so is that of the text a plan prints. */
+static void plans(void **state)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2,
+                             .len_q = 100, .len_k = 100, .dim_qk = 8,
+                             .flags = FOCI_TRAIN };
+    foci_ctx          *ctx = test_ctx(NULL, 1);
+    char               spec[SPEC_CAP], text[2][4096], full[2][1024];
+
+    (void)state;
+    specs_register(ctx);
+    for (int i = 0; specs_next(ctx, i, spec); i++) {
+        foci_plan *plan = test_plan(ctx, spec, &p);
+        foci_plan_spec(plan, full[0], sizeof full[0]);
+        foci_plan *again = test_plan(ctx, full[0], &p);
+        foci_plan_spec(again, full[1], sizeof full[1]);
+        assert_string_equal(full[0], full[1]);
+        foci_plan_describe(plan, text[0], sizeof text[0]);
+        foci_plan_describe(again, text[1], sizeof text[1]);
+        assert_string_equal(text[0], text[1]);
+        assert_int_equal(foci_plan_work_bytes(plan), foci_plan_work_bytes(again));
+        assert_int_equal(foci_plan_saved_bytes(plan), foci_plan_saved_bytes(again));
+
+        struct trial  t = trial_make(plan, spec, (uint64_t)i, 0);
+        struct result x = trial_run(plan, &t), y = trial_run(again, &t);
+        trial_equal(plan, &t, "printed and planned again", &y, &x);
+        result_free(&x);
+        result_free(&y);
+        trial_free(&t);
+        foci_plan_free(plan);
+        foci_plan_free(again);
+    }
+    foci_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(threads),
+        cmocka_unit_test(plans),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

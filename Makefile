@@ -10,7 +10,7 @@ all build: $(BUILD)/build.ninja ## build the library and the command in build/
 	cmake --build $(BUILD) -j $(JOBS)
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\).*:.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z-]\+\).*:.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 $(BUILD)/build.ninja: | setup
 	cmake -S . -B $(BUILD) -G Ninja
@@ -21,7 +21,7 @@ setup: ## install what is missing (Debian)
 test: setup ## install what is missing, build, run the tests
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check
 
-test-full: setup ## the same, with sanitizers and everything that takes long
+test-full: setup ## the same at full length, and fuzzing
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
 
 demo: build ## build and show the machine, a plan, and a short measurement

@@ -7,6 +7,8 @@ endif()
 install(DIRECTORY include/foci DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# The prefix is found from where foci.pc lies, so the tree may be moved.
+file(RELATIVE_PATH up /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
 configure_file(cmake/foci.pc.in foci.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/foci.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -51,28 +51,32 @@ void ref_prepare(struct ref_head *h)
     prepare_rows(h, h->nk, h->k, h->uk);
 }
 
-/* The last query stands at the last key.  A mechanism's mask speaks of positions
- * from 0 on; a query before the first key sees nothing by it. */
-static bool sees(const struct ref_head *h, int64_t i, int64_t j)
+/* Bit t: does query i see key j0 + t?  The last query stands at the last key.  A
+ * mechanism's mask speaks of positions from 0 on; a query before the first key sees
+ * nothing by it. */
+static uint64_t sees(const struct ref_head *h, int64_t i, int64_t j0)
 {
     const foci_mech_def *def = h->mech->def;
     const int64_t        place = i + h->nk - h->nq;
+    uint64_t             seen = ~UINT64_C(0);
 
-    if (h->causal && j > place) return false;
-    if (h->mask && !h->mask[i * h->ld + j]) return false;
-    if (!def->mask) return true;
-    if (place < 0) return false;
-    const int64_t j0 = j / FOCI_TILE * FOCI_TILE;
-    return def->mask(h->mech, place, j0) >> (j - j0) & 1;
+    if (def->mask) seen = place < 0 ? 0 : def->mask(h->mech, place, j0);
+    if (h->causal) seen &= foci_bits_in((foci_range){ 0, place + 1 }, j0);
+    for (int64_t j = j0; h->mask && j < min64(j0 + FOCI_TILE, h->nk); j++)
+        if (!h->mask[i * h->ld + j]) seen &= ~(UINT64_C(1) << (j - j0));
+    return seen;
 }
 
 void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
 {
     const foci_mech *m = h->mech;
 
+    uint64_t         seen = 0;
+
     r->visible = 0;
     for (int64_t j = 0; j < h->nk; j++) {
-        r->seen[j] = sees(h, i, j);
+        if (j % FOCI_TILE == 0) seen = sees(h, i, j);
+        r->seen[j] = seen >> j % FOCI_TILE & 1;
         r->visible += r->seen[j];
     }
 

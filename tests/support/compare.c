@@ -202,7 +202,7 @@ void trial_close(const foci_plan *plan, const struct trial *t,
              * yardstick's. */
             const double few = fmax(1, fmin(rows, (double)n));
             const double yard = rms_apart(words->x[part], want->x[part], n);
-            bound += (2 + 6 / sqrt(few)) * yard + 0x1p-8 * terms[part] / fmax(1, rows);
+            bound += (2 + 6 / sqrt(few)) * yard + 0x1p-7 * terms[part] / fmax(1, rows);
             if (part == PART_DPARAMS) bound += fast[part] * finite;
             /* A sum of rounded weights is off by half a unit at most. */
             if (part == PART_LSE) bound += 0x1p-9;

@@ -92,12 +92,14 @@ static double *tensor_collect(int type, const struct shape *s, void *from)
     double      *x = test_alloc((size_t)count(s), sizeof *x);
 
     for (int64_t i = 0; i < count(s); i++) {
-        x[i] = ref_load(type, from, place(s, i));
-        own[place(s, i)] = 1;
+        const int64_t at = place(s, i);
+        x[i] = ref_load(type, from, at);
+        own[at] = 1;
     }
-    for (size_t t = 0; t < n * size; t++)
-        if (!own[t / size] && ((uint8_t *)from)[t] != FILLER)
-            fail_msg("element %zu lies between rows and was written", t / size);
+    for (size_t i = 0; i < n; i++)
+        for (size_t t = i * size; !own[i] && t < (i + 1) * size; t++)
+            if (((uint8_t *)from)[t] != FILLER)
+                fail_msg("element %zu lies between rows and was written", i);
     free(own);
     free(from);
     return x;

@@ -122,8 +122,12 @@ static bool plannable(foci_ctx *ctx, const char *meaning)
 {
     for (int64_t heads = 1; heads <= 8; heads += 7) {
         foci_plan         *plan;
-        const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = heads,
-                                 .len_q = 1, .len_k = 1, .dim_qk = 2 };
+        const foci_problem p = { FOCI_SIZED(foci_problem),
+                                 .batch = 1,
+                                 .heads = heads,
+                                 .len_q = 1,
+                                 .len_k = 1,
+                                 .dim_qk = 2 };
         if (foci_plan_create(ctx, meaning, &p, &plan)) continue;
         foci_plan_free(plan);
         return true;

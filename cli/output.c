@@ -1,4 +1,5 @@
 /* output.c -- tables, JSON and messages. */
+#include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -196,7 +197,8 @@ static int column_width(const struct table *t, int column)
 void table_print(struct table *t, FILE *out)
 {
     const int n_columns = (int)strlen(t->columns);
-    int      *widths = need((size_t)n_columns, sizeof *widths);
+    assert(n_columns > 0);
+    int *widths = need((size_t)n_columns, sizeof *widths);
 
     for (int c = 0; c < n_columns; c++)
         widths[c] = column_width(t, c);

@@ -31,8 +31,7 @@ static inline foci_ctx *test_ctx(const char *cpu, int threads)
                                    .cpu = cpu };
     foci_ctx          *ctx = NULL;
     if (foci_ctx_create(&options, &ctx) != FOCI_OK)
-        fail_msg("no context of level %s: %s", cpu ? cpu : "(any)",
-                 foci_errmsg(NULL));
+        fail_msg("no context of level %s: %s", cpu ? cpu : "(any)", foci_errmsg(NULL));
     return ctx;
 }
 

@@ -17,21 +17,30 @@ enum { FOCI_MAX_DIMS = 8 };
 
 typedef enum foci_eltype {
     FOCI_EL_BOOL,
-    FOCI_EL_I8, FOCI_EL_U8, FOCI_EL_I16, FOCI_EL_U16,
-    FOCI_EL_I32, FOCI_EL_U32, FOCI_EL_I64, FOCI_EL_U64,
-    FOCI_EL_F16, FOCI_EL_BF16, FOCI_EL_F32, FOCI_EL_F64
+    FOCI_EL_I8,
+    FOCI_EL_U8,
+    FOCI_EL_I16,
+    FOCI_EL_U16,
+    FOCI_EL_I32,
+    FOCI_EL_U32,
+    FOCI_EL_I64,
+    FOCI_EL_U64,
+    FOCI_EL_F16,
+    FOCI_EL_BF16,
+    FOCI_EL_F32,
+    FOCI_EL_F64
 } foci_eltype;
 
 typedef struct foci_array {
     size_t      size;
-    const char *name;   /* in a .safetensors file; "" in a .npy file */
+    const char *name; /* in a .safetensors file; "" in a .npy file */
     foci_eltype type;
     int         n_dims;
     int64_t     shape[FOCI_MAX_DIMS];
-    int64_t     count;  /* product of shape */
+    int64_t     count;   /* product of shape */
     int         fortran; /* stored with the first index running fastest */
     int         swapped; /* stored with the other byte order than this machine's */
-    const void *data;   /* in the mapping; may be unaligned */
+    const void *data;    /* in the mapping; may be unaligned */
 } foci_array;
 
 typedef struct foci_file foci_file;
@@ -48,7 +57,8 @@ FOCI_API void foci_array_to_f32(const foci_array *array, float *out);
 /* To int32: refused unless every element is a whole number that fits. */
 FOCI_API foci_status foci_array_to_i32(const foci_array *array, int32_t *out);
 
-FOCI_API foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims, const int64_t *shape, const float *data);
+FOCI_API foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
+                                    const int64_t *shape, const float *data);
 
 typedef struct foci_named {
     const char    *name;
@@ -57,7 +67,8 @@ typedef struct foci_named {
     const float   *data;
 } foci_named;
 
-FOCI_API foci_status foci_safetensors_write(foci_ctx *ctx, const char *path, const foci_named *arrays, int n);
+FOCI_API foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
+                                            const foci_named *arrays, int n);
 
 #ifdef __cplusplus
 }

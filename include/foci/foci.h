@@ -72,7 +72,8 @@ typedef struct foci_ctx foci_ctx;
 
 /* Allocate (ptr NULL), resize, or free (new_bytes 0) a block, as realloc would,
  * 64-byte aligned.  NULL on failure, with the old block untouched. */
-typedef void *(*foci_alloc_fn)(void *user, void *ptr, size_t old_bytes, size_t new_bytes);
+typedef void *(*foci_alloc_fn)(void *user, void *ptr, size_t old_bytes,
+                               size_t new_bytes);
 
 typedef struct foci_options {
     size_t        size;
@@ -151,7 +152,8 @@ typedef struct foci_problem {
 /* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
  * batch, heads, lengths, widths and FOCI_CAUSAL of *problem; other fields are
  * left alone.  Without a context the message is lost. */
-FOCI_API foci_status foci_problem_parse(foci_ctx *ctx, const char *text, foci_problem *problem);
+FOCI_API foci_status foci_problem_parse(foci_ctx *ctx, const char *text,
+                                        foci_problem *problem);
 
 /* Write that text, as snprintf would. */
 FOCI_API int foci_problem_print(const foci_problem *problem, char *text, size_t cap);
@@ -164,7 +166,8 @@ typedef struct foci_plan foci_plan;
 
 /* Plan `spec`, for instance "softmax" or "4*softmax logn + 4*relu2", on `problem`.
  * On failure *plan is NULL and foci_errmsg(ctx) says what to change. */
-FOCI_API foci_status foci_plan_create(foci_ctx *ctx, const char *spec, const foci_problem *problem, foci_plan **plan);
+FOCI_API foci_status foci_plan_create(foci_ctx *ctx, const char *spec,
+                                      const foci_problem *problem, foci_plan **plan);
 FOCI_API void        foci_plan_free(foci_plan *plan);
 
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
@@ -183,7 +186,7 @@ typedef struct foci_cost {
     size_t size;
     double forward_flops, backward_flops;
     double forward_bytes, backward_bytes; /* least traffic: inputs once, outputs once */
-    double pairs;                         /* query-key pairs visible, all heads and sequences */
+    double pairs; /* query-key pairs visible, all heads and sequences */
     int64_t tiles_full, tiles_part, tiles_skipped;
 } foci_cost;
 
@@ -202,40 +205,42 @@ typedef enum foci_keep {
 
 typedef struct foci_param {
     size_t      size;
-    const char *name;     /* "sink"; in a mix "GROUP.NAME", groups from 0 */
-    int64_t     offset;   /* in floats, into the array of all parameters */
-    int64_t     count;    /* floats, all heads together */
-    int         n_dims;   /* shape[0] is the heads of the group */
+    const char *name;   /* "sink"; in a mix "GROUP.NAME", groups from 0 */
+    int64_t     offset; /* in floats, into the array of all parameters */
+    int64_t     count;  /* floats, all heads together */
+    int         n_dims; /* shape[0] is the heads of the group */
     int64_t     shape[4];
     foci_keep   keep;
 } foci_param;
 
-FOCI_API int64_t     foci_plan_params(const foci_plan *plan);  /* floats in all */
+FOCI_API int64_t     foci_plan_params(const foci_plan *plan);   /* floats in all */
 FOCI_API int         foci_plan_n_params(const foci_plan *plan); /* tensors */
-FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param);
+FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index,
+                                     foci_param *param);
 
 /* Draw all of them from a seed. */
-FOCI_API foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params);
+FOCI_API foci_status foci_params_init(const foci_plan *plan, uint64_t seed,
+                                      float *params);
 
 /*
  * Execution
  */
 
 typedef struct foci_io {
-    size_t         size;
-    const void    *q, *k, *v;
-    const void    *x;             /* [batch][row][dim_x] hidden states, if read */
-    void          *o;
-    float         *lse;           /* [batch][heads][len_q] log of the sum of weights; NULL: not wanted */
+    size_t      size;
+    const void *q, *k, *v;
+    const void *x; /* [batch][row][dim_x] hidden states, if read */
+    void       *o;
+    float *lse; /* [batch][heads][len_q] log of the sum of weights; NULL: not wanted */
     const int32_t *len_q, *len_k; /* [batch] valid rows; NULL: all */
     const int32_t *docs;          /* [n_docs + 1] offsets; batch 1, len_q = len_k */
     int64_t        n_docs;
-    const int32_t *words;         /* [batch][row] word of each token, if read */
-    const float   *params;        /* as laid out by foci_plan_param(); NULL: none needed */
-    void          *saved;         /* forward to backward; NULL: inference only */
-    void          *work;          /* 64-byte aligned scratch */
-    const uint8_t *mask;          /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
-    const float   *bias;          /* likewise, added to the logits */
+    const int32_t *words;  /* [batch][row] word of each token, if read */
+    const float   *params; /* as laid out by foci_plan_param(); NULL: none needed */
+    void          *saved;  /* forward to backward; NULL: inference only */
+    void          *work;   /* 64-byte aligned scratch */
+    const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
+    const float   *bias;   /* likewise, added to the logits */
 } foci_io;
 
 /* Gradients.  Those of inputs are written and have the layout and dtype of their
@@ -252,11 +257,13 @@ typedef struct foci_grads {
 FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 
 /* Needs the io of the forward call, with its o and saved as forward left them. */
-FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io, const foci_grads *grads);
+FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
+                                   const foci_grads *grads);
 
 /* What foci_forward() or, with grads, foci_backward() would say of these arguments;
  * the sentence goes to `text`, as by snprintf. */
-FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap);
+FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
+                                   const foci_grads *grads, char *text, size_t cap);
 
 /*
  * The judge: the same by the written-out formulas, in double precision, one pair at
@@ -264,10 +271,12 @@ FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io, con
  */
 
 FOCI_API foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io);
-FOCI_API foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io, const foci_grads *grads);
+FOCI_API foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
+                                       const foci_grads *grads);
 
 /* The matrix A with o = A v, [batch][heads][len_q][len_k], for analysis. */
-FOCI_API foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights);
+FOCI_API foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io,
+                                      float *weights);
 
 #ifdef __cplusplus
 }

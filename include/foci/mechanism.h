@@ -56,24 +56,34 @@ typedef struct foci_dims {
 
 typedef struct foci_mech foci_mech;
 
-typedef enum foci_init { FOCI_INIT_CONST, FOCI_INIT_NORMAL, FOCI_INIT_ORTHOGONAL } foci_init;
+typedef enum foci_init {
+    FOCI_INIT_CONST,
+    FOCI_INIT_NORMAL,
+    FOCI_INIT_ORTHOGONAL
+} foci_init;
 
 /* A tensor that each head of the mechanism owns. */
 typedef struct foci_tensor_def {
     const char *name;
     const char *help;
-    int         n_dims;                                    /* of one head; 0: a number */
-    void      (*shape)(const foci_mech *m, int64_t *shape); /* NULL when n_dims is 0 */
-    foci_init   init;
-    double      value;  /* the constant, or the variance of normals */
-    int         preset; /* FOCI_INIT_CONST: 1 + index of the argument that has the constant; 0: value */
-    uint32_t    stream; /* of the seed */
-    foci_keep   keep;
+    int         n_dims;                                /* of one head; 0: a number */
+    void (*shape)(const foci_mech *m, int64_t *shape); /* NULL when n_dims is 0 */
+    foci_init init;
+    double    value; /* the constant, or the variance of normals */
+    int preset; /* FOCI_INIT_CONST: 1 + index of the argument that has the constant; 0: value */
+    uint32_t  stream; /* of the seed */
+    foci_keep keep;
 } foci_tensor_def;
 
 typedef enum foci_engine { FOCI_EXACT, FOCI_LINEAR, FOCI_POSITIONAL } foci_engine;
 
-enum { FOCI_READ_Q = 1, FOCI_READ_K = 2, FOCI_READ_V = 4, FOCI_READ_X = 8, FOCI_READ_WORDS = 16 };
+enum {
+    FOCI_READ_Q = 1,
+    FOCI_READ_K = 2,
+    FOCI_READ_V = 4,
+    FOCI_READ_X = 8,
+    FOCI_READ_WORDS = 16
+};
 
 /* How the exact engine turns the logits x of a row into weights. */
 typedef enum foci_weigh {
@@ -94,7 +104,7 @@ typedef struct foci_mech_def {
     foci_engine engine;
     unsigned    reads;
     foci_weigh  weigh;
-    bool        stochastic;          /* rows of weights sum to one, or are empty */
+    bool        stochastic;           /* rows of weights sum to one, or are empty */
     const char *no_causal, *no_cross; /* why not; NULL: it can */
 
     /* relu2's n; NULL or 0: the keys visible. */
@@ -147,11 +157,11 @@ struct foci_mod { /* a modifier with its arguments */
 
 struct foci_mech { /* a mechanism with its arguments */
     const foci_mech_def *def;
-    double               arg[FOCI_MAX_ARGS]; /* defaults that depend on dims filled in */
-    foci_dims            dims;
-    const foci_mech     *inner; /* of an argument that is a mechanism; NULL elsewhere */
-    const foci_mod      *mods;
-    size_t               n_mods;
+    double           arg[FOCI_MAX_ARGS]; /* defaults that depend on dims filled in */
+    foci_dims        dims;
+    const foci_mech *inner; /* of an argument that is a mechanism; NULL elsewhere */
+    const foci_mod  *mods;
+    size_t           n_mods;
 };
 
 static inline int64_t foci_arg_int(const foci_mech *m, int a)

@@ -11,10 +11,10 @@
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 
-#define TRY(expr)                                \
-    do {                                         \
-        const foci_status try_status = (expr);   \
-        if (try_status != FOCI_OK) return try_status; \
+#define TRY(expr)                                                                      \
+    do {                                                                               \
+        const foci_status try_status = (expr);                                         \
+        if (try_status != FOCI_OK) return try_status;                                  \
     } while (0)
 
 #if defined(__GNUC__)
@@ -26,19 +26,20 @@
 enum { MAX_THREADS = 1024 };
 
 struct foci_ctx {
-    foci_alloc_fn          alloc;
-    void                  *user;
-    int                    threads;
-    unsigned               levels; /* in use, bits of enum level */
-    const char            *why[N_LEVELS]; /* a level is not in use; NULL: it is */
-    struct kernels         kernels;
-    const foci_mech_def  **own; /* registered by the program */
-    int                    n_own;
-    char                   message[512];
+    foci_alloc_fn         alloc;
+    void                 *user;
+    int                   threads;
+    unsigned              levels;        /* in use, bits of enum level */
+    const char           *why[N_LEVELS]; /* a level is not in use; NULL: it is */
+    struct kernels        kernels;
+    const foci_mech_def **own; /* registered by the program */
+    int                   n_own;
+    char                  message[512];
 };
 
 /* Put the sentence into ctx (which may be NULL) and return the status. */
-foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...) PRINTF_LIKE(3, 4);
+foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
+    PRINTF_LIKE(3, 4);
 
 /* n elements of `size` bytes each, zeroed; NULL when that overflows or fails, with
  * the message set. */

@@ -6,10 +6,7 @@
 #include <omp.h>
 #include <stdio.h>
 
-int exact_thread(void)
-{
-    return omp_get_thread_num();
-}
+int exact_thread(void) { return omp_get_thread_num(); }
 
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s)
 {
@@ -17,32 +14,32 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     const struct kernels *k = &plan->ctx->kernels;
 
     *x = (struct exact){
-        .plan     = plan,
-        .p        = p,
-        .stage    = s,
-        .score    = &s->score,
-        .support  = &s->support,
-        .k        = k,
-        .kind     = (int)s->group->mech.def->weigh,
-        .bf16     = k->has_bf16 && (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
-        .dq       = (int)p->dim_qk,
-        .dv       = (int)p->dim_v,
-        .heads    = s->group->heads,
-        .head0    = s->group->head0,
-        .per_kv   = p->heads / p->kv_heads,
+        .plan = plan,
+        .p = p,
+        .stage = s,
+        .score = &s->score,
+        .support = &s->support,
+        .k = k,
+        .kind = (int)s->group->mech.def->weigh,
+        .bf16 = k->has_bf16 && (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
+        .dq = (int)p->dim_qk,
+        .dv = (int)p->dim_v,
+        .heads = s->group->heads,
+        .head0 = s->group->head0,
+        .per_kv = p->heads / p->kv_heads,
         .max_seqs = plan_max_seqs(plan),
-        .threads  = plan->ctx->threads,
-        .panel    = (int)min64(k->panel, MAX_PANEL),
+        .threads = plan->ctx->threads,
+        .panel = (int)min64(k->panel, MAX_PANEL),
     };
     x->kv_heads = x->heads / x->per_kv;
-    x->kv0      = x->head0 / x->per_kv;
+    x->kv0 = x->head0 / x->per_kv;
 
     const int depth = x->bf16 ? k->depth : 1;
     const int width = depth > 16 ? depth : 16;
-    x->dq_pad       = (int)round_up(x->dq, depth);
-    x->dv_pad       = (int)round_up(x->dv, depth);
-    x->ldq          = (int)round_up(x->dq, width);
-    x->ldv          = (int)round_up(x->dv, width);
+    x->dq_pad = (int)round_up(x->dq, depth);
+    x->dv_pad = (int)round_up(x->dv, depth);
+    x->ldq = (int)round_up(x->dq, width);
+    x->ldv = (int)round_up(x->dv, width);
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
@@ -51,10 +48,10 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->max_qt = p->max_docs ? p->len_q / LANES + seqs : seqs * div_up(p->len_q, LANES);
     if (!x->support->all) x->max_qt += seqs;
 
-    const size_t el   = x->bf16 ? 2 : sizeof(float);
-    x->key_size       = (size_t)(x->bf16 ? x->dq_pad : x->ldq) * TILE * el;
-    x->value_size     = (size_t)(x->bf16 ? x->dv_pad : x->ldv) * TILE * el;
-    x->key_sum_size   = x->key_size;
+    const size_t el = x->bf16 ? 2 : sizeof(float);
+    x->key_size = (size_t)(x->bf16 ? x->dq_pad : x->ldq) * TILE * el;
+    x->value_size = (size_t)(x->bf16 ? x->dv_pad : x->ldv) * TILE * el;
+    x->key_sum_size = x->key_size;
     x->value_sum_size = x->value_size;
 }
 
@@ -62,38 +59,43 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
 void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
 {
     struct seq *plain = arena_take(a, x->max_seqs, sizeof *plain);
-    x->seqs           = arena_take(a, x->max_seqs, sizeof *x->seqs);
-    x->seq_of_q       = arena_take(a, x->max_qt, sizeof *x->seq_of_q);
-    x->seq_of_k       = arena_take(a, x->max_kt, sizeof *x->seq_of_k);
+    x->seqs = arena_take(a, x->max_seqs, sizeof *x->seqs);
+    x->seq_of_q = arena_take(a, x->max_qt, sizeof *x->seq_of_q);
+    x->seq_of_k = arena_take(a, x->max_kt, sizeof *x->seq_of_k);
     if (!a->base) return;
 
-    x->io     = io;
+    x->io = io;
     x->n_seqs = plan_seqs(x->plan, io, plain);
     for (int64_t i = 0; i < x->n_seqs; i++) {
         struct exact_seq *s = &x->seqs[i];
 
-        *s = (struct exact_seq){ .s = plain[i], .pos0 = plain[i].nk - plain[i].nq, .qt0 = x->n_qt, .kt0 = x->n_kt };
+        *s = (struct exact_seq){ .s = plain[i],
+                                 .pos0 = plain[i].nk - plain[i].nq,
+                                 .qt0 = x->n_qt,
+                                 .kt0 = x->n_kt };
         if (!x->support->all) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
         s->n_qt = s->s.nq ? div_up(s->lead + s->s.nq, LANES) : 0;
         s->n_kt = div_up(s->s.nk, TILE);
-        for (int64_t t = 0; t < s->n_qt; t++) x->seq_of_q[x->n_qt++] = (int32_t)i;
-        for (int64_t t = 0; t < s->n_kt; t++) x->seq_of_k[x->n_kt++] = (int32_t)i;
+        for (int64_t t = 0; t < s->n_qt; t++)
+            x->seq_of_q[x->n_qt++] = (int32_t)i;
+        for (int64_t t = 0; t < s->n_kt; t++)
+            x->seq_of_k[x->n_kt++] = (int32_t)i;
     }
 }
 
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
 {
-    const struct exact_seq *s  = &x->seqs[x->seq_of_q[qt]];
+    const struct exact_seq *s = &x->seqs[x->seq_of_q[qt]];
     const int64_t           i0 = (qt - s->qt0) * LANES - s->lead;
 
     return (struct block){
         .seq = s,
-        .h   = x->head0 + head,
-        .kv  = head / x->per_kv,
-        .at  = head * x->max_qt + qt,
-        .i0  = i0,
-        .r0  = (int)max64(-i0, 0),
-        .r1  = (int)min64(LANES, s->s.nq - i0),
+        .h = x->head0 + head,
+        .kv = head / x->per_kv,
+        .at = head * x->max_qt + qt,
+        .i0 = i0,
+        .r0 = (int)max64(-i0, 0),
+        .r1 = (int)min64(LANES, s->s.nq - i0),
         .pos = i0 + s->pos0,
     };
 }
@@ -102,7 +104,8 @@ struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
 double exact_head_scale(const struct exact *x, int64_t h)
 {
     double f = x->score->scale;
-    for (int i = 0; i < x->score->n_factors; i++) f *= (double)x->io->params[x->score->factor[i] + h - x->head0];
+    for (int i = 0; i < x->score->n_factors; i++)
+        f *= (double)x->io->params[x->score->factor[i] + h - x->head0];
     return f;
 }
 
@@ -146,7 +149,8 @@ static void count_block(const struct exact *x, const struct block *b, foci_cost 
             continue;
         }
         part++;
-        for (int j = 0; j < n; j++) c->pairs += __builtin_popcountll(seen[j]);
+        for (int j = 0; j < n; j++)
+            c->pairs += __builtin_popcountll(seen[j]);
     }
     c->tiles_full += full;
     c->tiles_part += part;
@@ -164,30 +168,33 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     exact_geometry(&x, plan, s);
     bare.flags &= ~(uint32_t)FOCI_MASK;
     x.p = &bare;
-    struct exact_seq seq = { .s = { .nq = p->len_q, .nk = p->len_k }, .pos0 = p->len_k - p->len_q, .n_kt = div_up(p->len_k, TILE) };
+    struct exact_seq seq = { .s = { .nq = p->len_q, .nk = p->len_k },
+                             .pos0 = p->len_k - p->len_q,
+                             .n_kt = div_up(p->len_k, TILE) };
     int32_t          zero = 0;
-    x.seqs     = &seq;
+    x.seqs = &seq;
     x.seq_of_q = &zero;
     if (!x.support->all) seq.lead = ((seq.pos0 % LANES) + LANES) % LANES;
     seq.n_qt = p->len_q ? div_up(seq.lead + p->len_q, LANES) : 0;
 
     if (x.support->all && !(p->flags & FOCI_CAUSAL)) {
-        one.pairs      = (double)p->len_q * (double)p->len_k;
+        one.pairs = (double)p->len_q * (double)p->len_k;
         one.tiles_full = seq.n_qt * seq.n_kt;
     } else {
         for (int64_t t = 0; t < seq.n_qt; t++) {
             struct block b = exact_block(&x, 0, 0);
-            b.i0  = t * LANES - seq.lead;
-            b.r0  = (int)max64(-b.i0, 0);
-            b.r1  = (int)min64(LANES, p->len_q - b.i0);
+            b.i0 = t * LANES - seq.lead;
+            b.r0 = (int)max64(-b.i0, 0);
+            b.r1 = (int)min64(LANES, p->len_q - b.i0);
             b.pos = b.i0 + seq.pos0;
             count_block(&x, &b, &one);
         }
     }
     const double times = (double)p->batch * (double)s->group->heads;
-    const double el    = (double)foci_dtype_bytes(p->dtype);
-    const double q_el  = el * (double)p->batch * (double)s->group->heads * (double)p->len_q;
-    const double k_el  = el * (double)p->batch * (double)x.kv_heads * (double)p->len_k;
+    const double el = (double)foci_dtype_bytes(p->dtype);
+    const double q_el =
+        el * (double)p->batch * (double)s->group->heads * (double)p->len_q;
+    const double k_el = el * (double)p->batch * (double)x.kv_heads * (double)p->len_k;
     const double d = x.dq, dv = x.dv;
 
     c->pairs += times * one.pairs;
@@ -204,7 +211,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
 static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
 {
     const char *level = "";
-    const char *name  = foci_kernel(ctx, id, &level);
+    const char *name = foci_kernel(ctx, id, &level);
 
     snprintf(text, cap, "%s (%s)", name, level);
     return text;
@@ -222,20 +229,22 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
     return snprintf(text, cap,
                     "    pack     keys and values once, as %s, widths %d and %d%s\n"
-                    "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64 " skipped; %d mask%s; panels of %d keys\n"
+                    "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
+                    " skipped; %d mask%s; panels of %d keys\n"
                     "    kernels  %s, %s\n",
-                    x.bf16 ? "bf16" : "f32", x.bf16 ? x.dq_pad : x.ldq, x.bf16 ? x.dv_pad : x.ldv,
-                    s->score.unit ? ", rows of q and k normalised" : "",
-                    c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks, s->support.n_masks == 1 ? "" : "s", x.panel,
-                    gemm, weigh);
+                    x.bf16 ? "bf16" : "f32", x.bf16 ? x.dq_pad : x.ldq,
+                    x.bf16 ? x.dv_pad : x.ldv,
+                    s->score.unit ? ", rows of q and k normalised" : "", c.tiles_full,
+                    c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
+                    s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh);
 }
 
 const struct engine engine_exact = {
-    .name         = "exact",
-    .work_bytes   = work_bytes,
+    .name = "exact",
+    .work_bytes = work_bytes,
     .saved_floats = saved_floats,
-    .forward      = exact_forward,
-    .backward     = exact_backward,
-    .cost         = cost,
-    .describe     = describe,
+    .forward = exact_forward,
+    .backward = exact_backward,
+    .cost = cost,
+    .describe = describe,
 };

@@ -29,8 +29,8 @@
 #include "plan/plan.h"
 
 enum {
-    MAX_PANEL = 256,      /* keys in one turn of the exponential */
-    TILE      = FOCI_TILE /* keys of a tile; LANES queries of a block are as many */
+    MAX_PANEL = 256, /* keys in one turn of the exponential */
+    TILE = FOCI_TILE /* keys of a tile; LANES queries of a block are as many */
 };
 
 /* What is not finite about a tile of keys or a block of queries. */
@@ -38,10 +38,10 @@ enum { BAD_KEY = 1, BAD_VALUE = 2, BAD_QUERY = 1, BAD_GRAD = 2 };
 
 struct exact_seq {
     struct seq s;
-    int64_t    pos0;       /* position of query 0: nk - nq */
-    int64_t    lead;       /* lanes before query 0 in the first block */
-    int64_t    qt0, n_qt;  /* its blocks, counted over all sequences */
-    int64_t    kt0, n_kt;  /* its key tiles, likewise */
+    int64_t    pos0;      /* position of query 0: nk - nq */
+    int64_t    lead;      /* lanes before query 0 in the first block */
+    int64_t    qt0, n_qt; /* its blocks, counted over all sequences */
+    int64_t    kt0, n_kt; /* its key tiles, likewise */
 };
 
 /* One execution of one stage. */
@@ -73,30 +73,31 @@ struct exact {
     size_t   key_size, value_size, key_sum_size, value_sum_size;
     uint8_t *bad_k; /* [kv_heads][n_kt] */
 
-    int     threads;
-    char   *scratch; /* [threads] pieces */
-    size_t  scratch_bytes;
+    int    threads;
+    char  *scratch; /* [threads] pieces */
+    size_t scratch_bytes;
 };
 
 /* A block of queries of one head. */
 struct block {
     const struct exact_seq *seq;
     int64_t                 h, kv; /* head, and key/value head within the stage */
-    int64_t                 at;    /* number of the block over all heads and sequences */
-    int64_t                 i0;    /* query of lane 0; below 0 in a first block that leads */
-    int                     r0, r1; /* lanes that have a query */
-    int64_t                 pos;    /* position of lane 0 */
+    int64_t                 at; /* number of the block over all heads and sequences */
+    int64_t i0;     /* query of lane 0; below 0 in a first block that leads */
+    int     r0, r1; /* lanes that have a query */
+    int64_t pos;    /* position of lane 0 */
 };
 
 /* exact.c */
-void         exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
-void         exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
+void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
+void exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
 int          exact_thread(void);
 double       exact_head_scale(const struct exact *x, int64_t h);
 
 /* Tile t of the packed keys (or values, or their sums) of a sequence. */
-static inline void *exact_piece(const struct exact *x, char *base, size_t size, int64_t kv, int64_t kt)
+static inline void *exact_piece(const struct exact *x, char *base, size_t size,
+                                int64_t kv, int64_t kt)
 {
     return base + (size_t)(kv * x->max_kt + kt) * size;
 }
@@ -112,7 +113,8 @@ static inline double exact_unit_of(const struct exact *x)
 /* exact_rows.c: the rows of a block. */
 void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES]);
 /* The factors of q.k as modify and as weigh want them, and the rows' part alone. */
-void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible, float *plain, float *f, float *mul);
+void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,
+                   float *plain, float *f, float *mul);
 /* relu2's 1/n. */
 void exact_shares(const struct exact *x, const int64_t *visible, float *share);
 
@@ -126,24 +128,36 @@ struct walk exact_walk_keys(const struct exact *x, const struct block *b);
 /* The next tile and its mask; false at the end. */
 bool exact_next(struct walk *w, int64_t *tile, int32_t *mask);
 /* Blocks of seq that may see key tile t. */
-struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq, int64_t t);
+struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq,
+                              int64_t t);
 
 /* seen[n] of the n keys of tile t for the lanes of b; false: all lanes that have a
  * query see all of them, and seen is not written. */
-bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask, int n, uint64_t *seen);
+bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask,
+                int n, uint64_t *seen);
 /* bias[n][LANES] of that tile, 0 in lanes without a query. */
-void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n, float *bias);
+void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
+                float *bias);
 
 static inline int exact_keys_in(const struct exact_seq *s, int64_t t)
 {
     return (int)min64(TILE, s->s.nk - t * TILE);
 }
 
+/* Keys of products on words, padded; zero rows fill them up. */
+static inline int exact_padded(const struct exact *x, int n)
+{
+    return (int)round_up(n, x->k->depth);
+}
+
 /* exact_pack.c */
 /* Rows of q, o or d_o of a block as floats, zero in lanes without a query. */
-void exact_load_block(const struct exact *x, const struct block *b, const void *base, const foci_layout *l, int d, int ld, float *tile);
+void exact_load_block(const struct exact *x, const struct block *b, const void *base,
+                      const foci_layout *l, int d, int ld, float *tile);
 /* Keys or values of a tile as floats; what lies beyond the keys is zero. */
-void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv, int64_t t, const void *base, const foci_layout *l, int d, int ld, float *tile);
+void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                     int64_t t, const void *base, const foci_layout *l, int d, int ld,
+                     float *tile);
 /* Divide the rows by their norms, which go to norm[]. */
 void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm);
 /* From the gradient of u = x/|x| to that of x, in place; u[n][ld]. */
@@ -153,14 +167,19 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n);
 
 /* The way back from cols[d][LANES], times factor[LANES]. */
-void exact_store_block(const struct exact *x, const struct block *b, void *base, const foci_layout *l, const float *cols, int d, int ld, const float *factor, float *tile);
+void exact_store_block(const struct exact *x, const struct block *b, void *base,
+                       const foci_layout *l, const float *cols, int d, int ld,
+                       const float *factor, float *tile);
 
 /* Write zeros to the rows of a tensor that no sequence has. */
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0, int64_t heads, int d, bool queries);
+void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
+                 int64_t heads, int d, bool queries);
 
 /* exact_pairs.c: products over the visible pairs of a tile, one by one.  Weights are
  * floats, or words of two keys; the other is NULL. */
-void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n, const uint64_t *seen, const float *w, const uint32_t *words, float *tile, float *ot);
+void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
+                         const uint64_t *seen, const float *w, const uint32_t *words,
+                         float *tile, float *ot);
 
 /* w and ds [n][LANES] as floats or as bf16. */
 struct exact_pairs {
@@ -168,12 +187,16 @@ struct exact_pairs {
     const uint16_t *w16, *ds16;
     float          *dk, *dv, *dqt; /* [n][ldq], [n][ldv], [dq][LANES] */
 };
-void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t, int n, const uint64_t *seen, const struct exact_pairs *pairs, const void *d_o, float *tile, float *tile2);
+void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t,
+                          int n, const uint64_t *seen, const struct exact_pairs *pairs,
+                          const void *d_o, float *tile, float *tile2);
 
 /* exact_forward.c, exact_backward.c: sizes by a dry run on a null arena. */
-void exact_forward_take(struct exact *x, struct arena *a);
-void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io, float *saved);
+void   exact_forward_take(struct exact *x, struct arena *a);
+void   exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                     float *saved);
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s);
-void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io, const float *saved, const foci_grads *g);
+void   exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                      const float *saved, const foci_grads *g);
 
 #endif

@@ -47,36 +47,36 @@ struct room {
 
 static struct room room_take(const struct exact *x, struct arena *a)
 {
-    const int64_t ld = max64(x->ldq, x->ldv), pairs = TILE * LANES;
+    const int64_t ld = max64(x->ldq, x->ldv), pairs = (int64_t)TILE * LANES;
     struct room   r;
 
-    r.tile    = arena_take(a, TILE * ld, sizeof(float));
-    r.tile2   = arena_take(a, TILE * ld, sizeof(float));
-    r.s       = arena_take(a, pairs, sizeof(float));
-    r.dp      = arena_take(a, pairs, sizeof(float));
-    r.w16     = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
-    r.ds16    = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
-    r.words   = x->bf16 ? arena_take(a, pairs / 2, sizeof(uint32_t)) : NULL;
-    r.dk      = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
+    r.tile = arena_take(a, TILE * ld, sizeof(float));
+    r.tile2 = arena_take(a, TILE * ld, sizeof(float));
+    r.s = arena_take(a, pairs, sizeof(float));
+    r.dp = arena_take(a, pairs, sizeof(float));
+    r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
+    r.ds16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
+    r.words = x->bf16 ? arena_take(a, pairs / 2, sizeof(uint32_t)) : NULL;
+    r.dk = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
-    r.dv      = arena_take(a, TILE * (int64_t)x->ldv, sizeof(float));
-    r.bias    = x->p->flags & FOCI_BIAS ? arena_take(a, pairs, sizeof(float)) : NULL;
-    r.seen    = arena_take(a, TILE, sizeof(uint64_t));
+    r.dv = arena_take(a, TILE * (int64_t)x->ldv, sizeof(float));
+    r.bias = x->p->flags & FOCI_BIAS ? arena_take(a, pairs, sizeof(float)) : NULL;
+    r.seen = arena_take(a, TILE, sizeof(uint64_t));
     return r;
 }
 
 static void back_take(struct back *k, struct arena *a)
 {
-    struct exact *x       = &k->x;
+    struct exact *x = &k->x;
     const int64_t k_tiles = x->kv_heads * x->max_kt, blocks = x->heads * x->max_qt;
     const size_t  el = x->bf16 ? 2 : sizeof(float);
     struct arena  one = { 0 };
 
     exact_seqs(x, x->io, a);
-    x->keys     = arena_take(a, k_tiles, x->key_size);
-    x->values   = arena_take(a, k_tiles, x->value_size);
+    x->keys = arena_take(a, k_tiles, x->key_size);
+    x->values = arena_take(a, k_tiles, x->value_size);
     x->keys_sum = x->bf16 ? arena_take(a, k_tiles, x->key_size) : NULL;
-    x->bad_k    = arena_take(a, k_tiles, 1);
+    x->bad_k = arena_take(a, k_tiles, 1);
 
     k->q_size = (size_t)x->ldq * LANES * el;
     k->g_size = (size_t)x->ldv * LANES * el;
@@ -84,16 +84,16 @@ static void back_take(struct back *k, struct arena *a)
     k->q_rows = arena_take(a, blocks, k->q_size);
     k->g_cols = arena_take(a, blocks, k->g_size);
     k->g_rows = arena_take(a, blocks, k->g_size);
-    k->rows   = arena_take(a, blocks, sizeof *k->rows);
+    k->rows = arena_take(a, blocks, sizeof *k->rows);
 
     /* Some sixteen pieces of work, whatever the number of threads. */
     const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
-    k->parts           = max64(1, min64(16 / jobs, div_up(x->p->len_k, TILE)));
+    k->parts = max64(1, min64(16 / jobs, div_up(x->p->len_k, TILE)));
     k->dqt = arena_take(a, k->parts * blocks, (size_t)x->ldq * LANES * sizeof(float));
 
     room_take(x, &one);
     x->scratch_bytes = one.used;
-    x->scratch       = arena_take(a, x->threads, one.used);
+    x->scratch = arena_take(a, x->threads, one.used);
 }
 
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s)
@@ -115,11 +115,13 @@ static float *dqt_of(const struct back *k, int64_t part, int64_t block)
 /* Round, pack, and find delta = d_o . o of a block. */
 static void prepare(struct back *k, const struct block *b, struct room *r)
 {
-    struct exact *x    = &k->x;
+    struct exact *x = &k->x;
     struct rows  *rows = &k->rows[b->at];
-    char         *qc = k->q_cols + (size_t)b->at * k->q_size, *qr = k->q_rows + (size_t)b->at * k->q_size;
-    char         *gc = k->g_cols + (size_t)b->at * k->g_size, *gr = k->g_rows + (size_t)b->at * k->g_size;
-    int64_t       visible[LANES];
+    char         *qc = k->q_cols + (size_t)b->at * k->q_size,
+         *qr = k->q_rows + (size_t)b->at * k->q_size;
+    char *gc = k->g_cols + (size_t)b->at * k->g_size,
+         *gr = k->g_rows + (size_t)b->at * k->g_size;
+    int64_t            visible[LANES];
     _Alignas(64) float norm[LANES];
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
@@ -150,7 +152,8 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     memcpy(rows->norm, k->saved + b->at * LANES, sizeof rows->norm);
     /* Lanes without a query weigh nothing. */
     for (int i = 0; i < LANES; i++)
-        if (i < b->r0 || i >= b->r1) rows->norm[i] = x->kind == FOCI_RELU2 ? 0 : INFINITY;
+        if (i < b->r0 || i >= b->r1)
+            rows->norm[i] = x->kind == FOCI_RELU2 ? 0 : INFINITY;
     for (int64_t part = 0; part < k->parts; part++)
         memset(dqt_of(k, part, b->at), 0, (size_t)x->ldq * LANES * sizeof(float));
 }
@@ -166,89 +169,106 @@ struct step {
     float              *dqt;
 };
 
-static int words(const struct exact *x, int n)
-{
-    return (int)round_up(n, x->k->depth) / 2;
-}
-
 static void weights(struct step *s, bool masked)
 {
-    const struct exact *x    = &s->k->x;
-    struct room        *r    = s->r;
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
     const struct rows  *rows = &s->k->rows[s->b->at];
     const bool          bias = x->p->flags & FOCI_BIAS;
-    struct grad_rows    g    = {
-              .f     = rows->f,
-              .norm  = rows->norm,
-              .delta = rows->delta,
-              .mul   = rows->mul,
-              .c     = (float)x->score->cap,
-              .unit  = (float)exact_unit_of(x),
-              .kind  = x->kind,
+    struct grad_rows    g = {
+           .f = rows->f,
+           .norm = rows->norm,
+           .delta = rows->delta,
+           .mul = rows->mul,
+           .c = (float)x->score->cap,
+           .unit = (float)exact_unit_of(x),
+           .kind = x->kind,
     };
 
     if (masked || bias || x->score->cap > 0) {
         if (bias) exact_bias(x, s->b, s->t, s->n, r->bias);
-        x->k->modify(r->s, s->n, rows->plain, g.unit, g.c, bias ? r->bias : NULL, masked ? r->seen : NULL);
+        x->k->modify(r->s, s->n, rows->plain, g.unit, g.c, bias ? r->bias : NULL,
+                     masked ? r->seen : NULL);
         g.f = NULL;
     }
     if (x->bf16)
-        x->k->grad_bf16(r->s, r->dp, s->n, words(x, s->n), &g, r->w16, r->ds16, r->words);
+        x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, &g, r->w16,
+                        r->ds16, r->words);
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 
 static void products_bf16(struct step *s)
 {
-    const struct exact   *x  = &s->k->x;
-    const struct kernels *k  = x->k;
-    struct room          *r  = s->r;
+    const struct exact   *x = &s->k->x;
+    const struct kernels *k = x->k;
+    struct room          *r = s->r;
     const size_t          at = (size_t)s->b->at;
-    const int             n = 2 * words(x, s->n), half = LANES / 2;
-    const int64_t         ra = k->sum_by_rows ? TILE / 2 : 1, ca = k->sum_by_rows ? 1 : x->dq_pad;
+    const int             n = exact_padded(x, s->n), half = LANES / 2;
+    const int64_t         ra = k->sum_by_rows ? TILE / 2 : 1,
+                  ca = k->sum_by_rows ? 1 : x->dq_pad;
 
-    k->gemm_bf16(r->dv, x->ldv, (const uint32_t *)r->w16, half, 1, (const uint32_t *)(s->k->g_rows + at * s->k->g_size), x->ldv, n, x->ldv, half, 1);
-    k->gemm_bf16(r->dk_head, x->ldq, (const uint32_t *)r->ds16, half, 1, (const uint32_t *)(s->k->q_rows + at * s->k->q_size), x->ldq, n, x->ldq, half, 1);
-    k->gemm_bf16(s->dqt, LANES, s->key_sum, ra, ca, r->words, LANES, x->dq_pad, LANES, n / 2, 1);
+    k->gemm_bf16(r->dv, x->ldv, (const uint32_t *)r->w16, half, 1,
+                 (const uint32_t *)(s->k->g_rows + at * s->k->g_size), x->ldv, n,
+                 x->ldv, half, 1);
+    k->gemm_bf16(r->dk_head, x->ldq, (const uint32_t *)r->ds16, half, 1,
+                 (const uint32_t *)(s->k->q_rows + at * s->k->q_size), x->ldq, n,
+                 x->ldq, half, 1);
+    k->gemm_bf16(s->dqt, LANES, s->key_sum, ra, ca, r->words, LANES, x->dq_pad, LANES,
+                 n / 2, 1);
 }
 
 static void products_f32(struct step *s)
 {
-    const struct exact   *x  = &s->k->x;
-    const struct kernels *k  = x->k;
-    struct room          *r  = s->r;
+    const struct exact   *x = &s->k->x;
+    const struct kernels *k = x->k;
+    struct room          *r = s->r;
     const size_t          at = (size_t)s->b->at;
 
-    k->gemm_f32(r->dv, x->ldv, r->s, LANES, 1, (const float *)(s->k->g_rows + at * s->k->g_size), x->ldv, s->n, x->ldv, LANES, 1);
-    k->gemm_f32(r->dk_head, x->ldq, r->dp, LANES, 1, (const float *)(s->k->q_rows + at * s->k->q_size), x->ldq, s->n, x->ldq, LANES, 1);
+    k->gemm_f32(r->dv, x->ldv, r->s, LANES, 1,
+                (const float *)(s->k->g_rows + at * s->k->g_size), x->ldv, s->n, x->ldv,
+                LANES, 1);
+    k->gemm_f32(r->dk_head, x->ldq, r->dp, LANES, 1,
+                (const float *)(s->k->q_rows + at * s->k->q_size), x->ldq, s->n, x->ldq,
+                LANES, 1);
     k->gemm_f32(s->dqt, LANES, s->key, 1, x->ldq, r->dp, LANES, x->dq, LANES, s->n, 1);
 }
 
 static void step(struct step *s, int32_t mask)
 {
-    const struct back    *k      = s->k;
-    const struct exact   *x      = &k->x;
-    struct room          *r      = s->r;
-    const size_t          at     = (size_t)s->b->at;
-    const char           *qc     = k->q_cols + at * k->q_size, *gc = k->g_cols + at * k->g_size;
-    const bool            masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
-    const bool            bad    = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
+    const struct back  *k = s->k;
+    const struct exact *x = &k->x;
+    struct room        *r = s->r;
+    const size_t        at = (size_t)s->b->at;
+    const char *qc = k->q_cols + at * k->q_size, *gc = k->g_cols + at * k->g_size;
+    const bool  masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
+    const bool  bad = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
 
     if (x->bf16) {
-        const int m = 2 * words(x, s->n);
-        x->k->gemm_bf16(r->s, LANES, s->key, x->dq_pad / 2, 1, (const uint32_t *)qc, LANES, m, LANES, x->dq_pad / 2, 0);
-        x->k->gemm_bf16(r->dp, LANES, s->value, x->dv_pad / 2, 1, (const uint32_t *)gc, LANES, m, LANES, x->dv_pad / 2, 0);
+        const int m = exact_padded(x, s->n);
+        x->k->gemm_bf16(r->s, LANES, s->key, x->dq_pad / 2, 1, (const uint32_t *)qc,
+                        LANES, m, LANES, x->dq_pad / 2, 0);
+        x->k->gemm_bf16(r->dp, LANES, s->value, x->dv_pad / 2, 1, (const uint32_t *)gc,
+                        LANES, m, LANES, x->dv_pad / 2, 0);
     } else {
-        x->k->gemm_f32(r->s, LANES, s->key, x->ldq, 1, (const float *)qc, LANES, s->n, LANES, x->dq, 0);
-        x->k->gemm_f32(r->dp, LANES, s->value, x->ldv, 1, (const float *)gc, LANES, s->n, LANES, x->dv, 0);
+        x->k->gemm_f32(r->s, LANES, s->key, x->ldq, 1, (const float *)qc, LANES, s->n,
+                       LANES, x->dq, 0);
+        x->k->gemm_f32(r->dp, LANES, s->value, x->ldv, 1, (const float *)gc, LANES,
+                       s->n, LANES, x->dv, 0);
     }
     weights(s, masked);
     if (masked && bad) {
         const struct exact_pairs pairs = {
-            .w = x->bf16 ? NULL : r->s, .ds = x->bf16 ? NULL : r->dp,
-            .w16 = r->w16, .ds16 = r->ds16, .dk = r->dk_head, .dv = r->dv, .dqt = s->dqt,
+            .w = x->bf16 ? NULL : r->s,
+            .ds = x->bf16 ? NULL : r->dp,
+            .w16 = r->w16,
+            .ds16 = r->ds16,
+            .dk = r->dk_head,
+            .dv = r->dv,
+            .dqt = s->dqt,
         };
-        exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile, r->tile2);
+        exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile,
+                             r->tile2);
     } else if (x->bf16)
         products_bf16(s);
     else
@@ -256,7 +276,8 @@ static void step(struct step *s, int32_t mask)
 }
 
 /* dk and dv of a tile are complete: round and store them. */
-static void store_tile(const struct back *k, const struct exact_seq *s, int64_t kv, int64_t t, struct room *r)
+static void store_tile(const struct back *k, const struct exact_seq *s, int64_t kv,
+                       int64_t t, struct room *r)
 {
     const struct exact *x = &k->x;
     const foci_problem *p = x->p;
@@ -275,14 +296,21 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
         memset(r->dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
     }
     if (k->g->dk)
-        x->k->store_rows((char *)k->g->dk + (size_t)(s->s.b * p->k.batch + row * p->k.row + head * p->k.head) * el, p->k.row, (int)p->dtype, r->dk, x->ldq, 1.0f, n, x->dq);
+        x->k->store_rows(
+            (char *)k->g->dk +
+                (size_t)(s->s.b * p->k.batch + row * p->k.row + head * p->k.head) * el,
+            p->k.row, (int)p->dtype, r->dk, x->ldq, 1.0f, n, x->dq);
     if (k->g->dv)
-        x->k->store_rows((char *)k->g->dv + (size_t)(s->s.b * p->v.batch + row * p->v.row + head * p->v.head) * el, p->v.row, (int)p->dtype, r->dv, x->ldv, 1.0f, n, x->dv);
+        x->k->store_rows(
+            (char *)k->g->dv +
+                (size_t)(s->s.b * p->v.batch + row * p->v.row + head * p->v.head) * el,
+            p->v.row, (int)p->dtype, r->dv, x->ldv, 1.0f, n, x->dv);
 }
 
-static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv, int64_t t, int64_t part, struct room *r)
+static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv,
+                     int64_t t, int64_t part, struct room *r)
 {
-    const struct exact *x  = &k->x;
+    const struct exact *x = &k->x;
     const int64_t       kt = s->kt0 + t;
 
     memset(r->dk, 0, TILE * (size_t)x->ldq * sizeof(float));
@@ -296,16 +324,23 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
         while (exact_next(&w, &qt, &mask)) {
             const struct block b = exact_block(x, h, s->qt0 + qt);
             struct step        st = {
-                       .k = k, .b = &b, .r = r, .t = t, .kt = kt, .n = exact_keys_in(s, t),
-                       .key     = exact_piece(x, x->keys, x->key_size, kv, kt),
-                       .value   = exact_piece(x, x->values, x->value_size, kv, kt),
-                       .key_sum = x->keys_sum ? exact_piece(x, x->keys_sum, x->key_size, kv, kt) : NULL,
-                       .dqt     = dqt_of(k, part, b.at),
+                       .k = k,
+                       .b = &b,
+                       .r = r,
+                       .t = t,
+                       .kt = kt,
+                       .n = exact_keys_in(s, t),
+                       .key = exact_piece(x, x->keys, x->key_size, kv, kt),
+                       .value = exact_piece(x, x->values, x->value_size, kv, kt),
+                       .key_sum = x->keys_sum ? exact_piece(x, x->keys_sum, x->key_size, kv, kt)
+                                              : NULL,
+                       .dqt = dqt_of(k, part, b.at),
             };
             step(&st, mask);
         }
         const float scale = (float)exact_head_scale(x, x->head0 + h);
-        for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++) r->dk[i] += scale * r->dk_head[i];
+        for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++)
+            r->dk[i] += scale * r->dk_head[i];
     }
     store_tile(k, s, kv, t, r);
 }
@@ -314,18 +349,19 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
  * of what multiplies the logits and of the sink. */
 static void finish(struct back *k, const struct block *b, struct room *r)
 {
-    struct exact *x    = &k->x;
-    struct rows  *rows = &k->rows[b->at];
-    float        *dqt  = dqt_of(k, 0, b->at);
+    struct exact      *x = &k->x;
+    struct rows       *rows = &k->rows[b->at];
+    float             *dqt = dqt_of(k, 0, b->at);
     _Alignas(64) float scale[LANES], ones[LANES], norm[LANES];
 
     for (int64_t part = 1; part < k->parts; part++) {
         const float *more = dqt_of(k, part, b->at);
-        for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++) dqt[i] += more[i];
+        for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
+            dqt[i] += more[i];
     }
     for (int i = 0; i < LANES; i++) {
         scale[i] = (float)exact_head_scale(x, b->h);
-        ones[i]  = 1;
+        ones[i] = 1;
     }
     const bool learned = x->score->n_factors && k->g->dparams;
     if (learned || x->score->unit) {
@@ -335,11 +371,14 @@ static void finish(struct back *k, const struct block *b, struct room *r)
     rows->d_factor = 0;
     for (int c = 0; learned && c < x->dq; c++)
         for (int i = b->r0; i < b->r1; i++)
-            rows->d_factor += (double)dqt[c * LANES + i] * (double)r->tile[(int64_t)i * x->ldq + c];
+            rows->d_factor +=
+                (double)dqt[c * LANES + i] * (double)r->tile[(int64_t)i * x->ldq + c];
     rows->d_sink = 0;
     for (int i = b->r0; x->score->sink >= 0 && i < b->r1; i++) {
-        const double sink = (double)x->io->params[x->score->sink + b->h - x->head0] * LOG2_E;
-        if (rows->norm[i] < INFINITY) rows->d_sink -= exp2(sink - (double)rows->norm[i]) * (double)rows->delta[i];
+        const double sink =
+            (double)x->io->params[x->score->sink + b->h - x->head0] * LOG2_E;
+        if (rows->norm[i] < INFINITY)
+            rows->d_sink -= exp2(sink - (double)rows->norm[i]) * (double)rows->delta[i];
     }
     if (!k->g->dq) return;
     if (!x->score->unit) {
@@ -387,14 +426,16 @@ static void clear(const struct back *k)
  * sequence weigh alike. */
 static void job(const struct back *k, int64_t i, struct room *r)
 {
-    const struct exact     *x    = &k->x;
+    const struct exact     *x = &k->x;
     const int64_t           part = i % k->parts, kv = i / k->parts % x->kv_heads;
-    const struct exact_seq *s    = &x->seqs[i / k->parts / x->kv_heads];
+    const struct exact_seq *s = &x->seqs[i / k->parts / x->kv_heads];
 
-    for (int64_t t = part; t < s->n_kt; t += k->parts) key_tile(k, s, kv, t, part, r);
+    for (int64_t t = part; t < s->n_kt; t += k->parts)
+        key_tile(k, s, kv, t, part, r);
 }
 
-void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io, const float *saved, const foci_grads *g)
+void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    const float *saved, const foci_grads *g)
 {
     struct back  k = { .g = g, .saved = saved };
     struct arena a = { .base = io->work };
@@ -410,19 +451,22 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     const int64_t       jobs = x->n_seqs * x->kv_heads * k.parts;
 #pragma omp parallel num_threads(x->threads)
     {
-        struct arena mine = { .base = x->scratch + (size_t)exact_thread() * x->scratch_bytes };
+        struct arena mine = { .base = x->scratch +
+                                      (size_t)exact_thread() * x->scratch_bytes };
         struct room  room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
 #pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < tiles; i++) exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile);
+        for (int64_t i = 0; i < tiles; i++)
+            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
             prepare(&k, &b, &room);
         }
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++) job(&k, i, &room);
+        for (int64_t i = 0; i < jobs; i++)
+            job(&k, i, &room);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);

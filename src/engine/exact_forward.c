@@ -28,11 +28,14 @@ static struct room room_take(const struct exact *x, struct arena *a)
     struct room   r;
 
     r.tile = arena_take(a, TILE * ld, sizeof(float));
-    r.q    = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
-    r.s    = arena_take(a, x->panel * LANES, sizeof(float));
-    r.w    = x->bf16 ? arena_take(a, x->panel / 2 * LANES, sizeof(uint32_t)) : NULL;
-    r.ot   = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
-    r.bias = x->p->flags & FOCI_BIAS ? arena_take(a, x->panel * LANES, sizeof(float)) : NULL;
+    r.q = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
+    r.s = arena_take(a, (int64_t)x->panel * LANES, sizeof(float));
+    r.w =
+        x->bf16 ? arena_take(a, (int64_t)x->panel / 2 * LANES, sizeof(uint32_t)) : NULL;
+    r.ot = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
+    r.bias = x->p->flags & FOCI_BIAS
+                 ? arena_take(a, (int64_t)x->panel * LANES, sizeof(float))
+                 : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
     return r;
 }
@@ -42,24 +45,24 @@ void exact_forward_take(struct exact *x, struct arena *a)
     struct arena one = { 0 };
 
     exact_seqs(x, x->io, a);
-    x->keys       = arena_take(a, x->kv_heads * x->max_kt, x->key_size);
+    x->keys = arena_take(a, x->kv_heads * x->max_kt, x->key_size);
     x->values_sum = arena_take(a, x->kv_heads * x->max_kt, x->value_size);
     if (!x->bf16) { /* rows serve as both */
-        x->values     = x->values_sum;
+        x->values = x->values_sum;
         x->values_sum = NULL;
     }
     x->bad_k = arena_take(a, x->kv_heads * x->max_kt, 1);
     room_take(x, &one);
     x->scratch_bytes = one.used;
-    x->scratch       = arena_take(a, x->threads, one.used);
+    x->scratch = arena_take(a, x->threads, one.used);
 }
 
 /* A panel of key tiles on its way through the block. */
 struct panel {
-    int      n_tiles, n; /* tiles, and keys in all; all tiles but the last are whole */
-    int64_t  tile[MAX_PANEL / TILE];
-    bool     masked[MAX_PANEL / TILE];
-    bool     any_masked;
+    int     n_tiles, n; /* tiles, and keys in all; all tiles but the last are whole */
+    int64_t tile[MAX_PANEL / TILE];
+    bool    masked[MAX_PANEL / TILE];
+    bool    any_masked;
 };
 
 struct pass {
@@ -67,21 +70,18 @@ struct pass {
     const struct block *b;
     struct room        *r;
     struct panel        panel;
-    _Alignas(64) float  m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
+    _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
-
-static int words(const struct exact *x, int n)
-{
-    return (int)round_up(n, x->k->depth) / 2;
-}
 
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
-    const struct exact *x   = p->x;
-    const void         *key = exact_piece(x, x->keys, x->key_size, p->b->kv, p->b->seq->kt0 + t);
+    const struct exact *x = p->x;
+    const void         *key =
+        exact_piece(x, x->keys, x->key_size, p->b->kv, p->b->seq->kt0 + t);
 
     if (x->bf16)
-        x->k->gemm_bf16(s, LANES, key, x->dq_pad / 2, 1, p->r->q, LANES, (int)min64(TILE, 2 * words(x, n)), LANES, x->dq_pad / 2, 0);
+        x->k->gemm_bf16(s, LANES, key, x->dq_pad / 2, 1, p->r->q, LANES,
+                        exact_padded(x, n), LANES, x->dq_pad / 2, 0);
     else
         x->k->gemm_f32(s, LANES, key, x->ldq, 1, p->r->q, LANES, n, LANES, x->dq, 0);
 }
@@ -92,36 +92,44 @@ static void values(struct pass *p, int64_t t, int n, int at)
     const struct exact *x = p->x;
 
     if (x->bf16) {
-        const void   *v  = exact_piece(x, x->values_sum, x->value_size, p->b->kv, p->b->seq->kt0 + t);
+        const void *v =
+            exact_piece(x, x->values_sum, x->value_size, p->b->kv, p->b->seq->kt0 + t);
         const int64_t ra = x->k->sum_by_rows ? TILE / 2 : 1;
         const int64_t ca = x->k->sum_by_rows ? 1 : x->dv_pad;
-        x->k->gemm_bf16(p->r->ot, LANES, v, ra, ca, p->r->w + (int64_t)at / 2 * LANES, LANES, x->dv_pad, LANES, words(x, n), 1);
+        x->k->gemm_bf16(p->r->ot, LANES, v, ra, ca, p->r->w + (int64_t)at / 2 * LANES,
+                        LANES, x->dv_pad, LANES, exact_padded(x, n) / 2, 1);
     } else {
-        const void *v = exact_piece(x, x->values, x->value_size, p->b->kv, p->b->seq->kt0 + t);
-        x->k->gemm_f32(p->r->ot, LANES, v, 1, x->ldv, p->r->s + (int64_t)at * LANES, LANES, x->dv, LANES, n, 1);
+        const void *v =
+            exact_piece(x, x->values, x->value_size, p->b->kv, p->b->seq->kt0 + t);
+        x->k->gemm_f32(p->r->ot, LANES, v, 1, x->ldv, p->r->s + (int64_t)at * LANES,
+                       LANES, x->dv, LANES, n, 1);
     }
 }
 
 /* Neighbouring tiles are one product where their rows follow one another. */
 static void all_values(struct pass *p)
 {
-    const struct exact *x  = p->x;
+    const struct exact *x = p->x;
     const struct panel *pa = &p->panel;
 
     for (int i = 0; i < pa->n_tiles; i++) {
-        const int     at  = i * TILE;
-        const int     n   = (int)min64(TILE, pa->n - at);
-        const int64_t kt  = p->b->seq->kt0 + pa->tile[i];
+        const int     at = i * TILE;
+        const int     n = (int)min64(TILE, pa->n - at);
+        const int64_t kt = p->b->seq->kt0 + pa->tile[i];
         const bool    bad = x->bad_k[p->b->kv * x->max_kt + kt] & BAD_VALUE;
 
         if (bad && pa->masked[i]) {
-            exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at, x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
-                                x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL, p->r->tile, p->r->ot);
+            exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
+                                x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
+                                x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
+                                p->r->tile, p->r->ot);
             continue;
         }
         int run = n, last = i;
-        while (!x->k->sum_by_rows && last + 1 < pa->n_tiles && pa->tile[last + 1] == pa->tile[last] + 1 &&
-               !(pa->masked[last + 1] && x->bad_k[p->b->kv * x->max_kt + kt + last + 1 - i] & BAD_VALUE)) {
+        while (!x->k->sum_by_rows && last + 1 < pa->n_tiles &&
+               pa->tile[last + 1] == pa->tile[last] + 1 &&
+               !(pa->masked[last + 1] &&
+                 x->bad_k[p->b->kv * x->max_kt + kt + last + 1 - i] & BAD_VALUE)) {
             last++;
             run += (int)min64(TILE, pa->n - last * TILE);
         }
@@ -132,11 +140,11 @@ static void all_values(struct pass *p)
 
 static void flush(struct pass *p)
 {
-    const struct exact *x    = p->x;
-    struct room        *r    = p->r;
-    struct panel       *pa   = &p->panel;
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+    struct panel       *pa = &p->panel;
     const bool          bias = x->p->flags & FOCI_BIAS;
-    const float        *f    = p->f;
+    const float        *f = p->f;
 
     if (!pa->n) return;
     for (int i = 0; i < pa->n_tiles; i++) {
@@ -145,11 +153,15 @@ static void flush(struct pass *p)
         if (bias) exact_bias(x, p->b, pa->tile[i], n, r->bias + (int64_t)at * LANES);
     }
     if (pa->any_masked || bias || x->score->cap > 0) {
-        x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x), (float)x->score->cap, bias ? r->bias : NULL, pa->any_masked ? r->seen : NULL);
+        x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x),
+                     (float)x->score->cap, bias ? r->bias : NULL,
+                     pa->any_masked ? r->seen : NULL);
         f = NULL;
     }
-    const int moved = x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, words(x, pa->n), f, p->m, p->l, p->shrink, x->kind)
-                              : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, p->shrink, x->kind);
+    const int moved =
+        x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, exact_padded(x, pa->n) / 2, f,
+                                   p->m, p->l, p->shrink, x->kind)
+                : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, p->shrink, x->kind);
     if (moved) x->k->shrink(r->ot, x->dv, p->shrink);
     all_values(p);
     *pa = (struct panel){ 0 };
@@ -158,16 +170,17 @@ static void flush(struct pass *p)
 /* Full tiles of a panel that has masked ones are seen by every lane. */
 static void push(struct pass *p, int64_t t, int32_t mask)
 {
-    const struct exact *x  = p->x;
+    const struct exact *x = p->x;
     struct panel       *pa = &p->panel;
-    const int           n  = exact_keys_in(p->b->seq, t);
+    const int           n = exact_keys_in(p->b->seq, t);
     uint64_t           *seen = p->r->seen + pa->n;
 
     pa->masked[pa->n_tiles] = exact_seen(x, p->b, t, mask, n, seen);
     if (pa->masked[pa->n_tiles])
         pa->any_masked = true;
     else
-        for (int j = 0; j < n; j++) seen[j] = ~UINT64_C(0);
+        for (int j = 0; j < n; j++)
+            seen[j] = ~UINT64_C(0);
     pa->tile[pa->n_tiles++] = t;
     pa->n += n;
     if (pa->n + TILE > x->panel) flush(p);
@@ -204,15 +217,17 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     }
     for (int r = 0; r < LANES && x->kind != FOCI_RELU2; r++) {
         const bool  l2 = x->kind == FOCI_L2NORM;
-        const float l  = p->l[r];
+        const float l = p->l[r];
         factor[r] = l == 0 ? 0 : 1 / (l2 ? sqrtf(l) : l);
-        norm[r]   = l == 0 ? INFINITY : p->m[r] + log2f(l) * (l2 ? 0.5f : 1);
+        norm[r] = l == 0 ? INFINITY : p->m[r] + log2f(l) * (l2 ? 0.5f : 1);
     }
-    exact_store_block(x, b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor, p->r->tile);
+    exact_store_block(x, b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
+                      p->r->tile);
     if (saved) memcpy(saved + b->at * LANES, norm, sizeof norm);
     if (!x->io->lse) return;
 
-    float *lse = x->io->lse + (b->seq->s.b * x->p->heads + b->h) * x->p->len_q + b->seq->s.q0 + b->i0;
+    float *lse = x->io->lse + (b->seq->s.b * x->p->heads + b->h) * x->p->len_q +
+                 b->seq->s.q0 + b->i0;
     for (int r = b->r0; r < b->r1; r++) {
         if (x->kind == FOCI_RELU2)
             lse[r] = norm[r] == 0 ? -INFINITY : -logf(norm[r]);
@@ -221,7 +236,8 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     }
 }
 
-static void block_forward(const struct exact *x, const struct block *b, struct room *r, float *saved)
+static void block_forward(const struct exact *x, const struct block *b, struct room *r,
+                          float *saved)
 {
     struct pass p = { .x = x, .b = b, .r = r };
     int64_t     visible[LANES], t;
@@ -232,12 +248,16 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     exact_factors(x, b, visible, p.plain, p.f, NULL);
     memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
     for (int i = 0; i < LANES; i++) {
-        const float sink = x->score->sink < 0 ? -INFINITY : x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
+        const float sink =
+            x->score->sink < 0
+                ? -INFINITY
+                : x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
         p.m[i] = sink;
         p.l[i] = sink == -INFINITY ? 0.0f : 1.0f;
     }
     struct walk w = exact_walk_keys(x, b);
-    while (exact_next(&w, &t, &mask)) push(&p, t, mask);
+    while (exact_next(&w, &t, &mask))
+        push(&p, t, mask);
     flush(&p);
     finish(&p, visible, saved);
 }
@@ -249,10 +269,12 @@ static void clear_lse(const struct exact *x)
 
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t h = x->head0; h < x->head0 + x->heads; h++)
-            for (int64_t i = 0; i < p->len_q; i++) x->io->lse[(b * p->heads + h) * p->len_q + i] = -INFINITY;
+            for (int64_t i = 0; i < p->len_q; i++)
+                x->io->lse[(b * p->heads + h) * p->len_q + i] = -INFINITY;
 }
 
-void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io, float *saved)
+void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                   float *saved)
 {
     struct exact x;
     struct arena a = { .base = io->work };
@@ -267,13 +289,15 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
 #pragma omp parallel num_threads(x.threads)
     {
-        struct arena mine = { .base = x.scratch + (size_t)exact_thread() * x.scratch_bytes };
+        struct arena mine = { .base = x.scratch +
+                                      (size_t)exact_thread() * x.scratch_bytes };
         struct room  room = room_take(&x, &mine);
 
         if (x.k->begin) x.k->begin();
 #pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < tiles; i++) exact_pack_tile(&x, i / x.n_kt, i % x.n_kt, room.tile);
-        /* The last blocks of a causal sequence are the dearest: they go first. */
+        for (int64_t i = 0; i < tiles; i++)
+            exact_pack_tile(&x, i / x.n_kt, i % x.n_kt, room.tile);
+            /* The last blocks of a causal sequence are the dearest: they go first. */
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(&x, i / x.n_qt, x.n_qt - 1 - i % x.n_qt);

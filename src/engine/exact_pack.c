@@ -1,10 +1,12 @@
 /* exact_pack.c -- rows in, rows out: convert, normalise, pack, and back. */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "engine/exact.h"
 
-static const char *at(const struct exact *x, const void *base, const foci_layout *l, int64_t b, int64_t row, int64_t head)
+static const char *at(const struct exact *x, const void *base, const foci_layout *l,
+                      int64_t b, int64_t row, int64_t head)
 {
     const int64_t offset = b * l->batch + row * l->row + head * l->head;
     return (const char *)base + (size_t)offset * foci_dtype_bytes(x->p->dtype);
@@ -17,26 +19,33 @@ static void clear_rest(float *tile, int ld, int r0, int r1)
     memset(tile + (int64_t)r1 * ld, 0, (size_t)(TILE - r1) * (size_t)ld * sizeof *tile);
 }
 
-void exact_load_block(const struct exact *x, const struct block *b, const void *base, const foci_layout *l, int d, int ld, float *tile)
+void exact_load_block(const struct exact *x, const struct block *b, const void *base,
+                      const foci_layout *l, int d, int ld, float *tile)
 {
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
-    x->k->load_rows(tile + (int64_t)b->r0 * ld, ld, rows, l->row, (int)x->p->dtype, b->r1 - b->r0, d);
+    x->k->load_rows(tile + (int64_t)b->r0 * ld, ld, rows, l->row, (int)x->p->dtype,
+                    b->r1 - b->r0, d);
     clear_rest(tile, ld, b->r0, b->r1);
 }
 
-void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv, int64_t t, const void *base, const foci_layout *l, int d, int ld, float *tile)
+void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                     int64_t t, const void *base, const foci_layout *l, int d, int ld,
+                     float *tile)
 {
-    const int   n    = exact_keys_in(s, t);
+    const int   n = exact_keys_in(s, t);
     const char *rows = at(x, base, l, s->s.b, s->s.k0 + t * TILE, x->kv0 + kv);
 
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
     clear_rest(tile, ld, 0, n);
 }
 
-void exact_store_block(const struct exact *x, const struct block *b, void *base, const foci_layout *l, const float *cols, int d, int ld, const float *factor, float *tile)
+void exact_store_block(const struct exact *x, const struct block *b, void *base,
+                       const foci_layout *l, const float *cols, int d, int ld,
+                       const float *factor, float *tile)
 {
-    char     *rows  = (char *)at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
+    char *rows =
+        (char *)at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
     const int dtype = (int)x->p->dtype;
 
     if (b->r0 == 0) {
@@ -44,7 +53,8 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
         return;
     }
     x->k->store_cols(tile, ld, FOCI_F32, cols, factor, b->r1, d);
-    x->k->store_rows(rows, l->row, dtype, tile + (int64_t)b->r0 * ld, ld, 1.0f, b->r1 - b->r0, d);
+    x->k->store_rows(rows, l->row, dtype, tile + (int64_t)b->r0 * ld, ld, 1.0f,
+                     b->r1 - b->r0, d);
 }
 
 void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm)
@@ -52,19 +62,22 @@ void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float 
     x->k->row_dot(norm, tile, tile, ld, n, d);
     for (int i = 0; i < n; i++) {
         norm[i] = fmaxf(sqrtf(norm[i]), 1e-12f);
-        for (int c = 0; c < d; c++) tile[(int64_t)i * ld + c] /= norm[i];
+        for (int c = 0; c < d; c++)
+            tile[(int64_t)i * ld + c] /= norm[i];
     }
 }
 
 void exact_unit_back(float *du, const float *u, int ld, int d, int n, const float *norm)
 {
     for (int i = 0; i < n; i++) {
-        float       *g   = du + (int64_t)i * ld;
-        const float *e   = u + (int64_t)i * ld;
+        float       *g = du + (int64_t)i * ld;
+        const float *e = u + (int64_t)i * ld;
         double       dot = 0;
 
-        for (int c = 0; c < d; c++) dot += (double)g[c] * (double)e[c];
-        for (int c = 0; c < d; c++) g[c] = (g[c] - e[c] * (float)dot) / norm[i];
+        for (int c = 0; c < d; c++)
+            dot += (double)g[c] * (double)e[c];
+        for (int c = 0; c < d; c++)
+            g[c] = (g[c] - e[c] * (float)dot) / norm[i];
     }
 }
 
@@ -72,18 +85,21 @@ void exact_unit_back(float *du, const float *u, int ld, int d, int n, const floa
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n)
 {
     _Alignas(64) float square[TILE];
-    bool  finite = true;
+    bool               finite = true;
 
     x->k->row_dot(square, tile, tile, ld, n, d);
-    for (int i = 0; i < n; i++) finite = finite && isfinite(square[i]);
+    for (int i = 0; i < n; i++)
+        finite = finite && isfinite(square[i]);
     return finite;
 }
 
 /* Pack a tile of floats as rows, and as what is summed over rows; where products
  * are on floats the rows serve as both. */
-static void pack(const struct exact *x, const float *tile, int ld, int d_pad, int n, void *rows, void *sum)
+static void pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
+                 void *rows, void *sum)
 {
     if (!x->bf16) {
+        assert(rows);
         memcpy(rows, tile, TILE * (size_t)ld * sizeof *tile);
         return;
     }
@@ -107,32 +123,38 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
 
     exact_load_tile(x, s, kv, t, x->io->v, &x->p->v, x->dv, x->ldv, tile);
     if (!exact_finite(x, tile, x->ldv, x->dv, n)) bad |= BAD_VALUE;
-    pack(x, tile, x->ldv, x->dv_pad, n, x->values ? exact_piece(x, x->values, x->value_size, kv, kt) : NULL,
+    pack(x, tile, x->ldv, x->dv_pad, n,
+         x->values ? exact_piece(x, x->values, x->value_size, kv, kt) : NULL,
          x->values_sum ? exact_piece(x, x->values_sum, x->value_size, kv, kt) : NULL);
 
     x->bad_k[kv * x->max_kt + kt] = (uint8_t)bad;
 }
 
-static void clear_rows(const struct exact *x, void *base, const foci_layout *l, int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
+static void clear_rows(const struct exact *x, void *base, const foci_layout *l,
+                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
 {
     const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
 
     for (int64_t i = rows.begin; i < rows.end; i++)
-        for (int64_t h = head0; h < head0 + heads; h++) memset((char *)at(x, base, l, b, i, h), 0, bytes);
+        for (int64_t h = head0; h < head0 + heads; h++)
+            memset((char *)at(x, base, l, b, i, h), 0, bytes);
 }
 
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0, int64_t heads, int d, bool queries)
+void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
+                 int64_t heads, int d, bool queries)
 {
-    const foci_io *io  = x->io;
+    const foci_io *io = x->io;
     const int64_t  len = queries ? x->p->len_q : x->p->len_k;
 
     if (io->docs) {
         clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
-        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0, heads, d);
+        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
+                   heads, d);
         return;
     }
     for (int64_t s = 0; s < x->n_seqs; s++) {
         const struct seq *q = &x->seqs[s].s;
-        clear_rows(x, base, l, q->b, (foci_range){ queries ? q->nq : q->nk, len }, head0, heads, d);
+        clear_rows(x, base, l, q->b, (foci_range){ queries ? q->nq : q->nk, len },
+                   head0, heads, d);
     }
 }

@@ -15,19 +15,26 @@ static float from_bf16(uint32_t half)
     return bits.f;
 }
 
-void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n, const uint64_t *seen, const float *w, const uint32_t *words, float *tile, float *ot)
+void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
+                         const uint64_t *seen, const float *w, const uint32_t *words,
+                         float *tile, float *ot)
 {
     exact_load_tile(x, b->seq, b->kv, t, x->io->v, &x->p->v, x->dv, x->ldv, tile);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
-            const float weight = w ? w[j * LANES + r] : from_bf16(words[j / 2 * LANES + r] >> j % 2 * 16 & 0xffff);
-            for (int c = 0; c < x->dv; c++) ot[c * LANES + r] += weight * tile[(int64_t)j * x->ldv + c];
+            const float weight =
+                w ? w[j * LANES + r]
+                  : from_bf16(words[j / 2 * LANES + r] >> j % 2 * 16 & 0xffff);
+            for (int c = 0; c < x->dv; c++)
+                ot[c * LANES + r] += weight * tile[(int64_t)j * x->ldv + c];
         }
 }
 
 /* One pass for each tensor that takes part, with two tiles of room. */
-void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t, int n, const uint64_t *seen, const struct exact_pairs *p, const void *d_o, float *tile, float *tile2)
+void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t,
+                          int n, const uint64_t *seen, const struct exact_pairs *p,
+                          const void *d_o, float *tile, float *tile2)
 {
     _Alignas(64) float norm[LANES];
 
@@ -35,8 +42,10 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
-            const float w = p->w ? p->w[j * LANES + r] : from_bf16(p->w16[j * LANES + r]);
-            for (int c = 0; c < x->dv; c++) p->dv[(int64_t)j * x->ldv + c] += w * tile[(int64_t)r * x->ldv + c];
+            const float w =
+                p->w ? p->w[j * LANES + r] : from_bf16(p->w16[j * LANES + r]);
+            for (int c = 0; c < x->dv; c++)
+                p->dv[(int64_t)j * x->ldv + c] += w * tile[(int64_t)r * x->ldv + c];
         }
 
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
@@ -48,9 +57,10 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
-            const float  ds = p->ds ? p->ds[j * LANES + r] : from_bf16(p->ds16[j * LANES + r]);
-            const float *q  = tile + (int64_t)r * x->ldq;
-            const float *k  = tile2 + (int64_t)j * x->ldq;
+            const float ds =
+                p->ds ? p->ds[j * LANES + r] : from_bf16(p->ds16[j * LANES + r]);
+            const float *q = tile + (int64_t)r * x->ldq;
+            const float *k = tile2 + (int64_t)j * x->ldq;
             for (int c = 0; c < x->dq; c++) {
                 p->dk[(int64_t)j * x->ldq + c] += ds * q[c];
                 p->dqt[c * LANES + r] += ds * k[c];

@@ -17,16 +17,18 @@ static uint64_t lanes_of(const struct block *b)
 /* Key tiles that the last query of the block may see, if causal. */
 struct walk exact_walk_keys(const struct exact *x, const struct block *b)
 {
-    struct walk   w    = { .limit = b->seq->n_kt };
+    struct walk   w = { .limit = b->seq->n_kt };
     const int64_t last = b->pos + b->r1 - 1;
 
-    if (x->p->flags & FOCI_CAUSAL) w.limit = min64(w.limit, last < 0 ? 0 : last / TILE + 1);
+    if (x->p->flags & FOCI_CAUSAL)
+        w.limit = min64(w.limit, last < 0 ? 0 : last / TILE + 1);
     /* Blocks are aligned to positions wherever the table is consulted. */
     w.runs = support_row(x->support, b->pos < 0 ? -1 : b->pos / TILE, &w.n_runs);
     return w;
 }
 
-struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s, int64_t t)
+struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
+                              int64_t t)
 {
     struct walk w = { .limit = s->n_qt };
 
@@ -59,19 +61,20 @@ bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
 /* The given mask: its row of query i and sequence b, head h. */
 static int64_t given_row(const struct exact *x, const struct block *b, int r)
 {
-    const foci_problem *p     = x->p;
+    const foci_problem *p = x->p;
     const int64_t       batch = p->mask_batch > 1 ? b->seq->s.b : 0;
-    const int64_t       head  = p->mask_heads > 1 ? b->h : 0;
-    const int64_t       row   = b->seq->s.q0 + b->i0 + r;
+    const int64_t       head = p->mask_heads > 1 ? b->h : 0;
+    const int64_t       row = b->seq->s.q0 + b->i0 + r;
 
     return ((batch * p->mask_heads + head) * p->len_q + row) * p->len_k + b->seq->s.k0;
 }
 
-bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask, int n, uint64_t *seen)
+bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask,
+                int n, uint64_t *seen)
 {
-    const int64_t j0     = t * TILE;
+    const int64_t j0 = t * TILE;
     const bool    causal = x->p->flags & FOCI_CAUSAL && j0 + n - 1 > b->pos + b->r0;
-    const bool    given  = x->p->flags & FOCI_MASK;
+    const bool    given = x->p->flags & FOCI_MASK;
 
     if (mask < 0 && !causal && !given) return false;
 
@@ -89,12 +92,14 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
     return true;
 }
 
-void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n, float *bias)
+void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
+                float *bias)
 {
     memset(bias, 0, (size_t)n * LANES * sizeof *bias);
     for (int r = b->r0; r < b->r1; r++) {
         const float *row = x->io->bias + given_row(x, b, r) + t * TILE;
-        for (int j = 0; j < n; j++) bias[j * LANES + r] = row[j];
+        for (int j = 0; j < n; j++)
+            bias[j * LANES + r] = row[j];
     }
 }
 
@@ -104,7 +109,8 @@ void exact_visible(const struct exact *x, const struct block *b, int64_t visible
 
     if (x->support->all && !(x->p->flags & FOCI_MASK)) {
         for (int r = 0; r < LANES; r++)
-            visible[r] = x->p->flags & FOCI_CAUSAL ? min64(nk, max64(0, b->pos + r + 1)) : nk;
+            visible[r] =
+                x->p->flags & FOCI_CAUSAL ? min64(nk, max64(0, b->pos + r + 1)) : nk;
         return;
     }
     struct walk w = exact_walk_keys(x, b);
@@ -116,32 +122,37 @@ void exact_visible(const struct exact *x, const struct block *b, int64_t visible
     while (exact_next(&w, &t, &mask)) {
         const int n = exact_keys_in(b->seq, t);
         if (!exact_seen(x, b, t, mask, n, seen)) {
-            for (int r = 0; r < LANES; r++) visible[r] += n;
+            for (int r = 0; r < LANES; r++)
+                visible[r] += n;
             continue;
         }
         for (int j = 0; j < n; j++)
-            for (int r = 0; r < LANES; r++) visible[r] += (int64_t)(seen[j] >> r & 1);
+            for (int r = 0; r < LANES; r++)
+                visible[r] += (int64_t)(seen[j] >> r & 1);
     }
 }
 
-void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible, float *plain, float *f, float *mul)
+void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,
+                   float *plain, float *f, float *mul)
 {
     const double head = exact_head_scale(x, b->h);
 
     for (int r = 0; r < LANES; r++) {
         double row = 1;
-        for (int i = 0; i < x->score->n_rows; i++) row *= x->score->row[i]->def->row_factor(x->score->row[i], visible[r]);
+        for (int i = 0; i < x->score->n_rows; i++)
+            row *= x->score->row[i]->def->row_factor(x->score->row[i], visible[r]);
         plain[r] = (float)(head * row);
-        f[r]     = (float)(head * row * exact_unit_of(x));
+        f[r] = (float)(head * row * exact_unit_of(x));
         if (mul) mul[r] = (float)row;
     }
 }
 
 void exact_shares(const struct exact *x, const int64_t *visible, float *share)
 {
-    const foci_mech *m     = &x->stage->group->mech;
+    const foci_mech *m = &x->stage->group->mech;
     const double     fixed = m->def->count ? m->def->count(m) : 0;
 
     for (int r = 0; r < LANES; r++)
-        share[r] = visible[r] <= 0 ? 0 : (float)(1 / (fixed > 0 ? fixed : (double)visible[r]));
+        share[r] =
+            visible[r] <= 0 ? 0 : (float)(1 / (fixed > 0 ? fixed : (double)visible[r]));
 }

@@ -184,7 +184,7 @@ foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                            const int64_t *shape, const float *data)
 {
     char          header[512];
-    int64_t       count;
+    int64_t       count = 0;
     struct writer w;
 
     TRY(check_shape(ctx, path, n_dims, shape, data, &count));
@@ -210,7 +210,7 @@ static foci_status safetensors_header(foci_ctx *ctx, const char *path,
                                       const foci_named *arrays, int n, char **text)
 {
     json_t     *root = json_object();
-    int64_t     at = 0, count;
+    int64_t     at = 0, count = 0;
     foci_status status = FOCI_OK;
 
     for (int i = 0; i < n && !status; i++) {

@@ -40,12 +40,13 @@ static const char *best_level(const foci_ctx *ctx)
 
 static void add_group(struct text *t, const foci_plan *plan, int i)
 {
-    const struct group *g    = &plan->spec.groups[i];
-    const struct spec   one  = { .groups = &plan->spec.groups[i], .n_groups = 1 };
+    const struct group *g = &plan->spec.groups[i];
+    const struct spec   one = { .groups = &plan->spec.groups[i], .n_groups = 1 };
     char                text[1024];
 
     spec_print(&one, text, sizeof text);
-    add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0, g->head0 + g->heads - 1, text);
+    add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0,
+        g->head0 + g->heads - 1, text);
     engine_of(&plan->stages[i])->describe(plan, &plan->stages[i], text, sizeof text);
     add(t, "%s", text);
 }
@@ -57,11 +58,18 @@ int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
     char             problem[160];
 
     foci_problem_print(&plan->p, problem, sizeof problem);
-    add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p), plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
+    add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
+        plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
         best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
-    for (int i = 0; i < plan->spec.n_groups; i++) add_group(&t, plan, i);
-    add(&t, "  cost     forward %.4g GFLOP, %.4g MB", c->forward_flops * 1e-9, c->forward_bytes * 1e-6);
-    if (plan->p.flags & FOCI_TRAIN) add(&t, "; backward %.4g GFLOP, %.4g MB", c->backward_flops * 1e-9, c->backward_bytes * 1e-6);
-    add(&t, "\n  memory   work %.4g MB, saved %.4g MB, parameters %" PRId64 "\n", (double)plan->work_bytes * 1e-6, (double)plan->saved_bytes * 1e-6, plan->n_floats);
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        add_group(&t, plan, i);
+    add(&t, "  cost     forward %.4g GFLOP, %.4g MB", c->forward_flops * 1e-9,
+        c->forward_bytes * 1e-6);
+    if (plan->p.flags & FOCI_TRAIN)
+        add(&t, "; backward %.4g GFLOP, %.4g MB", c->backward_flops * 1e-9,
+            c->backward_bytes * 1e-6);
+    add(&t, "\n  memory   work %.4g MB, saved %.4g MB, parameters %" PRId64 "\n",
+        (double)plan->work_bytes * 1e-6, (double)plan->saved_bytes * 1e-6,
+        plan->n_floats);
     return t.used;
 }

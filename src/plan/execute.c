@@ -23,7 +23,7 @@ int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs)
     }
     for (int64_t b = 0; b < p->batch; b++)
         seqs[b] = (struct seq){
-            .b  = b,
+            .b = b,
             .nq = io->len_q ? io->len_q[b] : p->len_q,
             .nk = io->len_k ? io->len_k[b] : p->len_k,
         };
@@ -50,80 +50,123 @@ static foci_status refuse(struct out out, const char *format, ...)
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
-    for (int g = 0; g < plan->spec.n_groups; g++) all |= plan->spec.groups[g].mech.def->reads;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        all |= plan->spec.groups[g].mech.def->reads;
     return all;
 }
 
-static foci_status check_tensors(const foci_plan *plan, const foci_io *io, struct out out)
+static foci_status check_tensors(const foci_plan *plan, const foci_io *io,
+                                 struct out out)
 {
-    const foci_problem *p     = &plan->p;
+    const foci_problem *p = &plan->p;
     const unsigned      needs = reads(plan);
     const bool          q = p->batch && p->len_q, k = p->batch && p->len_k;
 
     if (q && !io->o) return refuse(out, "io.o is NULL: the output needs a place");
-    if (q && needs & FOCI_READ_Q && !io->q) return refuse(out, "io.q is NULL, and this mechanism reads queries");
-    if (k && needs & FOCI_READ_K && !io->k) return refuse(out, "io.k is NULL, and this mechanism reads keys");
-    if (k && needs & FOCI_READ_V && !io->v) return refuse(out, "io.v is NULL, and this mechanism reads values");
-    if (q && needs & FOCI_READ_X && !io->x) return refuse(out, "io.x is NULL, and this mechanism reads hidden states");
-    if (q && needs & FOCI_READ_WORDS && !io->words) return refuse(out, "io.words is NULL, and this mechanism reads words");
+    if (q && needs & FOCI_READ_Q && !io->q)
+        return refuse(out, "io.q is NULL, and this mechanism reads queries");
+    if (k && needs & FOCI_READ_K && !io->k)
+        return refuse(out, "io.k is NULL, and this mechanism reads keys");
+    if (k && needs & FOCI_READ_V && !io->v)
+        return refuse(out, "io.v is NULL, and this mechanism reads values");
+    if (q && needs & FOCI_READ_X && !io->x)
+        return refuse(out, "io.x is NULL, and this mechanism reads hidden states");
+    if (q && needs & FOCI_READ_WORDS && !io->words)
+        return refuse(out, "io.words is NULL, and this mechanism reads words");
     if (plan->n_floats && !io->params)
-        return refuse(out, "io.params is NULL: this plan has %" PRId64 " parameters; draw them by foci_params_init()", plan->n_floats);
+        return refuse(out,
+                      "io.params is NULL: this plan has %" PRId64
+                      " parameters; draw them by foci_params_init()",
+                      plan->n_floats);
     if (!(p->flags & FOCI_MASK) != !io->mask)
-        return refuse(out, io->mask ? "io.mask is given, but the problem was planned without FOCI_MASK" : "io.mask is NULL, but the problem was planned with FOCI_MASK");
+        return refuse(
+            out, io->mask
+                     ? "io.mask is given, but the problem was planned without FOCI_MASK"
+                     : "io.mask is NULL, but the problem was planned with FOCI_MASK");
     if (!(p->flags & FOCI_BIAS) != !io->bias)
-        return refuse(out, io->bias ? "io.bias is given, but the problem was planned without FOCI_BIAS" : "io.bias is NULL, but the problem was planned with FOCI_BIAS");
+        return refuse(
+            out, io->bias
+                     ? "io.bias is given, but the problem was planned without FOCI_BIAS"
+                     : "io.bias is NULL, but the problem was planned with FOCI_BIAS");
     return FOCI_OK;
 }
 
-static foci_status check_lengths(const foci_plan *plan, const foci_io *io, struct out out)
+static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
+                                 struct out out)
 {
     const foci_problem *p = &plan->p;
 
     for (int64_t b = 0; b < p->batch; b++) {
         if (io->len_q && (io->len_q[b] < 0 || io->len_q[b] > p->len_q))
-            return refuse(out, "len_q[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64, b, io->len_q[b], p->len_q);
+            return refuse(out,
+                          "len_q[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64,
+                          b, io->len_q[b], p->len_q);
         if (io->len_k && (io->len_k[b] < 0 || io->len_k[b] > p->len_k))
-            return refuse(out, "len_k[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64, b, io->len_k[b], p->len_k);
+            return refuse(out,
+                          "len_k[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64,
+                          b, io->len_k[b], p->len_k);
     }
     if (!io->docs) return FOCI_OK;
-    if (io->len_q || io->len_k) return refuse(out, "docs and lengths are both given: documents have their own lengths");
+    if (io->len_q || io->len_k)
+        return refuse(
+            out, "docs and lengths are both given: documents have their own lengths");
     if (io->n_docs < 0 || io->n_docs > p->max_docs)
-        return refuse(out, "n_docs is %" PRId64 ": this plan takes 0 to %" PRId64 " (problem.max_docs)", io->n_docs, p->max_docs);
+        return refuse(out,
+                      "n_docs is %" PRId64 ": this plan takes 0 to %" PRId64
+                      " (problem.max_docs)",
+                      io->n_docs, p->max_docs);
     for (int64_t d = 0; d <= io->n_docs; d++)
         if (io->docs[d] < (d ? io->docs[d - 1] : 0) || io->docs[d] > p->len_q)
-            return refuse(out, "docs[%" PRId64 "] is %" PRId32 ": offsets start at 0 or more, never fall and end at %" PRId64 " at most", d, io->docs[d], p->len_q);
+            return refuse(out,
+                          "docs[%" PRId64 "] is %" PRId32
+                          ": offsets start at 0 or more, never fall and end at %" PRId64
+                          " at most",
+                          d, io->docs[d], p->len_q);
     return FOCI_OK;
 }
 
-static foci_status check_grads(const foci_plan *plan, const foci_io *io, const foci_grads *g, struct out out)
+static foci_status check_grads(const foci_plan *plan, const foci_io *io,
+                               const foci_grads *g, struct out out)
 {
-    if (g->size < sizeof *g) return refuse(out, "grads.size is %zu: set it with FOCI_SIZED(foci_grads)", g->size);
-    if (!(plan->p.flags & FOCI_TRAIN)) return refuse(out, "the problem was planned without FOCI_TRAIN");
-    if (plan->p.batch && plan->p.len_q && !g->d_o) return refuse(out, "grads.d_o is NULL: the gradient of the output is needed");
+    if (g->size < sizeof *g)
+        return refuse(out, "grads.size is %zu: set it with FOCI_SIZED(foci_grads)",
+                      g->size);
+    if (!(plan->p.flags & FOCI_TRAIN))
+        return refuse(out, "the problem was planned without FOCI_TRAIN");
+    if (plan->p.batch && plan->p.len_q && !g->d_o)
+        return refuse(out, "grads.d_o is NULL: the gradient of the output is needed");
     (void)io;
     return FOCI_OK;
 }
 
-foci_status plan_check_io(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap)
+foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
+                          const foci_grads *grads, char *text, size_t cap)
 {
     const struct out out = { text, cap };
 
     if (!plan) return refuse(out, "the plan is NULL");
     if (!io) return refuse(out, "io is NULL");
-    if (io->size < sizeof *io) return refuse(out, "io.size is %zu: set it with FOCI_SIZED(foci_io)", io->size);
+    if (io->size < sizeof *io)
+        return refuse(out, "io.size is %zu: set it with FOCI_SIZED(foci_io)", io->size);
     TRY(check_tensors(plan, io, out));
     TRY(check_lengths(plan, io, out));
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
-foci_status foci_io_check(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap)
+foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
+                          const foci_grads *grads, char *text, size_t cap)
 {
     const struct out out = { text, cap };
 
     TRY(plan_check_io(plan, io, grads, text, cap));
-    if (plan->work_bytes && !io->work) return refuse(out, "io.work is NULL: this plan needs %zu bytes", plan->work_bytes);
+    if (plan->work_bytes && !io->work)
+        return refuse(out, "io.work is NULL: this plan needs %zu bytes",
+                      plan->work_bytes);
     if ((uintptr_t)io->work % 64) return refuse(out, "io.work is not 64-byte aligned");
-    if (grads && plan->saved_bytes && !io->saved) return refuse(out, "io.saved is NULL: give forward and backward the same %zu bytes", plan->saved_bytes);
+    if (grads && plan->saved_bytes && !io->saved)
+        return refuse(out,
+                      "io.saved is NULL: give forward and backward the same %zu bytes",
+                      plan->saved_bytes);
     return FOCI_OK;
 }
 
@@ -132,12 +175,15 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
     TRY(foci_io_check(plan, io, NULL, NULL, 0));
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
-        engine_of(s)->forward(plan, s, io, io->saved && plan->saved_bytes ? (float *)io->saved + s->saved0 : NULL);
+        engine_of(s)->forward(
+            plan, s, io,
+            io->saved && plan->saved_bytes ? (float *)io->saved + s->saved0 : NULL);
     }
     return FOCI_OK;
 }
 
-foci_status foci_backward(const foci_plan *plan, const foci_io *io, const foci_grads *grads)
+foci_status foci_backward(const foci_plan *plan, const foci_io *io,
+                          const foci_grads *grads)
 {
     if (!grads) return FOCI_ERR_ARG;
     TRY(foci_io_check(plan, io, grads, NULL, 0));

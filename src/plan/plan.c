@@ -23,57 +23,75 @@ enum { FLAGS = FOCI_CAUSAL | FOCI_TRAIN | FOCI_FAST | FOCI_MASK | FOCI_BIAS };
 /* Tiles of 64 rows are counted in 32 bits. */
 static const int64_t max_len = (int64_t)1 << 36;
 
-static foci_status check_range(foci_ctx *ctx, const char *name, int64_t value, int64_t min, int64_t max)
+static foci_status check_range(foci_ctx *ctx, const char *name, int64_t value,
+                               int64_t min, int64_t max)
 {
     if (value >= min && value <= max) return FOCI_OK;
-    return ctx_fail(ctx, FOCI_ERR_ARG, "%s is %" PRId64 ": it may be %" PRId64 " to %" PRId64, name, value, min, max);
+    return ctx_fail(ctx, FOCI_ERR_ARG,
+                    "%s is %" PRId64 ": it may be %" PRId64 " to %" PRId64, name, value,
+                    min, max);
 }
 
 /* Rows, heads and sequences of one tensor: fill in a layout left zero, and see that
  * no offset overflows. */
-static foci_status check_layout(foci_ctx *ctx, const char *name, foci_layout *l, int64_t batch, int64_t len, int64_t heads, int64_t dim)
+static foci_status check_layout(foci_ctx *ctx, const char *name, foci_layout *l,
+                                int64_t batch, int64_t len, int64_t heads, int64_t dim)
 {
     if (!l->batch && !l->row && !l->head) {
         int64_t per_row;
-        if (__builtin_mul_overflow(heads, dim, &per_row) || __builtin_mul_overflow(per_row, max64(len, 1), &l->batch))
+        if (__builtin_mul_overflow(heads, dim, &per_row) ||
+            __builtin_mul_overflow(per_row, max64(len, 1), &l->batch))
             return ctx_fail(ctx, FOCI_ERR_ARG, "%s: its size overflows", name);
         l->head = dim;
-        l->row  = per_row;
+        l->row = per_row;
     }
     const int64_t extent[] = { batch, len, heads };
-    const int64_t step[]   = { l->batch, l->row, l->head };
-    int64_t       last     = dim;
+    const int64_t step[] = { l->batch, l->row, l->head };
+    int64_t       last = dim;
     for (int a = 0; a < 3; a++) {
         int64_t part;
         if (step[a] < 0)
-            return ctx_fail(ctx, FOCI_ERR_ARG, "%s: a stride is %" PRId64 ": strides are 0 or more", name, step[a]);
-        if (__builtin_mul_overflow(step[a], max64(extent[a] - 1, 0), &part) || __builtin_add_overflow(last, part, &last))
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "%s: a stride is %" PRId64 ": strides are 0 or more", name,
+                            step[a]);
+        if (__builtin_mul_overflow(step[a], max64(extent[a] - 1, 0), &part) ||
+            __builtin_add_overflow(last, part, &last))
             return ctx_fail(ctx, FOCI_ERR_ARG, "%s: its size overflows", name);
     }
-    if (last > INT64_MAX / 16) return ctx_fail(ctx, FOCI_ERR_ARG, "%s: its size overflows", name);
+    if (last > INT64_MAX / 16)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "%s: its size overflows", name);
     return FOCI_OK;
 }
 
-static foci_status check_mask_extent(foci_ctx *ctx, const char *name, int64_t *value, int64_t full)
+static foci_status check_mask_extent(foci_ctx *ctx, const char *name, int64_t *value,
+                                     int64_t full)
 {
     if (*value == 0) *value = 1;
     if (*value == 1 || *value == full) return FOCI_OK;
-    return ctx_fail(ctx, FOCI_ERR_ARG, "%s is %" PRId64 ": it may be 1 or %" PRId64, name, *value, full);
+    return ctx_fail(ctx, FOCI_ERR_ARG, "%s is %" PRId64 ": it may be 1 or %" PRId64,
+                    name, *value, full);
 }
 
 static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
 {
     if ((unsigned)p->dtype > FOCI_F16)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "dtype is %d: it may be FOCI_F32, FOCI_BF16 or FOCI_F16", (int)p->dtype);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "dtype is %d: it may be FOCI_F32, FOCI_BF16 or FOCI_F16",
+                        (int)p->dtype);
     if (p->flags & ~(uint32_t)FLAGS)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "flags 0x%" PRIx32 " has bits that mean nothing: 0x%x are known", p->flags, (unsigned)FLAGS);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "flags 0x%" PRIx32
+                        " has bits that mean nothing: 0x%x are known",
+                        p->flags, (unsigned)FLAGS);
     if (!p->kv_heads) p->kv_heads = p->heads;
     if (!p->dim_v) p->dim_v = p->dim_qk;
     TRY(check_range(ctx, "batch", p->batch, 0, max_len));
     TRY(check_range(ctx, "heads", p->heads, 1, 65536));
     TRY(check_range(ctx, "kv_heads", p->kv_heads, 1, p->heads));
     if (p->heads % p->kv_heads)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads", p->kv_heads, p->heads);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
+                        p->kv_heads, p->heads);
     TRY(check_range(ctx, "len_q", p->len_q, 0, max_len));
     TRY(check_range(ctx, "len_k", p->len_k, 0, max_len));
     TRY(check_range(ctx, "dim_qk", p->dim_qk, 1, 65536));
@@ -82,9 +100,15 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
     TRY(check_range(ctx, "memory", p->memory, 0, p->len_k));
     TRY(check_range(ctx, "max_docs", p->max_docs, 0, INT32_MAX));
     if (p->max_docs && (p->batch != 1 || p->len_q != p->len_k))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "packed documents need batch 1 and len_q = len_k; seen batch %" PRId64 ", %" PRId64 " and %" PRId64, p->batch, p->len_q, p->len_k);
-    if ((p->max_docs || p->flags & (FOCI_MASK | FOCI_BIAS)) && (p->len_q > INT32_MAX || p->len_k > INT32_MAX))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "documents, masks and biases go up to 2147483647 rows");
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "packed documents need batch 1 and len_q = len_k; seen batch %" PRId64
+            ", %" PRId64 " and %" PRId64,
+            p->batch, p->len_q, p->len_k);
+    if ((p->max_docs || p->flags & (FOCI_MASK | FOCI_BIAS)) &&
+        (p->len_q > INT32_MAX || p->len_k > INT32_MAX))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "documents, masks and biases go up to 2147483647 rows");
     TRY(check_mask_extent(ctx, "mask_batch", &p->mask_batch, p->batch));
     TRY(check_mask_extent(ctx, "mask_heads", &p->mask_heads, p->heads));
     TRY(check_layout(ctx, "q", &p->q, p->batch, p->len_q, p->heads, p->dim_qk));
@@ -98,18 +122,24 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
  * Stages
  */
 
-static foci_status check_group(foci_ctx *ctx, const struct group *g, const foci_problem *p)
+static foci_status check_group(foci_ctx *ctx, const struct group *g,
+                               const foci_problem *p)
 {
     const foci_mech_def *def = g->mech.def;
     const int64_t        per = p->heads / p->kv_heads;
 
     if (p->flags & FOCI_CAUSAL && def->no_causal)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s", g->column, def->name, def->no_causal);
+        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
+                        g->column, def->name, def->no_causal);
     if (p->len_q != p->len_k && def->no_cross)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s needs as many queries as keys: %s", g->column, def->name, def->no_cross);
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "column %d: %s needs as many queries as keys: %s", g->column,
+                        def->name, def->no_cross);
     if (g->head0 % per || g->heads % per)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "column %d: %s has heads %" PRId64 " to %" PRId64 ", which cuts through the %" PRId64 " heads that share a key/value head",
+                        "column %d: %s has heads %" PRId64 " to %" PRId64
+                        ", which cuts through the %" PRId64
+                        " heads that share a key/value head",
                         g->column, def->name, g->head0, g->head0 + g->heads - 1, per);
     return FOCI_OK;
 }
@@ -120,24 +150,28 @@ static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score
     *s = (struct score){ .scale = 1 / sqrt((double)g->mech.dims.qk), .sink = -1 };
 
     for (size_t i = 0; i < g->mech.n_mods; i++) {
-        const foci_mod *mod  = &g->mech.mods[i];
+        const foci_mod *mod = &g->mech.mods[i];
         const unsigned  does = mod->def->does;
 
         if (does & FOCI_MOD_SCALE) s->scale = mod->arg[0];
         if (does & FOCI_MOD_UNIT) {
-            s->unit  = true;
+            s->unit = true;
             s->scale = 1;
         }
         if (does & FOCI_MOD_CAP) s->cap = mod->arg[0];
         if (does & FOCI_MOD_SINK) s->sink = g->mod_param0[i];
         if (does & FOCI_MOD_FACTOR) {
             if (s->n_factors == (int)(sizeof s->factor / sizeof *s->factor))
-                return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: more than %d learned factors", g->column, s->n_factors);
+                return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                                "column %d: more than %d learned factors", g->column,
+                                s->n_factors);
             s->factor[s->n_factors++] = g->mod_param0[i];
         }
         if (mod->def->row_factor) {
             if (s->n_rows == (int)(sizeof s->row / sizeof *s->row))
-                return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: more than %d factors of rows", g->column, s->n_rows);
+                return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                                "column %d: more than %d factors of rows", g->column,
+                                s->n_rows);
             s->row[s->n_rows++] = mod;
         }
     }
@@ -169,18 +203,20 @@ static foci_status add_up(foci_plan *plan)
 
     plan->cost.size = sizeof plan->cost;
     for (int i = 0; i < plan->spec.n_groups; i++) {
-        struct stage        *s    = &plan->stages[i];
-        const struct engine *e    = engine_of(s);
+        struct stage        *s = &plan->stages[i];
+        const struct engine *e = engine_of(s);
         const size_t         work = e->work_bytes(plan, s);
 
         if (work == SIZE_MAX || work > SIZE_MAX / 2)
-            return ctx_fail(plan->ctx, FOCI_ERR_ARG, "the work memory of this problem does not fit into this machine's addresses");
+            return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                            "the work memory of this problem does not fit into this "
+                            "machine's addresses");
         if (work > plan->work_bytes) plan->work_bytes = work;
         s->saved0 = saved;
         if (plan->p.flags & FOCI_TRAIN) saved += round_up(e->saved_floats(plan, s), 16);
         e->cost(plan, s, &plan->cost);
     }
-    plan->work_bytes  = (plan->work_bytes + 63) / 64 * 64;
+    plan->work_bytes = (plan->work_bytes + 63) / 64 * 64;
     plan->saved_bytes = (size_t)saved * sizeof(float);
     return FOCI_OK;
 }
@@ -190,7 +226,10 @@ static foci_status make(foci_plan *plan, const char *spec, const foci_problem *p
     foci_ctx *ctx = plan->ctx;
 
     if (!problem->size || problem->size > sizeof plan->p)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here", problem->size, sizeof plan->p);
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here",
+            problem->size, sizeof plan->p);
     memcpy(&plan->p, problem, problem->size);
     plan->p.size = sizeof plan->p;
     TRY(check_problem(ctx, &plan->p));
@@ -201,12 +240,16 @@ static foci_status make(foci_plan *plan, const char *spec, const foci_problem *p
     return add_up(plan);
 }
 
-foci_status foci_plan_create(foci_ctx *ctx, const char *spec, const foci_problem *problem, foci_plan **plan)
+foci_status foci_plan_create(foci_ctx *ctx, const char *spec,
+                             const foci_problem *problem, foci_plan **plan)
 {
-    if (!plan) return ctx_fail(ctx, FOCI_ERR_ARG, "foci_plan_create: nowhere to put the plan");
+    if (!plan)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_plan_create: nowhere to put the plan");
     *plan = NULL;
     if (!ctx) return FOCI_ERR_ARG;
-    if (!spec || !problem) return ctx_fail(ctx, FOCI_ERR_ARG, "foci_plan_create: %s is NULL", spec ? "problem" : "spec");
+    if (!spec || !problem)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_plan_create: %s is NULL",
+                        spec ? "problem" : "spec");
 
     foci_plan *made = ctx_alloc(ctx, 1, sizeof *made);
     if (!made) return FOCI_ERR_MEMORY;
@@ -225,24 +268,19 @@ void foci_plan_free(foci_plan *plan)
 {
     if (!plan) return;
     foci_ctx    *ctx = plan->ctx;
-    const size_t n   = (size_t)plan->spec.n_groups;
+    const size_t n = (size_t)plan->spec.n_groups;
 
-    for (size_t i = 0; plan->stages && i < n; i++) support_free(ctx, &plan->stages[i].support);
+    for (size_t i = 0; plan->stages && i < n; i++)
+        support_free(ctx, &plan->stages[i].support);
     ctx_free(ctx, plan->stages, n, sizeof *plan->stages);
     ctx_free(ctx, plan->params, (size_t)plan->n_params, sizeof *plan->params);
     spec_free(ctx, &plan->spec);
     ctx_free(ctx, plan, 1, sizeof *plan);
 }
 
-size_t foci_plan_work_bytes(const foci_plan *plan)
-{
-    return plan->work_bytes;
-}
+size_t foci_plan_work_bytes(const foci_plan *plan) { return plan->work_bytes; }
 
-size_t foci_plan_saved_bytes(const foci_plan *plan)
-{
-    return plan->saved_bytes;
-}
+size_t foci_plan_saved_bytes(const foci_plan *plan) { return plan->saved_bytes; }
 
 foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost)
 {

@@ -10,7 +10,7 @@ struct group {
     int       column;       /* in the spec, from 1, for messages */
     foci_mech mech;
     int64_t   param0[FOCI_MAX_TENSORS]; /* offset of each tensor of the mechanism */
-    int64_t  *mod_param0;               /* [n_mods] offset of a modifier's tensor 0, -1: none */
+    int64_t  *mod_param0; /* [n_mods] offset of a modifier's tensor 0, -1: none */
 };
 
 struct spec {
@@ -24,7 +24,7 @@ foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
 void        spec_free(foci_ctx *ctx, struct spec *spec);
 /* With every argument spelled out, as snprintf would. */
-int         spec_print(const struct spec *spec, char *text, size_t cap);
+int spec_print(const struct spec *spec, char *text, size_t cap);
 
 /* tiles.c: which key tiles each query tile needs, once for all executions.
  *
@@ -33,20 +33,20 @@ int         spec_print(const struct spec *spec, char *text, size_t cap);
  * one tile, an entry of the dictionary of masks. */
 struct tile_run {
     int32_t begin, end; /* key tiles (in `cols`: query tiles), half open */
-    int32_t mask;       /* -1: all pairs visible; else dictionary entry, end = begin + 1 */
+    int32_t mask; /* -1: all pairs visible; else dictionary entry, end = begin + 1 */
 };
 
 struct support {
-    bool             all;      /* every pair: no table */
-    int64_t          n_tiles;  /* rows of the table */
-    int64_t         *row0;     /* [n_tiles + 1] into rows */
-    int64_t         *col0;     /* [n_tiles + 1] into cols */
+    bool             all;     /* every pair: no table */
+    int64_t          n_tiles; /* rows of the table */
+    int64_t         *row0;    /* [n_tiles + 1] into rows */
+    int64_t         *col0;    /* [n_tiles + 1] into cols */
     struct tile_run *rows, *cols;
     int64_t          n_rows, n_cols;
     int64_t          cap_rows;
     int32_t          cap_masks;
-    uint64_t       (*masks)[FOCI_TILE]; /* by key: bit r is query r of the tile */
-    int32_t          n_masks;
+    uint64_t (*masks)[FOCI_TILE]; /* by key: bit r is query r of the tile */
+    int32_t n_masks;
 };
 
 /* The key tiles of one query tile while a mechanism lists them. */
@@ -57,7 +57,8 @@ struct foci_tile_list {
     uint8_t *kind; /* [div_up(len, FOCI_TILE)] */
 };
 
-foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len, struct support *s);
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len,
+                         struct support *s);
 void        support_free(foci_ctx *ctx, struct support *s);
 
 /* The runs of query tile t; *n of them.  Of key tile t in support_col(). */
@@ -95,15 +96,15 @@ struct stage { /* one group of heads, ready to run */
 };
 
 struct foci_plan {
-    foci_ctx      *ctx;
-    foci_problem   p;   /* layouts and defaults filled in */
-    struct spec    spec;
-    struct stage  *stages; /* [spec.n_groups] */
-    struct param  *params;
-    int            n_params, n_made;
-    int64_t        n_floats;
-    size_t         work_bytes, saved_bytes;
-    foci_cost      cost;
+    foci_ctx     *ctx;
+    foci_problem  p; /* layouts and defaults filled in */
+    struct spec   spec;
+    struct stage *stages; /* [spec.n_groups] */
+    struct param *params;
+    int           n_params, n_made;
+    int64_t       n_floats;
+    size_t        work_bytes, saved_bytes;
+    foci_cost     cost;
 };
 
 /* params.c: lay out the tensors of the spec's groups. */
@@ -118,7 +119,8 @@ struct seq {
 
 /* What foci_io_check() says of the tensors, leaving out work and saved memory, which
  * the judge does not need. */
-foci_status plan_check_io(const foci_plan *plan, const foci_io *io, const foci_grads *grads, char *text, size_t cap);
+foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
+                          const foci_grads *grads, char *text, size_t cap);
 
 int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
@@ -129,14 +131,17 @@ struct engine {
     const char *name;
     size_t (*work_bytes)(const foci_plan *plan, const struct stage *s);
     int64_t (*saved_floats)(const foci_plan *plan, const struct stage *s);
-    void (*forward)(const foci_plan *plan, const struct stage *s, const foci_io *io, float *saved);
-    void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io, const float *saved, const foci_grads *g);
+    void (*forward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    float *saved);
+    void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                     const float *saved, const foci_grads *g);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
-    int (*describe)(const foci_plan *plan, const struct stage *s, char *text, size_t cap);
+    int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
+                    size_t cap);
 };
 
 extern const struct engine engine_exact;
-const struct engine *engine_of(const struct stage *s);
+const struct engine       *engine_of(const struct stage *s);
 
 /* Lists of built-in descriptors, ending in NULL. */
 extern const foci_mech_def *const mech_list[];

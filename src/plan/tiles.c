@@ -12,7 +12,7 @@
 void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
 {
     const int64_t begin = max64(hull.begin, 0);
-    const int64_t end   = min64(hull.end, out->len);
+    const int64_t end = min64(hull.end, out->len);
 
     for (int64_t j = begin / FOCI_TILE * FOCI_TILE; j < end; j += FOCI_TILE) {
         const int64_t last = min64(j + FOCI_TILE, out->len);
@@ -27,12 +27,12 @@ void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
 
 /* Growing arrays of the table under construction. */
 struct table {
-    foci_ctx        *ctx;
-    struct support  *s;
-    int64_t          cap_rows;
-    int32_t          cap_masks;
-    int32_t         *slots; /* hash table over masks, -1: free */
-    int64_t          n_slots;
+    foci_ctx       *ctx;
+    struct support *s;
+    int64_t         cap_rows;
+    int32_t         cap_masks;
+    int32_t        *slots; /* hash table over masks, -1: free */
+    int64_t         n_slots;
 };
 
 static void *grow(foci_ctx *ctx, void *old, size_t old_n, size_t new_n, size_t size)
@@ -61,11 +61,12 @@ static foci_status rehash(struct table *t)
     if (!slots) return FOCI_ERR_MEMORY;
     memset(slots, 0xff, (size_t)n * sizeof *slots);
     ctx_free(t->ctx, t->slots, (size_t)t->n_slots, sizeof *t->slots);
-    t->slots   = slots;
+    t->slots = slots;
     t->n_slots = n;
     for (int32_t i = 0; i < t->s->n_masks; i++) {
         uint64_t at = hash_mask(t->s->masks[i]);
-        while (slots[at % (uint64_t)n] >= 0) at++;
+        while (slots[at % (uint64_t)n] >= 0)
+            at++;
         slots[at % (uint64_t)n] = i;
     }
     return FOCI_OK;
@@ -83,11 +84,13 @@ static foci_status find_mask(struct table *t, const uint64_t *mask, int32_t *id)
         if (!memcmp(s->masks[*id], mask, sizeof *s->masks)) return FOCI_OK;
     }
     if (s->n_masks == t->cap_masks) {
-        if (t->cap_masks > INT32_MAX / 2) return ctx_fail(t->ctx, FOCI_ERR_MEMORY, "too many different mask tiles");
-        const int32_t cap   = t->cap_masks ? 2 * t->cap_masks : 8;
-        void         *masks = grow(t->ctx, s->masks, (size_t)t->cap_masks, (size_t)cap, sizeof *s->masks);
+        if (t->cap_masks > INT32_MAX / 2)
+            return ctx_fail(t->ctx, FOCI_ERR_MEMORY, "too many different mask tiles");
+        const int32_t cap = t->cap_masks ? 2 * t->cap_masks : 8;
+        void         *masks =
+            grow(t->ctx, s->masks, (size_t)t->cap_masks, (size_t)cap, sizeof *s->masks);
         if (!masks) return FOCI_ERR_MEMORY;
-        s->masks     = masks;
+        s->masks = masks;
         t->cap_masks = cap;
     }
     *id = s->n_masks;
@@ -108,10 +111,11 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
         }
     }
     if (s->n_rows == t->cap_rows) {
-        const int64_t cap  = t->cap_rows ? 2 * t->cap_rows : 64;
-        void         *rows = grow(t->ctx, s->rows, (size_t)t->cap_rows, (size_t)cap, sizeof *s->rows);
+        const int64_t cap = t->cap_rows ? 2 * t->cap_rows : 64;
+        void         *rows =
+            grow(t->ctx, s->rows, (size_t)t->cap_rows, (size_t)cap, sizeof *s->rows);
         if (!rows) return FOCI_ERR_MEMORY;
-        s->rows     = rows;
+        s->rows = rows;
         t->cap_rows = cap;
     }
     s->rows[s->n_rows++] = (struct tile_run){ (int32_t)tile, (int32_t)tile + 1, mask };
@@ -120,7 +124,8 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
 
 /* Which pairs of queries `rows` and keys from j0 on are visible, by key: bit r of
  * by_key[t] is query rows.begin + r. */
-static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int64_t len, uint64_t *by_key)
+static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int64_t len,
+                           uint64_t *by_key)
 {
     const uint64_t keys = foci_bits_in((foci_range){ 0, len }, j0);
     uint64_t       some = 0, every = keys;
@@ -136,9 +141,10 @@ static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int6
     return !some ? TILE_SKIP : every == keys ? TILE_FULL : TILE_PART;
 }
 
-static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list, int64_t row)
+static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list,
+                            int64_t row)
 {
-    const int64_t    n    = div_up(list->len, FOCI_TILE);
+    const int64_t    n = div_up(list->len, FOCI_TILE);
     const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, list->len) };
     uint64_t         by_key[FOCI_TILE];
 
@@ -166,16 +172,19 @@ static foci_status transpose(foci_ctx *ctx, struct support *s)
     for (int64_t r = 0; r < s->n_rows; r++)
         for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
             s->col0[j + 1]++;
-    for (size_t j = 0; j < n; j++) s->col0[j + 1] += s->col0[j];
+    for (size_t j = 0; j < n; j++)
+        s->col0[j + 1] += s->col0[j];
     s->n_cols = s->col0[n];
-    s->cols   = ctx_alloc(ctx, (size_t)s->n_cols, sizeof *s->cols);
+    s->cols = ctx_alloc(ctx, (size_t)s->n_cols, sizeof *s->cols);
     if (s->n_cols && !s->cols) return FOCI_ERR_MEMORY;
 
     for (int64_t i = 0; i < s->n_tiles; i++)
         for (int64_t r = s->row0[i]; r < s->row0[i + 1]; r++)
             for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
-                s->cols[s->col0[j]++] = (struct tile_run){ (int32_t)i, (int32_t)i + 1, s->rows[r].mask };
-    for (size_t j = n; j > 0; j--) s->col0[j] = s->col0[j - 1];
+                s->cols[s->col0[j]++] =
+                    (struct tile_run){ (int32_t)i, (int32_t)i + 1, s->rows[r].mask };
+    for (size_t j = n; j > 0; j--)
+        s->col0[j] = s->col0[j - 1];
     s->col0[0] = 0;
     return FOCI_OK;
 }
@@ -193,7 +202,8 @@ static foci_status make_rows(struct table *t, const foci_mech *m, int64_t len)
     return status;
 }
 
-foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len, struct support *s)
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len,
+                         struct support *s)
 {
     struct table t = { .ctx = ctx, .s = s };
 
@@ -201,12 +211,12 @@ foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len, struct 
     if (s->all || len == 0) return FOCI_OK;
 
     s->n_tiles = div_up(len, FOCI_TILE);
-    s->row0    = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->row0);
-    s->col0    = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->col0);
+    s->row0 = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->row0);
+    s->col0 = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->col0);
     foci_status status = s->row0 && s->col0 ? make_rows(&t, m, len) : FOCI_ERR_MEMORY;
     ctx_free(ctx, t.slots, (size_t)t.n_slots, sizeof *t.slots);
 
-    s->cap_rows  = t.cap_rows;
+    s->cap_rows = t.cap_rows;
     s->cap_masks = t.cap_masks;
     if (!status) status = transpose(ctx, s);
     return status;

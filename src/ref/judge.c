@@ -17,10 +17,7 @@ static foci_status check(const foci_plan *plan, const foci_io *io,
     return plan_check_io(plan, &it, grads, NULL, 0);
 }
 
-static double *doubles(int64_t n)
-{
-    return calloc((size_t)n + 1, sizeof(double));
-}
+static double *doubles(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
 
 /* Parameters, their gradients and lse are floats outside and doubles inside. */
 static foci_status run(const foci_plan *plan, const foci_io *io,
@@ -34,17 +31,24 @@ static foci_status run(const foci_plan *plan, const foci_io *io,
     foci_status         status = FOCI_ERR_MEMORY;
 
     if (!params || !dparams || !lse) goto end;
-    for (int64_t t = 0; t < plan->n_floats; t++) params[t] = (double)io->params[t];
-    status = ref_run(&(struct ref_call){
-        .plan = plan, .io = io, .grads = grads, .type = (int)p->dtype,
-        .params = params, .lse = io->lse ? lse : NULL, .dparams = dparams, .weights = weights });
+    for (int64_t t = 0; t < plan->n_floats; t++)
+        params[t] = (double)io->params[t];
+    status = ref_run(&(struct ref_call){ .plan = plan,
+                                         .io = io,
+                                         .grads = grads,
+                                         .type = (int)p->dtype,
+                                         .params = params,
+                                         .lse = io->lse ? lse : NULL,
+                                         .dparams = dparams,
+                                         .weights = weights });
     if (status != FOCI_OK) goto end;
 
     if (grads)
         for (int64_t t = 0; grads->dparams && t < plan->n_floats; t++)
             grads->dparams[t] += (float)dparams[t];
     else
-        for (int64_t t = 0; io->lse && t < rows; t++) io->lse[t] = (float)lse[t];
+        for (int64_t t = 0; io->lse && t < rows; t++)
+            io->lse[t] = (float)lse[t];
 end:
     free(params);
     free(dparams);
@@ -66,8 +70,7 @@ foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
     return run(plan, io, grads, NULL);
 }
 
-foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io,
-                             float *weights)
+foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
 {
     if (!weights) return FOCI_ERR_ARG;
     TRY(check(plan, io, NULL, false));

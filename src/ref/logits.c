@@ -15,12 +15,12 @@ static const double least_norm = 1e-12;
 static double dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0;
-    for (int64_t t = 0; t < n; t++) sum += a[t] * b[t];
+    for (int64_t t = 0; t < n; t++)
+        sum += a[t] * b[t];
     return sum;
 }
 
-static void prepare_rows(const struct ref_head *h, int64_t n, const double *x,
-                         double *u)
+static void prepare_rows(const struct ref_head *h, int64_t n, const double *x, double *u)
 {
     for (int64_t i = 0; i < n; i++) {
         const double *row = x + i * h->dqk;
@@ -70,7 +70,6 @@ static uint64_t sees(const struct ref_head *h, int64_t i, int64_t j0)
 void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
 {
     const foci_mech *m = h->mech;
-
     uint64_t         seen = 0;
 
     r->visible = 0;

@@ -13,10 +13,10 @@ static const struct format bf16 = { 7, -126, 127 }, f16 = { 10, -14, 15 };
 
 static double unpack(struct format f, uint16_t bits)
 {
-    const int      exponents = f.top - f.least + 1; /* of normal numbers */
-    const int      field = (bits & 0x7fff) >> f.digits;
-    const double   fraction = ldexp(bits & ((1 << f.digits) - 1), -f.digits);
-    double         value;
+    const int    exponents = f.top - f.least + 1; /* of normal numbers */
+    const int    field = (bits & 0x7fff) >> f.digits;
+    const double fraction = ldexp(bits & ((1 << f.digits) - 1), -f.digits);
+    double       value;
 
     if (field == 0)
         value = ldexp(fraction, f.least);

@@ -10,11 +10,11 @@
 
 /* Room for one key head of one sequence. */
 struct room {
-    double        *q, *k, *v, *g;      /* g: gradient of o; all packed */
+    double        *q, *k, *v, *g; /* g: gradient of o; all packed */
     double        *uq, *uk, *duq, *duk;
     double        *o, *dq, *dk, *dv;
-    double        *da, *dx;            /* [nk] */
-    double        *number, *dnumber;   /* [n_mods] */
+    double        *da, *dx;          /* [nk] */
+    double        *number, *dnumber; /* [n_mods] */
     struct ref_row row;
 };
 
@@ -35,11 +35,12 @@ static double *doubles(int64_t n, int64_t size)
 
 static void room_free(struct room *r)
 {
-    double *const all[] = { r->q, r->k, r->v, r->g, r->uq, r->uk, r->duq, r->duk,
-                            r->o, r->dq, r->dk, r->dv, r->da, r->dx, r->number,
-                            r->dnumber, r->row.dot, r->row.x, r->row.slope,
-                            r->row.a };
-    for (size_t t = 0; t < sizeof all / sizeof *all; t++) free(all[t]);
+    double *const all[] = { r->q,       r->k,       r->v,     r->g,         r->uq,
+                            r->uk,      r->duq,     r->duk,   r->o,         r->dq,
+                            r->dk,      r->dv,      r->da,    r->dx,        r->number,
+                            r->dnumber, r->row.dot, r->row.x, r->row.slope, r->row.a };
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        free(all[t]);
     free(r->row.seen);
 }
 
@@ -78,23 +79,25 @@ static bool room_make(struct room *r, const foci_plan *plan)
 
 static void round_words(bool words, double *x, int64_t n)
 {
-    for (int64_t t = 0; t < n; t++) x[t] = ref_word(words, x[t]);
+    for (int64_t t = 0; t < n; t++)
+        x[t] = ref_word(words, x[t]);
 }
 
 static void zero(double *x, int64_t n)
 {
-    for (int64_t t = 0; t < n; t++) x[t] = 0;
+    for (int64_t t = 0; t < n; t++)
+        x[t] = 0;
 }
 
 /* n rows of a tensor from row `first` of head h, to packed doubles. */
-static void gather(const struct walk *w, const void *from, foci_layout l,
-                   int64_t first, int64_t h, int64_t n, int64_t d, double *to)
+static void gather(const struct walk *w, const void *from, foci_layout l, int64_t first,
+                   int64_t h, int64_t n, int64_t d, double *to)
 {
     for (int64_t i = 0; i < n; i++)
         for (int64_t t = 0; t < d; t++)
-            to[i * d + t] = ref_load(w->call->type, from,
-                                     w->s->b * l.batch + (first + i) * l.row +
-                                         h * l.head + t);
+            to[i * d + t] =
+                ref_load(w->call->type, from,
+                         w->s->b * l.batch + (first + i) * l.row + h * l.head + t);
 }
 
 static void scatter(const struct walk *w, void *to, foci_layout l, int64_t first,
@@ -117,14 +120,14 @@ static void clear(const struct ref_call *c, void *to, foci_layout l, int64_t hea
         for (int64_t h = 0; h < heads; h++)
             for (int64_t i = 0; i < rows; i++)
                 for (int64_t t = 0; t < d; t++)
-                    ref_store(c->type, to,
-                              b * l.batch + i * l.row + h * l.head + t, 0);
+                    ref_store(c->type, to, b * l.batch + i * l.row + h * l.head + t, 0);
 }
 
 static const struct group *group_of(const foci_plan *plan, int64_t h)
 {
     const struct group *g = plan->spec.groups;
-    while (h >= g->head0 + g->heads) g++;
+    while (h >= g->head0 + g->heads)
+        g++;
     return g;
 }
 
@@ -135,8 +138,7 @@ static int64_t pair_offset(const struct walk *w, int64_t h)
     const int64_t       mh = p->mask_heads > 1 ? p->mask_heads : 1;
     const int64_t       b = p->mask_batch > 1 ? w->s->b : 0;
 
-    return ((b * mh + (mh > 1 ? h : 0)) * p->len_q + w->s->q0) * p->len_k +
-           w->s->k0;
+    return ((b * mh + (mh > 1 ? h : 0)) * p->len_q + w->s->q0) * p->len_k + w->s->k0;
 }
 
 static struct ref_head head_make(struct walk *w, int64_t h, const struct group *g)
@@ -152,15 +154,20 @@ static struct ref_head head_make(struct walk *w, int64_t h, const struct group *
     struct ref_head head = {
         .mech = &g->mech,
         .causal = (w->p->flags & FOCI_CAUSAL) != 0,
-        .nq = w->s->nq, .nk = w->s->nk,
-        .dqk = w->p->dim_qk, .dv = w->p->dim_v,
-        .q = r->q, .k = r->k, .v = r->v,
+        .nq = w->s->nq,
+        .nk = w->s->nk,
+        .dqk = w->p->dim_qk,
+        .dv = w->p->dim_v,
+        .q = r->q,
+        .k = r->k,
+        .v = r->v,
         .number = r->number,
         .mask = c->io->mask ? c->io->mask + pair_offset(w, h) : NULL,
         .bias = c->io->bias ? c->io->bias + pair_offset(w, h) : NULL,
         .ld = w->p->len_k,
         .words = c->words,
-        .uq = r->uq, .uk = r->uk,
+        .uq = r->uq,
+        .uk = r->uk,
     };
     ref_prepare(&head);
     return head;
@@ -191,8 +198,7 @@ static void report_row(const struct walk *w, int64_t h, int64_t i)
 }
 
 /* Through o_i = sum_j a_j v_j, the weights and the logits. */
-static void backward_row(const struct walk *w, const struct ref_head *head,
-                         int64_t i)
+static void backward_row(const struct walk *w, const struct ref_head *head, int64_t i)
 {
     const struct room    *r = &w->room;
     const struct ref_row *row = &r->row;
@@ -207,7 +213,8 @@ static void backward_row(const struct walk *w, const struct ref_head *head,
             r->dv[j * head->dv + t] += row->a[j] * g[t];
         }
     }
-    for (int64_t t = 0; t < head->dv; t++) mean += g[t] * ref_round(type, o[t]);
+    for (int64_t t = 0; t < head->dv; t++)
+        mean += g[t] * ref_round(type, o[t]);
     const double dsink = ref_weigh_back(head, row, r->da, mean, r->dx);
     if (head->sink >= 0) r->dnumber[head->sink] += dsink;
     ref_logits_back(head, i, row, r->dx, r->duq, r->duk, r->dnumber);
@@ -267,7 +274,8 @@ static void key_head(struct walk *w, int64_t kh)
     round_words(c->words, r->v, s->nk * p->dim_v);
     zero(r->dk, s->nk * p->dim_qk);
     zero(r->dv, s->nk * p->dim_v);
-    for (int64_t h = kh * share; h < (kh + 1) * share; h++) one_head(w, h);
+    for (int64_t h = kh * share; h < (kh + 1) * share; h++)
+        one_head(w, h);
     if (!c->grads) return;
 
     zero(r->dk, min64(p->memory, s->nk) * p->dim_qk);
@@ -288,8 +296,10 @@ static void clear_results(const struct ref_call *c)
         return;
     }
     clear(c, c->io->o, p->o, p->heads, p->len_q, p->dim_v);
-    for (int64_t t = 0; c->lse && t < rows; t++) c->lse[t] = -INFINITY;
-    for (int64_t t = 0; c->weights && t < rows * p->len_k; t++) c->weights[t] = 0;
+    for (int64_t t = 0; c->lse && t < rows; t++)
+        c->lse[t] = -INFINITY;
+    for (int64_t t = 0; c->weights && t < rows * p->len_k; t++)
+        c->weights[t] = 0;
 }
 
 foci_status ref_run(const struct ref_call *call)
@@ -303,7 +313,8 @@ foci_status ref_run(const struct ref_call *call)
         const int64_t n = plan_seqs(plan, call->io, seqs);
         clear_results(call);
         for (w.s = seqs; w.s < seqs + n; w.s++)
-            for (int64_t kh = 0; kh < plan->p.kv_heads; kh++) key_head(&w, kh);
+            for (int64_t kh = 0; kh < plan->p.kv_heads; kh++)
+                key_head(&w, kh);
         status = FOCI_OK;
     }
     room_free(&w.room);

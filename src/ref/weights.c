@@ -68,7 +68,8 @@ void ref_weigh(const struct ref_head *h, struct ref_row *r)
 
     r->a_sink = 0;
     r->lse = -INFINITY;
-    for (int64_t j = 0; j < h->nk; j++) r->a[j] = 0;
+    for (int64_t j = 0; j < h->nk; j++)
+        r->a[j] = 0;
     switch (h->mech->def->weigh) {
     case FOCI_SOFTMAX: softmax(h, r, m); break;
     case FOCI_L2NORM: l2norm(h, r, m); break;
@@ -79,16 +80,17 @@ void ref_weigh(const struct ref_head *h, struct ref_row *r)
 double ref_weigh_back(const struct ref_head *h, const struct ref_row *r,
                       const double *da, double mean, double *dx)
 {
-    for (int64_t j = 0; j < h->nk; j++) dx[j] = 0;
+    for (int64_t j = 0; j < h->nk; j++)
+        dx[j] = 0;
+    if (r->visible == 0) return 0; /* whatever g_i is */
+
     for (int64_t j = 0; j < h->nk; j++) {
         if (!r->seen[j]) continue;
         const double a = r->a[j];
         switch (h->mech->def->weigh) {
         case FOCI_SOFTMAX: dx[j] = a * (da[j] - mean); break;
         case FOCI_L2NORM: dx[j] = a * (da[j] - a * mean); break;
-        case FOCI_RELU2:
-            dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da[j] / r->n;
-            break;
+        case FOCI_RELU2: dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da[j] / r->n; break;
         }
     }
     return -r->a_sink * mean;

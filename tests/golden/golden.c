@@ -76,8 +76,8 @@ static void compare(const char *file, const struct lines *c, const char *key,
         if (got[t] == want[t]) continue; /* infinities too */
         if (!(fabs(got[t] - want[t]) <= tolerance * size))
             fail_msg("%s.txt, %s: %s/%s: %s[%lld] = %.17g, not %.17g", file,
-                     text_of(c, "case"), text_of(c, "spec"),
-                     text_of(c, "problem"), key, (long long)t, got[t], want[t]);
+                     text_of(c, "case"), text_of(c, "spec"), text_of(c, "problem"), key,
+                     (long long)t, got[t], want[t]);
     }
     free(want);
 }
@@ -88,7 +88,8 @@ static int32_t *whole(const char *text)
     double  *x = text ? numbers(text, &n) : NULL;
     int32_t *i = x ? test_alloc((size_t)n + 1, sizeof *i) : NULL;
 
-    for (int64_t t = 0; x && t < n; t++) i[t] = (int32_t)x[t];
+    for (int64_t t = 0; x && t < n; t++)
+        i[t] = (int32_t)x[t];
     free(x);
     return i;
 }
@@ -171,33 +172,36 @@ static void execution_make(struct execution *e, const struct lines *c,
     if (mask) {
         double *x = numbers(mask, &n);
         e->mask = test_alloc((size_t)n + one, 1);
-        for (int64_t t = 0; t < n; t++) e->mask[t] = x[t] != 0;
+        for (int64_t t = 0; t < n; t++)
+            e->mask[t] = x[t] != 0;
         free(x);
     }
     if (bias) {
         double *x = numbers(bias, &n);
         e->bias = test_alloc((size_t)n + one, sizeof(float));
-        for (int64_t t = 0; t < n; t++) e->bias[t] = (float)x[t];
+        for (int64_t t = 0; t < n; t++)
+            e->bias[t] = (float)x[t];
         free(x);
     }
-    e->io = (foci_io){ FOCI_SIZED(foci_io), .q = e->q, .k = e->k, .v = e->v,
-                       .o = e->o, .len_q = e->len_q, .len_k = e->len_k,
-                       .docs = e->docs, .n_docs = p->max_docs, .mask = e->mask,
-                       .bias = e->bias };
+    e->io = (foci_io){ FOCI_SIZED(foci_io), .q = e->q,       .k = e->k,
+                       .v = e->v,           .o = e->o,       .len_q = e->len_q,
+                       .len_k = e->len_k,   .docs = e->docs, .n_docs = p->max_docs,
+                       .mask = e->mask,     .bias = e->bias };
     e->grads = (foci_grads){ FOCI_SIZED(foci_grads), .d_o = e->g, .dq = e->dq,
                              .dk = e->dk, .dv = e->dv };
 }
 
 static void execution_free(struct execution *e)
 {
-    void *const all[] = { e->q, e->k, e->v, e->g, e->o, e->lse, e->dq, e->dk, e->dv,
-                          e->params, e->dparams, e->weights, e->bias, e->mask,
-                          e->len_q, e->len_k, e->docs };
-    for (size_t t = 0; t < sizeof all / sizeof *all; t++) free(all[t]);
+    void *const all[] = { e->q,    e->k,    e->v,     e->g,      e->o,       e->lse,
+                          e->dq,   e->dk,   e->dv,    e->params, e->dparams, e->weights,
+                          e->bias, e->mask, e->len_q, e->len_k,  e->docs };
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        free(all[t]);
 }
 
-static void compare_all(const char *file, const struct lines *c,
-                        const foci_plan *plan, const struct execution *e)
+static void compare_all(const char *file, const struct lines *c, const foci_plan *plan,
+                        const struct execution *e)
 {
     const double        tolerance = 1e-10;
     const foci_problem *p = &plan->p;
@@ -218,7 +222,8 @@ static void compare_all(const char *file, const struct lines *c,
     if (text_of(c, "printed_a")) {
         const int64_t n = p->batch * p->heads * p->len_q * p->len_k;
         double       *a = test_alloc((size_t)n, sizeof *a);
-        for (int64_t t = 0; t < n; t++) a[t] = (double)e->weights[t];
+        for (int64_t t = 0; t < n; t++)
+            a[t] = (double)e->weights[t];
         compare(file, c, "printed_a", a, 6e-7);
         free(a);
     }
@@ -231,8 +236,11 @@ static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
     struct execution   e = { 0 };
 
     execution_make(&e, c, plan);
-    struct ref_call call = { .plan = plan, .io = &e.io, .type = REF_F64,
-                             .params = e.params, .lse = e.lse,
+    struct ref_call call = { .plan = plan,
+                             .io = &e.io,
+                             .type = REF_F64,
+                             .params = e.params,
+                             .lse = e.lse,
                              .weights = e.weights };
     assert_int_equal(ref_run(&call), FOCI_OK);
     call.grads = &e.grads;
@@ -269,8 +277,8 @@ static char *slurp(const char *name)
 /* Cut a line into its key, which for parameters is two words, and its values. */
 static void add_line(struct lines *c, char *line)
 {
-    const bool two = strncmp(line, "param ", 6) == 0 ||
-                     strncmp(line, "dparam ", 7) == 0;
+    const bool two =
+        strncmp(line, "param ", 6) == 0 || strncmp(line, "dparam ", 7) == 0;
     char *cut = strchr(line, ' ');
 
     if (cut && two) cut = strchr(cut + 1, ' ');
@@ -307,7 +315,8 @@ static void mechanisms(void **state)
 {
     foci_ctx *ctx = test_ctx(NULL, 1);
     (void)state;
-    for (int t = 0; mech_list[t]; t++) run_file(ctx, mech_list[t]->name);
+    for (int t = 0; mech_list[t]; t++)
+        run_file(ctx, mech_list[t]->name);
     foci_ctx_free(ctx);
 }
 
@@ -315,7 +324,8 @@ static void modifiers(void **state)
 {
     foci_ctx *ctx = test_ctx(NULL, 1);
     (void)state;
-    for (int t = 0; mod_list[t]; t++) run_file(ctx, mod_list[t]->name);
+    for (int t = 0; mod_list[t]; t++)
+        run_file(ctx, mod_list[t]->name);
     foci_ctx_free(ctx);
 }
 

@@ -12,9 +12,11 @@ static const struct kind {
     unsigned     gives; /* TRIAL_ bits, STRIDED */
 } kinds[] = {
 /* batch, heads, key heads, queries, keys, widths, and what else there is */
-#define P(b, h, kv, n, m, d, e, ...) \
-    { FOCI_SIZED(foci_problem), .batch = b, .heads = h, .kv_heads = kv, .len_q = n, \
-      .len_k = m, .dim_qk = d, .dim_v = e, __VA_ARGS__ }
+#define P(b, h, kv, n, m, d, e, ...)                                                   \
+    {                                                                                  \
+        FOCI_SIZED(foci_problem), .batch = b, .heads = h, .kv_heads = kv, .len_q = n,  \
+                                  .len_k = m, .dim_qk = d, .dim_v = e, __VA_ARGS__     \
+    }
     { .p = P(1, 1, 1, 1, 1, 1, 1, .flags = 0) },
     { .p = P(1, 1, 1, 2, 2, 5, 3, .flags = 0) },
     { .p = P(1, 1, 1, 3, 3, 8, 1, .flags = FOCI_CAUSAL) },
@@ -36,13 +38,15 @@ static const struct kind {
     { .p = P(4, 2, 1, 70, 130, 16, 16, .flags = 0), .gives = TRIAL_LENS },
     { .p = P(4, 2, 2, 130, 130, 8, 16, .flags = FOCI_CAUSAL), .gives = TRIAL_LENS },
     { .p = P(1, 2, 1, 200, 200, 16, 8, .max_docs = 7), .gives = TRIAL_DOCS },
-    { .p = P(1, 2, 2, 200, 200, 16, 8, .max_docs = 5, .flags = FOCI_CAUSAL), .gives = TRIAL_DOCS },
+    { .p = P(1, 2, 2, 200, 200, 16, 8, .max_docs = 5, .flags = FOCI_CAUSAL),
+      .gives = TRIAL_DOCS },
     { .p = P(2, 2, 1, 66, 130, 16, 16, .memory = 65, .flags = FOCI_CAUSAL) },
     { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_MASK, .mask_batch = 2,
              .mask_heads = 2) },
     { .p = P(2, 2, 1, 66, 130, 8, 8, .flags = FOCI_MASK | FOCI_CAUSAL) },
     { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_BIAS, .mask_heads = 2) },
-    { .p = P(2, 2, 1, 70, 70, 16, 16, .flags = FOCI_MASK | FOCI_BIAS | FOCI_CAUSAL, .mask_batch = 2),
+    { .p = P(2, 2, 1, 70, 70, 16, 16, .flags = FOCI_MASK | FOCI_BIAS | FOCI_CAUSAL,
+             .mask_batch = 2),
       .gives = TRIAL_LENS },
     { .p = P(1, 2, 2, 100, 100, 8, 8, .flags = FOCI_BIAS, .max_docs = 3),
       .gives = TRIAL_DOCS },
@@ -88,8 +92,9 @@ static bool refused(foci_ctx *ctx, const char *spec, const foci_problem *p)
     return false;
 }
 
-static void run_case(struct levels *l, const char *spec, const foci_problem *p,
-                     unsigned gives, uint64_t seed)
+/* At level `only`, or at all where that is -1. */
+static void run_case(struct levels *l, int only, const char *spec,
+                     const foci_problem *p, unsigned gives, uint64_t seed)
 {
     if (refused(l->ctx[0], spec, p)) return;
 
@@ -99,6 +104,7 @@ static void run_case(struct levels *l, const char *spec, const foci_problem *p,
     struct result words = trial_judge(plan, &t, true);
 
     for (int i = 0; i < l->n; i++) {
+        if (only >= 0 && i != only) continue;
         foci_plan    *at = test_plan(l->ctx[i], spec, p);
         struct result got = trial_run(at, &t);
         trial_close(at, &t, &got, &want, &words);
@@ -120,15 +126,17 @@ static void run_kind(struct levels *l, const char *spec, int i, int k)
     } types[] = { { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FAST }, { FOCI_F16, 0 } };
     const int      turn = (i + k / 3) % 3;
     const uint64_t seed = (uint64_t)(1000 * i + k);
+    const int      only = strchr(spec, ' ') ? (i + k / 5) % l->n : -1;
     foci_problem   p = problem_of(&kinds[k]);
 
-    run_case(l, spec, &p, kinds[k].gives & 0xff, seed);
+    run_case(l, only, spec, &p, kinds[k].gives & 0xff, seed);
     p.dtype = types[turn].dtype;
     p.flags |= types[turn].flags;
-    run_case(l, spec, &p, kinds[k].gives & 0xff, seed);
+    run_case(l, only, spec, &p, kinds[k].gives & 0xff, seed);
 }
 
-/* Mechanisms without modifiers take every kind, the others some, by turns. */
+/* Mechanisms without modifiers take every kind at every level, the others some of
+ * both, by turns. */
 static void agree(void **state)
 {
     struct levels l = levels_make(1);
@@ -149,16 +157,22 @@ static void mixes(void **state)
         "2*softmax qknorm logn(n0=9) + 2*test_window(window=5) + 4*test_chance cap(2)",
     };
     struct levels      l = levels_make(1);
-    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 8,
-                             .kv_heads = 4, .len_q = 70, .len_k = 70, .dim_qk = 16,
-                             .dim_v = 24, .flags = FOCI_TRAIN | FOCI_CAUSAL };
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 2,
+                             .heads = 8,
+                             .kv_heads = 4,
+                             .len_q = 70,
+                             .len_k = 70,
+                             .dim_qk = 16,
+                             .dim_v = 24,
+                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++) {
             foci_problem typed = p;
             typed.dtype = (foci_dtype)dtype;
-            run_case(&l, specs[i], &typed, 0, i);
+            run_case(&l, -1, specs[i], &typed, 0, i);
         }
     levels_free(&l);
 }

@@ -6,9 +6,16 @@
 
 static foci_problem problem_of(int64_t n, foci_dtype dtype)
 {
-    return (foci_problem){ FOCI_SIZED(foci_problem), .dtype = dtype, .batch = 2,
-                           .heads = 2, .kv_heads = 1, .len_q = n, .len_k = n,
-                           .dim_qk = 16, .dim_v = 24, .flags = FOCI_CAUSAL };
+    return (foci_problem){ FOCI_SIZED(foci_problem),
+                           .dtype = dtype,
+                           .batch = 2,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .len_q = n,
+                           .len_k = n,
+                           .dim_qk = 16,
+                           .dim_v = 24,
+                           .flags = FOCI_CAUSAL };
 }
 
 /* Rows [0, rows) of o, and lse, equal in both. */
@@ -45,9 +52,11 @@ static void change_from(struct trial *t, int64_t j, uint64_t seed)
         for (int64_t i = j; i < p->len_k; i++)
             for (int64_t h = 0; h < p->kv_heads; h++) {
                 for (int64_t c = 0; c < p->dim_qk; c++)
-                    ref_store((int)p->dtype, t->k, trial_at(&p->k, b, i, h, c), 9 * rng_normal(&r));
+                    ref_store((int)p->dtype, t->k, trial_at(&p->k, b, i, h, c),
+                              9 * rng_normal(&r));
                 for (int64_t c = 0; c < p->dim_v; c++)
-                    ref_store((int)p->dtype, t->v, trial_at(&p->v, b, i, h, c), 9 * rng_normal(&r));
+                    ref_store((int)p->dtype, t->v, trial_at(&p->v, b, i, h, c),
+                              9 * rng_normal(&r));
             }
 }
 

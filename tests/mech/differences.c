@@ -20,22 +20,26 @@ static const char *const names[4] = { "dq", "dk", "dv", "dparams" };
 static foci_io io_of(const struct point *p)
 {
     const struct trial *t = p->t;
-    return (foci_io){ FOCI_SIZED(foci_io), .q = p->x[0], .k = p->x[1], .v = p->x[2],
-                      .o = p->o, .len_q = t->len_q, .len_k = t->len_k,
-                      .docs = t->docs, .n_docs = t->docs ? t->p.max_docs : 0,
-                      .mask = t->mask, .bias = t->bias };
+    return (foci_io){
+        FOCI_SIZED(foci_io), .q = p->x[0],    .k = p->x[1],
+        .v = p->x[2],        .o = p->o,       .len_q = t->len_q,
+        .len_k = t->len_k,   .docs = t->docs, .n_docs = t->docs ? t->p.max_docs : 0,
+        .mask = t->mask,     .bias = t->bias
+    };
 }
 
 /* sum of g o */
 static double loss(const struct point *p)
 {
     const foci_io         io = io_of(p);
-    const struct ref_call call = { .plan = p->plan, .io = &io, .type = REF_F64,
-                                   .params = p->x[3] };
-    double                sum = 0;
+    const struct ref_call call = {
+        .plan = p->plan, .io = &io, .type = REF_F64, .params = p->x[3]
+    };
+    double sum = 0;
 
     assert_int_equal(ref_run(&call), FOCI_OK);
-    for (int64_t i = 0; i < p->n_o; i++) sum += p->g[i] * p->o[i];
+    for (int64_t i = 0; i < p->n_o; i++)
+        sum += p->g[i] * p->o[i];
     return sum;
 }
 
@@ -68,7 +72,8 @@ static void check(const struct point *p, double *const grad[4])
 static double *widen(const void *from, int64_t n)
 {
     double *x = test_alloc((size_t)n, sizeof *x);
-    for (int64_t i = 0; i < n; i++) x[i] = ref_load(FOCI_F32, from, i);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ref_load(FOCI_F32, from, i);
     return x;
 }
 
@@ -80,11 +85,13 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     struct trial        t = trial_make(plan, spec, seed, gives);
     const int64_t       queries = p->batch * p->len_q * p->heads;
     const int64_t       keys = p->batch * p->len_k * p->kv_heads;
-    struct point at = { .plan = plan, .t = &t, .n_o = queries * p->dim_v,
-                        .n = { queries * p->dim_qk, keys * p->dim_qk, keys * p->dim_v,
-                               plan->n_floats } };
-    const void  *from[4] = { t.q, t.k, t.v, t.params };
-    double      *grad[4];
+    struct point        at = { .plan = plan,
+                               .t = &t,
+                               .n_o = queries * p->dim_v,
+                               .n = { queries * p->dim_qk, keys * p->dim_qk, keys * p->dim_v,
+                                      plan->n_floats } };
+    const void         *from[4] = { t.q, t.k, t.v, t.params };
+    double             *grad[4];
 
     for (int w = 0; w < 4; w++) {
         at.x[w] = widen(from[w], at.n[w]);
@@ -96,8 +103,11 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     const foci_io         io = io_of(&at);
     const foci_grads      grads = { FOCI_SIZED(foci_grads), .d_o = at.g, .dq = grad[0],
                                     .dk = grad[1], .dv = grad[2] };
-    const struct ref_call call = { .plan = plan, .io = &io, .grads = &grads,
-                                   .type = REF_F64, .params = at.x[3],
+    const struct ref_call call = { .plan = plan,
+                                   .io = &io,
+                                   .grads = &grads,
+                                   .type = REF_F64,
+                                   .params = at.x[3],
                                    .dparams = grad[3] };
     assert_int_equal(ref_run(&call), FOCI_OK);
     check(&at, grad);
@@ -119,14 +129,18 @@ static void differences(void **state)
         unsigned     gives;
     } kinds[] = {
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 5, .len_k = 5,
-            .dim_qk = 3, .dim_v = 2, .flags = FOCI_TRAIN }, 0 },
+            .dim_qk = 3, .dim_v = 2, .flags = FOCI_TRAIN },
+          0 },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 4, .kv_heads = 2, .len_q = 3,
-            .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_TRAIN | FOCI_CAUSAL }, 0 },
+            .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+          0 },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 4,
             .len_k = 4, .dim_qk = 2, .dim_v = 3,
-            .flags = FOCI_TRAIN | FOCI_MASK | FOCI_BIAS }, TRIAL_LENS },
+            .flags = FOCI_TRAIN | FOCI_MASK | FOCI_BIAS },
+          TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 7, .len_k = 7,
-            .dim_qk = 2, .max_docs = 3, .flags = FOCI_TRAIN | FOCI_CAUSAL }, TRIAL_DOCS },
+            .dim_qk = 2, .max_docs = 3, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+          TRIAL_DOCS },
     };
     foci_ctx *ctx = test_ctx("portable", 1);
     char      spec[SPEC_CAP];

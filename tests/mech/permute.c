@@ -20,8 +20,9 @@ static void *rearrange(int type, const void *from, foci_layout a, foci_layout b,
 }
 
 /* Packed results of a permuted trial, put back in order. */
-static void put_back(double *x, int64_t batches, int64_t rows, int64_t heads, int64_t dim,
-                     bool rows_inner, const int64_t *batch, const int64_t *head)
+static void put_back(double *x, int64_t batches, int64_t rows, int64_t heads,
+                     int64_t dim, bool rows_inner, const int64_t *batch,
+                     const int64_t *head)
 {
     const int64_t n = batches * rows * heads * dim;
     double       *old = test_alloc((size_t)n, sizeof *old);
@@ -53,15 +54,17 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
 {
     static const int64_t batch[BATCH] = { 2, 0, 1 };
     static const int64_t head[HEADS] = { 4, 5, 0, 1, 2, 3 }, kv[KV] = { 2, 0, 1 };
-    const foci_problem   plain = { FOCI_SIZED(foci_problem), .dtype = dtype,
-                                   .batch = BATCH, .heads = HEADS, .kv_heads = KV,
-                                   .len_q = LEN, .len_k = LEN, .dim_qk = DIM,
-                                   .dim_v = DIM_V, .flags = FOCI_TRAIN };
-    foci_problem         other = plain;
+    const foci_problem   plain = {
+          FOCI_SIZED(foci_problem), .dtype = dtype,     .batch = BATCH, .heads = HEADS,
+          .kv_heads = KV,           .len_q = LEN,       .len_k = LEN,   .dim_qk = DIM,
+          .dim_v = DIM_V,           .flags = FOCI_TRAIN
+    };
+    foci_problem other = plain;
     other.q = other.k = heads_first(DIM);
     other.v = other.o = heads_first(DIM_V);
 
-    foci_plan *plan = test_plan(ctx, spec, &plain), *other_plan = test_plan(ctx, spec, &other);
+    foci_plan *plan = test_plan(ctx, spec, &plain),
+              *other_plan = test_plan(ctx, spec, &other);
     struct trial        t = trial_make(plan, spec, seed, TRIAL_LENS);
     const foci_problem *p = &plan->p, *o = &other_plan->p;
     const int           type = (int)dtype;
@@ -76,11 +79,16 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
         len_k[batch[b]] = t.len_k[b];
     }
     const struct trial moved = {
-        .p = *o, .seed = seed, .params = params, .len_q = len_q, .len_k = len_k,
+        .p = *o,
+        .seed = seed,
+        .params = params,
+        .len_q = len_q,
+        .len_k = len_k,
         .q = rearrange(type, t.q, p->q, o->q, BATCH, LEN, HEADS, DIM, batch, head, ROOM),
         .k = rearrange(type, t.k, p->k, o->k, BATCH, LEN, KV, DIM, batch, kv, ROOM),
         .v = rearrange(type, t.v, p->v, o->v, BATCH, LEN, KV, DIM_V, batch, kv, ROOM),
-        .g = rearrange(type, t.g, p->o, o->o, BATCH, LEN, HEADS, DIM_V, batch, head, ROOM),
+        .g = rearrange(type, t.g, p->o, o->o, BATCH, LEN, HEADS, DIM_V, batch, head,
+                       ROOM),
     };
     struct result want = trial_run(plan, &t), got = trial_run(other_plan, &moved);
 
@@ -95,7 +103,8 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     trial_equal(plan, &t, "permuted", &got, &want);
 
     void *const own[] = { moved.q, moved.k, moved.v, moved.g, params };
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) free(own[i]);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        free(own[i]);
     result_free(&want);
     result_free(&got);
     trial_free(&t);

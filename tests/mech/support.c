@@ -33,16 +33,18 @@ static void check_table(foci_ctx *ctx, const foci_mech *m, const char *spec, int
             int64_t                n_row, n_col;
             const struct tile_run *row = support_row(&s, ti, &n_row);
             const struct tile_run *col = support_col(&s, tj, &n_col);
-            const bool sees = !m->def->mask ||
+            const bool             sees = !m->def->mask ||
                               (m->def->mask(m, i, tj * FOCI_TILE) >> j % FOCI_TILE & 1);
             if (listed(&s, row, n_row, tj, i, j) != sees ||
                 listed(&s, col, n_col, ti, i, j) != sees)
-                fail_msg("%s, length %d: query %d and key %d", spec, (int)len, (int)i, (int)j);
+                fail_msg("%s, length %d: query %d and key %d", spec, (int)len, (int)i,
+                         (int)j);
         }
     support_free(ctx, &s);
 }
 
-static void check_tiles(const foci_mech *m, const char *spec, foci_range rows, int64_t len)
+static void check_tiles(const foci_mech *m, const char *spec, foci_range rows,
+                        int64_t len)
 {
     uint8_t        kind[16] = { 0 };
     foci_tile_list list = { .len = len, .kind = kind };
@@ -67,8 +69,12 @@ static void check_tiles(const foci_mech *m, const char *spec, foci_range rows, i
 
 static void check_length(foci_ctx *ctx, const char *spec, int64_t len)
 {
-    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
-                             .len_q = len, .len_k = len, .dim_qk = 4 };
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 1,
+                             .len_q = len,
+                             .len_k = len,
+                             .dim_qk = 4 };
     foci_plan         *plan = test_plan(ctx, spec, &p);
     const foci_mech   *m = &plan->spec.groups[0].mech;
 
@@ -82,12 +88,12 @@ static void check_length(foci_ctx *ctx, const char *spec, int64_t len)
 static void support(void **state)
 {
     static const int64_t     lens[] = { 1, 63, 64, 65, 127, 128, 129, 400 };
-    static const char *const more[] = { "test_window(window=0)", "test_window(window=63)",
-                                        "test_window(window=64, first=1)",
-                                        "test_window(window=130, first=64)",
-                                        "test_window(window=2, first=65)",
-                                        "test_window(window=2147483647)",
-                                        "test_chance(percent=0)", "test_chance(percent=100)" };
+    static const char *const more[] = {
+        "test_window(window=0)",           "test_window(window=63)",
+        "test_window(window=64, first=1)", "test_window(window=130, first=64)",
+        "test_window(window=2, first=65)", "test_window(window=2147483647)",
+        "test_chance(percent=0)",          "test_chance(percent=100)"
+    };
     foci_ctx *ctx = test_ctx("portable", 1);
     char      spec[SPEC_CAP];
 

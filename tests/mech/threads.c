@@ -30,13 +30,17 @@ static void threads(void **state)
         foci_problem p;
         unsigned     gives;
     } kinds[] = {
-        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2, .len_q = 130,
-            .len_k = 130, .dim_qk = 16, .flags = FOCI_TRAIN | FOCI_CAUSAL }, TRIAL_LENS },
-        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .kv_heads = 1, .len_q = 300,
-            .len_k = 300, .dim_qk = 16, .dim_v = 24, .max_docs = 4, .flags = FOCI_TRAIN },
+        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2,
+            .len_q = 130, .len_k = 130, .dim_qk = 16,
+            .flags = FOCI_TRAIN | FOCI_CAUSAL },
+          TRIAL_LENS },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .kv_heads = 1,
+            .len_q = 300, .len_k = 300, .dim_qk = 16, .dim_v = 24, .max_docs = 4,
+            .flags = FOCI_TRAIN },
           TRIAL_DOCS },
-        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 400, .len_k = 400,
-            .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_TRAIN }, 0 },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 400,
+            .len_k = 400, .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_TRAIN },
+          0 },
     };
     struct levels one = levels_make(1), seven = levels_make(7);
     char          spec[SPEC_CAP];
@@ -56,8 +60,12 @@ static void threads(void **state)
 /* Two plans of one text are one; so is that of the text a plan prints. */
 static void plans(void **state)
 {
-    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2,
-                             .len_q = 100, .len_k = 100, .dim_qk = 8,
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 2,
+                             .heads = 2,
+                             .len_q = 100,
+                             .len_k = 100,
+                             .dim_qk = 8,
                              .flags = FOCI_TRAIN };
     foci_ctx          *ctx = test_ctx(NULL, 1);
     char               spec[SPEC_CAP], text[2][4096], full[2][1024];

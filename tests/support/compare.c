@@ -17,7 +17,8 @@
 double rms(const double *x, int64_t n)
 {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++) sum += x[i] * x[i];
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
     return n ? sqrt(sum / (double)n) : 0;
 }
 
@@ -47,8 +48,7 @@ void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
              t->docs ? ", documents" : "", t->mask ? ", mask" : "",
              t->bias ? ", bias" : "", p->memory ? ", memory" : "", what,
              (long long)index, got, want,
-             (int)fmin(1e9, fabs(got - want) /
-                                (fmax(fabs(want), 1e-30) * 0x1p-23)));
+             (int)fmin(1e9, fabs(got - want) / (fmax(fabs(want), 1e-30) * 0x1p-23)));
 }
 
 void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
@@ -129,16 +129,20 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
 {
     const foci_problem  *p = &t->p;
     const int            type = (int)p->dtype;
-    const struct lengths q = lengths_of(type, t->q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
-    const struct lengths k = lengths_of(type, t->k, &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk);
-    const struct lengths v = lengths_of(type, t->v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
-    const struct lengths g = lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
-    bool                 unit;
-    const double         f = largest_factor(plan, t, &unit);
-    const double         share = sqrt((double)(p->heads / p->kv_heads));
-    const double         root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
-    const double         dx = g.typical * v.typical; /* gradient of a logit */
-    const double         x = unit ? f : f * q.typical * k.typical;
+    const struct lengths q =
+        lengths_of(type, t->q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
+    const struct lengths k =
+        lengths_of(type, t->k, &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk);
+    const struct lengths v =
+        lengths_of(type, t->v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
+    const struct lengths g =
+        lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
+    bool         unit;
+    const double f = largest_factor(plan, t, &unit);
+    const double share = sqrt((double)(p->heads / p->kv_heads));
+    const double root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
+    const double dx = g.typical * v.typical; /* gradient of a logit */
+    const double x = unit ? f : f * q.typical * k.typical;
 
     terms[PART_O] = v.typical / root_v;
     terms[PART_LSE] = 1 + x;
@@ -170,17 +174,19 @@ static int64_t worst(const double *x, const double *y, int64_t n)
     return at;
 }
 
-void trial_close(const foci_plan *plan, const struct trial *t,
-                 const struct result *got, const struct result *want,
-                 const struct result *words)
+void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
+                 const struct result *want, const struct result *words)
 {
     static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5 };
     static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2 };
-    const double rounding[] = { [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12 };
+    const double        rounding[] = {
+               [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12
+    };
     const bool   is_fast = (t->p.flags & FOCI_FAST) != 0;
     const bool   rounds = t->p.dtype != FOCI_F32 || is_fast;
-    const double rows = (double)(t->p.batch * t->p.heads * min64(t->p.len_q, t->p.len_k));
-    double       terms[N_PARTS];
+    const double rows =
+        (double)(t->p.batch * t->p.heads * min64(t->p.len_q, t->p.len_k));
+    double terms[N_PARTS];
 
     const double logits = sizes_of_terms(plan, t, terms);
     /* The documented errors of FOCI_FAST are those of logits of order 1. */
@@ -192,11 +198,12 @@ void trial_close(const foci_plan *plan, const struct trial *t,
 
         double finite = 0; /* rms(want) without infinities of lse */
         for (int64_t i = 0; i < n; i++)
-            if (isfinite(want->x[part][i])) finite += want->x[part][i] * want->x[part][i];
+            if (isfinite(want->x[part][i]))
+                finite += want->x[part][i] * want->x[part][i];
         finite = sqrt(finite / (double)n);
 
         const bool in_type = part != PART_LSE && part != PART_DPARAMS;
-        double     bound = strict[part] * fmax(1, logits / 4) * finite + 3e-7 * terms[part];
+        double bound = strict[part] * fmax(1, logits / 4) * finite + 3e-7 * terms[part];
         if (rounds) {
             /* Of few numbers the roundings may add up otherwise than the
              * yardstick's. */

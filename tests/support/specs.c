@@ -11,7 +11,10 @@
 enum { WINDOW, FIRST };
 
 static const foci_arg_def window_args[] = {
-    [WINDOW] = { .name = "window", .preset = 20, .max = INT32_MAX, .help = "keys on each side" },
+    [WINDOW] = { .name = "window",
+                 .preset = 20,
+                 .max = INT32_MAX,
+                 .help = "keys on each side" },
     [FIRST] = { .name = "first", .max = INT32_MAX, .help = "tokens all share" },
 };
 
@@ -61,7 +64,10 @@ static const foci_mech_def window = {
 enum { PERCENT };
 
 static const foci_arg_def chance_args[] = {
-    [PERCENT] = { .name = "percent", .preset = 30, .max = 100, .help = "of the pairs that are visible" },
+    [PERCENT] = { .name = "percent",
+                  .preset = 30,
+                  .max = 100,
+                  .help = "of the pairs that are visible" },
 };
 
 static uint64_t mix(uint64_t z)
@@ -83,15 +89,12 @@ static uint64_t chance_mask(const foci_mech *m, int64_t i, int64_t j0)
     return seen;
 }
 
-#define CHANCE(the_name, kind)                                   \
-    {                                                            \
-        .name = the_name, .summary = "pairs by chance",          \
-        .args = chance_args,                                     \
-        .n_args = sizeof chance_args / sizeof *chance_args,      \
-        .engine = FOCI_EXACT,                                    \
-        .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,        \
-        .weigh = kind, .stochastic = (kind) == FOCI_SOFTMAX,     \
-        .mask = chance_mask,                                     \
+#define CHANCE(the_name, kind)                                                         \
+    {                                                                                  \
+        .name = the_name, .summary = "pairs by chance", .args = chance_args,           \
+        .n_args = sizeof chance_args / sizeof *chance_args, .engine = FOCI_EXACT,      \
+        .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = kind,               \
+        .stochastic = (kind) == FOCI_SOFTMAX, .mask = chance_mask,                     \
     }
 
 static const foci_mech_def chances[] = {
@@ -121,7 +124,8 @@ static void put_args(char *text, const foci_arg_def *args, size_t n, bool draw,
         const foci_arg_def *a = &args[t];
         const bool          required = isnan(a->preset);
         if (a->mech || (!draw && !required)) continue;
-        double value = a->min + (double)rng_below(r, (int64_t)fmin(a->max - a->min, 40) + 1);
+        double value =
+            a->min + (double)rng_below(r, (int64_t)fmin(a->max - a->min, 40) + 1);
         if (a->real) value = fmin(fmax(0.3 + 2 * rng_uniform(r), a->min), a->max);
         const size_t used = strlen(text);
         if (a->words) /* a word's number is its place between the bars */
@@ -134,8 +138,12 @@ static void put_args(char *text, const foci_arg_def *args, size_t n, bool draw,
 
 static bool planned(foci_ctx *ctx, const char *spec)
 {
-    const foci_problem p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
-                             .len_q = 3, .len_k = 3, .dim_qk = 4 };
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 2,
+                             .len_q = 3,
+                             .len_k = 3,
+                             .dim_qk = 4 };
     foci_plan         *plan;
     const bool         ok = foci_plan_create(ctx, spec, &p, &plan) == FOCI_OK;
     foci_plan_free(plan);
@@ -163,7 +171,8 @@ static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
     int        n_mods = 0;
     struct rng r;
 
-    while (foci_modifier(ctx, n_mods)) n_mods++;
+    while (foci_modifier(ctx, n_mods))
+        n_mods++;
     rng_seed(&r, 7, (uint64_t)i);
     *spec = 0;
     if (i >= 2 * n_mods + 4) return false;
@@ -212,5 +221,6 @@ struct levels levels_make(int threads)
 
 void levels_free(struct levels *l)
 {
-    for (int t = 0; t < l->n; t++) foci_ctx_free(l->ctx[t]);
+    for (int t = 0; t < l->n; t++)
+        foci_ctx_free(l->ctx[t]);
 }

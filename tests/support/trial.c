@@ -70,7 +70,8 @@ static void *tensor_make(int type, const struct shape *s)
 static void *tensor_draw(int type, const struct shape *s, struct rng *r)
 {
     void *x = tensor_make(type, s);
-    for (int64_t i = 0; i < count(s); i++) ref_store(type, x, place(s, i), rng_normal(r));
+    for (int64_t i = 0; i < count(s); i++)
+        ref_store(type, x, place(s, i), rng_normal(r));
     return x;
 }
 
@@ -112,7 +113,8 @@ static double *tensor_collect(int type, const struct shape *s, void *from)
 static int32_t *draw_lens(struct rng *r, int64_t n, int64_t most)
 {
     int32_t *len = test_alloc((size_t)n, sizeof *len);
-    for (int64_t b = 0; b < n; b++) len[b] = (int32_t)rng_below(r, most + 1);
+    for (int64_t b = 0; b < n; b++)
+        len[b] = (int32_t)rng_below(r, most + 1);
     if (n > 0) len[n - 1] = (int32_t)most;
     return len;
 }
@@ -121,7 +123,8 @@ static int32_t *draw_lens(struct rng *r, int64_t n, int64_t most)
 static int32_t *draw_docs(struct rng *r, int64_t n, int64_t len)
 {
     int32_t *docs = test_alloc((size_t)n + 1, sizeof *docs);
-    for (int64_t d = 0; d <= n; d++) docs[d] = (int32_t)rng_below(r, len + 1);
+    for (int64_t d = 0; d <= n; d++)
+        docs[d] = (int32_t)rng_below(r, len + 1);
     for (int64_t d = 1; d <= n; d++) /* insertion sort */
         for (int64_t e = d; e > 0 && docs[e] < docs[e - 1]; e--) {
             const int32_t swap = docs[e];
@@ -142,7 +145,8 @@ static void draw_pairs(struct trial *t, struct rng *r)
         const bool whole_row = i / p->len_k % 7 == 3; /* hidden altogether */
         t->mask[i] = !whole_row && rng_uniform(r) < 0.7;
     }
-    for (int64_t i = 0; t->bias && i < n; i++) t->bias[i] = (float)rng_normal(r);
+    for (int64_t i = 0; t->bias && i < n; i++)
+        t->bias[i] = (float)rng_normal(r);
 }
 
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
@@ -181,17 +185,20 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
 
 void trial_free(struct trial *t)
 {
-    void *const all[] = { t->q, t->k, t->v, t->g, t->params, t->len_q, t->len_k,
-                          t->docs, t->mask, t->bias };
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+    void *const all[] = { t->q,     t->k,     t->v,    t->g,    t->params,
+                          t->len_q, t->len_k, t->docs, t->mask, t->bias };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
 }
 
 static foci_io io_of(const struct trial *t)
 {
-    return (foci_io){ FOCI_SIZED(foci_io), .q = t->q, .k = t->k, .v = t->v,
-                      .len_q = t->len_q, .len_k = t->len_k, .docs = t->docs,
-                      .n_docs = t->docs ? t->p.max_docs : 0, .params = t->params,
-                      .mask = t->mask, .bias = t->bias };
+    return (foci_io){ FOCI_SIZED(foci_io), .q = t->q,
+                      .k = t->k,           .v = t->v,
+                      .len_q = t->len_q,   .len_k = t->len_k,
+                      .docs = t->docs,     .n_docs = t->docs ? t->p.max_docs : 0,
+                      .params = t->params, .mask = t->mask,
+                      .bias = t->bias };
 }
 
 bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t h,
@@ -204,7 +211,8 @@ bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t
     const int64_t       n = plan_seqs(plan, &io, seqs);
     bool                sees = false;
 
-    while (h >= g->head0 + g->heads) g++;
+    while (h >= g->head0 + g->heads)
+        g++;
     for (int64_t s = 0; s < n && !sees; s++) {
         const int64_t iq = i - seqs[s].q0, jk = j - seqs[s].k0;
         const int64_t at = iq + seqs[s].nk - seqs[s].nq;
@@ -214,7 +222,8 @@ bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t
         if (g->mech.def->mask)
             sees = sees && at >= 0 &&
                    g->mech.def->mask(&g->mech, at, jk / FOCI_TILE * FOCI_TILE) >>
-                           jk % FOCI_TILE & 1;
+                           jk % FOCI_TILE &
+                       1;
     }
     if (sees && t->mask) {
         const int64_t mb = p->mask_batch > 1 ? b : 0, mh = p->mask_heads > 1 ? h : 0;
@@ -234,7 +243,8 @@ static struct result result_make(const foci_problem *p, int64_t n_params)
     const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result      r = { .n = { [PART_O] = count(&o),
                                     [PART_LSE] = p->batch * p->heads * p->len_q,
-                                    [PART_DQ] = count(&q), [PART_DK] = count(&k),
+                                    [PART_DQ] = count(&q),
+                                    [PART_DK] = count(&k),
                                     [PART_DV] = count(&v),
                                     [PART_DPARAMS] = n_params } };
     if (!(p->flags & FOCI_TRAIN))
@@ -246,7 +256,8 @@ static struct result result_make(const foci_problem *p, int64_t n_params)
 
 void result_free(struct result *r)
 {
-    for (int t = 0; t < N_PARTS; t++) free(r->x[t]);
+    for (int t = 0; t < N_PARTS; t++)
+        free(r->x[t]);
 }
 
 static void must(foci_status status, const foci_plan *plan, const foci_io *io,
@@ -266,8 +277,8 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result       r = result_make(p, plan->n_floats);
     foci_io             io = io_of(t);
-    float *lse = test_alloc((size_t)r.n[PART_LSE], sizeof *lse);
-    float *dparams = test_alloc((size_t)plan->n_floats, sizeof *dparams);
+    float              *lse = test_alloc((size_t)r.n[PART_LSE], sizeof *lse);
+    float              *dparams = test_alloc((size_t)plan->n_floats, sizeof *dparams);
 
     io.o = tensor_make(type, &o);
     io.lse = lse;
@@ -278,7 +289,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     must(foci_forward(plan, &io), plan, &io, NULL);
 
     if (p->flags & FOCI_TRAIN) {
-        foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = t->g,
+        foci_grads grads = { FOCI_SIZED(foci_grads),      .d_o = t->g,
                              .dq = tensor_make(type, &q), .dk = tensor_make(type, &k),
                              .dv = tensor_make(type, &v), .dparams = dparams };
         memset(io.work, 0xff, foci_plan_work_bytes(plan));
@@ -289,7 +300,8 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
         for (int64_t i = 0; i < plan->n_floats; i++)
             r.x[PART_DPARAMS][i] = (double)dparams[i];
     }
-    for (int64_t i = 0; i < r.n[PART_LSE]; i++) r.x[PART_LSE][i] = (double)lse[i];
+    for (int64_t i = 0; i < r.n[PART_LSE]; i++)
+        r.x[PART_LSE][i] = (double)lse[i];
     r.x[PART_O] = tensor_collect(type, &o, io.o);
     free(io.work);
     free(io.saved);
@@ -306,23 +318,29 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result       r = result_make(p, plan->n_floats);
     foci_io             io = io_of(t);
-    double             *wide[] = { tensor_widen(type, &q, t->q), tensor_widen(type, &k, t->k),
-                                   tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g) };
-    double             *params = test_alloc((size_t)plan->n_floats, sizeof *params);
+    double *wide[] = { tensor_widen(type, &q, t->q), tensor_widen(type, &k, t->k),
+                       tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g) };
+    double *params = test_alloc((size_t)plan->n_floats, sizeof *params);
 
-    for (int64_t i = 0; i < plan->n_floats; i++) params[i] = (double)t->params[i];
+    for (int64_t i = 0; i < plan->n_floats; i++)
+        params[i] = (double)t->params[i];
     io.q = wide[0];
     io.k = wide[1];
     io.v = wide[2];
     io.o = tensor_make(REF_F64, &o);
-    struct ref_call call = { .plan = plan, .io = &io, .type = REF_F64, .params = params,
-                             .lse = r.x[PART_LSE], .words = words };
+    struct ref_call call = { .plan = plan,
+                             .io = &io,
+                             .type = REF_F64,
+                             .params = params,
+                             .lse = r.x[PART_LSE],
+                             .words = words };
     assert_int_equal(ref_run(&call), FOCI_OK);
     r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);
 
     if (p->flags & FOCI_TRAIN) {
         foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = wide[3],
-                             .dq = tensor_make(REF_F64, &q), .dk = tensor_make(REF_F64, &k),
+                             .dq = tensor_make(REF_F64, &q),
+                             .dk = tensor_make(REF_F64, &k),
                              .dv = tensor_make(REF_F64, &v) };
         call.grads = &grads;
         call.dparams = r.x[PART_DPARAMS];
@@ -331,7 +349,8 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
         r.x[PART_DK] = tensor_collect(REF_F64, &k, grads.dk);
         r.x[PART_DV] = tensor_collect(REF_F64, &v, grads.dv);
     }
-    for (int i = 0; i < 4; i++) free(wide[i]);
+    for (int i = 0; i < 4; i++)
+        free(wide[i]);
     free(params);
     return r;
 }

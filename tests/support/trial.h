@@ -93,9 +93,8 @@ void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
 
 /* Close enough to `want`, the judge's, for the problem's dtype and flags; `words` is
  * the judge's with rounded operands, read where the engine may round too. */
-void trial_close(const foci_plan *plan, const struct trial *t,
-                 const struct result *got, const struct result *want,
-                 const struct result *words);
+void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
+                 const struct result *want, const struct result *words);
 
 double rms(const double *x, int64_t n);
 

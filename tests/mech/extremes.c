@@ -1,0 +1,175 @@
+/* extremes.c -- huge logits, equal keys, shifted keys, logits of -inf. */
+#include <math.h>
+
+#include "support/trial.h"
+
+static foci_problem problem_of(foci_dtype dtype, uint32_t flags)
+{
+    return (foci_problem){ FOCI_SIZED(foci_problem),
+                           .dtype = dtype,
+                           .batch = 1,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .len_q = 70,
+                           .len_k = 130,
+                           .dim_qk = 16,
+                           .dim_v = 8,
+                           .flags = FOCI_TRAIN | flags };
+}
+
+/* x <- x a + b[column] for every row of a packed tensor. */
+static void change(int type, void *x, int64_t n, int64_t dim, double a, const double *b)
+{
+    for (int64_t i = 0; i < n; i++)
+        ref_store(type, x, i, a * ref_load(type, x, i) + (b ? b[i % dim] : 0));
+}
+
+static int64_t n_q(const foci_problem *p)
+{
+    return p->batch * p->len_q * p->heads * p->dim_qk;
+}
+static int64_t n_k(const foci_problem *p)
+{
+    return p->batch * p->len_k * p->kv_heads * p->dim_qk;
+}
+
+/* Logits of up to 1e4 and more, of both signs: nothing overflows, and averages stay
+ * among the values. */
+static void run_huge(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
+{
+    const foci_problem p = problem_of(dtype, FOCI_CAUSAL);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, 0);
+
+    change((int)dtype, t.q, n_q(&p), p.dim_qk, 60, NULL);
+    change((int)dtype, t.k, n_k(&p), p.dim_qk, 60, NULL);
+    struct result got = trial_run(plan, &t);
+    for (int part = 0; part < N_PARTS; part++)
+        for (int64_t i = 0; i < got.n[part]; i++) {
+            const double x = got.x[part][i];
+            if (!isfinite(x) && !(part == PART_LSE && x == -INFINITY))
+                trial_fail(plan, &t, part_names[part], i, x, 0);
+            if (part == PART_O && plan->spec.groups[0].mech.def->stochastic &&
+                fabs(x) > 6)
+                trial_fail(plan, &t, "an average", i, x, 6);
+        }
+    result_free(&got);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+/* Keys that are all the same are seen alike. */
+static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
+{
+    const foci_problem p = problem_of(FOCI_F32, FOCI_CAUSAL);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, 0);
+    double             same[16];
+    float             *a = test_alloc((size_t)(p.heads * p.len_q * p.len_k), sizeof *a);
+
+    for (int c = 0; c < 16; c++)
+        same[c] = 0.1 * c - 0.5;
+    change(FOCI_F32, t.k, n_k(&p), p.dim_qk, 0, same);
+    const foci_io io = { FOCI_SIZED(foci_io), .q = t.q, .k = t.k, .v = t.v,
+                         .params = t.params };
+    assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
+    for (int64_t r = 0; r < p.heads * p.len_q; r++) {
+        double first = -1;
+        for (int64_t j = 0; j < p.len_k; j++) {
+            if (!trial_sees(plan, &t, 0, r / p.len_q, r % p.len_q, j)) continue;
+            const double w = (double)a[r * p.len_k + j];
+            if (first < 0) first = w;
+            if (w != first) trial_fail(plan, &t, "weight of an equal key", j, w, first);
+        }
+    }
+    struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
+    trial_close(plan, &t, &got, &want, &want);
+    result_free(&got);
+    result_free(&want);
+    free(a);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+static bool ignores_shifts(const foci_mech *m)
+{
+    if (m->def->weigh != FOCI_SOFTMAX) return false;
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & (FOCI_MOD_UNIT | FOCI_MOD_CAP | FOCI_MOD_SINK))
+            return false;
+    return true;
+}
+
+/* One vector added to all keys moves the logits of a row by one number, which softmax
+ * does not see. */
+static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
+{
+    const foci_problem p = problem_of(FOCI_F32, 0);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, 0);
+    double             by[16];
+
+    for (int c = 0; c < 16; c++)
+        by[c] = c % 2 ? 0.5 : -0.25;
+    if (ignores_shifts(&plan->spec.groups[0].mech)) {
+        struct result judge = trial_judge(plan, &t, false), run = trial_run(plan, &t);
+        change(FOCI_F32, t.k, n_k(&p), p.dim_qk, 1, by);
+        struct result judge2 = trial_judge(plan, &t, false), run2 = trial_run(plan, &t);
+        for (int64_t i = 0; i < run.n[PART_O]; i++) {
+            /* The sum of two floats is rounded: the keys moved by 2^-24 too. */
+            if (!(fabs(judge2.x[PART_O][i] - judge.x[PART_O][i]) <= 1e-5))
+                trial_fail(plan, &t, "shifted, by the judge", i, judge2.x[PART_O][i],
+                           judge.x[PART_O][i]);
+            if (!(fabs(run2.x[PART_O][i] - run.x[PART_O][i]) <= 3e-5))
+                trial_fail(plan, &t, "shifted", i, run2.x[PART_O][i], run.x[PART_O][i]);
+        }
+        result_free(&judge);
+        result_free(&judge2);
+        result_free(&run);
+        result_free(&run2);
+    }
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+/* A bias of -inf hides; a row of nothing else is empty. */
+static void run_minus(foci_ctx *ctx, const char *spec, uint64_t seed)
+{
+    const foci_problem p = problem_of(FOCI_F32, FOCI_BIAS);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, 0);
+
+    for (int64_t i = 0; i < p.len_q; i++)
+        for (int64_t j = 0; j < p.len_k; j++)
+            if (i % 5 == 3 || (i + j) % 7 == 2 || j / 64 == i % 3)
+                t.bias[i * p.len_k + j] = -INFINITY;
+    struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
+    trial_close(plan, &t, &got, &want, &want);
+    result_free(&got);
+    result_free(&want);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+static void extremes(void **state)
+{
+    struct levels l = levels_make(1);
+    char          spec[SPEC_CAP];
+
+    (void)state;
+    for (int i = 0; specs_next(l.ctx[0], i, spec); i++)
+        for (int level = 0; level < l.n; level++) {
+            if (strchr(spec, ' ') && level != i % l.n) continue;
+            run_huge(l.ctx[level], spec, i % 2 ? FOCI_BF16 : FOCI_F32, (uint64_t)i);
+            run_flat(l.ctx[level], spec, (uint64_t)i);
+            run_shift(l.ctx[level], spec, (uint64_t)i);
+            run_minus(l.ctx[level], spec, (uint64_t)i);
+        }
+    levels_free(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(extremes) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

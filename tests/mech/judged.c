@@ -1,0 +1,154 @@
+/* judged.c -- the public face of the judge: the same numbers as inside, rounded once
+ * to the type of the tensors; refusals; and the rounding itself. */
+#include <math.h>
+
+#include "support/trial.h"
+
+/* Every number of two bytes comes back as it was, and what lies half way between two
+ * goes to the even one. */
+static void rounding(void **state)
+{
+    (void)state;
+    for (int type = FOCI_BF16; type <= FOCI_F16; type++)
+        for (uint32_t bits = 0; bits < 0x8000; bits++) {
+            const uint16_t at[2] = { (uint16_t)bits, (uint16_t)(bits + 1) };
+            const double   x = ref_load(type, at, 0), y = ref_load(type, at, 1);
+            uint16_t       back;
+
+            ref_store(type, &back, 0, x);
+            if (isnan(x)) {
+                assert_true(isnan(ref_load(type, &back, 0)));
+                continue;
+            }
+            assert_int_equal(back, bits);
+            ref_store(type, &back, 0, -x);
+            assert_int_equal(back, bits | 0x8000);
+            if (isinf(x) || isinf(y)) continue;
+
+            const double half = x + (y - x) / 2;
+            ref_store(type, &back, 0, half);
+            assert_int_equal(back, bits + (bits & 1));
+            ref_store(type, &back, 0, nextafter(half, 0));
+            assert_int_equal(back, bits);
+            ref_store(type, &back, 0, nextafter(half, INFINITY));
+            assert_int_equal(back, bits + 1);
+        }
+    assert_true(ref_round(FOCI_F16, 65519) == 65504);
+    assert_true(isinf(ref_round(FOCI_F16, 65520)));
+    assert_true(isinf(ref_round(FOCI_BF16, -1e39)));
+}
+
+static void same(const foci_plan *plan, const struct trial *t, int part,
+                 const void *got, int type, const double *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double x = ref_load(type, got, i), y = ref_round(type, want[i]);
+        if (x != y) trial_fail(plan, t, part_names[part], i, x, y);
+    }
+}
+
+static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .dtype = dtype,
+                             .batch = 2,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .len_q = 5,
+                             .len_k = 7,
+                             .dim_qk = 4,
+                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, TRIAL_LENS);
+    struct result      want = trial_judge(plan, &t, false);
+    const int          type = (int)dtype;
+    void              *x[N_PARTS];
+
+    for (int i = 0; i < N_PARTS; i++)
+        x[i] = test_alloc((size_t)want.n[i], sizeof(float));
+    const foci_io io = {
+        FOCI_SIZED(foci_io), .q = t.q,           .k = t.k,         .v = t.v,
+        .o = x[PART_O],      .lse = x[PART_LSE], .len_q = t.len_q, .len_k = t.len_k,
+        .params = t.params
+    };
+    const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = t.g,
+                               .dq = x[PART_DQ],       .dk = x[PART_DK],
+                               .dv = x[PART_DV],       .dparams = x[PART_DPARAMS] };
+    assert_int_equal(foci_ref_forward(plan, &io), FOCI_OK);
+    assert_int_equal(foci_ref_backward(plan, &io, &grads), FOCI_OK);
+    for (int i = 0; i < N_PARTS; i++)
+        same(plan, &t, i, x[i], i == PART_LSE || i == PART_DPARAMS ? FOCI_F32 : type,
+             want.x[i], want.n[i]);
+
+    /* Gradients of parameters are added to what is there. */
+    assert_int_equal(foci_ref_backward(plan, &io, &grads), FOCI_OK);
+    for (int64_t i = 0; i < want.n[PART_DPARAMS]; i++)
+        want.x[PART_DPARAMS][i] *= 2;
+    same(plan, &t, PART_DPARAMS, x[PART_DPARAMS], FOCI_F32, want.x[PART_DPARAMS],
+         want.n[PART_DPARAMS]);
+
+    for (int i = 0; i < N_PARTS; i++)
+        free(x[i]);
+    result_free(&want);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+static void face(void **state)
+{
+    foci_ctx *ctx = test_ctx("portable", 1);
+    char      spec[SPEC_CAP];
+
+    (void)state;
+    specs_register(ctx);
+    for (int i = 0; specs_next(ctx, i, spec); i++)
+        run_case(ctx, spec, (foci_dtype)(i % 3), (uint64_t)i);
+    foci_ctx_free(ctx);
+}
+
+static void refusals(void **state)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 1,
+                             .len_q = 2,
+                             .len_k = 2,
+                             .dim_qk = 2,
+                             .flags = FOCI_TRAIN };
+    foci_ctx          *ctx = test_ctx("portable", 1);
+    foci_plan         *plan = test_plan(ctx, "softmax", &p);
+    float              x[4] = { 0 }, o[4], a[4];
+    const int32_t      too_long = 3;
+    const foci_io      good = { FOCI_SIZED(foci_io), .q = x, .k = x, .v = x, .o = o };
+    foci_io            bad = good;
+
+    (void)state;
+    assert_int_equal(foci_ref_forward(plan, &good), FOCI_OK);
+    assert_int_equal(foci_ref_forward(plan, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_ref_backward(plan, &good, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_ref_weights(plan, &good, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_ref_weights(plan, &good, a), FOCI_OK);
+    bad.o = NULL;
+    assert_int_equal(foci_ref_forward(plan, &bad), FOCI_ERR_ARG);
+    assert_int_equal(foci_ref_weights(plan, &bad, a), FOCI_OK);
+    bad.k = NULL;
+    assert_int_equal(foci_ref_weights(plan, &bad, a), FOCI_ERR_ARG);
+    bad = good;
+    bad.len_k = &too_long;
+    assert_int_equal(foci_ref_forward(plan, &bad), FOCI_ERR_ARG);
+    bad = good;
+    bad.size = 8;
+    assert_int_equal(foci_ref_forward(plan, &bad), FOCI_ERR_ARG);
+    foci_plan_free(plan);
+    foci_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rounding),
+        cmocka_unit_test(face),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

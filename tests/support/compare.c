@@ -5,9 +5,12 @@
  * may be off by twice what rounding their operands once is off, and results of two
  * bytes by the rounding of the result.
  *
- * Where a result is small because large terms cancel (the gradient of q where a
- * query sees one key is 0), an error relative to it says nothing.  `terms` is the
- * size of what was added up; a few units in the last place of that are allowed.
+ * Two things loosen that, and are asked for only where they can occur.  Where a
+ * result is small because large terms cancel (the gradient of q where a query sees one
+ * key is 0), an error relative to it says nothing: `terms` is the size of what was
+ * added up, and a few units in the last place of that are allowed.  And of few numbers
+ * the roundings may add up otherwise than the yardstick's.  Problems of 64 rows and
+ * more with logits of order 1 get neither.
  */
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +152,9 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     terms[PART_DQ] = dx * f / root_d * (unit ? 1 / q.least : k.typical);
     terms[PART_DK] = share * dx * f / root_d * (unit ? 1 / k.least : q.typical);
     terms[PART_DV] = share * g.typical / root_v;
-    terms[PART_DPARAMS] = dx * (1 + x) * sqrt((double)(p->batch * p->len_q));
+    /* Gradients of the logits of a row sum to about 0, so this bound is not tight.
+     * The share was measured, not derived: equal keys needed 0.06. */
+    terms[PART_DPARAMS] = 0.2 * dx * (1 + x) * sqrt((double)(p->batch * p->len_q));
     return x / root_d;
 }
 
@@ -202,19 +207,22 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
                 finite += want->x[part][i] * want->x[part][i];
         finite = sqrt(finite / (double)n);
 
-        const bool in_type = part != PART_LSE && part != PART_DPARAMS;
-        double bound = strict[part] * fmax(1, logits / 4) * finite + 3e-7 * terms[part];
-        if (rounds) {
-            /* Of few numbers the roundings may add up otherwise than the
-             * yardstick's. */
-            const double few = fmax(1, fmin(rows, (double)n));
-            const double yard = rms_apart(words->x[part], want->x[part], n);
-            bound += (2 + 6 / sqrt(few)) * yard + 0x1p-7 * terms[part] / fmax(1, rows);
-            if (part == PART_DPARAMS) bound += fast[part] * finite;
-            /* A sum of rounded weights is off by half a unit at most. */
-            if (part == PART_LSE) bound += 0x1p-9;
+        const bool tensor = part != PART_LSE && part != PART_DPARAMS;
+        const bool typical =
+            tensor && rows >= 64 && logits < 4 && finite > 0.01 * terms[part];
+        double       bound = strict[part] * finite;
+        const double yard = rounds ? rms_apart(words->x[part], want->x[part], n) : 0;
+
+        bound += 2 * yard;
+        if (tensor) bound += rounding[t->p.dtype] * finite;
+        if (!typical) {
+            bound += strict[part] * logits / 4 * finite + 3e-7 * terms[part];
+            bound += 6 / sqrt(fmax(1, fmin(rows, (double)n))) * yard;
+            if (rounds) bound += 0x1p-7 * terms[part] / fmax(1, rows);
         }
-        if (in_type) bound += rounding[t->p.dtype] * finite;
+        if (rounds && part == PART_DPARAMS) bound += fast[part] * finite;
+        /* A sum of rounded weights is off by half a unit at most. */
+        if (rounds && part == PART_LSE) bound += 0x1p-9;
         if (is_fast && plain) bound = fmin(bound, fast[part] * (finite + terms[part]));
 
         const double error = rms_apart(got->x[part], want->x[part], n);

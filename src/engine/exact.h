@@ -162,6 +162,8 @@ void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t k
 void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm);
 /* From the gradient of u = x/|x| to that of x, in place; u[n][ld]. */
 void exact_unit_back(float *du, const float *u, int ld, int d, int n, const float *norm);
+/* Round to bf16 where products do; room for TILE rows of ld. */
+void exact_round(const struct exact *x, float *tile, int ld, int d, void *room);
 /* Pack one tile of keys and values; scratch: tile of floats. */
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile);
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n);

@@ -125,6 +125,7 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     _Alignas(64) float norm[LANES];
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
+    exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
     exact_load_block(x, b, x->io->o, &x->p->o, x->dv, x->ldv, r->tile2);
     x->k->row_dot(rows->delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
     rows->bad = exact_finite(x, r->tile, x->ldv, x->dv, LANES) ? 0 : BAD_GRAD;
@@ -345,42 +346,61 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
     store_tile(k, s, kv, t, r);
 }
 
-/* Add up the parts of dq of a block, store it, and find its share of the gradients
- * of what multiplies the logits and of the sink. */
-static void finish(struct back *k, const struct block *b, struct room *r)
+static void add_parts(const struct back *k, const struct block *b)
 {
-    struct exact      *x = &k->x;
-    struct rows       *rows = &k->rows[b->at];
-    float             *dqt = dqt_of(k, 0, b->at);
-    _Alignas(64) float scale[LANES], ones[LANES], norm[LANES];
+    const struct exact *x = &k->x;
+    float              *dqt = dqt_of(k, 0, b->at);
 
     for (int64_t part = 1; part < k->parts; part++) {
         const float *more = dqt_of(k, part, b->at);
         for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
             dqt[i] += more[i];
     }
-    for (int i = 0; i < LANES; i++) {
-        scale[i] = (float)exact_head_scale(x, b->h);
-        ones[i] = 1;
+}
+
+/* The block's share of the gradients of what multiplies the logits and of the sink.
+ * A row that sees nothing has none, whatever stands in it.  q[LANES][ldq]. */
+static void share_params(const struct back *k, const struct block *b, const float *q)
+{
+    const struct exact *x = &k->x;
+    struct rows        *rows = &k->rows[b->at];
+    const float        *dqt = dqt_of(k, 0, b->at);
+    int64_t             visible[LANES];
+
+    rows->d_factor = rows->d_sink = 0;
+    exact_visible(x, b, visible);
+    for (int i = b->r0; i < b->r1; i++) {
+        if (!visible[i]) continue;
+        for (int c = 0; x->score->n_factors && c < x->dq; c++)
+            rows->d_factor +=
+                (double)dqt[c * LANES + i] * (double)q[(int64_t)i * x->ldq + c];
+        if (x->score->sink < 0 || rows->norm[i] == INFINITY) continue;
+        const double sink = (double)x->io->params[x->score->sink + b->h - x->head0];
+        rows->d_sink -=
+            exp2(sink * LOG2_E - (double)rows->norm[i]) * (double)rows->delta[i];
     }
-    const bool learned = x->score->n_factors && k->g->dparams;
+}
+
+/* dq of a block is complete: add up its parts and store it. */
+static void finish(const struct back *k, const struct block *b, struct room *r)
+{
+    const struct exact *x = &k->x;
+    float              *dqt = dqt_of(k, 0, b->at);
+    const bool          learned = x->score->n_factors || x->score->sink >= 0;
+    _Alignas(64) float  scale[LANES], ones[LANES], norm[LANES];
+
+    add_parts(k, b);
     if (learned || x->score->unit) {
         exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
         if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norm);
     }
-    rows->d_factor = 0;
-    for (int c = 0; learned && c < x->dq; c++)
-        for (int i = b->r0; i < b->r1; i++)
-            rows->d_factor +=
-                (double)dqt[c * LANES + i] * (double)r->tile[(int64_t)i * x->ldq + c];
-    rows->d_sink = 0;
-    for (int i = b->r0; x->score->sink >= 0 && i < b->r1; i++) {
-        const double sink =
-            (double)x->io->params[x->score->sink + b->h - x->head0] * LOG2_E;
-        if (rows->norm[i] < INFINITY)
-            rows->d_sink -= exp2(sink - (double)rows->norm[i]) * (double)rows->delta[i];
-    }
+    if (learned && k->g->dparams) share_params(k, b, r->tile);
     if (!k->g->dq) return;
+
+    for (int i = 0; i < LANES; i++) {
+        scale[i] = (float)exact_head_scale(x, b->h);
+        ones[i] = 1;
+    }
     if (!x->score->unit) {
         exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, scale, r->tile);
         return;

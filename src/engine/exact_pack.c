@@ -81,6 +81,14 @@ void exact_unit_back(float *du, const float *u, int ld, int d, int n, const floa
     }
 }
 
+/* What products on words make of a tile, so that sums taken without them agree. */
+void exact_round(const struct exact *x, float *tile, int ld, int d, void *room)
+{
+    if (!x->bf16 || x->p->dtype == FOCI_BF16) return;
+    x->k->store_rows(room, ld, FOCI_BF16, tile, ld, 1.0f, TILE, d);
+    x->k->load_rows(tile, ld, room, ld, FOCI_BF16, TILE, d);
+}
+
 /* Squares overflow before anything is infinite, which costs a slow tile, no more. */
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n)
 {

@@ -166,8 +166,7 @@ static int weigh(const float *s, uint32_t *p, int n, int k, const float *f, floa
 {
     int moved = 0;
 
-    if (kind != FOCI_RELU2)
-        moved = move_bf16(s, n, f, m, l, shrink, factor_kind_bf16(f));
+    if (kind != FOCI_RELU2) moved = move_bf16(s, n, f, m, l, shrink, kind);
     switch (kind) {
     case FOCI_SOFTMAX: weigh_kind(s, p, n, k, f, m, l, FOCI_SOFTMAX); break;
     case FOCI_L2NORM: weigh_kind(s, p, n, k, f, m, l, FOCI_L2NORM); break;

@@ -236,11 +236,15 @@ static void modify(float *s, int n, const float *f, float unit, float c,
 /* max(x, 0) that lets NaN through */
 static float positive(float x) { return x <= 0.0f ? 0.0f : x; }
 
-/* Move the references of a block whose scores are s; the result is 1 if any moved. */
-static int move(const float *s, int n, const float *f, float *m, float *l, float *shrink)
+/* Move the references of a block whose scores are s; the result is 1 if any moved.
+ * l shrinks as what it sums: weights, or their squares. */
+static int move(const float *s, int n, const float *f, float *m, float *l,
+                float *shrink, int kind)
 {
     int   moved = 0;
     float next[LANES];
+
+    if (kind == FOCI_RELU2 || !shrink) return 0;
 
     for (int i = 0; i < LANES; i++) {
         float top = -INFINITY;
@@ -255,7 +259,7 @@ static int move(const float *s, int n, const float *f, float *m, float *l, float
 
     for (int i = 0; i < LANES; i++) {
         shrink[i] = next[i] == m[i] ? 1.0f : exp2f(m[i] - next[i]);
-        l[i] *= shrink[i];
+        l[i] *= kind == FOCI_L2NORM ? shrink[i] * shrink[i] : shrink[i];
         m[i] = next[i];
     }
     return 1;
@@ -271,7 +275,7 @@ static float weight(float t, float m, int kind)
 static int weigh_f32(float *s, int n, const float *f, float *m, float *l, float *shrink,
                      int kind)
 {
-    const int moved = kind == FOCI_RELU2 ? 0 : move(s, n, f, m, l, shrink);
+    const int moved = move(s, n, f, m, l, shrink, kind);
 
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++) {
@@ -288,7 +292,7 @@ static int weigh_f32(float *s, int n, const float *f, float *m, float *l, float 
 static int weigh_bf16(const float *s, uint32_t *p, int n, int k, const float *f,
                       float *m, float *l, float *shrink, int kind)
 {
-    const int moved = kind == FOCI_RELU2 ? 0 : move(s, n, f, m, l, shrink);
+    const int moved = move(s, n, f, m, l, shrink, kind);
 
     memset(p, 0, (size_t)k * LANES * sizeof *p);
     for (int j = 0; j < n; j++)

@@ -70,8 +70,9 @@ static void check_modify(struct run *r)
 }
 
 /* How the running rows stand before: nothing seen, something seen that the scores
- * will exceed in some lanes, or much more than they will ever reach. */
-enum { FRESH, CLOSE, ABOVE, N_STATES };
+ * will exceed in some lanes, much more than they will ever reach, or a reference
+ * that the caller holds still. */
+enum { FRESH, CLOSE, ABOVE, STILL, N_STATES };
 
 struct running {
     float *f, *m, *l, *shrink;
@@ -79,7 +80,7 @@ struct running {
 
 static struct running running(struct run *r, int state, int form)
 {
-    static const float levels[] = { -INFINITY, -6.0f, 1e5f };
+    static const float levels[] = { -INFINITY, -6.0f, 1e5f, 20.0f };
     struct running     x = {
             .m = inout(r, LANES, NORMAL),
             .l = inout(r, LANES, NORMAL),
@@ -87,7 +88,8 @@ static struct running running(struct run *r, int state, int form)
     };
 
     for (int i = 0; i < LANES; i++) {
-        x.m[i] = i % 7 == 6 ? -INFINITY : levels[state] + (float)(i % 3) * 3.0f;
+        x.m[i] = i % 7 == 6 && state != STILL ? -INFINITY
+                                              : levels[state] + (float)(i % 3) * 3.0f;
         x.l[i] = x.m[i] == -INFINITY ? 0.0f : 1.5f + (float)i;
     }
     if (form == 0) return x;
@@ -122,7 +124,8 @@ static void try_weigh_f32(struct run *r, int n, int kind, int scores, int state,
     allow_share(r, x.l, 2 * (EXP + 2 * E) + 2 * (n + 2) * E);
     allow_share(r, x.shrink, EXP + 2 * E);
     while (next(r))
-        *moved = r->k->weigh_f32(s, n, x.f, x.m, x.l, x.shrink, kind);
+        *moved = r->k->weigh_f32(s, n, x.f, x.m, x.l, state == STILL ? NULL : x.shrink,
+                                 kind);
 }
 
 typedef void (*try_weigh)(struct run *r, int n, int kind, int scores, int state,
@@ -135,7 +138,8 @@ static void check_weigh(struct run *r, try_weigh try)
             for (int scores = 0; scores < cases(r, 1, N_SCORES); scores++)
                 for (int state = 0; state < cases(r, 1, N_STATES); state++)
                     for (int form = 0; form < cases(r, 2, 3); form++)
-                        try(r, key_counts[i], kind, scores, state, form);
+                        if (state != STILL || scores == 0)
+                            try(r, key_counts[i], kind, scores, state, form);
 }
 
 static void check_weigh_f32(struct run *r) { check_weigh(r, try_weigh_f32); }
@@ -145,7 +149,8 @@ static void check_sums(const struct run *r, const uint16_t *p, int k,
                        const float *before, const struct running *x, int moved, int kind)
 {
     for (int i = 0; i < LANES; i++) {
-        double want = (double)before[i] * (moved ? (double)x->shrink[i] : 1.0);
+        const double by = moved ? (double)x->shrink[i] : 1.0;
+        double       want = (double)before[i] * (kind == FOCI_L2NORM ? by * by : by);
 
         for (int j = 0; j < 2 * k && kind != FOCI_RELU2; j++) {
             const double w = (double)of_bf16(p[(j / 2 * LANES + i) * 2 + j % 2]);
@@ -177,7 +182,8 @@ static void try_weigh_bf16(struct run *r, int n, int kind, int scores, int state
     allow_share(r, x.shrink, EXP + 2 * E);
     while (next(r)) {
         if (!r->bench) memcpy(before, x.l, sizeof before);
-        *moved = r->k->weigh_bf16(s, p, n, k, x.f, x.m, x.l, x.shrink, kind);
+        *moved = r->k->weigh_bf16(s, p, n, k, x.f, x.m, x.l,
+                                  state == STILL ? NULL : x.shrink, kind);
         if (!r->bench) check_sums(r, (const uint16_t *)p, k, before, &x, *moved, kind);
     }
 }

@@ -46,14 +46,16 @@ INLINE void ISA(tops)(float *top, const float *s, int n, const float *f,
 }
 
 /* Move the references that lag more than 8 behind; the result is 1 if any did.  A
- * lane at -inf that has now seen a score starts from nothing, by a factor of 0. */
+ * lane at -inf that has now seen a score starts from nothing, by a factor of 0.
+ * l shrinks as what it sums: weights, or their squares. */
 INLINE int ISA(move)(const float *s, int n, const float *f, float *m, float *l,
-                     float *shrink, enum factor kind)
+                     float *shrink, int kind)
 {
     _Alignas(64) float top[LANES];
     int                moved = 0;
 
-    switch (kind) {
+    if (!shrink) return 0;
+    switch (ISA(factor_kind)(f)) {
     case F_NONE: ISA(tops)(top, s, n, f, F_NONE); break;
     case F_POSITIVE: ISA(tops)(top, s, n, f, F_POSITIVE); break;
     default: ISA(tops)(top, s, n, f, F_ANY); break;
@@ -68,7 +70,8 @@ INLINE int ISA(move)(const float *s, int n, const float *f, float *m, float *l,
         const vf by = vf_select(far, vf_exp2(vf_sub(old, now)), vf_set1(1.0f));
 
         vf_store(shrink + i, by);
-        vf_store(l + i, vf_mul(vf_load(l + i), by));
+        vf_store(l + i,
+                 vf_mul(vf_load(l + i), kind == FOCI_L2NORM ? vf_mul(by, by) : by));
         vf_store(m + i, vf_select(far, now, old));
     }
     return 1;

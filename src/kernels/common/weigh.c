@@ -57,7 +57,7 @@ static int ISA(weigh_f32)(float *s, int n, const float *f, float *m, float *l,
         return 0;
     }
 
-    const int moved = ISA(move)(s, n, f, m, l, shrink, ISA(factor_kind)(f));
+    const int moved = ISA(move)(s, n, f, m, l, shrink, kind);
 
     if (kind == FOCI_L2NORM) {
         if (f)

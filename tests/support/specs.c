@@ -214,6 +214,14 @@ struct levels levels_make(int threads)
         l.ctx[l.n] = test_ctx(name, threads);
         specs_register(l.ctx[l.n++]);
     }
+#ifdef FOCI_AMX_EMULATED
+    /* Tiles written out where the CPU has none. */
+    if (any->levels & 1u << LEVEL_BF16 && !(any->levels & 1u << LEVEL_AMX)) {
+        l.ctx[l.n] = test_ctx(NULL, threads);
+        kernels_amx_emulated(&l.ctx[l.n]->kernels);
+        specs_register(l.ctx[l.n++]);
+    }
+#endif
     foci_ctx_free(any);
     assert_true(l.n > 0);
     return l;

@@ -35,11 +35,12 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->kv0 = x->head0 / x->per_kv;
 
     const int depth = x->bf16 ? k->depth : 1;
-    const int width = depth > 16 ? depth : 16;
+    x->per = x->bf16 ? 2 : 1;
+    x->group = depth > 16 ? depth : 16;
     x->dq_pad = (int)round_up(x->dq, depth);
     x->dv_pad = (int)round_up(x->dv, depth);
-    x->ldq = (int)round_up(x->dq, width);
-    x->ldv = (int)round_up(x->dv, width);
+    x->ldq = (int)round_up(x->dq, x->group);
+    x->ldv = (int)round_up(x->dv, x->group);
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
@@ -51,8 +52,6 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     const size_t el = x->bf16 ? 2 : sizeof(float);
     x->key_size = (size_t)(x->bf16 ? x->dq_pad : x->ldq) * TILE * el;
     x->value_size = (size_t)(x->bf16 ? x->dv_pad : x->ldv) * TILE * el;
-    x->key_sum_size = x->key_size;
-    x->value_sum_size = x->value_size;
 }
 
 /* Cut the sequences into blocks and tiles.  On a null arena only take the room. */
@@ -107,6 +106,83 @@ double exact_head_scale(const struct exact *x, int64_t h)
     for (int i = 0; i < x->score->n_factors; i++)
         f *= (double)x->io->params[x->score->factor[i] + h - x->head0];
     return f;
+}
+
+/* Rows of floats are read in place when they follow one another; further apart they
+ * would fall on the same few lines of the cache. */
+static bool in_place(const struct exact *x, const foci_layout *l, int d)
+{
+    return !x->bf16 && x->p->dtype == FOCI_F32 && l->row == d;
+}
+
+bool exact_keys_in_place(const struct exact *x)
+{
+    return in_place(x, &x->p->k, x->dq) && !x->score->unit;
+}
+
+bool exact_values_in_place(const struct exact *x)
+{
+    return in_place(x, &x->p->v, x->dv);
+}
+
+static const char *piece(const struct exact *x, const char *base, size_t size,
+                         const struct exact_seq *s, int64_t kv, int64_t t)
+{
+    return base + (size_t)(kv * x->max_kt + s->kt0 + t) * size;
+}
+
+/* Rows of a tile in the caller's tensor. */
+static const char *given(const struct exact *x, const void *base, const foci_layout *l,
+                         const struct exact_seq *s, int64_t kv, int64_t t)
+{
+    return (const char *)((const float *)base + s->s.b * l->batch +
+                          (s->s.k0 + t * TILE) * l->row + (x->kv0 + kv) * l->head);
+}
+
+struct operand exact_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                          int64_t t)
+{
+    if (!x->keys)
+        return (struct operand){ given(x, x->io->k, &x->p->k, s, kv, t), x->p->k.row,
+                                 1 };
+    return (struct operand){ piece(x, x->keys, x->key_size, s, kv, t),
+                             x->bf16 ? x->dq_pad / 2 : x->ldq, 1 };
+}
+
+struct operand exact_values(const struct exact *x, const struct exact_seq *s,
+                            int64_t kv, int64_t t)
+{
+    if (!x->values)
+        return (struct operand){ given(x, x->io->v, &x->p->v, s, kv, t), x->p->v.row,
+                                 1 };
+    return (struct operand){ piece(x, x->values, x->value_size, s, kv, t),
+                             x->bf16 ? x->dv_pad / 2 : x->ldv, 1 };
+}
+
+/* Floats are summed over rows by exchanging the strides; words are packed for it. */
+static struct operand turned(struct operand a)
+{
+    return (struct operand){ a.at, a.col, a.row };
+}
+
+static struct operand summed(const struct exact *x, const char *at, int d_pad)
+{
+    return x->k->sum_by_rows ? (struct operand){ at, TILE / 2, 1 }
+                             : (struct operand){ at, 1, d_pad };
+}
+
+struct operand exact_keys_sum(const struct exact *x, const struct exact_seq *s,
+                              int64_t kv, int64_t t)
+{
+    if (!x->bf16) return turned(exact_keys(x, s, kv, t));
+    return summed(x, piece(x, x->keys_sum, x->key_size, s, kv, t), x->dq_pad);
+}
+
+struct operand exact_values_sum(const struct exact *x, const struct exact_seq *s,
+                                int64_t kv, int64_t t)
+{
+    if (!x->bf16) return turned(exact_values(x, s, kv, t));
+    return summed(x, piece(x, x->values_sum, x->value_size, s, kv, t), x->dv_pad);
 }
 
 /*

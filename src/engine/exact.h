@@ -58,6 +58,8 @@ struct exact {
 
     /* Widths as given, as packed for products, and of rows of floats. */
     int dq, dv, dq_pad, dv_pad, ldq, ldv;
+    int per;   /* neighbours along a summed index in one element: words have two */
+    int group; /* keys, and lanes, at which a causal tile is cut */
     int panel;
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
@@ -67,11 +69,14 @@ struct exact {
     struct exact_seq *seqs;
     int32_t          *seq_of_q, *seq_of_k; /* [n_qt], [n_kt] */
 
-    /* Packed keys and values, [kv_heads][n_kt] pieces of key_size, value_size and
-     * sum_size bytes: rows for scores and dp, and what is summed over keys. */
-    char    *keys, *values, *keys_sum, *values_sum;
-    size_t   key_size, value_size, key_sum_size, value_sum_size;
-    uint8_t *bad_k; /* [kv_heads][n_kt] */
+    /* Packed keys and values, [kv_heads][max_kt] pieces: rows for scores and dp, and
+     * what is summed over keys.  NULL: floats that lie as they should are read where
+     * they are, and floats serve as both. */
+    char  *keys, *values, *keys_sum, *values_sum;
+    size_t key_size, value_size;
+    float *norms,
+        *top;       /* [kv_heads][max_kt][TILE] of keys, and of each tile the most */
+    uint8_t *bad_k; /* [kv_heads][max_kt] */
 
     int    threads;
     char  *scratch; /* [threads] pieces */
@@ -95,11 +100,45 @@ struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
 int          exact_thread(void);
 double       exact_head_scale(const struct exact *x, int64_t h);
 
-/* Tile t of the packed keys (or values, or their sums) of a sequence. */
-static inline void *exact_piece(const struct exact *x, char *base, size_t size,
-                                int64_t kv, int64_t kt)
+/* Whether keys and values need no packing. */
+bool exact_keys_in_place(const struct exact *x);
+bool exact_values_in_place(const struct exact *x);
+
+/* The first operand of a product: element (i, t) at at[i row + t col].  Elements are
+ * floats or words, four bytes each. */
+struct operand {
+    const char *at;
+    int64_t     row, col;
+};
+
+/* Tile t of the keys or values of a sequence, by rows or to be summed over keys. */
+struct operand exact_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                          int64_t t);
+struct operand exact_values(const struct exact *x, const struct exact_seq *s,
+                            int64_t kv, int64_t t);
+struct operand exact_keys_sum(const struct exact *x, const struct exact_seq *s,
+                              int64_t kv, int64_t t);
+struct operand exact_values_sum(const struct exact *x, const struct exact_seq *s,
+                                int64_t kv, int64_t t);
+
+/* The same from row i (or, of a sum, from summed row t) on. */
+static inline struct operand operand_from(struct operand a, int64_t i, int64_t t)
 {
-    return base + (size_t)(kv * x->max_kt + kt) * size;
+    a.at += (i * a.row + t * a.col) * 4;
+    return a;
+}
+
+/* c[m][n] (+)= a b[k][n]: floats or words as the execution has it. */
+static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
+                                 struct operand a, const void *b, int64_t ldb, int m,
+                                 int n, int k, int add)
+{
+    const void *at = a.at;
+
+    if (x->bf16)
+        x->k->gemm_bf16(c, ldc, at, a.row, a.col, b, ldb, m, n, k, add);
+    else
+        x->k->gemm_f32(c, ldc, at, a.row, a.col, b, ldb, m, n, k, add);
 }
 
 /* Logits are in base 2 where they are exponents. */
@@ -144,11 +183,20 @@ static inline int exact_keys_in(const struct exact_seq *s, int64_t t)
     return (int)min64(TILE, s->s.nk - t * TILE);
 }
 
-/* Keys of products on words, padded; zero rows fill them up. */
+/* Keys as products count them: words pad them with zero rows. */
 static inline int exact_padded(const struct exact *x, int n)
 {
-    return (int)round_up(n, x->k->depth);
+    return x->bf16 ? (int)round_up(n, x->k->depth) : n;
 }
+
+/* Runs of keys of a tile, m from key j on, and the lane from which on they are seen.
+ * A tile on the causal diagonal is cut into groups, so that little of what is hidden
+ * is computed; any other is one run.  Start with zeros; false at the end. */
+struct cut {
+    int j, m, lane;
+};
+bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
+               struct cut *c);
 
 /* exact_pack.c */
 /* Rows of q, o or d_o of a block as floats, zero in lanes without a query. */

@@ -73,9 +73,11 @@ static void back_take(struct back *k, struct arena *a)
     struct arena  one = { 0 };
 
     exact_seqs(x, x->io, a);
-    x->keys = arena_take(a, k_tiles, x->key_size);
-    x->values = arena_take(a, k_tiles, x->value_size);
+    if (!exact_keys_in_place(x)) x->keys = arena_take(a, k_tiles, x->key_size);
+    if (!exact_values_in_place(x)) x->values = arena_take(a, k_tiles, x->value_size);
     x->keys_sum = x->bf16 ? arena_take(a, k_tiles, x->key_size) : NULL;
+    x->norms = arena_take(a, k_tiles, TILE * sizeof *x->norms);
+    x->top = arena_take(a, k_tiles, sizeof *x->top);
     x->bad_k = arena_take(a, k_tiles, 1);
 
     k->q_size = (size_t)x->ldq * LANES * el;
@@ -166,7 +168,7 @@ struct step {
     struct room        *r;
     int64_t             t, kt;
     int                 n;
-    const void         *key, *value, *key_sum;
+    struct operand      key, value, key_sum;
     float              *dqt;
 };
 
@@ -199,40 +201,56 @@ static void weights(struct step *s, bool masked)
         x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 
-static void products_bf16(struct step *s)
+/* dv += w do, dk += ds q, dqt += keys ds: on words, w and ds are rows of bf16 for the
+ * first two and ds words of two keys for the last. */
+static void products(struct step *s)
 {
-    const struct exact   *x = &s->k->x;
-    const struct kernels *k = x->k;
-    struct room          *r = s->r;
-    const size_t          at = (size_t)s->b->at;
-    const int             n = exact_padded(x, s->n), half = LANES / 2;
-    const int64_t         ra = k->sum_by_rows ? TILE / 2 : 1,
-                  ca = k->sum_by_rows ? 1 : x->dq_pad;
+    const struct exact  *x = &s->k->x;
+    struct room         *r = s->r;
+    const size_t         at = (size_t)s->b->at;
+    const float         *g = (const float *)(s->k->g_rows + at * s->k->g_size);
+    const float         *q = (const float *)(s->k->q_rows + at * s->k->q_size);
+    const float         *sums = x->bf16 ? (const float *)r->words : r->dp;
+    const int64_t        row = LANES / x->per;
+    const struct operand w = { x->bf16 ? (char *)r->w16 : (char *)r->s, row, 1 };
+    const struct operand ds = { x->bf16 ? (char *)r->ds16 : (char *)r->dp, row, 1 };
+    struct cut           c = { 0 };
 
-    k->gemm_bf16(r->dv, x->ldv, (const uint32_t *)r->w16, half, 1,
-                 (const uint32_t *)(s->k->g_rows + at * s->k->g_size), x->ldv, n,
-                 x->ldv, half, 1);
-    k->gemm_bf16(r->dk_head, x->ldq, (const uint32_t *)r->ds16, half, 1,
-                 (const uint32_t *)(s->k->q_rows + at * s->k->q_size), x->ldq, n,
-                 x->ldq, half, 1);
-    k->gemm_bf16(s->dqt, LANES, s->key_sum, ra, ca, r->words, LANES, x->dq_pad, LANES,
-                 n / 2, 1);
+    while (exact_cut(x, s->b, s->t, s->n, &c)) {
+        const int m = exact_padded(x, c.m), from = c.lane / x->per;
+        const int deep = (LANES - c.lane) / x->per;
+
+        exact_product(x, r->dv + (int64_t)c.j * x->ldv, x->ldv,
+                      operand_from(w, c.j, from), g + (int64_t)from * x->ldv, x->ldv, m,
+                      x->ldv, deep, 1);
+        exact_product(x, r->dk_head + (int64_t)c.j * x->ldq, x->ldq,
+                      operand_from(ds, c.j, from), q + (int64_t)from * x->ldq, x->ldq,
+                      m, x->ldq, deep, 1);
+        exact_product(x, s->dqt + c.lane, LANES,
+                      operand_from(s->key_sum, 0, c.j / x->per),
+                      sums + (int64_t)c.j / x->per * LANES + c.lane, LANES, x->dq_pad,
+                      LANES - c.lane, m / x->per, 1);
+    }
 }
 
-static void products_f32(struct step *s)
+/* s = keys q, dp = values do. */
+static void scores(struct step *s)
 {
-    const struct exact   *x = &s->k->x;
-    const struct kernels *k = x->k;
-    struct room          *r = s->r;
-    const size_t          at = (size_t)s->b->at;
+    const struct exact *x = &s->k->x;
+    const size_t        at = (size_t)s->b->at;
+    const float        *q = (const float *)(s->k->q_cols + at * s->k->q_size);
+    const float        *g = (const float *)(s->k->g_cols + at * s->k->g_size);
+    struct cut          c = { 0 };
 
-    k->gemm_f32(r->dv, x->ldv, r->s, LANES, 1,
-                (const float *)(s->k->g_rows + at * s->k->g_size), x->ldv, s->n, x->ldv,
-                LANES, 1);
-    k->gemm_f32(r->dk_head, x->ldq, r->dp, LANES, 1,
-                (const float *)(s->k->q_rows + at * s->k->q_size), x->ldq, s->n, x->ldq,
-                LANES, 1);
-    k->gemm_f32(s->dqt, LANES, s->key, 1, x->ldq, r->dp, LANES, x->dq, LANES, s->n, 1);
+    while (exact_cut(x, s->b, s->t, s->n, &c)) {
+        const int     m = exact_padded(x, c.m), lanes = LANES - c.lane;
+        const int64_t to = (int64_t)c.j * LANES + c.lane;
+
+        exact_product(x, s->r->s + to, LANES, operand_from(s->key, c.j, 0), q + c.lane,
+                      LANES, m, lanes, x->dq_pad / x->per, 0);
+        exact_product(x, s->r->dp + to, LANES, operand_from(s->value, c.j, 0),
+                      g + c.lane, LANES, m, lanes, x->dv_pad / x->per, 0);
+    }
 }
 
 static void step(struct step *s, int32_t mask)
@@ -241,22 +259,10 @@ static void step(struct step *s, int32_t mask)
     const struct exact *x = &k->x;
     struct room        *r = s->r;
     const size_t        at = (size_t)s->b->at;
-    const char *qc = k->q_cols + at * k->q_size, *gc = k->g_cols + at * k->g_size;
-    const bool  masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
-    const bool  bad = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
+    const bool          masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
+    const bool          bad = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
 
-    if (x->bf16) {
-        const int m = exact_padded(x, s->n);
-        x->k->gemm_bf16(r->s, LANES, s->key, x->dq_pad / 2, 1, (const uint32_t *)qc,
-                        LANES, m, LANES, x->dq_pad / 2, 0);
-        x->k->gemm_bf16(r->dp, LANES, s->value, x->dv_pad / 2, 1, (const uint32_t *)gc,
-                        LANES, m, LANES, x->dv_pad / 2, 0);
-    } else {
-        x->k->gemm_f32(r->s, LANES, s->key, x->ldq, 1, (const float *)qc, LANES, s->n,
-                       LANES, x->dq, 0);
-        x->k->gemm_f32(r->dp, LANES, s->value, x->ldv, 1, (const float *)gc, LANES,
-                       s->n, LANES, x->dv, 0);
-    }
+    scores(s);
     weights(s, masked);
     if (masked && bad) {
         const struct exact_pairs pairs = {
@@ -270,10 +276,8 @@ static void step(struct step *s, int32_t mask)
         };
         exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile,
                              r->tile2);
-    } else if (x->bf16)
-        products_bf16(s);
-    else
-        products_f32(s);
+    } else
+        products(s);
 }
 
 /* dk and dv of a tile are complete: round and store them. */
@@ -331,10 +335,9 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
                        .t = t,
                        .kt = kt,
                        .n = exact_keys_in(s, t),
-                       .key = exact_piece(x, x->keys, x->key_size, kv, kt),
-                       .value = exact_piece(x, x->values, x->value_size, kv, kt),
-                       .key_sum = x->keys_sum ? exact_piece(x, x->keys_sum, x->key_size, kv, kt)
-                                              : NULL,
+                       .key = exact_keys(x, s, kv, t),
+                       .value = exact_values(x, s, kv, t),
+                       .key_sum = exact_keys_sum(x, s, kv, t),
                        .dqt = dqt_of(k, part, b.at),
             };
             step(&st, mask);

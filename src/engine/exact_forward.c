@@ -42,16 +42,18 @@ static struct room room_take(const struct exact *x, struct arena *a)
 
 void exact_forward_take(struct exact *x, struct arena *a)
 {
-    struct arena one = { 0 };
+    const int64_t tiles = x->kv_heads * x->max_kt;
+    struct arena  one = { 0 };
 
     exact_seqs(x, x->io, a);
-    x->keys = arena_take(a, x->kv_heads * x->max_kt, x->key_size);
-    x->values_sum = arena_take(a, x->kv_heads * x->max_kt, x->value_size);
-    if (!x->bf16) { /* rows serve as both */
-        x->values = x->values_sum;
-        x->values_sum = NULL;
-    }
-    x->bad_k = arena_take(a, x->kv_heads * x->max_kt, 1);
+    if (!exact_keys_in_place(x)) x->keys = arena_take(a, tiles, x->key_size);
+    if (x->bf16)
+        x->values_sum = arena_take(a, tiles, x->value_size);
+    else if (!exact_values_in_place(x))
+        x->values = arena_take(a, tiles, x->value_size);
+    x->norms = arena_take(a, tiles, TILE * sizeof *x->norms);
+    x->top = arena_take(a, tiles, sizeof *x->top);
+    x->bad_k = arena_take(a, tiles, 1);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -70,43 +72,37 @@ struct pass {
     const struct block *b;
     struct room        *r;
     struct panel        panel;
+    bool                still; /* no reference moves */
     _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
 
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
-    const struct exact *x = p->x;
-    const void         *key =
-        exact_piece(x, x->keys, x->key_size, p->b->kv, p->b->seq->kt0 + t);
+    const struct exact  *x = p->x;
+    const float         *q = p->r->q;
+    const struct operand keys = exact_keys(x, p->b->seq, p->b->kv, t);
+    struct cut           c = { 0 };
 
-    if (x->bf16)
-        x->k->gemm_bf16(s, LANES, key, x->dq_pad / 2, 1, p->r->q, LANES,
-                        exact_padded(x, n), LANES, x->dq_pad / 2, 0);
-    else
-        x->k->gemm_f32(s, LANES, key, x->ldq, 1, p->r->q, LANES, n, LANES, x->dq, 0);
+    while (exact_cut(x, p->b, t, n, &c))
+        exact_product(x, s + c.j * LANES + c.lane, LANES, operand_from(keys, c.j, 0),
+                      q + c.lane, LANES, exact_padded(x, c.m), LANES - c.lane,
+                      x->dq_pad / x->per, 0);
 }
 
 /* ot += values of tile t, times the weights from key `at` of the panel on. */
 static void values(struct pass *p, int64_t t, int n, int at)
 {
-    const struct exact *x = p->x;
+    const struct exact  *x = p->x;
+    const struct operand sum = exact_values_sum(x, p->b->seq, p->b->kv, t);
+    const float         *w = x->bf16 ? (const float *)p->r->w : p->r->s;
+    struct cut           c = { 0 };
 
-    if (x->bf16) {
-        const void *v =
-            exact_piece(x, x->values_sum, x->value_size, p->b->kv, p->b->seq->kt0 + t);
-        const int64_t ra = x->k->sum_by_rows ? TILE / 2 : 1;
-        const int64_t ca = x->k->sum_by_rows ? 1 : x->dv_pad;
-        x->k->gemm_bf16(p->r->ot, LANES, v, ra, ca, p->r->w + (int64_t)at / 2 * LANES,
-                        LANES, x->dv_pad, LANES, exact_padded(x, n) / 2, 1);
-    } else {
-        const void *v =
-            exact_piece(x, x->values, x->value_size, p->b->kv, p->b->seq->kt0 + t);
-        x->k->gemm_f32(p->r->ot, LANES, v, 1, x->ldv, p->r->s + (int64_t)at * LANES,
-                       LANES, x->dv, LANES, n, 1);
-    }
+    while (exact_cut(x, p->b, t, n, &c))
+        exact_product(x, p->r->ot + c.lane, LANES, operand_from(sum, 0, c.j / x->per),
+                      w + (int64_t)(at + c.j) / x->per * LANES + c.lane, LANES,
+                      x->dv_pad, LANES - c.lane, exact_padded(x, c.m) / x->per, 1);
 }
 
-/* Neighbouring tiles are one product where their rows follow one another. */
 static void all_values(struct pass *p)
 {
     const struct exact *x = p->x;
@@ -118,23 +114,13 @@ static void all_values(struct pass *p)
         const int64_t kt = p->b->seq->kt0 + pa->tile[i];
         const bool    bad = x->bad_k[p->b->kv * x->max_kt + kt] & BAD_VALUE;
 
-        if (bad && pa->masked[i]) {
+        if (bad && pa->masked[i])
             exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
                                 x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
                                 x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
                                 p->r->tile, p->r->ot);
-            continue;
-        }
-        int run = n, last = i;
-        while (!x->k->sum_by_rows && last + 1 < pa->n_tiles &&
-               pa->tile[last + 1] == pa->tile[last] + 1 &&
-               !(pa->masked[last + 1] &&
-                 x->bad_k[p->b->kv * x->max_kt + kt + last + 1 - i] & BAD_VALUE)) {
-            last++;
-            run += (int)min64(TILE, pa->n - last * TILE);
-        }
-        values(p, pa->tile[i], run, at);
-        i = last;
+        else
+            values(p, pa->tile[i], n, at);
     }
 }
 
@@ -158,10 +144,11 @@ static void flush(struct pass *p)
                      pa->any_masked ? r->seen : NULL);
         f = NULL;
     }
+    float    *shrink = p->still ? NULL : p->shrink;
     const int moved =
         x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, exact_padded(x, pa->n) / 2, f,
-                                   p->m, p->l, p->shrink, x->kind)
-                : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, p->shrink, x->kind);
+                                   p->m, p->l, shrink, x->kind)
+                : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, shrink, x->kind);
     if (moved) x->k->shrink(r->ot, x->dv, p->shrink);
     all_values(p);
     *pa = (struct panel){ 0 };
@@ -186,16 +173,66 @@ static void push(struct pass *p, int64_t t, int32_t mask)
     if (pa->n + TILE > x->panel) flush(p);
 }
 
-static void pack_queries(const struct exact *x, const struct block *b, struct room *r)
+/* norms[LANES] of the queries as they go into scores. */
+static void pack_queries(const struct exact *x, const struct block *b, struct room *r,
+                         float *norms)
 {
-    _Alignas(64) float norm[LANES];
-
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-    if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norm);
+    if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norms);
+    x->k->row_dot(norms, r->tile, r->tile, x->ldq, LANES, x->dq);
+    for (int i = 0; i < LANES; i++)
+        norms[i] = sqrtf(norms[i]);
     if (x->bf16)
         x->k->pack_cols_bf16(r->q, r->tile, x->ldq, LANES, x->dq_pad);
     else
         x->k->pack_cols_f32(r->q, r->tile, x->ldq, LANES, x->dq);
+}
+
+/* The norm of the longest key that each lane may see. */
+static void longest_keys(const struct exact *x, const struct block *b, float *longest)
+{
+    const int64_t first = b->kv * x->max_kt + b->seq->kt0;
+    const bool    causal = x->p->flags & FOCI_CAUSAL;
+    const int64_t whole = causal ? max64(0, min64(b->seq->n_kt, (b->pos + 1) / TILE))
+                                 : b->seq->n_kt; /* tiles that every lane sees whole */
+    float         top = 0;
+
+    for (int64_t t = 0; t < whole; t++)
+        if (!(x->top[first + t] <= top)) top = x->top[first + t];
+    int64_t j = whole * TILE; /* keys whose norms are in top */
+    for (int r = 0; r < LANES; r++) {
+        const int64_t end = causal ? min64(b->seq->s.nk, b->pos + r + 1) : j;
+        for (; j < end; j++)
+            if (!(x->norms[first * TILE + j] <= top)) top = x->norms[first * TILE + j];
+        longest[r] = top;
+    }
+}
+
+/* Where logits start.  |q||k| bounds a row's logits, and a bound well inside the range
+ * of exponents serves as its reference: weights need no maximum and nothing is ever
+ * rescaled.  A row without such a bound starts from nothing.  The choice is each
+ * lane's own and rests on the keys it sees, as its result must.  true: no reference
+ * will move. */
+static bool start(struct pass *p, const float *norms)
+{
+    const struct exact *x = p->x;
+    const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
+    const bool          bounds = x->support->all && !(x->p->flags & FOCI_BIAS);
+    float               longest[LANES], sink = -INFINITY;
+    bool                still = bounds;
+
+    if (bounds) longest_keys(x, p->b, longest);
+    if (x->score->sink >= 0)
+        sink = x->io->params[x->score->sink + p->b->h - x->head0] * (float)LOG2_E;
+    for (int r = 0; r < LANES; r++) {
+        const float bound = bounds ? fabsf(p->f[r]) * norms[r] * longest[r] : INFINITY;
+        const bool  held = bound <= most && sink <= most;
+
+        p->m[r] = held ? bound : sink;
+        p->l[r] = sink == -INFINITY ? 0 : exp2f(sink - p->m[r]);
+        still = still && held;
+    }
+    return still;
 }
 
 /* Rows that need their count of visible keys before or after. */
@@ -239,22 +276,16 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
                           float *saved)
 {
-    struct pass p = { .x = x, .b = b, .r = r };
-    int64_t     visible[LANES], t;
-    int32_t     mask;
+    struct pass        p = { .x = x, .b = b, .r = r };
+    int64_t            visible[LANES], t;
+    int32_t            mask;
+    _Alignas(64) float norms[LANES];
 
-    pack_queries(x, b, r);
+    pack_queries(x, b, r, norms);
     if (counts(x)) exact_visible(x, b, visible);
     exact_factors(x, b, visible, p.plain, p.f, NULL);
     memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
-    for (int i = 0; i < LANES; i++) {
-        const float sink =
-            x->score->sink < 0
-                ? -INFINITY
-                : x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
-        p.m[i] = sink;
-        p.l[i] = sink == -INFINITY ? 0.0f : 1.0f;
-    }
+    p.still = start(&p, norms);
     struct walk w = exact_walk_keys(x, b);
     while (exact_next(&w, &t, &mask))
         push(&p, t, mask);

@@ -1,5 +1,4 @@
 /* exact_pack.c -- rows in, rows out: convert, normalise, pack, and back. */
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -101,18 +100,31 @@ bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n
     return finite;
 }
 
-/* Pack a tile of floats as rows, and as what is summed over rows; where products
- * are on floats the rows serve as both. */
+/* Pack a tile of floats into whichever of rows and sum is wanted. */
 static void pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
-                 void *rows, void *sum)
+                 char *rows, char *sum, size_t size, size_t at)
 {
-    if (!x->bf16) {
-        assert(rows);
-        memcpy(rows, tile, TILE * (size_t)ld * sizeof *tile);
-        return;
+    if (rows && !x->bf16)
+        memcpy(rows + at * size, tile, TILE * (size_t)ld * sizeof *tile);
+    if (rows && x->bf16)
+        x->k->pack_rows_bf16((void *)(rows + at * size), tile, ld, n, d_pad);
+    if (sum) x->k->pack_sum_bf16((void *)(sum + at * size), tile, ld, n, d_pad);
+}
+
+/* Norms of the keys as they go into scores; a norm that overflows or is NaN counts as
+ * no bound. */
+static bool measure_keys(const struct exact *x, const float *tile, int n, size_t at)
+{
+    float *norm = x->norms + at * TILE;
+    float  top = 0;
+
+    x->k->row_dot(norm, tile, tile, x->ldq, n, x->dq);
+    for (int j = 0; j < n; j++) {
+        norm[j] = sqrtf(norm[j]);
+        if (!(norm[j] <= top)) top = norm[j];
     }
-    if (rows) x->k->pack_rows_bf16(rows, tile, ld, n, d_pad);
-    if (sum) x->k->pack_sum_bf16(sum, tile, ld, n, d_pad);
+    x->top[at] = top;
+    return isfinite(top);
 }
 
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
@@ -120,22 +132,19 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
     const struct exact_seq *s = &x->seqs[x->seq_of_k[kt]];
     const int64_t           t = kt - s->kt0;
     const int               n = exact_keys_in(s, t);
+    const size_t            at = (size_t)(kv * x->max_kt + kt);
     unsigned                bad = 0;
     _Alignas(64) float      norm[TILE];
 
     exact_load_tile(x, s, kv, t, x->io->k, &x->p->k, x->dq, x->ldq, tile);
-    if (!exact_finite(x, tile, x->ldq, x->dq, n)) bad |= BAD_KEY;
     if (x->score->unit) exact_unit(x, tile, x->ldq, x->dq, n, norm);
-    pack(x, tile, x->ldq, x->dq_pad, n, exact_piece(x, x->keys, x->key_size, kv, kt),
-         x->keys_sum ? exact_piece(x, x->keys_sum, x->key_size, kv, kt) : NULL);
+    if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
+    pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
 
     exact_load_tile(x, s, kv, t, x->io->v, &x->p->v, x->dv, x->ldv, tile);
     if (!exact_finite(x, tile, x->ldv, x->dv, n)) bad |= BAD_VALUE;
-    pack(x, tile, x->ldv, x->dv_pad, n,
-         x->values ? exact_piece(x, x->values, x->value_size, kv, kt) : NULL,
-         x->values_sum ? exact_piece(x, x->values_sum, x->value_size, kv, kt) : NULL);
-
-    x->bad_k[kv * x->max_kt + kt] = (uint8_t)bad;
+    pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size, at);
+    x->bad_k[at] = (uint8_t)bad;
 }
 
 static void clear_rows(const struct exact *x, void *base, const foci_layout *l,

@@ -92,6 +92,21 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
     return true;
 }
 
+bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
+               struct cut *c)
+{
+    const int64_t over = t * TILE - b->pos; /* lanes before the first that sees key 0 */
+    const bool    crossed = x->p->flags & FOCI_CAUSAL && over + n - 1 > b->r0;
+
+    c->j += c->m;
+    if (c->j >= n) return false;
+    c->m = crossed ? (int)min64(x->group, n - c->j) : n;
+    const int64_t lane = crossed ? max64(0, over + c->j) : 0;
+    if (lane >= LANES) return false;
+    c->lane = (int)lane / x->group * x->group;
+    return true;
+}
+
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias)
 {

@@ -198,12 +198,12 @@ static void longest_keys(const struct exact *x, const struct block *b, float *lo
     float         top = 0;
 
     for (int64_t t = 0; t < whole; t++)
-        if (!(x->top[first + t] <= top)) top = x->top[first + t];
+        top = fmaxf(top, x->top[first + t]);
     int64_t j = whole * TILE; /* keys whose norms are in top */
     for (int r = 0; r < LANES; r++) {
         const int64_t end = causal ? min64(b->seq->s.nk, b->pos + r + 1) : j;
         for (; j < end; j++)
-            if (!(x->norms[first * TILE + j] <= top)) top = x->norms[first * TILE + j];
+            top = fmaxf(top, x->norms[first * TILE + j]);
         longest[r] = top;
     }
 }
@@ -241,25 +241,22 @@ static bool counts(const struct exact *x)
     return x->kind == FOCI_RELU2 || x->score->n_rows;
 }
 
-/* Divide by the normaliser, store, and keep its logarithm. */
-static void finish(struct pass *p, const int64_t *visible, float *saved)
+/* The logarithm of what the rows were divided by: for backward, and for the caller.
+ * m and log2(l) may be large and of opposite sign, so their sum is taken in double. */
+static void keep_norms(const struct pass *p, const float *share, float *saved)
 {
     const struct exact *x = p->x;
     const struct block *b = p->b;
-    _Alignas(64) float  factor[LANES], norm[LANES];
+    float               norm[LANES];
 
-    if (x->kind == FOCI_RELU2) {
-        exact_shares(x, visible, factor);
-        memcpy(norm, factor, sizeof norm);
+    for (int r = 0; r < LANES; r++) {
+        const double half = x->kind == FOCI_L2NORM ? 0.5 : 1;
+        if (x->kind == FOCI_RELU2)
+            norm[r] = share[r];
+        else
+            norm[r] = p->l[r] == 0 ? INFINITY
+                                   : (float)(p->m[r] + log2((double)p->l[r]) * half);
     }
-    for (int r = 0; r < LANES && x->kind != FOCI_RELU2; r++) {
-        const bool  l2 = x->kind == FOCI_L2NORM;
-        const float l = p->l[r];
-        factor[r] = l == 0 ? 0 : 1 / (l2 ? sqrtf(l) : l);
-        norm[r] = l == 0 ? INFINITY : p->m[r] + log2f(l) * (l2 ? 0.5f : 1);
-    }
-    exact_store_block(x, b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
-                      p->r->tile);
     if (saved) memcpy(saved + b->at * LANES, norm, sizeof norm);
     if (!x->io->lse) return;
 
@@ -271,6 +268,22 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
         else
             lse[r] = norm[r] == INFINITY ? -INFINITY : norm[r] / (float)LOG2_E;
     }
+}
+
+/* Divide by the normaliser and store. */
+static void finish(struct pass *p, const int64_t *visible, float *saved)
+{
+    const struct exact *x = p->x;
+    _Alignas(64) float  factor[LANES];
+
+    if (x->kind == FOCI_RELU2) exact_shares(x, visible, factor);
+    for (int r = 0; r < LANES && x->kind != FOCI_RELU2; r++) {
+        const float l = p->l[r];
+        factor[r] = l == 0 ? 0 : 1 / (x->kind == FOCI_L2NORM ? sqrtf(l) : l);
+    }
+    exact_store_block(x, p->b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
+                      p->r->tile);
+    if (saved || x->io->lse) keep_norms(p, factor, saved);
 }
 
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,

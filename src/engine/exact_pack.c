@@ -111,8 +111,8 @@ static void pack(const struct exact *x, const float *tile, int ld, int d_pad, in
     if (sum) x->k->pack_sum_bf16((void *)(sum + at * size), tile, ld, n, d_pad);
 }
 
-/* Norms of the keys as they go into scores; a norm that overflows or is NaN counts as
- * no bound. */
+/* Norms of the keys as they go into scores, infinite for those that are not finite;
+ * false if there are such. */
 static bool measure_keys(const struct exact *x, const float *tile, int n, size_t at)
 {
     float *norm = x->norms + at * TILE;
@@ -120,8 +120,8 @@ static bool measure_keys(const struct exact *x, const float *tile, int n, size_t
 
     x->k->row_dot(norm, tile, tile, x->ldq, n, x->dq);
     for (int j = 0; j < n; j++) {
-        norm[j] = sqrtf(norm[j]);
-        if (!(norm[j] <= top)) top = norm[j];
+        norm[j] = isfinite(norm[j]) ? sqrtf(norm[j]) : INFINITY;
+        if (norm[j] > top) top = norm[j];
     }
     x->top[at] = top;
     return isfinite(top);

@@ -216,7 +216,10 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
         bound += 2 * yard;
         if (tensor) bound += rounding[t->p.dtype] * finite;
         if (!typical) {
-            bound += strict[part] * logits / 4 * finite + 3e-7 * terms[part];
+            /* A logit x off by a unit in its last place makes its weight off by |x|
+             * of them: what cancels is left with that. */
+            bound += strict[part] * logits / 4 * finite;
+            bound += 3e-7 * (1 + logits) * terms[part];
             bound += 6 / sqrt(fmax(1, fmin(rows, (double)n))) * yard;
             if (rounds) bound += 0x1p-7 * terms[part] / fmax(1, rows);
         }

@@ -84,9 +84,9 @@ static void scores(struct pass *p, int64_t t, int n, float *s)
     struct cut           c = { 0 };
 
     while (exact_cut(x, p->b, t, n, &c))
-        exact_product(x, s + c.j * LANES + c.lane, LANES, operand_from(keys, c.j, 0),
-                      q + c.lane, LANES, exact_padded(x, c.m), LANES - c.lane,
-                      x->dq_pad / x->per, 0);
+        exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
+                      operand_from(keys, c.j, 0), q + c.lane, LANES,
+                      exact_padded(x, c.m), LANES - c.lane, x->dq_pad / x->per, 0);
 }
 
 /* ot += values of tile t, times the weights from key `at` of the panel on. */

@@ -23,7 +23,14 @@ struct grad_rows {
     int          kind;  /* a foci_weigh */
 };
 
-enum level { LEVEL_PORTABLE, LEVEL_AVX2, LEVEL_AVX512, LEVEL_BF16, LEVEL_AMX, N_LEVELS };
+enum level {
+    LEVEL_PORTABLE,
+    LEVEL_AVX2,
+    LEVEL_AVX512,
+    LEVEL_BF16,
+    LEVEL_AMX,
+    N_LEVELS
+};
 
 struct kernels {
 #define KERNEL(name, result, args) result(*name) args;

@@ -242,7 +242,7 @@ static const struct tile_run *pick(const struct support *s, const int64_t *first
     *n = 0;
     if (t < 0 || t >= s->n_tiles) return NULL;
     *n = first[t + 1] - first[t];
-    return runs + first[t];
+    return *n ? runs + first[t] : NULL;
 }
 
 const struct tile_run *support_row(const struct support *s, int64_t t, int64_t *n)

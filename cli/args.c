@@ -24,9 +24,8 @@ static int unknown_option(const struct args *a, const char *text)
     snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2, "="), text + 2);
     for (const struct option *o = a->verb->options; o && o->name; o++)
         guess_offer(&n, o->name);
-    guess_offer(&n, "json");
-    guess_offer(&n, "quiet");
-    guess_offer(&n, "help");
+    for (const struct option *o = common_options; o->name; o++)
+        guess_offer(&n, o->name);
     return usage_error(a, "no option '--%s'%s; see foci %s --help", word,
                        guess_hint(&n, hint, sizeof hint), a->verb->name);
 }

@@ -1,10 +1,10 @@
 /* cli.h -- what the verbs of the command share.
  *
  * A verb is one file with one entry, `const struct verb verb_NAME`, listed in
- * main.c.  Its table of options drives parsing and --help alike.  main()
- * parses the command line before run() is called, so run() sees known options
- * with values of the right kind only.  --json, --quiet and --help belong to
- * every verb and are in no table.
+ * verbs.def.  Its table of options drives parsing, --help, the man page and the
+ * completion of shells alike.  main() parses the command line before run() is
+ * called, so run() sees known options with values of the right kind only.
+ * --json, --quiet and --help belong to every verb: they are in common_options.
  *
  * Results go to stdout, all else to stderr.  main() flushes stdout at the end and
  * reports what could not be written; verbs need not look.
@@ -79,7 +79,8 @@ struct args {
     bool               json, quiet, help;
 };
 
-extern const struct verb *const verbs[]; /* up to NULL */
+extern const struct verb *const verbs[];          /* up to NULL */
+extern const struct option      common_options[]; /* up to one without name */
 
 /* The name must be in the verb's table; that is asserted.  Of an option given
  * several times and not `many` the last counts. */
@@ -98,6 +99,12 @@ void args_free(struct args *a);
 
 void help_verb(FILE *out, const struct verb *verb);
 void help_all(FILE *out);
+
+/* Pages in the language of man(7), and scripts that complete command lines. */
+void man_verb(FILE *out, const struct verb *verb);
+void man_all(FILE *out);
+int  complete_bash(FILE *out);
+int  complete_zsh(FILE *out);
 
 /*
  * Messages: one line on stderr, "foci VERB: ...".

@@ -3,10 +3,10 @@
 
 #include "cli/cli.h"
 
-static const struct option common[] = {
+const struct option common_options[] = {
     { .name = "json", .help = "print JSON instead of text" },
     { .name = "quiet", .help = "print results and errors only" },
-    { .name = "help", .help = "print this" },
+    { .name = "help", .help = "print this help" },
     { 0 },
 };
 
@@ -29,7 +29,7 @@ void help_verb(FILE *out, const struct verb *verb)
 
     struct table *t = table_create("ll");
     list_options(t, verb->options);
-    list_options(t, common);
+    list_options(t, common_options);
     table_print(t, out);
     table_free(t);
     if (verb->notes) fprintf(out, "\n%s\n", verb->notes);
@@ -41,7 +41,8 @@ void help_all(FILE *out)
     for (int i = 0; verbs[i]; i++)
         if (verbs[i]->examples) fprintf(out, "  %s\n", verbs[i]->examples[0]);
     fprintf(out, "\nUsage\n  foci VERB [ARGUMENT...] [OPTION...]\n"
-                 "  foci help VERB\n  foci --version\n\nVerbs\n");
+                 "  foci help VERB\n  foci --version\n"
+                 "  foci --man [VERB]\n  foci --completion bash|zsh\n\nVerbs\n");
 
     struct table *t = table_create("ll");
     for (int i = 0; verbs[i]; i++) {

@@ -8,10 +8,15 @@
 
 #include "cli/cli.h"
 
-extern const struct verb verb_list, verb_info, verb_plan, verb_run, verb_bench;
+#define VERB(name) extern const struct verb verb_##name;
+#include "cli/verbs.def"
+#undef VERB
 
 const struct verb *const verbs[] = {
-    &verb_list, &verb_info, &verb_plan, &verb_run, &verb_bench, NULL,
+#define VERB(name) &verb_##name,
+#include "cli/verbs.def"
+#undef VERB
+    NULL,
 };
 
 /* A standard stream that is closed would be replaced by the next file opened, and
@@ -65,6 +70,30 @@ static int help(int argc, char **argv)
     return EXIT_OK;
 }
 
+/* foci --man [VERB] */
+static int man(int argc, char **argv)
+{
+    if (argc > 1)
+        return usage_error(NULL, "--man takes one verb; seen '%s' too", argv[1]);
+    const struct verb *verb = argc ? find_verb(argv[0]) : NULL;
+    if (argc && !verb) return EXIT_USAGE;
+    if (verb)
+        man_verb(stdout, verb);
+    else
+        man_all(stdout);
+    return EXIT_OK;
+}
+
+/* foci --completion SHELL */
+static int completion(int argc, char **argv)
+{
+    if (argc == 1 && strcmp(argv[0], "bash") == 0) return complete_bash(stdout);
+    if (argc == 1 && strcmp(argv[0], "zsh") == 0) return complete_zsh(stdout);
+    return usage_error(NULL, "--completion takes bash or zsh%s%s%s",
+                       argc ? "; seen '" : "", argc ? argv[argc - 1] : "",
+                       argc ? "'" : "");
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -78,9 +107,13 @@ static int dispatch(int argc, char **argv)
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) return help(0, NULL);
     if (strcmp(word, "help") == 0) return help(argc - 2, argv + 2);
+    if (strcmp(word, "--man") == 0) return man(argc - 2, argv + 2);
+    if (strcmp(word, "--completion") == 0) return completion(argc - 2, argv + 2);
     if (word[0] == '-')
-        return usage_error(
-            NULL, "no option '%s' before a verb; there are --help and --version", word);
+        return usage_error(NULL,
+                           "no option '%s' before a verb; there are --help, --version, "
+                           "--man and --completion",
+                           word);
     const struct verb *verb = find_verb(word);
     return verb ? run_verb(verb, argc - 2, argv + 2) : EXIT_USAGE;
 }

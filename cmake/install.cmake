@@ -1,6 +1,8 @@
 # `make install PREFIX=`: headers, both libraries, the command, foci.pc and a CMake
-# package (find_package(foci), targets foci::foci and foci::static).
-install(TARGETS foci_shared foci_static EXPORT foci)
+# package (find_package(foci), targets foci::foci and, where what it needs is found,
+# foci::static).  Man pages and completions are in pages.cmake.
+install(TARGETS foci_shared EXPORT foci)
+install(TARGETS foci_static EXPORT foci_static)
 if(TARGET foci)
     install(TARGETS foci)
 endif()
@@ -9,12 +11,16 @@ install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The prefix is found from where foci.pc lies, so the tree may be moved.
 file(RELATIVE_PATH up /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp_libs)
+list(JOIN openmp_libs " " openmp_libs)
 configure_file(cmake/foci.pc.in foci.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/foci.pc
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/foci)
 install(EXPORT foci NAMESPACE foci:: FILE fociTargets.cmake
+    DESTINATION ${package_dir})
+install(EXPORT foci_static NAMESPACE foci:: FILE fociStatic.cmake
     DESTINATION ${package_dir})
 configure_package_config_file(cmake/fociConfig.cmake.in fociConfig.cmake
     INSTALL_DESTINATION ${package_dir})

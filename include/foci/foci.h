@@ -50,7 +50,8 @@ typedef enum foci_status {
     FOCI_ERR_UNSUP = -3,  /* well formed, but not offered: see foci_errmsg() */
     FOCI_ERR_MEMORY = -4, /* an allocation failed */
     FOCI_ERR_DEVICE = -5, /* the device refused, or failed while executing */
-    FOCI_ERR_FILE = -6    /* a file is missing, unreadable, malformed or full */
+    FOCI_ERR_FILE = -6,   /* a file is missing, unreadable, malformed or full */
+    FOCI_ERR_FULL = -7    /* a pool has too few pages left: free some or grow it */
 } foci_status;
 
 /* A short English name of a status, never NULL. */
@@ -266,6 +267,80 @@ FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
  * the sentence goes to `text`, as by snprintf. */
 FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads, char *text, size_t cap);
+
+/*
+ * Decoding: token by token, with what has been seen kept in a state.
+ *
+ * A pool holds keys and values in pages of FOCI_PAGE tokens; the states of any number
+ * of sequences share it.  A state grows by taking pages, never by copying; a copy of a
+ * state shares its pages until one of the two writes into one.  A pool serves one
+ * thread at a time.
+ */
+
+enum { FOCI_PAGE = 64 };
+
+typedef struct foci_pool  foci_pool;
+typedef struct foci_state foci_state;
+
+/* A pool of `pages` pages for sequences decoded by `plan`, which must be causal and
+ * outlive the pool.  Lengths and batch of its problem do not matter. */
+FOCI_API foci_status foci_pool_create(const foci_plan *plan, int64_t pages,
+                                      foci_pool **pool);
+/* States on it must have been freed. */
+FOCI_API void foci_pool_free(foci_pool *pool);
+
+/* Add pages.  Those in use stay where they are. */
+FOCI_API foci_status foci_pool_grow(foci_pool *pool, int64_t pages);
+
+/* Pages in all and pages that no state holds; bytes of one page. */
+FOCI_API int64_t foci_pool_pages(const foci_pool *pool);
+FOCI_API int64_t foci_pool_free_pages(const foci_pool *pool);
+FOCI_API size_t  foci_pool_page_bytes(const foci_pool *pool);
+
+/* An empty sequence. */
+FOCI_API foci_status foci_state_create(foci_pool *pool, foci_state **state);
+/* One that has seen the same; for beams and shared prompts. */
+FOCI_API foci_status foci_state_copy(const foci_state *state, foci_state **copy);
+FOCI_API void        foci_state_free(foci_state *state);
+
+/* Forget all tokens, or those from `len` on; the pages go back to the pool. */
+FOCI_API void        foci_state_reset(foci_state *state);
+FOCI_API foci_status foci_state_truncate(foci_state *state, int64_t len);
+
+/* Tokens seen, and bytes held (shared pages counted whole). */
+FOCI_API int64_t foci_state_len(const foci_state *state);
+FOCI_API size_t  foci_state_bytes(const foci_state *state);
+
+/* Write the state to `data`, if cap suffices; the result is the size it needs.  Restore
+ * makes a state of it on a pool of the same spec and shape, on any machine of the same
+ * byte order. */
+FOCI_API size_t      foci_state_save(const foci_state *state, void *data, size_t cap);
+FOCI_API foci_status foci_state_restore(foci_pool *pool, const void *data, size_t bytes,
+                                        foci_state **state);
+
+/* New tokens of several sequences.  Rows of q, k, v and o lie one after another,
+ * [row][head][dim] without gaps, the tokens of states[0] first. */
+typedef struct foci_step_io {
+    size_t             size;
+    foci_state *const *states; /* [n_states], no state twice */
+    int64_t            n_states;
+    const int32_t     *tokens; /* [n_states] new tokens of each; NULL: one */
+    const void        *q, *k, *v;
+    void              *o;
+    const float       *params; /* as in foci_io */
+    void              *work;   /* 64-byte aligned, foci_step_bytes() */
+} foci_step_io;
+
+/* Work memory of a step of that many states with that many new tokens in all, the
+ * longest of them then max_len long. */
+FOCI_API size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
+                                int64_t max_len);
+
+/* Append the tokens to their states and attend: row i of a sequence sees what the
+ * causal forward over the whole sequence shows it.  FOCI_ERR_FULL: the pool has too few
+ * free pages; nothing was changed, free or grow and call again.  The reason of other
+ * failures goes to foci_errmsg() of the plan's context. */
+FOCI_API foci_status foci_step(foci_pool *pool, const foci_step_io *io);
 
 /*
  * The judge: the same by the written-out formulas, in double precision, one pair at

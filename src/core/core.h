@@ -37,7 +37,7 @@ struct foci_ctx {
     char                  message[512];
 };
 
-/* Put the sentence into ctx (which may be NULL) and return the status. */
+/* Put the sentence into ctx (which may be NULL), as one line, and return the status. */
 foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

@@ -18,6 +18,8 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    for (char *p = text; *p; p++) /* one line, whatever a name or a text holds */
+        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
     memcpy(to, text, sizeof text);
     return status;
 }

@@ -15,6 +15,7 @@ const char *foci_status_text(foci_status status)
     case FOCI_ERR_MEMORY: return "out of memory";
     case FOCI_ERR_DEVICE: return "device failure";
     case FOCI_ERR_FILE: return "file error";
+    case FOCI_ERR_FULL: return "pool is full";
     }
     return "unknown status";
 }

@@ -18,7 +18,7 @@ struct foci_file {
     json_t              *header; /* of a .safetensors file: owns the names */
 };
 
-/* "PATH: reason" into ctx, one line whatever path and reason hold; FOCI_ERR_FILE. */
+/* "PATH: reason" into ctx; FOCI_ERR_FILE. */
 foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
     PRINTF_LIKE(3, 4);
 

@@ -31,9 +31,6 @@ foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
     const int at = snprintf(text, sizeof text, "%s%s: ", dots, tail);
     vsnprintf(text + at, sizeof text - (size_t)at, format, list);
     va_end(list);
-
-    for (char *p = text; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
     return ctx_fail(ctx, FOCI_ERR_FILE, "%s", text);
 }
 

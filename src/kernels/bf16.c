@@ -240,6 +240,128 @@ static void grad(const float *s, const float *dp, int n, int k,
     }
 }
 
+/*
+ * Decoding: as common/decode.c, on words
+ */
+
+/* R rows against K = 16 / R keys: sixteen sums, reduced together. */
+INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
+                       int64_t ldk, int keys, int d, const int R)
+{
+    const int          K = 16 / R;
+    vf                 sum[16];
+    _Alignas(64) float out[16];
+
+    UNROLL(16)
+    for (int i = 0; i < 16; i++)
+        sum[i] = vf_zero();
+    for (int c = 0; c < d; c += 32) {
+        vw x[8];
+
+        UNROLL(8)
+        for (int r = 0; r < R; r++)
+            x[r] = vw_load(q + r * ldq + c / 2);
+        UNROLL(16)
+        for (int j = 0; j < K; j++) {
+            /* Keys that are not there are the last one again. */
+            const uint16_t *const p = k + (j < keys ? j : keys - 1) * ldk + c;
+            const vw              y = d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
+            UNROLL(8)
+            for (int r = 0; r < R; r++)
+                sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
+        }
+    }
+    vf_store(out, vf_sums(sum));
+    for (int r = 0; r < R; r++)
+        memcpy(s + r * LANES, out + r * K, (size_t)(keys < K ? keys : K) * sizeof *s);
+}
+
+INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
+                      int64_t ldk, int n, int d, const void *next, const int R)
+{
+    const int K = 16 / R;
+
+    for (int j = 0; j < n; j += K) {
+        if (next)
+            for (int64_t i = 0; i < K * ldk * 2; i += 64)
+                PREFETCH((const char *)next + j * ldk * 2 + i);
+        dots_group(s + j, q, ldq, k + j * ldk, ldk, n - j, d, R);
+    }
+}
+
+static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint16_t *k,
+                 int64_t ldk, int n, int d, const void *next)
+{
+    if (rows == 1)
+        dots_rows(s, q, ldq, k, ldk, n, d, next, 1);
+    else if (rows == 2)
+        dots_rows(s, q, ldq, k, ldk, n, d, next, 2);
+    else if (rows <= 4)
+        dots_rows(s, q, ldq, k, ldk, n, d, next, 4);
+    else
+        dots_rows(s, q, ldq, k, ldk, n, d, next, 8);
+}
+
+/* 32 columns of R rows, `some` of them there (0: all).  Two keys are one word. */
+INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
+                      int64_t ldv, int n, int some, const int R)
+{
+    vf low[8], high[8];
+
+    UNROLL(8)
+    for (int r = 0; r < R; r++)
+        low[r] = high[r] = vf_zero();
+    for (int j = 0; j < n; j += 2, v += 2 * ldv) {
+        const vw a = some ? vw_stored_n(v, some) : vw_stored(v);
+        const vw b = j + 1 == n ? vw_set1(0)
+                     : some     ? vw_stored_n(v + ldv, some)
+                                : vw_stored(v + ldv);
+        const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
+
+        UNROLL(8)
+        for (int r = 0; r < R; r++) {
+            const vw by = vw_set1(w[r * LANES / 2 + j / 2]);
+            low[r] = vw_dot(x, by, low[r]);
+            high[r] = vw_dot(y, by, high[r]);
+        }
+    }
+    UNROLL(8)
+    for (int r = 0; r < R; r++, o += ldo) {
+        vf_storeu(o, vf_add(vf_loadu(o), vf_unmix(low[r], high[r], 0)));
+        vf_storeu(o + 16, vf_add(vf_loadu(o + 16), vf_unmix(low[r], high[r], 1)));
+    }
+}
+
+INLINE void sums_rows(float *o, int64_t ldo, const float *w, const uint16_t *v,
+                      int64_t ldv, int n, int d, const void *next, const int R)
+{
+    _Alignas(64) uint32_t pairs[8 * LANES / 2];
+
+    for (int r = 0; r < R; r++)
+        for (int i = 0; i < LANES; i += 32)
+            vw_store(
+                pairs + (r * LANES + i) / 2,
+                vw_row(vf_load(w + r * LANES + i), vf_load(w + r * LANES + i + 16)));
+    if (next)
+        for (int64_t i = 0; i < n * ldv * 2; i += 64)
+            PREFETCH((const char *)next + i);
+    for (int c = 0; c < d; c += 32)
+        sums_cols(o + c, ldo, pairs, v + c, ldv, n, d - c < 32 ? d - c : 0, R);
+}
+
+static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t *v,
+                 int64_t ldv, int n, int d, const void *next)
+{
+    if (rows == 1)
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 1);
+    else if (rows == 2)
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 2);
+    else if (rows <= 4)
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 4);
+    else
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 8);
+}
+
 void kernels_bf16(struct kernels *k)
 {
     k->gemm_bf16 = gemm_words;
@@ -249,5 +371,7 @@ void kernels_bf16(struct kernels *k)
     k->pack_sum_bf16 = pack_sum;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
+    k->dots_bf16 = dots;
+    k->sums_bf16 = sums;
     k->has_bf16 = true;
 }

@@ -65,6 +65,14 @@ INLINE float vf_sum(vf x)
     return _mm_cvtss_f32(_mm_add_ss(s, _mm_movehdup_ps(s)));
 }
 
+INLINE float vf_most(vf x)
+{
+    __m128 s = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+
+    s = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+
 /* 2^n for t = n + x, built from bits, and x in *x.  Whatever lies below -127 counts
  * as -127, whose bits are those of 0; max passes NaN on. */
 INLINE vf vf_exp2_split(vf t, vf *x)

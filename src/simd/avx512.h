@@ -54,6 +54,7 @@ INLINE vm vm_bits(uint64_t bits, int first) { return (vm)(bits >> first); }
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
 
 INLINE float vf_sum(vf x) { return _mm512_reduce_add_ps(x); }
+INLINE float vf_most(vf x) { return _mm512_reduce_max_ps(x); }
 
 /* 2^t for t <= 127: relative error below 2e-7, 0 at -inf, NaN at NaN.
  *

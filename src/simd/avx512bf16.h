@@ -53,4 +53,52 @@ INLINE vw vw_pair(vf low, vf high)
     return (vw)_mm512_permutexvar_epi16(at, (__m512i)vw_row(low, high));
 }
 
+/* 32 bf16 of any alignment, or the first n < 32 of them. */
+INLINE vw vw_stored(const uint16_t *p) { return (vw)_mm512_loadu_si512(p); }
+INLINE vw vw_stored_n(const uint16_t *p, int n)
+{
+    return (vw)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
+}
+
+/* Words of two rows of 32 bf16, in an order that vf_unmix() undoes for sums. */
+INLINE vw vw_mix_low(vw a, vw b)
+{
+    return (vw)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
+}
+INLINE vw vw_mix_high(vw a, vw b)
+{
+    return (vw)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
+}
+/* Columns 0 to 15, or 16 to 31, of what was summed from those. */
+INLINE vf vf_unmix(vf low, vf high, const int second)
+{
+    const __m512i first =
+        _mm512_set_epi32(23, 22, 21, 20, 7, 6, 5, 4, 19, 18, 17, 16, 3, 2, 1, 0);
+    const __m512i at = second ? _mm512_add_epi32(first, _mm512_set1_epi32(8)) : first;
+    return _mm512_permutex2var_ps(low, at, high);
+}
+
+/* Sums of the lanes of x[0] to x[15], in order. */
+INLINE vf vf_sums(const vf x[16])
+{
+    vf a[8], b[4];
+
+    UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        a[i] = vf_add(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]),
+                      _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
+    UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        const __m512d p = _mm512_castps_pd(a[2 * i]),
+                      q = _mm512_castps_pd(a[2 * i + 1]);
+        b[i] = vf_add(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)),
+                      _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
+    }
+    const vf c = vf_add(_mm512_shuffle_f32x4(b[0], b[1], 0x88),
+                        _mm512_shuffle_f32x4(b[0], b[1], 0xdd));
+    const vf d = vf_add(_mm512_shuffle_f32x4(b[2], b[3], 0x88),
+                        _mm512_shuffle_f32x4(b[2], b[3], 0xdd));
+    return vf_add(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
+}
+
 #endif

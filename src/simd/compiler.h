@@ -14,4 +14,7 @@
 #define UNROLL(n) PRAGMA(GCC unroll n)
 #endif
 
+/* Ask for the cache line at p, which need not be ours. */
+#define PREFETCH(p) __builtin_prefetch(p)
+
 #endif

@@ -211,7 +211,7 @@ static void test_messages(void **state)
 static void test_names(void **state)
 {
     (void)state;
-    for (int s = FOCI_OK; s >= FOCI_ERR_FILE; s--) {
+    for (int s = FOCI_OK; s >= FOCI_ERR_FULL; s--) {
         const char *text = foci_status_text((foci_status)s);
         assert_string_not_equal(text, "unknown status");
         for (int t = FOCI_OK; t > s; t--)

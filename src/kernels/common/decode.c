@@ -1,0 +1,198 @@
+/* decode.c -- few queries against keys and values as they are stored.
+ *
+ * Bound by reading k and v, once for all rows.  Rows are rounded up to 1, 2, 4 or 8;
+ * a group of keys by rows of sums stays in registers for the dot products, and rows by
+ * two vectors of columns for the sums.
+ */
+
+/* Sums that stay in registers. */
+enum { DOTS = VF_LEN == 16 ? 16 : 8 };
+
+INLINE void ISA(ahead)(const void *next, int64_t at, int64_t bytes)
+{
+    if (!next) return;
+    for (int64_t i = 0; i < bytes; i += 64)
+        PREFETCH((const char *)next + at + i);
+}
+
+/* R rows against K keys, both constant. */
+INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k,
+                            int64_t ldk, const int dtype, int d, const int R,
+                            const int K)
+{
+    const int64_t size = dtype == FOCI_F32 ? 4 : 2;
+    vf            sum[DOTS];
+    int           c = 0;
+
+    UNROLL(16)
+    for (int i = 0; i < R * K; i++)
+        sum[i] = vf_zero();
+    for (; c + VF_LEN <= d; c += VF_LEN)
+        UNROLL(16)
+    for (int j = 0; j < K; j++) {
+        const vf x = vf_from(k + (j * ldk + c) * size, dtype);
+        UNROLL(8)
+        for (int r = 0; r < R; r++)
+            sum[r * K + j] = vf_fma(x, vf_loadu(q + r * ldq + c), sum[r * K + j]);
+    }
+    if (c < d) UNROLL(16)
+    for (int j = 0; j < K; j++) {
+        const vf x = vf_from_n(k + (j * ldk + c) * size, dtype, d - c);
+        UNROLL(8)
+        for (int r = 0; r < R; r++)
+            sum[r * K + j] =
+                vf_fma(x, vf_from_n(q + r * ldq + c, FOCI_F32, d - c), sum[r * K + j]);
+    }
+    UNROLL(16)
+    for (int i = 0; i < R * K; i++)
+        s[i / K * LANES + i % K] = vf_sum(sum[i]);
+}
+
+INLINE void ISA(dots_rows)(float *s, const float *q, int64_t ldq, const void *k,
+                           int64_t ldk, const int dtype, int n, int d, const void *next,
+                           const int R)
+{
+    const int64_t row = ldk * (dtype == FOCI_F32 ? 4 : 2);
+    const int     K = DOTS / R;
+    int           j = 0;
+
+    for (; j + K <= n; j += K) {
+        ISA(ahead)(next, j * row, K * row);
+        ISA(dots_group)(s + j, q, ldq, (const char *)k + j * row, ldk, dtype, d, R, K);
+    }
+    for (; j < n; j++)
+        ISA(dots_group)(s + j, q, ldq, (const char *)k + j * row, ldk, dtype, d, R, 1);
+}
+
+INLINE void ISA(dots_type)(float *s, const float *q, int64_t ldq, int rows,
+                           const void *k, int64_t ldk, const int dtype, int n, int d,
+                           const void *next)
+{
+    if (rows == 1)
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 1);
+    else if (rows == 2)
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 2);
+    else if (rows <= 4)
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 4);
+    else
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 8);
+}
+
+static void ISA(dots_f32)(float *s, const float *q, int64_t ldq, int rows, const void *k,
+                          int64_t ldk, int dtype, int n, int d, const void *next)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F32, n, d, next); break;
+    case FOCI_BF16:
+        ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_BF16, n, d, next);
+        break;
+    default: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F16, n, d, next); break;
+    }
+}
+
+/* Columns c to c + V vectors of R rows; `some` of the last vector, or all (0). */
+INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
+                           int64_t row, const int dtype, int n, int some, const int R,
+                           const int V)
+{
+    const int64_t size = dtype == FOCI_F32 ? 4 : 2;
+    vf            sum[8][2];
+
+    UNROLL(8)
+    for (int r = 0; r < R; r++)
+        UNROLL(2)
+    for (int i = 0; i < V; i++)
+        sum[r][i] = vf_loadu(o + r * ldo + i * VF_LEN);
+    for (int j = 0; j < n; j++, v += row) {
+        vf x[2];
+        UNROLL(2)
+        for (int i = 0; i < V; i++)
+            x[i] = i == V - 1 && some ? vf_from_n(v + i * VF_LEN * size, dtype, some)
+                                      : vf_from(v + i * VF_LEN * size, dtype);
+        UNROLL(8)
+        for (int r = 0; r < R; r++) {
+            const vf by = vf_set1(w[r * LANES + j]);
+            UNROLL(2)
+            for (int i = 0; i < V; i++)
+                sum[r][i] = vf_fma(by, x[i], sum[r][i]);
+        }
+    }
+    UNROLL(8)
+    for (int r = 0; r < R; r++)
+        UNROLL(2)
+    for (int i = 0; i < V; i++)
+        vf_storeu(o + r * ldo + i * VF_LEN, sum[r][i]);
+}
+
+INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
+                           int64_t ldv, const int dtype, int n, int d, const void *next,
+                           const int R)
+{
+    const int64_t size = dtype == FOCI_F32 ? 4 : 2, row = ldv * size;
+    const char   *at = v;
+    int           c = 0;
+
+    ISA(ahead)(next, 0, n * row);
+    for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
+        ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, n, 0, R, 2);
+    for (; c < d; c += VF_LEN)
+        ISA(sums_cols)
+        (o + c, ldo, w, at + c * size, row, dtype, n, d - c < VF_LEN ? d - c : 0, R, 1);
+}
+
+INLINE void ISA(sums_type)(float *o, int64_t ldo, const float *w, int rows,
+                           const void *v, int64_t ldv, const int dtype, int n, int d,
+                           const void *next)
+{
+    if (rows == 1)
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 1);
+    else if (rows == 2)
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 2);
+    else if (rows <= 4)
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 4);
+    else
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 8);
+}
+
+static void ISA(sums_f32)(float *o, int64_t ldo, const float *w, int rows, const void *v,
+                          int64_t ldv, int dtype, int n, int d, const void *next)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F32, n, d, next); break;
+    case FOCI_BF16:
+        ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_BF16, n, d, next);
+        break;
+    default: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F16, n, d, next); break;
+    }
+}
+
+static float ISA(weigh_row)(float *s, float f, float *m, float *l, int kind)
+{
+    const vf by = vf_set1(f);
+    vf       top = vf_set1(-INFINITY), sum = vf_zero();
+    float    shrink = 1.0f;
+
+    if (kind == FOCI_RELU2) {
+        for (int j = 0; j < LANES; j += VF_LEN) {
+            const vf t = vf_max(vf_zero(), vf_mul(vf_load(s + j), by));
+            vf_store(s + j, vf_mul(t, t));
+        }
+        return 1.0f;
+    }
+    for (int j = 0; j < LANES; j += VF_LEN)
+        top = vf_max(vf_mul(vf_load(s + j), by), top);
+    const float most = vf_most(top);
+    if (most > *m + 8.0f) {
+        shrink = exp2f(*m - most);
+        *l *= kind == FOCI_L2NORM ? shrink * shrink : shrink;
+        *m = most;
+    }
+    const vf base = vf_set1(*m == -INFINITY ? 0.0f : *m);
+    for (int j = 0; j < LANES; j += VF_LEN) {
+        const vf w = vf_exp2(vf_sub(vf_mul(vf_load(s + j), by), base));
+        vf_store(s + j, w);
+        sum = kind == FOCI_L2NORM ? vf_fma(w, w, sum) : vf_add(sum, w);
+    }
+    *l += vf_sum(sum);
+    return shrink;
+}

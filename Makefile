@@ -21,7 +21,8 @@ setup: ## install what is missing (Debian)
 test: setup ## install what is missing, build, run the tests
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check
 
-test-full: setup ## the same at full length, and fuzzing
+test-full: ## the same at full length, fuzzing, and aarch64 under qemu
+	@tools/setup full
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
 
 demo: build ## build and show the machine, a plan, and a short measurement
@@ -36,12 +37,14 @@ bench-peers: build ## side by side with PyTorch, in a virtual environment
 format: ## lay out all sources
 	tools/sources | xargs clang-format -i
 
-docs: ## the pictures of docs/mechanisms, and the C of the READMEs
+docs: ## the API manual, the pictures of docs/mechanisms, the C of the READMEs
+	@mkdir -p $(BUILD)/docs
+	python3 tools/manual.py html >$(BUILD)/docs/foci.html
 	python3 tools/pictures.py docs/mechanisms
 	tools/readme
 
-install: build ## into PREFIX
+install: build ## the libraries, headers, command, man pages, into PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove what was built
-	rm -rf $(BUILD) $(BUILD)-sanitize
+	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-aarch64

@@ -13,8 +13,10 @@
 extern "C" {
 #endif
 
+/* Most axes of an array. */
 enum { FOCI_MAX_DIMS = 8 };
 
+/* Types of elements in files. */
 typedef enum foci_eltype {
     FOCI_EL_BOOL,
     FOCI_EL_I8,
@@ -43,12 +45,14 @@ typedef struct foci_array {
     const void *data;    /* in the mapping; may be unaligned */
 } foci_array;
 
+/* An open file.  Its arrays are there as long as it is. */
 typedef struct foci_file foci_file;
 
 /* Open by content, not by name.  The reason of a failure goes to foci_errmsg(ctx). */
 FOCI_API foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file);
 FOCI_API void        foci_file_free(foci_file *file);
 
+/* How many arrays there are, and array number i. */
 FOCI_API int         foci_file_count(const foci_file *file);
 FOCI_API foci_status foci_file_array(const foci_file *file, int i, foci_array *array);
 
@@ -57,9 +61,11 @@ FOCI_API void foci_array_to_f32(const foci_array *array, float *out);
 /* To int32: refused unless every element is a whole number that fits. */
 FOCI_API foci_status foci_array_to_i32(const foci_array *array, int32_t *out);
 
+/* Write a packed array, C order. */
 FOCI_API foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                                     const int64_t *shape, const float *data);
 
+/* A packed array to be written, C order. */
 typedef struct foci_named {
     const char    *name;
     int            n_dims;
@@ -67,6 +73,7 @@ typedef struct foci_named {
     const float   *data;
 } foci_named;
 
+/* Write n of them into one file. */
 FOCI_API foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
                                             const foci_named *arrays, int n);
 

@@ -60,6 +60,7 @@ FOCI_API const char *foci_status_text(foci_status status);
 /* "0.1.0" */
 FOCI_API const char *foci_version(void);
 
+/* Types of tensors.  Elements of bf16 and f16 are bit patterns, as uint16_t. */
 typedef enum foci_dtype { FOCI_F32, FOCI_BF16, FOCI_F16 } foci_dtype;
 
 /* Bytes of one element. */
@@ -69,6 +70,7 @@ FOCI_API size_t foci_dtype_bytes(foci_dtype dtype);
  * Contexts
  */
 
+/* Threads, CPU level and allocator of the plans made on it. */
 typedef struct foci_ctx foci_ctx;
 
 /* Allocate (ptr NULL), resize, or free (new_bytes 0) a block, as realloc would,
@@ -94,6 +96,7 @@ FOCI_API void        foci_ctx_free(foci_ctx *ctx);
  * next failure.  Executions do not write it: see foci_forward(). */
 FOCI_API const char *foci_errmsg(const foci_ctx *ctx);
 
+/* Threads that executions use. */
 FOCI_API int foci_ctx_threads(const foci_ctx *ctx);
 
 /* CPU levels from the portable one (0) up; NULL beyond the last.  `state` says
@@ -112,6 +115,7 @@ typedef struct foci_machine {
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
 } foci_machine;
 
+/* Measure, into the fields that machine->size covers. */
 FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
 
 /*
@@ -164,6 +168,7 @@ FOCI_API int foci_problem_print(const foci_problem *problem, char *text, size_t 
  * Plans
  */
 
+/* How to compute a spec on a problem.  It never changes. */
 typedef struct foci_plan foci_plan;
 
 /* Plan `spec`, for instance "softmax" or "4*softmax logn + 4*relu2", on `problem`.
@@ -192,6 +197,7 @@ typedef struct foci_cost {
     int64_t tiles_full, tiles_part, tiles_skipped;
 } foci_cost;
 
+/* Count, into the fields that cost->size covers. */
 FOCI_API foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost);
 
 /*
@@ -215,6 +221,7 @@ typedef struct foci_param {
     foci_keep   keep;
 } foci_param;
 
+/* How much there is, and tensor number `index`. */
 FOCI_API int64_t     foci_plan_params(const foci_plan *plan);   /* floats in all */
 FOCI_API int         foci_plan_n_params(const foci_plan *plan); /* tensors */
 FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index,
@@ -277,8 +284,10 @@ FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
  * thread at a time.
  */
 
+/* Tokens of a page. */
 enum { FOCI_PAGE = 64 };
 
+/* Memory that sequences share, and what one sequence has seen. */
 typedef struct foci_pool  foci_pool;
 typedef struct foci_state foci_state;
 
@@ -347,6 +356,7 @@ FOCI_API foci_status foci_step(foci_pool *pool, const foci_step_io *io);
  * a time.  Slow.  `work` and `saved` are not needed; memory is allocated.
  */
 
+/* As foci_forward() and foci_backward(). */
 FOCI_API foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io);
 FOCI_API foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
                                        const foci_grads *grads);

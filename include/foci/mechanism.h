@@ -16,6 +16,7 @@
 extern "C" {
 #endif
 
+/* Queries and keys of a tile; most arguments and tensors a mechanism can have. */
 enum { FOCI_TILE = 64, FOCI_MAX_ARGS = 12, FOCI_MAX_TENSORS = 8 };
 
 /* Half open; empty when end <= begin. */
@@ -54,8 +55,10 @@ typedef struct foci_dims {
     int64_t qk, v, x, len;
 } foci_dims;
 
+/* A mechanism with its arguments: see below. */
 typedef struct foci_mech foci_mech;
 
+/* How a tensor starts. */
 typedef enum foci_init {
     FOCI_INIT_CONST,
     FOCI_INIT_NORMAL,
@@ -75,8 +78,11 @@ typedef struct foci_tensor_def {
     foci_keep keep;
 } foci_tensor_def;
 
+/* The loops that compute it: over pairs in tiles, over chunks with a running state,
+ * over positions alone. */
 typedef enum foci_engine { FOCI_EXACT, FOCI_LINEAR, FOCI_POSITIONAL } foci_engine;
 
+/* What a mechanism reads. */
 enum {
     FOCI_READ_Q = 1,
     FOCI_READ_K = 2,
@@ -131,6 +137,7 @@ enum {
     FOCI_MOD_SINK = 16   /* tensor 0, one logit a head, adds e^sink to the sum */
 };
 
+/* A modifier with its arguments: see below. */
 typedef struct foci_mod foci_mod;
 
 typedef struct foci_mod_def {
@@ -164,6 +171,7 @@ struct foci_mech { /* a mechanism with its arguments */
     size_t           n_mods;
 };
 
+/* Argument number a, one that is a whole number. */
 static inline int64_t foci_arg_int(const foci_mech *m, int a)
 {
     return (int64_t)m->arg[a];

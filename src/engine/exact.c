@@ -233,12 +233,69 @@ static void count_block(const struct exact *x, const struct block *b, foci_cost 
     c->tiles_skipped += b->seq->n_kt - full - part;
 }
 
+/* The sum of t + first, no less than 0 and no more than `most`, over t = 0 to n - 1. */
+static double sum_between(int64_t n, int64_t first, int64_t most)
+{
+    const int64_t a = min64(max64(-first, 0), n); /* from here on above 0 */
+    const int64_t b = min64(max64(most - first, a), n);
+    const double  rising = (double)(b - a);
+
+    return rising * ((double)first + (double)(a + b - 1) / 2) +
+           (double)(n - b) * (double)most;
+}
+
+static int64_t tiles_below(int64_t n) { return n >= 0 ? n / TILE : -div_up(-n, TILE); }
+
+/* Counts of tiles are doubles until they are added up. */
+struct counts {
+    double pairs, full, part, skipped;
+};
+
+/* Of a causal sequence, all of whose pairs a mechanism sees: block t of queries starts
+ * at position 64 t + pos0 and sees what is not behind it. */
+static struct counts count_causal(const struct exact_seq *s)
+{
+    const int64_t nq = s->s.nq, nk = s->s.nk, first = s->pos0 + 1;
+    const int64_t late = -tiles_below(first - nk); /* block that sees the last key */
+    const double  met = sum_between(s->n_qt, -tiles_below(-first - TILE + 1), s->n_kt);
+    struct counts c = { .full = sum_between(s->n_qt, tiles_below(first), nk / TILE) };
+
+    if (nk % TILE) c.full += (double)(s->n_qt - min64(max64(late, 0), s->n_qt));
+    c.pairs = sum_between(nq, first, nk);
+    c.part = met - c.full;
+    c.skipped = (double)s->n_qt * (double)s->n_kt - met;
+    return c;
+}
+
+static struct counts count_blocks(struct exact *x, const struct exact_seq *s)
+{
+    foci_cost one = { 0 };
+
+    for (int64_t t = 0; t < s->n_qt; t++) {
+        struct block b = exact_block(x, 0, 0);
+        b.i0 = t * LANES - s->lead;
+        b.r0 = (int)max64(-b.i0, 0);
+        b.r1 = (int)min64(LANES, s->s.nq - b.i0);
+        b.pos = b.i0 + s->pos0;
+        count_block(x, &b, &one);
+    }
+    return (struct counts){ one.pairs, (double)one.tiles_full, (double)one.tiles_part,
+                            (double)one.tiles_skipped };
+}
+
+/* More tiles than can be counted are as many as can be. */
+static void add_tiles(int64_t *to, double n)
+{
+    const double sum = (double)*to + n;
+    *to = sum < 0x1p62 ? (int64_t)sum : INT64_C(1) << 62;
+}
+
 /* Counted on one sequence of full length without given mask, times batch and heads. */
 static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
 {
     const foci_problem *p = &plan->p;
     struct exact        x;
-    foci_cost           one = { 0 };
+    struct counts       one;
     foci_problem        bare = *p;
 
     exact_geometry(&x, plan, s);
@@ -253,19 +310,13 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     if (!x.support->all) seq.lead = ((seq.pos0 % LANES) + LANES) % LANES;
     seq.n_qt = p->len_q ? div_up(seq.lead + p->len_q, LANES) : 0;
 
-    if (x.support->all && !(p->flags & FOCI_CAUSAL)) {
-        one.pairs = (double)p->len_q * (double)p->len_k;
-        one.tiles_full = seq.n_qt * seq.n_kt;
-    } else {
-        for (int64_t t = 0; t < seq.n_qt; t++) {
-            struct block b = exact_block(&x, 0, 0);
-            b.i0 = t * LANES - seq.lead;
-            b.r0 = (int)max64(-b.i0, 0);
-            b.r1 = (int)min64(LANES, p->len_q - b.i0);
-            b.pos = b.i0 + seq.pos0;
-            count_block(&x, &b, &one);
-        }
-    }
+    if (!x.support->all)
+        one = count_blocks(&x, &seq);
+    else if (p->flags & FOCI_CAUSAL)
+        one = count_causal(&seq);
+    else
+        one = (struct counts){ .pairs = (double)p->len_q * (double)p->len_k,
+                               .full = (double)seq.n_qt * (double)seq.n_kt };
     const double times = (double)p->batch * (double)s->group->heads;
     const double el = (double)foci_dtype_bytes(p->dtype);
     const double q_el =
@@ -274,9 +325,9 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     const double d = x.dq, dv = x.dv;
 
     c->pairs += times * one.pairs;
-    c->tiles_full += (int64_t)times * one.tiles_full;
-    c->tiles_part += (int64_t)times * one.tiles_part;
-    c->tiles_skipped += (int64_t)times * one.tiles_skipped;
+    add_tiles(&c->tiles_full, times * one.full);
+    add_tiles(&c->tiles_part, times * one.part);
+    add_tiles(&c->tiles_skipped, times * one.skipped);
     c->forward_flops += times * one.pairs * 2 * (d + dv);
     c->backward_flops += times * one.pairs * 2 * (3 * d + 2 * dv);
     c->forward_bytes += (q_el + k_el) * (d + dv);
@@ -293,26 +344,45 @@ static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t c
     return text;
 }
 
+/* What becomes of keys and values before the products. */
+static const char *packing(const struct exact *x)
+{
+    const bool keys = exact_keys_in_place(x), values = exact_values_in_place(x);
+
+    return keys && values ? "keys and values in place"
+           : keys         ? "values once, keys in place"
+           : values       ? "keys once, values in place"
+                          : "keys and values once";
+}
+
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
     struct exact x;
     foci_cost    c = { 0 };
-    char         gemm[64], weigh[64];
+    char         gemm[64], weigh[64], grad[64];
+    const bool   train = plan->p.flags & FOCI_TRAIN;
 
     exact_geometry(&x, plan, s);
     cost(plan, s, &c);
     kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
     kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
+    kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
     return snprintf(text, cap,
-                    "    pack     keys and values once, as %s, widths %d and %d%s\n"
+                    "    pack     %s, as %s, widths %d and %d%s\n"
                     "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
                     " skipped; %d mask%s; panels of %d keys\n"
-                    "    kernels  %s, %s\n",
-                    x.bf16 ? "bf16" : "f32", x.bf16 ? x.dq_pad : x.ldq,
-                    x.bf16 ? x.dv_pad : x.ldv,
+                    "    kernels  %s, %s%s%s\n",
+                    packing(&x), x.bf16 ? "bf16" : "f32",
+                    exact_keys_in_place(&x) ? x.dq
+                    : x.bf16                ? x.dq_pad
+                                            : x.ldq,
+                    exact_values_in_place(&x) ? x.dv
+                    : x.bf16                  ? x.dv_pad
+                                              : x.ldv,
                     s->score.unit ? ", rows of q and k normalised" : "", c.tiles_full,
                     c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
-                    s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh);
+                    s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh,
+                    train ? ", " : "", train ? grad : "");
 }
 
 const struct engine engine_exact = {
@@ -323,4 +393,6 @@ const struct engine engine_exact = {
     .backward = exact_backward,
     .cost = cost,
     .describe = describe,
+    .step = exact_step,
+    .step_bytes = exact_step_bytes,
 };

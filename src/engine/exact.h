@@ -27,6 +27,7 @@
 #define FOCI_EXACT_H
 
 #include "plan/plan.h"
+#include "state/state.h"
 
 enum {
     MAX_PANEL = 256, /* keys in one turn of the exponential */

@@ -162,7 +162,7 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
 }
 
 /* One tile of keys against one block of queries. */
-struct step {
+struct meeting {
     const struct back  *k;
     const struct block *b;
     struct room        *r;
@@ -172,7 +172,7 @@ struct step {
     float              *dqt;
 };
 
-static void weights(struct step *s, bool masked)
+static void weights(struct meeting *s, bool masked)
 {
     const struct exact *x = &s->k->x;
     struct room        *r = s->r;
@@ -203,7 +203,7 @@ static void weights(struct step *s, bool masked)
 
 /* dv += w do, dk += ds q, dqt += keys ds: on words, w and ds are rows of bf16 for the
  * first two and ds words of two keys for the last. */
-static void products(struct step *s)
+static void products(struct meeting *s)
 {
     const struct exact  *x = &s->k->x;
     struct room         *r = s->r;
@@ -234,7 +234,7 @@ static void products(struct step *s)
 }
 
 /* s = keys q, dp = values do. */
-static void scores(struct step *s)
+static void scores(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
     const size_t        at = (size_t)s->b->at;
@@ -253,7 +253,7 @@ static void scores(struct step *s)
     }
 }
 
-static void step(struct step *s, int32_t mask)
+static void meet(struct meeting *s, int32_t mask)
 {
     const struct back  *k = s->k;
     const struct exact *x = &k->x;
@@ -328,19 +328,19 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
         memset(r->dk_head, 0, TILE * (size_t)x->ldq * sizeof(float));
         while (exact_next(&w, &qt, &mask)) {
             const struct block b = exact_block(x, h, s->qt0 + qt);
-            struct step        st = {
-                       .k = k,
-                       .b = &b,
-                       .r = r,
-                       .t = t,
-                       .kt = kt,
-                       .n = exact_keys_in(s, t),
-                       .key = exact_keys(x, s, kv, t),
-                       .value = exact_values(x, s, kv, t),
-                       .key_sum = exact_keys_sum(x, s, kv, t),
-                       .dqt = dqt_of(k, part, b.at),
+            struct meeting     st = {
+                    .k = k,
+                    .b = &b,
+                    .r = r,
+                    .t = t,
+                    .kt = kt,
+                    .n = exact_keys_in(s, t),
+                    .key = exact_keys(x, s, kv, t),
+                    .value = exact_values(x, s, kv, t),
+                    .key_sum = exact_keys_sum(x, s, kv, t),
+                    .dqt = dqt_of(k, part, b.at),
             };
-            step(&st, mask);
+            meet(&st, mask);
         }
         const float scale = (float)exact_head_scale(x, x->head0 + h);
         for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++)

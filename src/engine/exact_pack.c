@@ -56,11 +56,27 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
                      b->r1 - b->r0, d);
 }
 
+static const float least_norm = 1e-12f;
+
+/* From the sum of its squares, or from the row itself where that is beyond floats. */
+static float norm_of(const float *row, int d, float squares)
+{
+    double sum = (double)squares;
+
+    if (isinf(squares)) {
+        sum = 0;
+        for (int c = 0; c < d; c++)
+            sum += (double)row[c] * (double)row[c];
+    }
+    const float norm = (float)sqrt(sum);
+    return norm < least_norm ? least_norm : norm;
+}
+
 void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm)
 {
     x->k->row_dot(norm, tile, tile, ld, n, d);
     for (int i = 0; i < n; i++) {
-        norm[i] = fmaxf(sqrtf(norm[i]), 1e-12f);
+        norm[i] = norm_of(tile + (int64_t)i * ld, d, norm[i]);
         for (int c = 0; c < d; c++)
             tile[(int64_t)i * ld + c] /= norm[i];
     }
@@ -75,6 +91,7 @@ void exact_unit_back(float *du, const float *u, int ld, int d, int n, const floa
 
         for (int c = 0; c < d; c++)
             dot += (double)g[c] * (double)e[c];
+        if (norm[i] <= least_norm) dot = 0; /* divided by a constant */
         for (int c = 0; c < d; c++)
             g[c] = (g[c] - e[c] * (float)dot) / norm[i];
     }

@@ -24,6 +24,25 @@ static void add(struct text *t, const char *format, ...)
     if (n > 0) t->used += n;
 }
 
+/* "17.18 G": four digits and a prefix of thousands. */
+static const char *scaled(double x, char text[24])
+{
+    static const char *const prefixes[] = { "", "k", "M", "G", "T", "P", "E" };
+    size_t                   i = 0;
+
+    for (; x >= 9999.5 && i + 1 < sizeof prefixes / sizeof *prefixes; i++)
+        x /= 1000;
+    snprintf(text, 24, "%.4g %s", x, prefixes[i]);
+    return text;
+}
+
+/* "forward 17.18 GFLOP, 33.55 MB" */
+static void add_cost(struct text *t, const char *pass, double flops, double bytes)
+{
+    char a[24], b[24];
+    add(t, "%s %sFLOP, %sB", pass, scaled(flops, a), scaled(bytes, b));
+}
+
 static const char *precision(const foci_problem *p)
 {
     static const char *const names[] = { "f32", "bf16", "f16" };
@@ -45,8 +64,11 @@ static void add_group(struct text *t, const foci_plan *plan, int i)
     char                text[1024];
 
     spec_print(&one, text, sizeof text);
-    add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0,
-        g->head0 + g->heads - 1, text);
+    if (g->heads == 1)
+        add(t, "  head %" PRId64 ": %s\n", g->head0, text);
+    else
+        add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0,
+            g->head0 + g->heads - 1, text);
     engine_of(&plan->stages[i])->describe(plan, &plan->stages[i], text, sizeof text);
     add(t, "%s", text);
 }
@@ -55,7 +77,7 @@ int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
 {
     struct text      t = { text, cap, 0 };
     const foci_cost *c = &plan->cost;
-    char             problem[160];
+    char             problem[160], work[24], saved[24];
 
     foci_problem_print(&plan->p, problem, sizeof problem);
     add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
@@ -63,13 +85,14 @@ int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
         best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
     for (int i = 0; i < plan->spec.n_groups; i++)
         add_group(&t, plan, i);
-    add(&t, "  cost     forward %.4g GFLOP, %.4g MB", c->forward_flops * 1e-9,
-        c->forward_bytes * 1e-6);
-    if (plan->p.flags & FOCI_TRAIN)
-        add(&t, "; backward %.4g GFLOP, %.4g MB", c->backward_flops * 1e-9,
-            c->backward_bytes * 1e-6);
-    add(&t, "\n  memory   work %.4g MB, saved %.4g MB, parameters %" PRId64 "\n",
-        (double)plan->work_bytes * 1e-6, (double)plan->saved_bytes * 1e-6,
-        plan->n_floats);
+    add(&t, "  cost     ");
+    add_cost(&t, "forward", c->forward_flops, c->forward_bytes);
+    if (plan->p.flags & FOCI_TRAIN) {
+        add(&t, "; ");
+        add_cost(&t, "backward", c->backward_flops, c->backward_bytes);
+    }
+    add(&t, "\n  memory   work %sB, saved %sB, parameters %" PRId64 "\n",
+        scaled((double)plan->work_bytes, work),
+        scaled((double)plan->saved_bytes, saved), plan->n_floats);
     return t.used;
 }

@@ -20,9 +20,6 @@ const struct engine *engine_of(const struct stage *s)
 
 enum { FLAGS = FOCI_CAUSAL | FOCI_TRAIN | FOCI_FAST | FOCI_MASK | FOCI_BIAS };
 
-/* Tiles of 64 rows are counted in 32 bits. */
-static const int64_t max_len = (int64_t)1 << 36;
-
 static foci_status check_range(foci_ctx *ctx, const char *name, int64_t value,
                                int64_t min, int64_t max)
 {
@@ -72,6 +69,26 @@ static foci_status check_mask_extent(foci_ctx *ctx, const char *name, int64_t *v
                     name, *value, full);
 }
 
+/* Layouts with strides of 0 bound neither the rows of all heads and sequences, each
+ * of which has a sum, nor the pairs of a given mask. */
+static foci_status check_sizes(foci_ctx *ctx, const foci_problem *p)
+{
+    const int64_t heads = p->batch * p->heads, len = max64(p->len_q, p->len_k);
+    const int64_t masks = p->mask_batch * p->mask_heads;
+    int64_t       rows, pairs;
+
+    if (__builtin_mul_overflow(heads, len + 2 * FOCI_TILE, &rows) ||
+        rows > INT64_MAX / 64)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "batch, heads and length together have more rows than can be "
+                        "counted");
+    if (!(p->flags & (FOCI_MASK | FOCI_BIAS))) return FOCI_OK;
+    if (__builtin_mul_overflow(masks, p->len_q, &pairs) ||
+        __builtin_mul_overflow(pairs, p->len_k, &pairs) || pairs > INT64_MAX / 16)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "mask and bias: their size overflows");
+    return FOCI_OK;
+}
+
 static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
 {
     if ((unsigned)p->dtype > FOCI_F16)
@@ -85,15 +102,15 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
                         p->flags, (unsigned)FLAGS);
     if (!p->kv_heads) p->kv_heads = p->heads;
     if (!p->dim_v) p->dim_v = p->dim_qk;
-    TRY(check_range(ctx, "batch", p->batch, 0, max_len));
+    TRY(check_range(ctx, "batch", p->batch, 0, INT32_MAX));
     TRY(check_range(ctx, "heads", p->heads, 1, 65536));
     TRY(check_range(ctx, "kv_heads", p->kv_heads, 1, p->heads));
     if (p->heads % p->kv_heads)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
                         p->kv_heads, p->heads);
-    TRY(check_range(ctx, "len_q", p->len_q, 0, max_len));
-    TRY(check_range(ctx, "len_k", p->len_k, 0, max_len));
+    TRY(check_range(ctx, "len_q", p->len_q, 0, MAX_LEN));
+    TRY(check_range(ctx, "len_k", p->len_k, 0, MAX_LEN));
     TRY(check_range(ctx, "dim_qk", p->dim_qk, 1, 65536));
     TRY(check_range(ctx, "dim_v", p->dim_v, 1, 65536));
     TRY(check_range(ctx, "dim_x", p->dim_x, 0, 1 << 24));
@@ -111,6 +128,7 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
                         "documents, masks and biases go up to 2147483647 rows");
     TRY(check_mask_extent(ctx, "mask_batch", &p->mask_batch, p->batch));
     TRY(check_mask_extent(ctx, "mask_heads", &p->mask_heads, p->heads));
+    TRY(check_sizes(ctx, p));
     TRY(check_layout(ctx, "q", &p->q, p->batch, p->len_q, p->heads, p->dim_qk));
     TRY(check_layout(ctx, "k", &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk));
     TRY(check_layout(ctx, "v", &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v));

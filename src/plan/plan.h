@@ -4,6 +4,9 @@
 
 #include "core/core.h"
 
+/* Rows of a sequence at most: tiles of 64 of them are counted in 32 bits. */
+#define MAX_LEN ((int64_t)1 << 36)
+
 /* A parsed spec: groups of heads, each with its mechanism and modifiers. */
 struct group {
     int64_t   head0, heads; /* heads 0 while the count is open */
@@ -126,6 +129,8 @@ int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);
 
+struct step; /* of sequences that are decoded: state/state.h */
+
 /* What an engine offers.  Sizes come from a dry run of the code that uses them. */
 struct engine {
     const char *name;
@@ -138,6 +143,12 @@ struct engine {
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);
+
+    /* Decoding (src/state): NULL where there is none. */
+    void (*step)(const foci_plan *plan, const struct stage *s, const struct step *step,
+                 struct arena work);
+    size_t (*step_bytes)(const foci_plan *plan, const struct stage *s, int64_t n_seqs,
+                         int64_t tokens, int64_t max_len);
 };
 
 extern const struct engine engine_exact;

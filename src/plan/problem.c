@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "core/core.h"
+#include "plan/plan.h"
 
 enum { BATCH, HEADS, KV_HEADS, LEN_Q, LEN_K, DIM_QK, DIM_V, N_LETTERS };
 
@@ -22,10 +22,8 @@ static const struct field {
     [BATCH] = { "batch", offsetof(foci_problem, batch), 0, INT32_MAX, 1, -1 },
     [HEADS] = { "heads", offsetof(foci_problem, heads), 1, 65536, 1, -1 },
     [KV_HEADS] = { "key heads", offsetof(foci_problem, kv_heads), 1, 65536, 0, HEADS },
-    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, INT64_C(1) << 40, 0,
-                -1 },
-    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, INT64_C(1) << 40, 0,
-                LEN_Q },
+    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, MAX_LEN, 0, -1 },
+    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, MAX_LEN, 0, LEN_Q },
     [DIM_QK] = { "key width", offsetof(foci_problem, dim_qk), 1, 65536, 0, -1 },
     [DIM_V] = { "value width", offsetof(foci_problem, dim_v), 1, 65536, 0, DIM_QK },
 };

@@ -102,7 +102,53 @@ foci: no verb 'frobnicate'; see foci --help
 === option before a verb
 foci --json list
 --- stderr
-foci: no option '--json' before a verb; there are --help and --version
+foci: no option '--json' before a verb; there are --help, --version, --man and --completion
+--- exit 2
+
+=== man page of the command
+foci --man | sed -n '1p; /^.BR foci.-plan/p'
+--- stdout
+.TH FOCI 1 "" "foci *" "User Commands"
+.BR foci\-plan (1)
+
+=== man page of a verb
+foci --man plan | grep -A 1 '^.TH\|dtype'
+--- stdout
+.TH FOCI\-PLAN 1 "" "foci *" "User Commands"
+.SH NAME
+...
+\fB\-\-dtype\fR \fITYPE\fR
+type of the tensors: *
+...
+
+=== man page of no verb
+foci --man plant
+--- stderr
+foci: no verb 'plant' (did you mean 'plan'?); see foci --help
+--- exit 2
+
+=== man pages of two verbs
+foci --man plan run
+--- stderr
+foci: --man takes one verb; seen 'run' too
+--- exit 2
+
+=== completion
+for shell in bash zsh; do foci --completion $shell | grep -c 'f32 bf16 f16'; done
+--- stdout
+1
+1
+
+=== completion for no shell
+foci --completion
+--- stderr
+foci: --completion takes bash or zsh
+--- exit 2
+
+=== completion for another shell
+foci --completion fish
+--- stderr
+foci: --completion takes bash or zsh; seen 'fish'
 --- exit 2
 
 === unknown option with a near one

@@ -127,7 +127,7 @@ static foci_layout draw_layout(struct choices *c, int64_t batch, int64_t rows,
 
 static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t per)
 {
-    enum { COST = 300000 };
+    enum { COST = 100000 };
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
     p.flags = chance(c, 2) ? FOCI_TRAIN : 0;
@@ -170,11 +170,13 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
  */
 
 /* Some rows of a tensor times a power of two, or zero. */
-static void change_rows(struct choices *c, int type, void *x, const foci_layout *l,
-                        int64_t batch, int64_t rows, int64_t heads, int64_t dim)
+static void change_rows(struct choices *c, bool zero, int type, void *x,
+                        const foci_layout *l, int64_t batch, int64_t rows,
+                        int64_t heads, int64_t dim)
 {
     const int64_t each = 1 + below(c, 5);
-    const double  factor = chance(c, 4) ? 0 : ldexp(1, (int)below(c, 6) - 4);
+    const double  factor =
+        chance(c, 4) && zero ? 0 : ldexp(1, (int)below(c, 6) - 4);
 
     for (int64_t b = 0; b < batch; b++)
         for (int64_t i = 0; i < rows; i += each)
@@ -183,6 +185,15 @@ static void change_rows(struct choices *c, int type, void *x, const foci_layout 
                     const int64_t at = trial_at(l, b, i, h, t);
                     ref_store(type, x, at, factor * ref_load(type, x, at));
                 }
+}
+
+/* Gradients of rows that are normalised are divided by their norm, and so is what
+ * rounding left of them: of a row of zeros that says nothing. */
+static bool has_unit(const foci_plan *plan)
+{
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        if (plan->stages[i].score.unit) return true;
+    return false;
 }
 
 static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
@@ -200,18 +211,23 @@ static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
     const bool          shared = !p->q.batch || !p->k.batch || !p->v.batch;
 
     if (!shared && !(p->flags & FOCI_FAST) && chance(c, 2)) {
-        const int type = (int)p->dtype;
-        change_rows(c, type, t.q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
-        change_rows(c, type, t.k, &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk);
-        change_rows(c, type, t.v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
+        const int  type = (int)p->dtype;
+        const bool zero = !has_unit(plan);
+        change_rows(c, zero, type, t.q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
+        change_rows(c, zero, type, t.k, &p->k, p->batch, p->len_k, p->kv_heads,
+                    p->dim_qk);
+        change_rows(c, true, type, t.v, &p->v, p->batch, p->len_k, p->kv_heads,
+                    p->dim_v);
     }
+    const bool    rounds = p->dtype != FOCI_F32 || p->flags & FOCI_FAST;
     struct result got = trial_run(plan, &t);
     struct result want = trial_judge(plan, &t, false);
-    struct result words = trial_judge(plan, &t, true);
-    trial_close(plan, &t, &got, &want, &words);
+    struct result words = rounds ? trial_judge(plan, &t, true) : want;
+    /* Bounds of averages are met on average; of 10^5 cases some miss them a little. */
+    trial_close_within(plan, &t, 4, &got, &want, &words);
     result_free(&got);
     result_free(&want);
-    result_free(&words);
+    if (rounds) result_free(&words);
     trial_free(&t);
     foci_plan_free(plan);
 }
@@ -239,8 +255,8 @@ static void absurd(foci_ctx *ctx, struct choices *c)
     foci_plan   *plan;
     int64_t *const fields[] = { &p.batch,   &p.heads,      &p.kv_heads,   &p.len_q,
                                 &p.len_k,   &p.dim_qk,     &p.dim_v,      &p.dim_x,
-                                &p.memory,  &p.max_docs,   &p.q.batch,    &p.q.row,
-                                &p.k.head,  &p.o.row,      &p.mask_batch, &p.mask_heads };
+                                &p.memory,  &p.max_docs,   &p.mask_batch, &p.mask_heads };
+    foci_layout *const layouts[] = { &p.q, &p.k, &p.v, &p.o };
 
     if (chance(c, 2)) {
         *spec = 0;
@@ -250,10 +266,15 @@ static void absurd(foci_ctx *ctx, struct choices *c)
     p.flags = (uint32_t)draw_any(c, FOCI_TRAIN);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         *fields[i] = draw_any(c, i < 7);
+    for (size_t i = 0; i < 4 && chance(c, 2); i++)
+        *layouts[i] = (foci_layout){ draw_any(c, 0), draw_any(c, 0), draw_any(c, 1) };
     p.size = (size_t)draw_any(c, sizeof p);
     if (p.size > sizeof p) p.size = sizeof p + 1;
     /* Tables of masks grow with the length; they are not what is looked for here. */
-    if (p.len_k > 4096 && strncmp(spec, "test_", 5) == 0) p.len_k = 4096;
+    if (strncmp(spec, "test_", 5) == 0) {
+        p.len_q = min64(p.len_q, 2000);
+        p.len_k = min64(p.len_k, 2000);
+    }
 
     const foci_status status = foci_plan_create(ctx, spec, &p, &plan);
     foci_problem_print(&p, text, sizeof text);

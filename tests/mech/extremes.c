@@ -1,4 +1,5 @@
-/* extremes.c -- huge logits, equal keys, shifted keys, logits of -inf. */
+/* extremes.c -- huge logits, equal keys, shifted keys, logits of -inf, huge and tiny
+ * norms. */
 #include <math.h>
 
 #include "support/trial.h"
@@ -151,6 +152,37 @@ static void run_minus(foci_ctx *ctx, const char *spec, uint64_t seed)
     foci_plan_free(plan);
 }
 
+static bool takes_norms(const foci_mech *m)
+{
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & FOCI_MOD_UNIT) return true;
+    return false;
+}
+
+/* Rows whose squares are beyond floats, and rows below the least norm. */
+static void run_norms(foci_ctx *ctx, const char *spec, uint64_t seed)
+{
+    const foci_problem p = problem_of(FOCI_F32, 0);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    struct trial       t = trial_make(plan, spec, seed, 0);
+
+    if (takes_norms(&plan->spec.groups[0].mech)) {
+        float *const  rows[] = { t.q, t.k };
+        const int64_t n[] = { n_q(&p), n_k(&p) };
+        for (int x = 0; x < 2; x++)
+            for (int64_t i = 0; i < n[x]; i++)
+                rows[x][i] *= i / p.dim_qk % 3 == 0   ? 1e25f
+                              : i / p.dim_qk % 3 == 1 ? 1e-13f
+                                                      : 1;
+        struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
+        trial_close(plan, &t, &got, &want, &want);
+        result_free(&got);
+        result_free(&want);
+    }
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
 static void extremes(void **state)
 {
     struct levels l = levels_make(1);
@@ -164,6 +196,7 @@ static void extremes(void **state)
             run_flat(l.ctx[level], spec, (uint64_t)i);
             run_shift(l.ctx[level], spec, (uint64_t)i);
             run_minus(l.ctx[level], spec, (uint64_t)i);
+            run_norms(l.ctx[level], spec, (uint64_t)i);
         }
     levels_free(&l);
 }

@@ -33,6 +33,17 @@ static double rms_apart(const double *x, const double *y, int64_t n)
     return n ? sqrt(sum / (double)n) : 0;
 }
 
+/* What rounding to the type of the result does to x. */
+static double rms_rounding(int type, const double *x, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double off = x[i] - ref_round(type, x[i]);
+        if (isfinite(off)) sum += off * off;
+    }
+    return n ? sqrt(sum / (double)n) : 0;
+}
+
 void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
                 int64_t index, double got, double want)
 {
@@ -182,6 +193,13 @@ static int64_t worst(const double *x, const double *y, int64_t n)
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
                  const struct result *want, const struct result *words)
 {
+    trial_close_within(plan, t, 1, got, want, words);
+}
+
+void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
+                        const struct result *got, const struct result *want,
+                        const struct result *words)
+{
     static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5 };
     static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2 };
     const double        rounding[] = {
@@ -214,7 +232,10 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
         const double yard = rounds ? rms_apart(words->x[part], want->x[part], n) : 0;
 
         bound += 2 * yard;
-        if (tensor) bound += rounding[t->p.dtype] * finite;
+        /* Few numbers, or one larger than all others, may round worse than most do. */
+        if (tensor && t->p.dtype != FOCI_F32)
+            bound += fmax(rounding[t->p.dtype] * finite,
+                          rms_rounding((int)t->p.dtype, want->x[part], n));
         if (!typical) {
             /* A logit x off by a unit in its last place makes its weight off by |x|
              * of them: what cancels is left with that. */
@@ -229,10 +250,10 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
         if (is_fast && plain) bound = fmin(bound, fast[part] * (finite + terms[part]));
 
         const double error = rms_apart(got->x[part], want->x[part], n);
-        if (error <= bound) continue;
+        if (error <= slack * bound) continue;
         const int64_t at = worst(got->x[part], want->x[part], n);
         print_error("rms error %.3g, %.3g of the result; allowed %.3g\n", error,
-                    error / finite, bound);
+                    error / finite, slack * bound);
         trial_fail(plan, t, part_names[part], at, got->x[part][at], want->x[part][at]);
     }
 }

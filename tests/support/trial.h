@@ -96,6 +96,11 @@ void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
                  const struct result *want, const struct result *words);
 
+/* Within `slack` times what that allows. */
+void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
+                        const struct result *got, const struct result *want,
+                        const struct result *words);
+
 double rms(const double *x, int64_t n);
 
 #endif

@@ -32,7 +32,7 @@ static const struct {
     { "b1h1k1n07m7d3v3", 1, 1, 1, 7, 7, 3, 3, 0, "n7d3" },
     { "b0n0d8", 0, 1, 1, 0, 0, 8, 8, 0, NULL },
     { "n4m0d8", 1, 1, 1, 4, 0, 8, 8, 0, NULL },
-    { "n1099511627776d65536", 1, 1, 1, INT64_C(1) << 40, INT64_C(1) << 40, 65536, 65536,
+    { "n68719476736d65536", 1, 1, 1, INT64_C(1) << 36, INT64_C(1) << 36, 65536, 65536,
       0, NULL },
 };
 
@@ -87,7 +87,7 @@ static const struct {
     { "n64d0", "column 4: d0: d, the key width, goes from 1 to 65536" },
     { "n64d65537", "column 4: d65537" },
     { "n64d8v0", "column 6: v0: v, the value width" },
-    { "nd8", "column 1: n: n, the query length, goes from 0 to 1099511627776" },
+    { "nd8", "column 1: n: n, the query length, goes from 0 to 68719476736" },
     { "n1099511627777d8", "column 1: n1099511627777" },
     { "n99999999999999999999999999d8", "column 1: n9999999999" },
     { "n-4d8", "column 1: n: " },

@@ -1,0 +1,137 @@
+/* pool.c -- pages of keys and values that many sequences share.
+ *
+ * Free pages form a list through their numbers, so taking and returning one costs the
+ * same whatever the size of the pool.  Growing adds a slab; pages never move.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "state/state.h"
+
+int64_t pool_take(foci_pool *pool)
+{
+    const int64_t page = pool->first_free;
+
+    pool->first_free = pool->pages[page].next;
+    pool->pages[page].refs = 1;
+    pool->n_free--;
+    return page;
+}
+
+void pool_hold(foci_pool *pool, int64_t page) { pool->pages[page].refs++; }
+
+void pool_drop(foci_pool *pool, int64_t page)
+{
+    struct page *p = &pool->pages[page];
+
+    if (--p->refs > 0) return;
+    p->next = pool->first_free;
+    pool->first_free = page;
+    pool->n_free++;
+}
+
+/* What a step reads of a plan: causal, on an engine that can. */
+static foci_status check_plan(const foci_plan *plan)
+{
+    foci_ctx *ctx = plan->ctx;
+
+    if (!(plan->p.flags & FOCI_CAUSAL))
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "decoding is causal: plan the problem with FOCI_CAUSAL");
+    if (plan->p.flags & (FOCI_MASK | FOCI_BIAS))
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "a given mask or bias has no place in a decoding state");
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        if (!engine_of(&plan->stages[i])->step)
+            return ctx_fail(ctx, FOCI_ERR_UNSUP, "%s has no decoding state",
+                            plan->spec.groups[i].mech.def->name);
+    return FOCI_OK;
+}
+
+foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **pool)
+{
+    if (!plan || !pool) return FOCI_ERR_ARG;
+    *pool = NULL;
+    TRY(check_plan(plan));
+
+    foci_pool *made = ctx_alloc(plan->ctx, 1, sizeof *made);
+    if (!made) return FOCI_ERR_MEMORY;
+    const foci_problem *p = &plan->p;
+    const size_t        el = foci_dtype_bytes(p->dtype);
+
+    /* Widths are at most 65536 and heads as many, so this fits. */
+    made->plan = plan;
+    made->head_bytes = PAGE * (size_t)(p->dim_qk + p->dim_v) * el;
+    made->page_bytes = made->head_bytes * (size_t)p->kv_heads;
+    made->first_free = -1;
+    const foci_status status = foci_pool_grow(made, pages);
+    if (status) {
+        foci_pool_free(made);
+        return status;
+    }
+    *pool = made;
+    return FOCI_OK;
+}
+
+void foci_pool_free(foci_pool *pool)
+{
+    if (!pool) return;
+    foci_ctx *ctx = pool->plan->ctx;
+
+    for (int64_t s = 0; s < pool->n_slabs; s++)
+        ctx_free(ctx, pool->slabs[s].data, (size_t)pool->slabs[s].pages,
+                 pool->page_bytes);
+    ctx_free(ctx, pool->slabs, (size_t)pool->n_slabs, sizeof *pool->slabs);
+    ctx_free(ctx, pool->pages, (size_t)pool->n_pages, sizeof *pool->pages);
+    ctx_free(ctx, pool, 1, sizeof *pool);
+}
+
+foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
+{
+    if (!pool) return FOCI_ERR_ARG;
+    foci_ctx *ctx = pool->plan->ctx;
+
+    if (pages < 0 || pages > INT64_MAX / 64 - pool->n_pages)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "pages is %" PRId64 ": it may be 0 or more",
+                        pages);
+    if (!pages) return FOCI_OK;
+
+    const int64_t all = pool->n_pages + pages;
+    struct slab  *slabs = ctx_alloc(ctx, (size_t)pool->n_slabs + 1, sizeof *slabs);
+    struct page  *table = ctx_alloc(ctx, (size_t)all, sizeof *table);
+    char         *data = ctx_alloc(ctx, (size_t)pages, pool->page_bytes);
+    if (!slabs || !table || !data) {
+        ctx_free(ctx, slabs, (size_t)pool->n_slabs + 1, sizeof *slabs);
+        ctx_free(ctx, table, (size_t)all, sizeof *table);
+        ctx_free(ctx, data, (size_t)pages, pool->page_bytes);
+        return FOCI_ERR_MEMORY;
+    }
+
+    if (pool->n_slabs)
+        memcpy(slabs, pool->slabs, (size_t)pool->n_slabs * sizeof *slabs);
+    if (pool->n_pages)
+        memcpy(table, pool->pages, (size_t)pool->n_pages * sizeof *table);
+    ctx_free(ctx, pool->slabs, (size_t)pool->n_slabs, sizeof *slabs);
+    ctx_free(ctx, pool->pages, (size_t)pool->n_pages, sizeof *table);
+    slabs[pool->n_slabs++] = (struct slab){ data, pages };
+    pool->slabs = slabs;
+    pool->pages = table;
+
+    /* Lower numbers are taken first: neighbours in a sequence are then neighbours in
+     * memory as long as nobody else grows. */
+    for (int64_t i = pages - 1; i >= 0; i--) {
+        struct page *p = &table[pool->n_pages + i];
+        *p = (struct page){ .data = data + (size_t)i * pool->page_bytes,
+                            .next = pool->first_free };
+        pool->first_free = pool->n_pages + i;
+    }
+    pool->n_pages = all;
+    pool->n_free += pages;
+    return FOCI_OK;
+}
+
+int64_t foci_pool_pages(const foci_pool *pool) { return pool->n_pages; }
+
+int64_t foci_pool_free_pages(const foci_pool *pool) { return pool->n_free; }
+
+size_t foci_pool_page_bytes(const foci_pool *pool) { return pool->page_bytes; }

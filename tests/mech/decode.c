@@ -1,0 +1,438 @@
+/* decode.c -- token by token is the causal forward, whatever the steps are cut into,
+ * who else takes part in them, and through copies, saved states and full pools. */
+#include <math.h>
+
+#include "support/trial.h"
+
+enum { HEADS = 4, MAX_SEQS = 3 };
+
+/* One sequence: inputs, what forward makes of them, what steps made. */
+struct sequence {
+    int64_t     len, done;
+    char       *q, *k, *v, *want, *got;
+    double     *size; /* [len][heads] magnitudes of the weights of a row, summed */
+    foci_state *state;
+};
+
+struct world {
+    foci_ctx       *ctx;
+    foci_plan      *plan;
+    foci_pool      *pool;
+    const char     *spec;
+    float          *params;
+    struct sequence seq[MAX_SEQS];
+    int             n;
+    struct rng      rng;
+};
+
+static size_t row_bytes(const struct world *w, int64_t heads, int64_t dim)
+{
+    return (size_t)(heads * dim) * foci_dtype_bytes(w->plan->p.dtype);
+}
+
+static char *rows(struct world *w, int64_t len, int64_t heads, int64_t dim, double scale)
+{
+    char         *out = test_alloc((size_t)len + 1, row_bytes(w, heads, dim));
+    const int64_t n = heads * dim;
+    float        *one = test_alloc((size_t)n, sizeof *one);
+
+    for (int64_t i = 0; i < len; i++) {
+        for (int64_t c = 0; c < n; c++)
+            one[c] = (float)(scale * rng_normal(&w->rng));
+        w->ctx->kernels.store_rows(out + (size_t)i * row_bytes(w, heads, dim), n,
+                                   (int)w->plan->p.dtype, one, n, 1.0f, 1, (int)n);
+    }
+    free(one);
+    return out;
+}
+
+/* Errors are relative to what was added up.  Long sequences are measured at 1. */
+static void measure(const foci_plan *plan, const foci_io *io, struct sequence *s)
+{
+    const int64_t n = s->len, heads = plan->p.heads;
+    const bool    small = n <= 300;
+    float        *a = test_alloc((size_t)(small ? heads * n * n : 1), sizeof *a);
+
+    if (small) assert_int_equal(foci_ref_weights(plan, io, a), FOCI_OK);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t h = 0; h < heads; h++) {
+            double sum = small ? 0 : 1;
+            for (int64_t j = 0; small && j < n; j++)
+                sum += fabs((double)a[(h * n + i) * n + j]);
+            s->size[i * heads + h] = sum;
+        }
+    free(a);
+}
+
+/* The causal forward over the whole sequence. */
+static void expect(struct world *w, struct sequence *s)
+{
+    foci_problem p = w->plan->p;
+
+    p.batch = 1;
+    p.len_q = p.len_k = s->len;
+    p.q = p.k = p.v = p.o = p.x = (foci_layout){ 0 };
+    foci_plan    *plan = test_plan(w->ctx, w->spec, &p);
+    void         *work = test_alloc(1, foci_plan_work_bytes(plan));
+    const foci_io io = { FOCI_SIZED(foci_io), .q = s->q,    .k = s->k,
+                         .v = s->v,           .o = s->want, .params = w->params,
+                         .work = work };
+    assert_int_equal(foci_forward(plan, &io), FOCI_OK);
+    measure(plan, &io, s);
+    free(work);
+    foci_plan_free(plan);
+}
+
+static struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
+                               const int64_t *lens, int n, uint64_t seed)
+{
+    struct world w = { .ctx = ctx, .spec = spec, .n = n };
+
+    rng_seed(&w.rng, seed, 77);
+    w.plan = test_plan(ctx, spec, p);
+    w.params = test_alloc((size_t)foci_plan_params(w.plan), sizeof *w.params);
+    assert_int_equal(foci_params_init(w.plan, seed, w.params), FOCI_OK);
+    if (foci_pool_create(w.plan, 2, &w.pool)) fail_msg("%s", foci_errmsg(ctx));
+    for (int i = 0; i < n; i++) {
+        struct sequence *s = &w.seq[i];
+        s->len = lens[i];
+        s->q = rows(&w, s->len, p->heads, p->dim_qk, 0.4);
+        s->k = rows(&w, s->len, w.plan->p.kv_heads, p->dim_qk, 1);
+        s->v = rows(&w, s->len, w.plan->p.kv_heads, p->dim_v, 1);
+        s->want = test_alloc((size_t)s->len + 1, row_bytes(&w, p->heads, p->dim_v));
+        s->got = test_alloc((size_t)s->len + 1, row_bytes(&w, p->heads, p->dim_v));
+        s->size = test_alloc((size_t)(s->len * p->heads), sizeof *s->size);
+        expect(&w, s);
+        assert_int_equal(foci_state_create(w.pool, &s->state), FOCI_OK);
+    }
+    return w;
+}
+
+static void world_free(struct world *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        struct sequence *s = &w->seq[i];
+        foci_state_free(s->state);
+        free(s->q);
+        free(s->k);
+        free(s->v);
+        free(s->want);
+        free(s->got);
+        free(s->size);
+    }
+    assert_int_equal(foci_pool_free_pages(w->pool), foci_pool_pages(w->pool));
+    foci_pool_free(w->pool);
+    free(w->params);
+    foci_plan_free(w->plan);
+}
+
+/* Rows `from` to `from + n` of each sequence's tensor, one sequence after the other. */
+static char *gather(const struct world *w, const int32_t *n, size_t row, int which)
+{
+    size_t total = 0, at = 0;
+    for (int i = 0; i < w->n; i++)
+        total += (size_t)n[i];
+    char *out = test_alloc(total + 1, row);
+    for (int i = 0; i < w->n; i++) {
+        const struct sequence *s = &w->seq[i];
+        const char            *from = which == 0 ? s->q : which == 1 ? s->k : s->v;
+        memcpy(out + at * row, from + (size_t)s->done * row, (size_t)n[i] * row);
+        at += (size_t)n[i];
+    }
+    return out;
+}
+
+/* One step of all sequences, n[i] tokens each; a full pool is grown and tried again. */
+static void take_step(struct world *w, const int32_t *n)
+{
+    const foci_problem *p = &w->plan->p;
+    const size_t        qr = row_bytes(w, p->heads, p->dim_qk);
+    const size_t        kr = row_bytes(w, p->kv_heads, p->dim_qk);
+    const size_t        vr = row_bytes(w, p->kv_heads, p->dim_v);
+    const size_t or = row_bytes(w, p->heads, p->dim_v);
+    foci_state *states[MAX_SEQS];
+    int64_t     tokens = 0, longest = 0;
+
+    for (int i = 0; i < w->n; i++) {
+        states[i] = w->seq[i].state;
+        tokens += n[i];
+        longest = max64(longest, foci_state_len(states[i]) + n[i]);
+    }
+    char  *q = gather(w, n, qr, 0), *k = gather(w, n, kr, 1), *v = gather(w, n, vr, 2);
+    char  *o = test_alloc((size_t)tokens + 1, or);
+    size_t bytes = foci_step_bytes(w->pool, w->n, tokens, longest);
+    char  *work = test_alloc(1, bytes + 64);
+    memset(work, 0xff, bytes + 64);
+
+    const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                              .states = states,
+                              .n_states = w->n,
+                              .tokens = n,
+                              .q = q,
+                              .k = k,
+                              .v = v,
+                              .o = o,
+                              .params = w->params,
+                              .work = work };
+    foci_status        status;
+    while ((status = foci_step(w->pool, &io)) == FOCI_ERR_FULL) {
+        for (int i = 0; i < w->n; i++)
+            assert_int_equal(foci_state_len(states[i]), w->seq[i].done);
+        assert_int_equal(foci_pool_grow(w->pool, 1), FOCI_OK);
+    }
+    if (status) fail_msg("%s: %s", w->spec, foci_errmsg(w->ctx));
+    for (size_t i = 0; i < 64; i++)
+        if (work[bytes + i] != (char)0xff) fail_msg("the step wrote beyond its work");
+
+    size_t at = 0;
+    for (int i = 0; i < w->n; i++) {
+        struct sequence *s = &w->seq[i];
+        memcpy(s->got + (size_t)s->done * or, o + at * or, (size_t)n[i] * or);
+        s->done += n[i];
+        at += (size_t)n[i];
+        assert_int_equal(foci_state_len(s->state), s->done);
+    }
+    free(q);
+    free(k);
+    free(v);
+    free(o);
+    free(work);
+}
+
+/* Within 2e-5 of the largest value, about 4, times the sum of the weights; with 16 bits
+ * weights and results are rounded. */
+static void compare(const struct world *w, const struct sequence *s)
+{
+    const foci_problem *p = &w->plan->p;
+    const int64_t       n = s->done * p->heads * p->dim_v;
+    const double        most = p->dtype == FOCI_F32 ? 2e-5 : 3e-2;
+
+    for (int64_t i = 0; i < n; i++) {
+        const double a = ref_load((int)p->dtype, s->got, i);
+        const double b = ref_load((int)p->dtype, s->want, i);
+        if (!(fabs(a - b) <= most * 4 * fmax(1, s->size[i / p->dim_v])))
+            fail_msg(
+                "%s, dtype %d, d %d, level %s: row %lld, element %lld is %g, not %g",
+                w->spec, (int)p->dtype, (int)p->dim_qk,
+                level_names[w->ctx->kernels.has_bf16 ? LEVEL_BF16 : 0],
+                (long long)(i / (p->heads * p->dim_v)), (long long)i, a, b);
+    }
+}
+
+/* Steps of every size, until all sequences are through. */
+static void run_through(struct world *w)
+{
+    for (;;) {
+        int32_t n[MAX_SEQS];
+        int64_t left = 0;
+        for (int i = 0; i < w->n; i++) {
+            const int64_t most = w->seq[i].len - w->seq[i].done;
+            const int64_t some =
+                rng_below(&w->rng, 3) ? rng_below(&w->rng, 4) : rng_below(&w->rng, 90);
+            n[i] = (int32_t)min64(most, some);
+            left += most;
+        }
+        if (!left) return;
+        take_step(w, n);
+    }
+}
+
+static const foci_problem shapes[] = {
+    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+      .len_q = 1, .len_k = 1, .dim_qk = 16, .dim_v = 24 },
+    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+      .kv_heads = 2, .len_q = 1, .len_k = 1, .dim_qk = 72, .dim_v = 33 },
+    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+      .kv_heads = 1, .len_q = 1, .len_k = 1, .dim_qk = 5, .dim_v = 128 },
+};
+
+static void test_steps(void **state)
+{
+    static const int64_t lens[] = { 150, 64, 1 };
+    struct levels        l = levels_make(2);
+    char                 spec[SPEC_CAP];
+
+    (void)state;
+    for (int i = 0; specs_next(l.ctx[0], i, spec); i++) {
+        foci_problem p = shapes[i % 3];
+        foci_ctx    *ctx = l.ctx[i % l.n];
+        foci_plan   *plan;
+
+        p.dtype = (foci_dtype)(i / 2 % 3);
+        p.len_q = p.len_k = 150;
+        if (foci_plan_create(ctx, spec, &p, &plan)) continue; /* cannot be causal */
+        foci_plan_free(plan);
+        struct world w = world_make(ctx, spec, &p, lens, MAX_SEQS, (uint64_t)i);
+        run_through(&w);
+        for (int s = 0; s < w.n; s++)
+            compare(&w, &w.seq[s]);
+        world_free(&w);
+    }
+    levels_free(&l);
+}
+
+/* Long enough for several parts, with threads. */
+static void test_parts(void **state)
+{
+    static const int64_t lens[] = { 2300, 1030 };
+    foci_ctx            *ctx = test_ctx(NULL, 3);
+
+    (void)state;
+    for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+        foci_problem p = shapes[1];
+        p.dtype = (foci_dtype)dtype;
+        struct world w =
+            world_make(ctx, "2*softmax sink + 2*l2norm logn", &p, lens, 2, 9);
+        run_through(&w);
+        for (int s = 0; s < w.n; s++)
+            compare(&w, &w.seq[s]);
+        world_free(&w);
+    }
+    foci_ctx_free(ctx);
+}
+
+/* A copy goes its own way from the middle of a page; so do what was saved and
+ * restored, and what was cut back. */
+static void test_forks(void **state)
+{
+    static const int64_t lens[] = { 200, 200 };
+    foci_ctx            *ctx = test_ctx(NULL, 1);
+    struct world         w = world_make(ctx, "softmax", &shapes[1], lens, 2, 4);
+    const size_t         qr = row_bytes(&w, w.plan->p.heads, w.plan->p.dim_qk);
+    const size_t         kr = row_bytes(&w, w.plan->p.kv_heads, w.plan->p.dim_qk);
+    const size_t         vr = row_bytes(&w, w.plan->p.kv_heads, w.plan->p.dim_v);
+
+    (void)state;
+    /* The two share their first 100 tokens. */
+    memcpy(w.seq[1].q, w.seq[0].q, 100 * qr);
+    memcpy(w.seq[1].k, w.seq[0].k, 100 * kr);
+    memcpy(w.seq[1].v, w.seq[0].v, 100 * vr);
+    expect(&w, &w.seq[1]);
+    take_step(&w, (const int32_t[]){ 100, 0 });
+
+    foci_state_free(w.seq[1].state);
+    assert_int_equal(foci_state_copy(w.seq[0].state, &w.seq[1].state), FOCI_OK);
+    assert_int_equal(foci_pool_pages(w.pool) - foci_pool_free_pages(w.pool), 2);
+    w.seq[1].done = 100;
+    memcpy(w.seq[1].got, w.seq[0].got,
+           100 * row_bytes(&w, w.plan->p.heads, w.plan->p.dim_v));
+
+    take_step(&w, (const int32_t[]){ 3, 1 });
+    const size_t bytes = foci_state_save(w.seq[0].state, NULL, 0);
+    char        *saved = test_alloc(1, bytes);
+    assert_int_equal(foci_state_save(w.seq[0].state, saved, bytes), bytes);
+    take_step(&w, (const int32_t[]){ 50, 20 });
+    foci_state_free(w.seq[0].state);
+    if (foci_state_restore(w.pool, saved, bytes, &w.seq[0].state))
+        fail_msg("%s", foci_errmsg(ctx));
+    w.seq[0].done = 103;
+    assert_int_equal(foci_state_truncate(w.seq[1].state, 110), FOCI_OK);
+    w.seq[1].done = 110;
+    run_through(&w);
+    compare(&w, &w.seq[0]);
+    compare(&w, &w.seq[1]);
+
+    /* Damaged in every byte of its head, or cut off anywhere: refused, or the same. */
+    for (size_t i = 0; i < bytes; i += i < 80 ? 1 : 97) {
+        foci_state *x = NULL;
+        assert_int_not_equal(foci_state_restore(w.pool, saved, i, &x), FOCI_OK);
+        assert_null(x);
+        saved[i] ^= 1;
+        if (i < 60)
+            assert_int_not_equal(foci_state_restore(w.pool, saved, bytes, &x), 0);
+        saved[i] ^= 1;
+        foci_state_free(x);
+    }
+    free(saved);
+    world_free(&w);
+    foci_ctx_free(ctx);
+}
+
+/* What is refused, and that nothing changes by it. */
+static void test_refusals(void **state)
+{
+    static const int64_t lens[] = { 70 };
+    foci_ctx            *ctx = test_ctx(NULL, 1);
+    struct world         w = world_make(ctx, "softmax temper", &shapes[0], lens, 1, 4);
+    foci_problem         p = shapes[0];
+    foci_plan           *plan;
+    foci_pool           *pool = NULL;
+    _Alignas(64) char    work[64];
+    foci_state          *twice[] = { w.seq[0].state, w.seq[0].state };
+    foci_step_io io = { FOCI_SIZED(foci_step_io), .states = twice,    .n_states = 2,
+                        .q = w.seq[0].q,          .k = w.seq[0].k,    .v = w.seq[0].v,
+                        .o = w.seq[0].got,        .params = w.params, .work = work };
+
+    (void)state;
+    assert_int_equal(foci_step(w.pool, &io), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(ctx), "twice"));
+    io.n_states = 1;
+    io.params = NULL;
+    assert_int_equal(foci_step(w.pool, &io), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(ctx), "params"));
+    io.params = w.params;
+    io.work = work + 1;
+    assert_int_equal(foci_step(w.pool, &io), FOCI_ERR_ARG);
+    io.work = work;
+    io.tokens = (const int32_t[]){ -1 };
+    assert_int_equal(foci_step(w.pool, &io), FOCI_ERR_ARG);
+    assert_int_equal(foci_state_len(w.seq[0].state), 0);
+    assert_int_equal(foci_state_truncate(w.seq[0].state, 1), FOCI_ERR_ARG);
+
+    p.flags = 0;
+    plan = test_plan(ctx, "softmax", &p);
+    assert_int_equal(foci_pool_create(plan, 1, &pool), FOCI_ERR_UNSUP);
+    assert_null(pool);
+    assert_non_null(strstr(foci_errmsg(ctx), "causal"));
+    foci_plan_free(plan);
+    world_free(&w);
+    foci_ctx_free(ctx);
+}
+
+/* Many sequences through one pool: its pages come back. */
+static void test_many(void **state)
+{
+    foci_ctx     *ctx = test_ctx(NULL, 1);
+    foci_problem  p = shapes[0];
+    foci_plan    *plan = test_plan(ctx, "softmax", &p);
+    const int64_t many = getenv("FOCI_TEST_LONG") ? 100000 : 2000;
+    foci_pool    *pool;
+    float         q[HEADS * 16] = { 1 }, v[HEADS * 24] = { 2 }, o[HEADS * 24];
+
+    (void)state;
+    assert_int_equal(foci_pool_create(plan, 8, &pool), FOCI_OK);
+    void *work = test_alloc(1, foci_step_bytes(pool, 1, 1, 200));
+    for (int64_t i = 0; i < many; i++) {
+        foci_state        *s;
+        const int          steps = i % 50 == 0 ? 130 : 3;
+        const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                                  .states = &s,
+                                  .n_states = 1,
+                                  .q = q,
+                                  .k = q,
+                                  .v = v,
+                                  .o = o,
+                                  .work = work };
+        assert_int_equal(foci_state_create(pool, &s), FOCI_OK);
+        for (int t = 0; t < steps; t++)
+            assert_int_equal(foci_step(pool, &io), FOCI_OK);
+        assert_true(o[0] == 2);
+        foci_state_free(s);
+    }
+    assert_int_equal(foci_pool_free_pages(pool), 8);
+    assert_int_equal(foci_pool_pages(pool), 8);
+    free(work);
+    foci_pool_free(pool);
+    foci_plan_free(plan);
+    foci_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_forks), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

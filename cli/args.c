@@ -117,9 +117,10 @@ static int check_words(const struct args *a)
     const struct verb *v = a->verb;
 
     if (v->max_words >= 0 && a->n_words > v->max_words)
-        return usage_error(
-            a, "unexpected '%s'; usage: foci %s%s%s (texts with blanks need quotes)",
-            a->words[v->max_words], v->name, *v->usage ? " " : "", v->usage);
+        return usage_error(a, "unexpected '%s'; usage: foci %s%s%s%s",
+                           a->words[v->max_words], v->name, *v->usage ? " " : "",
+                           v->usage,
+                           *v->usage ? " (texts with blanks need quotes)" : "");
     if (a->n_words < v->min_words)
         return usage_error(a, "needs %s; usage: foci %s %s",
                            v->min_words == 1 ? "an argument" : "more arguments",

@@ -17,7 +17,7 @@ struct row {
 };
 
 static const char *const dtypes[] = { "f32", "f32fast", "bf16" };
-static const char *const passes[] = { "fwd", "bwd", "both" };
+static const char *const passes[] = { "fwd", "bwd", "both", "step" };
 
 static int find(const char *word, const char *const *words, int n)
 {
@@ -51,13 +51,10 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
                            "case \"%s\": a case is SPEC/PROBLEM/DTYPE/PASS, for "
                            "instance softmax/h8n2048d64c/bf16/fwd",
                            text);
-    if (strcmp(pass, "step") == 0)
-        return usage_error(a, "case \"%s\": step is not offered yet; fwd, bwd or both",
-                           text);
-    const int p = find(pass, passes, 3), d = find(dtype, dtypes, 3);
+    const int p = find(pass, passes, 4), d = find(dtype, dtypes, 3);
     if (p < 0)
-        return usage_error(a, "case \"%s\": pass \"%s\" is none of fwd, bwd, both",
-                           text, pass);
+        return usage_error(
+            a, "case \"%s\": pass \"%s\" is none of fwd, bwd, both, step", text, pass);
     if (d < 0)
         return usage_error(a, "case \"%s\": dtype \"%s\" is none of f32, f32fast, bf16",
                            text, dtype);
@@ -67,7 +64,8 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     c->pass = (enum pass)p;
     c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
     if (d == 1) c->problem.flags |= FOCI_FAST;
-    if (c->pass != PASS_FWD) c->problem.flags |= FOCI_TRAIN;
+    if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
+    if (c->pass == PASS_STEP) c->problem.flags |= FOCI_CAUSAL;
     return EXIT_OK;
 }
 
@@ -331,7 +329,9 @@ const struct verb verb_bench = {
     .examples = examples,
     .notes =
         "A case is SPEC/PROBLEM/DTYPE/PASS: DTYPE f32, f32fast (bf16 products on f32\n"
-        "tensors) or bf16, PASS fwd, bwd or both.  Rates are of the median; the peak "
+        "tensors) or bf16, PASS fwd, bwd, both or step\n"
+        "(decoding: n new tokens, after which each of b states has m keys).  Rates are "
+        "of the median; the peak "
         "is\n"
         "that of long products, measured before and after each case.",
 };

@@ -4,7 +4,7 @@
 
 #include "cli.h"
 
-enum pass { PASS_FWD, PASS_BWD, PASS_BOTH };
+enum pass { PASS_FWD, PASS_BWD, PASS_BOTH, PASS_STEP };
 
 struct bench_case {
     const char  *text; /* SPEC/PROBLEM/DTYPE/PASS */
@@ -26,5 +26,16 @@ struct bench_result {
 int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
+
+/* n standard normal numbers. */
+void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
+
+/* Time once(self), each time after before(self), which may be NULL. */
+foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void *),
+                         void *self, int reps, double time, struct bench_result *r);
+
+/* bench_step.c: steps of len_q tokens, after which each state has len_k. */
+foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
+                       double time, struct bench_result *r);
 
 #endif

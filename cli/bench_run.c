@@ -42,7 +42,7 @@ static uint16_t to_bf16(float x)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-static void *draw(foci_dtype dtype, size_t n, uint64_t seed)
+void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed)
 {
     void *data = need(n, foci_dtype_bytes(dtype));
     for (size_t i = 0; i < n; i++) {
@@ -65,9 +65,9 @@ static void make(const foci_plan *plan, const struct bench_case *c, struct tenso
     const size_t v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
     const size_t bytes = foci_dtype_bytes(p->dtype);
 
-    t->q = draw(p->dtype, heads * len_q * qk, 1);
-    t->k = draw(p->dtype, kv * len_k * qk, 2);
-    t->v = draw(p->dtype, kv * len_k * v, 3);
+    t->q = bench_draw(p->dtype, heads * len_q * qk, 1);
+    t->k = bench_draw(p->dtype, kv * len_k * qk, 2);
+    t->v = bench_draw(p->dtype, kv * len_k * v, 3);
     t->o = need(heads * len_q * v, bytes);
     t->work = need(foci_plan_work_bytes(plan), 1);
     t->params = need((size_t)foci_plan_params(plan), sizeof(float));
@@ -75,7 +75,7 @@ static void make(const foci_plan *plan, const struct bench_case *c, struct tenso
 
     t->saved = need(foci_plan_saved_bytes(plan), 1);
     t->dparams = need((size_t)foci_plan_params(plan), sizeof(float));
-    t->d_o = draw(p->dtype, heads * len_q * v, 4);
+    t->d_o = bench_draw(p->dtype, heads * len_q * v, 4);
     t->dq = need(heads * len_q * qk, bytes);
     t->dk = need(kv * len_k * qk, bytes);
     t->dv = need(kv * len_k * v, bytes);
@@ -95,40 +95,40 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Seconds of one repetition; negative with the status when it failed. */
-static double once(const foci_plan *plan, enum pass pass, const foci_io *io,
-                   const foci_grads *grads, foci_status *status)
+/* A plan with its tensors, executed. */
+struct execution {
+    const foci_plan *plan;
+    enum pass        pass;
+    foci_io          io;
+    foci_grads       grads;
+};
+
+static foci_status execute(void *self)
 {
-    *status = FOCI_OK;
-    const double begin = seconds();
-    if (pass != PASS_BWD) *status = foci_forward(plan, io);
-    if (pass != PASS_FWD && *status == FOCI_OK)
-        *status = foci_backward(plan, io, grads);
-    return seconds() - begin;
+    const struct execution *e = self;
+    foci_status             status = FOCI_OK;
+
+    if (e->pass != PASS_BWD) status = foci_forward(e->plan, &e->io);
+    if (e->pass != PASS_FWD && status == FOCI_OK)
+        status = foci_backward(e->plan, &e->io, &e->grads);
+    return status;
 }
 
-static foci_status repeat(const foci_plan *plan, const struct bench_case *c,
-                          const struct tensors *t, int reps, double time,
-                          struct bench_result *r)
+foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void *),
+                         void *self, int reps, double time, struct bench_result *r)
 {
-    const foci_io    io = { FOCI_SIZED(foci_io), .q = t->q,      .k = t->k,
-                            .v = t->v,           .o = t->o,      .params = t->params,
-                            .saved = t->saved,   .work = t->work };
-    const foci_grads grads = {
-        FOCI_SIZED(foci_grads), .d_o = t->d_o, .dq = t->dq, .dk = t->dk, .dv = t->dv,
-        .dparams = t->dparams
-    };
+    double     *times = need(MAX_REPS, sizeof *times);
+    foci_status status = FOCI_OK;
+    double      total = 0;
+    int         n = -WARM;
 
-    foci_status status = foci_forward(plan, &io);
-    for (int i = 0; i < WARM && status == FOCI_OK; i++)
-        once(plan, c->pass, &io, &grads, &status);
-
-    double *times = need(MAX_REPS, sizeof *times);
-    double  total = 0;
-    int     n = 0;
     while (status == FOCI_OK && n < MAX_REPS && (n < reps || total < time)) {
-        times[n] = once(plan, c->pass, &io, &grads, &status);
-        total += times[n++];
+        if (before) status = before(self);
+        const double begin = seconds();
+        if (status == FOCI_OK) status = once(self);
+        const double took = seconds() - begin;
+        if (n >= 0) total += times[n] = took;
+        n++;
     }
     if (status == FOCI_OK) {
         qsort(times, (size_t)n, sizeof *times, by_size);
@@ -142,6 +142,27 @@ static foci_status repeat(const foci_plan *plan, const struct bench_case *c,
     return status;
 }
 
+static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, int reps,
+                            double time, struct bench_result *r)
+{
+    struct tensors t = { 0 };
+
+    make(plan, c, &t);
+    struct execution e = {
+        .plan = plan,
+        .pass = c->pass,
+        .io = { FOCI_SIZED(foci_io), .q = t.q, .k = t.k, .v = t.v, .o = t.o,
+                .params = t.params, .saved = t.saved, .work = t.work },
+        .grads = { FOCI_SIZED(foci_grads), .d_o = t.d_o, .dq = t.dq, .dk = t.dk,
+                   .dv = t.dv, .dparams = t.dparams },
+    };
+    foci_status status = foci_params_init(plan, 1, t.params);
+    if (status == FOCI_OK) status = foci_forward(plan, &e.io);
+    if (status == FOCI_OK) status = bench_repeat(execute, NULL, &e, reps, time, r);
+    release(&t);
+    return status;
+}
+
 int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
               double time, struct bench_result *r)
 {
@@ -152,19 +173,18 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
 
     foci_cost cost = { FOCI_SIZED(foci_cost) };
     foci_plan_cost(plan, &cost);
-    r->flops = (c->pass != PASS_BWD ? cost.forward_flops : 0) +
-               (c->pass != PASS_FWD ? cost.backward_flops : 0);
-    r->bytes = (c->pass != PASS_BWD ? cost.forward_bytes : 0) +
-               (c->pass != PASS_FWD ? cost.backward_bytes : 0);
+    const bool forward = c->pass != PASS_BWD;
+    const bool backward = c->pass == PASS_BWD || c->pass == PASS_BOTH;
+    r->flops =
+        (forward ? cost.forward_flops : 0) + (backward ? cost.backward_flops : 0);
+    r->bytes =
+        (forward ? cost.forward_bytes : 0) + (backward ? cost.backward_bytes : 0);
     r->work_bytes = foci_plan_work_bytes(plan);
     r->saved_bytes = foci_plan_saved_bytes(plan);
     r->plan = plan_text(foci_plan_describe, plan);
 
-    struct tensors t = { 0 };
-    make(plan, c, &t);
-    status = foci_params_init(plan, 1, t.params);
-    if (status == FOCI_OK) status = repeat(plan, c, &t, reps, time, r);
-    release(&t);
+    status = c->pass == PASS_STEP ? bench_step(plan, c, reps, time, r)
+                                  : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK
                              : failure(a, "%s: execution failed: %s", c->text,

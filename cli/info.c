@@ -29,6 +29,34 @@ static double memory_bytes(void)
     return pages < 0 || page < 0 ? 0 : (double)pages * (double)page;
 }
 
+static const char none[] = "has none";
+
+/* Levels above `level`, up to NULL, and why a kernel was not taken from them. */
+static const char *higher(const foci_ctx *ctx, const char *level, int *i,
+                          const char **why)
+{
+    const char *name, *state;
+
+    for (bool above = *i > 0; (name = foci_cpu_level(ctx, (*i)++, &state));) {
+        const bool in_use =
+            strcmp(state, "available") == 0 || strcmp(state, "chosen") == 0;
+        *why = in_use ? none : state;
+        if (above) return name;
+        above = strcmp(name, level) == 0;
+    }
+    return NULL;
+}
+
+static json_t *json_higher(const foci_ctx *ctx, const char *level)
+{
+    json_t     *o = json_object();
+    const char *name, *why;
+
+    for (int i = 0; (name = higher(ctx, level, &i, &why));)
+        json_object_set_new(o, name, json_string(why));
+    return o;
+}
+
 static json_t *json_info(const foci_ctx *ctx, const char *system, const char *model,
                          const foci_machine *m)
 {
@@ -40,11 +68,12 @@ static json_t *json_info(const foci_ctx *ctx, const char *system, const char *mo
                               json_pack("{s:s, s:s}", "name", name, "state", text));
     for (int i = 0; (name = foci_kernel(ctx, i, &text)); i++)
         json_array_append_new(kernels,
-                              json_pack("{s:s, s:s}", "name", name, "level", text));
+                              json_pack("{s:s, s:s, s:o}", "name", name, "level", text,
+                                        "higher", json_higher(ctx, text)));
 
-    json_t *o = json_pack("{s:s, s:s, s:s, s:f, s:i, s:o, s:o}", "version",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:i, s:o, s:o}", "version",
                           foci_version(), "system", system, "cpu", model,
-                          "memory_bytes", memory_bytes(), "threads",
+                          "memory_bytes", (json_int_t)memory_bytes(), "threads",
                           foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
     if (m)
         json_object_set_new(o, "measured",
@@ -68,16 +97,35 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     table_free(t);
 }
 
-static void print_names(const char *head, const char *what, const foci_ctx *ctx,
-                        const char *(*get)(const foci_ctx *, int, const char **))
+static void print_levels(const foci_ctx *ctx)
 {
-    const char   *name, *text;
+    const char   *name, *state;
     struct table *t = table_create("ll");
 
-    table_cell(t, "%s", head);
-    table_cell(t, "%s", what);
-    for (int i = 0; (name = get(ctx, i, &text)); i++) {
-        table_cell(t, "%s", name);
+    table_pair(t, "CPU level", "state");
+    for (int i = 0; (name = foci_cpu_level(ctx, i, &state)); i++)
+        table_pair(t, name, "%s", state);
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+/* Levels that are not in use have their reason in the table before. */
+static void print_kernels(const foci_ctx *ctx)
+{
+    const char   *name, *level, *above, *why;
+    struct table *t = table_create("lll");
+
+    table_pair(t, "kernel", "taken from");
+    table_cell(t, "higher levels");
+    for (int i = 0; (name = foci_kernel(ctx, i, &level)); i++) {
+        char text[128] = "";
+        for (int l = 0; (above = higher(ctx, level, &l, &why));) {
+            const size_t len = strlen(text);
+            snprintf(text + len, sizeof text - len, "%s%s %s", len ? ", " : "", above,
+                     why == none ? none : "not in use");
+        }
+        table_pair(t, name, "%s", level);
         table_cell(t, "%s", text);
     }
     putchar('\n');
@@ -117,8 +165,8 @@ static int show(const struct args *a, foci_ctx *ctx)
     if (a->json)
         return print_json(a, json_info(ctx, system, model, measure ? &machine : NULL));
     print_machine(ctx, system, model);
-    print_names("CPU level", "state", ctx, foci_cpu_level);
-    print_names("kernel", "taken from", ctx, foci_kernel);
+    print_levels(ctx);
+    print_kernels(ctx);
     if (measure) print_measured(&machine);
     return EXIT_OK;
 }

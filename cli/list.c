@@ -250,7 +250,10 @@ static void print_args(const struct entry *e)
             table_cell(t, "%.*s", len, word);
             table_cell(t, "%s", d->words);
         } else {
-            table_cell(t, "%.16g", d->preset);
+            if (isnan(d->preset))
+                table_cell(t, "required");
+            else
+                table_cell(t, "%.16g", d->preset);
             table_cell(t, "%.16g to %.16g%s", d->min, d->max, d->real ? "" : ", whole");
         }
         table_cell(t, "%s", or_empty(d->help));

@@ -11,6 +11,13 @@ static int check_options(const struct args *a)
         return usage_error(a, "--dout needs --grads PREFIX, where the gradients go");
     if (opt_text(a, "grads") && !opt_text(a, "dout"))
         return usage_error(a, "--grads needs --dout FILE, the gradient of the output");
+    if (opt_flag(a, "step") && !opt_flag(a, "causal"))
+        return usage_error(
+            a, "--step needs --causal: decoding sees only what came before");
+    static const char *const apart[] = { "dout", "ref", "docs", "mask", "bias" };
+    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
+        if (opt_flag(a, "step") && (opt_text(a, apart[i]) || opt_flag(a, apart[i])))
+            return usage_error(a, "--step and --%s do not go together", apart[i]);
     if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
         !opt_text(a, "dump-params"))
         return usage_error(a, "nothing is to be written: give --out, --weights, "
@@ -111,7 +118,7 @@ static int execution_error(const struct run *r, const char *pass, foci_status st
 
 static int execute(struct run *r)
 {
-    const bool       ref = opt_flag(r->a, "ref");
+    const bool       ref = opt_flag(r->a, "ref"), step = opt_flag(r->a, "step");
     const foci_io    io = make_io(r);
     const foci_grads grads = {
         FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
@@ -119,8 +126,12 @@ static int execute(struct run *r)
     };
 
     double      start = seconds();
-    foci_status status =
-        ref ? foci_ref_forward(r->plan, &io) : foci_forward(r->plan, &io);
+    foci_status status = FOCI_OK;
+    if (step) {
+        const int code = run_steps(r);
+        if (code) return code;
+    } else
+        status = ref ? foci_ref_forward(r->plan, &io) : foci_forward(r->plan, &io);
     r->forward_s = seconds() - start;
     if (status) return execution_error(r, "forward", status);
     if (r->dout.data) {
@@ -227,6 +238,7 @@ static const struct option options[] = {
       .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy and .dNAME.npy of parameters",
       .kind = KIND_TEXT },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
+    { .name = "step", .help = "token by token, through decoding states; with --causal" },
     FILE_OPTION("mask",
                 "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
     FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
@@ -240,6 +252,7 @@ static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
     "foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --out o.npy --param "
     "sink=s.npy",
+    "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
     NULL,
 };

@@ -31,6 +31,8 @@ struct run {
 int run_inputs(struct run *r);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
+/* run_step.c: the forward pass through decoding states, token by token. */
+int run_steps(struct run *r);
 /* run_write.c: write all files that were asked for; print what was done. */
 int run_write(struct run *r);
 int run_report(struct run *r);

@@ -88,15 +88,14 @@ void array_free(struct array *x)
     free(x->ints);
 }
 
-int array_axes(const struct args *a, const struct array *x, int min, int64_t axes[4])
+int array_axes(const struct args *a, const struct array *x, const char *accepted,
+               int64_t axes[4])
 {
     char text[SHAPE_TEXT];
 
-    if (x->n_dims < min || x->n_dims > 4)
-        return failure(
-            a,
-            "--%s %s: its shape is %s; accepted are N x d, H x N x d and B x H x N x d",
-            x->option, x->path, shape_text(x->n_dims, x->shape, "", text));
+    if (x->n_dims < 2 || x->n_dims > 4)
+        return failure(a, "--%s %s: its shape is %s; accepted are %s", x->option,
+                       x->path, shape_text(x->n_dims, x->shape, "", text), accepted);
     for (int i = 0; i < 4; i++)
         axes[i] = i < 4 - x->n_dims ? 1 : x->shape[i - 4 + x->n_dims];
     return EXIT_OK;

@@ -23,9 +23,11 @@ int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
                      const char *path, struct array *out);
 void array_free(struct array *x);
 
-/* Batch, heads, rows and width of an array with min to 4 axes, 1 for the axes it does
- * not have; EXIT_FAILED with the message printed if it has others. */
-int array_axes(const struct args *a, const struct array *x, int min, int64_t axes[4]);
+/* Batch, heads, rows and width of an array with 2 to 4 axes, 1 for the axes it does
+ * not have; EXIT_FAILED with the message printed, which names what is accepted, if it
+ * has others. */
+int array_axes(const struct args *a, const struct array *x, const char *accepted,
+               int64_t axes[4]);
 
 /* "2x8x64", "a number" without axes.  Negative lengths print as the letters of
  * `any`. */

@@ -31,14 +31,8 @@ int main(void)
 {
     foci_ctx    *ctx;
     foci_plan   *plan;
-    foci_problem p = { FOCI_SIZED(foci_problem),
-                       .flags = FOCI_CAUSAL | FOCI_TRAIN,
-                       .batch = 1,
-                       .heads = HEADS,
-                       .len_q = LEN,
-                       .len_k = LEN,
-                       .dim_qk = DIM };
-    if (foci_ctx_create(NULL, &ctx) ||
+    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_TRAIN };
+    if (foci_ctx_create(NULL, &ctx) || foci_problem_parse(ctx, "h4n100d16c", &p) ||
         foci_plan_create(ctx, "softmax temper", &p, &plan)) {
         fprintf(stderr, "%s\n", foci_errmsg(ctx));
         return 1;
@@ -48,12 +42,12 @@ int main(void)
         k[i] = cosf((float)(i * i % 1001));
         v[i] = sinf((float)(i * i % 997));
     }
-    float      params[HEADS] = { 2, 3, 4, 5 }, dparams[HEADS];
-    foci_io    io = { FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .o = o };
-    foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = d_o, .dparams = dparams };
+    float   params[HEADS] = { 2, 3, 4, 5 }, dparams[HEADS];
+    foci_io io = { FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .o = o };
     io.params = params;
     io.work = aligned_alloc(64, foci_plan_work_bytes(plan));
     io.saved = aligned_alloc(64, foci_plan_saved_bytes(plan));
+    const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = d_o, .dparams = dparams };
 
     int failed = foci_forward(plan, &io) != FOCI_OK;
     memcpy(goal, o, sizeof goal);

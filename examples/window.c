@@ -12,7 +12,7 @@
 
 enum { LEN = 2000, DIM = 32, WIDTH = 100 };
 
-static float q[LEN * DIM], k[LEN * DIM], v[LEN * DIM], o[LEN * DIM];
+static float q[LEN][DIM], k[LEN][DIM], v[LEN][DIM], o[LEN][DIM];
 
 static uint64_t mask(const foci_mech *m, int64_t i, int64_t j0)
 {
@@ -58,15 +58,16 @@ int main(void)
     foci_plan_describe(plan, text, sizeof text);
     fputs(text, stdout);
 
-    for (int i = 0; i < LEN * DIM; i++)
-        v[i] = (float)(i / DIM);
+    for (int i = 0; i < LEN; i++)
+        for (int d = 0; d < DIM; d++)
+            v[i][d] = (float)i;
     void *work = aligned_alloc(64, foci_plan_work_bytes(plan));
     int   wrong = foci_forward(plan, &(foci_io){ FOCI_SIZED(foci_io), .q = q, .k = k,
                                                  .v = v, .o = o, .work = work });
     for (int i = 0; i < LEN; i++) {
         const int first = i < WIDTH ? 0 : i - WIDTH;
         const int last = i + WIDTH < LEN ? i + WIDTH : LEN - 1;
-        if (fabsf(o[i * DIM] - (float)(first + last) / 2) > 1e-2f) wrong++;
+        if (fabsf(o[i][0] - (float)(first + last) / 2) > 1e-2f) wrong++;
     }
     printf("%d of %d rows are not the mean of their window\n", wrong, LEN);
     free(work);

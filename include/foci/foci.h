@@ -335,7 +335,7 @@ typedef struct foci_step_io {
     int64_t            n_states;
     const int32_t     *tokens; /* [n_states] new tokens of each; NULL: one */
     const void        *q, *k, *v;
-    void              *o;
+    void              *o;      /* q and o both NULL: append only, nothing is attended */
     const float       *params; /* as in foci_io */
     void              *work;   /* 64-byte aligned, foci_step_bytes() */
 } foci_step_io;

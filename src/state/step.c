@@ -21,7 +21,7 @@ static bool must_copy(const foci_state *s)
 }
 
 /* States must differ, or their order would decide what they see. */
-static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
+static foci_status mark_states(const foci_pool *pool, const foci_step_io *io)
 {
     foci_ctx *ctx = pool->plan->ctx;
 
@@ -40,6 +40,16 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return FOCI_OK;
 }
 
+static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
+{
+    const foci_status status = mark_states(pool, io);
+
+    for (int64_t i = 0; i < io->n_states; i++)
+        if (io->states[i] && io->states[i]->pool == pool)
+            io->states[i]->in_step = false;
+    return status;
+}
+
 static foci_status check(foci_pool *pool, const foci_step_io *io)
 {
     foci_ctx *ctx = pool->plan->ctx;
@@ -52,8 +62,15 @@ static foci_status check(foci_pool *pool, const foci_step_io *io)
         return ctx_fail(ctx, FOCI_ERR_ARG, "n_states is %" PRId64 ", states is %s",
                         io->n_states, io->states ? "given" : "NULL");
     if (!io->n_states) return FOCI_OK;
-    if (!io->q || !io->k || !io->v || !io->o)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "q, k, v or o of the step is NULL");
+    if (!io->k || !io->v || !io->q != !io->o)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "%s of the step is NULL (q and o may be, together: tokens are "
+                        "then appended only)",
+                        !io->k   ? "k"
+                        : !io->v ? "v"
+                        : !io->q ? "q"
+                                 : "o");
+    if (!io->q) return check_states(pool, io);
     if (pool->plan->n_floats && !io->params)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "params is NULL: this plan has %" PRId64 " parameters",
@@ -185,6 +202,11 @@ foci_status foci_step(foci_pool *pool, const foci_step_io *io)
     if (!io->n_states) return FOCI_OK;
     TRY(reserve(pool, io));
 
+    if (!io->q) {
+        for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))
+            append(io->states[i], io, row, tokens_of(io, i));
+        return FOCI_OK;
+    }
     struct arena a = { .base = io->work };
     struct step  step = { .pool = pool, .io = io, .n_seqs = io->n_states };
     step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);

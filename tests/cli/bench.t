@@ -29,7 +29,7 @@ foci bench: *SPEC/PROBLEM/DTYPE/PASS*
 --- exit 2
 
 === parts of a case that do not exist
-for c in softmax/n64d16/f64/fwd softmax/n64d16/f32/sideways softmax/n64d16/f32/step \
+for c in softmax/n64d16/f64/fwd softmax/n64d16/f32/sideways \
          softmax/q64/f32/fwd sofmax/n64d16/f32/fwd; do
     foci bench $c --reps 1 --quiet 2>&1
     echo $?
@@ -37,9 +37,7 @@ done
 --- stdout
 foci bench: *f64*f32, f32fast, bf16*
 2
-foci bench: *sideways*fwd, bwd*both*
-2
-foci bench: *step*fwd, bwd*both*
+foci bench: *sideways*fwd, bwd, both, step*
 2
 foci bench: *q64*
 2
@@ -58,3 +56,11 @@ foci bench softmax/n64d16/f32/fwd --compare x.json --reps 1 --quiet
 --- stderr
 foci bench: x.json: *
 --- exit 1
+
+=== a step of decoding
+foci bench softmax/b2h4k2n1m200d16/f32/step 'relu2 logn/n3m70d8/bf16/step' --reps 3 --time 0 --quiet
+--- stdout
+...
+softmax/b2h4k2n1m200d16/f32/step *
+relu2 logn/n3m70d8/bf16/step *
+...

@@ -92,7 +92,7 @@ foci plan: unexpected 'n8d8'; usage: foci plan SPEC PROBLEM (texts with blanks n
 === a problem beyond this machine
 foci plan softmax b1000000h65536n1000000000000d65536
 --- stderr
-foci plan: softmax: len_q is 1000000000000: it may be 0 to *
+foci plan: problem "b1000000h65536n1000000000000d65536", column 15: n1000000000000: n, the query length, goes from 0 to 68719476736
 --- exit 2
 
 === info
@@ -106,7 +106,7 @@ threads  2
 CPU level *state
 portable *
 ...
-kernel *taken from
+kernel *taken from *higher levels
 gemm_f32 *
 ...
 
@@ -114,16 +114,18 @@ gemm_f32 *
 FOCI_CPU=portable foci info --threads 1 | sed -n '/^threads/p; /^gemm_f32/p'
 --- stdout
 threads  1
-gemm_f32 * portable
+gemm_f32 * portable*
 
 === info as JSON
 foci info --json | python3 -c '
 import json, sys
 i = json.load(sys.stdin)
 print(sorted(i))
+print(type(i["memory_bytes"]).__name__, sorted(i["kernels"][0]))
 print(i["threads"], [l["state"] for l in i["levels"]].count("chosen"), len(i["kernels"]) > 3)'
 --- stdout
 ['cpu', 'kernels', 'levels', 'memory_bytes', 'system', 'threads', 'version']
+int ['higher', 'level', 'name']
 2 1 True
 
 === measured
@@ -139,5 +141,5 @@ True
 === info takes no argument
 foci info cpu
 --- stderr
-foci info: unexpected 'cpu'; usage: foci info (texts with blanks need quotes)
+foci info: unexpected 'cpu'; usage: foci info
 --- exit 2

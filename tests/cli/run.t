@@ -304,3 +304,15 @@ ls
 --- stdout
 --o.npy
 q.npy
+
+=== token by token as all at once, with keys before the first query and lengths
+npy make q.npy 2x4x70x16 wave:1
+npy make k.npy 2x2x100x16 wave:2
+npy make v.npy 2x2x100x8 wave:3
+npy make lq.npy 2 70,50 --dtype i4
+npy make lk.npy 2 100,60 --dtype i4
+foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --causal --len-q lq.npy --len-k lk.npy --out a.npy > /dev/null
+foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --causal --len-q lq.npy --len-k lk.npy --out b.npy --step > /dev/null
+npy near a.npy b.npy 1e-6 && echo near
+--- stdout
+near

@@ -136,9 +136,12 @@ npy make m.npy 5x4
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --mask m.npy
 npy make m.npy 3x5x5
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --bias m.npy
+npy make m.npy 5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --mask m.npy
 --- stderr
-foci run: --mask m.npy: its shape is 5x4; every pair of query and key needs 5x5
-foci run: --bias m.npy: its shape is 3x5x5; every pair of query and key needs 2x5x5
+foci run: --mask m.npy: its shape is 5x4; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
+foci run: --bias m.npy: its shape is 3x5x5; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
+foci run: --mask m.npy: its shape is 5; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
 --- exit 1
 
 === lengths of another batch
@@ -273,3 +276,16 @@ echo $?; ls -A
 q.npy
 --- stderr
 Terminated
+
+=== steps need causality, and leave out what has no place in a state
+npy make q.npy 4x2
+npy make m.npy 4x4 --dtype b1
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --step
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --step --causal --mask m.npy
+npy make few.npy 3x2
+foci run softmax --q q.npy --k few.npy --v few.npy --out o.npy --step --causal
+--- stderr
+foci run: --step needs --causal: decoding sees only what came before
+foci run: --step and --mask do not go together
+foci run: --step: sequence 0 has 4 queries and 3 keys: every query needs a key of its own
+--- exit 1

@@ -163,12 +163,6 @@ foci run softmax --zzz=1
 foci run: no option '--zzz'; see foci run --help
 --- exit 2
 
-=== what does not exist yet is no option
-foci run softmax --step
---- stderr
-foci run: no option '--step'*; see foci run --help
---- exit 2
-
 === one dash
 foci plan softmax n8d8 -v
 --- stderr

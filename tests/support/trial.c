@@ -269,6 +269,22 @@ static void must(foci_status status, const foci_plan *plan, const foci_io *io,
     fail_msg("%s: %s", foci_status_text(status), text);
 }
 
+/* Gradients of parameters are added: once more gives twice as much, to the bit. */
+static void check_added(const foci_plan *plan, const struct trial *t, const foci_io *io,
+                        const foci_grads *once, const double *want)
+{
+    const foci_grads again = { FOCI_SIZED(foci_grads), .d_o = once->d_o,
+                               .dparams = once->dparams };
+
+    if (!plan->n_floats) return;
+    must(foci_backward(plan, io, &again), plan, io, &again);
+    for (int64_t i = 0; i < plan->n_floats; i++) {
+        const double got = (double)once->dparams[i];
+        if (got != 2 * want[i] && !(isnan(got) && isnan(want[i])))
+            trial_fail(plan, t, "dparams added to", i, got, 2 * want[i]);
+    }
+}
+
 struct result trial_run(const foci_plan *plan, const struct trial *t)
 {
     const foci_problem *p = &t->p;
@@ -299,6 +315,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
         r.x[PART_DV] = tensor_collect(type, &v, grads.dv);
         for (int64_t i = 0; i < plan->n_floats; i++)
             r.x[PART_DPARAMS][i] = (double)dparams[i];
+        check_added(plan, t, &io, &grads, r.x[PART_DPARAMS]);
     }
     for (int64_t i = 0; i < r.n[PART_LSE]; i++)
         r.x[PART_LSE][i] = (double)lse[i];

@@ -1,0 +1,99 @@
+/* bench_step.c -- time decoding: states with m keys, of which n come with the step. */
+#include <stdlib.h>
+
+#include "bench.h"
+
+struct decoding {
+    foci_pool   *pool;
+    foci_state **states;
+    int64_t      keep; /* keys before a step */
+    foci_step_io io;
+};
+
+/* Forget the tokens of the step before. */
+static foci_status rewind_states(void *self)
+{
+    const struct decoding *d = self;
+    foci_status            status = FOCI_OK;
+
+    for (int64_t i = 0; i < d->io.n_states && status == FOCI_OK; i++)
+        status = foci_state_truncate(d->states[i], d->keep);
+    return status;
+}
+
+static foci_status step(void *self)
+{
+    const struct decoding *d = self;
+    return foci_step(d->pool, &d->io);
+}
+
+/* Fill the states page by page, all with the same keys. */
+static foci_status fill(struct decoding *d)
+{
+    foci_step_io io = d->io;
+    int32_t     *tokens = need((size_t)io.n_states, sizeof *tokens);
+    foci_status  status = FOCI_OK;
+
+    io.q = NULL;
+    io.o = NULL;
+    io.tokens = tokens;
+    for (int64_t at = 0; at < d->keep && status == FOCI_OK; at += FOCI_PAGE) {
+        const int64_t n = d->keep - at < FOCI_PAGE ? d->keep - at : FOCI_PAGE;
+        for (int64_t i = 0; i < io.n_states; i++)
+            tokens[i] = (int32_t)n;
+        status = foci_step(d->pool, &io);
+    }
+    free(tokens);
+    return status;
+}
+
+static foci_status make(struct decoding *d, const foci_plan *plan, const foci_problem *p)
+{
+    const int64_t pages = (p->len_k + FOCI_PAGE - 1) / FOCI_PAGE;
+    foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
+
+    for (int64_t i = 0; i < p->batch && status == FOCI_OK; i++)
+        status = foci_state_create(d->pool, &d->states[i]);
+    return status == FOCI_OK ? fill(d) : status;
+}
+
+foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
+                       double time, struct bench_result *r)
+{
+    const foci_problem *p = &c->problem;
+    const size_t        kv = (size_t)(p->kv_heads ? p->kv_heads : p->heads);
+    const size_t        v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
+    const int64_t       n = p->len_q < p->len_k ? p->len_q : p->len_k;
+    const size_t        most = (size_t)(n > FOCI_PAGE ? n : FOCI_PAGE);
+    const size_t        rows = (size_t)p->batch * most;
+    float              *params = need((size_t)foci_plan_params(plan), sizeof *params);
+    int32_t            *tokens = need((size_t)p->batch, sizeof *tokens);
+    void *q = bench_draw(p->dtype, rows * (size_t)(p->heads * p->dim_qk), 1);
+    void *k = bench_draw(p->dtype, rows * kv * (size_t)p->dim_qk, 2);
+    void *values = bench_draw(p->dtype, rows * kv * v, 3);
+    void *o = need(rows * (size_t)p->heads * v, foci_dtype_bytes(p->dtype));
+
+    for (int64_t i = 0; i < p->batch; i++)
+        tokens[i] = (int32_t)n;
+    struct decoding d = {
+        .states = need((size_t)p->batch, sizeof *d.states),
+        .keep = p->len_k - n,
+        .io = { FOCI_SIZED(foci_step_io), .n_states = p->batch, .tokens = tokens,
+                .q = q, .k = k, .v = values, .o = o, .params = params },
+    };
+    d.io.states = d.states;
+    foci_status status = foci_params_init(plan, 1, params);
+    if (status == FOCI_OK) status = make(&d, plan, p);
+    if (status == FOCI_OK) {
+        r->work_bytes = foci_step_bytes(d.pool, p->batch, p->batch * n, p->len_k);
+        d.io.work = need(r->work_bytes, 1);
+        status = bench_repeat(step, rewind_states, &d, reps, time, r);
+    }
+    for (int64_t i = 0; i < p->batch; i++)
+        foci_state_free(d.states[i]);
+    foci_pool_free(d.pool);
+    void *const all[] = { params, tokens, q, k, values, o, d.states, d.io.work };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return status;
+}

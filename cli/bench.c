@@ -129,20 +129,16 @@ static json_t *row_json(const struct row *row)
     json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "case", row->c.text, "reps",
                           r->reps, "seconds", r->median, "best", r->best, "quartile1",
                           r->low, "quartile3", r->high);
-    const double             numbers[] = { r->flops,
-                                           r->flops / r->median,
-                                           r->bytes,
-                                           r->bytes / r->median,
-                                           peak(row),
-                                           r->flops / r->median / peak(row),
-                                           (double)r->work_bytes,
-                                           (double)r->saved_bytes };
+    const double             numbers[] = { r->flops,  r->flops / r->median,
+                                           r->bytes,  r->bytes / r->median,
+                                           peak(row), r->flops / r->median / peak(row) };
     static const char *const names[] = { "flops",      "flops_per_second",
                                          "bytes",      "bytes_per_second",
-                                         "peak_flops", "share",
-                                         "work_bytes", "saved_bytes" };
+                                         "peak_flops", "share" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         json_object_set_new(j, names[i], json_real(numbers[i]));
+    json_object_set_new(j, "work_bytes", json_integer((json_int_t)r->work_bytes));
+    json_object_set_new(j, "saved_bytes", json_integer((json_int_t)r->saved_bytes));
     if (row->old > 0) {
         json_object_set_new(j, "old_seconds", json_real(row->old));
         json_object_set_new(j, "speedup", json_real(row->old / r->median));
@@ -292,19 +288,19 @@ static const struct option options[] = {
       .kind = KIND_WHOLE,
       .min = 1,
       .max = 1024,
-      .help = "threads to use; default: one for each core" },
+      .help = "threads to use (default $FOCI_THREADS, or one a core)" },
     { .name = "reps",
       .arg = "N",
       .kind = KIND_WHOLE,
       .min = 1,
       .max = 100000,
-      .help = "repetitions of each case at least; default 20" },
+      .help = "repetitions of each case at least (default 20)" },
     { .name = "time",
       .arg = "S",
       .kind = KIND_REAL,
       .min = 0,
       .max = 3600,
-      .help = "seconds of each case at least; default 0.5" },
+      .help = "seconds of each case at least (default 0.5)" },
     { .name = "compare",
       .arg = "FILE",
       .kind = KIND_TEXT,

@@ -16,7 +16,8 @@ static int load_tensor(struct run *r, const char *option, struct tensor *t)
 
     int code = array_load(r->a, r->ctx, option, option, path, &t->file);
     if (!code)
-        code = array_axes(r->a, &t->file, "N x d, H x N x d and B x H x N x d", t->axes);
+        code =
+            array_axes(r->a, &t->file, "N x d, H x N x d and B x H x N x d", t->axes);
     t->n_dims = t->file.n_dims;
     return code;
 }
@@ -170,17 +171,17 @@ static int check_pairs(const struct run *r, const struct array *x, int64_t axes[
     const foci_problem *p = &r->p;
 
     if (!x->path) return EXIT_OK;
-    char accepted[160];
+    const long long nq = p->len_q, nk = p->len_k, h = p->heads;
+    char            accepted[240];
     snprintf(accepted, sizeof accepted,
-             "%lldx%lld, with %lld heads, or %lld sequences and %lld heads, before it",
-             (long long)p->len_q, (long long)p->len_k, (long long)p->heads,
-             (long long)p->batch, (long long)p->heads);
+             "%lldx%lld, %lldx%lldx%lld and %lldx%lldx%lldx%lld; a 1 serves all", nq,
+             nk, h, nq, nk, (long long)p->batch, h, nq, nk);
     const int code = array_axes(r->a, x, accepted, axes);
     if (code) return code;
     const bool fits = (axes[0] == 1 || axes[0] == p->batch) &&
                       (axes[1] == 1 || axes[1] == p->heads) && axes[2] == p->len_q &&
                       axes[3] == p->len_k;
-    char       seen[SHAPE_TEXT];
+    char seen[SHAPE_TEXT];
     return fits ? EXIT_OK
                 : failure(r->a, "--%s %s: its shape is %s; accepted are %s", x->option,
                           x->path, shape_text(x->n_dims, x->shape, "", seen), accepted);

@@ -48,6 +48,12 @@ class Grads(c.Structure):
         (name, c.c_void_p) for name in ("d_o", "dq", "dk", "dv", "dx", "dparams")]
 
 
+class StepIO(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("states", c.POINTER(c.c_void_p)),
+                ("n_states", c.c_int64), ("tokens", c.POINTER(c.c_int32))] + [
+        (name, c.c_void_p) for name in ("q", "k", "v", "o", "params", "work")]
+
+
 def sized(kind, **fields):
     return kind(size=c.sizeof(kind), **fields)
 
@@ -105,3 +111,38 @@ class Plan:
     def backward(self, io, grads):
         if self.lib.foci_backward(self.plan, c.byref(io), c.byref(grads)) != OK:
             raise Error("backward refused its arguments")
+
+
+class Decoder:
+    """States of `n` sequences on a pool of their own."""
+
+    def __init__(self, plan, n, pages):
+        self.plan, self.lib, self.n = plan, plan.lib, n
+        self.lib.foci_step_bytes.restype = c.c_size_t
+        self.pool = c.c_void_p()
+        plan.context.check(self.lib.foci_pool_create(
+            plan.plan, c.c_int64(pages), c.byref(self.pool)))
+        self.states = (c.c_void_p * n)()
+        for i in range(n):
+            state = c.c_void_p()
+            plan.context.check(self.lib.foci_state_create(self.pool, c.byref(state)))
+            self.states[i] = state.value
+
+    def work_bytes(self, tokens, longest):
+        return self.lib.foci_step_bytes(self.pool, c.c_int64(self.n), c.c_int64(tokens),
+                                        c.c_int64(longest))
+
+    def step(self, k, v, tokens=1, q=None, o=None, work=None):
+        counts = (c.c_int32 * self.n)(*[tokens] * self.n)
+        io = sized(StepIO, states=self.states, n_states=self.n, tokens=counts, q=q, k=k,
+                   v=v, o=o, work=work)
+        self.plan.context.check(self.lib.foci_step(self.pool, c.byref(io)))
+
+    def truncate(self, length):
+        for state in self.states:
+            self.lib.foci_state_truncate(c.c_void_p(state), c.c_int64(length))
+
+    def close(self):
+        for state in self.states:
+            self.lib.foci_state_free(c.c_void_p(state))
+        self.lib.foci_pool_free(self.pool)

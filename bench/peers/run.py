@@ -29,6 +29,7 @@ PAUSE = 0.004
 import torch
 import torch.nn.functional as F
 
+import decode
 import libfoci
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -50,8 +51,23 @@ class Case:
         return (f"softmax/h{self.heads}n{self.n}d{self.d}{'c' * self.causal}"
                 f"/{self.dtype}/{'bwd' if self.backward else 'fwd'}")
 
+    unit = "GFLOP/s"
+
+    def peak(self, machine):
+        return machine.f32_flops if self.dtype == "f32" else machine.bf16_flops
+
+    def sides(self, context):
+        kind = torch.bfloat16 if self.dtype == "bf16" else torch.float32
+        shape = (1, self.heads, self.n, self.d)
+        make = torch.Generator().manual_seed(self.n + self.d)
+        tensors = [torch.randn(shape, generator=make).to(kind) for _ in range(4)]
+        ours = Foci(context, self, self.dtype, *tensors)
+        if self.dtype == "f32fast":  # against our own strict arithmetic
+            return ours, Foci(context, self, "f32", *tensors)
+        return ours, Torch(self, *tensors)
+
     @property
-    def flops(self):
+    def work(self):
         forward = 4 * self.heads * self.n * self.n * self.d
         return forward * (2.5 if self.backward else 1) / (2 if self.causal else 1)
 
@@ -128,6 +144,9 @@ class Foci:
     def results(self):
         return self.grads if self.backward else [self.o]
 
+    def close(self):
+        pass
+
 
 class Torch:
     """The same case through PyTorch."""
@@ -156,6 +175,9 @@ class Torch:
         if self.case.backward:
             return [t.grad for t in self.inputs]
         return [self.o]
+
+    def close(self):
+        pass
 
 
 def timed(side):
@@ -197,17 +219,7 @@ TOLERANCE = {("bf16", False): 1e-2, ("bf16", True): 2e-2, ("f32", False): 1e-5,
 
 
 def compare(context, case, reps, least):
-    kind = torch.bfloat16 if case.dtype == "bf16" else torch.float32
-    shape = (1, case.heads, case.n, case.d)
-    make = torch.Generator().manual_seed(case.n + case.d)
-    q, k, v, dout = (torch.randn(shape, generator=make).to(kind) for _ in range(4))
-
-    ours = Foci(context, case, case.dtype, q, k, v, dout)
-    if case.dtype == "f32fast":  # against our own strict arithmetic
-        theirs = Foci(context, case, "f32", q, k, v, dout)
-    else:
-        theirs = Torch(case, q, k, v, dout)
-
+    ours, theirs = case.sides(context)
     cores = [busy(side) for side in (ours, theirs)]
     error = difference(ours.results(), theirs.results())
 
@@ -222,20 +234,22 @@ def compare(context, case, reps, least):
         ratios.append(b[-1] / a[-1])
     after = probe(context)
 
-    field = "f32_flops" if case.dtype == "f32" else "bf16_flops"
-    peak = max(getattr(before, field), getattr(after, field))
+    peak = max(case.peak(before), case.peak(after))
+    for side in ours, theirs:
+        side.close()
     return {
         "case": case.name,
         **asdict(case),
         "reps": len(ratios),
         "ratio": statistics.median(ratios),
         "ratio_quartiles": statistics.quantiles(ratios, n=4),
-        "gflops": case.flops / statistics.median(a) / 1e9,
-        "gflops_best": case.flops / min(a) / 1e9,
-        "peer_gflops": case.flops / statistics.median(b) / 1e9,
-        "peer_gflops_best": case.flops / min(b) / 1e9,
-        "peak_gflops": peak / 1e9,
-        "share": case.flops / min(a) / peak,
+        "unit": case.unit,
+        "rate": case.work / statistics.median(a) / 1e9,
+        "best_rate": case.work / min(a) / 1e9,
+        "peer_rate": case.work / statistics.median(b) / 1e9,
+        "peer_best_rate": case.work / min(b) / 1e9,
+        "peak_rate": peak / 1e9,
+        "share": case.work / min(a) / peak,
         "difference": error,
         "agrees": error <= TOLERANCE[case.dtype, case.backward],
         "cores": cores[0],
@@ -245,15 +259,15 @@ def compare(context, case, reps, least):
 
 
 HEADS = {
-    "en": ("case", "foci GFLOP/s", "PyTorch GFLOP/s", "ratio", "share of peak"),
-    "zh": ("用例", "foci GFLOP/s", "PyTorch GFLOP/s", "倍数", "占峰值"),
+    "en": ("case", "foci {}", "PyTorch {}", "ratio", "share of peak"),
+    "zh": ("用例", "foci {}", "PyTorch {}", "倍数", "占峰值"),
 }
 NOTES = {
     "en": "Medians; ratio: median of PyTorch's time over ours; share: best repetition "
-          "over the measured peak of products. f32fast is compared with our own f32. "
+          "over the measured peak of products, or of reading memory. f32fast is compared with our own f32. "
           "{threads} threads, PyTorch {torch}, {cpu}. Repeat with `make bench-peers`.",
     "zh": "中位数；倍数为 PyTorch 用时与 foci 用时之比的中位数；占峰值为最好一次相对实测"
-          "矩阵乘峰值的比例。f32fast 与 foci 自身的 f32 相比。{threads} 线程，PyTorch "
+          "矩阵乘或读内存峰值的比例。f32fast 与 foci 自身的 f32 相比。{threads} 线程，PyTorch "
           "{torch}，{cpu}。用 `make bench-peers` 复现。",
 }
 
@@ -262,18 +276,27 @@ def with_floor(text, floor, form):
     return text if floor is None else f"{text} (≥ {form.format(floor)})"
 
 
-def markdown(report, language="en", floors=True):
-    lines = ["| " + " | ".join(HEADS[language]) + " |", "|---|---:|---:|---:|---:|"]
-    for r in report["cases"]:
+def table(cases, unit, language, floors):
+    head = " | ".join(HEADS[language]).format(unit, unit)
+    lines = [f"| {head} |", "|---|---:|---:|---:|---:|"]
+    for r in cases:
         ratio, share = f"{r['ratio']:.2f}", f"{100 * r['share']:.0f} %"
         if floors:
             ratio = with_floor(ratio, r["ratio_floor"], "{:.2f}")
             share = with_floor(share, r["share_floor"] and 100 * r["share_floor"],
                                "{:.0f} %")
         name = f"`{r['case']}`" + ("" if r["agrees"] else " **differs**")
-        lines.append(f"| {name} | {r['gflops']:.0f} | {r['peer_gflops']:.0f} | "
-                     f"{ratio} | {share} |")
-    return "\n".join(lines) + "\n\n" + NOTES[language].format(**report) + "\n"
+        form = "{:.0f}" if unit == "GFLOP/s" else "{:.1f}"
+        lines.append(f"| {name} | {form.format(r['rate'])} | "
+                     f"{form.format(r['peer_rate'])} | {ratio} | {share} |")
+    return "\n".join(lines)
+
+
+def markdown(report, language="en", floors=True):
+    units = dict.fromkeys(r["unit"] for r in report["cases"])
+    tables = [table([r for r in report["cases"] if r["unit"] == unit], unit, language,
+                    floors) for unit in units]
+    return "\n\n".join(tables + [NOTES[language].format(**report)]) + "\n"
 
 
 def rewrite_readme(path, language, report):
@@ -334,11 +357,11 @@ def main():
             sys.exit(f"threads: {torch.get_num_threads()} and {context.threads}")
         report = {"foci": context.version, "torch": torch.__version__,
                   "threads": context.threads, "cpu": cpu_name(), "cases": []}
-        for case in cases():
+        for case in cases() + decode.cases():
             if re.search(args.only, case.name):
                 r = compare(context, case, args.reps, args.time)
                 report["cases"].append(r)
-                print(f"{case.name}: {r['gflops']:.0f} : {r['peer_gflops']:.0f} GFLOP/s, "
+                print(f"{case.name}: {r['rate']:.1f} : {r['peer_rate']:.1f} {r['unit']}, "
                       f"ratio {r['ratio']:.2f}, share {100 * r['share']:.0f} %, "
                       f"difference {r['difference']:.1e}", file=sys.stderr, flush=True)
         args.json.write_text(json.dumps(report, indent=1) + "\n")

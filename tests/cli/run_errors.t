@@ -139,9 +139,9 @@ foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --bias m.npy
 npy make m.npy 5
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --mask m.npy
 --- stderr
-foci run: --mask m.npy: its shape is 5x4; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
-foci run: --bias m.npy: its shape is 3x5x5; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
-foci run: --mask m.npy: its shape is 5; accepted are 5x5, or that after heads (1 or 2), or after sequences (1) and heads
+foci run: --mask m.npy: its shape is 5x4; accepted are 5x5, 2x5x5 and 1x2x5x5; a 1 serves all
+foci run: --bias m.npy: its shape is 3x5x5; accepted are 5x5, 2x5x5 and 1x2x5x5; a 1 serves all
+foci run: --mask m.npy: its shape is 5; accepted are 5x5, 2x5x5 and 1x2x5x5; a 1 serves all
 --- exit 1
 
 === lengths of another batch

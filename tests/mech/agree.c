@@ -175,6 +175,9 @@ static void mixes(void **state)
             foci_problem typed = p;
             typed.dtype = (foci_dtype)dtype;
             run_case(&l, -1, specs[i], &typed, 0, i);
+            typed.flags |= FOCI_MASK | FOCI_BIAS; /* another for each head */
+            typed.mask_heads = typed.heads;
+            run_case(&l, -1, specs[i], &typed, TRIAL_LENS, i);
         }
     levels_free(&l);
 }

@@ -227,13 +227,17 @@ static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
     const double time = opt_real(a, "time", 0.5);
     foci_machine last;
     int          status = measure(a, ctx, &last);
+
+    struct progress progress;
+    progress_begin(&progress, a, "cases", n);
     for (int i = 0; i < n && status == EXIT_OK; i++) {
-        note(a, "%d of %d: %s", i + 1, n, rows[i].c.text);
+        progress_at(&progress, i, rows[i].c.text);
         rows[i].before = last;
         status = bench_run(a, ctx, &rows[i].c, reps, time, &rows[i].r);
         if (status == EXIT_OK) status = measure(a, ctx, &last);
         rows[i].after = last;
     }
+    progress_end(&progress);
     return status;
 }
 
@@ -283,12 +287,7 @@ static int run(const struct args *a)
 }
 
 static const struct option options[] = {
-    { .name = "threads",
-      .arg = "N",
-      .kind = KIND_WHOLE,
-      .min = 1,
-      .max = 1024,
-      .help = "threads to use (default $FOCI_THREADS, or one a core)" },
+    OPTION_THREADS,
     { .name = "reps",
       .arg = "N",
       .kind = KIND_WHOLE,
@@ -325,9 +324,7 @@ const struct verb verb_bench = {
     .examples = examples,
     .notes =
         "A case is SPEC/PROBLEM/DTYPE/PASS: DTYPE f32, f32fast (bf16 products on f32\n"
-        "tensors) or bf16, PASS fwd, bwd, both or step\n"
-        "(decoding: n new tokens, after which each of b states has m keys).  Rates are "
-        "of the median; the peak "
-        "is\n"
+        "tensors) or bf16, PASS fwd, bwd, both or step (decoding: n new tokens, after\n"
+        "which each of b states has m keys).  Rates are of the median; the peak is\n"
         "that of long products, measured before and after each case.",
 };

@@ -50,6 +50,20 @@ struct option {
     bool        many;     /* may be given more than once */
 };
 
+/* Options that several verbs have, the same on each. */
+#define OPTION_THREADS                                                                 \
+    {                                                                                  \
+        .name = "threads", .arg = "N",                                                 \
+        .help = "threads to use (default $FOCI_THREADS, or one a core)",               \
+        .kind = KIND_WHOLE, .min = 1, .max = 1024                                      \
+    }
+#define OPTION_PRECISION                                                               \
+    {                                                                                  \
+        .name = "precision", .arg = "HOW",                                             \
+        .help = "products of f32 tensors: strict (default), or fast, in bf16",         \
+        .kind = KIND_WORD, .words = "strict|fast"                                      \
+    }
+
 struct args;
 
 struct verb {
@@ -125,6 +139,20 @@ int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
 /* Something to know that is no result; silent under --quiet. */
 void note(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 
+/* A job of n pieces: say that piece `done`, called `what`, begins.  A bar with rate and
+ * time left on a terminal, from the third second on; a line elsewhere. */
+struct progress {
+    const struct args *a;
+    const char        *unit; /* "cases" */
+    int64_t            n;
+    double             start;
+    bool               terminal, drawn;
+};
+void progress_begin(struct progress *p, const struct args *a, const char *unit,
+                    int64_t n);
+void progress_at(struct progress *p, int64_t done, const char *what);
+void progress_end(struct progress *p);
+
 /* What the user may have meant: offer every valid name, then read `best`, NULL
  * if none is near. */
 struct guess {
@@ -147,9 +175,15 @@ foci_ctx *open_ctx(const struct args *a, int threads);
 /* Text of one of the library's functions that work as snprintf; to be freed. */
 char *plan_text(int (*print)(const foci_plan *, char *, size_t), const foci_plan *plan);
 
-/* n * size zeroed bytes, 64-byte aligned, to be freed by free(); never NULL:
- * without memory the command ends here. */
+/* Without memory the command ends, with one line and EXIT_FAILED.  No file is half
+ * written then: files are written by the library, which needs memory before only. */
+_Noreturn void no_memory(const char *what);
+
+/* n * size zeroed bytes, 64-byte aligned, to be freed by free(); never NULL. */
 void *need(size_t n, size_t size);
+
+/* Once, at the start: JSON that lacks what there was no memory for would look whole. */
+void json_never_fails(void);
 
 /* Seconds on a clock that only runs forward. */
 double seconds(void);

@@ -182,12 +182,7 @@ static int run(const struct args *a)
 
 static const struct option options[] = {
     { .name = "measure", .help = "measure products and memory, in about a second" },
-    { .name = "threads",
-      .arg = "N",
-      .help = "threads to use (default $FOCI_THREADS, or one a core)",
-      .kind = KIND_WHOLE,
-      .min = 1,
-      .max = 1024 },
+    OPTION_THREADS,
     { 0 },
 };
 

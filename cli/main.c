@@ -125,6 +125,7 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
     catch_signals();
+    json_never_fails();
 
     const int code = dispatch(argc, argv);
 

@@ -108,11 +108,11 @@ const char *guess_hint(const struct guess *n, char *text, size_t cap)
 
 int print_json(const struct args *a, json_t *value)
 {
-    const int bad =
-        !value || json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+    char *text = json_dumps(value, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(value);
-    if (bad && !ferror(stdout)) return failure(a, "the JSON could not be made");
-    putchar('\n');
+    if (!text) return failure(a, "the JSON could not be made");
+    puts(text);
+    free(text);
     return EXIT_OK;
 }
 

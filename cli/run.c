@@ -179,7 +179,8 @@ static int run(const struct args *a)
     if (!r.ctx) return EXIT_FAILED;
 
     r.p.dtype = opt_word(a, "dtype", 0) ? FOCI_BF16 : FOCI_F32;
-    code = run_inputs(&r);
+    code = run_outputs(&r);
+    if (!code) code = run_inputs(&r);
     if (!code) code = make_plan(&r);
     if (!code) code = run_params(&r);
     if (!code) {
@@ -209,22 +210,13 @@ static const struct option options[] = {
       .help = "f32 (default), or bf16, which rounds the inputs",
       .kind = KIND_WORD,
       .words = "f32|bf16" },
-    { .name = "precision",
-      .arg = "HOW",
-      .help = "products of f32 tensors: strict (default), or fast, in bf16",
-      .kind = KIND_WORD,
-      .words = "strict|fast" },
+    OPTION_PRECISION,
     { .name = "seed",
       .arg = "N",
       .help = "draw the parameters from this seed (default 0)",
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
-    { .name = "threads",
-      .arg = "N",
-      .help = "threads to use (default $FOCI_THREADS, or one a core)",
-      .kind = KIND_WHOLE,
-      .min = 1,
-      .max = 1024 },
+    OPTION_THREADS,
     { .name = "param",
       .arg = "NAME=FILE",
       .help = "a parameter, for each head or for all",

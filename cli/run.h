@@ -33,7 +33,9 @@ int run_inputs(struct run *r);
 int run_params(struct run *r);
 /* run_step.c: the forward pass through decoding states, token by token. */
 int run_steps(struct run *r);
-/* run_write.c: write all files that were asked for; print what was done. */
+/* run_write.c: see that files can be written there, before anything is computed; write
+ * all that were asked for; print what was done. */
+int run_outputs(const struct run *r);
 int run_write(struct run *r);
 int run_report(struct run *r);
 

@@ -1,8 +1,46 @@
 /* run_write.c -- the results of `foci run`: its files, and its summary. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/run.h"
+
+/* Files are made beside their target, so its folder must take them; what is there and
+ * is no regular file, such as /dev/null, is written to as it is. */
+static int check_folder(const struct run *r, const char *path)
+{
+    const char  *slash = strrchr(path, '/');
+    const size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    char        *folder = need(len + 1, 1);
+    struct stat  s;
+    int          code = EXIT_OK;
+
+    memcpy(folder, slash ? path : ".", len);
+    if ((stat(path, &s) || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
+        code = failure(r->a, "%s: cannot be made: %s", path, strerror(errno));
+    free(folder);
+    return code;
+}
+
+int run_outputs(const struct run *r)
+{
+    static const char *const names[] = { "out", "weights", "dump-params", "grads" };
+    int                      code = EXIT_OK;
+
+    for (int i = 0; i < 4 && !code; i++) {
+        const char *path = opt_text(r->a, names[i]);
+        if (path) code = check_folder(r, path);
+        for (int j = 0; j < i && path && !code; j++) {
+            const char *other = opt_text(r->a, names[j]);
+            if (other && strcmp(path, other) == 0)
+                code = usage_error(r->a, "--%s and --%s are both '%s'", names[j],
+                                   names[i], path);
+        }
+    }
+    return code;
+}
 
 static int write_npy(const struct run *r, const char *path, int n_dims,
                      const int64_t *shape, const float *data)

@@ -17,9 +17,16 @@ foci_ctx *open_ctx(const struct args *a, int threads)
     return ctx;
 }
 
+void no_memory(const char *what)
+{
+    fprintf(stderr, "foci: no memory for %s\n", what);
+    exit(EXIT_FAILED);
+}
+
 void *need(size_t n, size_t size)
 {
     enum { LINE = 64 };
+    char  text[64];
     void *p = NULL;
 
     if (!size || n <= (SIZE_MAX - LINE) / size) {
@@ -27,9 +34,18 @@ void *need(size_t n, size_t size)
         p = aligned_alloc(LINE, bytes);
         if (p) return memset(p, 0, bytes);
     }
-    fprintf(stderr, "foci: no memory: %zu times %zu bytes were refused\n", n, size);
-    exit(EXIT_FAILED);
+    snprintf(text, sizeof text, "%zu times %zu bytes", n, size);
+    no_memory(text);
 }
+
+static void *json_need(size_t bytes)
+{
+    void *p = malloc(bytes);
+    if (!p) no_memory("JSON");
+    return p;
+}
+
+void json_never_fails(void) { json_set_alloc_funcs(json_need, free); }
 
 char *plan_text(int (*print)(const foci_plan *, char *, size_t), const foci_plan *plan)
 {

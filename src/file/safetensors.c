@@ -181,6 +181,9 @@ foci_status safetensors_read(struct foci_file *f)
 
     f->header = json_loadb((const char *)f->map + 8, (size_t)len,
                            JSON_REJECT_DUPLICATES, &error);
+    if (!f->header && !*error.text) /* without memory jansson has nothing to say */
+        return ctx_fail(f->ctx, FOCI_ERR_MEMORY, "no memory for the header of %.200s",
+                        f->path);
     if (!f->header)
         return file_fail(f->ctx, f->path, "the header is not JSON: %s at byte %d",
                          error.text, error.position);

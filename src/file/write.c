@@ -196,16 +196,62 @@ foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
     return writer_close(&w, status);
 }
 
+/* One entry of the header; NULL without memory. */
 static json_t *describe(const foci_named *a, int64_t begin, int64_t end)
 {
-    json_t *shape = json_array();
+    json_t *entry = json_pack("{s:s, s:[], s:[I,I]}", "dtype", "F32", "shape",
+                              "data_offsets", (json_int_t)begin, (json_int_t)end);
+    json_t *shape = json_object_get(entry, "shape");
+
     for (int i = 0; i < a->n_dims; i++)
-        json_array_append_new(shape, json_integer(a->shape[i]));
-    return json_pack("{s:s, s:o, s:[I,I]}", "dtype", "F32", "shape", shape,
-                     "data_offsets", (json_int_t)begin, (json_int_t)end);
+        if (json_array_append_new(shape, json_integer(a->shape[i]))) {
+            json_decref(entry);
+            return NULL;
+        }
+    return entry;
 }
 
-/* The header as text, to be freed. */
+/* Whether text is UTF-8, as JSON wants it. */
+static bool is_utf8(const char *text)
+{
+    const unsigned char *s = (const unsigned char *)text;
+
+    while (*s) {
+        const int n = *s < 0x80 ? 0 : *s < 0xc2 ? -1 : *s < 0xe0 ? 1 : *s < 0xf0 ? 2 : 3;
+        uint32_t  c = *s++;
+        if (n < 0) return false;
+        if (n > 0) c &= 0x3fu >> n;
+        for (int i = 0; i < n; i++, s++) {
+            if ((*s & 0xc0) != 0x80) return false;
+            c = c << 6 | (*s & 0x3f);
+        }
+        if (n == 2 && (c < 0x800 || (c >= 0xd800 && c < 0xe000))) return false;
+        if (n == 3 && (c < 0x10000 || c > 0x10ffff)) return false;
+    }
+    return true;
+}
+
+/* Add a tensor whose data begins at byte `at`. */
+static foci_status add_entry(foci_ctx *ctx, const char *path, const foci_named *a,
+                             int64_t at, int64_t count, json_t *root)
+{
+    if (count > (INT64_MAX - at) / 4)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: more bytes than can be counted",
+                        path);
+    if (!a->name || strcmp(a->name, "__metadata__") == 0 ||
+        json_object_get(root, a->name))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "%.200s: tensor name '%.64s' is reserved or given twice", path,
+                        a->name ? a->name : "");
+    if (!is_utf8(a->name))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: tensor name '%.64s' is not UTF-8",
+                        path, a->name);
+    if (json_object_set_new(root, a->name, describe(a, at, at + 4 * count)))
+        return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    return FOCI_OK;
+}
+
+/* The header as text, to be freed by free_text(). */
 static foci_status safetensors_header(foci_ctx *ctx, const char *path,
                                       const foci_named *arrays, int n, char **text)
 {
@@ -213,29 +259,27 @@ static foci_status safetensors_header(foci_ctx *ctx, const char *path,
     int64_t     at = 0, count = 0;
     foci_status status = FOCI_OK;
 
+    *text = NULL;
     for (int i = 0; i < n && !status; i++) {
         const foci_named *a = &arrays[i];
         status = check_shape(ctx, path, a->n_dims, a->shape, a->data, &count);
-        if (status) break;
-        if (count > (INT64_MAX - at) / 4)
-            status = ctx_fail(ctx, FOCI_ERR_ARG,
-                              "%.200s: more bytes than can be counted", path);
-        else if (!a->name || strcmp(a->name, "__metadata__") == 0 ||
-                 json_object_get(root, a->name))
-            status = ctx_fail(ctx, FOCI_ERR_ARG,
-                              "%.200s: tensor name '%.64s' is reserved or given twice",
-                              path, a->name ? a->name : "");
-        else if (json_object_set_new(root, a->name, describe(a, at, at + 4 * count)))
-            status =
-                ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: tensor name '%.64s' is not UTF-8",
-                         path, a->name);
+        if (!status) status = add_entry(ctx, path, a, at, count, root);
         at += 4 * count;
     }
-    *text = status ? NULL : json_dumps(root, JSON_COMPACT);
+    if (!status) {
+        *text = json_dumps(root, JSON_COMPACT);
+        if (!*text) status = ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    }
     json_decref(root);
-    if (!status && !*text)
-        status = ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
     return status;
+}
+
+/* As a program may have told jansson to. */
+static void free_text(char *text)
+{
+    json_free_t release;
+    json_get_alloc_funcs(NULL, &release);
+    release(text);
 }
 
 static foci_status put_header(struct writer *w, const char *text)
@@ -266,6 +310,6 @@ foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
                              arrays[i].data, &count);
         if (!status) status = put_floats(&w, arrays[i].data, count);
     }
-    free(text);
+    free_text(text);
     return writer_close(&w, status);
 }

@@ -157,8 +157,10 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s has heads %" PRId64 " to %" PRId64
                         ", which cuts through the %" PRId64
-                        " heads that share a key/value head",
-                        g->column, def->name, g->head0, g->head0 + g->heads - 1, per);
+                        " heads that share a key/value head; counts must be multiples "
+                        "of %" PRId64,
+                        g->column, def->name, g->head0, g->head0 + g->heads - 1, per,
+                        per);
     return FOCI_OK;
 }
 

@@ -93,3 +93,9 @@ foci list softmax relu2
 --- stderr
 foci list: unexpected 'relu2'; usage: foci list [NAME] (texts with blanks need quotes)
 --- exit 2
+
+=== an argument without default
+foci list scale | tail -2
+--- stdout
+  argument * default  accepted * help
+  s * required  -1e+30 to 1e+30  factor of q.k

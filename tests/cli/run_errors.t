@@ -289,3 +289,21 @@ foci run: --step needs --causal: decoding sees only what came before
 foci run: --step and --mask do not go together
 foci run: --step: sequence 0 has 4 queries and 3 keys: every query needs a key of its own
 --- exit 1
+
+=== outputs that cannot be written are found before anything is computed or written
+npy make q.npy 4x8
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dout q.npy --grads no/g
+foci run softmax --q none.npy --k q.npy --v q.npy --out no/o.npy
+ls
+--- stdout
+q.npy
+--- stderr
+foci run: no/g: cannot be made: No such file or directory
+foci run: no/o.npy: cannot be made: No such file or directory
+
+=== one file for two results
+npy make q.npy 4x8
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --weights o.npy
+--- stderr
+foci run: --out and --weights are both 'o.npy'
+--- exit 2

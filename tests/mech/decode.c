@@ -271,23 +271,50 @@ static void test_steps(void **state)
     levels_free(&l);
 }
 
-/* Long enough for several parts, with threads. */
+/* Long enough for several parts: the same bits for any number of threads. */
 static void test_parts(void **state)
 {
     static const int64_t lens[] = { 2300, 1030 };
-    foci_ctx            *ctx = test_ctx(NULL, 3);
 
     (void)state;
     for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+        foci_ctx    *one = test_ctx(NULL, 1), *seven = test_ctx(NULL, 7);
+        const char  *spec = "2*softmax sink + 2*l2norm logn";
         foci_problem p = shapes[1];
         p.dtype = (foci_dtype)dtype;
-        struct world w =
-            world_make(ctx, "2*softmax sink + 2*l2norm logn", &p, lens, 2, 9);
+        struct world w = world_make(one, spec, &p, lens, 2, 9);
+        struct world x = world_make(seven, spec, &p, lens, 2, 9);
         run_through(&w);
-        for (int s = 0; s < w.n; s++)
+        run_through(&x);
+        for (int s = 0; s < w.n; s++) {
             compare(&w, &w.seq[s]);
+            assert_memory_equal(w.seq[s].got, x.seq[s].got,
+                                (size_t)lens[s] * row_bytes(&w, p.heads, p.dim_v));
+        }
         world_free(&w);
+        world_free(&x);
+        foci_ctx_free(one);
+        foci_ctx_free(seven);
     }
+}
+
+/* What is not finite stays with the rows that see it, also inside one step. */
+static void test_nonfinite(void **state)
+{
+    static const int64_t lens[] = { 90 };
+    foci_ctx            *ctx = test_ctx(NULL, 1);
+    struct world         w = world_make(ctx, "softmax", &shapes[0], lens, 1, 3);
+    const size_t         row = (size_t)(HEADS * 24);
+
+    (void)state;
+    ((float *)(void *)w.seq[0].v)[80 * row] = NAN; /* token 80, head 0, column 0 */
+    expect(&w, &w.seq[0]);
+    take_step(&w, (const int32_t[]){ 70 });
+    take_step(&w, (const int32_t[]){ 20 });
+    const float *got = (const float *)(const void *)w.seq[0].got;
+    for (size_t i = 0; i < 90 * row; i++)
+        assert_int_equal(isnan(got[i]) != 0, i / row >= 80 && i % row == 0);
+    world_free(&w);
     foci_ctx_free(ctx);
 }
 
@@ -432,7 +459,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps), cmocka_unit_test(test_parts),
         cmocka_unit_test(test_forks), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_many),  cmocka_unit_test(test_nonfinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

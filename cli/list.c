@@ -128,7 +128,7 @@ static bool plannable(foci_ctx *ctx, const char *meaning)
                                  .len_q = 1,
                                  .len_k = 1,
                                  .dim_qk = 2 };
-        const foci_status status = foci_plan_create(ctx, meaning, &p, &plan);
+        const foci_status  status = foci_plan_create(ctx, meaning, &p, &plan);
         if (status == FOCI_ERR_MEMORY) no_memory(meaning);
         if (status) continue;
         foci_plan_free(plan);

@@ -8,6 +8,11 @@
 
 int exact_thread(void) { return omp_get_thread_num(); }
 
+int exact_threads(const struct exact *x, int64_t jobs, double flops)
+{
+    return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
+}
+
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s)
 {
     const foci_problem   *p = &plan->p;

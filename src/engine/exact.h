@@ -99,7 +99,9 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
 void exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
 int          exact_thread(void);
-double       exact_head_scale(const struct exact *x, int64_t h);
+/* Threads for so many pieces of work: few where waking more would take longer. */
+int    exact_threads(const struct exact *x, int64_t jobs, double flops);
+double exact_head_scale(const struct exact *x, int64_t h);
 
 /* Whether keys and values need no packing. */
 bool exact_keys_in_place(const struct exact *x);

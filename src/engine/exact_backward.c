@@ -472,7 +472,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     const struct exact *x = &k.x;
     const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
     const int64_t       jobs = x->n_seqs * x->kv_heads * k.parts;
-#pragma omp parallel num_threads(x->threads)
+    const int           threads =
+        exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x->scratch +
                                       (size_t)exact_thread() * x->scratch_bytes };

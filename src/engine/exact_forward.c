@@ -331,7 +331,9 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     if (io->lse) clear_lse(&x);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
-#pragma omp parallel num_threads(x.threads)
+    const int     threads =
+        exact_threads(&x, max64(tiles, blocks), plan->cost.forward_flops);
+#pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x.scratch +
                                       (size_t)exact_thread() * x.scratch_bytes };

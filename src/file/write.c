@@ -217,7 +217,11 @@ static bool is_utf8(const char *text)
     const unsigned char *s = (const unsigned char *)text;
 
     while (*s) {
-        const int n = *s < 0x80 ? 0 : *s < 0xc2 ? -1 : *s < 0xe0 ? 1 : *s < 0xf0 ? 2 : 3;
+        const int n = *s < 0x80   ? 0
+                      : *s < 0xc2 ? -1
+                      : *s < 0xe0 ? 1
+                      : *s < 0xf0 ? 2
+                                  : 3;
         uint32_t  c = *s++;
         if (n < 0) return false;
         if (n > 0) c &= 0x3fu >> n;
@@ -251,65 +255,70 @@ static foci_status add_entry(foci_ctx *ctx, const char *path, const foci_named *
     return FOCI_OK;
 }
 
-/* The header as text, to be freed by free_text(). */
-static foci_status safetensors_header(foci_ctx *ctx, const char *path,
-                                      const foci_named *arrays, int n, char **text)
+struct header {
+    char  *text; /* of the context */
+    size_t bytes;
+};
+
+/* json_dumps() would leave out what it has no room for; a buffer of the right size has
+ * room for all. */
+static foci_status print_header(foci_ctx *ctx, const json_t *root, struct header *h)
+{
+    h->bytes = json_dumpb(root, NULL, 0, JSON_COMPACT);
+    if (!h->bytes) return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    h->text = ctx_alloc(ctx, h->bytes, 1);
+    if (!h->text) return FOCI_ERR_MEMORY;
+    if (json_dumpb(root, h->text, h->bytes, JSON_COMPACT) == h->bytes) return FOCI_OK;
+    ctx_free(ctx, h->text, h->bytes, 1);
+    return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+}
+
+static foci_status make_header(foci_ctx *ctx, const char *path,
+                               const foci_named *arrays, int n, struct header *h)
 {
     json_t     *root = json_object();
     int64_t     at = 0, count = 0;
     foci_status status = FOCI_OK;
 
-    *text = NULL;
     for (int i = 0; i < n && !status; i++) {
         const foci_named *a = &arrays[i];
         status = check_shape(ctx, path, a->n_dims, a->shape, a->data, &count);
         if (!status) status = add_entry(ctx, path, a, at, count, root);
         at += 4 * count;
     }
-    if (!status) {
-        *text = json_dumps(root, JSON_COMPACT);
-        if (!*text) status = ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
-    }
+    if (!status) status = print_header(ctx, root, h);
     json_decref(root);
     return status;
 }
 
-/* As a program may have told jansson to. */
-static void free_text(char *text)
-{
-    json_free_t release;
-    json_get_alloc_funcs(NULL, &release);
-    release(text);
-}
-
-static foci_status put_header(struct writer *w, const char *text)
+static foci_status put_header(struct writer *w, const struct header *h)
 {
     static const char blanks[8] = "        ";
     unsigned char     length[8];
-    const size_t      n = strlen(text), padded = (n + 7) / 8 * 8;
+    const size_t      padded = (h->bytes + 7) / 8 * 8;
 
     for (int i = 0; i < 8; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
     TRY(put(w, length, sizeof length));
-    TRY(put(w, text, n));
-    return put(w, blanks, padded - n);
+    TRY(put(w, h->text, h->bytes));
+    return put(w, blanks, padded - h->bytes);
 }
 
 foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
                                    const foci_named *arrays, int n)
 {
-    char         *text;
+    struct header h = { 0 };
     int64_t       count;
     struct writer w;
 
-    TRY(safetensors_header(ctx, path, arrays, n, &text));
+    TRY(make_header(ctx, path, arrays, n, &h));
     foci_status status = writer_open(&w, ctx, path);
-    if (!status) status = put_header(&w, text);
+    if (!status) status = put_header(&w, &h);
     for (int i = 0; i < n && !status; i++) {
         status = check_shape(ctx, path, arrays[i].n_dims, arrays[i].shape,
                              arrays[i].data, &count);
         if (!status) status = put_floats(&w, arrays[i].data, count);
     }
-    free_text(text);
+    ctx_free(ctx, h.text, h.bytes, 1);
     return writer_close(&w, status);
 }

@@ -294,8 +294,6 @@ static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint1
 {
     if (rows == 1)
         dots_rows(s, q, ldq, k, ldk, n, d, next, 1);
-    else if (rows == 2)
-        dots_rows(s, q, ldq, k, ldk, n, d, next, 2);
     else if (rows <= 4)
         dots_rows(s, q, ldq, k, ldk, n, d, next, 4);
     else
@@ -354,8 +352,6 @@ static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t
 {
     if (rows == 1)
         sums_rows(o, ldo, w, v, ldv, n, d, next, 1);
-    else if (rows == 2)
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 2);
     else if (rows <= 4)
         sums_rows(o, ldo, w, v, ldv, n, d, next, 4);
     else

@@ -128,9 +128,6 @@ static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
 static foci_status check_grads(const foci_plan *plan, const foci_io *io,
                                const foci_grads *g, struct out out)
 {
-    if (g->size < sizeof *g)
-        return refuse(out, "grads.size is %zu: set it with FOCI_SIZED(foci_grads)",
-                      g->size);
     if (!(plan->p.flags & FOCI_TRAIN))
         return refuse(out, "the problem was planned without FOCI_TRAIN");
     if (plan->p.batch && plan->p.len_q && !g->d_o)
@@ -146,15 +143,31 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
 
     if (!plan) return refuse(out, "the plan is NULL");
     if (!io) return refuse(out, "io is NULL");
-    if (io->size < sizeof *io)
-        return refuse(out, "io.size is %zu: set it with FOCI_SIZED(foci_io)", io->size);
     TRY(check_tensors(plan, io, out));
     TRY(check_lengths(plan, io, out));
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
-foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
-                          const foci_grads *grads, char *text, size_t cap)
+/* Callers of another version of the header: fields they do not have are zero, and what
+ * only they have cannot be honoured. */
+foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
+                          foci_grads *whole_grads)
+{
+    *whole = (foci_io){ 0 };
+    *whole_grads = (foci_grads){ 0 };
+    if (!io || !io->size || io->size > sizeof *io) return FOCI_ERR_ARG;
+    memcpy(whole, io, io->size);
+    whole->size = sizeof *whole;
+    if (!grads) return FOCI_OK;
+    if (!grads->size || grads->size > sizeof *grads) return FOCI_ERR_ARG;
+    memcpy(whole_grads, grads, grads->size);
+    whole_grads->size = sizeof *whole_grads;
+    return FOCI_OK;
+}
+
+/* All of it, on whole structs. */
+static foci_status check_all(const foci_plan *plan, const foci_io *io,
+                             const foci_grads *grads, char *text, size_t cap)
 {
     const struct out out = { text, cap };
 
@@ -170,14 +183,33 @@ foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
     return FOCI_OK;
 }
 
+foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
+                          const foci_grads *grads, char *text, size_t cap)
+{
+    const struct out out = { text, cap };
+    foci_io          whole;
+    foci_grads       whole_grads;
+
+    if (!io) return refuse(out, "io is NULL");
+    if (plan_whole_io(io, grads, &whole, &whole_grads))
+        return refuse(out,
+                      "io.size is %zu%s: set sizes with FOCI_SIZED, %zu and %zu here",
+                      io->size, grads ? " (or grads.size is wrong)" : "", sizeof whole,
+                      sizeof whole_grads);
+    return check_all(plan, &whole, grads ? &whole_grads : NULL, text, cap);
+}
+
 foci_status foci_forward(const foci_plan *plan, const foci_io *io)
 {
-    TRY(foci_io_check(plan, io, NULL, NULL, 0));
+    foci_io    whole;
+    foci_grads none;
+
+    TRY(plan_whole_io(io, NULL, &whole, &none));
+    TRY(check_all(plan, &whole, NULL, NULL, 0));
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
-        engine_of(s)->forward(
-            plan, s, io,
-            io->saved && plan->saved_bytes ? (float *)io->saved + s->saved0 : NULL);
+        float              *saved = plan->saved_bytes ? (float *)whole.saved : NULL;
+        engine_of(s)->forward(plan, s, &whole, saved ? saved + s->saved0 : NULL);
     }
     return FOCI_OK;
 }
@@ -185,11 +217,16 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
 foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads)
 {
+    foci_io    whole;
+    foci_grads whole_grads;
+
     if (!grads) return FOCI_ERR_ARG;
-    TRY(foci_io_check(plan, io, grads, NULL, 0));
+    TRY(plan_whole_io(io, grads, &whole, &whole_grads));
+    TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
-        engine_of(s)->backward(plan, s, io, (const float *)io->saved + s->saved0, grads);
+        engine_of(s)->backward(plan, s, &whole, (const float *)whole.saved + s->saved0,
+                               &whole_grads);
     }
     return FOCI_OK;
 }

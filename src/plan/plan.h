@@ -125,6 +125,11 @@ struct seq {
 foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads, char *text, size_t cap);
 
+/* The structs of a caller with missing fields filled in; FOCI_ERR_ARG where a size makes
+ * no sense. */
+foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
+                          foci_grads *whole_grads);
+
 int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);

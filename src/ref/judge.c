@@ -3,18 +3,24 @@
 
 #include "ref/ref.h"
 
+/* The caller's structs as whole ones. */
+struct call {
+    foci_io    io;
+    foci_grads grads;
+};
+
 /* As for the engines, but without scratch memory; the output may be missing where
  * it is not written. */
 static foci_status check(const foci_plan *plan, const foci_io *io,
-                         const foci_grads *grads, bool needs_o)
+                         const foci_grads *grads, bool needs_o, struct call *call)
 {
     char    nowhere;
     foci_io it;
 
-    if (!io || io->size < sizeof it) return FOCI_ERR_ARG;
-    it = *io;
+    TRY(plan_whole_io(io, grads, &call->io, &call->grads));
+    it = call->io;
     if (!needs_o) it.o = &nowhere;
-    return plan_check_io(plan, &it, grads, NULL, 0);
+    return plan_check_io(plan, &it, grads ? &call->grads : NULL, NULL, 0);
 }
 
 static double *doubles(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
@@ -58,24 +64,29 @@ end:
 
 foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
 {
-    TRY(check(plan, io, NULL, true));
-    return run(plan, io, NULL, NULL);
+    struct call call;
+
+    TRY(check(plan, io, NULL, true, &call));
+    return run(plan, &call.io, NULL, NULL);
 }
 
 foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
                               const foci_grads *grads)
 {
+    struct call call;
+
     if (!grads) return FOCI_ERR_ARG;
-    TRY(check(plan, io, grads, false));
-    return run(plan, io, grads, NULL);
+    TRY(check(plan, io, grads, false, &call));
+    return run(plan, &call.io, &call.grads, NULL);
 }
 
 foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
 {
+    struct call call;
+
     if (!weights) return FOCI_ERR_ARG;
-    TRY(check(plan, io, NULL, false));
-    foci_io it = *io;
-    it.o = NULL;
-    it.lse = NULL;
-    return run(plan, &it, NULL, weights);
+    TRY(check(plan, io, NULL, false, &call));
+    call.io.o = NULL;
+    call.io.lse = NULL;
+    return run(plan, &call.io, NULL, weights);
 }

@@ -154,7 +154,8 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
     if (chance(c, 4)) p.memory = below(c, p.len_k + 1);
     if (chance(c, 2)) p.mask_batch = p.batch;
     if (chance(c, 2)) p.mask_heads = p.heads;
-    if (p.batch == 1 && p.len_q == p.len_k && chance(c, 3)) p.max_docs = 1 + below(c, 6);
+    if (p.batch == 1 && p.len_q == p.len_k && chance(c, 3))
+        p.max_docs = 1 + below(c, 6);
     if (chance(c, 2)) {
         const bool read = !(p.flags & FOCI_TRAIN);
         p.q = draw_layout(c, p.batch, p.len_q, p.heads, p.dim_qk, read);
@@ -175,8 +176,7 @@ static void change_rows(struct choices *c, bool zero, int type, void *x,
                         int64_t heads, int64_t dim)
 {
     const int64_t each = 1 + below(c, 5);
-    const double  factor =
-        chance(c, 4) && zero ? 0 : ldexp(1, (int)below(c, 6) - 4);
+    const double  factor = chance(c, 4) && zero ? 0 : ldexp(1, (int)below(c, 6) - 4);
 
     for (int64_t b = 0; b < batch; b++)
         for (int64_t i = 0; i < rows; i += each)
@@ -205,10 +205,10 @@ static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
         return;
     }
     const foci_problem *p = &plan->p;
-    unsigned            gives = p->max_docs ? TRIAL_DOCS : chance(c, 3) ? TRIAL_LENS : 0;
-    const uint64_t      seed = (uint64_t)(below(c, 256) << 8 | below(c, 256));
-    struct trial        t = trial_make(plan, spec, seed, gives);
-    const bool          shared = !p->q.batch || !p->k.batch || !p->v.batch;
+    unsigned       gives = p->max_docs ? TRIAL_DOCS : chance(c, 3) ? TRIAL_LENS : 0;
+    const uint64_t seed = (uint64_t)(below(c, 256) << 8 | below(c, 256));
+    struct trial   t = trial_make(plan, spec, seed, gives);
+    const bool     shared = !p->q.batch || !p->k.batch || !p->v.batch;
 
     if (!shared && !(p->flags & FOCI_FAST) && chance(c, 2)) {
         const int  type = (int)p->dtype;
@@ -250,12 +250,12 @@ static int64_t draw_any(struct choices *c, int64_t usual)
 
 static void absurd(foci_ctx *ctx, struct choices *c)
 {
-    foci_problem p = { FOCI_SIZED(foci_problem) };
-    char         spec[SPEC_CAP] = "softmax", text[2048];
-    foci_plan   *plan;
-    int64_t *const fields[] = { &p.batch,   &p.heads,      &p.kv_heads,   &p.len_q,
-                                &p.len_k,   &p.dim_qk,     &p.dim_v,      &p.dim_x,
-                                &p.memory,  &p.max_docs,   &p.mask_batch, &p.mask_heads };
+    foci_problem       p = { FOCI_SIZED(foci_problem) };
+    char               spec[SPEC_CAP] = "softmax", text[2048];
+    foci_plan         *plan;
+    int64_t *const     fields[] = { &p.batch,  &p.heads,    &p.kv_heads,   &p.len_q,
+                                    &p.len_k,  &p.dim_qk,   &p.dim_v,      &p.dim_x,
+                                    &p.memory, &p.max_docs, &p.mask_batch, &p.mask_heads };
     foci_layout *const layouts[] = { &p.q, &p.k, &p.v, &p.o };
 
     if (chance(c, 2)) {

@@ -37,7 +37,9 @@ static inline void fuzz_array(const struct foci_file *f, const foci_array *a)
 static inline void fuzz_read(foci_status (*read)(struct foci_file *),
                              const unsigned char *map, size_t size)
 {
-    struct foci_file f = { .ctx = fuzz_ctx(), .path = "input", .map = map, .bytes = size };
+    struct foci_file f = {
+        .ctx = fuzz_ctx(), .path = "input", .map = map, .bytes = size
+    };
     const foci_status status = read(&f);
 
     if (status == FOCI_OK)

@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     foci_problem p = { FOCI_SIZED(foci_problem), .memory = 7, .flags = FOCI_TRAIN };
     foci_problem again = p;
     const foci_problem before = p;
-    char         text[CAP], once[CAP], twice[CAP];
+    char               text[CAP], once[CAP], twice[CAP];
 
     if (size >= sizeof text) return 0;
     memcpy(text, data, size);

@@ -54,6 +54,8 @@ static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
     memset(qw, 0, (size_t)(8 * ldq) * 2);
     for (int i = 0; i < 8; i++) {
         if (i >= x->rows) memset(q + i * ldq, 0, (size_t)ldq * sizeof *q);
+        for (int64_t c = x->d; c < ldq; c++)
+            q[i * ldq + c] = 0;
         if (!words) continue;
         r->ref->store_rows(qw + i * ldq / 2, ldq, FOCI_BF16, q + i * ldq, ldq, 1.0f, 1,
                            x->d);

@@ -41,6 +41,10 @@ static void threads(void **state)
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 400,
             .len_k = 400, .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_TRAIN },
           0 },
+        /* Scratch of forward alone: what backward needs would hide its end. */
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 900,
+            .len_k = 900, .dim_qk = 32, .flags = 0 },
+          0 },
     };
     struct levels one = levels_make(1), seven = levels_make(7);
     char          spec[SPEC_CAP];

@@ -105,21 +105,26 @@ static struct lengths lengths_of(int type, const void *x, const foci_layout *l,
     return (struct lengths){ sqrt(s.typical / n), sqrt(s.least) };
 }
 
-/* The largest factor of q.k there can be. */
-static double largest_factor(const foci_plan *plan, const struct trial *t, bool *unit)
-{
-    double most = 0;
+/* The largest factors of q.k there can be, of rows as they are and of rows divided by
+ * their norms. */
+struct factors {
+    double plain, unit;
+};
 
-    *unit = false;
+static struct factors largest_factors(const foci_plan *plan, const struct trial *t)
+{
+    struct factors most = { 0, 0 };
+
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct group *group = &plan->spec.groups[g];
         for (int64_t h = 0; h < group->heads; h++) {
             double f = 1 / sqrt((double)t->p.dim_qk);
+            bool   unit = false;
             for (size_t m = 0; m < group->mech.n_mods; m++) {
                 const foci_mod *mod = &group->mech.mods[m];
                 if (mod->def->does & FOCI_MOD_UNIT) {
                     f = 1;
-                    *unit = true;
+                    unit = true;
                 }
                 if (mod->def->does & FOCI_MOD_SCALE) f = fabs(mod->arg[0]);
             }
@@ -130,7 +135,10 @@ static double largest_factor(const foci_plan *plan, const struct trial *t, bool 
                 if (mod->def->row_factor)
                     f *= fabs(mod->def->row_factor(mod, t->p.len_k));
             }
-            most = fmax(most, f);
+            if (unit)
+                most.unit = fmax(most.unit, f);
+            else
+                most.plain = fmax(most.plain, f);
         }
     }
     return most;
@@ -151,17 +159,16 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
         lengths_of(type, t->v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
     const struct lengths g =
         lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
-    bool         unit;
-    const double f = largest_factor(plan, t, &unit);
-    const double share = sqrt((double)(p->heads / p->kv_heads));
+    const struct factors f = largest_factors(plan, t);
+    const double         share = sqrt((double)(p->heads / p->kv_heads));
     const double root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
     const double dx = g.typical * v.typical; /* gradient of a logit */
-    const double x = unit ? f : f * q.typical * k.typical;
+    const double x = fmax(f.unit, f.plain * q.typical * k.typical);
 
     terms[PART_O] = v.typical / root_v;
     terms[PART_LSE] = 1 + x;
-    terms[PART_DQ] = dx * f / root_d * (unit ? 1 / q.least : k.typical);
-    terms[PART_DK] = share * dx * f / root_d * (unit ? 1 / k.least : q.typical);
+    terms[PART_DQ] = dx / root_d * fmax(f.unit / q.least, f.plain * k.typical);
+    terms[PART_DK] = share * dx / root_d * fmax(f.unit / k.least, f.plain * q.typical);
     terms[PART_DV] = share * g.typical / root_v;
     /* Gradients of the logits of a row sum to about 0, so this bound is not tight.
      * The share was measured, not derived: equal keys needed 0.06. */

@@ -1,6 +1,6 @@
 /* decode.c -- few queries against keys and values as they are stored.
  *
- * Bound by reading k and v, once for all rows.  Rows are rounded up to 1, 2, 4 or 8;
+ * Bound by reading k and v, once for all rows.  Rows are rounded up to 1, 4 or 8;
  * a group of keys by rows of sums stays in registers for the dot products, and rows by
  * two vectors of columns for the sums.
  */
@@ -15,37 +15,30 @@ INLINE void ISA(ahead)(const void *next, int64_t at, int64_t bytes)
         PREFETCH((const char *)next + at + i);
 }
 
-/* R rows against K keys, both constant. */
+/* R rows against `keys` of K keys, R and K constant: keys that are not there are the
+ * last one again. */
 INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k,
-                            int64_t ldk, const int dtype, int d, const int R,
+                            int64_t row, int keys, const int dtype, int d, const int R,
                             const int K)
 {
     const int64_t size = dtype == FOCI_F32 ? 4 : 2;
     vf            sum[DOTS];
-    int           c = 0;
 
     UNROLL(16)
     for (int i = 0; i < R * K; i++)
         sum[i] = vf_zero();
-    for (; c + VF_LEN <= d; c += VF_LEN)
+    for (int c = 0; c < d; c += VF_LEN)
         UNROLL(16)
     for (int j = 0; j < K; j++) {
-        const vf x = vf_from(k + (j * ldk + c) * size, dtype);
+        const char *const p = k + (j < keys ? j : keys - 1) * row + c * size;
+        const vf x = d - c < VF_LEN ? vf_from_n(p, dtype, d - c) : vf_from(p, dtype);
         UNROLL(8)
         for (int r = 0; r < R; r++)
             sum[r * K + j] = vf_fma(x, vf_loadu(q + r * ldq + c), sum[r * K + j]);
     }
-    if (c < d) UNROLL(16)
-    for (int j = 0; j < K; j++) {
-        const vf x = vf_from_n(k + (j * ldk + c) * size, dtype, d - c);
-        UNROLL(8)
-        for (int r = 0; r < R; r++)
-            sum[r * K + j] =
-                vf_fma(x, vf_from_n(q + r * ldq + c, FOCI_F32, d - c), sum[r * K + j]);
-    }
     UNROLL(16)
     for (int i = 0; i < R * K; i++)
-        s[i / K * LANES + i % K] = vf_sum(sum[i]);
+        if (i % K < keys) s[i / K * LANES + i % K] = vf_sum(sum[i]);
 }
 
 INLINE void ISA(dots_rows)(float *s, const float *q, int64_t ldq, const void *k,
@@ -54,14 +47,12 @@ INLINE void ISA(dots_rows)(float *s, const float *q, int64_t ldq, const void *k,
 {
     const int64_t row = ldk * (dtype == FOCI_F32 ? 4 : 2);
     const int     K = DOTS / R;
-    int           j = 0;
 
-    for (; j + K <= n; j += K) {
+    for (int j = 0; j < n; j += K) {
         ISA(ahead)(next, j * row, K * row);
-        ISA(dots_group)(s + j, q, ldq, (const char *)k + j * row, ldk, dtype, d, R, K);
+        ISA(dots_group)
+        (s + j, q, ldq, (const char *)k + j * row, row, n - j, dtype, d, R, K);
     }
-    for (; j < n; j++)
-        ISA(dots_group)(s + j, q, ldq, (const char *)k + j * row, ldk, dtype, d, R, 1);
 }
 
 INLINE void ISA(dots_type)(float *s, const float *q, int64_t ldq, int rows,
@@ -70,8 +61,6 @@ INLINE void ISA(dots_type)(float *s, const float *q, int64_t ldq, int rows,
 {
     if (rows == 1)
         ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 1);
-    else if (rows == 2)
-        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 2);
     else if (rows <= 4)
         ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 4);
     else
@@ -124,6 +113,14 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
         vf_storeu(o + r * ldo + i * VF_LEN, sum[r][i]);
 }
 
+/* The last vector, out of line: what is left is not worth a copy for every type. */
+static void ISA(sums_last)(float *o, int64_t ldo, const float *w, const char *v,
+                           int64_t row, int dtype, int n, int some, int rows)
+{
+    for (int r = 0; r < rows; r++)
+        ISA(sums_cols)(o + r * ldo, ldo, w + r * LANES, v, row, dtype, n, some, 1, 1);
+}
+
 INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
                            int64_t ldv, const int dtype, int n, int d, const void *next,
                            const int R)
@@ -136,8 +133,8 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
     for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
         ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, n, 0, R, 2);
     for (; c < d; c += VF_LEN)
-        ISA(sums_cols)
-        (o + c, ldo, w, at + c * size, row, dtype, n, d - c < VF_LEN ? d - c : 0, R, 1);
+        ISA(sums_last)
+        (o + c, ldo, w, at + c * size, row, dtype, n, d - c < VF_LEN ? d - c : 0, R);
 }
 
 INLINE void ISA(sums_type)(float *o, int64_t ldo, const float *w, int rows,
@@ -146,8 +143,6 @@ INLINE void ISA(sums_type)(float *o, int64_t ldo, const float *w, int rows,
 {
     if (rows == 1)
         ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 1);
-    else if (rows == 2)
-        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 2);
     else if (rows <= 4)
         ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 4);
     else

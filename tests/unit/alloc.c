@@ -1,0 +1,499 @@
+/* alloc.c -- the n-th allocation fails, for every n, in everything that allocates: a
+ * status, a message, nothing leaked, no file half written.
+ *
+ * Blocks of a context carry their size, so that what it says of a block it frees is
+ * seen to be true.
+ */
+#define _XOPEN_SOURCE 700
+
+#include <dirent.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "foci/file.h"
+#include "support/failing.h"
+#include "support/trial.h"
+
+/*
+ * A context whose blocks know their size
+ */
+
+enum { FRONT = 64 };
+
+static void *sized_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
+{
+    (void)user;
+    char *front = old ? (char *)old - FRONT : NULL;
+    if (front) assert_memory_equal(front, &old_bytes, sizeof old_bytes);
+    if (!new_bytes) {
+        free(front);
+        return NULL;
+    }
+    char *new = aligned_alloc(FRONT, FRONT + (new_bytes + FRONT - 1) / FRONT * FRONT);
+    if (!new) return NULL;
+    memcpy(new, &new_bytes, sizeof new_bytes);
+    if (front) {
+        memcpy(new + FRONT, old, old_bytes < new_bytes ? old_bytes : new_bytes);
+        free(front);
+    }
+    return new + FRONT;
+}
+
+static const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
+                                      .alloc = sized_alloc };
+
+static foci_ctx *make_ctx(void)
+{
+    foci_ctx *ctx = NULL;
+    assert_int_equal(foci_ctx_create(&options, &ctx), FOCI_OK);
+    return ctx;
+}
+
+/*
+ * The harness
+ */
+
+struct scene {
+    foci_ctx        *ctx;
+    const foci_plan *plan;
+    foci_pool       *pool;
+    foci_state      *state;
+    const char      *spec, *path;
+    foci_problem     p;
+    const foci_io   *io;
+    int              tolerated; /* allocations it can do without */
+};
+
+/* What is tried once; it cleans up after itself if all went well. */
+typedef foci_status scene_fn(struct scene *s);
+
+/* Every n, once alone and once with all that follow.  The result is the number of
+ * allocations. */
+static int64_t every_failure(scene_fn *play, struct scene *s)
+{
+    const int64_t before = failing_live();
+    int64_t       n_needed = 0;
+
+    failing_at(0, false);
+    assert_int_equal(play(s), FOCI_OK);
+    n_needed = failing_count();
+    assert_int_equal(failing_live(), before);
+
+    for (int ever = 0; ever < 2; ever++)
+        for (int64_t n = 1; n <= n_needed; n++) {
+            ctx_fail(s->ctx, FOCI_OK, "%s", "");
+            ctx_fail(NULL, FOCI_OK, "%s", "");
+            failing_at(n, ever);
+            const foci_status status = play(s);
+            failing_at(0, false);
+            assert_int_equal(failing_live(), before);
+            if (status == FOCI_OK && n > n_needed - s->tolerated) continue;
+            /* jansson reads a text that it has no room for as no text. */
+            if (status != FOCI_ERR_FILE) assert_int_equal(status, FOCI_ERR_MEMORY);
+            if (!s->io) assert_true(strlen(foci_errmsg(s->ctx)) > 5);
+        }
+    return n_needed;
+}
+
+/*
+ * Contexts and plans
+ */
+
+static foci_status play_ctx(struct scene *s)
+{
+    foci_ctx *ctx = (foci_ctx *)s;
+    TRY(foci_ctx_create(&options, &ctx));
+    foci_ctx_free(ctx);
+    return FOCI_OK;
+}
+
+static void contexts(void **state)
+{
+    struct scene s = { .ctx = NULL };
+    (void)state;
+    assert_int_equal(every_failure(play_ctx, &s), 1);
+}
+
+static foci_status play_register(struct scene *s)
+{
+    static const foci_mech_def mechs[] = {
+        { .name = "own_one", .summary = "one", .reads = 7 },
+        { .name = "own_two", .summary = "two", .reads = 7 },
+    };
+    foci_ctx   *ctx;
+    foci_status status = foci_ctx_create(&options, &ctx);
+
+    for (int i = 0; i < 2 && !status; i++) {
+        status = foci_mechanism_register(ctx, &mechs[i]);
+        if (status) ctx_fail(NULL, status, "%s", foci_errmsg(ctx));
+    }
+    for (int i = 0; i < 2 && !status; i++) {
+        foci_plan         *plan;
+        const foci_problem p = { FOCI_SIZED(foci_problem),
+                                 .batch = 1,
+                                 .heads = 1,
+                                 .len_q = 1,
+                                 .len_k = 1,
+                                 .dim_qk = 1 };
+        status = foci_plan_create(ctx, mechs[i].name, &p, &plan);
+        foci_plan_free(plan);
+        if (status) ctx_fail(NULL, status, "%s", foci_errmsg(ctx));
+    }
+    foci_ctx_free(ctx);
+    (void)s;
+    return status;
+}
+
+static void mechanisms(void **state)
+{
+    struct scene s = { .ctx = NULL };
+    (void)state;
+    assert_true(every_failure(play_register, &s) > 3);
+}
+
+static foci_status play_plan(struct scene *s)
+{
+    foci_plan        *plan = (foci_plan *)s;
+    const foci_status status = foci_plan_create(s->ctx, s->spec, &s->p, &plan);
+    if (status) assert_null(plan);
+    foci_plan_free(plan);
+    return status;
+}
+
+/* Masks of many kinds, parameters, mixes, long lists of tiles. */
+static void plans(void **state)
+{
+    static const char *const specs[] = {
+        "softmax",
+        "softmax sink cap(3) temper logn",
+        "3*softmax sink + 2*relu2 temper qknorm + l2norm",
+        "test_window(window=100, first=3)",
+        "test_chance",
+        "2*test_chance(percent=3) sink + 6*test_window + 1*relu2(4)",
+        "8L",
+    };
+    struct scene         s = { .ctx = make_ctx(),
+                               .p = { FOCI_SIZED(foci_problem), .batch = 2, .len_q = 2100,
+                                      .len_k = 2100, .dim_qk = 8, .flags = FOCI_TRAIN } };
+    static const int64_t heads[] = { 1, 4, 6, 1, 1, 9, 8 };
+
+    (void)state;
+    specs_register(s.ctx);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        s.spec = specs[i];
+        s.p.heads = heads[i];
+        assert_true(every_failure(play_plan, &s) > 2);
+    }
+    foci_ctx_free(s.ctx);
+    assert_int_equal(failing_live(), 0);
+}
+
+/*
+ * Parameters
+ */
+
+static void square(const foci_mech *m, int64_t *shape)
+{
+    shape[0] = m->dims.qk;
+    shape[1] = m->dims.qk;
+}
+
+static const foci_tensor_def tensors[] = {
+    { .name = "frame",
+      .n_dims = 2,
+      .shape = square,
+      .init = FOCI_INIT_ORTHOGONAL,
+      .stream = 3 },
+    { .name = "spread",
+      .n_dims = 2,
+      .shape = square,
+      .init = FOCI_INIT_NORMAL,
+      .value = 2,
+      .stream = 3 },
+};
+
+static const foci_mech_def owner = {
+    .name = "owner",
+    .summary = "has tensors",
+    .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
+    .tensors = tensors,
+    .n_tensors = 2,
+};
+
+static foci_status play_params(struct scene *s)
+{
+    float params[256];
+    assert_in_range(foci_plan_params(s->plan), 1, 256);
+    return foci_params_init(s->plan, 5, params);
+}
+
+static void parameters(void **state)
+{
+    struct scene s = { .ctx = make_ctx(),
+                       .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
+                              .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+    foci_plan   *plan;
+
+    (void)state;
+    assert_int_equal(foci_mechanism_register(s.ctx, &owner), FOCI_OK);
+    assert_int_equal(foci_plan_create(s.ctx, "owner", &s.p, &plan), FOCI_OK);
+    s.plan = plan;
+    assert_true(every_failure(play_params, &s) > 0);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+}
+
+/*
+ * Decoding
+ */
+
+static foci_status play_pool(struct scene *s)
+{
+    foci_pool  *pool = (foci_pool *)s;
+    foci_status status = foci_pool_create(s->plan, 3, &pool);
+    if (status) assert_null(pool);
+    if (!status) status = foci_pool_grow(pool, 5);
+    if (pool) assert_int_equal(foci_pool_pages(pool), status ? 3 : 8);
+    foci_pool_free(pool);
+    return status;
+}
+
+static foci_status play_state(struct scene *s)
+{
+    foci_state *one, *two = NULL, *three = NULL;
+    char        saved[1024];
+    foci_status status = foci_state_create(s->pool, &one);
+    if (!status) status = foci_state_copy(s->state, &two);
+    if (!status) {
+        const size_t n = foci_state_save(s->state, saved, sizeof saved);
+        assert_in_range(n, 1, sizeof saved);
+        status = foci_state_restore(s->pool, saved, n, &three);
+    }
+    foci_state_free(one);
+    foci_state_free(two);
+    foci_state_free(three);
+    return status;
+}
+
+static foci_status play_step(struct scene *s)
+{
+    static const float x[200];
+    float              o[200];
+    const int32_t      tokens = 100;
+    foci_state        *copy;
+    foci_state        *it;
+    foci_step_io       io = { FOCI_SIZED(foci_step_io),
+                              .states = &it,
+                              .n_states = 1,
+                              .tokens = &tokens,
+                              .q = x,
+                              .k = x,
+                              .v = x,
+                              .o = o };
+
+    TRY(foci_state_copy(s->state, &copy));
+    it = copy;
+    io.work = aligned_alloc(64, foci_step_bytes(s->pool, 1, 100, 200));
+    foci_status status = FOCI_ERR_MEMORY;
+    if (io.work)
+        status = foci_step(s->pool, &io);
+    else
+        ctx_fail(s->ctx, status, "no memory");
+    if (status) assert_int_equal(foci_state_len(copy), 2);
+    free(io.work);
+    foci_state_free(copy);
+    return status;
+}
+
+static void decoding(void **state)
+{
+    static const float x[4];
+    float              o[4];
+    const int32_t      tokens = 2;
+    struct scene       s = { .ctx = make_ctx(),
+                             .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                                    .len_q = 3, .len_k = 3, .dim_qk = 2,
+                                    .flags = FOCI_CAUSAL } };
+    foci_plan         *plan;
+
+    (void)state;
+    assert_int_equal(foci_plan_create(s.ctx, "softmax", &s.p, &plan), FOCI_OK);
+    s.plan = plan;
+    assert_true(every_failure(play_pool, &s) >= 7);
+
+    assert_int_equal(foci_pool_create(plan, 20, &s.pool), FOCI_OK);
+    assert_int_equal(foci_state_create(s.pool, &s.state), FOCI_OK);
+    const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                              .states = &s.state,
+                              .n_states = 1,
+                              .tokens = &tokens,
+                              .q = x,
+                              .k = x,
+                              .v = x,
+                              .o = o,
+                              .work =
+                                  aligned_alloc(64, foci_step_bytes(s.pool, 1, 2, 2)) };
+    assert_int_equal(foci_step(s.pool, &io), FOCI_OK);
+    assert_true(every_failure(play_state, &s) >= 3);
+    assert_true(every_failure(play_step, &s) >= 2);
+    assert_int_equal(foci_pool_free_pages(s.pool), 19);
+
+    free(io.work);
+    foci_state_free(s.state);
+    foci_pool_free(s.pool);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+    assert_int_equal(failing_live(), 0);
+}
+
+/*
+ * Files
+ */
+
+static char folder[64];
+
+/* Names in the folder; temporary ones begin with a dot. */
+static int entries(void)
+{
+    DIR *d = opendir(folder);
+    int  n = 0;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
+    closedir(d);
+    return n;
+}
+
+static const int64_t shape[] = { 2, 3 };
+static const float   data[] = { 1, 2, 3, 4, 5, 6 };
+
+static foci_status play_npy(struct scene *s)
+{
+    const int         there = entries();
+    const foci_status status = foci_npy_write(s->ctx, s->path, 2, shape, data);
+    assert_int_equal(entries(), status ? there : 1);
+    return status;
+}
+
+static foci_status play_tensors(struct scene *s)
+{
+    const foci_named named[] = { { "one", 2, shape, data }, { "two", 1, shape, data } };
+    const int        there = entries();
+    const foci_status status = foci_safetensors_write(s->ctx, s->path, named, 2);
+    assert_int_equal(entries(), status ? there : 1);
+    return status;
+}
+
+/* Whole, whether an earlier run wrote it or a later one. */
+static foci_status play_open(struct scene *s)
+{
+    foci_file  *file = (foci_file *)s;
+    foci_status status = foci_file_open(s->ctx, s->path, &file);
+    if (status) {
+        assert_null(file);
+        return status;
+    }
+    for (int i = 0; i < foci_file_count(file); i++) {
+        foci_array a = { FOCI_SIZED(foci_array) };
+        float      x[6];
+        assert_int_equal(foci_file_array(file, i, &a), FOCI_OK);
+        assert_in_range(a.count, 1, 6);
+        foci_array_to_f32(&a, x);
+        assert_memory_equal(x, data, (size_t)a.count * sizeof *x);
+    }
+    foci_file_free(file);
+    return FOCI_OK;
+}
+
+static void files(void **state)
+{
+    scene_fn *const writers[] = { play_npy, play_tensors };
+    char            path[96];
+    struct scene    s = { .ctx = make_ctx(), .path = path };
+
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/foci-alloc-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%d", folder, i);
+        s.tolerated = 1; /* the name of the folder, which is synced */
+        assert_true(every_failure(writers[i], &s) >= 3); /* the last run left it */
+        assert_true(every_failure(writers[i], &s) >= 3);
+        s.tolerated = 0;
+        assert_true(every_failure(play_open, &s) >= 3);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(folder), 0);
+    foci_ctx_free(s.ctx);
+}
+
+/*
+ * The judge
+ */
+
+static foci_status play_judge(struct scene *s)
+{
+    float            weights[9], d[12], dparams[2];
+    const foci_grads grads = {
+        FOCI_SIZED(foci_grads), .d_o = s->io->q, .dq = d, .dk = d, .dv = d,
+        .dparams = dparams
+    };
+
+    TRY(foci_ref_forward(s->plan, s->io));
+    TRY(foci_ref_backward(s->plan, s->io, &grads));
+    return foci_ref_weights(s->plan, s->io, weights);
+}
+
+static void judge(void **state)
+{
+    static const float x[12] = { 1, 2, 3 };
+    float              o[12], lse[3], params[1] = { 0 };
+    const foci_io io = { FOCI_SIZED(foci_io), .q = x,          .k = x, .v = x, .o = o,
+                         .lse = lse,          .params = params };
+    struct scene  s = { .ctx = make_ctx(),
+                        .io = &io,
+                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                               .len_q = 3, .len_k = 3, .dim_qk = 4,
+                               .flags = FOCI_TRAIN } };
+    foci_plan    *plan;
+
+    (void)state;
+    assert_int_equal(foci_plan_create(s.ctx, "softmax sink", &s.p, &plan), FOCI_OK);
+    s.plan = plan;
+    assert_true(every_failure(play_judge, &s) > 60);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+    assert_int_equal(failing_live(), 0);
+}
+
+/* Measuring takes seconds when it gets what it wants. */
+static void measuring(void **state)
+{
+    foci_ctx    *ctx = make_ctx();
+    foci_machine machine = { FOCI_SIZED(foci_machine) };
+    const int    n = getenv("FOCI_TEST_SHORT") ? 1 : 2;
+
+    (void)state;
+    for (int i = 1; i <= n; i++) {
+        const int64_t before = failing_live();
+        failing_at(i, true);
+        assert_int_equal(foci_ctx_measure(ctx, &machine), FOCI_ERR_MEMORY);
+        failing_at(0, false);
+        assert_non_null(strstr(foci_errmsg(ctx), "no memory"));
+        assert_int_equal(failing_live(), before);
+    }
+    foci_ctx_free(ctx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contexts), cmocka_unit_test(mechanisms),
+        cmocka_unit_test(plans),    cmocka_unit_test(parameters),
+        cmocka_unit_test(decoding), cmocka_unit_test(files),
+        cmocka_unit_test(judge),    cmocka_unit_test(measuring),
+    };
+    failing_json();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -244,9 +244,20 @@ static void grad(const float *s, const float *dp, int n, int k,
  * Decoding: as common/decode.c, on words
  */
 
-/* R rows against K = 16 / R keys: sixteen sums, reduced together. */
+/* Columns c to c + 32 of key j; keys that are not there are the last one again. */
+INLINE vw key_words(const uint16_t *k, int j, int keys, int64_t ldk, int c, int d,
+                    const uint16_t *next)
+{
+    const uint16_t *const p = k + (j < keys ? j : keys - 1) * ldk + c;
+
+    if (next) PREFETCH(next + j * ldk + c);
+    return d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
+}
+
+/* R rows against K = 16 / R keys: sixteen sums, reduced together.  Beside each line of k
+ * the same of next is asked for: asked for in one go they would queue up. */
 INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                       int64_t ldk, int keys, int d, const int R)
+                       int64_t ldk, int keys, int d, const uint16_t *next, const int R)
 {
     const int          K = 16 / R;
     vf                 sum[16];
@@ -255,37 +266,40 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
     UNROLL(16)
     for (int i = 0; i < 16; i++)
         sum[i] = vf_zero();
-    for (int c = 0; c < d; c += 32) {
-        vw x[8];
-
-        UNROLL(8)
-        for (int r = 0; r < R; r++)
-            x[r] = vw_load(q + r * ldq + c / 2);
+    if (R == 1) { /* along the rows as they lie */
         UNROLL(16)
-        for (int j = 0; j < K; j++) {
-            /* Keys that are not there are the last one again. */
-            const uint16_t *const p = k + (j < keys ? j : keys - 1) * ldk + c;
-            const vw              y = d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
+        for (int j = 0; j < K; j++)
+            for (int c = 0; c < d; c += 32)
+                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, next),
+                                vw_load(q + c / 2), sum[j]);
+    } else
+        for (int c = 0; c < d; c += 32) {
+            vw x[8];
+
             UNROLL(8)
             for (int r = 0; r < R; r++)
-                sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
+                x[r] = vw_load(q + r * ldq + c / 2);
+            UNROLL(16)
+            for (int j = 0; j < K; j++) {
+                const vw y = key_words(k, j, keys, ldk, c, d, next);
+                UNROLL(8)
+                for (int r = 0; r < R; r++)
+                    sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
+            }
         }
-    }
     vf_store(out, vf_sums(sum));
     for (int r = 0; r < R; r++)
         memcpy(s + r * LANES, out + r * K, (size_t)(keys < K ? keys : K) * sizeof *s);
 }
 
 INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                      int64_t ldk, int n, int d, const void *next, const int R)
+                      int64_t ldk, int n, int d, const uint16_t *next, const int R)
 {
     const int K = 16 / R;
 
     for (int j = 0; j < n; j += K) {
-        if (next)
-            for (int64_t i = 0; i < K * ldk * 2; i += 64)
-                PREFETCH((const char *)next + j * ldk * 2 + i);
-        dots_group(s + j, q, ldq, k + j * ldk, ldk, n - j, d, R);
+        dots_group(s + j, q, ldq, k + j * ldk, ldk, n - j, d,
+                   next ? next + j * ldk : NULL, R);
     }
 }
 
@@ -300,62 +314,75 @@ static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint1
         dots_rows(s, q, ldq, k, ldk, n, d, next, 8);
 }
 
-/* 32 columns of R rows, `some` of them there (0: all).  Two keys are one word. */
-INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
-                      int64_t ldv, int n, int some, const int R)
+/* 32 columns of row j, `some` of them there (0: all). */
+INLINE vw value_words(const uint16_t *v, int64_t at, int some, const uint16_t *next)
 {
-    vf low[8], high[8];
+    if (next) PREFETCH(next + at);
+    return some ? vw_stored_n(v + at, some) : vw_stored(v + at);
+}
+
+/* C times 32 columns of R rows.  Two keys are one word. */
+INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
+                      int64_t ldv, int n, int some, const uint16_t *next, const int R,
+                      const int C)
+{
+    vf low[8], high[8]; /* [R][C] */
 
     UNROLL(8)
-    for (int r = 0; r < R; r++)
-        low[r] = high[r] = vf_zero();
-    for (int j = 0; j < n; j += 2, v += 2 * ldv) {
-        const vw a = some ? vw_stored_n(v, some) : vw_stored(v);
+    for (int i = 0; i < R * C; i++)
+        low[i] = high[i] = vf_zero();
+    for (int j = 0; j < n; j += 2)
+        UNROLL(4)
+    for (int c = 0; c < C; c++) {
+        const vw a = value_words(v, j * ldv + c * 32, some, next);
         const vw b = j + 1 == n ? vw_set1(0)
-                     : some     ? vw_stored_n(v + ldv, some)
-                                : vw_stored(v + ldv);
+                                : value_words(v, (j + 1) * ldv + c * 32, some, next);
         const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
 
         UNROLL(8)
         for (int r = 0; r < R; r++) {
             const vw by = vw_set1(w[r * LANES / 2 + j / 2]);
-            low[r] = vw_dot(x, by, low[r]);
-            high[r] = vw_dot(y, by, high[r]);
+            low[r * C + c] = vw_dot(x, by, low[r * C + c]);
+            high[r * C + c] = vw_dot(y, by, high[r * C + c]);
         }
     }
     UNROLL(8)
-    for (int r = 0; r < R; r++, o += ldo) {
-        vf_storeu(o, vf_add(vf_loadu(o), vf_unmix(low[r], high[r], 0)));
-        vf_storeu(o + 16, vf_add(vf_loadu(o + 16), vf_unmix(low[r], high[r], 1)));
+    for (int i = 0; i < R * C; i++) {
+        float *const to = o + i / C * ldo + i % C * 32;
+        vf_storeu(to, vf_add(vf_loadu(to), vf_unmix(low[i], high[i], 0)));
+        vf_storeu(to + 16, vf_add(vf_loadu(to + 16), vf_unmix(low[i], high[i], 1)));
     }
 }
 
+/* C chunks of columns at a time keep to the rows as they lie; what is left, one. */
 INLINE void sums_rows(float *o, int64_t ldo, const float *w, const uint16_t *v,
-                      int64_t ldv, int n, int d, const void *next, const int R)
+                      int64_t ldv, int n, int d, const uint16_t *next, const int R,
+                      const int C)
 {
     _Alignas(64) uint32_t pairs[8 * LANES / 2];
+    int                   c = 0;
 
     for (int r = 0; r < R; r++)
         for (int i = 0; i < LANES; i += 32)
             vw_store(
                 pairs + (r * LANES + i) / 2,
                 vw_row(vf_load(w + r * LANES + i), vf_load(w + r * LANES + i + 16)));
-    if (next)
-        for (int64_t i = 0; i < n * ldv * 2; i += 64)
-            PREFETCH((const char *)next + i);
-    for (int c = 0; c < d; c += 32)
-        sums_cols(o + c, ldo, pairs, v + c, ldv, n, d - c < 32 ? d - c : 0, R);
+    for (; c + 32 * C <= d; c += 32 * C)
+        sums_cols(o + c, ldo, pairs, v + c, ldv, n, 0, next ? next + c : NULL, R, C);
+    for (; c < d; c += 32)
+        sums_cols(o + c, ldo, pairs, v + c, ldv, n, d - c < 32 ? d - c : 0,
+                  next ? next + c : NULL, R, 1);
 }
 
 static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t *v,
                  int64_t ldv, int n, int d, const void *next)
 {
     if (rows == 1)
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 1);
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 1, 4);
     else if (rows <= 4)
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 4);
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 4, 2);
     else
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 8);
+        sums_rows(o, ldo, w, v, ldv, n, d, next, 8, 1);
 }
 
 void kernels_bf16(struct kernels *k)

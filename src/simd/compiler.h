@@ -14,7 +14,8 @@
 #define UNROLL(n) PRAGMA(GCC unroll n)
 #endif
 
-/* Ask for the cache line at p, which need not be ours. */
-#define PREFETCH(p) __builtin_prefetch(p)
+/* Ask for the cache line at p, which need not be ours, to be brought near: not into the
+ * first level, which is full of what is being read. */
+#define PREFETCH(p) __builtin_prefetch((p), 0, 1)
 
 #endif

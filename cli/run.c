@@ -240,10 +240,12 @@ static const struct option options[] = {
     { 0 },
 };
 
+static const char with_param[] = "foci run 'softmax sink' --q q.npy --k k.npy "
+                                 "--v v.npy --out o.npy --param sink=s.npy";
+
 static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
-    "foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --out o.npy --param "
-    "sink=s.npy",
+    with_param,
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
     NULL,

@@ -259,7 +259,7 @@ static void load_queries(const struct stepping *x, const struct piece *p, struct
         r->visible[i] = count_visible(x, place_of(x, p, i));
         const float f = (float)factor_of(x, head_of(x, p, i), r->visible[i]);
         for (int j = 0; j < LANES; j++)
-            r->f[i * LANES + j] = f;
+            r->f[(int64_t)i * LANES + j] = f;
     }
 }
 
@@ -316,8 +316,8 @@ static void meet(const struct stepping *x, const struct piece *p, struct room *r
         x->k->dots_f32(r->s, r->q + (int64_t)first * x->ldq, x->ldq, rows, k, x->dq,
                        dtype, n, x->dq, next);
     for (int i = 0; i < rows; i++) {
-        float       *s = r->s + i * LANES;
-        const float *f = r->f + (first + i) * LANES;
+        float       *s = r->s + (int64_t)i * LANES;
+        const float *f = r->f + (int64_t)(first + i) * LANES;
         float        by = (float)((double)f[0] * unit);
 
         if (cap > 0 || seen[i] != ~UINT64_C(0)) {

@@ -77,7 +77,7 @@ static foci_status check_sizes(foci_ctx *ctx, const foci_problem *p)
     const int64_t masks = p->mask_batch * p->mask_heads;
     int64_t       rows, pairs;
 
-    if (__builtin_mul_overflow(heads, len + 2 * FOCI_TILE, &rows) ||
+    if (__builtin_mul_overflow(heads, len + (int64_t)2 * FOCI_TILE, &rows) ||
         rows > INT64_MAX / 64)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "batch, heads and length together have more rows than can be "

@@ -271,16 +271,14 @@ static foci_status read_spec(struct reader *r, struct spec *spec)
     return FOCI_OK;
 }
 
-/* Equal, blanks apart. */
-static bool same_text(const char *a, const char *b)
+/* Whether the text is the alias, which has no blanks, but for blanks. */
+static bool is_alias(const char *text, const char *alias)
 {
-    for (;; a++, b++) {
-        while (is_blank(*a))
-            a++;
-        while (is_blank(*b))
-            b++;
-        if (*a != *b) return false;
-        if (!*a) return true;
+    for (;; text++, alias++) {
+        while (is_blank(*text))
+            text++;
+        if (*text != *alias) return false;
+        if (!*text) return true;
     }
 }
 
@@ -295,7 +293,7 @@ foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec)
     char        label[120] = "";
     const char *alias, *meaning;
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
-        if (!same_text(text, alias)) continue;
+        if (!is_alias(text, alias)) continue;
         snprintf(label, sizeof label, "%s stands for \"%s\": ", alias, meaning);
         text = meaning;
         break;

@@ -202,7 +202,7 @@ static foci_status check_spec(const foci_pool *pool, const char *saved, size_t n
 foci_status foci_state_restore(foci_pool *pool, const void *data, size_t bytes,
                                foci_state **state)
 {
-    struct header h;
+    struct header h = { 0 };
 
     if (!pool || !state) return FOCI_ERR_ARG;
     *state = NULL;

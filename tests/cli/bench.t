@@ -64,16 +64,3 @@ foci bench softmax/b2h4k2n1m200d16/f32/step 'relu2 logn/n3m70d8/bf16/step' --rep
 softmax/b2h4k2n1m200d16/f32/step *
 relu2 logn/n3m70d8/bf16/step *
 ...
-
-=== a bar on a terminal, from the third second on, and none under --quiet
-on_terminal() {
-    python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' foci bench softmax/n8d8/f32/fwd \
-        relu2/n8d8/f32/fwd --time 2.1 --reps 1 "$@" |
-        grep -c '\[##########----------\] 1 of 2 cases, .* s left: re'
-}
-on_terminal
-on_terminal --quiet
---- stdout
-1
-0
---- exit 1

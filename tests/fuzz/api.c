@@ -17,7 +17,7 @@ struct choices {
 /* 0 to n - 1. */
 static int64_t below(struct choices *c, int64_t n)
 {
-    return c->at < c->end ? *c->at++ % n : 0;
+    return n > 0 && c->at < c->end ? *c->at++ % n : 0;
 }
 
 static bool chance(struct choices *c, int64_t in) { return below(c, in) == in - 1; }

@@ -283,6 +283,13 @@ static void refuses_npy(void **state)
         { "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}",
           "one type" },
         { "{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", "True nor False" },
+        { "{'descr': '<f4', 'shape': (1,), 'fortran_order': Tr", "True nor False" },
+        { "{'descr': '<f\x7f', 'fortran_order': False, 'shape': (1,)}", "one type" },
+        { "{'descr': '<f\t4', 'fortran_order': False, 'shape': (1,)}", "one type" },
+        { "{'descr': '<f\\4', 'fortran_order': False, 'shape': (1,)}", "one type" },
+        { "{'descr': '<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4<f4', 'shape': (1,)}", "one type" },
+        { "{'descr': '|u1', 'fortran_order': False, 'shape': (4611686018427387904, 3)}",
+          "counted" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': 1}", "tuple" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1)}", "tuple" },
         { "{'descr': '<f4', 'fortran_order': False, 'shape': (1 1)}", "tuple" },
@@ -371,6 +378,7 @@ static void reads_empty_safetensors(void **state)
         { "{}", 0 },
         { "{\"__metadata__\":{}}", 0 },
         { "{\"x\":{\"dtype\":\"I64\",\"shape\":[3,0],\"data_offsets\":[0,0]}}", 1 },
+        { "{\"x\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", 1 },
     };
     struct fixture *x = *state;
 
@@ -380,6 +388,13 @@ static void reads_empty_safetensors(void **state)
         save(x->path, &b);
         assert_int_equal(foci_file_open(x->ctx, x->path, &file), FOCI_OK);
         assert_int_equal(foci_file_count(file), cases[i].count);
+        for (int t = 0; t < cases[i].count; t++) {
+            foci_array a = { FOCI_SIZED(foci_array) };
+            assert_int_equal(foci_file_array(file, t, &a), FOCI_OK);
+            assert_int_equal(a.count, 0);
+            foci_array_to_f32(&a, NULL);
+            assert_int_equal(foci_array_to_i32(&a, NULL), FOCI_OK);
+        }
         foci_file_free(file);
     }
 }
@@ -412,6 +427,10 @@ static void refuses_safetensors(void **state)
         { TENSOR("F16", "[1]", "[0,2]"), "take 2 bytes" },
         { TENSOR("F16", "[1]", "[2,4]"), "begins at byte 2" },
         { TENSOR("F16", "[1]", "[0,4]"), "needs 2 bytes" },
+        { "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[\"a\",4]}}",
+          "two whole numbers" },
+        { "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,\"a\"]}}",
+          "two whole numbers" },
         { "{\"__metadata__\":1}", "__metadata__" },
         { "{\"__metadata__\":{\"a\":1}}", "__metadata__" },
         { "{\"x\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
@@ -542,6 +561,39 @@ static void refuses_what_is_no_file(void **state)
     assert_int_equal(foci_file_open(x->ctx, x->path, &file), FOCI_ERR_FILE);
     assert_non_null(strstr(foci_errmsg(x->ctx), "not a regular file"));
     foci_file_free(NULL);
+}
+
+/* Calls that are wrong whatever the file holds. */
+static void refuses_wrong_calls(void **state)
+{
+    struct fixture    *x = *state;
+    const struct bytes b =
+        npy(1, "{'descr': '|u1', 'fortran_order': False, 'shape': (1,)}", "x", 1);
+    foci_array a = { .size = sizeof a.size };
+    foci_file *file = (foci_file *)x;
+    char       path[400];
+
+    assert_int_equal(foci_file_open(NULL, x->path, &file), FOCI_ERR_ARG);
+    assert_null(file);
+    assert_int_equal(foci_file_open(x->ctx, NULL, &file), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_open(x->ctx, x->path, NULL), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(x->ctx), "needs a context, a path and a place"));
+
+    /* Of a long path the end is shown, and there is room for the reason. */
+    memset(path, 'x', sizeof path);
+    memcpy(path, "/begin/", 7);
+    memcpy(path + sizeof path - 5, "/end", 5);
+    assert_int_equal(foci_file_open(x->ctx, path, &file), FOCI_ERR_FILE);
+    assert_non_null(strstr(foci_errmsg(x->ctx), "x/end: cannot be opened: "));
+    assert_null(strstr(foci_errmsg(x->ctx), "begin"));
+
+    save(x->path, &b);
+    assert_int_equal(foci_file_open(x->ctx, x->path, &file), FOCI_OK);
+    assert_int_equal(foci_file_array(file, 0, &a), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(x->ctx), "foci_array.size is 8"));
+    assert_int_equal(foci_file_array(file, 1, &a), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_array(file, -1, &a), FOCI_ERR_ARG);
+    foci_file_free(file);
 }
 
 /*
@@ -886,6 +938,7 @@ int main(void)
         TEST(survives_damaged_npy),
         TEST(survives_damaged_safetensors),
         TEST(refuses_what_is_no_file),
+        TEST(refuses_wrong_calls),
         TEST(converts_whole_numbers_only),
         TEST(survives_lack_of_memory),
         TEST(writes_npy),

@@ -31,6 +31,24 @@ static const foci_arg_def loop_args[] = {
     { .name = "inner", .mech = true, .words = "loop", .help = "" },
 };
 
+static const foci_arg_def wordy_args[] = {
+    { .name = "word",
+      .words = "a_word_that_is_longer_than_any_word_should_be_and_then_some|"
+               "b_word_that_is_longer_than_any_word_should_be_and_then_some|"
+               "c_word_that_is_longer_than_any_word_should_be_and_then_some|"
+               "d_word_that_is_longer_than_any_word_should_be_and_then_some|"
+               "e_word_that_is_longer_than_any_word_should_be_and_then_some",
+      .help = "" },
+};
+
+static const foci_arg_def plain_args[] = {
+    { .name = "inner", .mech = true, .help = "" },
+};
+
+static const foci_arg_def spoilt_args[] = {
+    { .name = "inner", .mech = true, .words = "softmax )", .help = "" },
+};
+
 #define COMMON                                                                         \
     .summary = "", .engine = FOCI_EXACT,                                               \
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = FOCI_SOFTMAX
@@ -39,6 +57,9 @@ static const foci_mech_def own[] = {
     { .name = "pick", .args = pick_args, .n_args = 3, COMMON },
     { .name = "nest", .args = nest_args, .n_args = 2, COMMON },
     { .name = "loop", .args = loop_args, .n_args = 1, COMMON },
+    { .name = "wordy", .args = wordy_args, .n_args = 1, COMMON },
+    { .name = "plain", .args = plain_args, .n_args = 1, COMMON },
+    { .name = "spoilt", .args = spoilt_args, .n_args = 1, COMMON },
 };
 
 static int make_ctx(void **state)
@@ -68,7 +89,9 @@ static const struct {
     const char *text, *printed;
 } good[] = {
     { "softmax", "softmax" },
-    { " \t softmax \n", "softmax" },
+    { " \t softmax \r\n", "softmax" },
+    { "softmax cap(1E1)", "softmax cap(c=10)" },
+    { "plain", "plain(inner=softmax)" },
     { "2*softmax+6*l2norm", "2*softmax + 6*l2norm" },
     { "2 * softmax + l2norm", "2*softmax + l2norm" },
     { "007*softmax", "7*softmax" },
@@ -138,10 +161,23 @@ static void test_good(void **state)
         check_good(*state, good[i].text, good[i].printed);
 }
 
-/* Numbers keep their meaning in a locale that writes 0,5. */
+/* Numbers keep their meaning in a locale that writes 0,5, which is made if there is
+ * none. */
 static void test_locale(void **state)
 {
-    if (setlocale(LC_NUMERIC, "de_DE.UTF-8") || setlocale(LC_NUMERIC, "fr_FR.UTF-8")) {
+    char folder[] = "/tmp/foci-locale-XXXXXX", command[200];
+
+    if (!setlocale(LC_NUMERIC, "de_DE.UTF-8") && mkdtemp(folder)) {
+        snprintf(command, sizeof command,
+                 "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 >%s/log 2>&1", folder,
+                 folder);
+        if (system(command) == 0) setenv("LOCPATH", folder, 1);
+        setlocale(LC_NUMERIC, "de_DE.UTF-8");
+        unsetenv("LOCPATH");
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        assert_int_equal(system(command), 0);
+    }
+    if (strcmp(localeconv()->decimal_point, ",") == 0) {
         test_good(state);
         setlocale(LC_NUMERIC, "C");
     } else {
@@ -407,6 +443,14 @@ static const struct {
     { "nest(relu2(n=-1), routes=2)", 14, "relu2 takes 0 to" },
     { "nest(nest(nest(nest(nest(nest(nest(nest(nest))))))))", 41,
       "nested more than 8 deep" },
+    { "spoilt", 9,
+      "inner of spoilt is \"softmax )\" unless given: column 9: the mechanism should "
+      "end here" },
+    { "wordy(x)", 7, "word=x: wordy takes a_word_that_is_longer_than" },
+    { "softmax * + relu2", 9, "\"* + relu2\" is not expected" },
+    { "softmax \x7f\xff", 9, "\"??\" is not expected" },
+    { "softmax cap(0000000000000000000000000000000000000000000000000000000000000001)",
+      13, "cap takes a number" },
     { "loop", 1,
       "inner of loop is \"loop\" unless given: column 1: mechanisms are nested" },
 };

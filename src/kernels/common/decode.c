@@ -132,9 +132,10 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
     ISA(ahead)(next, 0, n * row);
     for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
         ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, n, 0, R, 2);
-    for (; c < d; c += VF_LEN)
-        ISA(sums_last)
-        (o + c, ldo, w, at + c * size, row, dtype, n, d - c < VF_LEN ? d - c : 0, R);
+    for (; c < d; c += VF_LEN) {
+        const int some = d - c < VF_LEN ? d - c : 0;
+        ISA(sums_last)(o + c, ldo, w, at + c * size, row, dtype, n, some, R);
+    }
 }
 
 INLINE void ISA(sums_type)(float *o, int64_t ldo, const float *w, int rows,

@@ -3,7 +3,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build help setup test test-full demo bench bench-peers format docs \
+.PHONY: all build help setup test test-full coverage demo bench bench-peers format docs \
         install clean
 
 all build: $(BUILD)/build.ninja ## build the library and the command in build/
@@ -21,9 +21,12 @@ setup: ## install what is missing (Debian)
 test: setup ## install what is missing, build, run the tests
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check
 
-test-full: ## the same at full length, fuzzing, and aarch64 under qemu
+test-full: ## all at full length, fuzzing, threads, valgrind, coverage, aarch64
 	@tools/setup full
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
+
+coverage: setup ## run the tests and print the lines and branches they reach
+	@tools/coverage make $(BUILD)-coverage $(JOBS)
 
 demo: build ## build and show the machine, a plan, and a short measurement
 	@BUILD=$(BUILD) tools/demo
@@ -47,4 +50,5 @@ install: build ## the libraries, headers, command, man pages, into PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean: ## remove what was built
-	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-aarch64
+	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-thread $(BUILD)-valgrind \
+	    $(BUILD)-coverage $(BUILD)-aarch64

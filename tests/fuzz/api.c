@@ -224,7 +224,7 @@ static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
     struct result want = trial_judge(plan, &t, false);
     struct result words = rounds ? trial_judge(plan, &t, true) : want;
     /* Bounds of averages are met on average; of 10^5 cases some miss them a little. */
-    trial_close_within(plan, &t, 4, &got, &want, &words);
+    trial_close_within(plan, &t, 8, &got, &want, &words);
     result_free(&got);
     result_free(&want);
     if (rounds) result_free(&words);

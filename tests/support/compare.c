@@ -160,7 +160,9 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     const struct lengths g =
         lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
     const struct factors f = largest_factors(plan, t);
-    const double         share = sqrt((double)(p->heads / p->kv_heads));
+    /* A key adds up what heads, and queries where there are more of them, bring it. */
+    const double per_key = fmax(1, (double)p->len_q / fmax(1, (double)p->len_k));
+    const double share = sqrt((double)(p->heads / p->kv_heads) * per_key);
     const double root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
     const double dx = g.typical * v.typical; /* gradient of a logit */
     const double x = fmax(f.unit, f.plain * q.typical * k.typical);

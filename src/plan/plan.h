@@ -15,7 +15,9 @@ struct group {
     foci_mech mech;
     int64_t   param0[FOCI_MAX_TENSORS];     /* offset of each tensor of the mechanism */
     int64_t (*mod_param)[FOCI_MAX_TENSORS]; /* [n_mods] of each tensor of a modifier */
-    int64_t *list;                          /* the mechanism's copy of its array */
+    int64_t inner_param0[FOCI_MAX_TENSORS]; /* likewise of an inner mechanism, which */
+    int64_t (*inner_mod_param)[FOCI_MAX_TENSORS]; /* has its tensors once a route */
+    int64_t *list; /* the mechanism's copy of its array */
 };
 
 struct spec {

@@ -175,6 +175,9 @@ void spec_free(foci_ctx *ctx, struct spec *spec)
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
         ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);
+        if (g->inner_mod_param)
+            ctx_free(ctx, g->inner_mod_param, g->mech.inner->n_mods,
+                     sizeof *g->inner_mod_param);
         ctx_free(ctx, g->list, (size_t)g->mech.n_list, sizeof *g->list);
         free_parts(ctx, &g->mech);
     }

@@ -171,7 +171,7 @@ static void release(struct run *r)
 
 static int run(const struct args *a)
 {
-    struct run r = { .a = a, .p = { FOCI_SIZED(foci_problem) } };
+    struct run r = { .a = a, .spec = a->words[0], .p = { FOCI_SIZED(foci_problem) } };
 
     int code = check_options(a);
     if (code) return code;

@@ -14,6 +14,7 @@ struct tensor {
 
 struct run {
     const struct args *a;
+    const char        *spec;
     foci_ctx          *ctx;
     foci_problem       p;
     foci_plan         *plan;

@@ -11,14 +11,14 @@ static int no_such_param(const struct run *r, const char *name)
     struct guess n = { .word = name };
 
     if (!foci_plan_n_params(r->plan))
-        return usage_error(r->a, "--param %s: %s has no tensors", name, r->a->words[0]);
+        return usage_error(r->a, "--param %s: %s has no tensors", name, r->spec);
     for (int i = 0; i < foci_plan_n_params(r->plan); i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
         if (!foci_plan_param(r->plan, i, &p)) guess_offer(&n, p.name);
     }
     return usage_error(
         r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
-        guess_hint(&n, hint, sizeof hint), r->a->words[0]);
+        guess_hint(&n, hint, sizeof hint), r->spec);
 }
 
 static bool find_param(const foci_plan *plan, const char *name, foci_param *p)

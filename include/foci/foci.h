@@ -138,21 +138,34 @@ typedef struct foci_layout {
     int64_t batch, row, head;
 } foci_layout;
 
+/* A list of whole numbers that a mechanism asks for when it is planned ("layout" of
+ * block, "global" of global); in a mix its name is GROUP.NAME.  The plan copies it. */
+typedef struct foci_list {
+    const char    *name;
+    const int64_t *data;
+    int64_t        count;
+} foci_list;
+
 typedef struct foci_problem {
-    size_t      size;
-    foci_dtype  dtype; /* of q, k, v, x and o; sums are kept in f32 */
-    uint32_t    flags; /* FOCI_CAUSAL and so on */
-    int64_t     batch, heads;
-    int64_t     kv_heads; /* 0: as many as heads; must divide heads */
-    int64_t     len_q, len_k;
-    int64_t     dim_qk;
-    int64_t     dim_v;    /* 0: as dim_qk */
-    int64_t     dim_x;    /* of x; 0: not given */
-    int64_t     memory;   /* leading keys that take no gradient */
-    int64_t     max_docs; /* documents in one pack; 0: none are packed */
-    foci_layout q, k, v, o, x;
-    int64_t     mask_batch, mask_heads; /* extents of io.mask and io.bias: 0 or 1
+    size_t           size;
+    foci_dtype       dtype; /* of q, k, v, x and o; sums are kept in f32 */
+    uint32_t         flags; /* FOCI_CAUSAL and so on */
+    int64_t          batch, heads;
+    int64_t          kv_heads; /* 0: as many as heads; must divide heads (each head of a
+                           * mechanism with routes counts for as many) */
+    int64_t          len_q, len_k;
+    int64_t          dim_qk;
+    int64_t          dim_v;    /* 0: as dim_qk */
+    int64_t          dim_x;    /* of x; 0: not given */
+    int64_t          memory;   /* leading keys that take no gradient */
+    int64_t          max_docs; /* documents in one pack; 0: none are packed */
+    foci_layout      q, k, v, o, x;
+    int64_t          mask_batch, mask_heads; /* extents of io.mask and io.bias: 0 or 1
                                          * (shared), or batch and heads */
+    const foci_list *lists;
+    int64_t          n_lists;
+    uint64_t         seed;    /* of supports that are drawn (bigbird) */
+    double           dropout; /* share of the weights that executions drop, below 1 */
 } foci_problem;
 
 /* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
@@ -251,6 +264,7 @@ typedef struct foci_io {
     void          *work;   /* 64-byte aligned scratch */
     const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
     const float   *bias;   /* likewise, added to the logits */
+    uint64_t       dropout_seed; /* weight (b, h, i, j) is dropped by a hash of these */
 } foci_io;
 
 /* Gradients.  Those of inputs are written and have the layout and dtype of their
@@ -260,6 +274,7 @@ typedef struct foci_grads {
     const void *d_o; /* given: gradient of o, laid out as o */
     void       *dq, *dk, *dv, *dx;
     float      *dparams;
+    float      *dbias; /* of io.bias, laid out as it is; written */
 } foci_grads;
 
 /* Compute io->o (and lse).  Rows beyond a length give zero.  On FOCI_ERR_ARG

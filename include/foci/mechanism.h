@@ -18,6 +18,7 @@ extern "C" {
 
 /* Queries and keys of a tile; most arguments and tensors a mechanism can have. */
 enum { FOCI_TILE = 64, FOCI_MAX_ARGS = 12, FOCI_MAX_TENSORS = 8 };
+enum { FOCI_MAX_LEVELS = 16 }; /* of slots */
 
 /* Half open; empty when end <= begin. */
 typedef struct foci_range {
@@ -50,9 +51,9 @@ typedef struct foci_arg_def {
     bool        mech;  /* takes a mechanism as its value, by default the one in words */
 } foci_arg_def;
 
-/* Widths of a head, and the length of the sequence. */
+/* Widths of a head, and the length of the sequence: of its keys, and of its queries. */
 typedef struct foci_dims {
-    int64_t qk, v, x, len;
+    int64_t qk, v, x, len, len_q;
 } foci_dims;
 
 /* A mechanism with its arguments: see below. */
@@ -62,25 +63,45 @@ typedef struct foci_mech foci_mech;
 typedef enum foci_init {
     FOCI_INIT_CONST,
     FOCI_INIT_NORMAL,
-    FOCI_INIT_ORTHOGONAL
+    FOCI_INIT_ORTHOGONAL,
+    FOCI_INIT_UNIFORM, /* from 0 to value; nothing is drawn where that is 0 */
+    FOCI_INIT_SINUSOID /* row p: sin(p / 10000^(2t/d)), cos(...) and so on */
 } foci_init;
 
 /* A tensor that each head of the mechanism owns. */
 typedef struct foci_tensor_def {
     const char *name;
     const char *help;
-    int         n_dims;                                /* of one head; 0: a number */
-    void (*shape)(const foci_mech *m, int64_t *shape); /* NULL when n_dims is 0 */
+    int         n_dims; /* of one head; 0: a number */
+    /* NULL when n_dims is 0.  `arg` are the arguments of the tensor's owner, which may
+     * be a modifier.  A tensor with an extent of 0 is left out. */
+    void (*shape)(const foci_mech *m, const double *arg, int64_t *shape);
     foci_init init;
-    double    value; /* the constant, or the variance of normals */
+    double    value; /* the constant, the variance of normals, the width of uniforms */
     int preset; /* FOCI_INIT_CONST: 1 + index of the argument that has the constant; 0: value */
-    uint32_t  stream; /* of the seed */
+    double (*amount)(const foci_mech *m, const double *arg); /* in place of value */
+    uint32_t  stream;                                        /* of the seed */
+    bool      by_rounds; /* entry r of the first axis is drawn from stream + r */
     foci_keep keep;
 } foci_tensor_def;
 
+/* Whole numbers that are given when planning (foci_problem.lists): they are part of
+ * the support. */
+typedef struct foci_list_def {
+    const char *name, *help;
+    int64_t (*count)(const foci_mech *m); /* entries; -1: any number, or none */
+    int64_t (*most)(const foci_mech *m);  /* entries are 0 to this */
+} foci_list_def;
+
 /* The loops that compute it: over pairs in tiles, over chunks with a running state,
- * over positions alone. */
-typedef enum foci_engine { FOCI_EXACT, FOCI_LINEAR, FOCI_POSITIONAL } foci_engine;
+ * over positions alone; or an inner mechanism on several sets of keys and values,
+ * summed by gates. */
+typedef enum foci_engine {
+    FOCI_EXACT,
+    FOCI_LINEAR,
+    FOCI_POSITIONAL,
+    FOCI_ROUTES
+} foci_engine;
 
 /* What a mechanism reads. */
 enum {
@@ -98,6 +119,46 @@ typedef enum foci_weigh {
     FOCI_RELU2    /* relu(x)^2 / n, n = `count` or the keys visible */
 } foci_weigh;
 
+/* What becomes of the rows of q and k before they meet. */
+typedef enum foci_map {
+    FOCI_MAP_NONE,
+    FOCI_MAP_STANDARD /* mean 0 and variance 1 over the row, 1e-5 added to the variance */
+} foci_map;
+
+/* Slots: rows that stand for runs of keys and are seen beside them, in one softmax. */
+typedef struct foci_slots {
+    int64_t every; /* keys of a run; the last may be short */
+    int64_t take;  /* 0: one slot a run, the mean of its keys and of its values; else
+                    * slots are copies of the last `take` rows of each run of `every` */
+    bool    count_bias; /* the logit of a mean grows by the log of its number of keys */
+} foci_slots;
+
+/* Labels: queries see the keys that have their label. */
+typedef enum foci_label {
+    FOCI_LABEL_NONE,
+    FOCI_LABEL_PLACE,   /* place(), by position */
+    FOCI_LABEL_NEAREST, /* t of the largest x.c_t; tensor 0 is c [labels][d] */
+    FOCI_LABEL_ANGULAR, /* of the largest of [xR, -xR]; tensor 0 is R [rounds][d][n] */
+    FOCI_LABEL_FLOOR    /* floor((x.a + b)/width); tensors 1 and 2 are a [rounds][d] and
+                         * b [rounds] */
+} foci_label;
+
+/* Ties go to the smaller number.  x is a row of q or k as the mechanism's map, but no
+ * modifier, leaves it. */
+typedef struct foci_order {
+    foci_label label;
+    int64_t    rounds; /* a key is seen if labels agree in at least one */
+    double     width;
+    bool       again; /* a key weighs as often as labels agree */
+    bool shared;   /* keys are the unit vectors of the queries; a token sees itself only
+                  * where it sees nothing else */
+    int64_t chunk; /* not 0: rows sorted by label and position are cut into chunks of
+                    * so many, and a query sees its chunk and the one before */
+    int64_t take;  /* not 0: each label takes the so many queries and the so many keys
+                    * that are nearest; a query's outputs are averaged over the labels
+                    * that took it */
+} foci_order;
+
 typedef struct foci_mech_def {
     const char *name, *summary, *formula, *source;
     const char *cost; /* time and memory, for people */
@@ -106,12 +167,18 @@ typedef struct foci_mech_def {
     size_t                 n_args;
     const foci_tensor_def *tensors;
     size_t                 n_tensors;
+    const foci_list_def   *list; /* NULL: none */
 
     foci_engine engine;
     unsigned    reads;
     foci_weigh  weigh;
+    foci_map    map;
     bool        stochastic;           /* rows of weights sum to one, or are empty */
+    bool        by_length;            /* masks depend on dims.len */
     const char *no_causal, *no_cross; /* why not; NULL: it can */
+
+    /* true: these arguments, or this problem, cannot be, and `why` says why not. */
+    bool (*refuse)(const foci_mech *m, char *why, size_t cap);
 
     /* relu2's n; NULL or 0: the keys visible. */
     double (*count)(const foci_mech *m);
@@ -123,18 +190,54 @@ typedef struct foci_mech_def {
     /* The key tiles that queries `rows` need, by foci_tiles_cover().  NULL: every
      * tile, each tested by mask(). */
     void (*tiles)(const foci_mech *m, foci_range rows, foci_tile_list *out);
+
+    /* Slots: the levels of them, and the same two for each.  What a causal query may
+     * not see yet, a slot with keys after it, is hidden by the engine. */
+    int (*slots)(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS]);
+    uint64_t (*slot_mask)(const foci_mech *m, int level, int64_t i, int64_t s0);
+    void (*slot_tiles)(const foci_mech *m, int level, foci_range rows,
+                       foci_tile_list *out);
+
+    /* Labels; the keys they show are seen beside those of mask(), which must not show
+     * them too.  Without a mask they are all that is seen. */
+    void (*order)(const foci_mech *m, foci_order *order);
+    int64_t (*place)(const foci_mech *m, int64_t i);
+
+    /* Leading keys that take no gradient.  Bit t of stop(): key j0 + t takes none
+     * from query i. */
+    int64_t (*memory)(const foci_mech *m);
+    uint64_t (*stop)(const foci_mech *m, int64_t i, int64_t j0);
+
+    /* The first key that decoding still needs for tokens from n on; NULL: all. */
+    int64_t (*keep)(const foci_mech *m, int64_t n);
+
+    /* Sets of keys and values a head has; NULL: one. */
+    int64_t (*routes)(const foci_mech *m);
+
+    /* true: outputs are averaged over runs of slots(level 0).every, attended to once
+     * more by the means of keys, and mixed in by tensor 0. */
+    bool (*second)(const foci_mech *m);
 } foci_mech_def;
 
 /* What a modifier does.  The logits are
  *
- *     x_ij = cap( f_i (q_i . k_j) + bias_ij ),   f_i = scale * factors * row factor
+ *     x_ij = cap( f_i (q_i . k_j + r_ij) + bias_ij ),  f_i = scale * factors * row factor
+ *
+ * where rel = j - (position of query i), and the last query stands at the last key.
  */
 enum {
-    FOCI_MOD_SCALE = 1,  /* argument 0 is the scale, in place of 1/sqrt(dim) */
-    FOCI_MOD_FACTOR = 2, /* tensor 0, one number a head, multiplies the scale */
-    FOCI_MOD_UNIT = 4,   /* q and k are divided by their norms; scale 1 */
-    FOCI_MOD_CAP = 8,    /* argument 0 is c of c tanh(x/c) */
-    FOCI_MOD_SINK = 16   /* tensor 0, one logit a head, adds e^sink to the sum */
+    FOCI_MOD_SCALE = 1,   /* argument 0 is the scale, in place of 1/sqrt(dim) */
+    FOCI_MOD_FACTOR = 2,  /* tensor 0, one number a head, multiplies the scale */
+    FOCI_MOD_UNIT = 4,    /* q and k are divided by their norms; scale 1 */
+    FOCI_MOD_CAP = 8,     /* argument 0 is c of c tanh(x/c) */
+    FOCI_MOD_SINK = 16,   /* tensor 0, one logit a head, adds e^sink to the sum */
+    FOCI_MOD_ROPE = 32,   /* q and k are turned: base and layout (0: pairs of
+                          * neighbours, 1: of halves) are arguments 0 and 1 */
+    FOCI_MOD_TABLE = 64,  /* bias: entry(rel) of tensor 0 */
+    FOCI_MOD_SLOPE = 128, /* bias: -slope(head) |rel| */
+    FOCI_MOD_SHAW = 256,  /* r = q_i . aK[c], and aV[c] is added to the value; c is rel
+                          * clipped to argument 0 either way, plus that; tensors 0, 1 */
+    FOCI_MOD_TXL = 512    /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
 };
 
 /* A modifier with its arguments: see below. */
@@ -153,8 +256,12 @@ typedef struct foci_mod_def {
     /* A factor for a row that sees `visible` keys; NULL: none. */
     double (*row_factor)(const foci_mod *mod, int64_t visible);
 
+    /* FOCI_MOD_TABLE and FOCI_MOD_SLOPE: heads are counted in their group. */
+    int64_t (*entry)(const foci_mod *mod, bool causal, int64_t rel);
+    double (*slope)(const foci_mod *mod, int64_t head, int64_t heads);
+
     /* Why it cannot follow this mechanism; NULL: it can. */
-    const char *(*refuse)(const foci_mech_def *mech);
+    const char *(*refuse)(const foci_mech *mech);
 } foci_mod_def;
 
 struct foci_mod { /* a modifier with its arguments */
@@ -166,6 +273,11 @@ struct foci_mech { /* a mechanism with its arguments */
     const foci_mech_def *def;
     double           arg[FOCI_MAX_ARGS]; /* defaults that depend on dims filled in */
     foci_dims        dims;
+    bool             causal;
+    uint64_t         seed;   /* of supports that are drawn: problem.seed */
+    uint64_t         stream; /* added to the number of a stream: 2^32 times the group */
+    const int64_t   *list;   /* given when planning, n_list entries; else NULL */
+    int64_t          n_list;
     const foci_mech *inner; /* of an argument that is a mechanism; NULL elsewhere */
     const foci_mod  *mods;
     size_t           n_mods;

@@ -31,14 +31,13 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .dv = (int)p->dim_v,
         .heads = s->group->heads,
         .head0 = s->group->head0,
-        .per_kv = p->heads / p->kv_heads,
+        .kv_heads = s->group->kv_heads,
+        .kv0 = s->group->kv0,
+        .per_kv = s->group->heads / s->group->kv_heads,
         .max_seqs = plan_max_seqs(plan),
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
     };
-    x->kv_heads = x->heads / x->per_kv;
-    x->kv0 = x->head0 / x->per_kv;
-
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;
     x->group = depth > 16 ? depth : 16;

@@ -296,7 +296,7 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
         exact_unit(x, r->tile, x->ldq, x->dq, n, norm);
         exact_unit_back(r->dk, r->tile, x->ldq, x->dq, n, norm);
     }
-    for (int j = 0; j < n && t * TILE + j < p->memory; j++) {
+    for (int j = 0; j < n && t * TILE + j < x->stage->memory; j++) {
         memset(r->dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
         memset(r->dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
     }

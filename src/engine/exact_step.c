@@ -83,12 +83,12 @@ static struct stepping geometry(const foci_plan *plan, const struct stage *s)
             .dq = (int)p->dim_qk,
             .dv = (int)p->dim_v,
             .bf16 = plan->ctx->kernels.has_bf16 && p->dtype == FOCI_BF16,
-            .per_kv = p->heads / p->kv_heads,
+            .per_kv = s->group->heads / s->group->kv_heads,
     };
     x.ldq = (int)round_up(x.dq, 32);
     x.ldo = (int)round_up(x.dv, 32);
-    x.kv0 = s->group->head0 / x.per_kv;
-    x.kv_heads = s->group->heads / x.per_kv;
+    x.kv0 = s->group->kv0;
+    x.kv_heads = s->group->kv_heads;
     return x;
 }
 
@@ -182,7 +182,7 @@ static struct sums sums_of(const struct stepping *x, int64_t i)
 
 static int64_t head_of(const struct stepping *x, const struct piece *p, int r)
 {
-    return (x->kv0 + p->kv) * x->per_kv + (p->row0 + r) % x->per_kv;
+    return x->stage->group->head0 + p->kv * x->per_kv + (p->row0 + r) % x->per_kv;
 }
 
 /* Where row r stands in its sequence, and where it lies in q and o. */

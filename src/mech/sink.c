@@ -16,11 +16,12 @@ static const foci_tensor_def tensors[] = {
       .keep = FOCI_TRAINED },
 };
 
-static const char *refuse(const foci_mech_def *mech)
+static const char *refuse(const foci_mech *mech)
 {
-    return mech->weigh == FOCI_SOFTMAX ? NULL
-                                       : "its weights are not divided by their sum, so "
-                                         "there is nothing to absorb";
+    return mech->def->weigh == FOCI_SOFTMAX
+               ? NULL
+               : "its weights are not divided by their sum, so "
+                 "there is nothing to absorb";
 }
 
 const foci_mod_def mod_sink = {

@@ -18,11 +18,12 @@ static int count_tensors(const struct spec *spec)
     return (int)n;
 }
 
+/* A tensor with nothing in it is left out. */
 static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
                        const double *arg)
 {
     struct group *group = &plan->spec.groups[g];
-    struct param *p = &plan->params[plan->n_made++];
+    struct param *p = &plan->params[plan->n_params];
 
     if (plan->spec.n_groups > 1)
         snprintf(p->name, sizeof p->name, "%d.%s", g, def->name);
@@ -32,14 +33,18 @@ static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
     p->group = g;
     p->n_dims = 1 + def->n_dims;
     p->shape[0] = group->heads;
-    if (def->n_dims) def->shape(&group->mech, p->shape + 1);
+    if (def->n_dims) def->shape(&group->mech, arg, p->shape + 1);
     p->count = 1;
     for (int d = 0; d < p->n_dims; d++)
         if (p->shape[d] < 0 ||
             __builtin_mul_overflow(p->count, p->shape[d], &p->count) ||
             p->count > INT64_MAX / 64)
             return ctx_fail(plan->ctx, FOCI_ERR_ARG, "%s: its size overflows", p->name);
-    p->value = def->preset ? arg[def->preset - 1] : def->value;
+    if (!p->count) return FOCI_OK;
+    p->value = def->amount   ? def->amount(&group->mech, arg)
+               : def->preset ? arg[def->preset - 1]
+                             : def->value;
+    plan->n_params++;
     p->offset = plan->n_floats;
     if (__builtin_add_overflow(plan->n_floats, p->count, &plan->n_floats) ||
         plan->n_floats > INT64_MAX / 64)
@@ -47,26 +52,35 @@ static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
     return FOCI_OK;
 }
 
+/* Tensors of one owner; at[] are their offsets, -1 where one is left out. */
+static foci_status add_all(foci_plan *plan, int g, const foci_tensor_def *defs,
+                           size_t n, const double *arg, int64_t *at)
+{
+    for (size_t t = 0; t < n; t++) {
+        const int before = plan->n_params;
+        at[t] = plan->n_floats;
+        TRY(add(plan, g, &defs[t], arg));
+        if (plan->n_params == before) at[t] = -1;
+    }
+    return FOCI_OK;
+}
+
 foci_status params_make(foci_plan *plan)
 {
-    plan->n_params = count_tensors(&plan->spec);
-    if (!plan->n_params) return FOCI_OK;
-    plan->params = ctx_alloc(plan->ctx, (size_t)plan->n_params, sizeof *plan->params);
+    plan->cap_params = count_tensors(&plan->spec);
+    if (!plan->cap_params) return FOCI_OK;
+    plan->params = ctx_alloc(plan->ctx, (size_t)plan->cap_params, sizeof *plan->params);
     if (!plan->params) return FOCI_ERR_MEMORY;
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         struct group *group = &plan->spec.groups[g];
         foci_mech    *m = &group->mech;
 
-        for (size_t t = 0; t < m->def->n_tensors; t++) {
-            group->param0[t] = plan->n_floats;
-            TRY(add(plan, g, &m->def->tensors[t], m->arg));
-        }
+        TRY(add_all(plan, g, m->def->tensors, m->def->n_tensors, m->arg, group->param0));
         for (size_t i = 0; i < m->n_mods; i++) {
             const foci_mod *mod = &m->mods[i];
-            group->mod_param0[i] = mod->def->n_tensors ? plan->n_floats : -1;
-            for (size_t t = 0; t < mod->def->n_tensors; t++)
-                TRY(add(plan, g, &mod->def->tensors[t], mod->arg));
+            TRY(add_all(plan, g, mod->def->tensors, mod->def->n_tensors, mod->arg,
+                        group->mod_param[i]));
         }
     }
     return FOCI_OK;
@@ -95,21 +109,65 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
     return FOCI_OK;
 }
 
-/* Frames of orthonormal columns, one for each head; the last two dimensions are
- * rows and columns, at most as many columns as rows. */
-static foci_status init_orthogonal(const foci_plan *plan, const struct param *p,
-                                   struct rng *r, float *out)
+/* n numbers of one head, or of one round of it, to `out`. */
+static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int64_t n,
+                        float *out)
 {
-    const int64_t rows = p->shape[p->n_dims - 2], cols = p->shape[p->n_dims - 1];
-    const size_t  n = (size_t)(rows * cols);
-    double       *q = ctx_alloc(plan->ctx, n, sizeof *q);
-    if (!q) return FOCI_ERR_MEMORY;
-    for (int64_t at = 0; at < p->count; at += rows * cols) {
-        rng_haar(r, rows, cols, q);
-        for (size_t i = 0; i < n; i++)
-            out[at + (int64_t)i] = (float)q[i];
+    const int64_t cols = p->shape[p->n_dims - 1], rows = n / cols;
+    const double  sd = sqrt(p->value);
+    double       *frame;
+
+    switch (p->def->init) {
+    case FOCI_INIT_CONST:
+        for (int64_t t = 0; t < n; t++)
+            out[t] = (float)p->value;
+        break;
+    case FOCI_INIT_NORMAL:
+        for (int64_t t = 0; t < n; t++)
+            out[t] = (float)(sd * rng_normal(r));
+        break;
+    case FOCI_INIT_UNIFORM:
+        for (int64_t t = 0; t < n; t++)
+            out[t] = p->value > 0 ? (float)(p->value * rng_uniform(r)) : 0;
+        break;
+    case FOCI_INIT_SINUSOID:
+        for (int64_t t = 0; t < n; t++) {
+            const double turn = (double)(t / cols) *
+                                pow(10000, -(double)(t % cols / 2 * 2) / (double)cols);
+            out[t] = (float)(t % cols % 2 ? cos(turn) : sin(turn));
+        }
+        break;
+    case FOCI_INIT_ORTHOGONAL: /* columns are orthonormal */
+        frame = ctx_alloc(ctx, (size_t)n, sizeof *frame);
+        if (!frame) return FOCI_ERR_MEMORY;
+        rng_haar(r, rows, cols, frame);
+        for (int64_t t = 0; t < n; t++)
+            out[t] = (float)frame[t];
+        ctx_free(ctx, frame, (size_t)n, sizeof *frame);
+        break;
     }
-    ctx_free(plan->ctx, q, n, sizeof *q);
+    return FOCI_OK;
+}
+
+/* Tensors i to end - 1 of a group share a stream: heads follow one another in it, and
+ * of each head its tensors; rounds have streams of their own. */
+static foci_status draw_run(const foci_plan *plan, uint64_t seed, int i, int end,
+                            float *params)
+{
+    const struct param *first = &plan->params[i];
+    const int64_t       rounds = first->def->by_rounds ? first->shape[1] : 1;
+    struct rng          r;
+
+    for (int64_t round = 0; round < rounds; round++) {
+        rng_seed(&r, seed,
+                 first->def->stream + (uint64_t)round + ((uint64_t)first->group << 32));
+        for (int64_t h = 0; h < first->shape[0]; h++)
+            for (const struct param *p = first; p < plan->params + end; p++) {
+                const int64_t n = p->count / p->shape[0] / rounds;
+                TRY(draw(plan->ctx, p, &r, n,
+                         params + p->offset + (h * rounds + round) * n));
+            }
+    }
     return FOCI_OK;
 }
 
@@ -117,30 +175,15 @@ foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params
 {
     if (plan->n_floats && !params) return FOCI_ERR_ARG;
 
-    struct rng r;
-    int        last_group = -1;
-    uint64_t   last_stream = 0;
-    for (int i = 0; i < plan->n_params; i++) {
+    for (int i = 0, end; i < plan->n_params; i = end) {
         const struct param *p = &plan->params[i];
-        const uint64_t      stream = p->def->stream + ((uint64_t)p->group << 32);
-        float              *out = params + p->offset;
-
-        if (p->def->init == FOCI_INIT_CONST) {
-            for (int64_t t = 0; t < p->count; t++)
-                out[t] = (float)p->value;
-            continue;
+        for (end = i + 1; end < plan->n_params; end++) {
+            const struct param *next = &plan->params[end];
+            if (next->group != p->group || next->def->stream != p->def->stream ||
+                next->def->by_rounds != p->def->by_rounds)
+                break;
         }
-        /* Tensors of one group that share a stream follow one another in it. */
-        if (p->group != last_group || stream != last_stream) rng_seed(&r, seed, stream);
-        last_group = p->group;
-        last_stream = stream;
-        if (p->def->init == FOCI_INIT_ORTHOGONAL) {
-            TRY(init_orthogonal(plan, p, &r, out));
-            continue;
-        }
-        const double sd = sqrt(p->value);
-        for (int64_t t = 0; t < p->count; t++)
-            out[t] = (float)(sd * rng_normal(&r));
+        TRY(draw_run(plan, seed, i, end, params));
     }
     return FOCI_OK;
 }

@@ -89,7 +89,8 @@ static foci_status check_sizes(foci_ctx *ctx, const foci_problem *p)
     return FOCI_OK;
 }
 
-static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
+/* What can be said before the spec is known. */
+static foci_status check_numbers(foci_ctx *ctx, foci_problem *p)
 {
     if ((unsigned)p->dtype > FOCI_F16)
         return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -100,15 +101,9 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
                         "flags 0x%" PRIx32
                         " has bits that mean nothing: 0x%x are known",
                         p->flags, (unsigned)FLAGS);
-    if (!p->kv_heads) p->kv_heads = p->heads;
     if (!p->dim_v) p->dim_v = p->dim_qk;
     TRY(check_range(ctx, "batch", p->batch, 0, INT32_MAX));
     TRY(check_range(ctx, "heads", p->heads, 1, 65536));
-    TRY(check_range(ctx, "kv_heads", p->kv_heads, 1, p->heads));
-    if (p->heads % p->kv_heads)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
-                        p->kv_heads, p->heads);
     TRY(check_range(ctx, "len_q", p->len_q, 0, MAX_LEN));
     TRY(check_range(ctx, "len_k", p->len_k, 0, MAX_LEN));
     TRY(check_range(ctx, "dim_qk", p->dim_qk, 1, 65536));
@@ -126,6 +121,18 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
         (p->len_q > INT32_MAX || p->len_k > INT32_MAX))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "documents, masks and biases go up to 2147483647 rows");
+    if (!(p->dropout >= 0 && p->dropout < 1))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "dropout is %g: it may be 0 to less than 1",
+                        p->dropout);
+    if (p->n_lists < 0 || (p->n_lists && !p->lists))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "n_lists is %" PRId64 ", lists is %s",
+                        p->n_lists, p->lists ? "given" : "NULL");
+    return FOCI_OK;
+}
+
+/* And the tensors, once the heads are shared out. */
+static foci_status check_shapes(foci_ctx *ctx, foci_problem *p)
+{
     TRY(check_mask_extent(ctx, "mask_batch", &p->mask_batch, p->batch));
     TRY(check_mask_extent(ctx, "mask_heads", &p->mask_heads, p->heads));
     TRY(check_sizes(ctx, p));
@@ -134,85 +141,6 @@ static foci_status check_problem(foci_ctx *ctx, foci_problem *p)
     TRY(check_layout(ctx, "v", &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v));
     TRY(check_layout(ctx, "o", &p->o, p->batch, p->len_q, p->heads, p->dim_v));
     return check_layout(ctx, "x", &p->x, p->batch, p->len_q, 1, max64(p->dim_x, 1));
-}
-
-/*
- * Stages
- */
-
-static foci_status check_group(foci_ctx *ctx, const struct group *g,
-                               const foci_problem *p)
-{
-    const foci_mech_def *def = g->mech.def;
-    const int64_t        per = p->heads / p->kv_heads;
-
-    if (p->flags & FOCI_CAUSAL && def->no_causal)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
-                        g->column, def->name, def->no_causal);
-    if (p->len_q != p->len_k && def->no_cross)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "column %d: %s needs as many queries as keys: %s", g->column,
-                        def->name, def->no_cross);
-    if (g->head0 % per || g->heads % per)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "column %d: %s has heads %" PRId64 " to %" PRId64
-                        ", which cuts through the %" PRId64
-                        " heads that share a key/value head; counts must be multiples "
-                        "of %" PRId64,
-                        g->column, def->name, g->head0, g->head0 + g->heads - 1, per,
-                        per);
-    return FOCI_OK;
-}
-
-/* The modifiers of a group, gathered by what they do. */
-static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score *s)
-{
-    *s = (struct score){ .scale = 1 / sqrt((double)g->mech.dims.qk), .sink = -1 };
-
-    for (size_t i = 0; i < g->mech.n_mods; i++) {
-        const foci_mod *mod = &g->mech.mods[i];
-        const unsigned  does = mod->def->does;
-
-        if (does & FOCI_MOD_SCALE) s->scale = mod->arg[0];
-        if (does & FOCI_MOD_UNIT) {
-            s->unit = true;
-            s->scale = 1;
-        }
-        if (does & FOCI_MOD_CAP) s->cap = mod->arg[0];
-        if (does & FOCI_MOD_SINK) s->sink = g->mod_param0[i];
-        if (does & FOCI_MOD_FACTOR) {
-            if (s->n_factors == (int)(sizeof s->factor / sizeof *s->factor))
-                return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                                "column %d: more than %d learned factors", g->column,
-                                s->n_factors);
-            s->factor[s->n_factors++] = g->mod_param0[i];
-        }
-        if (mod->def->row_factor) {
-            if (s->n_rows == (int)(sizeof s->row / sizeof *s->row))
-                return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                                "column %d: more than %d factors of rows", g->column,
-                                s->n_rows);
-            s->row[s->n_rows++] = mod;
-        }
-    }
-    return FOCI_OK;
-}
-
-static foci_status make_stages(foci_plan *plan)
-{
-    foci_ctx *ctx = plan->ctx;
-
-    plan->stages = ctx_alloc(ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
-    if (!plan->stages) return FOCI_ERR_MEMORY;
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        struct stage *s = &plan->stages[i];
-
-        s->group = &plan->spec.groups[i];
-        TRY(check_group(ctx, s->group, &plan->p));
-        TRY(make_score(ctx, s->group, &s->score));
-        TRY(support_make(ctx, &s->group->mech, plan->p.len_k, &s->support));
-    }
-    return FOCI_OK;
 }
 
 /* Stages run one after the other and share the work memory; what forward saves
@@ -252,11 +180,14 @@ static foci_status make(foci_plan *plan, const char *spec, const foci_problem *p
             problem->size, sizeof plan->p);
     memcpy(&plan->p, problem, problem->size);
     plan->p.size = sizeof plan->p;
-    TRY(check_problem(ctx, &plan->p));
+    TRY(check_numbers(ctx, &plan->p));
     TRY(spec_parse(ctx, spec, &plan->spec));
     TRY(spec_assign(ctx, &plan->spec, &plan->p));
+    plan->p.lists = NULL; /* the groups have copies */
+    plan->p.n_lists = 0;
+    TRY(check_shapes(ctx, &plan->p));
     TRY(params_make(plan));
-    TRY(make_stages(plan));
+    TRY(stages_make(plan));
     return add_up(plan);
 }
 
@@ -287,13 +218,10 @@ foci_status foci_plan_create(foci_ctx *ctx, const char *spec,
 void foci_plan_free(foci_plan *plan)
 {
     if (!plan) return;
-    foci_ctx    *ctx = plan->ctx;
-    const size_t n = (size_t)plan->spec.n_groups;
+    foci_ctx *ctx = plan->ctx;
 
-    for (size_t i = 0; plan->stages && i < n; i++)
-        support_free(ctx, &plan->stages[i].support);
-    ctx_free(ctx, plan->stages, n, sizeof *plan->stages);
-    ctx_free(ctx, plan->params, (size_t)plan->n_params, sizeof *plan->params);
+    stages_free(plan);
+    ctx_free(ctx, plan->params, (size_t)plan->cap_params, sizeof *plan->params);
     spec_free(ctx, &plan->spec);
     ctx_free(ctx, plan, 1, sizeof *plan);
 }

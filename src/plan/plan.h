@@ -10,10 +10,12 @@
 /* A parsed spec: groups of heads, each with its mechanism and modifiers. */
 struct group {
     int64_t   head0, heads; /* heads 0 while the count is open */
-    int       column;       /* in the spec, from 1, for messages */
+    int64_t   kv0, kv_heads;
+    int       column; /* in the spec, from 1, for messages */
     foci_mech mech;
-    int64_t   param0[FOCI_MAX_TENSORS]; /* offset of each tensor of the mechanism */
-    int64_t  *mod_param0; /* [n_mods] offset of a modifier's tensor 0, -1: none */
+    int64_t   param0[FOCI_MAX_TENSORS];     /* offset of each tensor of the mechanism */
+    int64_t (*mod_param)[FOCI_MAX_TENSORS]; /* [n_mods] of each tensor of a modifier */
+    int64_t *list;                          /* the mechanism's copy of its array */
 };
 
 struct spec {
@@ -23,8 +25,9 @@ struct spec {
 
 /* spec.c.  Parse `text`; the heads of a group without count stay 0. */
 foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
-/* Share `heads` out; fill in dims. */
-foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
+/* Share heads and key/value heads out (their number too, where it is 0); fill in dims
+ * and copy lists. */
+foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p);
 void        spec_free(foci_ctx *ctx, struct spec *spec);
 /* With every argument spelled out, as snprintf would. */
 int spec_print(const struct spec *spec, char *text, size_t cap);
@@ -40,10 +43,12 @@ struct tile_run {
 };
 
 struct support {
-    bool             all;     /* every pair: no table */
-    int64_t          n_tiles; /* rows of the table */
-    int64_t         *row0;    /* [n_tiles + 1] into rows */
-    int64_t         *col0;    /* [n_tiles + 1] into cols */
+    bool             all;         /* every pair: no table */
+    int64_t          len;         /* queries */
+    int64_t          n_tiles;     /* rows of the table */
+    int64_t          n_key_tiles; /* columns */
+    int64_t         *row0;        /* [n_tiles + 1] into rows */
+    int64_t         *col0;        /* [n_key_tiles + 1] into cols */
     struct tile_run *rows, *cols;
     int64_t          n_rows, n_cols;
     int64_t          cap_rows;
@@ -56,11 +61,12 @@ struct support {
 enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
 
 struct foci_tile_list {
-    int64_t  len;  /* keys there are */
+    int64_t  len;  /* keys, or slots, there are */
     uint8_t *kind; /* [div_up(len, FOCI_TILE)] */
 };
 
-foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len,
+/* Of `len` keys, or of the slots of a level (from 0; -1: keys themselves) of so many. */
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,
                          struct support *s);
 void        support_free(foci_ctx *ctx, struct support *s);
 
@@ -79,24 +85,68 @@ struct param {
     double                 value;
 };
 
-/* How the exact engine makes logits from q.k, gathered from the modifiers. */
+/* How the exact engine makes logits from q.k, gathered from the modifiers.  Offsets
+ * are of parameters: of a tensor of all heads of the group. */
 struct score {
     double          scale;     /* of all heads: 1/sqrt(dim), or as asked */
-    int64_t         factor[4]; /* parameters that multiply it, one number a head */
+    int64_t         factor[4]; /* multiply it, one number a head */
     int             n_factors;
     const foci_mod *row[4]; /* modifiers with a factor for each row */
     int             n_rows;
     bool            unit; /* q and k are normalised first */
+    foci_map        map;  /* the mechanism's own, before that */
     double          cap;  /* 0: none */
-    int64_t         sink; /* parameter, one logit a head; -1: none */
+    int64_t         sink; /* one logit a head; -1: none */
+
+    /* Positions. */
+    double          rope_base; /* 0: rows are not turned */
+    bool            rope_half; /* pairs (t, t + d/2), not (2t, 2t + 1) */
+    const foci_mod *slope;     /* bias -slope |rel|; NULL: none */
+    const foci_mod *table[2];  /* bias by a table over rel */
+    int64_t         table_at[2];
+    int             n_tables;
+    int64_t         clip;                /* of Shaw's tables */
+    int64_t         shaw_k, shaw_v;      /* [heads][2 clip + 1][d]; -1: none */
+    int64_t         txl_u, txl_w, txl_r; /* [heads][d], [heads][len][d]; -1: none */
+};
+
+/* Slots of one level. */
+struct slot_level {
+    foci_slots     slots;
+    struct support support; /* by slots, for the length the plan is for */
 };
 
 struct stage { /* one group of heads, ready to run */
     const struct group *group;
     struct score        score;
     struct support      support;
-    int64_t             saved0; /* floats before its part of what forward saves */
+    struct slot_level   levels[FOCI_MAX_LEVELS];
+    int                 n_levels;
+    foci_order          order;    /* label FOCI_LABEL_NONE: none */
+    int64_t             memory;   /* leading keys that take no gradient */
+    foci_plan          *inner[2]; /* of engines that run others; NULL: none */
+    int64_t             saved0;   /* floats before its part of what forward saves */
 };
+
+/* Slots that n keys have. */
+static inline int64_t slots_of(const foci_slots *s, int64_t n)
+{
+    const int64_t rest = n % s->every;
+    if (!s->take) return div_up(n, s->every);
+    return n / s->every * s->take + max64(0, rest - (s->every - s->take));
+}
+
+/* The keys that slot number t stands for, of n keys. */
+static inline foci_range slot_keys(const foci_slots *s, int64_t t, int64_t n)
+{
+    if (!s->take) return (foci_range){ t * s->every, min64((t + 1) * s->every, n) };
+    const int64_t j = t / s->take * s->every + s->every - s->take + t % s->take;
+    return (foci_range){ j, j + 1 };
+}
+
+/* stage.c: what of the spec's groups becomes stages. */
+foci_status stages_make(foci_plan *plan);
+void        stages_free(foci_plan *plan);
 
 struct foci_plan {
     foci_ctx     *ctx;
@@ -104,7 +154,7 @@ struct foci_plan {
     struct spec   spec;
     struct stage *stages; /* [spec.n_groups] */
     struct param *params;
-    int           n_params, n_made;
+    int           n_params, cap_params;
     int64_t       n_floats;
     size_t        work_bytes, saved_bytes;
     foci_cost     cost;

@@ -1,6 +1,10 @@
 /* spec.c -- what is done with a parsed spec: sharing heads out, freeing. */
 #include "plan/spec.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
 /* Heads counted, and the group that is to take the rest. */
 static int64_t sum_heads(const struct spec *spec, struct group **open)
 {
@@ -15,13 +19,121 @@ static int64_t sum_heads(const struct spec *spec, struct group **open)
 }
 
 /* An inner mechanism works on the head of the one around it. */
-static void set_dims(foci_mech *m, const foci_dims *dims)
+static void set_dims(foci_mech *m, const foci_problem *p, int group)
 {
-    for (; m; m = (foci_mech *)m->inner)
-        m->dims = *dims;
+    for (; m; m = (foci_mech *)m->inner) {
+        m->dims = (foci_dims){ .qk = p->dim_qk,
+                               .v = p->dim_v,
+                               .x = p->dim_x,
+                               .len = p->len_k,
+                               .len_q = p->len_q };
+        m->causal = p->flags & FOCI_CAUSAL;
+        m->seed = p->seed;
+        m->stream = (uint64_t)group << 32;
+    }
 }
 
-foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p)
+static int64_t sets_of(const foci_mech *m)
+{
+    return m->def->routes ? m->def->routes(m) : 1;
+}
+
+/* Key/value heads: every head has one, or one for each of its routes, and as many
+ * neighbours as evenly go share it. */
+static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
+{
+    int64_t all = 0, at = 0;
+
+    for (int i = 0; i < spec->n_groups; i++)
+        all += spec->groups[i].heads * sets_of(&spec->groups[i].mech);
+    if (!p->kv_heads) p->kv_heads = all;
+    if (p->kv_heads < 1 || p->kv_heads > all)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "kv_heads is %" PRId64 ": it may be 1 to %" PRId64, p->kv_heads,
+                        all);
+    const int64_t per = all / p->kv_heads;
+    if (all % p->kv_heads)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
+                        p->kv_heads, all);
+    for (int i = 0; i < spec->n_groups; i++) {
+        struct group *g = &spec->groups[i];
+        const int64_t n = g->heads * sets_of(&g->mech);
+
+        if (at % per || n % per)
+            return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                            "column %d: %s has heads %" PRId64 " to %" PRId64
+                            ", which cuts through the %" PRId64
+                            " heads that share a key/value head; counts must be "
+                            "multiples of %" PRId64,
+                            g->column, g->mech.def->name, g->head0,
+                            g->head0 + g->heads - 1, per, per);
+        g->kv0 = at / per;
+        g->kv_heads = n / per;
+        at += n;
+    }
+    return FOCI_OK;
+}
+
+/* The array of that name among those of the problem; in a mix it has the group's
+ * number before it. */
+static const foci_list *find_list(const foci_problem *p, const char *name, int group,
+                                  bool mix)
+{
+    char full[64];
+
+    if (mix)
+        snprintf(full, sizeof full, "%d.%s", group, name);
+    else
+        snprintf(full, sizeof full, "%s", name);
+    for (int64_t i = 0; i < p->n_lists; i++)
+        if (p->lists[i].name && strcmp(p->lists[i].name, full) == 0)
+            return &p->lists[i];
+    return NULL;
+}
+
+static foci_status check_list(foci_ctx *ctx, const foci_mech *m, const foci_list *a)
+{
+    const foci_list_def *def = m->def->list;
+    const int64_t        want = def->count(m), most = def->most(m);
+
+    if (a->count < 0 || (a->count && !a->data) || (want >= 0 && a->count != want))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "%s has %" PRId64 " entries%s; %s wants %" PRId64, a->name,
+                        a->count, a->count && !a->data ? " at NULL" : "", m->def->name,
+                        want);
+    for (int64_t i = 0; i < a->count; i++)
+        if (a->data[i] < 0 || a->data[i] > most)
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "%s[%" PRId64 "] is %" PRId64 ": it may be 0 to %" PRId64,
+                            a->name, i, a->data[i], most);
+    return FOCI_OK;
+}
+
+static foci_status copy_list(foci_ctx *ctx, struct spec *spec, int i,
+                             const foci_problem *p)
+{
+    struct group        *g = &spec->groups[i];
+    const foci_list_def *def = g->mech.def->list;
+
+    if (!def) return FOCI_OK;
+    const foci_list *a = find_list(p, def->name, i, spec->n_groups > 1);
+    if (!a && def->count(&g->mech) > 0)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "column %d: %s needs %s, %" PRId64
+                        " whole numbers (foci_problem.lists)",
+                        g->column, g->mech.def->name, def->name, def->count(&g->mech));
+    if (!a || !a->count) return FOCI_OK;
+    TRY(check_list(ctx, &g->mech, a));
+    g->list = ctx_alloc(ctx, (size_t)a->count, sizeof *g->list);
+    if (!g->list) return FOCI_ERR_MEMORY;
+    memcpy(g->list, a->data, (size_t)a->count * sizeof *g->list);
+    g->mech.list = g->list;
+    g->mech.n_list = a->count;
+    return FOCI_OK;
+}
+
+foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 {
     struct group *open;
     const int64_t sum = sum_heads(spec, &open);
@@ -37,17 +149,16 @@ foci_status spec_assign(foci_ctx *ctx, struct spec *spec, const foci_problem *p)
                         (long long)sum, (long long)p->heads);
     if (open) open->heads = p->heads - sum;
 
-    const foci_dims dims = { .qk = p->dim_qk,
-                             .v = p->dim_v ? p->dim_v : p->dim_qk,
-                             .x = p->dim_x,
-                             .len = p->len_k };
-    int64_t         head = 0;
+    int64_t head = 0;
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
         g->head0 = head;
         head += g->heads;
-        set_dims(&g->mech, &dims);
+        set_dims(&g->mech, p, i);
     }
+    TRY(share_kv(ctx, spec, p));
+    for (int i = 0; i < spec->n_groups; i++)
+        TRY(copy_list(ctx, spec, i, p));
     return FOCI_OK;
 }
 
@@ -63,7 +174,8 @@ void spec_free(foci_ctx *ctx, struct spec *spec)
 {
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
-        ctx_free(ctx, g->mod_param0, g->mech.n_mods, sizeof *g->mod_param0);
+        ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);
+        ctx_free(ctx, g->list, (size_t)g->mech.n_list, sizeof *g->list);
         free_parts(ctx, &g->mech);
     }
     ctx_free(ctx, spec->groups, (size_t)spec->n_groups, sizeof *spec->groups);

@@ -107,6 +107,8 @@ static const char *conflict(const foci_mod_def *a, const foci_mod_def *b)
     const unsigned scales = FOCI_MOD_SCALE | FOCI_MOD_UNIT;
     if ((a->does & scales) && (b->does & scales)) return "set the scale of the logits";
     if (a->does & b->does & FOCI_MOD_CAP) return "cap the logits";
+    if (a->does & b->does & FOCI_MOD_ROPE) return "turn queries and keys";
+    if (a->does & b->does & FOCI_MOD_SLOPE) return "fall off with the distance";
     if (a->does & b->does & FOCI_MOD_SINK) return "add to the sum of weights";
     return NULL;
 }
@@ -123,7 +125,7 @@ static foci_status check_mod(const struct reader *r, const char *at, const foci_
             return reader_fail(r, at, "%s contradicts %s: both %s", def->name,
                                other->name, both);
     }
-    const char *reason = def->refuse ? def->refuse(m->def) : NULL;
+    const char *reason = def->refuse ? def->refuse(m) : NULL;
     if (reason)
         return reader_fail(r, at, "%s cannot follow %s: %s", def->name, m->def->name,
                            reason);
@@ -207,11 +209,8 @@ static foci_status read_group(struct reader *r, struct group *g)
     if (r->at < r->end && is_digit(*r->at)) TRY(read_count(r, &g->heads));
     TRY(reader_mech(r, &g->mech, 1));
 
-    g->mod_param0 = ctx_alloc(r->ctx, g->mech.n_mods, sizeof *g->mod_param0);
-    if (!g->mod_param0) return FOCI_ERR_MEMORY;
-    for (size_t i = 0; i < g->mech.n_mods; i++)
-        g->mod_param0[i] = -1;
-    return FOCI_OK;
+    g->mod_param = ctx_alloc(r->ctx, g->mech.n_mods, sizeof *g->mod_param);
+    return g->mod_param ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
 static foci_status read_join(struct reader *r, bool last)

@@ -29,6 +29,7 @@ void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
 struct table {
     foci_ctx       *ctx;
     struct support *s;
+    int             level; /* of slots; -1: keys */
     int64_t         cap_rows;
     int32_t         cap_masks;
     int32_t        *slots; /* hash table over masks, -1: free */
@@ -124,15 +125,16 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
 
 /* Which pairs of queries `rows` and keys from j0 on are visible, by key: bit r of
  * by_key[t] is query rows.begin + r. */
-static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int64_t len,
-                           uint64_t *by_key)
+static enum tile_kind look(const foci_mech *m, int level, foci_range rows, int64_t j0,
+                           int64_t len, uint64_t *by_key)
 {
     const uint64_t keys = foci_bits_in((foci_range){ 0, len }, j0);
     uint64_t       some = 0, every = keys;
 
     memset(by_key, 0, FOCI_TILE * sizeof *by_key);
     for (int64_t i = rows.begin; i < rows.end; i++) {
-        const uint64_t seen = m->def->mask(m, i, j0) & keys;
+        const uint64_t seen = keys & (level < 0 ? m->def->mask(m, i, j0)
+                                                : m->def->slot_mask(m, level, i, j0));
         some |= seen;
         every &= seen;
         for (int t = 0; t < FOCI_TILE; t++)
@@ -144,18 +146,22 @@ static enum tile_kind look(const foci_mech *m, foci_range rows, int64_t j0, int6
 static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list,
                             int64_t row)
 {
-    const int64_t    n = div_up(list->len, FOCI_TILE);
-    const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, list->len) };
-    uint64_t         by_key[FOCI_TILE];
+    const int64_t    n = div_up(list->len, FOCI_TILE), len = t->s->len;
+    const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, len) };
+    const bool       lists =
+        t->level < 0 ? m->def->tiles != NULL : m->def->slot_tiles != NULL;
+    uint64_t by_key[FOCI_TILE];
 
-    memset(list->kind, m->def->tiles ? TILE_SKIP : TILE_PART, (size_t)n);
-    if (m->def->tiles) m->def->tiles(m, rows, list);
+    memset(list->kind, lists ? TILE_SKIP : TILE_PART, (size_t)n);
+    if (lists && t->level < 0) m->def->tiles(m, rows, list);
+    if (lists && t->level >= 0) m->def->slot_tiles(m, t->level, rows, list);
 
     t->s->row0[row] = t->s->n_rows;
     for (int64_t j = 0; j < n; j++) {
         enum tile_kind kind = list->kind[j];
         int32_t        mask = -1;
-        if (kind == TILE_PART) kind = look(m, rows, j * FOCI_TILE, list->len, by_key);
+        if (kind == TILE_PART)
+            kind = look(m, t->level, rows, j * FOCI_TILE, list->len, by_key);
         if (kind == TILE_PART) TRY(find_mask(t, by_key, &mask));
         if (kind != TILE_SKIP) TRY(add_run(t, row, j, mask));
     }
@@ -167,7 +173,7 @@ static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list 
  * column come out in order; full neighbours are joined. */
 static foci_status transpose(foci_ctx *ctx, struct support *s)
 {
-    const size_t n = (size_t)s->n_tiles;
+    const size_t n = (size_t)s->n_key_tiles;
 
     for (int64_t r = 0; r < s->n_rows; r++)
         for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
@@ -189,31 +195,44 @@ static foci_status transpose(foci_ctx *ctx, struct support *s)
     return FOCI_OK;
 }
 
-static foci_status make_rows(struct table *t, const foci_mech *m, int64_t len)
+static foci_status make_rows(struct table *t, const foci_mech *m, int64_t n_keys)
 {
-    foci_tile_list list = { .len = len };
+    foci_tile_list list = { .len = n_keys };
     foci_status    status = FOCI_OK;
 
-    list.kind = ctx_alloc(t->ctx, (size_t)t->s->n_tiles, 1);
+    list.kind = ctx_alloc(t->ctx, (size_t)t->s->n_key_tiles, 1);
     if (!list.kind) return FOCI_ERR_MEMORY;
     for (int64_t row = 0; row < t->s->n_tiles && !status; row++)
         status = make_row(t, m, &list, row);
-    ctx_free(t->ctx, list.kind, (size_t)t->s->n_tiles, 1);
+    ctx_free(t->ctx, list.kind, (size_t)t->s->n_key_tiles, 1);
     return status;
 }
 
-foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len,
+/* Keys, or slots, that sequences of len keys have. */
+static int64_t keys_of(const foci_mech *m, int level, int64_t len)
+{
+    foci_slots levels[FOCI_MAX_LEVELS] = { 0 };
+
+    if (level < 0) return len;
+    m->def->slots(m, levels);
+    return slots_of(&levels[level], len);
+}
+
+foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,
                          struct support *s)
 {
-    struct table t = { .ctx = ctx, .s = s };
+    struct table  t = { .ctx = ctx, .s = s, .level = level };
+    const int64_t n = keys_of(m, level, len);
 
-    *s = (struct support){ .all = !m->def->mask };
-    if (s->all || len == 0) return FOCI_OK;
+    *s = (struct support){ .all = level < 0 && !m->def->mask && !m->def->order,
+                           .len = len };
+    if (s->all || !n || (level < 0 && !m->def->mask)) return FOCI_OK;
 
     s->n_tiles = div_up(len, FOCI_TILE);
+    s->n_key_tiles = div_up(n, FOCI_TILE);
     s->row0 = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->row0);
-    s->col0 = ctx_alloc(ctx, (size_t)s->n_tiles + 1, sizeof *s->col0);
-    foci_status status = s->row0 && s->col0 ? make_rows(&t, m, len) : FOCI_ERR_MEMORY;
+    s->col0 = ctx_alloc(ctx, (size_t)s->n_key_tiles + 1, sizeof *s->col0);
+    foci_status status = s->row0 && s->col0 ? make_rows(&t, m, n) : FOCI_ERR_MEMORY;
     ctx_free(ctx, t.slots, (size_t)t.n_slots, sizeof *t.slots);
 
     s->cap_rows = t.cap_rows;
@@ -225,7 +244,7 @@ foci_status support_make(foci_ctx *ctx, const foci_mech *m, int64_t len,
 void support_free(foci_ctx *ctx, struct support *s)
 {
     ctx_free(ctx, s->row0, (size_t)s->n_tiles + 1, sizeof *s->row0);
-    ctx_free(ctx, s->col0, (size_t)s->n_tiles + 1, sizeof *s->col0);
+    ctx_free(ctx, s->col0, (size_t)s->n_key_tiles + 1, sizeof *s->col0);
     ctx_free(ctx, s->rows, (size_t)s->cap_rows, sizeof *s->rows);
     ctx_free(ctx, s->cols, (size_t)s->n_cols, sizeof *s->cols);
     ctx_free(ctx, s->masks, (size_t)s->cap_masks, sizeof *s->masks);
@@ -235,22 +254,23 @@ void support_free(foci_ctx *ctx, struct support *s)
 static const struct tile_run everything = { 0, INT32_MAX, -1 };
 
 static const struct tile_run *pick(const struct support *s, const int64_t *first,
-                                   const struct tile_run *runs, int64_t t, int64_t *n)
+                                   const struct tile_run *runs, int64_t n_tiles,
+                                   int64_t t, int64_t *n)
 {
     *n = 1;
     if (s->all) return &everything;
     *n = 0;
-    if (t < 0 || t >= s->n_tiles) return NULL;
+    if (t < 0 || t >= n_tiles) return NULL;
     *n = first[t + 1] - first[t];
     return *n ? runs + first[t] : NULL;
 }
 
 const struct tile_run *support_row(const struct support *s, int64_t t, int64_t *n)
 {
-    return pick(s, s->row0, s->rows, t, n);
+    return pick(s, s->row0, s->rows, s->n_tiles, t, n);
 }
 
 const struct tile_run *support_col(const struct support *s, int64_t t, int64_t *n)
 {
-    return pick(s, s->col0, s->cols, t, n);
+    return pick(s, s->col0, s->cols, s->n_key_tiles, t, n);
 }

@@ -148,7 +148,7 @@ static struct ref_head head_make(struct walk *w, int64_t h, const struct group *
 
     for (size_t t = 0; t < g->mech.n_mods; t++) {
         const bool has = g->mech.mods[t].def->n_tensors > 0;
-        r->number[t] = has ? c->params[g->mod_param0[t] + h - g->head0] : 0;
+        r->number[t] = has ? c->params[g->mod_param[t][0] + h - g->head0] : 0;
         r->dnumber[t] = 0;
     }
     struct ref_head head = {
@@ -257,7 +257,7 @@ static void one_head(struct walk *w, int64_t h)
     scatter(w, c->grads->dq, p->q, s->q0, h, s->nq, p->dim_qk, r->dq);
     for (size_t t = 0; c->dparams && t < g->mech.n_mods; t++)
         if (g->mech.mods[t].def->n_tensors > 0)
-            c->dparams[g->mod_param0[t] + h - g->head0] += r->dnumber[t];
+            c->dparams[g->mod_param[t][0] + h - g->head0] += r->dnumber[t];
 }
 
 /* The query heads of key head kh. */

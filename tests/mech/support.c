@@ -25,7 +25,7 @@ static bool listed(const struct support *s, const struct tile_run *runs, int64_t
 static void check_table(foci_ctx *ctx, const foci_mech *m, const char *spec, int64_t len)
 {
     struct support s;
-    assert_int_equal(support_make(ctx, m, len, &s), FOCI_OK);
+    assert_int_equal(support_make(ctx, m, -1, len, &s), FOCI_OK);
 
     for (int64_t i = 0; i < len; i++)
         for (int64_t j = 0; j < len; j++) {

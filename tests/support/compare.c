@@ -131,7 +131,7 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
             for (size_t m = 0; m < group->mech.n_mods; m++) {
                 const foci_mod *mod = &group->mech.mods[m];
                 if (mod->def->does & FOCI_MOD_FACTOR)
-                    f *= fabs((double)t->params[group->mod_param0[m] + h]);
+                    f *= fabs((double)t->params[group->mod_param[m][0] + h]);
                 if (mod->def->row_factor)
                     f *= fabs(mod->def->row_factor(mod, t->p.len_k));
             }

@@ -193,8 +193,9 @@ static void plans(void **state)
  * Parameters
  */
 
-static void square(const foci_mech *m, int64_t *shape)
+static void square(const foci_mech *m, const double *arg, int64_t *shape)
 {
+    (void)arg;
     shape[0] = m->dims.qk;
     shape[1] = m->dims.qk;
 }

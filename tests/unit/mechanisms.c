@@ -121,7 +121,11 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
     (void)m;
     foci_tiles_cover(out, rows, rows);
 }
-static void shape(const foci_mech *m, int64_t *s) { s[0] = m->dims.qk; }
+static void shape(const foci_mech *m, const double *arg, int64_t *s)
+{
+    (void)arg;
+    s[0] = m->dims.qk;
+}
 
 #define ARGS(...)                                                                      \
     .args = (const foci_arg_def[]){ __VA_ARGS__ },                                     \

@@ -200,8 +200,6 @@ static void test_fields(void **state)
     assert_string_equal(g[0].mech.mods[0].def->name, "logn");
     assert_true(g[0].mech.mods[0].arg[0] == 100);
     assert_true(g[0].mech.mods[0].arg[1] == 0);
-    assert_int_equal(g[0].mod_param0[0], -1);
-    assert_int_equal(g[0].mod_param0[1], -1);
     assert_null(g[0].mech.inner);
 
     assert_int_equal(g[1].heads, 0);

@@ -1,0 +1,193 @@
+/* stage.c -- from a group of the spec to a stage: may it be, what do its modifiers come
+ * to, which tiles does it need. */
+#include <math.h>
+
+#include "plan/plan.h"
+
+/* Modifiers that speak of the distance between a query and a key. */
+enum { BY_DISTANCE = FOCI_MOD_TABLE | FOCI_MOD_SLOPE | FOCI_MOD_SHAW | FOCI_MOD_TXL };
+
+static foci_status check_mods(foci_ctx *ctx, const struct group *g)
+{
+    const foci_mech *m = &g->mech;
+    foci_slots       levels[FOCI_MAX_LEVELS];
+    const bool       slots = m->def->slots && m->def->slots(m, levels) > 0;
+    foci_order       order = { 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    for (size_t i = 0; i < m->n_mods; i++) {
+        const foci_mod_def *mod = m->mods[i].def;
+        const char         *why = NULL;
+
+        if (m->def->engine == FOCI_ROUTES)
+            why = "write it after the inner mechanism";
+        else if (mod->does & BY_DISTANCE && slots)
+            why = "a slot stands for many keys and has no position";
+        else if (mod->does & FOCI_MOD_TXL && order.label)
+            why = "it needs the keys in their order";
+        else if (mod->does & FOCI_MOD_ROPE && m->dims.qk % 2)
+            why = "pairs of elements are turned, and the width of q and k is odd";
+        if (why)
+            return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
+                            g->column, mod->name, m->def->name, why);
+    }
+    return FOCI_OK;
+}
+
+static foci_status check_group(foci_ctx *ctx, const struct group *g,
+                               const foci_problem *p)
+{
+    const foci_mech_def *def = g->mech.def;
+    char                 why[300] = "";
+
+    if (p->flags & FOCI_CAUSAL && def->no_causal)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
+                        g->column, def->name, def->no_causal);
+    if (p->len_q != p->len_k && def->no_cross)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "column %d: %s needs as many queries as keys: %s", g->column,
+                        def->name, def->no_cross);
+    if (def->refuse && def->refuse(&g->mech, why, sizeof why))
+        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column, def->name,
+                        why);
+    return check_mods(ctx, g);
+}
+
+static foci_status too_many(foci_ctx *ctx, const struct group *g, int n,
+                            const char *what)
+{
+    return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: more than %d %s", g->column, n,
+                    what);
+}
+
+static foci_status add_factor(foci_ctx *ctx, const struct group *g, size_t i,
+                              struct score *s)
+{
+    const foci_mod *mod = &g->mech.mods[i];
+
+    if (mod->def->does & FOCI_MOD_FACTOR) {
+        if (s->n_factors == (int)(sizeof s->factor / sizeof *s->factor))
+            return too_many(ctx, g, s->n_factors, "learned factors");
+        s->factor[s->n_factors++] = g->mod_param[i][0];
+    }
+    if (mod->def->row_factor) {
+        if (s->n_rows == (int)(sizeof s->row / sizeof *s->row))
+            return too_many(ctx, g, s->n_rows, "factors of rows");
+        s->row[s->n_rows++] = mod;
+    }
+    return FOCI_OK;
+}
+
+static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
+                                struct score *s)
+{
+    const foci_mod *mod = &g->mech.mods[i];
+    const int64_t  *at = g->mod_param[i];
+    const unsigned  does = mod->def->does;
+
+    if (does & FOCI_MOD_ROPE) {
+        s->rope_base = mod->arg[0];
+        s->rope_half = mod->arg[1] != 0;
+    }
+    if (does & FOCI_MOD_SLOPE) s->slope = mod;
+    if (does & FOCI_MOD_TABLE) {
+        if (s->n_tables == (int)(sizeof s->table / sizeof *s->table))
+            return too_many(ctx, g, s->n_tables, "tables over the distance");
+        s->table[s->n_tables] = mod;
+        s->table_at[s->n_tables++] = at[0];
+    }
+    if (does & FOCI_MOD_SHAW) {
+        s->clip = (int64_t)mod->arg[0];
+        s->shaw_k = at[0];
+        s->shaw_v = at[1];
+    }
+    if (does & FOCI_MOD_TXL) {
+        s->txl_u = at[0];
+        s->txl_w = at[1];
+        s->txl_r = at[2];
+    }
+    return FOCI_OK;
+}
+
+/* The modifiers of a group, gathered by what they do. */
+static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score *s)
+{
+    *s = (struct score){ .scale = 1 / sqrt((double)g->mech.dims.qk),
+                         .map = g->mech.def->map,
+                         .sink = -1,
+                         .shaw_k = -1,
+                         .shaw_v = -1,
+                         .txl_u = -1,
+                         .txl_w = -1,
+                         .txl_r = -1 };
+
+    for (size_t i = 0; i < g->mech.n_mods; i++) {
+        const foci_mod *mod = &g->mech.mods[i];
+        const unsigned  does = mod->def->does;
+
+        if (does & FOCI_MOD_SCALE) s->scale = mod->arg[0];
+        if (does & FOCI_MOD_UNIT) {
+            s->unit = true;
+            s->scale = 1;
+        }
+        if (does & FOCI_MOD_CAP) s->cap = mod->arg[0];
+        if (does & FOCI_MOD_SINK) s->sink = g->mod_param[i][0];
+        TRY(add_factor(ctx, g, i, s));
+        TRY(add_position(ctx, g, i, s));
+    }
+    return FOCI_OK;
+}
+
+static foci_status make_support(foci_ctx *ctx, struct stage *s)
+{
+    const foci_mech *m = &s->group->mech;
+    foci_slots       slots[FOCI_MAX_LEVELS] = { 0 };
+    const int        n = m->def->slots ? m->def->slots(m, slots) : 0;
+
+    if (m->def->order) m->def->order(m, &s->order);
+    TRY(support_make(ctx, m, -1, m->dims.len, &s->support));
+    for (; s->n_levels < n; s->n_levels++) {
+        s->levels[s->n_levels].slots = slots[s->n_levels];
+        TRY(support_make(ctx, m, s->n_levels, m->dims.len,
+                         &s->levels[s->n_levels].support));
+    }
+    return FOCI_OK;
+}
+
+foci_status stages_make(foci_plan *plan)
+{
+    foci_ctx *ctx = plan->ctx;
+
+    plan->stages = ctx_alloc(ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
+    if (!plan->stages) return FOCI_ERR_MEMORY;
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        struct stage        *s = &plan->stages[i];
+        const foci_mech_def *def;
+
+        s->group = &plan->spec.groups[i];
+        def = s->group->mech.def;
+        TRY(check_group(ctx, s->group, &plan->p));
+        TRY(make_score(ctx, s->group, &s->score));
+        s->memory =
+            max64(plan->p.memory, def->memory ? def->memory(&s->group->mech) : 0);
+        TRY(make_support(ctx, s));
+    }
+    return FOCI_OK;
+}
+
+void stages_free(foci_plan *plan)
+{
+    foci_ctx    *ctx = plan->ctx;
+    const size_t n = (size_t)plan->spec.n_groups;
+
+    for (size_t i = 0; plan->stages && i < n; i++) {
+        struct stage *s = &plan->stages[i];
+
+        support_free(ctx, &s->support);
+        for (int l = 0; l < FOCI_MAX_LEVELS; l++)
+            support_free(ctx, &s->levels[l].support);
+        foci_plan_free(s->inner[0]);
+        foci_plan_free(s->inner[1]);
+    }
+    ctx_free(ctx, plan->stages, n, sizeof *plan->stages);
+}

@@ -62,6 +62,7 @@ static int make_plan(struct map *m)
     if (status) return library_error(m->a, r->ctx, status, NULL);
     const int code = check_size(m->a, &r->p);
     if (code) return code;
+    r->p.seed = (uint64_t)opt_int(m->a, "seed", 0);
     status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? library_error(m->a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -263,6 +264,7 @@ static void release(struct map *m)
     free(m->weights);
     free(m->run.params);
     free(m->run.dparams);
+    run_lists_free(&m->run);
     foci_plan_free(m->run.plan);
     foci_ctx_free(m->run.ctx);
 }
@@ -279,7 +281,8 @@ static int run(const struct args *a)
     m.run.ctx = open_ctx(a, 0);
     if (!m.run.ctx) return EXIT_FAILED;
 
-    code = make_plan(&m);
+    code = run_lists(&m.run);
+    if (!code) code = make_plan(&m);
     if (!code) code = run_params(&m.run);
     if (!code) code = compute(&m);
     if (!code) {
@@ -312,12 +315,12 @@ static const struct option options[] = {
       .words = "alike|random" },
     { .name = "seed",
       .arg = "N",
-      .help = "draw random q and k, and the parameters, from this seed (default 0)",
+      .help = "draw random q and k, and all that specs draw, from this (default 0)",
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all",
+      .help = "a parameter, for each head or for all; a layout or list of tokens",
       .kind = KIND_TEXT,
       .many = true },
     { 0 },

@@ -59,19 +59,30 @@ static int place(const struct run *r, const foci_param *p, const struct array *x
     return EXIT_OK;
 }
 
+int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
+                   const char **path)
+{
+    const char *equals = strchr(text, '=');
+
+    if (!equals || equals == text || !equals[1] || equals - text >= PARAM_NAME)
+        return usage_error(r->a, "--param is '%s'; it takes NAME=FILE", text);
+    snprintf(name, PARAM_NAME, "%.*s", (int)(equals - text), text);
+    *path = equals + 1;
+    return EXIT_OK;
+}
+
 static int take_param(const struct run *r, const char *text)
 {
-    const char  *equals = strchr(text, '=');
-    char         name[96];
+    char         name[PARAM_NAME];
+    const char  *path;
     foci_param   p = { FOCI_SIZED(foci_param) };
     struct array x;
 
-    if (!equals || equals == text || !equals[1] || equals - text >= (int)sizeof name)
-        return usage_error(r->a, "--param is '%s'; it takes NAME=FILE", text);
-    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    int code = run_param_name(r, text, name, &path);
+    if (code || run_is_list(r->ctx, name)) return code;
     if (!find_param(r->plan, name, &p)) return no_such_param(r, name);
 
-    int code = array_load(r->a, r->ctx, "param", name, equals + 1, &x);
+    code = array_load(r->a, r->ctx, "param", name, path, &x);
     if (!code) code = place(r, &p, &x);
     array_free(&x);
     return code;

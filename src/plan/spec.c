@@ -133,6 +133,25 @@ static foci_status copy_list(foci_ctx *ctx, struct spec *spec, int i,
     return FOCI_OK;
 }
 
+/* Lists that no group asks for are a mistake. */
+static foci_status check_lists(foci_ctx *ctx, const struct spec *spec,
+                               const foci_problem *p)
+{
+    for (int64_t i = 0; i < p->n_lists; i++) {
+        bool asked = false;
+        for (int g = 0; g < spec->n_groups && !asked; g++) {
+            const foci_list_def *def = spec->groups[g].mech.def->list;
+            asked =
+                def && find_list(p, def->name, g, spec->n_groups > 1) == &p->lists[i];
+        }
+        if (!asked)
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "list %.64s is one that no mechanism of the spec asks for",
+                            p->lists[i].name ? p->lists[i].name : "without a name");
+    }
+    return FOCI_OK;
+}
+
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 {
     struct group *open;
@@ -159,7 +178,7 @@ foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     TRY(share_kv(ctx, spec, p));
     for (int i = 0; i < spec->n_groups; i++)
         TRY(copy_list(ctx, spec, i, p));
-    return FOCI_OK;
+    return check_lists(ctx, spec, p);
 }
 
 static void free_parts(foci_ctx *ctx, foci_mech *m)

@@ -153,8 +153,9 @@ static void draw_label(const struct map *m, struct picture *to, const struct pan
 static void draw_panel(const struct map *m, struct picture *to, const struct layout *l,
                        int n, uint8_t *shades)
 {
-    const double x = MARGIN + LEFT + (double)(n % l->columns * l->across);
-    const double y = HEAD + l->label + (double)(n / l->columns * l->down);
+    const int column = n % l->columns, row = n / l->columns;
+    const int x = MARGIN + LEFT + column * l->across;
+    const int y = HEAD + l->label + row * l->down;
 
     const struct grid grid = { .rows = l->height / l->cell,
                                .columns = l->width / l->cell,

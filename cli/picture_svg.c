@@ -48,15 +48,14 @@ static void put_text(struct text *t, const struct shape *s)
 {
     static const char *const anchors[] = { "start", "middle", "end" };
     static const char *const styles[] = {
-        [STYLE_TITLE] = "font-family='ui-monospace, monospace' font-size='14' "
-                        "font-weight='bold'",
-        [STYLE_CODE] = "font-family='ui-monospace, monospace' font-size='11'",
-        [STYLE_PLAIN] = "font-family='system-ui, sans-serif' font-size='11'",
-        [STYLE_UP] = "font-family='system-ui, sans-serif' font-size='11'",
+        [STYLE_TITLE] = "ui-monospace, monospace' font-size='14' font-weight='bold",
+        [STYLE_CODE] = "ui-monospace, monospace' font-size='11",
+        [STYLE_PLAIN] = "system-ui, sans-serif' font-size='11",
+        [STYLE_UP] = "system-ui, sans-serif' font-size='11",
     };
 
-    put(t, "<text x='%g' y='%g' %s text-anchor='%s' fill='#%06x'", s->x, s->y,
-        styles[s->style], anchors[s->anchor], (unsigned)s->colour);
+    put(t, "<text x='%g' y='%g' font-family='%s' text-anchor='%s' fill='#%06x'", s->x,
+        s->y, styles[s->style], anchors[s->anchor], (unsigned)s->colour);
     if (s->style == STYLE_UP) put(t, " transform='rotate(-90 %g %g)'", s->x, s->y);
     put(t, ">");
     put_escaped(t, s->text);

@@ -36,7 +36,7 @@ static int load(struct run *r, const char *name, const char *path)
 int run_lists(struct run *r)
 {
     char        name[PARAM_NAME];
-    const char *text, *path;
+    const char *text, *path = NULL;
     int         n = 0, code = EXIT_OK;
 
     while (opt_nth(r->a, "param", n))

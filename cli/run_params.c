@@ -74,7 +74,7 @@ int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
 static int take_param(const struct run *r, const char *text)
 {
     char         name[PARAM_NAME];
-    const char  *path;
+    const char  *path = NULL;
     foci_param   p = { FOCI_SIZED(foci_param) };
     struct array x;
 

@@ -96,9 +96,11 @@ static int weigh(const struct map *m, bool random, float *weights)
     free(q);
     free(k);
     free(v);
-    return status ? failure(m->a, "%s: there are no weights to draw: %s", r->spec,
-                            foci_status_text(status))
-                  : EXIT_OK;
+    if (!status) return EXIT_OK;
+    return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
+                   status == FOCI_ERR_UNSUP
+                       ? "its output is not one matrix times the values"
+                       : foci_status_text(status));
 }
 
 /* Do other pairs have weights?  What is next to nothing may be nothing elsewhere. */

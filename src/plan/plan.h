@@ -204,7 +204,7 @@ int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);
 
-struct step; /* of sequences that are decoded: state/state.h */
+struct decoder; /* of sequences token by token: state/state.h */
 
 /* What an engine offers.  Sizes come from a dry run of the code that uses them. */
 struct engine {
@@ -219,11 +219,7 @@ struct engine {
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);
 
-    /* Decoding (src/state): NULL where there is none. */
-    void (*step)(const foci_plan *plan, const struct stage *s, const struct step *step,
-                 struct arena work);
-    size_t (*step_bytes)(const foci_plan *plan, const struct stage *s, int64_t n_seqs,
-                         int64_t tokens, int64_t max_len);
+    const struct decoder *decoder; /* NULL: there is no decoding */
 };
 
 extern const struct engine engine_exact, engine_routes, engine_second;

@@ -6,47 +6,42 @@
 
 #include "plan/plan.h"
 
-static size_t count_of(const foci_mech *m)
-{
-    size_t n = m->def->n_tensors;
-    for (size_t i = 0; i < m->n_mods; i++)
-        n += m->mods[i].def->n_tensors;
-    return n;
-}
-
 static int count_tensors(const struct spec *spec)
 {
     size_t n = 0;
-    for (int g = 0; g < spec->n_groups; g++) {
-        const foci_mech *m = &spec->groups[g].mech;
-        n += count_of(m);
-        if (m->inner) n += count_of(m->inner);
-    }
+    for (int g = 0; g < spec->n_groups; g++)
+        for (const foci_mech *m = &spec->groups[g].mech; m; m = m->inner) {
+            n += m->def->n_tensors;
+            for (size_t i = 0; i < m->n_mods; i++)
+                n += m->mods[i].def->n_tensors;
+        }
     return (int)n;
 }
 
-/* A mechanism of a group that has tensors: the group's own, or the inner one, of which
- * every head has one a route. */
+/* Whose tensors are being laid out. */
 struct owner {
-    int              group;
+    foci_plan       *plan;
     const foci_mech *mech;
+    int              group;
     const char      *prefix;
-    int64_t          heads;
+    int64_t          rows; /* the first extent: heads, of an inner mechanism by route */
 };
 
 /* A tensor with nothing in it is left out. */
-static foci_status add(foci_plan *plan, const struct owner *o,
-                       const foci_tensor_def *def, const double *arg)
+static foci_status add(const struct owner *o, const foci_tensor_def *def,
+                       const double *arg)
 {
+    foci_plan    *plan = o->plan;
     struct param *p = &plan->params[plan->n_params];
-    char          mix[16] = "";
 
-    if (plan->spec.n_groups > 1) snprintf(mix, sizeof mix, "%d.", o->group);
-    snprintf(p->name, sizeof p->name, "%s%s%s", mix, o->prefix, def->name);
+    if (plan->spec.n_groups > 1)
+        snprintf(p->name, sizeof p->name, "%d.%s%s", o->group, o->prefix, def->name);
+    else
+        snprintf(p->name, sizeof p->name, "%s%s", o->prefix, def->name);
     p->def = def;
     p->group = o->group;
     p->n_dims = 1 + def->n_dims;
-    p->shape[0] = o->heads;
+    p->shape[0] = o->rows;
     if (def->n_dims) def->shape(o->mech, arg, p->shape + 1);
     p->count = 1;
     for (int d = 0; d < p->n_dims; d++)
@@ -66,30 +61,28 @@ static foci_status add(foci_plan *plan, const struct owner *o,
     return FOCI_OK;
 }
 
-/* Tensors of one list; at[] are their offsets, -1 where one is left out. */
-static foci_status add_list(foci_plan *plan, const struct owner *o,
-                            const foci_tensor_def *defs, size_t n, const double *arg,
-                            int64_t *at)
+/* at[] are the offsets, -1 where a tensor is left out. */
+static foci_status add_all(const struct owner *o, const foci_tensor_def *defs, size_t n,
+                           const double *arg, int64_t *at)
 {
     for (size_t t = 0; t < n; t++) {
-        const int before = plan->n_params;
-        at[t] = plan->n_floats;
-        TRY(add(plan, o, &defs[t], arg));
-        if (plan->n_params == before) at[t] = -1;
+        const int before = o->plan->n_params;
+        at[t] = o->plan->n_floats;
+        TRY(add(o, &defs[t], arg));
+        if (o->plan->n_params == before) at[t] = -1;
     }
     return FOCI_OK;
 }
 
-static foci_status add_all(foci_plan *plan, const struct owner *o, int64_t *at,
-                           int64_t (*mod_at)[FOCI_MAX_TENSORS])
+static foci_status add_mech(const struct owner *o, int64_t *at,
+                            int64_t (*mod_at)[FOCI_MAX_TENSORS])
 {
     const foci_mech *m = o->mech;
 
-    TRY(add_list(plan, o, m->def->tensors, m->def->n_tensors, m->arg, at));
+    TRY(add_all(o, m->def->tensors, m->def->n_tensors, m->arg, at));
     for (size_t i = 0; i < m->n_mods; i++) {
         const foci_mod *mod = &m->mods[i];
-        TRY(add_list(plan, o, mod->def->tensors, mod->def->n_tensors, mod->arg,
-                     mod_at[i]));
+        TRY(add_all(o, mod->def->tensors, mod->def->n_tensors, mod->arg, mod_at[i]));
     }
     return FOCI_OK;
 }
@@ -104,14 +97,13 @@ foci_status params_make(foci_plan *plan)
     for (int i = 0; i < plan->spec.n_groups; i++) {
         struct group    *g = &plan->spec.groups[i];
         const foci_mech *m = &g->mech;
-        const int64_t    routes = m->def->routes ? m->def->routes(m) : 1;
 
-        TRY(add_all(plan, &(struct owner){ i, m, "", g->heads }, g->param0,
-                    g->mod_param));
+        TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads }, g->param0,
+                     g->mod_param));
         if (m->inner)
-            TRY(add_all(plan,
-                        &(struct owner){ i, m->inner, "inner.", g->heads * routes },
-                        g->inner_param0, g->inner_mod_param));
+            TRY(add_mech(&(struct owner){ plan, m->inner, i, "inner.",
+                                          g->heads * mech_routes(m) },
+                         g->inner_param, g->inner_mod));
     }
     return FOCI_OK;
 }
@@ -209,8 +201,7 @@ foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params
         const struct param *p = &plan->params[i];
         for (end = i + 1; end < plan->n_params; end++) {
             const struct param *next = &plan->params[end];
-            if (next->group != p->group || next->shape[0] != p->shape[0] ||
-                next->def->stream != p->def->stream ||
+            if (next->group != p->group || next->def->stream != p->def->stream ||
                 next->def->by_rounds != p->def->by_rounds)
                 break;
         }

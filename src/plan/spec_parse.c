@@ -209,12 +209,11 @@ static foci_status read_group(struct reader *r, struct group *g)
     if (r->at < r->end && is_digit(*r->at)) TRY(read_count(r, &g->heads));
     TRY(reader_mech(r, &g->mech, 1));
 
-    const foci_mech *inner = g->mech.inner;
     g->mod_param = ctx_alloc(r->ctx, g->mech.n_mods, sizeof *g->mod_param);
     if (!g->mod_param) return FOCI_ERR_MEMORY;
-    if (!inner) return FOCI_OK;
-    g->inner_mod_param = ctx_alloc(r->ctx, inner->n_mods, sizeof *g->inner_mod_param);
-    return g->inner_mod_param ? FOCI_OK : FOCI_ERR_MEMORY;
+    if (!g->mech.inner) return FOCI_OK;
+    g->inner_mod = ctx_alloc(r->ctx, g->mech.inner->n_mods, sizeof *g->inner_mod);
+    return g->inner_mod ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
 static foci_status read_join(struct reader *r, bool last)

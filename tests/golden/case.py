@@ -78,8 +78,12 @@ class Case:
         return [(b, range(len_q[b]), range(len_k[b])) for b in range(self.b)]
 
     def key_head(self, h, route=0):
-        """The key/value head of a route of head h: neighbours share one."""
-        return (sum(self.sets[:h]) + route) * self.kv // sum(self.sets)
+        """The key/value head of a route of head h: neighbours share all their routes."""
+        share, first = sum(self.sets) // self.kv, 0
+        for group in self.groups:
+            if h < group.heads:
+                return first // share + h // share * routes_of(group) + route
+            h, first = h - group.heads, first + group.heads * routes_of(group)
 
     def head(self, group, index, b, rows, cols, h, kh):
         """Head h of the problem, number `index` of its group, on key/value head kh."""
@@ -149,8 +153,12 @@ class Case:
 
         values = lambda xs: [x.value for x in xs]
         grads = lambda xs: [x.grad for x in xs]
-        out = "case %s\nspec %s\nproblem b%dh%dk%dn%dm%dd%dv%d%s\n" % (
-            self.name, self.spec, self.b, self.heads, self.kv, self.n, self.m, self.d, self.dv, "c" if self.causal else "")
+        even = self.heads % self.kv == 0
+        out = "case %s\nspec %s\nproblem b%dh%d%sn%dm%dd%dv%d%s\n" % (
+            self.name, self.spec, self.b, self.heads, "k%d" % self.kv if even else "", self.n, self.m, self.d, self.dv,
+            "c" if self.causal else "")
+        if not even:
+            out += line("kv_heads", [self.kv])
         for key in ("len_q", "len_k", "docs"):
             if getattr(self, key):
                 out += line(key, getattr(self, key))

@@ -134,6 +134,7 @@ static foci_problem problem_of(const struct lines *c)
     const char  *text;
 
     assert_int_equal(foci_problem_parse(NULL, need(c, "problem"), &p), FOCI_OK);
+    if ((text = text_of(c, "kv_heads"))) p.kv_heads = atoi(text);
     if ((text = text_of(c, "memory"))) p.memory = atoi(text);
     if ((text = text_of(c, "dim_x"))) p.dim_x = atoi(text);
     if ((text = text_of(c, "seed"))) p.seed = strtoull(text, NULL, 10);

@@ -222,6 +222,7 @@ def orders():
         case("one row", "routed", heads=2, n=1, d=2, dv=3, **many),
         case("causal", "routed", {"routes": 3}, heads=2, b=2, n=5, d=2, dv=1, causal=True, **many),
         case("one route", "routed", {"routes": 1}, heads=2, n=4, d=2, **many),
+        case("grouped heads", "routed", {"routes": 3}, heads=4, b=2, n=4, d=2, dv=3, kv=6, causal=True, **many),
         case("the best", "routed", {"routes": 3, "top": 1}, heads=2, n=5, d=2, **many),
         case("the best two", "routed", {"routes": 4, "top": 2}, heads=2, n=5, d=2, causal=True, **many),
         case("as many as there are", "routed", {"routes": 2, "top": 2}, n=4, d=2, **many),

@@ -3,7 +3,8 @@
  *     O_i = sum_j P_ij y_i^j,   P_i = softmax(W x_i)
  *
  * where y^j is the result of route j.  With `top`, the largest so many of the gates are
- * kept (ties to the smaller number) and the others are 0.
+ * kept (ties to the smaller number) and the others are 0.  A sum of weights that were
+ * normalised already has lse 0, or -inf where no route saw anything.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -24,6 +24,7 @@ class Case:
         self.kv, self.causal = kv or sum(self.sets), causal
         self.len_q, self.len_k, self.docs, self.memory = len_q, len_k, docs, memory
         self.mask_shape, self.bias_shape = mask, bias  # (batch, heads), or None
+        assert not (mask and bias) or mask == bias  # a problem has one pair of extents
         self.printed = printed or {}
         self.seed, self.dim_x, self.dropout, self.weights = seed, dim_x, dropout, weights
         self.reads_k = not all(g.mech == "lsh" and g.arg.get("shared") for g in groups)

@@ -88,10 +88,11 @@ struct exact {
     int64_t          *slot_t0;             /* likewise */
 
     /* Tables of tiles made by the execution. */
-    foci_mech *mechs;   /* [max_seqs] */
-    uint8_t   *kinds;   /* of all sequences */
-    uint8_t   *listed;  /* room for the tiles of a row */
-    bool       by_cols; /* they lie by key tile */
+    foci_mech *mechs;     /* [max_seqs] */
+    uint8_t   *kinds;     /* of all sequences */
+    uint8_t   *listed;    /* room for the tiles of a row */
+    bool       by_cols;   /* they lie by key tile */
+    bool       by_length; /* sequences of another length than the plan's have one */
 
     /* Packed keys and values, [kv_heads][max_kt] pieces: rows for scores and dp, and
      * what is summed over keys.  NULL: floats that lie as they should are read where
@@ -217,6 +218,8 @@ struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq
  * query see all of them, and seen is not written. */
 bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask,
                 int n, uint64_t *seen);
+/* Whether logits have a bias. */
+bool exact_biased(const struct exact *x);
 /* bias[n][LANES] of that tile, 0 in lanes without a query. */
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias);
@@ -253,17 +256,16 @@ int64_t exact_slot_of(const struct exact_seq *s, int level, int64_t t);
  * the position from which on a slot is shown. */
 int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos);
 int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot);
-double  exact_slot_size(const struct exact_seq *s, int level, int64_t slot);
 /* Keys as they go into scores, or values, of a tile of keys or slots, as floats; room
  * for another tile. */
 void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, float *tile, float *room);
 void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t kv,
                        int64_t t, float *tile, float *room);
-/* Whether logits of tile t grow by the log of the number of keys; and let them, in base
- * 2, scores[n][LANES]. */
-bool exact_counted(const struct exact_seq *s, int64_t t);
-void exact_add_counts(const struct exact_seq *s, int64_t t, int n, float *scores);
+/* Whether logits of some slots grow by the log of their number of keys; and bias[n]
+ * [LANES] of those of tile t. */
+bool exact_counted(const struct exact *x);
+void exact_slot_bias(const struct exact_seq *s, int64_t t, int n, float *bias);
 /* Keep the gradients of a tile of slots, and add to those of a tile of keys its share. */
 void exact_keep_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
                       int64_t t, const float *dk, const float *dv);

@@ -23,7 +23,7 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
 {
     for (; m; m = (foci_mech *)m->inner) {
         m->dims = (foci_dims){ .qk = p->dim_qk,
-                               .v = p->dim_v,
+                               .v = p->dim_v ? p->dim_v : p->dim_qk,
                                .x = p->dim_x,
                                .len = p->len_k,
                                .len_q = p->len_q };
@@ -38,8 +38,8 @@ static int64_t sets_of(const foci_mech *m)
     return m->def->routes ? m->def->routes(m) : 1;
 }
 
-/* Key/value heads: every head has one, or one for each of its routes, and as many
- * neighbours as evenly go share it. */
+/* Key/value heads: every head has one, or one for each of its routes, and so many
+ * neighbouring heads share them. */
 static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 {
     int64_t all = 0, at = 0;
@@ -60,7 +60,7 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
         struct group *g = &spec->groups[i];
         const int64_t n = g->heads * sets_of(&g->mech);
 
-        if (at % per || n % per)
+        if (g->head0 % per || g->heads % per)
             return ctx_fail(ctx, FOCI_ERR_UNSUP,
                             "column %d: %s has heads %" PRId64 " to %" PRId64
                             ", which cuts through the %" PRId64

@@ -211,7 +211,7 @@ static void weights(struct meeting *s, bool masked)
     if (masked || bias || x->score->cap > 0) {
         if (bias) exact_bias(x, s->b, s->t, s->n, r->bias);
         x->k->modify(r->s, s->n, rows->plain, g.unit, g.c, bias ? r->bias : NULL,
-                     masked ? r->seen : NULL);
+                     LANES, masked ? r->seen : NULL);
         g.f = NULL;
     }
     if (x->bf16)

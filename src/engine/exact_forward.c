@@ -141,7 +141,7 @@ static void flush(struct pass *p)
     if (pa->any_masked || bias || x->score->cap > 0) {
         x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x),
                      (float)x->score->cap, bias ? r->bias : NULL,
-                     pa->any_masked ? r->seen : NULL);
+                     LANES, pa->any_masked ? r->seen : NULL);
         f = NULL;
     }
     float    *shrink = p->still ? NULL : p->shrink;

@@ -248,8 +248,8 @@ static void drop_rows(uint16_t *w, int n, const uint64_t *keep)
 {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i += 32)
-            vw_store(w + j * LANES + i, vw_stored_where(w + j * LANES + i,
-                                                        (uint32_t)(keep[j] >> i)));
+            vw_store(w + j * LANES + i,
+                     vw_stored_where(w + j * LANES + i, (uint32_t)(keep[j] >> i)));
 }
 
 static void drop_words(uint32_t *w, int n, const uint64_t *keep)

@@ -430,8 +430,7 @@ static void chances(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
     for (int j = 0; j < n; j++) {
         keep[j] = 0;
         for (int i = 0; i < LANES; i++) {
-            uint64_t z =
-                keys[i] + UINT64_C(0x9E3779B97F4A7C15) * (first + (uint64_t)j);
+            uint64_t z = keys[i] + UINT64_C(0x9E3779B97F4A7C15) * (first + (uint64_t)j);
 
             z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
             z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);

@@ -53,8 +53,8 @@ static int64_t entry(const foci_mod *mod, bool causal, int64_t rel)
 
     if (n < exact) return start + n;
     if ((double)n >= far) return start + side - 1;
-    const double part =
-        log((double)n / (double)exact) / log(far / (double)exact) * (double)(side - exact);
+    const double part = log((double)n / (double)exact) / log(far / (double)exact) *
+                        (double)(side - exact);
     const int64_t at = exact + (int64_t)part;
     return start + (at < side ? at : side - 1);
 }

@@ -72,7 +72,7 @@ static void check_unskew(struct run *r)
 
             name_places(r, n, LANES, dtype, 4.0 * (n + 2 * LANES) * LANES);
             const void *const ds = some_numbers(r, (int64_t)n * LANES, dtype);
-            float *const band = output(r, 2 * LANES * LANES, sizeof *band, FLOATS);
+            float *const      band = output(r, 2 * LANES * LANES, sizeof *band, FLOATS);
 
             while (next(r))
                 r->k->unskew(band, ds, dtype, n);

@@ -129,8 +129,7 @@ INLINE void ISA(diagonals_all)(float *sums, const char *ds, const int dtype, int
     }
 }
 
-static void ISA(diagonals)(float *sums, const void *ds, int dtype, int n,
-                           uint64_t lanes)
+static void ISA(diagonals)(float *sums, const void *ds, int dtype, int n, uint64_t lanes)
 {
     switch (dtype) {
     case FOCI_F32: ISA(diagonals_all)(sums, ds, FOCI_F32, n, lanes); break;

@@ -21,12 +21,12 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
     ISA(gemm)(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
 }
 
+#include "kernels/common/band.c"
 #include "kernels/common/decode.c"
+#include "kernels/common/drop.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/modify.c"
 #include "kernels/common/rows.c"
-#include "kernels/common/band.c"
-#include "kernels/common/drop.c"
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
 

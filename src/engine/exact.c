@@ -37,6 +37,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .max_seqs = plan_max_seqs(plan),
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
+        .collect = s->order.label != FOCI_LABEL_NONE,
     };
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;
@@ -103,6 +104,12 @@ struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
     };
 }
 
+int64_t exact_saved_at(const struct exact *x, const struct block *b)
+{
+    return ((b->h - x->head0) * x->p->batch + b->seq->s.b) * x->p->len_q +
+           b->seq->s.q0 + b->i0;
+}
+
 /* The factor of q.k that all rows of head h share. */
 double exact_head_scale(const struct exact *x, int64_t h)
 {
@@ -121,7 +128,7 @@ static bool in_place(const struct exact *x, const foci_layout *l, int d)
 
 bool exact_keys_in_place(const struct exact *x)
 {
-    return in_place(x, &x->p->k, x->dq) && !x->score->unit;
+    return in_place(x, &x->p->k, x->dq) && !exact_maps(x);
 }
 
 bool exact_values_in_place(const struct exact *x)
@@ -208,9 +215,7 @@ static size_t work_bytes(const foci_plan *plan, const struct stage *s)
 /* For each row the log2 of its normaliser (relu2: 1/n). */
 static int64_t saved_floats(const foci_plan *plan, const struct stage *s)
 {
-    struct exact x;
-    exact_geometry(&x, plan, s);
-    return x.heads * x.max_qt * LANES;
+    return s->group->heads * plan->p.batch * plan->p.len_q;
 }
 
 /* Keys of position-tile t that queries of block b see, on full-length sequences. */

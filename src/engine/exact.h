@@ -63,6 +63,11 @@ struct exact {
     int group; /* keys, and lanes, at which a causal tile is cut */
     int panel;
 
+    /* Gradients of keys and values come in several sweeps and are summed in floats,
+     * [kv_heads][batch][len_k] rows of ldq and ldv, before they are stored. */
+    bool   collect;
+    float *dk_rows, *dv_rows;
+
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
     int64_t max_seqs, max_qt, max_kt;            /* by the plan */
     int64_t n_seqs, n_qt, n_kt;                  /* of this execution */
@@ -98,7 +103,9 @@ struct block {
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
 void exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
-int          exact_thread(void);
+/* Where what is saved of lane 0 of a block stands: [heads][batch][len_q]. */
+int64_t exact_saved_at(const struct exact *x, const struct block *b);
+int     exact_thread(void);
 /* Threads for so many pieces of work: few where waking more would take longer. */
 int    exact_threads(const struct exact *x, int64_t jobs, double flops);
 double exact_head_scale(const struct exact *x, int64_t h);
@@ -209,10 +216,27 @@ void exact_load_block(const struct exact *x, const struct block *b, const void *
 void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
                      float *tile);
-/* Divide the rows by their norms, which go to norm[]. */
-void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm);
-/* From the gradient of u = x/|x| to that of x, in place; u[n][ld]. */
-void exact_unit_back(float *du, const float *u, int ld, int d, int n, const float *norm);
+/* Where the rows of a tile stand in their sequence: row i at first + list[i], or, where
+ * list is NULL, at first + i. */
+struct places {
+    int64_t        first;
+    const int32_t *list;
+};
+
+/* What the maps of the rows of a tile leave for the way back. */
+struct mapped {
+    _Alignas(64) float norm[TILE];
+};
+
+/* Whether rows of q and k are changed before they meet. */
+bool exact_maps(const struct exact *x);
+/* Change n rows tile[n][ldq] of queries, or of keys. */
+void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
+               struct mapped *m);
+/* From the gradient d[n][ldq] of changed rows to that of the rows as given, in place;
+ * tile holds the changed rows, and is spoilt. */
+void exact_map_back(const struct exact *x, float *d, float *tile, int n,
+                    struct places at, bool keys, const struct mapped *m);
 /* Round to bf16 where products do; room for TILE rows of ld. */
 void exact_round(const struct exact *x, float *tile, int ld, int d, void *room);
 /* Pack one tile of keys and values; scratch: tile of floats. */
@@ -238,6 +262,7 @@ void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t
 struct exact_pairs {
     const float    *w, *ds;
     const uint16_t *w16, *ds16;
+    const float    *mul;           /* [LANES] factors of the rows */
     float          *dk, *dv, *dqt; /* [n][ldq], [n][ldv], [dq][LANES] */
 };
 void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t,

@@ -65,6 +65,15 @@ static struct room room_take(const struct exact *x, struct arena *a)
     return r;
 }
 
+static void take_collected(struct exact *x, struct arena *a)
+{
+    const int64_t rows = x->kv_heads * x->p->batch * x->p->len_k;
+
+    if (!x->collect) return;
+    x->dk_rows = arena_take(a, rows, (size_t)x->ldq * sizeof(float));
+    x->dv_rows = arena_take(a, rows, (size_t)x->ldv * sizeof(float));
+}
+
 static void back_take(struct back *k, struct arena *a)
 {
     struct exact *x = &k->x;
@@ -92,6 +101,7 @@ static void back_take(struct back *k, struct arena *a)
     const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
     k->parts = max64(1, min64(16 / jobs, div_up(x->p->len_k, TILE)));
     k->dqt = arena_take(a, k->parts * blocks, (size_t)x->ldq * LANES * sizeof(float));
+    take_collected(x, a);
 
     room_take(x, &one);
     x->scratch_bytes = one.used;
@@ -114,6 +124,15 @@ static float *dqt_of(const struct back *k, int64_t part, int64_t block)
     return k->dqt + (part * x->heads * x->max_qt + block) * x->ldq * LANES;
 }
 
+/* Factors of rows stay out of the gradients of logits: queries have them where dk is
+ * summed, and dq has them at the end. */
+static void times_rows(const struct exact *x, const struct rows *rows, float *q)
+{
+    for (int i = 0; x->score->n_rows && i < LANES; i++)
+        for (int c = 0; c < x->dq; c++)
+            q[(int64_t)i * x->ldq + c] *= rows->mul[i];
+}
+
 /* Round, pack, and find delta = d_o . o of a block. */
 static void prepare(struct back *k, const struct block *b, struct room *r)
 {
@@ -123,8 +142,8 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
          *qr = k->q_rows + (size_t)b->at * k->q_size;
     char *gc = k->g_cols + (size_t)b->at * k->g_size,
          *gr = k->g_rows + (size_t)b->at * k->g_size;
-    int64_t            visible[LANES];
-    _Alignas(64) float norm[LANES];
+    int64_t       visible[LANES];
+    struct mapped mapped;
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
     exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
@@ -141,22 +160,24 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
 
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
     if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
-    if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norm);
-    if (x->bf16) {
-        x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
-        x->k->pack_pairs_bf16((uint32_t *)qr, r->tile, x->ldq, LANES, x->dq_pad);
-    } else {
-        x->k->pack_cols_f32((float *)qc, r->tile, x->ldq, LANES, x->dq);
-        memcpy(qr, r->tile, k->q_size);
-    }
-
+    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
-    memcpy(rows->norm, k->saved + b->at * LANES, sizeof rows->norm);
+    if (x->bf16)
+        x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
+    else
+        x->k->pack_cols_f32((float *)qc, r->tile, x->ldq, LANES, x->dq);
+    times_rows(x, rows, r->tile);
+    if (x->bf16)
+        x->k->pack_pairs_bf16((uint32_t *)qr, r->tile, x->ldq, LANES, x->dq_pad);
+    else
+        memcpy(qr, r->tile, k->q_size);
+
     /* Lanes without a query weigh nothing. */
     for (int i = 0; i < LANES; i++)
-        if (i < b->r0 || i >= b->r1)
-            rows->norm[i] = x->kind == FOCI_RELU2 ? 0 : INFINITY;
+        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
+                        : x->kind == FOCI_RELU2 ? 0
+                                                : INFINITY;
     for (int64_t part = 0; part < k->parts; part++)
         memset(dqt_of(k, part, b->at), 0, (size_t)x->ldq * LANES * sizeof(float));
 }
@@ -182,7 +203,6 @@ static void weights(struct meeting *s, bool masked)
            .f = rows->f,
            .norm = rows->norm,
            .delta = rows->delta,
-           .mul = rows->mul,
            .c = (float)x->score->cap,
            .unit = (float)exact_unit_of(x),
            .kind = x->kind,
@@ -270,6 +290,7 @@ static void meet(struct meeting *s, int32_t mask)
             .ds = x->bf16 ? NULL : r->dp,
             .w16 = r->w16,
             .ds16 = r->ds16,
+            .mul = k->rows[at].mul,
             .dk = r->dk_head,
             .dv = r->dv,
             .dqt = s->dqt,
@@ -278,6 +299,26 @@ static void meet(struct meeting *s, int32_t mask)
                              r->tile2);
     } else
         products(s);
+}
+
+/* Rows of tile t in dk_rows and dv_rows. */
+static int64_t collected_at(const struct exact *x, const struct exact_seq *s,
+                            int64_t kv, int64_t t)
+{
+    return (kv * x->p->batch + s->s.b) * x->p->len_k + s->s.k0 + t * TILE;
+}
+
+/* What this sweep finds of dk and dv of a tile, added to what others do. */
+static void collect_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                         int64_t t, const struct room *r)
+{
+    const int64_t at = collected_at(x, s, kv, t), n = exact_keys_in(s, t);
+    float        *dk = x->dk_rows + at * x->ldq, *dv = x->dv_rows + at * x->ldv;
+
+    for (int64_t i = 0; i < n * x->ldq; i++)
+        dk[i] += r->dk[i];
+    for (int64_t i = 0; i < n * x->ldv; i++)
+        dv[i] += r->dv[i];
 }
 
 /* dk and dv of a tile are complete: round and store them. */
@@ -289,12 +330,13 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
     const int           n = exact_keys_in(s, t);
     const int64_t       row = s->s.k0 + t * TILE, head = x->kv0 + kv;
     const size_t        el = foci_dtype_bytes(p->dtype);
-    _Alignas(64) float  norm[TILE];
+    const struct places at = { t * TILE, NULL };
+    struct mapped       mapped;
 
-    if (x->score->unit) {
+    if (exact_maps(x)) {
         exact_load_tile(x, s, kv, t, x->io->k, &p->k, x->dq, x->ldq, r->tile);
-        exact_unit(x, r->tile, x->ldq, x->dq, n, norm);
-        exact_unit_back(r->dk, r->tile, x->ldq, x->dq, n, norm);
+        exact_map(x, r->tile, n, at, true, &mapped);
+        exact_map_back(x, r->dk, r->tile, n, at, true, &mapped);
     }
     for (int j = 0; j < n && t * TILE + j < x->stage->memory; j++) {
         memset(r->dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
@@ -346,7 +388,23 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
         for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++)
             r->dk[i] += scale * r->dk_head[i];
     }
-    store_tile(k, s, kv, t, r);
+    if (x->collect)
+        collect_tile(x, s, kv, t, r);
+    else
+        store_tile(k, s, kv, t, r);
+}
+
+/* All sweeps have added to the tile. */
+static void store_collected(const struct back *k, int64_t kv, int64_t kt, struct room *r)
+{
+    const struct exact     *x = &k->x;
+    const struct exact_seq *s = &x->seqs[x->seq_of_k[kt]];
+    const int64_t           at = collected_at(x, s, kv, kt - s->kt0);
+    const size_t            n = (size_t)exact_keys_in(s, kt - s->kt0);
+
+    memcpy(r->dk, x->dk_rows + at * x->ldq, n * (size_t)x->ldq * sizeof *r->dk);
+    memcpy(r->dv, x->dv_rows + at * x->ldv, n * (size_t)x->ldv * sizeof *r->dv);
+    store_tile(k, s, kv, kt - s->kt0, r);
 }
 
 static void add_parts(const struct back *k, const struct block *b)
@@ -375,8 +433,8 @@ static void share_params(const struct back *k, const struct block *b, const floa
     for (int i = b->r0; i < b->r1; i++) {
         if (!visible[i]) continue;
         for (int c = 0; x->score->n_factors && c < x->dq; c++)
-            rows->d_factor +=
-                (double)dqt[c * LANES + i] * (double)q[(int64_t)i * x->ldq + c];
+            rows->d_factor += (double)dqt[c * LANES + i] *
+                              (double)q[(int64_t)i * x->ldq + c] * (double)rows->mul[i];
         if (x->score->sink < 0 || rows->norm[i] == INFINITY) continue;
         const double sink = (double)x->io->params[x->score->sink + b->h - x->head0];
         rows->d_sink -=
@@ -390,26 +448,28 @@ static void finish(const struct back *k, const struct block *b, struct room *r)
     const struct exact *x = &k->x;
     float              *dqt = dqt_of(k, 0, b->at);
     const bool          learned = x->score->n_factors || x->score->sink >= 0;
-    _Alignas(64) float  scale[LANES], ones[LANES], norm[LANES];
+    const struct places at = { b->pos, NULL };
+    struct mapped       mapped;
+    _Alignas(64) float  scale[LANES], ones[LANES];
 
     add_parts(k, b);
-    if (learned || x->score->unit) {
+    if (learned || exact_maps(x)) {
         exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-        if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norm);
+        exact_map(x, r->tile, LANES, at, false, &mapped);
     }
     if (learned && k->g->dparams) share_params(k, b, r->tile);
     if (!k->g->dq) return;
 
     for (int i = 0; i < LANES; i++) {
-        scale[i] = (float)exact_head_scale(x, b->h);
+        scale[i] = (float)(exact_head_scale(x, b->h) * (double)k->rows[b->at].mul[i]);
         ones[i] = 1;
     }
-    if (!x->score->unit) {
+    if (!exact_maps(x)) {
         exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, scale, r->tile);
         return;
     }
     x->k->store_cols(r->tile2, x->ldq, FOCI_F32, dqt, scale, LANES, x->dq);
-    exact_unit_back(r->tile2, r->tile, x->ldq, x->dq, LANES, norm);
+    exact_map_back(x, r->tile2, r->tile, LANES, at, false, &mapped);
     x->k->pack_cols_f32(dqt, r->tile2, x->ldq, LANES, x->dq);
     exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, ones, r->tile);
 }
@@ -440,6 +500,11 @@ static void clear(const struct back *k)
 {
     const struct exact *x = &k->x;
 
+    if (x->collect) {
+        const size_t rows = (size_t)(x->kv_heads * x->p->batch * x->p->len_k);
+        memset(x->dk_rows, 0, rows * (size_t)x->ldq * sizeof(float));
+        memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
+    }
     if (k->g->dq) exact_clear(x, k->g->dq, &x->p->q, x->head0, x->heads, x->dq, true);
     if (k->g->dk) exact_clear(x, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->dq, false);
     if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
@@ -492,6 +557,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < jobs; i++)
             job(&k, i, &room);
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
+            store_collected(&k, i / x->n_kt, i % x->n_kt, &room);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);

@@ -177,8 +177,10 @@ static void push(struct pass *p, int64_t t, int32_t mask)
 static void pack_queries(const struct exact *x, const struct block *b, struct room *r,
                          float *norms)
 {
+    struct mapped mapped;
+
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-    if (x->score->unit) exact_unit(x, r->tile, x->ldq, x->dq, LANES, norms);
+    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     x->k->row_dot(norms, r->tile, r->tile, x->ldq, LANES, x->dq);
     for (int i = 0; i < LANES; i++)
         norms[i] = sqrtf(norms[i]);
@@ -257,7 +259,9 @@ static void keep_norms(const struct pass *p, const float *share, float *saved)
             norm[r] = p->l[r] == 0 ? INFINITY
                                    : (float)(p->m[r] + log2((double)p->l[r]) * half);
     }
-    if (saved) memcpy(saved + b->at * LANES, norm, sizeof norm);
+    if (saved)
+        memcpy(saved + exact_saved_at(x, b) + b->r0, norm + b->r0,
+               (size_t)(b->r1 - b->r0) * sizeof *norm);
     if (!x->io->lse) return;
 
     float *lse = x->io->lse + (b->seq->s.b * x->p->heads + b->h) * x->p->len_q +

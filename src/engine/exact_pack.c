@@ -72,7 +72,8 @@ static float norm_of(const float *row, int d, float squares)
     return norm < least_norm ? least_norm : norm;
 }
 
-void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm)
+/* Divide the rows by their norms, which go to norm[]. */
+static void unit(const struct exact *x, float *tile, int ld, int d, int n, float *norm)
 {
     x->k->row_dot(norm, tile, tile, ld, n, d);
     for (int i = 0; i < n; i++) {
@@ -82,7 +83,8 @@ void exact_unit(const struct exact *x, float *tile, int ld, int d, int n, float 
     }
 }
 
-void exact_unit_back(float *du, const float *u, int ld, int d, int n, const float *norm)
+/* From the gradient of u = x/|x| to that of x, in place; u[n][ld]. */
+static void unit_back(float *du, const float *u, int ld, int d, int n, const float *norm)
 {
     for (int i = 0; i < n; i++) {
         float       *g = du + (int64_t)i * ld;
@@ -95,6 +97,24 @@ void exact_unit_back(float *du, const float *u, int ld, int d, int n, const floa
         for (int c = 0; c < d; c++)
             g[c] = (g[c] - e[c] * (float)dot) / norm[i];
     }
+}
+
+bool exact_maps(const struct exact *x) { return x->score->unit; }
+
+void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
+               struct mapped *m)
+{
+    (void)at;
+    (void)keys;
+    if (x->score->unit) unit(x, tile, x->ldq, x->dq, n, m->norm);
+}
+
+void exact_map_back(const struct exact *x, float *d, float *tile, int n,
+                    struct places at, bool keys, const struct mapped *m)
+{
+    (void)at;
+    (void)keys;
+    if (x->score->unit) unit_back(d, tile, x->ldq, x->dq, n, m->norm);
 }
 
 /* What products on words make of a tile, so that sums taken without them agree. */
@@ -151,10 +171,10 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
     const int               n = exact_keys_in(s, t);
     const size_t            at = (size_t)(kv * x->max_kt + kt);
     unsigned                bad = 0;
-    _Alignas(64) float      norm[TILE];
+    struct mapped           mapped;
 
     exact_load_tile(x, s, kv, t, x->io->k, &x->p->k, x->dq, x->ldq, tile);
-    if (x->score->unit) exact_unit(x, tile, x->ldq, x->dq, n, norm);
+    exact_map(x, tile, n, (struct places){ t * TILE, NULL }, true, &mapped);
     if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
     pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
 

@@ -36,7 +36,7 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
                           int n, const uint64_t *seen, const struct exact_pairs *p,
                           const void *d_o, float *tile, float *tile2)
 {
-    _Alignas(64) float norm[LANES];
+    struct mapped mapped;
 
     exact_load_block(x, b, d_o, &x->p->o, x->dv, x->ldv, tile);
     for (int j = 0; j < n; j++)
@@ -50,10 +50,8 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
 
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
     exact_load_tile(x, b->seq, b->kv, t, x->io->k, &x->p->k, x->dq, x->ldq, tile2);
-    if (x->score->unit) {
-        exact_unit(x, tile, x->ldq, x->dq, LANES, norm);
-        exact_unit(x, tile2, x->ldq, x->dq, n, norm);
-    }
+    exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_map(x, tile2, n, (struct places){ t * TILE, NULL }, true, &mapped);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
@@ -62,7 +60,7 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
             const float *q = tile + (int64_t)r * x->ldq;
             const float *k = tile2 + (int64_t)j * x->ldq;
             for (int c = 0; c < x->dq; c++) {
-                p->dk[(int64_t)j * x->ldq + c] += ds * q[c];
+                p->dk[(int64_t)j * x->ldq + c] += ds * p->mul[r] * q[c];
                 p->dqt[c * LANES + r] += ds * k[c];
             }
         }

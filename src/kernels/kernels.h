@@ -17,7 +17,6 @@ struct grad_rows {
     const float *f;     /* as in weigh; NULL: scores are modified already */
     const float *norm;  /* log2 of the normaliser, +inf for empty rows; relu2: 1/n */
     const float *delta; /* do . o */
-    const float *mul;   /* factor of ds */
     float        c;     /* of the cap; 0: none */
     float        unit;  /* of t: log2(e), for relu2 1 */
     int          kind;  /* a foci_weigh */

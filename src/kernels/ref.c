@@ -328,7 +328,6 @@ static void slope(float s, float dp, int i, const struct grad_rows *r, float *w,
         *w = exp2f(t - r->norm[i]);
         *ds = *w * (dp - (r->kind == FOCI_L2NORM ? *w : 1.0f) * r->delta[i]);
     }
-    *ds *= r->mul[i];
     if (r->c != 0.0f) {
         const float x = t / (r->unit * r->c);
         *ds *= 1.0f - x * x;

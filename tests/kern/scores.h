@@ -207,7 +207,6 @@ static struct grad_rows grad_rows(struct run *r, const float *s, int n, int kind
         .f = form & 1 ? f : NULL,
         .norm = norm,
         .delta = floats(r, LANES, NORMAL),
-        .mul = floats(r, LANES, NORMAL),
         .c = form & 2 ? 30.0f : 0.0f,
         .unit = 1.44269504f,
         .kind = kind,
@@ -223,14 +222,14 @@ static double grad_bound(const struct grad_rows *g, int i, double s, double dp,
     const double t = (g->f ? (double)g->f[i] : 1.0) * s;
     const double x = g->c != 0.0f ? t / ((double)g->unit * (double)g->c) : 0.0;
     const double norm = (double)g->norm[i], delta = fabs((double)g->delta[i]);
-    const double mul = fabs((double)g->mul[i]) * (1.0 + x * x);
+    const double cap = 1.0 + x * x;
     const double share = 2.0 * error + 16.0 * E;
 
     if (t == -INFINITY) return 0.0;
     if (g->kind == FOCI_RELU2)
-        return 2.0 * fmax(t, 0.0) * norm * fabs(dp) * mul * share;
+        return 2.0 * fmax(t, 0.0) * norm * fabs(dp) * cap * share;
     return (exp2(fmin(t - norm, 8.0)) * share + (double)FLT_MIN) * (fabs(dp) + delta) *
-           mul;
+           cap;
 }
 
 static void try_grad_f32(struct run *r, int n, int kind, int scores, int form)

@@ -2,7 +2,7 @@
 
 /* The rows of attention of one vector of lanes. */
 struct slope {
-    vf f, norm, delta, mul;
+    vf f, norm, delta;
     vf inv; /* 1 / (unit c) */
 };
 
@@ -12,7 +12,6 @@ INLINE struct slope ISA(slope_load)(const struct grad_rows *r, int i)
         .f = r->f ? vf_load(r->f + i) : vf_set1(1.0f),
         .norm = vf_load(r->norm + i),
         .delta = vf_load(r->delta + i),
-        .mul = vf_load(r->mul + i),
         .inv = vf_set1(r->c != 0.0f ? 1.0f / (r->unit * r->c) : 0.0f),
     };
 }
@@ -36,7 +35,6 @@ INLINE vf ISA(slope)(vf s, vf *ds, struct slope r, const int kind, const int cap
         d = kind == FOCI_L2NORM ? vf_fnma(w, r.delta, *ds) : vf_sub(*ds, r.delta);
         d = vf_mul(w, d);
     }
-    d = vf_mul(d, r.mul);
     if (capped) {
         const vf x = vf_mul(t, r.inv);
         d = vf_mul(d, vf_fnma(x, x, vf_set1(1.0f)));

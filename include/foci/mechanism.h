@@ -208,8 +208,12 @@ typedef struct foci_mech_def {
     int64_t (*memory)(const foci_mech *m);
     uint64_t (*stop)(const foci_mech *m, int64_t i, int64_t j0);
 
-    /* The first key that decoding still needs for tokens from n on; NULL: all. */
+    /* The first key that decoding still needs for tokens from n on; NULL: all.  Keys
+     * before it that are needed for ever: hold() is true of ranges that have one.  The
+     * first slot of a level, likewise. */
     int64_t (*keep)(const foci_mech *m, int64_t n);
+    bool (*hold)(const foci_mech *m, foci_range keys);
+    int64_t (*slot_keep)(const foci_mech *m, int level, int64_t n);
 
     /* Sets of keys and values a head has; NULL: one. */
     int64_t (*routes)(const foci_mech *m);

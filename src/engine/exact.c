@@ -402,6 +402,5 @@ const struct engine engine_exact = {
     .backward = exact_backward,
     .cost = cost,
     .describe = describe,
-    .step = exact_step,
-    .step_bytes = exact_step_bytes,
+    .decoder = &exact_decoder,
 };

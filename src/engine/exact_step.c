@@ -34,13 +34,14 @@ struct cutting {
 
 struct stepping {
     const foci_plan      *plan;
+    int                   g;
     const struct stage   *stage;
     const struct step    *step;
     const struct kernels *k;
     const foci_mech      *mech;
     int                   kind, dq, dv, ldq, ldo;
     bool                  bf16;
-    int64_t               per_kv, kv0, kv_heads, bundle;
+    int64_t               per_kv, kv_heads, bundle;
     struct cutting       *cut; /* [n_seqs] */
     int64_t               pieces;
     float                *sums; /* [pieces][bundle][ldo + 2] */
@@ -71,11 +72,13 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     return r;
 }
 
-static struct stepping geometry(const foci_plan *plan, const struct stage *s)
+static struct stepping geometry(const foci_plan *plan, int g)
 {
     const foci_problem *p = &plan->p;
+    const struct stage *s = &plan->stages[g];
     struct stepping     x = {
             .plan = plan,
+            .g = g,
             .stage = s,
             .k = &plan->ctx->kernels,
             .mech = &s->group->mech,
@@ -87,7 +90,6 @@ static struct stepping geometry(const foci_plan *plan, const struct stage *s)
     };
     x.ldq = (int)round_up(x.dq, 32);
     x.ldo = (int)round_up(x.dv, 32);
-    x.kv0 = s->group->kv0;
     x.kv_heads = s->group->kv_heads;
     return x;
 }
@@ -107,10 +109,10 @@ static void take(struct stepping *x, int64_t n_seqs, int64_t pieces, int64_t bun
 
 /* At the most: every sequence as long as the longest, and every row but one of each in
  * a bundle of its own would still be fewer than rows / BUNDLE + sequences. */
-size_t exact_step_bytes(const foci_plan *plan, const struct stage *s, int64_t n_seqs,
-                        int64_t tokens, int64_t max_len)
+static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
+                         int64_t max_len)
 {
-    struct stepping x = geometry(plan, s);
+    struct stepping x = geometry(pool->plan, g);
     struct arena    a = { 0 };
     const int64_t   rows = tokens * x.per_kv;
     const int64_t   parts = max64(1, div_up(div_up(max_len, PAGE), PART));
@@ -126,7 +128,7 @@ static void cut(struct stepping *x)
         const struct step_seq *q = &x->step->seqs[i];
         x->cut[i] = (struct cutting){
             .bundles = div_up(q->tokens * x->per_kv, BUNDLE),
-            .parts = max64(1, div_up(q->state->n_pages, PART)),
+            .parts = max64(1, div_up(q->state->tokens.n, PART)),
             .first = x->pieces,
         };
         x->pieces += x->kv_heads * x->cut[i].bundles * x->cut[i].parts;
@@ -293,8 +295,9 @@ static void meet(const struct stepping *x, const struct piece *p, struct room *r
                  const char *next)
 {
     const foci_pool *pool = x->step->pool;
-    const int64_t    page = p->seq->state->pages[t], kv = x->kv0 + p->kv;
-    const char      *k = pool_keys(pool, page, kv), *v = pool_values(pool, page, kv);
+    const int64_t    page = stream_page(&p->seq->state->tokens, t);
+    const char      *k = pool_keys(pool, x->g, page, p->kv, 0);
+    const char      *v = pool_values(pool, x->g, page, p->kv);
     const int        dtype = (int)x->plan->p.dtype;
     const double     unit = x->kind == FOCI_RELU2 ? 1 : LOG2_E;
     const float      cap = (float)x->stage->score.cap;
@@ -342,7 +345,7 @@ static void do_piece(const struct stepping *x, int64_t i, struct room *r)
     const struct piece p = piece_of(x, i);
     const struct sums  sums = sums_of(x, i);
     const foci_state  *s = p.seq->state;
-    const int64_t      end = min64(s->n_pages, (p.part + 1) * PART);
+    const int64_t      end = min64(s->tokens.n, (p.part + 1) * PART);
 
     load_queries(x, &p, r);
     memset(sums.o, 0, (size_t)(x->bundle * x->ldo) * sizeof *sums.o);
@@ -352,9 +355,10 @@ static void do_piece(const struct stepping *x, int64_t i, struct room *r)
     }
     for (int64_t t = p.part * PART; t < end; t++) {
         const int   n = (int)min64(PAGE, s->len - t * PAGE);
-        const char *next =
-            t + 1 < end ? pool_keys(x->step->pool, s->pages[t + 1], x->kv0 + p.kv)
-                        : NULL;
+        const char *next = t + 1 < end
+                               ? pool_keys(x->step->pool, x->g,
+                                           stream_page(&s->tokens, t + 1), p.kv, 0)
+                               : NULL;
         for (int row = 0; row < p.rows; row += FEW)
             meet(x, &p, r, t, n, row, (int)min64(FEW, p.rows - row), &sums,
                  row ? NULL : next);
@@ -414,25 +418,24 @@ static int64_t bytes_to_read(const struct stepping *x)
 {
     int64_t pages = 0;
     for (int64_t i = 0; i < x->step->n_seqs; i++)
-        if (x->step->seqs[i].tokens) pages += x->step->seqs[i].state->n_pages;
-    return pages * (int64_t)x->step->pool->head_bytes * x->kv_heads;
+        if (x->step->seqs[i].tokens) pages += x->step->seqs[i].state->tokens.n;
+    return pages * (int64_t)x->step->pool->parts[x->g].head_bytes * x->kv_heads;
 }
 
-void exact_step(const foci_plan *plan, const struct stage *s, const struct step *step,
-                struct arena work)
+static void step_all(const struct step *step, int g, struct arena work)
 {
-    struct stepping x = geometry(plan, s);
+    struct stepping x = geometry(step->pool->plan, g);
     int64_t         pieces = 0;
 
     x.step = step;
     for (int64_t i = 0; i < step->n_seqs; i++)
         pieces += x.kv_heads * div_up(step->seqs[i].tokens * x.per_kv, BUNDLE) *
-                  max64(1, div_up(step->seqs[i].state->n_pages, PART));
+                  max64(1, div_up(step->seqs[i].state->tokens.n, PART));
     take(&x, step->n_seqs, pieces, min64(BUNDLE, max64(step->max_tokens * x.per_kv, 1)),
          &work);
     cut(&x);
 
-    const int threads = bytes_to_read(&x) < alone_bytes ? 1 : plan->ctx->threads;
+    const int threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x.scratch +
@@ -449,3 +452,66 @@ void exact_step(const foci_plan *plan, const struct stage *s, const struct step 
         if (x.k->end) x.k->end();
     }
 }
+
+/* One key as scores want it. */
+static void store_key(const struct stepping *x, char *to, const char *from)
+{
+    const int          d = x->dq, dtype = (int)x->plan->p.dtype;
+    const size_t       el = foci_dtype_bytes(x->plan->p.dtype);
+    _Alignas(64) float part[256];
+    double             sum = 0;
+
+    if (!x->stage->score.unit) {
+        memcpy(to, from, (size_t)d * el);
+        return;
+    }
+    for (int c = 0; c < d; c += 256) {
+        const int n = (int)min64(256, d - c);
+        x->k->load_rows(part, 256, from + (size_t)c * el, d, dtype, 1, n);
+        for (int i = 0; i < n; i++)
+            sum += (double)part[i] * (double)part[i];
+    }
+    const float by = (float)(1 / fmax(sqrt(sum), 1e-12));
+    for (int c = 0; c < d; c += 256) {
+        const int n = (int)min64(256, d - c);
+        x->k->load_rows(part, 256, from + (size_t)c * el, d, dtype, 1, n);
+        x->k->store_rows(to + (size_t)c * el, d, dtype, part, 256, by, 1, n);
+    }
+}
+
+static void append_seq(const struct stepping *x, const struct step_seq *seq)
+{
+    const foci_pool    *pool = x->step->pool;
+    const foci_step_io *io = x->step->io;
+    const size_t        el = foci_dtype_bytes(x->plan->p.dtype);
+    const size_t        k = (size_t)x->dq * el, v = (size_t)x->dv * el;
+
+    for (int64_t t = 0; t < seq->tokens; t++) {
+        const int64_t j = seq->state->len - seq->tokens + t;
+        const int64_t page = stream_page(&seq->state->tokens, j / PAGE);
+        for (int64_t h = 0; h < x->kv_heads; h++) {
+            const int64_t row =
+                (seq->row0 + t) * x->plan->p.kv_heads + x->stage->group->kv0 + h;
+            store_key(x, pool_keys(pool, x->g, page, h, 0) + (size_t)(j % PAGE) * k,
+                      (const char *)io->k + (size_t)row * k);
+            memcpy(pool_values(pool, x->g, page, h) + (size_t)(j % PAGE) * v,
+                   (const char *)io->v + (size_t)row * v, v);
+        }
+    }
+}
+
+static void append(const struct step *step, int g)
+{
+    struct stepping x = geometry(step->pool->plan, g);
+
+    x.step = step;
+    for (int64_t i = 0; i < step->n_seqs; i++)
+        append_seq(&x, &step->seqs[i]);
+}
+
+const struct decoder exact_decoder = {
+    .paged = true,
+    .append = append,
+    .step_bytes = step_bytes,
+    .step = step_all,
+};

@@ -214,6 +214,18 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
     return FOCI_OK;
 }
 
+/* The stages that read x add to its gradient. */
+static void clear_dx(const foci_plan *plan, void *dx)
+{
+    const foci_problem *p = &plan->p;
+    const size_t        el = foci_dtype_bytes(p->dtype);
+
+    for (int64_t b = 0; dx && b < p->batch; b++)
+        for (int64_t i = 0; i < p->len_q; i++)
+            memset((char *)dx + (size_t)(b * p->x.batch + i * p->x.row) * el, 0,
+                   (size_t)p->dim_x * el);
+}
+
 foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads)
 {
@@ -223,6 +235,7 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     if (!grads) return FOCI_ERR_ARG;
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
+    clear_dx(plan, whole_grads.dx);
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
         engine_of(s)->backward(plan, s, &whole, (const float *)whole.saved + s->saved0,

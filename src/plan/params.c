@@ -9,31 +9,40 @@
 static int count_tensors(const struct spec *spec)
 {
     size_t n = 0;
-    for (int g = 0; g < spec->n_groups; g++) {
-        const foci_mech *m = &spec->groups[g].mech;
-        n += m->def->n_tensors;
-        for (size_t i = 0; i < m->n_mods; i++)
-            n += m->mods[i].def->n_tensors;
-    }
+    for (int g = 0; g < spec->n_groups; g++)
+        for (const foci_mech *m = &spec->groups[g].mech; m; m = m->inner) {
+            n += m->def->n_tensors;
+            for (size_t i = 0; i < m->n_mods; i++)
+                n += m->mods[i].def->n_tensors;
+        }
     return (int)n;
 }
 
+/* Whose tensors are being laid out. */
+struct owner {
+    foci_plan       *plan;
+    const foci_mech *mech;
+    int              group;
+    const char      *prefix;
+    int64_t          rows; /* the first extent: heads, of an inner mechanism by route */
+};
+
 /* A tensor with nothing in it is left out. */
-static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
+static foci_status add(const struct owner *o, const foci_tensor_def *def,
                        const double *arg)
 {
-    struct group *group = &plan->spec.groups[g];
+    foci_plan    *plan = o->plan;
     struct param *p = &plan->params[plan->n_params];
 
     if (plan->spec.n_groups > 1)
-        snprintf(p->name, sizeof p->name, "%d.%s", g, def->name);
+        snprintf(p->name, sizeof p->name, "%d.%s%s", o->group, o->prefix, def->name);
     else
-        snprintf(p->name, sizeof p->name, "%s", def->name);
+        snprintf(p->name, sizeof p->name, "%s%s", o->prefix, def->name);
     p->def = def;
-    p->group = g;
+    p->group = o->group;
     p->n_dims = 1 + def->n_dims;
-    p->shape[0] = group->heads;
-    if (def->n_dims) def->shape(&group->mech, arg, p->shape + 1);
+    p->shape[0] = o->rows;
+    if (def->n_dims) def->shape(o->mech, arg, p->shape + 1);
     p->count = 1;
     for (int d = 0; d < p->n_dims; d++)
         if (p->shape[d] < 0 ||
@@ -41,7 +50,7 @@ static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
             p->count > INT64_MAX / 64)
             return ctx_fail(plan->ctx, FOCI_ERR_ARG, "%s: its size overflows", p->name);
     if (!p->count) return FOCI_OK;
-    p->value = def->amount   ? def->amount(&group->mech, arg)
+    p->value = def->amount   ? def->amount(o->mech, arg)
                : def->preset ? arg[def->preset - 1]
                              : def->value;
     plan->n_params++;
@@ -52,15 +61,28 @@ static foci_status add(foci_plan *plan, int g, const foci_tensor_def *def,
     return FOCI_OK;
 }
 
-/* Tensors of one owner; at[] are their offsets, -1 where one is left out. */
-static foci_status add_all(foci_plan *plan, int g, const foci_tensor_def *defs,
-                           size_t n, const double *arg, int64_t *at)
+/* at[] are the offsets, -1 where a tensor is left out. */
+static foci_status add_all(const struct owner *o, const foci_tensor_def *defs, size_t n,
+                           const double *arg, int64_t *at)
 {
     for (size_t t = 0; t < n; t++) {
-        const int before = plan->n_params;
-        at[t] = plan->n_floats;
-        TRY(add(plan, g, &defs[t], arg));
-        if (plan->n_params == before) at[t] = -1;
+        const int before = o->plan->n_params;
+        at[t] = o->plan->n_floats;
+        TRY(add(o, &defs[t], arg));
+        if (o->plan->n_params == before) at[t] = -1;
+    }
+    return FOCI_OK;
+}
+
+static foci_status add_mech(const struct owner *o, int64_t *at,
+                            int64_t (*mod_at)[FOCI_MAX_TENSORS])
+{
+    const foci_mech *m = o->mech;
+
+    TRY(add_all(o, m->def->tensors, m->def->n_tensors, m->arg, at));
+    for (size_t i = 0; i < m->n_mods; i++) {
+        const foci_mod *mod = &m->mods[i];
+        TRY(add_all(o, mod->def->tensors, mod->def->n_tensors, mod->arg, mod_at[i]));
     }
     return FOCI_OK;
 }
@@ -72,16 +94,16 @@ foci_status params_make(foci_plan *plan)
     plan->params = ctx_alloc(plan->ctx, (size_t)plan->cap_params, sizeof *plan->params);
     if (!plan->params) return FOCI_ERR_MEMORY;
 
-    for (int g = 0; g < plan->spec.n_groups; g++) {
-        struct group *group = &plan->spec.groups[g];
-        foci_mech    *m = &group->mech;
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        struct group    *g = &plan->spec.groups[i];
+        const foci_mech *m = &g->mech;
 
-        TRY(add_all(plan, g, m->def->tensors, m->def->n_tensors, m->arg, group->param0));
-        for (size_t i = 0; i < m->n_mods; i++) {
-            const foci_mod *mod = &m->mods[i];
-            TRY(add_all(plan, g, mod->def->tensors, mod->def->n_tensors, mod->arg,
-                        group->mod_param[i]));
-        }
+        TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads }, g->param0,
+                     g->mod_param));
+        if (m->inner)
+            TRY(add_mech(&(struct owner){ plan, m->inner, i, "inner.",
+                                          g->heads * mech_routes(m) },
+                         g->inner_param, g->inner_mod));
     }
     return FOCI_OK;
 }

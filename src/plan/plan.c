@@ -7,11 +7,15 @@
 
 static const struct engine *const engines[] = {
     [FOCI_EXACT] = &engine_exact,
+    [FOCI_ROUTES] = &engine_routes,
 };
 
 const struct engine *engine_of(const struct stage *s)
 {
-    return engines[s->group->mech.def->engine];
+    const foci_mech *m = &s->group->mech;
+
+    if (m->def->second && m->def->second(m)) return &engine_second;
+    return engines[m->def->engine];
 }
 
 /*
@@ -145,7 +149,7 @@ static foci_status check_shapes(foci_ctx *ctx, foci_problem *p)
 
 /* Stages run one after the other and share the work memory; what forward saves
  * for backward lies side by side. */
-static foci_status add_up(foci_plan *plan)
+foci_status plan_add_up(foci_plan *plan)
 {
     int64_t saved = 0;
 
@@ -188,7 +192,7 @@ static foci_status make(foci_plan *plan, const char *spec, const foci_problem *p
     TRY(check_shapes(ctx, &plan->p));
     TRY(params_make(plan));
     TRY(stages_make(plan));
-    return add_up(plan);
+    return plan_add_up(plan);
 }
 
 foci_status foci_plan_create(foci_ctx *ctx, const char *spec,

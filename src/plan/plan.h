@@ -15,7 +15,13 @@ struct group {
     foci_mech mech;
     int64_t   param0[FOCI_MAX_TENSORS];     /* offset of each tensor of the mechanism */
     int64_t (*mod_param)[FOCI_MAX_TENSORS]; /* [n_mods] of each tensor of a modifier */
-    int64_t *list;                          /* the mechanism's copy of its array */
+    int64_t *list;                          /* the mechanism's copy of its list */
+
+    /* The same of an inner mechanism.  Its tensors are there for each route: route r,
+     * head h at row r heads + h. */
+    int64_t inner_param[FOCI_MAX_TENSORS];
+    int64_t (*inner_mod)[FOCI_MAX_TENSORS];
+    int64_t *inner_list;
 };
 
 struct spec {
@@ -122,10 +128,11 @@ struct stage { /* one group of heads, ready to run */
     struct support      support;
     struct slot_level   levels[FOCI_MAX_LEVELS];
     int                 n_levels;
-    foci_order          order;    /* label FOCI_LABEL_NONE: none */
-    int64_t             memory;   /* leading keys that take no gradient */
-    foci_plan          *inner[2]; /* of engines that run others; NULL: none */
-    int64_t             saved0;   /* floats before its part of what forward saves */
+    foci_order          order;  /* label FOCI_LABEL_NONE: none */
+    int64_t             memory; /* leading keys that take no gradient */
+    foci_plan         **inner;  /* [n_inner] the plans of its routes */
+    int64_t             n_inner;
+    int64_t             saved0; /* floats before its part of what forward saves */
 };
 
 /* Slots that n keys have. */
@@ -147,6 +154,19 @@ static inline foci_range slot_keys(const foci_slots *s, int64_t t, int64_t n)
 /* stage.c: what of the spec's groups becomes stages. */
 foci_status stages_make(foci_plan *plan);
 void        stages_free(foci_plan *plan);
+
+/* plan.c: sizes and cost, once the stages are there. */
+foci_status plan_add_up(foci_plan *plan);
+
+/* routes.c: plans of the routes of a stage, which share groups and parameters with the
+ * plan they are part of. */
+foci_status routes_make(foci_plan *plan, struct stage *s);
+void        routes_free(foci_plan *plan, struct stage *s);
+
+static inline int64_t mech_routes(const foci_mech *m)
+{
+    return m->def->routes ? m->def->routes(m) : 1;
+}
 
 struct foci_plan {
     foci_ctx     *ctx;
@@ -184,7 +204,7 @@ int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);
 
-struct step; /* of sequences that are decoded: state/state.h */
+struct decoder; /* of sequences token by token: state/state.h */
 
 /* What an engine offers.  Sizes come from a dry run of the code that uses them. */
 struct engine {
@@ -199,14 +219,10 @@ struct engine {
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);
 
-    /* Decoding (src/state): NULL where there is none. */
-    void (*step)(const foci_plan *plan, const struct stage *s, const struct step *step,
-                 struct arena work);
-    size_t (*step_bytes)(const foci_plan *plan, const struct stage *s, int64_t n_seqs,
-                         int64_t tokens, int64_t max_len);
+    const struct decoder *decoder; /* NULL: there is no decoding */
 };
 
-extern const struct engine engine_exact;
+extern const struct engine engine_exact, engine_routes, engine_second;
 const struct engine       *engine_of(const struct stage *s);
 
 /* Lists of built-in descriptors, ending in NULL. */

@@ -23,7 +23,7 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
 {
     for (; m; m = (foci_mech *)m->inner) {
         m->dims = (foci_dims){ .qk = p->dim_qk,
-                               .v = p->dim_v,
+                               .v = p->dim_v ? p->dim_v : p->dim_qk,
                                .x = p->dim_x,
                                .len = p->len_k,
                                .len_q = p->len_q };
@@ -33,19 +33,14 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
     }
 }
 
-static int64_t sets_of(const foci_mech *m)
-{
-    return m->def->routes ? m->def->routes(m) : 1;
-}
-
-/* Key/value heads: every head has one, or one for each of its routes, and as many
- * neighbours as evenly go share it. */
+/* Key/value heads: every head has one, or one for each of its routes, and so many
+ * neighbouring heads share them. */
 static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 {
     int64_t all = 0, at = 0;
 
     for (int i = 0; i < spec->n_groups; i++)
-        all += spec->groups[i].heads * sets_of(&spec->groups[i].mech);
+        all += spec->groups[i].heads * mech_routes(&spec->groups[i].mech);
     if (!p->kv_heads) p->kv_heads = all;
     if (p->kv_heads < 1 || p->kv_heads > all)
         return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -58,9 +53,9 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
                         p->kv_heads, all);
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
-        const int64_t n = g->heads * sets_of(&g->mech);
+        const int64_t n = g->heads * mech_routes(&g->mech);
 
-        if (at % per || n % per)
+        if (g->head0 % per || g->heads % per)
             return ctx_fail(ctx, FOCI_ERR_UNSUP,
                             "column %d: %s has heads %" PRId64 " to %" PRId64
                             ", which cuts through the %" PRId64
@@ -75,19 +70,11 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     return FOCI_OK;
 }
 
-/* The array of that name among those of the problem; in a mix it has the group's
- * number before it. */
-static const foci_list *find_list(const foci_problem *p, const char *name, int group,
-                                  bool mix)
+/* The list of that name among those of the problem. */
+static const foci_list *find_list(const foci_problem *p, const char *name)
 {
-    char full[64];
-
-    if (mix)
-        snprintf(full, sizeof full, "%d.%s", group, name);
-    else
-        snprintf(full, sizeof full, "%s", name);
     for (int64_t i = 0; i < p->n_lists; i++)
-        if (p->lists[i].name && strcmp(p->lists[i].name, full) == 0)
+        if (p->lists[i].name && strcmp(p->lists[i].name, name) == 0)
             return &p->lists[i];
     return NULL;
 }
@@ -110,26 +97,80 @@ static foci_status check_list(foci_ctx *ctx, const foci_mech *m, const foci_list
     return FOCI_OK;
 }
 
-static foci_status copy_list(foci_ctx *ctx, struct spec *spec, int i,
-                             const foci_problem *p)
+/* *kept is the copy, freed with the group. */
+static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
+                             int column, const foci_problem *p, int64_t **kept)
 {
-    struct group        *g = &spec->groups[i];
-    const foci_list_def *def = g->mech.def->list;
+    const foci_list_def *def = m->def->list;
+    char                 name[96];
 
     if (!def) return FOCI_OK;
-    const foci_list *a = find_list(p, def->name, i, spec->n_groups > 1);
-    if (!a && def->count(&g->mech) > 0)
+    snprintf(name, sizeof name, "%s%s", prefix, def->name);
+    const foci_list *a = find_list(p, name);
+    if (!a && def->count(m) > 0)
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "column %d: %s needs %s, %" PRId64
-                        " whole numbers (foci_problem.lists)",
-                        g->column, g->mech.def->name, def->name, def->count(&g->mech));
+                        "column %d: %s needs its %s, a list of %" PRId64
+                        " whole numbers from 0 to %" PRId64 " called \"%s\"",
+                        column, m->def->name, def->name, def->count(m), def->most(m),
+                        name);
     if (!a || !a->count) return FOCI_OK;
-    TRY(check_list(ctx, &g->mech, a));
-    g->list = ctx_alloc(ctx, (size_t)a->count, sizeof *g->list);
-    if (!g->list) return FOCI_ERR_MEMORY;
-    memcpy(g->list, a->data, (size_t)a->count * sizeof *g->list);
-    g->mech.list = g->list;
-    g->mech.n_list = a->count;
+    TRY(check_list(ctx, m, a));
+    *kept = ctx_alloc(ctx, (size_t)a->count, sizeof **kept);
+    if (!*kept) return FOCI_ERR_MEMORY;
+    memcpy(*kept, a->data, (size_t)a->count * sizeof **kept);
+    m->list = *kept;
+    m->n_list = a->count;
+    return FOCI_OK;
+}
+
+/* What stands before the names of lists: in a mix the group's number. */
+static void list_prefix(const struct spec *spec, int group, bool inner, char prefix[32])
+{
+    char number[16] = "";
+
+    if (spec->n_groups > 1) snprintf(number, sizeof number, "%d.", group);
+    snprintf(prefix, 32, "%s%s", number, inner ? "inner." : "");
+}
+
+static foci_status copy_lists(foci_ctx *ctx, struct spec *spec, int i,
+                              const foci_problem *p)
+{
+    struct group *g = &spec->groups[i];
+    char          prefix[32];
+
+    list_prefix(spec, i, false, prefix);
+    TRY(copy_list(ctx, &g->mech, prefix, g->column, p, &g->list));
+    if (!g->mech.inner) return FOCI_OK;
+    list_prefix(spec, i, true, prefix);
+    return copy_list(ctx, (foci_mech *)g->mech.inner, prefix, g->column, p,
+                     &g->inner_list);
+}
+
+static bool asked_for(const struct spec *spec, const char *name)
+{
+    char prefix[32];
+
+    for (int i = 0; i < spec->n_groups; i++)
+        for (const foci_mech *m = &spec->groups[i].mech; m; m = m->inner) {
+            list_prefix(spec, i, m != &spec->groups[i].mech, prefix);
+            const size_t n = strlen(prefix);
+            if (m->def->list && strncmp(name, prefix, n) == 0 &&
+                strcmp(name + n, m->def->list->name) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* A list that nobody reads was meant for somebody. */
+static foci_status check_lists(foci_ctx *ctx, const struct spec *spec,
+                               const foci_problem *p)
+{
+    for (int64_t i = 0; i < p->n_lists; i++) {
+        const char *name = p->lists[i].name ? p->lists[i].name : "";
+        if (!asked_for(spec, name))
+            return ctx_fail(ctx, FOCI_ERR_ARG, "no mechanism asks for a list \"%.64s\"",
+                            name);
+    }
     return FOCI_OK;
 }
 
@@ -158,8 +199,8 @@ foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     }
     TRY(share_kv(ctx, spec, p));
     for (int i = 0; i < spec->n_groups; i++)
-        TRY(copy_list(ctx, spec, i, p));
-    return FOCI_OK;
+        TRY(copy_lists(ctx, spec, i, p));
+    return check_lists(ctx, spec, p);
 }
 
 static void free_parts(foci_ctx *ctx, foci_mech *m)
@@ -176,6 +217,11 @@ void spec_free(foci_ctx *ctx, struct spec *spec)
         struct group *g = &spec->groups[i];
         ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);
         ctx_free(ctx, g->list, (size_t)g->mech.n_list, sizeof *g->list);
+        if (g->mech.inner) {
+            ctx_free(ctx, g->inner_mod, g->mech.inner->n_mods, sizeof *g->inner_mod);
+            ctx_free(ctx, g->inner_list, (size_t)g->mech.inner->n_list,
+                     sizeof *g->inner_list);
+        }
         free_parts(ctx, &g->mech);
     }
     ctx_free(ctx, spec->groups, (size_t)spec->n_groups, sizeof *spec->groups);

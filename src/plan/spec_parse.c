@@ -210,7 +210,10 @@ static foci_status read_group(struct reader *r, struct group *g)
     TRY(reader_mech(r, &g->mech, 1));
 
     g->mod_param = ctx_alloc(r->ctx, g->mech.n_mods, sizeof *g->mod_param);
-    return g->mod_param ? FOCI_OK : FOCI_ERR_MEMORY;
+    if (!g->mod_param) return FOCI_ERR_MEMORY;
+    if (!g->mech.inner) return FOCI_OK;
+    g->inner_mod = ctx_alloc(r->ctx, g->mech.inner->n_mods, sizeof *g->inner_mod);
+    return g->inner_mod ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
 static foci_status read_join(struct reader *r, bool last)

@@ -154,24 +154,25 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
     return FOCI_OK;
 }
 
+static foci_status make_stage(foci_plan *plan, const struct group *g, struct stage *s)
+{
+    const foci_mech *m = &g->mech;
+
+    s->group = g;
+    TRY(check_group(plan->ctx, g, &plan->p));
+    if (m->def->engine == FOCI_ROUTES) return routes_make(plan, s);
+    TRY(make_score(plan->ctx, g, &s->score));
+    s->memory = max64(plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
+    return make_support(plan->ctx, s);
+}
+
 foci_status stages_make(foci_plan *plan)
 {
-    foci_ctx *ctx = plan->ctx;
-
-    plan->stages = ctx_alloc(ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
+    plan->stages =
+        ctx_alloc(plan->ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
     if (!plan->stages) return FOCI_ERR_MEMORY;
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        struct stage        *s = &plan->stages[i];
-        const foci_mech_def *def;
-
-        s->group = &plan->spec.groups[i];
-        def = s->group->mech.def;
-        TRY(check_group(ctx, s->group, &plan->p));
-        TRY(make_score(ctx, s->group, &s->score));
-        s->memory =
-            max64(plan->p.memory, def->memory ? def->memory(&s->group->mech) : 0);
-        TRY(make_support(ctx, s));
-    }
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        TRY(make_stage(plan, &plan->spec.groups[i], &plan->stages[i]));
     return FOCI_OK;
 }
 
@@ -186,8 +187,7 @@ void stages_free(foci_plan *plan)
         support_free(ctx, &s->support);
         for (int l = 0; l < FOCI_MAX_LEVELS; l++)
             support_free(ctx, &s->levels[l].support);
-        foci_plan_free(s->inner[0]);
-        foci_plan_free(s->inner[1]);
+        routes_free(plan, s);
     }
     ctx_free(ctx, plan->stages, n, sizeof *plan->stages);
 }

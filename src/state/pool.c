@@ -41,11 +41,58 @@ static foci_status check_plan(const foci_plan *plan)
     if (plan->p.flags & (FOCI_MASK | FOCI_BIAS))
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "a given mask or bias has no place in a decoding state");
-    for (int i = 0; i < plan->spec.n_groups; i++)
-        if (!engine_of(&plan->stages[i])->step)
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        if (!decoder_of(plan, g))
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "%s has no decoding state",
-                            plan->spec.groups[i].mech.def->name);
+                            plan->spec.groups[g].mech.def->name);
     return FOCI_OK;
+}
+
+/* Where each stage has its rows, and what appending takes.  Widths are at most 65536
+ * and heads as many, so this fits. */
+static void lay_out(foci_pool *pool)
+{
+    const foci_plan    *plan = pool->plan;
+    const foci_problem *p = &plan->p;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        const struct stage   *s = &plan->stages[g];
+        struct part          *part = &pool->parts[g];
+
+        part->at = pool->page_bytes;
+        part->sets = s->order.shared ? s->group->heads / s->group->kv_heads : 1;
+        if (d->paged)
+            part->head_bytes = PAGE * (size_t)(part->sets * p->dim_qk + p->dim_v) *
+                               foci_dtype_bytes(p->dtype);
+        pool->page_bytes += part->head_bytes * (size_t)s->group->kv_heads;
+        if (d->append_bytes) {
+            const size_t n = d->append_bytes(pool, g);
+            if (n > pool->scratch_bytes) pool->scratch_bytes = n;
+        }
+    }
+}
+
+static foci_status make(foci_pool *pool, int64_t pages)
+{
+    const foci_plan *plan = pool->plan;
+    foci_ctx        *ctx = plan->ctx;
+    const size_t     n = (size_t)plan->spec.n_groups;
+
+    pool->first_free = -1;
+    pool->parts = ctx_alloc(ctx, n, sizeof *pool->parts);
+    pool->own = ctx_alloc(ctx, n, sizeof *pool->own);
+    if (!pool->parts || !pool->own) return FOCI_ERR_MEMORY;
+    lay_out(pool);
+    if (pool->scratch_bytes) {
+        pool->scratch = ctx_alloc(ctx, pool->scratch_bytes, 1);
+        if (!pool->scratch) return FOCI_ERR_MEMORY;
+    }
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->pool_make) TRY(d->pool_make(pool, g));
+    }
+    return foci_pool_grow(pool, pages);
 }
 
 foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **pool)
@@ -56,15 +103,8 @@ foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **p
 
     foci_pool *made = ctx_alloc(plan->ctx, 1, sizeof *made);
     if (!made) return FOCI_ERR_MEMORY;
-    const foci_problem *p = &plan->p;
-    const size_t        el = foci_dtype_bytes(p->dtype);
-
-    /* Widths are at most 65536 and heads as many, so this fits. */
     made->plan = plan;
-    made->head_bytes = PAGE * (size_t)(p->dim_qk + p->dim_v) * el;
-    made->page_bytes = made->head_bytes * (size_t)p->kv_heads;
-    made->first_free = -1;
-    const foci_status status = foci_pool_grow(made, pages);
+    const foci_status status = make(made, pages);
     if (status) {
         foci_pool_free(made);
         return status;
@@ -76,11 +116,20 @@ foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **p
 void foci_pool_free(foci_pool *pool)
 {
     if (!pool) return;
-    foci_ctx *ctx = pool->plan->ctx;
+    const foci_plan *plan = pool->plan;
+    foci_ctx        *ctx = plan->ctx;
+    const size_t     n = (size_t)plan->spec.n_groups;
 
+    for (int g = 0; pool->own && g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->pool_free) d->pool_free(pool, g);
+    }
     for (int64_t s = 0; s < pool->n_slabs; s++)
         ctx_free(ctx, pool->slabs[s].data, (size_t)pool->slabs[s].pages,
                  pool->page_bytes);
+    ctx_free(ctx, pool->scratch, pool->scratch_bytes, 1);
+    ctx_free(ctx, pool->parts, n, sizeof *pool->parts);
+    ctx_free(ctx, pool->own, n, sizeof *pool->own);
     ctx_free(ctx, pool->slabs, (size_t)pool->n_slabs, sizeof *pool->slabs);
     ctx_free(ctx, pool->pages, (size_t)pool->n_pages, sizeof *pool->pages);
     ctx_free(ctx, pool, 1, sizeof *pool);
@@ -95,6 +144,10 @@ foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
         return ctx_fail(ctx, FOCI_ERR_ARG, "pages is %" PRId64 ": it may be 0 or more",
                         pages);
     if (!pages) return FOCI_OK;
+    for (int g = 0; g < pool->plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(pool->plan, g);
+        if (d->pool_grow) TRY(d->pool_grow(pool, g, pages));
+    }
 
     const int64_t all = pool->n_pages + pages;
     struct slab  *slabs = ctx_alloc(ctx, (size_t)pool->n_slabs + 1, sizeof *slabs);

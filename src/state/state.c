@@ -1,35 +1,76 @@
-/* state.c -- one sequence: the pages it holds, copies, and its form in a file.
+/* state.c -- one sequence: what it holds, copies, and its form in a file.
  *
- * Saved: a header, the spec with every argument, then the rows of keys and values of
- * each head without padding.  It is checked against the pool before anything is made.
+ * Saved: a header, the spec with every argument, the rows of keys and values of each
+ * head without padding, then what each stage keeps beside them.  It is checked against
+ * the pool; what was made of it before something is found wrong is freed again.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "state/state.h"
 
-foci_status state_reserve(foci_state *state, int64_t n)
+int64_t state_keep(const foci_plan *plan, int64_t n)
 {
-    foci_ctx *ctx = state->pool->plan->ctx;
+    int64_t first = n;
 
-    if (n <= state->cap_pages) return FOCI_OK;
-    const int64_t cap = max64(n, 2 * state->cap_pages);
-    int64_t      *pages = ctx_alloc(ctx, (size_t)cap, sizeof *pages);
-    if (!pages) return FOCI_ERR_MEMORY;
-    if (state->n_pages)
-        memcpy(pages, state->pages, (size_t)state->n_pages * sizeof *pages);
-    ctx_free(ctx, state->pages, (size_t)state->cap_pages, sizeof *pages);
-    state->pages = pages;
-    state->cap_pages = cap;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        if (!decoder_of(plan, g)->paged) continue;
+        first = min64(first, m->def->keep ? max64(0, m->def->keep(m, n)) : 0);
+    }
+    return first;
+}
+
+bool state_holds(const foci_plan *plan, foci_range rows)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        if (decoder_of(plan, g)->paged && m->def->hold && m->def->hold(m, rows))
+            return true;
+    }
+    return false;
+}
+
+static foci_status make(foci_state *state)
+{
+    const foci_plan *plan = state->pool->plan;
+
+    state->own = ctx_alloc(plan->ctx, (size_t)plan->spec.n_groups, sizeof *state->own);
+    if (!state->own) return FOCI_ERR_MEMORY;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->make) TRY(d->make(state, g));
+    }
     return FOCI_OK;
 }
 
 foci_status foci_state_create(foci_pool *pool, foci_state **state)
 {
     if (!pool || !state) return FOCI_ERR_ARG;
-    *state = ctx_alloc(pool->plan->ctx, 1, sizeof **state);
-    if (!*state) return FOCI_ERR_MEMORY;
-    (*state)->pool = pool;
+    *state = NULL;
+
+    foci_state *made = ctx_alloc(pool->plan->ctx, 1, sizeof *made);
+    if (!made) return FOCI_ERR_MEMORY;
+    made->pool = pool;
+    const foci_status status = make(made);
+    if (status) {
+        foci_state_free(made);
+        return status;
+    }
+    *state = made;
+    return FOCI_OK;
+}
+
+static foci_status fill(const foci_state *from, foci_state *to)
+{
+    const foci_plan *plan = from->pool->plan;
+
+    TRY(stream_copy(from->pool, &from->tokens, &to->tokens));
+    to->len = from->len;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->copy) TRY(d->copy(from, to, g));
+    }
     return FOCI_OK;
 }
 
@@ -40,25 +81,46 @@ foci_status foci_state_copy(const foci_state *state, foci_state **copy)
 
     foci_state *made;
     TRY(foci_state_create(state->pool, &made));
-    if (state_reserve(made, state->n_pages)) {
+    const foci_status status = fill(state, made);
+    if (status) {
         foci_state_free(made);
-        return FOCI_ERR_MEMORY;
+        return status;
     }
-    for (int64_t i = 0; i < state->n_pages; i++) {
-        made->pages[i] = state->pages[i];
-        pool_hold(state->pool, state->pages[i]);
-    }
-    made->n_pages = state->n_pages;
-    made->len = state->len;
     *copy = made;
+    return FOCI_OK;
+}
+
+/* Whether the first `len` tokens can go on as they were then. */
+static foci_status check_cut(foci_state *state, int64_t len)
+{
+    const foci_plan *plan = state->pool->plan;
+    const int64_t    first = state->tokens.first * PAGE;
+
+    if (len && state_keep(plan, len) < first)
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "the state cannot be cut back to %" PRId64
+                        " tokens: those before token %" PRId64
+                        ", which they would need, are no longer kept",
+                        len, first);
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->truncate) TRY(d->truncate(state, g, len, false));
+    }
     return FOCI_OK;
 }
 
 foci_status foci_state_truncate(foci_state *state, int64_t len)
 {
     if (!state || len < 0 || len > state->len) return FOCI_ERR_ARG;
-    while (state->n_pages > div_up(len, PAGE))
-        pool_drop(state->pool, state->pages[--state->n_pages]);
+    const foci_plan *plan = state->pool->plan;
+
+    if (len == state->len) return FOCI_OK;
+    TRY(check_cut(state, len));
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->truncate) (void)d->truncate(state, g, len, true);
+    }
+    stream_cut(state->pool, &state->tokens, len);
     state->len = len;
     return FOCI_OK;
 }
@@ -71,19 +133,29 @@ void foci_state_reset(foci_state *state)
 void foci_state_free(foci_state *state)
 {
     if (!state) return;
-    foci_ctx *ctx = state->pool->plan->ctx;
+    const foci_plan *plan = state->pool->plan;
 
-    foci_state_reset(state);
-    ctx_free(ctx, state->pages, (size_t)state->cap_pages, sizeof *state->pages);
-    ctx_free(ctx, state, 1, sizeof *state);
+    for (int g = 0; state->own && g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->free) d->free(state, g);
+    }
+    stream_free(state->pool, &state->tokens);
+    ctx_free(plan->ctx, state->own, (size_t)plan->spec.n_groups, sizeof *state->own);
+    ctx_free(plan->ctx, state, 1, sizeof *state);
 }
 
 int64_t foci_state_len(const foci_state *state) { return state->len; }
 
 size_t foci_state_bytes(const foci_state *state)
 {
-    return sizeof *state + (size_t)state->cap_pages * sizeof *state->pages +
-           (size_t)state->n_pages * state->pool->page_bytes;
+    const foci_plan *plan = state->pool->plan;
+    size_t           n = sizeof *state + stream_bytes(state->pool, &state->tokens);
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        n += sizeof *state->own + (d->bytes ? d->bytes(state, g) : 0);
+    }
+    return n;
 }
 
 /*
@@ -91,12 +163,32 @@ size_t foci_state_bytes(const foci_state *state)
  */
 
 struct header {
-    char    magic[8];
-    int64_t spec_bytes; /* of the text after this, with its end */
-    int64_t dtype, kv_heads, dim_qk, dim_v, len;
+    char     magic[8];
+    int64_t  spec_bytes; /* of the text after this, with its end */
+    int64_t  dtype, kv_heads, dim_qk, dim_v, len, heads;
+    uint64_t given; /* a hash of the seed and the lists the supports depend on */
 };
 
-static const char magic[8] = "fociST1";
+static const char magic[8] = "fociST2";
+
+static uint64_t blend(uint64_t h, uint64_t x)
+{
+    h = (h ^ x) * UINT64_C(0x9E3779B97F4A7C15);
+    return h ^ h >> 32;
+}
+
+static uint64_t hash_given(const foci_plan *plan)
+{
+    uint64_t h = blend(0, plan->p.seed);
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        h = blend(h, (uint64_t)m->n_list);
+        for (int64_t i = 0; i < m->n_list; i++)
+            h = blend(h, (uint64_t)m->list[i]);
+    }
+    return h;
+}
 
 static struct header header_of(const foci_pool *pool, int64_t len)
 {
@@ -108,122 +200,127 @@ static struct header header_of(const foci_pool *pool, int64_t len)
               .dim_qk = p->dim_qk,
               .dim_v = p->dim_v,
               .len = len,
+              .heads = p->heads,
+              .given = hash_given(pool->plan),
     };
     memcpy(h.magic, magic, sizeof magic);
     return h;
 }
 
-/* All rows, page by page and head by head, keys and then values: out of the state into
- * `to`, or, where that is NULL, from `from` into the state. */
-static void move_rows(const foci_state *state, char *to, const char *from)
+static void write_state(const foci_state *state, struct writer *w)
 {
-    const foci_pool    *pool = state->pool;
-    const foci_problem *p = &pool->plan->p;
-    const size_t        el = foci_dtype_bytes(p->dtype);
-    size_t              at = 0;
+    const foci_plan    *plan = state->pool->plan;
+    const struct header h = header_of(state->pool, state->len);
 
-    for (int64_t i = 0; i < 2 * p->kv_heads * state->n_pages; i++) {
-        const int64_t page = i / (2 * p->kv_heads), kv = i / 2 % p->kv_heads;
-        const size_t  n = (size_t)min64(PAGE, state->len - page * PAGE);
-        const size_t  bytes = n * (size_t)(i % 2 ? p->dim_v : p->dim_qk) * el;
-        char         *rows = i % 2 ? pool_values(pool, state->pages[page], kv)
-                                   : pool_keys(pool, state->pages[page], kv);
-        if (to)
-            memcpy(to + at, rows, bytes);
-        else
-            memcpy(rows, from + at, bytes);
-        at += bytes;
+    write_bytes(w, &h, sizeof h);
+    if (w->to) foci_plan_spec(plan, w->to + w->at, (size_t)h.spec_bytes);
+    w->at += (size_t)h.spec_bytes;
+    stream_save(state->pool, &state->tokens, 0, plan->spec.n_groups, w);
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->save) d->save(state, g, w);
     }
 }
 
 size_t foci_state_save(const foci_state *state, void *data, size_t cap)
 {
-    const foci_pool    *pool = state->pool;
-    const struct header h = header_of(pool, state->len);
-    const size_t        text = (size_t)h.spec_bytes;
-    const size_t        need =
-        sizeof h + text + (size_t)state->len * (pool->page_bytes / PAGE);
+    struct writer need = { 0 };
 
-    if (!data || cap < need) return need;
-    char *at = data;
-    memcpy(at, &h, sizeof h);
-    foci_plan_spec(pool->plan, at + sizeof h, text);
-    move_rows(state, at + sizeof h + text, NULL);
-    return need;
+    write_state(state, &need);
+    if (!data || cap < need.at) return need.at;
+    struct writer w = { .to = data };
+    write_state(state, &w);
+    return need.at;
 }
 
-static foci_status check_saved(const foci_pool *pool, const void *data, size_t bytes,
-                               struct header *h)
+static foci_status check_header(const foci_pool *pool, struct reader *r,
+                                struct header *h)
 {
     foci_ctx *ctx = pool->plan->ctx;
 
-    if (!data || bytes < sizeof *h)
+    if (!r->from || r->bytes < sizeof *h)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "a saved state has at least %zu bytes, not %zu", sizeof *h,
-                        data ? bytes : 0);
-    memcpy(h, data, sizeof *h);
+                        r->from ? r->bytes : 0);
+    (void)read_bytes(r, h, sizeof *h);
     if (memcmp(h->magic, magic, sizeof magic) != 0)
         return ctx_fail(ctx, FOCI_ERR_ARG, "this is no saved state");
 
     const struct header want = header_of(pool, h->len);
-    if (h->dtype != want.dtype || h->kv_heads != want.kv_heads ||
-        h->dim_qk != want.dim_qk || h->dim_v != want.dim_v)
+    if (h->dtype != want.dtype || h->heads != want.heads ||
+        h->kv_heads != want.kv_heads || h->dim_qk != want.dim_qk ||
+        h->dim_v != want.dim_v)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "the saved state is of dtype %" PRId64 ", %" PRId64
-                        " key/value heads, widths %" PRId64 " and %" PRId64
-                        ", the pool of %" PRId64 ", %" PRId64 ", %" PRId64
-                        " and %" PRId64,
-                        h->dtype, h->kv_heads, h->dim_qk, h->dim_v, want.dtype,
-                        want.kv_heads, want.dim_qk, want.dim_v);
-    const size_t row = pool->page_bytes / PAGE;
-    if (h->spec_bytes != want.spec_bytes || h->len < 0 ||
-        (uint64_t)h->len > SIZE_MAX / 2 / row ||
-        bytes != sizeof *h + (size_t)h->spec_bytes + (size_t)h->len * row)
+                        " heads, %" PRId64 " key/value heads, widths %" PRId64
+                        " and %" PRId64 ", the pool of %" PRId64 ", %" PRId64
+                        ", %" PRId64 ", %" PRId64 " and %" PRId64,
+                        h->dtype, h->heads, h->kv_heads, h->dim_qk, h->dim_v,
+                        want.dtype, want.heads, want.kv_heads, want.dim_qk, want.dim_v);
+    if (h->len < 0 || h->len > MAX_LEN || h->spec_bytes != want.spec_bytes)
+        return state_damaged(pool);
+    if (h->given != want.given)
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "the saved state is of another spec, cut off or damaged");
+                        "the saved state was made with another seed or other lists");
     return FOCI_OK;
 }
 
 /* The spec of the pool's plan against the one that was saved. */
-static foci_status check_spec(const foci_pool *pool, const char *saved, size_t n)
+static foci_status check_spec(const foci_pool *pool, struct reader *r, size_t n)
 {
-    foci_ctx *ctx = pool->plan->ctx;
-    char     *text = ctx_alloc(ctx, n, 1);
+    foci_ctx   *ctx = pool->plan->ctx;
+    const char *saved = r->from + r->at;
+    char       *text = ctx_alloc(ctx, n, 1);
 
     if (!text) return FOCI_ERR_MEMORY;
     foci_plan_spec(pool->plan, text, n);
-    const bool same = memcmp(text, saved, n) == 0;
+    const bool whole = n <= r->bytes - r->at, same = whole && !memcmp(text, saved, n);
     ctx_free(ctx, text, n, 1);
-    if (same) return FOCI_OK;
-    return ctx_fail(ctx, FOCI_ERR_ARG, "the saved state is of another spec: %.*s",
-                    (int)min64((int64_t)n - 1, 200), saved);
+    if (!whole) return state_damaged(pool);
+    if (!same)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "the saved state is of another spec: %.*s",
+                        (int)min64((int64_t)n - 1, 200), saved);
+    r->at += n;
+    return FOCI_OK;
+}
+
+static foci_status read_state(foci_state *state, int64_t len, struct reader *r)
+{
+    foci_pool       *pool = state->pool;
+    const foci_plan *plan = pool->plan;
+
+    TRY(stream_restore(pool, &state->tokens, 0, plan->spec.n_groups, len,
+                       state_keep(plan, len), r));
+    for (int64_t t = 0; t < state->tokens.first; t++)
+        if (stream_page(&state->tokens, t) < 0 &&
+            state_holds(plan, (foci_range){ t * PAGE, (t + 1) * PAGE }))
+            return state_damaged(pool);
+    state->len = len;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->restore) TRY(d->restore(state, g, r));
+    }
+    return r->at == r->bytes ? FOCI_OK : state_damaged(pool);
 }
 
 foci_status foci_state_restore(foci_pool *pool, const void *data, size_t bytes,
                                foci_state **state)
 {
+    struct reader r = { .from = data, .bytes = bytes };
     struct header h = { 0 };
 
     if (!pool || !state) return FOCI_ERR_ARG;
     *state = NULL;
-    TRY(check_saved(pool, data, bytes, &h));
-    TRY(check_spec(pool, (const char *)data + sizeof h, (size_t)h.spec_bytes));
+    TRY(check_header(pool, &r, &h));
+    TRY(check_spec(pool, &r, (size_t)h.spec_bytes));
 
-    const int64_t pages = div_up(h.len, PAGE);
-    if (pages > pool->n_free)
-        return ctx_fail(pool->plan->ctx, FOCI_ERR_FULL,
-                        "the state needs %" PRId64 " pages, and %" PRId64 " are free",
-                        pages, pool->n_free);
     foci_state *made;
     TRY(foci_state_create(pool, &made));
-    if (state_reserve(made, pages)) {
+    const foci_status status = read_state(made, h.len, &r);
+    if (status) {
         foci_state_free(made);
-        return FOCI_ERR_MEMORY;
+        return status;
     }
-    for (; made->n_pages < pages; made->n_pages++)
-        made->pages[made->n_pages] = pool_take(pool);
-    made->len = h.len;
-    move_rows(made, NULL, (const char *)data + sizeof h + h.spec_bytes);
     *state = made;
     return FOCI_OK;
 }

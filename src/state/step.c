@@ -1,10 +1,9 @@
 /* step.c -- one step of many sequences: check, append, attend.
  *
- * Everything that can fail comes first: the pages a step needs are counted, and the
- * tables that will hold their numbers are grown, before any state is touched.
+ * Everything that can fail comes first: the pages a step needs are counted, and all
+ * tables are grown, before any state is touched.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "state/state.h"
@@ -12,12 +11,6 @@
 static int64_t tokens_of(const foci_step_io *io, int64_t i)
 {
     return io->tokens ? io->tokens[i] : 1;
-}
-
-/* A page that others hold too is copied before it is written into. */
-static bool must_copy(const foci_state *s)
-{
-    return s->len % PAGE && s->pool->pages[s->pages[s->n_pages - 1]].refs > 1;
 }
 
 /* States must differ, or their order would decide what they see. */
@@ -50,132 +43,76 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-static foci_status check(foci_pool *pool, const foci_step_io *io)
+/* Whether keys are made of queries, so that q is wanted where nothing is attended. */
+static bool keys_from_queries(const foci_plan *plan)
 {
-    foci_ctx *ctx = pool->plan->ctx;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        if (plan->stages[g].order.shared) return true;
+    return false;
+}
 
-    if (io->size < sizeof *io)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "io.size is %zu: set it with FOCI_SIZED(foci_step_io)",
-                        io->size);
+static const char *missing(const foci_plan *plan, const foci_step_io *io)
+{
+    if (!io->k) return "k";
+    if (!io->v) return "v";
+    if (io->o && !io->q) return "q";
+    return io->q && !io->o && !keys_from_queries(plan) ? "o" : NULL;
+}
+
+static foci_status check(const foci_pool *pool, const foci_step_io *io)
+{
+    const foci_plan *plan = pool->plan;
+    foci_ctx        *ctx = plan->ctx;
+
     if (io->n_states < 0 || (io->n_states && !io->states))
         return ctx_fail(ctx, FOCI_ERR_ARG, "n_states is %" PRId64 ", states is %s",
                         io->n_states, io->states ? "given" : "NULL");
     if (!io->n_states) return FOCI_OK;
-    if (!io->k || !io->v || !io->q != !io->o)
+    if (missing(plan, io))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "%s of the step is NULL (q and o may be, together: tokens are "
                         "then appended only)",
-                        !io->k   ? "k"
-                        : !io->v ? "v"
-                        : !io->q ? "q"
-                                 : "o");
-    if (!io->q) return check_states(pool, io);
-    if (pool->plan->n_floats && !io->params)
+                        missing(plan, io));
+    if (io->o && plan->n_floats && !io->params)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "params is NULL: this plan has %" PRId64 " parameters",
-                        pool->plan->n_floats);
-    if (!io->work || (uintptr_t)io->work % 64)
+                        plan->n_floats);
+    if (io->o && (!io->work || (uintptr_t)io->work % 64))
         return ctx_fail(ctx, FOCI_ERR_ARG, "work is %s: see foci_step_bytes()",
                         io->work ? "not 64-byte aligned" : "NULL");
-
-    const foci_status status = check_states(pool, io);
-    for (int64_t i = 0; i < io->n_states; i++)
-        if (io->states[i] && io->states[i]->pool == pool)
-            io->states[i]->in_step = false;
-    return status;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->check) TRY(d->check(pool, g, io));
+    }
+    return check_states(pool, io);
 }
 
 /* Make room, or change nothing. */
 static foci_status reserve(foci_pool *pool, const foci_step_io *io)
 {
-    int64_t need = 0;
+    const foci_plan *plan = pool->plan;
+    int64_t          need = 0;
 
     for (int64_t i = 0; i < io->n_states; i++) {
         foci_state   *s = io->states[i];
-        const int64_t n = tokens_of(io, i), pages = div_up(s->len + n, PAGE);
+        const int64_t n = tokens_of(io, i);
         if (!n) continue;
-        need += pages - s->n_pages + must_copy(s);
-        TRY(state_reserve(s, pages));
+        if (n > MAX_LEN - s->len)
+            return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                            "states[%" PRId64 "] would have more than %" PRId64
+                            " tokens",
+                            i, MAX_LEN);
+        TRY(stream_reserve(pool, &s->tokens, n, &need));
+        for (int g = 0; g < plan->spec.n_groups; g++) {
+            const struct decoder *d = decoder_of(plan, g);
+            if (d->reserve) TRY(d->reserve(s, g, n, &need));
+        }
     }
     if (need <= pool->n_free) return FOCI_OK;
-    return ctx_fail(pool->plan->ctx, FOCI_ERR_FULL,
+    return ctx_fail(plan->ctx, FOCI_ERR_FULL,
                     "the step needs %" PRId64 " pages, and %" PRId64 " of %" PRId64
                     " are free: free states or call foci_pool_grow()",
                     need, pool->n_free, pool->n_pages);
-}
-
-static void own_last_page(foci_state *s)
-{
-    foci_pool    *pool = s->pool;
-    int64_t      *last = &s->pages[s->n_pages - 1];
-    const int64_t copy = pool_take(pool);
-
-    memcpy(pool->pages[copy].data, pool->pages[*last].data, pool->page_bytes);
-    pool_drop(pool, *last);
-    *last = copy;
-}
-
-/* Whether heads of kv store unit keys: all heads of a group do, or none. */
-static bool stores_unit(const foci_plan *plan, int64_t kv)
-{
-    const int64_t h = kv * (plan->p.heads / plan->p.kv_heads);
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        const struct group *g = &plan->spec.groups[i];
-        if (h >= g->head0 && h < g->head0 + g->heads) return plan->stages[i].score.unit;
-    }
-    return false;
-}
-
-/* One key as scores want it. */
-static void store_key(const foci_plan *plan, char *to, const char *from, bool unit)
-{
-    const struct kernels *k = &plan->ctx->kernels;
-    const int             d = (int)plan->p.dim_qk, dtype = (int)plan->p.dtype;
-    const size_t          el = foci_dtype_bytes(plan->p.dtype);
-    _Alignas(64) float    part[256];
-    double                sum = 0;
-
-    if (!unit) {
-        memcpy(to, from, (size_t)d * el);
-        return;
-    }
-    for (int c = 0; c < d; c += 256) {
-        const int n = (int)min64(256, d - c);
-        k->load_rows(part, 256, from + (size_t)c * el, d, dtype, 1, n);
-        for (int i = 0; i < n; i++)
-            sum += (double)part[i] * (double)part[i];
-    }
-    const float by = (float)(1 / fmax(sqrt(sum), 1e-12));
-    for (int c = 0; c < d; c += 256) {
-        const int n = (int)min64(256, d - c);
-        k->load_rows(part, 256, from + (size_t)c * el, d, dtype, 1, n);
-        k->store_rows(to + (size_t)c * el, d, dtype, part, 256, by, 1, n);
-    }
-}
-
-/* Put the new tokens of a state, whose rows start at row0, into its pages. */
-static void append(foci_state *s, const foci_step_io *io, int64_t row0, int64_t tokens)
-{
-    foci_pool          *pool = s->pool;
-    const foci_problem *p = &pool->plan->p;
-    const size_t        el = foci_dtype_bytes(p->dtype);
-    const size_t        k = (size_t)p->dim_qk * el, v = (size_t)p->dim_v * el;
-
-    if (tokens && must_copy(s)) own_last_page(s);
-    for (int64_t t = 0; t < tokens; t++, s->len++) {
-        if (s->len % PAGE == 0) s->pages[s->n_pages++] = pool_take(pool);
-        const int64_t page = s->pages[s->n_pages - 1];
-        const size_t  at = (size_t)(s->len % PAGE);
-
-        for (int64_t h = 0; h < p->kv_heads; h++) {
-            const size_t row = (size_t)((row0 + t) * p->kv_heads + h);
-            store_key(pool->plan, pool_keys(pool, page, h) + at * k,
-                      (const char *)io->k + row * k, stores_unit(pool->plan, h));
-            memcpy(pool_values(pool, page, h) + at * v, (const char *)io->v + row * v,
-                   v);
-        }
-    }
 }
 
 size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
@@ -187,39 +124,85 @@ size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
 
     if (n_states < 0 || tokens < 0 || max_len < 0) return 0;
     arena_take(&a, n_states, sizeof(struct step_seq));
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        const struct stage *s = &plan->stages[i];
-        const size_t n = engine_of(s)->step_bytes(plan, s, n_states, tokens, max_len);
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const size_t n =
+            decoder_of(plan, g)->step_bytes(pool, g, n_states, tokens, max_len);
         if (n > most) most = n;
     }
     return (a.used + most + 63) / 64 * 64;
 }
 
-foci_status foci_step(foci_pool *pool, const foci_step_io *io)
+/* Without an o there is no work memory: sequences are then taken one by one. */
+static void append(struct step *step)
 {
-    if (!pool || !io) return FOCI_ERR_ARG;
-    TRY(check(pool, io));
-    if (!io->n_states) return FOCI_OK;
-    TRY(reserve(pool, io));
+    const foci_plan *plan = step->pool->plan;
 
-    if (!io->q) {
-        for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))
-            append(io->states[i], io, row, tokens_of(io, i));
-        return FOCI_OK;
+    for (int64_t i = 0; i < step->n_seqs; i++) {
+        struct step_seq *seq = &step->seqs[i];
+        stream_extend(step->pool, &seq->state->tokens, seq->tokens);
+        seq->state->len += seq->tokens;
+        step->max_tokens = max64(step->max_tokens, seq->tokens);
     }
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->append) d->append(step, g);
+    }
+}
+
+/* What the tokens to come do not need. */
+static void drop(foci_state *s)
+{
+    const foci_plan *plan = s->pool->plan;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->drop) d->drop(s, g);
+    }
+    stream_drop(s->pool, &s->tokens, state_keep(plan, s->len), state_holds);
+}
+
+static void append_only(foci_pool *pool, const foci_step_io *io)
+{
+    for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
+        struct step_seq seq = { io->states[i], row, tokens_of(io, i) };
+        struct step     step = { .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1 };
+        if (!seq.tokens) continue;
+        append(&step);
+        drop(seq.state);
+    }
+}
+
+static void attend(foci_pool *pool, const foci_step_io *io)
+{
     struct arena a = { .base = io->work };
     struct step  step = { .pool = pool, .io = io, .n_seqs = io->n_states };
+
     step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);
-    for (int64_t i = 0, row = 0; i < io->n_states; i++) {
-        const int64_t n = tokens_of(io, i);
-        step.seqs[i] = (struct step_seq){ io->states[i], row, n };
-        step.max_tokens = max64(step.max_tokens, n);
-        append(io->states[i], io, row, n);
-        row += n;
-    }
-    for (int i = 0; i < pool->plan->spec.n_groups; i++) {
-        const struct stage *s = &pool->plan->stages[i];
-        engine_of(s)->step(pool->plan, s, &step, a);
-    }
+    for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))
+        step.seqs[i] = (struct step_seq){ io->states[i], row, tokens_of(io, i) };
+    append(&step);
+    for (int g = 0; g < pool->plan->spec.n_groups; g++)
+        decoder_of(pool->plan, g)->step(&step, g, a);
+    for (int64_t i = 0; i < io->n_states; i++)
+        drop(io->states[i]);
+}
+
+foci_status foci_step(foci_pool *pool, const foci_step_io *io)
+{
+    foci_step_io whole = { 0 };
+
+    if (!pool || !io) return FOCI_ERR_ARG;
+    if (!io->size || io->size > sizeof *io)
+        return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
+                        "io.size is %zu: set it with FOCI_SIZED(foci_step_io)",
+                        io->size);
+    memcpy(&whole, io, io->size);
+    TRY(check(pool, &whole));
+    if (!whole.n_states) return FOCI_OK;
+    TRY(reserve(pool, &whole));
+    if (whole.o)
+        attend(pool, &whole);
+    else
+        append_only(pool, &whole);
     return FOCI_OK;
 }

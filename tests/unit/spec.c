@@ -207,18 +207,18 @@ static void test_fields(void **state)
     assert_string_equal(g[1].mech.inner->def->name, "softmax");
     assert_int_equal(g[1].mech.inner->n_mods, 1);
 
-    const foci_problem p = { FOCI_SIZED(foci_problem),
-                             .heads = 8,
-                             .len_q = 5,
-                             .len_k = 9,
-                             .dim_qk = 64,
-                             .dim_v = 32,
-                             .dim_x = 10 };
+    foci_problem p = { FOCI_SIZED(foci_problem),
+                       .heads = 8,
+                       .len_q = 5,
+                       .len_k = 9,
+                       .dim_qk = 64,
+                       .dim_v = 32,
+                       .dim_x = 10 };
     assert_int_equal(spec_assign(*state, &spec, &p), FOCI_OK);
     assert_int_equal(g[0].head0, 0);
     assert_int_equal(g[1].head0, 3);
     assert_int_equal(g[1].heads, 5);
-    const foci_dims want = { .qk = 64, .v = 32, .x = 10, .len = 9 };
+    const foci_dims want = { .qk = 64, .v = 32, .x = 10, .len = 9, .len_q = 5 };
     assert_memory_equal(&g[0].mech.dims, &want, sizeof want);
     assert_memory_equal(&g[1].mech.inner->dims, &want, sizeof want);
     spec_free(*state, &spec);
@@ -537,9 +537,9 @@ static const struct {
 static void test_shares(void **state)
 {
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
-        const foci_problem p = { FOCI_SIZED(foci_problem), .heads = shares[i].heads,
-                                 .len_q = 1, .len_k = 1, .dim_qk = 4 };
-        struct spec        spec;
+        foci_problem p = { FOCI_SIZED(foci_problem), .heads = shares[i].heads,
+                           .len_q = 1, .len_k = 1, .dim_qk = 4 };
+        struct spec  spec;
         parse(*state, shares[i].text, &spec);
         const foci_status status = spec_assign(*state, &spec, &p);
         if (shares[i].says) {

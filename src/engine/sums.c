@@ -1,0 +1,67 @@
+/* sums.c -- rows of several calls added up in f32 and stored once. */
+#include "engine/sums.h"
+
+#include <math.h>
+#include <string.h>
+
+void sums_valid(const foci_plan *plan, const foci_io *io, bool queries,
+                struct seq *seqs, uint8_t *valid)
+{
+    const int64_t len = queries ? plan->p.len_q : plan->p.len_k;
+    const int64_t n = plan_seqs(plan, io, seqs);
+
+    memset(valid, 0, (size_t)(plan->p.batch * len));
+    for (int64_t i = 0; i < n; i++) {
+        const struct seq *s = &seqs[i];
+        memset(valid + s->b * len + (queries ? s->q0 : s->k0), 1,
+               (size_t)(queries ? s->nq : s->nk));
+    }
+}
+
+void sums_add(const struct sums *s, const char *from, const foci_layout *l, int d,
+              const float *by, int64_t step, bool first)
+{
+#pragma omp parallel for num_threads(s->plan->ctx->threads) schedule(static)
+    for (int64_t i = 0; i < s->rows; i++)
+        for (int64_t h = 0; s->valid[i] && h < s->heads; h++) {
+            const float        f = by ? by[(i * s->heads + h) * step] : 1;
+            float             *sum = s->sum + (i * s->heads + h) * d;
+            const char        *row = from + sums_at(s, l, i, s->head0 + h);
+            _Alignas(64) float part[SUMS_CHUNK];
+
+            for (int c = 0; c < d; c += SUMS_CHUNK) {
+                const int m = (int)min64(SUMS_CHUNK, d - c);
+                s->k->load_rows(part, SUMS_CHUNK, row + (size_t)c * s->el, d,
+                                (int)s->plan->p.dtype, 1, m);
+                for (int t = 0; t < m; t++)
+                    sum[c + t] = (first ? 0 : sum[c + t]) + (f == 0 ? 0 : f * part[t]);
+            }
+        }
+}
+
+void sums_store(const struct sums *s, char *to, const foci_layout *l, int d)
+{
+#pragma omp parallel for num_threads(s->plan->ctx->threads) schedule(static)
+    for (int64_t i = 0; i < s->rows; i++)
+        for (int64_t h = 0; h < s->heads; h++) {
+            char *row = to + sums_at(s, l, i, s->head0 + h);
+            if (s->valid[i])
+                s->k->store_rows(row, d, (int)s->plan->p.dtype,
+                                 s->sum + (i * s->heads + h) * d, d, 1.0f, 1, d);
+            else
+                memset(row, 0, (size_t)d * s->el);
+        }
+}
+
+void sums_lse(const struct sums *s, const float *lse, float *out, bool first)
+{
+    const foci_problem *p = &s->plan->p;
+
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t h = s->head0; h < s->head0 + s->heads; h++)
+            for (int64_t i = 0; i < p->len_q; i++) {
+                const int64_t t = (b * p->heads + h) * p->len_q + i;
+                if (first) out[t] = -INFINITY;
+                if (lse[t] != -INFINITY) out[t] = 0;
+            }
+}

@@ -174,7 +174,9 @@ static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
 /* Whether there is a sweep in natural order, and whether logits have a bias. */
 static inline bool exact_natural(const struct exact *x)
 {
-    return !x->stage->order.label || x->stage->group->mech.def->mask;
+    const foci_mech_def *def = x->stage->group->mech.def;
+    return !x->stage->order.label ||
+           (def->mask && (def->by_length || x->support->n_rows));
 }
 
 static inline bool exact_biased(const struct exact *x)

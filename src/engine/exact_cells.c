@@ -97,8 +97,8 @@ static int64_t enter_raw(const double *raw, int64_t n, int32_t first, struct roo
 }
 
 /* Number the labels of a sequence upward, those of queries and of keys together. */
-static void number_labels(const struct exact *x, const struct exact_seq *s, int64_t at_q,
-                          int64_t at_k, struct room *r)
+static void number_labels(const struct exact *x, const struct exact_seq *s,
+                          int64_t at_q, int64_t at_k, struct room *r)
 {
     const struct order *o = x->order;
     const int64_t       nq = s->s.nq, nk = o->how.shared ? 0 : s->s.nk;
@@ -189,7 +189,7 @@ static void settle(const struct exact *x, int64_t set, const struct exact_seq *s
  * Cells
  */
 
-static void add_cell(struct part *p, int64_t q0, int64_t q1, int64_t k0, int64_t k1)
+static void add_cell(struct cells *p, int64_t q0, int64_t q1, int64_t k0, int64_t k1)
 {
     p->cells[p->n_cells++] =
         (struct cell){ (int32_t)q0, (int32_t)q1, (int32_t)k0, (int32_t)k1 };
@@ -204,7 +204,7 @@ static int64_t run_end(const int32_t *label, const int32_t *list, int64_t i, int
 }
 
 /* Labels that both queries and keys have. */
-static void meet_labels(struct part *p, const int32_t *of_q, const int32_t *of_k)
+static void meet_labels(struct cells *p, const int32_t *of_q, const int32_t *of_k)
 {
     for (int64_t q = 0, k = 0; q < p->n_q && k < p->n_k;) {
         const int32_t a = of_q[p->list_q[q]], b = of_k[p->list_k[k]];
@@ -218,7 +218,7 @@ static void meet_labels(struct part *p, const int32_t *of_q, const int32_t *of_k
 }
 
 /* Queries of a cell see it and the one before, unless it is the first of its label. */
-static void meet_chunks(struct part *p, const int32_t *label)
+static void meet_chunks(struct cells *p, const int32_t *label)
 {
     int64_t before = 0;
 
@@ -229,7 +229,7 @@ static void meet_chunks(struct part *p, const int32_t *label)
 }
 
 /* Rows that have a label and saw nothing see themselves. */
-static void meet_alone(const struct exact *x, struct part *p, int64_t set,
+static void meet_alone(const struct exact *x, struct cells *p, int64_t set,
                        const struct exact_seq *s)
 {
     const struct order *o = x->order;
@@ -246,7 +246,7 @@ static void meet_alone(const struct exact *x, struct part *p, int64_t set,
     p->n_k = p->n_q;
 }
 
-static void find_cells(const struct exact *x, struct part *p, int64_t set,
+static void find_cells(const struct exact *x, struct cells *p, int64_t set,
                        const struct exact_seq *s, int64_t round, struct room *r)
 {
     const struct order *o = x->order;
@@ -284,7 +284,7 @@ int order_place(const struct exact *x, int used, int64_t n)
 }
 
 /* A piece of one large cell. */
-static struct piece *add_large(struct part *p, int64_t cell, int64_t block0,
+static struct piece *add_large(struct cells *p, int64_t cell, int64_t block0,
                                int64_t blocks)
 {
     const struct cell *c = &p->cells[cell];
@@ -299,7 +299,7 @@ static struct piece *add_large(struct part *p, int64_t cell, int64_t block0,
 }
 
 /* Forward, every block is on its own; some together share the packing of keys. */
-static void share_blocks(struct part *p, int64_t cell, int64_t blocks, int64_t tiles)
+static void share_blocks(struct cells *p, int64_t cell, int64_t blocks, int64_t tiles)
 {
     const int64_t each = max64(AT_LEAST, LARGE / tiles);
 
@@ -309,7 +309,7 @@ static void share_blocks(struct part *p, int64_t cell, int64_t blocks, int64_t t
 
 /* Backward, a group of blocks meets one group of tiles in each phase, and no two of them
  * the same. */
-static void share_square(struct part *p, int64_t cell, int64_t blocks, int64_t tiles)
+static void share_square(struct cells *p, int64_t cell, int64_t blocks, int64_t tiles)
 {
     const int64_t by = div_up(blocks, GROUPS), tile_by = div_up(tiles, GROUPS);
 
@@ -325,7 +325,7 @@ static void share_square(struct part *p, int64_t cell, int64_t blocks, int64_t t
     }
 }
 
-static void add_one_cell(struct part *p, int64_t cell, bool backward)
+static void add_one_cell(struct cells *p, int64_t cell, bool backward)
 {
     const struct cell *c = &p->cells[cell];
     const int64_t      blocks = div_up(c->q1 - c->q0, LANES);
@@ -340,7 +340,7 @@ static void add_one_cell(struct part *p, int64_t cell, bool backward)
 }
 
 /* Small cells share a block of lanes and a tile of keys. */
-static void find_pieces(const struct exact *x, struct part *p, bool backward)
+static void find_pieces(const struct exact *x, struct cells *p, bool backward)
 {
     for (int64_t c = 0, next; c < p->n_cells; c = next) {
         int lanes = 0, keys = 0;
@@ -359,10 +359,9 @@ static void find_pieces(const struct exact *x, struct part *p, bool backward)
             next = c + 1;
             continue;
         }
-        p->pieces[p->n_pieces++] = (struct piece){ .cell0 = (int32_t)c,
-                                                   .cells = (int32_t)(next - c),
-                                                   .blocks = 1,
-                                                   .tiles = 1 };
+        p->pieces[p->n_pieces++] = (struct piece){
+            .cell0 = (int32_t)c, .cells = (int32_t)(next - c), .blocks = 1, .tiles = 1
+        };
     }
     /* In chunks a key has two cells that follow one another: neighbours take turns. */
     if (!x->order->how.chunk || !backward) return;
@@ -382,13 +381,14 @@ static void make_part(struct exact *x, int64_t i, int64_t round, bool backward,
     struct order           *o = x->order;
     const int64_t           set = i / x->n_seqs;
     const struct exact_seq *s = &x->seqs[i % x->n_seqs];
-    struct part            *p = &o->parts[i];
+    struct cells           *p = &o->parts[i];
     const int64_t           q = order_q_row(x, s), k = order_k_row(x, s);
 
     p->list_q = o->list_q + set * o->q_rows + q;
     p->list_k = o->list_k + set * o->k_rows + k;
     p->cells = o->cells + set * o->cell_cap + q;
-    p->pieces = o->pieces + set * o->piece_cap + order_pieces_before(q, k, i % x->n_seqs);
+    p->pieces =
+        o->pieces + set * o->piece_cap + order_pieces_before(q, k, i % x->n_seqs);
     find_cells(x, p, set, s, round, r);
     find_pieces(x, p, backward);
 }

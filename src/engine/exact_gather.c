@@ -87,7 +87,7 @@ static bool again(const struct sweep *s)
 
 void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
 {
-    const struct part  *p = s->task.part;
+    const struct cells *p = s->task.part;
     const struct piece *piece = s->task.piece;
     struct gathered    *g = &block->q;
 
@@ -111,7 +111,7 @@ void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
 /* Several small cells, each with the lanes of its queries. */
 static void share_tile(const struct sweep *s, struct sweep_tile *tile)
 {
-    const struct part  *p = s->task.part;
+    const struct cells *p = s->task.part;
     const struct piece *piece = s->task.piece;
     int                 lane = 0;
 
@@ -129,7 +129,7 @@ static void share_tile(const struct sweep *s, struct sweep_tile *tile)
 
 void sweep_tile(const struct sweep *s, int64_t t, struct sweep_tile *tile)
 {
-    const struct part  *p = s->task.part;
+    const struct cells *p = s->task.part;
     const struct piece *piece = s->task.piece;
 
     tile->k.n = 0;
@@ -160,8 +160,7 @@ static void find_lane(const struct sweep_block *b, const struct sweep_tile *t,
 
     if (t->shared && (!j || lanes != t->lanes[j - 1]))
         *lane = lanes ? __builtin_ctzll(lanes) : LANES;
-    while (*lane < LANES && lanes >> *lane & 1 &&
-           b->q.row[*lane] + shift < t->k.row[j])
+    while (*lane < LANES && lanes >> *lane & 1 && b->q.row[*lane] + shift < t->k.row[j])
         ++*lane;
 }
 
@@ -210,8 +209,8 @@ static void hide_given(const struct sweep *s, const struct sweep_block *b,
                        const struct sweep_tile *t, uint64_t *seen)
 {
     for (int i = 0; i < b->q.n; i++) {
-        const uint8_t *row = s->x->io->mask + exact_given_row(s->x, s->task.seq,
-                                                              s->rows.h, b->q.row[i]);
+        const uint8_t *row =
+            s->x->io->mask + exact_given_row(s->x, s->task.seq, s->rows.h, b->q.row[i]);
         for (int j = 0; j < t->k.n; j++)
             if (t->k.row[j] >= 0 && !row[t->k.row[j]]) seen[j] &= ~(UINT64_C(1) << i);
     }
@@ -247,8 +246,8 @@ void sweep_bias(const struct sweep *s, const struct sweep_block *b,
 {
     memset(bias, 0, (size_t)t->k.n * LANES * sizeof *bias);
     for (int i = 0; i < b->q.n; i++) {
-        const float *row = s->x->io->bias + exact_given_row(s->x, s->task.seq,
-                                                            s->rows.h, b->q.row[i]);
+        const float *row =
+            s->x->io->bias + exact_given_row(s->x, s->task.seq, s->rows.h, b->q.row[i]);
         for (int j = 0; j < t->k.n; j++)
             if (t->k.row[j] >= 0) bias[j * LANES + i] = row[t->k.row[j]];
     }
@@ -265,9 +264,9 @@ void sweep_load(const struct sweep *s, const struct gathered *g, bool keys,
     const struct seq   *q = &s->task.seq->s;
     const int64_t       head = keys ? x->kv0 + s->rows.kv : s->rows.h;
     const char         *first =
-        (const char *)base + (size_t)(q->b * l->batch + (keys ? q->k0 : q->q0) * l->row +
-                                      head * l->head) *
-                                 foci_dtype_bytes(x->p->dtype);
+        (const char *)base +
+        (size_t)(q->b * l->batch + (keys ? q->k0 : q->q0) * l->row + head * l->head) *
+            foci_dtype_bytes(x->p->dtype);
     const size_t step = (size_t)l->row * foci_dtype_bytes(x->p->dtype);
 
     for (int i = 0; i < g->n; i++) {

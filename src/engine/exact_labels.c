@@ -266,27 +266,17 @@ static void label_tile(const struct exact *x, struct target *t, struct room *r)
     }
 }
 
-/* The mechanism as it is on a sequence of that length. */
-static foci_mech mech_of(const struct exact *x, const struct exact_seq *s)
-{
-    foci_mech m = x->stage->group->mech;
-
-    m.dims.len = s->s.nk;
-    m.dims.len_q = s->s.nq;
-    return m;
-}
-
 /* Queries before the first key have no place, and no label. */
 static void label_places(const struct exact *x, const struct exact_seq *s)
 {
     const struct order *o = x->order;
-    const foci_mech     m = mech_of(x, s);
+    const foci_mech    *m = s->mech;
 
     for (int64_t i = 0; i < s->s.nq; i++)
         o->raw_q[order_q_row(x, s) + i] =
-            i + s->pos0 < 0 ? NAN : (double)m.def->place(&m, i + s->pos0);
+            i + s->pos0 < 0 ? NAN : (double)m->def->place(m, i + s->pos0);
     for (int64_t j = 0; j < s->s.nk; j++)
-        o->raw_k[order_k_row(x, s) + j] = (double)m.def->place(&m, j);
+        o->raw_k[order_k_row(x, s) + j] = (double)m->def->place(m, j);
 }
 
 void order_labels(struct exact *x)

@@ -19,8 +19,12 @@ static int64_t count_labels(const struct exact *x)
     int64_t          shape[FOCI_MAX_TENSORS] = { 1 };
 
     switch (x->stage->order.label) {
-    case FOCI_LABEL_NEAREST: m->def->tensors[0].shape(m, m->arg, shape); return shape[0];
-    case FOCI_LABEL_ANGULAR: m->def->tensors[0].shape(m, m->arg, shape); return shape[2];
+    case FOCI_LABEL_NEAREST:
+        m->def->tensors[0].shape(m, m->arg, shape);
+        return shape[0];
+    case FOCI_LABEL_ANGULAR:
+        m->def->tensors[0].shape(m, m->arg, shape);
+        return shape[2];
     default: return 1;
     }
 }
@@ -143,7 +147,7 @@ static void start(struct exact *x)
                                : x->io->params[x->score->sink + h] * (float)LOG2_E;
         for (int64_t i = 0; i < o->q_rows; i++) {
             o->m[h * o->q_rows + i] = sink;
-            o->l[h * o->q_rows + i] = sink == -INFINITY ? 0 : 1;
+            o->l[h * o->q_rows + i] = sink == -INFINITY ? 0.0f : 1.0f;
         }
     }
     memset(o->o, 0, (size_t)(x->heads * o->q_rows * x->ldv) * sizeof *o->o);

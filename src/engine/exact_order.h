@@ -29,11 +29,11 @@ struct piece {
     int32_t cell0, cells;
     int32_t block0, blocks; /* of its queries */
     int32_t tile0, tiles;   /* of its keys */
-    int32_t phase; /* backward: pieces of one phase add to different rows */
+    int32_t phase;          /* backward: pieces of one phase add to different rows */
 };
 
 /* Cells of one sequence and set of labels. */
-struct part {
+struct cells {
     int32_t      *list_q, *list_k; /* rows of the sequence, sorted */
     struct cell  *cells;
     struct piece *pieces;
@@ -54,10 +54,10 @@ struct order {
     double  *raw_q, *raw_k; /* labels without bounds, before they are numbered */
     float   *reach;         /* [sets][rounds] norm of the longest vector */
 
-    struct part *parts; /* [sets][n_seqs], of the round at hand */
-    int64_t     *first; /* [n_parts + 1] pieces before those of a part */
-    int32_t     *list_q, *list_k;
-    struct cell *cells;
+    struct cells *parts; /* [sets][n_seqs], of the round at hand */
+    int64_t      *first; /* [n_parts + 1] pieces before those of a part */
+    int32_t      *list_q, *list_k;
+    struct cell  *cells;
     struct piece *pieces;
     int64_t       n_parts, n_phases;
     int64_t       cell_cap, piece_cap; /* of a set */
@@ -129,7 +129,7 @@ void   order_cells(struct exact *x, int64_t round, bool backward);
 
 /* Piece number i of all parts, for one head. */
 struct task {
-    const struct part      *part;
+    const struct cells     *part;
     const struct piece     *piece;
     const struct exact_seq *seq;
     int64_t                 set, head;

@@ -88,7 +88,7 @@ struct pass {
     const struct sweep *s;
     struct room        *r;
     uint64_t            any;
-    _Alignas(64) float  m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
+    _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
 
 static void load_state(struct pass *p)
@@ -148,9 +148,9 @@ static void scores(struct pass *p, int slot, bool masked)
     struct room             *r = p->r;
     const struct sweep_tile *t = &r->tiles[slot];
     const int                n = t->k.n;
-    const struct operand     keys = { r->keys[slot], x->bf16 ? x->dq_pad / 2 : x->ldq, 1 };
-    const bool               bias = exact_biased(x);
-    const float             *f = p->f;
+    const struct operand keys = { r->keys[slot], x->bf16 ? x->dq_pad / 2 : x->ldq, 1 };
+    const bool           bias = exact_biased(x);
+    const float         *f = p->f;
 
     exact_product(x, r->s, LANES, keys, r->q, LANES, exact_padded(x, n), LANES,
                   x->dq_pad / x->per, 0);
@@ -160,10 +160,10 @@ static void scores(struct pass *p, int slot, bool masked)
                      bias ? r->bias : NULL, masked ? r->seen : NULL);
         f = NULL;
     }
-    const int moved = x->bf16 ? x->k->weigh_bf16(r->s, r->w, n, exact_padded(x, n) / 2, f,
-                                                 p->m, p->l, p->shrink, x->kind)
-                              : x->k->weigh_f32(r->s, n, f, p->m, p->l, p->shrink,
-                                                x->kind);
+    const int moved = x->bf16
+                          ? x->k->weigh_bf16(r->s, r->w, n, exact_padded(x, n) / 2, f,
+                                             p->m, p->l, p->shrink, x->kind)
+                          : x->k->weigh_f32(r->s, n, f, p->m, p->l, p->shrink, x->kind);
     if (moved) x->k->shrink(r->ot, x->dv, p->shrink);
 }
 

@@ -16,14 +16,14 @@ struct gathered {
 
 struct sweep_block {
     struct gathered q;
-    uint64_t        live; /* lanes that have a query */
+    uint64_t        live;           /* lanes that have a query */
     int32_t        *label, *before; /* [rounds][LANES]: of the cell, and of the one
                                      * before it that is seen too */
 };
 
 struct sweep_tile {
     struct gathered k;
-    bool            shared;       /* by several cells, whose lanes are in: */
+    bool            shared; /* by several cells, whose lanes are in: */
     uint64_t        lanes[TILE];
     int32_t        *label; /* [rounds][TILE] */
     unsigned        bad;
@@ -74,8 +74,8 @@ static inline struct operand sweep_sum(const struct exact *x, const char *at, in
 }
 
 /* exact_sweep.c: count the keys that rows see; continue their softmax. */
-void sweep_count(struct exact *x, int64_t round);
-void sweep_forward(struct exact *x, int64_t round);
+void   sweep_count(struct exact *x, int64_t round);
+void   sweep_forward(struct exact *x, int64_t round);
 size_t sweep_forward_scratch(const struct exact *x);
 
 #endif

@@ -67,9 +67,19 @@ struct support {
 enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
 
 struct foci_tile_list {
-    int64_t  len;  /* keys, or slots, there are */
-    uint8_t *kind; /* [div_up(len, FOCI_TILE)] */
+    int64_t            len;   /* keys, or slots, there are */
+    uint8_t           *kind;  /* [div_up(len, FOCI_TILE)] */
+    struct tile_spans *spans; /* not NULL: they go here instead */
 };
+
+/* Tiles as ranges, upward and apart; where there is room for fewer, those between two
+ * ranges are listed too. */
+struct tile_spans {
+    foci_range *span; /* [cap], at least 1 */
+    int         n, cap;
+};
+
+void spans_add(struct tile_spans *s, foci_range tiles);
 
 /* Of `len` keys, or of the slots of a level (from 0; -1: keys themselves) of so many. */
 foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,

@@ -151,6 +151,8 @@ struct step {
     struct step_seq    *seqs;
     int64_t             n_seqs;
     int64_t             max_tokens; /* of one sequence */
+    int64_t kv0, kv_step; /* key/value head h of the plan is number kv0 + h kv_step of
+                           * those in k and v */
 };
 
 /* What an engine does for decoding.  g is the number of the stage.  A function that is

@@ -165,7 +165,9 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
 {
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
         struct step_seq seq = { io->states[i], row, tokens_of(io, i) };
-        struct step     step = { .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1 };
+        struct step     step = {
+                .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1, .kv_step = 1
+        };
         if (!seq.tokens) continue;
         append(&step);
         drop(seq.state);
@@ -175,7 +177,7 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
 static void attend(foci_pool *pool, const foci_step_io *io)
 {
     struct arena a = { .base = io->work };
-    struct step  step = { .pool = pool, .io = io, .n_seqs = io->n_states };
+    struct step step = { .pool = pool, .io = io, .n_seqs = io->n_states, .kv_step = 1 };
 
     step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))

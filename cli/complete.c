@@ -15,6 +15,11 @@ static bool is_file(const struct option *o)
     return o->arg && (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "PREFIX") == 0);
 }
 
+static bool is_spec(const struct option *o)
+{
+    return o->arg && strcmp(o->arg, "SPEC") == 0;
+}
+
 /* Print "a|b|c" with blanks between. */
 static void put_words(FILE *out, const char *words)
 {
@@ -56,7 +61,7 @@ static void put_names(FILE *out, const foci_ctx *ctx, const char *usage)
  * bash
  */
 
-static void bash_values(FILE *out, const struct verb *verb)
+static void bash_values(FILE *out, const foci_ctx *ctx, const struct verb *verb)
 {
     for (const struct option *o = verb->options; o && o->name; o++) {
         if (o->kind == KIND_FLAG) continue;
@@ -64,6 +69,10 @@ static void bash_values(FILE *out, const struct verb *verb)
         if (o->kind == KIND_WORD) {
             fputs("words='", out);
             put_words(out, o->words);
+            fputs("' ;;\n", out);
+        } else if (is_spec(o)) {
+            fputs("words='", out);
+            put_names(out, ctx, o->arg);
             fputs("' ;;\n", out);
         } else {
             fputs(is_file(o) ? "_foci_files \"$cur\"; return ;;\n" : "return ;;\n", out);
@@ -100,7 +109,7 @@ static void bash_script(FILE *out, const foci_ctx *ctx)
           "    case \"${COMP_WORDS[1]} $prev\" in\n",
           out);
     for (int i = 0; verbs[i]; i++)
-        bash_values(out, verbs[i]);
+        bash_values(out, ctx, verbs[i]);
     fputs("    'help help' | '--man --man') words='", out);
     put_verbs(out);
     fputs("' ;;\n    '--completion --completion') words='bash zsh' ;;\n    *)\n"
@@ -137,7 +146,7 @@ static void zsh_text(FILE *out, const char *text)
     }
 }
 
-static void zsh_option(FILE *out, const struct option *o)
+static void zsh_option(FILE *out, const foci_ctx *ctx, const struct option *o)
 {
     fprintf(out, "            '%s--%s%s[", o->many ? "*" : "", o->name,
             o->arg ? "=" : "");
@@ -149,6 +158,10 @@ static void zsh_option(FILE *out, const struct option *o)
             putc('(', out);
             put_words(out, o->words);
             putc(')', out);
+        } else if (is_spec(o)) {
+            putc('(', out);
+            put_names(out, ctx, o->arg);
+            putc(')', out);
         } else {
             fputs(is_file(o) ? "_files" : " ", out);
         }
@@ -156,9 +169,13 @@ static void zsh_option(FILE *out, const struct option *o)
     fputs("' \\\n", out);
 }
 
-/* The words of a usage, each with what it may be: '1:SPEC:(softmax l2norm)'. */
+/* The words of a usage, each with what it may be: '1:SPEC:(softmax l2norm)'.  An option
+ * that must be given stands before them, with its value. */
 static void zsh_usage(FILE *out, const foci_ctx *ctx, const char *usage)
 {
+    if (strncmp(usage, "--", 2) == 0)
+        for (int i = 0; i < 2; i++)
+            usage += strcspn(usage, " ") + 1;
     for (int n = 1; *usage; n++) {
         const bool optional = *usage == '[';
         const int  len = (int)strcspn(usage + optional, ".] ");
@@ -200,9 +217,9 @@ static void zsh_script(FILE *out, const foci_ctx *ctx)
     for (int i = 0; verbs[i]; i++) {
         fprintf(out, "    %s)\n        _arguments \\\n", verbs[i]->name);
         for (const struct option *o = verbs[i]->options; o && o->name; o++)
-            zsh_option(out, o);
+            zsh_option(out, ctx, o);
         for (const struct option *o = common_options; o->name; o++)
-            zsh_option(out, o);
+            zsh_option(out, ctx, o);
         zsh_usage(out, ctx, verbs[i]->usage);
         fputs("            && return ;;\n", out);
     }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
+#include "cli/run.h"
 
 static json_t *json_params(const foci_plan *plan)
 {
@@ -49,41 +49,69 @@ static json_t *json_plan(const foci_plan *plan, const char *problem, const char 
     return o;
 }
 
-static int show(const struct args *a, foci_ctx *ctx)
+/* A plan has no parameters, but it is made of lists. */
+static int load_lists(struct run *r)
+{
+    char        name[PARAM_NAME];
+    const char *text, *path;
+    int         code = run_lists(r);
+
+    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
+        code = run_param_name(r, text, name, &path);
+        if (!code && !run_is_list(r->ctx, name))
+            code =
+                usage_error(r->a,
+                            "--param %s: planning reads no such list; parameters are "
+                            "given to foci run",
+                            name);
+    }
+    return code;
+}
+
+static int make(struct run *r)
+{
+    const struct args *a = r->a;
+    foci_problem      *p = &r->p;
+    foci_status        status = foci_problem_parse(r->ctx, a->words[1], p);
+
+    if (status) return library_error(a, r->ctx, status, NULL);
+    p->dtype = (foci_dtype)opt_word(a, "dtype", FOCI_F32);
+    p->seed = (uint64_t)opt_int(a, "seed", 0);
+    if (opt_flag(a, "train")) p->flags |= FOCI_TRAIN;
+    if (opt_word(a, "precision", 0)) p->flags |= FOCI_FAST;
+    status = foci_plan_create(r->ctx, r->spec, p, &r->plan);
+    return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;
+}
+
+static int show(const struct run *r)
 {
     static const char *const dtypes[] = { "f32", "bf16", "f16" };
-    foci_problem             p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1 };
-    foci_plan               *plan;
-    char                     problem[128];
 
-    foci_status status = foci_problem_parse(ctx, a->words[1], &p);
-    if (status) return library_error(a, ctx, status, NULL);
-
-    p.dtype = (foci_dtype)opt_word(a, "dtype", FOCI_F32);
-    if (opt_flag(a, "train")) p.flags |= FOCI_TRAIN;
-    if (opt_word(a, "precision", 0)) p.flags |= FOCI_FAST;
-    status = foci_plan_create(ctx, a->words[0], &p, &plan);
-    if (status) return library_error(a, ctx, status, a->words[0]);
-
-    int code = EXIT_OK;
-    if (a->json) {
-        foci_problem_print(&p, problem, sizeof problem);
-        code = print_json(a, json_plan(plan, problem, dtypes[p.dtype]));
-    } else {
-        char *text = plan_text(foci_plan_describe, plan);
-        fputs(text, stdout);
-        free(text);
+    if (r->a->json) {
+        char problem[128];
+        foci_problem_print(&r->p, problem, sizeof problem);
+        return print_json(r->a, json_plan(r->plan, problem, dtypes[r->p.dtype]));
     }
-    foci_plan_free(plan);
-    return code;
+    char *text = plan_text(foci_plan_describe, r->plan);
+    fputs(text, stdout);
+    free(text);
+    return EXIT_OK;
 }
 
 static int run(const struct args *a)
 {
-    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
-    if (!ctx) return EXIT_FAILED;
-    const int code = show(a, ctx);
-    foci_ctx_free(ctx);
+    struct run r = { .a = a,
+                     .spec = a->words[0],
+                     .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1 } };
+
+    r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    if (!r.ctx) return EXIT_FAILED;
+    int code = load_lists(&r);
+    if (!code) code = make(&r);
+    if (!code) code = show(&r);
+    run_lists_free(&r);
+    foci_plan_free(r.plan);
+    foci_ctx_free(r.ctx);
     return code;
 }
 
@@ -94,6 +122,16 @@ static const struct option options[] = {
       .kind = KIND_WORD,
       .words = "f32|bf16|f16" },
     { .name = "train", .help = "plan for the backward pass as well" },
+    { .name = "seed",
+      .arg = "N",
+      .help = "draw random blocks from this seed (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
+    { .name = "param",
+      .arg = "NAME=FILE",
+      .help = "a layout or list of tokens",
+      .kind = KIND_TEXT,
+      .many = true },
     OPTION_PRECISION,
     OPTION_THREADS,
     { 0 },

@@ -80,6 +80,7 @@ static int make_plan(struct run *r)
     if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
+    r->p.seed = (uint64_t)opt_int(r->a, "seed", 0);
     const foci_status status = foci_plan_create(r->ctx, spec, &r->p, &r->plan);
     return status ? library_error(r->a, r->ctx, status, spec) : EXIT_OK;
 }
@@ -165,13 +166,14 @@ static void release(struct run *r)
         array_free(arrays[i]);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
+    run_lists_free(r);
     foci_plan_free(r->plan);
     foci_ctx_free(r->ctx);
 }
 
 static int run(const struct args *a)
 {
-    struct run r = { .a = a, .p = { FOCI_SIZED(foci_problem) } };
+    struct run r = { .a = a, .spec = a->words[0], .p = { FOCI_SIZED(foci_problem) } };
 
     int code = check_options(a);
     if (code) return code;
@@ -181,6 +183,7 @@ static int run(const struct args *a)
     r.p.dtype = opt_word(a, "dtype", 0) ? FOCI_BF16 : FOCI_F32;
     code = run_outputs(&r);
     if (!code) code = run_inputs(&r);
+    if (!code) code = run_lists(&r);
     if (!code) code = make_plan(&r);
     if (!code) code = run_params(&r);
     if (!code) {
@@ -213,13 +216,13 @@ static const struct option options[] = {
     OPTION_PRECISION,
     { .name = "seed",
       .arg = "N",
-      .help = "draw the parameters from this seed (default 0)",
+      .help = "draw parameters and random blocks from this seed (default 0)",
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
     OPTION_THREADS,
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all",
+      .help = "a parameter, for each head or for all; a layout or list of tokens",
       .kind = KIND_TEXT,
       .many = true },
     FILE_OPTION("dump-params", "where the parameters go, as .safetensors"),

@@ -14,8 +14,10 @@ struct tensor {
 
 struct run {
     const struct args *a;
+    const char        *spec;
     foci_ctx          *ctx;
     foci_problem       p;
+    foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;
     struct tensor      q, k, v, o, dout, dq, dk, dv;
     struct array       mask_file, bias_file, len_q, len_k, docs;
@@ -29,8 +31,17 @@ struct run {
 
 /* run_inputs.c: read the files and make the problem of their shapes. */
 int run_inputs(struct run *r);
+/* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
+ * run_lists_free() in any case. */
+int  run_lists(struct run *r);
+void run_lists_free(struct run *r);
+bool run_is_list(const foci_ctx *ctx, const char *name);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
+/* The two sides of NAME=FILE. */
+enum { PARAM_NAME = 96 };
+int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
+                   const char **path);
 /* run_step.c: the forward pass through decoding states, token by token. */
 int run_steps(struct run *r);
 /* run_write.c: see that files can be written there, before anything is computed; write

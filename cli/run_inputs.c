@@ -26,7 +26,7 @@ static int load_array(struct run *r, const char *option, bool ints, struct array
 {
     const char *path = opt_text(r->a, option);
     if (!path) return EXIT_OK;
-    return ints ? array_load_ints(r->a, r->ctx, option, path, x)
+    return ints ? array_load_ints(r->a, r->ctx, option, option, path, x)
                 : array_load(r->a, r->ctx, option, option, path, x);
 }
 

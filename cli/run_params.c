@@ -11,14 +11,14 @@ static int no_such_param(const struct run *r, const char *name)
     struct guess n = { .word = name };
 
     if (!foci_plan_n_params(r->plan))
-        return usage_error(r->a, "--param %s: %s has no tensors", name, r->a->words[0]);
+        return usage_error(r->a, "--param %s: %s has no tensors", name, r->spec);
     for (int i = 0; i < foci_plan_n_params(r->plan); i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
         if (!foci_plan_param(r->plan, i, &p)) guess_offer(&n, p.name);
     }
     return usage_error(
         r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
-        guess_hint(&n, hint, sizeof hint), r->a->words[0]);
+        guess_hint(&n, hint, sizeof hint), r->spec);
 }
 
 static bool find_param(const foci_plan *plan, const char *name, foci_param *p)
@@ -59,19 +59,30 @@ static int place(const struct run *r, const foci_param *p, const struct array *x
     return EXIT_OK;
 }
 
+int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
+                   const char **path)
+{
+    const char *equals = strchr(text, '=');
+
+    if (!equals || equals == text || !equals[1] || equals - text >= PARAM_NAME)
+        return usage_error(r->a, "--param is '%s'; it takes NAME=FILE", text);
+    snprintf(name, PARAM_NAME, "%.*s", (int)(equals - text), text);
+    *path = equals + 1;
+    return EXIT_OK;
+}
+
 static int take_param(const struct run *r, const char *text)
 {
-    const char  *equals = strchr(text, '=');
-    char         name[96];
+    char         name[PARAM_NAME];
+    const char  *path = NULL;
     foci_param   p = { FOCI_SIZED(foci_param) };
     struct array x;
 
-    if (!equals || equals == text || !equals[1] || equals - text >= (int)sizeof name)
-        return usage_error(r->a, "--param is '%s'; it takes NAME=FILE", text);
-    snprintf(name, sizeof name, "%.*s", (int)(equals - text), text);
+    int code = run_param_name(r, text, name, &path);
+    if (code || run_is_list(r->ctx, name)) return code;
     if (!find_param(r->plan, name, &p)) return no_such_param(r, name);
 
-    int code = array_load(r->a, r->ctx, "param", name, equals + 1, &x);
+    code = array_load(r->a, r->ctx, "param", name, path, &x);
     if (!code) code = place(r, &p, &x);
     array_free(&x);
     return code;

@@ -77,9 +77,9 @@ int array_load(const struct args *a, foci_ctx *ctx, const char *option,
 }
 
 int array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
-                    const char *path, struct array *out)
+                    const char *name, const char *path, struct array *out)
 {
-    return load(a, ctx, option, option, path, true, out);
+    return load(a, ctx, option, name, path, true, out);
 }
 
 void array_free(struct array *x)

@@ -20,7 +20,7 @@ struct array {
 int  array_load(const struct args *a, foci_ctx *ctx, const char *option,
                 const char *name, const char *path, struct array *out);
 int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
-                     const char *path, struct array *out);
+                     const char *name, const char *path, struct array *out);
 void array_free(struct array *x);
 
 /* Batch, heads, rows and width of an array with 2 to 4 axes, 1 for the axes it does

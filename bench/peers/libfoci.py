@@ -25,13 +25,37 @@ class Layout(c.Structure):
     _fields_ = [(name, c.c_int64) for name in ("batch", "row", "head")]
 
 
+class List(c.Structure):
+    _fields_ = [("name", c.c_char_p), ("data", c.POINTER(c.c_int64)),
+                ("count", c.c_int64)]
+
+
+def lists(named):
+    """{"layout": [0, 1, ...]} as the array a problem takes; None for none."""
+    out = (List * len(named))()
+    for item, (name, values) in zip(out, named.items()):
+        item.name, item.count = name.encode(), len(values)
+        item.data = (c.c_int64 * len(values))(*values)
+    return out if named else None
+
+
+class Cost(c.Structure):
+    _fields_ = [("size", c.c_size_t)] + [
+        (name, c.c_double)
+        for name in ("forward_flops", "backward_flops", "forward_bytes",
+                     "backward_bytes", "pairs")
+    ] + [(name, c.c_int64) for name in ("tiles_full", "tiles_part", "tiles_skipped")]
+
+
 class Problem(c.Structure):
     _fields_ = [("size", c.c_size_t), ("dtype", c.c_int), ("flags", c.c_uint32)] + [
         (name, c.c_int64)
         for name in ("batch", "heads", "kv_heads", "len_q", "len_k", "dim_qk",
                      "dim_v", "dim_x", "memory", "max_docs")
     ] + [(name, Layout) for name in "qkvox"] + [
-        ("mask_batch", c.c_int64), ("mask_heads", c.c_int64)]
+        ("mask_batch", c.c_int64), ("mask_heads", c.c_int64),
+        ("lists", c.POINTER(List)), ("n_lists", c.c_int64), ("seed", c.c_uint64),
+        ("dropout", c.c_double)]
 
 
 class IO(c.Structure):
@@ -98,6 +122,24 @@ class Plan:
             context.ctx, spec.encode(), c.byref(problem), c.byref(self.plan)))
         self.work_bytes = self.lib.foci_plan_work_bytes(self.plan)
         self.saved_bytes = self.lib.foci_plan_saved_bytes(self.plan)
+
+    def density(self):
+        """Tiles computed over tiles there are."""
+        cost = sized(Cost)
+        self.context.check(self.lib.foci_plan_cost(self.plan, c.byref(cost)))
+        done = cost.tiles_full + cost.tiles_part
+        return done / (done + cost.tiles_skipped)
+
+    def params(self, seed):
+        """All parameters, drawn."""
+        self.lib.foci_plan_params.restype = c.c_int64
+        floats = (c.c_float * self.lib.foci_plan_params(self.plan))()
+        self.context.check(self.lib.foci_params_init(self.plan, c.c_uint64(seed), floats))
+        self.floats = floats
+        return c.addressof(floats)
+
+    def close(self):
+        self.lib.foci_plan_free(self.plan)
 
     def describe(self):
         text = c.create_string_buffer(4096)

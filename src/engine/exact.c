@@ -5,6 +5,7 @@
 #include <math.h>
 #include <omp.h>
 #include <stdio.h>
+#include <string.h>
 
 int exact_thread(void) { return omp_get_thread_num(); }
 
@@ -53,21 +54,52 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->max_kt = p->max_docs ? p->len_k / TILE + seqs : seqs * div_up(p->len_k, TILE);
     x->max_qt = p->max_docs ? p->len_q / LANES + seqs : seqs * div_up(p->len_q, LANES);
     if (!x->support->all) x->max_qt += seqs;
+    x->max_st = exact_max_slot_tiles(x);
+    x->max_kt += x->max_st;
 
     const size_t el = x->bf16 ? 2 : sizeof(float);
     x->key_size = (size_t)(x->bf16 ? x->dq_pad : x->ldq) * TILE * el;
     x->value_size = (size_t)(x->bf16 ? x->dv_pad : x->ldv) * TILE * el;
 }
 
+/* Number the tiles of a sequence: keys, then the slots of each level. */
+static void number_tiles(struct exact_seq *s, const struct stage *stage,
+                         foci_slots *slots, int64_t *slot_t0)
+{
+    const foci_mech *plain = &stage->group->mech;
+
+    s->n_kt = div_up(s->s.nk, TILE);
+    s->n_levels = stage->n_levels;
+    s->slots = slots;
+    s->slot_t0 = slot_t0;
+    for (int i = 0; i < s->n_levels; i++)
+        slots[i] = stage->levels[i].slots;
+    if (s->n_levels && s->mech != plain) {
+        foci_slots own[FOCI_MAX_LEVELS] = { 0 };
+        s->mech->def->slots(s->mech, own);
+        memcpy(slots, own, (size_t)s->n_levels * sizeof *slots);
+    }
+    for (int i = 0; i < s->n_levels; i++) {
+        slot_t0[i] = s->n_kt;
+        s->n_kt += div_up(slots_of(&slots[i], s->s.nk), TILE);
+    }
+}
+
 /* Cut the sequences into blocks and tiles.  On a null arena only take the room. */
 void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
 {
+    const int   levels = x->stage->n_levels;
     struct seq *plain = arena_take(a, x->max_seqs, sizeof *plain);
     x->seqs = arena_take(a, x->max_seqs, sizeof *x->seqs);
     x->seq_of_q = arena_take(a, x->max_qt, sizeof *x->seq_of_q);
     x->seq_of_k = arena_take(a, x->max_kt, sizeof *x->seq_of_k);
+    x->slots = arena_take(a, x->max_seqs * levels, sizeof *x->slots);
+    x->slot_t0 = arena_take(a, x->max_seqs * levels, sizeof *x->slot_t0);
+    exact_live_take(x, a);
     if (!a->base) return;
 
+    int64_t  st = 0;
+    uint8_t *kinds = x->kinds;
     x->io = io;
     x->n_seqs = plan_seqs(x->plan, io, plain);
     for (int64_t i = 0; i < x->n_seqs; i++) {
@@ -76,10 +108,14 @@ void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
         *s = (struct exact_seq){ .s = plain[i],
                                  .pos0 = plain[i].nk - plain[i].nq,
                                  .qt0 = x->n_qt,
-                                 .kt0 = x->n_kt };
+                                 .kt0 = x->n_kt,
+                                 .st0 = st };
+        exact_live_mech(x, s, i);
+        number_tiles(s, x->stage, x->slots + i * levels, x->slot_t0 + i * levels);
+        st += s->n_kt - div_up(s->s.nk, TILE);
+        kinds = exact_live_make(x, s, kinds);
         if (!x->support->all) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
         s->n_qt = s->s.nq ? div_up(s->lead + s->s.nq, LANES) : 0;
-        s->n_kt = div_up(s->s.nk, TILE);
         for (int64_t t = 0; t < s->n_qt; t++)
             x->seq_of_q[x->n_qt++] = (int32_t)i;
         for (int64_t t = 0; t < s->n_kt; t++)
@@ -128,12 +164,12 @@ static bool in_place(const struct exact *x, const foci_layout *l, int d)
 
 bool exact_keys_in_place(const struct exact *x)
 {
-    return in_place(x, &x->p->k, x->dq) && !exact_maps(x);
+    return in_place(x, &x->p->k, x->dq) && !exact_maps(x) && !x->stage->n_levels;
 }
 
 bool exact_values_in_place(const struct exact *x)
 {
-    return in_place(x, &x->p->v, x->dv);
+    return in_place(x, &x->p->v, x->dv) && !x->stage->n_levels;
 }
 
 static const char *piece(const struct exact *x, const char *base, size_t size,
@@ -312,8 +348,11 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     x.p = &bare;
     struct exact_seq seq = { .s = { .nq = p->len_q, .nk = p->len_k },
                              .pos0 = p->len_k - p->len_q,
-                             .n_kt = div_up(p->len_k, TILE) };
+                             .mech = &s->group->mech };
+    foci_slots       slots[FOCI_MAX_LEVELS];
+    int64_t          slot_t0[FOCI_MAX_LEVELS];
     int32_t          zero = 0;
+    number_tiles(&seq, s, slots, slot_t0);
     x.seqs = &seq;
     x.seq_of_q = &zero;
     if (!x.support->all) seq.lead = ((seq.pos0 % LANES) + LANES) % LANES;

@@ -42,7 +42,15 @@ struct exact_seq {
     int64_t    pos0;      /* position of query 0: nk - nq */
     int64_t    lead;      /* lanes before query 0 in the first block */
     int64_t    qt0, n_qt; /* its blocks, counted over all sequences */
-    int64_t    kt0, n_kt; /* its key tiles, likewise */
+    int64_t    kt0, n_kt; /* its tiles of keys, then of slots, likewise */
+
+    const foci_mech  *mech;     /* with the length that masks are to know */
+    const foci_slots *slots;    /* [n_levels] */
+    const int64_t    *slot_t0;  /* [n_levels] first tile of a level */
+    int               n_levels; /* of slots */
+    int64_t           st0;      /* tiles of slots of the sequences before */
+    uint8_t          *kinds;    /* its own table of tiles; NULL: the plan's serves */
+    int64_t           n_rows;   /* query tiles of that table */
 };
 
 /* One execution of one stage. */
@@ -67,13 +75,23 @@ struct exact {
      * [kv_heads][batch][len_k] rows of ldq and ldv, before they are stored. */
     bool   collect;
     float *dk_rows, *dv_rows;
+    float *dk_slots, *dv_slots; /* [kv_heads][max_st][TILE] rows, of slots */
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
     int64_t max_seqs, max_qt, max_kt;            /* by the plan */
+    int64_t max_st;                              /* tiles of slots among max_kt */
     int64_t n_seqs, n_qt, n_kt;                  /* of this execution */
 
     struct exact_seq *seqs;
     int32_t          *seq_of_q, *seq_of_k; /* [n_qt], [n_kt] */
+    foci_slots       *slots;               /* [max_seqs][n_levels] */
+    int64_t          *slot_t0;             /* likewise */
+
+    /* Tables of tiles made by the execution. */
+    foci_mech *mechs;   /* [max_seqs] */
+    uint8_t   *kinds;   /* of all sequences */
+    uint8_t   *listed;  /* room for the tiles of a row */
+    bool       by_cols; /* they lie by key tile */
 
     /* Packed keys and values, [kv_heads][max_kt] pieces: rows for scores and dp, and
      * what is summed over keys.  NULL: floats that lie as they should are read where
@@ -167,11 +185,26 @@ void exact_factors(const struct exact *x, const struct block *b, const int64_t *
 /* relu2's 1/n. */
 void exact_shares(const struct exact *x, const int64_t *visible, float *share);
 
-/* Key tiles of a block (or blocks of a key tile) one after the other. */
+/* A row or a column of a table made by the execution: kind of its tile t. */
+struct live {
+    uint8_t *kinds; /* NULL: none */
+    int64_t  first, step;
+};
+
+/* In place of the number of a mask: the mechanism is to be asked. */
+enum { MASK_ASK = -2 };
+
+/* Key tiles of a block, those of keys and then those of the levels of slots, or blocks
+ * of a key tile, one after the other. */
 struct walk {
+    const struct exact     *x;
+    const struct exact_seq *seq; /* NULL: what follows the runs is nothing */
+    int64_t row, last;           /* query tile of the table; last query's position */
+    int     level;               /* being walked; -1: keys */
     const struct tile_run *runs;
     int64_t                n_runs, run, next, limit;
     int64_t                shift; /* from tiles of the table to those handed out */
+    struct live            live;
 };
 struct walk exact_walk_keys(const struct exact *x, const struct block *b);
 /* The next tile and its mask; false at the end. */
@@ -188,8 +221,11 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias);
 
+/* Keys, or slots, of tile t. */
+int               exact_slots_in(const struct exact_seq *s, int64_t t);
 static inline int exact_keys_in(const struct exact_seq *s, int64_t t)
 {
+    if (s->n_levels && t >= s->slot_t0[0]) return exact_slots_in(s, t);
     return (int)min64(TILE, s->s.nk - t * TILE);
 }
 
@@ -208,6 +244,41 @@ struct cut {
 bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
                struct cut *c);
 
+/* exact_slots.c: tiles of slots. */
+int64_t exact_max_slot_tiles(const struct exact *x);
+/* The level of tile t (-1: keys), and the first slot of it. */
+int     exact_level(const struct exact_seq *s, int64_t t);
+int64_t exact_slot_of(const struct exact_seq *s, int level, int64_t t);
+/* Slots of a level that a causal query at `pos` may see, those before some number; and
+ * the position from which on a slot is shown. */
+int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos);
+int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot);
+double  exact_slot_size(const struct exact_seq *s, int level, int64_t slot);
+/* Keys as they go into scores, or values, of a tile of keys or slots, as floats; room
+ * for another tile. */
+void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                     int64_t t, float *tile, float *room);
+void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t t, float *tile, float *room);
+/* Whether logits of tile t grow by the log of the number of keys; and let them, in base
+ * 2, scores[n][LANES]. */
+bool exact_counted(const struct exact_seq *s, int64_t t);
+void exact_add_counts(const struct exact_seq *s, int64_t t, int n, float *scores);
+/* Keep the gradients of a tile of slots, and add to those of a tile of keys its share. */
+void exact_keep_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                      int64_t t, const float *dk, const float *dv);
+void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t t, float *dk, float *dv);
+
+/* exact_live.c: tables of sequences of another length than the plan's. */
+void        exact_live_take(struct exact *x, struct arena *a);
+void        exact_live_mech(struct exact *x, struct exact_seq *s, int64_t i);
+uint8_t    *exact_live_make(const struct exact *x, struct exact_seq *s, uint8_t *at);
+struct live exact_live_row(const struct exact *x, const struct exact_seq *s,
+                           int64_t row);
+struct live exact_live_col(const struct exact *x, const struct exact_seq *s, int64_t t);
+int         exact_live_kind(struct live l, int64_t t);
+
 /* exact_pack.c */
 /* Rows of q, o or d_o of a block as floats, zero in lanes without a query. */
 void exact_load_block(const struct exact *x, const struct block *b, const void *base,
@@ -216,6 +287,10 @@ void exact_load_block(const struct exact *x, const struct block *b, const void *
 void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
                      float *tile);
+/* n rows of keys or values from j on. */
+void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                     int64_t j, int n, const void *base, const foci_layout *l, int d,
+                     int ld, float *tile);
 /* Where the rows of a tile stand in their sequence: row i at first + list[i], or, where
  * list is NULL, at first + i. */
 struct places {
@@ -239,8 +314,9 @@ void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m);
 /* Round to bf16 where products do; room for TILE rows of ld. */
 void exact_round(const struct exact *x, float *tile, int ld, int d, void *room);
-/* Pack one tile of keys and values; scratch: tile of floats. */
-void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile);
+/* Pack one tile of keys and values; scratch: two tiles of floats. */
+void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
+                     float *room);
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n);
 
 /* The way back from cols[d][LANES], times factor[LANES]. */
@@ -256,13 +332,14 @@ void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_
  * floats, or words of two keys; the other is NULL. */
 void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
                          const uint64_t *seen, const float *w, const uint32_t *words,
-                         float *tile, float *ot);
+                         float *tile, float *room, float *ot);
 
 /* w and ds [n][LANES] as floats or as bf16. */
 struct exact_pairs {
     const float    *w, *ds;
     const uint16_t *w16, *ds16;
     const float    *mul;           /* [LANES] factors of the rows */
+    const uint64_t *stop;          /* [n] lanes that give no gradient; NULL: none */
     float          *dk, *dv, *dqt; /* [n][ldq], [n][ldv], [dq][LANES] */
 };
 void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t t,

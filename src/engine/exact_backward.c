@@ -32,6 +32,7 @@ struct back {
     size_t       q_size, g_size;
     struct rows *rows;
     float       *dqt; /* [parts][heads][max_qt][ldq][LANES] */
+    uint8_t     *met; /* [parts][heads][max_qt]: the part's dqt has been begun */
 };
 
 /* Scratch of one thread. */
@@ -42,7 +43,7 @@ struct room {
     uint32_t *words;        /* [TILE / 2][LANES] */
     float    *dk, *dk_head, *dv;
     float    *bias;
-    uint64_t *seen;
+    uint64_t *seen, *stop;
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -62,6 +63,7 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.dv = arena_take(a, TILE * (int64_t)x->ldv, sizeof(float));
     r.bias = x->p->flags & FOCI_BIAS ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
+    r.stop = arena_take(a, TILE, sizeof(uint64_t));
     return r;
 }
 
@@ -69,6 +71,10 @@ static void take_collected(struct exact *x, struct arena *a)
 {
     const int64_t rows = x->kv_heads * x->p->batch * x->p->len_k;
 
+    x->dk_slots =
+        arena_take(a, x->kv_heads * x->max_st * TILE, (size_t)x->ldq * sizeof(float));
+    x->dv_slots =
+        arena_take(a, x->kv_heads * x->max_st * TILE, (size_t)x->ldv * sizeof(float));
     if (!x->collect) return;
     x->dk_rows = arena_take(a, rows, (size_t)x->ldq * sizeof(float));
     x->dv_rows = arena_take(a, rows, (size_t)x->ldv * sizeof(float));
@@ -101,6 +107,7 @@ static void back_take(struct back *k, struct arena *a)
     const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
     k->parts = max64(1, min64(16 / jobs, div_up(x->p->len_k, TILE)));
     k->dqt = arena_take(a, k->parts * blocks, (size_t)x->ldq * LANES * sizeof(float));
+    k->met = arena_take(a, k->parts * blocks, 1);
     take_collected(x, a);
 
     room_take(x, &one);
@@ -122,6 +129,22 @@ static float *dqt_of(const struct back *k, int64_t part, int64_t block)
 {
     const struct exact *x = &k->x;
     return k->dqt + (part * x->heads * x->max_qt + block) * x->ldq * LANES;
+}
+
+static uint8_t *met(const struct back *k, int64_t part, int64_t block)
+{
+    return k->met + part * k->x.heads * k->x.max_qt + block;
+}
+
+/* A part's dq of a block, zero at first: many parts never meet most blocks. */
+static float *dqt_begun(const struct back *k, int64_t part, int64_t block)
+{
+    float   *dqt = dqt_of(k, part, block);
+    uint8_t *begun = met(k, part, block);
+
+    if (!*begun) memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
+    *begun = 1;
+    return dqt;
 }
 
 /* Factors of rows stay out of the gradients of logits: queries have them where dk is
@@ -179,7 +202,7 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
                         : x->kind == FOCI_RELU2 ? 0
                                                 : INFINITY;
     for (int64_t part = 0; part < k->parts; part++)
-        memset(dqt_of(k, part, b->at), 0, (size_t)x->ldq * LANES * sizeof(float));
+        *met(k, part, b->at) = 0;
 }
 
 /* One tile of keys against one block of queries. */
@@ -192,6 +215,69 @@ struct meeting {
     struct operand      key, value, key_sum;
     float              *dqt;
 };
+
+static void grad(const struct meeting *s, const struct grad_rows *g)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+
+    if (x->bf16)
+        x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, g, r->w16,
+                        r->ds16, r->words);
+    else
+        x->k->grad_f32(r->s, r->dp, s->n, g);
+}
+
+/* Weight and gradient of key `last` alone, from its scores and dp. */
+static void grad_last(const struct exact *x, float one[2][LANES],
+                      const struct grad_rows *g, int last, struct room *r)
+{
+    _Alignas(64) uint16_t w[2 * LANES], ds[2 * LANES];
+    _Alignas(64) uint32_t words[LANES];
+
+    x->k->grad_bf16(one[0], one[1], 1, 1, g, w, ds, words);
+    memcpy(r->w16 + (int64_t)last * LANES, w, LANES * sizeof *w);
+    memcpy(r->ds16 + (int64_t)last * LANES, ds, LANES * sizeof *ds);
+    for (int i = 0; i < LANES; i++) {
+        uint32_t *word = &r->words[last / 2 * LANES + i];
+        *word = last % 2 ? (*word & 0xffff) | words[i] << 16 : words[i];
+    }
+}
+
+/* The log of the number of keys goes into the normaliser, so that the cap does not see
+ * it.  Slots of a tile have equal numbers, but for the last of a level. */
+static void grad_counted(const struct meeting *s, struct grad_rows g)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+    const int           level = exact_level(s->b->seq, s->t), last = s->n - 1;
+    const int64_t       slot0 = exact_slot_of(s->b->seq, level, s->t);
+    const double        most = exact_slot_size(s->b->seq, level, slot0);
+    const double        least = exact_slot_size(s->b->seq, level, slot0 + last);
+    const float        *norm = g.norm;
+    _Alignas(64) float  less[LANES], one[2][LANES];
+
+    for (int i = 0; i < LANES; i++)
+        less[i] = norm[i] - (float)log2(most);
+    g.norm = less;
+    if (most == least) {
+        grad(s, &g);
+        return;
+    }
+    memcpy(one[0], r->s + (int64_t)last * LANES, sizeof one[0]);
+    memcpy(one[1], r->dp + (int64_t)last * LANES, sizeof one[1]);
+    grad(s, &g);
+    for (int i = 0; i < LANES; i++)
+        less[i] = norm[i] - (float)log2(least);
+    if (!x->bf16) {
+        memcpy(r->s + (int64_t)last * LANES, one[0], sizeof one[0]);
+        memcpy(r->dp + (int64_t)last * LANES, one[1], sizeof one[1]);
+        x->k->grad_f32(r->s + (int64_t)last * LANES, r->dp + (int64_t)last * LANES, 1,
+                       &g);
+        return;
+    }
+    grad_last(x, one, &g, last, r);
+}
 
 static void weights(struct meeting *s, bool masked)
 {
@@ -214,23 +300,34 @@ static void weights(struct meeting *s, bool masked)
                      masked ? r->seen : NULL);
         g.f = NULL;
     }
-    if (x->bf16)
-        x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, &g, r->w16,
-                        r->ds16, r->words);
+    if (exact_counted(s->b->seq, s->t))
+        grad_counted(s, g);
     else
-        x->k->grad_f32(r->s, r->dp, s->n, &g);
+        grad(s, &g);
 }
 
-/* dv += w do, dk += ds q, dqt += keys ds: on words, w and ds are rows of bf16 for the
- * first two and ds words of two keys for the last. */
-static void products(struct meeting *s)
+/* dqt += keys ds, words of two keys where products take words. */
+static void query_products(struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    const float        *ds = x->bf16 ? (const float *)s->r->words : s->r->dp;
+    struct cut          c = { 0 };
+
+    while (exact_cut(x, s->b, s->t, s->n, &c))
+        exact_product(x, s->dqt + c.lane, LANES,
+                      operand_from(s->key_sum, 0, c.j / x->per),
+                      ds + (int64_t)c.j / x->per * LANES + c.lane, LANES, x->dq_pad,
+                      LANES - c.lane, exact_padded(x, c.m) / x->per, 1);
+}
+
+/* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
+static void key_products(struct meeting *s)
 {
     const struct exact  *x = &s->k->x;
     struct room         *r = s->r;
     const size_t         at = (size_t)s->b->at;
     const float         *g = (const float *)(s->k->g_rows + at * s->k->g_size);
     const float         *q = (const float *)(s->k->q_rows + at * s->k->q_size);
-    const float         *sums = x->bf16 ? (const float *)r->words : r->dp;
     const int64_t        row = LANES / x->per;
     const struct operand w = { x->bf16 ? (char *)r->w16 : (char *)r->s, row, 1 };
     const struct operand ds = { x->bf16 ? (char *)r->ds16 : (char *)r->dp, row, 1 };
@@ -246,11 +343,37 @@ static void products(struct meeting *s)
         exact_product(x, r->dk_head + (int64_t)c.j * x->ldq, x->ldq,
                       operand_from(ds, c.j, from), q + (int64_t)from * x->ldq, x->ldq,
                       m, x->ldq, deep, 1);
-        exact_product(x, s->dqt + c.lane, LANES,
-                      operand_from(s->key_sum, 0, c.j / x->per),
-                      sums + (int64_t)c.j / x->per * LANES + c.lane, LANES, x->dq_pad,
-                      LANES - c.lane, m / x->per, 1);
     }
+}
+
+/* Lanes that give the keys of the tile no gradient, by key; false: there are none. */
+static bool stopped(const struct meeting *s, uint64_t *stop)
+{
+    const foci_mech *m = s->b->seq->mech;
+    uint64_t         any = 0;
+
+    if (!m->def->stop || exact_level(s->b->seq, s->t) >= 0) return false;
+    memset(stop, 0, TILE * sizeof *stop);
+    for (int r = s->b->r0; r < s->b->r1; r++) {
+        const uint64_t keys = m->def->stop(m, s->b->pos + r, s->t * TILE);
+        any |= keys;
+        for (int j = 0; keys && j < s->n; j++)
+            stop[j] |= (keys >> j & 1) << r;
+    }
+    return any != 0;
+}
+
+/* The weights and gradients of those pairs count no more. */
+static void drop_stopped(const struct exact *x, struct room *r, int n)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; r->stop[j] && i < LANES; i++) {
+            if (!(r->stop[j] >> i & 1)) continue;
+            if (x->bf16)
+                r->w16[j * LANES + i] = r->ds16[j * LANES + i] = 0;
+            else
+                r->s[j * LANES + i] = r->dp[j * LANES + i] = 0;
+        }
 }
 
 /* s = keys q, dp = values do. */
@@ -282,23 +405,30 @@ static void meet(struct meeting *s, int32_t mask)
     const bool          masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
     const bool          bad = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
 
+    const bool stops = stopped(s, r->stop);
+
     scores(s);
     weights(s, masked);
-    if (masked && bad) {
+    if ((masked || stops) && bad) {
+        if (!masked) memset(r->seen, 0xff, TILE * sizeof *r->seen);
         const struct exact_pairs pairs = {
             .w = x->bf16 ? NULL : r->s,
             .ds = x->bf16 ? NULL : r->dp,
             .w16 = r->w16,
             .ds16 = r->ds16,
             .mul = k->rows[at].mul,
+            .stop = stops ? r->stop : NULL,
             .dk = r->dk_head,
             .dv = r->dv,
             .dqt = s->dqt,
         };
         exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile,
                              r->tile2);
-    } else
-        products(s);
+        return;
+    }
+    query_products(s);
+    if (stops) drop_stopped(x, r, s->n);
+    key_products(s);
 }
 
 /* Rows of tile t in dk_rows and dv_rows. */
@@ -333,6 +463,7 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
     const struct places at = { t * TILE, NULL };
     struct mapped       mapped;
 
+    exact_share_slots(x, s, kv, t, r->dk, r->dv);
     if (exact_maps(x)) {
         exact_load_tile(x, s, kv, t, x->io->k, &p->k, x->dq, x->ldq, r->tile);
         exact_map(x, r->tile, n, at, true, &mapped);
@@ -380,7 +511,7 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
                     .key = exact_keys(x, s, kv, t),
                     .value = exact_values(x, s, kv, t),
                     .key_sum = exact_keys_sum(x, s, kv, t),
-                    .dqt = dqt_of(k, part, b.at),
+                    .dqt = dqt_begun(k, part, b.at),
             };
             meet(&st, mask);
         }
@@ -388,7 +519,9 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
         for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++)
             r->dk[i] += scale * r->dk_head[i];
     }
-    if (x->collect)
+    if (exact_level(s, t) >= 0)
+        exact_keep_slots(x, s, kv, t, r->dk, r->dv);
+    else if (x->collect)
         collect_tile(x, s, kv, t, r);
     else
         store_tile(k, s, kv, t, r);
@@ -402,6 +535,7 @@ static void store_collected(const struct back *k, int64_t kv, int64_t kt, struct
     const int64_t           at = collected_at(x, s, kv, kt - s->kt0);
     const size_t            n = (size_t)exact_keys_in(s, kt - s->kt0);
 
+    if (exact_level(s, kt - s->kt0) >= 0) return;
     memcpy(r->dk, x->dk_rows + at * x->ldq, n * (size_t)x->ldq * sizeof *r->dk);
     memcpy(r->dv, x->dv_rows + at * x->ldv, n * (size_t)x->ldv * sizeof *r->dv);
     store_tile(k, s, kv, kt - s->kt0, r);
@@ -412,8 +546,10 @@ static void add_parts(const struct back *k, const struct block *b)
     const struct exact *x = &k->x;
     float              *dqt = dqt_of(k, 0, b->at);
 
+    dqt_begun(k, 0, b->at);
     for (int64_t part = 1; part < k->parts; part++) {
         const float *more = dqt_of(k, part, b->at);
+        if (!*met(k, part, b->at)) continue;
         for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
             dqt[i] += more[i];
     }
@@ -510,16 +646,23 @@ static void clear(const struct back *k)
     if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
 }
 
-/* Every part-th key tile of a sequence and key/value head, so that parts of a causal
- * sequence weigh alike. */
-static void job(const struct back *k, int64_t i, struct room *r)
+/* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
+ * supports it is every part-th, so that parts of a causal sequence weigh alike; on others
+ * a run of neighbours, which see much the same queries. */
+static void job(const struct back *k, int64_t i, bool slots, struct room *r)
 {
     const struct exact     *x = &k->x;
     const int64_t           part = i % k->parts, kv = i / k->parts % x->kv_heads;
     const struct exact_seq *s = &x->seqs[i / k->parts / x->kv_heads];
+    const int64_t           raw = div_up(s->s.nk, TILE);
+    const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
 
-    for (int64_t t = part; t < s->n_kt; t += k->parts)
-        key_tile(k, s, kv, t, part, r);
+    if (x->support->all)
+        for (int64_t t = part; t < n; t += k->parts)
+            key_tile(k, s, kv, t0 + t, part, r);
+    else
+        for (int64_t t = n * part / k->parts; t < n * (part + 1) / k->parts; t++)
+            key_tile(k, s, kv, t0 + t, part, r);
 }
 
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -530,6 +673,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 
     exact_geometry(&k.x, plan, s);
     k.x.io = io;
+    k.x.by_cols = true;
     if (!k.x.max_seqs) return;
     back_take(&k, &a);
     clear(&k);
@@ -548,15 +692,18 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         if (x->k->begin) x->k->begin();
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < tiles; i++)
-            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile);
+            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
             prepare(&k, &b, &room);
         }
 #pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
+            job(&k, i, true, &room);
+#pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < jobs; i++)
-            job(&k, i, &room);
+            job(&k, i, false, &room);
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
             store_collected(&k, i / x->n_kt, i % x->n_kt, &room);

@@ -13,13 +13,13 @@
 
 /* Scratch of one thread. */
 struct room {
-    float    *tile; /* [TILE][max ld] */
-    void     *q;    /* packed queries */
-    float    *s;    /* [MAX_PANEL][LANES] scores, then weights */
-    uint32_t *w;    /* [MAX_PANEL / 2][LANES] weights as words */
-    float    *ot;   /* [ldv][LANES] */
-    float    *bias; /* [MAX_PANEL][LANES] */
-    uint64_t *seen; /* [MAX_PANEL] */
+    float    *tile, *tile2; /* [TILE][max ld] */
+    void     *q;            /* packed queries */
+    float    *s;            /* [MAX_PANEL][LANES] scores, then weights */
+    uint32_t *w;            /* [MAX_PANEL / 2][LANES] weights as words */
+    float    *ot;           /* [ldv][LANES] */
+    float    *bias;         /* [MAX_PANEL][LANES] */
+    uint64_t *seen;         /* [MAX_PANEL] */
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -28,6 +28,7 @@ static struct room room_take(const struct exact *x, struct arena *a)
     struct room   r;
 
     r.tile = arena_take(a, TILE * ld, sizeof(float));
+    r.tile2 = arena_take(a, TILE * ld, sizeof(float));
     r.q = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
     r.s = arena_take(a, (int64_t)x->panel * LANES, sizeof(float));
     r.w =
@@ -64,7 +65,7 @@ struct panel {
     int     n_tiles, n; /* tiles, and keys in all; all tiles but the last are whole */
     int64_t tile[MAX_PANEL / TILE];
     bool    masked[MAX_PANEL / TILE];
-    bool    any_masked;
+    bool    any_masked, any_counted;
 };
 
 struct pass {
@@ -118,10 +119,21 @@ static void all_values(struct pass *p)
             exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
                                 x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
                                 x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
-                                p->r->tile, p->r->ot);
+                                p->r->tile, p->r->tile2, p->r->ot);
         else
             values(p, pa->tile[i], n, at);
     }
+}
+
+static void add_counts(struct pass *p)
+{
+    const struct panel *pa = &p->panel;
+
+    for (int i = 0; i < pa->n_tiles; i++)
+        if (exact_counted(p->b->seq, pa->tile[i]))
+            exact_add_counts(p->b->seq, pa->tile[i],
+                             exact_keys_in(p->b->seq, pa->tile[i]),
+                             p->r->s + (int64_t)i * TILE * LANES);
 }
 
 static void flush(struct pass *p)
@@ -138,12 +150,13 @@ static void flush(struct pass *p)
         scores(p, pa->tile[i], n, r->s + (int64_t)at * LANES);
         if (bias) exact_bias(x, p->b, pa->tile[i], n, r->bias + (int64_t)at * LANES);
     }
-    if (pa->any_masked || bias || x->score->cap > 0) {
+    if (pa->any_masked || pa->any_counted || bias || x->score->cap > 0) {
         x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x),
                      (float)x->score->cap, bias ? r->bias : NULL,
                      pa->any_masked ? r->seen : NULL);
         f = NULL;
     }
+    if (pa->any_counted) add_counts(p);
     float    *shrink = p->still ? NULL : p->shrink;
     const int moved =
         x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, exact_padded(x, pa->n) / 2, f,
@@ -168,9 +181,11 @@ static void push(struct pass *p, int64_t t, int32_t mask)
     else
         for (int j = 0; j < n; j++)
             seen[j] = ~UINT64_C(0);
+    if (exact_counted(p->b->seq, t)) pa->any_counted = true;
     pa->tile[pa->n_tiles++] = t;
     pa->n += n;
-    if (pa->n + TILE > x->panel) flush(p);
+    /* Tiles start at multiples of 64 of the panel. */
+    if (n < TILE || pa->n + TILE > x->panel) flush(p);
 }
 
 /* norms[LANES] of the queries as they go into scores. */
@@ -219,9 +234,10 @@ static bool start(struct pass *p, const float *norms)
 {
     const struct exact *x = p->x;
     const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
-    const bool          bounds = x->support->all && !(x->p->flags & FOCI_BIAS);
-    float               longest[LANES], sink = -INFINITY;
-    bool                still = bounds;
+    const bool          bounds =
+        x->support->all && !x->stage->n_levels && !(x->p->flags & FOCI_BIAS);
+    float longest[LANES], sink = -INFINITY;
+    bool  still = bounds;
 
     if (bounds) longest_keys(x, p->b, longest);
     if (x->score->sink >= 0)
@@ -346,7 +362,7 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
         if (x.k->begin) x.k->begin();
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < tiles; i++)
-            exact_pack_tile(&x, i / x.n_kt, i % x.n_kt, room.tile);
+            exact_pack_tile(&x, i / x.n_kt, i % x.n_kt, room.tile, room.tile2);
             /* The last blocks of a causal sequence are the dearest: they go first. */
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < blocks; i++) {

@@ -32,11 +32,19 @@ void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t k
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
                      float *tile)
 {
-    const int   n = exact_keys_in(s, t);
-    const char *rows = at(x, base, l, s->s.b, s->s.k0 + t * TILE, x->kv0 + kv);
+    const int n = exact_keys_in(s, t);
+
+    exact_load_rows(x, s, kv, t * TILE, n, base, l, d, ld, tile);
+    clear_rest(tile, ld, 0, n);
+}
+
+void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                     int64_t j, int n, const void *base, const foci_layout *l, int d,
+                     int ld, float *tile)
+{
+    const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, x->kv0 + kv);
 
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
-    clear_rest(tile, ld, 0, n);
 }
 
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
@@ -164,21 +172,20 @@ static bool measure_keys(const struct exact *x, const float *tile, int n, size_t
     return isfinite(top);
 }
 
-void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile)
+void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
+                     float *room)
 {
     const struct exact_seq *s = &x->seqs[x->seq_of_k[kt]];
     const int64_t           t = kt - s->kt0;
     const int               n = exact_keys_in(s, t);
     const size_t            at = (size_t)(kv * x->max_kt + kt);
     unsigned                bad = 0;
-    struct mapped           mapped;
 
-    exact_load_tile(x, s, kv, t, x->io->k, &x->p->k, x->dq, x->ldq, tile);
-    exact_map(x, tile, n, (struct places){ t * TILE, NULL }, true, &mapped);
+    exact_load_keys(x, s, kv, t, tile, room);
     if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
     pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
 
-    exact_load_tile(x, s, kv, t, x->io->v, &x->p->v, x->dv, x->ldv, tile);
+    exact_load_values(x, s, kv, t, tile, room);
     if (!exact_finite(x, tile, x->ldv, x->dv, n)) bad |= BAD_VALUE;
     pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size, at);
     x->bad_k[at] = (uint8_t)bad;

@@ -17,9 +17,9 @@ static float from_bf16(uint32_t half)
 
 void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
                          const uint64_t *seen, const float *w, const uint32_t *words,
-                         float *tile, float *ot)
+                         float *tile, float *room, float *ot)
 {
-    exact_load_tile(x, b->seq, b->kv, t, x->io->v, &x->p->v, x->dv, x->ldv, tile);
+    exact_load_values(x, b->seq, b->kv, t, tile, room);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
@@ -37,21 +37,23 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
                           const void *d_o, float *tile, float *tile2)
 {
     struct mapped mapped;
+    uint64_t      gives[TILE]; /* lanes from which keys and values take gradients */
 
+    for (int j = 0; j < n; j++)
+        gives[j] = seen[j] & (p->stop ? ~p->stop[j] : ~UINT64_C(0));
     exact_load_block(x, b, d_o, &x->p->o, x->dv, x->ldv, tile);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
-            if (!(seen[j] >> r & 1)) continue;
+            if (!(gives[j] >> r & 1)) continue;
             const float w =
                 p->w ? p->w[j * LANES + r] : from_bf16(p->w16[j * LANES + r]);
             for (int c = 0; c < x->dv; c++)
                 p->dv[(int64_t)j * x->ldv + c] += w * tile[(int64_t)r * x->ldv + c];
         }
 
+    exact_load_keys(x, b->seq, b->kv, t, tile2, tile);
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
-    exact_load_tile(x, b->seq, b->kv, t, x->io->k, &x->p->k, x->dq, x->ldq, tile2);
     exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
-    exact_map(x, tile2, n, (struct places){ t * TILE, NULL }, true, &mapped);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
@@ -59,9 +61,9 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
                 p->ds ? p->ds[j * LANES + r] : from_bf16(p->ds16[j * LANES + r]);
             const float *q = tile + (int64_t)r * x->ldq;
             const float *k = tile2 + (int64_t)j * x->ldq;
-            for (int c = 0; c < x->dq; c++) {
-                p->dk[(int64_t)j * x->ldq + c] += ds * p->mul[r] * q[c];
+            for (int c = 0; c < x->dq; c++)
                 p->dqt[c * LANES + r] += ds * k[c];
-            }
+            for (int c = 0; gives[j] >> r & 1 && c < x->dq; c++)
+                p->dk[(int64_t)j * x->ldq + c] += ds * p->mul[r] * q[c];
         }
 }

@@ -14,16 +14,39 @@ static uint64_t lanes_of(const struct block *b)
     return lanes_from(b->r0) & ~lanes_from(b->r1);
 }
 
-/* Key tiles that the last query of the block may see, if causal. */
-struct walk exact_walk_keys(const struct exact *x, const struct block *b)
+/* Start on the tiles of a level, up to what the last query may see, if causal. */
+static void walk_level(struct walk *w, int level)
 {
-    struct walk   w = { .limit = b->seq->n_kt };
-    const int64_t last = b->pos + b->r1 - 1;
+    const struct exact     *x = w->x;
+    const struct exact_seq *s = w->seq;
+    const struct support   *table =
+        level < 0 ? x->support : &x->stage->levels[level].support;
+    const int64_t t0 = level < 0 ? 0 : s->slot_t0[level];
+    int64_t       n = level < 0 ? s->s.nk : slots_of(&s->slots[level], s->s.nk);
 
     if (x->p->flags & FOCI_CAUSAL)
-        w.limit = min64(w.limit, last < 0 ? 0 : last / TILE + 1);
-    /* Blocks are aligned to positions wherever the table is consulted. */
-    w.runs = support_row(x->support, b->pos < 0 ? -1 : b->pos / TILE, &w.n_runs);
+        n = level < 0 ? min64(n, max64(w->last + 1, 0))
+                      : exact_slots_seen(s, level, w->last);
+    w->level = level;
+    w->limit = t0 + div_up(n, TILE);
+    w->next = t0;
+    w->shift = -t0;
+    w->run = 0;
+    if (s->kinds && w->row >= 0)
+        w->live = exact_live_row(x, s, w->row);
+    else
+        w->runs = support_row(table, w->row, &w->n_runs);
+}
+
+/* Blocks are aligned to positions wherever the table is consulted. */
+struct walk exact_walk_keys(const struct exact *x, const struct block *b)
+{
+    struct walk w = { .x = x,
+                      .seq = b->seq,
+                      .row = b->pos < 0 ? -1 : b->pos / TILE,
+                      .last = b->pos + b->r1 - 1 };
+
+    walk_level(&w, -1);
     return w;
 }
 
@@ -31,18 +54,45 @@ struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
                               int64_t t)
 {
     struct walk w = { .limit = s->n_qt };
+    const int   level = exact_level(s, t);
 
-    w.runs = support_col(x->support, t, &w.n_runs);
+    if (s->kinds)
+        w.live = exact_live_col(x, s, t);
+    else if (level < 0)
+        w.runs = support_col(x->support, t, &w.n_runs);
+    else
+        w.runs = support_col(&x->stage->levels[level].support, t - s->slot_t0[level],
+                             &w.n_runs);
     /* The table counts tiles of positions, the caller blocks of the sequence. */
     if (!x->support->all) w.shift = (s->pos0 - s->lead) / LANES;
     if (x->p->flags & FOCI_CAUSAL) {
-        const int64_t first = t * TILE - s->pos0 + s->lead; /* that sees a key of it */
+        const int64_t shown =
+            level < 0 ? t * TILE
+                      : exact_slot_shown(s, level, exact_slot_of(s, level, t));
+        const int64_t first = shown - s->pos0 + s->lead; /* that sees a key of it */
         w.next = first <= 0 ? 0 : first / LANES;
     }
+    w.next = max64(w.next, -w.shift);
     return w;
 }
 
-bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
+/* From a table made by the execution. */
+static bool live_next(struct walk *w, int64_t *tile, int32_t *mask)
+{
+    /* Rows are numbered as tiles are handed out, columns as positions are. */
+    const int64_t shift = w->seq ? 0 : w->shift;
+
+    while (w->next < w->limit) {
+        const int kind = exact_live_kind(w->live, w->next + shift);
+
+        *tile = w->next++;
+        *mask = kind == TILE_FULL ? -1 : MASK_ASK;
+        if (kind != TILE_SKIP) return true;
+    }
+    return false;
+}
+
+static bool table_next(struct walk *w, int64_t *tile, int32_t *mask)
 {
     for (; w->run < w->n_runs; w->run++) {
         const struct tile_run *r = &w->runs[w->run];
@@ -58,6 +108,16 @@ bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
     return false;
 }
 
+bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
+{
+    for (;;) {
+        if (w->live.kinds ? live_next(w, tile, mask) : table_next(w, tile, mask))
+            return true;
+        if (!w->seq || w->level + 1 >= w->seq->n_levels) return false;
+        walk_level(w, w->level + 1);
+    }
+}
+
 /* The given mask: its row of query i and sequence b, head h. */
 static int64_t given_row(const struct exact *x, const struct block *b, int r)
 {
@@ -69,19 +129,61 @@ static int64_t given_row(const struct exact *x, const struct block *b, int r)
     return ((batch * p->mask_heads + head) * p->len_q + row) * p->len_k + b->seq->s.k0;
 }
 
+/* The entry of the dictionary of masks, or what the mechanism says. */
+static const uint64_t *mask_of(const struct exact *x, const struct block *b, int level,
+                               int64_t j0, int32_t mask, uint64_t *room)
+{
+    const struct exact_seq *s = b->seq;
+    const foci_range        rows = { b->pos, min64(b->pos + TILE, s->s.nk) };
+
+    if (mask >= 0)
+        return level < 0 ? x->support->masks[mask]
+                         : x->stage->levels[level].support.masks[mask];
+    tiles_look(s->mech, level, rows, j0,
+               level < 0 ? s->s.nk : slots_of(&s->slots[level], s->s.nk), room);
+    return room;
+}
+
+/* The same for a tile of slots. */
+static bool slots_seen(const struct exact *x, const struct block *b, int level,
+                       int64_t t, int32_t mask, int n, uint64_t *seen)
+{
+    const struct exact_seq *s = b->seq;
+    const int64_t           slot0 = exact_slot_of(s, level, t);
+    const bool              causal = x->p->flags & FOCI_CAUSAL &&
+                        exact_slot_shown(s, level, slot0 + n - 1) > b->pos + b->r0;
+    uint64_t        room[TILE];
+    const uint64_t *part = NULL;
+
+    if (mask == -1 && !causal) return false;
+    if (mask != -1) part = mask_of(x, b, level, slot0, mask, room);
+    for (int j = 0; j < n; j++) {
+        seen[j] = lanes_of(b);
+        if (part) seen[j] &= part[j];
+        if (causal)
+            seen[j] &= lanes_from(exact_slot_shown(s, level, slot0 + j) - b->pos);
+    }
+    return true;
+}
+
 bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask,
                 int n, uint64_t *seen)
 {
+    const int level = exact_level(b->seq, t);
+    if (level >= 0) return slots_seen(x, b, level, t, mask, n, seen);
+
     const int64_t j0 = t * TILE;
     const bool    causal = x->p->flags & FOCI_CAUSAL && j0 + n - 1 > b->pos + b->r0;
     const bool    given = x->p->flags & FOCI_MASK;
 
-    if (mask < 0 && !causal && !given) return false;
+    if (mask == -1 && !causal && !given) return false;
 
-    const uint64_t lanes = lanes_of(b);
+    const uint64_t  lanes = lanes_of(b);
+    uint64_t        room[TILE];
+    const uint64_t *part = mask == -1 ? NULL : mask_of(x, b, -1, j0, mask, room);
     for (int j = 0; j < n; j++) {
         seen[j] = lanes;
-        if (mask >= 0) seen[j] &= x->support->masks[mask][j];
+        if (part) seen[j] &= part[j];
         if (causal) seen[j] &= lanes_from(j0 + j - b->pos);
     }
     for (int r = b->r0; given && r < b->r1; r++) {
@@ -96,7 +198,8 @@ bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
                struct cut *c)
 {
     const int64_t over = t * TILE - b->pos; /* lanes before the first that sees key 0 */
-    const bool    crossed = x->p->flags & FOCI_CAUSAL && over + n - 1 > b->r0;
+    const bool    crossed =
+        x->p->flags & FOCI_CAUSAL && over + n - 1 > b->r0 && exact_level(b->seq, t) < 0;
 
     c->j += c->m;
     if (c->j >= n) return false;

@@ -1,4 +1,4 @@
-/* write.c -- write .npy and .safetensors files of floats.
+/* write.c -- write .npy and .safetensors files of floats, and files of bytes.
  *
  * A file is written beside its target under a temporary name, synced and renamed,
  * so the target is at all times the old file or the new one, whole.  A target that
@@ -145,6 +145,18 @@ static foci_status writer_close(struct writer *w, foci_status status)
     free(w->temp);
     free(w->target);
     return status;
+}
+
+foci_status foci_file_write(foci_ctx *ctx, const char *path, const void *data,
+                            size_t bytes)
+{
+    struct writer w;
+
+    if (!path || (bytes && !data))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "a file to write needs a name and data");
+    foci_status status = writer_open(&w, ctx, path);
+    if (!status) status = put(&w, data, bytes);
+    return writer_close(&w, status);
 }
 
 /* The product of a shape that is to be written. */

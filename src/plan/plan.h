@@ -67,9 +67,10 @@ struct support {
 enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
 
 struct foci_tile_list {
-    int64_t            len;   /* keys, or slots, there are */
-    uint8_t           *kind;  /* [div_up(len, FOCI_TILE)] */
-    struct tile_spans *spans; /* not NULL: they go here instead */
+    int64_t            len;        /* keys, or slots, there are */
+    uint8_t           *kind;       /* [div_up(len, FOCI_TILE)], TILE_SKIP at first */
+    int64_t            begin, end; /* tiles listed lie from begin to end */
+    struct tile_spans *spans;      /* not NULL: they go here instead */
 };
 
 /* Tiles as ranges, upward and apart; where there is room for fewer, those between two
@@ -80,6 +81,16 @@ struct tile_spans {
 };
 
 void spans_add(struct tile_spans *s, foci_range tiles);
+
+/* The next tile listed from t on; list->end where there is none. */
+int64_t tiles_next(const foci_tile_list *list, int64_t t);
+/* Fill the list, empty or of an earlier call, with the tiles that queries `rows` need of
+ * the keys (level -1) or of the slots of a level. */
+void tiles_list(const foci_mech *m, int level, foci_range rows, foci_tile_list *list);
+/* Which pairs of queries `rows`, 64 at most, and keys (or slots) from j0 on of `len` are
+ * visible, by key: bit r of by_key[t] is query rows.begin + r. */
+enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_t j0,
+                          int64_t len, uint64_t by_key[FOCI_TILE]);
 
 /* Of `len` keys, or of the slots of a level (from 0; -1: keys themselves) of so many. */
 foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,

@@ -123,19 +123,55 @@ static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
     return FOCI_OK;
 }
 
-/* In a mix names have the group's number before them. */
+/* What stands before the names of lists: in a mix the group's number. */
+static void list_prefix(const struct spec *spec, int group, bool inner, char prefix[32])
+{
+    char number[16] = "";
+
+    if (spec->n_groups > 1) snprintf(number, sizeof number, "%d.", group);
+    snprintf(prefix, 32, "%s%s", number, inner ? "inner." : "");
+}
+
 static foci_status copy_lists(foci_ctx *ctx, struct spec *spec, int i,
                               const foci_problem *p)
 {
     struct group *g = &spec->groups[i];
-    char          prefix[32] = "";
+    char          prefix[32];
 
-    if (spec->n_groups > 1) snprintf(prefix, sizeof prefix, "%d.", i);
+    list_prefix(spec, i, false, prefix);
     TRY(copy_list(ctx, &g->mech, prefix, g->column, p, &g->list));
     if (!g->mech.inner) return FOCI_OK;
-    strncat(prefix, "inner.", sizeof prefix - strlen(prefix) - 1);
+    list_prefix(spec, i, true, prefix);
     return copy_list(ctx, (foci_mech *)g->mech.inner, prefix, g->column, p,
                      &g->inner_list);
+}
+
+static bool asked_for(const struct spec *spec, const char *name)
+{
+    char prefix[32];
+
+    for (int i = 0; i < spec->n_groups; i++)
+        for (const foci_mech *m = &spec->groups[i].mech; m; m = m->inner) {
+            list_prefix(spec, i, m != &spec->groups[i].mech, prefix);
+            const size_t n = strlen(prefix);
+            if (m->def->list && strncmp(name, prefix, n) == 0 &&
+                strcmp(name + n, m->def->list->name) == 0)
+                return true;
+        }
+    return false;
+}
+
+/* A list that nobody reads was meant for somebody. */
+static foci_status check_lists(foci_ctx *ctx, const struct spec *spec,
+                               const foci_problem *p)
+{
+    for (int64_t i = 0; i < p->n_lists; i++) {
+        const char *name = p->lists[i].name ? p->lists[i].name : "";
+        if (!asked_for(spec, name))
+            return ctx_fail(ctx, FOCI_ERR_ARG, "no mechanism asks for a list \"%.64s\"",
+                            name);
+    }
+    return FOCI_OK;
 }
 
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
@@ -164,7 +200,7 @@ foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     TRY(share_kv(ctx, spec, p));
     for (int i = 0; i < spec->n_groups; i++)
         TRY(copy_lists(ctx, spec, i, p));
-    return FOCI_OK;
+    return check_lists(ctx, spec, p);
 }
 
 static void free_parts(foci_ctx *ctx, foci_mech *m)

@@ -62,12 +62,14 @@ void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
     const int64_t begin = max64(hull.begin, 0);
     const int64_t end = min64(hull.end, out->len);
 
+    if (end <= begin) return;
     if (out->spans) {
-        if (begin < end)
-            spans_add(out->spans,
-                      (foci_range){ begin / FOCI_TILE, div_up(end, FOCI_TILE) });
+        spans_add(out->spans, (foci_range){ begin / FOCI_TILE, div_up(end, FOCI_TILE) });
         return;
     }
+    const bool first = out->end <= out->begin;
+    out->begin = first ? begin / FOCI_TILE : min64(out->begin, begin / FOCI_TILE);
+    out->end = first ? div_up(end, FOCI_TILE) : max64(out->end, div_up(end, FOCI_TILE));
     for (int64_t j = begin / FOCI_TILE * FOCI_TILE; j < end; j += FOCI_TILE) {
         const int64_t last = min64(j + FOCI_TILE, out->len);
         uint8_t      *kind = &out->kind[j / FOCI_TILE];
@@ -77,6 +79,29 @@ void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
         else if (*kind == TILE_SKIP)
             *kind = TILE_PART;
     }
+}
+
+int64_t tiles_next(const foci_tile_list *list, int64_t t)
+{
+    static const uint64_t none = 0;
+
+    /* Few tiles of a long row are listed: eight at a time are passed over. */
+    while (t < list->end && list->kind[t] == TILE_SKIP)
+        t += t + 8 <= list->end && !memcmp(list->kind + t, &none, sizeof none) ? 8 : 1;
+    return t;
+}
+
+void tiles_list(const foci_mech *m, int level, foci_range rows, foci_tile_list *list)
+{
+    if (list->begin < list->end)
+        memset(list->kind + list->begin, TILE_SKIP, (size_t)(list->end - list->begin));
+    list->begin = list->end = 0;
+    if (level < 0 && m->def->tiles)
+        m->def->tiles(m, rows, list);
+    else if (level >= 0 && m->def->slot_tiles)
+        m->def->slot_tiles(m, level, rows, list);
+    else
+        foci_tiles_cover(list, (foci_range){ 0, list->len }, (foci_range){ 0, 0 });
 }
 
 /* Growing arrays of the table under construction. */
@@ -177,10 +202,21 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
     return FOCI_OK;
 }
 
-/* Which pairs of queries `rows` and keys from j0 on are visible, by key: bit r of
- * by_key[t] is query rows.begin + r. */
-static enum tile_kind look(const foci_mech *m, int level, foci_range rows, int64_t j0,
-                           int64_t len, uint64_t *by_key)
+/* Rows become columns: squares of 32, 16, ... 1 bits change places. */
+static void turn(uint64_t a[FOCI_TILE])
+{
+    uint64_t low = UINT64_C(0xffffffff);
+
+    for (int s = 32; s; s /= 2, low ^= low << s)
+        for (int i = 0; i < FOCI_TILE; i = ((i | s) + 1) & ~s) {
+            const uint64_t t = (a[i] >> s ^ a[i | s]) & low;
+            a[i] ^= t << s;
+            a[i | s] ^= t;
+        }
+}
+
+enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_t j0,
+                          int64_t len, uint64_t by_key[FOCI_TILE])
 {
     const uint64_t keys = foci_bits_in((foci_range){ 0, len }, j0);
     uint64_t       some = 0, every = keys;
@@ -191,31 +227,27 @@ static enum tile_kind look(const foci_mech *m, int level, foci_range rows, int64
                                                 : m->def->slot_mask(m, level, i, j0));
         some |= seen;
         every &= seen;
-        for (int t = 0; t < FOCI_TILE; t++)
-            by_key[t] |= (seen >> t & 1) << (i - rows.begin);
+        by_key[i - rows.begin] = seen;
     }
+    turn(by_key);
     return !some ? TILE_SKIP : every == keys ? TILE_FULL : TILE_PART;
 }
 
 static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list,
                             int64_t row)
 {
-    const int64_t    n = div_up(list->len, FOCI_TILE), len = t->s->len;
+    const int64_t    len = t->s->len;
     const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, len) };
-    const bool       lists =
-        t->level < 0 ? m->def->tiles != NULL : m->def->slot_tiles != NULL;
-    uint64_t by_key[FOCI_TILE];
+    uint64_t         by_key[FOCI_TILE];
 
-    memset(list->kind, lists ? TILE_SKIP : TILE_PART, (size_t)n);
-    if (lists && t->level < 0) m->def->tiles(m, rows, list);
-    if (lists && t->level >= 0) m->def->slot_tiles(m, t->level, rows, list);
-
+    tiles_list(m, t->level, rows, list);
     t->s->row0[row] = t->s->n_rows;
-    for (int64_t j = 0; j < n; j++) {
+    for (int64_t j = tiles_next(list, list->begin); j < list->end;
+         j = tiles_next(list, j + 1)) {
         enum tile_kind kind = list->kind[j];
         int32_t        mask = -1;
         if (kind == TILE_PART)
-            kind = look(m, t->level, rows, j * FOCI_TILE, list->len, by_key);
+            kind = tiles_look(m, t->level, rows, j * FOCI_TILE, list->len, by_key);
         if (kind == TILE_PART) TRY(find_mask(t, by_key, &mask));
         if (kind != TILE_SKIP) TRY(add_run(t, row, j, mask));
     }
@@ -223,30 +255,49 @@ static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list 
     return FOCI_OK;
 }
 
-/* The same runs by key tile.  Query tiles are visited upward, so the runs of a
- * column come out in order; full neighbours are joined. */
+/* Enter the tiles of all rows into the columns; without `cols` only count them in col0.
+ * Query tiles are visited upward, so the runs of a column come out in order, and full
+ * neighbours are joined.  open[j]: the end of the column's last run, if it is full. */
+static void enter(struct support *s, int32_t *open)
+{
+    for (int64_t i = 0; i < s->n_tiles; i++)
+        for (int64_t r = s->row0[i]; r < s->row0[i + 1]; r++)
+            for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++) {
+                const int32_t at = (int32_t)i, mask = s->rows[r].mask;
+                const bool    joins = i && mask < 0 && open[j] == at;
+
+                if (s->cols && joins) s->cols[s->col0[j] - 1].end++;
+                if (s->cols && !joins)
+                    s->cols[s->col0[j]] = (struct tile_run){ at, at + 1, mask };
+                if (!joins) s->col0[j]++;
+                open[j] = mask < 0 ? at + 1 : 0;
+            }
+}
+
+/* The same runs by key tile. */
 static foci_status transpose(foci_ctx *ctx, struct support *s)
 {
     const size_t n = (size_t)s->n_key_tiles;
+    int32_t     *open = ctx_alloc(ctx, n, sizeof *open);
+    int64_t      sum = 0;
 
-    for (int64_t r = 0; r < s->n_rows; r++)
-        for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
-            s->col0[j + 1]++;
-    for (size_t j = 0; j < n; j++)
-        s->col0[j + 1] += s->col0[j];
-    s->n_cols = s->col0[n];
+    if (!open) return FOCI_ERR_MEMORY;
+    enter(s, open);
+    for (size_t j = 0; j <= n; j++) {
+        const int64_t count = s->col0[j];
+        s->col0[j] = sum;
+        sum += count;
+    }
+    s->n_cols = sum;
     s->cols = ctx_alloc(ctx, (size_t)s->n_cols, sizeof *s->cols);
-    if (s->n_cols && !s->cols) return FOCI_ERR_MEMORY;
-
-    for (int64_t i = 0; i < s->n_tiles; i++)
-        for (int64_t r = s->row0[i]; r < s->row0[i + 1]; r++)
-            for (int64_t j = s->rows[r].begin; j < s->rows[r].end; j++)
-                s->cols[s->col0[j]++] =
-                    (struct tile_run){ (int32_t)i, (int32_t)i + 1, s->rows[r].mask };
-    for (size_t j = n; j > 0; j--)
-        s->col0[j] = s->col0[j - 1];
-    s->col0[0] = 0;
-    return FOCI_OK;
+    if (s->cols) {
+        memset(open, 0, n * sizeof *open);
+        enter(s, open);
+        memmove(s->col0 + 1, s->col0, n * sizeof *s->col0);
+        s->col0[0] = 0;
+    }
+    ctx_free(ctx, open, n, sizeof *open);
+    return s->cols || !sum ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
 static foci_status make_rows(struct table *t, const foci_mech *m, int64_t n_keys)

@@ -1,16 +1,16 @@
 /* logits.c -- the logits of one row, and the way back.
  *
- *     x_ij = cap(f_i (u_i . w_j) + bias_ij),   cap(x) = c tanh(x / c)
- *     f_i  = scale * numbers of the head * row factors(keys visible to i)
+ *     x_ij = cap(f_i s_ij + bias_ij) + log(times j is seen),   cap(x) = c tanh(x / c)
+ *     s_ij = u_i . w_j + u_i . aK[clip(rel)] + U . w_j + (u_i + W) . R[-rel]
+ *     f_i  = scale * numbers of the head * row factors(columns visible to i)
  *
- * where u and w are the rows of q and k, or their unit vectors under a modifier
- * that says so.  Norms are floored at 1e-12, so that a zero row has logits 0.
+ * where u and w are the rows of q and k as maps.c leaves them, rel = j - (place of i),
+ * and the bias is the sum of what is given, of tables and slopes by rel, and of the log
+ * of a slot's keys.  Slots have no place, so nothing that reads rel is asked of them.
  */
 #include <math.h>
 
 #include "ref/ref.h"
-
-static const double least_norm = 1e-12;
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -20,129 +20,217 @@ static double dot(const double *a, const double *b, int64_t n)
     return sum;
 }
 
-static void prepare_rows(const struct ref_head *h, int64_t n, const double *x, double *u)
+/* y += by x */
+static void add(double *y, double by, const double *x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double *row = x + i * h->dqk;
-        const double  norm = sqrt(dot(row, row, h->dqk));
-        const double  by = !h->unit ? 1 : norm < least_norm ? least_norm : norm;
-        for (int64_t t = 0; t < h->dqk; t++)
-            u[i * h->dqk + t] = ref_word(h->words, row[t] / by);
+    for (int64_t t = 0; t < n; t++)
+        y[t] += by * x[t];
+}
+
+static void read_modifier(struct ref_head *h, int t)
+{
+    const foci_mod *mod = &h->mech.mods[t];
+    const unsigned  does = mod->def->does;
+
+    if (does & FOCI_MOD_UNIT) h->unit = true;
+    if (does & FOCI_MOD_CAP) h->cap = mod->arg[0];
+    if (does & FOCI_MOD_SINK) h->sink = ref_tensor(h->p, t, 0);
+    if (does & FOCI_MOD_ROPE) h->rope = mod;
+    if (does & FOCI_MOD_SHAW) {
+        h->clip = (int64_t)mod->arg[0];
+        h->shaw_k = ref_tensor(h->p, t, 0);
+        h->shaw_v = ref_tensor(h->p, t, 1);
+    }
+    if (does & FOCI_MOD_TXL) {
+        h->txl_u = ref_tensor(h->p, t, 0);
+        h->txl_w = ref_tensor(h->p, t, 1);
+        h->txl_r = ref_tensor(h->p, t, 2);
     }
 }
 
-void ref_prepare(struct ref_head *h)
+void ref_modifiers(struct ref_head *h)
 {
-    const foci_mech *m = h->mech;
+    const foci_mech *m = &h->mech;
 
-    h->unit = false;
-    h->cap = 0;
-    h->sink = -1;
-    for (size_t t = 0; t < m->n_mods; t++) {
-        if (m->mods[t].def->does & FOCI_MOD_UNIT) h->unit = true;
-        if (m->mods[t].def->does & FOCI_MOD_CAP) h->cap = m->mods[t].arg[0];
-        if (m->mods[t].def->does & FOCI_MOD_SINK) h->sink = (int)t;
-    }
+    h->sink = h->shaw_k = h->shaw_v = h->txl_u = h->txl_w = h->txl_r = -1;
+    for (size_t t = 0; t < m->n_mods; t++)
+        read_modifier(h, (int)t);
     h->scale = h->unit ? 1 : 1 / sqrt((double)h->dqk);
     for (size_t t = 0; t < m->n_mods; t++)
         if (m->mods[t].def->does & FOCI_MOD_SCALE) h->scale = m->mods[t].arg[0];
-
-    prepare_rows(h, h->nq, h->q, h->uq);
-    prepare_rows(h, h->nk, h->k, h->uk);
 }
 
-/* Bit t: does query i see key j0 + t?  The last query stands at the last key.  A
- * mechanism's mask speaks of positions from 0 on; a query before the first key sees
- * nothing by it. */
-static uint64_t sees(const struct ref_head *h, int64_t i, int64_t j0)
+/* Distances go from 1 - nk to nq - 1. */
+static int64_t rel_of(const struct ref_head *h, int64_t i, int64_t j)
 {
-    const foci_mech_def *def = h->mech->def;
-    const int64_t        place = i + h->nk - h->nq;
-    uint64_t             seen = ~UINT64_C(0);
+    return j - (i + h->nk - h->nq);
+}
 
-    if (def->mask) seen = place < 0 ? 0 : def->mask(h->mech, place, j0);
-    if (h->causal) seen &= foci_bits_in((foci_range){ 0, place + 1 }, j0);
-    for (int64_t j = j0; h->mask && j < min64(j0 + FOCI_TILE, h->nk); j++)
-        if (!h->mask[i * h->ld + j]) seen &= ~(UINT64_C(1) << (j - j0));
-    return seen;
+void ref_distances(struct ref_head *h)
+{
+    const foci_mech *m = &h->mech;
+
+    for (int64_t rel = 1 - h->nk; rel < h->nq; rel++)
+        for (size_t t = 0; t < m->n_mods; t++) {
+            const foci_mod *mod = &m->mods[t];
+            double         *to = &h->far[rel + h->nk - 1];
+            if (mod->def->does & FOCI_MOD_SLOPE)
+                *to -=
+                    mod->def->slope(mod, h->p->index, h->p->heads) * fabs((double)rel);
+            if (mod->def->does & FOCI_MOD_TABLE)
+                *to += h->p->call->params[ref_tensor(h->p, (int)t, 0) +
+                                          mod->def->entry(mod, h->causal, rel)];
+        }
+}
+
+void ref_distances_back(const struct ref_head *h)
+{
+    const foci_mech *m = &h->mech;
+
+    for (int64_t rel = 1 - h->nk; rel < h->nq; rel++)
+        for (size_t t = 0; t < m->n_mods; t++) {
+            const foci_mod *mod = &m->mods[t];
+            if (mod->def->does & FOCI_MOD_TABLE)
+                h->p->dparams[ref_tensor(h->p, (int)t, 0) +
+                              mod->def->entry(mod, h->causal, rel)] +=
+                    h->dfar[rel + h->nk - 1];
+        }
+}
+
+/* The rows of Shaw's and Transformer-XL's tables, as offsets; -1: none. */
+static int64_t shaw_row(const struct ref_head *h, int64_t table, int64_t rel,
+                        int64_t dim)
+{
+    if (table < 0) return -1;
+    return table + (max64(-h->clip, min64(rel, h->clip)) + h->clip) * dim;
+}
+
+static int64_t txl_row(const struct ref_head *h, int64_t rel)
+{
+    return h->txl_r < 0 ? -1 : h->txl_r - rel * h->dqk;
+}
+
+int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j)
+{
+    return j < h->nk ? shaw_row(h, h->shaw_v, rel_of(h, i, j), h->dv) : -1;
+}
+
+/* s_ij */
+static double product(const struct ref_head *h, int64_t i, int64_t j)
+{
+    const double *params = h->p->call->params;
+    const double *q = h->uq + i * h->dqk, *k = h->uk + j * h->dqk;
+    double        s = dot(q, k, h->dqk);
+
+    if (j >= h->nk) return s;
+    const int64_t rel = rel_of(h, i, j);
+    const int64_t ak = shaw_row(h, h->shaw_k, rel, h->dqk), r = txl_row(h, rel);
+    if (ak >= 0) s += dot(q, params + ak, h->dqk);
+    if (h->txl_u >= 0) s += dot(params + h->txl_u, k, h->dqk);
+    if (r >= 0) s += dot(q, params + r, h->dqk);
+    if (r >= 0) s += dot(params + h->txl_w, params + r, h->dqk);
+    return s;
+}
+
+static double bias_of(const struct ref_head *h, int64_t i, int64_t j)
+{
+    if (j < h->nk) {
+        const double given = h->p->bias ? (double)h->p->bias[i * h->ld + j] : 0;
+        return given + h->far[rel_of(h, i, j) + h->nk - 1];
+    }
+    const foci_range keys = ref_slot_keys(h, j);
+    return h->levels[ref_slot_level(h, j)].count_bias
+               ? log((double)(keys.end - keys.begin))
+               : 0;
+}
+
+static void set_factors(const struct ref_head *h, struct ref_row *r)
+{
+    const foci_mech *m = &h->mech;
+
+    r->factor = 1;
+    for (size_t t = 0; t < m->n_mods; t++)
+        if (m->mods[t].def->row_factor && r->visible > 0)
+            r->factor *= m->mods[t].def->row_factor(&m->mods[t], r->visible);
+    r->f = h->scale * r->factor;
+    for (size_t t = 0; t < m->n_mods; t++)
+        if (m->mods[t].def->does & FOCI_MOD_FACTOR)
+            r->f *= h->p->call->params[ref_tensor(h->p, (int)t, 0)];
+    r->n = m->def->count ? m->def->count(m) : 0;
+    if (r->n == 0) r->n = (double)r->visible;
 }
 
 void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
 {
-    const foci_mech *m = h->mech;
-    uint64_t         seen = 0;
-
-    r->visible = 0;
-    for (int64_t j = 0; j < h->nk; j++) {
-        if (j % FOCI_TILE == 0) seen = sees(h, i, j);
-        r->seen[j] = seen >> j % FOCI_TILE & 1;
-        r->visible += r->seen[j];
-    }
-
-    r->row = 1;
-    for (size_t t = 0; t < m->n_mods; t++)
-        if (m->mods[t].def->row_factor && r->visible > 0)
-            r->row *= m->mods[t].def->row_factor(&m->mods[t], r->visible);
-    r->f = h->scale * r->row;
-    for (size_t t = 0; t < m->n_mods; t++)
-        if (m->mods[t].def->does & FOCI_MOD_FACTOR) r->f *= h->number[t];
-    r->n = m->def->count ? m->def->count(m) : 0;
-    if (r->n == 0) r->n = (double)r->visible;
-
-    for (int64_t j = 0; j < h->nk; j++) {
-        if (!r->seen[j]) continue;
-        r->dot[j] = dot(h->uq + i * h->dqk, h->uk + j * h->dqk, h->dqk);
-        double x = r->f * r->dot[j];
-        if (h->bias) x += (double)h->bias[i * h->ld + j];
+    set_factors(h, r);
+    for (int64_t j = 0; j < h->cols; j++) {
+        if (!r->times[j]) continue;
+        r->s[j] = product(h, i, j);
+        const double x = r->f * r->s[j] + bias_of(h, i, j);
         const double level = h->cap > 0 ? tanh(x / h->cap) : 0;
-        r->x[j] = h->cap > 0 ? h->cap * level : x;
+        r->x[j] = (h->cap > 0 ? h->cap * level : x) + log((double)r->times[j]);
         r->slope[j] = 1 - level * level;
     }
 }
 
-void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r,
-                     const double *dx, double *duq, double *duk, double *dnumber)
+/* Through s_ij: ds is its gradient. */
+static void product_back(const struct ref_head *h, int64_t i, int64_t j, double ds,
+                         bool held)
 {
-    const foci_mech *m = h->mech;
-    double           df = 0;
+    const double *params = h->p->call->params;
+    double       *dparams = h->p->dparams;
+    const double *q = h->uq + i * h->dqk, *k = h->uk + j * h->dqk;
+    double       *dq = h->duq + i * h->dqk, *dk = h->duk + j * h->dqk;
 
-    for (int64_t j = 0; j < h->nk; j++) {
-        if (!r->seen[j]) continue;
-        const double ds = ref_word(h->words, dx[j] * r->slope[j]);
-        df += ds * r->dot[j];
-        for (int64_t t = 0; t < h->dqk; t++) {
-            duq[i * h->dqk + t] += r->f * ds * h->uk[j * h->dqk + t];
-            duk[j * h->dqk + t] += r->f * ds * h->uq[i * h->dqk + t];
-        }
+    add(dq, ds, k, h->dqk);
+    if (!held) add(dk, ds, q, h->dqk);
+    if (j >= h->nk) return;
+    const int64_t rel = rel_of(h, i, j);
+    const int64_t ak = shaw_row(h, h->shaw_k, rel, h->dqk), r = txl_row(h, rel);
+    if (ak >= 0) {
+        add(dq, ds, params + ak, h->dqk);
+        add(dparams + ak, ds, q, h->dqk);
     }
-
-    /* The derivative of f by one number is the product of all the others. */
-    for (size_t t = 0; t < m->n_mods; t++) {
-        if (!(m->mods[t].def->does & FOCI_MOD_FACTOR)) continue;
-        double others = h->scale * r->row;
-        for (size_t u = 0; u < m->n_mods; u++)
-            if (u != t && m->mods[u].def->does & FOCI_MOD_FACTOR)
-                others *= h->number[u];
-        dnumber[t] += df * others;
+    if (h->txl_u >= 0) {
+        if (!held) add(dk, ds, params + h->txl_u, h->dqk);
+        add(dparams + h->txl_u, ds, k, h->dqk);
+    }
+    if (r >= 0) {
+        add(dq, ds, params + r, h->dqk);
+        add(dparams + h->txl_w, ds, params + r, h->dqk);
+        add(dparams + r, ds, q, h->dqk);
+        add(dparams + r, ds, params + h->txl_w, h->dqk);
     }
 }
 
-/* u = x / |x|:  dx = (du - u (u . du)) / |x|, and x / least below the floor. */
-void ref_prepare_back(const struct ref_head *h, int64_t n, const double *x,
-                      const double *du, double *dx)
+/* The derivative of f by one number is the product of all the others. */
+static void factors_back(const struct ref_head *h, const struct ref_row *r, double df)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double *row = x + i * h->dqk, *g = du + i * h->dqk;
-        double       *to = dx + i * h->dqk;
-        const double  norm = sqrt(dot(row, row, h->dqk));
-        const bool    floored = norm < least_norm;
-        const double  along = floored ? 0 : dot(row, g, h->dqk) / (norm * norm);
+    const foci_mech *m = &h->mech;
 
-        for (int64_t t = 0; t < h->dqk; t++) {
-            if (!h->unit)
-                to[t] += g[t];
-            else
-                to[t] += (g[t] - row[t] * along) / (floored ? least_norm : norm);
-        }
+    for (size_t t = 0; t < m->n_mods; t++) {
+        if (!(m->mods[t].def->does & FOCI_MOD_FACTOR)) continue;
+        double others = h->scale * r->factor;
+        for (size_t u = 0; u < m->n_mods; u++)
+            if (u != t && m->mods[u].def->does & FOCI_MOD_FACTOR)
+                others *= h->p->call->params[ref_tensor(h->p, (int)u, 0)];
+        h->p->dparams[ref_tensor(h->p, (int)t, 0)] += df * others;
     }
+}
+
+void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r)
+{
+    double df = 0;
+
+    for (int64_t j = 0; j < h->cols; j++) {
+        if (!r->times[j]) continue;
+        const double exact = r->dx[j] * r->slope[j];
+        const double d = ref_word(h->words, exact);
+        df += d * r->s[j];
+        product_back(h, i, j, r->f * d, r->held[j]);
+        if (j >= h->nk) continue;
+        h->dfar[rel_of(h, i, j) + h->nk - 1] += exact;
+        if (h->p->dbias) h->p->dbias[i * h->ld + j] += exact;
+    }
+    factors_back(h, r, df);
 }

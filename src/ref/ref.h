@@ -41,68 +41,184 @@ struct ref_call {
     bool words;
 };
 
+/* FOCI_ERR_UNSUP: there are no weights with o = A v. */
 foci_status ref_run(const struct ref_call *call);
 
 /*
- * One head of one sequence
+ * Whole heads
  */
 
-struct ref_head {
-    const foci_mech *mech;
-    bool             causal;
-    int64_t          nq, nk, dqk, dv;
-    const double    *q, *k, *v; /* [nq][dqk], [nk][dqk], [nk][dv] */
-    const double    *number;    /* [n_mods] a modifier's tensor of this head */
-    const uint8_t   *mask;      /* [nq][ld]; NULL: none */
-    const float     *bias;      /* likewise */
-    int64_t          ld;
-    bool             words; /* as in ref_call */
-
-    /* By ref_prepare(): q and k as the logits read them, and what the modifiers
-     * say of all rows alike. */
-    double *uq, *uk; /* [nq][dqk], [nk][dqk] */
-    bool    unit;
-    double  scale;
-    double  cap;  /* 0: none */
-    int     sink; /* the modifier that is one, or -1 */
+/* A mechanism on one head of one sequence.  Rows are packed. */
+struct ref_part {
+    const struct ref_call *call;
+    const struct seq      *seq;
+    const foci_mech       *mech; /* as planned */
+    const int64_t         *param0;
+    int64_t (*mod_param)[FOCI_MAX_TENSORS];
+    int64_t        row;          /* of its tensors */
+    int64_t        head;         /* of the problem */
+    int64_t        index, heads; /* the same, and how many there are, in its group */
+    const double  *q, *k, *v;    /* [nq][dqk], [nk][dqk], [nk][dv] */
+    const double  *g;            /* gradient of o; NULL: forward only */
+    double        *o;            /* [nq][dv], written */
+    double        *lse;          /* [nq], written where a row has one; or NULL */
+    float         *weights;      /* [nq][len_k], written; or NULL */
+    double        *dq, *dk, *dv; /* added to, like all that follows */
+    double        *dparams;      /* [n_floats] */
+    const uint8_t *mask;         /* [nq][len_k]; NULL: none */
+    const float   *bias;         /* likewise */
+    double        *dbias;        /* likewise */
 };
 
-/* One row of attention.  Arrays are [nk] and hold nothing where seen is 0. */
+foci_status ref_part_run(const struct ref_part *p);
+
+/* Where tensor t of modifier `mod` (of the mechanism: -1) has this head's numbers, in
+ * the parameters; -1: it is left out. */
+int64_t ref_tensor(const struct ref_part *p, int mod, size_t t);
+/* And its shape, of one head. */
+void ref_shape(const struct ref_part *p, int mod, size_t t, int64_t shape[3]);
+
+/* Several parts, summed by gates that are read from x. */
+struct ref_routes {
+    struct ref_part  part; /* of the head; k, v, dk and dv are those of a route */
+    const foci_mech *inner;
+    const int64_t   *param0; /* of it */
+    int64_t (*mod_param)[FOCI_MAX_TENSORS];
+    int64_t       n, dim_x;
+    int64_t       top; /* gates kept; 0: all */
+    const double *x;   /* [nq][dim_x] */
+    double       *dx;  /* added to */
+    /* Sets k, v, dk and dv of the part to those of route j. */
+    void (*pick)(void *user, int64_t j, struct ref_part *part);
+    void *user;
+};
+
+foci_status ref_routes_run(const struct ref_routes *r);
+
+/*
+ * One head of one sequence, opened
+ */
+
+/* One row of attention.  Columns are keys, and after them slots; what belongs to a
+ * column that is not seen is not defined. */
 struct ref_row {
-    uint8_t *seen;
-    double  *dot;   /* uq_i . uk_j */
-    double  *x;     /* logits */
-    double  *slope; /* of the cap */
-    double  *a;     /* weights: o_i = sum_j a_j v_j */
-    int64_t  visible;
-    double   row;    /* product of the row factors */
-    double   f;      /* x_j = cap(f dot_j + bias_j) */
-    double   a_sink; /* weight that the sink took */
-    double   lse;    /* log of the divisor; -inf where it would be 0 */
-    double   n;      /* what relu2 divides by */
+    uint32_t *times; /* a column is seen; 0: not at all */
+    uint8_t  *held;  /* a column takes no gradient from the row */
+    double   *s;     /* x = cap(f s + bias) + log(times) */
+    double   *x;     /* logits */
+    double   *slope; /* of the cap */
+    double   *a;     /* weights */
+    double   *keep;  /* what dropout multiplies them by: o = sum a keep v */
+    double   *da, *dx;
+    int64_t   visible;
+    double    factor; /* product of the row factors */
+    double    f;
+    double    a_sink; /* weight that the sink took */
+    double    lse;    /* log of the divisor; -inf where it would be 0 */
+    double    n;      /* what relu2 divides by */
 };
 
-void ref_prepare(struct ref_head *h);
+struct ref_head {
+    const struct ref_part *p;
+    foci_mech              mech; /* of this sequence: dims are its lengths */
+    bool                   causal, words;
+    int64_t                nq, nk, dqk, dv;
+    int64_t                cols;
+    int64_t                ld; /* of what has [nq][len_k] */
 
-/* All of row i but a, a_sink and lse. */
+    /* What the modifiers say of all rows alike.  Parameters by offset, -1: none. */
+    bool            unit;
+    double          scale, cap; /* cap 0: none */
+    const foci_mod *rope;
+    int64_t         sink, clip, shaw_k, shaw_v, txl_u, txl_w, txl_r;
+    double         *far, *dfar; /* bias and its gradient by distance, [nq + nk] */
+
+    /* Levels of slots; those of one are columns first[l] to first[l + 1]. */
+    foci_slots levels[FOCI_MAX_LEVELS];
+    int64_t    first[FOCI_MAX_LEVELS + 1];
+    int        n_levels;
+    bool       second; /* slots are not for the first look */
+
+    foci_order order;
+    double    *label_q, *label_k; /* [rounds][nq], [rounds][nk] */
+    int64_t   *chunk;             /* [rounds][nk] */
+    int64_t    n_labels;          /* where each takes some */
+    uint8_t   *taken_q, *taken_k; /* [n_labels][nq], [n_labels][nk] */
+
+    /* Rows as the logits read them, values with those of slots, and gradients. */
+    double *uq, *duq;
+    double *uk, *duk;       /* [cols][dqk] */
+    double *v, *dv_cols;    /* [cols][dv] */
+    double *maps;           /* scratch of maps.c */
+    double *spread;         /* [nk] weights of one row, by key */
+    double *o, *g;          /* [dv] one row's output, and its gradient */
+    double *y, *dy, *paths; /* of second.c: [nq][dv] twice, [slots][nk] */
+
+    struct ref_row row;
+};
+
+/* maps.c: rows of q and k before they meet: standardised, divided by their norms,
+ * turned by their place. */
+enum { REF_MAPS = 4 };
+void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
+             double *u);
+/* Adds to dx what du brings. */
+void ref_map_back(const struct ref_head *h, bool key, int64_t place, const double *x,
+                  const double *du, double *dx);
+/* As the mechanism alone leaves a row. */
+void ref_map_own(const struct ref_head *h, const double *x, double *u);
+
+/* slots.c: fill uk and v of the slots from those of the keys; the way back.  Only uk
+ * where second. */
+void       ref_slots_count(struct ref_head *h);
+void       ref_slots_fill(struct ref_head *h);
+void       ref_slots_fold(struct ref_head *h);
+foci_range ref_slot_keys(const struct ref_head *h, int64_t column);
+int        ref_slot_level(const struct ref_head *h, int64_t column);
+
+/* labels.c: read the mechanism's order; find the labels of all rows. */
+void ref_labels_count(struct ref_head *h);
+void ref_labels_find(struct ref_head *h);
+/* In how many rounds query i and key j have the same. */
+uint32_t ref_labels_agree(const struct ref_head *h, int64_t i, int64_t j);
+
+/* sees.c: which columns query i sees; of the keys that label t took; of the slots
+ * alone, where second. */
+void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r);
+void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r);
+void ref_see_slots(const struct ref_head *h, int64_t i, struct ref_row *r);
+
+/* logits.c: what the modifiers say; the logits of columns that are seen; the way
+ * back, from r->dx, which adds to duq, duk, dfar and gradients of parameters. */
+void ref_modifiers(struct ref_head *h);
+void ref_distances(struct ref_head *h);
+void ref_distances_back(const struct ref_head *h);
 void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r);
+void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r);
+/* The parameters that are added to value j for row i; -1: none. */
+int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j);
 
-/* And those. */
-void ref_weigh(const struct ref_head *h, struct ref_row *r);
+/* weights.c: a, a_sink and lse; the way back, from r->da to r->dx, where mean is
+ * sum a da.  The result is the gradient of the sink's logit. */
+void   ref_weigh(const struct ref_head *h, struct ref_row *r);
+double ref_weigh_back(const struct ref_head *h, const struct ref_row *r, double mean);
 
-/* dx[nk] of the logits, from da[nk] of the weights and mean = sum_j a_j da_j, which
- * is g_i . o_i.  The result is the gradient of the sink's logit. */
-double ref_weigh_back(const struct ref_head *h, const struct ref_row *r,
-                      const double *da, double mean, double *dx);
+/* drop.c: what dropout multiplies each weight of row i by. */
+void ref_drop(const struct ref_head *h, int64_t i, struct ref_row *r);
 
-/* Adds what dx of row i brings to duq and duk, gradients of uq and uk, and to
- * dnumber[n_mods]. */
-void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r,
-                     const double *dx, double *duq, double *duk, double *dnumber);
+/* rows.c: output of row i, whose columns are set, to `o`; the way back. */
+void ref_attend(const struct ref_head *h, int64_t i, struct ref_row *r, double *o);
+void ref_attend_back(const struct ref_head *h, int64_t i, const struct ref_row *r,
+                     const double *o, const double *g);
+/* Add `by` times the weights of a row, those of slots shared out, to to[nk]. */
+void ref_spread(const struct ref_head *h, const struct ref_row *r, double by,
+                double *to);
+/* Write h->spread as the weights of row i, and clear it. */
+void ref_report(const struct ref_head *h, int64_t i);
 
-/* Adds to dx[n][dqk], gradient of rows x of q or k, what du of their prepared form
- * brings. */
-void ref_prepare_back(const struct ref_head *h, int64_t n, const double *x,
-                      const double *du, double *dx);
+/* All rows, forward and, with a gradient, backward. */
+void ref_rows_plain(struct ref_head *h);
+void ref_rows_taken(struct ref_head *h);
+void ref_rows_second(struct ref_head *h); /* second.c */
 
 #endif

@@ -1,31 +1,28 @@
-/* walk.c -- every sequence, key head and query head of an execution in turn.
+/* walk.c -- every sequence and head of an execution in turn.
  *
- * Query heads that share a key head follow one another, so their gradients of k and
- * v are summed in double and rounded once.
+ * Gradients of what heads share (keys and values, x, a given bias) are summed in double
+ * over all of a sequence, or of the execution, and rounded once.
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "ref/ref.h"
-
-/* Room for one key head of one sequence. */
-struct room {
-    double        *q, *k, *v, *g; /* g: gradient of o; all packed */
-    double        *uq, *uk, *duq, *duk;
-    double        *o, *dq, *dk, *dv;
-    double        *da, *dx;          /* [nk] */
-    double        *number, *dnumber; /* [n_mods] */
-    struct ref_row row;
-};
 
 struct walk {
     const struct ref_call *call;
     const foci_problem    *p;
     const struct seq      *s;
-    struct room            room;
+    const struct group    *group;
+    int64_t                head;
+
+    double *q, *k, *v, *g, *o, *dq; /* of a head, packed */
+    double *dk, *dv;                /* of all key/value heads, [head][row][dim] */
+    double *x, *dx;                 /* [row][dim_x] */
+    double *dparams, *dbias;        /* of the execution */
 };
 
-/* n * size doubles, or NULL. */
+/* n * size zeros, or NULL. */
 static double *doubles(int64_t n, int64_t size)
 {
     size_t count;
@@ -33,54 +30,46 @@ static double *doubles(int64_t n, int64_t size)
     return calloc(count ? count : 1, sizeof(double));
 }
 
-static void room_free(struct room *r)
+static void room_free(struct walk *w)
 {
-    double *const all[] = { r->q,       r->k,       r->v,     r->g,         r->uq,
-                            r->uk,      r->duq,     r->duk,   r->o,         r->dq,
-                            r->dk,      r->dv,      r->da,    r->dx,        r->number,
-                            r->dnumber, r->row.dot, r->row.x, r->row.slope, r->row.a };
+    double *const all[] = { w->q,  w->k,  w->v, w->g,  w->o,       w->dq,
+                            w->dk, w->dv, w->x, w->dx, w->dparams, w->dbias };
     for (size_t t = 0; t < sizeof all / sizeof *all; t++)
         free(all[t]);
-    free(r->row.seen);
 }
 
-static bool room_make(struct room *r, const foci_plan *plan)
+static int64_t count_pairs(const foci_problem *p)
 {
-    const foci_problem *p = &plan->p;
-    size_t              mods = 1;
+    return max64(p->mask_batch, 1) * max64(p->mask_heads, 1) * p->len_q * p->len_k;
+}
 
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        if (plan->spec.groups[g].mech.n_mods > mods)
-            mods = plan->spec.groups[g].mech.n_mods;
-
+static bool room_make(struct walk *w)
+{
+    const foci_problem *p = w->p;
+    const bool          dbias = w->call->grads && w->call->grads->dbias;
     const struct {
         double **to;
         int64_t  n, size;
     } wants[] = {
-        { &r->q, p->len_q, p->dim_qk },   { &r->k, p->len_k, p->dim_qk },
-        { &r->v, p->len_k, p->dim_v },    { &r->g, p->len_q, p->dim_v },
-        { &r->uq, p->len_q, p->dim_qk },  { &r->uk, p->len_k, p->dim_qk },
-        { &r->duq, p->len_q, p->dim_qk }, { &r->duk, p->len_k, p->dim_qk },
-        { &r->o, p->len_q, p->dim_v },    { &r->dq, p->len_q, p->dim_qk },
-        { &r->dk, p->len_k, p->dim_qk },  { &r->dv, p->len_k, p->dim_v },
-        { &r->da, p->len_k, 1 },          { &r->dx, p->len_k, 1 },
-        { &r->number, (int64_t)mods, 1 }, { &r->dnumber, (int64_t)mods, 1 },
-        { &r->row.dot, p->len_k, 1 },     { &r->row.x, p->len_k, 1 },
-        { &r->row.slope, p->len_k, 1 },   { &r->row.a, p->len_k, 1 },
+        { &w->q, p->len_q, p->dim_qk },
+        { &w->k, p->len_k, p->dim_qk },
+        { &w->v, p->len_k, p->dim_v },
+        { &w->g, p->len_q, p->dim_v },
+        { &w->o, p->len_q, p->dim_v },
+        { &w->dq, p->len_q, p->dim_qk },
+        { &w->dk, p->kv_heads * p->len_k, p->dim_qk },
+        { &w->dv, p->kv_heads * p->len_k, p->dim_v },
+        { &w->x, p->len_q, p->dim_x },
+        { &w->dx, p->len_q, p->dim_x },
+        { &w->dparams, w->call->plan->n_floats, 1 },
+        { &w->dbias, dbias ? count_pairs(p) : 0, 1 },
     };
     bool ok = true;
     for (size_t t = 0; t < sizeof wants / sizeof *wants; t++) {
         *wants[t].to = doubles(wants[t].n, wants[t].size);
         ok = ok && *wants[t].to;
     }
-    r->row.seen = calloc((size_t)p->len_k + 1, 1);
-    return ok && r->row.seen;
-}
-
-static void round_words(bool words, double *x, int64_t n)
-{
-    for (int64_t t = 0; t < n; t++)
-        x[t] = ref_word(words, x[t]);
+    return ok;
 }
 
 static void zero(double *x, int64_t n)
@@ -93,7 +82,7 @@ static void zero(double *x, int64_t n)
 static void gather(const struct walk *w, const void *from, foci_layout l, int64_t first,
                    int64_t h, int64_t n, int64_t d, double *to)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; from && i < n; i++)
         for (int64_t t = 0; t < d; t++)
             to[i * d + t] =
                 ref_load(w->call->type, from,
@@ -123,165 +112,143 @@ static void clear(const struct ref_call *c, void *to, foci_layout l, int64_t hea
                     ref_store(c->type, to, b * l.batch + i * l.row + h * l.head + t, 0);
 }
 
-static const struct group *group_of(const foci_plan *plan, int64_t h)
-{
-    const struct group *g = plan->spec.groups;
-    while (h >= g->head0 + g->heads)
-        g++;
-    return g;
-}
-
-/* Element (first query, first key) of head h in a given mask or bias. */
-static int64_t pair_offset(const struct walk *w, int64_t h)
+/* Element (first query, first key) of the head in a given mask or bias. */
+static int64_t pair_offset(const struct walk *w)
 {
     const foci_problem *p = w->p;
     const int64_t       mh = p->mask_heads > 1 ? p->mask_heads : 1;
     const int64_t       b = p->mask_batch > 1 ? w->s->b : 0;
 
-    return ((b * mh + (mh > 1 ? h : 0)) * p->len_q + w->s->q0) * p->len_k + w->s->k0;
+    return ((b * mh + (mh > 1 ? w->head : 0)) * p->len_q + w->s->q0) * p->len_k +
+           w->s->k0;
 }
 
-static struct ref_head head_make(struct walk *w, int64_t h, const struct group *g)
+static struct ref_part part_of(const struct walk *w)
 {
     const struct ref_call *c = w->call;
-    struct room           *r = &w->room;
+    const struct group    *g = w->group;
+    const int64_t          pairs = pair_offset(w);
+    const int64_t row = (w->s->b * w->p->heads + w->head) * w->p->len_q + w->s->q0;
 
-    for (size_t t = 0; t < g->mech.n_mods; t++) {
-        const bool has = g->mech.mods[t].def->n_tensors > 0;
-        r->number[t] = has ? c->params[g->mod_param[t][0] + h - g->head0] : 0;
-        r->dnumber[t] = 0;
-    }
-    struct ref_head head = {
+    return (struct ref_part){
+        .call = c,
+        .seq = w->s,
         .mech = &g->mech,
-        .causal = (w->p->flags & FOCI_CAUSAL) != 0,
-        .nq = w->s->nq,
-        .nk = w->s->nk,
-        .dqk = w->p->dim_qk,
-        .dv = w->p->dim_v,
-        .q = r->q,
-        .k = r->k,
-        .v = r->v,
-        .number = r->number,
-        .mask = c->io->mask ? c->io->mask + pair_offset(w, h) : NULL,
-        .bias = c->io->bias ? c->io->bias + pair_offset(w, h) : NULL,
-        .ld = w->p->len_k,
-        .words = c->words,
-        .uq = r->uq,
-        .uk = r->uk,
+        .param0 = g->param0,
+        .mod_param = g->mod_param,
+        .row = w->head - g->head0,
+        .head = w->head,
+        .index = w->head - g->head0,
+        .heads = g->heads,
+        .q = w->q,
+        .k = w->k,
+        .v = w->v,
+        .g = c->grads ? w->g : NULL,
+        .o = w->o,
+        .lse = c->lse ? c->lse + row : NULL,
+        .weights = c->weights ? c->weights + row * w->p->len_k + w->s->k0 : NULL,
+        .dq = w->dq,
+        .dparams = w->dparams,
+        .mask = c->io->mask ? c->io->mask + pairs : NULL,
+        .bias = c->io->bias ? c->io->bias + pairs : NULL,
+        .dbias = c->grads && c->grads->dbias && c->io->bias ? w->dbias + pairs : NULL,
     };
-    ref_prepare(&head);
-    return head;
 }
 
-/* o_i = sum over the keys seen of a_j v_j */
-static void output_row(const struct walk *w, const struct ref_head *head, int64_t i)
+/* Keys and values of route j of the head.  Neighbouring heads share all their sets. */
+static void pick(void *user, int64_t j, struct ref_part *part)
 {
-    const struct ref_row *r = &w->room.row;
-    double               *o = w->room.o + i * head->dv;
+    const struct walk   *w = user;
+    const struct group  *g = w->group;
+    const foci_problem  *p = w->p;
+    const foci_mech_def *def = g->mech.def;
+    const int64_t        sets = def->routes ? def->routes(&g->mech) : 1;
+    const int64_t        share = g->heads * sets / g->kv_heads;
+    const int64_t        kv = g->kv0 + (w->head - g->head0) / share * sets + j;
 
-    zero(o, head->dv);
-    for (int64_t j = 0; j < head->nk; j++)
-        for (int64_t t = 0; r->seen[j] && t < head->dv; t++)
-            o[t] += r->a[j] * head->v[j * head->dv + t];
+    gather(w, w->call->io->k, p->k, w->s->k0, kv, w->s->nk, p->dim_qk, w->k);
+    gather(w, w->call->io->v, p->v, w->s->k0, kv, w->s->nk, p->dim_v, w->v);
+    part->dk = w->dk + kv * p->len_k * p->dim_qk;
+    part->dv = w->dv + kv * p->len_k * p->dim_v;
 }
 
-static void report_row(const struct walk *w, int64_t h, int64_t i)
+/* The argument that says how many gates are kept. */
+static int64_t top_of(const foci_mech *m)
 {
-    const struct ref_call *c = w->call;
-    const struct ref_row  *r = &w->room.row;
-    const int64_t          head = w->s->b * w->p->heads + h;
-    const int64_t          row = head * w->p->len_q + w->s->q0 + i;
-
-    if (c->lse) c->lse[row] = r->lse;
-    for (int64_t j = 0; c->weights && j < w->s->nk; j++)
-        c->weights[row * w->p->len_k + w->s->k0 + j] = (float)r->a[j];
+    for (size_t t = 0; t < m->def->n_args; t++)
+        if (strcmp(m->def->args[t].name, "top") == 0) return foci_arg_int(m, (int)t);
+    return 0;
 }
 
-/* Through o_i = sum_j a_j v_j, the weights and the logits. */
-static void backward_row(const struct walk *w, const struct ref_head *head, int64_t i)
+static foci_status run_head(struct walk *w)
 {
-    const struct room    *r = &w->room;
-    const struct ref_row *row = &r->row;
-    const double         *g = r->g + i * head->dv, *o = r->o + i * head->dv;
-    const int             type = w->call->words ? (int)w->p->dtype : REF_F64;
-    double                mean = 0;
+    const foci_mech *m = &w->group->mech;
+    struct ref_part  part = part_of(w);
 
-    for (int64_t j = 0; j < head->nk; j++) {
-        r->da[j] = 0;
-        for (int64_t t = 0; row->seen[j] && t < head->dv; t++) {
-            r->da[j] += g[t] * head->v[j * head->dv + t];
-            r->dv[j * head->dv + t] += row->a[j] * g[t];
-        }
+    if (m->def->engine != FOCI_ROUTES) {
+        pick(w, 0, &part);
+        return ref_part_run(&part);
     }
-    for (int64_t t = 0; t < head->dv; t++)
-        mean += g[t] * ref_round(type, o[t]);
-    const double dsink = ref_weigh_back(head, row, r->da, mean, r->dx);
-    if (head->sink >= 0) r->dnumber[head->sink] += dsink;
-    ref_logits_back(head, i, row, r->dx, r->duq, r->duk, r->dnumber);
+    return ref_routes_run(&(struct ref_routes){ .part = part,
+                                                .inner = m->inner,
+                                                .param0 = w->group->inner_param,
+                                                .mod_param = w->group->inner_mod,
+                                                .n = m->def->routes(m),
+                                                .dim_x = w->p->dim_x,
+                                                .top = top_of(m),
+                                                .x = w->x,
+                                                .dx = w->dx,
+                                                .pick = pick,
+                                                .user = w });
 }
 
-static void one_head(struct walk *w, int64_t h)
+static foci_status one_head(struct walk *w)
 {
     const struct ref_call *c = w->call;
     const struct seq      *s = w->s;
     const foci_problem    *p = w->p;
-    struct room           *r = &w->room;
-    const struct group    *g = group_of(c->plan, h);
 
-    gather(w, c->io->q, p->q, s->q0, h, s->nq, p->dim_qk, r->q);
-    const struct ref_head head = head_make(w, h, g);
+    gather(w, c->io->q, p->q, s->q0, w->head, s->nq, p->dim_qk, w->q);
     if (c->grads) {
-        gather(w, c->grads->d_o, p->o, s->q0, h, s->nq, p->dim_v, r->g);
-        round_words(c->words, r->g, s->nq * p->dim_v);
-        zero(r->duq, s->nq * p->dim_qk);
-        zero(r->duk, s->nk * p->dim_qk);
-        zero(r->dq, s->nq * p->dim_qk);
+        gather(w, c->grads->d_o, p->o, s->q0, w->head, s->nq, p->dim_v, w->g);
+        for (int64_t t = 0; t < s->nq * p->dim_v; t++)
+            w->g[t] = ref_word(c->words, w->g[t]);
+        zero(w->dq, s->nq * p->dim_qk);
     }
-    for (int64_t i = 0; i < s->nq; i++) {
-        ref_logits(&head, i, &r->row);
-        ref_weigh(&head, &r->row);
-        for (int64_t j = 0; j < s->nk; j++)
-            r->row.a[j] = ref_word(c->words, r->row.a[j]);
-        output_row(w, &head, i);
-        if (c->grads)
-            backward_row(w, &head, i);
-        else
-            report_row(w, h, i);
-    }
-    if (!c->grads) {
-        scatter(w, c->io->o, p->o, s->q0, h, s->nq, p->dim_v, r->o);
-        return;
-    }
-    ref_prepare_back(&head, s->nq, r->q, r->duq, r->dq);
-    ref_prepare_back(&head, s->nk, r->k, r->duk, r->dk);
-    scatter(w, c->grads->dq, p->q, s->q0, h, s->nq, p->dim_qk, r->dq);
-    for (size_t t = 0; c->dparams && t < g->mech.n_mods; t++)
-        if (g->mech.mods[t].def->n_tensors > 0)
-            c->dparams[g->mod_param[t][0] + h - g->head0] += r->dnumber[t];
+    TRY(run_head(w));
+    if (c->grads)
+        scatter(w, c->grads->dq, p->q, s->q0, w->head, s->nq, p->dim_qk, w->dq);
+    else
+        scatter(w, c->io->o, p->o, s->q0, w->head, s->nq, p->dim_v, w->o);
+    return FOCI_OK;
 }
 
-/* The query heads of key head kh. */
-static void key_head(struct walk *w, int64_t kh)
+static foci_status one_seq(struct walk *w)
 {
     const struct ref_call *c = w->call;
     const struct seq      *s = w->s;
     const foci_problem    *p = w->p;
-    struct room           *r = &w->room;
-    const int64_t          share = p->heads / p->kv_heads;
+    const struct spec     *spec = &c->plan->spec;
 
-    gather(w, c->io->k, p->k, s->k0, kh, s->nk, p->dim_qk, r->k);
-    gather(w, c->io->v, p->v, s->k0, kh, s->nk, p->dim_v, r->v);
-    round_words(c->words, r->v, s->nk * p->dim_v);
-    zero(r->dk, s->nk * p->dim_qk);
-    zero(r->dv, s->nk * p->dim_v);
-    for (int64_t h = kh * share; h < (kh + 1) * share; h++)
-        one_head(w, h);
-    if (!c->grads) return;
+    zero(w->dk, p->kv_heads * p->len_k * p->dim_qk);
+    zero(w->dv, p->kv_heads * p->len_k * p->dim_v);
+    zero(w->dx, p->len_q * p->dim_x);
+    gather(w, c->io->x, p->x, s->q0, 0, s->nq, p->dim_x, w->x);
+    for (w->group = spec->groups; w->group < spec->groups + spec->n_groups; w->group++)
+        for (int64_t h = 0; h < w->group->heads; h++) {
+            w->head = w->group->head0 + h;
+            TRY(one_head(w));
+        }
+    if (!c->grads) return FOCI_OK;
 
-    zero(r->dk, min64(p->memory, s->nk) * p->dim_qk);
-    zero(r->dv, min64(p->memory, s->nk) * p->dim_v);
-    scatter(w, c->grads->dk, p->k, s->k0, kh, s->nk, p->dim_qk, r->dk);
-    scatter(w, c->grads->dv, p->v, s->k0, kh, s->nk, p->dim_v, r->dv);
+    for (int64_t kv = 0; kv < p->kv_heads; kv++) {
+        scatter(w, c->grads->dk, p->k, s->k0, kv, s->nk, p->dim_qk,
+                w->dk + kv * p->len_k * p->dim_qk);
+        scatter(w, c->grads->dv, p->v, s->k0, kv, s->nk, p->dim_v,
+                w->dv + kv * p->len_k * p->dim_v);
+    }
+    scatter(w, c->grads->dx, p->x, s->q0, 0, s->nq, p->dim_x, w->dx);
+    return FOCI_OK;
 }
 
 static void clear_results(const struct ref_call *c)
@@ -293,6 +260,7 @@ static void clear_results(const struct ref_call *c)
         clear(c, c->grads->dq, p->q, p->heads, p->len_q, p->dim_qk);
         clear(c, c->grads->dk, p->k, p->kv_heads, p->len_k, p->dim_qk);
         clear(c, c->grads->dv, p->v, p->kv_heads, p->len_k, p->dim_v);
+        clear(c, c->grads->dx, p->x, 1, p->len_q, p->dim_x);
         return;
     }
     clear(c, c->io->o, p->o, p->heads, p->len_q, p->dim_v);
@@ -302,22 +270,47 @@ static void clear_results(const struct ref_call *c)
         c->weights[t] = 0;
 }
 
+/* What the whole execution added up: of parameters, those that are trained. */
+static void give_sums(const struct walk *w)
+{
+    const struct ref_call *c = w->call;
+    const foci_plan       *plan = c->plan;
+
+    for (int t = 0; c->dparams && t < plan->n_params; t++) {
+        const struct param *p = &plan->params[t];
+        for (int64_t i = p->offset; i < p->offset + p->count; i++)
+            if (p->def->keep == FOCI_TRAINED) c->dparams[i] += w->dparams[i];
+    }
+    for (int64_t i = 0; c->grads->dbias && i < count_pairs(w->p); i++)
+        c->grads->dbias[i] = (float)w->dbias[i];
+}
+
+/* Routes have values of their own, so no one matrix takes v to o. */
+static bool has_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        if (plan->spec.groups[g].mech.def->engine == FOCI_ROUTES) return false;
+    return true;
+}
+
 foci_status ref_run(const struct ref_call *call)
 {
     const foci_plan *plan = call->plan;
     struct walk      w = { .call = call, .p = &plan->p };
-    struct seq      *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
-    foci_status      status = FOCI_ERR_MEMORY;
+    foci_status      status = FOCI_OK;
 
-    if (room_make(&w.room, plan) && seqs) {
+    if (call->weights && !has_weights(plan)) return FOCI_ERR_UNSUP;
+    struct seq *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
+    if (room_make(&w) && seqs) {
         const int64_t n = plan_seqs(plan, call->io, seqs);
         clear_results(call);
-        for (w.s = seqs; w.s < seqs + n; w.s++)
-            for (int64_t kh = 0; kh < plan->p.kv_heads; kh++)
-                key_head(&w, kh);
-        status = FOCI_OK;
+        for (w.s = seqs; w.s < seqs + n && !status; w.s++)
+            status = one_seq(&w);
+        if (!status && call->grads) give_sums(&w);
+    } else {
+        status = FOCI_ERR_MEMORY;
     }
-    room_free(&w.room);
+    room_free(&w);
     free(seqs);
     return status;
 }

@@ -17,26 +17,26 @@
 static double largest(const struct ref_head *h, const struct ref_row *r)
 {
     double m = -INFINITY;
-    for (int64_t j = 0; j < h->nk; j++)
-        if (r->seen[j] && (r->x[j] > m || isnan(r->x[j]))) m = r->x[j];
+    for (int64_t j = 0; j < h->cols; j++)
+        if (r->times[j] && (r->x[j] > m || isnan(r->x[j]))) m = r->x[j];
     return m;
 }
 
 static void softmax(const struct ref_head *h, struct ref_row *r, double m)
 {
-    const double sink = h->sink < 0 ? -INFINITY : h->number[h->sink];
+    const double sink = h->sink < 0 ? -INFINITY : h->p->call->params[h->sink];
     double       sum = 0;
 
     if (sink > m) m = sink;
     if (m == -INFINITY) return;
     r->a_sink = exp(sink - m);
-    for (int64_t j = 0; j < h->nk; j++)
-        if (r->seen[j]) sum += exp(r->x[j] - m);
+    for (int64_t j = 0; j < h->cols; j++)
+        if (r->times[j]) sum += exp(r->x[j] - m);
     sum += r->a_sink;
     r->a_sink /= sum;
     r->lse = m + log(sum);
-    for (int64_t j = 0; j < h->nk; j++)
-        if (r->seen[j]) r->a[j] = exp(r->x[j] - m) / sum;
+    for (int64_t j = 0; j < h->cols; j++)
+        if (r->times[j]) r->a[j] = exp(r->x[j] - m) / sum;
 }
 
 static void l2norm(const struct ref_head *h, struct ref_row *r, double m)
@@ -44,19 +44,19 @@ static void l2norm(const struct ref_head *h, struct ref_row *r, double m)
     double sum = 0;
 
     if (m == -INFINITY) return;
-    for (int64_t j = 0; j < h->nk; j++)
-        if (r->seen[j]) sum += exp(2 * (r->x[j] - m));
+    for (int64_t j = 0; j < h->cols; j++)
+        if (r->times[j]) sum += exp(2 * (r->x[j] - m));
     r->lse = m + log(sum) / 2;
-    for (int64_t j = 0; j < h->nk; j++)
-        if (r->seen[j]) r->a[j] = exp(r->x[j] - m) / sqrt(sum);
+    for (int64_t j = 0; j < h->cols; j++)
+        if (r->times[j]) r->a[j] = exp(r->x[j] - m) / sqrt(sum);
 }
 
 static void relu2(const struct ref_head *h, struct ref_row *r)
 {
     if (r->visible == 0) return;
     r->lse = log(r->n);
-    for (int64_t j = 0; j < h->nk; j++) {
-        if (!r->seen[j]) continue;
+    for (int64_t j = 0; j < h->cols; j++) {
+        if (!r->times[j]) continue;
         const double x = r->x[j] < 0 ? 0 : r->x[j];
         r->a[j] = x * x / r->n;
     }
@@ -68,29 +68,26 @@ void ref_weigh(const struct ref_head *h, struct ref_row *r)
 
     r->a_sink = 0;
     r->lse = -INFINITY;
-    for (int64_t j = 0; j < h->nk; j++)
+    for (int64_t j = 0; j < h->cols; j++)
         r->a[j] = 0;
-    switch (h->mech->def->weigh) {
+    switch (h->mech.def->weigh) {
     case FOCI_SOFTMAX: softmax(h, r, m); break;
     case FOCI_L2NORM: l2norm(h, r, m); break;
     case FOCI_RELU2: relu2(h, r); break;
     }
 }
 
-double ref_weigh_back(const struct ref_head *h, const struct ref_row *r,
-                      const double *da, double mean, double *dx)
+double ref_weigh_back(const struct ref_head *h, const struct ref_row *r, double mean)
 {
-    for (int64_t j = 0; j < h->nk; j++)
-        dx[j] = 0;
     if (r->visible == 0) return 0; /* whatever g_i is */
 
-    for (int64_t j = 0; j < h->nk; j++) {
-        if (!r->seen[j]) continue;
-        const double a = r->a[j];
-        switch (h->mech->def->weigh) {
-        case FOCI_SOFTMAX: dx[j] = a * (da[j] - mean); break;
-        case FOCI_L2NORM: dx[j] = a * (da[j] - a * mean); break;
-        case FOCI_RELU2: dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da[j] / r->n; break;
+    for (int64_t j = 0; j < h->cols; j++) {
+        if (!r->times[j]) continue;
+        const double a = r->a[j], da = r->da[j];
+        switch (h->mech.def->weigh) {
+        case FOCI_SOFTMAX: r->dx[j] = a * (da - mean); break;
+        case FOCI_L2NORM: r->dx[j] = a * (da - a * mean); break;
+        case FOCI_RELU2: r->dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da / r->n; break;
         }
     }
     return -r->a_sink * mean;

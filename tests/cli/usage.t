@@ -23,6 +23,7 @@ Verbs
   plan *
   run *
   bench *
+  map *
 
 === -h
 foci -h | head -1
@@ -40,7 +41,7 @@ foci --version
 foci *.*.*
 
 === help of every verb shows examples first
-for verb in list info plan run bench; do
+for verb in list info plan run bench map; do
     foci $verb --help > a || echo "$verb failed"
     foci help $verb | cmp - a
     foci $verb -h | cmp - a
@@ -62,6 +63,9 @@ Examples
 foci bench: *
 Examples
   foci bench*
+foci map: *
+Examples
+  foci map *
 
 === help wins over mistakes
 foci plan --no-such-option --help | head -1
@@ -138,6 +142,15 @@ for shell in bash zsh; do foci --completion $shell | grep -c 'f32 bf16 f16'; don
 --- stdout
 1
 1
+
+=== completion of specs that are values of options
+foci --completion bash | grep -c "'map --pattern') words='softmax "
+foci --completion zsh | grep -c "'--pattern=.*:SPEC:(softmax "
+foci --completion zsh | grep -A 99 '^    map)' | grep "'1:"
+--- stdout
+1
+1
+            '1:PROBLEM: ' *
 
 === completion for no shell
 foci --completion

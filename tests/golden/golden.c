@@ -1,9 +1,11 @@
 /* golden.c -- the interpreter against vectors that owe it nothing.
  *
- *     golden [DIRECTORY]
+ *     golden [DIRECTORY [PATTERN]]
  *
- * Every mechanism and every modifier must have a file; README.md has the format.
- * All is computed in double, so that agreement to 1e-10 can be asked for.
+ * Every mechanism and every modifier must have a file, which is a test of its name;
+ * README.md has the format.  PATTERN chooses tests ("l*").  All is computed in double,
+ * so that agreement to 1e-10 can be asked for; what the interpreter gives as floats, to
+ * 1e-6.
  */
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +21,7 @@
 
 static const char *directory = GOLDEN_DIR;
 
-enum { MAX_LINES = 64 };
+enum { MAX_LINES = 64, MAX_LISTS = 4, MAX_FILES = 256 };
 
 /* A case: its lines, each a key and the text of its values. */
 struct lines {
@@ -57,7 +59,7 @@ static double *numbers(const char *text, int64_t *n)
 
 static double *exactly(const struct lines *c, const char *key, int64_t want)
 {
-    int64_t n;
+    int64_t n = 0;
     double *x = numbers(need(c, key), &n);
     if (n != want)
         fail_msg("case %s: %s has %lld numbers, not %lld", text_of(c, "case"), key,
@@ -82,6 +84,18 @@ static void compare(const char *file, const struct lines *c, const char *key,
     free(want);
 }
 
+/* What the interpreter gives as floats. */
+static void compare_floats(const char *file, const struct lines *c, const char *key,
+                           const float *got, int64_t n, double tolerance)
+{
+    double *x = test_alloc((size_t)n + 1, sizeof *x);
+
+    for (int64_t t = 0; t < n; t++)
+        x[t] = (double)got[t];
+    compare(file, c, key, x, tolerance);
+    free(x);
+}
+
 static int32_t *whole(const char *text)
 {
     int64_t  n;
@@ -94,13 +108,37 @@ static int32_t *whole(const char *text)
     return i;
 }
 
+/* The lists of a case; how many. */
+static int lists_of(const struct lines *c, foci_list lists[MAX_LISTS])
+{
+    int n = 0;
+
+    for (int t = 0; t < c->n; t++) {
+        if (strncmp(c->key[t], "list ", 5) != 0) continue;
+        assert_true(n < MAX_LISTS);
+        foci_list *list = &lists[n++];
+        double    *x = numbers(c->values[t], &list->count);
+        int64_t   *data = test_alloc((size_t)list->count + 1, sizeof *data);
+        for (int64_t i = 0; i < list->count; i++)
+            data[i] = (int64_t)x[i];
+        list->name = c->key[t] + 5;
+        list->data = data;
+        free(x);
+    }
+    return n;
+}
+
 static foci_problem problem_of(const struct lines *c)
 {
     foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_TRAIN };
     const char  *text;
 
     assert_int_equal(foci_problem_parse(NULL, need(c, "problem"), &p), FOCI_OK);
+    if ((text = text_of(c, "kv_heads"))) p.kv_heads = atoi(text);
     if ((text = text_of(c, "memory"))) p.memory = atoi(text);
+    if ((text = text_of(c, "dim_x"))) p.dim_x = atoi(text);
+    if ((text = text_of(c, "seed"))) p.seed = strtoull(text, NULL, 10);
+    if ((text = text_of(c, "dropout"))) p.dropout = strtod(text, NULL);
     if ((text = text_of(c, "docs"))) {
         int64_t n;
         free(numbers(text, &n));
@@ -117,11 +155,17 @@ static foci_problem problem_of(const struct lines *c)
     return p;
 }
 
-/* Parameters of a plan in one array; key is "param" or "dparam". */
+/* Parameters of a plan in one array; the case has no others. */
 static double *params_of(const struct lines *c, const foci_plan *plan)
 {
     double *params = test_alloc((size_t)foci_plan_params(plan) + 1, sizeof *params);
+    int     given = 0;
 
+    for (int t = 0; t < c->n; t++)
+        given += strncmp(c->key[t], "param ", 6) == 0;
+    if (given > foci_plan_n_params(plan))
+        fail_msg("case %s: %d tensors, where %s has %d", text_of(c, "case"), given,
+                 text_of(c, "spec"), foci_plan_n_params(plan));
     for (int t = 0; t < foci_plan_n_params(plan); t++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
@@ -138,11 +182,50 @@ static double *params_of(const struct lines *c, const foci_plan *plan)
 struct execution {
     foci_io    io;
     foci_grads grads;
-    double    *q, *k, *v, *g, *o, *lse, *dq, *dk, *dv, *params, *dparams;
-    float     *weights, *bias;
+    double    *q, *k, *v, *x, *g, *o, *lse, *dq, *dk, *dv, *dx, *params, *dparams;
+    float     *weights, *bias, *dbias;
+    int64_t    n_bias;
     uint8_t   *mask;
     int32_t   *len_q, *len_k, *docs;
 };
+
+/* A tensor that not every mechanism reads, and room for its gradient. */
+static double *maybe(const struct lines *c, const char *key, int64_t n, double **grad)
+{
+    if (!text_of(c, key)) return NULL;
+    *grad = test_alloc((size_t)n + 1, sizeof **grad);
+    return exactly(c, key, n);
+}
+
+/* Mask and bias of the problem. */
+static void execution_pairs(struct execution *e, const struct lines *c)
+{
+    const char *mask = text_of(c, "mask"), *bias = text_of(c, "bias");
+    int64_t     n;
+
+    if (mask) {
+        double *x = numbers(mask, &n);
+        e->mask = test_alloc((size_t)n + 1, 1);
+        for (int64_t t = 0; t < n; t++)
+            e->mask[t] = x[t] != 0;
+        free(x);
+    }
+    if (bias) {
+        double *x = numbers(bias, &n);
+        e->bias = test_alloc((size_t)n + 1, sizeof(float));
+        e->dbias = test_alloc((size_t)n + 1, sizeof(float));
+        e->n_bias = n;
+        for (int64_t t = 0; t < n; t++)
+            e->bias[t] = (float)x[t];
+        free(x);
+    }
+}
+
+static uint64_t dropout_seed(const struct lines *c)
+{
+    const char *text = text_of(c, "dropout");
+    return text ? strtoull(strchr(text, ' ') + 1, NULL, 10) : 0;
+}
 
 static void execution_make(struct execution *e, const struct lines *c,
                            const foci_plan *plan)
@@ -150,98 +233,110 @@ static void execution_make(struct execution *e, const struct lines *c,
     const foci_problem *p = &plan->p;
     const int64_t       rows = p->batch * p->len_q * p->heads;
     const int64_t       keys = p->batch * p->len_k * p->kv_heads;
-    const size_t        one = 1;
 
+    e->dq = test_alloc((size_t)(rows * p->dim_qk) + 1, sizeof(double));
+    e->dv = test_alloc((size_t)(keys * p->dim_v) + 1, sizeof(double));
     e->q = exactly(c, "q", rows * p->dim_qk);
-    e->k = exactly(c, "k", keys * p->dim_qk);
+    e->k = maybe(c, "k", keys * p->dim_qk, &e->dk);
     e->v = exactly(c, "v", keys * p->dim_v);
+    e->x = maybe(c, "x", p->batch * p->len_q * p->dim_x, &e->dx);
     e->g = exactly(c, "g", rows * p->dim_v);
-    e->o = test_alloc((size_t)(rows * p->dim_v) + one, sizeof(double));
-    e->lse = test_alloc((size_t)rows + one, sizeof(double));
-    e->dq = test_alloc((size_t)(rows * p->dim_qk) + one, sizeof(double));
-    e->dk = test_alloc((size_t)(keys * p->dim_qk) + one, sizeof(double));
-    e->dv = test_alloc((size_t)(keys * p->dim_v) + one, sizeof(double));
-    e->weights = test_alloc((size_t)(rows * p->len_k) + one, sizeof(float));
+    e->o = test_alloc((size_t)(rows * p->dim_v) + 1, sizeof(double));
+    e->lse = test_alloc((size_t)rows + 1, sizeof(double));
+    e->weights = test_alloc((size_t)(rows * p->len_k) + 1, sizeof(float));
     e->params = params_of(c, plan);
-    e->dparams = test_alloc((size_t)plan->n_floats + one, sizeof(double));
+    e->dparams = test_alloc((size_t)plan->n_floats + 1, sizeof(double));
     e->len_q = whole(text_of(c, "len_q"));
     e->len_k = whole(text_of(c, "len_k"));
     e->docs = whole(text_of(c, "docs"));
-    const char *mask = text_of(c, "mask"), *bias = text_of(c, "bias");
-    int64_t     n;
-    if (mask) {
-        double *x = numbers(mask, &n);
-        e->mask = test_alloc((size_t)n + one, 1);
-        for (int64_t t = 0; t < n; t++)
-            e->mask[t] = x[t] != 0;
-        free(x);
-    }
-    if (bias) {
-        double *x = numbers(bias, &n);
-        e->bias = test_alloc((size_t)n + one, sizeof(float));
-        for (int64_t t = 0; t < n; t++)
-            e->bias[t] = (float)x[t];
-        free(x);
-    }
-    e->io = (foci_io){ FOCI_SIZED(foci_io), .q = e->q,       .k = e->k,
-                       .v = e->v,           .o = e->o,       .len_q = e->len_q,
-                       .len_k = e->len_k,   .docs = e->docs, .n_docs = p->max_docs,
-                       .mask = e->mask,     .bias = e->bias };
-    e->grads = (foci_grads){ FOCI_SIZED(foci_grads), .d_o = e->g, .dq = e->dq,
-                             .dk = e->dk, .dv = e->dv };
+    execution_pairs(e, c);
+    e->io = (foci_io){ FOCI_SIZED(foci_io),
+                       .q = e->q,
+                       .k = e->k,
+                       .v = e->v,
+                       .x = e->x,
+                       .o = e->o,
+                       .len_q = e->len_q,
+                       .len_k = e->len_k,
+                       .docs = e->docs,
+                       .n_docs = p->max_docs,
+                       .mask = e->mask,
+                       .bias = e->bias,
+                       .dropout_seed = dropout_seed(c) };
+    e->grads = (foci_grads){ FOCI_SIZED(foci_grads),
+                             .d_o = e->g,
+                             .dq = e->dq,
+                             .dk = e->dk,
+                             .dv = e->dv,
+                             .dx = e->dx,
+                             .dbias = e->dbias };
 }
 
 static void execution_free(struct execution *e)
 {
-    void *const all[] = { e->q,    e->k,    e->v,     e->g,      e->o,       e->lse,
-                          e->dq,   e->dk,   e->dv,    e->params, e->dparams, e->weights,
-                          e->bias, e->mask, e->len_q, e->len_k,  e->docs };
+    void *const all[] = { e->q,     e->k,      e->v,       e->x,       e->g,
+                          e->o,     e->lse,    e->dq,      e->dk,      e->dv,
+                          e->dx,    e->params, e->dparams, e->weights, e->bias,
+                          e->dbias, e->mask,   e->len_q,   e->len_k,   e->docs };
     for (size_t t = 0; t < sizeof all / sizeof *all; t++)
         free(all[t]);
 }
 
-static void compare_all(const char *file, const struct lines *c, const foci_plan *plan,
-                        const struct execution *e)
+static void compare_params(const char *file, const struct lines *c,
+                           const foci_plan *plan, const double *dparams,
+                           double tolerance)
 {
-    const double        tolerance = 1e-10;
-    const foci_problem *p = &plan->p;
-
-    compare(file, c, "o", e->o, tolerance);
-    compare(file, c, "lse", e->lse, tolerance);
-    compare(file, c, "dq", e->dq, tolerance);
-    compare(file, c, "dk", e->dk, tolerance);
-    compare(file, c, "dv", e->dv, tolerance);
     for (int t = 0; t < foci_plan_n_params(plan); t++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
         snprintf(key, sizeof key, "dparam %s", param.name);
-        compare(file, c, key, e->dparams + param.offset, tolerance);
+        compare(file, c, key, dparams + param.offset, tolerance);
     }
-    if (text_of(c, "printed_o")) compare(file, c, "printed_o", e->o, 6e-7);
-    if (text_of(c, "printed_a")) {
-        const int64_t n = p->batch * p->heads * p->len_q * p->len_k;
-        double       *a = test_alloc((size_t)n, sizeof *a);
-        for (int64_t t = 0; t < n; t++)
-            a[t] = (double)e->weights[t];
-        compare(file, c, "printed_a", a, 6e-7);
-        free(a);
-    }
+}
+
+static void compare_all(const char *file, const struct lines *c, const foci_plan *plan,
+                        const struct execution *e)
+{
+    const double        exact = 1e-10, single = 1e-6, six_decimals = 6e-7;
+    const foci_problem *p = &plan->p;
+    const int64_t       pairs = p->batch * p->heads * p->len_q * p->len_k;
+
+    compare(file, c, "o", e->o, exact);
+    if (text_of(c, "lse")) compare(file, c, "lse", e->lse, exact);
+    compare(file, c, "dq", e->dq, exact);
+    if (e->k) compare(file, c, "dk", e->dk, exact);
+    compare(file, c, "dv", e->dv, exact);
+    if (e->x) compare(file, c, "dx", e->dx, exact);
+    if (e->bias) compare_floats(file, c, "dbias", e->dbias, e->n_bias, single);
+    compare_params(file, c, plan, e->dparams, exact);
+    if (text_of(c, "a")) compare_floats(file, c, "a", e->weights, pairs, single);
+    if (text_of(c, "printed_o")) compare(file, c, "printed_o", e->o, six_decimals);
+    if (text_of(c, "printed_a"))
+        compare_floats(file, c, "printed_a", e->weights, pairs, six_decimals);
 }
 
 static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
 {
-    const foci_problem p = problem_of(c);
-    foci_plan         *plan = test_plan(ctx, need(c, "spec"), &p);
-    struct execution   e = { 0 };
+    foci_problem     p = problem_of(c);
+    foci_list        lists[MAX_LISTS];
+    struct execution e = { 0 };
+
+    p.n_lists = lists_of(c, lists);
+    p.lists = lists;
+    foci_plan *plan = test_plan(ctx, need(c, "spec"), &p);
+    for (int64_t t = 0; t < p.n_lists; t++)
+        free((void *)lists[t].data);
 
     execution_make(&e, c, plan);
+    /* Weights are asked for only where a case has them: not every mechanism does. */
+    const bool      weights = text_of(c, "a") || text_of(c, "printed_a");
     struct ref_call call = { .plan = plan,
                              .io = &e.io,
                              .type = REF_F64,
                              .params = e.params,
-                             .lse = e.lse,
-                             .weights = e.weights };
+                             .lse = text_of(c, "lse") ? e.lse : NULL,
+                             .weights = weights ? e.weights : NULL };
     assert_int_equal(ref_run(&call), FOCI_OK);
     call.grads = &e.grads;
     call.dparams = e.dparams;
@@ -274,11 +369,12 @@ static char *slurp(const char *name)
     return text;
 }
 
-/* Cut a line into its key, which for parameters is two words, and its values. */
+/* Cut a line into its key, which is two words where things have names, and its
+ * values. */
 static void add_line(struct lines *c, char *line)
 {
-    const bool two =
-        strncmp(line, "param ", 6) == 0 || strncmp(line, "dparam ", 7) == 0;
+    const bool two = strncmp(line, "param ", 6) == 0 ||
+                     strncmp(line, "dparam ", 7) == 0 || strncmp(line, "list ", 5) == 0;
     char *cut = strchr(line, ' ');
 
     if (cut && two) cut = strchr(cut + 1, ' ');
@@ -288,8 +384,11 @@ static void add_line(struct lines *c, char *line)
     if (cut) *cut = 0;
 }
 
-static void run_file(foci_ctx *ctx, const char *name)
+/* The file that is the state's name. */
+static void run_file(void **state)
 {
+    const char  *name = *state;
+    foci_ctx    *ctx = test_ctx(NULL, 1);
     char        *text = slurp(name);
     struct lines c = { .n = 0 };
     int          cases = 0;
@@ -309,42 +408,28 @@ static void run_file(foci_ctx *ctx, const char *name)
     }
     if (cases == 0 || c.n != 0) fail_msg("%s.txt is cut short or empty", name);
     free(text);
-}
-
-static void mechanisms(void **state)
-{
-    foci_ctx *ctx = test_ctx(NULL, 1);
-    (void)state;
-    for (int t = 0; mech_list[t]; t++)
-        run_file(ctx, mech_list[t]->name);
     foci_ctx_free(ctx);
 }
 
-static void modifiers(void **state)
+static struct CMUnitTest test_of(const char *name)
 {
-    foci_ctx *ctx = test_ctx(NULL, 1);
-    (void)state;
-    for (int t = 0; mod_list[t]; t++)
-        run_file(ctx, mod_list[t]->name);
-    foci_ctx_free(ctx);
-}
-
-static void together(void **state)
-{
-    foci_ctx *ctx = test_ctx(NULL, 1);
-    (void)state;
-    run_file(ctx, "problems");
-    run_file(ctx, "mixes");
-    foci_ctx_free(ctx);
+    return (struct CMUnitTest){ name, run_file, NULL, NULL, (void *)name };
 }
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(mechanisms),
-        cmocka_unit_test(modifiers),
-        cmocka_unit_test(together),
-    };
+    static struct CMUnitTest tests[MAX_FILES]; /* those without a name are passed over */
+    int                      n = 0;
+
+    for (int t = 0; mech_list[t] && n < MAX_FILES - 3; t++)
+        tests[n++] = test_of(mech_list[t]->name);
+    for (int t = 0; mod_list[t] && n < MAX_FILES - 3; t++)
+        tests[n++] = test_of(mod_list[t]->name);
+    tests[n++] = test_of("problems");
+    tests[n++] = test_of("dropout");
+    tests[n++] = test_of("mixes");
+
     if (argc > 1) directory = argv[1];
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,287 +3,21 @@
 
     python3 tests/golden/make.py            rewrites tests/golden/*.txt
 
-Nothing here is taken from the library: the definitions are written out as they
-stand in the literature, sums run over all visible keys, and gradients come from
-automatic differentiation of the forward pass, never from a formula of their own.
-It needs the standard library only.
+Nothing is taken from the library: formulas.py has the definitions as they stand in
+the literature, sums run over all visible keys, and gradients come from automatic
+differentiation of the forward pass (scalar.py), never from a formula of their own.
+Here are the cases.  It needs the standard library only.
 
 The format of the files is in README.md beside this script.
 """
 
-import math
 import os
 import random
 
+from case import Case
+from formulas import Group, sinusoid
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-
-
-class Num:
-    """A number that remembers what it was made of, for its gradient."""
-
-    __slots__ = ("value", "of", "grad")
-
-    def __init__(self, value, of=()):
-        self.value = float(value)
-        self.of = of  # pairs (operand, derivative by it)
-        self.grad = 0.0
-
-    def __add__(self, other):
-        other = num(other)
-        return Num(self.value + other.value, ((self, 1.0), (other, 1.0)))
-
-    def __mul__(self, other):
-        other = num(other)
-        return Num(self.value * other.value, ((self, other.value), (other, self.value)))
-
-    def __truediv__(self, other):
-        other = num(other)
-        q = self.value / other.value
-        return Num(q, ((self, 1.0 / other.value), (other, -q / other.value)))
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-
-def num(x):
-    return x if isinstance(x, Num) else Num(x)
-
-
-def exp(x):
-    y = math.exp(x.value)
-    return Num(y, ((x, y),))
-
-
-def log(x):
-    return Num(math.log(x.value), ((x, 1.0 / x.value),))
-
-
-def sqrt(x):
-    y = math.sqrt(x.value)
-    return Num(y, ((x, 0.5 / y),))
-
-
-def tanh(x):
-    y = math.tanh(x.value)
-    return Num(y, ((x, 1.0 - y * y),))
-
-
-def relu(x):
-    return Num(max(x.value, 0.0), ((x, 1.0 if x.value > 0 else 0.0),))
-
-
-def total(xs):
-    sum_ = Num(0.0)
-    for x in xs:
-        sum_ = sum_ + x
-    return sum_
-
-
-def dot(a, b):
-    return total(x * y for x, y in zip(a, b))
-
-
-def backward(result):
-    order, seen, stack = [], set(), [(result, False)]
-    while stack:
-        node, done = stack.pop()
-        if done:
-            order.append(node)
-        elif id(node) not in seen:
-            seen.add(id(node))
-            stack.append((node, True))
-            stack.extend((operand, False) for operand, _ in node.of)
-    result.grad = 1.0
-    for node in reversed(order):
-        for operand, slope in node.of:
-            operand.grad += node.grad * slope
-
-
-# The mechanisms: weights of one row from its visible logits, and the logarithm of
-# what they were divided by.
-
-
-def softmax(x, _arg, sink):
-    e = [exp(t) for t in x]
-    s = total(e) + (exp(sink) if sink is not None else 0.0)
-    return [t / s for t in e], math.log(s.value)
-
-
-def l2norm(x, _arg, _sink):
-    s = total(exp(2.0 * t) for t in x)
-    return [exp(t) / sqrt(s) for t in x], 0.5 * math.log(s.value)
-
-
-def relu2(x, arg, _sink):
-    n = arg.get("n", 0) or len(x)
-    return [relu(t) * relu(t) / float(n) for t in x], math.log(n)
-
-
-MECHANISMS = {"softmax": softmax, "l2norm": l2norm, "relu2": relu2}
-
-
-def unit(x):
-    """x / |x|, the norm floored at 1e-12."""
-    square = dot(x, x)
-    norm = sqrt(square) if square.value >= 1e-24 else Num(1e-12)
-    return [t / norm for t in x]
-
-
-class Group:
-    """Some heads with a mechanism and its modifiers: {name: arguments}."""
-
-    def __init__(self, heads, mech, arg=None, **mods):
-        self.heads, self.mech, self.arg, self.mods = heads, mech, arg or {}, mods
-
-
-def row(group, number, q, keys, bias):
-    """Weights of one query over the keys it sees, and the log of the sum.
-
-    number: {modifier: the number it has learned for this head}."""
-    mods, n = group.mods, len(keys)
-    if not keys:
-        return [], number["sink"].value if "sink" in mods else -math.inf
-    f = Num(1.0 if "qknorm" in mods else 1.0 / math.sqrt(len(q)))
-    if "scale" in mods:
-        f = Num(mods["scale"]["s"])
-    if "qknorm" in mods:
-        q, keys = unit(q), [unit(k) for k in keys]
-        f = f * number["qknorm"]
-    if "temper" in mods:
-        f = f * number["temper"]
-    if "logn" in mods:
-        ratio = math.log(n) / math.log(mods["logn"].get("n0", 512))
-        f = f * (max(1.0, ratio) if mods["logn"].get("clamp") else ratio)
-    x = [f * dot(q, k) + b for k, b in zip(keys, bias)]
-    if "cap" in mods:
-        c = mods["cap"]["c"]
-        x = [c * tanh(t / c) for t in x]
-    return MECHANISMS[group.mech](x, group.arg, number.get("sink"))
-
-
-TENSOR = {"sink": "sink", "temper": "temper", "qknorm": "tau"}
-
-
-class Case:
-    def __init__(self, name, spec, groups, b=1, n=3, m=None, d=3, dv=None, kv=None, causal=False, seed=0, q=None, k=None, v=None,
-                 len_q=None, len_k=None, docs=None, memory=0, mask=None, bias=None, printed=None):
-        self.name, self.spec, self.groups = name, spec, groups
-        self.heads = sum(g.heads for g in groups)
-        self.b, self.n, self.m, self.d = b, n, n if m is None else m, d
-        self.dv = d if dv is None else dv
-        self.kv, self.causal = kv or self.heads, causal
-        self.len_q, self.len_k, self.docs, self.memory = len_q, len_k, docs, memory
-        self.mask_shape, self.bias_shape = mask, bias  # (batch, heads), or None
-        self.printed = printed or {}
-        self.draw(random.Random("foci golden %s %d" % (name, seed)), q, k, v)
-
-    def draw(self, rng, q, k, v):
-        def some(count, given=None):
-            values = given or [round(rng.gauss(0, 1), 3) for _ in range(count)]
-            assert len(values) == count
-            return [Num(x) for x in values]
-
-        self.q = some(self.b * self.n * self.heads * self.d, q)
-        self.k = some(self.b * self.m * self.kv * self.d, k)
-        self.v = some(self.b * self.m * self.kv * self.dv, v)
-        self.g = some(self.b * self.n * self.heads * self.dv)
-        self.params = []  # (name, one number for each head)
-        self.number = []  # {modifier: number} of each head
-        for index, group in enumerate(self.groups):
-            heads = [{} for _ in range(group.heads)]
-            for mod in group.mods:
-                if mod in TENSOR:
-                    name = TENSOR[mod] if len(self.groups) == 1 else "%d.%s" % (index, TENSOR[mod])
-                    values = some(group.heads)
-                    self.params.append((name, values))
-                    for head, value in zip(heads, values):
-                        head[mod] = value
-            self.number += heads
-        pairs = self.n * self.m
-        self.mask = self.mask_shape and [int(rng.random() < 0.6) for _ in range(self.mask_shape[0] * self.mask_shape[1] * pairs)]
-        self.bias = self.bias_shape and [round(8 * rng.gauss(0, 1)) / 8 for _ in range(self.bias_shape[0] * self.bias_shape[1] * pairs)]
-
-    def vector(self, x, rows, heads, d, b, i, h):
-        at = ((b * rows + i) * heads + h) * d
-        return x[at:at + d]
-
-    def pair(self, x, shape, b, h, i, j):
-        if x is None:
-            return None
-        b, h = (b if shape[0] > 1 else 0), (h if shape[1] > 1 else 0)
-        return x[((b * shape[1] + h) * self.n + i) * self.m + j]
-
-    def sequences(self):
-        """(batch entry, rows of queries, rows of keys)"""
-        if self.docs:
-            return [(0, range(s, e), range(s, e)) for s, e in zip(self.docs, self.docs[1:])]
-        return [(b, range(self.len_q[b] if self.len_q else self.n), range(self.len_k[b] if self.len_k else self.m)) for b in range(self.b)]
-
-    def solve(self):
-        zero = Num(0.0)
-        o = {}
-        self.lse = [-math.inf] * (self.b * self.heads * self.n)
-        self.a = [0.0] * (self.b * self.heads * self.n * self.m)
-        group_of = [g for g in self.groups for _ in range(g.heads)]
-        for b, rows, cols in self.sequences():
-            for h in range(self.heads):
-                kh = h // (self.heads // self.kv)
-                for i in rows:
-                    # The last query stands at the last key.
-                    place = (i - rows.start) + len(cols) - len(rows)
-                    seen = [j for j in cols if not (self.causal and j - cols.start > place)
-                            and self.pair(self.mask, self.mask_shape, b, h, i, j) != 0]
-                    keys = [self.vector(self.k, self.m, self.kv, self.d, b, j, kh) for j in seen]
-                    bias = [self.pair(self.bias, self.bias_shape, b, h, i, j) or 0.0 for j in seen]
-                    # Memory takes no gradient: its rows enter as constants.
-                    keys = [[Num(x.value) for x in key] if j < self.memory else key for j, key in zip(seen, keys)]
-                    w, lse = row(group_of[h], self.number[h], self.vector(self.q, self.n, self.heads, self.d, b, i, h), keys, bias)
-                    self.lse[(b * self.heads + h) * self.n + i] = lse
-                    sums = [zero] * self.dv
-                    for j, a in zip(seen, w):
-                        self.a[((b * self.heads + h) * self.n + i) * self.m + j] = a.value
-                        value = self.vector(self.v, self.m, self.kv, self.dv, b, j, kh)
-                        if j < self.memory:
-                            value = [Num(x.value) for x in value]
-                        sums = [s + a * x for s, x in zip(sums, value)]
-                    o[b, i, h] = sums
-        self.o = [x for b in range(self.b) for i in range(self.n) for h in range(self.heads) for x in o.get((b, i, h), [zero] * self.dv)]
-        backward(dot(self.o, [Num(x.value) for x in self.g]))
-        for what, (values, count) in self.printed.items():
-            mine = {"a": self.a, "o": [x.value for x in self.o]}[what][:count]
-            assert max(abs(x - y) for x, y in zip(mine, values)) < 6e-7, (self.name, what)
-
-    def text(self):
-        def line(key, values):
-            return key + "".join(" %r" % v for v in values) + "\n"
-
-        self.solve()
-        values = lambda xs: [x.value for x in xs]
-        grads = lambda xs: [x.grad for x in xs]
-        out = "case %s\nspec %s\nproblem b%dh%dk%dn%dm%dd%dv%d%s\n" % (
-            self.name, self.spec, self.b, self.heads, self.kv, self.n, self.m, self.d, self.dv, "c" if self.causal else "")
-        for key in ("len_q", "len_k", "docs"):
-            if getattr(self, key):
-                out += line(key, getattr(self, key))
-        if self.memory:
-            out += line("memory", [self.memory])
-        for key in ("mask", "bias"):
-            if getattr(self, key):
-                out += line(key + "_extents", getattr(self, key + "_shape"))
-                out += line(key, getattr(self, key))
-        for name, xs in self.params:
-            out += line("param " + name, values(xs))
-        for key in ("q", "k", "v", "g", "o"):
-            out += line(key, values(getattr(self, key)))
-        out += line("lse", self.lse)
-        for key in ("q", "k", "v"):
-            out += line("d" + key, grads(getattr(self, key)))
-        for name, xs in self.params:
-            out += line("dparam " + name, grads(xs))
-        for what, (xs, _) in self.printed.items():
-            out += line("printed_" + what, xs)
-        return out + "end\n\n"
-
 
 # The example that the mechanisms' definitions share, with the numbers printed there.
 WORKED = dict(n=3, d=2, q=[1, 0, 0, 1, 1, 1], k=[1, 0, 0, 2, -1, 1], v=[1, 0, 0, 1, 2, -1])
@@ -293,17 +27,380 @@ def one(mech, heads=1, arg=None, **mods):
     return [Group(heads, mech, arg, **mods)]
 
 
-def shapes(spec, groups, tag=""):
+def shapes(spec, groups, tag="", d=3):
     """The shapes that every mechanism and modifier is tried on."""
     make = lambda name, heads, **kw: Case(name + tag, spec, groups(heads), **kw)
     return [
-        make("self", 1, n=4),
+        make("self", 1, n=4, d=d),
         make("one row", 2, n=1, d=2, dv=3),
-        make("causal, grouped heads", 4, b=2, n=5, d=3, dv=2, kv=2, causal=True),
+        make("causal, grouped heads", 4, b=2, n=5, d=d, dv=2, kv=2, causal=True),
         make("more keys than queries", 2, n=3, m=5, d=4, dv=1),
         make("more keys than queries, causal", 2, n=3, m=5, d=2, dv=3, causal=True),
         make("empty rows", 1, n=5, m=3, d=2, causal=True),
     ]
+
+
+def words(name, arg):
+    return "%s(%s)" % (name, ", ".join("%s=%s" % pair for pair in arg.items())) if arg else name
+
+
+def phrase(group):
+    """The spec of a group without its count."""
+    arg = dict(group.arg)
+    if group.inner:
+        mech = "%s(%s)" % (group.mech, ", ".join([phrase(group.inner)] + ["%s=%s" % pair for pair in arg.items()]))
+    else:
+        mech = words(group.mech, arg)
+    return " ".join([mech] + [words(*mod) for mod in group.mods.items()])
+
+
+def case(name, mech, arg=None, mods=None, heads=1, arrays=None, inner=None, **kw):
+    """One group, whose spec is written from its arguments.  arrays: {name: function of
+    the length}; inner: (mechanism, arguments, modifiers) of routes."""
+    if inner:
+        inner = Group(heads, inner[0], inner[1], **inner[2])
+    group = Group(heads, mech, arg, {key: f(kw.get("n", 3)) for key, f in (arrays or {}).items()}, inner, **(mods or {}))
+    return Case(name, phrase(group), [group], **kw)
+
+
+def mix(name, groups, **kw):
+    return Case(name, " + ".join("%d*%s" % (g.heads, phrase(g)) for g in groups), groups, **kw)
+
+
+def selves(mech, arg=None, mods=None, tag="", causal=True, **kw):
+    """The shapes that mechanisms of one sequence attending to itself are tried on."""
+    make = lambda name, **more: case(name + tag, mech, arg, mods, **{**more, **kw})
+    found = [
+        make("self", n=7, d=2),
+        make("one row", heads=2, n=1, d=2, dv=3),
+        make("grouped heads", heads=4, b=2, n=5, d=2, dv=1, kv=2),
+        make("documents", heads=2, n=10, d=2, kv=1, docs=[0, 4, 4, 5, 10]),
+        make("lengths", heads=2, b=3, n=6, d=2, len_q=[6, 0, 3], len_k=[6, 0, 3]),
+    ]
+    if causal:
+        found += [
+            make("causal, grouped heads", heads=4, b=2, n=6, d=2, dv=3, kv=2, causal=True),
+            make("documents, causal", n=11, d=2, docs=[0, 1, 8, 11], causal=True),
+            make("lengths, causal", b=2, n=7, d=2, len_q=[5, 7], len_k=[5, 7], causal=True),
+        ]
+    return found
+
+
+def crosses(mech, arg=None, mods=None, tag="", d=2, **kw):
+    """And where queries and keys may differ in number."""
+    make = lambda name, **more: case(name + tag, mech, arg, mods, **{**more, **kw})
+    return [
+        make("more keys than queries", heads=2, n=4, m=7, d=d, dv=1),
+        make("more keys than queries, causal", heads=2, n=4, m=7, d=d, dv=3, kv=1, causal=True),
+        make("empty rows", n=5, m=3, d=d, causal=True),
+        make("unequal lengths", b=3, n=4, m=6, d=d, len_q=[2, 4, 3], len_k=[6, 2, 0], causal=True),
+    ]
+
+
+def spread(rows, n):
+    """Weights, six decimals, of rows of zero logits that see these keys (a string of 0
+    and 1), as printed layouts say it."""
+    return [round(int(t) / row.count("1"), 6) for row in rows for t in row.ljust(n, "0")]
+
+
+def zeros(n, d=1):
+    return [0.0] * (n * d)
+
+
+def layout_of(block, seed=0):
+    """A layout of half its blocks, one block row of it empty."""
+    def make(n):
+        nb, rng = -(-n // block), random.Random("layout %d %d" % (block, seed))
+        layout = [[int(rng.random() < 0.5) for _ in range(nb)] for _ in range(nb)]
+        if nb > 2:
+            layout[1] = [0] * nb
+        return sum(layout, [])
+    return make
+
+
+def supports():
+    yield "local", \
+        selves("local", {"window": 2}) + \
+        selves("local", {"window": 1, "dilation": 2}, tag=", dilated") + [
+            case("preset", "local", n=5),
+            case("wide dilation", "local", {"window": 2, "dilation": 3}, n=12, d=2, causal=True),
+            case("modifiers", "local", {"window": 2}, {"logn": {"n0": 3}, "sink": {}, "temper": {}}, heads=2, n=7, d=2, causal=True),
+            case("mask", "local", {"window": 2}, heads=2, n=6, d=2, mask=(1, 2)),
+            case("bias", "local", {"window": 1}, heads=2, n=6, d=2, bias=(1, 1), causal=True)]
+    yield "blocklocal", selves("blocklocal", {"block": 3}) + [
+        case("a block longer than the sequence", "blocklocal", n=5),
+        case("modifiers", "blocklocal", {"block": 4}, {"logn": {"n0": 3}, "qknorm": {}}, n=7, d=2)]
+    yield "strided", selves("strided", {"stride": 3}) + \
+        selves("strided", tag=", stride by length", causal=False) + [
+            case("part %d%s" % (part, ", causal" * causal), "strided", {"stride": 3, "part": part}, n=9, d=2, causal=causal)
+            for part in (1, 2) for causal in (False, True)] + [
+            case("part 2, stride by length", "strided", {"part": 2}, n=10, d=2),
+            case("stride longer than the sequence", "strided", {"stride": 20}, n=5),
+            case("stride 1", "strided", {"stride": 1, "part": 1}, n=5, d=2, causal=True),
+            case("modifiers", "strided", {"stride": 4}, {"logn": {"n0": 3}, "rope": {}, "sink": {}}, heads=2, n=10, d=2, causal=True)]
+    yield "sparse_fixed", selves("sparse_fixed", {"stride": 3}) + \
+        selves("sparse_fixed", {"summary": 2}, tag=", stride by length", causal=False) + [
+            case("part %d%s" % (part, ", causal" * causal), "sparse_fixed", {"stride": 4, "summary": 2, "part": part}, n=10, d=2,
+                 causal=causal)
+            for part in (1, 2) for causal in (False, True)] + [
+            case("all of a block summary", "sparse_fixed", {"stride": 3, "summary": 3}, n=7, d=2, causal=True),
+            case("modifiers", "sparse_fixed", {"stride": 3}, {"rope": {}, "temper": {}, "logn": {"n0": 3}, "sink": {}}, heads=2, n=8,
+                 d=2, causal=True)]
+    yield "block", selves("block", {"block": 2}, arrays={"layout": layout_of(2)}) + [
+        case("a short last block", "block", {"block": 3}, heads=2, n=11, d=2, arrays={"layout": layout_of(3, 1)}),
+        case("one block", "block", n=5, arrays={"layout": lambda n: [1]}, causal=True),
+        case("nothing", "block", {"block": 2}, n=4, d=2, arrays={"layout": lambda n: [0, 0, 0, 0]}),
+        case("modifiers", "block", {"block": 2}, {"logn": {"n0": 3}, "sink": {}}, n=7, d=2, arrays={"layout": layout_of(2, 2)},
+             causal=True)]
+    yield "global", selves("global", {"window": 1, "first": 2}) + \
+        selves("global", {"window": 1}, tag=", by index", arrays={"global": lambda n: [min(2, n - 1), 0] + [8] * (n > 8)}) + [
+            case("indices repeated and the first", "global", {"window": 1, "dilation": 2, "first": 1}, n=9, d=2,
+                 arrays={"global": lambda n: [7, 4, 7]}),
+            case("none", "global", {"window": 1}, n=5, d=2),
+            case("modifiers", "global", {"window": 1, "first": 1}, {"logn": {"n0": 3}, "bias": {"clip": 3}}, n=8, d=2, causal=True)]
+    yield "bigbird", [
+        case("printed layout", "bigbird", {"block": 1}, n=5, d=1, q=zeros(5), printed={
+            "a": (spread(["11111", "11110", "11111", "11111", "10111"], 5), 25)}),
+        case("printed layout, causal", "bigbird", {"block": 1}, n=6, d=1, q=zeros(6), causal=True, printed={
+            "a": (spread(["1", "11", "111", "1111", "10111", "101011"], 6), 36)}),
+    ] + selves("bigbird", {"block": 2}) + selves("bigbird", {"block": 1, "random": 2}, tag=", single tokens", seed=7) + [
+        case("wide", "bigbird", {"block": 1, "radius": 2, "global": 2, "random": 2}, n=12, d=2, seed=(1 << 63) + 12345),
+        case("wide, causal", "bigbird", {"block": 1, "radius": 0, "global": 0, "random": 2}, n=12, d=2, seed=99, causal=True),
+        case("random alone", "bigbird", {"block": 2, "radius": 0, "global": 0, "random": 3}, n=11, d=2, seed=3),
+        case("modifiers", "bigbird", {"block": 1, "radius": 0}, {"logn": {"n0": 3}, "rope": {"layout": "half"}}, heads=2, n=9, d=2,
+             causal=True)]
+
+
+def orders():
+    angular, floor = {"buckets": 4, "rounds": 2}, {"hash": "floor", "width": 1.5, "rounds": 2}
+    shared = {"buckets": 4, "shared": 1}
+    yield "lsh", \
+        selves("lsh", angular) + crosses("lsh", angular) + \
+        selves("lsh", floor, tag=", floor") + crosses("lsh", floor, tag=", floor") + \
+        selves("lsh", shared, tag=", shared") + [
+            case("one round", "lsh", {"buckets": 2}, n=6, d=2),
+            case("each key as often as met", "lsh", {"buckets": 4, "rounds": 3, "dedup": 0}, heads=2, n=7, d=2, weights=True),
+            case("each key as often as met, causal", "lsh", {"buckets": 2, "rounds": 3, "dedup": 0}, {"sink": {}}, heads=2, n=7, d=3,
+                 causal=True, weights=True),
+            case("each key as often as met, floor", "lsh", {"hash": "floor", "rounds": 3, "width": 2, "dedup": 0}, n=7, d=2,
+                 weights=True),
+            case("floor without offset", "lsh", {"hash": "floor", "width": 2.5, "offset": 0}, n=7, d=2, given={"b": [0.0]}),
+            case("shared, several rounds", "lsh", {"buckets": 4, "rounds": 3, "shared": 1}, heads=2, n=8, d=3, dv=2, kv=1, causal=True),
+            case("shared, each as often as met", "lsh", {"buckets": 6, "rounds": 2, "shared": 1, "dedup": 0}, n=8, d=3, dv=2,
+                 weights=True),
+            case("shared, floor", "lsh", {"hash": "floor", "rounds": 2, "shared": 1}, heads=2, n=8, d=2),
+            case("chunks", "lsh", {"buckets": 2, "shared": 1, "chunk": 2}, heads=2, n=11, d=2),
+            case("chunks, several rounds", "lsh", {"buckets": 4, "rounds": 2, "shared": 1, "chunk": 3}, heads=2, n=12, d=3, kv=1),
+            case("chunks, each as often as met", "lsh", {"buckets": 2, "rounds": 2, "shared": 1, "chunk": 2, "dedup": 0}, n=9, d=2,
+                 weights=True),
+            case("chunks, documents", "lsh", {"buckets": 2, "shared": 1, "chunk": 2}, n=11, d=2, docs=[0, 5, 6, 11]),
+            case("chunks, floor", "lsh", {"hash": "floor", "width": 2, "shared": 1, "chunk": 2}, n=9, d=2),
+            case("mask", "lsh", angular, n=6, d=2, mask=(1, 1)),
+            case("bias", "lsh", angular, heads=2, n=6, d=2, bias=(1, 2), causal=True),
+            case("modifiers", "lsh", angular, {"rope": {}, "temper": {}, "sink": {}, "logn": {"n0": 3}}, heads=2, n=8, d=4,
+                 causal=True),
+            case("unit rows", "lsh", angular, {"qknorm": {}, "rope": {"layout": "half"}}, n=7, d=4),
+            case("unit rows, floor", "lsh", floor, {"qknorm": {}, "rope": {}}, n=7, d=2, causal=True),
+            case("shared, turned", "lsh", {"buckets": 4, "rounds": 2, "shared": 1}, {"rope": {"base": 100}}, n=8, d=2, causal=True),
+            case("distances", "lsh", angular, {"alibi": {}}, heads=2, n=7, d=2)]
+    yield "routing", \
+        selves("routing", {"clusters": 3}, d=3) + crosses("routing", {"clusters": 2}, d=3) + \
+        selves("routing", {"clusters": 2, "pick": "topk"}, tag=", topk", causal=False, d=3, weights=True) + [
+            case("topk, take", "routing", {"clusters": 3, "pick": "topk", "take": 3}, heads=2, n=8, d=3, dv=2, kv=1, weights=True),
+            case("topk, take all", "routing", {"clusters": 2, "pick": "topk", "take": 9}, n=5, d=3, weights=True),
+            case("topk, more keys than queries", "routing", {"clusters": 3, "pick": "topk", "take": 2}, n=4, m=7, d=3, weights=True),
+            case("topk, mask", "routing", {"clusters": 3, "pick": "topk", "take": 3}, n=6, d=3, mask=(1, 1), weights=True),
+            case("topk, turned", "routing", {"clusters": 2, "pick": "topk", "take": 3}, {"rope": {}, "temper": {}}, n=7, d=4,
+                 weights=True),
+            case("turned", "routing", {"clusters": 2}, {"rope": {}, "sink": {}, "logn": {"n0": 3}}, heads=2, n=8, d=4, causal=True),
+            case("distances", "routing", {"clusters": 2}, {"t5": {"buckets": 8, "max_distance": 6}}, n=8, d=3),
+            case("bias", "routing", {"clusters": 2}, heads=2, n=6, d=3, bias=(1, 2))]
+    softmax, local = ("softmax", {}, {}), ("local", {"window": 1}, {"rope": {}})
+    many = dict(inner=softmax, dim_x=3)
+    yield "routed", [
+        case("self", "routed", n=4, d=2, **many),
+        case("one row", "routed", heads=2, n=1, d=2, dv=3, **many),
+        case("causal", "routed", {"routes": 3}, heads=2, b=2, n=5, d=2, dv=1, causal=True, **many),
+        case("one route", "routed", {"routes": 1}, heads=2, n=4, d=2, **many),
+        case("grouped heads", "routed", {"routes": 3}, heads=4, b=2, n=4, d=2, dv=3, kv=6, causal=True, **many),
+        case("the best", "routed", {"routes": 3, "top": 1}, heads=2, n=5, d=2, **many),
+        case("the best two", "routed", {"routes": 4, "top": 2}, heads=2, n=5, d=2, causal=True, **many),
+        case("as many as there are", "routed", {"routes": 2, "top": 2}, n=4, d=2, **many),
+        case("documents", "routed", heads=2, n=9, d=2, docs=[0, 4, 4, 5, 9], **many),
+        case("lengths", "routed", b=3, n=4, d=2, len_q=[4, 0, 2], len_k=[4, 0, 2], causal=True, **many),
+        case("more keys than queries", "routed", heads=2, n=3, m=5, d=2, causal=True, **many),
+        case("mask and bias", "routed", heads=2, n=4, d=2, mask=(1, 1), bias=(1, 1), **many),
+        case("inside a window", "routed", {"routes": 3}, heads=2, n=6, d=2, causal=True, inner=local, dim_x=2),
+        case("inside a window, the best", "routed", {"routes": 3, "top": 1}, n=6, d=2, inner=local, dim_x=2),
+        case("squares", "routed", heads=2, n=4, d=2, inner=("relu2", {}, {}), dim_x=2),
+        case("unit norm", "routed", n=4, d=2, inner=("l2norm", {}, {"cap": {"c": 2.0}}), dim_x=2, causal=True),
+        case("slots", "routed", n=7, d=2, inner=("pooled", {"block": 2}, {}), dim_x=2, causal=True)]
+
+
+def slots():
+    yield "segmented", \
+        selves("segmented", {"length": 3}) + \
+        selves("segmented", {"length": 2, "back": 1}, tag=", back") + \
+        selves("segmented", {"length": 2, "integrate": "summary"}, tag=", summary", weights=True) + \
+        selves("segmented", {"length": 3, "integrate": "second"}, tag=", second", weights=True) + [
+            case("%s, back %d%s" % (integrate, back, ", causal" * causal), "segmented",
+                 {"length": 2, "back": back, "integrate": integrate},
+                 n=9, d=2, causal=causal, weights=True)
+            for integrate in ("summary", "second") for back in (1, 2) for causal in (False, True)] + [
+            case("summary, counted%s" % (", causal" * causal), "segmented", {"length": 3, "integrate": "summary", "count_bias": 1},
+                 heads=2, n=8, d=2, causal=causal, weights=True) for causal in (False, True)] + [
+            case("constant history%s" % (", causal" * causal), "segmented", {"length": 2, "back": 2, "stop_grad": 1}, heads=2, n=9,
+                 d=2, causal=causal)
+            for causal in (False, True)] + [
+            case("one segment, summary", "segmented", {"integrate": "summary"}, n=5, causal=True, weights=True),
+            case("one segment, second", "segmented", {"integrate": "second"}, n=5, weights=True),
+            case("summary, modifiers", "segmented", {"length": 2, "integrate": "summary"},
+                 {"rope": {}, "logn": {"n0": 3}, "sink": {}, "temper": {}}, heads=2, n=7, d=4, causal=True, weights=True),
+            case("summary, unit rows", "segmented", {"length": 3, "integrate": "summary"}, {"qknorm": {}, "rope": {"layout": "half"}},
+                 n=8, d=2, weights=True),
+            case("summary, capped", "segmented", {"length": 3, "integrate": "summary"}, {"cap": {"c": 0.8}}, n=8, d=2, weights=True),
+            case("second, turned", "segmented", {"length": 2, "integrate": "second"}, {"rope": {}, "scale": {"s": 0.4}}, heads=2, n=7,
+                 d=2, causal=True, weights=True),
+            case("distances", "segmented", {"length": 3, "back": 1}, {"alibi": {}}, heads=2, n=8, d=2, causal=True),
+            case("mask", "segmented", {"length": 3, "back": 1}, n=7, d=2, mask=(1, 1))]
+    yield "pooled", [
+        case("printed slots", "pooled", {"block": 2}, n=6, d=1, q=zeros(6), causal=True, weights=True, printed={
+            "a": ([1, 0, 0, 0, 0, 0, .5, .5, 0, 0, 0, 0, .25, .25, .5, 0, 0, 0, .166667, .166667, .333333, .333333, 0, 0], 24)}),
+        case("equal keys", "pooled", {"block": 2, "levels": 3}, n=11, d=1, q=zeros(11), causal=True, weights=True, printed={
+            "a": ([round((j <= i) / (i + 1), 6) for i in range(11) for j in range(11)], 121)}),
+    ] + selves("pooled", {"block": 2}, weights=True) + \
+        selves("pooled", {"block": 3, "local": 1}, tag=", local", weights=True) + \
+        selves("pooled", {"block": 2, "levels": 2}, tag=", two levels", weights=True) + [
+            case("three levels%s" % (", causal" * causal), "pooled", {"block": 2, "levels": 3}, heads=2, n=12, d=2, causal=causal,
+                 weights=True)
+            for causal in (False, True)] + [
+            case("more levels than blocks", "pooled", {"block": 3, "levels": 4}, n=10, d=2, weights=True),
+            case("two levels, not counted", "pooled", {"block": 2, "levels": 2, "count_bias": 0}, n=9, d=2, causal=True, weights=True),
+            case("counted", "pooled", {"block": 3, "count_bias": 1}, n=8, d=2, weights=True),
+            case("counted, local", "pooled", {"block": 3, "local": 1, "count_bias": 1}, n=8, d=2, weights=True),
+            case("counted, causal", "pooled", {"block": 3, "count_bias": 1}, n=8, d=2, causal=True, weights=True),
+            case("single tokens", "pooled", {"block": 1}, n=5, weights=True),
+            case("one block", "pooled", n=5, weights=True),
+            case("modifiers", "pooled", {"block": 2}, {"rope": {}, "logn": {"n0": 3}, "sink": {}, "temper": {}}, heads=2, n=7, d=4,
+                 causal=True, weights=True),
+            case("modifiers, two levels", "pooled", {"block": 2, "levels": 2}, {"qknorm": {}, "rope": {"layout": "half"}}, n=9, d=2,
+                 weights=True),
+            case("capped", "pooled", {"block": 2}, {"cap": {"c": 0.8}}, n=7, d=2, weights=True)]
+
+
+def memories():
+    yield "xl", [
+        case("self", "xl", n=4, d=2, causal=True),
+        case("the keys before", "xl", heads=4, b=2, n=3, m=6, d=2, dv=3, kv=2, causal=True),
+        case("given", "xl", {"memory": 2}, heads=2, n=3, m=6, d=2, causal=True),
+        case("not causal", "xl", heads=2, n=3, m=5, d=2),
+        case("lengths", "xl", b=2, n=3, m=6, d=2, len_k=[6, 4], causal=True),
+        case("turned", "xl", mods={"rope": {}, "sink": {}}, heads=2, n=4, m=7, d=4, causal=True),
+        case("unit rows", "xl", mods={"qknorm": {}, "logn": {"n0": 3}}, n=4, m=7, d=3, causal=True),
+        case("distances", "xl", mods={"alibi": {}}, heads=2, n=4, m=7, d=2, causal=True),
+        case("relative", "xl", mods={"txl": {}}, heads=4, b=2, n=3, m=6, d=2, kv=2, causal=True),
+        case("relative, of the sinusoid", "xl", {"memory": 3}, {"txl": {}}, n=4, m=7, d=4, causal=True, given={"R": sinusoid(7, 4)}),
+        case("mask", "xl", n=3, m=6, d=2, mask=(1, 1), causal=True)]
+
+
+def positions():
+    plain = lambda mods: lambda heads: one("softmax", heads, **mods)
+
+    def both(mods, tag="", d=3):
+        """Positions of problems where rows do not count from 0."""
+        make = lambda name, **kw: case(name + tag, "softmax", None, mods, **kw)
+        return shapes(phrase(plain(mods)(1)[0]), plain(mods), tag, d) + [
+            make("documents", heads=2, n=8, d=2, docs=[0, 3, 3, 4, 8]),
+            make("documents, causal", heads=2, n=8, d=2, kv=1, docs=[0, 2, 7, 8], causal=True),
+            make("lengths", heads=2, b=3, n=4, m=5, d=2, len_q=[2, 0, 4], len_k=[5, 3, 1]),
+            make("lengths, causal", b=3, n=4, m=5, d=2, len_q=[2, 4, 3], len_k=[5, 2, 0], causal=True),
+            make("memory", heads=2, n=3, m=5, d=2, memory=2, causal=True)]
+
+    def others(mods, d=2):
+        """Beside other modifiers and in other mechanisms."""
+        return [
+            case("with modifiers", "softmax", None, {**mods, "temper": {}, "logn": {"n0": 3}, "cap": {"c": 2.0}, "sink": {}}, heads=2,
+                 n=6, d=d, causal=True),
+            case("of relu2", "relu2", None, mods, heads=2, n=5, d=d),
+            case("of relu2, causal", "relu2", {"n": 3}, mods, heads=2, n=5, d=d, causal=True),
+            case("of l2norm", "l2norm", None, mods, heads=2, n=5, d=d, causal=True),
+            case("in a window", "local", {"window": 2}, mods, heads=2, n=7, d=d),
+            case("mask and bias", "softmax", None, mods, heads=2, n=5, d=d, mask=(1, 1), bias=(1, 1))]
+
+    yield "rope", both({"rope": {}}, d=4) + both({"rope": {"base": 50, "layout": "half"}}, ", half",
+                                                 d=4) + others({"rope": {}}, d=4) + [
+        case("unit rows", "softmax", None, {"qknorm": {}, "rope": {}}, heads=2, n=6, d=4, causal=True),
+        case("wide", "softmax", None, {"rope": {"layout": "half"}}, n=4, d=8, dv=1)]
+    yield "alibi", [
+        Case("worked example, causal", "softmax alibi(0.5)", one("softmax", alibi={"slope": 0.5}), causal=True, printed={
+            "a": ([1, 0, 0, .128508, .871492, 0], 6)}, **WORKED),
+        case("six heads", "softmax", None, {"alibi": {}}, heads=6, n=4, d=2, kv=3),
+        case("five heads, causal", "softmax", None, {"alibi": {}}, heads=5, n=4, d=2, kv=1, causal=True),
+        case("given", "softmax", None, {"alibi": {"slope": 0.3}}, heads=2, n=5, d=2),
+    ] + both({"alibi": {}}) + others({"alibi": {}})
+    small = {"t5": {"buckets": 8, "max_distance": 6}}
+    yield "t5", both(small) + others(small) + [
+        case("as published", "softmax", None, {"t5": {}}, n=1, m=201, d=1, dv=1, causal=True),
+        case("as published, not causal", "softmax", None, {"t5": {}}, n=25, d=1, dv=1),
+        case("longest distance", "softmax", None, {"t5": {"buckets": 6, "max_distance": 20}}, heads=2, n=12, d=2)]
+    yield "bias", both({"bias": {"clip": 2}}) + others({"bias": {"clip": 2}}) + [
+        case("preset", "softmax", None, {"bias": {}}, heads=2, n=4, d=2)]
+    yield "shaw", both({"shaw": {"clip": 2}}) + others({"shaw": {"clip": 2}}) + \
+        both({"shaw": {"clip": 2, "values": 0}}, ", keys alone") + [
+        case("keys alone, with modifiers", "softmax", None,
+             {"shaw": {"clip": 1, "values": 0}, "temper": {}, "logn": {"n0": 3}, "sink": {}}, heads=2, n=6, d=2, causal=True),
+        case("wide clip", "softmax", None, {"shaw": {}}, n=3, d=2),
+        case("in a block", "blocklocal", {"block": 3}, {"shaw": {"clip": 1}}, heads=2, n=7, d=2, dv=3, causal=True)]
+    txl = lambda name, mech="softmax", arg=None, mods=None, **kw: case(name, mech, arg, {"txl": {}, **(mods or {})}, causal=True, **kw)
+    yield "txl", [
+        txl("self", n=4),
+        txl("one row", heads=2, n=1, d=2, dv=3),
+        txl("grouped heads", heads=4, b=2, n=5, d=2, dv=1, kv=2),
+        txl("more keys than queries", heads=2, n=3, m=5, d=2, dv=3),
+        txl("empty rows", n=5, m=3, d=2),
+        txl("documents", heads=2, n=8, d=2, kv=1, docs=[0, 2, 7, 8]),
+        txl("lengths", b=3, n=4, m=5, d=2, len_q=[2, 4, 3], len_k=[5, 2, 0]),
+        txl("memory", heads=2, n=3, m=5, d=2, memory=2),
+        txl("of the sinusoid", n=5, d=4, given={"R": sinusoid(5, 4)}),
+        txl("with modifiers", mods={"temper": {}, "logn": {"n0": 3}, "cap": {"c": 2.0}, "sink": {}}, heads=2, n=6, d=2),
+        txl("with a scale", mods={"scale": {"s": 0.3}}, n=5, d=2),
+        txl("of relu2", "relu2", heads=2, n=5, d=2),
+        txl("of l2norm", "l2norm", heads=2, n=5, d=2),
+        txl("in a window", "local", {"window": 2}, heads=2, n=7, d=2),
+        txl("mask and bias", heads=2, n=5, d=2, mask=(1, 1), bias=(1, 1))]
+
+
+def dropouts():
+    make = lambda name, mech, arg=None, mods=None, p=0.3, seed=1, **kw: case(name, mech, arg, mods, dropout=(p, seed), **kw)
+    yield "dropout", [
+        make("softmax", "softmax", n=6, d=2),
+        make("softmax, causal, grouped heads", "softmax", heads=4, b=2, n=5, d=2, dv=3, kv=2, causal=True, p=0.5, seed=0),
+        make("a large seed", "softmax", heads=2, n=5, m=7, d=2, p=0.1, seed=(1 << 64) - 59),
+        make("nearly all", "softmax", n=5, d=2, p=0.9, seed=12345678901234567890),
+        make("relu2", "relu2", heads=2, n=5, d=2),
+        make("l2norm", "l2norm", heads=2, n=5, d=2, causal=True),
+        make("sink", "softmax", None, {"sink": {}, "cap": {"c": 2.0}}, heads=2, n=5, d=2),
+        make("documents", "softmax", heads=2, n=8, d=2, docs=[0, 3, 3, 4, 8]),
+        make("lengths", "softmax", heads=2, b=3, n=4, m=5, d=2, len_q=[2, 4, 3], len_k=[5, 2, 0], causal=True),
+        make("memory", "softmax", heads=2, n=3, m=5, d=2, memory=2, causal=True),
+        make("mask and bias", "softmax", heads=2, b=2, n=4, d=2, mask=(1, 1), bias=(1, 2)),
+        make("shaw", "softmax", None, {"shaw": {"clip": 2}}, heads=2, n=5, d=2, dv=3),
+        make("t5", "softmax", None, {"t5": {"buckets": 4, "max_distance": 4}}, n=5, d=2),
+        make("a window", "local", {"window": 2}, heads=2, n=8, d=2, causal=True),
+        make("strided", "strided", {"stride": 3}, heads=2, n=8, d=2, causal=True),
+        make("strided, documents", "strided", {"stride": 2}, n=9, d=2, docs=[0, 4, 9]),
+        make("hashes", "lsh", {"buckets": 4, "rounds": 2}, heads=2, n=8, d=2),
+        make("hashes, documents", "lsh", {"buckets": 2, "rounds": 2}, n=9, d=2, docs=[0, 4, 9], causal=True),
+        make("hashes, shared, each as often as met", "lsh", {"buckets": 2, "rounds": 2, "dedup": 0, "shared": 1}, n=8, d=2),
+        make("clusters", "routing", {"clusters": 2}, heads=2, n=8, d=3),
+        make("clusters, topk", "routing", {"clusters": 3, "pick": "topk", "take": 3}, n=7, d=3),
+        make("routes", "routed", heads=2, n=5, d=2, inner=("softmax", {}, {}), dim_x=2),
+        make("segments", "segmented", {"length": 2, "back": 1}, heads=2, n=7, d=2, causal=True),
+        make("segments, summary", "segmented", {"length": 2, "integrate": "summary"}, heads=2, n=8, d=2, causal=True),
+        make("segments, second", "segmented", {"length": 2, "integrate": "second"}, heads=2, n=8, d=2),
+        make("pooled", "pooled", {"block": 2}, heads=2, n=8, d=2),
+        make("pooled, levels", "pooled", {"block": 2, "levels": 2}, heads=2, n=9, d=2, causal=True),
+        make("memory of xl", "xl", n=3, m=6, d=2, causal=True)]
 
 
 def files():
@@ -342,6 +439,12 @@ def files():
     yield "temper", shapes("softmax temper", lambda h: one("softmax", h, temper={})) + [
         Case("of relu2", "relu2 temper", one("relu2", 2, temper={}), n=4),
         Case("of l2norm", "l2norm temper", one("l2norm", 2, temper={}), n=4, causal=True)]
+    yield from supports()
+    yield from orders()
+    yield from slots()
+    yield from memories()
+    yield from positions()
+    yield from dropouts()
     yield "problems", [
         Case("lengths", "softmax", one("softmax", 2), b=3, n=4, m=5, d=2, len_q=[2, 0, 4], len_k=[5, 3, 1]),
         Case("lengths, causal", "softmax", one("softmax", 2), b=3, n=4, m=5, d=2, len_q=[2, 4, 3], len_k=[5, 2, 0], causal=True),
@@ -352,13 +455,40 @@ def files():
         Case("mask", "softmax logn(n0=2)", one("softmax", 2, logn={"n0": 2}), b=2, n=4, d=2, mask=(1, 1)),
         Case("mask of each head, causal", "relu2", one("relu2", 2), b=2, n=4, d=2, mask=(2, 2), causal=True),
         Case("bias", "softmax", one("softmax", 2), b=2, n=3, m=4, d=2, bias=(2, 1)),
-        Case("mask and bias", "l2norm", one("l2norm", 2), b=2, n=3, m=4, d=2, mask=(1, 2), bias=(1, 2))]
+        Case("mask and bias", "l2norm", one("l2norm", 2), b=2, n=3, m=4, d=2, mask=(1, 2), bias=(1, 2)),
+        case("bias of all, causal", "softmax", heads=4, b=2, n=4, d=2, kv=2, bias=(1, 1), causal=True),
+        case("bias of each head", "relu2", heads=2, b=2, n=4, d=2, bias=(2, 2)),
+        case("bias, documents", "softmax", heads=2, n=7, d=2, bias=(1, 1), docs=[0, 3, 3, 7], causal=True),
+        case("bias, lengths", "l2norm", heads=2, b=3, n=4, m=5, d=2, bias=(1, 2), len_q=[2, 4, 3], len_k=[5, 2, 0], causal=True),
+        case("bias, memory", "softmax", None, {"sink": {}, "cap": {"c": 1.0}}, b=2, n=3, m=5, d=2, bias=(2, 1), memory=2)]
     yield "mixes", [
         Case("modifiers together", "softmax qknorm temper sink cap(4) logn(n0=3)", one(
             "softmax", 2, qknorm={}, temper={}, sink={}, cap={"c": 4.0}, logn={"n0": 3}), n=4, d=3, causal=True),
         Case("groups", "2*softmax sink temper + 4*relu2 temper + l2norm", [
             Group(2, "softmax", sink={}, temper={}), Group(4, "relu2", temper={}), Group(2, "l2norm")],
-            b=2, n=4, d=3, dv=2, kv=4, causal=True)]
+            b=2, n=4, d=3, dv=2, kv=4, causal=True),
+        mix("slopes by group", [Group(2, "local", {"window": 2}, alibi={}), Group(4, "softmax", alibi={}),
+                                Group(2, "strided", {"stride": 3}, rope={})],
+            n=7, d=2, kv=4, causal=True),
+        mix("streams by group", [Group(1, "softmax"), Group(2, "bigbird", {"block": 1, "radius": 0, "random": 2}),
+                                 Group(1, "bigbird", {"block": 1, "radius": 0, "random": 2})], n=10, d=2, seed=5),
+        mix("lists by group", [Group(1, "block", {"block": 2}, {"layout": layout_of(2)(8)}),
+                               Group(1, "global", {"window": 1}, {"global": [6, 3]}),
+                               Group(1, "block", {"block": 3}, {"layout": layout_of(3, 1)(8)}, sink={})], n=8, d=2, kv=1, causal=True),
+        mix("orders", [Group(2, "lsh", {"buckets": 4, "rounds": 2, "shared": 1}), Group(2, "routing", {"clusters": 2}, rope={}),
+                       Group(1, "lsh", {"hash": "floor", "width": 2.0})], n=8, d=4, dv=2, causal=True),
+        mix("slots", [Group(1, "segmented", {"length": 2, "integrate": "summary"}, rope={}),
+                      Group(2, "pooled", {"block": 2, "levels": 2}),
+                      Group(1, "softmax", t5={"buckets": 4, "max_distance": 5})], n=9, d=2, causal=True),
+        mix("routes beside others", [Group(1, "softmax", shaw={"clip": 2}), Group(2, "routed", {"routes": 2}, None,
+                                                                                  Group(2, "softmax")), Group(1, "relu2")],
+            n=5, d=2, dim_x=3, causal=True),
+        mix("memory of some", [Group(1, "xl"), Group(1, "softmax", txl={}), Group(2, "xl", {"memory": 1})], n=3, m=6, d=2, causal=True),
+        mix("dropout", [Group(2, "local", {"window": 2}), Group(1, "pooled", {"block": 2}), Group(1, "l2norm")], b=2, n=6, d=2,
+            dropout=(0.4, 77)),
+        mix("second", [Group(1, "segmented", {"length": 2, "integrate": "second"}), Group(2, "segmented", {"length": 3, "back": 1},
+                                                                                          alibi={})],
+            n=8, d=2, causal=True)]
 
 
 def main():

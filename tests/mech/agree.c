@@ -82,32 +82,19 @@ static foci_problem problem_of(const struct kind *k)
     return p;
 }
 
-/* A mechanism may refuse to be causal or to take unequal lengths, nothing else. */
-static bool refused(foci_ctx *ctx, const char *spec, const foci_problem *p)
-{
-    foci_plan        *plan;
-    const foci_status status = foci_plan_create(ctx, spec, p, &plan);
-
-    foci_plan_free(plan);
-    if (status == FOCI_ERR_UNSUP) return true;
-    if (status != FOCI_OK) fail_msg("%s: %s", spec, foci_errmsg(ctx));
-    return false;
-}
-
 /* At level `only`, or at all where that is -1. */
 static void run_case(struct levels *l, int only, const char *spec,
                      const foci_problem *p, unsigned gives, uint64_t seed)
 {
-    if (refused(l->ctx[0], spec, p)) return;
-
-    foci_plan    *plan = test_plan(l->ctx[0], spec, p);
+    foci_plan *plan = trial_plan(l->ctx[0], spec, p);
+    if (!plan) return;
     struct trial  t = trial_make(plan, spec, seed, gives);
     struct result want = trial_judge(plan, &t, false);
     struct result words = trial_judge(plan, &t, true);
 
     for (int i = 0; i < l->n; i++) {
         if (only >= 0 && i != only) continue;
-        foci_plan    *at = test_plan(l->ctx[i], spec, p);
+        foci_plan    *at = trial_plan(l->ctx[i], spec, p);
         struct result got = trial_run(at, &t);
         trial_close(at, &t, &got, &want, &words);
         result_free(&got);

@@ -64,9 +64,10 @@ static void run_changes(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint6
 {
     static const int64_t from[] = { 199, 130, 128, 127, 65, 64, 63, 17, 1, 0 };
     const foci_problem   p = problem_of(200, dtype);
-    foci_plan           *plan = test_plan(ctx, spec, &p);
-    struct trial         t = trial_make(plan, spec, seed, 0);
-    struct result        before = trial_run(plan, &t);
+    foci_plan           *plan = trial_plan(ctx, spec, &p);
+    if (!plan) return;
+    struct trial  t = trial_make(plan, spec, seed, 0);
+    struct result before = trial_run(plan, &t);
 
     for (size_t f = 0; f < sizeof from / sizeof *from; f++) {
         change_from(&t, from[f], seed + f);
@@ -85,13 +86,15 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
                        uint64_t seed)
 {
     const foci_problem whole = problem_of(200, dtype);
-    foci_plan         *plan = test_plan(ctx, spec, &whole);
-    foci_problem       part = problem_of(n, dtype);
+    foci_plan         *plan = trial_plan(ctx, spec, &whole);
+    if (!plan) return;
+    foci_problem part = problem_of(n, dtype);
     part.q = plan->p.q;
     part.k = plan->p.k;
     part.v = plan->p.v;
     part.o = plan->p.o;
-    foci_plan    *short_plan = test_plan(ctx, spec, &part);
+    part.x = plan->p.x;
+    foci_plan    *short_plan = trial_plan(ctx, spec, &part);
     struct trial  t = trial_make(plan, spec, seed, 0);
     struct result all = trial_run(plan, &t);
     struct trial  first = t;
@@ -111,10 +114,9 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
 static bool can_be_causal(foci_ctx *ctx, const char *spec)
 {
     const foci_problem p = problem_of(3, FOCI_F32);
-    foci_plan         *plan;
-    const bool         ok = foci_plan_create(ctx, spec, &p, &plan) == FOCI_OK;
+    foci_plan         *plan = trial_plan(ctx, spec, &p);
     foci_plan_free(plan);
-    return ok;
+    return plan != NULL;
 }
 
 static void causal(void **state)

@@ -50,6 +50,19 @@ static foci_layout heads_first(int64_t dim)
     return (foci_layout){ .row = row, .batch = batch, .head = BATCH * batch };
 }
 
+/* Rows of a tensor are heads, of an inner mechanism by route. */
+static void permute_params(const foci_plan *plan, const float *from,
+                           const int64_t *head, float *to)
+{
+    for (int i = 0; i < plan->n_params; i++) {
+        const struct param *p = &plan->params[i];
+        const int64_t       n = p->count / p->shape[0];
+        for (int64_t row = 0; row < p->shape[0]; row++)
+            memcpy(to + p->offset + (row / HEADS * HEADS + head[row % HEADS]) * n,
+                   from + p->offset + row * n, (size_t)n * sizeof *to);
+    }
+}
+
 static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
 {
     static const int64_t batch[BATCH] = { 2, 0, 1 };
@@ -63,17 +76,21 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     other.q = other.k = heads_first(DIM);
     other.v = other.o = heads_first(DIM_V);
 
-    foci_plan *plan = test_plan(ctx, spec, &plain),
-              *other_plan = test_plan(ctx, spec, &other);
+    foci_plan *plan = trial_plan(ctx, spec, &plain);
+    if (!plan) return;
+    /* Slopes go by the number of the head; routes have other key/value heads. */
+    if (trial_does(plan, FOCI_MOD_SLOPE) || plan->p.kv_heads != KV) {
+        foci_plan_free(plan);
+        return;
+    }
+    foci_plan          *other_plan = trial_plan(ctx, spec, &other);
     struct trial        t = trial_make(plan, spec, seed, TRIAL_LENS);
     const foci_problem *p = &plan->p, *o = &other_plan->p;
     const int           type = (int)dtype;
     int32_t             len_q[BATCH], len_k[BATCH];
     float              *params = test_alloc((size_t)plan->n_floats, sizeof *params);
 
-    /* A number for each head: every tensor there is so far. */
-    for (int64_t i = 0; i < plan->n_floats; i++)
-        params[i / HEADS * HEADS + head[i % HEADS]] = t.params[i];
+    permute_params(plan, t.params, head, params);
     for (int b = 0; b < BATCH; b++) {
         len_q[batch[b]] = t.len_q[b];
         len_k[batch[b]] = t.len_k[b];
@@ -82,6 +99,7 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
         .p = *o,
         .seed = seed,
         .params = params,
+        .x = t.x,
         .len_q = len_q,
         .len_k = len_k,
         .q = rearrange(type, t.q, p->q, o->q, BATCH, LEN, HEADS, DIM, batch, head, ROOM),

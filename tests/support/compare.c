@@ -162,7 +162,7 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     const struct factors f = largest_factors(plan, t);
     /* A key adds up what heads, and queries where there are more of them, bring it. */
     const double per_key = fmax(1, (double)p->len_q / fmax(1, (double)p->len_k));
-    const double share = sqrt((double)(p->heads / p->kv_heads) * per_key);
+    const double share = sqrt((double)p->heads / (double)p->kv_heads * per_key);
     const double root_d = sqrt((double)p->dim_qk), root_v = sqrt((double)p->dim_v);
     const double dx = g.typical * v.typical; /* gradient of a logit */
     const double x = fmax(f.unit, f.plain * q.typical * k.typical);
@@ -172,6 +172,8 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     terms[PART_DQ] = dx / root_d * fmax(f.unit / q.least, f.plain * k.typical);
     terms[PART_DK] = share * dx / root_d * fmax(f.unit / k.least, f.plain * q.typical);
     terms[PART_DV] = share * g.typical / root_v;
+    terms[PART_DX] = dx;
+    terms[PART_DBIAS] = dx;
     /* Gradients of the logits of a row sum to about 0, so this bound is not tight.
      * The share was measured, not derived: equal keys needed 0.06. */
     terms[PART_DPARAMS] = 0.2 * dx * (1 + x) * sqrt((double)(p->batch * p->len_q));
@@ -209,10 +211,13 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *got, const struct result *want,
                         const struct result *words)
 {
-    static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5 };
-    static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2 };
-    const double        rounding[] = {
-               [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12
+    static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5,
+                                            1e-5, 1e-5, 1e-5, 1e-5 };
+    static const double fast[N_PARTS] = {
+        4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2
+    };
+    const double rounding[] = {
+        [FOCI_F32] = 0, [FOCI_BF16] = 0x1p-9, [FOCI_F16] = 0x1p-12
     };
     const bool   is_fast = (t->p.flags & FOCI_FAST) != 0;
     const bool   rounds = t->p.dtype != FOCI_F32 || is_fast;
@@ -234,7 +239,8 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                 finite += want->x[part][i] * want->x[part][i];
         finite = sqrt(finite / (double)n);
 
-        const bool tensor = part != PART_LSE && part != PART_DPARAMS;
+        const bool tensor =
+            part != PART_LSE && part != PART_DPARAMS && part != PART_DBIAS;
         const bool typical =
             tensor && rows >= 64 && logits < 4 && finite > 0.01 * terms[part];
         double       bound = strict[part] * finite;

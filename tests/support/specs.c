@@ -111,43 +111,135 @@ void specs_register(foci_ctx *ctx)
 }
 
 /*
+ * Plans
+ */
+
+enum { MAX_LISTS = 8 };
+
+/* A list as the mechanism wants it, drawn from its own size; freed by the caller. */
+static foci_list draw_list(const foci_mech *m, const char *prefix, char *name)
+{
+    const foci_list_def *def = m->def->list;
+    const int64_t        want = def->count(m), most = def->most(m);
+    const int64_t        n = want >= 0 ? want : most < 0 ? 0 : 3;
+    int64_t             *data = test_alloc((size_t)n, sizeof *data);
+    struct rng           r;
+
+    rng_seed(&r, 11, (uint64_t)(n + most));
+    for (int64_t i = 0; i < n; i++)
+        data[i] = most == 1 ? rng_uniform(&r) < 0.4 : rng_below(&r, most + 1);
+    snprintf(name, 64, "%s%s", prefix, def->name);
+    return (foci_list){ name, data, n };
+}
+
+foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *problem)
+{
+    foci_problem p = *problem, trying;
+    struct spec  parsed;
+    foci_list    lists[MAX_LISTS];
+    char         names[MAX_LISTS][64];
+    foci_plan   *plan = NULL;
+
+    assert_int_equal(spec_parse(ctx, spec, &parsed), FOCI_OK);
+    p.lists = lists;
+    trying = p; /* without lists: they depend on what this fills in */
+    trying.n_lists = 0;
+    trying.kv_heads = 0;
+    (void)spec_assign(ctx, &parsed, &trying);
+    for (int g = 0; g < parsed.n_groups; g++) {
+        const foci_mech *m = &parsed.groups[g].mech;
+        char             prefix[32] = "";
+
+        if (parsed.n_groups > 1) snprintf(prefix, sizeof prefix, "%d.", g);
+        if (p.kv_heads) p.kv_heads *= mech_routes(m);
+        if (m->def->reads & FOCI_READ_X && !p.dim_x) p.dim_x = 6;
+        for (; m; m = m->inner) {
+            if (m->def->list)
+                lists[p.n_lists] = draw_list(m, prefix, names[p.n_lists]), p.n_lists++;
+            strncat(prefix, "inner.", sizeof prefix - strlen(prefix) - 1);
+        }
+    }
+    spec_free(ctx, &parsed);
+    const foci_status status = foci_plan_create(ctx, spec, &p, &plan);
+    for (int64_t i = 0; i < p.n_lists; i++)
+        free((void *)lists[i].data);
+    if (status != FOCI_OK && status != FOCI_ERR_UNSUP) {
+        char text[128];
+        foci_problem_print(&p, text, sizeof text);
+        fail_msg("%s on %s: %s", spec, text, foci_errmsg(ctx));
+    }
+    return plan;
+}
+
+/*
  * Texts
  */
 
-/* Add "(a=1, b=2)" to the text: required arguments and, if `draw`, all others. */
+static int count_words(const char *words)
+{
+    int n = 1;
+    for (; *words; words++)
+        n += *words == '|';
+    return n;
+}
+
+static void put_arg(char *text, const char *sep, const foci_arg_def *a, double value)
+{
+    const size_t used = strlen(text);
+
+    if (!a->words) {
+        snprintf(text + used, SPEC_CAP - used, "%s%s=%.3g", sep, a->name, value);
+        return;
+    }
+    const char *word = a->words;
+    for (int i = 0; i < (int)value; i++)
+        word = strchr(word, '|') + 1;
+    snprintf(text + used, SPEC_CAP - used, "%s%s=%.*s", sep, a->name,
+             (int)strcspn(word, "|"), word);
+}
+
+/* Add "(a=1, b=2)" to the text: required arguments and, if `draw`, all others; of
+ * argument `which`, if not -1, value number `word`. */
 static void put_args(char *text, const foci_arg_def *args, size_t n, bool draw,
-                     struct rng *r)
+                     int which, int word, struct rng *r)
 {
     const char *sep = "(";
 
     for (size_t t = 0; t < n; t++) {
         const foci_arg_def *a = &args[t];
         const bool          required = isnan(a->preset);
-        if (a->mech || (!draw && !required)) continue;
-        double value =
+        double              value =
             a->min + (double)rng_below(r, (int64_t)fmin(a->max - a->min, 40) + 1);
+
+        if (a->mech || (!draw && !required && (int)t != which)) continue;
         if (a->real) value = fmin(fmax(0.3 + 2 * rng_uniform(r), a->min), a->max);
-        const size_t used = strlen(text);
-        if (a->words) /* a word's number is its place between the bars */
-            continue;
-        snprintf(text + used, SPEC_CAP - used, "%s%s=%.3g", sep, a->name, value);
+        if (a->words) value = (double)rng_below(r, count_words(a->words));
+        if ((int)t == which) value = word;
+        put_arg(text, sep, a, value);
         sep = ", ";
     }
     if (*sep == ',') strncat(text, ")", SPEC_CAP - strlen(text) - 1);
 }
 
+/* Whether it can be planned at all, causal or not. */
 static bool planned(foci_ctx *ctx, const char *spec)
 {
-    const foci_problem p = { FOCI_SIZED(foci_problem),
-                             .batch = 1,
-                             .heads = 2,
-                             .len_q = 3,
-                             .len_k = 3,
-                             .dim_qk = 4 };
-    foci_plan         *plan;
-    const bool         ok = foci_plan_create(ctx, spec, &p, &plan) == FOCI_OK;
-    foci_plan_free(plan);
-    return ok;
+    foci_problem p = { FOCI_SIZED(foci_problem),
+                       .batch = 1,
+                       .heads = 2,
+                       .len_q = 40,
+                       .len_k = 40,
+                       .dim_qk = 4 };
+
+    for (int i = 0; i < 2; i++, p.flags = FOCI_CAUSAL) {
+        struct spec parsed;
+        if (spec_parse(ctx, spec, &parsed) != FOCI_OK) return false;
+        spec_free(ctx, &parsed);
+        foci_plan *plan = trial_plan(ctx, spec, &p);
+        foci_plan_free(plan);
+        if (plan) return true;
+    }
+    return false;
 }
 
 /* Append a modifier, and take it away again if that is refused. */
@@ -156,36 +248,70 @@ static bool put_mod(foci_ctx *ctx, char *spec, const foci_mod_def *mod, bool dra
 {
     const size_t used = strlen(spec);
     snprintf(spec + used, SPEC_CAP - used, " %s", mod->name);
-    put_args(spec, mod->args, mod->n_args, draw, r);
+    put_args(spec, mod->args, mod->n_args, draw, -1, 0, r);
     if (planned(ctx, spec)) return true;
     spec[used] = 0;
     return false;
 }
 
-/* The specs of one mechanism: 0 and 1 plain, then two for each modifier, then two
- * with all modifiers that go together, begun at either end of the list.  An empty
- * text where the modifier is refused. */
+/* Variant i of the mechanism alone: as it stands, with every word of its arguments,
+ * with all arguments drawn a few times.  false beyond the last; an empty text where
+ * the arguments contradict one another. */
+static bool alone(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec,
+                  struct rng *r)
+{
+    enum { DRAWN = 4, TRIES = 8 };
+
+    snprintf(spec, SPEC_CAP, "%s", mech->name);
+    if (i-- == 0) {
+        put_args(spec, mech->args, mech->n_args, false, -1, 0, r);
+        return true;
+    }
+    for (size_t t = 0; t < mech->n_args; t++) {
+        const foci_arg_def *a = &mech->args[t];
+        const int           n = a->words && !a->mech ? count_words(a->words) : 0;
+        for (int word = 0; word < n; word++) {
+            if (word == (int)a->preset || i-- > 0) continue;
+            put_args(spec, mech->args, mech->n_args, false, (int)t, word, r);
+            if (!planned(ctx, spec)) *spec = 0;
+            return true;
+        }
+    }
+    if (i >= (mech->n_args ? DRAWN : 0)) return false;
+    for (int tries = 0; tries < TRIES; tries++) {
+        snprintf(spec, SPEC_CAP, "%s", mech->name);
+        put_args(spec, mech->args, mech->n_args, true, -1, 0, r);
+        if (planned(ctx, spec)) return true;
+    }
+    *spec = 0;
+    return true;
+}
+
+/* The specs of one mechanism: alone, then two for each modifier, then two with all
+ * modifiers that go together, begun at either end of the list.  An empty text where
+ * the modifier is refused. */
 static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
 {
-    const bool draw = i % 2;
     int        n_mods = 0;
     struct rng r;
 
+    rng_seed(&r, 7, (uint64_t)i);
+    for (int t = 0; t <= i; t++) {
+        if (!alone(ctx, mech, t, spec, &r)) {
+            i -= t;
+            break;
+        }
+        if (t == i) return true;
+    }
+    const bool draw = i % 2;
     while (foci_modifier(ctx, n_mods))
         n_mods++;
     rng_seed(&r, 7, (uint64_t)i);
-    *spec = 0;
-    if (i >= 2 * n_mods + 4) return false;
-    snprintf(spec, SPEC_CAP, "%s", mech->name);
-    put_args(spec, mech->args, mech->n_args, draw, &r);
-    if (i < 2) {
-        if (draw && strcmp(spec, mech->name) == 0) *spec = 0; /* as number 0 */
-        return true;
-    }
-    if (i < 2 * n_mods + 2) {
-        const foci_mod_def *mod = foci_modifier(ctx, i / 2 - 1);
-        const bool          same = draw && mod->n_args == 0 && mech->n_args == 0;
-        if (same || !put_mod(ctx, spec, mod, draw, &r)) *spec = 0;
+    if (i >= 2 * n_mods + 2) return false;
+    if (!alone(ctx, mech, 0, spec, &r)) return false;
+    if (i < 2 * n_mods) {
+        const foci_mod_def *mod = foci_modifier(ctx, i / 2);
+        if ((draw && !mod->n_args) || !put_mod(ctx, spec, mod, draw, &r)) *spec = 0;
         return true;
     }
     for (int t = 0; t < n_mods; t++)
@@ -193,14 +319,34 @@ static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
     return true;
 }
 
-bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP])
+/* Made once: every context of a test knows the same mechanisms. */
+static char (*all_specs)[SPEC_CAP];
+static int n_specs;
+
+static void list_specs(foci_ctx *ctx)
 {
     const foci_mech_def *mech;
+    char                 spec[SPEC_CAP];
+    int                  cap = 0;
 
     for (int t = 0; (mech = foci_mechanism(ctx, t)); t++)
-        for (int u = 0; spec_of(ctx, mech, u, spec); u++)
-            if (*spec && i-- == 0) return true;
-    return false;
+        for (int u = 0; spec_of(ctx, mech, u, spec); u++) {
+            if (!*spec) continue;
+            if (n_specs == cap) {
+                cap = cap ? 2 * cap : 64;
+                all_specs = realloc(all_specs, (size_t)cap * sizeof *all_specs);
+                assert_non_null(all_specs);
+            }
+            memcpy(all_specs[n_specs++], spec, sizeof spec);
+        }
+}
+
+bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP])
+{
+    if (!n_specs) list_specs(ctx);
+    if (i >= n_specs) return false;
+    memcpy(spec, all_specs[i], SPEC_CAP);
+    return true;
 }
 
 struct levels levels_make(int threads)

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-const char *const part_names[N_PARTS] = { "o", "lse", "dq", "dk", "dv", "dparams" };
+const char *const part_names[N_PARTS] = { "o",  "lse", "dq",    "dk",
+                                          "dv", "dx",  "dbias", "dparams" };
 
 /*
  * Tensors
@@ -22,6 +23,7 @@ static struct shape shape_of(const foci_problem *p, char tensor)
     switch (tensor) {
     case 'q': return (struct shape){ p->q, p->batch, p->len_q, p->heads, p->dim_qk };
     case 'k': return (struct shape){ p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk };
+    case 'x': return (struct shape){ p->x, p->batch, p->len_q, 1, p->dim_x };
     case 'v': return (struct shape){ p->v, p->batch, p->len_k, p->kv_heads, p->dim_v };
     default: return (struct shape){ p->o, p->batch, p->len_q, p->heads, p->dim_v };
     }
@@ -164,6 +166,8 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     t.q = tensor_draw(type, &q, &r);
     t.k = tensor_draw(type, &k, &r);
     t.v = tensor_draw(type, &v, &r);
+    const struct shape x = shape_of(p, 'x');
+    if (p->dim_x) t.x = tensor_draw(type, &x, &r);
     t.g = tensor_draw(type, &o, &r);
 
     /* Parameters near where training would find them. */
@@ -185,45 +189,70 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
 
 void trial_free(struct trial *t)
 {
-    void *const all[] = { t->q,     t->k,     t->v,    t->g,    t->params,
-                          t->len_q, t->len_k, t->docs, t->mask, t->bias };
+    void *const all[] = { t->q,     t->k,     t->v,    t->x,    t->g,    t->params,
+                          t->len_q, t->len_k, t->docs, t->mask, t->bias, t->seen };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
 
-static foci_io io_of(const struct trial *t)
+foci_io trial_io(const struct trial *t)
 {
-    return (foci_io){ FOCI_SIZED(foci_io), .q = t->q,
-                      .k = t->k,           .v = t->v,
-                      .len_q = t->len_q,   .len_k = t->len_k,
-                      .docs = t->docs,     .n_docs = t->docs ? t->p.max_docs : 0,
-                      .params = t->params, .mask = t->mask,
-                      .bias = t->bias };
+    return (foci_io){ FOCI_SIZED(foci_io),
+                      .q = t->q,
+                      .k = t->k,
+                      .v = t->v,
+                      .x = t->x,
+                      .len_q = t->len_q,
+                      .len_k = t->len_k,
+                      .docs = t->docs,
+                      .n_docs = t->docs ? t->p.max_docs : 0,
+                      .params = t->params,
+                      .mask = t->mask,
+                      .bias = t->bias,
+                      .dropout_seed = t->seed };
 }
 
-bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t h,
-                int64_t i, int64_t j)
+/* By the mask, of query and key that are rows i and j of sequence s. */
+static bool mask_shows(const foci_plan *plan, const struct group *g,
+                       const struct seq *s, int64_t i, int64_t j)
 {
-    const foci_io       io = io_of(t);
-    const foci_problem *p = &t->p;
-    const struct group *g = plan->spec.groups;
-    struct seq         *seqs = test_alloc((size_t)plan_max_seqs(plan), sizeof *seqs);
-    const int64_t       n = plan_seqs(plan, &io, seqs);
-    bool                sees = false;
+    const int64_t at = i + s->nk - s->nq;
+    foci_mech     m = g->mech;
+
+    m.dims.len = s->nk;
+    m.dims.len_q = s->nq;
+    if (plan->p.flags & FOCI_CAUSAL && j > at) return false;
+    if (!m.def->mask) return true;
+    return at >= 0 &&
+           m.def->mask(&m, at, j / FOCI_TILE * FOCI_TILE) >> j % FOCI_TILE & 1;
+}
+
+bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
+                int64_t j)
+{
+    const foci_io        io = trial_io(t);
+    const foci_problem  *p = &t->p;
+    const struct group  *g = plan->spec.groups;
+    const foci_mech_def *def;
+    bool                 sees = false;
 
     while (h >= g->head0 + g->heads)
         g++;
+    def = g->mech.def;
+    if (def->slots || def->order || def->routes || def->second) {
+        const int64_t rows = p->batch * p->heads * p->len_q;
+        if (!t->seen) {
+            t->seen = test_alloc((size_t)(rows * p->len_k), sizeof *t->seen);
+            assert_int_equal(foci_ref_weights(plan, &io, t->seen), FOCI_OK);
+        }
+        return t->seen[((b * p->heads + h) * p->len_q + i) * p->len_k + j] != 0;
+    }
+    struct seq   *seqs = test_alloc((size_t)plan_max_seqs(plan), sizeof *seqs);
+    const int64_t n = plan_seqs(plan, &io, seqs);
     for (int64_t s = 0; s < n && !sees; s++) {
         const int64_t iq = i - seqs[s].q0, jk = j - seqs[s].k0;
-        const int64_t at = iq + seqs[s].nk - seqs[s].nq;
-        if (seqs[s].b != b || iq < 0 || iq >= seqs[s].nq || jk < 0 || jk >= seqs[s].nk)
-            continue;
-        sees = !(p->flags & FOCI_CAUSAL && jk > at);
-        if (g->mech.def->mask)
-            sees = sees && at >= 0 &&
-                   g->mech.def->mask(&g->mech, at, jk / FOCI_TILE * FOCI_TILE) >>
-                           jk % FOCI_TILE &
-                       1;
+        if (seqs[s].b == b && iq >= 0 && iq < seqs[s].nq && jk >= 0 && jk < seqs[s].nk)
+            sees = mask_shows(plan, g, &seqs[s], iq, jk);
     }
     if (sees && t->mask) {
         const int64_t mb = p->mask_batch > 1 ? b : 0, mh = p->mask_heads > 1 ? h : 0;
@@ -231,6 +260,25 @@ bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t
     }
     free(seqs);
     return sees;
+}
+
+bool trial_does(const foci_plan *plan, unsigned does)
+{
+    const foci_mech *m = &plan->spec.groups[0].mech;
+
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & does) return true;
+    return false;
+}
+
+int64_t trial_param_head(const foci_plan *plan, int64_t i)
+{
+    const struct param *p = plan->params;
+
+    while (i >= p->offset + p->count)
+        p++;
+    const struct group *g = &plan->spec.groups[p->group];
+    return g->head0 + (i - p->offset) / (p->count / p->shape[0]) % g->heads;
 }
 
 /*
@@ -247,8 +295,13 @@ static struct result result_make(const foci_problem *p, int64_t n_params)
                                     [PART_DK] = count(&k),
                                     [PART_DV] = count(&v),
                                     [PART_DPARAMS] = n_params } };
-    if (!(p->flags & FOCI_TRAIN))
-        r.n[PART_DQ] = r.n[PART_DK] = r.n[PART_DV] = r.n[PART_DPARAMS] = 0;
+    const struct shape x = shape_of(p, 'x');
+    r.n[PART_DX] = count(&x);
+    if (p->flags & FOCI_BIAS)
+        r.n[PART_DBIAS] = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+    for (int part = PART_DQ; !(p->flags & FOCI_TRAIN) && part < N_PARTS; part++)
+        r.n[part] = 0;
+    r.x[PART_DBIAS] = test_alloc((size_t)r.n[PART_DBIAS], sizeof(double));
     r.x[PART_LSE] = test_alloc((size_t)r.n[PART_LSE], sizeof(double));
     r.x[PART_DPARAMS] = test_alloc((size_t)r.n[PART_DPARAMS], sizeof(double));
     return r;
@@ -292,10 +345,13 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result       r = result_make(p, plan->n_floats);
-    foci_io             io = io_of(t);
+    foci_io             io = trial_io(t);
     float              *lse = test_alloc((size_t)r.n[PART_LSE], sizeof *lse);
     float              *dparams = test_alloc((size_t)plan->n_floats, sizeof *dparams);
+    float              *dbias = test_alloc((size_t)r.n[PART_DBIAS], sizeof *dbias);
+    const struct shape  x = shape_of(p, 'x');
 
+    memset(dbias, 0xff, (size_t)r.n[PART_DBIAS] * sizeof *dbias);
     io.o = tensor_make(type, &o);
     io.lse = lse;
     io.work = test_alloc(foci_plan_work_bytes(plan), 1);
@@ -305,14 +361,21 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     must(foci_forward(plan, &io), plan, &io, NULL);
 
     if (p->flags & FOCI_TRAIN) {
-        foci_grads grads = { FOCI_SIZED(foci_grads),      .d_o = t->g,
-                             .dq = tensor_make(type, &q), .dk = tensor_make(type, &k),
-                             .dv = tensor_make(type, &v), .dparams = dparams };
+        foci_grads grads = {
+            FOCI_SIZED(foci_grads),         .d_o = t->g,
+            .dq = tensor_make(type, &q),    .dk = tensor_make(type, &k),
+            .dv = tensor_make(type, &v),    .dparams = dparams,
+            .dbias = t->bias ? dbias : NULL
+        };
+        if (t->x) grads.dx = tensor_make(type, &x);
         memset(io.work, 0xff, foci_plan_work_bytes(plan));
         must(foci_backward(plan, &io, &grads), plan, &io, &grads);
         r.x[PART_DQ] = tensor_collect(type, &q, grads.dq);
         r.x[PART_DK] = tensor_collect(type, &k, grads.dk);
         r.x[PART_DV] = tensor_collect(type, &v, grads.dv);
+        if (t->x) r.x[PART_DX] = tensor_collect(type, &x, grads.dx);
+        for (int64_t i = 0; i < r.n[PART_DBIAS]; i++)
+            r.x[PART_DBIAS][i] = (double)dbias[i];
         for (int64_t i = 0; i < plan->n_floats; i++)
             r.x[PART_DPARAMS][i] = (double)dparams[i];
         check_added(plan, t, &io, &grads, r.x[PART_DPARAMS]);
@@ -324,6 +387,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     free(io.saved);
     free(lse);
     free(dparams);
+    free(dbias);
     return r;
 }
 
@@ -334,16 +398,20 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result       r = result_make(p, plan->n_floats);
-    foci_io             io = io_of(t);
+    foci_io             io = trial_io(t);
     double *wide[] = { tensor_widen(type, &q, t->q), tensor_widen(type, &k, t->k),
-                       tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g) };
-    double *params = test_alloc((size_t)plan->n_floats, sizeof *params);
+                       tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g),
+                       NULL };
+    const struct shape x = shape_of(p, 'x');
+    float             *dbias = test_alloc((size_t)r.n[PART_DBIAS], sizeof *dbias);
+    double            *params = test_alloc((size_t)plan->n_floats, sizeof *params);
 
     for (int64_t i = 0; i < plan->n_floats; i++)
         params[i] = (double)t->params[i];
     io.q = wide[0];
     io.k = wide[1];
     io.v = wide[2];
+    if (t->x) io.x = wide[4] = tensor_widen(type, &x, t->x);
     io.o = tensor_make(REF_F64, &o);
     struct ref_call call = { .plan = plan,
                              .io = &io,
@@ -355,18 +423,24 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);
 
     if (p->flags & FOCI_TRAIN) {
-        foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = wide[3],
-                             .dq = tensor_make(REF_F64, &q),
-                             .dk = tensor_make(REF_F64, &k),
-                             .dv = tensor_make(REF_F64, &v) };
+        foci_grads grads = {
+            FOCI_SIZED(foci_grads),         .d_o = wide[3],
+            .dq = tensor_make(REF_F64, &q), .dk = tensor_make(REF_F64, &k),
+            .dv = tensor_make(REF_F64, &v), .dbias = t->bias ? dbias : NULL
+        };
+        if (t->x) grads.dx = tensor_make(REF_F64, &x);
         call.grads = &grads;
         call.dparams = r.x[PART_DPARAMS];
         assert_int_equal(ref_run(&call), FOCI_OK);
         r.x[PART_DQ] = tensor_collect(REF_F64, &q, grads.dq);
         r.x[PART_DK] = tensor_collect(REF_F64, &k, grads.dk);
         r.x[PART_DV] = tensor_collect(REF_F64, &v, grads.dv);
+        if (t->x) r.x[PART_DX] = tensor_collect(REF_F64, &x, grads.dx);
+        for (int64_t i = 0; i < r.n[PART_DBIAS]; i++)
+            r.x[PART_DBIAS][i] = (double)dbias[i];
     }
-    for (int i = 0; i < 4; i++)
+    free(dbias);
+    for (int i = 0; i < 5; i++)
         free(wide[i]);
     free(params);
     return r;

@@ -10,7 +10,7 @@
 #include "ref/ref.h"
 #include "test.h"
 
-enum { SPEC_CAP = 256 };
+enum { SPEC_CAP = 384 };
 
 /*
  * Specs (specs.c)
@@ -34,6 +34,11 @@ struct levels {
 struct levels levels_make(int threads);
 void          levels_free(struct levels *l);
 
+/* A plan of `spec` on the problem, with what the spec asks for besides: lists, hidden
+ * states, key/value heads for routes.  NULL where the mechanism refuses this problem
+ * (causal, unequal lengths...); any other failure fails the test. */
+foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *p);
+
 /*
  * Trials (trial.c)
  */
@@ -49,12 +54,16 @@ struct trial {
     char         spec[SPEC_CAP];
     foci_problem p; /* as planned */
     uint64_t     seed;
-    void        *q, *k, *v, *g;
+    void        *q, *k, *v, *x, *g;
     float       *params;
     int32_t     *len_q, *len_k, *docs;
     uint8_t     *mask;
     float       *bias;
+    float       *seen; /* the judge's weights, where trial_sees() needed them */
 };
+
+/* What an execution on it is given: all but results, scratch and saved memory. */
+foci_io trial_io(const struct trial *t);
 
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives);
@@ -63,14 +72,26 @@ void         trial_free(struct trial *t);
 /* Element t of a row: where it lies. */
 int64_t trial_at(const foci_layout *l, int64_t b, int64_t row, int64_t head, int64_t t);
 
-/* Whether query i of head h sees key j, both counted in the tensors. */
-bool trial_sees(const foci_plan *plan, const struct trial *t, int64_t b, int64_t h,
-                int64_t i, int64_t j);
+/* Whether query i of head h sees key j, both counted in the tensors; of slots and
+ * labels, whether the judge gives it any weight. */
+bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
+                int64_t j);
 
-enum part { PART_O, PART_LSE, PART_DQ, PART_DK, PART_DV, PART_DPARAMS, N_PARTS };
+enum part {
+    PART_O,
+    PART_LSE,
+    PART_DQ,
+    PART_DK,
+    PART_DV,
+    PART_DX,
+    PART_DBIAS,
+    PART_DPARAMS,
+    N_PARTS
+};
 extern const char *const part_names[N_PARTS];
 
-/* Results, packed as [batch][row][head][dim]; lse as [batch][head][row]. */
+/* Results, packed as [batch][row][head][dim]; lse as [batch][head][row]; dx where x is
+ * read, dbias where a bias is given. */
 struct result {
     double *x[N_PARTS];
     int64_t n[N_PARTS];
@@ -103,5 +124,11 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *words);
 
 double rms(const double *x, int64_t n);
+
+/* Whether a modifier of the first group does any of this. */
+bool trial_does(const foci_plan *plan, unsigned does);
+
+/* The head of the problem that float i of the parameters belongs to. */
+int64_t trial_param_head(const foci_plan *plan, int64_t i);
 
 #endif

@@ -1,0 +1,109 @@
+/* picture.c -- make a picture of shapes, and write it as what its name asks for. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cli/picture.h"
+
+/* From nearly white over blue to dark blue. */
+uint32_t shade_colour(int shade)
+{
+    static const double stops[][3] = {
+        { 198, 219, 239 }, { 133, 180, 220 }, { 55, 126, 184 }, { 12, 63, 122 }
+    };
+    enum { LAST = sizeof stops / sizeof *stops - 1 };
+    uint32_t colour = 0;
+
+    if (shade == 0) return 0xf5f7fa;
+    const double at = LAST * (double)(shade - 1) / (SHADES - 2);
+    const int    stop = at >= LAST ? LAST - 1 : (int)at;
+    for (int c = 0; c < 3; c++) {
+        const double a = stops[stop][c], b = stops[stop + 1][c];
+        colour = colour << 8 | (uint32_t)lround(a + (b - a) * (at - stop));
+    }
+    return colour;
+}
+
+static char *copy(const char *text)
+{
+    char *c = need(strlen(text) + 1, 1);
+    return strcpy(c, text);
+}
+
+struct picture *picture_create(int width, int height, const char *title)
+{
+    struct picture *p = need(1, sizeof *p);
+    *p = (struct picture){ .width = width, .height = height, .title = copy(title) };
+    return p;
+}
+
+void picture_free(struct picture *p)
+{
+    for (int i = 0; i < p->n; i++)
+        free(p->shapes[i].text);
+    free(p->shapes);
+    free(p->title);
+    free(p);
+}
+
+static struct shape *add(struct picture *p)
+{
+    if (p->n == p->room) {
+        const int     room = 2 * p->room + 64;
+        struct shape *shapes = need((size_t)room, sizeof *shapes);
+        if (p->n) memcpy(shapes, p->shapes, (size_t)p->n * sizeof *shapes);
+        free(p->shapes);
+        p->shapes = shapes;
+        p->room = room;
+    }
+    return &p->shapes[p->n++];
+}
+
+void picture_rect(struct picture *p, double x, double y, double width, double height,
+                  uint32_t colour)
+{
+    *add(p) = (struct shape){ .kind = DRAW_RECT,
+                              .x = x,
+                              .y = y,
+                              .width = width,
+                              .height = height,
+                              .colour = colour };
+}
+
+void picture_text(struct picture *p, double x, double y, enum anchor anchor,
+                  enum style style, uint32_t colour, const char *format, ...)
+{
+    char    text[1024];
+    va_list list;
+
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    *add(p) = (struct shape){ .kind = DRAW_TEXT,
+                              .x = x,
+                              .y = y,
+                              .anchor = anchor,
+                              .style = style,
+                              .colour = colour,
+                              .text = copy(text) };
+}
+
+void picture_grid(struct picture *p, double x, double y, const struct grid *grid)
+{
+    *add(p) = (struct shape){ .kind = DRAW_GRID, .x = x, .y = y, .grid = *grid };
+}
+
+static bool ends(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n > m && strcasecmp(path + n - m, end) == 0;
+}
+
+bool picture_name(const char *path) { return ends(path, ".svg") || ends(path, ".png"); }
+
+foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *path)
+{
+    return ends(path, ".svg") ? picture_svg(ctx, p, path) : picture_png(ctx, p, path);
+}

@@ -1,0 +1,84 @@
+/* picture.h -- drawings of the command.
+ *
+ * A picture is a list of rectangles, texts and grids of shades, later ones over earlier
+ * ones, measured in units of about a pixel from the top left corner.  It is written as
+ * .svg, or as .png with two pixels a unit, where letters are those of a bitmap and have
+ * one size.
+ */
+#ifndef FOCI_CLI_PICTURE_H
+#define FOCI_CLI_PICTURE_H
+
+#include "cli/cli.h"
+
+/* Colours are 0xrrggbb. */
+enum { INK = 0x1f2933, SOFT = 0x697586, LINE = 0xc3ccd6, PAPER = 0xffffff };
+
+/* Shades go from 0, nothing, to SHADES - 1, all. */
+enum { SHADES = 33 };
+uint32_t shade_colour(int shade);
+
+enum anchor { AT_START, AT_MIDDLE, AT_END };
+
+enum style {
+    STYLE_TITLE, /* bold, and as wide everywhere: TITLE_WIDTH a letter */
+    STYLE_CODE,  /* likewise, CODE_WIDTH, not bold */
+    STYLE_PLAIN, /* narrower than CODE_WIDTH a letter on average */
+    STYLE_UP     /* as plain, read from bottom to top */
+};
+enum { TITLE_WIDTH = 9, CODE_WIDTH = 7 };
+
+/* rows x columns of shades, each a square of `cell` units, with gaps of `gap` units
+ * between them.  The shades are the caller's and stay until the picture is written. */
+struct grid {
+    int            rows, columns;
+    int            cell;
+    double         gap;
+    const uint8_t *shades;
+};
+
+struct shape {
+    enum { DRAW_RECT, DRAW_TEXT, DRAW_GRID } kind;
+    double      x, y, width, height;
+    uint32_t    colour;
+    enum anchor anchor;
+    enum style  style;
+    char       *text;
+    struct grid grid;
+};
+
+struct picture {
+    int           width, height;
+    char         *title;
+    struct shape *shapes;
+    int           n, room;
+};
+
+struct picture *picture_create(int width, int height, const char *title);
+void            picture_free(struct picture *p);
+
+void picture_rect(struct picture *p, double x, double y, double width, double height,
+                  uint32_t colour);
+/* y is the baseline. */
+void picture_text(struct picture *p, double x, double y, enum anchor anchor,
+                  enum style style, uint32_t colour, const char *format, ...)
+    CLI_PRINTF(7, 8);
+void picture_grid(struct picture *p, double x, double y, const struct grid *grid);
+
+/* Does the name end in .svg or .png? */
+bool picture_name(const char *path);
+
+/* Write it as what its name says. */
+foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *path);
+
+/*
+ * Between the files of picture*.c
+ */
+
+foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path);
+foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path);
+
+/* One pixel of a letter of the bitmap font; other than ASCII is a question mark. */
+enum { FONT_WIDTH = 10, FONT_HEIGHT = 20, FONT_ASCENT = 16 };
+bool font_pixel(char letter, int x, int y);
+
+#endif

@@ -1,0 +1,101 @@
+/* picture_png.c -- a picture as .png, two pixels a unit. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/picture.h"
+#include "foci/file.h"
+
+enum { SCALE = 2 };
+
+struct pixels {
+    int64_t  width, height;
+    uint8_t *rgb;
+};
+
+static void paint(const struct pixels *p, int64_t x, int64_t y, uint32_t colour)
+{
+    if (x < 0 || y < 0 || x >= p->width || y >= p->height) return;
+    uint8_t *to = p->rgb + 3 * (y * p->width + x);
+    for (int c = 0; c < 3; c++)
+        to[c] = (uint8_t)(colour >> (16 - 8 * c));
+}
+
+/* In units; what is thinner than a pixel is one. */
+static void fill(const struct pixels *p, double x, double y, double width,
+                 double height, uint32_t colour)
+{
+    const int64_t left = lround(SCALE * x), top = lround(SCALE * y);
+    int64_t       right = lround(SCALE * (x + width));
+    int64_t       bottom = lround(SCALE * (y + height));
+
+    if (right == left) right++;
+    if (bottom == top) bottom++;
+    for (int64_t b = top; b < bottom; b++)
+        for (int64_t a = left; a < right; a++)
+            paint(p, a, b, colour);
+}
+
+/* Pixel (x, y) of the line of text, counted from its start and its baseline. */
+static void paint_along(const struct pixels *p, const struct shape *s, int64_t x,
+                        int64_t y)
+{
+    const int64_t x0 = lround(SCALE * s->x), y0 = lround(SCALE * s->y);
+
+    if (s->style == STYLE_UP)
+        paint(p, x0 + y, y0 - x, s->colour);
+    else
+        paint(p, x0 + x, y0 + y, s->colour);
+}
+
+static void write_text(const struct pixels *p, const struct shape *s)
+{
+    const int64_t len = (int64_t)strlen(s->text) * FONT_WIDTH;
+    const int64_t shift = s->anchor == AT_START ? 0
+                          : s->anchor == AT_END ? len
+                                                : len / 2;
+    const int     strokes = s->style == STYLE_TITLE ? 2 : 1;
+
+    for (int64_t i = 0; s->text[i]; i++)
+        for (int y = 0; y < FONT_HEIGHT; y++)
+            for (int x = 0; x < FONT_WIDTH; x++)
+                for (int t = 0; font_pixel(s->text[i], x, y) && t < strokes; t++)
+                    paint_along(p, s, i * FONT_WIDTH + x + t - shift, y - FONT_ASCENT);
+}
+
+static void paint_grid(const struct pixels *p, const struct shape *s)
+{
+    const struct grid *g = &s->grid;
+    const double       width = g->columns * g->cell, height = g->rows * g->cell;
+
+    for (int y = 0; y < g->rows; y++)
+        for (int x = 0; x < g->columns; x++)
+            fill(p, s->x + x * g->cell, s->y + y * g->cell, g->cell, g->cell,
+                 shade_colour(g->shades[(size_t)y * (size_t)g->columns + (size_t)x]));
+    if (g->gap <= 0) return;
+    for (int x = 1; x < g->columns; x++)
+        fill(p, s->x + x * g->cell - g->gap / 2, s->y, g->gap, height, PAPER);
+    for (int y = 1; y < g->rows; y++)
+        fill(p, s->x, s->y + y * g->cell - g->gap / 2, width, g->gap, PAPER);
+}
+
+foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
+{
+    struct pixels to = { .width = SCALE * (int64_t)p->width,
+                         .height = SCALE * (int64_t)p->height };
+
+    to.rgb = need((size_t)to.width * (size_t)to.height, 3);
+    fill(&to, 0, 0, p->width, p->height, PAPER);
+    for (int i = 0; i < p->n; i++) {
+        const struct shape *s = &p->shapes[i];
+        if (s->kind == DRAW_TEXT)
+            write_text(&to, s);
+        else if (s->kind == DRAW_GRID)
+            paint_grid(&to, s);
+        else
+            fill(&to, s->x, s->y, s->width, s->height, s->colour);
+    }
+    const foci_status status = foci_png_write(ctx, path, to.width, to.height, to.rgb);
+    free(to.rgb);
+    return status;
+}

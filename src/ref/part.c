@@ -1,0 +1,180 @@
+/* part.c -- one mechanism on one head of one sequence: open it, run its rows, and bring
+ * the gradients home. */
+#include <stdlib.h>
+
+#include "ref/ref.h"
+
+void ref_shape(const struct ref_part *p, int mod, size_t t, int64_t shape[3])
+{
+    const foci_mech       *m = p->mech;
+    const double          *arg = mod < 0 ? m->arg : m->mods[mod].arg;
+    const foci_tensor_def *def =
+        mod < 0 ? &m->def->tensors[t] : &m->mods[mod].def->tensors[t];
+
+    for (int d = 0; d < 3; d++)
+        shape[d] = 1;
+    if (def->n_dims) def->shape(m, arg, shape);
+}
+
+int64_t ref_tensor(const struct ref_part *p, int mod, size_t t)
+{
+    const size_t n =
+        mod < 0 ? p->mech->def->n_tensors : p->mech->mods[mod].def->n_tensors;
+    int64_t shape[3];
+
+    if (t >= n) return -1;
+    const int64_t at = mod < 0 ? p->param0[t] : p->mod_param[mod][t];
+    if (at < 0) return -1;
+    ref_shape(p, mod, t, shape);
+    return at + p->row * shape[0] * shape[1] * shape[2];
+}
+
+static double *doubles(struct arena *a, int64_t rows, int64_t dim)
+{
+    size_t n;
+    if (!mul_size((size_t)rows, (size_t)dim, &n) || n > INT64_MAX) {
+        a->used = SIZE_MAX;
+        return NULL;
+    }
+    return arena_take(a, (int64_t)n, sizeof(double));
+}
+
+static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
+{
+    r->times = arena_take(a, cols, sizeof *r->times);
+    r->held = arena_take(a, cols, sizeof *r->held);
+    r->s = doubles(a, cols, 1);
+    r->x = doubles(a, cols, 1);
+    r->slope = doubles(a, cols, 1);
+    r->a = doubles(a, cols, 1);
+    r->keep = doubles(a, cols, 1);
+    r->da = doubles(a, cols, 1);
+    r->dx = doubles(a, cols, 1);
+}
+
+static void take_all(struct ref_head *h, struct arena *a)
+{
+    const int64_t rounds = h->order.rounds;
+
+    h->uq = doubles(a, h->nq, h->dqk);
+    h->duq = doubles(a, h->nq, h->dqk);
+    h->uk = doubles(a, h->cols, h->dqk);
+    h->duk = doubles(a, h->cols, h->dqk);
+    h->v = doubles(a, h->cols, h->dv);
+    h->dv_cols = doubles(a, h->cols, h->dv);
+    h->maps = doubles(a, REF_MAPS + 3, h->dqk);
+    h->far = doubles(a, h->nq + h->nk, 1);
+    h->dfar = doubles(a, h->nq + h->nk, 1);
+    h->spread = doubles(a, h->nk, 1);
+    h->o = doubles(a, h->dv, 1);
+    h->g = doubles(a, h->dv, 1);
+    take_row(&h->row, h->cols, a);
+    if (h->order.label) {
+        h->label_q = doubles(a, rounds, h->nq);
+        h->label_k = doubles(a, rounds, h->nk);
+        h->chunk = arena_take(a, rounds * h->nk, sizeof *h->chunk);
+        h->taken_q = arena_take(a, h->n_labels * h->nq, 1);
+        h->taken_k = arena_take(a, h->n_labels * h->nk, 1);
+    }
+    if (h->second) {
+        h->y = doubles(a, h->nq, h->dv);
+        h->dy = doubles(a, h->nq, h->dv);
+        if (h->p->weights) h->paths = doubles(a, h->cols - h->nk, h->nk);
+    }
+}
+
+static void round_words(bool words, double *x, int64_t n)
+{
+    for (int64_t t = 0; words && t < n; t++)
+        x[t] = ref_word(words, x[t]);
+}
+
+/* Keys of shared rows are their queries. */
+static const double *key_row(const struct ref_head *h, int64_t j)
+{
+    return (h->order.shared ? h->p->q : h->p->k) + j * h->dqk;
+}
+
+static void fill(struct ref_head *h)
+{
+    for (int64_t i = 0; i < h->nq; i++)
+        ref_map(h, false, i + h->nk - h->nq, h->p->q + i * h->dqk, h->uq + i * h->dqk);
+    for (int64_t j = 0; j < h->nk; j++)
+        ref_map(h, true, j, key_row(h, j), h->uk + j * h->dqk);
+    for (int64_t t = 0; t < h->nk * h->dv; t++)
+        h->v[t] = h->p->v[t];
+    ref_slots_fill(h);
+    round_words(h->words, h->uq, h->nq * h->dqk);
+    round_words(h->words, h->uk, h->cols * h->dqk);
+    round_words(h->words, h->v, h->cols * h->dv);
+    ref_labels_find(h);
+    ref_distances(h);
+}
+
+/* Leading keys that take no gradient. */
+static int64_t memory_of(const struct ref_part *p)
+{
+    const foci_mech *m = p->mech;
+    return max64(p->call->plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
+}
+
+static void bring_home(struct ref_head *h)
+{
+    const struct ref_part *p = h->p;
+    double                *dk = h->order.shared ? p->dq : p->dk;
+
+    ref_slots_fold(h);
+    ref_distances_back(h);
+    for (int64_t i = 0; i < h->nq; i++)
+        ref_map_back(h, false, i + h->nk - h->nq, p->q + i * h->dqk,
+                     h->duq + i * h->dqk, p->dq + i * h->dqk);
+    for (int64_t j = memory_of(p); j < h->nk; j++) {
+        ref_map_back(h, true, j, key_row(h, j), h->duk + j * h->dqk, dk + j * h->dqk);
+        for (int64_t t = j * h->dv; t < (j + 1) * h->dv; t++)
+            p->dv[t] += h->dv_cols[t];
+    }
+}
+
+static void run(struct ref_head *h)
+{
+    fill(h);
+    if (h->second)
+        ref_rows_second(h);
+    else if (h->order.take)
+        ref_rows_taken(h);
+    else
+        ref_rows_plain(h);
+    if (h->p->g) bring_home(h);
+}
+
+foci_status ref_part_run(const struct ref_part *p)
+{
+    const foci_problem *problem = &p->call->plan->p;
+    struct ref_head     h = { .p = p,
+                              .mech = *p->mech,
+                              .causal = (problem->flags & FOCI_CAUSAL) != 0,
+                              .words = p->call->words,
+                              .nq = p->seq->nq,
+                              .nk = p->seq->nk,
+                              .dqk = problem->dim_qk,
+                              .dv = problem->dim_v,
+                              .ld = problem->len_k };
+    struct arena        a = { 0 };
+
+    h.mech.dims.len = h.nk;
+    h.mech.dims.len_q = h.nq;
+    ref_slots_count(&h);
+    ref_labels_count(&h);
+    ref_modifiers(&h);
+    if ((h.second || h.order.shared) && h.nq != h.nk) return FOCI_ERR_ARG;
+
+    take_all(&h, &a);
+    if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
+    char *memory = calloc(a.used + 1, 1);
+    if (!memory) return FOCI_ERR_MEMORY;
+    a = (struct arena){ .base = memory };
+    take_all(&h, &a);
+    run(&h);
+    free(memory);
+    return FOCI_OK;
+}

@@ -1,0 +1,153 @@
+/* routes.c -- a mechanism on several sets of keys and values, summed by gates.
+ *
+ *     O_i = sum_j P_ij y_i^j,   P_i = softmax(W x_i)
+ *
+ * where y^j is the result of route j.  With `top`, the largest so many of the gates are
+ * kept (ties to the smaller number) and the others are 0.  A sum of weights that were
+ * normalised already has lse 0, or -inf where no route saw anything.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "ref/ref.h"
+
+/* Gates of all rows and their gradients [nq][n], a route's result and the gradient it
+ * gets [nq][dv]. */
+struct room {
+    double *gate, *dgate, *y, *g, *lse;
+};
+
+static bool is_kept(const struct ref_routes *r, const double *z, int64_t j)
+{
+    int64_t larger = 0;
+    for (int64_t t = 0; t < r->n; t++)
+        larger += z[t] > z[j] || (z[t] == z[j] && t < j);
+    return !r->top || larger < r->top;
+}
+
+static void find_gates(const struct ref_routes *r, const double *x, double *gate)
+{
+    const double *w = r->part.call->params + ref_tensor(&r->part, -1, 0);
+    double        most = -INFINITY, sum = 0;
+    double       *z = gate + r->n; /* [n] behind them */
+
+    for (int64_t j = 0; j < r->n; j++) {
+        z[j] = 0;
+        for (int64_t t = 0; t < r->dim_x; t++)
+            z[j] += w[j * r->dim_x + t] * x[t];
+        most = fmax(most, z[j]);
+    }
+    for (int64_t j = 0; j < r->n; j++) {
+        gate[j] = is_kept(r, z, j) ? exp(z[j] - most) : 0;
+        sum += gate[j];
+    }
+    for (int64_t j = 0; j < r->n; j++)
+        gate[j] /= sum;
+}
+
+/* Through P = softmax(W x): dz_j = P_j (dP_j - sum of P dP). */
+static void gates_back(const struct ref_routes *r, int64_t i, const struct room *room)
+{
+    const int64_t at = ref_tensor(&r->part, -1, 0);
+    const double *w = r->part.call->params + at, *x = r->x + i * r->dim_x;
+    const double *p = room->gate + i * r->n, *dp = room->dgate + i * r->n;
+    double       *dw = r->part.dparams + at, *dx = r->dx + i * r->dim_x, mean = 0;
+
+    for (int64_t j = 0; j < r->n; j++)
+        mean += p[j] * dp[j];
+    for (int64_t j = 0; j < r->n; j++)
+        for (int64_t t = 0; t < r->dim_x; t++) {
+            dw[j * r->dim_x + t] += p[j] * (dp[j] - mean) * x[t];
+            dx[t] += p[j] * (dp[j] - mean) * w[j * r->dim_x + t];
+        }
+}
+
+/* The part of route j; its own gradient where `back`. */
+static struct ref_part route(const struct ref_routes *r, int64_t j,
+                             const struct room *room, bool back)
+{
+    struct ref_part one = r->part;
+
+    one.mech = r->inner;
+    one.param0 = r->param0;
+    one.mod_param = r->mod_param;
+    one.row = j * r->part.heads + r->part.row;
+    one.o = room->y;
+    one.g = back ? room->g : NULL;
+    one.lse = room->lse;
+    one.weights = NULL;
+    r->pick(r->user, j, &one);
+    return one;
+}
+
+/* The results of route j: to o or, with a gradient, to the gates'. */
+static foci_status forward(const struct ref_routes *r, int64_t j,
+                           const struct room *room)
+{
+    const struct ref_part one = route(r, j, room, false);
+    const int64_t         dv = one.call->plan->p.dim_v;
+
+    for (int64_t i = 0; i < one.seq->nq; i++)
+        room->lse[i] = -INFINITY;
+    TRY(ref_part_run(&one));
+    for (int64_t i = 0; i < one.seq->nq; i++) {
+        if (r->part.lse && room->lse[i] != -INFINITY) r->part.lse[i] = 0;
+        const double gate = room->gate[i * r->n + j], *y = room->y + i * dv;
+        if (gate == 0) continue; /* not computed */
+        for (int64_t t = 0; t < dv; t++)
+            r->part.o[i * dv + t] += gate * y[t];
+        for (int64_t t = 0; r->part.g && t < dv; t++)
+            room->dgate[i * r->n + j] += r->part.g[i * dv + t] * y[t];
+    }
+    return FOCI_OK;
+}
+
+static foci_status backward(const struct ref_routes *r, int64_t j,
+                            const struct room *room)
+{
+    const struct ref_part one = route(r, j, room, true);
+    const int64_t         dv = one.call->plan->p.dim_v;
+
+    for (int64_t t = 0; t < one.seq->nq * dv; t++)
+        room->g[t] =
+            ref_word(one.call->words, room->gate[t / dv * r->n + j] * r->part.g[t]);
+    return ref_part_run(&one);
+}
+
+static foci_status run(const struct ref_routes *r, const struct room *room)
+{
+    const int64_t nq = r->part.seq->nq, dv = r->part.call->plan->p.dim_v;
+
+    for (int64_t i = 0; i < nq; i++)
+        find_gates(r, r->x + i * r->dim_x, room->gate + i * r->n);
+    for (int64_t t = 0; t < nq * dv; t++)
+        r->part.o[t] = 0;
+    for (int64_t j = 0; j < r->n; j++)
+        TRY(forward(r, j, room));
+    if (!r->part.g) return FOCI_OK;
+    for (int64_t i = 0; i < nq; i++)
+        gates_back(r, i, room);
+    for (int64_t j = 0; j < r->n; j++)
+        TRY(backward(r, j, room));
+    return FOCI_OK;
+}
+
+foci_status ref_routes_run(const struct ref_routes *r)
+{
+    const size_t nq = (size_t)r->part.seq->nq, n = (size_t)r->n;
+    const size_t dv = (size_t)r->part.call->plan->p.dim_v;
+    struct room  room = { .gate = calloc((nq + 1) * n, sizeof(double)),
+                          .dgate = calloc((nq + 1) * n, sizeof(double)),
+                          .y = calloc(nq * dv + 1, sizeof(double)),
+                          .g = calloc(nq * dv + 1, sizeof(double)),
+                          .lse = calloc(nq + 1, sizeof(double)) };
+    foci_status  status = FOCI_ERR_MEMORY;
+
+    if (room.gate && room.dgate && room.y && room.g && room.lse) status = run(r, &room);
+    free(room.gate);
+    free(room.dgate);
+    free(room.y);
+    free(room.g);
+    free(room.lse);
+    return status;
+}

@@ -1,0 +1,181 @@
+# foci map: heat maps of specs, and the numbers behind them.
+
+=== numbers
+foci map --pattern softmax h2n8d4c
+--- stdout
+heads   pairs  density  keys a query  weights of a pair  mechanism
+0 to 1     36   56.2 %  1 to 8        0.125 to 1         softmax
+
+=== numbers as JSON
+foci map --pattern '1*softmax + 2*l2norm' h3n4m6d4c --json > m.json
+python3 - <<'END'
+import json
+m = json.load(open("m.json"))
+print(sorted(m))
+print(m["spec"], m["problem"], m["data"], m["pairs"], round(m["density"], 6))
+for p in m["maps"]:
+    print(p["first_head"], p["heads"], p["mechanism"], p["pairs"], p["fewest_keys"],
+          p["most_keys"], round(p["least_weight"], 6), round(p["largest_weight"], 6))
+END
+--- stdout
+['data', 'density', 'maps', 'pairs', 'problem', 'spec']
+1*softmax + 2*l2norm h3n4m6d4c alike 54 0.75
+0 1 softmax 18 3 6 0.166667 0.333333
+1 2 l2norm 18 3 6 0.408248 0.57735
+
+=== SVG is well formed and says what it shows
+for spec in softmax l2norm relu2 '1*softmax sink + relu2(n=2) cap(5)'; do
+    for p in h2n5d4 h2n5d4c h2n5m9d4c h2n9m5d4c h2n1d4 h2n700d2c; do
+        for how in --quiet --support; do
+            foci map --pattern "$spec" $p $how --out m.svg > /dev/null || echo "$spec $p"
+            python3 - "$spec" $p <<'END'
+import sys
+import xml.dom.minidom
+svg = xml.dom.minidom.parse("m.svg").documentElement
+assert svg.tagName == "svg"
+text = " ".join(t.firstChild.data for t in svg.getElementsByTagName("text"))
+for word in (*sys.argv[1:], "key", "query", "seen"):
+    assert word in text, word
+END
+        done
+    done
+done
+
+=== PNG can be decoded
+foci map --pattern '1*softmax + 1*relu2' h2n20d4 --out m.PNG > /dev/null
+python3 - <<'END'
+import struct
+import zlib
+data = open("m.PNG", "rb").read()
+assert data[:8] == b"\x89PNG\r\n\x1a\n"
+at, chunks = 8, []
+while at < len(data):
+    n, kind = struct.unpack(">I4s", data[at:at + 8])
+    body = data[at + 8:at + 8 + n]
+    assert struct.unpack(">I", data[at + 8 + n:at + 12 + n])[0] == zlib.crc32(kind + body)
+    chunks.append((kind, body))
+    at += 12 + n
+print([kind.decode() for kind, _ in chunks])
+width, height, *kind = struct.unpack(">IIBBBBB", chunks[0][1])
+rows = zlib.decompress(chunks[1][1])
+row = 3 * width + 1
+print(kind, len(rows) == row * height, set(rows[::row]))
+colours = {rows[at:at + 3] for y in range(height) for at in range(y * row + 1, y * row + row, 3)}
+print(b"\xff\xff\xff" in colours, 20 < len(colours) < 45)
+END
+--- stdout
+['IHDR', 'IDAT', 'IEND']
+[8, 2, 0, 0, 0] True {0}
+True True
+
+=== the same each time
+for i in 1 2; do foci map --pattern relu2 n9d4 --seed 5 --out $i.svg > /dev/null; done
+cmp 1.svg 2.svg && foci map --pattern relu2 n9d4 --seed 6 --out 2.svg > /dev/null
+cmp -s 1.svg 2.svg
+--- exit 1
+
+=== data is random where that matters, or as asked
+foci map --pattern relu2 n9d4 --json | grep data
+foci map --pattern softmax n9d4 --json | grep data
+foci map --pattern relu2 n9d4 --data alike --json | grep 'data\|pairs'
+foci map --pattern softmax n9d4 --data random --json | grep data
+--- stdout
+  "data": "random",
+  "data": "alike",
+  "data": "alike",
+  "pairs": 81,
+      "pairs": 81,
+  "data": "random",
+
+=== parameters
+npy make s.npy 1 0
+foci map --pattern 'softmax sink' n4d4 --param sink=s.npy --json | grep largest
+npy make s.npy 1 10
+foci map --pattern 'softmax sink' n4d4 --param sink=s.npy --json | grep largest
+--- stdout
+      "largest_weight": 0.2*
+      "largest_weight": 0.000*
+
+=== labels follow the spec as written, and as meant
+foci map --pattern '2*softmax  +relu2( n = 3 ) cap' h3n4d4 --data alike
+foci map --pattern '8L' h8n4d4
+--- stdout
+heads *mechanism
+0 to 1 *softmax
+2 *relu2( n = 3 ) cap
+heads *mechanism
+0 to 7 *8L
+
+=== without --pattern
+foci map n4d4
+--- stderr
+foci map: --pattern is missing; usage: foci map --pattern SPEC PROBLEM
+--- exit 2
+
+=== without a problem
+foci map --pattern softmax
+--- stderr
+foci map: needs an argument; usage: foci map --pattern SPEC PROBLEM
+--- exit 2
+
+=== a name that is no picture
+foci map --pattern softmax n4d4 --out m.pdf
+--- stderr
+foci map: --out is 'm.pdf'; it takes a name that ends in .svg or .png
+--- exit 2
+
+=== too long
+foci map --pattern softmax n4096d4 --out m.svg
+--- stderr
+foci map: n4096d4 has 4096 queries and 4096 keys; a map takes 1 to 1024 of each
+--- exit 2
+
+=== nothing to show
+foci map --pattern softmax n0d4
+--- stderr
+foci map: n0d4 has 0 queries and 0 keys; a map takes 1 to 1024 of each
+--- exit 2
+
+=== too many heads
+foci map --pattern softmax h64n1024d4
+foci map --pattern softmax h65n2d4
+--- stderr
+foci map: h64n1024d4 has 64 heads of 1024 x 1024 pairs; a map takes up to 64 heads and 16777216 pairs in all
+foci map: h65n2d4 has 65 heads of 2 x 2 pairs; a map takes up to 64 heads and 16777216 pairs in all
+--- exit 2
+
+=== a batch
+foci map --pattern softmax b2n4d4
+--- stderr
+foci map: b2n4d4 has a batch of 2; a map shows one sequence, b1
+--- exit 2
+
+=== mistakes in the spec and the problem
+foci map --pattern sofmax n4d4
+foci map --pattern softmax n4
+--- stderr
+foci map: sofmax: column 1: unknown mechanism "sofmax"; the nearest is "softmax"
+foci map: problem "n4", column *
+--- exit 2
+
+=== parameters that are not there
+npy make s.npy 1
+foci map --pattern softmax n4d4 --param sink=s.npy
+--- stderr
+foci map: --param sink: softmax has no tensors
+--- exit 2
+
+=== a place where no file can be
+foci map --pattern softmax n4d4 --out no/such/m.svg
+foci map --pattern softmax n4d4 --out no/such/m.png
+--- stderr
+foci map: no/such/m.svg: cannot be made: *
+foci map: no/such/m.png: cannot be made: *
+--- exit 1
+
+=== a full disk
+ln -s /dev/full f.png
+foci map --pattern softmax n4d4 --out f.png
+--- stderr
+foci map: f.png: cannot be written: No space left on device
+--- exit 1

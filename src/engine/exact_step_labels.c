@@ -382,7 +382,7 @@ void step_hash(const struct stepping *x, int64_t head, const float *row, int64_t
                             most / 2, true, true);
         } else {
             const float *a = params + g->param0[1] + at * x->dq;
-            double       sum = (double)params[g->param0[2] + at];
+            double       sum = g->param0[2] < 0 ? 0 : (double)params[g->param0[2] + at];
             for (int i = 0; i < x->dq; i++)
                 sum += (double)row[i] * (double)a[i];
             label[t] = (int64_t)floor(sum / o->width);

@@ -114,7 +114,8 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
     if ((t->n_dims > 0) != (t->shape != NULL))
         return "has dimensions without shape, or shape without dimensions";
     if (t->init != FOCI_INIT_CONST && t->init != FOCI_INIT_NORMAL &&
-        t->init != FOCI_INIT_ORTHOGONAL)
+        t->init != FOCI_INIT_ORTHOGONAL && t->init != FOCI_INIT_UNIFORM &&
+        t->init != FOCI_INIT_SINUSOID)
         return "has an unknown kind of start";
     if (t->preset < 0 || (size_t)t->preset > def->n_args)
         return "takes its start from an argument that is not there";

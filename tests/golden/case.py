@@ -24,11 +24,13 @@ class Case:
         self.kv, self.causal = kv or sum(self.sets), causal
         self.len_q, self.len_k, self.docs, self.memory = len_q, len_k, docs, memory
         self.mask_shape, self.bias_shape = mask, bias  # (batch, heads), or None
+        assert not (mask and bias) or mask == bias  # a problem has one pair of extents
         self.printed = printed or {}
         self.seed, self.dim_x, self.dropout, self.weights = seed, dim_x, dropout, weights
         self.reads_k = not all(g.mech == "lsh" and g.arg.get("shared") for g in groups)
         for number, group in enumerate(groups):
-            group.number, group.seed = number, seed
+            for part in (group, group.inner) if group.inner else (group,):
+                part.number, part.seed = number, seed
         for attempt in itertools.count():
             self.draw(random.Random("foci golden %s %d" % (name, attempt)), q, k, v, given or {})
             try:
@@ -49,18 +51,33 @@ class Case:
         self.g = some(self.b * self.n * self.heads * self.dv)
         self.params = []  # (name, numbers of all heads)
         self.tensor = []  # {name: numbers} of each head
-        for index, group in enumerate(self.groups):
-            heads = [{} for _ in range(group.heads)]
+        self.inner = []  # of each head: the same of each route
+
+        def draw_tensors(group, prefix, rows):
+            """`rows` sets of the tensors of a group."""
+            sets = [{} for _ in range(rows)]
             for name, count in tensors(group, self.d, self.dv, self.m, self.dim_x):
-                values = some(group.heads * count, given.get(name))
-                self.params.append((name if len(self.groups) == 1 else "%d.%s" % (index, name), values))
-                for h, head in enumerate(heads):
-                    head[name] = values[h * count:(h + 1) * count]
-            self.tensor += heads
+                values = some(rows * count, given.get(name))
+                self.params.append((self.name_of(group, prefix + name), values))
+                for t, numbers in enumerate(sets):
+                    numbers[name] = values[t * count:(t + 1) * count]
+            return sets
+
+        for group in self.groups:
+            self.tensor += draw_tensors(group, "", group.heads)
+            if group.inner:
+                sets = draw_tensors(group.inner, "inner.", routes_of(group) * group.heads)
+                self.inner += [sets[h::group.heads] for h in range(group.heads)]
+            else:
+                self.inner += [[]] * group.heads
         pairs = lambda shape: range(shape[0] * shape[1] * self.n * self.m)
         self.mask = self.mask_shape and [int(rng.random() < 0.6) for _ in pairs(self.mask_shape)]
         self.bias = self.bias_shape and [Num(round(8 * rng.gauss(0, 1)) / 8) for _ in pairs(self.bias_shape)]
         self.x = some(self.b * self.n * self.dim_x)
+
+    def name_of(self, group, name):
+        """Of a tensor or a list: in a mix the group's number stands before it."""
+        return name if len(self.groups) == 1 else "%d.%s" % (group.number, name)
 
     def vector(self, x, rows, heads, d, b, i, h):
         at = ((b * rows + i) * heads + h) * d
@@ -85,7 +102,7 @@ class Case:
                 return first // share + h // share * routes_of(group) + route
             h, first = h - group.heads, first + group.heads * routes_of(group)
 
-    def head(self, group, index, b, rows, cols, h, kh):
+    def head(self, group, index, tensor, b, rows, cols, h, kh):
         """Head h of the problem, number `index` of its group, on key/value head kh."""
         memory = self.memory
         if group.mech == "xl":
@@ -107,7 +124,7 @@ class Case:
         hidden = self.mask and (lambda i, j: not self.pair(self.mask, self.mask_shape, b, h, rows.start + i, cols.start + j))
         bias = self.bias and (lambda i, j: self.pair(self.bias, self.bias_shape, b, h, rows.start + i, cols.start + j))
         x = [self.x[(b * self.n + i) * self.dim_x:(b * self.n + i + 1) * self.dim_x] for i in rows]
-        return Head(group, index, self.tensor[h], self.causal, queries, keys(self.k, self.d), keys(self.v, self.dv), self.dv,
+        return Head(group, index, tensor, self.causal, queries, keys(self.k, self.d), keys(self.v, self.dv), self.dv,
                     x, hidden, bias, keep)
 
     def solve(self):
@@ -118,10 +135,9 @@ class Case:
         owner = [(g, index) for g in self.groups for index in range(g.heads)]
         for b, rows, cols in self.sequences():
             for h, (group, index) in enumerate(owner):
-                head = self.head(group, index, b, rows, cols, h, self.key_head(h))
-                if group.inner:
-                    head.routes = [self.head(group.inner, index, b, rows, cols, h, self.key_head(h, j))
-                                   for j in range(routes_of(group))]
+                head = self.head(group, index, self.tensor[h], b, rows, cols, h, self.key_head(h))
+                head.routes = [self.head(group.inner, index, tensor, b, rows, cols, h, self.key_head(h, j))
+                               for j, tensor in enumerate(self.inner[h])]
                 for i, (out, lse, a) in zip(rows, run(head)):
                     o[b, i, h] = out
                     at = (b * self.heads + h) * self.n + i
@@ -169,7 +185,9 @@ class Case:
             out += line("dropout", self.dropout)
         for group in self.groups:
             for name, xs in group.arrays.items():
-                out += line("list " + (name if len(self.groups) == 1 else "%d.%s" % (group.number, name)), xs)
+                out += line("list " + self.name_of(group, name), xs)
+            for name, xs in group.inner.arrays.items() if group.inner else ():
+                out += line("list " + self.name_of(group, "inner." + name), xs)
         if self.mask:
             out += line("mask_extents", self.mask_shape) + line("mask", self.mask)
         if self.bias:

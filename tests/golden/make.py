@@ -56,9 +56,9 @@ def phrase(group):
 
 def case(name, mech, arg=None, mods=None, heads=1, arrays=None, inner=None, **kw):
     """One group, whose spec is written from its arguments.  arrays: {name: function of
-    the length}; inner: (mechanism, arguments, modifiers) of routes."""
+    the length}; inner: (mechanism, arguments, modifiers, lists if any) of routes."""
     if inner:
-        inner = Group(heads, inner[0], inner[1], **inner[2])
+        inner = Group(heads, *inner[:2], *inner[3:], **inner[2])
     group = Group(heads, mech, arg, {key: f(kw.get("n", 3)) for key, f in (arrays or {}).items()}, inner, **(mods or {}))
     return Case(name, phrase(group), [group], **kw)
 
@@ -234,7 +234,18 @@ def orders():
         case("inside a window, the best", "routed", {"routes": 3, "top": 1}, n=6, d=2, inner=local, dim_x=2),
         case("squares", "routed", heads=2, n=4, d=2, inner=("relu2", {}, {}), dim_x=2),
         case("unit norm", "routed", n=4, d=2, inner=("l2norm", {}, {"cap": {"c": 2.0}}), dim_x=2, causal=True),
-        case("slots", "routed", n=7, d=2, inner=("pooled", {"block": 2}, {}), dim_x=2, causal=True)]
+        case("slots", "routed", n=7, d=2, inner=("pooled", {"block": 2}, {}), dim_x=2, causal=True),
+        case("tensors of routes", "routed", {"routes": 3}, heads=2, n=5, d=2, dim_x=2,
+             inner=("softmax", {}, {"sink": {}, "temper": {}})),
+        case("tables of routes", "routed", heads=2, n=5, d=2, dim_x=2, causal=True, inner=("softmax", {}, {"shaw": {"clip": 1}})),
+        case("slopes", "routed", heads=4, n=4, d=2, kv=4, dim_x=2, inner=("relu2", {}, {"alibi": {}})),
+        case("hashes", "routed", heads=2, n=6, d=2, dim_x=2, causal=True, inner=("lsh", {"buckets": 4, "rounds": 2}, {})),
+        case("clusters, topk", "routed", n=6, d=3, dim_x=2, inner=("routing", {"clusters": 2, "pick": "topk", "take": 3}, {})),
+        case("second look", "routed", heads=2, n=7, d=2, dim_x=2, causal=True,
+             inner=("segmented", {"length": 2, "integrate": "second"}, {})),
+        case("layout", "routed", heads=2, n=6, d=2, dim_x=2,
+             inner=("block", {"block": 2}, {}, {"layout": [1, 0, 1, 0, 1, 0, 1, 1, 0]})),
+        case("drawn layout", "routed", n=9, d=2, dim_x=2, seed=4, inner=("bigbird", {"block": 1, "radius": 0}, {}))]
 
 
 def slots():
@@ -383,7 +394,7 @@ def dropouts():
         make("documents", "softmax", heads=2, n=8, d=2, docs=[0, 3, 3, 4, 8]),
         make("lengths", "softmax", heads=2, b=3, n=4, m=5, d=2, len_q=[2, 4, 3], len_k=[5, 2, 0], causal=True),
         make("memory", "softmax", heads=2, n=3, m=5, d=2, memory=2, causal=True),
-        make("mask and bias", "softmax", heads=2, b=2, n=4, d=2, mask=(1, 1), bias=(1, 2)),
+        make("mask and bias", "softmax", heads=2, b=2, n=4, d=2, mask=(1, 2), bias=(1, 2)),
         make("shaw", "softmax", None, {"shaw": {"clip": 2}}, heads=2, n=5, d=2, dv=3),
         make("t5", "softmax", None, {"t5": {"buckets": 4, "max_distance": 4}}, n=5, d=2),
         make("a window", "local", {"window": 2}, heads=2, n=8, d=2, causal=True),
@@ -474,14 +485,15 @@ def files():
                                  Group(1, "bigbird", {"block": 1, "radius": 0, "random": 2})], n=10, d=2, seed=5),
         mix("lists by group", [Group(1, "block", {"block": 2}, {"layout": layout_of(2)(8)}),
                                Group(1, "global", {"window": 1}, {"global": [6, 3]}),
-                               Group(1, "block", {"block": 3}, {"layout": layout_of(3, 1)(8)}, sink={})], n=8, d=2, kv=1, causal=True),
+                               Group(1, "block", {"block": 3}, {"layout": layout_of(3, 1)(8)}, sink={})], n=8, d=2, causal=True),
         mix("orders", [Group(2, "lsh", {"buckets": 4, "rounds": 2, "shared": 1}), Group(2, "routing", {"clusters": 2}, rope={}),
                        Group(1, "lsh", {"hash": "floor", "width": 2.0})], n=8, d=4, dv=2, causal=True),
         mix("slots", [Group(1, "segmented", {"length": 2, "integrate": "summary"}, rope={}),
                       Group(2, "pooled", {"block": 2, "levels": 2}),
                       Group(1, "softmax", t5={"buckets": 4, "max_distance": 5})], n=9, d=2, causal=True),
-        mix("routes beside others", [Group(1, "softmax", shaw={"clip": 2}), Group(2, "routed", {"routes": 2}, None,
-                                                                                  Group(2, "softmax")), Group(1, "relu2")],
+        mix("routes beside others", [
+            Group(1, "softmax", shaw={"clip": 2}), Group(2, "routed", {"routes": 2}, None, Group(2, "softmax", temper={})),
+            Group(1, "routed", {"routes": 3}, None, Group(1, "global", {"window": 1}, {"global": [3]})), Group(1, "relu2")],
             n=5, d=2, dim_x=3, causal=True),
         mix("memory of some", [Group(1, "xl"), Group(1, "softmax", txl={}), Group(2, "xl", {"memory": 1})], n=3, m=6, d=2, causal=True),
         mix("dropout", [Group(2, "local", {"window": 2}), Group(1, "pooled", {"block": 2}), Group(1, "l2norm")], b=2, n=6, d=2,

@@ -39,6 +39,8 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
         .collect = s->order.label != FOCI_LABEL_NONE,
+        /* What a causal query sees cannot depend on what follows it. */
+        .by_length = s->group->mech.def->by_length && !(p->flags & FOCI_CAUSAL),
     };
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;

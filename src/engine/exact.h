@@ -90,10 +90,11 @@ struct exact {
     int64_t          *slot_t0;             /* likewise */
 
     /* Tables of tiles made by the execution. */
-    foci_mech *mechs;   /* [max_seqs] */
-    uint8_t   *kinds;   /* of all sequences */
-    uint8_t   *listed;  /* room for the tiles of a row */
-    bool       by_cols; /* they lie by key tile */
+    foci_mech *mechs;     /* [max_seqs] */
+    uint8_t   *kinds;     /* of all sequences */
+    uint8_t   *listed;    /* room for the tiles of a row */
+    bool       by_cols;   /* they lie by key tile */
+    bool       by_length; /* sequences of another length than the plan's have one */
 
     /* Packed keys and values, [kv_heads][max_kt] pieces: rows for scores and dp, and
      * what is summed over keys.  NULL: floats that lie as they should are read where
@@ -171,17 +172,12 @@ static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
         x->k->gemm_f32(c, ldc, at, a.row, a.col, b, ldb, m, n, k, add);
 }
 
-/* Whether there is a sweep in natural order, and whether logits have a bias. */
+/* Whether there is a sweep in natural order. */
 static inline bool exact_natural(const struct exact *x)
 {
     const foci_mech_def *def = x->stage->group->mech.def;
     return !x->stage->order.label ||
            (def->mask && (def->by_length || x->support->n_rows));
-}
-
-static inline bool exact_biased(const struct exact *x)
-{
-    return x->p->flags & FOCI_BIAS;
 }
 
 /* Logits are in base 2 where they are exponents. */
@@ -237,6 +233,8 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
 /* Where row i of a sequence and head h starts in a given mask or bias. */
 int64_t exact_given_row(const struct exact *x, const struct exact_seq *s, int64_t h,
                         int64_t i);
+/* Whether logits have a bias. */
+bool exact_biased(const struct exact *x);
 /* bias[n][LANES] of that tile, 0 in lanes without a query. */
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias);
@@ -273,17 +271,16 @@ int64_t exact_slot_of(const struct exact_seq *s, int level, int64_t t);
  * the position from which on a slot is shown. */
 int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos);
 int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot);
-double  exact_slot_size(const struct exact_seq *s, int level, int64_t slot);
 /* Keys as they go into scores, or values, of a tile of keys or slots, as floats; room
  * for another tile. */
 void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, float *tile, float *room);
 void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t kv,
                        int64_t t, float *tile, float *room);
-/* Whether logits of tile t grow by the log of the number of keys; and let them, in base
- * 2, scores[n][LANES]. */
-bool exact_counted(const struct exact_seq *s, int64_t t);
-void exact_add_counts(const struct exact_seq *s, int64_t t, int n, float *scores);
+/* Whether logits of some slots grow by the log of their number of keys; and bias[n]
+ * [LANES] of those of tile t. */
+bool exact_counted(const struct exact *x);
+void exact_slot_bias(const struct exact_seq *s, int64_t t, int n, float *bias);
 /* Keep the gradients of a tile of slots, and add to those of a tile of keys its share. */
 void exact_keep_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
                       int64_t t, const float *dk, const float *dv);

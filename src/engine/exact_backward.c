@@ -61,7 +61,7 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.dk = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
     r.dv = arena_take(a, TILE * (int64_t)x->ldv, sizeof(float));
-    r.bias = x->p->flags & FOCI_BIAS ? arena_take(a, pairs, sizeof(float)) : NULL;
+    r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     return r;
@@ -216,75 +216,12 @@ struct meeting {
     float              *dqt;
 };
 
-static void grad(const struct meeting *s, const struct grad_rows *g)
-{
-    const struct exact *x = &s->k->x;
-    struct room        *r = s->r;
-
-    if (x->bf16)
-        x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, g, r->w16,
-                        r->ds16, r->words);
-    else
-        x->k->grad_f32(r->s, r->dp, s->n, g);
-}
-
-/* Weight and gradient of key `last` alone, from its scores and dp. */
-static void grad_last(const struct exact *x, float one[2][LANES],
-                      const struct grad_rows *g, int last, struct room *r)
-{
-    _Alignas(64) uint16_t w[2 * LANES], ds[2 * LANES];
-    _Alignas(64) uint32_t words[LANES];
-
-    x->k->grad_bf16(one[0], one[1], 1, 1, g, w, ds, words);
-    memcpy(r->w16 + (int64_t)last * LANES, w, LANES * sizeof *w);
-    memcpy(r->ds16 + (int64_t)last * LANES, ds, LANES * sizeof *ds);
-    for (int i = 0; i < LANES; i++) {
-        uint32_t *word = &r->words[last / 2 * LANES + i];
-        *word = last % 2 ? (*word & 0xffff) | words[i] << 16 : words[i];
-    }
-}
-
-/* The log of the number of keys goes into the normaliser, so that the cap does not see
- * it.  Slots of a tile have equal numbers, but for the last of a level. */
-static void grad_counted(const struct meeting *s, struct grad_rows g)
-{
-    const struct exact *x = &s->k->x;
-    struct room        *r = s->r;
-    const int           level = exact_level(s->b->seq, s->t), last = s->n - 1;
-    const int64_t       slot0 = exact_slot_of(s->b->seq, level, s->t);
-    const double        most = exact_slot_size(s->b->seq, level, slot0);
-    const double        least = exact_slot_size(s->b->seq, level, slot0 + last);
-    const float        *norm = g.norm;
-    _Alignas(64) float  less[LANES], one[2][LANES];
-
-    for (int i = 0; i < LANES; i++)
-        less[i] = norm[i] - (float)log2(most);
-    g.norm = less;
-    if (most == least) {
-        grad(s, &g);
-        return;
-    }
-    memcpy(one[0], r->s + (int64_t)last * LANES, sizeof one[0]);
-    memcpy(one[1], r->dp + (int64_t)last * LANES, sizeof one[1]);
-    grad(s, &g);
-    for (int i = 0; i < LANES; i++)
-        less[i] = norm[i] - (float)log2(least);
-    if (!x->bf16) {
-        memcpy(r->s + (int64_t)last * LANES, one[0], sizeof one[0]);
-        memcpy(r->dp + (int64_t)last * LANES, one[1], sizeof one[1]);
-        x->k->grad_f32(r->s + (int64_t)last * LANES, r->dp + (int64_t)last * LANES, 1,
-                       &g);
-        return;
-    }
-    grad_last(x, one, &g, last, r);
-}
-
 static void weights(struct meeting *s, bool masked)
 {
     const struct exact *x = &s->k->x;
     struct room        *r = s->r;
     const struct rows  *rows = &s->k->rows[s->b->at];
-    const bool          bias = x->p->flags & FOCI_BIAS;
+    const bool          bias = exact_biased(x);
     struct grad_rows    g = {
            .f = rows->f,
            .norm = rows->norm,
@@ -300,10 +237,11 @@ static void weights(struct meeting *s, bool masked)
                      masked ? r->seen : NULL);
         g.f = NULL;
     }
-    if (exact_counted(s->b->seq, s->t))
-        grad_counted(s, g);
+    if (x->bf16)
+        x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, &g, r->w16,
+                        r->ds16, r->words);
     else
-        grad(s, &g);
+        x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 
 /* dqt += keys ds, words of two keys where products take words. */

@@ -34,9 +34,8 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.w =
         x->bf16 ? arena_take(a, (int64_t)x->panel / 2 * LANES, sizeof(uint32_t)) : NULL;
     r.ot = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
-    r.bias = x->p->flags & FOCI_BIAS
-                 ? arena_take(a, (int64_t)x->panel * LANES, sizeof(float))
-                 : NULL;
+    r.bias = exact_biased(x) ? arena_take(a, (int64_t)x->panel * LANES, sizeof(float))
+                             : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
     return r;
 }
@@ -66,7 +65,7 @@ struct panel {
     int     n_tiles, n; /* tiles, and keys in all; all tiles but the last are whole */
     int64_t tile[MAX_PANEL / TILE];
     bool    masked[MAX_PANEL / TILE];
-    bool    any_masked, any_counted;
+    bool    any_masked;
 };
 
 struct pass {
@@ -126,23 +125,12 @@ static void all_values(struct pass *p)
     }
 }
 
-static void add_counts(struct pass *p)
-{
-    const struct panel *pa = &p->panel;
-
-    for (int i = 0; i < pa->n_tiles; i++)
-        if (exact_counted(p->b->seq, pa->tile[i]))
-            exact_add_counts(p->b->seq, pa->tile[i],
-                             exact_keys_in(p->b->seq, pa->tile[i]),
-                             p->r->s + (int64_t)i * TILE * LANES);
-}
-
 static void flush(struct pass *p)
 {
     const struct exact *x = p->x;
     struct room        *r = p->r;
     struct panel       *pa = &p->panel;
-    const bool          bias = x->p->flags & FOCI_BIAS;
+    const bool          bias = exact_biased(x);
     const float        *f = p->f;
 
     if (!pa->n) return;
@@ -151,13 +139,12 @@ static void flush(struct pass *p)
         scores(p, pa->tile[i], n, r->s + (int64_t)at * LANES);
         if (bias) exact_bias(x, p->b, pa->tile[i], n, r->bias + (int64_t)at * LANES);
     }
-    if (pa->any_masked || pa->any_counted || bias || x->score->cap > 0) {
+    if (pa->any_masked || bias || x->score->cap > 0) {
         x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x),
                      (float)x->score->cap, bias ? r->bias : NULL,
                      pa->any_masked ? r->seen : NULL);
         f = NULL;
     }
-    if (pa->any_counted) add_counts(p);
     float    *shrink = p->still ? NULL : p->shrink;
     const int moved =
         x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, exact_padded(x, pa->n) / 2, f,
@@ -182,7 +169,6 @@ static void push(struct pass *p, int64_t t, int32_t mask)
     else
         for (int j = 0; j < n; j++)
             seen[j] = ~UINT64_C(0);
-    if (exact_counted(p->b->seq, t)) pa->any_counted = true;
     pa->tile[pa->n_tiles++] = t;
     pa->n += n;
     /* Tiles start at multiples of 64 of the panel. */
@@ -235,10 +221,9 @@ static bool start(struct pass *p, const float *norms)
 {
     const struct exact *x = p->x;
     const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
-    const bool          bounds =
-        x->support->all && !x->stage->n_levels && !(x->p->flags & FOCI_BIAS);
-    float longest[LANES], sink = -INFINITY;
-    bool  still = bounds;
+    const bool bounds = x->support->all && !x->stage->n_levels && !exact_biased(x);
+    float      longest[LANES], sink = -INFINITY;
+    bool       still = bounds;
 
     if (bounds) longest_keys(x, p->b, longest);
     if (x->score->sink >= 0)

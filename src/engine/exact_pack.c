@@ -172,6 +172,15 @@ static bool measure_keys(const struct exact *x, const float *tile, int n, size_t
     return isfinite(top);
 }
 
+/* Whether no block needs a tile, by the plan's table. */
+static bool unused(const struct exact *x, const struct exact_seq *s, int64_t t)
+{
+    int64_t runs = 1;
+
+    if (!s->kinds && exact_level(s, t) < 0) support_col(x->support, t, &runs);
+    return !runs;
+}
+
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
                      float *room)
 {
@@ -181,6 +190,7 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     const size_t            at = (size_t)(kv * x->max_kt + kt);
     unsigned                bad = 0;
 
+    if (unused(x, s, t)) return;
     exact_load_keys(x, s, kv, t, tile, room);
     if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
     pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);

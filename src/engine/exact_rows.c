@@ -215,11 +215,20 @@ bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
     return true;
 }
 
+bool exact_biased(const struct exact *x)
+{
+    return x->p->flags & FOCI_BIAS || exact_counted(x);
+}
+
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias)
 {
+    if (exact_level(b->seq, t) >= 0) {
+        exact_slot_bias(b->seq, t, n, bias);
+        return;
+    }
     memset(bias, 0, (size_t)n * LANES * sizeof *bias);
-    for (int r = b->r0; r < b->r1; r++) {
+    for (int r = b->r0; x->io->bias && r < b->r1; r++) {
         const float *row = x->io->bias + given_row(x, b, r) + t * TILE;
         for (int j = 0; j < n; j++)
             bias[j * LANES + r] = row[j];

@@ -93,9 +93,9 @@ static void cut_seq(struct stepping *x, int64_t i)
     const struct step_seq *seq = &x->step->seqs[i];
     const int64_t          rows = seq->tokens * x->per_kv;
 
+    /* Nothing causal depends on the length, but tiles may be listed up to it. */
     x->mechs[i] = x->stage->group->mech;
-    if (x->mechs[i].def->by_length)
-        x->mechs[i].dims.len = x->mechs[i].dims.len_q = seq->state->len;
+    x->mechs[i].dims.len = max64(x->mechs[i].dims.len, seq->state->len);
     for (int64_t row0 = 0; row0 < rows; row0 += BUNDLE) {
         struct bundle *b = &x->bundles[x->n_bundles];
 

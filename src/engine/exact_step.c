@@ -27,7 +27,7 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     r.keys = arena_take(a, x->rounds ? (int64_t)PAGE * x->dq : 0, x->el);
     r.values = arena_take(a, x->rounds ? (int64_t)PAGE * x->dv : 0, x->el);
     r.chain = arena_take(a, x->rounds, sizeof *r.chain);
-    r.label = arena_take(a, x->rounds, sizeof *r.label);
+    r.hash = hash_take(x, a);
     return r;
 }
 

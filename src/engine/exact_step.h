@@ -46,14 +46,19 @@ struct exact_own {
     int64_t           n_maps;
 };
 
-/* Shared by the states of a pool: the entries of tables by distance. */
+/* Shared by the states of a pool: the entries of tables by distance; and how long the
+ * vectors are that rows are compared with for their labels, as of the last append. */
 struct exact_pool {
     int32_t *entry[2]; /* [FAR] */
+    double  *reach;    /* [heads][rounds] */
 };
 
 /*
  * Labels (exact_step_labels.c)
  */
+
+/* Of rows that are not numbers, which share theirs with nobody. */
+#define NO_LABEL INT64_MIN
 
 int64_t labels_maps(const struct stage *s); /* how many a state has */
 /* Make room for so many tokens and labels. */
@@ -128,6 +133,14 @@ struct stepping {
     size_t                scratch_bytes;
 };
 
+/* Scratch for the labels of a row. */
+struct hash {
+    float   *row;    /* [ldq] */
+    double  *exact;  /* [dq] */
+    float   *scores; /* one for each vector */
+    int64_t *label;  /* [rounds] */
+};
+
 /* Scratch of one thread. */
 struct room {
     float    *q;        /* [BUNDLE][ldq] */
@@ -142,7 +155,7 @@ struct room {
     char     *keys;     /* [PAGE][dq] gathered */
     char     *values;   /* [PAGE][dv] */
     int32_t  *chain;    /* [rounds] */
-    int64_t  *label;    /* [rounds] */
+    struct hash hash;
 };
 
 /* A piece of work, or with part 0 all parts of it. */
@@ -231,8 +244,12 @@ int64_t step_label_count(const struct stepping *x, const struct piece *p, int ro
                          struct room *r);
 void    step_label_meet(const struct stepping *x, const struct piece *p, int row,
                         struct room *r, const struct sums *sums);
-/* Labels of one row for a head of the stage: label[rounds]. */
-void step_hash(const struct stepping *x, int64_t head, const float *row, int64_t *label);
+
+/* exact_step_hash.c: labels of a row, as it is given, for a head of the stage.  Lengths
+ * of vectors first, in every step. */
+struct hash hash_take(const struct stepping *x, struct arena *a);
+void        step_reach(const struct stepping *x, int64_t head);
+void step_hash(const struct stepping *x, int64_t head, const char *row, struct hash *h);
 
 /* exact_step_append.c */
 size_t exact_append_bytes(const foci_pool *pool, int g);

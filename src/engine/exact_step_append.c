@@ -9,10 +9,10 @@
 /* Rows, times heads, from which on threads share the work. */
 enum { MANY_ROWS = 256 };
 
-/* One row, and its labels. */
+/* Scratch of one thread: a row, and what its labels take. */
 struct desk {
-    float   *row; /* [max(ldq, ldo)] */
-    int64_t *label;
+    float      *row; /* [max(ldq, ldo)] */
+    struct hash hash;
 };
 
 static struct desk desk_take(const struct stepping *x, struct arena *a)
@@ -20,7 +20,7 @@ static struct desk desk_take(const struct stepping *x, struct arena *a)
     struct desk d;
 
     d.row = arena_take(a, max64(x->ldq, x->ldo), sizeof *d.row);
-    d.label = arena_take(a, x->rounds, sizeof *d.label);
+    d.hash = hash_take(x, a);
     return d;
 }
 
@@ -190,11 +190,9 @@ static void append_labels(const struct stepping *x, const struct step_seq *seq,
                 labels_add(&own->maps[r], j, m->def->place(m, j));
             continue;
         }
-        x->k->load_rows(desk->row, x->ldq, key_row(x, seq, t, kv, set), x->dq,
-                        (int)x->plan->p.dtype, 1, x->dq);
-        step_hash(x, head, desk->row, desk->label);
+        step_hash(x, head, key_row(x, seq, t, kv, set), &desk->hash);
         for (int64_t r = 0; r < x->rounds; r++)
-            labels_add(&own->maps[head * x->rounds + r], j, desk->label[r]);
+            labels_add(&own->maps[head * x->rounds + r], j, desk->hash.label[r]);
     }
 }
 
@@ -209,32 +207,37 @@ static void extend_levels(const struct stepping *x, const struct step_seq *seq)
                           own->level[l].rows);
 }
 
+/* Jobs of one sequence: its key/value heads, then the heads that have labels of their
+ * own, or one for all. */
+static int64_t label_jobs(const struct stepping *x)
+{
+    if (!x->rounds) return 0;
+    return x->stage->order.label == FOCI_LABEL_PLACE ? 1 : x->stage->group->heads;
+}
+
 void exact_append(const struct step *step, int g)
 {
     struct stepping x = step_geometry(step->pool->plan, g);
-    int64_t         rows = 0;
+    const size_t    desk_bytes =
+        exact_append_bytes(step->pool, g) / (size_t)x.plan->ctx->threads;
+    const int64_t heads = x.stage->group->heads, jobs = x.kv_heads + label_jobs(&x);
+    int64_t       rows = 0;
 
     x.step = step;
     for (int64_t i = 0; i < step->n_seqs; i++) {
         extend_levels(&x, &step->seqs[i]);
         rows += step->seqs[i].tokens;
     }
-    const int64_t heads = x.stage->group->heads;
-    const int64_t labels = !x.rounds                                  ? 0
-                           : x.stage->order.label == FOCI_LABEL_PLACE ? 1
-                                                                      : heads;
-    const int64_t jobs = x.kv_heads + labels;
-    const int     threads =
-        rows * (x.kv_heads + labels * x.rounds) < MANY_ROWS ? 1 : x.plan->ctx->threads;
-    const size_t desk_bytes =
-        exact_append_bytes(step->pool, g) / (size_t)x.plan->ctx->threads;
-
+    const int threads = rows * jobs < MANY_ROWS ? 1 : x.plan->ctx->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena a = { .base = step->pool->scratch +
                                    (size_t)omp_get_thread_num() * desk_bytes };
         struct desk  desk = desk_take(&x, &a);
 
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < heads; i++)
+            step_reach(&x, i);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < step->n_seqs * jobs; i++) {
             const struct step_seq *seq = &step->seqs[i / jobs];

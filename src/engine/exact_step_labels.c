@@ -119,8 +119,9 @@ foci_status labels_reserve(foci_ctx *ctx, struct label_map *m, int64_t tokens,
 
 void labels_add(struct label_map *m, int64_t at, int64_t label)
 {
+    m->what[at] = m->before[at] = -1;
+    if (label == NO_LABEL) return;
     int32_t *number = entry(m, label);
-
     if (*number < 0) {
         *number = (int32_t)m->n_labels++;
         m->label[*number] = label;
@@ -133,14 +134,14 @@ void labels_add(struct label_map *m, int64_t at, int64_t label)
 
 int32_t labels_find(const struct label_map *m, int64_t label)
 {
-    return m->n_labels ? *entry(m, label) : -1;
+    return label == NO_LABEL || !m->n_labels ? -1 : *entry(m, label);
 }
 
 /* Labels are numbered as they come, so those of the tokens that go are the last. */
 void labels_cut(struct label_map *m, int64_t len, int64_t new_len)
 {
     for (int64_t j = len - 1; j >= new_len; j--)
-        m->last[m->what[j]] = m->before[j];
+        if (m->what[j] >= 0) m->last[m->what[j]] = m->before[j];
     const int64_t before = m->n_labels;
     while (m->n_labels && m->last[m->n_labels - 1] < 0)
         m->n_labels--;
@@ -192,7 +193,7 @@ foci_status labels_restore(const foci_pool *pool, struct label_map *m, int64_t l
 {
     int64_t n = 0;
 
-    if (!read_bytes(r, &n, sizeof n) || n < (len > 0) || n > min64(len, most))
+    if (!read_bytes(r, &n, sizeof n) || n < 0 || n > min64(len, most))
         return state_damaged(pool);
     if (!len) return FOCI_OK;
     TRY(labels_reserve(pool->plan->ctx, m, len, n));
@@ -201,6 +202,8 @@ foci_status labels_restore(const foci_pool *pool, struct label_map *m, int64_t l
         return state_damaged(pool);
     for (int64_t j = 0; j < len; j++) {
         const int32_t number = m->what[j];
+        m->before[j] = -1;
+        if (number == -1) continue;
         if (number < 0 || number > m->n_labels || number >= n)
             return state_damaged(pool);
         if (number == m->n_labels) {
@@ -238,13 +241,11 @@ void step_label(const struct stepping *x, const struct piece *p, int row, struct
             number[t] = map_of(x, p, row, t)->what[place];
         return;
     }
-    x->k->load_rows(r->q, x->ldq,
-                    (const char *)x->step->io->q +
-                        row_of(x, p, row) * (size_t)x->dq * x->el,
-                    x->dq, (int)x->plan->p.dtype, 1, x->dq);
-    step_hash(x, head_of(x, p, row), r->q, r->label);
+    step_hash(x, head_of(x, p, row),
+              (const char *)x->step->io->q + row_of(x, p, row) * (size_t)x->dq * x->el,
+              &r->hash);
     for (int64_t t = 0; t < x->rounds; t++)
-        number[t] = labels_find(map_of(x, p, row, t), r->label[t]);
+        number[t] = labels_find(map_of(x, p, row, t), r->hash.label[t]);
 }
 
 /* Go back to the last token of each chain that a row may see. */
@@ -337,55 +338,4 @@ void step_label_meet(const struct stepping *x, const struct piece *p, int row,
         if (m.n == PAGE) meet_list(x, p, row, r, &m, sums);
     }
     if (m.n) meet_list(x, p, row, r, &m, sums);
-}
-
-/*
- * Hashes
- */
-
-/* The largest of n products of the row with columns t of c[d][n] (step n), or with rows
- * (step 1); with `both` their negatives are the second half. */
-static int64_t best(const float *row, int d, const float *c, int64_t n, bool cols,
-                    bool both)
-{
-    double  most = -INFINITY;
-    int64_t at = 0;
-
-    for (int half = 0; half <= both; half++)
-        for (int64_t t = 0; t < n; t++) {
-            double sum = 0;
-            for (int i = 0; i < d; i++)
-                sum += (double)row[i] * (double)(cols ? c[i * n + t] : c[t * d + i]);
-            if (half) sum = -sum;
-            if (sum > most) {
-                most = sum;
-                at = half * n + t;
-            }
-        }
-    return at;
-}
-
-void step_hash(const struct stepping *x, int64_t head, const float *row, int64_t *label)
-{
-    const struct group *g = x->stage->group;
-    const foci_order   *o = &x->stage->order;
-    const float        *params = x->step->io->params;
-    const int64_t       most = labels_most(x->stage);
-
-    for (int64_t t = 0; t < x->rounds; t++) {
-        const int64_t at = head * x->rounds + t;
-        if (o->label == FOCI_LABEL_NEAREST) {
-            label[t] = best(row, x->dq, params + g->param0[0] + at * most * x->dq, most,
-                            false, false);
-        } else if (o->label == FOCI_LABEL_ANGULAR) {
-            label[t] = best(row, x->dq, params + g->param0[0] + at * x->dq * (most / 2),
-                            most / 2, true, true);
-        } else {
-            const float *a = params + g->param0[1] + at * x->dq;
-            double       sum = g->param0[2] < 0 ? 0 : (double)params[g->param0[2] + at];
-            for (int i = 0; i < x->dq; i++)
-                sum += (double)row[i] * (double)a[i];
-            label[t] = (int64_t)floor(sum / o->width);
-        }
-    }
 }

@@ -9,13 +9,6 @@
  * Pools
  */
 
-static void free_entries(foci_ctx *ctx, struct exact_pool *own)
-{
-    for (int t = 0; t < 2; t++)
-        ctx_free(ctx, own->entry[t], own->entry[t] ? FAR : 0, sizeof *own->entry[t]);
-    ctx_free(ctx, own, 1, sizeof *own);
-}
-
 foci_status exact_pool_make(foci_pool *pool, int g)
 {
     foci_ctx           *ctx = pool->plan->ctx;
@@ -29,6 +22,9 @@ foci_status exact_pool_make(foci_pool *pool, int g)
                         "%s has no decoding state with these arguments: which keys a "
                         "query sees depends on those after it",
                         s->group->mech.def->name);
+    own->reach = ctx_alloc(ctx, (size_t)(s->group->heads * max64(1, s->order.rounds)),
+                           sizeof *own->reach);
+    if (!own->reach) return FOCI_ERR_MEMORY;
     for (int t = 0; t < s->score.n_tables; t++) {
         const foci_mod *mod = s->score.table[t];
 
@@ -42,7 +38,16 @@ foci_status exact_pool_make(foci_pool *pool, int g)
 
 void exact_pool_free(foci_pool *pool, int g)
 {
-    if (pool->own[g]) free_entries(pool->plan->ctx, pool->own[g]);
+    foci_ctx           *ctx = pool->plan->ctx;
+    const struct stage *s = &pool->plan->stages[g];
+    struct exact_pool  *own = pool->own[g];
+
+    if (!own) return;
+    for (int t = 0; t < 2; t++)
+        ctx_free(ctx, own->entry[t], FAR, sizeof *own->entry[t]);
+    ctx_free(ctx, own->reach, (size_t)(s->group->heads * max64(1, s->order.rounds)),
+             sizeof *own->reach);
+    ctx_free(ctx, own, 1, sizeof *own);
     pool->own[g] = NULL;
 }
 

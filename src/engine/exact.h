@@ -190,7 +190,10 @@ static inline double exact_unit_of(const struct exact *x)
 
 /* exact_rows.c: the rows of a block. */
 void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES]);
-/* Whether anybody asks for that. */
+/* In the sweep in natural order alone. */
+void exact_visible_natural(const struct exact *x, const struct block *b,
+                           int64_t visible[LANES]);
+/* Whether anybody asks for them. */
 bool exact_counts(const struct exact *x, bool backward);
 /* The factors of q.k as modify and as weigh want them, and the rows' part alone. */
 void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,

@@ -42,10 +42,11 @@ static void append(struct gathered *g, int at, const int32_t *list, int64_t firs
 {
     for (; g->n < at; g->n++) {
         g->row[g->n] = -1;
+        g->place[g->n] = 0;
         g->at[g->n] = -1;
     }
     for (int64_t i = first; i < end; i++, g->n++) {
-        g->row[g->n] = list[i];
+        g->row[g->n] = g->place[g->n] = list[i];
         g->at[g->n] = sums + list[i];
     }
 }
@@ -287,7 +288,7 @@ void sweep_queries(const struct sweep *s, const struct gathered *g, float *tile)
     struct mapped       mapped;
 
     sweep_load(s, g, false, x->io->q, &x->p->q, x->dq, x->ldq, tile);
-    exact_map(x, tile, g->n, (struct places){ s->task.seq->pos0, g->row }, false,
+    exact_map(x, tile, g->n, (struct places){ s->task.seq->pos0, g->place }, false,
               &mapped);
 }
 
@@ -300,5 +301,5 @@ void sweep_keys(const struct sweep *s, const struct gathered *g, float *tile)
         sweep_load(s, g, false, x->io->q, &x->p->q, x->dq, x->ldq, tile);
     else
         sweep_load(s, g, true, x->io->k, &x->p->k, x->dq, x->ldq, tile);
-    exact_map(x, tile, g->n, (struct places){ 0, g->row }, true, &mapped);
+    exact_map(x, tile, g->n, (struct places){ 0, g->place }, true, &mapped);
 }

@@ -55,7 +55,7 @@ int64_t order_saved_floats(const struct exact *x)
 
 /* Labels that forward found are in `saved`; elsewhere they have to be found. */
 static void take_labels(const struct exact *x, struct order *o, struct arena *a,
-                        float *saved)
+                        float *saved, bool backward)
 {
     const int64_t n_q = o->sets * o->rounds * o->q_rows;
     const int64_t n_k = o->how.shared ? 0 : o->sets * o->rounds * o->k_rows;
@@ -68,7 +68,7 @@ static void take_labels(const struct exact *x, struct order *o, struct arena *a,
         o->label_k = arena_take(a, n_k, sizeof *o->label_k);
     }
     o->reach = arena_take(a, o->sets * o->rounds, sizeof *o->reach);
-    if (!unbounded(o)) return;
+    if (!unbounded(o) || (backward && !order_by_place(o))) return;
     o->raw_q = arena_take(a, n_q, sizeof *o->raw_q);
     o->raw_k = arena_take(a, n_k, sizeof *o->raw_k);
 }
@@ -96,9 +96,12 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
     if (!o) o = &dry;
     *o = describe(x);
     x->order = o;
-    take_labels(x, o, a, saved);
+    take_labels(x, o, a, saved, backward);
     take_parts(x, o, a);
-    if (!backward) {
+    if (backward) {
+        o->rows = arena_take(a, rows, sizeof *o->rows);
+        o->dq = arena_take(a, rows, (size_t)x->ldq * sizeof *o->dq);
+    } else {
         o->o = arena_take(a, rows, (size_t)x->ldv * sizeof *o->o);
         o->m = arena_take(a, rows, sizeof *o->m);
         o->l = arena_take(a, rows, sizeof *o->l);
@@ -106,7 +109,11 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
     if (exact_counts(x, backward)) o->visible = arena_take(a, rows, sizeof *o->visible);
     if (o->how.shared) o->any = arena_take(a, rows, sizeof *o->any);
     o->scratch_bytes = larger(order_labels_scratch(x), order_cells_scratch(x));
-    o->scratch_bytes = larger(o->scratch_bytes, sweep_forward_scratch(x));
+    o->scratch_bytes = larger(o->scratch_bytes, backward ? sweep_backward_scratch(x)
+                                                         : sweep_forward_scratch(x));
+    /* Counting is done with the room of the forward pass. */
+    if (o->visible)
+        o->scratch_bytes = larger(o->scratch_bytes, sweep_forward_scratch(x));
     o->scratch = arena_take(a, x->threads, o->scratch_bytes);
     if (!a->base) x->order = NULL;
 }
@@ -123,6 +130,25 @@ static int64_t rounds_of(const struct order *o)
     return o->rounds + (o->how.shared ? 1 : 0);
 }
 
+/* Row of lane 0 of a block in what is kept of rows. */
+static int64_t row_of(const struct exact *x, const struct block *b)
+{
+    return (b->h - x->head0) * x->order->q_rows + order_q_row(x, b->seq) + b->i0;
+}
+
+/* And what they see in natural order. */
+static void count_natural(struct exact *x)
+{
+    for (int64_t i = 0; i < x->heads * x->n_qt; i++) {
+        const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
+        int64_t            visible[LANES];
+
+        exact_visible_natural(x, &b, visible);
+        for (int r = b.r0; r < b.r1; r++)
+            x->order->visible[row_of(x, &b) + r] += (int32_t)visible[r];
+    }
+}
+
 static void count(struct exact *x)
 {
     struct order *o = x->order;
@@ -134,6 +160,7 @@ static void count(struct exact *x)
         order_cells(x, r, false);
         sweep_count(x, r);
     }
+    if (exact_natural(x)) count_natural(x);
 }
 
 /* Rows start from their sink, or from nothing. */
@@ -180,16 +207,11 @@ void order_forward(struct exact *x)
  * Blocks in natural order
  */
 
-/* Row of lane 0 of a block in what is kept of rows. */
-static int64_t row_of(const struct exact *x, const struct block *b)
+void order_visible(const struct exact *x, const struct block *b, int64_t *visible)
 {
-    return (b->h - x->head0) * x->order->q_rows + order_q_row(x, b->seq) + b->i0;
-}
-
-void order_add_visible(const struct exact *x, const struct block *b, int64_t *visible)
-{
+    memset(visible, 0, LANES * sizeof *visible);
     for (int r = b->r0; r < b->r1; r++)
-        visible[r] += x->order->visible[row_of(x, b) + r];
+        visible[r] = x->order->visible[row_of(x, b) + r];
 }
 
 void order_keep(const struct exact *x, const struct block *b, const float *ot,
@@ -225,4 +247,61 @@ void order_back(const struct exact *x, const struct block *b, float *ot, float *
         m[r] = live ? o->m[row + r] : -INFINITY;
         l[r] = live ? o->l[row + r] : 0;
     }
+}
+
+/*
+ * Backward
+ */
+
+void order_note(const struct exact *x, const struct block *b, int i,
+                struct order_row row)
+{
+    x->order->rows[row_of(x, b) + i] = row;
+}
+
+void order_backward(struct exact *x, const void *d_o)
+{
+    struct order *o = x->order;
+
+    o->d_o = d_o;
+    o->dk = x->dk_rows;
+    o->dv = x->dv_rows;
+    memset(o->dq, 0, (size_t)(x->heads * o->q_rows * x->ldq) * sizeof *o->dq);
+    clear_any(x);
+    for (int64_t r = 0; r < rounds_of(o); r++) {
+        order_cells(x, r, true);
+        sweep_backward(x, r);
+    }
+}
+
+void order_add_dq(const struct exact *x, const struct block *b, float *dqt)
+{
+    const float *dq = x->order->dq + row_of(x, b) * x->ldq;
+
+    for (int r = b->r0; r < b->r1; r++)
+        for (int c = 0; c < x->dq; c++)
+            dqt[c * LANES + r] += dq[(int64_t)r * x->ldq + c];
+}
+
+/* Queries are keys as well: from the gradients of those, by way of their maps. */
+void order_add_keys(const struct exact *x, const struct block *b, float *d, float *tile,
+                    float *tile2)
+{
+    const struct order *o = x->order;
+    const float        *dk = o->dk + row_of(x, b) * x->ldq;
+    const struct places at = { b->pos, NULL };
+    struct mapped       mapped;
+
+    if (!o->how.shared) return;
+    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
+    exact_map(x, tile, LANES, at, true, &mapped);
+    memset(tile2, 0, (size_t)LANES * (size_t)x->ldq * sizeof *tile2);
+    for (int r = b->r0; r < b->r1; r++)
+        if (b->pos + r >= x->stage->memory)
+            memcpy(tile2 + (int64_t)r * x->ldq, dk + (int64_t)r * x->ldq,
+                   (size_t)x->dq * sizeof *dk);
+    exact_map_back(x, tile2, tile, LANES, at, true, &mapped);
+    for (int r = b->r0; r < b->r1; r++)
+        for (int c = 0; c < x->dq; c++)
+            d[(int64_t)r * x->ldq + c] += tile2[(int64_t)r * x->ldq + c];
 }

@@ -40,6 +40,12 @@ struct cells {
     int64_t       n_q, n_k, n_cells, n_pieces;
 };
 
+/* What the backward pass knows of a row: factors of its logits, the logarithm of its
+ * normaliser, d_o . o. */
+struct order_row {
+    float plain, f, mul, norm, delta;
+};
+
 struct order {
     foci_order how;
     int64_t    rounds;
@@ -66,6 +72,12 @@ struct order {
     float   *o, *m, *l;
     int32_t *visible; /* [heads][q_rows] keys seen; NULL: nobody asks */
     uint8_t *any;     /* [heads][q_rows] something was seen; NULL: nobody asks */
+
+    /* Backward: rows, [heads][q_rows]; sums of gradients, the last two those that x
+     * collects. */
+    const void       *d_o;
+    struct order_row *rows;
+    float            *dq, *dk, *dv;
 
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;
@@ -94,8 +106,8 @@ int64_t order_saved_floats(const struct exact *x);
 void    order_take(struct exact *x, struct arena *a, float *saved, bool backward);
 /* Find labels, unless they are saved, and count what rows see, if that matters. */
 void order_begin(struct exact *x, bool labels);
-/* Add what the lanes of a block in natural order see by their labels. */
-void order_add_visible(const struct exact *x, const struct block *b, int64_t *visible);
+/* Keys that the lanes of a block in natural order see, in all sweeps. */
+void order_visible(const struct exact *x, const struct block *b, int64_t *visible);
 /* Keep the running rows of a block, and get them back. */
 void order_keep(const struct exact *x, const struct block *b, const float *ot,
                 const float *m, const float *l, float *tile);
@@ -103,6 +115,16 @@ void order_back(const struct exact *x, const struct block *b, float *ot, float *
                 float *l, float *tile);
 /* All rounds, which continue the rows of the sweep in natural order, if there was one. */
 void order_forward(struct exact *x);
+
+/* Backward: note lane i of a block; then all rounds; then the block's dq, added to
+ * dqt[dq][LANES], and what shared keys bring its rows d[LANES][ldq], with two tiles of
+ * room. */
+void order_note(const struct exact *x, const struct block *b, int i,
+                struct order_row row);
+void order_backward(struct exact *x, const void *d_o);
+void order_add_dq(const struct exact *x, const struct block *b, float *dqt);
+void order_add_keys(const struct exact *x, const struct block *b, float *d, float *tile,
+                    float *tile2);
 
 /* exact_labels.c: labels of all rows, as compared with the stage's tensors. */
 size_t order_labels_scratch(const struct exact *x);

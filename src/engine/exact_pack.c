@@ -107,22 +107,26 @@ static void unit_back(float *du, const float *u, int ld, int d, int n, const flo
     }
 }
 
-bool exact_maps(const struct exact *x) { return x->score->unit; }
+/* Shared keys are the unit vectors of the queries. */
+static bool unit_rows(const struct exact *x, bool keys)
+{
+    return x->score->unit || (keys && x->stage->order.shared);
+}
+
+bool exact_maps(const struct exact *x) { return unit_rows(x, true); }
 
 void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
                struct mapped *m)
 {
     (void)at;
-    (void)keys;
-    if (x->score->unit) unit(x, tile, x->ldq, x->dq, n, m->norm);
+    if (unit_rows(x, keys)) unit(x, tile, x->ldq, x->dq, n, m->norm);
 }
 
 void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m)
 {
     (void)at;
-    (void)keys;
-    if (x->score->unit) unit_back(d, tile, x->ldq, x->dq, n, m->norm);
+    if (unit_rows(x, keys)) unit_back(d, tile, x->ldq, x->dq, n, m->norm);
 }
 
 /* What products on words make of a tile, so that sums taken without them agree. */

@@ -241,7 +241,8 @@ bool exact_counts(const struct exact *x, bool backward)
     return x->kind == FOCI_RELU2 || x->score->n_rows || (backward && learned);
 }
 
-void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES])
+void exact_visible_natural(const struct exact *x, const struct block *b,
+                           int64_t visible[LANES])
 {
     const int64_t nk = b->seq->s.nk;
 
@@ -268,7 +269,14 @@ void exact_visible(const struct exact *x, const struct block *b, int64_t visible
             for (int r = 0; r < LANES; r++)
                 visible[r] += (int64_t)(seen[j] >> r & 1);
     }
-    if (x->order) order_add_visible(x, b, visible);
+}
+
+void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES])
+{
+    if (x->order)
+        order_visible(x, b, visible);
+    else
+        exact_visible_natural(x, b, visible);
 }
 
 void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,

@@ -10,8 +10,9 @@ enum { SWEEP_TILES = 8 };
 /* Rows that are lanes of a block or keys of a tile. */
 struct gathered {
     int     n;
-    int32_t row[TILE]; /* in the sequence; -1: none */
-    int64_t at[TILE];  /* where what is summed for it lies */
+    int32_t row[TILE];   /* in the sequence; -1: none */
+    int32_t place[TILE]; /* the same, but 0 where there is none */
+    int64_t at[TILE];    /* where what is summed for it lies */
 };
 
 struct sweep_block {
@@ -77,5 +78,9 @@ static inline struct operand sweep_sum(const struct exact *x, const char *at, in
 void   sweep_count(struct exact *x, int64_t round);
 void   sweep_forward(struct exact *x, int64_t round);
 size_t sweep_forward_scratch(const struct exact *x);
+
+/* exact_sweep_back.c: add to dq, dk and dv. */
+size_t sweep_backward_scratch(const struct exact *x);
+void   sweep_backward(struct exact *x, int64_t round);
 
 #endif

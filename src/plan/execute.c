@@ -91,6 +91,27 @@ static foci_status check_tensors(const foci_plan *plan, const foci_io *io,
     return FOCI_OK;
 }
 
+/* Lengths of an entry that are not the same, where they have to be. */
+static foci_status check_pairs(const foci_plan *plan, const foci_io *io, struct out out)
+{
+    const foci_problem *p = &plan->p;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+
+        for (int64_t b = 0; mech_paired(m) && b < p->batch; b++) {
+            const int64_t nq = io->len_q ? io->len_q[b] : p->len_q;
+            const int64_t nk = io->len_k ? io->len_k[b] : p->len_k;
+            if (nq != nk)
+                return refuse(out,
+                              "entry %" PRId64 " has %" PRId64 " queries and %" PRId64
+                              " keys: %s needs as many of both",
+                              b, nq, nk, m->def->name);
+        }
+    }
+    return FOCI_OK;
+}
+
 static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
                                  struct out out)
 {
@@ -106,6 +127,7 @@ static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
                           "len_k[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64,
                           b, io->len_k[b], p->len_k);
     }
+    TRY(check_pairs(plan, io, out));
     if (!io->docs) return FOCI_OK;
     if (io->len_q || io->len_k)
         return refuse(

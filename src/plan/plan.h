@@ -189,6 +189,16 @@ static inline int64_t mech_routes(const foci_mech *m)
     return m->def->routes ? m->def->routes(m) : 1;
 }
 
+/* Whether a row is a query and a key at once, so that sequences have as many of both. */
+static inline bool mech_paired(const foci_mech *m)
+{
+    foci_order order = { 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    return order.shared || (m->def->second && m->def->second(m)) ||
+           (m->inner && mech_paired(m->inner));
+}
+
 struct foci_plan {
     foci_ctx     *ctx;
     foci_problem  p; /* layouts and defaults filled in */

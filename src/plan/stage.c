@@ -43,10 +43,12 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
     if (p->flags & FOCI_CAUSAL && def->no_causal)
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
                         g->column, def->name, def->no_causal);
-    if (p->len_q != p->len_k && def->no_cross)
+    const char *no_cross = def->no_cross;
+    if (mech_paired(&g->mech)) no_cross = "a row is a query and a key at once";
+    if (p->len_q != p->len_k && no_cross)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s needs as many queries as keys: %s", g->column,
-                        def->name, def->no_cross);
+                        def->name, no_cross);
     if (def->refuse && def->refuse(&g->mech, why, sizeof why))
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column, def->name,
                         why);

@@ -317,12 +317,24 @@ static void meet_list(const struct stepping *x, const struct piece *p, int row,
     m->n = 0;
 }
 
+/* Whether a row shares its labels with none but itself, or with none at all. */
+static bool is_alone(const struct stepping *x, const struct piece *p, int row,
+                     struct room *r)
+{
+    int times;
+
+    start(x, p, row, r);
+    int64_t at = next(x, p, row, r, &times);
+    if (at == place_of(x, p->b, row)) at = next(x, p, row, r, &times);
+    return at < 0;
+}
+
 void step_label_meet(const struct stepping *x, const struct piece *p, int row,
                      struct room *r, const struct sums *sums)
 {
     const foci_order *order = &x->stage->order;
     const int64_t     place = place_of(x, p->b, row);
-    const bool        alone = order->shared && x->visible[known_at(x, p, row)] == 1;
+    const bool        hide_self = order->shared && !is_alone(x, p, row, r);
     int64_t           list[PAGE], at;
     float             each[PAGE];
     int               times;
@@ -332,7 +344,7 @@ void step_label_meet(const struct stepping *x, const struct piece *p, int row,
 
     start(x, p, row, r);
     while ((at = next(x, p, row, r, &times)) >= 0) {
-        if (order->shared && at == place && !alone) continue;
+        if (hide_self && at == place) continue;
         list[m.n] = at;
         each[m.n++] = log2f((float)times);
         if (m.n == PAGE) meet_list(x, p, row, r, &m, sums);

@@ -16,9 +16,6 @@
 
 #include "engine/exact.h"
 
-/* Rows of a sequence at most: labels that are numbers of cells have 31 bits. */
-enum { ORDER_MAX_LEN = 1 << 29 };
-
 /* Queries q0 to q1 see keys k0 to k1, as the sorted lists count them. */
 struct cell {
     int32_t q0, q1, k0, k1;

@@ -122,7 +122,7 @@ struct stepping {
     bool                  bf16;
     bool                  counts; /* the keys that rows see are counted */
     size_t                el;
-    int64_t               per_kv, kv_heads, sets, rounds, bundle;
+    int64_t               per_kv, kv_heads, rounds, bundle;
     foci_mech            *mechs;   /* [n_seqs] */
     struct bundle        *bundles; /* [n_bundles] */
     int64_t               n_bundles, pieces;
@@ -272,7 +272,7 @@ foci_status exact_state_reserve(foci_state *state, int g, int64_t tokens,
                                 int64_t *pages);
 void        exact_state_drop(foci_state *state, int g);
 
-/* Floats of a row of sums, and of all of one level: of keys [kv_heads][sets], then of
+/* Floats of a row of sums, and of all of one level: [kv_heads] of keys, then of
  * values. */
 static inline int64_t sum_row(int64_t d) { return round_up(d, 16); }
 
@@ -280,7 +280,7 @@ static inline int64_t sum_floats(const foci_pool *pool, int g)
 {
     const foci_problem *p = &pool->plan->p;
     return pool->plan->stages[g].group->kv_heads *
-           (pool->parts[g].sets * sum_row(p->dim_qk) + sum_row(p->dim_v));
+           (sum_row(p->dim_qk) + sum_row(p->dim_v));
 }
 
 #endif

@@ -302,14 +302,12 @@ static void meet_list(const struct stepping *x, const struct piece *p, int row,
     const foci_pool     *pool = x->step->pool;
     const struct stream *s = &p->b->seq->state->tokens;
     const size_t         k = (size_t)x->dq * x->el, v = (size_t)x->dv * x->el;
-    const int64_t        set = x->sets > 1 ? head_of(x, p, row) % x->per_kv : 0;
     const uint64_t       seen = foci_bits_in((foci_range){ 0, m->n }, 0);
 
     for (int i = 0; i < m->n; i++) {
         const int64_t page = stream_page(s, m->list[i] / PAGE);
         const size_t  at = (size_t)(m->list[i] % PAGE);
-        memcpy(r->keys + (size_t)i * k,
-               pool_keys(pool, x->g, page, p->kv, set) + at * k, k);
+        memcpy(r->keys + (size_t)i * k, pool_keys(pool, x->g, page, p->kv) + at * k, k);
         memcpy(r->values + (size_t)i * v, pool_values(pool, x->g, page, p->kv) + at * v,
                v);
     }

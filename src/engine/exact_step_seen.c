@@ -24,7 +24,6 @@ struct stepping step_geometry(const foci_plan *plan, int g)
     };
     x.ldq = (int)round_up(x.dq, 32);
     x.ldo = (int)round_up(x.dv, 32);
-    x.sets = s->order.shared ? x.per_kv : 1;
     x.counts = x.score->n_rows || x.kind == FOCI_RELU2;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;

@@ -14,10 +14,13 @@ static int check_options(const struct args *a)
     if (opt_flag(a, "step") && !opt_flag(a, "causal"))
         return usage_error(
             a, "--step needs --causal: decoding sees only what came before");
-    static const char *const apart[] = { "dout", "ref", "docs", "mask", "bias" };
+    static const char *const apart[] = { "dout", "ref",  "docs",
+                                         "mask", "bias", "dropout" };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (opt_flag(a, "step") && (opt_text(a, apart[i]) || opt_flag(a, apart[i])))
             return usage_error(a, "--step and --%s do not go together", apart[i]);
+    if (opt_text(a, "dropout-seed") && !opt_text(a, "dropout"))
+        return usage_error(a, "--dropout-seed needs --dropout P, the share to drop");
     if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
         !opt_text(a, "dump-params"))
         return usage_error(a, "nothing is to be written: give --out, --weights, "
@@ -42,6 +45,7 @@ static foci_io make_io(const struct run *r)
         .work = r->work,
         .mask = r->mask,
         .bias = r->bias,
+        .dropout_seed = (uint64_t)opt_int(r->a, "dropout-seed", 0),
     };
 }
 
@@ -81,6 +85,7 @@ static int make_plan(struct run *r)
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
     r->p.seed = (uint64_t)opt_int(r->a, "seed", 0);
+    r->p.dropout = opt_real(r->a, "dropout", 0);
     const foci_status status = foci_plan_create(r->ctx, spec, &r->p, &r->plan);
     return status ? library_error(r->a, r->ctx, status, spec) : EXIT_OK;
 }
@@ -103,6 +108,9 @@ static void make_memory(struct run *r)
         make_grad(r, &r->q, &r->dq);
         make_grad(r, &r->k, &r->dk);
         make_grad(r, &r->v, &r->dv);
+        if (r->bias)
+            r->dbias = need((size_t)(r->p.mask_batch * r->p.mask_heads),
+                            (size_t)(r->p.len_q * r->p.len_k) * sizeof *r->dbias);
     }
     if (opt_text(r->a, "weights")) {
         const foci_problem *p = &r->p;
@@ -124,6 +132,7 @@ static int execute(struct run *r)
     const foci_grads grads = {
         FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
         .dk = r->dk.data,       .dv = r->dv.data,    .dparams = r->dparams,
+        .dbias = r->dbias,
     };
 
     double      start = seconds();
@@ -155,8 +164,8 @@ static void release(struct run *r)
                                        &r->dout, &r->dq, &r->dk, &r->dv };
     struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k,
                                      &r->docs };
-    void *const         blocks[] = { r->mask,    r->bias, r->params, r->dparams,
-                                     r->weights, r->work, r->saved };
+    void *const         blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
+                                     r->dparams, r->weights, r->work,  r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);
@@ -230,13 +239,24 @@ static const struct option options[] = {
     FILE_OPTION("dout", "gradient of the output"),
     { .name = "grads",
       .arg = "PREFIX",
-      .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy and .dNAME.npy of parameters",
+      .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy, .dNAME.npy of parameters, and "
+              ".dbias.npy",
       .kind = KIND_TEXT },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
     { .name = "step", .help = "token by token, through decoding states; with --causal" },
     FILE_OPTION("mask",
                 "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
     FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
+    { .name = "dropout",
+      .arg = "P",
+      .help = "drop this share of the weights, by chance (default 0)",
+      .kind = KIND_REAL,
+      .max = 1 },
+    { .name = "dropout-seed",
+      .arg = "N",
+      .help = "which weights are dropped follows from this seed (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
     FILE_OPTION("len-q", "queries of each sequence that count"),
     FILE_OPTION("len-k", "keys of each sequence that count"),
     FILE_OPTION("docs", "offsets of packed documents: 0, ..., N"),

@@ -23,6 +23,7 @@ struct run {
     struct array       mask_file, bias_file, len_q, len_k, docs;
     uint8_t           *mask; /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias; /* likewise */
+    float             *dbias;
     float             *params, *dparams;
     float             *weights; /* [batch][heads][len_q][len_k] */
     void              *work, *saved;

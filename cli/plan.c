@@ -75,10 +75,13 @@ static int make(struct run *r)
     foci_status        status = foci_problem_parse(r->ctx, a->words[1], p);
 
     if (status) return library_error(a, r->ctx, status, NULL);
+    assume_x(p);
     p->dtype = (foci_dtype)opt_word(a, "dtype", FOCI_F32);
     p->seed = (uint64_t)opt_int(a, "seed", 0);
     if (opt_flag(a, "train")) p->flags |= FOCI_TRAIN;
     if (opt_word(a, "precision", 0)) p->flags |= FOCI_FAST;
+    const int code = run_check_lists(r);
+    if (code) return code;
     status = foci_plan_create(r->ctx, r->spec, p, &r->plan);
     return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -129,7 +132,7 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a layout or list of tokens",
+      .help = "a list that planning asks for, such as the layout of blocks",
       .kind = KIND_TEXT,
       .many = true },
     OPTION_PRECISION,

@@ -273,7 +273,8 @@ typedef struct foci_io {
     const void *x; /* [batch][row][dim_x] hidden states, if read */
     void       *o;
     float *lse; /* [batch][heads][len_q] log of what the weights were divided by, the
-                 * sink included; -inf for rows that see nothing; NULL: not wanted */
+                 * sink included; -inf for rows that see nothing; 0 for rows that are
+                 * sums of several attentions; NULL: not wanted */
     const int32_t *len_q, *len_k; /* [batch] valid rows; NULL: all */
     const int32_t *docs;          /* [n_docs + 1] offsets; batch 1, len_q = len_k */
     int64_t        n_docs;
@@ -396,7 +397,8 @@ FOCI_API foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io);
 FOCI_API foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
                                        const foci_grads *grads);
 
-/* The matrix A with o = A v, [batch][heads][len_q][len_k], for analysis. */
+/* The matrix A with o = A v, [batch][heads][len_q][len_k], for analysis; with a modifier
+ * that adds to the values, o = A (v + ...).  FOCI_ERR_UNSUP where heads have several v. */
 FOCI_API foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io,
                                       float *weights);
 

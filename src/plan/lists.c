@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The list of that name among those of the problem. */
@@ -33,6 +34,12 @@ static foci_status check_list(foci_ctx *ctx, const foci_mech *m, const foci_list
     return FOCI_OK;
 }
 
+static int upward(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* *kept is the copy, freed with the group. */
 static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
                              int column, const foci_problem *p, int64_t **kept)
@@ -54,6 +61,7 @@ static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
     *kept = ctx_alloc(ctx, (size_t)a->count, sizeof **kept);
     if (!*kept) return FOCI_ERR_MEMORY;
     memcpy(*kept, a->data, (size_t)a->count * sizeof **kept);
+    if (def->sorted) qsort(*kept, (size_t)a->count, sizeof **kept, upward);
     m->list = *kept;
     m->n_list = a->count;
     return FOCI_OK;

@@ -49,25 +49,6 @@ static json_t *json_plan(const foci_plan *plan, const char *problem, const char 
     return o;
 }
 
-/* A plan has no parameters, but it is made of lists. */
-static int load_lists(struct run *r)
-{
-    char        name[PARAM_NAME];
-    const char *text, *path;
-    int         code = run_lists(r);
-
-    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
-        code = run_param_name(r, text, name, &path);
-        if (!code && !run_is_list(r->ctx, name))
-            code =
-                usage_error(r->a,
-                            "--param %s: planning reads no such list; parameters are "
-                            "given to foci run",
-                            name);
-    }
-    return code;
-}
-
 static int make(struct run *r)
 {
     const struct args *a = r->a;
@@ -109,7 +90,7 @@ static int run(const struct args *a)
 
     r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;
-    int code = load_lists(&r);
+    int code = run_lists_only(&r);
     if (!code) code = make(&r);
     if (!code) code = show(&r);
     run_lists_free(&r);

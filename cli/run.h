@@ -37,7 +37,9 @@ int run_inputs(struct run *r);
 int run_refuse_heads(const struct run *r, int64_t sets);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
-int  run_lists(struct run *r);
+int run_lists(struct run *r);
+/* The same where a plan is made but not executed: all that --param names are lists. */
+int  run_lists_only(struct run *r);
 void run_lists_free(struct run *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
 /* Are they those that the spec asks for on r->p? */

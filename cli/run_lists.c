@@ -50,6 +50,24 @@ int run_lists(struct run *r)
     return code;
 }
 
+int run_lists_only(struct run *r)
+{
+    char        name[PARAM_NAME];
+    const char *text, *path;
+    int         code = run_lists(r);
+
+    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
+        code = run_param_name(r, text, name, &path);
+        if (!code && !run_is_list(r->ctx, name))
+            code =
+                usage_error(r->a,
+                            "--param %s: planning reads no such list; parameters are "
+                            "given to foci run",
+                            name);
+    }
+    return code;
+}
+
 static const foci_list *find(const struct run *r, const char *name)
 {
     for (int64_t i = 0; i < r->p.n_lists; i++)

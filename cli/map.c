@@ -63,6 +63,9 @@ static int make_plan(struct map *m)
     const int code = check_size(m->a, &r->p);
     if (code) return code;
     r->p.seed = (uint64_t)opt_int(m->a, "seed", 0);
+    assume_x(&r->p);
+    const int lists = run_check_lists(r);
+    if (lists) return lists;
     status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? library_error(m->a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -322,7 +325,7 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all; a layout or list of tokens",
+      .help = "a parameter, for each head or for all; a list that planning asks for",
       .kind = KIND_TEXT,
       .many = true },
     { 0 },

@@ -182,6 +182,20 @@ FOCI_API int foci_problem_print(const foci_problem *problem, char *text, size_t 
  * Plans
  */
 
+/* A list that planning a spec asks for. */
+typedef struct foci_list_want {
+    size_t  size;
+    char    name[64]; /* as in foci_list */
+    int64_t count;    /* entries; -1: any number, or none */
+    int64_t most;     /* entries are 0 to this */
+} foci_list_want;
+
+/* Number `index`, from 0, of the lists that planning `spec` on `problem` asks for; its
+ * name is empty beyond the last. */
+FOCI_API foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
+                                      const foci_problem *problem, int index,
+                                      foci_list_want *want);
+
 /* How to compute a spec on a problem.  It never changes. */
 typedef struct foci_plan foci_plan;
 

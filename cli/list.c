@@ -9,6 +9,7 @@ static const char *const engines[] = {
     [FOCI_EXACT] = "exact",
     [FOCI_LINEAR] = "linear",
     [FOCI_POSITIONAL] = "positional",
+    [FOCI_ROUTES] = "routes",
 };
 
 static const char *const keeps[] = {

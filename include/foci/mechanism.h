@@ -91,6 +91,7 @@ typedef struct foci_list_def {
     const char *name, *help;
     int64_t (*count)(const foci_mech *m); /* entries; -1: any number, or none */
     int64_t (*most)(const foci_mech *m);  /* entries are 0 to this */
+    bool sorted; /* their order says nothing: the mechanism gets them upward */
 } foci_list_def;
 
 /* The loops that compute it: over pairs in tiles, over chunks with a running state,

@@ -22,9 +22,7 @@ static int64_t most_pairs(const struct exact *x)
 
 void exact_live_take(struct exact *x, struct arena *a)
 {
-    const foci_mech *m = &x->stage->group->mech;
-
-    if (!m->def->by_length) return;
+    if (!x->by_length) return;
     x->mechs = arena_take(a, x->max_seqs, sizeof *x->mechs);
     x->kinds = arena_take(a, most_pairs(x) / PER_BYTE + x->max_seqs, 1);
     x->listed = arena_take(a, div_up(x->p->len_k, TILE), 1);
@@ -80,7 +78,7 @@ void exact_live_mech(struct exact *x, struct exact_seq *s, int64_t i)
     const foci_mech *m = &x->stage->group->mech;
 
     s->mech = m;
-    if (!m->def->by_length || s->s.nk == m->dims.len) return;
+    if (!x->by_length || s->s.nk == m->dims.len) return;
     x->mechs[i] = *m;
     x->mechs[i].dims.len = s->s.nk;
     x->mechs[i].dims.len_q = s->s.nq;

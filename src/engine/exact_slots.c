@@ -15,15 +15,14 @@
 int64_t exact_max_slot_tiles(const struct exact *x)
 {
     const foci_problem *p = x->p;
-    const bool          by_length = x->stage->group->mech.def->by_length;
     int64_t             tiles = 0;
 
     for (int i = 0; i < x->stage->n_levels; i++) {
         const foci_slots *s = &x->stage->levels[i].slots;
         const int64_t     runs = p->len_k / s->every + p->max_docs;
-        int64_t           n = by_length ? p->len_k : slots_of(s, p->len_k);
+        int64_t           n = x->by_length ? p->len_k : slots_of(s, p->len_k);
 
-        if (p->max_docs && !by_length)
+        if (p->max_docs && !x->by_length)
             n = s->take ? (p->len_k / s->every + 1) * s->take : runs;
         n = min64(n, p->len_k);
         tiles += p->max_docs ? n / TILE + p->max_docs : p->batch * div_up(n, TILE);
@@ -64,12 +63,6 @@ int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos)
 int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot)
 {
     return slot_keys(&s->slots[level], slot, s->s.nk).end - 1;
-}
-
-double exact_slot_size(const struct exact_seq *s, int level, int64_t slot)
-{
-    const foci_range r = slot_keys(&s->slots[level], slot, s->s.nk);
-    return (double)(r.end - r.begin);
 }
 
 /*
@@ -150,21 +143,26 @@ void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t
  * Logits of means
  */
 
-bool exact_counted(const struct exact_seq *s, int64_t t)
+bool exact_counted(const struct exact *x)
 {
-    const int level = exact_level(s, t);
-    return level >= 0 && s->slots[level].count_bias;
+    bool any = false;
+
+    for (int i = 0; i < x->stage->n_levels; i++)
+        any = any || x->stage->levels[i].slots.count_bias;
+    return any;
 }
 
-void exact_add_counts(const struct exact_seq *s, int64_t t, int n, float *scores)
+void exact_slot_bias(const struct exact_seq *s, int64_t t, int n, float *bias)
 {
     const int     level = exact_level(s, t);
     const int64_t slot0 = exact_slot_of(s, level, t);
 
     for (int j = 0; j < n; j++) {
-        const float more = (float)log2(exact_slot_size(s, level, slot0 + j));
+        const foci_range keys = slot_keys(&s->slots[level], slot0 + j, s->s.nk);
+        const bool       counted = s->slots[level].count_bias;
+        const float one = counted ? (float)log((double)(keys.end - keys.begin)) : 0;
         for (int r = 0; r < LANES; r++)
-            scores[j * LANES + r] += more;
+            bias[j * LANES + r] = one;
     }
 }
 
@@ -209,9 +207,10 @@ void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t
             if (slot < 0) continue;
             const size_t at =
                 tile_of_slots(x, s, kv, s->slot_t0[level]) * TILE + (size_t)slot;
-            const float *from_k = x->dk_slots + at * (size_t)x->ldq;
-            const float *from_v = x->dv_slots + at * (size_t)x->ldv;
-            const float  share = (float)(1 / exact_slot_size(s, level, slot));
+            const float     *from_k = x->dk_slots + at * (size_t)x->ldq;
+            const float     *from_v = x->dv_slots + at * (size_t)x->ldv;
+            const foci_range keys = slot_keys(&s->slots[level], slot, s->s.nk);
+            const float      share = (float)(1 / (double)(keys.end - keys.begin));
 
             for (int c = 0; c < x->dq; c++)
                 dk[(int64_t)j * x->ldq + c] += share * from_k[c];

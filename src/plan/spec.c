@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Heads counted, and the group that is to take the rest. */
@@ -33,6 +34,18 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
     }
 }
 
+static foci_status refuse_kv(foci_ctx *ctx, const foci_problem *p, int64_t all)
+{
+    if (all == p->heads)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
+                        p->kv_heads, all);
+    return ctx_fail(ctx, FOCI_ERR_ARG,
+                    "kv_heads is %" PRId64 ": it must divide the %" PRId64
+                    " sets of keys and values that the %" PRId64 " heads have",
+                    p->kv_heads, all, p->heads);
+}
+
 /* Key/value heads: every head has one, or one for each of its routes, and so many
  * neighbouring heads share them. */
 static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
@@ -42,15 +55,8 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     for (int i = 0; i < spec->n_groups; i++)
         all += spec->groups[i].heads * mech_routes(&spec->groups[i].mech);
     if (!p->kv_heads) p->kv_heads = all;
-    if (p->kv_heads < 1 || p->kv_heads > all)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "kv_heads is %" PRId64 ": it may be 1 to %" PRId64, p->kv_heads,
-                        all);
+    if (p->kv_heads < 1 || all % p->kv_heads) return refuse_kv(ctx, p, all);
     const int64_t per = all / p->kv_heads;
-    if (all % p->kv_heads)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "kv_heads is %" PRId64 ": it must divide the %" PRId64 " heads",
-                        p->kv_heads, all);
     for (int i = 0; i < spec->n_groups; i++) {
         struct group *g = &spec->groups[i];
         const int64_t n = g->heads * mech_routes(&g->mech);
@@ -97,6 +103,12 @@ static foci_status check_list(foci_ctx *ctx, const foci_mech *m, const foci_list
     return FOCI_OK;
 }
 
+static int upward(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* *kept is the copy, freed with the group. */
 static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
                              int column, const foci_problem *p, int64_t **kept)
@@ -118,6 +130,7 @@ static foci_status copy_list(foci_ctx *ctx, foci_mech *m, const char *prefix,
     *kept = ctx_alloc(ctx, (size_t)a->count, sizeof **kept);
     if (!*kept) return FOCI_ERR_MEMORY;
     memcpy(*kept, a->data, (size_t)a->count * sizeof **kept);
+    if (def->sorted) qsort(*kept, (size_t)a->count, sizeof **kept, upward);
     m->list = *kept;
     m->n_list = a->count;
     return FOCI_OK;

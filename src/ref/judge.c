@@ -80,12 +80,21 @@ foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
     return run(plan, &call.io, &call.grads, NULL);
 }
 
+/* Routes have values of their own, so no one matrix takes v to o. */
+static bool has_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        if (plan->spec.groups[g].mech.def->engine == FOCI_ROUTES) return false;
+    return true;
+}
+
 foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
 {
     struct call call;
 
     if (!weights) return FOCI_ERR_ARG;
     TRY(check(plan, io, NULL, false, &call));
+    if (!has_weights(plan)) return FOCI_ERR_UNSUP;
     call.io.o = NULL;
     call.io.lse = NULL;
     return run(plan, &call.io, NULL, weights);

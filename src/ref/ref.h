@@ -33,7 +33,8 @@ struct ref_call {
     const double     *params;  /* [n_floats] */
     double           *lse;     /* [batch][heads][len_q], or NULL */
     double           *dparams; /* [n_floats], added to; or NULL */
-    float            *weights; /* [batch][heads][len_q][len_k], or NULL */
+    float            *weights; /* [batch][heads][len_q][len_k], or NULL; of routes
+                                * the sum by their gates */
 
     /* Round the operands of every product to bf16 first, and what backward reads of
      * o to the plan's type: how far off that is, is the yardstick of engines that
@@ -41,7 +42,6 @@ struct ref_call {
     bool words;
 };
 
-/* FOCI_ERR_UNSUP: there are no weights with o = A v. */
 foci_status ref_run(const struct ref_call *call);
 
 /*

@@ -12,9 +12,10 @@
 #include "ref/ref.h"
 
 /* Gates of all rows and their gradients [nq][n], a route's result and the gradient it
- * gets [nq][dv]. */
+ * gets [nq][dv], its lse [nq] and weights [nq][len_k]. */
 struct room {
     double *gate, *dgate, *y, *g, *lse;
+    float  *a;
 };
 
 static bool is_kept(const struct ref_routes *r, const double *z, int64_t j)
@@ -29,7 +30,7 @@ static void find_gates(const struct ref_routes *r, const double *x, double *gate
 {
     const double *w = r->part.call->params + ref_tensor(&r->part, -1, 0);
     double        most = -INFINITY, sum = 0;
-    double       *z = gate + r->n; /* [n] behind them */
+    double       *z = gate + r->n; /* the place of the next row's, which follow */
 
     for (int64_t j = 0; j < r->n; j++) {
         z[j] = 0;
@@ -75,24 +76,33 @@ static struct ref_part route(const struct ref_routes *r, int64_t j,
     one.o = room->y;
     one.g = back ? room->g : NULL;
     one.lse = room->lse;
-    one.weights = NULL;
+    one.weights = r->part.weights && !r->part.g ? room->a : NULL;
     r->pick(r->user, j, &one);
     return one;
 }
 
-/* The results of route j: to o or, with a gradient, to the gates'. */
+/* lse and weights of row i. */
+static void report(const struct ref_routes *r, int64_t i, double gate,
+                   const struct room *room)
+{
+    const int64_t ld = r->part.call->plan->p.len_k;
+
+    if (r->part.lse && room->lse[i] != -INFINITY) r->part.lse[i] = 0;
+    for (int64_t t = i * ld; r->part.weights && t < i * ld + r->part.seq->nk; t++)
+        r->part.weights[t] += (float)(gate * (double)room->a[t]);
+}
+
+/* The results of route j, and what they bring to the gates' gradients. */
 static foci_status forward(const struct ref_routes *r, int64_t j,
                            const struct room *room)
 {
     const struct ref_part one = route(r, j, room, false);
     const int64_t         dv = one.call->plan->p.dim_v;
 
-    for (int64_t i = 0; i < one.seq->nq; i++)
-        room->lse[i] = -INFINITY;
     TRY(ref_part_run(&one));
     for (int64_t i = 0; i < one.seq->nq; i++) {
-        if (r->part.lse && room->lse[i] != -INFINITY) r->part.lse[i] = 0;
         const double gate = room->gate[i * r->n + j], *y = room->y + i * dv;
+        if (!r->part.g) report(r, i, gate, room);
         if (gate == 0) continue; /* not computed */
         for (int64_t t = 0; t < dv; t++)
             r->part.o[i * dv + t] += gate * y[t];
@@ -136,18 +146,20 @@ foci_status ref_routes_run(const struct ref_routes *r)
 {
     const size_t nq = (size_t)r->part.seq->nq, n = (size_t)r->n;
     const size_t dv = (size_t)r->part.call->plan->p.dim_v;
+    const size_t ld = r->part.weights ? (size_t)r->part.call->plan->p.len_k : 0;
     struct room  room = { .gate = calloc((nq + 1) * n, sizeof(double)),
                           .dgate = calloc((nq + 1) * n, sizeof(double)),
                           .y = calloc(nq * dv + 1, sizeof(double)),
                           .g = calloc(nq * dv + 1, sizeof(double)),
-                          .lse = calloc(nq + 1, sizeof(double)) };
-    foci_status  status = FOCI_ERR_MEMORY;
+                          .lse = calloc(nq + 1, sizeof(double)),
+                          .a = calloc(nq * ld + 1, sizeof(float)) };
+    void *const  all[] = { room.gate, room.dgate, room.y, room.g, room.lse, room.a };
+    foci_status  status = FOCI_OK;
 
-    if (room.gate && room.dgate && room.y && room.g && room.lse) status = run(r, &room);
-    free(room.gate);
-    free(room.dgate);
-    free(room.y);
-    free(room.g);
-    free(room.lse);
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        if (!all[t]) status = FOCI_ERR_MEMORY;
+    if (!status) status = run(r, &room);
+    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
+        free(all[t]);
     return status;
 }

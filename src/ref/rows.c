@@ -111,6 +111,7 @@ static void taken_row(struct ref_head *h, int64_t i)
     for (int64_t t = 0; t < h->n_labels; t++)
         labels += h->taken_q[t * h->nq + i];
     zero(o, h->dv);
+    if (p->lse) p->lse[i] = -INFINITY;
     for (int64_t c = 0; p->g && c < h->dv; c++)
         h->g[c] = ref_word(h->words, p->g[i * h->dv + c] / labels);
     for (int64_t t = 0; t < h->n_labels; t++) {
@@ -118,7 +119,7 @@ static void taken_row(struct ref_head *h, int64_t i)
         ref_see_taken(h, i, t, &h->row);
         ref_attend(h, i, &h->row, h->o);
         add(o, 1 / labels, h->o, h->dv);
-        if (p->lse && h->row.visible > 0) p->lse[i] = 0;
+        if (p->lse && h->row.lse != -INFINITY) p->lse[i] = 0;
         if (p->g)
             ref_attend_back(h, i, &h->row, h->o, h->g);
         else

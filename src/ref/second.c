@@ -5,6 +5,8 @@
  * where y is attention among keys alone, ybar_t the mean of y over the run of slot t, and
  * b_i the weights of row i among the slots' keys.  A row without slots has O_i = y_i.
  */
+#include <math.h>
+
 #include "ref/ref.h"
 
 static void add(double *y, double by, const double *x, int64_t n)
@@ -25,7 +27,7 @@ static void first_look(struct ref_head *h)
     for (int64_t i = 0; i < h->nq; i++) {
         ref_see(h, i, &h->row);
         ref_attend(h, i, &h->row, h->y + i * h->dv);
-        if (h->p->lse && h->row.visible > 0) h->p->lse[i] = 0;
+        if (h->p->lse) h->p->lse[i] = h->row.lse == -INFINITY ? -INFINITY : 0;
         const int64_t    slot = i / h->levels[0].every;
         const foci_range run = ref_slot_keys(h, h->nk + slot);
         const double     share = 1 / (double)(run.end - run.begin);

@@ -5,9 +5,10 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "ref/ref.h"
+
+enum { TOP_ARG = 2 }; /* inner, routes, top: the arguments of a mechanism with routes */
 
 struct walk {
     const struct ref_call *call;
@@ -172,14 +173,6 @@ static void pick(void *user, int64_t j, struct ref_part *part)
     part->dv = w->dv + kv * p->len_k * p->dim_v;
 }
 
-/* The argument that says how many gates are kept. */
-static int64_t top_of(const foci_mech *m)
-{
-    for (size_t t = 0; t < m->def->n_args; t++)
-        if (strcmp(m->def->args[t].name, "top") == 0) return foci_arg_int(m, (int)t);
-    return 0;
-}
-
 static foci_status run_head(struct walk *w)
 {
     const foci_mech *m = &w->group->mech;
@@ -195,7 +188,7 @@ static foci_status run_head(struct walk *w)
                                                 .mod_param = w->group->inner_mod,
                                                 .n = m->def->routes(m),
                                                 .dim_x = w->p->dim_x,
-                                                .top = top_of(m),
+                                                .top = foci_arg_int(m, TOP_ARG),
                                                 .x = w->x,
                                                 .dx = w->dx,
                                                 .pick = pick,
@@ -285,22 +278,13 @@ static void give_sums(const struct walk *w)
         c->grads->dbias[i] = (float)w->dbias[i];
 }
 
-/* Routes have values of their own, so no one matrix takes v to o. */
-static bool has_weights(const foci_plan *plan)
-{
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        if (plan->spec.groups[g].mech.def->engine == FOCI_ROUTES) return false;
-    return true;
-}
-
 foci_status ref_run(const struct ref_call *call)
 {
     const foci_plan *plan = call->plan;
     struct walk      w = { .call = call, .p = &plan->p };
+    struct seq      *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
     foci_status      status = FOCI_OK;
 
-    if (call->weights && !has_weights(plan)) return FOCI_ERR_UNSUP;
-    struct seq *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
     if (room_make(&w) && seqs) {
         const int64_t n = plan_seqs(plan, call->io, seqs);
         clear_results(call);

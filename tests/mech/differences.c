@@ -1,31 +1,38 @@
 /* differences.c -- the judge's gradients against central differences of its forward
- * pass, all in double: step 1e-5, tolerance 1e-6. */
+ * pass, all in double: step 1e-5, tolerance 1e-6.  A given bias is of floats, so its
+ * steps are powers of two that are added without rounding. */
 #include <math.h>
 #include <stdio.h>
 
 #include "support/trial.h"
 
+enum { Q, K, V, X, PARAMS, N_INPUTS };
+
+static const char *const names[N_INPUTS] = { "dq", "dk", "dv", "dx", "dparams" };
+
 /* An execution in doubles, packed. */
 struct point {
     const foci_plan    *plan;
     const struct trial *t;
-    double             *x[4]; /* q, k, v, parameters */
-    int64_t             n[4];
+    double             *x[N_INPUTS], *grad[N_INPUTS];
+    int64_t             n[N_INPUTS];
     double             *g, *o;
     int64_t             n_o;
+    float              *bias, *dbias;
+    int64_t             n_bias;
 };
-
-static const char *const names[4] = { "dq", "dk", "dv", "dparams" };
 
 static foci_io io_of(const struct point *p)
 {
-    const struct trial *t = p->t;
-    return (foci_io){
-        FOCI_SIZED(foci_io), .q = p->x[0],    .k = p->x[1],
-        .v = p->x[2],        .o = p->o,       .len_q = t->len_q,
-        .len_k = t->len_k,   .docs = t->docs, .n_docs = t->docs ? t->p.max_docs : 0,
-        .mask = t->mask,     .bias = t->bias
-    };
+    foci_io io = trial_io(p->t);
+
+    io.q = p->x[Q];
+    io.k = p->x[K];
+    io.v = p->x[V];
+    io.x = p->t->x ? p->x[X] : NULL;
+    io.o = p->o;
+    io.bias = p->bias;
+    return io;
 }
 
 /* sum of g o */
@@ -33,7 +40,7 @@ static double loss(const struct point *p)
 {
     const foci_io         io = io_of(p);
     const struct ref_call call = {
-        .plan = p->plan, .io = &io, .type = REF_F64, .params = p->x[3]
+        .plan = p->plan, .io = &io, .type = REF_F64, .params = p->x[PARAMS]
     };
     double sum = 0;
 
@@ -43,30 +50,106 @@ static double loss(const struct point *p)
     return sum;
 }
 
-/* Keys of memory take no gradient though the loss depends on them. */
-static bool is_memory(const foci_problem *p, int which, int64_t i)
+static const struct group *group_of_kv(const foci_plan *plan, int64_t kv)
 {
-    const int64_t dim = which == 1 ? p->dim_qk : p->dim_v;
-    return (which == 1 || which == 2) && i / dim / p->kv_heads % p->len_k < p->memory;
+    const struct group *g = plan->spec.groups;
+    while (kv >= g->kv0 + g->kv_heads)
+        g++;
+    return g;
 }
 
-static void check(const struct point *p, double *const grad[4])
+/* Does a query of the sequence hold gradients back from any key? */
+static bool has_stops(const foci_mech *m)
+{
+    for (int64_t i = 0; m->def->stop && i < m->dims.len; i++)
+        if (m->def->stop(m, i, 0)) return true;
+    return false;
+}
+
+static int64_t memory_of(const foci_problem *p, const foci_mech *m)
+{
+    int64_t n = p->memory;
+    for (; m; m = m->inner)
+        if (m->def->memory) n = max64(n, m->def->memory(m));
+    return n;
+}
+
+/* The place of a row in its document. */
+static int64_t place_of(const struct trial *t, int64_t row)
+{
+    int64_t start = 0;
+    for (int64_t d = 0; t->docs && d < t->p.max_docs && t->docs[d] <= row; d++)
+        start = t->docs[d];
+    return row - start;
+}
+
+/* Keys of memory, and behind a stop, take no gradient though the loss depends on them;
+ * nor do parameters that are not trained. */
+static bool is_constant(const struct point *p, int which, int64_t i)
+{
+    const foci_problem *pr = &p->t->p;
+
+    if (which == K || which == V) {
+        const int64_t       row = i / (which == K ? pr->dim_qk : pr->dim_v);
+        const struct group *g = group_of_kv(p->plan, row % pr->kv_heads);
+        const int64_t       place = place_of(p->t, row / pr->kv_heads % pr->len_k);
+        return place < memory_of(pr, &g->mech) || has_stops(&g->mech);
+    }
+    if (which == PARAMS) {
+        const struct param *t = p->plan->params;
+        while (i >= t->offset + t->count)
+            t++;
+        return t->def->keep != FOCI_TRAINED;
+    }
+    return false;
+}
+
+static bool near(double got, double want)
+{
+    return fabs(got - want) <= 1e-6 * fmax(1, fabs(want));
+}
+
+/* Central difference of the loss at *x. */
+static double difference(const struct point *p, double *x, double step)
+{
+    const double at = *x;
+
+    *x = at + step;
+    const double up = loss(p);
+    *x = at - step;
+    const double down = loss(p);
+    *x = at;
+    return (up - down) / (2 * step);
+}
+
+static void check(const struct point *p)
 {
     static const double step = 1e-5;
 
-    for (int w = 0; w < 4; w++)
+    for (int w = 0; w < N_INPUTS; w++)
         for (int64_t i = 0; i < p->n[w]; i++) {
-            double *const x = &p->x[w][i], at = *x;
-            *x = at + step;
-            const double up = loss(p);
-            *x = at - step;
-            const double down = loss(p);
-            *x = at;
-            double want = (up - down) / (2 * step);
-            if (is_memory(&p->t->p, w, i)) want = 0;
-            if (!(fabs(grad[w][i] - want) <= 1e-6 * fmax(1, fabs(want))))
-                trial_fail(p->plan, p->t, names[w], i, grad[w][i], want);
+            if (is_constant(p, w, i)) continue;
+            const double got = p->grad[w][i];
+            const double wide = difference(p, &p->x[w][i], step);
+            if (near(got, wide)) continue;
+            /* Where the function bends much, the square of the step still counts. */
+            const double want = (4 * difference(p, &p->x[w][i], step / 2) - wide) / 3;
+            if (!near(got, want)) trial_fail(p->plan, p->t, names[w], i, got, want);
         }
+}
+
+static void check_bias(const struct point *p)
+{
+    for (int64_t i = 0; i < p->n_bias; i++) {
+        float *const x = &p->bias[i], at = *x;
+        *x = at + 0x1p-12f;
+        const double up = loss(p), right = (double)*x;
+        *x = at - 0x1p-12f;
+        const double down = loss(p), left = (double)*x;
+        *x = at;
+        const double want = (up - down) / (right - left), got = (double)p->dbias[i];
+        if (!near(got, want)) trial_fail(p->plan, p->t, "dbias", i, got, want);
+    }
 }
 
 static double *widen(const void *from, int64_t n)
@@ -77,50 +160,81 @@ static double *widen(const void *from, int64_t n)
     return x;
 }
 
-static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *problem,
-                     unsigned gives, uint64_t seed)
+static struct point point_make(const foci_plan *plan, const struct trial *t)
 {
-    foci_plan          *plan = test_plan(ctx, spec, problem);
     const foci_problem *p = &plan->p;
-    struct trial        t = trial_make(plan, spec, seed, gives);
     const int64_t       queries = p->batch * p->len_q * p->heads;
     const int64_t       keys = p->batch * p->len_k * p->kv_heads;
     struct point        at = { .plan = plan,
-                               .t = &t,
+                               .t = t,
                                .n_o = queries * p->dim_v,
-                               .n = { queries * p->dim_qk, keys * p->dim_qk, keys * p->dim_v,
-                                      plan->n_floats } };
-    const void         *from[4] = { t.q, t.k, t.v, t.params };
-    double             *grad[4];
+                               .n = { [Q] = queries * p->dim_qk,
+                                      [K] = keys * p->dim_qk,
+                                      [V] = keys * p->dim_v,
+                                      [X] = p->batch * p->len_q * p->dim_x,
+                                      [PARAMS] = plan->n_floats } };
+    const void         *from[N_INPUTS] = { t->q, t->k, t->v, t->x, t->params };
 
-    for (int w = 0; w < 4; w++) {
+    for (int w = 0; w < N_INPUTS; w++) {
         at.x[w] = widen(from[w], at.n[w]);
-        grad[w] = test_alloc((size_t)at.n[w], sizeof **grad);
+        at.grad[w] = test_alloc((size_t)at.n[w], sizeof(double));
     }
-    at.g = widen(t.g, at.n_o);
+    at.g = widen(t->g, at.n_o);
     at.o = test_alloc((size_t)at.n_o, sizeof *at.o);
+    if (t->bias) {
+        at.n_bias = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+        at.bias = test_alloc((size_t)at.n_bias, sizeof *at.bias);
+        at.dbias = test_alloc((size_t)at.n_bias, sizeof *at.dbias);
+        memcpy(at.bias, t->bias, (size_t)at.n_bias * sizeof *at.bias);
+    }
+    return at;
+}
 
+static void point_free(struct point *p)
+{
+    for (int w = 0; w < N_INPUTS; w++) {
+        free(p->x[w]);
+        free(p->grad[w]);
+    }
+    free(p->g);
+    free(p->o);
+    free(p->bias);
+    free(p->dbias);
+}
+
+static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *problem,
+                     unsigned gives, uint64_t seed)
+{
+    foci_plan *plan = trial_plan(ctx, spec, problem);
+
+    if (!plan) return;
+    struct trial          t = trial_make(plan, spec, seed, gives);
+    struct point          at = point_make(plan, &t);
     const foci_io         io = io_of(&at);
-    const foci_grads      grads = { FOCI_SIZED(foci_grads), .d_o = at.g, .dq = grad[0],
-                                    .dk = grad[1], .dv = grad[2] };
+    const foci_grads      grads = { FOCI_SIZED(foci_grads), .d_o = at.g,
+                                    .dq = at.grad[Q],       .dk = at.grad[K],
+                                    .dv = at.grad[V],       .dx = at.grad[X],
+                                    .dbias = at.dbias };
     const struct ref_call call = { .plan = plan,
                                    .io = &io,
                                    .grads = &grads,
                                    .type = REF_F64,
-                                   .params = at.x[3],
-                                   .dparams = grad[3] };
+                                   .params = at.x[PARAMS],
+                                   .dparams = at.grad[PARAMS] };
     assert_int_equal(ref_run(&call), FOCI_OK);
-    check(&at, grad);
-
-    for (int w = 0; w < 4; w++) {
-        free(at.x[w]);
-        free(grad[w]);
-    }
-    free(at.g);
-    free(at.o);
+    check(&at);
+    check_bias(&at);
+    point_free(&at);
     trial_free(&t);
     foci_plan_free(plan);
 }
+
+/* Small ones, of which each row and each branch of a definition is seen. */
+static const char *const small[] = {
+    "routed(softmax, routes=3, top=2)",
+    "routed(l2norm qknorm temper, routes=2)",
+    "routed(softmax sink temper cap(2), routes=2)",
+};
 
 static void differences(void **state)
 {
@@ -129,13 +243,13 @@ static void differences(void **state)
         unsigned     gives;
     } kinds[] = {
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 5, .len_k = 5,
-            .dim_qk = 3, .dim_v = 2, .flags = FOCI_TRAIN },
+            .dim_qk = 4, .dim_v = 2, .flags = FOCI_TRAIN },
           0 },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 4, .kv_heads = 2, .len_q = 3,
             .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_TRAIN | FOCI_CAUSAL },
           0 },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 4,
-            .len_k = 4, .dim_qk = 2, .dim_v = 3,
+            .len_k = 4, .dim_qk = 2, .dim_v = 3, .mask_heads = 2, .dropout = 0.2,
             .flags = FOCI_TRAIN | FOCI_MASK | FOCI_BIAS },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 7, .len_k = 7,
@@ -147,9 +261,12 @@ static void differences(void **state)
 
     (void)state;
     specs_register(ctx);
-    for (int i = 0; specs_next(ctx, i, spec); i++)
-        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (int i = 0; specs_next(ctx, i, spec); i++)
             run_case(ctx, spec, &kinds[k].p, kinds[k].gives, (uint64_t)i);
+        for (size_t i = 0; i < sizeof small / sizeof *small; i++)
+            run_case(ctx, small[i], &kinds[k].p, kinds[k].gives, (uint64_t)i);
+    }
     foci_ctx_free(ctx);
 }
 

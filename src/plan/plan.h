@@ -7,6 +7,9 @@
 /* Rows of a sequence at most: tiles of 64 of them are counted in 32 bits. */
 #define MAX_LEN ((int64_t)1 << 36)
 
+/* And of one that is sorted by labels, which number cells in 31 bits. */
+#define MAX_ORDERED ((int64_t)1 << 29)
+
 /* A parsed spec: groups of heads, each with its mechanism and modifiers. */
 struct group {
     int64_t   head0, heads; /* heads 0 while the count is open */

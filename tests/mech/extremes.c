@@ -101,7 +101,7 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
 
 static bool ignores_shifts(const foci_mech *m)
 {
-    if (m->def->weigh != FOCI_SOFTMAX) return false;
+    if (m->def->weigh != FOCI_SOFTMAX || m->def->order) return false; /* labels move */
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &
             (FOCI_MOD_UNIT | FOCI_MOD_CAP | FOCI_MOD_SINK | FOCI_MOD_ROPE))

@@ -1,5 +1,5 @@
 /* exact.c -- the exact engine: geometry of an execution, sizes, cost, printing. */
-#include "engine/exact.h"
+#include "engine/exact_order.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -253,16 +253,21 @@ static size_t work_bytes(const foci_plan *plan, const struct stage *s)
     struct arena a = { 0 };
 
     exact_geometry(&x, plan, s);
-    exact_forward_take(&x, &a);
+    exact_forward_take(&x, &a, NULL);
     if (!(plan->p.flags & FOCI_TRAIN)) return a.used;
     const size_t backward = exact_backward_bytes(plan, s);
     return backward > a.used ? backward : a.used;
 }
 
-/* For each row the log2 of its normaliser (relu2: 1/n). */
+/* For each row the log2 of its normaliser (relu2: 1/n); after them labels. */
 static int64_t saved_floats(const foci_plan *plan, const struct stage *s)
 {
-    return s->group->heads * plan->p.batch * plan->p.len_q;
+    const int64_t norms = s->group->heads * plan->p.batch * plan->p.len_q;
+    struct exact  x;
+
+    if (!s->order.label) return norms;
+    exact_geometry(&x, plan, s);
+    return norms + order_saved_floats(&x);
 }
 
 /* Keys of position-tile t that queries of block b see, on full-length sequences. */

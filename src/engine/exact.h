@@ -99,6 +99,8 @@ struct exact {
     int64_t max_st;                              /* tiles of slots among max_kt */
     int64_t n_seqs, n_qt, n_kt;                  /* of this execution */
 
+    struct order *order; /* labels and their sweeps (exact_order.h); NULL: none */
+
     struct exact_seq *seqs;
     int32_t          *seq_of_q, *seq_of_k; /* [n_qt], [n_kt] */
     foci_slots       *slots;               /* [max_seqs][n_levels] */
@@ -192,6 +194,14 @@ static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
         x->k->gemm_f32(c, ldc, at, a.row, a.col, b, ldb, m, n, k, add);
 }
 
+/* Whether there is a sweep in natural order. */
+static inline bool exact_natural(const struct exact *x)
+{
+    const foci_mech_def *def = x->stage->group->mech.def;
+    return !x->stage->order.label ||
+           (def->mask && (def->by_length || x->support->n_rows));
+}
+
 /* Logits are in base 2 where they are exponents. */
 #define LOG2_E 1.44269504088896340736
 
@@ -202,6 +212,11 @@ static inline double exact_unit_of(const struct exact *x)
 
 /* exact_rows.c: the rows of a block. */
 void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES]);
+/* In the sweep in natural order alone. */
+void exact_visible_natural(const struct exact *x, const struct block *b,
+                           int64_t visible[LANES]);
+/* Whether anybody asks for them. */
+bool exact_counts(const struct exact *x, bool backward);
 /* The factors of q.k as modify and as weigh want them, and the rows' part alone. */
 void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,
                    float *plain, float *f, float *mul);
@@ -240,6 +255,9 @@ struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq
  * query see all of them, and seen is not written. */
 bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t mask,
                 int n, uint64_t *seen);
+/* Where row i of a sequence and head h starts in a given mask or bias. */
+int64_t exact_given_row(const struct exact *x, const struct exact_seq *s, int64_t h,
+                        int64_t i);
 /* Whether logits have a bias that is given or of slots. */
 bool exact_biased(const struct exact *x);
 /* That bias[n][LANES] of the tile, 0 in lanes without a query. */
@@ -451,13 +469,20 @@ void exact_shaw_scores_back(const struct exact *x, const struct block *b, int64_
 void exact_shaw_sums_back(const struct exact *x, const struct block *b, int64_t t,
                           int n, const struct shaw_back *k, int64_t part,
                           const float *w, const float *ds);
-/* The same of block number `at`. */
-void exact_shaw_scores_pairs_back(const struct exact *x, int64_t at, struct places q,
+/* The same, in part 0, of lanes from anywhere: n of them, lane i in slot number slot[i]
+ * of all blocks' lanes, with that share of its row's gradient. */
+struct shaw_lanes {
+    struct places  at;
+    const int64_t *slot;
+    const float   *share;
+    int            n;
+};
+void exact_shaw_scores_pairs_back(const struct exact *x, const struct shaw_lanes *l,
                                   struct places keys, int n, const struct shaw_back *k,
                                   float *s, float *dp);
-void exact_shaw_sums_pairs_back(const struct exact *x, int64_t at, struct places q,
+void exact_shaw_sums_pairs_back(const struct exact *x, const struct shaw_lanes *l,
                                 struct places keys, int n, const struct shaw_back *k,
-                                int64_t part, const float *w, const float *ds);
+                                const float *w, const float *ds);
 /* Zero the sums of a part for block number `at`. */
 void exact_shaw_begin_back(const struct exact *x, const struct shaw_back *k,
                            int64_t part, int64_t at);
@@ -541,6 +566,11 @@ void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t
                          const uint64_t *seen, const float *w, const uint32_t *words,
                          float *tile, float *room, float *ot);
 
+/* The same with the values at hand: lanes r0 to r1, values tile[n][ldv]. */
+void exact_pairs_values(const struct exact *x, int r0, int r1, int n,
+                        const uint64_t *seen, const float *w, const uint32_t *words,
+                        const float *tile, float *ot);
+
 /* w and ds [n][LANES] as floats or as bf16. */
 struct exact_pairs {
     const float    *w, *ds;
@@ -554,7 +584,7 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
                           const void *d_o, float *tile, float *tile2);
 
 /* exact_forward.c, exact_backward.c: sizes by a dry run on a null arena. */
-void   exact_forward_take(struct exact *x, struct arena *a);
+void   exact_forward_take(struct exact *x, struct arena *a, float *saved);
 void   exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      float *saved);
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s);

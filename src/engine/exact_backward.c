@@ -13,7 +13,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_order.h"
 
 /* Rows of a block, and what of it is not finite. */
 struct rows {
@@ -41,6 +41,7 @@ struct back {
 /* Scratch of one thread. */
 struct room {
     float    *tile, *tile2; /* [TILE][max ld] */
+    float    *tile3;        /* [TILE][ldq], where keys are shared */
     float    *s, *dp;       /* [TILE][LANES] */
     uint16_t *w16, *ds16;   /* [TILE][LANES] */
     uint32_t *words;        /* [TILE / 2][LANES] */
@@ -58,6 +59,8 @@ static struct room room_take(const struct exact *x, struct arena *a)
 
     r.tile = arena_take(a, TILE * ld, sizeof(float));
     r.tile2 = arena_take(a, TILE * ld, sizeof(float));
+    r.tile3 = arena_take(a, x->stage->order.shared ? TILE * (int64_t)x->ldq : 0,
+                         sizeof(float));
     r.s = arena_take(a, pairs, sizeof(float));
     r.dp = arena_take(a, pairs, sizeof(float));
     r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
@@ -100,11 +103,15 @@ static int64_t count_parts(const struct exact *x)
 static void back_take(struct back *k, struct arena *a)
 {
     struct exact *x = &k->x;
-    const int64_t k_tiles = x->kv_heads * x->max_kt, blocks = x->heads * x->max_qt;
+    const int64_t blocks = x->heads * x->max_qt;
+    /* Without a sweep in natural order what is packed is not kept. */
+    const int64_t k_tiles = exact_natural(x) ? x->kv_heads * x->max_kt : 0;
+    const int64_t pieces = exact_natural(x) ? blocks : x->threads;
     const size_t  el = x->bf16 ? 2 : sizeof(float);
     struct arena  one = { 0 };
 
     exact_seqs(x, x->io, a);
+    if (x->stage->order.label) order_take(x, a, (float *)k->saved, true);
     if (!exact_keys_in_place(x)) x->keys = arena_take(a, k_tiles, x->key_size);
     if (!exact_values_in_place(x)) x->values = arena_take(a, k_tiles, x->value_size);
     x->keys_sum = x->bf16 ? arena_take(a, k_tiles, x->key_size) : NULL;
@@ -114,14 +121,14 @@ static void back_take(struct back *k, struct arena *a)
 
     k->q_size = (size_t)x->ldq * LANES * el;
     k->g_size = (size_t)x->ldv * LANES * el;
-    k->q_cols = arena_take(a, blocks, k->q_size);
-    k->q_rows = arena_take(a, blocks, k->q_size);
-    k->g_cols = arena_take(a, blocks, k->g_size);
-    k->g_rows = arena_take(a, blocks, k->g_size);
+    k->q_cols = arena_take(a, pieces, k->q_size);
+    k->q_rows = arena_take(a, pieces, k->q_size);
+    k->g_cols = arena_take(a, pieces, k->g_size);
+    k->g_rows = arena_take(a, pieces, k->g_size);
     k->rows = arena_take(a, blocks, sizeof *k->rows);
 
-    k->parts = count_parts(x);
-    k->dqt = arena_take(a, k->parts * blocks, (size_t)x->ldq * LANES * sizeof(float));
+    k->parts = exact_natural(x) ? count_parts(x) : 1;
+    k->dqt = arena_take(a, k->parts * pieces, (size_t)x->ldq * LANES * sizeof(float));
     k->met = arena_take(a, k->parts * blocks, 1);
     take_collected(x, a);
     exact_position_take(x, a);
@@ -145,9 +152,17 @@ size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s)
     return a.used;
 }
 
+/* Where the packed rows of a block lie: with those of all others, or the thread's. */
+static size_t piece_of(const struct back *k, int64_t block)
+{
+    return exact_natural(&k->x) ? (size_t)block : (size_t)exact_thread();
+}
+
 static float *dqt_of(const struct back *k, int64_t part, int64_t block)
 {
     const struct exact *x = &k->x;
+
+    if (!exact_natural(x)) return k->dqt + (int64_t)exact_thread() * x->ldq * LANES;
     return k->dqt + (part * x->heads * x->max_qt + block) * x->ldq * LANES;
 }
 
@@ -185,11 +200,10 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
 {
     struct exact *x = &k->x;
     struct rows  *rows = &k->rows[b->at];
-    char         *qc = k->q_cols + (size_t)b->at * k->q_size,
-         *qr = k->q_rows + (size_t)b->at * k->q_size;
-    char *gc = k->g_cols + (size_t)b->at * k->g_size,
-         *gr = k->g_rows + (size_t)b->at * k->g_size;
-    int64_t       visible[LANES];
+    const size_t  piece = piece_of(k, b->at);
+    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
+    char   *gc = k->g_cols + piece * k->g_size, *gr = k->g_rows + piece * k->g_size;
+    int64_t visible[LANES];
     struct mapped mapped;
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
@@ -230,6 +244,10 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
         rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
                         : x->kind == FOCI_RELU2 ? 0
                                                 : INFINITY;
+    for (int i = b->r0; x->order && i < b->r1; i++)
+        order_note(x, b, i,
+                   (struct order_row){ rows->plain[i], rows->f[i], rows->mul[i],
+                                       rows->norm[i], rows->delta[i] });
     for (int64_t part = 0; part < k->parts; part++)
         *met(k, part, b->at) = 0;
 }
@@ -472,7 +490,9 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
     struct mapped       mapped;
 
     exact_share_slots(x, s, kv, t, r->dk, r->dv);
-    if (exact_maps(x)) {
+    if (x->stage->order.shared)
+        memset(r->dk, 0, (size_t)n * (size_t)x->ldq * sizeof *r->dk);
+    else if (exact_maps(x)) {
         exact_load_tile(x, s, kv, t, x->io->k, &p->k, x->dq, x->ldq, r->tile);
         exact_map(x, r->tile, n, at, true, &mapped);
         exact_map_back(x, r->dk, r->tile, n, at, true, &mapped);
@@ -556,12 +576,14 @@ static void add_parts(const struct back *k, const struct block *b)
     float              *dqt = dqt_of(k, 0, b->at);
 
     dqt_begun(k, 0, b->at);
+    if (!exact_natural(x)) memset(dqt, 0, (size_t)x->ldq * LANES * sizeof *dqt);
     for (int64_t part = 1; part < k->parts; part++) {
         const float *more = dqt_of(k, part, b->at);
         if (!*met(k, part, b->at)) continue;
         for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
             dqt[i] += more[i];
     }
+    if (x->order) order_add_dq(x, b, dqt);
 }
 
 /* The block's share of the gradients of what multiplies the logits and of the sink.
@@ -621,6 +643,7 @@ static void finish(const struct back *k, const struct block *b, struct room *r)
     }
     x->k->store_cols(r->tile2, x->ldq, FOCI_F32, dqt, scale, LANES, x->dq);
     exact_map_back(x, r->tile2, r->tile, LANES, at, false, &mapped);
+    if (x->order) order_add_keys(x, b, r->tile2, r->tile, r->tile3);
     x->k->pack_cols_f32(dqt, r->tile2, x->ldq, LANES, x->dq);
     exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, ones, r->tile);
 }
@@ -739,10 +762,12 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     clear(&k);
     exact_position_make(&k.x);
     exact_txl_make(&k.x, (float *)k.x.scratch);
+    if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
+    const bool          natural = exact_natural(x);
     const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
-    const int64_t       jobs = count_jobs(&k);
+    const int64_t       jobs = natural ? count_jobs(&k) : 0;
     const int           threads =
         exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -753,7 +778,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 
         if (x->k->begin) x->k->begin();
 #pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < tiles; i++)
+        for (int64_t i = 0; i < (natural ? tiles : 0); i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (exact_has_txl(x) ? x->heads * x->n_kt : 0); i++)
@@ -769,6 +794,18 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < jobs; i++)
             jobs_of(&k, i, false, &room);
+        if (x->k->end) x->k->end();
+    }
+    for (int64_t i = 0; x->order && exact_has_shaw(x) && i < x->heads * x->max_qt; i++)
+        dqt_begun(&k, 0, i);
+    if (x->order) order_backward(&k.x, g, &k.shaw);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct arena mine = { .base = x->scratch +
+                                      (size_t)exact_thread() * x->scratch_bytes };
+        struct room  room = room_take(x, &mine);
+
+        if (x->k->begin) x->k->begin();
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
             store_collected(&k, i / x->n_kt, i % x->n_kt, &room);

@@ -9,7 +9,7 @@
 #include <omp.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_order.h"
 
 /* Scratch of one thread. */
 struct room {
@@ -45,12 +45,13 @@ static struct room room_take(const struct exact *x, struct arena *a)
     return r;
 }
 
-void exact_forward_take(struct exact *x, struct arena *a)
+void exact_forward_take(struct exact *x, struct arena *a, float *saved)
 {
-    const int64_t tiles = x->kv_heads * x->max_kt;
+    const int64_t tiles = exact_natural(x) ? x->kv_heads * x->max_kt : 0;
     struct arena  one = { 0 };
 
     exact_seqs(x, x->io, a);
+    if (x->stage->order.label) order_take(x, a, saved, false);
     if (!exact_keys_in_place(x)) x->keys = arena_take(a, tiles, x->key_size);
     if (x->bf16)
         x->values_sum = arena_take(a, tiles, x->value_size);
@@ -307,12 +308,6 @@ static bool start(struct pass *p, const float *norms, const float *more)
     return still;
 }
 
-/* Rows that need their count of visible keys before or after. */
-static bool counts(const struct exact *x)
-{
-    return x->kind == FOCI_RELU2 || x->score->n_rows;
-}
-
 /* The logarithm of what the rows were divided by: for backward, and for the caller.
  * m and log2(l) may be large and of opposite sign, so their sum is taken in double. */
 static void keep_norms(const struct pass *p, const float *share, float *saved)
@@ -358,7 +353,6 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     if (saved || x->io->lse) keep_norms(p, factor, saved);
     for (int r = 0; r < LANES && x->drops; r++)
         factor[r] *= x->kept;
-    exact_shaw_values(x, p->b->h, &p->r->shaw, p->r->ot);
     exact_store_block(x, p->b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
                       p->r->tile);
 }
@@ -373,7 +367,7 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
 
     pack_queries(x, b, r, norms, more);
     exact_drop_keys(x, b, p.drop_keys);
-    if (counts(x)) exact_visible(x, b, visible);
+    if (exact_counts(x, false)) exact_visible(x, b, visible);
     exact_factors(x, b, visible, p.plain, p.f, NULL);
     memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
     p.still = start(&p, norms, more);
@@ -381,6 +375,22 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     while (exact_next(&w, &t, &mask))
         push(&p, t, mask);
     flush(&p);
+    exact_shaw_values(x, b->h, &r->shaw, r->ot);
+    if (x->order)
+        order_keep(x, b, r->ot, p.m, p.l, r->tile);
+    else
+        finish(&p, visible, saved);
+}
+
+/* The rows of a block after all sweeps. */
+static void block_finish(const struct exact *x, const struct block *b, struct room *r,
+                         float *saved)
+{
+    struct pass p = { .x = x, .b = b, .r = r };
+    int64_t     visible[LANES];
+
+    if (exact_counts(x, false)) exact_visible(x, b, visible);
+    order_back(x, b, r->ot, p.m, p.l, r->tile);
     finish(&p, visible, saved);
 }
 
@@ -395,6 +405,50 @@ static void clear_lse(const struct exact *x)
                 x->io->lse[(b * p->heads + h) * p->len_q + i] = -INFINITY;
 }
 
+/* Tiles are packed and blocks go down their keys, in natural order. */
+static void natural_sweep(const struct exact *x, int threads, float *saved)
+{
+    const int64_t tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
+
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct arena mine = { .base = x->scratch +
+                                      (size_t)exact_thread() * x->scratch_bytes };
+        struct room  room = room_take(x, &mine);
+
+        if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 4)
+        for (int64_t i = 0; i < tiles; i++)
+            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
+            /* The last blocks of a causal sequence are the dearest: they go first. */
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < blocks; i++) {
+            const struct block b =
+                exact_block(x, i / x->n_qt, x->n_qt - 1 - i % x->n_qt);
+            block_forward(x, &b, &room, saved);
+        }
+        if (x->k->end) x->k->end();
+    }
+}
+
+static void finish_all(const struct exact *x, int threads, float *saved)
+{
+    const int64_t blocks = x->heads * x->n_qt;
+
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct arena mine = { .base = x->scratch +
+                                      (size_t)exact_thread() * x->scratch_bytes };
+        struct room  room = room_take(x, &mine);
+
+#pragma omp for schedule(dynamic, 4)
+        for (int64_t i = 0; i < blocks; i++) {
+            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
+            block_finish(x, &b, &room, saved);
+        }
+    }
+}
+
 void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                    float *saved)
 {
@@ -404,7 +458,7 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     exact_geometry(&x, plan, s);
     x.io = io;
     if (!x.max_seqs) return;
-    exact_forward_take(&x, &a);
+    exact_forward_take(&x, &a, saved);
     exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
@@ -413,22 +467,9 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =
         exact_threads(&x, max64(tiles, blocks), plan->cost.forward_flops);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x.scratch +
-                                      (size_t)exact_thread() * x.scratch_bytes };
-        struct room  room = room_take(&x, &mine);
-
-        if (x.k->begin) x.k->begin();
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < tiles; i++)
-            exact_pack_tile(&x, i / x.n_kt, i % x.n_kt, room.tile, room.tile2);
-            /* The last blocks of a causal sequence are the dearest: they go first. */
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(&x, i / x.n_qt, x.n_qt - 1 - i % x.n_qt);
-            block_forward(&x, &b, &room, saved);
-        }
-        if (x.k->end) x.k->end();
-    }
+    if (x.order) order_begin(&x, true);
+    if (exact_natural(&x)) natural_sweep(&x, threads, saved);
+    if (!x.order) return;
+    order_forward(&x);
+    finish_all(&x, threads, saved);
 }

@@ -148,17 +148,23 @@ static void standard_back(float *du, const float *u, int ld, int d, int n,
     }
 }
 
+/* Shared keys are the unit vectors of the queries. */
+static bool unit_rows(const struct exact *x, bool keys)
+{
+    return x->score->unit || (keys && x->stage->order.shared);
+}
+
 bool exact_maps(const struct exact *x)
 {
-    return x->score->unit || x->score->rope_base > 0 || x->score->map != FOCI_MAP_NONE;
+    return unit_rows(x, true) || x->score->rope_base > 0 ||
+           x->score->map != FOCI_MAP_NONE;
 }
 
 void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
                struct mapped *m)
 {
-    (void)keys;
     if (x->score->map == FOCI_MAP_STANDARD) standard(tile, x->ldq, x->dq, n, m->sd);
-    if (x->score->unit) unit(x, tile, x->ldq, x->dq, n, m->norm);
+    if (unit_rows(x, keys)) unit(x, tile, x->ldq, x->dq, n, m->norm);
     if (x->score->rope_base > 0) exact_turn(x, tile, n, at, false);
 }
 
@@ -166,14 +172,13 @@ void exact_map(const struct exact *x, float *tile, int n, struct places at, bool
 void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m)
 {
-    const bool earlier = x->score->unit || x->score->map != FOCI_MAP_NONE;
+    const bool earlier = unit_rows(x, keys) || x->score->map != FOCI_MAP_NONE;
 
-    (void)keys;
     if (x->score->rope_base > 0) {
         exact_turn(x, d, n, at, true);
         if (earlier) exact_turn(x, tile, n, at, true);
     }
-    if (x->score->unit) {
+    if (unit_rows(x, keys)) {
         unit_back(d, tile, x->ldq, x->dq, n, m->norm);
         for (int i = 0; x->score->map == FOCI_MAP_STANDARD && i < n; i++)
             for (int c = 0; c < x->dq; c++)

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_order.h"
 
 static uint64_t lanes_from(int64_t r)
 {
@@ -118,15 +118,20 @@ bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
     }
 }
 
-/* The given mask: its row of query i and sequence b, head h. */
-static int64_t given_row(const struct exact *x, const struct block *b, int r)
+int64_t exact_given_row(const struct exact *x, const struct exact_seq *s, int64_t h,
+                        int64_t i)
 {
     const foci_problem *p = x->p;
-    const int64_t       batch = p->mask_batch > 1 ? b->seq->s.b : 0;
-    const int64_t       head = p->mask_heads > 1 ? b->h : 0;
-    const int64_t       row = b->seq->s.q0 + b->i0 + r;
+    const int64_t       batch = p->mask_batch > 1 ? s->s.b : 0;
+    const int64_t       head = p->mask_heads > 1 ? h : 0;
 
-    return ((batch * p->mask_heads + head) * p->len_q + row) * p->len_k + b->seq->s.k0;
+    return ((batch * p->mask_heads + head) * p->len_q + s->s.q0 + i) * p->len_k +
+           s->s.k0;
+}
+
+static int64_t given_row(const struct exact *x, const struct block *b, int r)
+{
+    return exact_given_row(x, b->seq, b->h, b->i0 + r);
 }
 
 /* The entry of the dictionary of masks, or what the mechanism says. */
@@ -259,7 +264,14 @@ void exact_modify(const struct exact *x, float *s, int n, const float *plain,
                  (float)x->score->cap, bias.at, bias.ld, seen);
 }
 
-void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES])
+bool exact_counts(const struct exact *x, bool backward)
+{
+    const bool learned = x->score->n_factors || x->score->sink >= 0;
+    return x->kind == FOCI_RELU2 || x->score->n_rows || (backward && learned);
+}
+
+void exact_visible_natural(const struct exact *x, const struct block *b,
+                           int64_t visible[LANES])
 {
     const int64_t nk = b->seq->s.nk;
 
@@ -286,6 +298,14 @@ void exact_visible(const struct exact *x, const struct block *b, int64_t visible
             for (int r = 0; r < LANES; r++)
                 visible[r] += (int64_t)(seen[j] >> r & 1);
     }
+}
+
+void exact_visible(const struct exact *x, const struct block *b, int64_t visible[LANES])
+{
+    if (x->order)
+        order_visible(x, b, visible);
+    else
+        exact_visible_natural(x, b, visible);
 }
 
 void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,

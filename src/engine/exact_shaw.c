@@ -271,20 +271,38 @@ void exact_shaw_sums_back(const struct exact *x, const struct block *b, int64_t 
     if (k->sums_v) sum_tile(x, b, t, n, w, rows_of(x, k->sums_v, part, b->at));
 }
 
-void exact_shaw_scores_pairs_back(const struct exact *x, int64_t at, struct places q,
+/* Where the row of vector v has the lane that stands in slot number `slot`. */
+static int64_t in_slot(const struct exact *x, int64_t slot, int64_t v)
+{
+    return (slot / LANES * n_vectors(x) + v) * LANES + slot % LANES;
+}
+
+void exact_shaw_scores_pairs_back(const struct exact *x, const struct shaw_lanes *l,
                                   struct places keys, int n, const struct shaw_back *k,
                                   float *s, float *dp)
 {
-    if (k->met_k) add_pairs(x, q, keys, n, rows_of(x, k->met_k, 0, at), s);
-    if (k->met_v) add_pairs(x, q, keys, n, rows_of(x, k->met_v, 0, at), dp);
+    for (int j = 0; j < n; j++)
+        for (int i = 0; k->met_k && i < l->n; i++) {
+            const int64_t v = vector_of(x, places_at(l->at, i), places_at(keys, j));
+            const int64_t at = in_slot(x, l->slot[i], v);
+
+            s[j * LANES + i] += k->met_k[at];
+            if (k->met_v) dp[j * LANES + i] += l->share[i] * k->met_v[at];
+        }
 }
 
-void exact_shaw_sums_pairs_back(const struct exact *x, int64_t at, struct places q,
+void exact_shaw_sums_pairs_back(const struct exact *x, const struct shaw_lanes *l,
                                 struct places keys, int n, const struct shaw_back *k,
-                                int64_t part, const float *w, const float *ds)
+                                const float *w, const float *ds)
 {
-    if (k->sums_k) sum_pairs(x, q, keys, n, ds, rows_of(x, k->sums_k, part, at));
-    if (k->sums_v) sum_pairs(x, q, keys, n, w, rows_of(x, k->sums_v, part, at));
+    for (int j = 0; j < n; j++)
+        for (int i = 0; k->sums_k && i < l->n; i++) {
+            const int64_t v = vector_of(x, places_at(l->at, i), places_at(keys, j));
+            const int64_t at = in_slot(x, l->slot[i], v);
+
+            k->sums_k[at] += ds[j * LANES + i];
+            if (k->sums_v) k->sums_v[at] += l->share[i] * w[j * LANES + i];
+        }
 }
 
 static void add_parts(const struct exact *x, float *rows, int64_t parts, int64_t at,

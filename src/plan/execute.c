@@ -47,11 +47,14 @@ static foci_status refuse(struct out out, const char *format, ...)
     return FOCI_ERR_ARG;
 }
 
+/* Keys that are the queries are not read. */
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        all |= plan->spec.groups[g].mech.def->reads;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const unsigned all_of = plan->spec.groups[g].mech.def->reads;
+        all |= plan->stages[g].order.shared ? all_of & ~(unsigned)FOCI_READ_K : all_of;
+    }
     return all;
 }
 

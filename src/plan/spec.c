@@ -27,7 +27,8 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
                                .v = p->dim_v ? p->dim_v : p->dim_qk,
                                .x = p->dim_x,
                                .len = p->len_k,
-                               .len_q = p->len_q };
+                               .len_q = p->len_q,
+                               .planned = p->len_k };
         m->causal = p->flags & FOCI_CAUSAL;
         m->seed = p->seed;
         m->stream = (uint64_t)group << 32;

@@ -54,6 +54,14 @@ INLINE vm vm_bits(uint64_t bits, int first)
 
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, lane), lane));
 }
+/* And back, from bit 0 on. */
+INLINE uint64_t vm_mask(vm m) { return (uint64_t)_mm256_movemask_ps(m); }
+/* Lane i: p[i] is x. */
+INLINE vm vm_equal(const int32_t *p, int32_t x)
+{
+    const __m256i lanes = _mm256_load_si256((const __m256i *)p);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(lanes, _mm256_set1_epi32(x)));
+}
 /* a where m, else b */
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
 

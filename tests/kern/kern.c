@@ -6,6 +6,7 @@
  * runs the same checkers with a clock in place of the comparison.
  */
 #include "kern/decode.h"
+#include "kern/labels.h"
 #include "kern/places.h"
 #include "kern/products.h"
 #include "kern/rows.h"

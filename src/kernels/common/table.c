@@ -25,6 +25,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
 #include "kernels/common/grad.c"
+#include "kernels/common/labels.c"
 #include "kernels/common/modify.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/turn.c"
@@ -42,6 +43,8 @@ INLINE void ISA(fill)(struct kernels *k)
     k->grad_f32 = ISA(grad_f32);
     k->shrink = ISA(shrink);
     k->row_dot = ISA(row_dot);
+    k->best = ISA(best);
+    k->match = ISA(match);
     k->turn = ISA(turn);
     k->skew = ISA(skew);
     k->unskew = ISA(unskew);

@@ -51,9 +51,10 @@ typedef struct foci_arg_def {
     bool        mech;  /* takes a mechanism as its value, by default the one in words */
 } foci_arg_def;
 
-/* Widths of a head, and the length of the sequence: of its keys, and of its queries. */
+/* Widths of a head, and the length of the sequence: of its keys, and of its queries.
+ * `planned` is the number of keys that the plan, and so its tensors, are for. */
 typedef struct foci_dims {
-    int64_t qk, v, x, len, len_q;
+    int64_t qk, v, x, len, len_q, planned;
 } foci_dims;
 
 /* A mechanism with its arguments: see below. */
@@ -203,6 +204,10 @@ typedef struct foci_mech_def {
      * them too.  Without a mask they are all that is seen. */
     void (*order)(const foci_mech *m, foci_order *order);
     int64_t (*place)(const foci_mech *m, int64_t i);
+
+    /* Of FOCI_LABEL_NEAREST: tensor 0 moves by foci_params_advance(), and this share of
+     * it stays.  NULL: it does not move. */
+    double (*keeps)(const foci_mech *m);
 
     /* Leading keys that take no gradient.  Bit t of stop(): key j0 + t takes none
      * from query i. */

@@ -15,13 +15,12 @@ static float from_bf16(uint32_t half)
     return bits.f;
 }
 
-void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
-                         const uint64_t *seen, const float *w, const uint32_t *words,
-                         float *tile, float *room, float *ot)
+void exact_pairs_values(const struct exact *x, int r0, int r1, int n,
+                        const uint64_t *seen, const float *w, const uint32_t *words,
+                        const float *tile, float *ot)
 {
-    exact_load_values(x, b->seq, b->kv, t, tile, room);
     for (int j = 0; j < n; j++)
-        for (int r = b->r0; r < b->r1; r++) {
+        for (int r = r0; r < r1; r++) {
             if (!(seen[j] >> r & 1)) continue;
             const float weight =
                 w ? w[j * LANES + r]
@@ -29,6 +28,14 @@ void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t
             for (int c = 0; c < x->dv; c++)
                 ot[c * LANES + r] += weight * tile[(int64_t)j * x->ldv + c];
         }
+}
+
+void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t, int n,
+                         const uint64_t *seen, const float *w, const uint32_t *words,
+                         float *tile, float *room, float *ot)
+{
+    exact_load_values(x, b->seq, b->kv, t, tile, room);
+    exact_pairs_values(x, b->r0, b->r1, n, seen, w, words, tile, ot);
 }
 
 /* One pass for each tensor that takes part, with two tiles of room. */
@@ -48,12 +55,14 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
             const float w =
                 p->w ? p->w[j * LANES + r] : from_bf16(p->w16[j * LANES + r]);
             for (int c = 0; c < x->dv; c++)
-                p->dv[(int64_t)j * x->ldv + c] += w * tile[(int64_t)r * x->ldv + c];
+                p->dv[(int64_t)j * x->ldv + c] +=
+                    w * x->kept * tile[(int64_t)r * x->ldv + c];
         }
 
     exact_load_keys(x, b->seq, b->kv, t, tile2, tile);
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
     exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_add_u(x, b->h, tile);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;

@@ -324,7 +324,7 @@ static void meet(const struct stepping *x, const struct piece *p, struct room *r
         float        by = (float)((double)f[0] * unit);
 
         if (cap > 0 || seen[i] != ~UINT64_C(0)) {
-            x->k->modify(s, 1, f, (float)unit, cap, NULL, &seen[i]);
+            x->k->modify(s, 1, f, (float)unit, cap, NULL, 0, &seen[i]);
             by = 1;
         }
         const float shrink =

@@ -47,11 +47,14 @@ static foci_status refuse(struct out out, const char *format, ...)
     return FOCI_ERR_ARG;
 }
 
+/* Keys that are the queries are not read. */
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        all |= plan->spec.groups[g].mech.def->reads;
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const unsigned all_of = plan->spec.groups[g].mech.def->reads;
+        all |= plan->stages[g].order.shared ? all_of & ~(unsigned)FOCI_READ_K : all_of;
+    }
     return all;
 }
 
@@ -91,6 +94,27 @@ static foci_status check_tensors(const foci_plan *plan, const foci_io *io,
     return FOCI_OK;
 }
 
+/* Lengths of an entry that are not the same, where they have to be. */
+static foci_status check_pairs(const foci_plan *plan, const foci_io *io, struct out out)
+{
+    const foci_problem *p = &plan->p;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+
+        for (int64_t b = 0; mech_paired(m) && b < p->batch; b++) {
+            const int64_t nq = io->len_q ? io->len_q[b] : p->len_q;
+            const int64_t nk = io->len_k ? io->len_k[b] : p->len_k;
+            if (nq != nk)
+                return refuse(out,
+                              "entry %" PRId64 " has %" PRId64 " queries and %" PRId64
+                              " keys: %s needs as many of both",
+                              b, nq, nk, m->def->name);
+        }
+    }
+    return FOCI_OK;
+}
+
 static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
                                  struct out out)
 {
@@ -106,6 +130,7 @@ static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
                           "len_k[%" PRId64 "] is %" PRId32 ": it may be 0 to %" PRId64,
                           b, io->len_k[b], p->len_k);
     }
+    TRY(check_pairs(plan, io, out));
     if (!io->docs) return FOCI_OK;
     if (io->len_q || io->len_k)
         return refuse(
@@ -132,7 +157,9 @@ static foci_status check_grads(const foci_plan *plan, const foci_io *io,
         return refuse(out, "the problem was planned without FOCI_TRAIN");
     if (plan->p.batch && plan->p.len_q && !g->d_o)
         return refuse(out, "grads.d_o is NULL: the gradient of the output is needed");
-    (void)io;
+    if (g->dbias && !io->bias)
+        return refuse(out, "grads.dbias is given, but the problem was planned without "
+                           "FOCI_BIAS: there is no bias to have a gradient");
     return FOCI_OK;
 }
 
@@ -226,6 +253,15 @@ static void clear_dx(const foci_plan *plan, void *dx)
                    (size_t)p->dim_x * el);
 }
 
+/* All stages add to that of the bias. */
+static void clear_dbias(const foci_plan *plan, float *dbias)
+{
+    const foci_problem *p = &plan->p;
+    const int64_t       n = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+
+    if (dbias) memset(dbias, 0, (size_t)n * sizeof *dbias);
+}
+
 foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads)
 {
@@ -236,6 +272,7 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     clear_dx(plan, whole_grads.dx);
+    clear_dbias(plan, whole_grads.dbias);
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
         engine_of(s)->backward(plan, s, &whole, (const float *)whole.saved + s->saved0,

@@ -7,6 +7,9 @@
 /* Rows of a sequence at most: tiles of 64 of them are counted in 32 bits. */
 #define MAX_LEN ((int64_t)1 << 36)
 
+/* And of one that is sorted by labels, which number cells in 31 bits. */
+#define MAX_ORDERED ((int64_t)1 << 29)
+
 /* A parsed spec: groups of heads, each with its mechanism and modifiers. */
 struct group {
     int64_t   head0, heads; /* heads 0 while the count is open */
@@ -120,7 +123,7 @@ struct score {
     bool            rope_half; /* pairs (t, t + d/2), not (2t, 2t + 1) */
     const foci_mod *slope;     /* bias -slope |rel|; NULL: none */
     const foci_mod *table[2];  /* bias by a table over rel */
-    int64_t         table_at[2];
+    int64_t         table_at[2], table_size[2]; /* entries of a head */
     int             n_tables;
     int64_t         clip;                /* of Shaw's tables */
     int64_t         shaw_k, shaw_v;      /* [heads][2 clip + 1][d]; -1: none */
@@ -177,6 +180,16 @@ void        routes_free(foci_plan *plan, struct stage *s);
 static inline int64_t mech_routes(const foci_mech *m)
 {
     return m->def->routes ? m->def->routes(m) : 1;
+}
+
+/* Whether a row is a query and a key at once, so that sequences have as many of both. */
+static inline bool mech_paired(const foci_mech *m)
+{
+    foci_order order = { 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    return order.shared || (m->def->second && m->def->second(m)) ||
+           (m->inner && mech_paired(m->inner));
 }
 
 struct foci_plan {

@@ -25,6 +25,9 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
             why = "a slot stands for many keys and has no position";
         else if (mod->does & FOCI_MOD_TXL && order.label)
             why = "it needs the keys in their order";
+        else if (mod->does & FOCI_MOD_TXL && !m->causal)
+            why =
+                "keys after the query have no row of R, so the problem must be causal";
         else if (mod->does & FOCI_MOD_ROPE && m->dims.qk % 2)
             why = "pairs of elements are turned, and the width of q and k is odd";
         if (why)
@@ -43,10 +46,12 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
     if (p->flags & FOCI_CAUSAL && def->no_causal)
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
                         g->column, def->name, def->no_causal);
-    if (p->len_q != p->len_k && def->no_cross)
+    const char *no_cross = def->no_cross;
+    if (mech_paired(&g->mech)) no_cross = "a row is a query and a key at once";
+    if (p->len_q != p->len_k && no_cross)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s needs as many queries as keys: %s", g->column,
-                        def->name, def->no_cross);
+                        def->name, no_cross);
     if (def->refuse && def->refuse(&g->mech, why, sizeof why))
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column, def->name,
                         why);
@@ -94,6 +99,7 @@ static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
         if (s->n_tables == (int)(sizeof s->table / sizeof *s->table))
             return too_many(ctx, g, s->n_tables, "tables over the distance");
         s->table[s->n_tables] = mod;
+        mod->def->tensors->shape(&g->mech, mod->arg, &s->table_size[s->n_tables]);
         s->table_at[s->n_tables++] = at[0];
     }
     if (does & FOCI_MOD_SHAW) {
@@ -138,6 +144,25 @@ static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score
     return FOCI_OK;
 }
 
+/* What labels ask of a problem. */
+static foci_status check_order(foci_ctx *ctx, const struct stage *s)
+{
+    const struct group *g = s->group;
+    const foci_dims    *d = &g->mech.dims;
+
+    if (!s->order.label) return FOCI_OK;
+    if (s->order.shared && g->heads != g->kv_heads)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "column %d: %s: shared keys are the queries of their own head: "
+                        "it needs as many key/value heads as heads",
+                        g->column, g->mech.def->name);
+    if (max64(d->len, d->len_q) > MAX_ORDERED)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "column %d: %s sorts sequences of %d rows at most", g->column,
+                        g->mech.def->name, (int)MAX_ORDERED);
+    return FOCI_OK;
+}
+
 static foci_status make_support(foci_ctx *ctx, struct stage *s)
 {
     const foci_mech *m = &s->group->mech;
@@ -145,6 +170,7 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
     const int        n = m->def->slots ? m->def->slots(m, slots) : 0;
 
     if (m->def->order) m->def->order(m, &s->order);
+    TRY(check_order(ctx, s));
     TRY(support_make(ctx, m, -1, m->dims.len, &s->support));
     for (; s->n_levels < n; s->n_levels++) {
         s->levels[s->n_levels].slots = slots[s->n_levels];

@@ -66,6 +66,23 @@ static bool has_stops(const foci_mech *m)
     return false;
 }
 
+static int64_t memory_of(const foci_problem *p, const foci_mech *m)
+{
+    int64_t n = p->memory;
+    for (; m; m = m->inner)
+        if (m->def->memory) n = max64(n, m->def->memory(m));
+    return n;
+}
+
+/* The place of a row in its document. */
+static int64_t place_of(const struct trial *t, int64_t row)
+{
+    int64_t start = 0;
+    for (int64_t d = 0; t->docs && d < t->p.max_docs && t->docs[d] <= row; d++)
+        start = t->docs[d];
+    return row - start;
+}
+
 /* Keys of memory, and behind a stop, take no gradient though the loss depends on them;
  * nor do parameters that are not trained. */
 static bool is_constant(const struct point *p, int which, int64_t i)
@@ -75,8 +92,8 @@ static bool is_constant(const struct point *p, int which, int64_t i)
     if (which == K || which == V) {
         const int64_t       row = i / (which == K ? pr->dim_qk : pr->dim_v);
         const struct group *g = group_of_kv(p->plan, row % pr->kv_heads);
-        const struct stage *s = &p->plan->stages[g - p->plan->spec.groups];
-        return row / pr->kv_heads % pr->len_k < s->memory || has_stops(&g->mech);
+        const int64_t       place = place_of(p->t, row / pr->kv_heads % pr->len_k);
+        return place < memory_of(pr, &g->mech) || has_stops(&g->mech);
     }
     if (which == PARAMS) {
         const struct param *t = p->plan->params;
@@ -87,11 +104,22 @@ static bool is_constant(const struct point *p, int which, int64_t i)
     return false;
 }
 
-static void compare(const struct point *p, const char *name, int64_t i, double got,
-                    double want)
+static bool near(double got, double want)
 {
-    if (!(fabs(got - want) <= 1e-6 * fmax(1, fabs(want))))
-        trial_fail(p->plan, p->t, name, i, got, want);
+    return fabs(got - want) <= 1e-6 * fmax(1, fabs(want));
+}
+
+/* Central difference of the loss at *x. */
+static double difference(const struct point *p, double *x, double step)
+{
+    const double at = *x;
+
+    *x = at + step;
+    const double up = loss(p);
+    *x = at - step;
+    const double down = loss(p);
+    *x = at;
+    return (up - down) / (2 * step);
 }
 
 static void check(const struct point *p)
@@ -100,14 +128,12 @@ static void check(const struct point *p)
 
     for (int w = 0; w < N_INPUTS; w++)
         for (int64_t i = 0; i < p->n[w]; i++) {
-            double *const x = &p->x[w][i], at = *x;
             if (is_constant(p, w, i)) continue;
-            *x = at + step;
-            const double up = loss(p);
-            *x = at - step;
-            const double down = loss(p);
-            *x = at;
-            compare(p, names[w], i, p->grad[w][i], (up - down) / (2 * step));
+            const double got = p->grad[w][i];
+            if (near(got, difference(p, &p->x[w][i], step))) continue;
+            /* Where the function bends much, or a label changes nearby. */
+            const double want = difference(p, &p->x[w][i], step / 100);
+            if (!near(got, want)) trial_fail(p->plan, p->t, names[w], i, got, want);
         }
 }
 
@@ -120,7 +146,8 @@ static void check_bias(const struct point *p)
         *x = at - 0x1p-12f;
         const double down = loss(p), left = (double)*x;
         *x = at;
-        compare(p, "dbias", i, (double)p->dbias[i], (up - down) / (right - left));
+        const double want = (up - down) / (right - left), got = (double)p->dbias[i];
+        if (!near(got, want)) trial_fail(p->plan, p->t, "dbias", i, got, want);
     }
 }
 
@@ -203,38 +230,21 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
 
 /* Small ones, of which each row and each branch of a definition is seen. */
 static const char *const small[] = {
-    "softmax shaw(clip=2) t5(buckets=4, max_distance=6)",
-    "softmax shaw(clip=1, values=0) alibi cap(2) temper",
-    "softmax rope(layout=half) bias(clip=1) qknorm",
-    "l2norm rope shaw(clip=1)",
-    "softmax txl",
-    "xl txl cap(3) temper",
     "local(window=1, dilation=2)",
-    "strided(stride=2) alibi",
     "sparse_fixed(stride=3, summary=1) sink",
     "sparse_fixed(stride=3, summary=2, part=2)",
-    "global(window=1, first=1) bias(clip=2)",
     "bigbird(block=2, radius=0, global=0) logn",
     "pooled(block=2) temper",
     "pooled(block=2, local=1, count_bias=1) sink cap(2)",
-    "pooled(block=2, levels=2) rope qknorm logn",
     "segmented(length=2, integrate=summary, count_bias=1)",
-    "segmented(length=2, back=1, integrate=summary) rope",
     "segmented(length=2, back=1, stop_grad=1)",
     "segmented(length=2, integrate=second)",
     "segmented(length=3, integrate=second) logn sink cap(2) temper",
-    "lsh(buckets=4, rounds=3) temper",
-    "lsh(buckets=4, rounds=3, dedup=0) cap(2) rope shaw(clip=1)",
-    "lsh(hash=floor, width=2, rounds=2) sink",
-    "lsh(buckets=2, rounds=2, shared=1)",
-    "lsh(buckets=4, rounds=2, shared=1, chunk=2) rope",
-    "routing(clusters=2) alibi qknorm",
-    "routing(clusters=3, pick=topk, take=2) sink temper",
     "routed(softmax, routes=3, top=2)",
-    "routed(softmax sink temper bias(clip=1), routes=2)",
     "routed(pooled(block=2), routes=2)",
-    "routed(lsh(buckets=2, shared=1), routes=2)",
     "routed(segmented(length=2, integrate=second), routes=2)",
+    "routed(l2norm qknorm temper, routes=2)",
+    "routed(softmax sink temper cap(2), routes=2)",
 };
 
 static void differences(void **state)

@@ -1,0 +1,316 @@
+/* exact_labels.c -- labels of rows: by place, or by what the rows hold.
+ *
+ *     nearest   t of the largest x.c_t
+ *     angular   t of the largest of [xR, -xR]
+ *     floor     floor((x.a + b) / width)
+ *
+ * x is a row as the mechanism's own map leaves it.  64 rows are lanes and the vectors
+ * they are compared with the first operand of a product, read where they are.  Products
+ * are floats; where what rounding may have moved decides, it is done once more in
+ * double, row by row, so that a label never depends on the order of a sum.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/exact_order.h"
+
+/* Scratch of one thread. */
+struct room {
+    float  *tile;  /* [TILE][ldq] */
+    float  *cols;  /* [ldq][LANES] */
+    float  *s;     /* [TILE][LANES] scores of so many labels */
+    double *exact; /* [dq] */
+};
+
+static struct room room_take(const struct exact *x, struct arena *a)
+{
+    struct room r;
+
+    r.tile = arena_take(a, (int64_t)TILE * x->ldq, sizeof(float));
+    r.cols = arena_take(a, (int64_t)LANES * x->ldq, sizeof(float));
+    r.s = arena_take(a, (int64_t)TILE * LANES, sizeof(float));
+    r.exact = arena_take(a, x->dq, sizeof(double));
+    return r;
+}
+
+size_t order_labels_scratch(const struct exact *x)
+{
+    struct arena one = { 0 };
+    room_take(x, &one);
+    return one.used;
+}
+
+/* The vectors of a set and round: element c of vector t at [t row + c col]. */
+struct vectors {
+    const float *at;
+    int64_t      row, col, n;
+    double       shift; /* floor: b */
+};
+
+static struct vectors vectors_of(const struct exact *x, int64_t set, int64_t round)
+{
+    const struct order *o = x->order;
+    const int64_t      *param0 = x->stage->group->param0;
+    const float        *params = x->io->params;
+    const int64_t       d = x->dq, n = o->labels;
+
+    if (o->how.label == FOCI_LABEL_NEAREST)
+        return (struct vectors){ params + param0[0] + set * n * d, d, 1, n, 0 };
+    if (o->how.label == FOCI_LABEL_ANGULAR)
+        return (struct vectors){ params + param0[0] + (set * o->rounds + round) * d * n,
+                                 1, n, n, 0 };
+    const int64_t at = set * o->rounds + round;
+    return (struct vectors){ params + param0[1] + at * d, d, 1, 1,
+                             param0[2] < 0 ? 0 : (double)params[param0[2] + at] };
+}
+
+/* Norms of the longest vectors, not less. */
+static void find_reach(struct exact *x)
+{
+    struct order *o = x->order;
+
+    for (int64_t i = 0; i < o->sets * o->rounds; i++) {
+        const struct vectors v = vectors_of(x, i / o->rounds, i % o->rounds);
+        double               most = 0;
+
+        for (int64_t t = 0; t < v.n; t++) {
+            double sum = 0;
+            for (int64_t c = 0; c < x->dq; c++) {
+                const double y = (double)v.at[t * v.row + c * v.col];
+                sum += y * y;
+            }
+            if (!(sum <= most)) most = sum; /* NaN stays */
+        }
+        o->reach[i] = (float)(sqrt(most) * (1 + 1e-6));
+    }
+}
+
+/*
+ * Rows
+ */
+
+/* Row i of the queries, or of the keys that head `set` sees. */
+static const char *row_of(const struct exact *x, const struct exact_seq *s, int64_t set,
+                          bool keys, int64_t i)
+{
+    const foci_layout *l = keys ? &x->p->k : &x->p->q;
+    const int64_t      head = keys ? x->kv0 + set / x->per_kv : x->head0 + set;
+    const int64_t      row = (keys ? s->s.k0 : s->s.q0) + i;
+    const int64_t      at = s->s.b * l->batch + row * l->row + head * l->head;
+
+    return (const char *)(keys ? x->io->k : x->io->q) +
+           (size_t)at * foci_dtype_bytes(x->p->dtype);
+}
+
+/* In double; n elements. */
+static void standard(double *x, int64_t n)
+{
+    double mean = 0, square = 0;
+
+    for (int64_t c = 0; c < n; c++)
+        mean += x[c];
+    mean /= (double)n;
+    for (int64_t c = 0; c < n; c++)
+        square += (x[c] - mean) * (x[c] - mean);
+    const double s = sqrt(square / (double)n + 1e-5);
+    for (int64_t c = 0; c < n; c++)
+        x[c] = (x[c] - mean) / s;
+}
+
+/* A row as the mechanism's own map leaves it. */
+static void load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
+                         bool keys, int64_t i, struct room *r)
+{
+    float part[TILE];
+
+    for (int c = 0; c < x->dq; c += TILE) {
+        const int n = (int)min64(TILE, x->dq - c);
+        x->k->load_rows(part, TILE,
+                        row_of(x, s, set, keys, i) +
+                            (size_t)c * foci_dtype_bytes(x->p->dtype),
+                        0, (int)x->p->dtype, 1, n);
+        for (int t = 0; t < n; t++)
+            r->exact[c + t] = (double)part[t];
+    }
+    if (x->score->map == FOCI_MAP_STANDARD) standard(r->exact, x->dq);
+}
+
+static void load_tile(const struct exact *x, const struct exact_seq *s, int64_t set,
+                      bool keys, int64_t first, int n, struct room *r)
+{
+    const foci_layout *l = keys ? &x->p->k : &x->p->q;
+
+    x->k->load_rows(r->tile, x->ldq, row_of(x, s, set, keys, first), l->row,
+                    (int)x->p->dtype, n, x->dq);
+    memset(r->tile + (int64_t)n * x->ldq, 0,
+           (size_t)(TILE - n) * (size_t)x->ldq * sizeof(float));
+    for (int i = 0; x->score->map == FOCI_MAP_STANDARD && i < n; i++) {
+        load_exactly(x, s, set, keys, first + i, r);
+        for (int c = 0; c < x->dq; c++)
+            r->tile[(int64_t)i * x->ldq + c] = (float)r->exact[c];
+    }
+}
+
+/*
+ * Labels
+ */
+
+static double dot_exactly(const struct exact *x, const double *row,
+                          const struct vectors *v, int64_t t)
+{
+    double sum = 0;
+
+    for (int64_t c = 0; c < x->dq; c++)
+        sum += row[c] * (double)v->at[t * v->row + c * v->col];
+    return sum;
+}
+
+/* Of the largest, once more in double. */
+static int32_t best_exactly(const struct exact *x, const double *row,
+                            const struct vectors *v, bool both)
+{
+    double  most = -INFINITY;
+    int32_t at = 0;
+
+    for (int64_t t = 0; t < (both ? 2 * v->n : v->n); t++) {
+        const double y = dot_exactly(x, row, v, t % v->n);
+        const double signed_y = t < v->n ? y : -y;
+        if (signed_y > most) {
+            most = signed_y;
+            at = (int32_t)t;
+        }
+    }
+    return at;
+}
+
+/* What is computed of a tile, and where its labels go. */
+struct target {
+    const struct exact_seq *seq;
+    int64_t                 set, first;
+    int                     n;
+    bool                    keys;
+    float                   slack[LANES]; /* of a product, by rounding */
+};
+
+static void find_best(const struct exact *x, const struct target *t, int64_t round,
+                      struct room *r, int32_t *label)
+{
+    const struct order  *o = x->order;
+    const bool           both = o->how.label == FOCI_LABEL_ANGULAR;
+    const struct vectors v = vectors_of(x, t->set, round);
+    const float          reach = o->reach[t->set * o->rounds + round];
+    _Alignas(64) float   most[LANES], next[LANES], at[LANES] = { 0 };
+
+    for (int i = 0; i < LANES; i++)
+        most[i] = next[i] = -INFINITY;
+    for (int64_t first = 0; first < v.n; first += TILE) {
+        const int n = (int)min64(TILE, v.n - first);
+        x->k->gemm_f32(r->s, LANES, v.at + first * v.row, v.row, v.col, r->cols, LANES,
+                       n, LANES, x->dq, 0);
+        x->k->best(r->s, n, (int)first, both, most, next, at);
+    }
+    for (int i = 0; i < t->n; i++) {
+        float gap = most[i] - next[i];
+
+        if (both && !(gap < 2 * most[i])) gap = 2 * most[i]; /* to its own negative */
+        if (!(gap > 2 * t->slack[i] * reach)) {
+            load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
+            label[i] = best_exactly(x, r->exact, &v, both);
+        } else if (both)
+            label[i] = (int32_t)(fabsf(at[i]) - 1) + (at[i] < 0 ? (int32_t)v.n : 0);
+        else
+            label[i] = (int32_t)at[i];
+    }
+}
+
+static void find_floor(const struct exact *x, const struct target *t, int64_t round,
+                       struct room *r, double *label)
+{
+    const struct order  *o = x->order;
+    const struct vectors v = vectors_of(x, t->set, round);
+    const double reach = (double)o->reach[t->set * o->rounds + round] / o->how.width;
+
+    x->k->gemm_f32(r->s, LANES, v.at, v.row, v.col, r->cols, LANES, 1, LANES, x->dq, 0);
+    for (int i = 0; i < t->n; i++) {
+        const double y = ((double)r->s[i] + v.shift) / o->how.width;
+        const double slack = (double)t->slack[i] * reach;
+
+        label[i] = floor(y);
+        if (y - label[i] > slack && label[i] + 1 - y > slack) continue;
+        load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
+        label[i] = floor((dot_exactly(x, r->exact, &v, 0) + v.shift) / o->how.width);
+    }
+}
+
+/* Labels of up to 64 rows, in all rounds. */
+static void label_tile(const struct exact *x, struct target *t, struct room *r)
+{
+    const struct order *o = x->order;
+    const int64_t       rows = t->keys ? o->k_rows : o->q_rows;
+    const int64_t       row =
+        t->first + (t->keys ? order_k_row(x, t->seq) : order_q_row(x, t->seq));
+    _Alignas(64) float square[TILE];
+
+    load_tile(x, t->seq, t->set, t->keys, t->first, t->n, r);
+    x->k->row_dot(square, r->tile, r->tile, x->ldq, LANES, x->dq);
+    for (int i = 0; i < LANES; i++)
+        t->slack[i] = sqrtf(square[i]) * (float)(x->dq + 8) * 0x1p-24f;
+    x->k->pack_cols_f32(r->cols, r->tile, x->ldq, LANES, x->dq);
+    for (int64_t round = 0; round < o->rounds; round++) {
+        const int64_t at = (t->set * o->rounds + round) * rows + row;
+
+        if (o->how.label == FOCI_LABEL_FLOOR)
+            find_floor(x, t, round, r, (t->keys ? o->raw_k : o->raw_q) + at);
+        else
+            find_best(x, t, round, r, (t->keys ? o->label_k : o->label_q) + at);
+    }
+}
+
+/* Queries before the first key have no place, and no label. */
+static void label_places(const struct exact *x, const struct exact_seq *s)
+{
+    const struct order *o = x->order;
+    const foci_mech    *m = s->mech;
+
+    for (int64_t i = 0; i < s->s.nq; i++)
+        o->raw_q[order_q_row(x, s) + i] =
+            i + s->pos0 < 0 ? NAN : (double)m->def->place(m, i + s->pos0);
+    for (int64_t j = 0; j < s->s.nk; j++)
+        o->raw_k[order_k_row(x, s) + j] = (double)m->def->place(m, j);
+}
+
+void order_labels(struct exact *x)
+{
+    const struct order *o = x->order;
+    const int64_t       q_jobs = o->sets * x->n_qt;
+    const int64_t       jobs = q_jobs + (o->how.shared ? 0 : o->sets * x->n_kt);
+    const int           threads = exact_threads(x, jobs, x->plan->cost.forward_flops);
+
+    if (order_by_place(o)) {
+        for (int64_t i = 0; i < x->n_seqs; i++)
+            label_places(x, &x->seqs[i]);
+        return;
+    }
+    find_reach(x);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct arena mine = { .base = o->scratch +
+                                      (size_t)exact_thread() * o->scratch_bytes };
+        struct room  room = room_take(x, &mine);
+
+        if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 4)
+        for (int64_t i = 0; i < jobs; i++) {
+            const bool    keys = i >= q_jobs;
+            const int64_t n_t = keys ? x->n_kt : x->n_qt, j = keys ? i - q_jobs : i;
+            const struct exact_seq *s =
+                &x->seqs[keys ? x->seq_of_k[j % n_t] : x->seq_of_q[j % n_t]];
+            struct target t = { .seq = s, .set = j / n_t, .keys = keys };
+
+            t.first = (j % n_t - (keys ? s->kt0 : s->qt0)) * TILE;
+            t.n = (int)min64(TILE, (keys ? s->s.nk : s->s.nq) - t.first);
+            if (t.n > 0) label_tile(x, &t, &room);
+        }
+        if (x->k->end) x->k->end();
+    }
+}

@@ -26,6 +26,8 @@
 #ifndef FOCI_EXACT_H
 #define FOCI_EXACT_H
 
+#include <math.h>
+
 #include "plan/plan.h"
 #include "state/state.h"
 
@@ -208,6 +210,13 @@ static inline bool exact_natural(const struct exact *x)
 static inline double exact_unit_of(const struct exact *x)
 {
     return x->kind == FOCI_RELU2 ? 1 : LOG2_E;
+}
+
+/* Whether a row whose saved normaliser is this has seen no key.  Such a row brings no
+ * gradient of a parameter, whatever stands in it. */
+static inline bool exact_saw_nothing(const struct exact *x, float norm)
+{
+    return x->kind == FOCI_RELU2 ? norm == 0 : norm == INFINITY;
 }
 
 /* exact_rows.c: the rows of a block. */
@@ -529,10 +538,10 @@ struct txl_room {          /* of a thread */
 void exact_txl_take_back(const struct exact *x, int64_t parts, struct txl_back *k,
                          struct arena *a);
 struct txl_room exact_txl_room_back(const struct exact *x, struct arena *a);
-/* q[LANES][ldq] gets u; mul[LANES] are the factors of rows. */
+/* q[LANES][ldq] gets u; norm and mul[LANES] are the normalisers and factors of rows. */
 void exact_txl_prepare(const struct exact *x, const struct block *b,
-                       const struct txl_back *k, const float *mul, float *q,
-                       struct txl_room *r);
+                       const struct txl_back *k, const float *norm, const float *mul,
+                       float *q, struct txl_room *r);
 void exact_txl_clear(const struct exact *x, const struct txl_back *k, int64_t head,
                      int64_t kt);
 void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t t,

@@ -589,7 +589,9 @@ void   exact_forward_take(struct exact *x, struct arena *a, float *saved);
 void   exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      float *saved);
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s);
-void   exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                      const float *saved, const foci_grads *g);
+foci_status exact_advance(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, float *params);
+void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    const float *saved, const foci_grads *g);
 
 #endif

@@ -62,8 +62,8 @@ int64_t order_saved_floats(const struct exact *x)
 }
 
 /* Lists in place of labels. */
-static void take_lists(const struct exact *x, struct order *o, struct arena *a,
-                       float *saved, bool backward)
+static void take_entries(const struct exact *x, struct order *o, struct arena *a,
+                         float *saved, bool backward)
 {
     const int64_t n = x->heads * (o->entries_q + o->entries_k);
     const int64_t rows = x->heads * o->q_rows;
@@ -126,7 +126,7 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
     const int64_t rows = x->heads * o->sums_q;
     o->reach = arena_take(a, o->sets * o->rounds, sizeof *o->reach);
     if (o->takes)
-        take_lists(x, o, a, saved, backward);
+        take_entries(x, o, a, saved, backward);
     else
         take_labels(x, o, a, saved, backward);
     take_parts(x, o, a);

@@ -150,6 +150,8 @@ size_t take_scratch(const struct exact *x);
 void   take_forward(struct exact *x, float *saved);
 void   take_begin_back(struct exact *x);
 void   take_backward(struct exact *x);
+/* Find the lists of sequence number i. */
+void take_lists(struct exact *x, int64_t i);
 
 /* exact_labels.c: labels of all rows, as compared with the stage's tensors. */
 size_t order_labels_scratch(const struct exact *x);

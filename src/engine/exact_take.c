@@ -307,15 +307,20 @@ static void store_head(const struct exact *x, int64_t h, float *saved)
     }
 }
 
-void take_forward(struct exact *x, float *saved)
+void take_lists(struct exact *x, int64_t i)
 {
     label_reach(x);
+    set_lists(x, i);
+    make_lists(x);
+}
+
+void take_forward(struct exact *x, float *saved)
+{
     for (int64_t i = 0; i < x->n_seqs; i++) {
         const int threads = exact_threads(x, x->heads, x->plan->cost.forward_flops);
 
         if (!x->seqs[i].s.nq) continue;
-        set_lists(x, i);
-        make_lists(x);
+        take_lists(x, i);
         count_taken(x);
         attend(x);
 #pragma omp parallel for num_threads(threads) if (threads > 1)

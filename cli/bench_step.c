@@ -5,19 +5,35 @@
 
 struct decoding {
     foci_pool   *pool;
-    foci_state **states;
-    int64_t      keep; /* keys before a step */
+    foci_state **states, **before; /* before: as they are before a step */
+    int64_t      keep;             /* keys before a step */
     foci_step_io io;
 };
 
-/* Forget the tokens of the step before. */
+/* Forget the tokens of the step before.  A state that cannot, because it has let go of
+ * what it would need, is copied anew. */
 static foci_status rewind_states(void *self)
 {
     const struct decoding *d = self;
     foci_status            status = FOCI_OK;
 
-    for (int64_t i = 0; i < d->io.n_states && status == FOCI_OK; i++)
-        status = foci_state_truncate(d->states[i], d->keep);
+    for (int64_t i = 0; i < d->io.n_states && status == FOCI_OK; i++) {
+        if (foci_state_truncate(d->states[i], d->keep) == FOCI_OK) continue;
+        foci_state_free(d->states[i]);
+        status = foci_state_copy(d->before[i], &d->states[i]);
+    }
+    return status;
+}
+
+/* A step, with the pool grown until it is large enough. */
+static foci_status step_growing(const struct decoding *d, const foci_step_io *io)
+{
+    foci_status status;
+
+    while ((status = foci_step(d->pool, io)) == FOCI_ERR_FULL) {
+        status = foci_pool_grow(d->pool, io->n_states);
+        if (status != FOCI_OK) return status;
+    }
     return status;
 }
 
@@ -34,27 +50,37 @@ static foci_status fill(struct decoding *d)
     int32_t     *tokens = need((size_t)io.n_states, sizeof *tokens);
     foci_status  status = FOCI_OK;
 
-    io.q = NULL;
     io.o = NULL;
     io.tokens = tokens;
     for (int64_t at = 0; at < d->keep && status == FOCI_OK; at += FOCI_PAGE) {
         const int64_t n = d->keep - at < FOCI_PAGE ? d->keep - at : FOCI_PAGE;
         for (int64_t i = 0; i < io.n_states; i++)
             tokens[i] = (int32_t)n;
-        status = foci_step(d->pool, &io);
+        status = step_growing(d, &io);
     }
     free(tokens);
+    return status;
+}
+
+/* Copies to come back to, and pages for the next step of both. */
+static foci_status make_copies(struct decoding *d)
+{
+    foci_status status = FOCI_OK;
+
+    for (int64_t i = 0; i < d->io.n_states && status == FOCI_OK; i++)
+        status = foci_state_copy(d->states[i], &d->before[i]);
     return status;
 }
 
 static foci_status make(struct decoding *d, const foci_plan *plan, const foci_problem *p)
 {
     const int64_t pages = (p->len_k + FOCI_PAGE - 1) / FOCI_PAGE;
-    foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
+    foci_status   status = foci_pool_create(plan, p->batch * (pages + 1), &d->pool);
 
     for (int64_t i = 0; i < p->batch && status == FOCI_OK; i++)
         status = foci_state_create(d->pool, &d->states[i]);
-    return status == FOCI_OK ? fill(d) : status;
+    if (status == FOCI_OK) status = fill(d);
+    return status == FOCI_OK ? make_copies(d) : status;
 }
 
 foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
@@ -77,6 +103,7 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
         tokens[i] = (int32_t)n;
     struct decoding d = {
         .states = need((size_t)p->batch, sizeof *d.states),
+        .before = need((size_t)p->batch, sizeof *d.before),
         .keep = p->len_k - n,
         .io = { FOCI_SIZED(foci_step_io), .n_states = p->batch, .tokens = tokens,
                 .q = q, .k = k, .v = values, .o = o, .params = params },
@@ -87,12 +114,18 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
     if (status == FOCI_OK) {
         r->work_bytes = foci_step_bytes(d.pool, p->batch, p->batch * n, p->len_k);
         d.io.work = need(r->work_bytes, 1);
-        status = bench_repeat(step, rewind_states, &d, reps, time, r);
+        status = step_growing(&d, &d.io); /* so that the pool grows no more */
     }
-    for (int64_t i = 0; i < p->batch; i++)
+    if (status == FOCI_OK)
+        status = bench_repeat(step, rewind_states, &d, reps, time, r);
+    for (int64_t i = 0; i < p->batch; i++) {
         foci_state_free(d.states[i]);
+        foci_state_free(d.before[i]);
+    }
     foci_pool_free(d.pool);
-    void *const all[] = { params, tokens, q, k, values, o, d.states, d.io.work };
+    void *const all[] = {
+        params, tokens, q, k, values, o, d.states, d.before, d.io.work
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     return status;

@@ -363,7 +363,8 @@ typedef struct foci_step_io {
     int64_t            n_states;
     const int32_t     *tokens; /* [n_states] new tokens of each; NULL: one */
     const void        *q, *k, *v;
-    void              *o;      /* q and o both NULL: append only, nothing is attended */
+    void              *o; /* NULL: append only, nothing is attended; q is then needed
+                           * only where keys are made of queries (lsh, shared) */
     const float       *params; /* as in foci_io */
     void              *work;   /* 64-byte aligned, foci_step_bytes() */
     const void        *x;      /* [row][dim_x] hidden states, if read */

@@ -305,6 +305,13 @@ FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads);
 
+/* Move the parameters that a mechanism moves itself (FOCI_MOVED), once a training step:
+ * from io->params, by what q and k of the batch hold, to `params`, which may be the same
+ * array.  Others are not written.  io as for foci_forward(), though v and o are neither
+ * read nor written. */
+FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
+                                         float *params);
+
 /* What foci_forward() or, with grads, foci_backward() would say of these arguments;
  * the sentence goes to `text`, as by snprintf. */
 FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,

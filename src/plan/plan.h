@@ -256,6 +256,9 @@ struct engine {
                     float *saved);
     void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      const float *saved, const foci_grads *g);
+    /* Move parameters that the mechanism moves itself; NULL: it never does. */
+    foci_status (*advance)(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);

@@ -170,7 +170,8 @@ typedef struct foci_problem {
 
 /* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
  * batch, heads, lengths, widths and FOCI_CAUSAL of *problem; other fields are
- * left alone.  Without a context the message is lost. */
+ * left alone.  Without k, kv_heads is 0, which a plan fills in.  Without a context the
+ * message is lost. */
 FOCI_API foci_status foci_problem_parse(foci_ctx *ctx, const char *text,
                                         foci_problem *problem);
 
@@ -189,6 +190,10 @@ typedef struct foci_plan foci_plan;
 FOCI_API foci_status foci_plan_create(foci_ctx *ctx, const char *spec,
                                       const foci_problem *problem, foci_plan **plan);
 FOCI_API void        foci_plan_free(foci_plan *plan);
+
+/* The problem that was planned, with layouts and what else was left 0 filled in, into the
+ * fields that problem->size covers; the lists are not kept, and NULL. */
+FOCI_API foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem);
 
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
  * FOCI_TRAIN), in multiples of 64. */

@@ -14,6 +14,13 @@ int exact_threads(const struct exact *x, int64_t jobs, double flops)
     return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
 }
 
+/* Whether blocks start at multiples of 64 in position: where tables are consulted, and
+ * where distances come in tiles. */
+static bool aligned(const struct exact *x)
+{
+    return !x->support->all || exact_has_txl(x);
+}
+
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s)
 {
     const foci_problem   *p = &plan->p;
@@ -38,6 +45,8 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .max_seqs = plan_max_seqs(plan),
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
+        .drops = p->dropout > 0,
+        .kept = (float)(1 / (1 - p->dropout)),
         .collect = s->order.label != FOCI_LABEL_NONE,
         /* What a causal query sees cannot depend on what follows it. */
         .by_length = s->group->mech.def->by_length && !(p->flags & FOCI_CAUSAL),
@@ -55,7 +64,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     const int64_t seqs = p->max_docs ? p->max_docs : p->batch;
     x->max_kt = p->max_docs ? p->len_k / TILE + seqs : seqs * div_up(p->len_k, TILE);
     x->max_qt = p->max_docs ? p->len_q / LANES + seqs : seqs * div_up(p->len_q, LANES);
-    if (!x->support->all) x->max_qt += seqs;
+    if (aligned(x)) x->max_qt += seqs;
     x->max_st = exact_max_slot_tiles(x);
     x->max_kt += x->max_st;
 
@@ -116,7 +125,7 @@ void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
         number_tiles(s, x->stage, x->slots + i * levels, x->slot_t0 + i * levels);
         st += s->n_kt - div_up(s->s.nk, TILE);
         kinds = exact_live_make(x, s, kinds);
-        if (!x->support->all) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
+        if (aligned(x)) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
         s->n_qt = s->s.nq ? div_up(s->lead + s->s.nq, LANES) : 0;
         for (int64_t t = 0; t < s->n_qt; t++)
             x->seq_of_q[x->n_qt++] = (int32_t)i;

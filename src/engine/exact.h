@@ -53,6 +53,23 @@ struct exact_seq {
     int64_t           n_rows;   /* query tiles of that table */
 };
 
+/* What positions come to, made once for an execution: exact_position.c. */
+struct positions {
+    float   *turns; /* [n_turns][dq] cosines and sines by position; NULL: no rope */
+    int64_t  n_turns;
+    float   *rel;         /* [heads][n_rel] biases by distance, in units of modify */
+    int32_t *entry[2];    /* [n_rel] into the tables */
+    int64_t  n_rel, rel0; /* distance 0 is at rel0 */
+    float   *sums;        /* backward: diagonal sums */
+    double  *fold;        /* [n_rel] */
+};
+
+/* A row for each distance, packed as keys are: exact_txl.c. */
+struct distances {
+    char  *rows, *sum; /* [heads][tiles of len_k] pieces */
+    float *top;        /* [heads][tiles][TILE] norm of the longest row so far */
+};
+
 /* One execution of one stage. */
 struct exact {
     const foci_plan      *plan;
@@ -104,6 +121,11 @@ struct exact {
     float *norms,
         *top;       /* [kv_heads][max_kt][TILE] of keys, and of each tile the most */
     uint8_t *bad_k; /* [kv_heads][max_kt] */
+
+    struct positions at;
+    struct distances far;
+    bool             drops; /* some weights are dropped */
+    float            kept;  /* factor of those that are not */
 
     int    threads;
     char  *scratch; /* [threads] pieces */
@@ -236,11 +258,14 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
 /* Where row i of a sequence and head h starts in a given mask or bias. */
 int64_t exact_given_row(const struct exact *x, const struct exact_seq *s, int64_t h,
                         int64_t i);
-/* Whether logits have a bias. */
+/* Whether logits have a bias that is given or of slots. */
 bool exact_biased(const struct exact *x);
-/* bias[n][LANES] of that tile, 0 in lanes without a query. */
+/* That bias[n][LANES] of the tile, 0 in lanes without a query. */
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias);
+
+/* Lanes that have a query. */
+uint64_t exact_lanes(const struct block *b);
 
 /* Keys, or slots, of tile t. */
 int               exact_slots_in(const struct exact_seq *s, int64_t t);
@@ -318,9 +343,14 @@ struct places {
     const int32_t *list;
 };
 
+static inline int64_t places_at(struct places at, int i)
+{
+    return at.first + (at.list ? at.list[i] : i);
+}
+
 /* What the maps of the rows of a tile leave for the way back. */
 struct mapped {
-    _Alignas(64) float norm[TILE];
+    _Alignas(64) float norm[TILE], sd[TILE];
 };
 
 /* Whether rows of q and k are changed before they meet. */
@@ -347,6 +377,188 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
 /* Write zeros to the rows of a tensor that no sequence has. */
 void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
                  int64_t heads, int d, bool queries);
+
+/* Pack a tile of floats into whichever of rows and sum is wanted, as piece number at. */
+void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
+                char *rows, char *sum, size_t size, size_t at);
+
+/* exact_position.c */
+void exact_position_take(struct exact *x, struct arena *a);
+void exact_position_make(const struct exact *x);
+/* Turn n rows [n][ldq] by their positions, or back. */
+void exact_turn(const struct exact *x, float *tile, int n, struct places at, bool back);
+
+/* Biases of n keys for a block, row j at at + j ld; at NULL: none. */
+struct bias_rows {
+    const float *at;
+    int64_t      ld;
+};
+/* By distance and given, of tile t; room[TILE][LANES] where they are given. */
+struct bias_rows exact_tile_bias(const struct exact *x, const struct block *b,
+                                 int64_t t, int n, float *room);
+/* What all biases are multiplied by: where scores are capped nothing, else the unit of
+ * exponents, which then is part of the factors. */
+double exact_bias_unit(const struct exact *x);
+/* The largest bias by distance that each lane meets, where all keys are seen. */
+void exact_bias_top(const struct exact *x, const struct block *b, float *top);
+/* bias[n][LANES] += biases by distance, of keys and queries at any places. */
+void exact_bias_pairs(const struct exact *x, int64_t h, struct places q,
+                      struct places k, int n, float *bias);
+
+/* s[n][LANES] as logits: scaled, biased, capped, hidden where `seen` says so. */
+void exact_modify(const struct exact *x, float *s, int n, const float *plain,
+                  const float *f, struct bias_rows bias, const uint64_t *seen);
+/* dbias += ds[n][LANES] of tile t, where a gradient of the given bias is wanted;
+ * room[LANES][TILE]. */
+void exact_given_back(const struct exact *x, const struct block *b, int64_t t, int n,
+                      const float *ds, float *room, float *dbias);
+
+/* Gradients of the tables: room of so many parts; ds[n][LANES] of `dtype`. */
+void exact_position_take_back(struct exact *x, int64_t parts, struct arena *a);
+void exact_position_clear(const struct exact *x, int64_t parts);
+void exact_bias_back(const struct exact *x, const struct block *b, int64_t t, int n,
+                     const void *ds, int dtype, int64_t part);
+void exact_bias_pairs_back(const struct exact *x, int64_t h, const struct exact_seq *s,
+                           struct places q, uint64_t lanes, struct places k, int n,
+                           const float *ds, int64_t part);
+void exact_position_params(const struct exact *x, int64_t parts, float *dparams);
+
+/* exact_shaw.c: vectors beside keys and values.  All do nothing where there are none.
+ * Pairs are those of a block with keys at any places. */
+struct shaw {
+    float *cols; /* [ldq][LANES] queries */
+    float *met;  /* [vectors][LANES] q . aK */
+    float *sums; /* [vectors][LANES] of weights; NULL: none beside values */
+    float *tile; /* [TILE][LANES] */
+};
+bool        exact_has_shaw(const struct exact *x);
+struct shaw exact_shaw_take(const struct exact *x, struct arena *a);
+/* q[LANES][ldq] of head h, as maps leave them; bound[LANES] of their products. */
+void exact_shaw_begin(const struct exact *x, int64_t h, const float *q, struct shaw *w,
+                      float *bound);
+void exact_shaw_scores(const struct exact *x, const struct block *b, int64_t t, int n,
+                       const struct shaw *w, float *s);
+/* Weights as floats, or as words of two keys. */
+void exact_shaw_weights(const struct exact *x, const struct block *b, int64_t t, int n,
+                        struct shaw *w, const float *weights, const uint32_t *words);
+void exact_shaw_shrink(const struct exact *x, struct shaw *w, const float *shrink);
+void exact_shaw_values(const struct exact *x, int64_t h, const struct shaw *w,
+                       float *ot);
+void exact_shaw_scores_pairs(const struct exact *x, struct places q, struct places k,
+                             int n, const struct shaw *w, float *s);
+void exact_shaw_weights_pairs(const struct exact *x, struct places q, struct places k,
+                              int n, struct shaw *w, const float *weights,
+                              const uint32_t *words);
+
+struct shaw_back {
+    int64_t parts;
+    float  *met_k, *met_v;   /* [heads][max_qt][vectors][LANES] q . aK, do . aV */
+    float  *sums_k, *sums_v; /* [parts] of the same: of ds, and of weights */
+    float  *d_k, *d_v;       /* [heads][vectors][ld] */
+};
+void exact_shaw_take_back(const struct exact *x, int64_t parts, struct shaw_back *k,
+                          struct arena *a);
+/* room[LANES][ld] */
+void exact_shaw_prepare_q(const struct exact *x, const struct block *b,
+                          const struct shaw_back *k, const float *q, float *room);
+void exact_shaw_prepare_g(const struct exact *x, const struct block *b,
+                          const struct shaw_back *k, const float *g, float *room);
+void exact_shaw_scores_back(const struct exact *x, const struct block *b, int64_t t,
+                            int n, const struct shaw_back *k, float *s, float *dp);
+/* w and ds [n][LANES] as floats. */
+void exact_shaw_sums_back(const struct exact *x, const struct block *b, int64_t t,
+                          int n, const struct shaw_back *k, int64_t part,
+                          const float *w, const float *ds);
+/* The same, in part 0, of lanes from anywhere: n of them, lane i in slot number slot[i]
+ * of all blocks' lanes, with that share of its row's gradient. */
+struct shaw_lanes {
+    struct places  at;
+    const int64_t *slot;
+    const float   *share;
+    int            n;
+};
+void exact_shaw_scores_pairs_back(const struct exact *x, const struct shaw_lanes *l,
+                                  struct places keys, int n, const struct shaw_back *k,
+                                  float *s, float *dp);
+void exact_shaw_sums_pairs_back(const struct exact *x, const struct shaw_lanes *l,
+                                struct places keys, int n, const struct shaw_back *k,
+                                const float *w, const float *ds);
+/* Zero the sums of a part for block number `at`. */
+void exact_shaw_begin_back(const struct exact *x, const struct shaw_back *k,
+                           int64_t part, int64_t at);
+/* dqt += what the vectors beside the keys bring; met[part heads max_qt]: the part has
+ * been begun. */
+void exact_shaw_finish(const struct exact *x, const struct block *b,
+                       const struct shaw_back *k, const uint8_t *met, float *dqt);
+/* A block's share of the gradients of the vectors: q with the factors of rows. */
+void exact_shaw_clear(const struct exact *x, const struct shaw_back *k, int64_t head);
+void exact_shaw_vectors(const struct exact *x, const struct block *b,
+                        const struct shaw_back *k, const float *q, const float *g);
+void exact_shaw_params(const struct exact *x, const struct shaw_back *k, float *dparams);
+
+/* exact_txl.c: a row for each distance.  All do nothing where there are none. */
+struct txl {
+    float  *tile;
+    void   *q;       /* q + w as columns */
+    float  *band[2]; /* [TILE][LANES] products with tiles of R */
+    int64_t held;    /* of tile number `held`, in the first */
+};
+bool       exact_has_txl(const struct exact *x);
+void       exact_txl_take(struct exact *x, struct arena *a, bool back);
+void       exact_txl_make(const struct exact *x, float *tile);
+void       exact_add_u(const struct exact *x, int64_t h, float *q);
+struct txl exact_txl_room(const struct exact *x, struct arena *a);
+/* q[LANES][ldq] gets u; bound[LANES] of products grows by that of those with R. */
+void exact_txl_begin(const struct exact *x, const struct block *b, float *q,
+                     struct txl *w, float *bound);
+void exact_txl_scores(const struct exact *x, const struct block *b, int64_t t, int n,
+                      struct txl *w, float *s);
+
+struct txl_back {
+    int64_t parts;
+    char   *cols, *rows; /* [heads][max_qt] pieces: q + w */
+    size_t  size;
+    float  *dqt;       /* [parts][heads][max_qt][ldq][LANES] ds by R */
+    float  *dr;        /* [parts][heads][max_kt][TILE][ldq] */
+    double *d_u, *d_w; /* [heads][max_qt][dq] */
+};
+struct txl_room {          /* of a thread */
+    float    *tile, *band; /* [TILE][ldq], [2][TILE][LANES] */
+    uint32_t *rows, *words;
+};
+void exact_txl_take_back(const struct exact *x, int64_t parts, struct txl_back *k,
+                         struct arena *a);
+struct txl_room exact_txl_room_back(const struct exact *x, struct arena *a);
+/* q[LANES][ldq] gets u; mul[LANES] are the factors of rows. */
+void exact_txl_prepare(const struct exact *x, const struct block *b,
+                       const struct txl_back *k, const float *mul, float *q,
+                       struct txl_room *r);
+void exact_txl_clear(const struct exact *x, const struct txl_back *k, int64_t head,
+                     int64_t kt);
+void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t t,
+                           int n, const struct txl_back *k, struct txl_room *r,
+                           float *s);
+void exact_txl_back(const struct exact *x, const struct block *b, int64_t t, int n,
+                    const struct txl_back *k, struct txl_room *r, int64_t part,
+                    const void *ds, int dtype);
+void exact_txl_begin_back(const struct exact *x, const struct txl_back *k, int64_t part,
+                          int64_t at);
+/* dqt += ds by R; the result is the share of u and w in the gradient of factors. */
+double exact_txl_finish(const struct exact *x, const struct block *b,
+                        const struct txl_back *k, const uint8_t *met, const float *mul,
+                        float *dqt);
+void exact_txl_params(const struct exact *x, const struct txl_back *k, float *dparams);
+
+/* exact_dropout.c */
+/* The hash of the seed, batch entry b, head h and row i of q; of the lanes of a block. */
+uint64_t exact_drop_key(const struct exact *x, int64_t b, int64_t h, int64_t row);
+void     exact_drop_keys(const struct exact *x, const struct block *b, uint64_t *keys);
+/* The number of the first key of tile t, or of its first slot: slots of level l are
+ * counted from 2^40 (l + 1) on. */
+int64_t exact_drop_number(const struct exact_seq *s, int64_t t);
+/* Bits of the weights that stay, for n keys from number `first` on. */
+void exact_drop_keep(const struct exact *x, const uint64_t *keys, int64_t first, int n,
+                     uint64_t *keep);
 
 /* exact_pairs.c: products over the visible pairs of a tile, one by one.  Weights are
  * floats, or words of two keys; the other is NULL. */

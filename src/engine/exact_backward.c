@@ -33,6 +33,9 @@ struct back {
     struct rows *rows;
     float       *dqt; /* [parts][heads][max_qt][ldq][LANES] */
     uint8_t     *met; /* [parts][heads][max_qt]: the part's dqt has been begun */
+
+    struct shaw_back shaw;
+    struct txl_back  txl;
 };
 
 /* Scratch of one thread. */
@@ -44,7 +47,9 @@ struct room {
     uint32_t *words;        /* [TILE / 2][LANES] */
     float    *dk, *dk_head, *dv;
     float    *bias;
-    uint64_t *seen, *stop;
+    uint64_t *seen, *stop, *keep;
+
+    struct txl_room txl;
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -67,6 +72,8 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
+    r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
+    r.txl = exact_txl_room_back(x, a);
     return r;
 }
 
@@ -81,6 +88,16 @@ static void take_collected(struct exact *x, struct arena *a)
     if (!x->collect) return;
     x->dk_rows = arena_take(a, rows, (size_t)x->ldq * sizeof(float));
     x->dv_rows = arena_take(a, rows, (size_t)x->ldv * sizeof(float));
+}
+
+/* Some sixteen pieces of work, whatever the number of threads.  A gradient of the given
+ * bias, which heads and sequences may share, wants them to be of key tiles alone. */
+static int64_t count_parts(const struct exact *x)
+{
+    const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
+    const int64_t parts = x->p->flags & FOCI_BIAS ? max64(16 / jobs, 8) : 16 / jobs;
+
+    return max64(1, min64(parts, div_up(x->p->len_k, TILE)));
 }
 
 static void back_take(struct back *k, struct arena *a)
@@ -110,13 +127,15 @@ static void back_take(struct back *k, struct arena *a)
     k->g_rows = arena_take(a, pieces, k->g_size);
     k->rows = arena_take(a, blocks, sizeof *k->rows);
 
-    /* Some sixteen pieces of work, whatever the number of threads. */
-    const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
-    k->parts = max64(1, min64(16 / jobs, div_up(x->p->len_k, TILE)));
-    if (!exact_natural(x)) k->parts = 1;
+    k->parts = exact_natural(x) ? count_parts(x) : 1;
     k->dqt = arena_take(a, k->parts * pieces, (size_t)x->ldq * LANES * sizeof(float));
     k->met = arena_take(a, k->parts * blocks, 1);
     take_collected(x, a);
+    exact_position_take(x, a);
+    exact_position_take_back(x, k->parts, a);
+    exact_txl_take(x, a, true);
+    exact_txl_take_back(x, k->parts, &k->txl, a);
+    exact_shaw_take_back(x, k->parts, &k->shaw, a);
 
     room_take(x, &one);
     x->scratch_bytes = one.used;
@@ -158,7 +177,11 @@ static float *dqt_begun(const struct back *k, int64_t part, int64_t block)
     float   *dqt = dqt_of(k, part, block);
     uint8_t *begun = met(k, part, block);
 
-    if (!*begun) memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
+    if (!*begun) {
+        memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
+        exact_shaw_begin_back(&k->x, &k->shaw, part, block);
+        exact_txl_begin_back(&k->x, &k->txl, part, block);
+    }
     *begun = 1;
     return dqt;
 }
@@ -188,6 +211,9 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     exact_load_block(x, b, x->io->o, &x->p->o, x->dv, x->ldv, r->tile2);
     x->k->row_dot(rows->delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
     rows->bad = exact_finite(x, r->tile, x->ldv, x->dv, LANES) ? 0 : BAD_GRAD;
+    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
+        r->tile[i] *= x->kept;
+    exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
     if (x->bf16) {
         x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
         x->k->pack_pairs_bf16((uint32_t *)gr, r->tile, x->ldv, LANES, x->dv_pad);
@@ -201,6 +227,8 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
+    exact_txl_prepare(x, b, &k->txl, rows->mul, r->tile, &r->txl);
     if (x->bf16)
         x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -232,6 +260,7 @@ struct meeting {
     int64_t             t, kt;
     int                 n;
     struct operand      key, value, key_sum;
+    int64_t             part;
     float              *dqt;
 };
 
@@ -240,7 +269,6 @@ static void weights(struct meeting *s, bool masked)
     const struct exact *x = &s->k->x;
     struct room        *r = s->r;
     const struct rows  *rows = &s->k->rows[s->b->at];
-    const bool          bias = exact_biased(x);
     struct grad_rows    g = {
            .f = rows->f,
            .norm = rows->norm,
@@ -250,10 +278,9 @@ static void weights(struct meeting *s, bool masked)
            .kind = x->kind,
     };
 
-    if (masked || bias || x->score->cap > 0) {
-        if (bias) exact_bias(x, s->b, s->t, s->n, r->bias);
-        x->k->modify(r->s, s->n, rows->plain, g.unit, g.c, bias ? r->bias : NULL,
-                     masked ? r->seen : NULL);
+    const struct bias_rows bias = exact_tile_bias(x, s->b, s->t, s->n, r->bias);
+    if (masked || bias.at || x->score->cap > 0) {
+        exact_modify(x, r->s, s->n, rows->plain, rows->f, bias, masked ? r->seen : NULL);
         g.f = NULL;
     }
     if (x->bf16)
@@ -353,6 +380,42 @@ static void scores(struct meeting *s)
     }
 }
 
+/* What distances add to scores and to dp; and dropped weights take no part in dp. */
+static void add_distances(struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+
+    exact_shaw_scores_back(x, s->b, s->t, s->n, &s->k->shaw, r->s, r->dp);
+    exact_txl_scores_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, r->s);
+    if (!x->drops) return;
+    uint64_t keys[LANES];
+    exact_drop_keys(x, s->b, keys);
+    exact_drop_keep(x, keys, exact_drop_number(s->b->seq, s->t), s->n, r->keep);
+    x->k->drop_f32(r->dp, s->n, r->keep);
+}
+
+/* What becomes of weights and gradients of logits beside the five products. */
+static void give_distances(struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+    const void         *ds = x->bf16 ? (const void *)r->ds16 : r->dp;
+    const int           dtype = x->bf16 ? FOCI_BF16 : FOCI_F32;
+
+    if (x->drops && x->bf16) x->k->drop_rows_bf16(r->w16, s->n, r->keep);
+    if (x->drops && !x->bf16) x->k->drop_f32(r->s, s->n, r->keep);
+    exact_bias_back(x, s->b, s->t, s->n, ds, dtype, s->part);
+    exact_txl_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, s->part, ds, dtype);
+    if (!exact_has_shaw(x) && !s->k->g->dbias) return;
+    if (x->bf16) {
+        x->k->load_rows(r->s, LANES, r->w16, LANES, FOCI_BF16, s->n, LANES);
+        x->k->load_rows(r->dp, LANES, r->ds16, LANES, FOCI_BF16, s->n, LANES);
+    }
+    exact_shaw_sums_back(x, s->b, s->t, s->n, &s->k->shaw, s->part, r->s, r->dp);
+    exact_given_back(x, s->b, s->t, s->n, r->dp, r->bias, s->k->g->dbias);
+}
+
 static void meet(struct meeting *s, int32_t mask)
 {
     const struct back  *k = s->k;
@@ -365,7 +428,9 @@ static void meet(struct meeting *s, int32_t mask)
     const bool stops = stopped(s, r->stop);
 
     scores(s);
+    add_distances(s);
     weights(s, masked);
+    give_distances(s);
     if ((masked || stops) && bad) {
         if (!masked) memset(r->seen, 0xff, TILE * sizeof *r->seen);
         const struct exact_pairs pairs = {
@@ -470,6 +535,7 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
                     .key = exact_keys(x, s, kv, t),
                     .value = exact_values(x, s, kv, t),
                     .key_sum = exact_keys_sum(x, s, kv, t),
+                    .part = part,
                     .dqt = dqt_begun(k, part, b.at),
             };
             meet(&st, mask);
@@ -506,6 +572,7 @@ static void add_parts(const struct back *k, const struct block *b)
     float              *dqt = dqt_of(k, 0, b->at);
 
     dqt_begun(k, 0, b->at);
+    if (!exact_natural(x)) memset(dqt, 0, (size_t)x->ldq * LANES * sizeof *dqt);
     for (int64_t part = 1; part < k->parts; part++) {
         const float *more = dqt_of(k, part, b->at);
         if (!*met(k, part, b->at)) continue;
@@ -516,15 +583,18 @@ static void add_parts(const struct back *k, const struct block *b)
 }
 
 /* The block's share of the gradients of what multiplies the logits and of the sink.
- * A row that sees nothing has none, whatever stands in it.  q[LANES][ldq]. */
-static void share_params(const struct back *k, const struct block *b, const float *q)
+ * A row that sees nothing has none, whatever stands in it.  q[LANES][ldq]; d_factor is
+ * what vectors added to queries bring. */
+static void share_params(const struct back *k, const struct block *b, const float *q,
+                         double d_factor)
 {
     const struct exact *x = &k->x;
     struct rows        *rows = &k->rows[b->at];
     const float        *dqt = dqt_of(k, 0, b->at);
     int64_t             visible[LANES];
 
-    rows->d_factor = rows->d_sink = 0;
+    rows->d_factor = d_factor;
+    rows->d_sink = 0;
     exact_visible(x, b, visible);
     for (int i = b->r0; i < b->r1; i++) {
         if (!visible[i]) continue;
@@ -549,11 +619,14 @@ static void finish(const struct back *k, const struct block *b, struct room *r)
     _Alignas(64) float  scale[LANES], ones[LANES];
 
     add_parts(k, b);
+    const double more =
+        exact_txl_finish(x, b, &k->txl, met(k, 0, b->at), k->rows[b->at].mul, dqt);
+    exact_shaw_finish(x, b, &k->shaw, met(k, 0, b->at), dqt);
     if (learned || exact_maps(x)) {
         exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
         exact_map(x, r->tile, LANES, at, false, &mapped);
     }
-    if (learned && k->g->dparams) share_params(k, b, r->tile);
+    if (learned && k->g->dparams) share_params(k, b, r->tile, more);
     if (!k->g->dq) return;
 
     for (int i = 0; i < LANES; i++) {
@@ -569,6 +642,26 @@ static void finish(const struct back *k, const struct block *b, struct room *r)
     if (x->order) order_add_keys(x, b, r->tile2, r->tile, r->tile3);
     x->k->pack_cols_f32(dqt, r->tile2, x->ldq, LANES, x->dq);
     exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, ones, r->tile);
+}
+
+/* Gradients of the vectors beside keys and values of a head, block by block. */
+static void share_vectors(const struct back *k, int64_t head, struct room *r)
+{
+    const struct exact *x = &k->x;
+    struct mapped       mapped;
+
+    exact_shaw_clear(x, &k->shaw, head);
+    for (int64_t qt = 0; qt < x->n_qt; qt++) {
+        const struct block b = exact_block(x, head, qt);
+
+        exact_load_block(x, &b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
+        exact_map(x, r->tile, LANES, (struct places){ b.pos, NULL }, false, &mapped);
+        times_rows(x, &k->rows[b.at], r->tile);
+        exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
+        for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
+            r->tile2[i] *= x->kept;
+        exact_shaw_vectors(x, &b, &k->shaw, r->tile, r->tile2);
+    }
 }
 
 /* Add the blocks' shares, in order, to the gradients of parameters. */
@@ -591,6 +684,9 @@ static void add_params(const struct back *k)
             k->g->dparams[s->factor[i] + h] += (float)(d_factor * others);
         }
     }
+    exact_position_params(x, k->parts, k->g->dparams);
+    exact_shaw_params(x, &k->shaw, k->g->dparams);
+    exact_txl_params(x, &k->txl, k->g->dparams);
 }
 
 static void clear(const struct back *k)
@@ -602,6 +698,7 @@ static void clear(const struct back *k)
         memset(x->dk_rows, 0, rows * (size_t)x->ldq * sizeof(float));
         memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
     }
+    exact_position_clear(x, k->parts);
     if (k->g->dq) exact_clear(x, k->g->dq, &x->p->q, x->head0, x->heads, x->dq, true);
     if (k->g->dk) exact_clear(x, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->dq, false);
     if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
@@ -610,11 +707,12 @@ static void clear(const struct back *k)
 /* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
  * supports it is every part-th, so that parts of a causal sequence weigh alike; on others
  * a run of neighbours, which see much the same queries. */
-static void job(const struct back *k, int64_t i, bool slots, struct room *r)
+static void job(const struct back *k, int64_t i, int64_t part, bool slots,
+                struct room *r)
 {
     const struct exact     *x = &k->x;
-    const int64_t           part = i % k->parts, kv = i / k->parts % x->kv_heads;
-    const struct exact_seq *s = &x->seqs[i / k->parts / x->kv_heads];
+    const int64_t           kv = i % x->kv_heads;
+    const struct exact_seq *s = &x->seqs[i / x->kv_heads];
     const int64_t           raw = div_up(s->s.nk, TILE);
     const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
 
@@ -624,6 +722,26 @@ static void job(const struct back *k, int64_t i, bool slots, struct room *r)
     else
         for (int64_t t = n * part / k->parts; t < n * (part + 1) / k->parts; t++)
             key_tile(k, s, kv, t0 + t, part, r);
+}
+
+/* Jobs that threads share: of a sequence and key/value head each, or of all of them, so
+ * that what they share is summed in order. */
+static int64_t count_jobs(const struct back *k)
+{
+    const struct exact *x = &k->x;
+    return k->g->dbias ? k->parts : k->parts * x->n_seqs * x->kv_heads;
+}
+
+static void jobs_of(const struct back *k, int64_t i, bool slots, struct room *r)
+{
+    const struct exact *x = &k->x;
+
+    if (!k->g->dbias) {
+        job(k, i / k->parts, i % k->parts, slots, r);
+        return;
+    }
+    for (int64_t j = 0; j < x->n_seqs * x->kv_heads; j++)
+        job(k, j, i, slots, r);
 }
 
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -638,12 +756,14 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (!k.x.max_seqs) return;
     back_take(&k, &a);
     clear(&k);
+    exact_position_make(&k.x);
+    exact_txl_make(&k.x, (float *)k.x.scratch);
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
     const bool          natural = exact_natural(x);
     const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
-    const int64_t       jobs = natural ? x->n_seqs * x->kv_heads * k.parts : 0;
+    const int64_t       jobs = natural ? count_jobs(&k) : 0;
     const int           threads =
         exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -656,6 +776,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (natural ? tiles : 0); i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < (exact_has_txl(x) ? x->heads * x->n_kt : 0); i++)
+            exact_txl_clear(x, &k.txl, i / x->n_kt, i % x->n_kt);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
@@ -663,13 +786,15 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         }
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
-            job(&k, i, true, &room);
+            jobs_of(&k, i, true, &room);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < jobs; i++)
-            job(&k, i, false, &room);
+            jobs_of(&k, i, false, &room);
         if (x->k->end) x->k->end();
     }
-    if (x->order) order_backward(&k.x, g->d_o);
+    for (int64_t i = 0; x->order && exact_has_shaw(x) && i < x->heads * x->max_qt; i++)
+        dqt_begun(&k, 0, i);
+    if (x->order) order_backward(&k.x, g, &k.shaw);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x->scratch +
@@ -685,6 +810,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
             finish(&k, &b, &room);
         }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t h = 0; h < (exact_has_shaw(x) && g->dparams ? x->heads : 0); h++)
+            share_vectors(&k, h, &room);
         if (x->k->end) x->k->end();
     }
     if (g->dparams) add_params(&k);

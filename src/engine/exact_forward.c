@@ -18,8 +18,11 @@ struct room {
     float    *s;            /* [MAX_PANEL][LANES] scores, then weights */
     uint32_t *w;            /* [MAX_PANEL / 2][LANES] weights as words */
     float    *ot;           /* [ldv][LANES] */
-    float    *bias;         /* [MAX_PANEL][LANES] */
+    float    *bias;         /* [TILE][LANES] */
     uint64_t *seen;         /* [MAX_PANEL] */
+
+    struct shaw shaw;
+    struct txl  txl;
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -34,9 +37,11 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.w =
         x->bf16 ? arena_take(a, (int64_t)x->panel / 2 * LANES, sizeof(uint32_t)) : NULL;
     r.ot = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
-    r.bias = exact_biased(x) ? arena_take(a, (int64_t)x->panel * LANES, sizeof(float))
-                             : NULL;
+    r.bias =
+        exact_biased(x) ? arena_take(a, (int64_t)TILE * LANES, sizeof(float)) : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
+    r.shaw = exact_shaw_take(x, a);
+    r.txl = exact_txl_room(x, a);
     return r;
 }
 
@@ -55,6 +60,8 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     x->norms = arena_take(a, tiles, TILE * sizeof *x->norms);
     x->top = arena_take(a, tiles, sizeof *x->top);
     x->bad_k = arena_take(a, tiles, 1);
+    exact_position_take(x, a);
+    exact_txl_take(x, a, false);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -74,6 +81,7 @@ struct pass {
     struct room        *r;
     struct panel        panel;
     bool                still; /* no reference moves */
+    uint64_t            drop_keys[LANES];
     _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
 
@@ -125,32 +133,76 @@ static void all_values(struct pass *p)
     }
 }
 
+/* Scores of the panel, and logits of them where more than a factor is wanted; true:
+ * they are logits. */
+static bool logits(struct pass *p)
+{
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+    const struct panel *pa = &p->panel;
+    const bool          modified =
+        pa->any_masked || x->at.rel || exact_biased(x) || x->score->cap > 0;
+
+    for (int i = 0; i < pa->n_tiles; i++) {
+        const int     at = i * TILE, n = (int)min64(TILE, pa->n - at);
+        const int64_t t = pa->tile[i];
+        float        *s = r->s + (int64_t)at * LANES;
+
+        scores(p, t, n, s);
+        exact_shaw_scores(x, p->b, t, n, &r->shaw, s);
+        exact_txl_scores(x, p->b, t, n, &r->txl, s);
+        if (!modified) continue;
+        exact_modify(x, s, n, p->plain, p->f, exact_tile_bias(x, p->b, t, n, r->bias),
+                     pa->masked[i] ? r->seen + at : NULL);
+    }
+    return modified;
+}
+
+/* Dropped weights count in the sum that rows are divided by, and nowhere else. */
+static void drop_weights(struct pass *p)
+{
+    const struct exact *x = p->x;
+    const struct block *b = p->b;
+    struct panel       *pa = &p->panel;
+    uint64_t            keep[TILE];
+
+    for (int i = 0; i < pa->n_tiles; i++) {
+        const int at = i * TILE, n = (int)min64(TILE, pa->n - at);
+
+        exact_drop_keep(x, p->drop_keys, exact_drop_number(b->seq, pa->tile[i]), n,
+                        keep);
+        if (x->bf16)
+            x->k->drop_words_bf16(p->r->w + (int64_t)at / 2 * LANES, n, keep);
+        else
+            x->k->drop_f32(p->r->s + (int64_t)at * LANES, n, keep);
+        pa->masked[i] = true;
+        for (int j = 0; j < n; j++)
+            p->r->seen[at + j] &= keep[j];
+    }
+}
+
 static void flush(struct pass *p)
 {
     const struct exact *x = p->x;
     struct room        *r = p->r;
     struct panel       *pa = &p->panel;
-    const bool          bias = exact_biased(x);
-    const float        *f = p->f;
 
     if (!pa->n) return;
-    for (int i = 0; i < pa->n_tiles; i++) {
-        const int at = i * TILE, n = (int)min64(TILE, pa->n - at);
-        scores(p, pa->tile[i], n, r->s + (int64_t)at * LANES);
-        if (bias) exact_bias(x, p->b, pa->tile[i], n, r->bias + (int64_t)at * LANES);
-    }
-    if (pa->any_masked || bias || x->score->cap > 0) {
-        x->k->modify(r->s, pa->n, p->plain, (float)exact_unit_of(x),
-                     (float)x->score->cap, bias ? r->bias : NULL,
-                     pa->any_masked ? r->seen : NULL);
-        f = NULL;
-    }
-    float    *shrink = p->still ? NULL : p->shrink;
-    const int moved =
+    const float *f = logits(p) ? NULL : p->f;
+    float       *shrink = p->still ? NULL : p->shrink;
+    const int    moved =
         x->bf16 ? x->k->weigh_bf16(r->s, r->w, pa->n, exact_padded(x, pa->n) / 2, f,
-                                   p->m, p->l, shrink, x->kind)
-                : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, shrink, x->kind);
-    if (moved) x->k->shrink(r->ot, x->dv, p->shrink);
+                                      p->m, p->l, shrink, x->kind)
+                   : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, shrink, x->kind);
+    if (moved) {
+        x->k->shrink(r->ot, x->dv, p->shrink);
+        exact_shaw_shrink(x, &r->shaw, p->shrink);
+    }
+    if (x->drops) drop_weights(p);
+    for (int i = 0; i < pa->n_tiles; i++)
+        exact_shaw_weights(x, p->b, pa->tile[i], (int)min64(TILE, pa->n - i * TILE),
+                           &r->shaw, r->s + (int64_t)i * TILE * LANES,
+                           x->bf16 ? r->w + (int64_t)i * TILE / 2 * LANES : NULL);
     all_values(p);
     *pa = (struct panel){ 0 };
 }
@@ -175,14 +227,18 @@ static void push(struct pass *p, int64_t t, int32_t mask)
     if (n < TILE || pa->n + TILE > x->panel) flush(p);
 }
 
-/* norms[LANES] of the queries as they go into scores. */
+/* norms[LANES] of the queries as they go into scores, and `more`, a bound of what is
+ * added to the products with keys. */
 static void pack_queries(const struct exact *x, const struct block *b, struct room *r,
-                         float *norms)
+                         float *norms, float *more)
 {
     struct mapped mapped;
 
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
     exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    memset(more, 0, LANES * sizeof *more);
+    exact_shaw_begin(x, b->h, r->tile, &r->shaw, more);
+    exact_txl_begin(x, b, r->tile, &r->txl, more);
     x->k->row_dot(norms, r->tile, r->tile, x->ldq, LANES, x->dq);
     for (int i = 0; i < LANES; i++)
         norms[i] = sqrtf(norms[i]);
@@ -212,25 +268,38 @@ static void longest_keys(const struct exact *x, const struct block *b, float *lo
     }
 }
 
-/* Where logits start.  |q||k| bounds a row's logits, and a bound well inside the range
- * of exponents serves as its reference: weights need no maximum and nothing is ever
- * rescaled.  A row without such a bound starts from nothing.  The choice is each
- * lane's own and rests on the keys it sees, as its result must.  true: no reference
- * will move. */
-static bool start(struct pass *p, const float *norms)
+/* A bound of a row's logits, from one of its products and its largest bias. */
+static float bound_of(const struct exact *x, float product, float bias)
+{
+    const float cap = (float)x->score->cap;
+    return cap > 0 ? (float)exact_unit_of(x) * cap * tanhf((product + bias) / cap)
+                   : product + bias;
+}
+
+/* Where logits start.  |q||k| bounds a row's products, and the largest bias is one of a
+ * key it sees: a bound that is not far above the logits serves as its reference.
+ * Weights then need no maximum and nothing is ever rescaled.  A row without such a
+ * bound starts from nothing.  The choice is each lane's own and rests on the keys it
+ * sees, as its result must.  true: no reference will move. */
+static bool start(struct pass *p, const float *norms, const float *more)
 {
     const struct exact *x = p->x;
     const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
+    const float        *f = x->score->cap > 0 ? p->plain : p->f;
+    const float         unit = x->score->cap > 0 ? (float)exact_unit_of(x) : 1;
     const bool bounds = x->support->all && !x->stage->n_levels && !exact_biased(x);
-    float      longest[LANES], sink = -INFINITY;
+    float      longest[LANES] = { 0 }, bias[LANES] = { 0 }, sink = -INFINITY;
     bool       still = bounds;
 
     if (bounds) longest_keys(x, p->b, longest);
+    if (bounds && x->at.rel) exact_bias_top(x, p->b, bias);
     if (x->score->sink >= 0)
         sink = x->io->params[x->score->sink + p->b->h - x->head0] * (float)LOG2_E;
     for (int r = 0; r < LANES; r++) {
-        const float bound = bounds ? fabsf(p->f[r]) * norms[r] * longest[r] : INFINITY;
-        const bool  held = bound <= most && sink <= most;
+        const float product = fabsf(f[r]) * (norms[r] * longest[r] + more[r]);
+        const float bound = bound_of(x, product, bias[r]);
+        const bool  held =
+            bounds && product * unit <= most && isfinite(bound) && sink - bound <= most;
 
         p->m[r] = held ? bound : sink;
         p->l[r] = sink == -INFINITY ? 0 : exp2f(sink - p->m[r]);
@@ -281,9 +350,11 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
         const float l = p->l[r];
         factor[r] = l == 0 ? 0 : 1 / (x->kind == FOCI_L2NORM ? sqrtf(l) : l);
     }
+    if (saved || x->io->lse) keep_norms(p, factor, saved);
+    for (int r = 0; r < LANES && x->drops; r++)
+        factor[r] *= x->kept;
     exact_store_block(x, p->b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
                       p->r->tile);
-    if (saved || x->io->lse) keep_norms(p, factor, saved);
 }
 
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
@@ -292,17 +363,19 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     struct pass        p = { .x = x, .b = b, .r = r };
     int64_t            visible[LANES], t;
     int32_t            mask;
-    _Alignas(64) float norms[LANES];
+    _Alignas(64) float norms[LANES], more[LANES];
 
-    pack_queries(x, b, r, norms);
+    pack_queries(x, b, r, norms, more);
+    exact_drop_keys(x, b, p.drop_keys);
     if (exact_counts(x, false)) exact_visible(x, b, visible);
     exact_factors(x, b, visible, p.plain, p.f, NULL);
     memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
-    p.still = start(&p, norms);
+    p.still = start(&p, norms, more);
     struct walk w = exact_walk_keys(x, b);
     while (exact_next(&w, &t, &mask))
         push(&p, t, mask);
     flush(&p);
+    exact_shaw_values(x, b->h, &r->shaw, r->ot);
     if (x->order)
         order_keep(x, b, r->ot, p.m, p.l, r->tile);
     else
@@ -388,6 +461,8 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     exact_forward_take(&x, &a, saved);
     exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
     if (io->lse) clear_lse(&x);
+    exact_position_make(&x);
+    exact_txl_make(&x, (float *)x.scratch);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

@@ -51,6 +51,13 @@ static void append(struct gathered *g, int at, const int32_t *list, int64_t firs
     }
 }
 
+/* Lanes without a row stand at the beginning. */
+static void fill_places(struct gathered *g)
+{
+    for (int i = g->n; i < TILE; i++)
+        g->place[i] = 0;
+}
+
 /* Labels of gathered rows in the rounds before this one. */
 static void load_labels(const struct sweep *s, const struct gathered *g, bool keys,
                         int32_t *label)
@@ -103,6 +110,7 @@ void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
         const int64_t      first = cell->q0 + b * LANES;
         append(g, 0, p->list_q, first, min64(first + LANES, cell->q1), sums_q(s));
     }
+    fill_places(g);
     block->live = ~UINT64_C(0) >> (LANES - g->n);
     if (!again(s)) return;
     load_labels(s, g, false, block->label);
@@ -242,16 +250,40 @@ enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
     return !some ? SEEN_NONE : every == b->live ? SEEN_ALL : SEEN_SOME;
 }
 
-void sweep_bias(const struct sweep *s, const struct sweep_block *b,
-                const struct sweep_tile *t, float *bias)
+bool sweep_biased(const struct exact *x)
 {
-    memset(bias, 0, (size_t)t->k.n * LANES * sizeof *bias);
-    for (int i = 0; i < b->q.n; i++) {
+    return exact_biased(x) || x->score->slope || x->score->n_tables;
+}
+
+struct bias_rows sweep_bias(const struct sweep *s, const struct sweep_block *b,
+                            const struct sweep_tile *t, float *room)
+{
+    const struct exact *x = s->x;
+    const float         unit = (float)exact_bias_unit(x);
+
+    if (!sweep_biased(x)) return (struct bias_rows){ NULL, 0 };
+    memset(room, 0, (size_t)t->k.n * LANES * sizeof *room);
+    for (int i = 0; x->io->bias && i < b->q.n; i++) {
         const float *row =
-            s->x->io->bias + exact_given_row(s->x, s->task.seq, s->rows.h, b->q.row[i]);
+            x->io->bias + exact_given_row(x, s->task.seq, s->rows.h, b->q.row[i]);
         for (int j = 0; j < t->k.n; j++)
-            if (t->k.row[j] >= 0) bias[j * LANES + i] = row[t->k.row[j]];
+            if (t->k.row[j] >= 0) room[j * LANES + i] = row[t->k.row[j]] * unit;
     }
+    exact_bias_pairs(x, s->rows.h, sweep_places(s, &b->q, false),
+                     sweep_places(s, &t->k, true), t->k.n, room);
+    return (struct bias_rows){ room, LANES };
+}
+
+void sweep_keep(const struct sweep *s, const struct sweep_block *b,
+                const struct sweep_tile *t, uint64_t *keep)
+{
+    const struct seq     *seq = &s->task.seq->s;
+    _Alignas(64) uint64_t keys[LANES] = { 0 };
+
+    for (int i = 0; i < b->q.n; i++)
+        keys[i] = exact_drop_key(s->x, seq->b, s->rows.h, seq->q0 + b->q.row[i]);
+    for (int j = 0; j < t->k.n; j++)
+        exact_drop_keep(s->x, keys, seq->k0 + t->k.place[j], 1, &keep[j]);
 }
 
 /*
@@ -288,8 +320,7 @@ void sweep_queries(const struct sweep *s, const struct gathered *g, float *tile)
     struct mapped       mapped;
 
     sweep_load(s, g, false, x->io->q, &x->p->q, x->dq, x->ldq, tile);
-    exact_map(x, tile, g->n, (struct places){ s->task.seq->pos0, g->place }, false,
-              &mapped);
+    exact_map(x, tile, g->n, sweep_places(s, g, false), false, &mapped);
 }
 
 void sweep_keys(const struct sweep *s, const struct gathered *g, float *tile)
@@ -301,5 +332,5 @@ void sweep_keys(const struct sweep *s, const struct gathered *g, float *tile)
         sweep_load(s, g, false, x->io->q, &x->p->q, x->dq, x->ldq, tile);
     else
         sweep_load(s, g, true, x->io->k, &x->p->k, x->dq, x->ldq, tile);
-    exact_map(x, tile, g->n, (struct places){ 0, g->place }, true, &mapped);
+    exact_map(x, tile, g->n, sweep_places(s, g, true), true, &mapped);
 }

@@ -259,11 +259,13 @@ void order_note(const struct exact *x, const struct block *b, int i,
     x->order->rows[row_of(x, b) + i] = row;
 }
 
-void order_backward(struct exact *x, const void *d_o)
+void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back *shaw)
 {
     struct order *o = x->order;
 
-    o->d_o = d_o;
+    o->d_o = g->d_o;
+    o->dbias = g->dbias;
+    o->shaw = shaw;
     o->dk = x->dk_rows;
     o->dv = x->dv_rows;
     memset(o->dq, 0, (size_t)(x->heads * o->q_rows * x->ldq) * sizeof *o->dq);

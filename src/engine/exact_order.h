@@ -72,9 +72,11 @@ struct order {
 
     /* Backward: rows, [heads][q_rows]; sums of gradients, the last two those that x
      * collects. */
-    const void       *d_o;
-    struct order_row *rows;
-    float            *dq, *dk, *dv;
+    const void             *d_o;
+    float                  *dbias; /* of the given bias; NULL: not wanted */
+    const struct shaw_back *shaw;
+    struct order_row       *rows;
+    float                  *dq, *dk, *dv;
 
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;
@@ -118,7 +120,7 @@ void order_forward(struct exact *x);
  * room. */
 void order_note(const struct exact *x, const struct block *b, int i,
                 struct order_row row);
-void order_backward(struct exact *x, const void *d_o);
+void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back *shaw);
 void order_add_dq(const struct exact *x, const struct block *b, float *dqt);
 void order_add_keys(const struct exact *x, const struct block *b, float *d, float *tile,
                     float *tile2);

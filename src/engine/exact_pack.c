@@ -107,26 +107,85 @@ static void unit_back(float *du, const float *u, int ld, int d, int n, const flo
     }
 }
 
+/* Added to variances. */
+static const double least_variance = 1e-5;
+
+/* Rows of mean 0 and variance 1; sd[] is what they were divided by. */
+static void standard(float *tile, int ld, int d, int n, float *sd)
+{
+    for (int i = 0; i < n; i++) {
+        float *row = tile + (int64_t)i * ld;
+        double mean = 0, square = 0;
+
+        for (int c = 0; c < d; c++)
+            mean += (double)row[c];
+        mean /= d;
+        for (int c = 0; c < d; c++)
+            square += ((double)row[c] - mean) * ((double)row[c] - mean);
+        const double by = sqrt(square / d + least_variance);
+        for (int c = 0; c < d; c++)
+            row[c] = (float)(((double)row[c] - mean) / by);
+        sd[i] = (float)by;
+    }
+}
+
+/* From the gradient of u = (x - mean) / sd to that of x, in place. */
+static void standard_back(float *du, const float *u, int ld, int d, int n,
+                          const float *sd)
+{
+    for (int i = 0; i < n; i++) {
+        float       *g = du + (int64_t)i * ld;
+        const float *e = u + (int64_t)i * ld;
+        double       mean = 0, dot = 0;
+
+        for (int c = 0; c < d; c++) {
+            mean += (double)g[c];
+            dot += (double)g[c] * (double)e[c];
+        }
+        for (int c = 0; c < d; c++)
+            g[c] = (float)(((double)g[c] - mean / d - (double)e[c] * dot / d) /
+                           (double)sd[i]);
+    }
+}
+
 /* Shared keys are the unit vectors of the queries. */
 static bool unit_rows(const struct exact *x, bool keys)
 {
     return x->score->unit || (keys && x->stage->order.shared);
 }
 
-bool exact_maps(const struct exact *x) { return unit_rows(x, true); }
+bool exact_maps(const struct exact *x)
+{
+    return unit_rows(x, true) || x->score->rope_base > 0 ||
+           x->score->map != FOCI_MAP_NONE;
+}
 
 void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
                struct mapped *m)
 {
-    (void)at;
+    if (x->score->map == FOCI_MAP_STANDARD) standard(tile, x->ldq, x->dq, n, m->sd);
     if (unit_rows(x, keys)) unit(x, tile, x->ldq, x->dq, n, m->norm);
+    if (x->score->rope_base > 0) exact_turn(x, tile, n, at, false);
 }
 
+/* The rows of the tile are taken back as their gradients are. */
 void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m)
 {
-    (void)at;
-    if (unit_rows(x, keys)) unit_back(d, tile, x->ldq, x->dq, n, m->norm);
+    const bool earlier = unit_rows(x, keys) || x->score->map != FOCI_MAP_NONE;
+
+    if (x->score->rope_base > 0) {
+        exact_turn(x, d, n, at, true);
+        if (earlier) exact_turn(x, tile, n, at, true);
+    }
+    if (unit_rows(x, keys)) {
+        unit_back(d, tile, x->ldq, x->dq, n, m->norm);
+        for (int i = 0; x->score->map == FOCI_MAP_STANDARD && i < n; i++)
+            for (int c = 0; c < x->dq; c++)
+                tile[(int64_t)i * x->ldq + c] *= m->norm[i];
+    }
+    if (x->score->map == FOCI_MAP_STANDARD)
+        standard_back(d, tile, x->ldq, x->dq, n, m->sd);
 }
 
 /* What products on words make of a tile, so that sums taken without them agree. */
@@ -149,9 +208,8 @@ bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n
     return finite;
 }
 
-/* Pack a tile of floats into whichever of rows and sum is wanted. */
-static void pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
-                 char *rows, char *sum, size_t size, size_t at)
+void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
+                char *rows, char *sum, size_t size, size_t at)
 {
     if (rows && !x->bf16)
         memcpy(rows + at * size, tile, TILE * (size_t)ld * sizeof *tile);
@@ -197,11 +255,12 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     if (unused(x, s, t)) return;
     exact_load_keys(x, s, kv, t, tile, room);
     if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
-    pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
+    exact_pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
 
     exact_load_values(x, s, kv, t, tile, room);
     if (!exact_finite(x, tile, x->ldv, x->dv, n)) bad |= BAD_VALUE;
-    pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size, at);
+    exact_pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size,
+               at);
     x->bad_k[at] = (uint8_t)bad;
 }
 

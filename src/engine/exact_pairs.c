@@ -55,12 +55,14 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
             const float w =
                 p->w ? p->w[j * LANES + r] : from_bf16(p->w16[j * LANES + r]);
             for (int c = 0; c < x->dv; c++)
-                p->dv[(int64_t)j * x->ldv + c] += w * tile[(int64_t)r * x->ldv + c];
+                p->dv[(int64_t)j * x->ldv + c] +=
+                    w * x->kept * tile[(int64_t)r * x->ldv + c];
         }
 
     exact_load_keys(x, b->seq, b->kv, t, tile2, tile);
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
     exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_add_u(x, b->h, tile);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {
             if (!(seen[j] >> r & 1)) continue;

@@ -9,7 +9,7 @@ static uint64_t lanes_from(int64_t r)
     return r <= 0 ? ~UINT64_C(0) : r >= LANES ? 0 : ~UINT64_C(0) << r;
 }
 
-static uint64_t lanes_of(const struct block *b)
+uint64_t exact_lanes(const struct block *b)
 {
     return lanes_from(b->r0) & ~lanes_from(b->r1);
 }
@@ -163,7 +163,7 @@ static bool slots_seen(const struct exact *x, const struct block *b, int level,
     if (mask == -1 && !causal) return false;
     if (mask != -1) part = mask_of(x, b, level, slot0, mask, room);
     for (int j = 0; j < n; j++) {
-        seen[j] = lanes_of(b);
+        seen[j] = exact_lanes(b);
         if (part) seen[j] &= part[j];
         if (causal)
             seen[j] &= lanes_from(exact_slot_shown(s, level, slot0 + j) - b->pos);
@@ -183,7 +183,7 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
 
     if (mask == -1 && !causal && !given) return false;
 
-    const uint64_t  lanes = lanes_of(b);
+    const uint64_t  lanes = exact_lanes(b);
     uint64_t        room[TILE];
     const uint64_t *part = mask == -1 ? NULL : mask_of(x, b, -1, j0, mask, room);
     for (int j = 0; j < n; j++) {
@@ -223,16 +223,45 @@ bool exact_biased(const struct exact *x)
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias)
 {
+    const float unit = (float)exact_bias_unit(x);
+
     if (exact_level(b->seq, t) >= 0) {
         exact_slot_bias(b->seq, t, n, bias);
+        for (int i = 0; i < n * LANES; i++)
+            bias[i] *= unit;
         return;
     }
     memset(bias, 0, (size_t)n * LANES * sizeof *bias);
     for (int r = b->r0; x->io->bias && r < b->r1; r++) {
         const float *row = x->io->bias + given_row(x, b, r) + t * TILE;
         for (int j = 0; j < n; j++)
-            bias[j * LANES + r] = row[j];
+            bias[j * LANES + r] = row[j] * unit;
     }
+}
+
+void exact_given_back(const struct exact *x, const struct block *b, int64_t t, int n,
+                      const float *ds, float *room, float *dbias)
+{
+    _Alignas(64) float ones[LANES];
+
+    if (!dbias || exact_level(b->seq, t) >= 0) return;
+    for (int i = 0; i < LANES; i++)
+        ones[i] = 1;
+    x->k->store_cols(room, TILE, FOCI_F32, ds, ones, LANES, n);
+    for (int r = b->r0; r < b->r1; r++) {
+        float *row = dbias + given_row(x, b, r) + t * TILE;
+        for (int j = 0; j < n; j++)
+            row[j] += room[r * TILE + j];
+    }
+}
+
+void exact_modify(const struct exact *x, float *s, int n, const float *plain,
+                  const float *f, struct bias_rows bias, const uint64_t *seen)
+{
+    const bool capped = x->score->cap > 0;
+
+    x->k->modify(s, n, capped ? plain : f, capped ? (float)exact_unit_of(x) : 1,
+                 (float)x->score->cap, bias.at, bias.ld, seen);
 }
 
 bool exact_counts(const struct exact *x, bool backward)

@@ -198,7 +198,7 @@ static float logits(const struct stepping *x, const struct piece *p, struct room
     const bool bias = fill_bias(x, m, place, h, r->bias);
     if (cap == 0 && !bias && !counted && *seen == ~UINT64_C(0))
         return (float)((double)f[0] * unit);
-    x->k->modify(s, 1, f, (float)unit, cap, bias ? r->bias : NULL, seen);
+    x->k->modify(s, 1, f, (float)unit, cap, bias ? r->bias : NULL, LANES, seen);
     for (int j = 0; counted && j < m->n; j++)
         s[j] += m->extra + (m->each ? m->each[j] : 0);
     return 1;

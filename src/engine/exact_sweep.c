@@ -15,7 +15,8 @@ struct room {
     float             *s, *bias;                                /* [TILE][LANES] */
     uint32_t          *w;  /* [TILE / 2][LANES] weights as words */
     float             *ot; /* [ldv][LANES] */
-    uint64_t          *seen;
+    uint64_t          *seen, *keep;
+    struct shaw        shaw;
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -31,10 +32,12 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.tile = arena_take(a, TILE * ld, sizeof(float));
     r.q = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
     r.s = arena_take(a, pairs, sizeof(float));
-    r.bias = arena_take(a, exact_biased(x) ? pairs : 0, sizeof(float));
+    r.bias = arena_take(a, sweep_biased(x) ? pairs : 0, sizeof(float));
     r.w = arena_take(a, x->bf16 ? pairs / 2 : 0, sizeof(uint32_t));
     r.ot = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
+    r.keep = arena_take(a, TILE, sizeof(uint64_t));
+    r.shaw = exact_shaw_take(x, a);
     return r;
 }
 
@@ -72,8 +75,10 @@ static void pack_tile(const struct sweep *s, int64_t number, int slot, struct ro
 static void pack_queries(const struct sweep *s, struct room *r)
 {
     const struct exact *x = s->x;
+    _Alignas(64) float  bound[LANES];
 
     sweep_queries(s, &r->block.q, r->tile);
+    exact_shaw_begin(x, s->rows.h, r->tile, &r->shaw, bound);
     if (x->bf16)
         x->k->pack_cols_bf16(r->q, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -142,29 +147,58 @@ static void factors(const struct sweep *s, const struct gathered *g, float *plai
  * Tiles
  */
 
-static void scores(struct pass *p, int slot, bool masked)
+/* Scores of a tile as logits, if more than a factor is wanted, then as weights. */
+static void weights(struct pass *p, int slot, bool masked)
 {
     const struct exact      *x = p->s->x;
     struct room             *r = p->r;
     const struct sweep_tile *t = &r->tiles[slot];
     const int                n = t->k.n;
-    const struct operand keys = { r->keys[slot], x->bf16 ? x->dq_pad / 2 : x->ldq, 1 };
-    const bool           bias = exact_biased(x);
-    const float         *f = p->f;
+    const struct bias_rows   bias = sweep_bias(p->s, &r->block, t, r->bias);
+    const float             *f = p->f;
+    int                      moved;
 
-    exact_product(x, r->s, LANES, keys, r->q, LANES, exact_padded(x, n), LANES,
-                  x->dq_pad / x->per, 0);
-    if (bias) sweep_bias(p->s, &r->block, t, r->bias);
-    if (masked || bias || x->score->cap > 0) {
-        x->k->modify(r->s, n, p->plain, (float)exact_unit_of(x), (float)x->score->cap,
-                     bias ? r->bias : NULL, masked ? r->seen : NULL);
+    if (masked || bias.at || x->score->cap > 0) {
+        exact_modify(x, r->s, n, p->plain, p->f, bias, masked ? r->seen : NULL);
         f = NULL;
     }
-    const int moved = x->bf16
-                          ? x->k->weigh_bf16(r->s, r->w, n, exact_padded(x, n) / 2, f,
-                                             p->m, p->l, p->shrink, x->kind)
-                          : x->k->weigh_f32(r->s, n, f, p->m, p->l, p->shrink, x->kind);
-    if (moved) x->k->shrink(r->ot, x->dv, p->shrink);
+    if (x->bf16)
+        moved = x->k->weigh_bf16(r->s, r->w, n, exact_padded(x, n) / 2, f, p->m, p->l,
+                                 p->shrink, x->kind);
+    else
+        moved = x->k->weigh_f32(r->s, n, f, p->m, p->l, p->shrink, x->kind);
+    if (!moved) return;
+    x->k->shrink(r->ot, x->dv, p->shrink);
+    exact_shaw_shrink(x, &r->shaw, p->shrink);
+}
+
+static void scores(struct pass *p, int slot)
+{
+    const struct exact      *x = p->s->x;
+    struct room             *r = p->r;
+    const struct sweep_tile *t = &r->tiles[slot];
+    const struct operand keys = { r->keys[slot], x->bf16 ? x->dq_pad / 2 : x->ldq, 1 };
+
+    exact_product(x, r->s, LANES, keys, r->q, LANES, exact_padded(x, t->k.n), LANES,
+                  x->dq_pad / x->per, 0);
+    exact_shaw_scores_pairs(x, sweep_places(p->s, &r->block.q, false),
+                            sweep_places(p->s, &t->k, true), t->k.n, &r->shaw, r->s);
+}
+
+/* Dropped weights count in the sum that rows are divided by, and nowhere else. */
+static void drop(struct pass *p, int slot)
+{
+    const struct exact *x = p->s->x;
+    struct room        *r = p->r;
+    const int           n = r->tiles[slot].k.n;
+
+    sweep_keep(p->s, &r->block, &r->tiles[slot], r->keep);
+    if (x->bf16)
+        x->k->drop_words_bf16(r->w, n, r->keep);
+    else
+        x->k->drop_f32(r->s, n, r->keep);
+    for (int j = 0; j < n; j++)
+        r->seen[j] &= r->keep[j];
 }
 
 static void values(struct pass *p, int slot, bool masked)
@@ -174,6 +208,9 @@ static void values(struct pass *p, int slot, bool masked)
     const struct sweep_tile *t = &r->tiles[slot];
     const struct operand     sum = sweep_sum(x, r->values[slot], x->dv_pad, x->ldv);
 
+    exact_shaw_weights_pairs(x, sweep_places(p->s, &r->block.q, false),
+                             sweep_places(p->s, &t->k, true), t->k.n, &r->shaw, r->s,
+                             r->w);
     if (masked && t->bad) {
         sweep_load(p->s, &t->k, true, x->io->v, &x->p->v, x->dv, x->ldv, r->tile);
         exact_pairs_values(x, 0, r->block.q.n, t->k.n, r->seen, x->bf16 ? NULL : r->s,
@@ -200,9 +237,12 @@ static void block_forward(const struct sweep *s, int64_t block, int n_tiles,
         if (seen == SEEN_NONE) continue;
         for (int j = 0; s->x->order->any && j < r->tiles[t].k.n; j++)
             p.any |= r->seen[j];
-        scores(&p, t, seen == SEEN_SOME);
-        values(&p, t, seen == SEEN_SOME);
+        scores(&p, t);
+        weights(&p, t, seen == SEEN_SOME);
+        if (s->x->drops) drop(&p, t);
+        values(&p, t, seen == SEEN_SOME || s->x->drops);
     }
+    exact_shaw_values(s->x, s->rows.h, &r->shaw, r->ot);
     store_state(&p);
 }
 

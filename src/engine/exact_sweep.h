@@ -54,9 +54,21 @@ enum seen { SEEN_NONE, SEEN_SOME, SEEN_ALL };
 enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
                      const struct sweep_tile *t, uint64_t *seen);
 
-/* bias[n][LANES] of a block and a tile. */
-void sweep_bias(const struct sweep *s, const struct sweep_block *b,
-                const struct sweep_tile *t, float *bias);
+/* Biases of a block and a tile, given and by distance; room[TILE][LANES], where
+ * sweep_biased(). */
+bool             sweep_biased(const struct exact *x);
+struct bias_rows sweep_bias(const struct sweep *s, const struct sweep_block *b,
+                            const struct sweep_tile *t, float *room);
+
+/* Bits of the weights that are not dropped. */
+void sweep_keep(const struct sweep *s, const struct sweep_block *b,
+                const struct sweep_tile *t, uint64_t *keep);
+
+static inline struct places sweep_places(const struct sweep    *s,
+                                         const struct gathered *g, bool keys)
+{
+    return (struct places){ keys ? 0 : s->task.seq->pos0, g->place };
+}
 
 /* Gathered rows as floats, zero where there is none: of any tensor, and of queries and
  * keys as they go into scores. */

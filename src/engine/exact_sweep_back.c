@@ -29,8 +29,10 @@ struct room {
     uint16_t          *w16, *ds16;
     uint32_t          *words;
     float             *dqt; /* [ldq][LANES] */
-    uint64_t          *seen;
-    unsigned           bad; /* of the block */
+    uint64_t          *seen, *keep;
+    unsigned           bad;         /* of the block */
+    int64_t            slot[LANES]; /* of the lanes, in blocks in natural order */
+    float              share[LANES];
     _Alignas(64) float plain[LANES], f[LANES], mul[LANES], norm[LANES], delta[LANES];
 };
 
@@ -62,12 +64,13 @@ static void room_take(const struct exact *x, struct room *r, struct arena *a)
     r->tile2 = arena_take(a, TILE * ld, sizeof(float));
     r->s = arena_take(a, pairs, sizeof(float));
     r->dp = arena_take(a, pairs, sizeof(float));
-    r->bias = arena_take(a, exact_biased(x) ? pairs : 0, sizeof(float));
+    r->bias = arena_take(a, sweep_biased(x) ? pairs : 0, sizeof(float));
     r->w16 = arena_take(a, words, sizeof(uint16_t));
     r->ds16 = arena_take(a, words, sizeof(uint16_t));
     r->words = arena_take(a, words / 2, sizeof(uint32_t));
     r->dqt = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
     r->seen = arena_take(a, TILE, sizeof(uint64_t));
+    r->keep = arena_take(a, TILE, sizeof(uint64_t));
 }
 
 size_t sweep_backward_scratch(const struct exact *x)
@@ -131,7 +134,9 @@ static void pack_rows(const struct exact *x, const float *tile, int ld, int d_pa
 
 static void load_rows(const struct sweep *s, struct room *r)
 {
-    const struct gathered *g = &r->block.q;
+    const struct gathered  *g = &r->block.q;
+    const struct exact_seq *seq = s->task.seq;
+    const int64_t first = (s->task.head * s->x->max_qt + seq->qt0) * LANES + seq->lead;
 
     for (int i = 0; i < LANES; i++) {
         const struct order_row none = { .norm =
@@ -143,6 +148,8 @@ static void load_rows(const struct sweep *s, struct room *r)
         r->mul[i] = row.mul;
         r->norm[i] = row.norm;
         r->delta[i] = row.delta;
+        r->share[i] = 1;
+        r->slot[i] = i < g->n ? first + g->row[i] : 0;
     }
 }
 
@@ -156,6 +163,8 @@ static void pack_block(const struct sweep *s, int64_t number, struct room *r)
     sweep_load(s, g, false, x->order->d_o, &x->p->o, x->dv, x->ldv, r->tile);
     exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
     r->bad = exact_finite(x, r->tile, x->ldv, x->dv, g->n) ? 0 : BAD_GRAD;
+    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
+        r->tile[i] *= x->kept;
     pack_cols(x, r->tile, x->ldv, x->dv, x->dv_pad, r->g_cols);
     pack_rows(x, r->tile, x->ldv, x->dv_pad, r->g_rows);
 
@@ -186,24 +195,50 @@ static void scores(const struct exact *x, int slot, struct room *r)
                   x->dv_pad / x->per, 0);
 }
 
+/* Whether something is summed over all pieces of a head. */
+static bool alone(const struct exact *x)
+{
+    return x->order->dbias || x->at.sums || exact_has_shaw(x);
+}
+
+static struct shaw_lanes lanes_of(const struct sweep *s, const struct room *r)
+{
+    return (struct shaw_lanes){ sweep_places(s, &r->block.q, false), r->slot, r->share,
+                                r->block.q.n };
+}
+
+/* What distances add to scores and to dp; and dropped weights take no part in dp. */
+static void add_distances(const struct sweep *s, int slot, struct room *r)
+{
+    const struct exact      *x = s->x;
+    const struct sweep_tile *t = &r->tiles[slot];
+
+    if (exact_has_shaw(x)) {
+        const struct shaw_lanes lanes = lanes_of(s, r);
+        exact_shaw_scores_pairs_back(x, &lanes, sweep_places(s, &t->k, true), t->k.n,
+                                     x->order->shaw, r->s, r->dp);
+    }
+    if (!x->drops) return;
+    sweep_keep(s, &r->block, t, r->keep);
+    x->k->drop_f32(r->dp, t->k.n, r->keep);
+}
+
 static void weights(const struct sweep *s, int slot, bool masked, struct room *r)
 {
-    const struct exact *x = s->x;
-    const int           n = r->tiles[slot].k.n;
-    const bool          bias = exact_biased(x);
-    struct grad_rows    g = {
-           .f = r->f,
-           .norm = r->norm,
-           .delta = r->delta,
-           .c = (float)x->score->cap,
-           .unit = (float)exact_unit_of(x),
-           .kind = x->kind,
+    const struct exact    *x = s->x;
+    const int              n = r->tiles[slot].k.n;
+    const struct bias_rows bias = sweep_bias(s, &r->block, &r->tiles[slot], r->bias);
+    struct grad_rows       g = {
+              .f = r->f,
+              .norm = r->norm,
+              .delta = r->delta,
+              .c = (float)x->score->cap,
+              .unit = (float)exact_unit_of(x),
+              .kind = x->kind,
     };
 
-    if (masked || bias || x->score->cap > 0) {
-        if (bias) sweep_bias(s, &r->block, &r->tiles[slot], r->bias);
-        x->k->modify(r->s, n, r->plain, g.unit, g.c, bias ? r->bias : NULL,
-                     masked ? r->seen : NULL);
+    if (masked || bias.at || x->score->cap > 0) {
+        exact_modify(x, r->s, n, r->plain, r->f, bias, masked ? r->seen : NULL);
         g.f = NULL;
     }
     if (x->bf16)
@@ -211,6 +246,41 @@ static void weights(const struct sweep *s, int slot, bool masked, struct room *r
                         r->words);
     else
         x->k->grad_f32(r->s, r->dp, n, &g);
+}
+
+static void given_back(const struct sweep *s, const struct sweep_tile *t,
+                       const struct room *r)
+{
+    for (int i = 0; i < r->block.q.n; i++) {
+        float *row = s->x->order->dbias +
+                     exact_given_row(s->x, s->task.seq, s->rows.h, r->block.q.row[i]);
+        for (int j = 0; j < t->k.n; j++)
+            if (r->seen[j] >> i & 1) row[t->k.row[j]] += r->dp[j * LANES + i];
+    }
+}
+
+/* What becomes of weights and gradients of logits beside the five products. */
+static void give_distances(const struct sweep *s, int slot, struct room *r)
+{
+    const struct exact      *x = s->x;
+    const struct sweep_tile *t = &r->tiles[slot];
+    const int                n = t->k.n;
+    const struct places      keys = sweep_places(s, &t->k, true);
+
+    if (x->drops && x->bf16) x->k->drop_rows_bf16(r->w16, n, r->keep);
+    if (x->drops && !x->bf16) x->k->drop_f32(r->s, n, r->keep);
+    if (!alone(x)) return;
+    if (x->bf16) {
+        x->k->load_rows(r->s, LANES, r->w16, LANES, FOCI_BF16, n, LANES);
+        x->k->load_rows(r->dp, LANES, r->ds16, LANES, FOCI_BF16, n, LANES);
+    }
+    if (exact_has_shaw(x)) {
+        const struct shaw_lanes lanes = lanes_of(s, r);
+        exact_shaw_sums_pairs_back(x, &lanes, keys, n, x->order->shaw, r->s, r->dp);
+    }
+    exact_bias_pairs_back(x, s->rows.h, s->task.seq, sweep_places(s, &r->block.q, false),
+                          r->block.live, keys, n, r->dp, 0);
+    if (x->order->dbias) given_back(s, t, r);
 }
 
 static void products(const struct exact *x, int slot, struct room *r)
@@ -246,6 +316,8 @@ static void pairs(const struct sweep *s, int slot, struct room *r)
     const struct packed     *p = &r->packed[slot];
 
     sweep_load(s, &r->block.q, false, x->order->d_o, &x->p->o, x->dv, x->ldv, r->tile);
+    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
+        r->tile[i] *= x->kept;
     for (int j = 0; j < t->k.n; j++)
         for (int i = 0; i < r->block.q.n; i++) {
             const int   at = j * LANES + i;
@@ -316,7 +388,9 @@ static void block_backward(const struct sweep *s, int64_t block, int n_tiles,
         for (int j = 0; x->order->any && j < r->tiles[t].k.n; j++)
             any |= r->seen[j];
         scores(x, t, r);
+        add_distances(s, t, r);
         weights(s, t, seen == SEEN_SOME, r);
+        give_distances(s, t, r);
         if (seen == SEEN_SOME && (r->tiles[t].bad || r->bad))
             pairs(s, t, r);
         else
@@ -344,19 +418,41 @@ static void piece_backward(const struct sweep *s, struct room *r)
     }
 }
 
-/* Phases one after the other, and in each the heads that share keys. */
+/* Tasks of one phase among the heads that do not share keys. */
+static void run_tasks(struct exact *x, int64_t round, int64_t turn, int64_t worker,
+                      int64_t workers, struct room *r)
+{
+    for (int64_t i = 0; i < order_tasks(x); i++) {
+        const struct sweep s = sweep_of(x, round, order_task(x, i));
+
+        if (s.task.piece->phase == turn / x->per_kv &&
+            s.task.head % x->per_kv == turn % x->per_kv && s.rows.kv % workers == worker)
+            piece_backward(&s, r);
+    }
+}
+
+/* Phases one after the other, and in each the heads that share keys.  What is summed
+ * over the pieces of a head has them one after the other; the gradient of a bias that
+ * heads may share, all. */
 static void run_phases(struct exact *x, int64_t round, struct room *r)
 {
     const int64_t tasks = order_tasks(x), turns = x->order->n_phases * x->per_kv;
+    const int64_t workers = x->order->dbias ? 1 : x->kv_heads;
 
     for (int64_t turn = 0; turn < turns; turn++) {
+        if (alone(x)) {
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) {
-            const struct sweep s = sweep_of(x, round, order_task(x, i));
+            for (int64_t w = 0; w < workers; w++)
+                run_tasks(x, round, turn, w, workers, r);
+        } else {
+#pragma omp for schedule(dynamic, 1)
+            for (int64_t i = 0; i < tasks; i++) {
+                const struct sweep s = sweep_of(x, round, order_task(x, i));
 
-            if (s.task.piece->phase == turn / x->per_kv &&
-                s.task.head % x->per_kv == turn % x->per_kv)
-                piece_backward(&s, r);
+                if (s.task.piece->phase == turn / x->per_kv &&
+                    s.task.head % x->per_kv == turn % x->per_kv)
+                    piece_backward(&s, r);
+            }
         }
     }
 }

@@ -241,6 +241,29 @@ static void grad(const float *s, const float *dp, int n, int k,
 }
 
 /*
+ * Dropping weights
+ */
+
+static void drop_rows(uint16_t *w, int n, const uint64_t *keep)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i += 32)
+            vw_store(w + j * LANES + i,
+                     vw_stored_where(w + j * LANES + i, (uint32_t)(keep[j] >> i)));
+}
+
+static void drop_words(uint32_t *w, int n, const uint64_t *keep)
+{
+    for (int j = 0; j < n; j += 2, w += LANES) {
+        const uint64_t high = j + 1 < n ? keep[j + 1] : UINT64_MAX;
+
+        for (int i = 0; i < LANES; i += 16)
+            vw_store(w + i, vw_halves_where(vw_load(w + i), vm_bits(keep[j], i),
+                                            vm_bits(high, i)));
+    }
+}
+
+/*
  * Decoding: as common/decode.c, on words
  */
 
@@ -394,6 +417,8 @@ void kernels_bf16(struct kernels *k)
     k->pack_sum_bf16 = pack_sum;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
+    k->drop_rows_bf16 = drop_rows;
+    k->drop_words_bf16 = drop_words;
     k->dots_bf16 = dots;
     k->sums_bf16 = sums;
     k->has_bf16 = true;

@@ -73,13 +73,25 @@ static void add_group(struct text *t, const foci_plan *plan, int i)
     add(t, "%s", text);
 }
 
+/* Key/value heads are told where they are fewer than heads and routes ask for. */
+static void print_problem(const foci_plan *plan, char *text, size_t cap)
+{
+    foci_problem p = plan->p;
+    int64_t      all = 0;
+
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        all += plan->spec.groups[i].heads * mech_routes(&plan->spec.groups[i].mech);
+    if (p.kv_heads == all) p.kv_heads = 0;
+    foci_problem_print(&p, text, cap);
+}
+
 int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
 {
     struct text      t = { text, cap, 0 };
     const foci_cost *c = &plan->cost;
     char             problem[160], work[24], saved[24];
 
-    foci_problem_print(&plan->p, problem, sizeof problem);
+    print_problem(plan, problem, sizeof problem);
     add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
         plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
         best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");

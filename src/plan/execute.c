@@ -157,7 +157,9 @@ static foci_status check_grads(const foci_plan *plan, const foci_io *io,
         return refuse(out, "the problem was planned without FOCI_TRAIN");
     if (plan->p.batch && plan->p.len_q && !g->d_o)
         return refuse(out, "grads.d_o is NULL: the gradient of the output is needed");
-    (void)io;
+    if (g->dbias && !io->bias)
+        return refuse(out, "grads.dbias is given, but the problem was planned without "
+                           "FOCI_BIAS: there is no bias to have a gradient");
     return FOCI_OK;
 }
 
@@ -251,6 +253,15 @@ static void clear_dx(const foci_plan *plan, void *dx)
                    (size_t)p->dim_x * el);
 }
 
+/* All stages add to that of the bias. */
+static void clear_dbias(const foci_plan *plan, float *dbias)
+{
+    const foci_problem *p = &plan->p;
+    const int64_t       n = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+
+    if (dbias) memset(dbias, 0, (size_t)n * sizeof *dbias);
+}
+
 foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads)
 {
@@ -261,6 +272,7 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     clear_dx(plan, whole_grads.dx);
+    clear_dbias(plan, whole_grads.dbias);
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
         engine_of(s)->backward(plan, s, &whole, (const float *)whole.saved + s->saved0,

@@ -234,6 +234,16 @@ size_t foci_plan_work_bytes(const foci_plan *plan) { return plan->work_bytes; }
 
 size_t foci_plan_saved_bytes(const foci_plan *plan) { return plan->saved_bytes; }
 
+foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem)
+{
+    if (!problem || !problem->size || problem->size > sizeof *problem)
+        return FOCI_ERR_ARG;
+    const size_t size = problem->size;
+    memcpy(problem, &plan->p, size);
+    problem->size = size;
+    return FOCI_OK;
+}
+
 foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost)
 {
     if (!cost || !cost->size || cost->size > sizeof *cost) return FOCI_ERR_ARG;

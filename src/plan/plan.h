@@ -133,7 +133,7 @@ struct score {
     bool            rope_half; /* pairs (t, t + d/2), not (2t, 2t + 1) */
     const foci_mod *slope;     /* bias -slope |rel|; NULL: none */
     const foci_mod *table[2];  /* bias by a table over rel */
-    int64_t         table_at[2];
+    int64_t         table_at[2], table_size[2]; /* entries of a head */
     int             n_tables;
     int64_t         clip;                /* of Shaw's tables */
     int64_t         shaw_k, shaw_v;      /* [heads][2 clip + 1][d]; -1: none */

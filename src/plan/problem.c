@@ -10,22 +10,28 @@ enum { BATCH, HEADS, KV_HEADS, LEN_Q, LEN_K, DIM_QK, DIM_V, N_LETTERS };
 
 static const char letters[] = "bhknmdvc";
 
+/* A letter that has no preset. */
+enum { NO_PRESET = -1 };
+
 /* In the order of the text.  A letter left out takes the value of `like`, or the
  * preset; with neither it must be there. */
 static const struct field {
     const char *name;
     size_t      offset;
     int64_t     min, max;
-    int64_t     preset; /* 0: none */
-    int         like;   /* -1: none */
+    int64_t     preset;
+    int         like; /* -1: none */
 } fields[N_LETTERS] = {
     [BATCH] = { "batch", offsetof(foci_problem, batch), 0, INT32_MAX, 1, -1 },
     [HEADS] = { "heads", offsetof(foci_problem, heads), 1, 65536, 1, -1 },
-    [KV_HEADS] = { "key heads", offsetof(foci_problem, kv_heads), 1, 65536, 0, HEADS },
-    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, MAX_LEN, 0, -1 },
-    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, MAX_LEN, 0, LEN_Q },
-    [DIM_QK] = { "key width", offsetof(foci_problem, dim_qk), 1, 65536, 0, -1 },
-    [DIM_V] = { "value width", offsetof(foci_problem, dim_v), 1, 65536, 0, DIM_QK },
+    [KV_HEADS] = { "key heads", offsetof(foci_problem, kv_heads), 1, 65536, 0, -1 },
+    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, MAX_LEN, NO_PRESET,
+                -1 },
+    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, MAX_LEN, NO_PRESET,
+                LEN_Q },
+    [DIM_QK] = { "key width", offsetof(foci_problem, dim_qk), 1, 65536, NO_PRESET, -1 },
+    [DIM_V] = { "value width", offsetof(foci_problem, dim_v), 1, 65536, NO_PRESET,
+                DIM_QK },
 };
 
 /* Digits at *s, moving past them; -1 when there are none or too many. */
@@ -44,7 +50,7 @@ static foci_status read_field(foci_ctx *ctx, const char *text, const char **s, i
     const char         *start = *s;
 
     if (*start != letters[i]) {
-        if (f->like < 0 && !f->preset)
+        if (f->like < 0 && f->preset == NO_PRESET)
             return ctx_fail(ctx, FOCI_ERR_ARG,
                             "problem \"%.60s\", column %d: %c, the %s, is wanted here",
                             text, (int)(start - text) + 1, letters[i], f->name);
@@ -79,10 +85,6 @@ foci_status foci_problem_parse(foci_ctx *ctx, const char *text, foci_problem *pr
                         "problem \"%.60s\", column %d: unexpected \"%.20s\"; the "
                         "letters are %s, in this order",
                         text, (int)(s - text) + 1, s, letters);
-    if (value[HEADS] % value[KV_HEADS])
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "problem \"%.60s\": %lld key heads do not divide %lld heads",
-                        text, (long long)value[KV_HEADS], (long long)value[HEADS]);
 
     for (int i = 0; i < N_LETTERS; i++)
         memcpy((char *)problem + fields[i].offset, &value[i], sizeof value[i]);
@@ -101,7 +103,7 @@ int foci_problem_print(const foci_problem *problem, char *text, size_t cap)
     for (int i = 0; i < N_LETTERS; i++) {
         const struct field *f = &fields[i];
         memcpy(&value[i], (const char *)problem + f->offset, sizeof value[i]);
-        int64_t implied = f->preset ? f->preset : INT64_MIN;
+        int64_t implied = f->preset;
         if (f->like >= 0) {
             implied = value[f->like];
             if (!value[i] && f->min) value[i] = implied; /* 0 says "the same" */

@@ -25,6 +25,9 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
             why = "a slot stands for many keys and has no position";
         else if (mod->does & FOCI_MOD_TXL && order.label)
             why = "it needs the keys in their order";
+        else if (mod->does & FOCI_MOD_TXL && !m->causal)
+            why =
+                "keys after the query have no row of R, so the problem must be causal";
         else if (mod->does & FOCI_MOD_ROPE && m->dims.qk % 2)
             why = "pairs of elements are turned, and the width of q and k is odd";
         if (why)
@@ -96,6 +99,7 @@ static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
         if (s->n_tables == (int)(sizeof s->table / sizeof *s->table))
             return too_many(ctx, g, s->n_tables, "tables over the distance");
         s->table[s->n_tables] = mod;
+        mod->def->tensors->shape(&g->mech, mod->arg, &s->table_size[s->n_tables]);
         s->table_at[s->n_tables++] = at[0];
     }
     if (does & FOCI_MOD_SHAW) {

@@ -65,6 +65,42 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 /* a where m, else b */
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
 
+/* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
+INLINE vf vf_turn(vf x, vf t, const int back)
+{
+    const vf re = _mm256_moveldup_ps(t), im = _mm256_movehdup_ps(t);
+    const vf cross = vf_mul(_mm256_permute_ps(x, 0xb1), im);
+
+    return back ? _mm256_fmsubadd_ps(x, re, cross) : _mm256_fmaddsub_ps(x, re, cross);
+}
+
+/* Numbers of 64 bits. */
+enum { VU_LEN = 4 };
+typedef __m256i vu;
+
+INLINE vu vu_set1(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
+INLINE vu vu_loadu(const uint64_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
+INLINE vu vu_add(vu a, vu b) { return _mm256_add_epi64(a, b); }
+/* From products of halves. */
+INLINE vu vu_mul(vu a, vu b)
+{
+    const vu ah = _mm256_srli_epi64(a, 32), bh = _mm256_srli_epi64(b, 32);
+    const vu cross = vu_add(_mm256_mul_epu32(a, bh), _mm256_mul_epu32(ah, b));
+
+    return vu_add(_mm256_mul_epu32(a, b), _mm256_slli_epi64(cross, 32));
+}
+/* x ^ x >> n */
+INLINE vu vu_fold(vu x, int n) { return _mm256_xor_si256(x, _mm256_srli_epi64(x, n)); }
+/* Bit i: a_i >= b_i.  Only signed numbers compare. */
+INLINE unsigned vu_not_below(vu a, vu b)
+{
+    const vu top = vu_set1(UINT64_C(1) << 63);
+    const vu below =
+        _mm256_cmpgt_epi64(_mm256_xor_si256(b, top), _mm256_xor_si256(a, top));
+
+    return ~(unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(below)) & 0xfu;
+}
+
 INLINE float vf_sum(vf x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

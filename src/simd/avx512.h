@@ -59,6 +59,31 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 /* a where m, else b */
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
 
+/* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
+INLINE vf vf_turn(vf x, vf t, const int back)
+{
+    const vf re = _mm512_moveldup_ps(t), im = _mm512_movehdup_ps(t);
+    const vf cross = vf_mul(_mm512_permute_ps(x, 0xb1), im);
+
+    return back ? _mm512_fmsubadd_ps(x, re, cross) : _mm512_fmaddsub_ps(x, re, cross);
+}
+
+/* Numbers of 64 bits. */
+enum { VU_LEN = 8 };
+typedef __m512i vu;
+
+INLINE vu vu_set1(uint64_t x) { return _mm512_set1_epi64((long long)x); }
+INLINE vu vu_loadu(const uint64_t *p) { return _mm512_loadu_si512(p); }
+INLINE vu vu_add(vu a, vu b) { return _mm512_add_epi64(a, b); }
+INLINE vu vu_mul(vu a, vu b) { return _mm512_mullo_epi64(a, b); }
+/* x ^ x >> n */
+INLINE vu vu_fold(vu x, unsigned n)
+{
+    return _mm512_xor_si512(x, _mm512_srli_epi64(x, n));
+}
+/* Bit i: a_i >= b_i. */
+INLINE unsigned vu_not_below(vu a, vu b) { return _mm512_cmpge_epu64_mask(a, b); }
+
 INLINE float vf_sum(vf x) { return _mm512_reduce_add_ps(x); }
 INLINE float vf_most(vf x) { return _mm512_reduce_max_ps(x); }
 

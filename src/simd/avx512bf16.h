@@ -60,6 +60,22 @@ INLINE vw vw_stored_n(const uint16_t *p, int n)
     return (vw)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
 
+/* 32 bf16 where their bits are set, zeros elsewhere. */
+INLINE vw vw_stored_where(const uint16_t *p, uint32_t bits)
+{
+    return (vw)_mm512_maskz_loadu_epi16(bits, p);
+}
+
+/* Lower and higher halves of words, each where its mask says so. */
+INLINE vw vw_halves_where(vw x, vm low, vm high)
+{
+    const __m512i lower = _mm512_and_si512((__m512i)x, _mm512_set1_epi32(0xffff));
+    const __m512i upper = _mm512_andnot_si512(_mm512_set1_epi32(0xffff), (__m512i)x);
+
+    return (vw)_mm512_or_si512(_mm512_maskz_mov_epi32(low, lower),
+                               _mm512_maskz_mov_epi32(high, upper));
+}
+
 /* Words of two rows of 32 bf16, in an order that vf_unmix() undoes for sums. */
 INLINE vw vw_mix_low(vw a, vw b)
 {

@@ -7,6 +7,7 @@
  */
 #include "kern/decode.h"
 #include "kern/labels.h"
+#include "kern/places.h"
 #include "kern/products.h"
 #include "kern/rows.h"
 #include "kern/run.h"
@@ -67,7 +68,7 @@ static void test_tanh(void **state)
             s[i] = x[i] *= i % 2 ? 1.0f : -1.0f;
             f[i] = 1.0f;
         }
-        r->now->modify(s, 1, f, 1.0f, 1.0f, NULL, NULL);
+        r->now->modify(s, 1, f, 1.0f, 1.0f, NULL, 0, NULL);
         for (int i = 0; i < LANES; i++) {
             const double want = tanh((double)x[i]);
             if (fabs((double)s[i] - want) > 4e-7 * fabs(want))

@@ -27,6 +27,7 @@ static void name_scores(struct run *r, int n, int kind, int scores, const char *
     r->is_flops = false;
 }
 
+/* Rows of bias as a tile of their own, or of an array that goes back one step a row. */
 static void try_modify(struct run *r, int n, int scores, int form)
 {
     const float unit = 1.44269504f, c = form & 1 ? 30.0f : 0.0f;
@@ -35,7 +36,11 @@ static void try_modify(struct run *r, int n, int scores, int form)
     r->work = 8.0 * n * LANES;
     float *const       s = inout(r, (int64_t)n * LANES, NORMAL);
     float *const       f = floats(r, LANES, NORMAL);
-    const float *const bias = form & 2 ? floats(r, (int64_t)n * LANES, NORMAL) : NULL;
+    const int64_t      ldb = form & 8 ? -1 : LANES;
+    const float *const rows =
+        form & 2 ? floats(r, ldb < 0 ? n + LANES - 1 : (int64_t)n * LANES, NORMAL)
+                 : NULL;
+    const float *const bias = rows && ldb < 0 ? rows + n - 1 : rows;
     uint64_t *const    seen = take(r, (size_t)n * sizeof *seen, false, BYTES);
 
     fill_scores(r, s, n, scores);
@@ -48,7 +53,7 @@ static void try_modify(struct run *r, int n, int scores, int form)
      * what the exponential of 2x makes of that, and its slope is at most 1. */
     for (int x = 0; x < n * LANES; x++) {
         const double fs = (double)f[x % LANES] * (double)s[x];
-        const double b = bias ? (double)bias[x] : 0.0;
+        const double b = bias ? (double)bias[x / LANES * ldb + x % LANES] : 0.0;
         const double y = c != 0.0f ? 30.0 * tanh((fs + b) / 30.0) : fs + b;
 
         if (isfinite(fs) && !r->bench)
@@ -56,12 +61,12 @@ static void try_modify(struct run *r, int n, int scores, int form)
                   (double)unit * (2 * E * (fabs(fs) + fabs(b)) + (4 * EXP) * fabs(y)));
     }
     while (next(r))
-        r->k->modify(s, n, f, unit, c, bias, form & 4 ? seen : NULL);
+        r->k->modify(s, n, f, unit, c, bias, ldb, form & 4 ? seen : NULL);
 }
 
 static void check_modify(struct run *r)
 {
-    static const int forms[] = { 4, 7, 0, 1, 2, 3, 5, 6 };
+    static const int forms[] = { 4, 7, 0, 1, 2, 3, 5, 6, 10, 15 };
 
     for (int i = 0; i < cases(r, 1, COUNT(key_counts)); i++)
         for (int scores = 0; scores < cases(r, 1, N_SCORES); scores++)

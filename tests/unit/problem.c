@@ -26,13 +26,15 @@ static const struct {
 } good[] = {
     { "b2h8k2n4096m4095d64v32c", 2, 8, 2, 4096, 4095, 64, 32, 1, NULL },
     { "b2h8k2n4096m4096d64v64c", 2, 8, 2, 4096, 4096, 64, 64, 1, "b2h8k2n4096d64c" },
-    { "n1d1", 1, 1, 1, 1, 1, 1, 1, 0, NULL },
-    { "n5d3c", 1, 1, 1, 5, 5, 3, 3, 1, NULL },
-    { "h4n5d3v9", 1, 4, 4, 5, 5, 3, 9, 0, NULL },
-    { "b1h1k1n07m7d3v3", 1, 1, 1, 7, 7, 3, 3, 0, "n7d3" },
-    { "b0n0d8", 0, 1, 1, 0, 0, 8, 8, 0, NULL },
-    { "n4m0d8", 1, 1, 1, 4, 0, 8, 8, 0, NULL },
-    { "n68719476736d65536", 1, 1, 1, INT64_C(1) << 36, INT64_C(1) << 36, 65536, 65536,
+    { "n1d1", 1, 1, 0, 1, 1, 1, 1, 0, NULL },
+    { "n5d3c", 1, 1, 0, 5, 5, 3, 3, 1, NULL },
+    { "h4n5d3v9", 1, 4, 0, 5, 5, 3, 9, 0, NULL },
+    { "b1h1k1n07m7d3v3", 1, 1, 1, 7, 7, 3, 3, 0, "k1n7d3" },
+    { "h2k4n4d8", 1, 2, 4, 4, 4, 8, 8, 0, NULL }, /* for a plan to judge */
+    { "h8k3n4d8", 1, 8, 3, 4, 4, 8, 8, 0, NULL },
+    { "b0n0d8", 0, 1, 0, 0, 0, 8, 8, 0, NULL },
+    { "n4m0d8", 1, 1, 0, 4, 0, 8, 8, 0, NULL },
+    { "n68719476736d65536", 1, 1, 0, INT64_C(1) << 36, INT64_C(1) << 36, 65536, 65536,
       0, NULL },
 };
 
@@ -93,8 +95,6 @@ static const struct {
     { "n-4d8", "column 1: n: " },
     { "h0n4d8", "column 1: h0: h, the heads, goes from 1" },
     { "h8k0n4d8", "column 3: k0: k, the key heads" },
-    { "h8k3n4d8", "3 key heads do not divide 8 heads" },
-    { "h2k4n4d8", "4 key heads do not divide 2 heads" },
     { "n4b2d8", "column 3: d, the key width, is wanted" },
     { "n4d8b2", "column 5: unexpected \"b2\"; the letters are bhknmdvc" },
     { "n4d8cc", "column 6: unexpected \"c\"" },
@@ -120,12 +120,76 @@ static void test_refused(void **state)
     assert_int_equal(foci_problem_parse(*state, "n1d1", NULL), FOCI_ERR_ARG);
 }
 
+/* What a plan makes of the fields that were left 0. */
+static void test_planned(void **state)
+{
+    foci_problem p = { FOCI_SIZED(foci_problem), .dim_x = 10 };
+    foci_problem got = { FOCI_SIZED(foci_problem) };
+    foci_plan   *plan;
+
+    assert_int_equal(foci_problem_parse(*state, "b3h2n7m9d4c", &p), FOCI_OK);
+    assert_int_equal(
+        foci_plan_create(*state, "1*routed(routes=3) + 1*softmax", &p, &plan), FOCI_OK);
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_OK);
+    assert_int_equal(got.size, sizeof got);
+    assert_int_equal(got.kv_heads, 4); /* three routes, and one */
+    assert_int_equal(got.dim_v, 4);
+    assert_int_equal(got.dim_x, 10);
+    assert_int_equal(got.flags, FOCI_CAUSAL);
+    assert_int_equal(got.k.head, 4);
+    assert_int_equal(got.k.row, 16);
+    assert_int_equal(got.k.batch, 9 * 16);
+    assert_int_equal(got.x.row, 10);
+    assert_int_equal(got.mask_batch, 1);
+
+    /* A program of the time when problems ended there. */
+    got = (foci_problem){ .size = offsetof(foci_problem, kv_heads), .kv_heads = 77 };
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_OK);
+    assert_int_equal(got.size, offsetof(foci_problem, kv_heads));
+    assert_int_equal(got.heads, 2);
+    assert_int_equal(got.kv_heads, 77);
+
+    got.size = 0;
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
+    got.size = sizeof got + 1;
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_plan_problem(plan, NULL), FOCI_ERR_ARG);
+    foci_plan_free(plan);
+}
+
+/* As many sets of keys as heads have, or a divisor of it. */
+static void test_key_heads(void **state)
+{
+    static const struct {
+        const char *spec, *problem, *says;
+    } cases[] = {
+        { "softmax", "h8k3n4d8", "kv_heads is 3: it must divide the 8 heads" },
+        { "softmax", "h2k4n4d8", "kv_heads is 4: it must divide the 2 heads" },
+        { "routed(routes=2)", "h2k4n4d8", NULL },
+        { "routed(routes=2)", "h2k2n4d8", NULL },
+        { "routed(routes=2)", "h2k3n4d8",
+          "kv_heads is 3: it must divide the 4 sets of keys and values that the 2 "
+          "heads "
+          "have" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        foci_problem p = { FOCI_SIZED(foci_problem), .dim_x = 10 };
+        foci_plan   *plan;
+        assert_int_equal(foci_problem_parse(*state, cases[i].problem, &p), FOCI_OK);
+        assert_int_equal(foci_plan_create(*state, cases[i].spec, &p, &plan),
+                         cases[i].says ? FOCI_ERR_ARG : FOCI_OK);
+        if (cases[i].says) assert_string_equal(foci_errmsg(*state), cases[i].says);
+        foci_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_print),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_print),
+        cmocka_unit_test(test_refused),    cmocka_unit_test(test_planned),
+        cmocka_unit_test(test_key_heads),
     };
     return cmocka_run_group_tests(tests, make_ctx, free_ctx);
 }

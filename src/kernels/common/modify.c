@@ -9,13 +9,14 @@ INLINE vf ISA(logit)(vf s, vf f, vf bias, float unit, float c, const int capped)
 }
 
 INLINE void ISA(modify_all)(float *s, int n, const float *f, float unit, float c,
-                            const float *bias, const uint64_t *seen, const int capped)
+                            const float *bias, int64_t ldb, const uint64_t *seen,
+                            const int capped)
 {
     for (int j = 0; j < n; j++, s += LANES) {
         const uint64_t bits = seen ? seen[j] : UINT64_MAX;
 
         for (int i = 0; i < LANES; i += VF_LEN) {
-            const vf b = bias ? vf_load(bias + j * LANES + i) : vf_zero();
+            const vf b = bias ? vf_loadu(bias + j * ldb + i) : vf_zero();
             const vf x = ISA(logit)(vf_load(s + i), vf_load(f + i), b, unit, c, capped);
 
             vf_store(s + i, vf_select(vm_bits(bits, i), x, vf_set1(-INFINITY)));
@@ -24,10 +25,10 @@ INLINE void ISA(modify_all)(float *s, int n, const float *f, float unit, float c
 }
 
 static void ISA(modify)(float *s, int n, const float *f, float unit, float c,
-                        const float *bias, const uint64_t *seen)
+                        const float *bias, int64_t ldb, const uint64_t *seen)
 {
     if (c != 0.0f)
-        ISA(modify_all)(s, n, f, unit, c, bias, seen, 1);
+        ISA(modify_all)(s, n, f, unit, c, bias, ldb, seen, 1);
     else
-        ISA(modify_all)(s, n, f, unit, c, bias, seen, 0);
+        ISA(modify_all)(s, n, f, unit, c, bias, ldb, seen, 0);
 }

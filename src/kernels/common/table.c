@@ -21,11 +21,14 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
     ISA(gemm)(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
 }
 
+#include "kernels/common/band.c"
 #include "kernels/common/decode.c"
+#include "kernels/common/drop.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/modify.c"
 #include "kernels/common/rows.c"
+#include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
 
 INLINE void ISA(fill)(struct kernels *k)
@@ -42,6 +45,12 @@ INLINE void ISA(fill)(struct kernels *k)
     k->row_dot = ISA(row_dot);
     k->best = ISA(best);
     k->match = ISA(match);
+    k->turn = ISA(turn);
+    k->skew = ISA(skew);
+    k->unskew = ISA(unskew);
+    k->diagonals = ISA(diagonals);
+    k->chances = ISA(chances);
+    k->drop_f32 = ISA(drop_f32);
     k->dots_f32 = ISA(dots_f32);
     k->sums_f32 = ISA(sums_f32);
     k->weigh_row = ISA(weigh_row);

@@ -1,0 +1,139 @@
+/* band.c -- between keys by lanes and distances by lanes.
+ *
+ * Lane r of a vector takes its number from r rows further on: as many steps as r has
+ * bits, step b moving the lanes whose bit b is set by 2^b rows.  Rows go by one after
+ * the other and each step remembers its last 2^b, so that all stays in registers; the
+ * loop over eight rows makes the indices of that memory constants.
+ */
+struct ISA(delay) {
+    vf one[1], two[2], four[4], eight[8];
+};
+
+/* Row u of eight goes in; what comes out began VF_LEN - 1 rows ago. */
+INLINE vf ISA(delayed)(struct ISA(delay) * d, vf x, const int u)
+{
+    const vf a = vf_select(vm_bits(0xaaaa, 0), x, d->one[0]);
+    const vf b = vf_select(vm_bits(0xcccc, 0), a, d->two[u % 2]);
+    const vf c = vf_select(vm_bits(0xf0f0, 0), b, d->four[u % 4]);
+    vf       e = c;
+
+    if (VF_LEN == 16) e = vf_select(vm_bits(0xff00, 0), c, d->eight[u]);
+    d->one[0] = x;
+    d->two[u % 2] = a;
+    d->four[u % 4] = b;
+    d->eight[u] = c;
+    return e;
+}
+
+INLINE struct ISA(delay) ISA(delay_none)(void)
+{
+    struct ISA(delay) d;
+
+    d.one[0] = vf_zero();
+    UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        d.two[i % 2] = d.four[i % 4] = d.eight[i] = vf_zero();
+    return d;
+}
+
+static void ISA(skew)(float *s, const float *low, const float *high, int n)
+{
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        struct ISA(delay) d = ISA(delay_none)();
+
+        for (int row = i; row < i + LANES + VF_LEN; row += 8)
+            UNROLL(8)
+        for (int u = 0; u < 8; u++) {
+            const float *const in =
+                row < LANES ? low + row * LANES : high + (row - LANES) * LANES;
+            const vf  x = ISA(delayed)(&d, vf_load(in + u * LANES + i), u);
+            const int j = LANES + i + VF_LEN - 1 - (row + u);
+
+            if (j >= 0 && j < n)
+                vf_store(s + j * LANES + i, vf_add(vf_load(s + j * LANES + i), x));
+        }
+    }
+}
+
+INLINE void ISA(unskew_all)(float *band, const char *ds, const int dtype, int n)
+{
+    const int size = dtype == FOCI_F32 ? 4 : 2;
+
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        struct ISA(delay) d = ISA(delay_none)();
+
+        for (int row = 0; row < LANES + VF_LEN; row += 8)
+            UNROLL(8)
+        for (int u = 0; u < 8; u++) {
+            const int j = row + u;
+            const vf  in =
+                j < n ? vf_from(ds + (j * LANES + i) * size, dtype) : vf_zero();
+
+            vf_store(band + (LANES + i + VF_LEN - 1 - j) * LANES + i,
+                     ISA(delayed)(&d, in, u));
+        }
+        for (int row = 0; row < 2 * LANES; row++)
+            if (row < i || row >= i + LANES + VF_LEN)
+                vf_store(band + row * LANES + i, vf_zero());
+    }
+}
+
+static void ISA(unskew)(float *band, const void *ds, int dtype, int n)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(unskew_all)(band, ds, FOCI_F32, n); break;
+    case FOCI_BF16: ISA(unskew_all)(band, ds, FOCI_BF16, n); break;
+    default: ISA(unskew_all)(band, ds, FOCI_F16, n); break;
+    }
+}
+
+/* Keys a vector apart are added up at the same alignment, c keys into each; the sums
+ * of all c are then read shifted against each other. */
+INLINE void ISA(diagonals_all)(float *sums, const char *ds, const int dtype, int n,
+                               uint64_t lanes)
+{
+    enum { VECS = LANES / VF_LEN, ROW = 2 * LANES + VF_LEN };
+    const int          size = dtype == FOCI_F32 ? 4 : 2;
+    _Alignas(64) float part[VF_LEN][ROW];
+
+    for (int c = 0; c < VF_LEN; c++) {
+        vf sum[2 * VECS - 1];
+
+        UNROLL(16)
+        for (int e = 0; e < 2 * VECS - 1; e++)
+            sum[e] = vf_zero();
+        UNROLL(8)
+        for (int a = 0; a < VECS; a++) {
+            const int j = a * VF_LEN + c;
+
+            UNROLL(8)
+            for (int v = 0; v < VECS && j < n; v++) {
+                const vf x = vf_from(ds + (j * LANES + v * VF_LEN) * size, dtype);
+                sum[v - a + VECS - 1] =
+                    vf_add(sum[v - a + VECS - 1],
+                           vf_select(vm_bits(lanes, v * VF_LEN), x, vf_zero()));
+            }
+        }
+        vf_store(part[c], vf_zero());
+        UNROLL(16)
+        for (int e = 0; e < 2 * VECS - 1; e++)
+            vf_store(part[c] + (e + 1) * VF_LEN, sum[e]);
+        vf_store(part[c] + 2 * LANES, vf_zero());
+    }
+    for (int k = 0; k < 2 * LANES; k += VF_LEN) {
+        vf sum = vf_loadu(sums + k);
+
+        for (int c = 0; c < VF_LEN; c++)
+            sum = vf_add(sum, vf_loadu(part[c] + k + c));
+        vf_storeu(sums + k, sum);
+    }
+}
+
+static void ISA(diagonals)(float *sums, const void *ds, int dtype, int n, uint64_t lanes)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(diagonals_all)(sums, ds, FOCI_F32, n, lanes); break;
+    case FOCI_BF16: ISA(diagonals_all)(sums, ds, FOCI_BF16, n, lanes); break;
+    default: ISA(diagonals_all)(sums, ds, FOCI_F16, n, lanes); break;
+    }
+}

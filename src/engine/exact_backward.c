@@ -264,6 +264,13 @@ struct meeting {
     float              *dqt;
 };
 
+/* Whether w and ds of the tile are wanted as floats too, in place of s and dp. */
+static bool wants_floats(const struct meeting *s)
+{
+    return (exact_has_shaw(&s->k->x) || s->k->g->dbias) &&
+           exact_level(s->b->seq, s->t) < 0;
+}
+
 static void weights(struct meeting *s, bool masked)
 {
     const struct exact *x = &s->k->x;
@@ -288,6 +295,7 @@ static void weights(struct meeting *s, bool masked)
                         r->ds16, r->words);
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
+    if (x->bf16 && wants_floats(s)) x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 
 /* dqt += keys ds, words of two keys where products take words. */
@@ -404,14 +412,10 @@ static void give_distances(struct meeting *s)
     const int           dtype = x->bf16 ? FOCI_BF16 : FOCI_F32;
 
     if (x->drops && x->bf16) x->k->drop_rows_bf16(r->w16, s->n, r->keep);
-    if (x->drops && !x->bf16) x->k->drop_f32(r->s, s->n, r->keep);
+    if (x->drops) x->k->drop_f32(r->s, s->n, r->keep);
     exact_bias_back(x, s->b, s->t, s->n, ds, dtype, s->part);
     exact_txl_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, s->part, ds, dtype);
-    if (!exact_has_shaw(x) && !s->k->g->dbias) return;
-    if (x->bf16) {
-        x->k->load_rows(r->s, LANES, r->w16, LANES, FOCI_BF16, s->n, LANES);
-        x->k->load_rows(r->dp, LANES, r->ds16, LANES, FOCI_BF16, s->n, LANES);
-    }
+    if (!wants_floats(s)) return;
     exact_shaw_sums_back(x, s->b, s->t, s->n, &s->k->shaw, s->part, r->s, r->dp);
     exact_given_back(x, s->b, s->t, s->n, r->dp, r->bias, s->k->g->dbias);
 }

@@ -113,10 +113,7 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
         return "has a number of dimensions out of 0 to 3";
     if ((t->n_dims > 0) != (t->shape != NULL))
         return "has dimensions without shape, or shape without dimensions";
-    if (t->init != FOCI_INIT_CONST && t->init != FOCI_INIT_NORMAL &&
-        t->init != FOCI_INIT_ORTHOGONAL && t->init != FOCI_INIT_UNIFORM &&
-        t->init != FOCI_INIT_SINUSOID)
-        return "has an unknown kind of start";
+    if ((unsigned)t->init > FOCI_INIT_SINUSOID) return "has an unknown kind of start";
     if (t->preset < 0 || (size_t)t->preset > def->n_args)
         return "takes its start from an argument that is not there";
     if (t->preset && t->init != FOCI_INIT_CONST)
@@ -125,6 +122,9 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
         return "has an impossible value";
     if (t->init == FOCI_INIT_ORTHOGONAL && t->n_dims != 2)
         return "is orthogonal without being a matrix";
+    if (t->init == FOCI_INIT_SINUSOID && t->n_dims < 1)
+        return "is a row of sines without being a row";
+    if (t->by_rounds && t->n_dims < 1) return "is drawn by rounds without having any";
     if (t->keep != FOCI_FROZEN && t->keep != FOCI_TRAINED && t->keep != FOCI_MOVED)
         return "is neither frozen, trained nor moved";
     return NULL;
@@ -154,6 +154,21 @@ static foci_status check_tensors(foci_ctx *ctx, const foci_mech_def *def)
     return FOCI_OK;
 }
 
+static const char *routes_fault(const foci_mech_def *def)
+{
+    const unsigned all = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V | FOCI_READ_X;
+    size_t         inner = 0;
+
+    for (size_t i = 0; i < def->n_args; i++)
+        inner += def->args[i].mech;
+    if ((def->reads & all) != all) return "routes read q, k, v and x";
+    if (!def->routes || !inner)
+        return "routes need their number and an inner mechanism";
+    if (!def->n_tensors || def->tensors[0].n_dims != 2)
+        return "routes need a matrix for their gates";
+    return NULL;
+}
+
 static const char *exact_fault(const foci_mech_def *def)
 {
     const unsigned qkv = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
@@ -170,6 +185,15 @@ static const char *exact_fault(const foci_mech_def *def)
         return "only relu2 weights are divided by a count";
     if (def->tiles && !def->mask)
         return "tiles need a mask to say which pairs they hold";
+    if (def->slots && !def->slot_mask)
+        return "slots need slot_mask to say who sees them";
+    if (def->slot_tiles && !def->slots) return "slot_tiles without slots";
+    if (def->stop && !def->mask) return "stop needs a mask";
+    if (def->second && (!def->slots || !def->mask))
+        return "a second pass needs a mask and slots";
+    if (def->list &&
+        (!is_name(def->list->name) || !def->list->count || !def->list->most))
+        return "its list has no proper name, count or bound";
     return NULL;
 }
 
@@ -187,10 +211,12 @@ static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
     if (!def->summary)
         return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: a summary is wanted",
                         def->name);
-    if (def->engine != FOCI_EXACT)
+    if (def->engine != FOCI_EXACT && def->engine != FOCI_ROUTES)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "mechanism %s: only the exact engine is offered", def->name);
-    const char *fault = exact_fault(def);
+                        "mechanism %s: only the exact engine and routes are offered",
+                        def->name);
+    const char *fault =
+        def->engine == FOCI_ROUTES ? routes_fault(def) : exact_fault(def);
     if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %s", def->name, fault);
     TRY(check_args(ctx, def));
     return check_tensors(ctx, def);

@@ -94,7 +94,13 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
     part.v = plan->p.v;
     part.o = plan->p.o;
     part.x = plan->p.x;
-    foci_plan    *short_plan = trial_plan(ctx, spec, &part);
+    foci_plan *short_plan = trial_plan(ctx, spec, &part);
+    /* Tensors and lists as long as the sequence are others. */
+    if (short_plan->n_floats != plan->n_floats || plan->spec.groups[0].list) {
+        foci_plan_free(short_plan);
+        foci_plan_free(plan);
+        return;
+    }
     struct trial  t = trial_make(plan, spec, seed, 0);
     struct result all = trial_run(plan, &t);
     struct trial  first = t;

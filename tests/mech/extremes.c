@@ -43,8 +43,8 @@ static void run_huge(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     if (!plan) return;
     struct trial t = trial_make(plan, spec, seed, 0);
 
-    change((int)dtype, t.q, n_q(&p), p.dim_qk, 60, NULL);
-    change((int)dtype, t.k, n_k(&p), p.dim_qk, 60, NULL);
+    change((int)dtype, t.q, n_q(&t.p), p.dim_qk, 60, NULL);
+    change((int)dtype, t.k, n_k(&t.p), p.dim_qk, 60, NULL);
     struct result got = trial_run(plan, &t);
     for (int part = 0; part < N_PARTS; part++)
         for (int64_t i = 0; i < got.n[part]; i++) {
@@ -72,10 +72,16 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
 
     for (int c = 0; c < 16; c++)
         same[c] = 0.1 * c - 0.5;
-    change(FOCI_F32, t.k, n_k(&p), p.dim_qk, 0, same);
+    change(FOCI_F32, t.k, n_k(&t.p), p.dim_qk, 0, same);
     const foci_io io = trial_io(&t);
-    assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
-    for (int64_t r = 0; r < p.heads * p.len_q; r++) {
+    if (!plan->spec.groups[0].mech.def->routes)
+        assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
+    const foci_mech_def *def = plan->spec.groups[0].mech.def;
+    const bool           by_place =
+        trial_does(plan, FOCI_MOD_ROPE | FOCI_MOD_TABLE | FOCI_MOD_SLOPE |
+                             FOCI_MOD_SHAW | FOCI_MOD_TXL);
+    const bool alike = !by_place && !def->slots && !def->order && !def->routes;
+    for (int64_t r = 0; alike && r < p.heads * p.len_q; r++) {
         double first = -1;
         for (int64_t j = 0; j < p.len_k; j++) {
             if (!trial_sees(plan, &t, 0, r / p.len_q, r % p.len_q, j)) continue;
@@ -117,7 +123,7 @@ static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
         by[c] = c % 2 ? 0.5 : -0.25;
     if (ignores_shifts(&plan->spec.groups[0].mech)) {
         struct result judge = trial_judge(plan, &t, false), run = trial_run(plan, &t);
-        change(FOCI_F32, t.k, n_k(&p), p.dim_qk, 1, by);
+        change(FOCI_F32, t.k, n_k(&t.p), p.dim_qk, 1, by);
         struct result judge2 = trial_judge(plan, &t, false), run2 = trial_run(plan, &t);
         for (int64_t i = 0; i < run.n[PART_O]; i++) {
             /* The sum of two floats is rounded: the keys moved by 2^-24 too. */
@@ -173,7 +179,7 @@ static void run_norms(foci_ctx *ctx, const char *spec, uint64_t seed)
 
     if (takes_norms(&plan->spec.groups[0].mech)) {
         float *const  rows[] = { t.q, t.k };
-        const int64_t n[] = { n_q(&p), n_k(&p) };
+        const int64_t n[] = { n_q(&t.p), n_k(&t.p) };
         for (int x = 0; x < 2; x++)
             for (int64_t i = 0; i < n[x]; i++)
                 rows[x][i] *= i / p.dim_qk % 3 == 0   ? 1e25f

@@ -1,5 +1,5 @@
 /* judged.c -- the public face of the judge: the same numbers as inside, rounded once
- * to the type of the tensors; refusals; and the rounding itself. */
+ * to the type of the tensors; weights; refusals; and the rounding itself. */
 #include <math.h>
 
 #include "support/trial.h"
@@ -106,6 +106,77 @@ static void face(void **state)
     foci_ctx_free(ctx);
 }
 
+/* o = A v, where A is what foci_ref_weights() says, dropout and slots included. */
+static void run_weights(foci_ctx *ctx, const char *spec, uint32_t flags, uint64_t seed)
+{
+    const foci_problem problem = { FOCI_SIZED(foci_problem),
+                                   .batch = 2,
+                                   .heads = 2,
+                                   .kv_heads = 1,
+                                   .len_q = 9,
+                                   .len_k = 9,
+                                   .dim_qk = 4,
+                                   .dim_v = 3,
+                                   .dropout = seed % 2 ? 0.25 : 0,
+                                   .flags = flags };
+    foci_plan         *plan = trial_plan(ctx, spec, &problem);
+    if (!plan) return;
+    const foci_problem *p = &plan->p;
+    struct trial        t = trial_make(plan, spec, seed, TRIAL_LENS);
+    const int64_t       rows = p->batch * p->heads * p->len_q;
+    float              *a = test_alloc((size_t)(rows * p->len_k), sizeof *a);
+    float              *o = test_alloc((size_t)(rows * p->dim_v), sizeof *o);
+    foci_io             io = trial_io(&t);
+    const bool          routes = plan->spec.groups[0].mech.def->engine == FOCI_ROUTES;
+
+    io.o = o;
+    assert_int_equal(foci_ref_forward(plan, &io), FOCI_OK);
+    assert_int_equal(foci_ref_weights(plan, &io, a), routes ? FOCI_ERR_UNSUP : FOCI_OK);
+    for (int64_t i = 0; !routes && i < rows * p->dim_v; i++) {
+        const int64_t c = i % p->dim_v, h = i / p->dim_v % p->heads;
+        const int64_t row = i / p->dim_v / p->heads % p->len_q;
+        const int64_t b = i / p->dim_v / p->heads / p->len_q;
+        const float  *weight = a + ((b * p->heads + h) * p->len_q + row) * p->len_k;
+        double        sum = 0;
+        for (int64_t j = 0; j < p->len_k; j++)
+            sum += (double)weight[j] *
+                   ref_load(FOCI_F32, t.v, trial_at(&p->v, b, j, 0, c));
+        if (!(fabs((double)o[i] - sum) <= 1e-5))
+            trial_fail(plan, &t, "o", i, (double)o[i], sum);
+    }
+    free(a);
+    free(o);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+static bool adds_to_values(foci_ctx *ctx, const char *spec)
+{
+    struct spec s;
+    bool        adds = false;
+
+    assert_int_equal(spec_parse(ctx, spec, &s), FOCI_OK);
+    for (size_t i = 0; i < s.groups[0].mech.n_mods; i++)
+        adds = adds || s.groups[0].mech.mods[i].def->does & FOCI_MOD_SHAW;
+    spec_free(ctx, &s);
+    return adds;
+}
+
+static void weights(void **state)
+{
+    foci_ctx *ctx = test_ctx("portable", 1);
+    char      spec[SPEC_CAP];
+
+    (void)state;
+    specs_register(ctx);
+    for (int i = 0; specs_next(ctx, i, spec); i++) {
+        if (adds_to_values(ctx, spec)) continue;
+        run_weights(ctx, spec, 0, (uint64_t)i);
+        run_weights(ctx, spec, FOCI_CAUSAL, (uint64_t)i);
+    }
+    foci_ctx_free(ctx);
+}
+
 static void refusals(void **state)
 {
     const foci_problem p = { FOCI_SIZED(foci_problem),
@@ -148,6 +219,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding),
         cmocka_unit_test(face),
+        cmocka_unit_test(weights),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

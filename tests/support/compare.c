@@ -265,8 +265,9 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         if (is_fast && plain) bound = fmin(bound, fast[part] * (finite + terms[part]));
 
         /* A yardstick is one draw of roundings, and may be a lucky one where a single
-         * number is larger than all others. */
-        if (rounds && slack > 1) bound += 0x1p-8 * (1 + logits) * finite;
+         * number is larger than all others, as where hardly a pair is seen. */
+        if (rounds && (slack > 1 || finite < 0.03 * terms[part]))
+            bound += 0x1p-8 * (1 + logits) * finite;
 
         const double error = rms_apart(got->x[part], want->x[part], n);
         if (error <= slack * bound) continue;

@@ -63,14 +63,14 @@ static void test_lists(void **state)
  * pass the same checks. */
 static void test_own_rules(void **state)
 {
-    foci_mech_def copies[16];
-    char          names[16][64];
+    foci_mech_def copies[64];
+    char          names[64][64];
     foci_ctx     *ctx;
     (void)state;
 
     assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
     int n = 0;
-    for (; n < 16 && mech_list[n]; n++) {
+    for (; n < 64 && mech_list[n]; n++) {
         copies[n] = *mech_list[n];
         snprintf(names[n], sizeof names[n], "my_%s", mech_list[n]->name);
         copies[n].name = names[n];

@@ -1,7 +1,8 @@
 /* run_step.c -- foci run --step: the forward pass through decoding states.
  *
  * Every sequence has a state; one step takes the next token of all that still have
- * one.  Keys before the first query are appended beforehand.
+ * one.  Keys before the first query are appended beforehand.  The pool grows as states
+ * ask for pages: how many they keep is up to the mechanism.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +69,11 @@ static int one_step(struct steps *s, int64_t at, bool attend)
         .o = attend ? s->o : NULL,    .params = r->params, .work = s->work,
         .x = r->x.data ? s->x : NULL,
     };
-    const foci_status status = n ? foci_step(s->pool, &io) : FOCI_OK;
+    foci_status status = n ? foci_step(s->pool, &io) : FOCI_OK;
+    while (status == FOCI_ERR_FULL) {
+        status = foci_pool_grow(s->pool, n);
+        if (!status) status = foci_step(s->pool, &io);
+    }
     if (status) return refuse(s, status);
     for (int64_t i = 0; attend && i < n; i++)
         move_row(r, &r->o, s->which[i],
@@ -82,7 +87,6 @@ static int make_steps(struct steps *s)
     struct run   *r = s->r;
     const int64_t batch = r->p.batch;
     const size_t  n = (size_t)batch;
-    const int64_t pages = batch * ((r->p.len_k + FOCI_PAGE - 1) / FOCI_PAGE);
 
     s->states = need(n, sizeof *s->states);
     s->len_q = need(n, sizeof *s->len_q);
@@ -94,7 +98,7 @@ static int make_steps(struct steps *s)
     s->v = need(n, row_bytes(r, &r->v));
     s->x = need(n, row_bytes(r, &r->x));
     s->o = need(n, row_bytes(r, &r->o));
-    foci_status status = foci_pool_create(r->plan, pages, &s->pool);
+    foci_status status = foci_pool_create(r->plan, batch, &s->pool);
     if (status) return refuse(s, status);
     s->work = need(foci_step_bytes(s->pool, batch, batch, r->p.len_k), 1);
     for (int64_t b = 0; b < batch; b++) {

@@ -74,6 +74,41 @@ static const char *sees_text(const foci_mech_def *d, char text[SEES_TEXT])
     return *text ? text : "all keys";
 }
 
+/* Why it has no decoding states; NULL: it has.  What cannot be planned without further
+ * arguments is taken to have them. */
+static const char *no_step(foci_ctx *ctx, const foci_mech_def *d)
+{
+    static const int64_t entries[64];
+    foci_list_want       want = { FOCI_SIZED(foci_list_want) };
+    foci_plan           *plan = NULL;
+    foci_pool           *pool = NULL;
+    foci_problem         p = { FOCI_SIZED(foci_problem),
+                               .flags = FOCI_CAUSAL,
+                               .batch = 1,
+                               .heads = 1,
+                               .len_q = 2,
+                               .len_k = 2,
+                               .dim_qk = 2,
+                               .dim_x = 2 };
+
+    if (d->no_causal) return d->no_causal;
+    if (foci_list_wanted(ctx, d->name, &p, 0, &want)) return NULL;
+    const foci_list list = { want.name, entries, want.count };
+    if (want.count > 0 && want.count <= (int64_t)(sizeof entries / sizeof *entries)) {
+        p.lists = &list;
+        p.n_lists = 1;
+    }
+    foci_status status = foci_plan_create(ctx, d->name, &p, &plan);
+    if (status == FOCI_OK) {
+        status = foci_pool_create(plan, 1, &pool);
+        foci_pool_free(pool);
+        foci_plan_free(plan);
+        if (status == FOCI_ERR_UNSUP) return foci_errmsg(ctx);
+    }
+    if (status == FOCI_ERR_MEMORY) no_memory(d->name);
+    return NULL;
+}
+
 /*
  * JSON
  */
@@ -130,7 +165,7 @@ static json_t *json_lists(const foci_mech_def *d)
     return list;
 }
 
-static json_t *json_entry(const struct entry *e)
+static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind,
                           "name", e->name, "summary", or_empty(e->summary), "formula",
@@ -148,7 +183,7 @@ static json_t *json_entry(const struct entry *e)
     json_object_set_new(o, "sees", json_string(sees_text(e->mech, text)));
     json_object_set_new(o, "lists", json_lists(e->mech));
     json_object_set_new(o, "causal", json_can(e->mech->no_causal));
-    json_object_set_new(o, "step", json_can(e->mech->no_causal));
+    json_object_set_new(o, "step", json_can(no_step(ctx, e->mech)));
     json_object_set_new(o, "cross", json_can(e->mech->no_cross));
     json_object_set_new(o, "backward", json_true());
     json_object_set_new(o, "reads", reads);
@@ -185,11 +220,11 @@ static json_t *json_all(foci_ctx *ctx)
 
     for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) {
         const struct entry e = of_mechanism(mech);
-        json_array_append_new(mechs, json_entry(&e));
+        json_array_append_new(mechs, json_entry(ctx, &e));
     }
     for (int i = 0; (mod = foci_modifier(ctx, i)); i++) {
         const struct entry e = of_modifier(mod);
-        json_array_append_new(mods, json_entry(&e));
+        json_array_append_new(mods, json_entry(ctx, &e));
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
         if (plannable(ctx, meaning))
@@ -213,7 +248,7 @@ static const char *reads_text(unsigned reads, char text[32])
     return text;
 }
 
-static void print_mechanisms(const foci_ctx *ctx)
+static void print_mechanisms(foci_ctx *ctx)
 {
     static const char *const heads[] = { "mechanism", "causal", "step",    "cross",
                                          "backward",  "reads",  "summary", "cost" };
@@ -226,7 +261,7 @@ static void print_mechanisms(const foci_ctx *ctx)
     for (int i = 0; (d = foci_mechanism(ctx, i)); i++) {
         table_cell(t, "%s", d->name);
         table_cell(t, "%s", d->no_causal ? "no" : "yes");
-        table_cell(t, "%s", d->no_causal ? "no" : "yes");
+        table_cell(t, "%s", no_step(ctx, d) ? "no" : "yes");
         table_cell(t, "%s", d->no_cross ? "no" : "yes");
         table_cell(t, "yes");
         table_cell(t, "%s", reads_text(d->reads, reads));
@@ -349,7 +384,7 @@ static void field(struct table *t, const char *name, const char *text)
     table_cell(t, "%s", text);
 }
 
-static void print_entry(const struct entry *e)
+static void print_entry(foci_ctx *ctx, const struct entry *e)
 {
     char          reads[32], sees[SEES_TEXT], why[512];
     struct table *t = table_create("ll");
@@ -364,7 +399,9 @@ static void print_entry(const struct entry *e)
         field(t, "sees", sees_text(e->mech, sees));
         snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_causal));
         field(t, "causal", e->mech->no_causal ? why : "yes");
-        field(t, "step", e->mech->no_causal ? why : "yes");
+        const char *step = no_step(ctx, e->mech);
+        snprintf(why, sizeof why, "no: %s", or_empty(step));
+        field(t, "step", step ? why : "yes");
         snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_cross));
         field(t, "cross", e->mech->no_cross ? why : "yes");
         field(t, "backward", "yes");
@@ -416,14 +453,14 @@ static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *n
                        guess_hint(&n, hint, sizeof hint));
 }
 
-static int list_one(const struct args *a, const foci_ctx *ctx, const char *name)
+static int list_one(const struct args *a, foci_ctx *ctx, const char *name)
 {
     struct entry e;
     const char  *alias, *meaning;
 
     if (find_entry(ctx, name, &e)) {
-        if (a->json) return print_json(a, json_entry(&e));
-        print_entry(&e);
+        if (a->json) return print_json(a, json_entry(ctx, &e));
+        print_entry(ctx, &e);
         return EXIT_OK;
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {

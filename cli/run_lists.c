@@ -118,15 +118,11 @@ static int collect(const struct run *r, foci_list_want **wanted, int *n)
 static int check_wanted(const struct run *r, const char *name,
                         const foci_list_want *wanted, int n)
 {
-    char         hint[96];
-    struct guess near = { .word = name };
-
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (strcmp(wanted[i].name, name) == 0) return EXIT_OK;
-        guess_offer(&near, wanted[i].name);
-    }
-    return usage_error(r->a, "--param %s: %s asks for no such list%s", name, r->spec,
-                       guess_hint(&near, hint, sizeof hint));
+    return usage_error(r->a, "--param %s: %s asks for no such list%s%s%s", name,
+                       r->spec, n ? ", but for " : "", n ? wanted[0].name : "",
+                       n > 1 ? " and others" : "");
 }
 
 int run_check_lists(const struct run *r)

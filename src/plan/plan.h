@@ -34,12 +34,19 @@ struct spec {
 
 /* spec.c.  Parse `text`; the heads of a group without count stay 0. */
 foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
-/* Share heads and key/value heads out (their number too, where it is 0); fill in dims
- * and copy lists. */
+/* Share heads and key/value heads out (their number too, where it is 0) and fill in
+ * dims.  Assigned: and its lists are copied. */
+foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p);
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p);
 void        spec_free(foci_ctx *ctx, struct spec *spec);
 /* With every argument spelled out, as snprintf would. */
 int spec_print(const struct spec *spec, char *text, size_t cap);
+
+/* lists.c: give the groups copies of the lists they ask for. */
+foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
+
+/* plan.c: a copy of a caller's problem, with what can be said before the spec is known. */
+foci_status problem_take(foci_ctx *ctx, const foci_problem *problem, foci_problem *p);
 
 /* tiles.c: which key tiles each query tile needs, once for all executions.
  *
@@ -70,10 +77,20 @@ struct support {
 enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
 
 struct foci_tile_list {
-    int64_t  len;        /* keys, or slots, there are */
-    uint8_t *kind;       /* [div_up(len, FOCI_TILE)], TILE_SKIP at first */
-    int64_t  begin, end; /* tiles listed lie from begin to end */
+    int64_t            len;        /* keys, or slots, there are */
+    uint8_t           *kind;       /* [div_up(len, FOCI_TILE)], TILE_SKIP at first */
+    int64_t            begin, end; /* tiles listed lie from begin to end */
+    struct tile_spans *spans;      /* not NULL: they go here instead */
 };
+
+/* Tiles as ranges, upward and apart; where there is room for fewer, those between two
+ * ranges are listed too. */
+struct tile_spans {
+    foci_range *span; /* [cap], at least 1 */
+    int         n, cap;
+};
+
+void spans_add(struct tile_spans *s, foci_range tiles);
 
 /* The next tile listed from t on; list->end where there is none. */
 int64_t tiles_next(const foci_tile_list *list, int64_t t);
@@ -239,6 +256,9 @@ struct engine {
                     float *saved);
     void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      const float *saved, const foci_grads *g);
+    /* Move parameters that the mechanism moves itself; NULL: it never does. */
+    foci_status (*advance)(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);

@@ -426,6 +426,9 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     char         gemm[64], weigh[64], grad[64];
     const bool   train = plan->p.flags & FOCI_TRAIN;
 
+    int64_t masks = s->support.n_masks;
+    for (int i = 0; i < s->n_levels; i++)
+        masks += s->levels[i].support.n_masks;
     exact_geometry(&x, plan, s);
     cost(plan, s, &c);
     kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
@@ -444,9 +447,8 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
                     : x.bf16                  ? x.dv_pad
                                               : x.ldv,
                     s->score.unit ? ", rows of q and k normalised" : "", c.tiles_full,
-                    c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
-                    s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh,
-                    train ? ", " : "", train ? grad : "");
+                    c.tiles_part, c.tiles_skipped, (int)masks, masks == 1 ? "" : "s",
+                    x.panel, gemm, weigh, train ? ", " : "", train ? grad : "");
 }
 
 const struct engine engine_exact = {

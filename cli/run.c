@@ -14,18 +14,13 @@ static int check_options(const struct args *a)
     if (opt_flag(a, "step") && !opt_flag(a, "causal"))
         return usage_error(
             a, "--step needs --causal: decoding sees only what came before");
-<<<<<<< HEAD
     if (opt_text(a, "dropout-seed") && !opt_text(a, "dropout"))
         return usage_error(a, "--dropout-seed needs --dropout P, the share to drop");
-=======
->>>>>>> pos
     static const char *const apart[] = { "dout", "ref",  "docs",
                                          "mask", "bias", "dropout" };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (opt_flag(a, "step") && (opt_text(a, apart[i]) || opt_flag(a, apart[i])))
             return usage_error(a, "--step and --%s do not go together", apart[i]);
-    if (opt_text(a, "dropout-seed") && !opt_text(a, "dropout"))
-        return usage_error(a, "--dropout-seed needs --dropout P, the share to drop");
     if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
         !opt_text(a, "dump-params"))
         return usage_error(a, "nothing is to be written: give --out, --weights, "
@@ -114,15 +109,10 @@ static int make_plan(struct run *r)
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
     r->p.seed = (uint64_t)opt_int(r->a, "seed", 0);
     r->p.dropout = opt_real(r->a, "dropout", 0);
-<<<<<<< HEAD
     const int code = run_check_lists(r);
     if (code) return code;
     const foci_status status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? plan_error(r, status) : EXIT_OK;
-=======
-    const foci_status status = foci_plan_create(r->ctx, spec, &r->p, &r->plan);
-    return status ? library_error(r->a, r->ctx, status, spec) : EXIT_OK;
->>>>>>> pos
 }
 
 /* A gradient has shape and layout of what it is the gradient of. */
@@ -146,13 +136,7 @@ static void make_memory(struct run *r)
         make_grad(r, &r->q, &r->dq);
         make_grad(r, &r->k, &r->dk);
         make_grad(r, &r->v, &r->dv);
-<<<<<<< HEAD
         make_grad(r, &r->x, &r->dx);
-=======
-        if (r->bias)
-            r->dbias = need((size_t)(r->p.mask_batch * r->p.mask_heads),
-                            (size_t)(r->p.len_q * r->p.len_k) * sizeof *r->dbias);
->>>>>>> pos
     }
     if (r->dout.data && r->bias)
         r->dbias = need((size_t)(p->mask_batch * p->mask_heads),
@@ -175,13 +159,8 @@ static int execute(struct run *r)
     const foci_io    io = make_io(r);
     const foci_grads grads = {
         FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
-<<<<<<< HEAD
         .dk = r->dk.data,       .dv = r->dv.data,    .dx = r->dx.data,
         .dparams = r->dparams,  .dbias = r->dbias,
-=======
-        .dk = r->dk.data,       .dv = r->dv.data,    .dparams = r->dparams,
-        .dbias = r->dbias,
->>>>>>> pos
     };
 
     foci_status status =
@@ -294,12 +273,7 @@ static const struct option options[] = {
     FILE_OPTION("dout", "gradient of the output"),
     { .name = "grads",
       .arg = "PREFIX",
-<<<<<<< HEAD
       .help = "write PREFIX.dq.npy, .dk, .dv, .dx, .dbias and .dNAME of parameters",
-=======
-      .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy, .dNAME.npy of parameters, and "
-              ".dbias.npy",
->>>>>>> pos
       .kind = KIND_TEXT },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
     { .name = "step", .help = "token by token, through decoding states; with --causal" },
@@ -308,20 +282,12 @@ static const struct option options[] = {
     FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
     { .name = "dropout",
       .arg = "P",
-<<<<<<< HEAD
       .help = "drop this share of the weights (default 0)",
-=======
-      .help = "drop this share of the weights, by chance (default 0)",
->>>>>>> pos
       .kind = KIND_REAL,
       .max = 1 },
     { .name = "dropout-seed",
       .arg = "N",
-<<<<<<< HEAD
       .help = "which weights are dropped (default 0)",
-=======
-      .help = "which weights are dropped follows from this seed (default 0)",
->>>>>>> pos
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
     FILE_OPTION("len-q", "queries of each sequence that count"),

@@ -22,14 +22,8 @@ struct run {
     foci_plan         *plan;
     struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
     struct array       mask_file, bias_file, len_q, len_k, docs;
-<<<<<<< HEAD
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
-=======
-    uint8_t           *mask; /* [mask_batch][mask_heads][len_q][len_k] */
-    float             *bias; /* likewise */
-    float             *dbias;
->>>>>>> pos
     float             *params, *dparams;
     float             *weights; /* [batch][heads][len_q][len_k] */
     void              *work, *saved;

@@ -71,7 +71,6 @@ static char *grad_path(const struct run *r, const char *name)
     return path;
 }
 
-<<<<<<< HEAD
 /* In the shape of the bias's file: what it serves several times is summed. */
 static int write_dbias(const struct run *r)
 {
@@ -85,39 +84,14 @@ static int write_dbias(const struct run *r)
         for (int64_t h = 0; h < r->p.mask_heads; h++) {
             const float *from = r->dbias + (b * r->p.mask_heads + h) * n;
             float *to = sums + ((batch > 1 ? b : 0) * heads + (heads > 1 ? h : 0)) * n;
-=======
-/* In the shape of its file: what was spread out is added up. */
-static int write_dbias(const struct run *r)
-{
-    const struct array *file = &r->bias_file;
-    const int64_t       n = r->p.len_q * r->p.len_k;
-    int64_t             axes[4];
-
-    const int code = array_axes(r->a, file, "", axes);
-    if (code) return code;
-    float *sum = need((size_t)file->count, sizeof *sum);
-    for (int64_t b = 0; b < r->p.mask_batch; b++)
-        for (int64_t h = 0; h < r->p.mask_heads; h++) {
-            const float *from = r->dbias + (b * r->p.mask_heads + h) * n;
-            float       *to =
-                sum + ((axes[0] > 1 ? b : 0) * axes[1] + (axes[1] > 1 ? h : 0)) * n;
-
->>>>>>> pos
             for (int64_t i = 0; i < n; i++)
                 to[i] += from[i];
         }
     char     *path = grad_path(r, "bias");
-<<<<<<< HEAD
     const int code = write_npy(r, path, f->n_dims, f->shape, sums);
     free(path);
     free(sums);
     return code;
-=======
-    const int written = write_npy(r, path, file->n_dims, file->shape, sum);
-    free(path);
-    free(sum);
-    return written;
->>>>>>> pos
 }
 
 static int write_grads(const struct run *r)
@@ -140,7 +114,7 @@ static int write_grads(const struct run *r)
         code = write_npy(r, path, p.n_dims, p.shape, r->dparams + p.offset);
         free(path);
     }
-    return code || !r->dbias ? code : write_dbias(r);
+    return code;
 }
 
 static int write_params(const struct run *r, const char *path)

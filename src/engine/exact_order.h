@@ -86,8 +86,8 @@ struct order {
     float                  *dbias; /* of the given bias; NULL: not wanted */
     const struct shaw_back *shaw;
     struct order_row       *rows;
-    float                  *dq, *dk, *dv, *dq_rows;
-    double                 *d_sink; /* [heads], of entries */
+    float                  *dq, *dk, *dv, *dq_rows; /* shared keys have a dk a head */
+    double                 *d_sink;                 /* [heads], of entries */
 
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;

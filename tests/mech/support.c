@@ -33,8 +33,9 @@ static void check_table(foci_ctx *ctx, const foci_mech *m, const char *spec, int
             int64_t                n_row, n_col;
             const struct tile_run *row = support_row(&s, ti, &n_row);
             const struct tile_run *col = support_col(&s, tj, &n_col);
-            const bool             sees = !m->def->mask ||
-                              (m->def->mask(m, i, tj * FOCI_TILE) >> j % FOCI_TILE & 1);
+            const bool             sees =
+                m->def->mask ? m->def->mask(m, i, tj * FOCI_TILE) >> j % FOCI_TILE & 1
+                                         : !m->def->order; /* labels are not in the table */
             if (listed(&s, row, n_row, tj, i, j) != sees ||
                 listed(&s, col, n_col, ti, i, j) != sees)
                 fail_msg("%s, length %d: query %d and key %d", spec, (int)len, (int)i,

@@ -12,8 +12,7 @@ static bool unbounded(const struct order *o)
     return o->how.label == FOCI_LABEL_FLOOR || o->how.label == FOCI_LABEL_PLACE;
 }
 
-/* Vectors that a row is compared with in one round. */
-static int64_t count_labels(const struct exact *x)
+int64_t order_labels_of(const struct exact *x)
 {
     const foci_mech *m = &x->stage->group->mech;
     int64_t          shape[FOCI_MAX_TENSORS] = { 1 };
@@ -33,7 +32,7 @@ static struct order describe(const struct exact *x)
 {
     const foci_problem *p = x->p;
     struct order        o = { .how = x->stage->order,
-                              .labels = count_labels(x),
+                              .labels = order_labels_of(x),
                               .q_rows = p->batch * p->len_q,
                               .k_rows = p->batch * p->len_k };
 

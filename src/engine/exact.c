@@ -381,6 +381,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     else
         one = (struct counts){ .pairs = (double)p->len_q * (double)p->len_k,
                                .full = (double)seq.n_qt * (double)seq.n_kt };
+    const double hash = s->order.label ? order_expect(&x, &one.pairs) : 0;
     const double times = (double)p->batch * (double)s->group->heads;
     const double el = (double)foci_dtype_bytes(p->dtype);
     const double q_el =
@@ -392,7 +393,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     add_tiles(&c->tiles_full, times * one.full);
     add_tiles(&c->tiles_part, times * one.part);
     add_tiles(&c->tiles_skipped, times * one.skipped);
-    c->forward_flops += times * one.pairs * 2 * (d + dv);
+    c->forward_flops += times * (one.pairs * 2 * (d + dv) + hash);
     c->backward_flops += times * one.pairs * 2 * (3 * d + 2 * dv);
     c->forward_bytes += (q_el + k_el) * (d + dv);
     c->backward_bytes += (q_el + k_el) * 2 * (d + dv) + q_el * dv;
@@ -423,7 +424,7 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
 {
     struct exact x;
     foci_cost    c = { 0 };
-    char         gemm[64], weigh[64], grad[64];
+    char         gemm[64], weigh[64], grad[64], order[160] = "";
     const bool   train = plan->p.flags & FOCI_TRAIN;
 
     int64_t masks = s->support.n_masks;
@@ -434,10 +435,12 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
     kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
     kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
+    if (s->order.label) order_describe(&x, order, sizeof order);
     return snprintf(text, cap,
                     "    pack     %s, as %s, widths %d and %d%s\n"
                     "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
                     " skipped; %d mask%s; panels of %d keys\n"
+                    "%s"
                     "    kernels  %s, %s%s%s\n",
                     packing(&x), x.bf16 ? "bf16" : "f32",
                     exact_keys_in_place(&x) ? x.dq
@@ -448,7 +451,7 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
                                               : x.ldv,
                     s->score.unit ? ", rows of q and k normalised" : "", c.tiles_full,
                     c.tiles_part, c.tiles_skipped, (int)masks, masks == 1 ? "" : "s",
-                    x.panel, gemm, weigh, train ? ", " : "", train ? grad : "");
+                    x.panel, order, gemm, weigh, train ? ", " : "", train ? grad : "");
 }
 
 const struct engine engine_exact = {

@@ -11,6 +11,7 @@ struct bench_case {
     char        *spec;
     foci_problem problem;
     enum pass    pass;
+    int64_t      tokens; /* of a step */
 };
 
 struct bench_result {
@@ -34,8 +35,11 @@ void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
 foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void *),
                          void *self, int reps, double time, struct bench_result *r);
 
-/* bench_step.c: steps of len_q tokens, after which each state has len_k. */
+/* bench_step.c: steps of so many tokens, after which each state has len_k. */
 foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
                        double time, struct bench_result *r);
+/* What such a step costs; `whole` is the cost of all len_k tokens. */
+void bench_step_cost(foci_ctx *ctx, const struct bench_case *c, const foci_cost *whole,
+                     struct bench_result *r);
 
 #endif

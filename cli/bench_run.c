@@ -183,6 +183,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
     r->saved_bytes = foci_plan_saved_bytes(plan);
     r->plan = plan_text(foci_plan_describe, plan);
 
+    if (c->pass == PASS_STEP) bench_step_cost(ctx, c, &cost, r);
     status = c->pass == PASS_STEP ? bench_step(plan, c, reps, time, r)
                                   : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);

@@ -89,7 +89,7 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
     const foci_problem *p = &c->problem;
     const size_t        kv = (size_t)(p->kv_heads ? p->kv_heads : p->heads);
     const size_t        v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
-    const int64_t       n = p->len_q < p->len_k ? p->len_q : p->len_k;
+    const int64_t       n = c->tokens;
     const size_t        most = (size_t)(n > FOCI_PAGE ? n : FOCI_PAGE);
     const size_t        rows = (size_t)p->batch * most;
     float              *params = need((size_t)foci_plan_params(plan), sizeof *params);
@@ -129,4 +129,28 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     return status;
+}
+
+/* All tokens, less those before the step.  Every pair of a query and a key reads the key
+ * and its value, once for all heads that share them. */
+void bench_step_cost(foci_ctx *ctx, const struct bench_case *c, const foci_cost *whole,
+                     struct bench_result *r)
+{
+    const foci_problem *p = &c->problem;
+    const int64_t       n = c->tokens;
+    const int64_t       v = p->dim_v ? p->dim_v : p->dim_qk;
+    const double        share = (double)(p->kv_heads ? p->heads / p->kv_heads : 1);
+    const double        el = (double)foci_dtype_bytes(p->dtype);
+    const double rows = (double)(p->batch * n * p->heads) * (double)(p->dim_qk + v);
+    foci_cost    before = { FOCI_SIZED(foci_cost) };
+    foci_problem shorter = *p;
+    foci_plan   *plan = NULL;
+
+    shorter.len_q = shorter.len_k = p->len_k - n;
+    if (shorter.len_k && foci_plan_create(ctx, c->spec, &shorter, &plan) == FOCI_OK)
+        foci_plan_cost(plan, &before);
+    foci_plan_free(plan);
+    r->flops = whole->forward_flops - before.forward_flops;
+    r->bytes =
+        el * (rows + (whole->pairs - before.pairs) / share * (double)(p->dim_qk + v));
 }

@@ -305,6 +305,13 @@ FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads);
 
+/* Move the parameters that a mechanism moves itself (FOCI_MOVED), once a training step:
+ * from io->params, by what q and k of the batch hold, to `params`, which may be the same
+ * array.  Others are not written.  io as for foci_forward(), though v and o are neither
+ * read nor written. */
+FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
+                                         float *params);
+
 /* What foci_forward() or, with grads, foci_backward() would say of these arguments;
  * the sentence goes to `text`, as by snprintf. */
 FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
@@ -370,7 +377,8 @@ typedef struct foci_step_io {
     int64_t            n_states;
     const int32_t     *tokens; /* [n_states] new tokens of each; NULL: one */
     const void        *q, *k, *v;
-    void              *o;      /* q and o both NULL: append only, nothing is attended */
+    void              *o; /* NULL: append only, nothing is attended; q is then needed
+                           * only where keys are made of queries (lsh, shared) */
     const float       *params; /* as in foci_io */
     void              *work;   /* 64-byte aligned, foci_step_bytes() */
     const void        *x;      /* [row][dim_x] hidden states, if read */

@@ -405,6 +405,7 @@ const struct engine engine_exact = {
     .saved_floats = saved_floats,
     .forward = exact_forward,
     .backward = exact_backward,
+    .advance = exact_advance,
     .cost = cost,
     .describe = exact_describe,
     .decoder = &exact_decoder,

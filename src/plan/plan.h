@@ -77,10 +77,20 @@ struct support {
 enum tile_kind { TILE_SKIP, TILE_PART, TILE_FULL };
 
 struct foci_tile_list {
-    int64_t  len;        /* keys, or slots, there are */
-    uint8_t *kind;       /* [div_up(len, FOCI_TILE)], TILE_SKIP at first */
-    int64_t  begin, end; /* tiles listed lie from begin to end */
+    int64_t            len;        /* keys, or slots, there are */
+    uint8_t           *kind;       /* [div_up(len, FOCI_TILE)], TILE_SKIP at first */
+    int64_t            begin, end; /* tiles listed lie from begin to end */
+    struct tile_spans *spans;      /* not NULL: they go here instead */
 };
+
+/* Tiles as ranges, upward and apart; where there is room for fewer, those between two
+ * ranges are listed too. */
+struct tile_spans {
+    foci_range *span; /* [cap], at least 1 */
+    int         n, cap;
+};
+
+void spans_add(struct tile_spans *s, foci_range tiles);
 
 /* The next tile listed from t on; list->end where there is none. */
 int64_t tiles_next(const foci_tile_list *list, int64_t t);
@@ -257,6 +267,9 @@ struct engine {
                     float *saved);
     void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      const float *saved, const foci_grads *g);
+    /* Move parameters that the mechanism moves itself; NULL: it never does. */
+    foci_status (*advance)(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);

@@ -9,12 +9,64 @@
 
 #include "plan/plan.h"
 
+/* Join entry i with the one after it. */
+static void join(struct tile_spans *s, int i)
+{
+    s->span[i].end = max64(s->span[i].end, s->span[i + 1].end);
+    memmove(s->span + i + 1, s->span + i + 2, (size_t)(s->n - i - 2) * sizeof *s->span);
+    s->n--;
+}
+
+/* Join the two that have the fewest tiles between them. */
+static void join_nearest(struct tile_spans *s)
+{
+    int best = 0;
+    for (int i = 1; i + 1 < s->n; i++)
+        if (s->span[i + 1].begin - s->span[i].end <
+            s->span[best + 1].begin - s->span[best].end)
+            best = i;
+    join(s, best);
+}
+
+void spans_add(struct tile_spans *s, foci_range tiles)
+{
+    int at = 0;
+
+    if (tiles.end <= tiles.begin) return;
+    while (at < s->n && s->span[at].end < tiles.begin)
+        at++;
+    if (at == s->n || tiles.end < s->span[at].begin) {
+        if (s->n == s->cap && s->cap == 1) {
+            s->span[0].begin = min64(s->span[0].begin, tiles.begin);
+            s->span[0].end = max64(s->span[0].end, tiles.end);
+            return;
+        }
+        if (s->n == s->cap) {
+            join_nearest(s);
+            spans_add(s, tiles);
+            return;
+        }
+        memmove(s->span + at + 1, s->span + at, (size_t)(s->n - at) * sizeof *s->span);
+        s->span[at] = tiles;
+        s->n++;
+        return;
+    }
+    s->span[at].begin = min64(s->span[at].begin, tiles.begin);
+    s->span[at].end = max64(s->span[at].end, tiles.end);
+    while (at + 1 < s->n && s->span[at + 1].begin <= s->span[at].end)
+        join(s, at);
+}
+
 void foci_tiles_cover(foci_tile_list *out, foci_range hull, foci_range core)
 {
     const int64_t begin = max64(hull.begin, 0);
     const int64_t end = min64(hull.end, out->len);
 
     if (end <= begin) return;
+    if (out->spans) {
+        spans_add(out->spans, (foci_range){ begin / FOCI_TILE, div_up(end, FOCI_TILE) });
+        return;
+    }
     const bool first = out->end <= out->begin;
     out->begin = first ? begin / FOCI_TILE : min64(out->begin, begin / FOCI_TILE);
     out->end = first ? div_up(end, FOCI_TILE) : max64(out->end, div_up(end, FOCI_TILE));

@@ -161,8 +161,10 @@ foci_status ref_part_run(const struct ref_part *p)
                               .ld = problem->len_k };
     struct arena        a = { 0 };
 
-    h.mech.dims.len = h.nk;
-    h.mech.dims.len_q = h.nq;
+    if (h.mech.def->by_length) {
+        h.mech.dims.len = h.nk;
+        h.mech.dims.len_q = h.nq;
+    }
     ref_slots_count(&h);
     ref_labels_count(&h);
     ref_modifiers(&h);

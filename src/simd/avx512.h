@@ -49,7 +49,7 @@ INLINE vm  vf_eq(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 INLINE int vm_any(vm m) { return m != 0; }
 INLINE int vm_all(vm m) { return m == 0xffff; }
 /* Lane i: bit `first` + i. */
-INLINE vm vm_bits(uint64_t bits, int first) { return (vm)(bits >> first); }
+INLINE vm       vm_bits(uint64_t bits, int first) { return (vm)(bits >> first); }
 INLINE uint64_t vm_mask(vm m) { return m; } /* and back, from bit 0 on */
 /* Lane i: p[i] is x. */
 INLINE vm vm_equal(const int32_t *p, int32_t x)

@@ -61,10 +61,9 @@ static void lay_out(foci_pool *pool)
         struct part          *part = &pool->parts[g];
 
         part->at = pool->page_bytes;
-        part->sets = s->order.shared ? s->group->heads / s->group->kv_heads : 1;
         if (d->paged)
-            part->head_bytes = PAGE * (size_t)(part->sets * p->dim_qk + p->dim_v) *
-                               foci_dtype_bytes(p->dtype);
+            part->head_bytes =
+                PAGE * (size_t)(p->dim_qk + p->dim_v) * foci_dtype_bytes(p->dtype);
         pool->page_bytes += part->head_bytes * (size_t)s->group->kv_heads;
         if (d->append_bytes) {
             const size_t n = d->append_bytes(pool, g);

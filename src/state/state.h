@@ -23,12 +23,11 @@ struct slab { /* pages allocated together */
     int64_t pages;
 };
 
-/* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set for all its queries or one for each of its heads, and PAGE rows of
- * values, in the dtype of the tensors.  Keys are stored as they go into scores. */
+/* Where a stage has its rows in a page: for each key/value head PAGE rows of keys and
+ * PAGE rows of values, in the dtype of the tensors.  Keys are stored as they go into
+ * scores. */
 struct part {
-    size_t  at, head_bytes; /* head_bytes 0: it has none */
-    int64_t sets;
+    size_t at, head_bytes; /* head_bytes 0: it has none */
 };
 
 struct foci_pool {
@@ -64,20 +63,18 @@ struct foci_state {
     bool          in_step; /* while a step looks for states given twice */
 };
 
-/* Where keys (of a set) and values of head kv, counted in its group g, lie in a page. */
-static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv,
-                              int64_t set)
+/* Where keys and values of head kv, counted in its group g, lie in a page. */
+static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv)
 {
-    const foci_problem *p = &pool->plan->p;
-    const struct part  *t = &pool->parts[g];
-
-    return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes +
-           (size_t)(set * PAGE * p->dim_qk) * foci_dtype_bytes(p->dtype);
+    const struct part *t = &pool->parts[g];
+    return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes;
 }
 
 static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int64_t kv)
 {
-    return pool_keys(pool, g, page, kv, pool->parts[g].sets);
+    const foci_problem *p = &pool->plan->p;
+    return pool_keys(pool, g, page, kv) +
+           PAGE * (size_t)p->dim_qk * foci_dtype_bytes(p->dtype);
 }
 
 /* pool.c: take a free page, there must be one; hold one more; let go of one. */
@@ -151,6 +148,8 @@ struct step {
     struct step_seq    *seqs;
     int64_t             n_seqs;
     int64_t             max_tokens; /* of one sequence */
+    int64_t kv0, kv_step; /* key/value head h of the plan is number kv0 + h kv_step of
+                           * those in k and v */
 };
 
 /* What an engine does for decoding.  g is the number of the stage.  A function that is

@@ -43,20 +43,19 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-/* Whether keys are made of queries, so that q is wanted where nothing is attended. */
-static bool keys_from_queries(const foci_plan *plan)
+/* Whether k is read: keys may be made of queries instead. */
+static bool reads_keys(const foci_plan *plan)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
-        if (plan->stages[g].order.shared) return true;
+        if (!plan->stages[g].order.shared) return true;
     return false;
 }
 
 static const char *missing(const foci_plan *plan, const foci_step_io *io)
 {
-    if (!io->k) return "k";
+    if (!io->k && reads_keys(plan)) return "k";
     if (!io->v) return "v";
-    if (io->o && !io->q) return "q";
-    return io->q && !io->o && !keys_from_queries(plan) ? "o" : NULL;
+    return io->o && !io->q ? "q" : NULL;
 }
 
 static foci_status check(const foci_pool *pool, const foci_step_io *io)
@@ -70,8 +69,7 @@ static foci_status check(const foci_pool *pool, const foci_step_io *io)
     if (!io->n_states) return FOCI_OK;
     if (missing(plan, io))
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "%s of the step is NULL (q and o may be, together: tokens are "
-                        "then appended only)",
+                        "%s of the step is NULL (without o, tokens are appended only)",
                         missing(plan, io));
     if (io->o && plan->n_floats && !io->params)
         return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -165,7 +163,9 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
 {
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
         struct step_seq seq = { io->states[i], row, tokens_of(io, i) };
-        struct step     step = { .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1 };
+        struct step     step = {
+                .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1, .kv_step = 1
+        };
         if (!seq.tokens) continue;
         append(&step);
         drop(seq.state);
@@ -175,7 +175,7 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
 static void attend(foci_pool *pool, const foci_step_io *io)
 {
     struct arena a = { .base = io->work };
-    struct step  step = { .pool = pool, .io = io, .n_seqs = io->n_states };
+    struct step step = { .pool = pool, .io = io, .n_seqs = io->n_states, .kv_step = 1 };
 
     step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))

@@ -152,28 +152,26 @@ bool read_bytes(struct reader *r, void *data, size_t n)
     return true;
 }
 
-/* The rows of entry i, head by head, keys and then values: written, or, where w is
+/* The rows of entry `at`, head by head, keys and then values: written, or, where w is
  * NULL, read. */
-static bool move_rows(const foci_pool *pool, const struct stream *s, int64_t i, int g,
+static bool move_rows(const foci_pool *pool, const struct stream *s, int64_t at, int g,
                       struct writer *w, struct reader *r)
 {
     const foci_problem *p = &pool->plan->p;
-    const struct part  *part = &pool->parts[g];
     const size_t        el = foci_dtype_bytes(p->dtype);
-    const struct held  *h = &s->held[i];
+    const struct held  *h = &s->held[at];
     const size_t        n = (size_t)min64(PAGE, s->rows - h->tile * PAGE);
     const int64_t       heads = pool->plan->stages[g].group->kv_heads;
 
-    for (int64_t kv = 0; part->head_bytes && kv < heads; kv++)
-        for (int64_t set = 0; set <= part->sets; set++) {
-            const bool   values = set == part->sets;
-            const size_t bytes = n * (size_t)(values ? p->dim_v : p->dim_qk) * el;
-            char        *rows = pool_keys(pool, g, h->page, kv, set);
-            if (w)
-                write_bytes(w, rows, bytes);
-            else if (!read_bytes(r, rows, bytes))
-                return false;
-        }
+    for (int64_t i = 0; pool->parts[g].head_bytes && i < 2 * heads; i++) {
+        const size_t bytes = n * (size_t)(i % 2 ? p->dim_v : p->dim_qk) * el;
+        char        *rows = i % 2 ? pool_values(pool, g, h->page, i / 2)
+                                  : pool_keys(pool, g, h->page, i / 2);
+        if (w)
+            write_bytes(w, rows, bytes);
+        else if (!read_bytes(r, rows, bytes))
+            return false;
+    }
     return true;
 }
 

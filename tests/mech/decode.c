@@ -46,15 +46,18 @@ static char *rows(struct world *w, int64_t len, int64_t heads, int64_t dim, doub
     return out;
 }
 
-/* Errors are relative to what was added up.  Long sequences are measured at 1. */
+/* Long sequences are forward's to judge, and their errors are relative to 1. */
+enum { SMALL = 300 };
+
+/* Errors are relative to what was added up. */
 static void measure(const foci_plan *plan, const foci_io *io, struct sequence *s)
 {
-    const int64_t n = s->len, heads = plan->p.heads;
-    const bool    small = n <= 300;
+    const int64_t n = plan->p.len_k, heads = plan->p.heads;
+    const bool    small = n <= SMALL;
     float        *a = test_alloc((size_t)(small ? heads * n * n : 1), sizeof *a);
 
     if (small) assert_int_equal(foci_ref_weights(plan, io, a), FOCI_OK);
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < s->len; i++)
         for (int64_t h = 0; h < heads; h++) {
             double sum = small ? 0 : 1;
             for (int64_t j = 0; small && j < n; j++)
@@ -67,40 +70,48 @@ static void measure(const foci_plan *plan, const foci_io *io, struct sequence *s
 /* The causal forward over the whole sequence. */
 static void expect(struct world *w, struct sequence *s)
 {
-    foci_problem p = w->plan->p;
-
-    p.batch = 1;
-    p.len_q = p.len_k = s->len;
-    p.q = p.k = p.v = p.o = p.x = (foci_layout){ 0 };
-    foci_plan    *plan = test_plan(w->ctx, w->spec, &p);
-    void         *work = test_alloc(1, foci_plan_work_bytes(plan));
-    const foci_io io = { FOCI_SIZED(foci_io), .q = s->q,    .k = s->k,
-                         .v = s->v,           .o = s->want, .params = w->params,
-                         .work = work };
-    assert_int_equal(foci_forward(plan, &io), FOCI_OK);
-    measure(plan, &io, s);
+    const int32_t len = (int32_t)s->len;
+    void         *work = test_alloc(1, foci_plan_work_bytes(w->plan));
+    const foci_io io = { FOCI_SIZED(foci_io), .q = s->q,           .k = s->k,
+                         .v = s->v,           .o = s->want,        .len_q = &len,
+                         .len_k = &len,       .params = w->params, .work = work };
+    if (w->plan->p.len_k <= SMALL)
+        assert_int_equal(foci_ref_forward(w->plan, &io), FOCI_OK);
+    else
+        assert_int_equal(foci_forward(w->plan, &io), FOCI_OK);
+    measure(w->plan, &io, s);
     free(work);
-    foci_plan_free(plan);
 }
 
+/* One plan serves sequences of all lengths: tensors and lists may depend on the length
+ * it is made for. */
 static struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
                                const int64_t *lens, int n, uint64_t seed)
 {
     struct world w = { .ctx = ctx, .spec = spec, .n = n };
+    foci_problem at = *p;
 
     rng_seed(&w.rng, seed, 77);
-    w.plan = test_plan(ctx, spec, p);
+    for (int i = 0; i < n; i++)
+        at.len_q = at.len_k = max64(at.len_k, lens[i]);
+    w.plan = trial_plan(ctx, spec, &at);
+    if (!w.plan) return w; /* cannot be causal */
+    if (foci_pool_create(w.plan, 2, &w.pool)) {
+        assert_non_null(strstr(foci_errmsg(ctx), "no decoding state"));
+        foci_plan_free(w.plan);
+        w.plan = NULL;
+        return w;
+    }
     w.params = test_alloc((size_t)foci_plan_params(w.plan), sizeof *w.params);
     assert_int_equal(foci_params_init(w.plan, seed, w.params), FOCI_OK);
-    if (foci_pool_create(w.plan, 2, &w.pool)) fail_msg("%s", foci_errmsg(ctx));
     for (int i = 0; i < n; i++) {
         struct sequence *s = &w.seq[i];
         s->len = lens[i];
-        s->q = rows(&w, s->len, p->heads, p->dim_qk, 0.4);
-        s->k = rows(&w, s->len, w.plan->p.kv_heads, p->dim_qk, 1);
-        s->v = rows(&w, s->len, w.plan->p.kv_heads, p->dim_v, 1);
-        s->want = test_alloc((size_t)s->len + 1, row_bytes(&w, p->heads, p->dim_v));
-        s->got = test_alloc((size_t)s->len + 1, row_bytes(&w, p->heads, p->dim_v));
+        s->q = rows(&w, at.len_k, p->heads, p->dim_qk, 0.4);
+        s->k = rows(&w, at.len_k, w.plan->p.kv_heads, p->dim_qk, 1);
+        s->v = rows(&w, at.len_k, w.plan->p.kv_heads, p->dim_v, 1);
+        s->want = test_alloc((size_t)at.len_k + 1, row_bytes(&w, p->heads, p->dim_v));
+        s->got = test_alloc((size_t)at.len_k + 1, row_bytes(&w, p->heads, p->dim_v));
         s->size = test_alloc((size_t)(s->len * p->heads), sizeof *s->size);
         expect(&w, s);
         assert_int_equal(foci_state_create(w.pool, &s->state), FOCI_OK);
@@ -142,8 +153,9 @@ static char *gather(const struct world *w, const int32_t *n, size_t row, int whi
     return out;
 }
 
-/* One step of all sequences, n[i] tokens each; a full pool is grown and tried again. */
-static void take_step(struct world *w, const int32_t *n)
+/* One step of all sequences, n[i] tokens each; a full pool is grown and tried again.
+ * Where nothing is attended, what was wanted counts as what came. */
+static void take_step(struct world *w, const int32_t *n, bool attend)
 {
     const foci_problem *p = &w->plan->p;
     const size_t        qr = row_bytes(w, p->heads, p->dim_qk);
@@ -158,8 +170,11 @@ static void take_step(struct world *w, const int32_t *n)
         tokens += n[i];
         longest = max64(longest, foci_state_len(states[i]) + n[i]);
     }
-    char  *q = gather(w, n, qr, 0), *k = gather(w, n, kr, 1), *v = gather(w, n, vr, 2);
-    char  *o = test_alloc((size_t)tokens + 1, or);
+    char *q = gather(w, n, qr, 0), *k = gather(w, n, kr, 1), *v = gather(w, n, vr, 2);
+    char *o = test_alloc((size_t)tokens + 1, or);
+    bool  shared = false;
+    for (int g = 0; g < w->plan->spec.n_groups; g++)
+        shared = shared || w->plan->stages[g].order.shared;
     size_t bytes = foci_step_bytes(w->pool, w->n, tokens, longest);
     char  *work = test_alloc(1, bytes + 64);
     memset(work, 0xff, bytes + 64);
@@ -168,12 +183,12 @@ static void take_step(struct world *w, const int32_t *n)
                               .states = states,
                               .n_states = w->n,
                               .tokens = n,
-                              .q = q,
+                              .q = attend || shared ? q : NULL,
                               .k = k,
                               .v = v,
-                              .o = o,
+                              .o = attend ? o : NULL,
                               .params = w->params,
-                              .work = work };
+                              .work = attend ? work : NULL };
     foci_status        status;
     while ((status = foci_step(w->pool, &io)) == FOCI_ERR_FULL) {
         for (int i = 0; i < w->n; i++)
@@ -187,7 +202,8 @@ static void take_step(struct world *w, const int32_t *n)
     size_t at = 0;
     for (int i = 0; i < w->n; i++) {
         struct sequence *s = &w->seq[i];
-        memcpy(s->got + (size_t)s->done * or, o + at * or, (size_t)n[i] * or);
+        memcpy(s->got + (size_t)s->done * or,
+               attend ? o + at * or : s->want + (size_t)s->done * or, (size_t)n[i] * or);
         s->done += n[i];
         at += (size_t)n[i];
         assert_int_equal(foci_state_len(s->state), s->done);
@@ -219,6 +235,40 @@ static void compare(const struct world *w, const struct sequence *s)
     }
 }
 
+/* A state that was copied, saved and restored, or cut back, goes on as if nothing had
+ * happened.  What is no longer kept cannot be gone back to. */
+static void happen(struct world *w, struct sequence *s)
+{
+    const int64_t what = rng_below(&w->rng, 9), back = rng_below(&w->rng, 12);
+    foci_state   *other = NULL;
+    const int64_t len = foci_state_len(s->state);
+
+    if (what == 0) {
+        assert_int_equal(foci_state_copy(s->state, &other), FOCI_OK);
+        if (rng_below(&w->rng, 2))
+            assert_int_equal(foci_state_truncate(s->state, 0), 0);
+    } else if (what == 1) {
+        const size_t bytes = foci_state_save(s->state, NULL, 0);
+        char        *saved = test_alloc(1, bytes);
+        assert_int_equal(foci_state_save(s->state, saved, bytes), bytes);
+        foci_status status;
+        while ((status = foci_state_restore(w->pool, saved, bytes, &other)) ==
+               FOCI_ERR_FULL)
+            assert_int_equal(foci_pool_grow(w->pool, 1), FOCI_OK);
+        if (status) fail_msg("%s: %s", w->spec, foci_errmsg(w->ctx));
+        free(saved);
+    } else if (what == 2 && back <= len) {
+        const foci_status status = foci_state_truncate(s->state, len - back);
+        assert_true(status == FOCI_OK || status == FOCI_ERR_UNSUP);
+        if (status) assert_non_null(strstr(foci_errmsg(w->ctx), "cannot be cut back"));
+        if (!status) s->done -= back;
+    }
+    assert_int_equal(foci_state_len(other ? other : s->state), s->done);
+    if (!other) return;
+    foci_state_free(s->state);
+    s->state = other;
+}
+
 /* Steps of every size, until all sequences are through. */
 static void run_through(struct world *w)
 {
@@ -226,6 +276,7 @@ static void run_through(struct world *w)
         int32_t n[MAX_SEQS] = { 0 };
         int64_t left = 0;
         for (int i = 0; i < w->n; i++) {
+            happen(w, &w->seq[i]);
             const int64_t most = w->seq[i].len - w->seq[i].done;
             const int64_t some =
                 rng_below(&w->rng, 3) ? rng_below(&w->rng, 4) : rng_below(&w->rng, 90);
@@ -233,7 +284,7 @@ static void run_through(struct world *w)
             left += most;
         }
         if (!left) return;
-        take_step(w, n);
+        take_step(w, n, rng_below(&w->rng, 5) != 0);
     }
 }
 
@@ -253,16 +304,15 @@ static void test_steps(void **state)
     char                 spec[SPEC_CAP];
 
     (void)state;
+    for (int i = 0; i < l.n; i++)
+        kept_register(l.ctx[i]);
     for (int i = 0; specs_next(l.ctx[0], i, spec); i++) {
         foci_problem p = shapes[i % 3];
         foci_ctx    *ctx = l.ctx[i % l.n];
-        foci_plan   *plan;
 
         p.dtype = (foci_dtype)(i / 2 % 3);
-        p.len_q = p.len_k = 150;
-        if (foci_plan_create(ctx, spec, &p, &plan)) continue; /* cannot be causal */
-        foci_plan_free(plan);
         struct world w = world_make(ctx, spec, &p, lens, MAX_SEQS, (uint64_t)i);
+        if (!w.plan) continue;
         run_through(&w);
         for (int s = 0; s < w.n; s++)
             compare(&w, &w.seq[s]);
@@ -309,8 +359,8 @@ static void test_nonfinite(void **state)
     (void)state;
     ((float *)(void *)w.seq[0].v)[80 * row] = NAN; /* token 80, head 0, column 0 */
     expect(&w, &w.seq[0]);
-    take_step(&w, (const int32_t[MAX_SEQS]){ 70 });
-    take_step(&w, (const int32_t[MAX_SEQS]){ 20 });
+    take_step(&w, (const int32_t[MAX_SEQS]){ 70 }, true);
+    take_step(&w, (const int32_t[MAX_SEQS]){ 20 }, true);
     const float *got = (const float *)(const void *)w.seq[0].got;
     for (size_t i = 0; i < 90 * row; i++)
         assert_int_equal(isnan(got[i]) != 0, i / row >= 80 && i % row == 0);
@@ -335,7 +385,7 @@ static void test_forks(void **state)
     memcpy(w.seq[1].k, w.seq[0].k, 100 * kr);
     memcpy(w.seq[1].v, w.seq[0].v, 100 * vr);
     expect(&w, &w.seq[1]);
-    take_step(&w, (const int32_t[MAX_SEQS]){ 100, 0 });
+    take_step(&w, (const int32_t[MAX_SEQS]){ 100, 0 }, true);
 
     foci_state_free(w.seq[1].state);
     assert_int_equal(foci_state_copy(w.seq[0].state, &w.seq[1].state), FOCI_OK);
@@ -344,11 +394,11 @@ static void test_forks(void **state)
     memcpy(w.seq[1].got, w.seq[0].got,
            100 * row_bytes(&w, w.plan->p.heads, w.plan->p.dim_v));
 
-    take_step(&w, (const int32_t[MAX_SEQS]){ 3, 1 });
+    take_step(&w, (const int32_t[MAX_SEQS]){ 3, 1 }, true);
     const size_t bytes = foci_state_save(w.seq[0].state, NULL, 0);
     char        *saved = test_alloc(1, bytes);
     assert_int_equal(foci_state_save(w.seq[0].state, saved, bytes), bytes);
-    take_step(&w, (const int32_t[MAX_SEQS]){ 50, 20 });
+    take_step(&w, (const int32_t[MAX_SEQS]){ 50, 20 }, true);
     foci_state_free(w.seq[0].state);
     if (foci_state_restore(w.pool, saved, bytes, &w.seq[0].state))
         fail_msg("%s", foci_errmsg(ctx));

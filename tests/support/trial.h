@@ -19,6 +19,8 @@ enum { SPEC_CAP = 384 };
 /* Make known to ctx mechanisms that the library does not have: masks with and
  * without tiles, over each kind of weights. */
 void specs_register(foci_ctx *ctx);
+/* The same of mechanisms whose decoding keeps less than all tokens, or more (kept.c). */
+void kept_register(foci_ctx *ctx);
 
 /* Spec number i of all that the lists of ctx offer: each mechanism alone, with each
  * modifier it takes, with as many as go together; arguments at their presets in one,

@@ -72,8 +72,13 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
 /* A case that cannot be planned is refused before time is spent on others. */
 static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
 {
-    foci_plan        *plan;
-    const foci_status status = bench_plan(ctx, c, &plan);
+    foci_plan  *plan;
+    foci_pool  *pool = NULL;
+    foci_status status = bench_plan(ctx, c, &plan);
+
+    if (status == FOCI_OK && c->pass == PASS_STEP)
+        status = foci_pool_create(plan, 0, &pool);
+    foci_pool_free(pool);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
 }

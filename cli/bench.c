@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "foci/mechanism.h"
 
 struct row {
     struct bench_case   c;
@@ -78,41 +77,37 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
 /* A case that cannot be planned is refused before time is spent on others. */
 static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
 {
-    foci_plan        *plan;
-    const foci_status status = bench_plan(ctx, c, &plan);
+    foci_plan  *plan;
+    foci_pool  *pool = NULL;
+    foci_status status = bench_plan(ctx, c, &plan);
+
+    if (status == FOCI_OK && c->pass == PASS_STEP)
+        status = foci_pool_create(plan, 0, &pool);
+    foci_pool_free(pool);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
 }
 
-/* Without cases: softmax in all types and directions, then every other mechanism. */
-static char **default_cases(const foci_ctx *ctx, int *n)
-{
-    static const char *const first[] = {
-        "softmax/h8n2048d64/bf16/fwd",    "softmax/h8n2048d64c/bf16/fwd",
-        "softmax/h8n2048d128/bf16/fwd",   "softmax/h8n2048d64/bf16/bwd",
-        "softmax/h8n2048d64/f32fast/fwd", "softmax/h8n2048d64/f32/fwd",
-        "softmax/h8n2048d64/f32/bwd",
-    };
-    const int n_first = (int)(sizeof first / sizeof *first);
-    int       n_mech = 0;
-    while (foci_mechanism(ctx, n_mech))
-        n_mech++;
-
-    char **cases = need((size_t)(n_first + n_mech), sizeof *cases);
-    *n = 0;
-    for (int i = 0; i < n_first; i++) {
-        cases[*n] = need(strlen(first[i]) + 1, 1);
-        strcpy(cases[(*n)++], first[i]);
-    }
-    for (int i = 0; i < n_mech; i++) {
-        const char *name = foci_mechanism(ctx, i)->name;
-        if (strcmp(name, "softmax") == 0) continue;
-        const size_t cap = strlen(name) + 32;
-        cases[*n] = need(cap, 1);
-        snprintf(cases[(*n)++], cap, "%s/h8n2048d64/bf16/fwd", name);
-    }
-    return cases;
-}
+/* Without cases: softmax in all types and directions, other weights, then supports that
+ * leave out most pairs, where sequences are long enough for that to matter. */
+static const char *const default_cases[] = {
+    "softmax/h8n2048d64/bf16/fwd",
+    "softmax/h8n2048d64c/bf16/fwd",
+    "softmax/h8n2048d128/bf16/fwd",
+    "softmax/h8n2048d64/bf16/bwd",
+    "softmax/h8n2048d64/f32fast/fwd",
+    "softmax/h8n2048d64/f32/fwd",
+    "softmax/h8n2048d64/f32/bwd",
+    "softmax rope/h8n2048d64/bf16/fwd",
+    "l2norm/h8n2048d64/bf16/fwd",
+    "relu2/h8n2048d64/bf16/fwd",
+    "local/h8n8192d64/bf16/fwd",
+    "strided(stride=128)/h8n8192d64/bf16/fwd",
+    "block/h8n8192d64/bf16/fwd",
+    "lsh(buckets=256, rounds=4)/h8n8192d64/bf16/fwd",
+    "segmented(length=64, back=1)/h8n8192d64/bf16/fwd",
+    "pooled(block=64)/h8n8192d64/bf16/fwd",
+};
 
 /* The ceiling of the products this case is made of. */
 static double peak(const struct row *row)
@@ -307,17 +302,9 @@ static int run(const struct args *a)
     foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
 
-    int status;
-    if (a->n_words > 0) {
-        status = bench_cases(a, ctx, a->words, a->n_words);
-    } else {
-        int    n;
-        char **cases = default_cases(ctx, &n);
-        status = bench_cases(a, ctx, (const char *const *)cases, n);
-        for (int i = 0; i < n; i++)
-            free(cases[i]);
-        free(cases);
-    }
+    enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
+    const int status = a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
+                                  : bench_cases(a, ctx, default_cases, N_DEFAULT);
     foci_ctx_free(ctx);
     return status;
 }

@@ -53,7 +53,7 @@ bool bench_has_list(const struct bench_case *c, const char *name);
 void bench_lists_free(struct bench_case *c);
 
 /* bench_step.c: steps of len_q tokens, after which each state has len_k; and what such
- * a step costs, where the plan is of all tokens. */
+ * a step costs: operations, bytes and pairs. */
 foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
                        double time, struct bench_result *r);
 void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);

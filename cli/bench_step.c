@@ -36,7 +36,6 @@ static foci_status append(struct decoding *d, foci_state *const *states, int64_t
     one.io.states = states;
     one.io.n_states = count;
     one.io.tokens = d->tokens;
-    one.io.q = NULL;
     one.io.o = NULL;
     for (int64_t i = 0; i < count; i++)
         d->tokens[i] = (int32_t)n;
@@ -176,19 +175,20 @@ static foci_cost cost_of(foci_ctx *ctx, const struct bench_case *c, int64_t len)
 void bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost)
 {
     const foci_problem *p = &c->problem;
-    const double        rows = (double)(p->len_q < p->len_k ? p->len_q : p->len_k);
-    const double        share = p->len_k ? rows / (double)p->len_k : 0;
-    const foci_cost     less = cost_of(ctx, c, p->len_k - (int64_t)rows);
-    const bool          known = less.forward_flops > 0;
-    const double        v = (double)(p->dim_v ? p->dim_v : p->dim_qk);
-    const double        kv = (double)(p->kv_heads ? p->kv_heads : p->heads);
-    const double width = (double)foci_dtype_bytes(p->dtype) * ((double)p->dim_qk + v);
+    const int64_t       n = p->len_q < p->len_k ? p->len_q : p->len_k;
+    const foci_cost     all = cost_of(ctx, c, p->len_k);
+    const foci_cost     less = cost_of(ctx, c, p->len_k - n);
+    const bool          known = n == p->len_k || less.pairs > 0;
+    const double        share = n ? (double)n / (double)p->len_k : 0;
 
     cost->forward_flops =
-        known ? cost->forward_flops - less.forward_flops : share * cost->forward_flops;
-    cost->pairs = known ? cost->pairs - less.pairs : share * cost->pairs;
+        known ? all.forward_flops - less.forward_flops : share * all.forward_flops;
+    cost->pairs = known ? all.pairs - less.pairs : share * all.pairs;
+
     /* Every row reads its query and the keys and values it sees, and writes. */
-    const double queries = (double)(p->batch * p->heads) * rows;
-    const double keys = rows > 0 ? cost->pairs / rows * kv / (double)p->heads : 0;
-    cost->forward_bytes = width * (queries + keys);
+    const double v = (double)(p->dim_v ? p->dim_v : p->dim_qk);
+    const double row = (double)foci_dtype_bytes(p->dtype) * ((double)p->dim_qk + v);
+    const double kv = (double)(p->kv_heads ? p->kv_heads : p->heads);
+    const double keys = n ? cost->pairs / (double)n * kv / (double)p->heads : 0;
+    cost->forward_bytes = row * ((double)(p->batch * p->heads * n) + keys);
 }

@@ -110,11 +110,6 @@ static inline bool order_by_place(const struct order *o)
     return o->how.label == FOCI_LABEL_PLACE;
 }
 
-/* exact_guess.c: what labels come to before there are any, of one head and sequence: add
- * the pairs they will show; the result are the operations to find them.  And in words. */
-double order_expect(const struct exact *x, double *pairs);
-void   order_describe(const struct exact *x, char *text, size_t cap);
-
 /* exact_order.c.  Vectors that a row is compared with in one round. */
 int64_t order_labels_of(const struct exact *x);
 /* Take the memory of an execution; backward, labels are in `saved`.

@@ -166,6 +166,7 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
 
     if (m->def->order) m->def->order(m, &s->order);
     TRY(check_order(ctx, s));
+    TRY(labelled_make(ctx, m, &s->order, &s->labelled));
     TRY(support_make(ctx, m, -1, m->dims.len, &s->support));
     for (; s->n_levels < n; s->n_levels++) {
         s->levels[s->n_levels].slots = slots[s->n_levels];

@@ -65,12 +65,7 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
     if (d == 1) c->problem.flags |= FOCI_FAST;
     if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
-    if (c->pass == PASS_STEP) { /* the plan is of the sequence its tokens end */
-        foci_problem *p = &c->problem;
-        p->flags |= FOCI_CAUSAL;
-        c->tokens = p->len_q < p->len_k ? p->len_q : p->len_k;
-        p->len_q = p->len_k;
-    }
+    if (c->pass == PASS_STEP) c->problem.flags |= FOCI_CAUSAL;
     return EXIT_OK;
 }
 

@@ -146,7 +146,10 @@ struct block {
 
 /* exact.c */
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
-void exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
+
+/* exact_describe.c: one of the functions of the engine. */
+int exact_describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap);
+void         exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
 /* Where what is saved of lane 0 of a block stands: [heads][batch][len_q]. */
 int64_t exact_saved_at(const struct exact *x, const struct block *b);
@@ -479,11 +482,12 @@ void exact_shaw_sums_back(const struct exact *x, const struct block *b, int64_t 
                           int n, const struct shaw_back *k, int64_t part,
                           const float *w, const float *ds);
 /* The same, in part 0, of lanes from anywhere: n of them, lane i in slot number slot[i]
- * of all blocks' lanes, with that share of its row's gradient. */
+ * of all blocks' lanes, with that share of its row's gradient and with factors of its
+ * own. */
 struct shaw_lanes {
     struct places  at;
     const int64_t *slot;
-    const float   *share;
+    const float   *share, *own;
     int            n;
 };
 void exact_shaw_scores_pairs_back(const struct exact *x, const struct shaw_lanes *l,
@@ -597,7 +601,9 @@ void   exact_forward_take(struct exact *x, struct arena *a, float *saved);
 void   exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      float *saved);
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s);
-void   exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                      const float *saved, const foci_grads *g);
+foci_status exact_advance(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, float *params);
+void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    const float *saved, const foci_grads *g);
 
 #endif

@@ -232,6 +232,7 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    if (x->order) order_factors(x, rows->mul);
     exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
     exact_txl_prepare(x, b, &k->txl, rows->norm, rows->mul, r->tile, &r->txl);
     if (x->bf16)
@@ -685,6 +686,7 @@ static void add_params(const struct back *k)
             d_factor += k->rows[h * x->max_qt + qt].d_factor;
             d_sink += k->rows[h * x->max_qt + qt].d_sink;
         }
+        if (x->order) d_sink += order_sink(x, h);
         if (s->sink >= 0) k->g->dparams[s->sink + h] += (float)d_sink;
         for (int i = 0; i < s->n_factors; i++) {
             double others = s->scale;

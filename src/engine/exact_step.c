@@ -31,14 +31,16 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     return r;
 }
 
-static void take(struct stepping *x, int64_t n_seqs, int64_t n_bundles, int64_t pieces,
-                 struct arena *a)
+static void take(struct stepping *x, int64_t n_seqs, int64_t tokens, int64_t n_bundles,
+                 int64_t pieces, struct arena *a)
 {
     const int64_t rows = n_bundles * x->kv_heads * x->bundle;
     struct arena  one = { 0 };
 
     x->mechs = arena_take(a, n_seqs, sizeof *x->mechs);
     x->bundles = arena_take(a, n_bundles, sizeof *x->bundles);
+    x->e.at.turns = arena_take(a, x->score->rope_base > 0 ? tokens * x->dq : 0,
+                               sizeof *x->e.at.turns);
     x->visible = arena_take(a, x->counts ? rows : 0, sizeof *x->visible);
     x->labels = arena_take(a, rows * x->rounds, sizeof *x->labels);
     x->sums = arena_take(a, pieces * x->bundle, (size_t)(x->ldo + 2) * sizeof *x->sums);
@@ -82,12 +84,11 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     for (int l = 0; l < x.stage->n_levels; l++)
         tiles += div_up(slots_done(&x.stage->levels[l].slots, max_len), PAGE);
     x.bundle = bundle_rows(&x, tokens);
-    take(&x, n_seqs, bundles, bundles * x.kv_heads * most_parts(&x, tiles), &a);
+    take(&x, n_seqs, tokens, bundles, bundles * x.kv_heads * most_parts(&x, tiles), &a);
     return a.used;
 }
 
-/* The bundles of sequence i, with the tiles they need; the rest is counted when all
- * are there. */
+/* The bundles of sequence i, with the tiles they need, and how its rows are turned. */
 static void cut_seq(struct stepping *x, int64_t i)
 {
     const struct step_seq *seq = &x->step->seqs[i];
@@ -96,6 +97,9 @@ static void cut_seq(struct stepping *x, int64_t i)
     /* Nothing causal depends on the length, but tiles may be listed up to it. */
     x->mechs[i] = x->stage->group->mech;
     x->mechs[i].dims.len = max64(x->mechs[i].dims.len, seq->state->len);
+    for (int64_t t = 0; x->score->rope_base > 0 && t < seq->tokens; t++)
+        step_turn(x, seq->state->len - seq->tokens + t,
+                  x->e.at.turns + (seq->row0 + t) * x->dq);
     for (int64_t row0 = 0; row0 < rows; row0 += BUNDLE) {
         struct bundle *b = &x->bundles[x->n_bundles];
 
@@ -309,11 +313,11 @@ static int64_t bytes_to_read(const struct stepping *x)
 }
 
 /* Pieces there will be, at the most: sequences are cut once there is room. */
-static int64_t count_pieces(const struct stepping *x, int64_t *bundles)
+static int64_t count_pieces(const struct stepping *x, int64_t *tokens, int64_t *bundles)
 {
     int64_t pieces = 0;
 
-    *bundles = 0;
+    *tokens = *bundles = 0;
     for (int64_t i = 0; i < x->step->n_seqs; i++) {
         const struct step_seq *seq = &x->step->seqs[i];
         const int64_t          n = div_up(seq->tokens * x->per_kv, BUNDLE);
@@ -322,6 +326,7 @@ static int64_t count_pieces(const struct stepping *x, int64_t *bundles)
         for (int l = 0; l < x->stage->n_levels; l++)
             tiles +=
                 div_up(slots_done(&x->stage->levels[l].slots, seq->state->len), PAGE);
+        *tokens += seq->tokens;
         *bundles += n;
         pieces += n * x->kv_heads * most_parts(x, tiles);
     }
@@ -331,12 +336,12 @@ static int64_t count_pieces(const struct stepping *x, int64_t *bundles)
 static void step_all(const struct step *step, int g, struct arena work)
 {
     struct stepping x = step_geometry(step->pool->plan, g);
-    int64_t         bundles, pieces;
+    int64_t         tokens, bundles;
 
     x.step = step;
     x.bundle = bundle_rows(&x, step->max_tokens);
-    pieces = count_pieces(&x, &bundles);
-    take(&x, step->n_seqs, bundles, pieces, &work);
+    const int64_t pieces = count_pieces(&x, &tokens, &bundles);
+    take(&x, step->n_seqs, tokens, bundles, pieces, &work);
     for (int64_t i = 0; i < step->n_seqs; i++)
         cut_seq(&x, i);
 

@@ -46,10 +46,12 @@ struct exact_own {
     int64_t           n_maps;
 };
 
-/* Shared by the states of a pool: the entries of tables by distance; and how long the
- * vectors are that rows are compared with for their labels, as of the last append. */
+/* Shared by the states of a pool: the entries of tables by distance; by which angles
+ * rows are turned from token to token; and how long the vectors are that rows are
+ * compared with for their labels, as of the last append. */
 struct exact_pool {
     int32_t *entry[2]; /* [FAR] */
+    double  *speed;    /* [dq / 2] */
     double  *reach;    /* [heads][rounds] */
 };
 
@@ -111,7 +113,8 @@ struct sums {
 };
 
 struct stepping {
-    struct exact          e; /* for the maps of rows; ldq as here */
+    struct exact          e; /* for the maps of rows; ldq as here.  Rows are turned by
+                              * their number in the step, not by their position. */
     const foci_plan      *plan;
     int                   g;
     const struct stage   *stage;
@@ -229,8 +232,9 @@ uint64_t step_seen(const struct stepping *x, const struct bundle *b, int level,
 /* Those of all tiles together. */
 int64_t step_count(const struct stepping *x, const struct bundle *b, int64_t place);
 
-/* exact_step_rows.c: queries as they go into scores, and the meeting of rows first to
+/* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into scores, and the meeting of rows first to
  * first + rows (at most FEW) with keys. */
+void step_turn(const struct stepping *x, int64_t place, float *row);
 void step_load(const struct stepping *x, const struct piece *p, struct room *r);
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
                const struct meeting *keys, int first, int rows, const uint64_t *seen,

@@ -1,7 +1,5 @@
 /* exact_step_append.c -- new tokens: their rows into pages, into the sums of open runs
  * and, once a run is finished, into slots; their labels into chains. */
-#include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/exact_step.h"
@@ -11,7 +9,8 @@ enum { MANY_ROWS = 256 };
 
 /* Scratch of one thread: a row, and what its labels take. */
 struct desk {
-    float      *row; /* [max(ldq, ldo)] */
+    float      *row;  /* [max(ldq, ldo)] */
+    float      *turn; /* [dq] */
     struct hash hash;
 };
 
@@ -20,6 +19,7 @@ static struct desk desk_take(const struct stepping *x, struct arena *a)
     struct desk d;
 
     d.row = arena_take(a, max64(x->ldq, x->ldo), sizeof *d.row);
+    d.turn = arena_take(a, x->dq, sizeof *d.turn);
     d.hash = hash_take(x, a);
     return d;
 }
@@ -54,18 +54,18 @@ static const char *key_row(const struct stepping *x, const struct step_seq *seq,
     return (const char *)x->step->io->k + kv_row(x, seq, t, kv) * bytes;
 }
 
-static void store_key(const struct stepping *x, const char *from, int64_t j, char *to,
-                      float *row)
+static void store_key(const struct stepping *x, const struct exact *e, const char *from,
+                      char *to, float *row)
 {
     const int     dtype = (int)x->plan->p.dtype;
     struct mapped mapped;
 
-    if (!exact_maps(&x->e)) {
+    if (!exact_maps(e)) {
         memcpy(to, from, (size_t)x->dq * x->el);
         return;
     }
     x->k->load_rows(row, x->ldq, from, x->dq, dtype, 1, x->dq);
-    exact_map(&x->e, row, 1, (struct places){ j, NULL }, true, &mapped);
+    exact_map(e, row, 1, (struct places){ 0, NULL }, true, &mapped);
     x->k->store_rows(to, x->dq, dtype, row, x->ldq, 1.0f, 1, x->dq);
 }
 
@@ -149,26 +149,36 @@ void exact_sum_open(const foci_state *state, int g, int level, int64_t len, floa
  * Tokens
  */
 
-/* All new tokens of one sequence and key/value head. */
-static void append_rows(const struct stepping *x, const struct step_seq *seq,
-                        int64_t kv, struct desk *desk)
+/* Token t of a sequence: the rows of all its key/value heads. */
+static void append_token(const struct stepping *x, const struct step_seq *seq,
+                         int64_t t, struct desk *desk)
 {
-    foci_pool    *pool = x->step->pool;
-    const int64_t first = seq->state->len - seq->tokens;
-    const size_t  v = (size_t)x->dv * x->el;
+    const foci_pool     *pool = x->step->pool;
+    const struct stream *s = &seq->state->tokens;
+    const int64_t        j = seq->state->len - seq->tokens + t;
+    const size_t         v = (size_t)x->dv * x->el;
+    struct exact         e = x->e;
 
-    for (int64_t t = 0; t < seq->tokens; t++) {
-        const int64_t        j = first + t;
-        const struct stream *s = &seq->state->tokens;
-
-        store_key(x, key_row(x, seq, t, kv), j, row_in(pool, x->g, s, j, kv, false),
+    if (x->score->rope_base > 0) {
+        step_turn(x, j, desk->turn);
+        e.at.turns = desk->turn;
+    }
+    for (int64_t kv = 0; kv < x->kv_heads; kv++) {
+        store_key(x, &e, key_row(x, seq, t, kv), row_in(pool, x->g, s, j, kv, false),
                   desk->row);
         memcpy(row_in(pool, x->g, s, j, kv, true),
                (const char *)x->step->io->v + kv_row(x, seq, t, kv) * v, v);
+    }
+}
+
+/* All new tokens of one sequence and key/value head, once their rows are stored. */
+static void append_slots(const struct stepping *x, const struct step_seq *seq,
+                         int64_t kv, struct desk *desk)
+{
+    for (int64_t j = seq->state->len - seq->tokens; j < seq->state->len; j++)
         for (int l = 0; l < x->stage->n_levels; l++)
             for (int values = 0; values < 2; values++)
                 add_to_level(x, seq->state, l, j, kv, values, desk->row);
-    }
 }
 
 /* The labels of all new tokens of one sequence for one head, or for all. */
@@ -203,12 +213,39 @@ static void extend_levels(const struct stepping *x, const struct step_seq *seq)
                           own->level[l].rows);
 }
 
-/* Jobs of one sequence: its key/value heads, then the heads that have labels of their
- * own, or one for all. */
+/* Jobs of one sequence: the key/value heads that have slots, then the heads that have
+ * labels of their own, or one for all. */
+static int64_t slot_jobs(const struct stepping *x)
+{
+    return x->stage->n_levels ? x->kv_heads : 0;
+}
+
 static int64_t label_jobs(const struct stepping *x)
 {
     if (!x->rounds) return 0;
     return x->stage->order.label == FOCI_LABEL_PLACE ? 1 : x->stage->group->heads;
+}
+
+static void append_all(const struct stepping *x, struct desk *desk)
+{
+    const struct step *step = x->step;
+    const int64_t      slots = slot_jobs(x), jobs = slots + label_jobs(x);
+
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < x->stage->group->heads; i++)
+        step_reach(x, i);
+#pragma omp for schedule(static) collapse(2)
+    for (int64_t i = 0; i < step->n_seqs; i++)
+        for (int64_t t = 0; t < step->max_tokens; t++)
+            if (t < step->seqs[i].tokens) append_token(x, &step->seqs[i], t, desk);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < step->n_seqs * jobs; i++) {
+        const struct step_seq *seq = &step->seqs[i / jobs];
+        if (i % jobs < slots)
+            append_slots(x, seq, i % jobs, desk);
+        else
+            append_labels(x, seq, i % jobs - slots, desk);
+    }
 }
 
 void exact_append(const struct step *step, int g)
@@ -216,31 +253,21 @@ void exact_append(const struct step *step, int g)
     struct stepping x = step_geometry(step->pool->plan, g);
     const size_t    desk_bytes =
         exact_append_bytes(step->pool, g) / (size_t)x.plan->ctx->threads;
-    const int64_t heads = x.stage->group->heads, jobs = x.kv_heads + label_jobs(&x);
-    int64_t       rows = 0;
+    int64_t rows = 0;
 
     x.step = step;
     for (int64_t i = 0; i < step->n_seqs; i++) {
         extend_levels(&x, &step->seqs[i]);
         rows += step->seqs[i].tokens;
     }
-    const int threads = rows * jobs < MANY_ROWS ? 1 : x.plan->ctx->threads;
+    const int threads =
+        rows * (x.kv_heads + label_jobs(&x)) < MANY_ROWS ? 1 : x.plan->ctx->threads;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena a = { .base = step->pool->scratch +
-                                   (size_t)omp_get_thread_num() * desk_bytes };
+                                   (size_t)exact_thread() * desk_bytes };
         struct desk  desk = desk_take(&x, &a);
 
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < heads; i++)
-            step_reach(&x, i);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < step->n_seqs * jobs; i++) {
-            const struct step_seq *seq = &step->seqs[i / jobs];
-            if (i % jobs < x.kv_heads)
-                append_rows(&x, seq, i % jobs, &desk);
-            else
-                append_labels(&x, seq, i % jobs - x.kv_heads, &desk);
-        }
+        append_all(&x, &desk);
     }
 }

@@ -54,16 +54,28 @@ static void add_places(const struct stepping *x, int64_t h, float *q, float *by_
     }
 }
 
+void step_turn(const struct stepping *x, int64_t place, float *row)
+{
+    const double *speed = ((const struct exact_pool *)x->step->pool->own[x->g])->speed;
+    const int     half = x->dq / 2;
+
+    for (int t = 0; t < half; t++) {
+        const double angle = (double)place * speed[t];
+        row[x->score->rope_half ? t : 2 * t] = (float)cos(angle);
+        row[x->score->rope_half ? t + half : 2 * t + 1] = (float)sin(angle);
+    }
+}
+
 void step_load(const struct stepping *x, const struct piece *p, struct room *r)
 {
     const int     rows = p->b->rows, dtype = (int)x->plan->p.dtype;
-    const int64_t first = place_of(x, p->b, 0);
+    const int64_t first = p->b->seq->row0 + p->b->row0 / x->per_kv;
     int32_t       list[BUNDLE];
     struct mapped mapped;
 
     memset(r->q, 0, (size_t)(BUNDLE * (int64_t)x->ldq) * sizeof *r->q);
     for (int i = 0; i < rows; i++) {
-        list[i] = (int32_t)(place_of(x, p->b, i) - first);
+        list[i] = (int32_t)(p->b->seq->row0 + (p->b->row0 + i) / x->per_kv - first);
         x->k->load_rows(r->q + (int64_t)i * x->ldq, x->ldq,
                         (const char *)x->step->io->q +
                             row_of(x, p, i) * (size_t)x->dq * x->el,
@@ -171,11 +183,8 @@ static bool fill_bias(const struct stepping *x, const struct meeting *m, int64_t
             bias[j] = (float)(-by * fabs((double)(place - key_at(m, j))));
     }
     for (int t = 0; t < s->n_tables; t++) {
-        const foci_tensor_def *def = &s->table[t]->def->tensors[0];
-        int64_t                size = 1;
-
-        def->shape(&x->stage->group->mech, s->table[t]->arg, &size);
-        const float *table = x->step->io->params + s->table_at[t] + h * size;
+        const float *table =
+            x->step->io->params + s->table_at[t] + h * s->table_size[t];
         for (int j = 0; j < m->n; j++)
             if (key_at(m, j) <= place)
                 bias[j] += table[entry_of(x, t, place - key_at(m, j))];

@@ -1,6 +1,7 @@
 /* exact_step_state.c -- what exact attention keeps of a sequence beside its pages:
  * finished slots, the sums of open runs, chains of tokens with equal labels. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "engine/exact_step.h"
@@ -22,6 +23,11 @@ foci_status exact_pool_make(foci_pool *pool, int g)
                         "%s has no decoding state with these arguments: which keys a "
                         "query sees depends on those after it",
                         s->group->mech.def->name);
+    const int64_t d = pool->plan->p.dim_qk;
+    own->speed = ctx_alloc(ctx, (size_t)d, sizeof *own->speed);
+    if (!own->speed) return FOCI_ERR_MEMORY;
+    for (int64_t t = 0; s->score.rope_base > 0 && t < d / 2; t++)
+        own->speed[t] = pow(s->score.rope_base, -2 * (double)t / (double)d);
     own->reach = ctx_alloc(ctx, (size_t)(s->group->heads * max64(1, s->order.rounds)),
                            sizeof *own->reach);
     if (!own->reach) return FOCI_ERR_MEMORY;
@@ -45,6 +51,7 @@ void exact_pool_free(foci_pool *pool, int g)
     if (!own) return;
     for (int t = 0; t < 2; t++)
         ctx_free(ctx, own->entry[t], FAR, sizeof *own->entry[t]);
+    ctx_free(ctx, own->speed, (size_t)pool->plan->p.dim_qk, sizeof *own->speed);
     ctx_free(ctx, own->reach, (size_t)(s->group->heads * max64(1, s->order.rounds)),
              sizeof *own->reach);
     ctx_free(ctx, own, 1, sizeof *own);

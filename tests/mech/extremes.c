@@ -112,6 +112,10 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
 
 static bool ignores_shifts(const foci_mech *m)
 {
+    foci_order order = { 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    if (order.label && order.label != FOCI_LABEL_PLACE) return false;
     if (m->def->weigh != FOCI_SOFTMAX) return false;
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &

@@ -58,6 +58,10 @@ static const struct kind {
     { .p = P(1, 1, 1, 5, 0, 4, 4, .flags = 0) },
     { .p = P(1, 1, 1, 0, 0, 4, 4, .flags = FOCI_CAUSAL) },
     { .p = P(0, 1, 1, 5, 5, 4, 4, .flags = 0) },
+    { .p = P(2, 2, 1, 70, 130, 16, 8, .dropout = 0.3) },
+    { .p = P(1, 2, 2, 130, 130, 8, 16, .dropout = 0.1, .max_docs = 3,
+             .flags = FOCI_CAUSAL | FOCI_BIAS),
+      .gives = TRIAL_DOCS },
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };

@@ -40,10 +40,10 @@ bench-peers: build ## side by side with PyTorch, in a virtual environment
 format: ## lay out all sources
 	tools/sources | xargs clang-format -i
 
-docs: ## the API manual, the pictures of docs/mechanisms, the C of the READMEs
+docs: build ## the API manual, the pictures of docs/mechanisms, the C of the READMEs
 	@mkdir -p $(BUILD)/docs
 	python3 tools/manual.py html >$(BUILD)/docs/foci.html
-	python3 tools/pictures.py docs/mechanisms
+	python3 tools/pictures.py $(BUILD)/foci docs/mechanisms
 	tools/readme
 
 install: build ## the libraries, headers, command, man pages, into PREFIX

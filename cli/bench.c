@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "foci/mechanism.h"
 
 struct row {
     struct bench_case   c;
@@ -61,57 +60,49 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
 
     const foci_status status = foci_problem_parse(ctx, problem, &c->problem);
     if (status != FOCI_OK) return library_error(a, ctx, status, text);
+    assume_x(&c->problem);
     c->pass = (enum pass)p;
     c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
     if (d == 1) c->problem.flags |= FOCI_FAST;
     if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
-    if (c->pass == PASS_STEP) { /* the plan is of the sequence its tokens end */
-        foci_problem *p = &c->problem;
-        p->flags |= FOCI_CAUSAL;
-        c->tokens = p->len_q < p->len_k ? p->len_q : p->len_k;
-        p->len_q = p->len_k;
-    }
+    if (c->pass == PASS_STEP) c->problem.flags |= FOCI_CAUSAL;
     return EXIT_OK;
 }
 
 /* A case that cannot be planned is refused before time is spent on others. */
 static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
 {
-    foci_plan        *plan;
-    const foci_status status = foci_plan_create(ctx, c->spec, &c->problem, &plan);
+    foci_plan  *plan;
+    foci_pool  *pool = NULL;
+    foci_status status = bench_plan(ctx, c, &plan);
+
+    if (status == FOCI_OK && c->pass == PASS_STEP)
+        status = foci_pool_create(plan, 0, &pool);
+    foci_pool_free(pool);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
 }
 
-/* Without cases: softmax in all types and directions, then every other mechanism. */
-static char **default_cases(const foci_ctx *ctx, int *n)
-{
-    static const char *const first[] = {
-        "softmax/h8n2048d64/bf16/fwd",    "softmax/h8n2048d64c/bf16/fwd",
-        "softmax/h8n2048d128/bf16/fwd",   "softmax/h8n2048d64/bf16/bwd",
-        "softmax/h8n2048d64/f32fast/fwd", "softmax/h8n2048d64/f32/fwd",
-        "softmax/h8n2048d64/f32/bwd",
-    };
-    const int n_first = (int)(sizeof first / sizeof *first);
-    int       n_mech = 0;
-    while (foci_mechanism(ctx, n_mech))
-        n_mech++;
-
-    char **cases = need((size_t)(n_first + n_mech), sizeof *cases);
-    *n = 0;
-    for (int i = 0; i < n_first; i++) {
-        cases[*n] = need(strlen(first[i]) + 1, 1);
-        strcpy(cases[(*n)++], first[i]);
-    }
-    for (int i = 0; i < n_mech; i++) {
-        const char *name = foci_mechanism(ctx, i)->name;
-        if (strcmp(name, "softmax") == 0) continue;
-        const size_t cap = strlen(name) + 32;
-        cases[*n] = need(cap, 1);
-        snprintf(cases[(*n)++], cap, "%s/h8n2048d64/bf16/fwd", name);
-    }
-    return cases;
-}
+/* Without cases: softmax in all types and directions, other weights, then supports that
+ * leave out most pairs, where sequences are long enough for that to matter. */
+static const char *const default_cases[] = {
+    "softmax/h8n2048d64/bf16/fwd",
+    "softmax/h8n2048d64c/bf16/fwd",
+    "softmax/h8n2048d128/bf16/fwd",
+    "softmax/h8n2048d64/bf16/bwd",
+    "softmax/h8n2048d64/f32fast/fwd",
+    "softmax/h8n2048d64/f32/fwd",
+    "softmax/h8n2048d64/f32/bwd",
+    "softmax rope/h8n2048d64/bf16/fwd",
+    "l2norm/h8n2048d64/bf16/fwd",
+    "relu2/h8n2048d64/bf16/fwd",
+    "local/h8n8192d64/bf16/fwd",
+    "strided(stride=128)/h8n8192d64/bf16/fwd",
+    "block/h8n8192d64/bf16/fwd",
+    "lsh(buckets=256, rounds=4)/h8n8192d64/bf16/fwd",
+    "segmented(length=64, back=1)/h8n8192d64/bf16/fwd",
+    "pooled(block=64)/h8n8192d64/bf16/fwd",
+};
 
 /* The ceiling of the products this case is made of. */
 static double peak(const struct row *row)
@@ -142,6 +133,11 @@ static json_t *row_json(const struct row *row)
                                          "peak_flops", "share" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         json_object_set_new(j, names[i], json_real(numbers[i]));
+    json_object_set_new(j, "pairs", json_real(r->pairs));
+    json_object_set_new(j, "density", json_real(r->density));
+    json_object_set_new(j, "tiles_full", json_integer(r->tiles_full));
+    json_object_set_new(j, "tiles_part", json_integer(r->tiles_part));
+    json_object_set_new(j, "tiles_skipped", json_integer(r->tiles_skipped));
     json_object_set_new(j, "work_bytes", json_integer((json_int_t)r->work_bytes));
     json_object_set_new(j, "saved_bytes", json_integer((json_int_t)r->saved_bytes));
     if (row->old > 0) {
@@ -164,12 +160,12 @@ static int print_rows_json(const struct args *a, const foci_ctx *ctx,
 
 static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool compared)
 {
-    struct table            *t = table_create(compared ? "lrrrrrrrr" : "lrrrrrrr");
-    static const char *const heads[] = { "case",   "median ms", "+-%",
-                                         "FLOP/s", "of peak",   "B/s",
-                                         "memory", "reps",      "speed-up" };
+    struct table            *t = table_create(compared ? "lrrrrrrrrr" : "lrrrrrrrr");
+    static const char *const heads[] = { "case",    "median ms", "+-%",    "FLOP/s",
+                                         "of peak", "B/s",       "memory", "density",
+                                         "reps",    "speed-up" };
     char                     text[16];
-    for (int i = 0; i < (compared ? 9 : 8); i++)
+    for (int i = 0; i < (compared ? 10 : 9); i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; i < n; i++) {
         const struct bench_result *r = &rows[i].r;
@@ -180,6 +176,7 @@ static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool 
         table_cell(t, "%.0f%%", 100 * r->flops / r->median / peak(&rows[i]));
         table_cell(t, "%s", thousands(r->bytes / r->median, text));
         table_cell(t, "%s", thousands(memory(&rows[i]), text));
+        table_cell(t, "%.3g%%", 100 * r->density);
         table_cell(t, "%d", r->reps);
         if (!compared) continue;
         if (rows[i].old > 0)
@@ -246,16 +243,38 @@ static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
     return status;
 }
 
+/* A list that no case asks for was meant for one. */
+static int check_lists(const struct run *given, const struct row *rows, int n)
+{
+    for (int64_t l = 0; l < given->p.n_lists; l++) {
+        bool found = false;
+        for (int i = 0; i < n; i++)
+            found |= bench_has_list(&rows[i].c, given->lists[l].name);
+        if (!found)
+            return usage_error(given->a, "--param %s: no case asks for such a list",
+                               given->lists[l].name);
+    }
+    return EXIT_OK;
+}
+
+static int prepare(const struct run *given, const char *text, struct bench_case *c)
+{
+    int status = parse(given->a, given->ctx, text, c);
+    if (status == EXIT_OK) status = bench_lists(given, c);
+    if (status == EXIT_OK) status = try_plan(given->a, given->ctx, c);
+    return status;
+}
+
 static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *texts,
                        int n)
 {
+    struct run  given = { .a = a, .ctx = ctx };
     const char *old = opt_text(a, "compare");
     struct row *rows = need((size_t)n, sizeof *rows);
-    int         status = EXIT_OK;
-    for (int i = 0; i < n && status == EXIT_OK; i++) {
-        status = parse(a, ctx, texts[i], &rows[i].c);
-        if (status == EXIT_OK) status = try_plan(a, ctx, &rows[i].c);
-    }
+    int         status = run_lists_only(&given);
+    for (int i = 0; i < n && status == EXIT_OK; i++)
+        status = prepare(&given, texts[i], &rows[i].c);
+    if (status == EXIT_OK) status = check_lists(&given, rows, n);
     if (status == EXIT_OK && old) status = compare(a, old, rows, n);
     if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
     if (status == EXIT_OK && a->json)
@@ -265,9 +284,11 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
 
     for (int i = 0; i < n; i++) {
         free(rows[i].c.spec);
+        bench_lists_free(&rows[i].c);
         bench_release(&rows[i].r);
     }
     free(rows);
+    run_lists_free(&given);
     return status;
 }
 
@@ -276,17 +297,9 @@ static int run(const struct args *a)
     foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
 
-    int status;
-    if (a->n_words > 0) {
-        status = bench_cases(a, ctx, a->words, a->n_words);
-    } else {
-        int    n;
-        char **cases = default_cases(ctx, &n);
-        status = bench_cases(a, ctx, (const char *const *)cases, n);
-        for (int i = 0; i < n; i++)
-            free(cases[i]);
-        free(cases);
-    }
+    enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
+    const int status = a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
+                                  : bench_cases(a, ctx, default_cases, N_DEFAULT);
     foci_ctx_free(ctx);
     return status;
 }
@@ -305,6 +318,11 @@ static const struct option options[] = {
       .min = 0,
       .max = 3600,
       .help = "seconds of each case at least (default 0.5)" },
+    { .name = "param",
+      .arg = "NAME=FILE",
+      .kind = KIND_TEXT,
+      .many = true,
+      .help = "a list that planning asks for, instead of one made up" },
     { .name = "compare",
       .arg = "FILE",
       .kind = KIND_TEXT,
@@ -331,5 +349,8 @@ const struct verb verb_bench = {
         "A case is SPEC/PROBLEM/DTYPE/PASS: DTYPE f32, f32fast (bf16 products on f32\n"
         "tensors) or bf16, PASS fwd, bwd, both or step (decoding: n new tokens, after\n"
         "which each of b states has m keys).  Rates are of the median; the peak is\n"
-        "that of long products, measured before and after each case.",
+        "that of long products, measured before and after each case; the density is "
+        "the\n"
+        "share of the pairs that are seen.  Lists are made up where none are given:\n"
+        "layouts of which a quarter is seen, 16 tokens spread evenly.",
 };

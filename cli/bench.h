@@ -2,7 +2,7 @@
 #ifndef FOCI_CLI_BENCH_H
 #define FOCI_CLI_BENCH_H
 
-#include "cli.h"
+#include "cli/run.h"
 
 enum pass { PASS_FWD, PASS_BWD, PASS_BOTH, PASS_STEP };
 
@@ -10,16 +10,18 @@ struct bench_case {
     const char  *text; /* SPEC/PROBLEM/DTYPE/PASS */
     char        *spec;
     foci_problem problem;
+    foci_list   *lists; /* what problem.lists is */
     enum pass    pass;
-    int64_t      tokens; /* of a step */
 };
 
 struct bench_result {
-    int    reps;
-    double median, best, low, high; /* seconds; low and high are quartiles */
-    double flops, bytes;            /* of one repetition, counted */
-    size_t work_bytes, saved_bytes;
-    char  *plan; /* as it describes itself */
+    int     reps;
+    double  median, best, low, high; /* seconds; low and high are quartiles */
+    double  flops, bytes;            /* of one repetition, counted */
+    double  pairs, density;          /* visible, and of all there are */
+    int64_t tiles_full, tiles_part, tiles_skipped;
+    size_t  work_bytes, saved_bytes;
+    char   *plan; /* as it describes itself */
 };
 
 /* Time a case until there are `reps` repetitions and `time` seconds of them.  EXIT_OK,
@@ -28,18 +30,32 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
 
-/* n standard normal numbers. */
-void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
+/* A uniform number in (0, 1) from a sequence of them; n standard normal numbers. */
+double bench_uniform(uint64_t *state);
+void  *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
 
 /* Time once(self), each time after before(self), which may be NULL. */
 foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void *),
                          void *self, int reps, double time, struct bench_result *r);
 
-/* bench_step.c: steps of so many tokens, after which each state has len_k. */
+/* Hidden states of n rows if the plan reads them, else NULL. */
+void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n);
+
+/* The plan of a case.  A step is planned on its new tokens and all keys or, for
+ * mechanisms that need as many queries as keys, on all tokens. */
+foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **plan);
+
+/* bench_lists.c: give the case the lists that its spec asks for, where given->lists has
+ * none of that name made up.  EXIT_OK, or a status with the message printed;
+ * bench_lists_free() in both cases. */
+int  bench_lists(const struct run *given, struct bench_case *c);
+bool bench_has_list(const struct bench_case *c, const char *name);
+void bench_lists_free(struct bench_case *c);
+
+/* bench_step.c: steps of len_q tokens, after which each state has len_k; and what such
+ * a step costs: operations, bytes and pairs. */
 foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
                        double time, struct bench_result *r);
-/* What such a step costs; `whole` is the cost of all len_k tokens. */
-void bench_step_cost(foci_ctx *ctx, const struct bench_case *c, const foci_cost *whole,
-                     struct bench_result *r);
+void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);
 
 #endif

@@ -14,13 +14,13 @@
 enum { WARM = 2, MAX_REPS = 100000 };
 
 struct tensors {
-    void  *q, *k, *v, *o, *d_o, *dq, *dk, *dv;
+    void  *q, *k, *v, *x, *o, *d_o, *dq, *dk, *dv, *dx;
     float *params, *dparams;
     void  *work, *saved;
 };
 
-/* A uniform number in (0, 1) from a SplitMix64 sequence. */
-static double uniform(uint64_t *state)
+/* By SplitMix64. */
+double bench_uniform(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -31,15 +31,8 @@ static double uniform(uint64_t *state)
 
 static float normal(uint64_t *state)
 {
-    const double radius = sqrt(-2 * log(uniform(state)));
-    return (float)(radius * cos(6.283185307179586 * uniform(state)));
-}
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+    const double radius = sqrt(-2 * log(bench_uniform(state)));
+    return (float)(radius * cos(6.283185307179586 * bench_uniform(state)));
 }
 
 void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed)
@@ -48,26 +41,40 @@ void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed)
     for (size_t i = 0; i < n; i++) {
         const float x = normal(&seed);
         if (dtype == FOCI_BF16)
-            ((uint16_t *)data)[i] = to_bf16(x);
+            to_bf16(&x, 1, (uint16_t *)data + i);
         else
             ((float *)data)[i] = x;
     }
     return data;
 }
 
+void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
+{
+    static _Alignas(64) float some[16];
+    char                      text[512];
+    const foci_io io = { FOCI_SIZED(foci_io), .q = some,      .k = some,   .v = some,
+                         .o = some,           .params = some, .work = some };
+
+    if (!foci_io_check(plan, &io, NULL, text, sizeof text)) return NULL;
+    return bench_draw(p->dtype, n * (size_t)p->dim_x, 5);
+}
+
 static void make(const foci_plan *plan, const struct bench_case *c, struct tensors *t)
 {
-    const foci_problem *p = &c->problem;
-    const size_t        heads = (size_t)(p->batch * p->heads);
-    const size_t kv = (size_t)(p->batch * (p->kv_heads ? p->kv_heads : p->heads));
-    const size_t len_q = (size_t)p->len_q, len_k = (size_t)p->len_k;
-    const size_t qk = (size_t)p->dim_qk;
-    const size_t v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
-    const size_t bytes = foci_dtype_bytes(p->dtype);
+    foci_problem p = { FOCI_SIZED(foci_problem) };
 
-    t->q = bench_draw(p->dtype, heads * len_q * qk, 1);
-    t->k = bench_draw(p->dtype, kv * len_k * qk, 2);
-    t->v = bench_draw(p->dtype, kv * len_k * v, 3);
+    foci_plan_problem(plan, &p);
+    const size_t heads = (size_t)(p.batch * p.heads);
+    const size_t kv = (size_t)(p.batch * p.kv_heads);
+    const size_t len_q = (size_t)p.len_q, len_k = (size_t)p.len_k;
+    const size_t qk = (size_t)p.dim_qk, v = (size_t)p.dim_v;
+    const size_t rows = (size_t)p.batch * len_q;
+    const size_t bytes = foci_dtype_bytes(p.dtype);
+
+    t->q = bench_draw(p.dtype, heads * len_q * qk, 1);
+    t->k = bench_draw(p.dtype, kv * len_k * qk, 2);
+    t->v = bench_draw(p.dtype, kv * len_k * v, 3);
+    t->x = bench_draw_x(plan, &p, rows);
     t->o = need(heads * len_q * v, bytes);
     t->work = need(foci_plan_work_bytes(plan), 1);
     t->params = need((size_t)foci_plan_params(plan), sizeof(float));
@@ -75,7 +82,8 @@ static void make(const foci_plan *plan, const struct bench_case *c, struct tenso
 
     t->saved = need(foci_plan_saved_bytes(plan), 1);
     t->dparams = need((size_t)foci_plan_params(plan), sizeof(float));
-    t->d_o = bench_draw(p->dtype, heads * len_q * v, 4);
+    t->d_o = bench_draw(p.dtype, heads * len_q * v, 4);
+    if (t->x) t->dx = need(rows * (size_t)p.dim_x, bytes);
     t->dq = need(heads * len_q * qk, bytes);
     t->dk = need(kv * len_k * qk, bytes);
     t->dv = need(kv * len_k * v, bytes);
@@ -83,8 +91,10 @@ static void make(const foci_plan *plan, const struct bench_case *c, struct tenso
 
 static void release(struct tensors *t)
 {
-    void *const all[] = { t->q,  t->k,  t->v,      t->o,       t->d_o,  t->dq,
-                          t->dk, t->dv, t->params, t->dparams, t->work, t->saved };
+    void *const all[] = {
+        t->q,  t->k,  t->v,  t->x,      t->o,       t->d_o,  t->dq,
+        t->dk, t->dv, t->dx, t->params, t->dparams, t->work, t->saved
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -151,10 +161,10 @@ static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, i
     struct execution e = {
         .plan = plan,
         .pass = c->pass,
-        .io = { FOCI_SIZED(foci_io), .q = t.q, .k = t.k, .v = t.v, .o = t.o,
+        .io = { FOCI_SIZED(foci_io), .q = t.q, .k = t.k, .v = t.v, .x = t.x, .o = t.o,
                 .params = t.params, .saved = t.saved, .work = t.work },
         .grads = { FOCI_SIZED(foci_grads), .d_o = t.d_o, .dq = t.dq, .dk = t.dk,
-                   .dv = t.dv, .dparams = t.dparams },
+                   .dv = t.dv, .dx = t.dx, .dparams = t.dparams },
     };
     foci_status status = foci_params_init(plan, 1, t.params);
     if (status == FOCI_OK) status = foci_forward(plan, &e.io);
@@ -163,27 +173,53 @@ static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, i
     return status;
 }
 
+foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **plan)
+{
+    foci_problem p = c->problem;
+    foci_status  status = foci_plan_create(ctx, c->spec, &p, plan);
+
+    if (status == FOCI_ERR_UNSUP && c->pass == PASS_STEP && p.len_q != p.len_k) {
+        p.len_q = p.len_k;
+        status = foci_plan_create(ctx, c->spec, &p, plan);
+    }
+    return status;
+}
+
+static void count(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
+                  struct bench_result *r)
+{
+    const bool          forward = c->pass != PASS_BWD;
+    const bool          backward = c->pass == PASS_BWD || c->pass == PASS_BOTH;
+    const foci_problem *p = &c->problem;
+    foci_cost           cost = { FOCI_SIZED(foci_cost) };
+
+    foci_plan_cost(plan, &cost);
+    if (c->pass == PASS_STEP) bench_step_cost(ctx, c, &cost);
+    r->flops =
+        (forward ? cost.forward_flops : 0) + (backward ? cost.backward_flops : 0);
+    r->bytes =
+        (forward ? cost.forward_bytes : 0) + (backward ? cost.backward_bytes : 0);
+    const double all =
+        (double)(p->batch * p->heads) * (double)p->len_q * (double)p->len_k;
+    r->pairs = cost.pairs;
+    r->density = all > 0 ? cost.pairs / all : 0;
+    r->tiles_full = cost.tiles_full;
+    r->tiles_part = cost.tiles_part;
+    r->tiles_skipped = cost.tiles_skipped;
+    r->work_bytes = foci_plan_work_bytes(plan);
+    r->saved_bytes = foci_plan_saved_bytes(plan);
+    r->plan = plan_text(foci_plan_describe, plan);
+}
+
 int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, int reps,
               double time, struct bench_result *r)
 {
     foci_plan *plan;
     *r = (struct bench_result){ 0 };
-    foci_status status = foci_plan_create(ctx, c->spec, &c->problem, &plan);
+    foci_status status = bench_plan(ctx, c, &plan);
     if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
 
-    foci_cost cost = { FOCI_SIZED(foci_cost) };
-    foci_plan_cost(plan, &cost);
-    const bool forward = c->pass != PASS_BWD;
-    const bool backward = c->pass == PASS_BWD || c->pass == PASS_BOTH;
-    r->flops =
-        (forward ? cost.forward_flops : 0) + (backward ? cost.backward_flops : 0);
-    r->bytes =
-        (forward ? cost.forward_bytes : 0) + (backward ? cost.backward_bytes : 0);
-    r->work_bytes = foci_plan_work_bytes(plan);
-    r->saved_bytes = foci_plan_saved_bytes(plan);
-    r->plan = plan_text(foci_plan_describe, plan);
-
-    if (c->pass == PASS_STEP) bench_step_cost(ctx, c, &cost, r);
+    count(ctx, plan, c, r);
     status = c->pass == PASS_STEP ? bench_step(plan, c, reps, time, r)
                                   : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);

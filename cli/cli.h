@@ -172,6 +172,9 @@ const char *guess_hint(const struct guess *n, char *text, size_t cap);
 /* A context with `threads` (0: the default), or NULL with the message printed. */
 foci_ctx *open_ctx(const struct args *a, int threads);
 
+/* Where hidden states are not given: they are as wide as all heads together. */
+void assume_x(foci_problem *p);
+
 /* Text of one of the library's functions that work as snprintf; to be freed. */
 char *plan_text(int (*print)(const foci_plan *, char *, size_t), const foci_plan *plan);
 

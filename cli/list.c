@@ -9,6 +9,7 @@ static const char *const engines[] = {
     [FOCI_EXACT] = "exact",
     [FOCI_LINEAR] = "linear",
     [FOCI_POSITIONAL] = "positional",
+    [FOCI_ROUTES] = "routes",
 };
 
 static const char *const keeps[] = {
@@ -50,6 +51,64 @@ static struct entry of_modifier(const foci_mod_def *d)
 /* Text in a descriptor that a program may have left out. */
 static const char *or_empty(const char *text) { return text ? text : ""; }
 
+/* Which keys a query sees. */
+enum { SEES_TEXT = 96 };
+
+static const char *sees_text(const foci_mech_def *d, char text[SEES_TEXT])
+{
+    const struct {
+        bool        has;
+        const char *what;
+    } parts[] = {
+        { d->mask, "keys by their position" },
+        { d->order, "keys with its label" },
+        { d->slots, "slots that stand for others" },
+    };
+
+    if (d->engine == FOCI_ROUTES) return "what the inner mechanism sees";
+    text[0] = '\0';
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].has)
+            snprintf(text + strlen(text), SEES_TEXT - strlen(text), "%s%s",
+                     *text ? ", " : "", parts[i].what);
+    return *text ? text : "all keys";
+}
+
+/* Why it has no decoding states; NULL: it has.  What cannot be planned without further
+ * arguments is taken to have them. */
+static const char *no_step(foci_ctx *ctx, const foci_mech_def *d)
+{
+    static const int64_t entries[64];
+    foci_list_want       want = { FOCI_SIZED(foci_list_want) };
+    foci_plan           *plan = NULL;
+    foci_pool           *pool = NULL;
+    foci_problem         p = { FOCI_SIZED(foci_problem),
+                               .flags = FOCI_CAUSAL,
+                               .batch = 1,
+                               .heads = 1,
+                               .len_q = 2,
+                               .len_k = 2,
+                               .dim_qk = 2,
+                               .dim_x = 2 };
+
+    if (d->no_causal) return d->no_causal;
+    if (foci_list_wanted(ctx, d->name, &p, 0, &want)) return NULL;
+    const foci_list list = { want.name, entries, want.count };
+    if (want.count > 0 && want.count <= (int64_t)(sizeof entries / sizeof *entries)) {
+        p.lists = &list;
+        p.n_lists = 1;
+    }
+    foci_status status = foci_plan_create(ctx, d->name, &p, &plan);
+    if (status == FOCI_OK) {
+        status = foci_pool_create(plan, 1, &pool);
+        foci_pool_free(pool);
+        foci_plan_free(plan);
+        if (status == FOCI_ERR_UNSUP) return foci_errmsg(ctx);
+    }
+    if (status == FOCI_ERR_MEMORY) no_memory(d->name);
+    return NULL;
+}
+
 /*
  * JSON
  */
@@ -71,7 +130,9 @@ static json_t *json_args(const struct entry *e)
             json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
                       or_empty(d->help), "default", json_number(d->preset), "min",
                       json_number(d->min), "max", json_number(d->max), "real", d->real);
-        if (d->words) json_object_set_new(o, "words", json_string(d->words));
+        if (d->words)
+            json_object_set_new(o, d->mech ? "mechanism" : "words",
+                                json_string(d->words));
         json_array_append_new(list, o);
     }
     return list;
@@ -95,7 +156,16 @@ static json_t *json_can(const char *why_not)
     return why_not ? json_string(why_not) : json_true();
 }
 
-static json_t *json_entry(const struct entry *e)
+static json_t *json_lists(const foci_mech_def *d)
+{
+    json_t *list = json_array();
+    if (d->list)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "name", d->list->name,
+                                              "help", or_empty(d->list->help)));
+    return list;
+}
+
+static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind,
                           "name", e->name, "summary", or_empty(e->summary), "formula",
@@ -103,13 +173,17 @@ static json_t *json_entry(const struct entry *e)
                           "arguments", json_args(e), "tensors", json_tensors(e));
     if (!e->mech) return o;
 
+    char    text[SEES_TEXT];
     json_t *reads = json_array();
     for (int i = 0; inputs[i].name; i++)
         if (e->mech->reads & inputs[i].bit)
             json_array_append_new(reads, json_string(inputs[i].name));
     json_object_set_new(o, "cost", json_string(or_empty(e->mech->cost)));
     json_object_set_new(o, "engine", json_string(engines[e->mech->engine]));
+    json_object_set_new(o, "sees", json_string(sees_text(e->mech, text)));
+    json_object_set_new(o, "lists", json_lists(e->mech));
     json_object_set_new(o, "causal", json_can(e->mech->no_causal));
+    json_object_set_new(o, "step", json_can(no_step(ctx, e->mech)));
     json_object_set_new(o, "cross", json_can(e->mech->no_cross));
     json_object_set_new(o, "backward", json_true());
     json_object_set_new(o, "reads", reads);
@@ -146,11 +220,11 @@ static json_t *json_all(foci_ctx *ctx)
 
     for (int i = 0; (mech = foci_mechanism(ctx, i)); i++) {
         const struct entry e = of_mechanism(mech);
-        json_array_append_new(mechs, json_entry(&e));
+        json_array_append_new(mechs, json_entry(ctx, &e));
     }
     for (int i = 0; (mod = foci_modifier(ctx, i)); i++) {
         const struct entry e = of_modifier(mod);
-        json_array_append_new(mods, json_entry(&e));
+        json_array_append_new(mods, json_entry(ctx, &e));
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
         if (plannable(ctx, meaning))
@@ -174,24 +248,25 @@ static const char *reads_text(unsigned reads, char text[32])
     return text;
 }
 
-static void print_mechanisms(const foci_ctx *ctx)
+static void print_mechanisms(foci_ctx *ctx)
 {
-    static const char *const heads[] = { "mechanism", "causal", "cross",  "backward",
-                                         "reads",     "cost",   "summary" };
+    static const char *const heads[] = { "mechanism", "causal", "step",    "cross",
+                                         "backward",  "reads",  "summary", "cost" };
     const foci_mech_def     *d;
     char                     reads[32];
 
-    struct table *t = table_create("lllllll");
+    struct table *t = table_create("llllllll");
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; (d = foci_mechanism(ctx, i)); i++) {
         table_cell(t, "%s", d->name);
         table_cell(t, "%s", d->no_causal ? "no" : "yes");
+        table_cell(t, "%s", no_step(ctx, d) ? "no" : "yes");
         table_cell(t, "%s", d->no_cross ? "no" : "yes");
         table_cell(t, "yes");
         table_cell(t, "%s", reads_text(d->reads, reads));
-        table_cell(t, "%s", or_empty(d->cost));
         table_cell(t, "%s", or_empty(d->summary));
+        table_cell(t, "%s", or_empty(d->cost));
     }
     table_print(t, stdout);
     table_free(t);
@@ -246,7 +321,10 @@ static void print_args(const struct entry *e)
     for (size_t i = 0; i < e->n_args; i++) {
         const foci_arg_def *d = &e->args[i];
         table_cell(t, "  %s", d->name);
-        if (d->words) {
+        if (d->mech) {
+            table_cell(t, "%s", d->words);
+            table_cell(t, "a mechanism and its modifiers");
+        } else if (d->words) {
             int         len;
             const char *word = word_at(d->words, (int)d->preset, &len);
             table_cell(t, "%.*s", len, word);
@@ -276,12 +354,24 @@ static void print_tensors(const struct entry *e)
         const foci_tensor_def *d = &e->tensors[i];
         table_cell(t, "  %s", d->name);
         if (d->n_dims)
-            table_cell(t, "%d axes", d->n_dims);
+            table_cell(t, d->n_dims == 1 ? "%d axis" : "%d axes", d->n_dims);
         else
             table_cell(t, "a number");
         table_cell(t, "%s", keeps[d->keep]);
         table_cell(t, "%s", or_empty(d->help));
     }
+    putchar('\n');
+    table_print(t, stdout);
+    table_free(t);
+}
+
+static void print_list(const foci_list_def *d)
+{
+    struct table *t = table_create("ll");
+    table_cell(t, "  list");
+    table_cell(t, "help");
+    table_cell(t, "  %s", d->name);
+    table_cell(t, "%s", or_empty(d->help));
     putchar('\n');
     table_print(t, stdout);
     table_free(t);
@@ -294,9 +384,9 @@ static void field(struct table *t, const char *name, const char *text)
     table_cell(t, "%s", text);
 }
 
-static void print_entry(const struct entry *e)
+static void print_entry(foci_ctx *ctx, const struct entry *e)
 {
-    char          reads[32], why[512];
+    char          reads[32], sees[SEES_TEXT], why[512];
     struct table *t = table_create("ll");
 
     printf("%s, a %s: %s\n\n", e->name, e->kind, or_empty(e->summary));
@@ -306,8 +396,12 @@ static void print_entry(const struct entry *e)
         field(t, "cost", e->mech->cost);
         field(t, "engine", engines[e->mech->engine]);
         field(t, "reads", reads_text(e->mech->reads, reads));
+        field(t, "sees", sees_text(e->mech, sees));
         snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_causal));
         field(t, "causal", e->mech->no_causal ? why : "yes");
+        const char *step = no_step(ctx, e->mech);
+        snprintf(why, sizeof why, "no: %s", or_empty(step));
+        field(t, "step", step ? why : "yes");
         snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_cross));
         field(t, "cross", e->mech->no_cross ? why : "yes");
         field(t, "backward", "yes");
@@ -316,6 +410,7 @@ static void print_entry(const struct entry *e)
     table_free(t);
     if (e->n_args) print_args(e);
     if (e->n_tensors) print_tensors(e);
+    if (e->mech && e->mech->list) print_list(e->mech->list);
 }
 
 /*
@@ -358,14 +453,14 @@ static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *n
                        guess_hint(&n, hint, sizeof hint));
 }
 
-static int list_one(const struct args *a, const foci_ctx *ctx, const char *name)
+static int list_one(const struct args *a, foci_ctx *ctx, const char *name)
 {
     struct entry e;
     const char  *alias, *meaning;
 
     if (find_entry(ctx, name, &e)) {
-        if (a->json) return print_json(a, json_entry(&e));
-        print_entry(&e);
+        if (a->json) return print_json(a, json_entry(ctx, &e));
+        print_entry(ctx, &e);
         return EXIT_OK;
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {

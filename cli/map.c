@@ -63,6 +63,9 @@ static int make_plan(struct map *m)
     const int code = check_size(m->a, &r->p);
     if (code) return code;
     r->p.seed = (uint64_t)opt_int(m->a, "seed", 0);
+    assume_x(&r->p);
+    const int lists = run_check_lists(r);
+    if (lists) return lists;
     status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? library_error(m->a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -78,23 +81,24 @@ static float *make_data(size_t n, bool random, uint64_t seed)
 
 static int weigh(const struct map *m, bool random, float *weights)
 {
-    const struct run   *r = &m->run;
-    const foci_problem *p = &r->p;
-    const uint64_t      seed = 2 * (uint64_t)opt_int(m->a, "seed", 0);
-    const size_t        heads = (size_t)p->heads;
-    const size_t        kv = p->kv_heads ? (size_t)p->kv_heads : heads;
-    const size_t        dim_v = (size_t)(p->dim_v ? p->dim_v : p->dim_qk);
-    const size_t rows_q = heads * (size_t)p->len_q, rows_k = kv * (size_t)p->len_k;
-    float       *q = make_data(rows_q * (size_t)p->dim_qk, random, seed);
-    float       *k = make_data(rows_k * (size_t)p->dim_qk, random, seed + 1);
-    float       *v = need(rows_k * dim_v, sizeof *v);
+    const struct run *r = &m->run;
+    const uint64_t    seed = 3 * (uint64_t)opt_int(m->a, "seed", 0);
+    foci_problem      p = { FOCI_SIZED(foci_problem) };
 
-    const foci_status status = foci_ref_weights(
-        r->plan,
-        &(foci_io){ FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .params = r->params },
-        weights);
+    foci_plan_problem(r->plan, &p);
+    const size_t rows = (size_t)p.len_q, heads = (size_t)p.heads;
+    const size_t keys = (size_t)(p.len_k * p.kv_heads);
+    float       *q = make_data(rows * heads * (size_t)p.dim_qk, random, seed);
+    float       *k = make_data(keys * (size_t)p.dim_qk, random, seed + 1);
+    float       *x = make_data(rows * (size_t)p.dim_x, random, seed + 2);
+    float       *v = need(keys * (size_t)p.dim_v, sizeof *v);
+
+    const foci_io     io = { FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .x = x,
+                             .params = r->params };
+    const foci_status status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);
+    free(x);
     free(v);
     if (!status) return EXIT_OK;
     return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
@@ -322,7 +326,7 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all; a layout or list of tokens",
+      .help = "a parameter, for each head or for all; a list that planning asks for",
       .kind = KIND_TEXT,
       .many = true },
     { 0 },

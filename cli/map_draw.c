@@ -21,7 +21,7 @@ enum {
     BELOW = 34,  /* numbers of keys */
     GUTTER = 20, /* between panels */
     NARROWEST = 480,
-    MOST_TITLE = 96, /* letters */
+    MOST_TITLE = 96, /* letters that make a picture wider */
     MOST_CELL = 24,
     SEEN = 20, /* the shade of a pair that is merely seen */
 };
@@ -38,12 +38,12 @@ struct layout {
 static struct layout arrange(const struct map *m)
 {
     const int     n = m->n_panels;
-    const int     side = n == 1 ? 448 : n <= 4 ? 320 : 208;
+    const int     side = n == 1 ? 448 : n <= 4 ? 320 : n <= 6 ? 264 : 208;
     const int     len_q = (int)m->run.p.len_q, len_k = (int)m->run.p.len_k;
     const int     most = len_q > len_k ? len_q : len_k;
     struct layout l = { .label = n > 1 ? LABEL : 0 };
 
-    l.columns = n <= 3 ? n : n == 4 ? 2 : 4;
+    l.columns = n <= 3 ? n : n == 4 ? 2 : n <= 6 ? 3 : 4;
     l.rows = (n + l.columns - 1) / l.columns;
     l.step = (most + side - 1) / side;
     const int cells = (most + l.step - 1) / l.step;
@@ -160,7 +160,7 @@ static void draw_panel(const struct map *m, struct picture *to, const struct lay
     const struct grid grid = { .rows = l->height / l->cell,
                                .columns = l->width / l->cell,
                                .cell = l->cell,
-                               .gap = l->cell >= 10  ? 1
+                               .gap = l->cell >= 8   ? 1
                                       : l->cell >= 5 ? 0.5
                                                      : 0,
                                .shades = shades };
@@ -203,6 +203,7 @@ static void draw_scale(const struct map *m, struct picture *to, double top)
 static void draw_head(const struct map *m, struct picture *to, const char *problem)
 {
     const char *spec = m->run.spec;
+    const int   room = (to->width - 2 * MARGIN) / TITLE_WIDTH;
     char        data[64] = "all queries and keys alike";
     int64_t     pairs = 0;
 
@@ -213,7 +214,7 @@ static void draw_head(const struct map *m, struct picture *to, const char *probl
         pairs += m->panels[i].heads * m->panels[i].pairs;
     const double all = (double)(m->run.p.heads * m->run.p.len_q * m->run.p.len_k);
     picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "%.*s%s",
-                 shown(spec, MOST_TITLE), spec, dots(spec, MOST_TITLE));
+                 shown(spec, room), spec, dots(spec, room));
     picture_text(to, MARGIN, 51, AT_START, STYLE_PLAIN, SOFT,
                  "%s: %s; %.3g %% of pairs seen", problem, data,
                  100 * (double)pairs / all);

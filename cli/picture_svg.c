@@ -89,8 +89,10 @@ static void put_area(struct text *t, const struct grid *g, uint8_t *done, int x,
 
 static void put_gaps(struct text *t, const struct grid *g)
 {
-    put(t, "<path fill='none' stroke='#%06x' stroke-width='%g' d='", (unsigned)PAPER,
-        g->gap / g->cell);
+    put(t,
+        "<path fill='none' stroke='#%06x' stroke-width='%g' "
+        "shape-rendering='geometricPrecision' d='",
+        (unsigned)PAPER, g->gap / g->cell);
     for (int x = 1; x < g->columns; x++)
         put(t, "M%d 0v%d", x, g->rows);
     for (int y = 1; y < g->rows; y++)

@@ -49,25 +49,6 @@ static json_t *json_plan(const foci_plan *plan, const char *problem, const char 
     return o;
 }
 
-/* A plan has no parameters, but it is made of lists. */
-static int load_lists(struct run *r)
-{
-    char        name[PARAM_NAME];
-    const char *text, *path;
-    int         code = run_lists(r);
-
-    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
-        code = run_param_name(r, text, name, &path);
-        if (!code && !run_is_list(r->ctx, name))
-            code =
-                usage_error(r->a,
-                            "--param %s: planning reads no such list; parameters are "
-                            "given to foci run",
-                            name);
-    }
-    return code;
-}
-
 static int make(struct run *r)
 {
     const struct args *a = r->a;
@@ -75,10 +56,13 @@ static int make(struct run *r)
     foci_status        status = foci_problem_parse(r->ctx, a->words[1], p);
 
     if (status) return library_error(a, r->ctx, status, NULL);
+    assume_x(p);
     p->dtype = (foci_dtype)opt_word(a, "dtype", FOCI_F32);
     p->seed = (uint64_t)opt_int(a, "seed", 0);
     if (opt_flag(a, "train")) p->flags |= FOCI_TRAIN;
     if (opt_word(a, "precision", 0)) p->flags |= FOCI_FAST;
+    const int code = run_check_lists(r);
+    if (code) return code;
     status = foci_plan_create(r->ctx, r->spec, p, &r->plan);
     return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -106,7 +90,7 @@ static int run(const struct args *a)
 
     r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;
-    int code = load_lists(&r);
+    int code = run_lists_only(&r);
     if (!code) code = make(&r);
     if (!code) code = show(&r);
     run_lists_free(&r);
@@ -129,7 +113,7 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a layout or list of tokens",
+      .help = "a list that planning asks for, such as the layout of blocks",
       .kind = KIND_TEXT,
       .many = true },
     OPTION_PRECISION,

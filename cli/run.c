@@ -14,7 +14,10 @@ static int check_options(const struct args *a)
     if (opt_flag(a, "step") && !opt_flag(a, "causal"))
         return usage_error(
             a, "--step needs --causal: decoding sees only what came before");
-    static const char *const apart[] = { "dout", "ref", "docs", "mask", "bias" };
+    if (opt_text(a, "dropout-seed") && !opt_text(a, "dropout"))
+        return usage_error(a, "--dropout-seed needs --dropout P, the share to drop");
+    static const char *const apart[] = { "dout", "ref",  "docs",
+                                         "mask", "bias", "dropout" };
     for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
         if (opt_flag(a, "step") && (opt_text(a, apart[i]) || opt_flag(a, apart[i])))
             return usage_error(a, "--step and --%s do not go together", apart[i]);
@@ -32,6 +35,7 @@ static foci_io make_io(const struct run *r)
         .q = r->q.data,
         .k = r->k.data,
         .v = r->v.data,
+        .x = r->x.data,
         .o = r->o.data,
         .len_q = r->len_q.ints,
         .len_k = r->len_k.ints,
@@ -42,47 +46,73 @@ static foci_io make_io(const struct run *r)
         .work = r->work,
         .mask = r->mask,
         .bias = r->bias,
+        .dropout_seed = (uint64_t)opt_int(r->a, "dropout-seed", 0),
     };
 }
 
-/* A tensor that is missing is one that makes the library refuse what it would take
- * with it. */
-static int check_io(const struct run *r)
+/* A tensor that is missing is one without which the library refuses what it takes with
+ * it. */
+static int check_missing(const struct run *r)
 {
-    static const float       some[1];
-    static const char *const names[] = { "q", "k", "v" };
-    char                     text[512] = "";
-    foci_io                  io = make_io(r);
-    const void             **fields[] = { &io.q, &io.k, &io.v };
-    bool                     missing[3];
+    static const _Alignas(64) float some[16];
+    static const char *const        names[] = { "q", "k", "v", "x" };
+    const struct tensor *const      tensors[] = { &r->q, &r->k, &r->v, &r->x };
+    char                            text[512];
 
-    for (int i = 0; i < 3; i++) {
-        missing[i] = !*fields[i];
-        if (missing[i]) *fields[i] = some;
-    }
-    if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
-        return failure(r->a, "%s", text);
-    for (int i = 0; i < 3; i++) {
-        if (!missing[i]) continue;
+    foci_io      io = { FOCI_SIZED(foci_io), .q = some,
+                        .k = some,           .v = some,
+                        .x = some,           .o = (void *)some,
+                        .params = some,      .work = (void *)some,
+                        .mask = r->mask,     .bias = r->bias };
+    const void **fields[] = { &io.q, &io.k, &io.v, &io.x };
+    for (int i = 0; i < 4; i++) {
+        if (tensors[i]->file.path) continue;
         *fields[i] = NULL;
         if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
             return usage_error(r->a, "--%s is missing, and %s reads it", names[i],
-                               r->a->words[0]);
+                               r->spec);
         *fields[i] = some;
     }
     return EXIT_OK;
 }
 
+static int check_io(const struct run *r)
+{
+    char          text[512] = "";
+    const foci_io io = make_io(r);
+
+    if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
+        return failure(r->a, "%s", text);
+    return EXIT_OK;
+}
+
+/* If the heads of the keys are at fault, their file is named. */
+static int plan_error(const struct run *r, foci_status status)
+{
+    foci_problem p = r->p;
+    foci_plan   *plan;
+
+    p.kv_heads = 0;
+    p.k = p.v = (foci_layout){ 0 };
+    if (status == FOCI_ERR_ARG && !foci_plan_create(r->ctx, r->spec, &p, &plan)) {
+        foci_plan_problem(plan, &p);
+        foci_plan_free(plan);
+        if (p.kv_heads % r->p.kv_heads) return run_refuse_heads(r, p.kv_heads);
+    }
+    return library_error(r->a, r->ctx, status, r->spec);
+}
+
 static int make_plan(struct run *r)
 {
-    const char *spec = r->a->words[0];
-
     if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
     r->p.seed = (uint64_t)opt_int(r->a, "seed", 0);
-    const foci_status status = foci_plan_create(r->ctx, spec, &r->p, &r->plan);
-    return status ? library_error(r->a, r->ctx, status, spec) : EXIT_OK;
+    r->p.dropout = opt_real(r->a, "dropout", 0);
+    const int code = run_check_lists(r);
+    if (code) return code;
+    const foci_status status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
+    return status ? plan_error(r, status) : EXIT_OK;
 }
 
 /* A gradient has shape and layout of what it is the gradient of. */
@@ -90,12 +120,15 @@ static void make_grad(const struct run *r, const struct tensor *of, struct tenso
 {
     if (!of->data) return;
     memcpy(grad->axes, of->axes, sizeof grad->axes);
+    memcpy(grad->shape, of->shape, sizeof grad->shape);
     grad->n_dims = of->n_dims;
     grad->data = need((size_t)tensor_count(of), foci_dtype_bytes(r->p.dtype));
 }
 
 static void make_memory(struct run *r)
 {
+    const foci_problem *p = &r->p;
+
     r->o.data = need((size_t)tensor_count(&r->o), foci_dtype_bytes(r->p.dtype));
     r->work = need(foci_plan_work_bytes(r->plan), 1);
     if (r->dout.data) {
@@ -103,10 +136,13 @@ static void make_memory(struct run *r)
         make_grad(r, &r->q, &r->dq);
         make_grad(r, &r->k, &r->dk);
         make_grad(r, &r->v, &r->dv);
+        make_grad(r, &r->x, &r->dx);
     }
+    if (r->dout.data && r->bias)
+        r->dbias = need((size_t)(p->mask_batch * p->mask_heads),
+                        (size_t)(p->len_q * p->len_k) * sizeof *r->dbias);
     if (opt_text(r->a, "weights")) {
-        const foci_problem *p = &r->p;
-        const size_t        rows = (size_t)(p->batch * p->heads * p->len_q);
+        const size_t rows = (size_t)(p->batch * p->heads * p->len_q);
         r->weights = need(rows, (size_t)p->len_k * sizeof *r->weights);
     }
 }
@@ -123,11 +159,20 @@ static int execute(struct run *r)
     const foci_io    io = make_io(r);
     const foci_grads grads = {
         FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
-        .dk = r->dk.data,       .dv = r->dv.data,    .dparams = r->dparams,
+        .dk = r->dk.data,       .dv = r->dv.data,    .dx = r->dx.data,
+        .dparams = r->dparams,  .dbias = r->dbias,
     };
 
-    double      start = seconds();
-    foci_status status = FOCI_OK;
+    foci_status status =
+        r->weights ? foci_ref_weights(r->plan, &io, r->weights) : FOCI_OK;
+    if (status == FOCI_ERR_UNSUP)
+        return failure(r->a,
+                       "%s has no weights: its output is not one matrix times the "
+                       "values",
+                       r->spec);
+    if (status) return execution_error(r, "weights", status);
+
+    double start = seconds();
     if (step) {
         const int code = run_steps(r);
         if (code) return code;
@@ -142,21 +187,17 @@ static int execute(struct run *r)
         r->backward_s = seconds() - start;
         if (status) return execution_error(r, "backward", status);
     }
-    if (r->weights) {
-        status = foci_ref_weights(r->plan, &io, r->weights);
-        if (status) return execution_error(r, "weights", status);
-    }
     return EXIT_OK;
 }
 
 static void release(struct run *r)
 {
-    struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->o,
-                                       &r->dout, &r->dq, &r->dk, &r->dv };
+    struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->x,  &r->o,
+                                       &r->dout, &r->dq, &r->dk, &r->dv, &r->dx };
     struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k,
                                      &r->docs };
-    void *const         blocks[] = { r->mask,    r->bias, r->params, r->dparams,
-                                     r->weights, r->work, r->saved };
+    void *const         blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
+                                     r->dparams, r->weights, r->work,  r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);
@@ -185,6 +226,7 @@ static int run(const struct args *a)
     if (!code) code = run_inputs(&r);
     if (!code) code = run_lists(&r);
     if (!code) code = make_plan(&r);
+    if (!code) code = check_missing(&r);
     if (!code) code = run_params(&r);
     if (!code) {
         make_memory(&r);
@@ -204,8 +246,9 @@ static int run(const struct args *a)
 
 static const struct option options[] = {
     FILE_OPTION("q", "queries: N x d, H x N x d or B x H x N x d"),
-    FILE_OPTION("k", "keys, likewise; there may be fewer heads"),
+    FILE_OPTION("k", "keys, likewise; fewer heads are shared, and routes have more"),
     FILE_OPTION("v", "values, likewise"),
+    FILE_OPTION("x", "hidden states, where they are read: N x d or B x N x d"),
     FILE_OPTION("out", "where the output goes, as .npy of f4"),
     { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
     { .name = "dtype",
@@ -222,7 +265,7 @@ static const struct option options[] = {
     OPTION_THREADS,
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all; a layout or list of tokens",
+      .help = "a parameter, for each head or for all; a list that planning asks for",
       .kind = KIND_TEXT,
       .many = true },
     FILE_OPTION("dump-params", "where the parameters go, as .safetensors"),
@@ -230,13 +273,23 @@ static const struct option options[] = {
     FILE_OPTION("dout", "gradient of the output"),
     { .name = "grads",
       .arg = "PREFIX",
-      .help = "write PREFIX.dq.npy, .dk.npy, .dv.npy and .dNAME.npy of parameters",
+      .help = "write PREFIX.dq.npy, .dk, .dv, .dx, .dbias and .dNAME of parameters",
       .kind = KIND_TEXT },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
     { .name = "step", .help = "token by token, through decoding states; with --causal" },
     FILE_OPTION("mask",
                 "pairs that are seen (not 0): Nq x Nk, with H or B x H before it"),
     FILE_OPTION("bias", "added to the logits: Nq x Nk, with H or B x H before it"),
+    { .name = "dropout",
+      .arg = "P",
+      .help = "drop this share of the weights (default 0)",
+      .kind = KIND_REAL,
+      .max = 1 },
+    { .name = "dropout-seed",
+      .arg = "N",
+      .help = "which weights are dropped (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
     FILE_OPTION("len-q", "queries of each sequence that count"),
     FILE_OPTION("len-k", "keys of each sequence that count"),
     FILE_OPTION("docs", "offsets of packed documents: 0, ..., N"),
@@ -251,6 +304,7 @@ static const char *const examples[] = {
     with_param,
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
+    "foci run routed --q q.npy --k k.npy --v v.npy --x x.npy --out o.npy",
     NULL,
 };
 
@@ -263,9 +317,14 @@ const struct verb verb_run = {
     .max_words = 1,
     .options = options,
     .examples = examples,
-    .notes = "Files are .npy or .safetensors; of a .safetensors file with several "
-             "arrays the one\n"
-             "named as the option or the parameter is taken.  Tensors that the "
-             "mechanism does not\n"
-             "read may be left out.",
+    .notes =
+        "Files are .npy or .safetensors; of a .safetensors file with several "
+        "arrays the one\n"
+        "named as the option or the parameter is taken.  Tensors that the "
+        "mechanism does not\n"
+        "read may be left out.  Lists of whole numbers, such as the layout of blocks, "
+        "may have\n"
+        "any shape with the right number of entries.  With routes, key head h J + r "
+        "is route r\n"
+        "of head h.",
 };

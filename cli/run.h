@@ -4,10 +4,11 @@
 
 #include "cli/tensors.h"
 
-/* One of q, k, v, o or a gradient. */
+/* One of q, k, v, x, o or a gradient. */
 struct tensor {
-    struct array file;    /* path NULL: not from a file */
-    int          n_dims;  /* 2 to 4, for the result's file */
+    struct array file;   /* path NULL: not from a file */
+    int          n_dims; /* 2 to 4, and shape: of its file */
+    int64_t      shape[4];
     int64_t      axes[4]; /* batch, heads, rows, width */
     void        *data;    /* in the dtype of the problem */
 };
@@ -19,10 +20,10 @@ struct run {
     foci_problem       p;
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;
-    struct tensor      q, k, v, o, dout, dq, dk, dv;
+    struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
     struct array       mask_file, bias_file, len_q, len_k, docs;
-    uint8_t           *mask; /* [mask_batch][mask_heads][len_q][len_k] */
-    float             *bias; /* likewise */
+    uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
+    float             *bias, *dbias; /* likewise */
     float             *params, *dparams;
     float             *weights; /* [batch][heads][len_q][len_k] */
     void              *work, *saved;
@@ -31,11 +32,18 @@ struct run {
 
 /* run_inputs.c: read the files and make the problem of their shapes. */
 int run_inputs(struct run *r);
+/* The keys have a number of heads that does not divide the sets of keys that heads
+ * have, one each or one for each route. */
+int run_refuse_heads(const struct run *r, int64_t sets);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
-int  run_lists(struct run *r);
+int run_lists(struct run *r);
+/* The same where a plan is made but not executed: all that --param names are lists. */
+int  run_lists_only(struct run *r);
 void run_lists_free(struct run *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
+/* Are they those that the spec asks for on r->p? */
+int run_check_lists(const struct run *r);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
 /* The two sides of NAME=FILE. */

@@ -1,8 +1,8 @@
 /* run_inputs.c -- the files of `foci run`, and the problem that their shapes make.
  *
  * Queries give batch, heads, their number and their width; keys and values, of which
- * there may be fewer heads, the rest.  What a mechanism does not read may be missing:
- * then the others stand in for it.
+ * there may be fewer heads (or more, for mechanisms with routes), the rest.  What a
+ * mechanism does not read may be missing: then the others stand in for it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,29 @@ static int load_tensor(struct run *r, const char *option, struct tensor *t)
         code =
             array_axes(r->a, &t->file, "N x d, H x N x d and B x H x N x d", t->axes);
     t->n_dims = t->file.n_dims;
+    if (!code) memcpy(t->shape, t->file.shape, sizeof t->shape);
     return code;
+}
+
+/* Hidden states have no heads: N x d or B x N x d. */
+static int load_x(struct run *r)
+{
+    const char    *path = opt_text(r->a, "x");
+    struct tensor *t = &r->x;
+    char           text[SHAPE_TEXT];
+
+    if (!path) return EXIT_OK;
+    const int code = array_load(r->a, r->ctx, "x", "x", path, &t->file);
+    if (code) return code;
+    const int n = t->n_dims = t->file.n_dims;
+    if (n < 2 || n > 3)
+        return failure(r->a, "--x %s: its shape is %s; accepted are N x d and B x N x d",
+                       path, shape_text(n, t->file.shape, "", text));
+    memcpy(t->shape, t->file.shape, sizeof t->shape);
+    memcpy(t->axes,
+           (int64_t[]){ n == 3 ? t->shape[0] : 1, 1, t->shape[n - 2], t->shape[n - 1] },
+           sizeof t->axes);
+    return EXIT_OK;
 }
 
 static int load_array(struct run *r, const char *option, bool ints, struct array *x)
@@ -38,6 +60,7 @@ static int load_all(struct run *r)
 
     for (int i = 0; i < 4 && !code; i++)
         code = load_tensor(r, names[i], tensors[i]);
+    if (!code) code = load_x(r);
     if (!code) code = load_array(r, "mask", false, &r->mask_file);
     if (!code) code = load_array(r, "bias", false, &r->bias_file);
     if (!code) code = load_array(r, "len-q", true, &r->len_q);
@@ -81,6 +104,25 @@ static const struct tensor *first_given(const struct tensor *a, const struct ten
     return a->file.path ? a : b->file.path ? b : c;
 }
 
+int run_refuse_heads(const struct run *r, int64_t sets)
+{
+    const struct tensor *lead = first_given(&r->q, &r->v, &r->k);
+    const struct tensor *keys = first_given(&r->k, &r->v, &r->q);
+    const long long      heads = r->p.heads, kv = r->p.kv_heads;
+
+    if (sets == r->p.heads)
+        return failure(
+            r->a, "--%s %s: it has %lld heads, which must divide the %lld of --%s %s",
+            keys->file.option, keys->file.path, kv, heads, lead->file.option,
+            lead->file.path);
+    return failure(
+        r->a,
+        "--%s %s: it has %lld heads, which must divide the %lld sets of keys "
+        "that the %lld heads of --%s %s have",
+        keys->file.option, keys->file.path, kv, (long long)sets, heads,
+        lead->file.option, lead->file.path);
+}
+
 static int check_against(const struct run *r, const struct tensor *t,
                          const struct tensor *lead, int64_t heads, int64_t rows,
                          int64_t width)
@@ -108,6 +150,28 @@ static void set_layout(foci_layout *l, int64_t heads, int64_t rows, int64_t widt
                         .head = rows * width };
 }
 
+/* A row of x for every query. */
+static int check_x(struct run *r, const struct tensor *lead)
+{
+    const struct tensor *x = &r->x;
+    const int64_t        want[3] = { r->p.batch, r->p.len_q, -1 };
+    char                 seen[SHAPE_TEXT], wanted[SHAPE_TEXT], text[512];
+
+    if (!x->file.path) {
+        assume_x(&r->p);
+        return EXIT_OK;
+    }
+    const int skip = x->n_dims == 2 && want[0] == 1;
+    if (x->axes[0] != want[0] || x->axes[2] != want[1])
+        return failure(r->a, "--x %s: its shape is %s; %s needs %s", x->file.path,
+                       shape_text(x->n_dims, x->shape, "", seen),
+                       origin(lead, text, sizeof text),
+                       shape_text(3 - skip, want + skip, &"BNd"[skip], wanted));
+    r->p.dim_x = x->axes[3];
+    set_layout(&r->p.x, 1, x->axes[2], x->axes[3]);
+    return EXIT_OK;
+}
+
 static int make_problem(struct run *r)
 {
     foci_problem        *p = &r->p;
@@ -130,16 +194,15 @@ static int make_problem(struct run *r)
     int code = check_against(r, &r->k, lead, -1, -1, p->dim_qk);
     if (!code) code = check_against(r, &r->v, lead, -1, -1, -1);
     if (!code) code = check_against(r, &r->v, keys, p->kv_heads, p->len_k, -1);
+    if (!code) code = check_x(r, lead);
     if (code) return code;
-    if (p->kv_heads < 1 || p->heads % p->kv_heads)
-        return failure(
-            r->a, "--%s %s: it has %lld heads, which must divide the %lld of --%s %s",
-            keys->file.option, keys->file.path, (long long)p->kv_heads,
-            (long long)p->heads, lead->file.option, lead->file.path);
+    if (p->heads < 1 || p->kv_heads < 1) return run_refuse_heads(r, p->heads);
 
     r->o.n_dims = lead->n_dims;
     memcpy(r->o.axes, (int64_t[]){ p->batch, p->heads, p->len_q, p->dim_v },
            sizeof r->o.axes);
+    memcpy(r->o.shape, r->o.axes + 4 - r->o.n_dims,
+           (size_t)r->o.n_dims * sizeof *r->o.shape);
     if (!countable(r->o.axes))
         return failure(r->a, "an output of %s has more elements than can be counted",
                        shape_text(4, r->o.axes, "", text));
@@ -272,6 +335,7 @@ int run_inputs(struct run *r)
     make_data(r, &r->q);
     make_data(r, &r->k);
     make_data(r, &r->v);
+    make_data(r, &r->x);
     make_data(r, &r->dout);
     return EXIT_OK;
 }

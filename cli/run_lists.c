@@ -50,6 +50,95 @@ int run_lists(struct run *r)
     return code;
 }
 
+int run_lists_only(struct run *r)
+{
+    char        name[PARAM_NAME];
+    const char *text, *path;
+    int         code = run_lists(r);
+
+    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
+        code = run_param_name(r, text, name, &path);
+        if (!code && !run_is_list(r->ctx, name))
+            code =
+                usage_error(r->a,
+                            "--param %s: planning reads no such list; parameters are "
+                            "given to foci run",
+                            name);
+    }
+    return code;
+}
+
+static const foci_list *find(const struct run *r, const char *name)
+{
+    for (int64_t i = 0; i < r->p.n_lists; i++)
+        if (strcmp(r->lists[i].name, name) == 0) return &r->lists[i];
+    return NULL;
+}
+
+static int check_list(const struct run *r, const foci_list_want *want)
+{
+    const foci_list *list = find(r, want->name);
+
+    if (!list && want->count > 0)
+        return usage_error(r->a,
+                           "%s needs a list of %lld whole numbers from 0 to %lld; give "
+                           "--param %s=FILE",
+                           r->spec, (long long)want->count, (long long)want->most,
+                           want->name);
+    if (list && want->count >= 0 && want->count != list->count)
+        return failure(r->a, "--param %s: it has %lld entries, and %s needs %lld",
+                       want->name, (long long)list->count, r->spec,
+                       (long long)want->count);
+    return EXIT_OK;
+}
+
+/* All that the spec asks for; *wanted is to be freed. */
+static int collect(const struct run *r, foci_list_want **wanted, int *n)
+{
+    foci_problem p = r->p;
+    int          cap = 0;
+
+    p.kv_heads = 0; /* the plan judges them */
+    for (*n = 0, *wanted = NULL;; (*n)++) {
+        if (*n == cap) {
+            foci_list_want *more = need((size_t)(cap = 2 * cap + 1), sizeof *more);
+            if (*n) memcpy(more, *wanted, (size_t)*n * sizeof *more);
+            free(*wanted);
+            *wanted = more;
+        }
+        foci_list_want *w = &(*wanted)[*n];
+        w->size = sizeof *w;
+        const foci_status status = foci_list_wanted(r->ctx, r->spec, &p, *n, w);
+        if (status) return library_error(r->a, r->ctx, status, r->spec);
+        if (!*w->name) return EXIT_OK;
+    }
+}
+
+/* A list that nobody reads was meant for somebody. */
+static int check_wanted(const struct run *r, const char *name,
+                        const foci_list_want *wanted, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(wanted[i].name, name) == 0) return EXIT_OK;
+    return usage_error(r->a, "--param %s: %s asks for no such list%s%s%s", name,
+                       r->spec, n ? ", but for " : "", n ? wanted[0].name : "",
+                       n > 1 ? " and others" : "");
+}
+
+int run_check_lists(const struct run *r)
+{
+    foci_list_want *wanted;
+    int             n;
+
+    int code = collect(r, &wanted, &n);
+    for (int64_t i = 0; i < r->p.n_lists && !code; i++)
+        code = check_wanted(r, r->lists[i].name, wanted, n);
+    for (int i = 0; i < n && !code; i++)
+        code = check_list(r, &wanted[i]);
+    free(wanted);
+    return code;
+}
+
 void run_lists_free(struct run *r)
 {
     for (int64_t i = 0; r->lists && i < r->p.n_lists; i++) {

@@ -16,7 +16,7 @@ struct steps {
     int64_t     *len_q, *len_k;
     foci_state **now; /* states that take part in a step, and which they are */
     int64_t     *which;
-    char        *q, *k, *v, *o; /* rows of a step, one after another */
+    char        *q, *k, *v, *x, *o; /* rows of a step, one after another */
     void        *work;
 };
 
@@ -54,17 +54,20 @@ static int one_step(struct steps *s, int64_t at, bool attend)
     for (int64_t b = 0; b < r->p.batch; b++) {
         const int64_t query = at - (s->len_k[b] - s->len_q[b]);
         if (at >= s->len_k[b] || (query >= 0) != attend) continue;
-        if (attend)
+        if (attend) {
             move_row(r, &r->q, b, query, s->q + (size_t)n * row_bytes(r, &r->q), true);
+            move_row(r, &r->x, b, query, s->x + (size_t)n * row_bytes(r, &r->x), true);
+        }
         move_row(r, &r->k, b, at, s->k + (size_t)n * row_bytes(r, &r->k), true);
         move_row(r, &r->v, b, at, s->v + (size_t)n * row_bytes(r, &r->v), true);
         s->now[n] = s->states[b];
         s->which[n++] = b;
     }
     const foci_step_io io = {
-        FOCI_SIZED(foci_step_io),  .states = s->now,    .n_states = n,
-        .q = attend ? s->q : NULL, .k = s->k,           .v = s->v,
-        .o = attend ? s->o : NULL, .params = r->params, .work = s->work,
+        FOCI_SIZED(foci_step_io),     .states = s->now,    .n_states = n,
+        .q = attend ? s->q : NULL,    .k = s->k,           .v = s->v,
+        .o = attend ? s->o : NULL,    .params = r->params, .work = s->work,
+        .x = r->x.data ? s->x : NULL,
     };
     foci_status status = n ? foci_step(s->pool, &io) : FOCI_OK;
     while (status == FOCI_ERR_FULL) {
@@ -93,6 +96,7 @@ static int make_steps(struct steps *s)
     s->q = need(n, row_bytes(r, &r->q));
     s->k = need(n, row_bytes(r, &r->k));
     s->v = need(n, row_bytes(r, &r->v));
+    s->x = need(n, row_bytes(r, &r->x));
     s->o = need(n, row_bytes(r, &r->o));
     foci_status status = foci_pool_create(r->plan, batch, &s->pool);
     if (status) return refuse(s, status);
@@ -114,8 +118,8 @@ static int make_steps(struct steps *s)
 
 static void free_steps(struct steps *s)
 {
-    void *const blocks[] = { s->states, s->len_q, s->len_k, s->now, s->which,
-                             s->q,      s->k,     s->v,     s->o,   s->work };
+    void *const blocks[] = { s->states, s->len_q, s->len_k, s->now, s->which, s->q,
+                             s->k,      s->v,     s->x,     s->o,   s->work };
 
     for (int64_t b = 0; s->states && b < s->r->p.batch; b++)
         foci_state_free(s->states[b]);

@@ -52,13 +52,11 @@ static int write_npy(const struct run *r, const char *path, int n_dims,
 static int write_tensor(const struct run *r, const char *path, const struct tensor *t)
 {
     const int64_t n = tensor_count(t);
-    const int     skip = 4 - t->n_dims;
 
-    if (r->p.dtype == FOCI_F32)
-        return write_npy(r, path, t->n_dims, t->axes + skip, t->data);
+    if (r->p.dtype == FOCI_F32) return write_npy(r, path, t->n_dims, t->shape, t->data);
     float *data = need((size_t)n, sizeof *data);
     from_bf16(t->data, n, data);
-    const int code = write_npy(r, path, t->n_dims, t->axes + skip, data);
+    const int code = write_npy(r, path, t->n_dims, t->shape, data);
     free(data);
     return code;
 }
@@ -73,13 +71,37 @@ static char *grad_path(const struct run *r, const char *name)
     return path;
 }
 
+/* In the shape of the bias's file: what it serves several times is summed. */
+static int write_dbias(const struct run *r)
+{
+    const struct array *f = &r->bias_file;
+    const int64_t       n = r->p.len_q * r->p.len_k;
+    const int64_t       heads = f->n_dims > 2 ? f->shape[f->n_dims - 3] : 1;
+    const int64_t       batch = f->n_dims > 3 ? f->shape[0] : 1;
+    float              *sums = need((size_t)f->count, sizeof *sums);
+
+    for (int64_t b = 0; b < r->p.mask_batch; b++)
+        for (int64_t h = 0; h < r->p.mask_heads; h++) {
+            const float *from = r->dbias + (b * r->p.mask_heads + h) * n;
+            float *to = sums + ((batch > 1 ? b : 0) * heads + (heads > 1 ? h : 0)) * n;
+            for (int64_t i = 0; i < n; i++)
+                to[i] += from[i];
+        }
+    char     *path = grad_path(r, "bias");
+    const int code = write_npy(r, path, f->n_dims, f->shape, sums);
+    free(path);
+    free(sums);
+    return code;
+}
+
 static int write_grads(const struct run *r)
 {
-    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv };
-    static const char *const   names[] = { "q", "k", "v" };
+    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx };
+    static const char *const   names[] = { "q", "k", "v", "x" };
     int                        code = EXIT_OK;
 
-    for (int i = 0; i < 3 && !code; i++) {
+    if (r->dbias) code = write_dbias(r);
+    for (int i = 0; i < 4 && !code; i++) {
         if (!tensors[i]->data) continue;
         char *path = grad_path(r, names[i]);
         code = write_tensor(r, path, tensors[i]);
@@ -135,8 +157,8 @@ static json_t *json_report(const struct run *r, const char *spec, const char *pr
                            const char *lines)
 {
     json_t *shape = json_array();
-    for (int i = 4 - r->o.n_dims; i < 4; i++)
-        json_array_append_new(shape, json_integer(r->o.axes[i]));
+    for (int i = 0; i < r->o.n_dims; i++)
+        json_array_append_new(shape, json_integer(r->o.shape[i]));
 
     json_t *o =
         json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:i, s:f}", "spec", spec, "problem",
@@ -153,12 +175,11 @@ static json_t *json_report(const struct run *r, const char *spec, const char *pr
 static void print_report(const struct run *r, const char *spec, const char *lines)
 {
     char          text[SHAPE_TEXT];
-    const int     skip = 4 - r->o.n_dims;
     struct table *t = table_create("ll");
 
     printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
     table_pair(t, "  spec", "%s", spec);
-    table_pair(t, "  output", "%s", shape_text(r->o.n_dims, r->o.axes + skip, "", text));
+    table_pair(t, "  output", "%s", shape_text(r->o.n_dims, r->o.shape, "", text));
     table_pair(t, "  forward", "%.3f ms%s", 1e3 * r->forward_s,
                opt_flag(r->a, "ref") ? ", by the reference" : "");
     if (r->dout.file.path) table_pair(t, "  backward", "%.3f ms", 1e3 * r->backward_s);

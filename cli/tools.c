@@ -17,6 +17,14 @@ foci_ctx *open_ctx(const struct args *a, int threads)
     return ctx;
 }
 
+void assume_x(foci_problem *p)
+{
+    enum { MOST = 1 << 24 };
+    const int64_t wide = p->heads * (p->dim_v ? p->dim_v : p->dim_qk);
+
+    if (!p->dim_x) p->dim_x = wide < MOST ? wide : MOST;
+}
+
 void no_memory(const char *what)
 {
     fprintf(stderr, "foci: no memory for %s\n", what);

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""pictures.py DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-one for the modifiers.  The same input gives the same bytes."""
+"""pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
+two for the modifiers.  What shows who sees whom is drawn by `FOCI map`.  The same input
+gives the same bytes."""
 import math
 import pathlib
 import random
+import struct
+import subprocess
 import sys
+import tempfile
 
 INK, SOFT, GRID = "#1f2933", "#697586", "#d9e0e8"
 BLUE, ORANGE = "#2563a8", "#d9822b"
@@ -176,12 +180,90 @@ def modifiers(path):
     svg.save(path)
 
 
+def write_npy(path, shape, values):
+    """An array of 32-bit floats, as NumPy would write it."""
+    text = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(
+        map(str, shape))
+    text += " " * (-(11 + len(text)) % 64) + "\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() +
+                     struct.pack("<%df" % len(values), *values))
+
+
+# The mechanisms that are seen best by which keys they show: spec, problem, options.
+MAPS = {
+    "local": ("1*local(window=4) + 1*local(window=4, dilation=3)", "h2n32d16", []),
+    "blocklocal": ("blocklocal(block=8)", "n32d16", []),
+    "strided": ("1*strided(stride=6, part=1) + 1*strided(stride=6, part=2) + "
+                "1*strided(stride=6)", "h3n32d16c", []),
+    "sparse_fixed": ("1*sparse_fixed(stride=8, part=1) + 1*sparse_fixed(stride=8, part=2) + "
+                     "1*sparse_fixed(stride=8, summary=2)", "h3n32d16c", []),
+    "block": ("block(block=4)", "n32d16", ["--param", "layout=layout.npy"]),
+    "global": ("global(window=3, first=2)", "n32d16", ["--param", "global=global.npy"]),
+    "bigbird": ("bigbird(block=4)", "n48d16", ["--seed", "1"]),
+    "lsh": ("1*lsh(buckets=8) + 1*lsh(buckets=8, rounds=4)", "h2n32d16", []),
+    "routing": ("1*routing(clusters=4) + 1*routing(clusters=4, pick=topk)", "h2n32d16", []),
+    "segmented": ("1*segmented(length=8) + 1*segmented(length=8, back=1) + "
+                  "1*segmented(length=8, integrate=summary)", "h3n32d16c", []),
+    "pooled": ("1*pooled(block=3) scale(1) + 1*pooled(block=3, local=1) scale(1) + "
+               "1*pooled(block=3, levels=2) scale(1)", "h3n27d16", ["--data", "random"]),
+    "xl": ("xl", "n16m40d16c", []),
+    "positions": ("1*softmax rope + 1*softmax alibi(0.125) + 1*softmax t5 + 1*softmax bias + "
+                  "1*softmax shaw(clip=8) + 1*softmax txl", "h6n24m48d16c",
+                  ["--param", "2.table=t5.npy", "--param", "3.table=bias.npy"]),
+}
+
+
+def maps(foci, out):
+    """Pictures by the command itself."""
+    with tempfile.TemporaryDirectory() as folder:
+        scratch = pathlib.Path(folder)
+        layout = [u == t or t == 0 or (u + 2 * t) % 7 == 3 for u in range(8) for t in range(8)]
+        write_npy(scratch / "layout.npy", [8, 8], layout)
+        write_npy(scratch / "global.npy", [1], [20])
+        write_npy(scratch / "t5.npy", [32], [2 - 0.15 * t for t in range(32)])
+        write_npy(scratch / "bias.npy", [33], [2 * math.cos(t / 2) for t in range(33)])
+        for name, (spec, problem, options) in MAPS.items():
+            subprocess.run([foci, "map", "--pattern", spec, problem, "--out",
+                            out / f"{name}.svg", *options], cwd=folder, check=True,
+                           stdout=subprocess.DEVNULL)
+
+
+def routed(path):
+    """Tokens, their gates, and the sets of keys and values they are summed from."""
+    draw = random.Random(3)
+    svg = Svg(640, 300, "routed: gates of each token, and the routes they weigh")
+    svg.text(24, 34, "routed", 17, INK, weight="bold")
+    svg.text(104, 34, "each token mixes the outputs of several attentions by its own gates",
+             13, SOFT)
+    n, cell = 14, 15
+    top = 70
+    svg.text(60, top - 12, "gates", 12, SOFT, "middle")
+    gates = [softmax([draw.gauss(0, 1.6), draw.gauss(0, 1.6)]) for _ in range(n)]
+    for i, gate in enumerate(gates):
+        for r, g in enumerate(gate):
+            svg.rect(44 + 16 * r, top + i * cell, cell - 1, cell - 1, shade(g))
+    svg.text(34, top + n * cell / 2, "i", 13, SOFT, "end")
+    for r in range(2):
+        x0 = 140 + 250 * r
+        svg.text(x0 - 28, top + n * cell / 2 + 6, "×" if r == 0 else "+", 18, SOFT, "middle")
+        svg.text(x0, top - 12, f"route {r + 1}: own keys and values", 12, SOFT)
+        for i in range(n):
+            row = softmax([draw.gauss(0, 1.3) for _ in range(n)])
+            for j, w in enumerate(row):
+                svg.rect(x0 + j * cell, top + i * cell, cell - 1, cell - 1,
+                         shade(w * gates[i][r] / 0.4))
+    svg.text(34 + 350, 296, "rows shaded by weight × gate", 11, SOFT, "middle")
+    svg.save(path)
+
+
 def main():
-    out = pathlib.Path(sys.argv[1])
+    foci, out = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     mechanism(out / "softmax.svg", "softmax", softmax, "rows of weights sum to one")
     mechanism(out / "l2norm.svg", "l2norm", l2norm, "squares of weights sum to one")
     mechanism(out / "relu2.svg", "relu2", relu2, "negative logits weigh nothing at all")
     modifiers(out / "modifiers.svg")
+    routed(out / "routed.svg")
+    maps(foci, out)
 
 
 if __name__ == "__main__":

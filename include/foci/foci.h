@@ -182,6 +182,20 @@ FOCI_API int foci_problem_print(const foci_problem *problem, char *text, size_t 
  * Plans
  */
 
+/* A list that planning a spec asks for. */
+typedef struct foci_list_want {
+    size_t  size;
+    char    name[64]; /* as in foci_list */
+    int64_t count;    /* entries; -1: any number, or none */
+    int64_t most;     /* entries are 0 to this */
+} foci_list_want;
+
+/* Number `index`, from 0, of the lists that planning `spec` on `problem` asks for; its
+ * name is empty beyond the last. */
+FOCI_API foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
+                                      const foci_problem *problem, int index,
+                                      foci_list_want *want);
+
 /* How to compute a spec on a problem.  It never changes. */
 typedef struct foci_plan foci_plan;
 
@@ -290,6 +304,13 @@ FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 /* Needs the io of the forward call, with its o and saved as forward left them. */
 FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads);
+
+/* Move the parameters that a mechanism moves itself (FOCI_MOVED), once a training step:
+ * from io->params, by what q and k of the batch hold, to `params`, which may be the same
+ * array.  Others are not written.  io as for foci_forward(), though v and o are neither
+ * read nor written. */
+FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
+                                         float *params);
 
 /* What foci_forward() or, with grads, foci_backward() would say of these arguments;
  * the sentence goes to `text`, as by snprintf. */

@@ -455,6 +455,7 @@ const struct engine engine_exact = {
     .saved_floats = saved_floats,
     .forward = exact_forward,
     .backward = exact_backward,
+    .advance = exact_advance,
     .cost = cost,
     .describe = describe,
     .decoder = &exact_decoder,

@@ -26,6 +26,8 @@
 #ifndef FOCI_EXACT_H
 #define FOCI_EXACT_H
 
+#include <math.h>
+
 #include "plan/plan.h"
 #include "state/state.h"
 
@@ -208,6 +210,13 @@ static inline bool exact_natural(const struct exact *x)
 static inline double exact_unit_of(const struct exact *x)
 {
     return x->kind == FOCI_RELU2 ? 1 : LOG2_E;
+}
+
+/* Whether a row whose saved normaliser is this has seen no key.  Such a row brings no
+ * gradient of a parameter, whatever stands in it. */
+static inline bool exact_saw_nothing(const struct exact *x, float norm)
+{
+    return x->kind == FOCI_RELU2 ? norm == 0 : norm == INFINITY;
 }
 
 /* exact_rows.c: the rows of a block. */
@@ -470,11 +479,12 @@ void exact_shaw_sums_back(const struct exact *x, const struct block *b, int64_t 
                           int n, const struct shaw_back *k, int64_t part,
                           const float *w, const float *ds);
 /* The same, in part 0, of lanes from anywhere: n of them, lane i in slot number slot[i]
- * of all blocks' lanes, with that share of its row's gradient. */
+ * of all blocks' lanes, with that share of its row's gradient and with factors of its
+ * own. */
 struct shaw_lanes {
     struct places  at;
     const int64_t *slot;
-    const float   *share;
+    const float   *share, *own;
     int            n;
 };
 void exact_shaw_scores_pairs_back(const struct exact *x, const struct shaw_lanes *l,
@@ -529,10 +539,10 @@ struct txl_room {          /* of a thread */
 void exact_txl_take_back(const struct exact *x, int64_t parts, struct txl_back *k,
                          struct arena *a);
 struct txl_room exact_txl_room_back(const struct exact *x, struct arena *a);
-/* q[LANES][ldq] gets u; mul[LANES] are the factors of rows. */
+/* q[LANES][ldq] gets u; norm and mul[LANES] are the normalisers and factors of rows. */
 void exact_txl_prepare(const struct exact *x, const struct block *b,
-                       const struct txl_back *k, const float *mul, float *q,
-                       struct txl_room *r);
+                       const struct txl_back *k, const float *norm, const float *mul,
+                       float *q, struct txl_room *r);
 void exact_txl_clear(const struct exact *x, const struct txl_back *k, int64_t head,
                      int64_t kt);
 void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t t,
@@ -588,7 +598,9 @@ void   exact_forward_take(struct exact *x, struct arena *a, float *saved);
 void   exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      float *saved);
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s);
-void   exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                      const float *saved, const foci_grads *g);
+foci_status exact_advance(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, float *params);
+void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    const float *saved, const foci_grads *g);
 
 #endif

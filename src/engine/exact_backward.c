@@ -222,13 +222,19 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
         memcpy(gr, r->tile, k->g_size);
     }
 
+    /* Lanes without a query weigh nothing. */
+    for (int i = 0; i < LANES; i++)
+        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
+                        : x->kind == FOCI_RELU2 ? 0
+                                                : INFINITY;
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
     if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
     exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    if (x->order) order_factors(x, rows->mul);
     exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
-    exact_txl_prepare(x, b, &k->txl, rows->mul, r->tile, &r->txl);
+    exact_txl_prepare(x, b, &k->txl, rows->norm, rows->mul, r->tile, &r->txl);
     if (x->bf16)
         x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -239,11 +245,6 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
     else
         memcpy(qr, r->tile, k->q_size);
 
-    /* Lanes without a query weigh nothing. */
-    for (int i = 0; i < LANES; i++)
-        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
-                        : x->kind == FOCI_RELU2 ? 0
-                                                : INFINITY;
     for (int i = b->r0; x->order && i < b->r1; i++)
         order_note(x, b, i,
                    (struct order_row){ rows->plain[i], rows->f[i], rows->mul[i],
@@ -664,6 +665,11 @@ static void share_vectors(const struct back *k, int64_t head, struct room *r)
         exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
         for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
             r->tile2[i] *= x->kept;
+        for (int i = 0; i < LANES; i++) {
+            if (!exact_saw_nothing(x, k->rows[b.at].norm[i])) continue;
+            memset(r->tile + (int64_t)i * x->ldq, 0, (size_t)x->ldq * sizeof(float));
+            memset(r->tile2 + (int64_t)i * x->ldv, 0, (size_t)x->ldv * sizeof(float));
+        }
         exact_shaw_vectors(x, &b, &k->shaw, r->tile, r->tile2);
     }
 }
@@ -680,6 +686,7 @@ static void add_params(const struct back *k)
             d_factor += k->rows[h * x->max_qt + qt].d_factor;
             d_sink += k->rows[h * x->max_qt + qt].d_sink;
         }
+        if (x->order) d_sink += order_sink(x, h);
         if (s->sink >= 0) k->g->dparams[s->sink + h] += (float)d_sink;
         for (int i = 0; i < s->n_factors; i++) {
             double others = s->scale;

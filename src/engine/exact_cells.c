@@ -16,16 +16,10 @@ enum {
     AT_LEAST = 4 /* blocks that share the packing of keys */
 };
 
-/* Scratch of one thread: sorted twice as long as a sequence of queries and keys. */
-struct room {
-    uint64_t *key[2];
-    int32_t  *row[2];
-};
-
-static struct room room_take(const struct exact *x, struct arena *a)
+struct sorting sorting_take(const struct exact *x, struct arena *a)
 {
-    const int64_t n = x->p->len_q + x->p->len_k;
-    struct room   r;
+    const int64_t  n = x->p->len_q + x->p->len_k;
+    struct sorting r;
 
     for (int i = 0; i < 2; i++) {
         r.key[i] = arena_take(a, n, sizeof(uint64_t));
@@ -37,12 +31,11 @@ static struct room room_take(const struct exact *x, struct arena *a)
 size_t order_cells_scratch(const struct exact *x)
 {
     struct arena one = { 0 };
-    room_take(x, &one);
+    sorting_take(x, &one);
     return one.used;
 }
 
-/* Sort n rows by keys of `most` at most, both in key[0] and row[0]. */
-static void sort_rows(struct room *r, int64_t n, uint64_t most)
+void sort_rows(struct sorting *r, int64_t n, uint64_t most)
 {
     for (int shift = 0; shift < 64 && most >> shift; shift += 8) {
         int64_t at[DIGITS] = { 0 }, sum = 0;
@@ -72,8 +65,7 @@ static void sort_rows(struct room *r, int64_t n, uint64_t most)
  * Labels that are any numbers become small ones
  */
 
-/* Bits that sort as the number does; -0 is 0. */
-static uint64_t order_bits(double y)
+uint64_t sort_bits(double y)
 {
     uint64_t u;
 
@@ -83,7 +75,7 @@ static uint64_t order_bits(double y)
 }
 
 /* Enter n labels, keys after queries, in the room; NaN is none. */
-static int64_t enter_raw(const double *raw, int64_t n, int32_t first, struct room *r,
+static int64_t enter_raw(const double *raw, int64_t n, int32_t first, struct sorting *r,
                          int64_t used, double *least, double *most)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -98,7 +90,7 @@ static int64_t enter_raw(const double *raw, int64_t n, int32_t first, struct roo
 
 /* Number the labels of a sequence upward, those of queries and of keys together. */
 static void number_labels(const struct exact *x, const struct exact_seq *s,
-                          int64_t at_q, int64_t at_k, struct room *r)
+                          int64_t at_q, int64_t at_k, struct sorting *r)
 {
     const struct order *o = x->order;
     const int64_t       nq = s->s.nq, nk = o->how.shared ? 0 : s->s.nk;
@@ -110,7 +102,7 @@ static void number_labels(const struct exact *x, const struct exact_seq *s,
     for (int64_t i = 0; i < n; i++) {
         double y;
         memcpy(&y, &r->key[0][i], sizeof y);
-        r->key[0][i] = small ? (uint64_t)(y - least) : order_bits(y);
+        r->key[0][i] = small ? (uint64_t)(y - least) : sort_bits(y);
     }
     sort_rows(r, n, small ? (uint64_t)(n ? most - least : 0) : UINT64_MAX);
 
@@ -134,7 +126,8 @@ static void number_labels(const struct exact *x, const struct exact_seq *s,
  */
 
 /* The rows that have a label, sorted; the result is their number. */
-static int64_t sort_list(const int32_t *label, int64_t n, struct room *r, int32_t *list)
+static int64_t sort_list(const int32_t *label, int64_t n, struct sorting *r,
+                         int32_t *list)
 {
     int64_t  used = 0;
     uint64_t most = 0;
@@ -153,7 +146,7 @@ static int64_t sort_list(const int32_t *label, int64_t n, struct room *r, int32_
 
 /* Where rows are cut into chunks, labels become numbers of cells. */
 static void number_chunks(const struct exact *x, const struct exact_seq *s, int64_t at,
-                          struct room *r, int32_t *list)
+                          struct sorting *r, int32_t *list)
 {
     const struct order *o = x->order;
     int32_t            *label = o->label_q + at;
@@ -175,7 +168,7 @@ static void number_chunks(const struct exact *x, const struct exact_seq *s, int6
 
 /* What has to be done once to the labels of one round. */
 static void settle(const struct exact *x, int64_t set, const struct exact_seq *s,
-                   int64_t round, struct room *r, int32_t *list)
+                   int64_t round, struct sorting *r, int32_t *list)
 {
     const struct order *o = x->order;
     const int64_t at_q = (set * o->rounds + round) * o->q_rows + order_q_row(x, s);
@@ -246,14 +239,22 @@ static void meet_alone(const struct exact *x, struct cells *p, int64_t set,
     p->n_k = p->n_q;
 }
 
+/* Each label has as many of either. */
+static void meet_taken(const struct order *o, struct cells *p)
+{
+    const int64_t q = o->take_q, k = o->take_k;
+
+    for (int64_t t = 0; q && k && t < o->labels; t++)
+        add_cell(p, t * q, (t + 1) * q, t * k, (t + 1) * k);
+}
+
 static void find_cells(const struct exact *x, struct cells *p, int64_t set,
-                       const struct exact_seq *s, int64_t round, struct room *r)
+                       const struct exact_seq *s, int64_t round, struct sorting *r)
 {
     const struct order *o = x->order;
     const int64_t at_q = (set * o->rounds + round) * o->q_rows + order_q_row(x, s);
     const int64_t at_k = (set * o->rounds + round) * o->k_rows + order_k_row(x, s);
 
-    p->n_q = p->n_k = p->n_cells = p->n_pieces = 0;
     if (round == o->rounds) {
         meet_alone(x, p, set, s);
         return;
@@ -376,20 +377,24 @@ static void find_pieces(const struct exact *x, struct cells *p, bool backward)
 
 /* Where the part's arrays lie, and all that is found of it. */
 static void make_part(struct exact *x, int64_t i, int64_t round, bool backward,
-                      struct room *r)
+                      struct sorting *r)
 {
     struct order           *o = x->order;
-    const int64_t           set = i / x->n_seqs;
-    const struct exact_seq *s = &x->seqs[i % x->n_seqs];
+    const int64_t           set = i / o->seqs, at = i % o->seqs;
+    const struct exact_seq *s = &x->seqs[o->seq0 + at];
     struct cells           *p = &o->parts[i];
-    const int64_t           q = order_q_row(x, s), k = order_k_row(x, s);
+    const int64_t           q = o->takes ? 0 : order_q_row(x, s);
+    const int64_t           k = o->takes ? 0 : order_k_row(x, s);
 
-    p->list_q = o->list_q + set * o->q_rows + q;
-    p->list_k = o->list_k + set * o->k_rows + k;
+    p->list_q = o->list_q + set * (o->takes ? o->entries_q : o->q_rows) + q;
+    p->list_k = o->list_k + set * (o->takes ? o->entries_k : o->k_rows) + k;
     p->cells = o->cells + set * o->cell_cap + q;
-    p->pieces =
-        o->pieces + set * o->piece_cap + order_pieces_before(q, k, i % x->n_seqs);
-    find_cells(x, p, set, s, round, r);
+    p->pieces = o->pieces + set * o->piece_cap + order_pieces_before(q, k, at);
+    p->n_q = p->n_k = p->n_cells = p->n_pieces = 0;
+    if (o->takes)
+        meet_taken(o, p);
+    else
+        find_cells(x, p, set, s, round, r);
     find_pieces(x, p, backward);
 }
 
@@ -401,9 +406,9 @@ void order_settle(struct exact *x)
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room  room = room_take(x, &mine);
+        struct arena   mine = { .base = o->scratch +
+                                        (size_t)exact_thread() * o->scratch_bytes };
+        struct sorting room = sorting_take(x, &mine);
 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < o->sets * x->n_seqs; i++) {
@@ -424,9 +429,9 @@ void order_cells(struct exact *x, int64_t round, bool backward)
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room  room = room_take(x, &mine);
+        struct arena   mine = { .base = o->scratch +
+                                        (size_t)exact_thread() * o->scratch_bytes };
+        struct sorting room = sorting_take(x, &mine);
 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < o->n_parts; i++)
@@ -459,10 +464,10 @@ struct task order_task(const struct exact *x, int64_t i)
         else
             high = middle;
     }
-    const int64_t set = low / x->n_seqs;
+    const int64_t set = low / o->seqs;
     return (struct task){ .part = &o->parts[low],
                           .piece = &o->parts[low].pieces[piece - o->first[low]],
-                          .seq = &x->seqs[low % x->n_seqs],
+                          .seq = &x->seqs[o->seq0 + low % o->seqs],
                           .set = set,
                           .head = per > 1 ? i % per : set };
 }

@@ -470,6 +470,6 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     if (x.order) order_begin(&x, true);
     if (exact_natural(&x)) natural_sweep(&x, threads, saved);
     if (!x.order) return;
-    order_forward(&x);
-    finish_all(&x, threads, saved);
+    order_forward(&x, saved);
+    if (!s->order.take) finish_all(&x, threads, saved);
 }

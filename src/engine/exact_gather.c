@@ -25,21 +25,26 @@ struct sweep sweep_of(const struct exact *x, int64_t round, struct task task)
                                      .kv = task.head / x->per_kv } };
 }
 
-/* Number of the first row of the head and sequence in what is summed. */
+/* Number of the first row of the head and sequence in what is summed, or of the first
+ * entry of the head. */
 static int64_t sums_q(const struct sweep *s)
 {
+    if (s->x->order->takes) return s->task.head * s->x->order->sums_q;
     return s->task.head * s->x->order->q_rows + order_q_row(s->x, s->task.seq);
 }
 
 static int64_t sums_k(const struct sweep *s)
 {
+    if (s->x->order->takes) return s->task.head * s->x->order->entries_k;
     return s->rows.kv * s->x->order->k_rows + order_k_row(s->x, s->task.seq);
 }
 
 /* Rows list[first] to list[end] from slot `at` on. */
-static void append(struct gathered *g, int at, const int32_t *list, int64_t first,
-                   int64_t end, int64_t sums)
+static void append(const struct sweep *s, struct gathered *g, int at,
+                   const int32_t *list, int64_t first, int64_t end, int64_t sums)
 {
+    const bool takes = s->x->order->takes;
+
     for (; g->n < at; g->n++) {
         g->row[g->n] = -1;
         g->place[g->n] = 0;
@@ -47,7 +52,7 @@ static void append(struct gathered *g, int at, const int32_t *list, int64_t firs
     }
     for (int64_t i = first; i < end; i++, g->n++) {
         g->row[g->n] = g->place[g->n] = list[i];
-        g->at[g->n] = sums + list[i];
+        g->at[g->n] = sums + (takes ? i : list[i]);
     }
 }
 
@@ -103,12 +108,12 @@ void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
     if (piece->cells > 1) {
         for (int32_t c = 0; c < piece->cells; c++) {
             const struct cell *cell = &p->cells[piece->cell0 + c];
-            append(g, g->n, p->list_q, cell->q0, cell->q1, sums_q(s));
+            append(s, g, g->n, p->list_q, cell->q0, cell->q1, sums_q(s));
         }
     } else {
         const struct cell *cell = &p->cells[piece->cell0];
         const int64_t      first = cell->q0 + b * LANES;
-        append(g, 0, p->list_q, first, min64(first + LANES, cell->q1), sums_q(s));
+        append(s, g, 0, p->list_q, first, min64(first + LANES, cell->q1), sums_q(s));
     }
     fill_places(g);
     block->live = ~UINT64_C(0) >> (LANES - g->n);
@@ -129,7 +134,7 @@ static void share_tile(const struct sweep *s, struct sweep_tile *tile)
         const int          n = cell->q1 - cell->q0, from = tile->k.n;
         const int          at = order_place(s->x, from, cell->k1 - cell->k0);
 
-        append(&tile->k, at, p->list_k, cell->k0, cell->k1, sums_k(s));
+        append(s, &tile->k, at, p->list_k, cell->k0, cell->k1, sums_k(s));
         for (int j = from; j < tile->k.n; j++)
             tile->lanes[j] = j < at ? 0 : (~UINT64_C(0) >> (LANES - n)) << lane;
         lane += n;
@@ -148,7 +153,8 @@ void sweep_tile(const struct sweep *s, int64_t t, struct sweep_tile *tile)
     } else {
         const struct cell *cell = &p->cells[piece->cell0];
         const int64_t      first = cell->k0 + t * TILE;
-        append(&tile->k, 0, p->list_k, first, min64(first + TILE, cell->k1), sums_k(s));
+        append(s, &tile->k, 0, p->list_k, first, min64(first + TILE, cell->k1),
+               sums_k(s));
     }
     if (!again(s)) return;
     load_labels(s, &tile->k, true, tile->label);

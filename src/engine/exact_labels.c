@@ -14,17 +14,9 @@
 
 #include "engine/exact_order.h"
 
-/* Scratch of one thread. */
-struct room {
-    float  *tile;  /* [TILE][ldq] */
-    float  *cols;  /* [ldq][LANES] */
-    float  *s;     /* [TILE][LANES] scores of so many labels */
-    double *exact; /* [dq] */
-};
-
-static struct room room_take(const struct exact *x, struct arena *a)
+struct label_room label_room_take(const struct exact *x, struct arena *a)
 {
-    struct room r;
+    struct label_room r;
 
     r.tile = arena_take(a, (int64_t)TILE * x->ldq, sizeof(float));
     r.cols = arena_take(a, (int64_t)LANES * x->ldq, sizeof(float));
@@ -36,18 +28,11 @@ static struct room room_take(const struct exact *x, struct arena *a)
 size_t order_labels_scratch(const struct exact *x)
 {
     struct arena one = { 0 };
-    room_take(x, &one);
+    label_room_take(x, &one);
     return one.used;
 }
 
-/* The vectors of a set and round: element c of vector t at [t row + c col]. */
-struct vectors {
-    const float *at;
-    int64_t      row, col, n;
-    double       shift; /* floor: b */
-};
-
-static struct vectors vectors_of(const struct exact *x, int64_t set, int64_t round)
+struct vectors label_vectors(const struct exact *x, int64_t set, int64_t round)
 {
     const struct order *o = x->order;
     const int64_t      *param0 = x->stage->group->param0;
@@ -65,12 +50,12 @@ static struct vectors vectors_of(const struct exact *x, int64_t set, int64_t rou
 }
 
 /* Norms of the longest vectors, not less. */
-static void find_reach(struct exact *x)
+void label_reach(struct exact *x)
 {
     struct order *o = x->order;
 
     for (int64_t i = 0; i < o->sets * o->rounds; i++) {
-        const struct vectors v = vectors_of(x, i / o->rounds, i % o->rounds);
+        const struct vectors v = label_vectors(x, i / o->rounds, i % o->rounds);
         double               most = 0;
 
         for (int64_t t = 0; t < v.n; t++) {
@@ -117,9 +102,8 @@ static void standard(double *x, int64_t n)
         x[c] = (x[c] - mean) / s;
 }
 
-/* A row as the mechanism's own map leaves it. */
-static void load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
-                         bool keys, int64_t i, struct room *r)
+void label_load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
+                        bool keys, int64_t i, struct label_room *r)
 {
     float part[TILE];
 
@@ -135,28 +119,33 @@ static void load_exactly(const struct exact *x, const struct exact_seq *s, int64
     if (x->score->map == FOCI_MAP_STANDARD) standard(r->exact, x->dq);
 }
 
-static void load_tile(const struct exact *x, const struct exact_seq *s, int64_t set,
-                      bool keys, int64_t first, int n, struct room *r)
+void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t set,
+                     bool keys, int64_t first, int n, struct label_room *r, float *slack)
 {
     const foci_layout *l = keys ? &x->p->k : &x->p->q;
+    _Alignas(64) float square[TILE];
 
     x->k->load_rows(r->tile, x->ldq, row_of(x, s, set, keys, first), l->row,
                     (int)x->p->dtype, n, x->dq);
     memset(r->tile + (int64_t)n * x->ldq, 0,
            (size_t)(TILE - n) * (size_t)x->ldq * sizeof(float));
     for (int i = 0; x->score->map == FOCI_MAP_STANDARD && i < n; i++) {
-        load_exactly(x, s, set, keys, first + i, r);
+        label_load_exactly(x, s, set, keys, first + i, r);
         for (int c = 0; c < x->dq; c++)
             r->tile[(int64_t)i * x->ldq + c] = (float)r->exact[c];
     }
+    x->k->row_dot(square, r->tile, r->tile, x->ldq, LANES, x->dq);
+    for (int i = 0; i < LANES; i++)
+        slack[i] = sqrtf(square[i]) * (float)(x->dq + 8) * 0x1p-24f;
+    x->k->pack_cols_f32(r->cols, r->tile, x->ldq, LANES, x->dq);
 }
 
 /*
  * Labels
  */
 
-static double dot_exactly(const struct exact *x, const double *row,
-                          const struct vectors *v, int64_t t)
+double label_dot_exactly(const struct exact *x, const double *row,
+                         const struct vectors *v, int64_t t)
 {
     double sum = 0;
 
@@ -173,7 +162,7 @@ static int32_t best_exactly(const struct exact *x, const double *row,
     int32_t at = 0;
 
     for (int64_t t = 0; t < (both ? 2 * v->n : v->n); t++) {
-        const double y = dot_exactly(x, row, v, t % v->n);
+        const double y = label_dot_exactly(x, row, v, t % v->n);
         const double signed_y = t < v->n ? y : -y;
         if (signed_y > most) {
             most = signed_y;
@@ -193,11 +182,11 @@ struct target {
 };
 
 static void find_best(const struct exact *x, const struct target *t, int64_t round,
-                      struct room *r, int32_t *label)
+                      struct label_room *r, int32_t *label)
 {
     const struct order  *o = x->order;
     const bool           both = o->how.label == FOCI_LABEL_ANGULAR;
-    const struct vectors v = vectors_of(x, t->set, round);
+    const struct vectors v = label_vectors(x, t->set, round);
     const float          reach = o->reach[t->set * o->rounds + round];
     _Alignas(64) float   most[LANES], next[LANES], at[LANES] = { 0 };
 
@@ -214,7 +203,7 @@ static void find_best(const struct exact *x, const struct target *t, int64_t rou
 
         if (both && !(gap < 2 * most[i])) gap = 2 * most[i]; /* to its own negative */
         if (!(gap > 2 * t->slack[i] * reach)) {
-            load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
+            label_load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
             label[i] = best_exactly(x, r->exact, &v, both);
         } else if (both)
             label[i] = (int32_t)(fabsf(at[i]) - 1) + (at[i] < 0 ? (int32_t)v.n : 0);
@@ -224,10 +213,10 @@ static void find_best(const struct exact *x, const struct target *t, int64_t rou
 }
 
 static void find_floor(const struct exact *x, const struct target *t, int64_t round,
-                       struct room *r, double *label)
+                       struct label_room *r, double *label)
 {
     const struct order  *o = x->order;
-    const struct vectors v = vectors_of(x, t->set, round);
+    const struct vectors v = label_vectors(x, t->set, round);
     const double reach = (double)o->reach[t->set * o->rounds + round] / o->how.width;
 
     x->k->gemm_f32(r->s, LANES, v.at, v.row, v.col, r->cols, LANES, 1, LANES, x->dq, 0);
@@ -237,25 +226,21 @@ static void find_floor(const struct exact *x, const struct target *t, int64_t ro
 
         label[i] = floor(y);
         if (y - label[i] > slack && label[i] + 1 - y > slack) continue;
-        load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
-        label[i] = floor((dot_exactly(x, r->exact, &v, 0) + v.shift) / o->how.width);
+        label_load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
+        label[i] =
+            floor((label_dot_exactly(x, r->exact, &v, 0) + v.shift) / o->how.width);
     }
 }
 
 /* Labels of up to 64 rows, in all rounds. */
-static void label_tile(const struct exact *x, struct target *t, struct room *r)
+static void label_tile(const struct exact *x, struct target *t, struct label_room *r)
 {
     const struct order *o = x->order;
     const int64_t       rows = t->keys ? o->k_rows : o->q_rows;
     const int64_t       row =
         t->first + (t->keys ? order_k_row(x, t->seq) : order_q_row(x, t->seq));
-    _Alignas(64) float square[TILE];
 
-    load_tile(x, t->seq, t->set, t->keys, t->first, t->n, r);
-    x->k->row_dot(square, r->tile, r->tile, x->ldq, LANES, x->dq);
-    for (int i = 0; i < LANES; i++)
-        t->slack[i] = sqrtf(square[i]) * (float)(x->dq + 8) * 0x1p-24f;
-    x->k->pack_cols_f32(r->cols, r->tile, x->ldq, LANES, x->dq);
+    label_load_tile(x, t->seq, t->set, t->keys, t->first, t->n, r, t->slack);
     for (int64_t round = 0; round < o->rounds; round++) {
         const int64_t at = (t->set * o->rounds + round) * rows + row;
 
@@ -291,12 +276,12 @@ void order_labels(struct exact *x)
             label_places(x, &x->seqs[i]);
         return;
     }
-    find_reach(x);
+    label_reach(x);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room  room = room_take(x, &mine);
+        struct arena      mine = { .base = o->scratch +
+                                           (size_t)exact_thread() * o->scratch_bytes };
+        struct label_room room = label_room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
 #pragma omp for schedule(dynamic, 4)

@@ -42,6 +42,13 @@ static struct order describe(const struct exact *x)
     o.dedup = o.rounds > 1 && !o.how.again;
     o.cell_cap = o.q_rows;
     o.piece_cap = order_pieces_before(o.q_rows, o.k_rows, x->max_seqs);
+    o.sums_q = o.q_rows;
+    if (!o.how.take) return o;
+    o.takes = true;
+    o.entries_q = o.sums_q = o.labels * min64(o.how.take, p->len_q);
+    o.entries_k = o.labels * min64(o.how.take, p->len_k);
+    o.cell_cap = o.labels;
+    o.piece_cap = order_pieces_before(o.entries_q, o.entries_k, 1);
     return o;
 }
 
@@ -50,7 +57,27 @@ int64_t order_saved_floats(const struct exact *x)
     const struct order o = describe(x);
 
     if (order_by_place(&o)) return 0;
+    if (o.takes) return x->max_seqs * x->heads * (o.entries_q + o.entries_k);
     return o.sets * o.rounds * (o.q_rows + (o.how.shared ? 0 : o.k_rows));
+}
+
+/* Lists in place of labels. */
+static void take_entries(const struct exact *x, struct order *o, struct arena *a,
+                         float *saved, bool backward)
+{
+    const int64_t n = x->heads * (o->entries_q + o->entries_k);
+    const int64_t rows = x->heads * o->q_rows;
+
+    o->all_lists = saved != NULL;
+    o->lists =
+        saved ? (int32_t *)(void *)saved + rows : arena_take(a, n, sizeof *o->lists);
+    o->taken = arena_take(a, rows, sizeof *o->taken);
+    o->mean = arena_take(a, x->heads * x->p->len_q, (size_t)x->ldv * sizeof *o->mean);
+    if (!backward) return;
+    o->dk = arena_take(a, x->heads * o->entries_k, (size_t)x->ldq * sizeof *o->dk);
+    o->dv = arena_take(a, x->heads * o->entries_k, (size_t)x->ldv * sizeof *o->dv);
+    o->dq_rows = arena_take(a, rows, (size_t)x->ldq * sizeof *o->dq_rows);
+    o->d_sink = arena_take(a, x->heads, sizeof *o->d_sink);
 }
 
 /* Labels that forward found are in `saved`; elsewhere they have to be found. */
@@ -67,7 +94,6 @@ static void take_labels(const struct exact *x, struct order *o, struct arena *a,
         o->label_q = arena_take(a, n_q, sizeof *o->label_q);
         o->label_k = arena_take(a, n_k, sizeof *o->label_k);
     }
-    o->reach = arena_take(a, o->sets * o->rounds, sizeof *o->reach);
     if (!unbounded(o) || (backward && !order_by_place(o))) return;
     o->raw_q = arena_take(a, n_q, sizeof *o->raw_q);
     o->raw_k = arena_take(a, n_k, sizeof *o->raw_k);
@@ -79,8 +105,10 @@ static void take_parts(const struct exact *x, struct order *o, struct arena *a)
 
     o->parts = arena_take(a, parts, sizeof *o->parts);
     o->first = arena_take(a, parts + 1, sizeof *o->first);
-    o->list_q = arena_take(a, o->sets * o->q_rows, sizeof *o->list_q);
-    o->list_k = arena_take(a, o->sets * o->k_rows, sizeof *o->list_k);
+    if (!o->takes) {
+        o->list_q = arena_take(a, o->sets * o->q_rows, sizeof *o->list_q);
+        o->list_k = arena_take(a, o->sets * o->k_rows, sizeof *o->list_k);
+    }
     o->cells = arena_take(a, o->sets * o->cell_cap, sizeof *o->cells);
     o->pieces = arena_take(a, o->sets * o->piece_cap, sizeof *o->pieces);
 }
@@ -91,17 +119,23 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
 {
     struct order  dry;
     struct order *o = arena_take(a, 1, sizeof *o);
-    const int64_t rows = x->heads * x->p->batch * x->p->len_q;
 
     if (!o) o = &dry;
     *o = describe(x);
     x->order = o;
-    take_labels(x, o, a, saved, backward);
+    const int64_t rows = x->heads * o->sums_q;
+    o->reach = arena_take(a, o->sets * o->rounds, sizeof *o->reach);
+    if (o->takes)
+        take_entries(x, o, a, saved, backward);
+    else
+        take_labels(x, o, a, saved, backward);
     take_parts(x, o, a);
     if (backward) {
         o->rows = arena_take(a, rows, sizeof *o->rows);
         o->dq = arena_take(a, rows, (size_t)x->ldq * sizeof *o->dq);
-    } else {
+        if (!o->takes) o->dq_rows = o->dq;
+    }
+    if (!backward || o->takes) {
         o->o = arena_take(a, rows, (size_t)x->ldv * sizeof *o->o);
         o->m = arena_take(a, rows, sizeof *o->m);
         o->l = arena_take(a, rows, sizeof *o->l);
@@ -112,7 +146,8 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
     o->scratch_bytes = larger(o->scratch_bytes, backward ? sweep_backward_scratch(x)
                                                          : sweep_forward_scratch(x));
     /* Counting is done with the room of the forward pass. */
-    if (o->visible)
+    if (o->takes) o->scratch_bytes = larger(o->scratch_bytes, take_scratch(x));
+    if (o->takes || exact_counts(x, backward))
         o->scratch_bytes = larger(o->scratch_bytes, sweep_forward_scratch(x));
     o->scratch = arena_take(a, x->threads, o->scratch_bytes);
     if (!a->base) x->order = NULL;
@@ -163,8 +198,7 @@ static void count(struct exact *x)
     if (exact_natural(x)) count_natural(x);
 }
 
-/* Rows start from their sink, or from nothing. */
-static void start(struct exact *x)
+void order_start(struct exact *x)
 {
     struct order *o = x->order;
 
@@ -172,30 +206,39 @@ static void start(struct exact *x)
         const float sink = x->score->sink < 0
                                ? -INFINITY
                                : x->io->params[x->score->sink + h] * (float)LOG2_E;
-        for (int64_t i = 0; i < o->q_rows; i++) {
-            o->m[h * o->q_rows + i] = sink;
-            o->l[h * o->q_rows + i] = sink == -INFINITY ? 0.0f : 1.0f;
+        for (int64_t i = 0; i < o->sums_q; i++) {
+            o->m[h * o->sums_q + i] = sink;
+            o->l[h * o->sums_q + i] = sink == -INFINITY ? 0.0f : 1.0f;
         }
     }
-    memset(o->o, 0, (size_t)(x->heads * o->q_rows * x->ldv) * sizeof *o->o);
+    memset(o->o, 0, (size_t)(x->heads * o->sums_q * x->ldv) * sizeof *o->o);
 }
 
 void order_begin(struct exact *x, bool labels)
 {
     struct order *o = x->order;
 
-    o->n_parts = o->sets * x->n_seqs;
+    o->seqs = o->takes ? 1 : x->n_seqs;
+    o->n_parts = o->sets * o->seqs;
     o->first[0] = 0;
+    if (o->takes) {
+        if (!labels) take_begin_back(x);
+        return;
+    }
     if (labels || order_by_place(o)) {
         order_labels(x);
         order_settle(x);
     }
     count(x);
-    if (o->o && !exact_natural(x)) start(x);
+    if (o->o && !exact_natural(x)) order_start(x);
 }
 
-void order_forward(struct exact *x)
+void order_forward(struct exact *x, float *saved)
 {
+    if (x->order->takes) {
+        take_forward(x, saved);
+        return;
+    }
     clear_any(x);
     for (int64_t r = 0; r < rounds_of(x->order); r++) {
         order_cells(x, r, false);
@@ -211,7 +254,8 @@ void order_visible(const struct exact *x, const struct block *b, int64_t *visibl
 {
     memset(visible, 0, LANES * sizeof *visible);
     for (int r = b->r0; r < b->r1; r++)
-        visible[r] = x->order->visible[row_of(x, b) + r];
+        visible[r] =
+            (x->order->takes ? x->order->taken : x->order->visible)[row_of(x, b) + r];
 }
 
 void order_keep(const struct exact *x, const struct block *b, const float *ot,
@@ -256,7 +300,32 @@ void order_back(const struct exact *x, const struct block *b, float *ot, float *
 void order_note(const struct exact *x, const struct block *b, int i,
                 struct order_row row)
 {
-    x->order->rows[row_of(x, b) + i] = row;
+    if (!x->order->takes) x->order->rows[row_of(x, b) + i] = row;
+}
+
+void order_factors(const struct exact *x, float *mul)
+{
+    for (int i = 0; x->order->takes && i < LANES; i++)
+        mul[i] = 1;
+}
+
+double order_sink(const struct exact *x, int64_t h)
+{
+    return x->order->takes ? x->order->d_sink[h] : 0;
+}
+
+void order_share_row(const struct exact *x, float *row, float share)
+{
+    for (int c = 0; c < x->dv; c++)
+        row[c] *= share;
+    if (!x->bf16) return;
+    for (int c = 0; c < x->dv; c += TILE) {
+        uint16_t  words[TILE];
+        const int n = (int)min64(TILE, x->dv - c);
+
+        x->k->store_rows(words, TILE, FOCI_BF16, row + c, TILE, 1.0f, 1, n);
+        x->k->load_rows(row + c, n, words, TILE, FOCI_BF16, 1, n);
+    }
 }
 
 void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back *shaw)
@@ -266,9 +335,13 @@ void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back
     o->d_o = g->d_o;
     o->dbias = g->dbias;
     o->shaw = shaw;
+    memset(o->dq_rows, 0, (size_t)(x->heads * o->q_rows * x->ldq) * sizeof *o->dq);
+    if (o->takes) {
+        take_backward(x);
+        return;
+    }
     o->dk = x->dk_rows;
     o->dv = x->dv_rows;
-    memset(o->dq, 0, (size_t)(x->heads * o->q_rows * x->ldq) * sizeof *o->dq);
     clear_any(x);
     for (int64_t r = 0; r < rounds_of(o); r++) {
         order_cells(x, r, true);
@@ -278,7 +351,7 @@ void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back
 
 void order_add_dq(const struct exact *x, const struct block *b, float *dqt)
 {
-    const float *dq = x->order->dq + row_of(x, b) * x->ldq;
+    const float *dq = x->order->dq_rows + row_of(x, b) * x->ldq;
 
     for (int r = b->r0; r < b->r1; r++)
         for (int c = 0; c < x->dq; c++)

@@ -57,26 +57,37 @@ struct order {
     double  *raw_q, *raw_k; /* labels without bounds, before they are numbered */
     float   *reach;         /* [sets][rounds] norm of the longest vector */
 
-    struct cells *parts; /* [sets][n_seqs], of the round at hand */
+    /* Where labels take rows, lists have entries for all of them: [heads] of the sequence
+     * at hand, one after the other or, saved, side by side; a row has as many entries as
+     * labels took it. */
+    bool     takes, all_lists;
+    int64_t  entries_q, entries_k, take_q, take_k;
+    int32_t *lists, *taken; /* taken: [heads][q_rows] */
+    float   *mean;          /* [heads][len_q][ldv] */
+
+    struct cells *parts; /* [sets][seqs], of the round at hand */
     int64_t      *first; /* [n_parts + 1] pieces before those of a part */
     int32_t      *list_q, *list_k;
     struct cell  *cells;
     struct piece *pieces;
-    int64_t       n_parts, n_phases;
+    int64_t       n_parts, n_phases, seq0, seqs;
     int64_t       cell_cap, piece_cap; /* of a set */
 
-    /* Running rows, [heads][q_rows]: sums of values, references, sums of weights. */
+    /* Running rows, [heads][sums_q] (rows, or entries): sums of values, references, sums
+     * of weights. */
+    int64_t  sums_q;
     float   *o, *m, *l;
-    int32_t *visible; /* [heads][q_rows] keys seen; NULL: nobody asks */
-    uint8_t *any;     /* [heads][q_rows] something was seen; NULL: nobody asks */
+    int32_t *visible; /* [heads][sums_q] keys seen; NULL: nobody asks */
+    uint8_t *any;     /* [heads][sums_q] something was seen; NULL: nobody asks */
 
-    /* Backward: rows, [heads][q_rows]; sums of gradients, the last two those that x
-     * collects. */
+    /* Backward: rows [heads][sums_q]; sums of gradients, of rows or of entries; those of
+     * rows of queries. */
     const void             *d_o;
     float                  *dbias; /* of the given bias; NULL: not wanted */
     const struct shaw_back *shaw;
     struct order_row       *rows;
-    float                  *dq, *dk, *dv;
+    float                  *dq, *dk, *dv, *dq_rows;
+    double                 *d_sink; /* [heads], of entries */
 
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;
@@ -113,7 +124,7 @@ void order_keep(const struct exact *x, const struct block *b, const float *ot,
 void order_back(const struct exact *x, const struct block *b, float *ot, float *m,
                 float *l, float *tile);
 /* All rounds, which continue the rows of the sweep in natural order, if there was one. */
-void order_forward(struct exact *x);
+void order_forward(struct exact *x, float *saved);
 
 /* Backward: note lane i of a block; then all rounds; then the block's dq, added to
  * dqt[dq][LANES], and what shared keys bring its rows d[LANES][ldq], with two tiles of
@@ -125,9 +136,57 @@ void order_add_dq(const struct exact *x, const struct block *b, float *dqt);
 void order_add_keys(const struct exact *x, const struct block *b, float *d, float *tile,
                     float *tile2);
 
+/* Rows start from their sink, or from nothing. */
+void order_start(struct exact *x);
+/* A row of d_o as an entry has it that shares it with others: rounded as products do. */
+void order_share_row(const struct exact *x, float *row, float share);
+/* Lanes of a block in natural order have no factors where entries have them. */
+void order_factors(const struct exact *x, float *mul);
+/* What entries add to the gradient of the sink of head h. */
+double order_sink(const struct exact *x, int64_t h);
+
+/* exact_take.c: where labels take rows. */
+size_t take_scratch(const struct exact *x);
+void   take_forward(struct exact *x, float *saved);
+void   take_begin_back(struct exact *x);
+void   take_backward(struct exact *x);
+/* Find the lists of sequence number i. */
+void take_lists(struct exact *x, int64_t i);
+
 /* exact_labels.c: labels of all rows, as compared with the stage's tensors. */
 size_t order_labels_scratch(const struct exact *x);
 void   order_labels(struct exact *x);
+
+/* Scratch of one thread. */
+struct label_room {
+    float  *tile;  /* [TILE][ldq] */
+    float  *cols;  /* [ldq][LANES] */
+    float  *s;     /* [TILE][LANES] scores of so many labels */
+    double *exact; /* [dq] */
+};
+struct label_room label_room_take(const struct exact *x, struct arena *a);
+
+/* The vectors of a set and round: element c of vector t at [t row + c col]. */
+struct vectors {
+    const float *at;
+    int64_t      row, col, n;
+    double       shift; /* floor: b */
+};
+struct vectors label_vectors(const struct exact *x, int64_t set, int64_t round);
+/* Find the norms of the longest. */
+void label_reach(struct exact *x);
+
+/* Rows of queries, or of the keys that head `set` sees, as the mechanism's own map leaves
+ * them: n from `first` on as columns, with what rounding may make of a product with a
+ * vector of norm 1 in slack[LANES]; one in double, in r->exact. */
+void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t set,
+                     bool keys, int64_t first, int n, struct label_room *r,
+                     float *slack);
+void label_load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
+                        bool keys, int64_t i, struct label_room *r);
+/* Its product with vector t. */
+double label_dot_exactly(const struct exact *x, const double *row,
+                         const struct vectors *v, int64_t t);
 
 /* exact_cells.c: labels become small numbers, those of cells where there are chunks. */
 void order_settle(struct exact *x);
@@ -142,6 +201,18 @@ static inline int64_t order_pieces_before(int64_t q, int64_t k, int64_t seqs)
 {
     return q / 16 + k / 8 + 10 * seqs;
 }
+
+/* Rows that are sorted by keys, in key[0] and row[0]; room for all rows of a sequence,
+ * queries and keys. */
+struct sorting {
+    uint64_t *key[2];
+    int32_t  *row[2];
+};
+struct sorting sorting_take(const struct exact *x, struct arena *a);
+/* Sort n rows; no key is above `most`.  Rows of equal keys stay in their order. */
+void sort_rows(struct sorting *r, int64_t n, uint64_t most);
+/* Bits that sort as the number does; -0 is 0. */
+uint64_t sort_bits(double y);
 
 /* Sort one round's rows and cut them into pieces; `backward` pieces have
  * phases.  Round number `rounds` has the rows that saw nothing, each alone. */

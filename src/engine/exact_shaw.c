@@ -300,7 +300,7 @@ void exact_shaw_sums_pairs_back(const struct exact *x, const struct shaw_lanes *
             const int64_t v = vector_of(x, places_at(l->at, i), places_at(keys, j));
             const int64_t at = in_slot(x, l->slot[i], v);
 
-            k->sums_k[at] += ds[j * LANES + i];
+            k->sums_k[at] += l->own[i] * ds[j * LANES + i];
             if (k->sums_v) k->sums_v[at] += l->share[i] * w[j * LANES + i];
         }
 }

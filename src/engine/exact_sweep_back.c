@@ -32,7 +32,7 @@ struct room {
     uint64_t          *seen, *keep;
     unsigned           bad;         /* of the block */
     int64_t            slot[LANES]; /* of the lanes, in blocks in natural order */
-    float              share[LANES];
+    float              share[LANES], own[LANES];
     _Alignas(64) float plain[LANES], f[LANES], mul[LANES], norm[LANES], delta[LANES];
 };
 
@@ -134,23 +134,41 @@ static void pack_rows(const struct exact *x, const float *tile, int ld, int d_pa
 
 static void load_rows(const struct sweep *s, struct room *r)
 {
+    const struct exact     *x = s->x;
+    const struct order     *o = x->order;
     const struct gathered  *g = &r->block.q;
     const struct exact_seq *seq = s->task.seq;
-    const int64_t first = (s->task.head * s->x->max_qt + seq->qt0) * LANES + seq->lead;
+    const int64_t first = (s->task.head * x->max_qt + seq->qt0) * LANES + seq->lead;
+    const int64_t at = s->task.head * o->q_rows + order_q_row(x, seq);
+    const struct order_row none = { .norm = x->kind == FOCI_RELU2 ? 0 : INFINITY };
 
     for (int i = 0; i < LANES; i++) {
-        const struct order_row none = { .norm =
-                                            s->x->kind == FOCI_RELU2 ? 0 : INFINITY };
-        const struct order_row row = i < g->n ? s->x->order->rows[g->at[i]] : none;
+        const bool             live = i < g->n;
+        const struct order_row row = live ? o->rows[g->at[i]] : none;
 
         r->plain[i] = row.plain;
         r->f[i] = row.f;
         r->mul[i] = row.mul;
         r->norm[i] = row.norm;
         r->delta[i] = row.delta;
-        r->share[i] = 1;
-        r->slot[i] = i < g->n ? first + g->row[i] : 0;
+        r->share[i] = live && o->takes ? 1 / (float)o->taken[at + g->row[i]] : 1;
+        r->own[i] = o->takes ? row.mul : 1;
+        r->slot[i] = live ? first + g->row[i] : 0;
     }
+}
+
+/* d_o of the lanes as products take it, times the share of an entry. */
+static void load_grads(const struct sweep *s, struct room *r)
+{
+    const struct exact    *x = s->x;
+    const struct gathered *g = &r->block.q;
+
+    sweep_load(s, g, false, x->order->d_o, &x->p->o, x->dv, x->ldv, r->tile);
+    if (!x->order->takes) exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
+    for (int i = 0; x->order->takes && i < g->n; i++)
+        order_share_row(x, r->tile + (int64_t)i * x->ldv, r->share[i]);
+    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
+        r->tile[i] *= x->kept;
 }
 
 static void pack_block(const struct sweep *s, int64_t number, struct room *r)
@@ -160,11 +178,8 @@ static void pack_block(const struct sweep *s, int64_t number, struct room *r)
 
     sweep_block(s, number, &r->block);
     load_rows(s, r);
-    sweep_load(s, g, false, x->order->d_o, &x->p->o, x->dv, x->ldv, r->tile);
-    exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
+    load_grads(s, r);
     r->bad = exact_finite(x, r->tile, x->ldv, x->dv, g->n) ? 0 : BAD_GRAD;
-    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
-        r->tile[i] *= x->kept;
     pack_cols(x, r->tile, x->ldv, x->dv, x->dv_pad, r->g_cols);
     pack_rows(x, r->tile, x->ldv, x->dv_pad, r->g_rows);
 
@@ -204,7 +219,7 @@ static bool alone(const struct exact *x)
 static struct shaw_lanes lanes_of(const struct sweep *s, const struct room *r)
 {
     return (struct shaw_lanes){ sweep_places(s, &r->block.q, false), r->slot, r->share,
-                                r->block.q.n };
+                                r->own, r->block.q.n };
 }
 
 /* What distances add to scores and to dp; and dropped weights take no part in dp. */
@@ -315,9 +330,7 @@ static void pairs(const struct sweep *s, int slot, struct room *r)
     const struct sweep_tile *t = &r->tiles[slot];
     const struct packed     *p = &r->packed[slot];
 
-    sweep_load(s, &r->block.q, false, x->order->d_o, &x->p->o, x->dv, x->ldv, r->tile);
-    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
-        r->tile[i] *= x->kept;
+    load_grads(s, r);
     for (int j = 0; j < t->k.n; j++)
         for (int i = 0; i < r->block.q.n; i++) {
             const int   at = j * LANES + i;

@@ -208,8 +208,8 @@ static float *dr_of(const struct exact *x, const struct txl_back *k, int64_t par
 }
 
 void exact_txl_prepare(const struct exact *x, const struct block *b,
-                       const struct txl_back *k, const float *mul, float *q,
-                       struct txl_room *r)
+                       const struct txl_back *k, const float *norm, const float *mul,
+                       float *q, struct txl_room *r)
 {
     if (!k->cols) return;
     char *rows = k->rows + (size_t)b->at * k->size;
@@ -218,7 +218,10 @@ void exact_txl_prepare(const struct exact *x, const struct block *b,
     pack_cols(x, r->tile, k->cols + (size_t)b->at * k->size);
     for (int i = 0; i < LANES; i++)
         for (int c = 0; c < x->dq; c++)
-            r->tile[(int64_t)i * x->ldq + c] *= mul[i];
+            if (exact_saw_nothing(x, norm[i]))
+                r->tile[(int64_t)i * x->ldq + c] = 0;
+            else
+                r->tile[(int64_t)i * x->ldq + c] *= mul[i];
     if (x->bf16)
         x->k->pack_pairs_bf16((uint32_t *)rows, r->tile, x->ldq, LANES, x->dq_pad);
     else

@@ -7,6 +7,8 @@
  * attention as of Gray, Radford and Kingma, "GPU kernels for block-sparse weights"
  * (2017).  Time O(blocks b^2 dim), memory O(n).
  */
+#include <math.h>
+
 #include "mech/mech.h"
 
 enum { BLOCK };
@@ -19,16 +21,10 @@ static const foci_arg_def args[] = {
                 .help = "tokens of a block" },
 };
 
-/* Blocks of the plan's length. */
-static int64_t n_blocks(const foci_mech *m)
-{
-    const int64_t b = foci_arg_int(m, BLOCK);
-    return (m->dims.len + b - 1) / b;
-}
-
+/* Entries for the blocks of the plan's length. */
 static int64_t count(const foci_mech *m)
 {
-    const int64_t n = n_blocks(m);
+    const int64_t b = foci_arg_int(m, BLOCK), n = (m->dims.len + b - 1) / b;
     return n <= INT32_MAX ? n * n : INT64_MAX;
 }
 
@@ -44,6 +40,12 @@ static const foci_list_def layout = {
     .count = count,
     .most = most,
 };
+
+/* Block rows, and columns, of the layout. */
+static int64_t n_blocks(const foci_mech *m)
+{
+    return (int64_t)lround(sqrt((double)m->n_list));
+}
 
 static bool sees(const foci_mech *m, int64_t u, int64_t t)
 {

@@ -280,3 +280,19 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     }
     return FOCI_OK;
 }
+
+foci_status foci_params_advance(const foci_plan *plan, const foci_io *io, float *params)
+{
+    foci_io    whole;
+    foci_grads none;
+
+    TRY(plan_whole_io(io, NULL, &whole, &none));
+    TRY(check_all(plan, &whole, NULL, NULL, 0));
+    if (plan->n_floats && !params) return FOCI_ERR_ARG;
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        const struct stage  *s = &plan->stages[i];
+        const struct engine *e = engine_of(s);
+        if (e->advance) TRY(e->advance(plan, s, &whole, params));
+    }
+    return FOCI_OK;
+}

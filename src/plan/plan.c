@@ -134,6 +134,19 @@ static foci_status check_numbers(foci_ctx *ctx, foci_problem *p)
     return FOCI_OK;
 }
 
+foci_status problem_take(foci_ctx *ctx, const foci_problem *problem, foci_problem *p)
+{
+    *p = (foci_problem){ 0 };
+    if (!problem->size || problem->size > sizeof *p)
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here",
+            problem->size, sizeof *p);
+    memcpy(p, problem, problem->size);
+    p->size = sizeof *p;
+    return check_numbers(ctx, p);
+}
+
 /* And the tensors, once the heads are shared out. */
 static foci_status check_shapes(foci_ctx *ctx, foci_problem *p)
 {
@@ -177,14 +190,7 @@ static foci_status make(foci_plan *plan, const char *spec, const foci_problem *p
 {
     foci_ctx *ctx = plan->ctx;
 
-    if (!problem->size || problem->size > sizeof plan->p)
-        return ctx_fail(
-            ctx, FOCI_ERR_ARG,
-            "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here",
-            problem->size, sizeof plan->p);
-    memcpy(&plan->p, problem, problem->size);
-    plan->p.size = sizeof plan->p;
-    TRY(check_numbers(ctx, &plan->p));
+    TRY(problem_take(ctx, problem, &plan->p));
     TRY(spec_parse(ctx, spec, &plan->spec));
     TRY(spec_assign(ctx, &plan->spec, &plan->p));
     plan->p.lists = NULL; /* the groups have copies */

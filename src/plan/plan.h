@@ -34,12 +34,19 @@ struct spec {
 
 /* spec.c.  Parse `text`; the heads of a group without count stay 0. */
 foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
-/* Share heads and key/value heads out (their number too, where it is 0); fill in dims
- * and copy lists. */
+/* Share heads and key/value heads out (their number too, where it is 0) and fill in
+ * dims.  Assigned: and its lists are copied. */
+foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p);
 foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p);
 void        spec_free(foci_ctx *ctx, struct spec *spec);
 /* With every argument spelled out, as snprintf would. */
 int spec_print(const struct spec *spec, char *text, size_t cap);
+
+/* lists.c: give the groups copies of the lists they ask for. */
+foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
+
+/* plan.c: a copy of a caller's problem, with what can be said before the spec is known. */
+foci_status problem_take(foci_ctx *ctx, const foci_problem *problem, foci_problem *p);
 
 /* tiles.c: which key tiles each query tile needs, once for all executions.
  *
@@ -249,6 +256,9 @@ struct engine {
                     float *saved);
     void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
                      const float *saved, const foci_grads *g);
+    /* Move parameters that the mechanism moves itself; NULL: it never does. */
+    foci_status (*advance)(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);

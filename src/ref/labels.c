@@ -8,7 +8,6 @@
  * shared keys have the labels of their queries.
  */
 #include <math.h>
-#include <string.h>
 
 #include "ref/ref.h"
 

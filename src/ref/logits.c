@@ -168,7 +168,8 @@ void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
         r->s[j] = product(h, i, j);
         const double x = r->f * r->s[j] + bias_of(h, i, j);
         const double level = h->cap > 0 ? tanh(x / h->cap) : 0;
-        r->x[j] = (h->cap > 0 ? h->cap * level : x) + log((double)r->times[j]);
+        r->x[j] = h->cap > 0 ? h->cap * level : x;
+        if (r->times[j] > 1) r->x[j] += log((double)r->times[j]);
         r->slope[j] = 1 - level * level;
     }
 }

@@ -1,7 +1,8 @@
 /* ref.h -- the judge: attention by its written-out formulas, in double precision.
  *
  * It reads plans and descriptors only, never what an engine made of them, and
- * walks one row of one head at a time, so it needs memory of order n, not n^2.
+ * walks one row of one head at a time, so it needs memory of order n, not n^2 (n times
+ * slots for the weights of a second look).
  * Tests call it with tensors of doubles (REF_F64), where nothing is rounded.
  */
 #ifndef FOCI_REF_H

@@ -179,3 +179,35 @@ foci map --pattern softmax n4d4 --out f.png
 --- stderr
 foci map: f.png: cannot be written: No space left on device
 --- exit 1
+
+=== lists that planning needs
+npy make l.npy 2x2 1,0,1,1 --dtype i4
+npy make t.npy 1 3
+foci map --pattern 'block(block=2)' n4d4 --param layout=l.npy
+foci map --pattern '1*global(window=0) + 1*block(block=3)' h2n6d4 --param 0.global=t.npy --param 1.layout=l.npy
+--- stdout
+heads *
+0 *12 * 75 % *
+heads *
+0 *16 *2 to 6 *
+1 *27 *3 to 6 *
+
+=== lists that are missing or not asked for
+npy make l.npy 2x2 1,0,1,1
+foci map --pattern block n4d4
+foci map --pattern softmax n4d4 --param layout=l.npy
+foci plan softmax n4d4 --param layout=l.npy
+--- stderr
+foci map: block*layout*
+foci map: *layout*
+foci plan: *layout*
+--- exit 2
+
+=== keys chosen by their content are drawn on random data
+foci map --pattern 'lsh(buckets=4)' n16d8 --json | grep '"data"'
+foci map --pattern 'routing(clusters=4)' n16d8 --json | grep '"data"'
+foci map --pattern '1*local(window=2) + 1*strided(3)' h2n16d8c --json | grep '"data"'
+--- stdout
+  "data": "random",
+  "data": "random",
+  "data": "alike",

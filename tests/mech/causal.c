@@ -81,6 +81,24 @@ static void run_changes(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint6
     foci_plan_free(plan);
 }
 
+/* Parameters of a shorter plan: of each head's tensor the first rows, where it has rows
+ * for positions. */
+static float *first_params(const foci_plan *plan, const foci_plan *part,
+                           const float *params)
+{
+    float *first = test_alloc((size_t)part->n_floats + 1, sizeof *first);
+
+    for (int i = 0; i < part->n_params; i++) {
+        const struct param *to = &part->params[i], *from = &plan->params[i];
+        const int64_t n = to->count / to->shape[0], all = from->count / to->shape[0];
+
+        for (int64_t h = 0; h < to->shape[0]; h++)
+            memcpy(first + to->offset + h * n, params + from->offset + h * all,
+                   (size_t)n * sizeof *first);
+    }
+    return first;
+}
+
 /* A trial of the first n rows of another; batch entries lie further apart. */
 static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t n,
                        uint64_t seed)
@@ -105,6 +123,7 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
     struct result all = trial_run(plan, &t);
     struct trial  first = t;
     first.p = short_plan->p;
+    first.params = first_params(plan, short_plan, t.params);
     struct result some = trial_run(short_plan, &first);
 
     /* Panels of keys may end elsewhere, so the last bits may differ. */
@@ -112,6 +131,7 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
               dtype == FOCI_F32 ? 2e-5 : 0.1);
     result_free(&all);
     result_free(&some);
+    free(first.params);
     trial_free(&t);
     foci_plan_free(short_plan);
     foci_plan_free(plan);

@@ -214,13 +214,44 @@ static void refusals(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Rows that are queries and keys at once: as many of both, planned or given. */
+static void paired(void **state)
+{
+    static const char spec[] = "segmented(length=2, integrate=second)";
+    foci_problem      p = { FOCI_SIZED(foci_problem),
+                            .batch = 1,
+                            .heads = 1,
+                            .len_q = 3,
+                            .len_k = 3,
+                            .dim_qk = 1 };
+    foci_ctx         *ctx = test_ctx("portable", 1);
+    foci_plan        *plan = test_plan(ctx, spec, &p), *none;
+    float             x[3] = { 0 }, o[3], gamma = 0.5F;
+    const int32_t     two = 2;
+    foci_io           io = {
+                  FOCI_SIZED(foci_io), .q = x, .k = x, .v = x, .o = o, .params = &gamma
+    };
+    char text[128] = "";
+
+    (void)state;
+    assert_int_equal(foci_ref_forward(plan, &io), FOCI_OK);
+    io.len_q = &two;
+    assert_int_equal(foci_ref_forward(plan, &io), FOCI_ERR_ARG);
+    assert_int_equal(foci_io_check(plan, &io, NULL, text, sizeof text), FOCI_ERR_ARG);
+    assert_non_null(strstr(text, "2 queries and 3 keys"));
+    io.len_k = &two;
+    assert_int_equal(foci_ref_forward(plan, &io), FOCI_OK);
+    p.len_q = 2;
+    assert_int_equal(foci_plan_create(ctx, spec, &p, &none), FOCI_ERR_UNSUP);
+    foci_plan_free(plan);
+    foci_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounding),
-        cmocka_unit_test(face),
-        cmocka_unit_test(weights),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(rounding), cmocka_unit_test(face),   cmocka_unit_test(weights),
+        cmocka_unit_test(refusals), cmocka_unit_test(paired),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -116,18 +116,28 @@ void specs_register(foci_ctx *ctx)
 
 enum { MAX_LISTS = 8 };
 
-/* A list as the mechanism wants it, drawn from its own size; freed by the caller. */
+/* What lists without a count hold, as far as it may be in them. */
+static const int64_t some[] = { 70, 3, 129, 3 };
+
+/* A list as the mechanism wants it; freed by the caller.  That of a shorter sequence has
+ * the entries that speak of no more than it: of a layout, the upper left corner. */
+
 static foci_list draw_list(const foci_mech *m, const char *prefix, char *name)
 {
     const foci_list_def *def = m->def->list;
     const int64_t        want = def->count(m), most = def->most(m);
-    const int64_t        n = want >= 0 ? want : most < 0 ? 0 : 3;
-    int64_t             *data = test_alloc((size_t)n, sizeof *data);
-    struct rng           r;
+    const int64_t room = want >= 0 ? want : (int64_t)(sizeof some / sizeof *some);
+    const int64_t side = (int64_t)lround(sqrt((double)room));
+    int64_t      *data = test_alloc((size_t)room, sizeof *data), n = 0;
 
-    rng_seed(&r, 11, (uint64_t)(n + most));
-    for (int64_t i = 0; i < n; i++)
-        data[i] = most == 1 ? rng_uniform(&r) < 0.4 : rng_below(&r, most + 1);
+    for (int64_t i = 0; i < room; i++) {
+        const uint64_t at = (uint64_t)(i / side) << 32 | (uint64_t)(i % side);
+        if (want >= 0)
+            data[n++] =
+                most == 1 ? mix(at) % 5 < 2 : (int64_t)(mix(at) % (uint64_t)(most + 1));
+        else if (some[i] <= most)
+            data[n++] = some[i];
+    }
     snprintf(name, 64, "%s%s", prefix, def->name);
     return (foci_list){ name, data, n };
 }

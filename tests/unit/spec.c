@@ -218,7 +218,9 @@ static void test_fields(void **state)
     assert_int_equal(g[0].head0, 0);
     assert_int_equal(g[1].head0, 3);
     assert_int_equal(g[1].heads, 5);
-    const foci_dims want = { .qk = 64, .v = 32, .x = 10, .len = 9, .len_q = 5 };
+    const foci_dims want = {
+        .qk = 64, .v = 32, .x = 10, .len = 9, .len_q = 5, .planned = 9
+    };
     assert_memory_equal(&g[0].mech.dims, &want, sizeof want);
     assert_memory_equal(&g[1].mech.inner->dims, &want, sizeof want);
     spec_free(*state, &spec);

@@ -244,6 +244,7 @@ def compare(context, case, reps, least):
     after = probe(context)
 
     peak = max(case.peak(before), case.peak(after))
+    text = ours.plan.describe()
     for side in ours, theirs:
         side.close()
     return {
@@ -263,7 +264,7 @@ def compare(context, case, reps, least):
         "agrees": error <= TOLERANCE[case.dtype, case.backward],
         "cores": cores[0],
         "peer_cores": cores[1],
-        "plan": ours.plan.describe(),
+        "plan": text,
     }
 
 

@@ -1,10 +1,8 @@
 /* exact.c -- the exact engine: geometry of an execution, sizes, cost, printing. */
 #include "engine/exact_order.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <omp.h>
-#include <stdio.h>
 #include <string.h>
 
 int exact_thread(void) { return omp_get_thread_num(); }
@@ -388,65 +386,17 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     const double k_el = el * (double)p->batch * (double)x.kv_heads * (double)p->len_k;
     const double d = x.dq, dv = x.dv;
 
-    c->pairs += times * one.pairs;
-    add_tiles(&c->tiles_full, times * one.full);
-    add_tiles(&c->tiles_part, times * one.part);
-    add_tiles(&c->tiles_skipped, times * one.skipped);
-    c->forward_flops += times * one.pairs * 2 * (d + dv);
-    c->backward_flops += times * one.pairs * 2 * (3 * d + 2 * dv);
+    const struct labelled *l = &s->labelled;
+    const double           met = one.pairs + l->met;
+    const double           rows = (double)p->len_q + (double)p->len_k;
+    c->pairs += times * (one.pairs + l->pairs);
+    add_tiles(&c->tiles_full, times * (one.full + l->full));
+    add_tiles(&c->tiles_part, times * (one.part + l->part));
+    add_tiles(&c->tiles_skipped, times * fmax(0, one.skipped - l->full - l->part));
+    c->forward_flops += times * (met * 2 * (d + dv) + rows * l->row_flops);
+    c->backward_flops += times * met * 2 * (3 * d + 2 * dv);
     c->forward_bytes += (q_el + k_el) * (d + dv);
     c->backward_bytes += (q_el + k_el) * 2 * (d + dv) + q_el * dv;
-}
-
-/* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
-static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
-{
-    const char *level = "";
-    const char *name = foci_kernel(ctx, id, &level);
-
-    snprintf(text, cap, "%s (%s)", name, level);
-    return text;
-}
-
-/* What becomes of keys and values before the products. */
-static const char *packing(const struct exact *x)
-{
-    const bool keys = exact_keys_in_place(x), values = exact_values_in_place(x);
-
-    return keys && values ? "keys and values in place"
-           : keys         ? "values once, keys in place"
-           : values       ? "keys once, values in place"
-                          : "keys and values once";
-}
-
-static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
-{
-    struct exact x;
-    foci_cost    c = { 0 };
-    char         gemm[64], weigh[64], grad[64];
-    const bool   train = plan->p.flags & FOCI_TRAIN;
-
-    exact_geometry(&x, plan, s);
-    cost(plan, s, &c);
-    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
-    kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
-    kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
-    return snprintf(text, cap,
-                    "    pack     %s, as %s, widths %d and %d%s\n"
-                    "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
-                    " skipped; %d mask%s; panels of %d keys\n"
-                    "    kernels  %s, %s%s%s\n",
-                    packing(&x), x.bf16 ? "bf16" : "f32",
-                    exact_keys_in_place(&x) ? x.dq
-                    : x.bf16                ? x.dq_pad
-                                            : x.ldq,
-                    exact_values_in_place(&x) ? x.dv
-                    : x.bf16                  ? x.dv_pad
-                                              : x.ldv,
-                    s->score.unit ? ", rows of q and k normalised" : "", c.tiles_full,
-                    c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
-                    s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh,
-                    train ? ", " : "", train ? grad : "");
 }
 
 const struct engine engine_exact = {
@@ -457,6 +407,6 @@ const struct engine engine_exact = {
     .backward = exact_backward,
     .advance = exact_advance,
     .cost = cost,
-    .describe = describe,
+    .describe = exact_describe,
     .decoder = &exact_decoder,
 };

@@ -146,7 +146,10 @@ struct block {
 
 /* exact.c */
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
-void exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
+
+/* exact_describe.c: one of the functions of the engine. */
+int exact_describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap);
+void         exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
 /* Where what is saved of lane 0 of a block stands: [heads][batch][len_q]. */
 int64_t exact_saved_at(const struct exact *x, const struct block *b);

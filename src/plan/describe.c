@@ -61,7 +61,7 @@ static void add_group(struct text *t, const foci_plan *plan, int i)
 {
     const struct group *g = &plan->spec.groups[i];
     const struct spec   one = { .groups = &plan->spec.groups[i], .n_groups = 1 };
-    char                text[1024];
+    char                text[4096];
 
     spec_print(&one, text, sizeof text);
     if (g->heads == 1)

@@ -153,13 +153,24 @@ struct slot_level {
     struct support support; /* by slots, for the length the plan is for */
 };
 
+/* labelled.c: what labels show in one head of one sequence. */
+struct labelled {
+    int64_t labels;     /* 0: nobody knows */
+    double  pairs, met; /* met: those of several rounds as often */
+    double  full, part; /* tiles of 64 rows of a label by 64 keys of it */
+    double  row_flops;  /* to find the label of a row */
+};
+foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o,
+                          struct labelled *l);
+
 struct stage { /* one group of heads, ready to run */
     const struct group *group;
     struct score        score;
     struct support      support;
     struct slot_level   levels[FOCI_MAX_LEVELS];
     int                 n_levels;
-    foci_order          order;  /* label FOCI_LABEL_NONE: none */
+    foci_order          order; /* label FOCI_LABEL_NONE: none */
+    struct labelled     labelled;
     int64_t             memory; /* leading keys that take no gradient */
     foci_plan         **inner;  /* [n_inner] the plans of its routes */
     int64_t             n_inner;

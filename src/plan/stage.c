@@ -151,11 +151,6 @@ static foci_status check_order(foci_ctx *ctx, const struct stage *s)
     const foci_dims    *d = &g->mech.dims;
 
     if (!s->order.label) return FOCI_OK;
-    if (s->order.shared && g->heads != g->kv_heads)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "column %d: %s: shared keys are the queries of their own head: "
-                        "it needs as many key/value heads as heads",
-                        g->column, g->mech.def->name);
     if (max64(d->len, d->len_q) > MAX_ORDERED)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s sorts sequences of %d rows at most", g->column,
@@ -171,6 +166,7 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
 
     if (m->def->order) m->def->order(m, &s->order);
     TRY(check_order(ctx, s));
+    TRY(labelled_make(ctx, m, &s->order, &s->labelled));
     TRY(support_make(ctx, m, -1, m->dims.len, &s->support));
     for (; s->n_levels < n; s->n_levels++) {
         s->levels[s->n_levels].slots = slots[s->n_levels];

@@ -316,3 +316,33 @@ foci run 'softmax sink' --q q.npy --k k.npy --v v.npy --causal --len-q lq.npy --
 npy near a.npy b.npy 1e-6 && echo near
 --- stdout
 near
+
+=== the gradient of a bias has the shape of its file
+for x in q k v do; do npy make $x.npy 2x3x20x8 wave:${#x}; done
+npy make bias.npy 20x20 wave:4
+npy make mask.npy 3x20x20 wave:5
+for how in '' --ref; do
+    foci run softmax --q q.npy --k k.npy --v v.npy --bias bias.npy --mask mask.npy \
+        --out o$how.npy --dout do.npy --grads g$how $how > /dev/null || exit
+done
+npy near g.dbias.npy g--ref.dbias.npy 1e-4
+npy show g.dbias.npy > b.txt; head -1 b.txt
+--- stdout
+<f4 (20, 20)
+
+=== dropped weights follow from the seed
+for x in q k v do; do npy make $x.npy 2x70x8 wave:${#x}; done
+for how in '' --ref '--dropout-seed 8'; do
+    foci run softmax --q q.npy --k k.npy --v v.npy --dropout 0.25 $how --out "o$how.npy" \
+        --dout do.npy --grads "g$how" > /dev/null || exit
+done
+for x in o g.dq g.dk g.dv; do npy near $x.npy ${x%%.*}--ref${x#?}.npy 1e-4; done
+npy near o.npy "o--dropout-seed 8.npy" 1e-2 2> /dev/null && echo "the seed does not matter"
+foci run softmax --q q.npy --k k.npy --v v.npy --dropout 1 --out n.npy 2>&1
+foci run softmax --q q.npy --k k.npy --v v.npy --dropout-seed 1 --out n.npy 2>&1
+foci run softmax --q q.npy --k k.npy --v v.npy --dropout 0.1 --causal --step --out n.npy 2>&1
+--- stdout
+foci run: softmax: dropout is 1: it may be 0 to less than 1
+foci run: --dropout-seed needs --dropout P, the share to drop
+foci run: --step and --dropout do not go together
+--- exit 2

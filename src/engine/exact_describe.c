@@ -1,0 +1,120 @@
+/* exact_describe.c -- a stage of the exact engine in words. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/exact.h"
+
+/* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
+static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
+{
+    const char *level = "";
+    const char *name = foci_kernel(ctx, id, &level);
+
+    snprintf(text, cap, "%s (%s)", name, level);
+    return text;
+}
+
+/* What becomes of keys and values before the products. */
+static const char *packing(const struct exact *x)
+{
+    const bool keys = exact_keys_in_place(x), values = exact_values_in_place(x);
+
+    return keys && values ? "keys and values in place"
+           : keys         ? "values once, keys in place"
+           : values       ? "keys once, values in place"
+                          : "keys and values once";
+}
+
+/* As snprintf, after the `used` characters that are there. */
+static int add(char *text, size_t cap, int used, const char *format, ...)
+    PRINTF_LIKE(4, 5);
+
+static int add(char *text, size_t cap, int used, const char *format, ...)
+{
+    const size_t left = (size_t)used < cap ? cap - (size_t)used : 0;
+    va_list      args;
+
+    va_start(args, format);
+    const int n = vsnprintf(left ? text + used : NULL, left, format, args);
+    va_end(args);
+    return n > 0 ? used + n : used;
+}
+
+static int add_labels(const struct stage *s, char *text, size_t cap, int used)
+{
+    static const char *const by[] = {
+        [FOCI_LABEL_PLACE] = "by position",
+        [FOCI_LABEL_NEAREST] = "by the nearest centroid",
+        [FOCI_LABEL_ANGULAR] = "by angular hashes",
+        [FOCI_LABEL_FLOOR] = "by floor hashes",
+    };
+    const foci_order      *o = &s->order;
+    const struct labelled *l = &s->labelled;
+    const int64_t          rounds = max64(o->rounds, 1), nq = s->group->mech.dims.len_q;
+
+    if (!o->label) return used;
+    used = add(text, cap, used, "    labels   %s", by[o->label]);
+    if (l->labels) used = add(text, cap, used, ", %" PRId64 " of them", l->labels);
+    if (rounds > 1) used = add(text, cap, used, ", %" PRId64 " rounds", rounds);
+    if (o->chunk)
+        used = add(text, cap, used, ", sorted in chunks of %" PRId64, o->chunk);
+    if (o->take)
+        used = add(text, cap, used, ", of which each takes %" PRId64 " rows", o->take);
+    return add(text, cap, used, "; about %.3g keys a query\n",
+               nq ? l->met / (double)nq : 0);
+}
+
+static int add_slots(const struct stage *s, char *text, size_t cap, int used)
+{
+    for (int i = 0; i < s->n_levels; i++) {
+        const foci_slots *slots = &s->levels[i].slots;
+        const int64_t     n = slots_of(slots, s->group->mech.dims.len);
+        if (slots->take == 1)
+            used = add(text, cap, used,
+                       "    slots    %" PRId64 ", the last of every %" PRId64 " keys\n",
+                       n, slots->every);
+        else if (slots->take)
+            used = add(text, cap, used,
+                       "    slots    %" PRId64 ", the last %" PRId64
+                       " of every %" PRId64 " keys\n",
+                       n, slots->take, slots->every);
+        else
+            used = add(text, cap, used,
+                       "    slots    %" PRId64 ", means of %" PRId64 " keys each\n", n,
+                       slots->every);
+    }
+    return used;
+}
+
+int exact_describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
+{
+    struct exact x;
+    foci_cost    c = { 0 };
+    char         gemm[64], weigh[64], grad[64];
+    const bool   train = plan->p.flags & FOCI_TRAIN;
+
+    exact_geometry(&x, plan, s);
+    engine_exact.cost(plan, s, &c);
+    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
+    kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
+    kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
+    int used = add(text, cap, 0, "    pack     %s, as %s, widths %d and %d%s\n",
+                   packing(&x), x.bf16 ? "bf16" : "f32",
+                   exact_keys_in_place(&x) ? x.dq
+                   : x.bf16                ? x.dq_pad
+                                           : x.ldq,
+                   exact_values_in_place(&x) ? x.dv
+                   : x.bf16                  ? x.dv_pad
+                                             : x.ldv,
+                   s->score.unit ? ", rows of q and k normalised" : "");
+    used = add_labels(s, text, cap, used);
+    used = add_slots(s, text, cap, used);
+    return add(text, cap, used,
+               "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
+               " skipped; %d mask%s; panels of %d keys\n"
+               "    kernels  %s, %s%s%s\n",
+               c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
+               s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh,
+               train ? ", " : "", train ? grad : "");
+}

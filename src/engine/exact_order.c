@@ -12,8 +12,7 @@ static bool unbounded(const struct order *o)
     return o->how.label == FOCI_LABEL_FLOOR || o->how.label == FOCI_LABEL_PLACE;
 }
 
-/* Vectors that a row is compared with in one round. */
-static int64_t count_labels(const struct exact *x)
+int64_t order_labels_of(const struct exact *x)
 {
     const foci_mech *m = &x->stage->group->mech;
     int64_t          shape[FOCI_MAX_TENSORS] = { 1 };
@@ -33,7 +32,7 @@ static struct order describe(const struct exact *x)
 {
     const foci_problem *p = x->p;
     struct order        o = { .how = x->stage->order,
-                              .labels = count_labels(x),
+                              .labels = order_labels_of(x),
                               .q_rows = p->batch * p->len_q,
                               .k_rows = p->batch * p->len_k };
 
@@ -134,6 +133,8 @@ void order_take(struct exact *x, struct arena *a, float *saved, bool backward)
         o->rows = arena_take(a, rows, sizeof *o->rows);
         o->dq = arena_take(a, rows, (size_t)x->ldq * sizeof *o->dq);
         if (!o->takes) o->dq_rows = o->dq;
+        if (o->how.shared)
+            o->dk = arena_take(a, x->heads * o->k_rows, (size_t)x->ldq * sizeof *o->dk);
     }
     if (!backward || o->takes) {
         o->o = arena_take(a, rows, (size_t)x->ldv * sizeof *o->o);
@@ -340,7 +341,10 @@ void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back
         take_backward(x);
         return;
     }
-    o->dk = x->dk_rows;
+    if (o->how.shared)
+        memset(o->dk, 0, (size_t)(x->heads * o->k_rows * x->ldq) * sizeof *o->dk);
+    else
+        o->dk = x->dk_rows;
     o->dv = x->dv_rows;
     clear_any(x);
     for (int64_t r = 0; r < rounds_of(o); r++) {

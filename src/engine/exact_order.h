@@ -86,8 +86,8 @@ struct order {
     float                  *dbias; /* of the given bias; NULL: not wanted */
     const struct shaw_back *shaw;
     struct order_row       *rows;
-    float                  *dq, *dk, *dv, *dq_rows;
-    double                 *d_sink; /* [heads], of entries */
+    float                  *dq, *dk, *dv, *dq_rows; /* shared keys have a dk a head */
+    double                 *d_sink;                 /* [heads], of entries */
 
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;
@@ -110,7 +110,9 @@ static inline bool order_by_place(const struct order *o)
     return o->how.label == FOCI_LABEL_PLACE;
 }
 
-/* exact_order.c.  Take the memory of an execution; backward, labels are in `saved`.
+/* exact_order.c.  Vectors that a row is compared with in one round. */
+int64_t order_labels_of(const struct exact *x);
+/* Take the memory of an execution; backward, labels are in `saved`.
  * Then x->order is set, but on a null arena. */
 int64_t order_saved_floats(const struct exact *x);
 void    order_take(struct exact *x, struct arena *a, float *saved, bool backward);

@@ -35,6 +35,7 @@ void exact_pairs_forward(const struct exact *x, const struct block *b, int64_t t
                          float *tile, float *room, float *ot)
 {
     exact_load_values(x, b->seq, b->kv, t, tile, room);
+    exact_round(x, tile, x->ldv, x->dv, room);
     exact_pairs_values(x, b->r0, b->r1, n, seen, w, words, tile, ot);
 }
 

@@ -371,14 +371,16 @@ static void add_block(const struct exact *x, struct room *r)
 static void add_tile(const struct sweep *s, int slot, const struct room *r)
 {
     const struct exact    *x = s->x;
+    const struct order    *o = x->order;
     const struct gathered *g = &r->tiles[slot].k;
     const struct packed   *p = &r->packed[slot];
     const float            scale = (float)exact_head_scale(x, s->rows.h);
+    const int64_t          own = s->task.head * o->k_rows + order_k_row(x, s->task.seq);
 
     for (int j = 0; j < g->n; j++) {
         if (g->row[j] < 0) continue;
-        float *dk = x->order->dk + g->at[j] * x->ldq;
-        float *dv = x->order->dv + g->at[j] * x->ldv;
+        float *dk = o->dk + (o->how.shared ? own + g->row[j] : g->at[j]) * x->ldq;
+        float *dv = o->dv + g->at[j] * x->ldv;
 
         for (int c = 0; c < x->dq; c++)
             dk[c] += scale * p->dk[(int64_t)j * x->ldq + c];

@@ -82,12 +82,15 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 }
 
 /* A stride found by the length may be less than the columns asked for: all are. */
+static int64_t columns(const foci_mech *m)
+{
+    return summary(m) < stride(m) ? summary(m) : stride(m);
+}
+
 static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
-    const int64_t l = stride(m);
-
     if (foci_arg_int(m, PART) == BLOCK_ONLY) return 0;
-    levels[0] = (foci_slots){ .every = l, .take = summary(m) < l ? summary(m) : l };
+    levels[0] = (foci_slots){ .every = stride(m), .take = columns(m) };
     return 1;
 }
 
@@ -95,10 +98,8 @@ static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
  * and if causal those of later blocks. */
 static foci_range hidden(const foci_mech *m, int64_t i)
 {
-    foci_slots level[FOCI_MAX_LEVELS] = { 0 };
+    const int64_t own = i / stride(m) * columns(m), next = own + columns(m);
 
-    slots(m, level);
-    const int64_t own = i / level->every * level->take, next = own + level->take;
     if (foci_arg_int(m, PART) == COLUMNS_ONLY)
         return m->causal ? (foci_range){ next, INT64_MAX } : (foci_range){ 0, 0 };
     return (foci_range){ own, m->causal ? INT64_MAX : next };

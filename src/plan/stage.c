@@ -151,11 +151,6 @@ static foci_status check_order(foci_ctx *ctx, const struct stage *s)
     const foci_dims    *d = &g->mech.dims;
 
     if (!s->order.label) return FOCI_OK;
-    if (s->order.shared && g->heads != g->kv_heads)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "column %d: %s: shared keys are the queries of their own head: "
-                        "it needs as many key/value heads as heads",
-                        g->column, g->mech.def->name);
     if (max64(d->len, d->len_q) > MAX_ORDERED)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s sorts sequences of %d rows at most", g->column,

@@ -317,6 +317,19 @@ npy near a.npy b.npy 1e-6 && echo near
 --- stdout
 near
 
+=== the gradient of a bias has the shape of its file
+for x in q k v do; do npy make $x.npy 2x3x20x8 wave:${#x}; done
+npy make bias.npy 20x20 wave:4
+npy make mask.npy 3x20x20 wave:5
+for how in '' --ref; do
+    foci run softmax --q q.npy --k k.npy --v v.npy --bias bias.npy --mask mask.npy \
+        --out o$how.npy --dout do.npy --grads g$how $how > /dev/null || exit
+done
+npy near g.dbias.npy g--ref.dbias.npy 1e-4
+npy show g.dbias.npy > b.txt; head -1 b.txt
+--- stdout
+<f4 (20, 20)
+
 === routes: several sets of keys, and gates of hidden states, with their gradients
 npy make q.npy 2x2x20x8 wave:1
 npy make k.npy 2x4x20x8 wave:2
@@ -396,7 +409,7 @@ for how in '' --ref; do
 done
 npy near o.npy o--ref.npy 1e-5
 
-=== gradient of a bias, in the shape of its file
+=== gradient of a bias that sequences share, with and without a mask of each
 npy make q.npy 2x3x12x8 wave:1
 npy make b.npy 3x12x12 wave:2
 npy make m.npy 2x1x12x12 wave:3

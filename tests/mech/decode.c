@@ -297,26 +297,56 @@ static const foci_problem shapes[] = {
       .kv_heads = 1, .len_q = 1, .len_k = 1, .dim_qk = 5, .dim_v = 128 },
 };
 
-static void test_steps(void **state)
+/* Three sequences, from their first token to their last; false: no such plan. */
+static bool walk(foci_ctx *ctx, const char *spec, const foci_problem *p, uint64_t seed)
 {
     static const int64_t lens[] = { 150, 64, 1 };
-    struct levels        l = levels_make(2);
-    char                 spec[SPEC_CAP];
+    struct world         w = world_make(ctx, spec, p, lens, MAX_SEQS, seed);
+
+    if (!w.plan) return false;
+    run_through(&w);
+    for (int s = 0; s < w.n; s++)
+        compare(&w, &w.seq[s]);
+    world_free(&w);
+    return true;
+}
+
+static void test_steps(void **state)
+{
+    struct levels l = levels_make(2);
+    char          spec[SPEC_CAP];
 
     (void)state;
     for (int i = 0; i < l.n; i++)
         kept_register(l.ctx[i]);
     for (int i = 0; specs_next(l.ctx[0], i, spec); i++) {
         foci_problem p = shapes[i % 3];
-        foci_ctx    *ctx = l.ctx[i % l.n];
-
         p.dtype = (foci_dtype)(i / 2 % 3);
-        struct world w = world_make(ctx, spec, &p, lens, MAX_SEQS, (uint64_t)i);
-        if (!w.plan) continue;
-        run_through(&w);
-        for (int s = 0; s < w.n; s++)
-            compare(&w, &w.seq[s]);
-        world_free(&w);
+        walk(l.ctx[i % l.n], spec, &p, (uint64_t)i);
+    }
+    levels_free(&l);
+}
+
+/* Groups that keep different things, in one state. */
+static void test_mixes(void **state)
+{
+    static const char *const mixes[] = {
+        "2*lsh(buckets=8, rounds=2) + 2*pooled(block=8, levels=2)",
+        "1*local(window=9) alibi + 1*strided(stride=5) + 1*routing(clusters=4) + "
+        "1*sparse_fixed(stride=6) rope",
+        "2*local(window=70) rope logn + 2*segmented(length=10, integrate=summary) sink",
+        "1*test_ring(place=70) + 1*test_heap(levels=3) + 1*test_tail + "
+        "1*test_label(kind=floor)",
+    };
+    struct levels l = levels_make(2);
+    foci_problem  p = shapes[0];
+
+    (void)state;
+    for (int i = 0; i < l.n; i++)
+        kept_register(l.ctx[i]);
+    for (size_t i = 0; i < 3 * sizeof mixes / sizeof *mixes; i++) {
+        p.dtype = (foci_dtype)(i % 3);
+        assert_true(walk(l.ctx[i % (size_t)l.n], mixes[i / 3], &p, i));
     }
     levels_free(&l);
 }
@@ -351,20 +381,35 @@ static void test_parts(void **state)
 /* What is not finite stays with the rows that see it, also inside one step. */
 static void test_nonfinite(void **state)
 {
-    static const int64_t lens[] = { 90 };
-    foci_ctx            *ctx = test_ctx(NULL, 1);
-    struct world         w = world_make(ctx, "softmax", &shapes[0], lens, 1, 3);
-    const size_t         row = (size_t)(HEADS * 24);
+    static const char *const specs[] = { "softmax",
+                                         "local(window=7)",
+                                         "pooled(block=8)",
+                                         "lsh(buckets=8, rounds=2)",
+                                         "lsh(hash=floor, rounds=2)",
+                                         "routing(clusters=3)" };
+    static const int64_t     lens[] = { 90 };
+    foci_ctx                *ctx = test_ctx(NULL, 1);
+    const size_t             row = (size_t)(HEADS * 24);
 
     (void)state;
-    ((float *)(void *)w.seq[0].v)[80 * row] = NAN; /* token 80, head 0, column 0 */
-    expect(&w, &w.seq[0]);
-    take_step(&w, (const int32_t[MAX_SEQS]){ 70 }, true);
-    take_step(&w, (const int32_t[MAX_SEQS]){ 20 }, true);
-    const float *got = (const float *)(const void *)w.seq[0].got;
-    for (size_t i = 0; i < 90 * row; i++)
-        assert_int_equal(isnan(got[i]) != 0, i / row >= 80 && i % row == 0);
-    world_free(&w);
+    for (size_t t = 0; t < 2 * sizeof specs / sizeof *specs; t++) {
+        struct world w = world_make(ctx, specs[t / 2], &shapes[0], lens, 1, 3);
+        /* Token 80, head 0, column 0. */
+        if (t % 2)
+            ((float *)(void *)w.seq[0].v)[80 * row] = NAN;
+        else
+            ((float *)(void *)w.seq[0].k)[80 * HEADS * 16] = NAN;
+        expect(&w, &w.seq[0]);
+        take_step(&w, (const int32_t[MAX_SEQS]){ 70 }, true);
+        take_step(&w, (const int32_t[MAX_SEQS]){ 20 }, true);
+        const float *got = (const float *)(const void *)w.seq[0].got;
+        const float *want = (const float *)(const void *)w.seq[0].want;
+        for (size_t i = 0; i < 90 * row; i++)
+            if (isnan(got[i]) != isnan(want[i]))
+                fail_msg("%s: element %zu is %g, not %g", specs[t / 2], i,
+                         (double)got[i], (double)want[i]);
+        world_free(&w);
+    }
     foci_ctx_free(ctx);
 }
 
@@ -466,6 +511,176 @@ static void test_refusals(void **state)
     foci_ctx_free(ctx);
 }
 
+/* A sequence of any length, of which only the state matters. */
+struct stretch {
+    foci_ctx   *ctx;
+    foci_plan  *plan;
+    foci_pool  *pool;
+    foci_state *state;
+    float      *params, *rows;
+};
+
+enum { STRIDE = 50 }; /* tokens of its steps */
+
+static struct stretch stretch_make(const char *spec, int64_t planned)
+{
+    struct stretch s = { .ctx = test_ctx(NULL, 1) };
+    foci_problem   p = shapes[0];
+    struct rng     r;
+
+    p.len_q = p.len_k = planned;
+    p.dim_v = p.dim_qk;
+    s.plan = test_plan(s.ctx, spec, &p);
+    s.params = test_alloc((size_t)foci_plan_params(s.plan), sizeof *s.params);
+    assert_int_equal(foci_params_init(s.plan, 1, s.params), FOCI_OK);
+    assert_int_equal(foci_pool_create(s.plan, 0, &s.pool), FOCI_OK);
+    assert_int_equal(foci_state_create(s.pool, &s.state), FOCI_OK);
+    s.rows = test_alloc(STRIDE * HEADS * 16, sizeof *s.rows);
+    rng_seed(&r, 5, 5);
+    for (int i = 0; i < STRIDE * HEADS * 16; i++)
+        s.rows[i] = (float)rng_normal(&r);
+    return s;
+}
+
+static foci_status stretch_step(struct stretch *s, int32_t n)
+{
+    const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                              .states = &s->state,
+                              .n_states = 1,
+                              .tokens = &n,
+                              .q = s->rows,
+                              .k = s->rows,
+                              .v = s->rows,
+                              .params = s->params };
+    foci_status        status;
+
+    while ((status = foci_step(s->pool, &io)) == FOCI_ERR_FULL)
+        assert_int_equal(foci_pool_grow(s->pool, 1), FOCI_OK);
+    return status;
+}
+
+static void stretch_to(struct stretch *s, int64_t len)
+{
+    for (int64_t at; (at = foci_state_len(s->state)) < len;)
+        if (stretch_step(s, (int32_t)min64(STRIDE, len - at)))
+            fail_msg("%s", foci_errmsg(s->ctx));
+}
+
+static void stretch_free(struct stretch *s)
+{
+    foci_state_free(s->state);
+    assert_int_equal(foci_pool_free_pages(s->pool), foci_pool_pages(s->pool));
+    foci_pool_free(s->pool);
+    foci_plan_free(s->plan);
+    free(s->params);
+    free(s->rows);
+    foci_ctx_free(s->ctx);
+}
+
+static int64_t pages_of(const struct stretch *s)
+{
+    return foci_pool_pages(s->pool) - foci_pool_free_pages(s->pool);
+}
+
+/* A state holds what the mechanism still needs: pages of 64 rows, of tokens or of slots,
+ * and tables of labels, at most; it may be longer than what was planned. */
+static void test_sizes(void **state)
+{
+    enum { LEN = 6000, PLANNED = 200 };
+    static const struct {
+        const char *spec;
+        int64_t     least, most; /* pages */
+        int64_t     table; /* bytes for each token, twice for what doubling wastes */
+    } cases[] = {
+        { "softmax", 94, 94, 0 },
+        { "2*local(window=64) + 2*softmax", 94, 94, 0 },
+        { "local(window=64)", 2, 3, 0 },
+        { "local(window=20, dilation=10)", 4, 5, 0 },
+        { "blocklocal(block=100)", 1, 3, 0 },
+        { "segmented(length=64)", 0, 1, 0 },
+        { "segmented(length=64, back=2)", 2, 3, 0 },
+        { "segmented(length=64, integrate=summary)", 2, 3, 0 },
+        { "global(window=64, first=3)", 3, 4, 0 },
+        { "bigbird(block=64, random=0)", 3, 4, 0 },
+        { "bigbird(block=64)", 94, 94, 0 },
+        { "strided(stride=50)", 94, 94, 2 * 8 },
+        { "sparse_fixed(stride=50, summary=2)", 4 + 0, 4 + 2, 0 },
+        { "pooled(block=16)", 6, 7, 0 },
+        { "pooled(block=8, levels=3)", 1, 5, 0 },
+        { "lsh(buckets=8, rounds=3)", 94, 94, 2 * 3 * 8 * HEADS },
+        { "routing(clusters=8)", 94, 94, 2 * 8 * HEADS },
+        { "xl(memory=64)", 94, 94, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct stretch s = stretch_make(cases[i].spec, PLANNED);
+        stretch_to(&s, LEN);
+        const int64_t pages = pages_of(&s);
+        const size_t  own =
+            foci_state_bytes(s.state) - (size_t)pages * foci_pool_page_bytes(s.pool);
+        if (pages < cases[i].least || pages > cases[i].most)
+            fail_msg("%s holds %lld pages", cases[i].spec, (long long)pages);
+        if (own > (size_t)(LEN * cases[i].table + 8192))
+            fail_msg("%s holds %zu bytes beside its pages", cases[i].spec, own);
+        stretch_free(&s);
+    }
+}
+
+/* A ring is no longer for twice the tokens, and its table of pages neither. */
+static void test_ring(void **state)
+{
+    struct stretch s = stretch_make("local(window=100)", 10);
+
+    (void)state;
+    stretch_to(&s, 2000);
+    const size_t bytes = foci_state_bytes(s.state);
+    stretch_to(&s, 4000);
+    assert_true(foci_state_bytes(s.state) <= bytes + foci_pool_page_bytes(s.pool));
+    assert_int_equal(foci_state_truncate(s.state, 1000), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "1000"));
+    assert_int_equal(foci_state_len(s.state), 4000);
+    assert_int_equal(foci_state_truncate(s.state, 3999), FOCI_OK);
+    foci_state_reset(s.state);
+    assert_int_equal(foci_state_len(s.state), 0);
+    assert_int_equal(pages_of(&s), 0);
+    stretch_to(&s, 300);
+    stretch_free(&s);
+}
+
+/* Tables by distance end where the plan did. */
+static void test_limits(void **state)
+{
+    struct stretch s = stretch_make("softmax txl", 60);
+
+    (void)state;
+    stretch_to(&s, 60);
+    assert_int_equal(stretch_step(&s, 1), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "planned for 60"));
+    assert_int_equal(foci_state_len(s.state), 60);
+    stretch_free(&s);
+}
+
+/* Tokens that are only appended have labels too, and keys that are their queries. */
+static void test_append_only(void **state)
+{
+    struct stretch s = stretch_make("lsh(buckets=8, shared=1)", 60);
+    foci_step_io   io = { FOCI_SIZED(foci_step_io), .states = &s.state, .n_states = 1,
+                          .v = s.rows };
+
+    (void)state;
+    assert_int_equal(foci_step(s.pool, &io), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "params"));
+    io.params = s.params;
+    assert_int_equal(foci_step(s.pool, &io), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "queries"));
+    io.q = s.rows;
+    assert_int_equal(foci_pool_grow(s.pool, 1), FOCI_OK);
+    assert_int_equal(foci_step(s.pool, &io), FOCI_OK);
+    assert_int_equal(foci_state_len(s.state), 1);
+    stretch_free(&s);
+}
+
 /* Many sequences through one pool: its pages come back. */
 static void test_many(void **state)
 {
@@ -507,9 +722,12 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps), cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_forks), cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_many),  cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_steps),       cmocka_unit_test(test_mixes),
+        cmocka_unit_test(test_parts),       cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_many),
+        cmocka_unit_test(test_nonfinite),   cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_ring),        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_append_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

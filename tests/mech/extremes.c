@@ -112,7 +112,11 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
 
 static bool ignores_shifts(const foci_mech *m)
 {
-    if (m->def->weigh != FOCI_SOFTMAX || m->def->order) return false; /* labels move */
+    foci_order order = { 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    if (order.label && order.label != FOCI_LABEL_PLACE) return false;
+    if (m->def->weigh != FOCI_SOFTMAX) return false;
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &
             (FOCI_MOD_UNIT | FOCI_MOD_CAP | FOCI_MOD_SINK | FOCI_MOD_ROPE))

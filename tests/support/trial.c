@@ -222,8 +222,10 @@ static bool mask_shows(const foci_plan *plan, const struct group *g,
     const int64_t at = i + s->nk - s->nq;
     foci_mech     m = g->mech;
 
-    m.dims.len = s->nk;
-    m.dims.len_q = s->nq;
+    if (m.def->by_length) {
+        m.dims.len = s->nk;
+        m.dims.len_q = s->nq;
+    }
     if (plan->p.flags & FOCI_CAUSAL && j > at) return false;
     if (!m.def->mask) return true;
     return at >= 0 &&

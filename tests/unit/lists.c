@@ -19,7 +19,9 @@ static const foci_arg_def args[] = {
 static int64_t count(const foci_mech *m) { return foci_arg_int(m, ENTRIES); }
 static int64_t most(const foci_mech *m) { return m->dims.len; }
 
-static const foci_list_def list = { "picks", "tokens picked", count, most };
+static const foci_list_def list = {
+    .name = "picks", .help = "tokens picked", .count = count, .most = most
+};
 
 /* What it was planned with, as the tests see it. */
 static int64_t seen[9], n_seen;

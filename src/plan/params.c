@@ -172,8 +172,9 @@ static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int
         break;
     case FOCI_INIT_SINUSOID:
         for (int64_t t = 0; t < n; t++) {
-            const double turn = (double)(t / cols) *
-                                pow(10000, -(double)(t % cols / 2 * 2) / (double)cols);
+            const int64_t row = t / cols, pair = t % cols / 2;
+            const double  turn =
+                (double)row * pow(10000, -2 * (double)pair / (double)cols);
             out[t] = (float)(t % cols % 2 ? cos(turn) : sin(turn));
         }
         break;

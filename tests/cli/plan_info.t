@@ -64,6 +64,15 @@ foci plan: softmax: kv_heads is 3: it must divide the 8 heads
 foci plan: routed: kv_heads is 3: it must divide the 4 sets of keys and values that the 2 heads have
 --- exit 2
 
+=== tensors of one group that are called alike
+foci plan '1*softmax t5 bias + 1*routed(inner=softmax bias t5)' h2n8d8 --json | grep '"name"' | tr -d ' ,'
+--- stdout
+"name":"0.table"
+"name":"0.bias.table"
+"name":"1.Wr"
+"name":"1.inner.table"
+"name":"1.inner.t5.table"
+
 === nothing is saved without training
 foci plan softmax n64d16 --json | grep saved_bytes
 --- stdout

@@ -159,7 +159,10 @@ static void states(void **state)
     char          saved[512];
 
     assert_int_equal(foci_state_truncate(w->state, -1), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(w->ctx), "len is -1"));
     assert_int_equal(foci_state_truncate(w->state, 1), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(w->ctx), "a state of 0 tokens"));
+    assert_int_equal(foci_state_truncate(NULL, 0), FOCI_ERR_ARG);
     assert_int_equal(foci_state_create(NULL, &made), FOCI_ERR_ARG);
     assert_int_equal(foci_state_create(w->pool, NULL), FOCI_ERR_ARG);
     assert_int_equal(foci_state_copy(NULL, &made), FOCI_ERR_ARG);

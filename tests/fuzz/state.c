@@ -310,6 +310,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_message(w.ctx);
         return 0;
     }
+    const unsigned other = FOCI_READ_X | FOCI_READ_WORDS;
+    if (w.plan->spec.groups[0].mech.def->reads & other) {
+        foci_plan_free(w.plan);
+        return 0;
+    }
     if (foci_pool_create(w.plan, below(&c, 4), &w.pool) == FOCI_OK) {
         w.params = room((size_t)foci_plan_params(w.plan), sizeof *w.params);
         MUST(foci_params_init(w.plan, 1, w.params) == FOCI_OK);

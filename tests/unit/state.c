@@ -101,9 +101,6 @@ static void steps(void **state)
     io.q = NULL;
     expect(w, io, FOCI_ERR_ARG, "q of the step is NULL");
     io = good(w);
-    io.o = NULL;
-    expect(w, io, FOCI_ERR_ARG, "o of the step is NULL");
-    io = good(w);
     io.work = NULL;
     expect(w, io, FOCI_ERR_ARG, "work is NULL");
     io.work = w->work + 4;

@@ -234,7 +234,7 @@ static void check_row(const struct world *w, const struct record *r, int64_t i,
     for (int64_t h = 0; h < p->heads; h++) {
         double size = 0;
         for (int64_t j = 0; j < r->len; j++)
-            size += fabs((double)weights[(h * r->len + i) * r->len + j]);
+            size += fabs((double)weights[(h * LONGEST + i) * LONGEST + j]);
         for (int64_t t = 0; t < p->dim_v; t++) {
             const int64_t e = h * p->dim_v + t;
             const double want = ref_load((int)p->dtype, o, i * p->heads * p->dim_v + e);
@@ -243,31 +243,28 @@ static void check_row(const struct world *w, const struct record *r, int64_t i,
     }
 }
 
+/* One plan serves sequences of all lengths. */
 static void check(const struct world *w, const struct record *r)
 {
-    foci_problem p = w->plan->p;
-    foci_plan   *plan;
+    const foci_problem *p = &w->plan->p;
+    const int32_t       len = (int32_t)r->len;
 
     MUST(foci_state_len(r->state) == r->len);
-    p.len_q = p.len_k = r->len;
-    p.q = p.k = p.v = p.o = p.x = (foci_layout){ 0 };
-    MUST(foci_plan_create(w->ctx, w->spec, &p, &plan) == FOCI_OK);
-    struct rows rows = rows_make(w, r->len);
-    for (int64_t i = 0; i < r->len; i++)
-        rows_put(w, &rows, i, r->token[i]);
-    void         *work = room(foci_plan_work_bytes(plan), 1);
-    float        *weights = room((size_t)(p.heads * r->len * r->len), sizeof *weights);
-    const foci_io io = { FOCI_SIZED(foci_io), .q = rows.q, .k = rows.k,
-                         .v = rows.v,         .o = rows.o, .params = w->params,
-                         .work = work };
-    MUST(foci_forward(plan, &io) == FOCI_OK);
-    MUST(foci_ref_weights(plan, &io, weights) == FOCI_OK);
+    struct rows rows = rows_make(w, LONGEST);
+    for (int64_t i = 0; i < LONGEST; i++)
+        rows_put(w, &rows, i, i < r->len ? r->token[i] : 0);
+    void  *work = room(foci_plan_work_bytes(w->plan), 1);
+    float *weights = room((size_t)(p->heads * LONGEST * LONGEST), sizeof *weights);
+    const foci_io io = { FOCI_SIZED(foci_io), .q = rows.q,         .k = rows.k,
+                         .v = rows.v,         .o = rows.o,         .len_q = &len,
+                         .len_k = &len,       .params = w->params, .work = work };
+    MUST(foci_forward(w->plan, &io) == FOCI_OK);
+    MUST(foci_ref_weights(w->plan, &io, weights) == FOCI_OK);
     for (int64_t i = 0; i < r->len; i++)
         if (r->known[i]) check_row(w, r, i, rows.o, weights);
     free(weights);
     free(work);
     rows_free(&rows);
-    foci_plan_free(plan);
 }
 
 static void live(struct world *w)
@@ -295,7 +292,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct world  w;
     struct choices       c = { data, data + size };
     char                 spec[SPEC_CAP] = "";
-    foci_problem p = { FOCI_SIZED(foci_problem), .batch = 1, .len_q = 1, .len_k = 1 };
+    foci_problem         p = { FOCI_SIZED(foci_problem), .batch = 1, .len_q = LONGEST,
+                               .len_k = LONGEST };
 
     if (!levels.n) levels = levels_make(1);
     w = (struct world){ .ctx = levels.ctx[below(&c, levels.n)], .spec = spec, .c = &c };

@@ -412,7 +412,7 @@ static void block_backward(const struct sweep *s, int64_t block, int n_tiles,
             products(x, t, r);
     }
     add_block(x, r);
-    for (int i = 0; any >> i && i < r->block.q.n; i++)
+    for (int i = 0; any && i < r->block.q.n; i++)
         if (any >> i & 1) x->order->any[r->block.q.at[i]] = 1;
 }
 

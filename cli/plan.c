@@ -124,6 +124,7 @@ static const struct option options[] = {
 static const char *const examples[] = {
     "foci plan softmax b2h8n4096d64c",
     "foci plan '4*softmax logn + 4*relu2' h8n4096d64 --train",
+    "foci plan 'pooled(block=16, levels=3)' h8n65536d64c",
     "foci plan softmax h8k2n512m4096d128 --dtype bf16 --json",
     NULL,
 };
@@ -137,9 +138,12 @@ const struct verb verb_plan = {
     .max_words = 2,
     .options = options,
     .examples = examples,
-    .notes = "PROBLEM is b2h8k2n4096m4096d64v64c: batch, heads, key/value heads, "
-             "queries, keys,\n"
-             "width of queries and keys, width of values, causal.  What is left out "
-             "takes the\n"
-             "value before it (b and h: 1).",
+    .notes =
+        "PROBLEM is b2h8k2n4096m4096d64v64c: batch, heads, key/value heads, "
+        "queries, keys,\n"
+        "width of queries and keys, width of values, causal.  What is left out "
+        "takes the\n"
+        "value before it (b and h: 1).  Hidden states, where they are read, are as "
+        "wide as\n"
+        "all heads together.",
 };

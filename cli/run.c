@@ -304,6 +304,7 @@ static const char *const examples[] = {
     with_param,
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
+    "foci run block --q q.npy --k k.npy --v v.npy --out o.npy --param layout=l.npy",
     "foci run routed --q q.npy --k k.npy --v v.npy --x x.npy --out o.npy",
     NULL,
 };

@@ -274,10 +274,13 @@ HEADS = {
 }
 NOTES = {
     "en": "Medians; ratio: median of PyTorch's time over ours; share: best repetition "
-          "over the measured peak of products, or of reading memory. f32fast is compared with our own f32. "
+          "over the measured peak of products, or of reading memory. f32fast is compared with our own f32; "
+          "sparse attention with our own softmax on all pairs, with the share of it that its tiles are, "
+          "with FlexAttention (flex) and with PyTorch's attention under a dense mask. "
           "{threads} threads, PyTorch {torch}, {cpu}. Repeat with `make bench-peers`.",
     "zh": "中位数；倍数为 PyTorch 用时与 foci 用时之比的中位数；占峰值为最好一次相对实测"
-          "矩阵乘或读内存峰值的比例。f32fast 与 foci 自身的 f32 相比。{threads} 线程，PyTorch "
+          "矩阵乘或读内存峰值的比例。f32fast 与 foci 自身的 f32 相比；稀疏注意力与 foci 自身的全对 "
+          "softmax、按图块占比折算的 softmax 时间、FlexAttention（flex）及 PyTorch 稠密掩码注意力相比。{threads} 线程，PyTorch "
           "{torch}，{cpu}。用 `make bench-peers` 复现。",
 }
 
@@ -286,13 +289,31 @@ def with_floor(text, floor, form):
     return text if floor is None else f"{text} (≥ {form.format(floor)})"
 
 
+SPARSE = {
+    "en": "| case | against | foci ktoken/s | other ktoken/s | ratio |",
+    "zh": "| 用例 | 对照 | foci ktoken/s | 对照 ktoken/s | 倍数 |",
+}
+
+
+def sparse_table(cases, language, floors):
+    lines = [SPARSE[language], "|---|---|---:|---:|---:|"]
+    for r in cases:
+        ratio = f"{r['ratio']:.2f}"
+        if floors:
+            ratio = with_floor(ratio, r["ratio_floor"], "{:.2f}")
+        name, against = r["case"].split(" : ")
+        lines.append(f"| `{name}`{'' if r['agrees'] else ' **differs**'} | {against} | "
+                     f"{r['rate']:.3g} | {r['peer_rate']:.3g} | {ratio} |")
+    return "\n".join(lines)
+
+
 def table(cases, unit, language, floors):
+    if unit == sparse.Case.unit:
+        return sparse_table(cases, language, floors)
     head = " | ".join(HEADS[language]).format(unit, unit)
     lines = [f"| {head} |", "|---|---:|---:|---:|---:|"]
     for r in cases:
         ratio, share = f"{r['ratio']:.2f}", f"{100 * r['share']:.0f} %"
-        if unit == "ktoken/s":  # of no peak
-            share = ""
         if floors:
             ratio = with_floor(ratio, r["ratio_floor"], "{:.2f}")
             share = with_floor(share, r["share_floor"] and 100 * r["share_floor"],

@@ -376,6 +376,8 @@ void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m);
 /* Round to bf16 where products do; room for TILE rows of ld. */
 void exact_round(const struct exact *x, float *tile, int ld, int d, void *room);
+/* Times the factor of weights that dropout leaves, rounded as products do. */
+void exact_raise(const struct exact *x, float *tile, int ld, int d, void *room);
 /* Pack one tile of keys and values; scratch: two tiles of floats. */
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
                      float *room);

@@ -208,11 +208,12 @@ static void prepare(struct back *k, const struct block *b, struct room *r)
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
     exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
+    exact_raise(x, r->tile, x->ldv, x->dv, r->tile2);
     exact_load_block(x, b, x->io->o, &x->p->o, x->dv, x->ldv, r->tile2);
     x->k->row_dot(rows->delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
     rows->bad = exact_finite(x, r->tile, x->ldv, x->dv, LANES) ? 0 : BAD_GRAD;
-    for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
-        r->tile[i] *= x->kept;
+    for (int i = 0; x->drops && i < LANES; i++)
+        rows->delta[i] /= x->kept;
     exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
     if (x->bf16) {
         x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
@@ -663,8 +664,7 @@ static void share_vectors(const struct back *k, int64_t head, struct room *r)
         exact_map(x, r->tile, LANES, (struct places){ b.pos, NULL }, false, &mapped);
         times_rows(x, &k->rows[b.at], r->tile);
         exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
-        for (int64_t i = 0; x->drops && i < (int64_t)LANES * x->ldv; i++)
-            r->tile2[i] *= x->kept;
+        exact_raise(x, r->tile2, x->ldv, x->dv, r->dv);
         for (int i = 0; i < LANES; i++) {
             if (!exact_saw_nothing(x, k->rows[b.at].norm[i])) continue;
             memset(r->tile + (int64_t)i * x->ldq, 0, (size_t)x->ldq * sizeof(float));

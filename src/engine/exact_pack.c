@@ -196,6 +196,16 @@ void exact_round(const struct exact *x, float *tile, int ld, int d, void *room)
     x->k->load_rows(tile, ld, room, ld, FOCI_BF16, TILE, d);
 }
 
+void exact_raise(const struct exact *x, float *tile, int ld, int d, void *room)
+{
+    if (!x->drops) return;
+    for (int64_t i = 0; i < (int64_t)TILE * ld; i++)
+        tile[i] *= x->kept;
+    if (!x->bf16) return;
+    x->k->store_rows(room, ld, FOCI_BF16, tile, ld, 1.0f, TILE, d);
+    x->k->load_rows(tile, ld, room, ld, FOCI_BF16, TILE, d);
+}
+
 /* Squares overflow before anything is infinite, which costs a slow tile, no more. */
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n)
 {

@@ -162,14 +162,11 @@ static const float *as_floats(const struct exact *x, int n, const float *weights
                               const uint32_t *words, float *room)
 {
     if (!x->bf16) return weights;
-    for (int j = 0; j < n; j += 2)
+    for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++) {
-            const uint32_t w = words[j / 2 * LANES + i];
-            const uint32_t halves[2] = { w << 16, w & 0xffff0000u };
-
-            memcpy(room + j * LANES + i, &halves[0], sizeof(float));
-            if (j + 1 < n)
-                memcpy(room + (j + 1) * LANES + i, &halves[1], sizeof(float));
+            const uint32_t word = words[j / 2 * LANES + i];
+            const uint32_t half = j % 2 ? word & 0xffff0000u : word << 16;
+            memcpy(&room[j * LANES + i], &half, sizeof half);
         }
     return room;
 }

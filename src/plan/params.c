@@ -25,7 +25,26 @@ struct owner {
     int              group;
     const char      *prefix;
     int64_t          rows; /* the first extent: heads, of an inner mechanism by route */
+    const char      *modifier; /* NULL: the mechanism's own */
 };
+
+static bool taken(const foci_plan *plan, int group, const char *name)
+{
+    for (int i = plan->n_params; i-- > 0 && plan->params[i].group == group;)
+        if (strcmp(plan->params[i].name, name) == 0) return true;
+    return false;
+}
+
+/* Where modifiers of a group call their tensors alike, the later has its own name too. */
+static void set_name(const struct owner *o, const char *tensor, char *name, size_t cap)
+{
+    char group[16] = "";
+
+    if (o->plan->spec.n_groups > 1) snprintf(group, sizeof group, "%d.", o->group);
+    snprintf(name, cap, "%s%s%s", group, o->prefix, tensor);
+    if (o->modifier && taken(o->plan, o->group, name))
+        snprintf(name, cap, "%s%s%s.%s", group, o->prefix, o->modifier, tensor);
+}
 
 /* A tensor with nothing in it is left out. */
 static foci_status add(const struct owner *o, const foci_tensor_def *def,
@@ -34,10 +53,7 @@ static foci_status add(const struct owner *o, const foci_tensor_def *def,
     foci_plan    *plan = o->plan;
     struct param *p = &plan->params[plan->n_params];
 
-    if (plan->spec.n_groups > 1)
-        snprintf(p->name, sizeof p->name, "%d.%s%s", o->group, o->prefix, def->name);
-    else
-        snprintf(p->name, sizeof p->name, "%s%s", o->prefix, def->name);
+    set_name(o, def->name, p->name, sizeof p->name);
     p->def = def;
     p->group = o->group;
     p->n_dims = 1 + def->n_dims;
@@ -82,7 +98,9 @@ static foci_status add_mech(const struct owner *o, int64_t *at,
     TRY(add_all(o, m->def->tensors, m->def->n_tensors, m->arg, at));
     for (size_t i = 0; i < m->n_mods; i++) {
         const foci_mod *mod = &m->mods[i];
-        TRY(add_all(o, mod->def->tensors, mod->def->n_tensors, mod->arg, mod_at[i]));
+        struct owner    its = *o;
+        its.modifier = mod->def->name;
+        TRY(add_all(&its, mod->def->tensors, mod->def->n_tensors, mod->arg, mod_at[i]));
     }
     return FOCI_OK;
 }
@@ -98,11 +116,11 @@ foci_status params_make(foci_plan *plan)
         struct group    *g = &plan->spec.groups[i];
         const foci_mech *m = &g->mech;
 
-        TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads }, g->param0,
+        TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads, NULL }, g->param0,
                      g->mod_param));
         if (m->inner)
             TRY(add_mech(&(struct owner){ plan, m->inner, i, "inner.",
-                                          g->heads * mech_routes(m) },
+                                          g->heads * mech_routes(m), NULL },
                          g->inner_param, g->inner_mod));
     }
     return FOCI_OK;
@@ -154,8 +172,9 @@ static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int
         break;
     case FOCI_INIT_SINUSOID:
         for (int64_t t = 0; t < n; t++) {
-            const double turn = (double)(t / cols) *
-                                pow(10000, -(double)(t % cols / 2 * 2) / (double)cols);
+            const int64_t row = t / cols, pair = t % cols / 2;
+            const double  turn =
+                (double)row * pow(10000, -2 * (double)pair / (double)cols);
             out[t] = (float)(t % cols % 2 ? cos(turn) : sin(turn));
         }
         break;

@@ -59,7 +59,7 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
         struct group *g = &spec->groups[i];
         const int64_t n = g->heads * mech_routes(&g->mech);
 
-        if (g->head0 % per || g->heads % per)
+        if (g->heads % per)
             return ctx_fail(ctx, FOCI_ERR_UNSUP,
                             "column %d: %s has heads %" PRId64 " to %" PRId64
                             ", which cuts through the %" PRId64

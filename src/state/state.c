@@ -110,9 +110,14 @@ foci_status state_check_cut(foci_state *state, int64_t len)
 
 foci_status foci_state_truncate(foci_state *state, int64_t len)
 {
-    if (!state || len < 0 || len > state->len) return FOCI_ERR_ARG;
+    if (!state) return FOCI_ERR_ARG;
     const foci_plan *plan = state->pool->plan;
 
+    if (len < 0 || len > state->len)
+        return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                        "len is %" PRId64 ": a state of %" PRId64
+                        " tokens can be cut back to 0 to %" PRId64,
+                        len, state->len, state->len);
     if (len == state->len) return FOCI_OK;
     TRY(state_check_cut(state, len));
     for (int g = 0; g < plan->spec.n_groups; g++) {

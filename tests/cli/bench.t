@@ -57,6 +57,58 @@ foci bench softmax/n64d16/f32/fwd --compare x.json --reps 1 --quiet
 foci bench: x.json: *
 --- exit 1
 
+=== mechanisms that read hidden states, lists and routes
+foci bench 'routed(routes=3)/h2n64d16/bf16/both' 'block(block=16)/n64d16/f32/both' 'global(window=2)/n64d16/f32/fwd' \
+    'routed(inner=block(block=16))/h2k2n64d16/f32/fwd' --reps 2 --time 0 --quiet --json > b.json
+python3 - <<'END'
+import json
+for c in json.load(open("b.json"))["cases"]:
+    tiles = [c[k] for k in ("tiles_full", "tiles_part", "tiles_skipped")]
+    print(c["case"], round(c["density"], 3), c["pairs"] > 0, tiles)
+END
+--- stdout
+routed(routes=3)/h2n64d16/bf16/both 3.0 True [6, 0, 0]
+block(block=16)/n64d16/f32/both * True [0, 1, 0]
+global(window=2)/n64d16/f32/fwd * True [0, 1, 0]
+routed(inner=block(block=16))/h2k2n64d16/f32/fwd * True [0, 4, 0]
+
+=== a layout from a file
+npy make l.npy 4x4 1,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+foci bench 'block(block=16)/n64d16/f32/fwd' 'softmax/n64d16/f32/fwd' --param layout=l.npy --reps 2 --time 0 --quiet --json | grep density
+--- stdout
+*"density": 0.375,
+*"density": 1.0,
+
+=== lists that do not fit, that nobody asks for, and parameters
+npy make l.npy 3x3 1,0,0,0,1,1,0,0,1
+foci bench 'block(block=16)/n64d16/f32/fwd' --param layout=l.npy --quiet
+foci bench 'softmax/n64d16/f32/fwd' --param layout=l.npy --quiet
+foci bench 'softmax sink/n64d16/f32/fwd' --param sink=l.npy --quiet
+--- stderr
+foci bench: block(block=16)/n64d16/f32/fwd: layout has 9 entries; block wants 16
+foci bench: --param layout: no case asks for such a list
+foci bench: --param sink: planning reads no such list; parameters are given to foci run
+--- exit 2
+
+=== steps of mechanisms that need as many queries as keys
+foci bench --reps 70 --time 0 --quiet 'local(window=16)/b2h2n1m130d16/bf16/step' 'strided(stride=8)/b2h2n1m130d16/bf16/step' \
+    'lsh(shared=1, buckets=8)/b2h2n1m130d16/f32/step' 'pooled/h2n3m130d16/f32/step' 'block/n1m130d16/bf16/step' \
+    'global/n1m130d16/bf16/step' > out
+sed -n 2,7p out
+--- stdout
+local(window=16)/b2h2n1m130d16/bf16/step *
+strided(stride=8)/b2h2n1m130d16/bf16/step *
+lsh(shared=1, buckets=8)/b2h2n1m130d16/f32/step *
+pooled/h2n3m130d16/f32/step *
+block/n1m130d16/bf16/step *
+global/n1m130d16/bf16/step *
+
+=== a step that cannot be is refused before time is spent
+foci bench softmax/n64d16/f32/fwd 'lsh(shared=1, chunk=8)/n1m64d16/f32/step'
+--- stderr
+foci bench: lsh(shared=1, chunk=8)/n1m64d16/f32/step: *
+--- exit 1
+
 === a step of decoding
 foci bench softmax/b2h4k2n1m200d16/f32/step 'relu2 logn/n3m70d8/bf16/step' --reps 3 --time 0 --quiet
 --- stdout

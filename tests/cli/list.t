@@ -3,8 +3,8 @@
 === all
 foci list
 --- stdout
-mechanism  causal  cross  backward  reads  *
-softmax * yes * yes * yes * q k v *
+mechanism * causal  step  cross  backward  reads  *
+softmax * yes * yes * yes * yes * q k v *
 ...
 modifier  summary
 ...
@@ -23,12 +23,57 @@ relu2, a mechanism: *
   cost *
   engine    exact
   reads     q k v
+  sees      all keys
   causal    yes
+  step      yes
   cross     yes
   backward  yes
 
   argument * default  accepted * help
   n * 0  0 to 2147483647, whole  *
+
+=== a mechanism with a list
+foci list block | sed '1,/reads/d'
+--- stdout
+  sees      keys by their position
+  causal    yes
+  step      yes
+  cross     no: rows and columns of the layout are blocks of one sequence
+  backward  yes
+
+  argument * default  accepted * help
+  block * 64  1 to 2147483647, whole  tokens of a block
+
+  list    help
+  layout  *
+
+=== a mechanism around another, which reads hidden states
+foci list routed | sed '1,/source/d'
+--- stdout
+  cost * the inner mechanism times routes
+  engine    routes
+  reads     q k v x
+  sees      what the inner mechanism sees
+  causal    yes
+  step *
+  cross     yes
+  backward  yes
+
+  argument  default  accepted * help
+  inner     softmax  a mechanism and its modifiers  *
+  routes          2  1 to 64, whole * sets of keys and values of a head
+  top             0  0 to 64, whole * gates kept for a token; 0: all
+
+  tensor  of a head  kept     help
+  Wr      2 axes     trained  *
+
+=== what is seen
+for m in local lsh pooled strided; do foci list $m | grep '^  sees'; done
+--- stdout
+  sees      keys by their position
+  sees      keys with its label
+  sees      keys by their position, slots that stand for others
+  sees      keys by their position, keys with its label
 
 === a modifier
 foci list sink
@@ -55,13 +100,19 @@ assert set(all) == {"mechanisms", "modifiers", "aliases"}, set(all)
 for m in all["mechanisms"]:
     assert m["kind"] == "mechanism" and m["summary"] and m["formula"] and m["source"]
     assert m["causal"] is True or isinstance(m["causal"], str)
+    assert m["step"] is True or isinstance(m["step"], str)
     assert set(m["reads"]) <= {"q", "k", "v", "x", "words"}
+    assert m["sees"] and m["engine"]
+    for l in m["lists"]:
+        assert l["name"] and l["help"]
     for a in m["arguments"]:
         assert a["help"] and a["min"] <= a["default"] <= a["max"], a
+print([l["name"] for m in all["mechanisms"] for l in m["lists"]])
 print(" ".join(m["name"] for m in all["mechanisms"][:3]))
 print(" ".join(m["name"] for m in all["modifiers"][:6]))
 END
 --- stdout
+['layout', 'global']
 softmax l2norm relu2
 scale cap sink logn qknorm temper
 
@@ -75,11 +126,13 @@ foci list 1L --json | tr -d ' \n'; echo
 modifier temper temper trained
 {"kind":"alias","name":"1L","meaning":"1*softmax"}
 
-=== every listed mechanism can be planned
+=== every listed mechanism can be planned, with an empty layout where it needs one
+npy make l.npy 1 0
 foci list --json | python3 -c '
 import json, sys
-for m in json.load(sys.stdin)["mechanisms"]: print(m["name"])' | while read name; do
-    foci plan "$name" n64d16 > /dev/null || echo "$name"
+for m in json.load(sys.stdin)["mechanisms"]:
+    print(m["name"], " ".join("--param %s=l.npy" % l["name"] for l in m["lists"]))' | while read name param; do
+    foci plan "$name" n64d16 $param > /dev/null || echo "$name"
 done
 
 === unknown name

@@ -25,6 +25,54 @@ END
 90300.0 True True
 True True True
 
+=== labels, slots and routes are told
+foci plan 'lsh(buckets=64, rounds=4)' n2048d64 | sed -n '/labels/p; /tiles/p'
+foci plan 'strided(stride=128)' n2048d64 | sed -n '/labels/p'
+foci plan 'pooled(block=16, levels=2)' n2048d64 | sed -n '/slots/p'
+foci plan 'sparse_fixed(stride=16)' n2048d64 | sed -n '/slots/p'
+foci plan 'routed(inner=local, routes=3)' h2n256d64 | sed -n '1p;/routes/p'
+foci plan 'routed(routes=2)' h2k2n256d64 | sed -n 1p
+--- stdout
+    labels   by angular hashes, 64 of them, 4 rounds; about 128 keys a query
+    exact    tiles 0 full, 256 partial, 768 skipped; *
+    labels   by position, 128 of them; about 16 keys a query
+    slots    128, means of 16 keys each
+    slots    8, means of 256 keys each
+    slots    128, the last of every 16 keys
+plan h2n256d64, *
+  heads 0 to 1: 2*routed(inner=local(window=256, dilation=1), routes=3, top=0)
+    routes   3, each:
+plan h2k2n256d64, *
+
+=== a plan with a layout, and without
+npy make l.npy 4x4 1,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+foci plan block n256d64 --param layout=l.npy | grep tiles
+foci plan block n256d64
+foci plan block n256d64 --param layot=l.npy
+--- stdout
+    exact    tiles 6 full, 0 partial, 10 skipped; *
+--- stderr
+foci plan: block needs a list of 16 whole numbers from 0 to 1; give --param layout=FILE
+foci plan: --param layot: planning reads no such list; parameters are given to foci run
+--- exit 2
+
+=== key heads that do not divide
+foci plan softmax h8k3n8d8
+foci plan routed h2k3n8d8
+--- stderr
+foci plan: softmax: kv_heads is 3: it must divide the 8 heads
+foci plan: routed: kv_heads is 3: it must divide the 4 sets of keys and values that the 2 heads have
+--- exit 2
+
+=== tensors of one group that are called alike
+foci plan '1*softmax t5 bias + 1*routed(inner=softmax bias t5)' h2n8d8 --json | grep '"name"' | tr -d ' ,'
+--- stdout
+"name":"0.table"
+"name":"0.bias.table"
+"name":"1.Wr"
+"name":"1.inner.table"
+"name":"1.inner.t5.table"
+
 === nothing is saved without training
 foci plan softmax n64d16 --json | grep saved_bytes
 --- stdout

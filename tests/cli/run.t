@@ -330,19 +330,156 @@ npy show g.dbias.npy > b.txt; head -1 b.txt
 --- stdout
 <f4 (20, 20)
 
-=== dropped weights follow from the seed
-for x in q k v do; do npy make $x.npy 2x70x8 wave:${#x}; done
-for how in '' --ref '--dropout-seed 8'; do
-    foci run softmax --q q.npy --k k.npy --v v.npy --dropout 0.25 $how --out "o$how.npy" \
-        --dout do.npy --grads "g$how" > /dev/null || exit
+=== routes: several sets of keys, and gates of hidden states, with their gradients
+npy make q.npy 2x2x20x8 wave:1
+npy make k.npy 2x4x20x8 wave:2
+npy make v.npy 2x4x20x6 wave:3
+npy make x.npy 2x20x10 wave:4
+npy make do.npy 2x2x20x6 wave:5
+npy make s.npy "" 0.5
+for how in '' --ref; do
+    foci run 'routed(inner=softmax sink, top=1)' --q q.npy --k k.npy --v v.npy --x x.npy --causal \
+        --param inner.sink=s.npy --out o$how.npy --dout do.npy --grads g$how $how | sed -n 1p
 done
-for x in o g.dq g.dk g.dv; do npy near $x.npy ${x%%.*}--ref${x#?}.npy 1e-4; done
-npy near o.npy "o--dropout-seed 8.npy" 1e-2 2> /dev/null && echo "the seed does not matter"
-foci run softmax --q q.npy --k k.npy --v v.npy --dropout 1 --out n.npy 2>&1
-foci run softmax --q q.npy --k k.npy --v v.npy --dropout-seed 1 --out n.npy 2>&1
-foci run softmax --q q.npy --k k.npy --v v.npy --dropout 0.1 --causal --step --out n.npy 2>&1
+npy near o.npy o--ref.npy 1e-5
+for t in q k v x Wr inner.sink; do npy near g.d$t.npy g--ref.d$t.npy 2e-5; done
+npy show g.dx.npy > dx.txt; head -1 dx.txt
 --- stdout
-foci run: softmax: dropout is 1: it may be 0 to less than 1
-foci run: --dropout-seed needs --dropout P, the share to drop
-foci run: --step and --dropout do not go together
---- exit 2
+plan b2h2n20d8v6c, f32, *
+plan b2h2n20d8v6c, f32, *
+<f4 (2, 20, 10)
+
+=== routes that heads share
+npy make q.npy 2x20x8 wave:1
+npy make x.npy 20x10 wave:4
+for how in '' --ref; do
+    foci run 'routed(routes=2)' --q q.npy --k q.npy --v q.npy --x x.npy --out o$how.npy $how | sed -n 1p
+done
+npy near o.npy o--ref.npy 1e-5
+--- stdout
+plan h2k2n20d8, f32*
+plan h2k2n20d8, f32*
+
+=== hidden states of one sequence, in bf16
+npy make q.npy 2x20x8 wave:1
+npy make x.npy 20x10 wave:4
+npy make y.npy 1x20x10 wave:4
+for x in x y; do
+    foci run routed --q q.npy --k q.npy --v q.npy --x $x.npy --out o$x.npy --dout q.npy --grads g$x --dtype bf16 > /dev/null
+    npy show g$x.dx.npy > dx.txt; head -1 dx.txt
+done
+cmp ox.npy oy.npy
+--- stdout
+<f4 (20, 10)
+<f4 (1, 20, 10)
+
+=== a layout of blocks, of any shape and type
+npy make q.npy 2x20x8 wave:1
+npy make a.npy 4x4 1,0,0,0,1,1,0,0,0,0,0,0,1,0,0,1
+npy make b.npy 16 1,0,0,0,1,1,0,0,0,0,0,0,1,0,0,1 --dtype i8
+npy make c.npy 2x8 1,0,0,0,1,1,0,0,0,0,0,0,1,0,0,1 --dtype b1
+foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out r.npy --param layout=a.npy --ref > /dev/null
+for l in a b c; do
+    foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy --param layout=$l.npy > /dev/null
+    npy near o.npy r.npy 1e-5
+done
+npy show o.npy | sed -n 12p
+--- stdout
+0.0000 0.0000 0.0000 0.0000 0.0000 0.0000 0.0000 0.0000
+
+=== global tokens, unsorted and repeated
+npy make q.npy 20x8 wave:1
+npy make g.npy 4 17,0,5,0
+npy make h.npy 3 0,5,17 --dtype i4
+foci run 'global(window=2)' --q q.npy --k q.npy --v q.npy --out r.npy --param global=h.npy --ref > /dev/null
+for l in g h; do
+    foci run 'global(window=2)' --q q.npy --k q.npy --v q.npy --out o.npy --param global=$l.npy > /dev/null
+    npy near o.npy r.npy 1e-5
+done
+
+=== lists of groups and of inner mechanisms
+npy make q.npy 3x20x8 wave:1
+npy make k.npy 4x20x8 wave:2
+npy make x.npy 20x6 wave:3
+npy make l.npy 4x4 1,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+npy make g.npy 2 3,11
+for how in '' --ref; do
+    foci run '1*block(block=5) + 1*routed(inner=global(window=1)) + 1*local(window=2)' --q q.npy --k k.npy --v k.npy \
+        --x x.npy --param 0.layout=l.npy --param 1.inner.global=g.npy --out o$how.npy $how > /dev/null
+done
+npy near o.npy o--ref.npy 1e-5
+
+=== gradient of a bias that sequences share, with and without a mask of each
+npy make q.npy 2x3x12x8 wave:1
+npy make b.npy 3x12x12 wave:2
+npy make m.npy 2x1x12x12 wave:3
+for how in '' --ref; do
+    foci run 'softmax' --q q.npy --k q.npy --v q.npy --bias b.npy --dout q.npy --grads a$how $how > /dev/null
+    foci run 'softmax' --q q.npy --k q.npy --v q.npy --bias b.npy --mask m.npy --dout q.npy --grads m$how $how > /dev/null
+done
+for g in a m; do npy near $g.dbias.npy $g--ref.dbias.npy 2e-5; done
+npy show m.dbias.npy > m.txt; head -1 m.txt
+--- stdout
+<f4 (3, 12, 12)
+
+=== dropout drops the same weights everywhere
+npy make q.npy 2x30x8 wave:1
+for how in '' --ref '--threads 1'; do
+    foci run 'softmax alibi' --q q.npy --k q.npy --v q.npy --dropout 0.4 --dropout-seed 7 --out "o$how.npy" \
+        --dout q.npy --grads "g$how" --weights "w$how.npy" $how > /dev/null
+done
+npy near o.npy o--ref.npy 1e-5
+cmp o.npy 'o--threads 1.npy'
+for t in q k v; do npy near g.d$t.npy g--ref.d$t.npy 2e-5; done
+foci run 'softmax alibi' --q q.npy --k q.npy --v q.npy --dropout 0.4 --dropout-seed 8 --out p.npy > /dev/null
+cmp -s o.npy p.npy
+--- exit 1
+
+=== positions
+npy make q.npy 3x40x8 wave:1
+npy make do.npy 3x40x8 wave:2
+for s in rope 'rope(layout=half)' alibi t5 bias shaw txl; do
+    for how in '' --ref; do
+        foci run "softmax $s" --q q.npy --k q.npy --v q.npy --causal --out o$how.npy --dout do.npy --grads g$how --seed 3 $how > /dev/null
+    done
+    npy near o.npy o--ref.npy 1e-5
+    for g in g.d*.npy; do npy near $g g--ref${g#g} 5e-5; done
+    rm g*.npy
+done
+
+=== every support, order and merge as the reference has it, with weights
+npy make q.npy 2x150x16 wave:1
+npy make k.npy 2x150x16 wave:2
+npy make v.npy 2x150x8 wave:3
+for s in 'local(window=9)' 'local(window=3, dilation=5)' 'blocklocal(block=20)' 'strided(stride=12)' \
+         'sparse_fixed(stride=12, summary=2)' 'bigbird(block=16)' 'lsh(buckets=8, rounds=2)' 'routing(clusters=6)' \
+         'segmented(length=20, back=1)' 'segmented(length=20, integrate=summary)' 'pooled(block=4, levels=3)' 'xl(memory=30)'; do
+    for how in '' --ref; do
+        foci run "$s" --q q.npy --k k.npy --v v.npy --out o$how.npy --weights w.npy --seed 5 $how > /dev/null
+    done
+    npy near o.npy o--ref.npy 2e-5 || echo "$s"
+done
+
+=== token by token as all at once
+npy make q.npy 2x2x150x16 wave:1
+npy make k.npy 2x2x150x16 wave:2
+npy make v.npy 2x2x150x8 wave:3
+for s in 'local(window=9) rope' 'blocklocal(block=20)' 'strided(stride=12)' 'sparse_fixed(stride=12, summary=2)' \
+         'bigbird(block=16, random=0)' 'lsh(buckets=8, rounds=2)' 'lsh(shared=1, buckets=8)' 'routing(clusters=6)' \
+         'segmented(length=20, back=1)' 'segmented(length=20, integrate=summary)' 'pooled(block=4, levels=3)' \
+         'softmax alibi' 'softmax t5' 'softmax shaw' 'softmax txl'; do
+    for how in '' --step; do
+        foci run "$s" --q q.npy --k k.npy --v v.npy --causal --out o$how.npy --seed 5 $how > /dev/null
+    done
+    npy near o.npy o--step.npy 1e-5 || echo "$s"
+done
+
+=== token by token with lists
+npy make q.npy 2x2x150x16 wave:1
+npy make l.npy 4x4 1,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+npy make g.npy 2 3,11
+for how in '' --step; do
+    foci run '1*block(block=40) + 1*global(window=9)' --q q.npy --k q.npy --v q.npy --causal --out o$how.npy $how \
+        --param 0.layout=l.npy --param 1.global=g.npy > /dev/null
+done
+npy near o.npy o--step.npy 1e-5

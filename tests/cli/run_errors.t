@@ -239,7 +239,8 @@ foci run: no/o.npy: cannot be made: No such file or directory
 === disk that fills up leaves the old file and nothing else
 npy make q.npy 100x8
 npy make o.npy 2 1,2
-(ulimit -f 2; foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy)
+# The thread sanitizer writes a file of its own where it can.
+(ulimit -f 2; TMPDIR=/none foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy)
 echo $?; npy show o.npy; ls -A
 --- stdout
 1
@@ -307,3 +308,121 @@ foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --weights o.npy
 --- stderr
 foci run: --out and --weights are both 'o.npy'
 --- exit 2
+
+=== hidden states that are missing, or of another shape
+npy make q.npy 2x20x8
+npy make b.npy 3x1x20x8
+npy make k.npy 4x20x8
+foci run routed --q q.npy --k k.npy --v k.npy --out o.npy
+npy make x.npy 19x10
+foci run routed --q q.npy --k k.npy --v k.npy --x x.npy --out o.npy
+npy make x.npy 2x20x10
+foci run routed --q q.npy --k k.npy --v k.npy --x x.npy --out o.npy
+foci run routed --q b.npy --k b.npy --v b.npy --x x.npy --out o.npy
+npy make x.npy 20
+foci run routed --q q.npy --k k.npy --v k.npy --x x.npy --out o.npy
+foci run routed --q q.npy --k k.npy --v k.npy --x none.npy --out o.npy
+--- stderr
+foci run: --x is missing, and routed reads it
+foci run: --x x.npy: its shape is 19x10; --q q.npy of 2x20x8 needs 20xd
+foci run: --x x.npy: its shape is 2x20x10; --q q.npy of 2x20x8 needs 1x20xd
+foci run: --x x.npy: its shape is 2x20x10; --q b.npy of 3x1x20x8 needs 3x20xd
+foci run: --x x.npy: its shape is 20; accepted are N x d and B x N x d
+foci run: --x none.npy: cannot be opened: No such file or directory
+--- exit 1
+
+=== key heads that are no multiple, and more than there are routes
+npy make q.npy 2x20x8
+npy make k3.npy 3x20x8
+npy make k4.npy 4x20x8
+npy make x.npy 20x10
+foci run routed --q q.npy --k k3.npy --v k3.npy --x x.npy --out o.npy
+foci run softmax --q q.npy --k k4.npy --v k4.npy --out o.npy
+foci run '1*softmax + 1*routed(routes=4)' --q q.npy --k k3.npy --v k3.npy --x x.npy --out o.npy
+--- stderr
+foci run: --k k3.npy: it has 3 heads, which must divide the 4 sets of keys that the 2 heads of --q q.npy have
+foci run: --k k4.npy: it has 4 heads, which must divide the 2 of --q q.npy
+foci run: --k k3.npy: it has 3 heads, which must divide the 5 sets of keys that the 2 heads of --q q.npy have
+--- exit 1
+
+=== weights that are no matrix
+npy make q.npy 2x20x8
+npy make x.npy 20x10
+foci run routed --q q.npy --k q.npy --v q.npy --x x.npy --weights w.npy
+ls
+--- stdout
+q.npy
+x.npy
+--- stderr
+foci run: routed has no weights: its output is not one matrix times the values
+
+=== a layout that is missing, too short, or no layout
+npy make q.npy 20x8
+npy make l.npy 3x3 1,0,0,1,1,0,0,1,1
+foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy
+foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy --param layout=l.npy
+npy make l.npy 4x4 2,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy --param layout=l.npy
+npy make l.npy 4x4 0.5,0,0,0,1,1,0,0,0,0,1,0,1,0,0,1
+foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy --param layout=l.npy
+--- stderr
+foci run: block(block=5) needs a list of 16 whole numbers from 0 to 1; give --param layout=FILE
+foci run: --param layout: it has 9 entries, and block(block=5) needs 16
+foci run: block(block=5): layout[0] is 2: it may be 0 to 1
+foci run: --param l.npy: holds a value that is not a whole number within 32 bits
+--- exit 1
+
+=== lists under another name
+npy make q.npy 2x20x8
+npy make x.npy 20x8
+npy make l.npy 2 3,4
+foci run '1*global + 1*softmax' --q q.npy --k q.npy --v q.npy --out o.npy --param global=l.npy
+foci run 'routed(inner=global)' --q q.npy --k q.npy --v q.npy --x x.npy --out o.npy --param global=l.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --param global=l.npy
+foci run '1*global + 1*global' --q q.npy --k q.npy --v q.npy --out o.npy --param 2.global=l.npy
+--- stderr
+foci run: --param global: 1*global + 1*softmax asks for no such list, but for 0.global
+foci run: --param global: routed(inner=global) asks for no such list, but for inner.global
+foci run: --param global: softmax asks for no such list
+foci run: --param 2.global: 1*global + 1*global asks for no such list, but for 0.global and others
+--- exit 2
+
+=== tokens out of range
+npy make q.npy 20x8
+npy make l.npy 3 0,5,20
+foci run global --q q.npy --k q.npy --v q.npy --out o.npy --param global=l.npy
+npy make l.npy 1 -1 --dtype i4
+foci run global --q q.npy --k q.npy --v q.npy --out o.npy --param global=l.npy
+--- stderr
+foci run: global: global[2] is 20: it may be 0 to 19
+foci run: global: global[0] is -1: it may be 0 to 19
+--- exit 2
+
+=== dropout of everything, without a share, and in steps
+npy make q.npy 20x8
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout 1
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout 1.5
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout-seed 3
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout 0.1 --causal --step
+--- stderr
+foci run: softmax: dropout is 1: it may be 0 to less than 1
+foci run: --dropout * 0 to 1*
+foci run: --dropout-seed needs --dropout P, the share to drop
+foci run: --step and --dropout do not go together
+--- exit 2
+
+=== what cannot be causal, or needs to know more for it
+npy make q.npy 20x8
+for s in 'lsh(shared=1, chunk=4)' 'routing(clusters=2, pick=topk)' strided sparse_fixed 'routing'; do
+    foci run "$s" --q q.npy --k q.npy --v q.npy --out o.npy --causal
+done
+npy make k.npy 30x8
+foci run local --q q.npy --k k.npy --v k.npy --out o.npy
+--- stderr
+foci run: lsh(shared=1, chunk=4): column 1: lsh: *causal*
+foci run: routing(clusters=2, pick=topk): column 1: routing: *causal*
+foci run: strided: column 1: strided: a causal problem needs *
+foci run: sparse_fixed: column 1: sparse_fixed: a causal problem needs *
+foci run: routing: column 1: routing: *
+foci run: local: column 1: local needs as many queries as keys: *
+--- exit 1

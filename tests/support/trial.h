@@ -24,7 +24,7 @@ void kept_register(foci_ctx *ctx);
 
 /* Spec number i of all that the lists of ctx offer: each mechanism alone, with each
  * modifier it takes, with as many as go together; arguments at their presets in one,
- * drawn in another.  false beyond the last. */
+ * drawn in another; fewer with FOCI_TEST_SHORT.  false beyond the last. */
 bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP]);
 
 /* Contexts of every CPU level there is, the best one last, with those mechanisms;

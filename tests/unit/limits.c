@@ -34,6 +34,26 @@ static foci_cost count(int64_t nq, int64_t nk)
     return c;
 }
 
+/* Heads that share keys and values. */
+static void key_heads(void **state)
+{
+    static const int64_t bad[] = { -1, INT64_MIN, 3, 5, INT64_MAX };
+    foci_problem         p = { FOCI_SIZED(foci_problem),
+                               .batch = 1,
+                               .heads = 4,
+                               .len_q = 1,
+                               .len_k = 1,
+                               .dim_qk = 4 };
+
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        foci_plan *plan;
+        p.kv_heads = bad[i];
+        assert_int_equal(foci_plan_create(*state, "softmax", &p, &plan), FOCI_ERR_ARG);
+        assert_non_null(strstr(foci_errmsg(*state), "it must divide the 4 heads"));
+        assert_null(plan);
+    }
+}
+
 static void causal_cost(void **state)
 {
     static const int64_t lengths[] = { 0,   1,   2,   63,  64,  65,  100,
@@ -167,7 +187,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(causal_cost), cmocka_unit_test(long_plans),
         cmocka_unit_test(refusals),    cmocka_unit_test(work_overflow),
-        cmocka_unit_test(one_line),
+        cmocka_unit_test(one_line),    cmocka_unit_test(key_heads),
     };
     return cmocka_run_group_tests(tests, make_ctx, free_ctx);
 }

@@ -1,7 +1,9 @@
-/* soak.c -- long use: plans made and freed again and again, and one plan executed by
- * many threads at once.  Memory stays flat, results stay the same bits.
+/* soak.c -- long use: plans made and freed again and again, many sequences through one
+ * pool, and one plan executed by many threads at once.  Memory stays flat, results stay
+ * the same bits.
  *
- * 10^6 plans with FOCI_TEST_LONG, else 10^4, or 10^3 with FOCI_TEST_SHORT.
+ * 10^6 plans and 10^5 sequences with FOCI_TEST_LONG, else a hundredth, or a thousandth
+ * with FOCI_TEST_SHORT.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -43,6 +45,21 @@ static double resident(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+static bool brief(void) { return getenv("FOCI_TEST_SHORT") != NULL; }
+
+static int scaled(int n)
+{
+    return getenv("FOCI_TEST_LONG") ? n : brief() ? n / 1000 : n / 100;
+}
+
+/* Since a tenth of n things were done. */
+static void check_flat(const char *what, int n, double early)
+{
+    const double grown = resident() - early;
+    if (!SANITIZED && !brief() && grown > 1 << 20)
+        fail_msg("%d %s: %.0f bytes more than after a tenth of them", n, what, grown);
+}
+
 static void plans(void **state)
 {
     static const char *const specs[] = {
@@ -54,8 +71,7 @@ static void plans(void **state)
         "5*softmax",
     };
     enum { N_SPECS = sizeof specs / sizeof *specs, N_GOOD = 4 };
-    const bool         brief = getenv("FOCI_TEST_SHORT") != NULL;
-    const int          n = getenv("FOCI_TEST_LONG") ? 1000000 : brief ? 1000 : 10000;
+    const int          n = scaled(1000000);
     const foci_problem p = { FOCI_SIZED(foci_problem),
                              .batch = 1,
                              .heads = 4,
@@ -92,15 +108,131 @@ static void plans(void **state)
         assert_int_equal(held, before);
         if (i == n / 10) early = resident();
     }
-    const double grown = resident() - early;
-    if (!SANITIZED && !brief && grown > 1 << 20)
-        fail_msg("%d plans: %.0f bytes more than after a tenth of them", n, grown);
+    check_flat("plans", n, early);
     for (int s = 0; s < N_GOOD; s++) {
         result_free(&first[s]);
         trial_free(&trials[s]);
     }
     foci_ctx_free(ctx);
     assert_int_equal(held, 0);
+}
+
+/*
+ * Sequences
+ */
+
+enum { HEADS = 2, WIDTH = 8, LONGEST = 140, KINDS = 6, KEPT = 5 };
+
+struct steps {
+    foci_pool *pool;
+    float      x[LONGEST][HEADS * WIDTH]; /* all of q, k and v */
+    void      *work;
+    float      o[2][HEADS * WIDTH]; /* last rows of the two */
+};
+
+/* Tokens `from` to `to`, the same for each state; their last row. */
+static void feed(struct steps *s, foci_state *state, int from, int to, float *last)
+{
+    float              o[LONGEST][HEADS * WIDTH];
+    const int32_t      tokens = to - from;
+    const foci_step_io io = {
+        FOCI_SIZED(foci_step_io), .states = &state, .n_states = 1,
+        .tokens = &tokens,        .q = s->x[from],  .k = s->x[from],
+        .v = s->x[from],          .o = o,           .work = s->work
+    };
+    assert_int_equal(foci_step(s->pool, &io), FOCI_OK);
+    memcpy(last, o[tokens - 1], sizeof o[0]);
+}
+
+static const uint8_t lens[KINDS] = { 1, 3, 63, 64, 65, 130 };
+
+/* Two sequences that part after some tokens, one of them made as a copy; it stays. */
+static foci_state *fork_one(struct steps *s, int kind)
+{
+    const int   n = lens[kind];
+    foci_state *one, *two;
+    float       row[HEADS * WIDTH];
+
+    assert_int_equal(foci_state_create(s->pool, &one), FOCI_OK);
+    feed(s, one, 0, n, row);
+    assert_int_equal(foci_state_copy(one, &two), FOCI_OK);
+    feed(s, one, n, n + 2, row);
+    feed(s, two, n + 1, n + 3, row);
+    feed(s, one, n + 2, n + 3, s->o[0]);
+    feed(s, two, n + 3, n + 4, s->o[1]);
+    foci_state_free(one);
+    return two;
+}
+
+/* The same, alone. */
+static void run_alone(struct steps *s, int kind, float o[2][HEADS * WIDTH])
+{
+    const int n = lens[kind];
+    float     row[HEADS * WIDTH];
+
+    for (int i = 0; i < 2; i++) {
+        foci_state *state;
+        assert_int_equal(foci_state_create(s->pool, &state), FOCI_OK);
+        feed(s, state, 0, n, row);
+        feed(s, state, n + i, n + i + 2, row);
+        feed(s, state, n + i + 2, n + i + 3, o[i]);
+        foci_state_free(state);
+    }
+}
+
+static void sequences(void **state)
+{
+    const int          n = scaled(100000);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = HEADS,
+                             .len_q = 1,
+                             .len_k = 1,
+                             .dim_qk = WIDTH,
+                             .flags = FOCI_CAUSAL };
+    int64_t            held = 0, used = 0;
+    const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
+                                   .alloc = counted, .user = &held };
+    foci_ctx          *ctx;
+    foci_state        *kept[KEPT] = { NULL };
+    float              alone[KINDS][2][HEADS * WIDTH];
+    double             early = 0;
+    struct steps      *s = test_alloc(1, sizeof *s);
+    struct rng         rng;
+
+    (void)state;
+    rng_seed(&rng, 1, 2);
+    for (int i = 0; i < LONGEST; i++)
+        for (int e = 0; e < HEADS * WIDTH; e++)
+            s->x[i][e] = (float)rng_normal(&rng);
+    assert_int_equal(foci_ctx_create(&options, &ctx), FOCI_OK);
+    foci_plan *plan = test_plan(ctx, "1*softmax cap(5) + relu2", &p);
+    assert_int_equal(foci_pool_create(plan, 4 * (KEPT + 2), &s->pool), FOCI_OK);
+    s->work = test_alloc(1, foci_step_bytes(s->pool, 1, LONGEST, LONGEST));
+    for (int i = 0; i < n; i++) {
+        const int    kind = i % KINDS;
+        foci_state **at = &kept[i % KEPT];
+        foci_state_free(*at);
+        if (i == kind) run_alone(s, kind, alone[kind]);
+        *at = fork_one(s, kind);
+        assert_memory_equal(s->o, alone[kind], sizeof s->o);
+        if (i == n / 10) early = resident();
+        /* The same states are there after so many. */
+        if (i % (KINDS * KEPT) != KINDS * KEPT - 1) continue;
+        const int64_t pages = foci_pool_pages(s->pool) - foci_pool_free_pages(s->pool);
+        if (used) assert_int_equal(held + pages, used);
+        used = held + pages;
+    }
+    check_flat("sequences", n, early);
+    for (int i = 0; i < KEPT; i++)
+        foci_state_free(kept[i]);
+    assert_int_equal(foci_pool_free_pages(s->pool), 4 * (KEPT + 2));
+    foci_pool_free(s->pool);
+    foci_plan_free(plan);
+    foci_ctx_free(ctx);
+    assert_int_equal(held, 0);
+    free(s->work);
+    free(s);
 }
 
 /*
@@ -129,7 +261,7 @@ static bool is_same(const struct result *a, const struct result *b)
 static void *work(void *self)
 {
     struct worker *w = self;
-    const int      rounds = getenv("FOCI_TEST_SHORT") ? BRIEF_ROUNDS : ROUNDS;
+    const int      rounds = brief() ? BRIEF_ROUNDS : ROUNDS;
 
     w->result = trial_run(w->plan, w->trial);
     w->same = true;
@@ -174,8 +306,8 @@ static void threads(void **state)
                        .batch = 2,
                        .heads = 4,
                        .kv_heads = 2,
-                       .len_q = 150,
-                       .len_k = 150,
+                       .len_q = brief() ? 70 : 150,
+                       .len_k = brief() ? 70 : 150,
                        .dim_qk = 16,
                        .flags = FOCI_TRAIN | FOCI_CAUSAL };
 
@@ -190,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plans),
+        cmocka_unit_test(sequences),
         cmocka_unit_test(threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

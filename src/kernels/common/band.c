@@ -15,9 +15,8 @@ INLINE vf ISA(delayed)(struct ISA(delay) * d, vf x, const int u)
     const vf a = vf_select(vm_bits(0xaaaa, 0), x, d->one[0]);
     const vf b = vf_select(vm_bits(0xcccc, 0), a, d->two[u % 2]);
     const vf c = vf_select(vm_bits(0xf0f0, 0), b, d->four[u % 4]);
-    vf       e = c;
+    const vf e = VF_LEN == 16 ? vf_select(vm_bits(0xff00, 0), c, d->eight[u]) : c;
 
-    if (VF_LEN == 16) e = vf_select(vm_bits(0xff00, 0), c, d->eight[u]);
     d->one[0] = x;
     d->two[u % 2] = a;
     d->four[u % 4] = b;

@@ -172,19 +172,19 @@ static void meet_tile(const struct stepping *x, const struct piece *p, struct ro
     if (level >= 0 && x->stage->levels[level].slots.count_bias &&
         !x->stage->levels[level].slots.take)
         m.extra = (float)log2((double)x->stage->levels[level].slots.every);
-    m.k = pool_keys(pool, x->g, page, p->kv);
     m.v = pool_values(pool, x->g, page, p->kv);
     for (int row = 0, rows; row < p->b->rows; row += rows) {
         uint64_t seen[FEW], some = 0;
 
-        rows = (int)min64(FEW, p->b->rows - row);
+        rows = x->sets > 1 ? 1 : (int)min64(FEW, p->b->rows - row);
         for (int i = 0; i < rows; i++) {
             const int64_t place = place_of(x, p->b, row + i);
             seen[i] = step_seen(x, p->b, level, place, t) & there;
             some |= seen[i];
         }
         if (!some) continue;
-        m.next_k = row ? NULL : next;
+        m.k = pool_keys(pool, x->g, page, p->kv, set_of(x, p, row));
+        m.next_k = row || x->sets > 1 ? NULL : next;
         step_meet(x, p, r, &m, row, rows, seen, sums);
     }
 }
@@ -202,7 +202,7 @@ static const char *next_tile(const struct stepping *x, const struct piece *p, in
     else
         return NULL;
     const int64_t page = stream_page(stream_of(x, p->b, s->level), t);
-    return page < 0 ? NULL : pool_keys(x->step->pool, x->g, page, p->kv);
+    return page < 0 ? NULL : pool_keys(x->step->pool, x->g, page, p->kv, 0);
 }
 
 /* Tiles number begin to end of the bundle's. */

@@ -125,7 +125,7 @@ struct stepping {
     bool                  bf16;
     bool                  counts; /* the keys that rows see are counted */
     size_t                el;
-    int64_t               per_kv, kv_heads, rounds, bundle;
+    int64_t               per_kv, kv_heads, sets, rounds, bundle;
     foci_mech            *mechs;   /* [n_seqs] */
     struct bundle        *bundles; /* [n_bundles] */
     int64_t               n_bundles, pieces;
@@ -183,6 +183,12 @@ struct meeting {
 static inline int64_t head_of(const struct stepping *x, const struct piece *p, int r)
 {
     return p->kv * x->per_kv + (p->b->row0 + r) % x->per_kv;
+}
+
+/* The set of keys that row r meets. */
+static inline int64_t set_of(const struct stepping *x, const struct piece *p, int r)
+{
+    return x->sets > 1 ? head_of(x, p, r) % x->per_kv : 0;
 }
 
 /* Where row r stands in its sequence, and where it lies in q and o. */
@@ -276,7 +282,7 @@ foci_status exact_state_reserve(foci_state *state, int g, int64_t tokens,
                                 int64_t *pages);
 void        exact_state_drop(foci_state *state, int g);
 
-/* Floats of a row of sums, and of all of one level: [kv_heads] of keys, then of
+/* Floats of a row of sums, and of all of one level: of keys [kv_heads][sets], then of
  * values. */
 static inline int64_t sum_row(int64_t d) { return round_up(d, 16); }
 
@@ -284,7 +290,7 @@ static inline int64_t sum_floats(const foci_pool *pool, int g)
 {
     const foci_problem *p = &pool->plan->p;
     return pool->plan->stages[g].group->kv_heads *
-           (sum_row(p->dim_qk) + sum_row(p->dim_v));
+           (pool->parts[g].sets * sum_row(p->dim_qk) + sum_row(p->dim_v));
 }
 
 #endif

@@ -41,13 +41,13 @@ static size_t kv_row(const struct stepping *x, const struct step_seq *seq, int64
     return (size_t)((seq->row0 + t) * x->plan->p.kv_heads + head);
 }
 
-/* Where the key comes from: it may be the query. */
+/* Where the key of a set comes from: it may be the query of one of its heads. */
 static const char *key_row(const struct stepping *x, const struct step_seq *seq,
-                           int64_t t, int64_t kv)
+                           int64_t t, int64_t kv, int64_t set)
 {
     const size_t  bytes = (size_t)x->dq * x->el;
-    const int64_t query =
-        (seq->row0 + t) * x->plan->p.heads + x->stage->group->head0 + kv;
+    const int64_t query = (seq->row0 + t) * x->plan->p.heads + x->stage->group->head0 +
+                          kv * x->per_kv + set;
 
     if (x->stage->order.shared)
         return (const char *)x->step->io->q + (size_t)query * bytes;
@@ -73,26 +73,27 @@ static void store_key(const struct stepping *x, const struct exact *e, const cha
  * Slots
  */
 
-/* Where row `at` of a stream, of keys or of values, lies. */
+/* Where row `at` of a stream lies: of the keys of a set or, of set number `sets`, of
+ * the values. */
 static char *row_in(const foci_pool *pool, int g, const struct stream *s, int64_t at,
-                    int64_t kv, bool values)
+                    int64_t kv, int64_t set)
 {
     const foci_problem *p = &pool->plan->p;
-    const int64_t       page = stream_page(s, at / PAGE);
-    const int64_t       row = at % PAGE * (values ? p->dim_v : p->dim_qk);
+    const int64_t       d = set == pool->parts[g].sets ? p->dim_v : p->dim_qk;
 
-    return (values ? pool_values(pool, g, page, kv) : pool_keys(pool, g, page, kv)) +
-           (size_t)row * foci_dtype_bytes(p->dtype);
+    return pool_keys(pool, g, stream_page(s, at / PAGE), kv, set) +
+           (size_t)(at % PAGE * d) * foci_dtype_bytes(p->dtype);
 }
 
-/* The sums of a level that are of this head. */
-static float *sum_of(const foci_pool *pool, int g, float *sums, int64_t kv, bool values)
+/* The sums of a level that are of this head and set. */
+static float *sum_of(const foci_pool *pool, int g, float *sums, int64_t kv, int64_t set)
 {
     const foci_problem *p = &pool->plan->p;
-    const int64_t       heads = pool->plan->stages[g].group->kv_heads;
+    const int64_t       sets = pool->parts[g].sets;
+    const int64_t       keys = pool->plan->stages[g].group->kv_heads * sets;
 
-    if (!values) return sums + kv * sum_row(p->dim_qk);
-    return sums + heads * sum_row(p->dim_qk) + kv * sum_row(p->dim_v);
+    if (set < sets) return sums + (kv * sets + set) * sum_row(p->dim_qk);
+    return sums + keys * sum_row(p->dim_qk) + kv * sum_row(p->dim_v);
 }
 
 static void add_row(const foci_pool *pool, int dtype, const char *from, int64_t d,
@@ -105,25 +106,25 @@ static void add_row(const foci_pool *pool, int dtype, const char *from, int64_t 
 
 /* Token j of a state, which lies in its pages already: into level l. */
 static void add_to_level(const struct stepping *x, const foci_state *state, int l,
-                         int64_t j, int64_t kv, bool values, float *row)
+                         int64_t j, int64_t kv, int64_t set, float *row)
 {
     const foci_pool  *pool = state->pool;
     struct exact_own *own = state->own[x->g];
     const foci_slots *s = &x->stage->levels[l].slots;
-    const int64_t     d = values ? x->dv : x->dq, done = slots_done(s, j + 1);
-    const char       *from = row_in(pool, x->g, &state->tokens, j, kv, values);
+    const int64_t     d = set == x->sets ? x->dv : x->dq, done = slots_done(s, j + 1);
+    const char       *from = row_in(pool, x->g, &state->tokens, j, kv, set);
     const int         dtype = (int)x->plan->p.dtype;
 
     if (s->take) {
         if (done > slots_done(s, j))
-            memcpy(row_in(pool, x->g, &own->level[l], done - 1, kv, values), from,
+            memcpy(row_in(pool, x->g, &own->level[l], done - 1, kv, set), from,
                    (size_t)d * x->el);
         return;
     }
-    float *sum = sum_of(pool, x->g, own->sums[l], kv, values);
+    float *sum = sum_of(pool, x->g, own->sums[l], kv, set);
     add_row(pool, dtype, from, d, sum, row);
     if ((j + 1) % s->every) return;
-    x->k->store_rows(row_in(pool, x->g, &own->level[l], done - 1, kv, values), d, dtype,
+    x->k->store_rows(row_in(pool, x->g, &own->level[l], done - 1, kv, set), d, dtype,
                      sum, sum_row(d), 1.0f / (float)s->every, 1, (int)d);
     memset(sum, 0, (size_t)d * sizeof *sum);
 }
@@ -135,14 +136,16 @@ void exact_sum_open(const foci_state *state, int g, int level, int64_t len, floa
     const struct stage *s = &pool->plan->stages[g];
     struct exact_own   *own = state->own[g];
     const int64_t       every = s->levels[level].slots.every;
+    const int64_t       sets = pool->parts[g].sets;
 
     memset(own->sums[level], 0, (size_t)sum_floats(pool, g) * sizeof *own->sums[level]);
     for (int64_t j = len / every * every; j < len; j++)
-        for (int64_t i = 0; i < 2 * s->group->kv_heads; i++)
-            add_row(pool, (int)p->dtype,
-                    row_in(pool, g, &state->tokens, j, i / 2, i % 2),
-                    i % 2 ? p->dim_v : p->dim_qk,
-                    sum_of(pool, g, own->sums[level], i / 2, i % 2), row);
+        for (int64_t i = 0; i < (sets + 1) * s->group->kv_heads; i++) {
+            const int64_t kv = i / (sets + 1), set = i % (sets + 1);
+            add_row(pool, (int)p->dtype, row_in(pool, g, &state->tokens, j, kv, set),
+                    set == sets ? p->dim_v : p->dim_qk,
+                    sum_of(pool, g, own->sums[level], kv, set), row);
+        }
 }
 
 /*
@@ -164,9 +167,10 @@ static void append_token(const struct stepping *x, const struct step_seq *seq,
         e.at.turns = desk->turn;
     }
     for (int64_t kv = 0; kv < x->kv_heads; kv++) {
-        store_key(x, &e, key_row(x, seq, t, kv), row_in(pool, x->g, s, j, kv, false),
-                  desk->row);
-        memcpy(row_in(pool, x->g, s, j, kv, true),
+        for (int64_t set = 0; set < x->sets; set++)
+            store_key(x, &e, key_row(x, seq, t, kv, set),
+                      row_in(pool, x->g, s, j, kv, set), desk->row);
+        memcpy(row_in(pool, x->g, s, j, kv, x->sets),
                (const char *)x->step->io->v + kv_row(x, seq, t, kv) * v, v);
     }
 }
@@ -177,8 +181,8 @@ static void append_slots(const struct stepping *x, const struct step_seq *seq,
 {
     for (int64_t j = seq->state->len - seq->tokens; j < seq->state->len; j++)
         for (int l = 0; l < x->stage->n_levels; l++)
-            for (int values = 0; values < 2; values++)
-                add_to_level(x, seq->state, l, j, kv, values, desk->row);
+            for (int64_t set = 0; set <= x->sets; set++)
+                add_to_level(x, seq->state, l, j, kv, set, desk->row);
 }
 
 /* The labels of all new tokens of one sequence for one head, or for all. */
@@ -196,7 +200,8 @@ static void append_labels(const struct stepping *x, const struct step_seq *seq,
                 labels_add(&own->maps[r], j, m->def->place(m, j));
             continue;
         }
-        step_hash(x, head, key_row(x, seq, t, head / x->per_kv), &desk->hash);
+        step_hash(x, head, key_row(x, seq, t, head / x->per_kv, head % x->per_kv),
+                  &desk->hash);
         for (int64_t r = 0; r < x->rounds; r++)
             labels_add(&own->maps[head * x->rounds + r], j, desk->hash.label[r]);
     }

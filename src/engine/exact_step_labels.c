@@ -307,7 +307,8 @@ static void meet_list(const struct stepping *x, const struct piece *p, int row,
     for (int i = 0; i < m->n; i++) {
         const int64_t page = stream_page(s, m->list[i] / PAGE);
         const size_t  at = (size_t)(m->list[i] % PAGE);
-        memcpy(r->keys + (size_t)i * k, pool_keys(pool, x->g, page, p->kv) + at * k, k);
+        memcpy(r->keys + (size_t)i * k,
+               pool_keys(pool, x->g, page, p->kv, set_of(x, p, row)) + at * k, k);
         memcpy(r->values + (size_t)i * v, pool_values(pool, x->g, page, p->kv) + at * v,
                v);
     }

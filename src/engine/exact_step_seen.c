@@ -25,6 +25,7 @@ struct stepping step_geometry(const foci_plan *plan, int g)
     x.ldq = (int)round_up(x.dq, 32);
     x.ldo = (int)round_up(x.dv, 32);
     x.counts = x.score->n_rows || x.kind == FOCI_RELU2;
+    x.sets = s->order.shared ? x.per_kv : 1;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;
     return x;

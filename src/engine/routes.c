@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/routes.h"
 #include "engine/sums.h"
+#include "state/state.h"
 
 enum { TOP_ARG = 2 }; /* inner, routes, top: the arguments of a mechanism with routes */
 
@@ -23,7 +25,7 @@ struct routes {
     const struct stage *stage;
     const struct group *group;
     const foci_io      *io;
-    int64_t             n, top;
+    int64_t             n;
     int                 dv;
 
     /* Saved, or in work where nothing is: gates [rows][heads][n], and the outputs of
@@ -59,7 +61,6 @@ static struct routes geometry(const foci_plan *plan, const struct stage *s)
         .stage = s,
         .group = s->group,
         .n = s->n_inner,
-        .top = foci_arg_int(&s->group->mech, TOP_ARG),
         .dv = (int)p->dim_v,
         .y_bytes = (size_t)round_up(p->batch * p->len_q * p->heads * p->dim_v, 32) * el,
     };
@@ -131,45 +132,53 @@ static void keep_top(double *gate, int64_t n, int64_t top)
         gate[t] = gate[t] < 0 ? 0 : gate[t] / sum;
 }
 
-enum { MAX_ROUTES = 64 };
-
 /* z[n] = W x, in double so that ties are those of the definition. */
-static void gate_logits(const struct routes *r, const float *w, const char *x, double *z)
+static void gate_logits(const foci_plan *plan, int64_t n, const float *w, const char *x,
+                        double *z)
 {
-    const int64_t      d = r->p->dim_x;
+    const int64_t      d = plan->p.dim_x;
+    const size_t       el = foci_dtype_bytes(plan->p.dtype);
     _Alignas(64) float part[SUMS_CHUNK];
 
-    for (int64_t t = 0; t < r->n; t++)
+    for (int64_t t = 0; t < n; t++)
         z[t] = 0;
     for (int64_t c = 0; c < d; c += SUMS_CHUNK) {
         const int m = (int)min64(SUMS_CHUNK, d - c);
-        r->all.k->load_rows(part, SUMS_CHUNK, x + (size_t)c * r->all.el, d,
-                            (int)r->p->dtype, 1, m);
-        for (int64_t t = 0; t < r->n; t++)
+        plan->ctx->kernels.load_rows(part, SUMS_CHUNK, x + (size_t)c * el, d,
+                                     (int)plan->p.dtype, 1, m);
+        for (int64_t t = 0; t < n; t++)
             for (int i = 0; i < m; i++)
                 z[t] += (double)part[i] * (double)w[t * d + c + i];
     }
 }
 
+void routes_gates(const foci_plan *plan, const struct stage *s, const float *params,
+                  const char *x, int64_t h, double *gate)
+{
+    const int64_t n = s->n_inner, keep = foci_arg_int(&s->group->mech, TOP_ARG);
+    const float  *w = params + s->group->param0[0] + h * n * plan->p.dim_x;
+    double        top = -INFINITY, sum = 0;
+
+    gate_logits(plan, n, w, x, gate);
+    for (int64_t t = 0; t < n; t++)
+        top = fmax(top, gate[t]);
+    for (int64_t t = 0; t < n; t++)
+        sum += gate[t] = exp(gate[t] - top);
+    for (int64_t t = 0; t < n; t++)
+        gate[t] /= sum;
+    if (keep && keep < n) keep_top(gate, n, keep);
+}
+
 static void make_gates(const struct routes *r)
 {
-    const float *w = r->io->params + r->group->param0[0];
-
 #pragma omp parallel for num_threads(r->plan->ctx->threads) schedule(static)
     for (int64_t i = 0; i < r->all.rows; i++) {
         const char *x = (const char *)r->io->x + sums_at(&r->all, &r->p->x, i, 0);
 
         for (int64_t h = 0; r->all.valid[i] && h < r->all.heads; h++) {
-            double z[MAX_ROUTES], top = -INFINITY, sum = 0;
+            double z[MAX_ROUTES];
 
-            gate_logits(r, w + h * r->n * r->p->dim_x, x, z);
-            for (int64_t t = 0; t < r->n; t++)
-                top = fmax(top, z[t]);
-            for (int64_t t = 0; t < r->n; t++)
-                sum += z[t] = exp(z[t] - top);
-            for (int64_t t = 0; t < r->n; t++)
-                z[t] /= sum;
-            if (r->top && r->top < r->n) keep_top(z, r->n, r->top);
+            routes_gates(r->plan, r->stage, r->io->params, x, h, z);
             for (int64_t t = 0; t < r->n; t++)
                 r->gates[(i * r->all.heads + h) * r->n + t] = (float)z[t];
         }
@@ -388,6 +397,7 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
 }
 
 const struct engine engine_routes = {
+    .decoder = &routes_decoder,
     .name = "routes",
     .work_bytes = work_bytes,
     .saved_floats = saved_floats,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/sums.h"
+#include "state/state.h"
 
 struct second {
     struct sums         all;  /* rows of queries; there are as many keys */
@@ -370,6 +371,7 @@ static int describe(const foci_plan *plan, const struct stage *stage, char *text
 }
 
 const struct engine engine_second = {
+    .decoder = &second_decoder,
     .name = "second",
     .work_bytes = work_bytes,
     .saved_floats = saved_floats,

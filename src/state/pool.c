@@ -61,9 +61,10 @@ static void lay_out(foci_pool *pool)
         struct part          *part = &pool->parts[g];
 
         part->at = pool->page_bytes;
+        part->sets = s->order.shared ? s->group->heads / s->group->kv_heads : 1;
         if (d->paged)
-            part->head_bytes =
-                PAGE * (size_t)(p->dim_qk + p->dim_v) * foci_dtype_bytes(p->dtype);
+            part->head_bytes = PAGE * (size_t)(part->sets * p->dim_qk + p->dim_v) *
+                               foci_dtype_bytes(p->dtype);
         pool->page_bytes += part->head_bytes * (size_t)s->group->kv_heads;
         if (d->append_bytes) {
             const size_t n = d->append_bytes(pool, g);
@@ -184,6 +185,18 @@ foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
 
 int64_t foci_pool_pages(const foci_pool *pool) { return pool->n_pages; }
 
-int64_t foci_pool_free_pages(const foci_pool *pool) { return pool->n_free; }
+int64_t foci_pool_free_pages(const foci_pool *pool)
+{
+    int64_t n = pool->n_free;
 
-size_t foci_pool_page_bytes(const foci_pool *pool) { return pool->page_bytes; }
+    for (int g = 0; g < pool->plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(pool->plan, g);
+        if (d->pool_pages) n = min64(n, d->pool_pages(pool, g));
+    }
+    return n;
+}
+
+size_t foci_pool_page_bytes(const foci_pool *pool)
+{
+    return pool->page_bytes + pool->inner_bytes;
+}

@@ -90,8 +90,7 @@ foci_status foci_state_copy(const foci_state *state, foci_state **copy)
     return FOCI_OK;
 }
 
-/* Whether the first `len` tokens can go on as they were then. */
-static foci_status check_cut(foci_state *state, int64_t len)
+foci_status state_check_cut(foci_state *state, int64_t len)
 {
     const foci_plan *plan = state->pool->plan;
     const int64_t    first = state->tokens.first * PAGE;
@@ -120,7 +119,7 @@ foci_status foci_state_truncate(foci_state *state, int64_t len)
                         " tokens can be cut back to 0 to %" PRId64,
                         len, state->len, state->len);
     if (len == state->len) return FOCI_OK;
-    TRY(check_cut(state, len));
+    TRY(state_check_cut(state, len));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->truncate) (void)d->truncate(state, g, len, true);

@@ -23,24 +23,27 @@ struct slab { /* pages allocated together */
     int64_t pages;
 };
 
-/* Where a stage has its rows in a page: for each key/value head PAGE rows of keys and
+/* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
+ * of keys, one set or, where keys are made of queries, one for each of its heads, and
  * PAGE rows of values, in the dtype of the tensors.  Keys are stored as they go into
  * scores. */
 struct part {
-    size_t at, head_bytes; /* head_bytes 0: it has none */
+    size_t  at, head_bytes; /* head_bytes 0: it has none */
+    int64_t sets;
 };
 
 struct foci_pool {
     const foci_plan *plan;
-    size_t           page_bytes;
-    struct part     *parts; /* [groups] */
-    void           **own;   /* [groups] what engines keep for all states together */
+    size_t           page_bytes, inner_bytes; /* of a page, here and in pools inside */
+    struct part     *parts;                   /* [groups] */
+    void           **own; /* [groups] what engines keep for all states together */
     struct page     *pages;
     int64_t          n_pages, n_free, first_free;
-    struct slab     *slabs;
-    int64_t          n_slabs;
-    char            *scratch; /* of append */
-    size_t           scratch_bytes;
+    int64_t      promised; /* of a pool inside another: pages that a step will take */
+    struct slab *slabs;
+    int64_t      n_slabs;
+    char        *scratch; /* of append */
+    size_t       scratch_bytes;
 };
 
 /* Rows in pages.  A page whose rows nobody will read again is dropped. */
@@ -63,18 +66,20 @@ struct foci_state {
     bool          in_step; /* while a step looks for states given twice */
 };
 
-/* Where keys and values of head kv, counted in its group g, lie in a page. */
-static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv)
+/* Where keys (of a set) and values of head kv, counted in its group g, lie in a page. */
+static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv,
+                              int64_t set)
 {
-    const struct part *t = &pool->parts[g];
-    return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes;
+    const foci_problem *p = &pool->plan->p;
+    const struct part  *t = &pool->parts[g];
+
+    return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes +
+           (size_t)(set * PAGE * p->dim_qk) * foci_dtype_bytes(p->dtype);
 }
 
 static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int64_t kv)
 {
-    const foci_problem *p = &pool->plan->p;
-    return pool_keys(pool, g, page, kv) +
-           PAGE * (size_t)p->dim_qk * foci_dtype_bytes(p->dtype);
+    return pool_keys(pool, g, page, kv, pool->parts[g].sets);
 }
 
 /* pool.c: take a free page, there must be one; hold one more; let go of one. */
@@ -130,6 +135,8 @@ foci_status stream_restore(foci_pool *pool, struct stream *s, int g0, int g1,
  * whether one of these is needed for ever. */
 int64_t state_keep(const foci_plan *plan, int64_t n);
 bool    state_holds(const foci_plan *plan, foci_range rows);
+/* Whether foci_state_truncate() would do it; if not, the reason is told. */
+foci_status state_check_cut(foci_state *state, int64_t len);
 
 /*
  * Steps
@@ -158,9 +165,10 @@ struct decoder {
     bool paged; /* rows of keys and values lie in the stage's part of the pages */
 
     /* What all states of a pool share, in pool->own[g]; grow makes room for that many
-     * pages more of tokens. */
+     * pages more of tokens, and pages tells how many of them are free. */
     foci_status (*pool_make)(foci_pool *pool, int g);
     foci_status (*pool_grow)(foci_pool *pool, int g, int64_t pages);
+    int64_t (*pool_pages)(const foci_pool *pool, int g);
     void (*pool_free)(foci_pool *pool, int g);
 
     /* What it keeps of one sequence, in state->own[g].  copy and restore fill one that
@@ -198,6 +206,55 @@ static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
     return engine_of(&plan->stages[g])->decoder;
 }
 
-extern const struct decoder exact_decoder; /* engine/exact_step.c */
+/* engine/exact_step.c, routes_step.c, second_step.c */
+extern const struct decoder exact_decoder, routes_decoder, second_decoder;
+
+/* step.c: the parts of a step, for engines that make steps of other plans.  Room for so
+ * many tokens more, as decoder.reserve; tokens into all that a state holds; what tokens
+ * to come do not need. */
+foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages);
+void        step_append(struct step *step);
+void        state_drop(foci_state *s);
+
+/*
+ * Pools and states inside others (inner.c), of engines that run other plans.  pool->own
+ * starts with a struct inner_pools, state->own is an array of as many states.  These
+ * serve as functions of a decoder.
+ */
+
+struct inner_pools {
+    foci_pool **pool; /* [n] */
+    int64_t     n;
+};
+
+static inline foci_pool *inner_pool(const foci_pool *pool, int g, int64_t i)
+{
+    return ((const struct inner_pools *)pool->own[g])->pool[i];
+}
+
+static inline foci_state *inner_state(const foci_state *state, int g, int64_t i)
+{
+    return ((foci_state **)state->own[g])[i];
+}
+
+/* A pool for each of n plans, which stay the caller's. */
+foci_status inner_pools_make(foci_pool *pool, int g, const foci_plan *const *plans,
+                             int64_t n);
+void        inner_pools_free(foci_pool *pool, int g);
+foci_status inner_pools_grow(foci_pool *pool, int g, int64_t pages);
+int64_t     inner_pools_pages(const foci_pool *pool, int g);
+foci_status inner_make(foci_state *state, int g);
+foci_status inner_copy(const foci_state *from, foci_state *to, int g);
+void        inner_free(foci_state *state, int g);
+size_t      inner_bytes(const foci_state *state, int g);
+void        inner_save(const foci_state *state, int g, struct writer *w);
+foci_status inner_restore(foci_state *state, int g, struct reader *r);
+foci_status inner_truncate(foci_state *state, int g, int64_t len, bool really);
+/* To be called by check: also of the inner plans. */
+foci_status inner_check(const foci_pool *pool, int g, const foci_step_io *io);
+foci_status inner_reserve(foci_state *state, int g, int64_t tokens, int64_t *pages);
+void        inner_drop(foci_state *state, int g);
+/* The sequences of a step in states number i; room for them is the caller's. */
+struct step inner_step(const struct step *step, int g, int64_t i, struct step_seq *seqs);
 
 #endif

@@ -85,29 +85,31 @@ static foci_status check(const foci_pool *pool, const foci_step_io *io)
     return check_states(pool, io);
 }
 
+foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages)
+{
+    const foci_plan *plan = s->pool->plan;
+
+    if (!tokens) return FOCI_OK;
+    if (tokens > MAX_LEN - s->len)
+        return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                        "a state would have more than %" PRId64 " tokens", MAX_LEN);
+    TRY(stream_reserve(s->pool, &s->tokens, tokens, pages));
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->reserve) TRY(d->reserve(s, g, tokens, pages));
+    }
+    return FOCI_OK;
+}
+
 /* Make room, or change nothing. */
 static foci_status reserve(foci_pool *pool, const foci_step_io *io)
 {
-    const foci_plan *plan = pool->plan;
-    int64_t          need = 0;
+    int64_t need = 0;
 
-    for (int64_t i = 0; i < io->n_states; i++) {
-        foci_state   *s = io->states[i];
-        const int64_t n = tokens_of(io, i);
-        if (!n) continue;
-        if (n > MAX_LEN - s->len)
-            return ctx_fail(plan->ctx, FOCI_ERR_ARG,
-                            "states[%" PRId64 "] would have more than %" PRId64
-                            " tokens",
-                            i, MAX_LEN);
-        TRY(stream_reserve(pool, &s->tokens, n, &need));
-        for (int g = 0; g < plan->spec.n_groups; g++) {
-            const struct decoder *d = decoder_of(plan, g);
-            if (d->reserve) TRY(d->reserve(s, g, n, &need));
-        }
-    }
+    for (int64_t i = 0; i < io->n_states; i++)
+        TRY(state_reserve(io->states[i], tokens_of(io, i), &need));
     if (need <= pool->n_free) return FOCI_OK;
-    return ctx_fail(plan->ctx, FOCI_ERR_FULL,
+    return ctx_fail(pool->plan->ctx, FOCI_ERR_FULL,
                     "the step needs %" PRId64 " pages, and %" PRId64 " of %" PRId64
                     " are free: free states or call foci_pool_grow()",
                     need, pool->n_free, pool->n_pages);
@@ -130,8 +132,7 @@ size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
     return (a.used + most + 63) / 64 * 64;
 }
 
-/* Without an o there is no work memory: sequences are then taken one by one. */
-static void append(struct step *step)
+void step_append(struct step *step)
 {
     const foci_plan *plan = step->pool->plan;
 
@@ -147,8 +148,7 @@ static void append(struct step *step)
     }
 }
 
-/* What the tokens to come do not need. */
-static void drop(foci_state *s)
+void state_drop(foci_state *s)
 {
     const foci_plan *plan = s->pool->plan;
 
@@ -159,6 +159,7 @@ static void drop(foci_state *s)
     stream_drop(s->pool, &s->tokens, state_keep(plan, s->len), state_holds);
 }
 
+/* Without an o there is no work memory: sequences are taken one by one. */
 static void append_only(foci_pool *pool, const foci_step_io *io)
 {
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
@@ -167,8 +168,8 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
                 .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1, .kv_step = 1
         };
         if (!seq.tokens) continue;
-        append(&step);
-        drop(seq.state);
+        step_append(&step);
+        state_drop(seq.state);
     }
 }
 
@@ -180,11 +181,11 @@ static void attend(foci_pool *pool, const foci_step_io *io)
     step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))
         step.seqs[i] = (struct step_seq){ io->states[i], row, tokens_of(io, i) };
-    append(&step);
+    step_append(&step);
     for (int g = 0; g < pool->plan->spec.n_groups; g++)
         decoder_of(pool->plan, g)->step(&step, g, a);
     for (int64_t i = 0; i < io->n_states; i++)
-        drop(io->states[i]);
+        state_drop(io->states[i]);
 }
 
 foci_status foci_step(foci_pool *pool, const foci_step_io *io)

@@ -158,15 +158,17 @@ static bool move_rows(const foci_pool *pool, const struct stream *s, int64_t at,
                       struct writer *w, struct reader *r)
 {
     const foci_problem *p = &pool->plan->p;
+    const struct part  *part = &pool->parts[g];
     const size_t        el = foci_dtype_bytes(p->dtype);
     const struct held  *h = &s->held[at];
     const size_t        n = (size_t)min64(PAGE, s->rows - h->tile * PAGE);
     const int64_t       heads = pool->plan->stages[g].group->kv_heads;
 
-    for (int64_t i = 0; pool->parts[g].head_bytes && i < 2 * heads; i++) {
-        const size_t bytes = n * (size_t)(i % 2 ? p->dim_v : p->dim_qk) * el;
-        char        *rows = i % 2 ? pool_values(pool, g, h->page, i / 2)
-                                  : pool_keys(pool, g, h->page, i / 2);
+    for (int64_t i = 0; part->head_bytes && i < (part->sets + 1) * heads; i++) {
+        const int64_t kv = i / (part->sets + 1), set = i % (part->sets + 1);
+        const bool    values = set == part->sets;
+        const size_t  bytes = n * (size_t)(values ? p->dim_v : p->dim_qk) * el;
+        char         *rows = pool_keys(pool, g, h->page, kv, set);
         if (w)
             write_bytes(w, rows, bytes);
         else if (!read_bytes(r, rows, bytes))

@@ -333,8 +333,8 @@ static const struct option options[] = {
 static const char *const examples[] = {
     "foci bench",
     "foci bench softmax/h8n2048d64c/bf16/fwd relu2/n4096d128/f32/both",
-    "foci bench 'local(window=256) rope/h8n16384d64/bf16/both' "
-    "lsh/n1m65536d64/bf16/step",
+    "foci bench 'local(window=256) rope/h8n16384d64/bf16/both'",
+    "foci bench lsh/n1m65536d64/bf16/step",
     "foci bench --json > old.json; foci bench --compare old.json",
     NULL,
 };

@@ -46,7 +46,8 @@ static void add_places(const struct stepping *x, int64_t h, float *q, float *by_
             sum += (double)q[c] * (double)shaw_keys(x, h)[c];
         *far = (float)sum;
     }
-    if (by_place) memcpy(by_place, q, (size_t)x->ldq * sizeof *q);
+    if (!by_place) return;
+    memcpy(by_place, q, (size_t)x->ldq * sizeof *q);
     if (x->score->txl_r < 0) return;
     for (int c = 0; c < x->dq; c++) {
         by_place[c] += params[x->score->txl_w + h * x->dq + c];

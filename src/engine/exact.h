@@ -202,9 +202,7 @@ static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
 /* Whether there is a sweep in natural order. */
 static inline bool exact_natural(const struct exact *x)
 {
-    const foci_mech_def *def = x->stage->group->mech.def;
-    return !x->stage->order.label ||
-           (def->mask && (def->by_length || x->support->n_rows));
+    return !x->stage->order.label || x->support->n_rows;
 }
 
 /* Logits are in base 2 where they are exponents. */
@@ -365,6 +363,8 @@ struct mapped {
     _Alignas(64) float norm[TILE], sd[TILE];
 };
 
+/* Rows of mean 0 and variance 1; sd[n] is what they were divided by. */
+void exact_standard(float *tile, int ld, int d, int n, float *sd);
 /* Whether rows of q and k are changed before they meet. */
 bool exact_maps(const struct exact *x);
 /* Change n rows tile[n][ldq] of queries, or of keys. */

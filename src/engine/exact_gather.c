@@ -4,6 +4,8 @@
 
 #include "engine/exact_sweep.h"
 
+enum { LINE = 64 }; /* of the cache */
+
 void sweep_take(const struct exact *x, struct sweep_block *b, struct sweep_tile *tiles,
                 struct arena *a)
 {
@@ -296,17 +298,73 @@ void sweep_keep(const struct sweep *s, const struct sweep_block *b,
  * Elements
  */
 
-void sweep_load(const struct sweep *s, const struct gathered *g, bool keys,
-                const void *base, const foci_layout *l, int d, int ld, float *tile)
+/* Rows of a cell lie anywhere: no hardware guesses where the next one is.  Ask for the
+ * lines of n rows, `step` bytes apart and `bytes` long, before they are read. */
+static void ask(const char *first, size_t step, size_t bytes, const int32_t *list,
+                int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (size_t c = 0; c < bytes; c += LINE)
+            __builtin_prefetch(first + (size_t)list[i] * step + c, 0, 2);
+}
+
+static const char *first_row(const struct sweep *s, bool keys, const void *base,
+                             const foci_layout *l)
 {
     const struct exact *x = s->x;
     const struct seq   *q = &s->task.seq->s;
     const int64_t       head = keys ? x->kv0 + s->rows.kv : s->rows.h;
-    const char         *first =
-        (const char *)base +
-        (size_t)(q->b * l->batch + (keys ? q->k0 : q->q0) * l->row + head * l->head) *
-            foci_dtype_bytes(x->p->dtype);
-    const size_t step = (size_t)l->row * foci_dtype_bytes(x->p->dtype);
+    const int64_t       at =
+        q->b * l->batch + (keys ? q->k0 : q->q0) * l->row + head * l->head;
+
+    return (const char *)base + (size_t)at * foci_dtype_bytes(x->p->dtype);
+}
+
+static void ask_rows(const struct sweep *s, bool keys, const void *base,
+                     const foci_layout *l, int d, const int32_t *list, int64_t n)
+{
+    const size_t el = foci_dtype_bytes(s->x->p->dtype);
+    ask(first_row(s, keys, base, l), (size_t)l->row * el, (size_t)d * el, list, n);
+}
+
+void sweep_ask_keys(const struct sweep *s, int64_t t, int n)
+{
+    const struct exact *x = s->x;
+    const struct cells *p = s->task.part;
+    const struct cell  *c = &p->cells[s->task.piece->cell0];
+    const int32_t      *list = p->list_k + c->k0 + t * TILE;
+    int64_t             rows = min64((int64_t)n * TILE, c->k1 - c->k0 - t * TILE);
+
+    if (s->task.piece->cells > 1)
+        rows = p->cells[s->task.piece->cell0 + s->task.piece->cells - 1].k1 - c->k0;
+    if (x->order->how.shared)
+        ask_rows(s, false, x->io->q, &x->p->q, x->dq, list, rows);
+    else
+        ask_rows(s, true, x->io->k, &x->p->k, x->dq, list, rows);
+    ask_rows(s, true, x->io->v, &x->p->v, x->dv, list, rows);
+}
+
+void sweep_ask_block(const struct sweep *s, int64_t b)
+{
+    const struct exact *x = s->x;
+    const struct cells *p = s->task.part;
+    const struct cell  *c = &p->cells[s->task.piece->cell0];
+    const int32_t      *list = p->list_q + c->q0 + b * LANES;
+    const int64_t       rows = min64(LANES, c->q1 - c->q0 - b * LANES);
+
+    if (rows <= 0 || s->task.piece->cells > 1) return;
+    ask_rows(s, false, x->io->q, &x->p->q, x->dq, list, rows);
+    if (x->order->o && !x->order->takes)
+        ask((const char *)(x->order->o + sums_q(s) * x->ldv),
+            (size_t)x->ldv * sizeof(float), (size_t)x->dv * sizeof(float), list, rows);
+}
+
+void sweep_load(const struct sweep *s, const struct gathered *g, bool keys,
+                const void *base, const foci_layout *l, int d, int ld, float *tile)
+{
+    const struct exact *x = s->x;
+    const char         *first = first_row(s, keys, base, l);
+    const size_t        step = (size_t)l->row * foci_dtype_bytes(x->p->dtype);
 
     for (int i = 0; i < g->n; i++) {
         float *row = tile + (int64_t)i * ld;

@@ -129,11 +129,8 @@ void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t s
                     (int)x->p->dtype, n, x->dq);
     memset(r->tile + (int64_t)n * x->ldq, 0,
            (size_t)(TILE - n) * (size_t)x->ldq * sizeof(float));
-    for (int i = 0; x->score->map == FOCI_MAP_STANDARD && i < n; i++) {
-        label_load_exactly(x, s, set, keys, first + i, r);
-        for (int c = 0; c < x->dq; c++)
-            r->tile[(int64_t)i * x->ldq + c] = (float)r->exact[c];
-    }
+    if (x->score->map == FOCI_MAP_STANDARD)
+        exact_standard(r->tile, x->ldq, x->dq, n, square);
     x->k->row_dot(square, r->tile, r->tile, x->ldq, LANES, x->dq);
     for (int i = 0; i < LANES; i++)
         slack[i] = sqrtf(square[i]) * (float)(x->dq + 8) * 0x1p-24f;

@@ -110,21 +110,34 @@ static void unit_back(float *du, const float *u, int ld, int d, int n, const flo
 /* Added to variances. */
 static const double least_variance = 1e-5;
 
-/* Rows of mean 0 and variance 1; sd[] is what they were divided by. */
-static void standard(float *tile, int ld, int d, int n, float *sd)
+/* The sum of x - mean, or of its squares, over d elements, in strands that do not wait for one
+ * another. */
+static double sum_from(const float *row, int d, double mean, bool square)
+{
+    double sum[4] = { 0 };
+    int    c = 0;
+
+    for (; c + 4 <= d; c += 4)
+        for (int s = 0; s < 4; s++) {
+            const double y = (double)row[c + s] - mean;
+            sum[s] += square ? y * y : y;
+        }
+    for (; c < d; c++) {
+        const double y = (double)row[c] - mean;
+        sum[0] += square ? y * y : y;
+    }
+    return sum[0] + sum[1] + (sum[2] + sum[3]);
+}
+
+void exact_standard(float *tile, int ld, int d, int n, float *sd)
 {
     for (int i = 0; i < n; i++) {
-        float *row = tile + (int64_t)i * ld;
-        double mean = 0, square = 0;
+        float       *row = tile + (int64_t)i * ld;
+        const double mean = sum_from(row, d, 0, false) / d;
+        const double by = sqrt(sum_from(row, d, mean, true) / d + least_variance);
 
         for (int c = 0; c < d; c++)
-            mean += (double)row[c];
-        mean /= d;
-        for (int c = 0; c < d; c++)
-            square += ((double)row[c] - mean) * ((double)row[c] - mean);
-        const double by = sqrt(square / d + least_variance);
-        for (int c = 0; c < d; c++)
-            row[c] = (float)(((double)row[c] - mean) / by);
+            row[c] = (float)(((double)row[c] - mean) * (1 / by));
         sd[i] = (float)by;
     }
 }
@@ -163,7 +176,8 @@ bool exact_maps(const struct exact *x)
 void exact_map(const struct exact *x, float *tile, int n, struct places at, bool keys,
                struct mapped *m)
 {
-    if (x->score->map == FOCI_MAP_STANDARD) standard(tile, x->ldq, x->dq, n, m->sd);
+    if (x->score->map == FOCI_MAP_STANDARD)
+        exact_standard(tile, x->ldq, x->dq, n, m->sd);
     if (unit_rows(x, keys)) unit(x, tile, x->ldq, x->dq, n, m->norm);
     if (x->score->rope_base > 0) exact_turn(x, tile, n, at, false);
 }

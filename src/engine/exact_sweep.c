@@ -253,10 +253,14 @@ static void piece_forward(const struct sweep *s, struct room *r)
     for (int64_t first = 0; first < piece->tiles; first += SWEEP_TILES) {
         const int n = (int)min64(SWEEP_TILES, piece->tiles - first);
 
+        sweep_ask_keys(s, first, n);
+        sweep_ask_block(s, piece->block0);
         for (int t = 0; t < n; t++)
             pack_tile(s, first + t, t, r);
-        for (int64_t b = 0; b < piece->blocks; b++)
+        for (int64_t b = 0; b < piece->blocks; b++) {
+            if (b + 1 < piece->blocks) sweep_ask_block(s, piece->block0 + b + 1);
             block_forward(s, piece->block0 + b, n, r);
+        }
     }
 }
 

@@ -70,6 +70,11 @@ static inline struct places sweep_places(const struct sweep    *s,
     return (struct places){ keys ? 0 : s->task.seq->pos0, g->place };
 }
 
+/* Ask for keys and values of n tiles from t on, and for queries and sums of block b,
+ * which will be read soon. */
+void sweep_ask_keys(const struct sweep *s, int64_t t, int n);
+void sweep_ask_block(const struct sweep *s, int64_t b);
+
 /* Gathered rows as floats, zero where there is none: of any tensor, and of queries and
  * keys as they go into scores. */
 void sweep_load(const struct sweep *s, const struct gathered *g, bool keys,

@@ -11,7 +11,7 @@
 
 #include "engine/exact_sweep.h"
 
-enum { AT_ONCE = 16 }; /* labels compared with all rows */
+enum { AT_ONCE = 64 }; /* labels compared with all rows */
 
 /*
  * Lists
@@ -146,7 +146,9 @@ static void pick_labels(struct exact *x, struct pick p, int64_t w, struct room *
         for (int64_t t = 0; t < n; t++)
             for (int c = 0; c < rows; c++) {
                 const float y = r->label.s[t * LANES + c];
-                r->scores[t * p.n + i + c] = fminf(fmaxf(y, -FLT_MAX), FLT_MAX);
+                r->scores[t * p.n + i + c] = !(y > -FLT_MAX) ? -FLT_MAX
+                                             : y > FLT_MAX   ? FLT_MAX
+                                                             : y;
             }
         for (int c = 0; c < rows; c++)
             most = fmaxf(most, slack[c]);

@@ -354,7 +354,9 @@ FOCI_API foci_status foci_state_create(foci_pool *pool, foci_state **state);
 FOCI_API foci_status foci_state_copy(const foci_state *state, foci_state **copy);
 FOCI_API void        foci_state_free(foci_state *state);
 
-/* Forget all tokens, or those from `len` on; the pages go back to the pool. */
+/* Forget all tokens, or those from `len` on; the pages go back to the pool.
+ * FOCI_ERR_UNSUP: mechanisms that see few tokens let go of the others, and what the
+ * first `len` would need is gone; nothing was changed. */
 FOCI_API void        foci_state_reset(foci_state *state);
 FOCI_API foci_status foci_state_truncate(foci_state *state, int64_t len);
 

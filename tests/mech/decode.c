@@ -380,16 +380,19 @@ static void test_mixes(void **state)
 /* Long enough for several parts: the same bits for any number of threads. */
 static void test_parts(void **state)
 {
-    static const int64_t lens[] = { 2300, 1030 };
+    static const int64_t     lens[] = { 2300, 1030 };
+    static const char *const specs[] = {
+        "2*softmax sink + 2*l2norm logn",
+        "2*lsh(buckets=8, rounds=2) t5 + 2*pooled(block=8) rope",
+    };
 
     (void)state;
-    for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+    for (int i = 0; i < 4; i++) {
         foci_ctx    *one = test_ctx(NULL, 1), *seven = test_ctx(NULL, 7);
-        const char  *spec = "2*softmax sink + 2*l2norm logn";
         foci_problem p = shapes[1];
-        p.dtype = (foci_dtype)dtype;
-        struct world w = world_make(one, spec, &p, lens, 2, 9);
-        struct world x = world_make(seven, spec, &p, lens, 2, 9);
+        p.dtype = (foci_dtype)(i % 2); /* f32, bf16 */
+        struct world w = world_make(one, specs[i / 2], &p, lens, 2, 9);
+        struct world x = world_make(seven, specs[i / 2], &p, lens, 2, 9);
         run_through(&w);
         run_through(&x);
         for (int s = 0; s < 2; s++) {

@@ -144,22 +144,54 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
     return most;
 }
 
+/* The length of a typical row of d floats of a tensor of parameters; 0: there is none. */
+static double row_length(const foci_plan *plan, const struct trial *t, int64_t at,
+                         int64_t d)
+{
+    for (int i = 0; at >= 0 && i < plan->n_params; i++) {
+        const struct param *p = &plan->params[i];
+        double              sum = 0;
+        if (p->offset != at) continue;
+        for (int64_t e = 0; e < p->count; e++)
+            sum += (double)t->params[at + e] * (double)t->params[at + e];
+        return sqrt(sum * (double)d / (double)p->count);
+    }
+    return 0;
+}
+
+/* What tables of positions add to queries, keys and values. */
+static void add_tables(const foci_plan *plan, const struct trial *t, struct lengths *q,
+                       struct lengths *k, struct lengths *v)
+{
+    const int64_t d = t->p.dim_qk;
+
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        const struct score *s = &plan->stages[i].score;
+        q->typical +=
+            row_length(plan, t, s->txl_u, d) + row_length(plan, t, s->txl_w, d);
+        k->typical +=
+            row_length(plan, t, s->shaw_k, d) + row_length(plan, t, s->txl_r, d);
+        v->typical += row_length(plan, t, s->shaw_v, t->p.dim_v);
+    }
+}
+
 /* The size of the terms that make up each part, per element.  The result is that of
  * the logits: their relative errors become absolute ones of log weights. */
 static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
                              double terms[N_PARTS])
 {
-    const foci_problem  *p = &t->p;
-    const int            type = (int)p->dtype;
-    const struct lengths q =
+    const foci_problem *p = &t->p;
+    const int           type = (int)p->dtype;
+    struct lengths      q =
         lengths_of(type, t->q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
-    const struct lengths k =
+    struct lengths k =
         lengths_of(type, t->k, &p->k, p->batch, p->len_k, p->kv_heads, p->dim_qk);
-    const struct lengths v =
+    struct lengths v =
         lengths_of(type, t->v, &p->v, p->batch, p->len_k, p->kv_heads, p->dim_v);
     const struct lengths g =
         lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
     const struct factors f = largest_factors(plan, t);
+    add_tables(plan, t, &q, &k, &v);
     /* A key adds up what heads, and queries where there are more of them, bring it. */
     const double per_key = fmax(1, (double)p->len_q / fmax(1, (double)p->len_k));
     const double share = sqrt((double)p->heads / (double)p->kv_heads * per_key);

@@ -263,7 +263,7 @@ static foci_status play_pool(struct scene *s)
 static foci_status play_state(struct scene *s)
 {
     foci_state *one, *two = NULL, *three = NULL;
-    char        saved[1024];
+    char        saved[1 << 14];
     foci_status status = foci_state_create(s->pool, &one);
     if (!status) status = foci_state_copy(s->state, &two);
     if (!status) {
@@ -277,21 +277,24 @@ static foci_status play_state(struct scene *s)
     return status;
 }
 
+static const float zeros[1 << 14]; /* whatever tensor or parameters */
+
 static foci_status play_step(struct scene *s)
 {
-    static const float x[200];
-    float              o[200];
-    const int32_t      tokens = 100;
-    foci_state        *copy;
-    foci_state        *it;
-    foci_step_io       io = { FOCI_SIZED(foci_step_io),
-                              .states = &it,
-                              .n_states = 1,
-                              .tokens = &tokens,
-                              .q = x,
-                              .k = x,
-                              .v = x,
-                              .o = o };
+    float         o[200];
+    const int32_t tokens = 100;
+    foci_state   *copy;
+    foci_state   *it;
+    foci_step_io  io = { FOCI_SIZED(foci_step_io),
+                         .states = &it,
+                         .n_states = 1,
+                         .tokens = &tokens,
+                         .q = zeros,
+                         .k = zeros,
+                         .v = zeros,
+                         .x = zeros,
+                         .o = o,
+                         .params = zeros };
 
     TRY(foci_state_copy(s->state, &copy));
     it = copy;
@@ -307,20 +310,20 @@ static foci_status play_step(struct scene *s)
     return status;
 }
 
-static void decoding(void **state)
+static void decode(const char *spec)
 {
-    static const float x[4];
-    float              o[4];
-    const int32_t      tokens = 2;
-    struct scene       s = { .ctx = make_ctx(),
-                             .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
-                                    .len_q = 3, .len_k = 3, .dim_qk = 2,
-                                    .flags = FOCI_CAUSAL } };
-    foci_plan         *plan;
+    float         o[4];
+    const int32_t tokens = 2;
+    struct scene  s = { .ctx = make_ctx(),
+                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                               .len_q = 3, .len_k = 3, .dim_qk = 2, .dim_x = 2,
+                               .flags = FOCI_CAUSAL } };
+    foci_plan    *plan;
 
-    (void)state;
-    assert_int_equal(foci_plan_create(s.ctx, "softmax", &s.p, &plan), FOCI_OK);
+    if (foci_plan_create(s.ctx, spec, &s.p, &plan))
+        fail_msg("%s: %s", spec, foci_errmsg(s.ctx));
     s.plan = plan;
+    assert_in_range(foci_plan_params(plan), 0, sizeof zeros / sizeof *zeros);
     assert_true(every_failure(play_pool, &s) >= 7);
 
     assert_int_equal(foci_pool_create(plan, 20, &s.pool), FOCI_OK);
@@ -329,16 +332,19 @@ static void decoding(void **state)
                               .states = &s.state,
                               .n_states = 1,
                               .tokens = &tokens,
-                              .q = x,
-                              .k = x,
-                              .v = x,
+                              .q = zeros,
+                              .k = zeros,
+                              .v = zeros,
+                              .x = zeros,
                               .o = o,
+                              .params = zeros,
                               .work =
                                   aligned_alloc(64, foci_step_bytes(s.pool, 1, 2, 2)) };
     assert_int_equal(foci_step(s.pool, &io), FOCI_OK);
+    const int64_t left = foci_pool_free_pages(s.pool);
     assert_true(every_failure(play_state, &s) >= 3);
     assert_true(every_failure(play_step, &s) >= 2);
-    assert_int_equal(foci_pool_free_pages(s.pool), 19);
+    assert_int_equal(foci_pool_free_pages(s.pool), left);
 
     free(io.work);
     foci_state_free(s.state);
@@ -346,6 +352,19 @@ static void decoding(void **state)
     foci_plan_free(plan);
     foci_ctx_free(s.ctx);
     assert_int_equal(failing_live(), 0);
+}
+
+static void decoding(void **state)
+{
+    (void)state;
+    decode("softmax t5 rope");
+    decode("local(window=3)");
+    decode("pooled(block=4, levels=2)");
+    decode("sparse_fixed(stride=4)");
+    decode("lsh(buckets=2, rounds=2)");
+    decode("strided(stride=3)");
+    decode("routed(inner=pooled(block=4))");
+    decode("segmented(length=4, integrate=second)");
 }
 
 /*

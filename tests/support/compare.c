@@ -279,10 +279,11 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         const double yard = rounds ? rms_apart(words->x[part], want->x[part], n) : 0;
 
         bound += 2 * yard;
-        /* Few numbers, or one larger than all others, may round worse than most do. */
+        /* Few numbers, or one larger than all others, may round worse than most do, and
+         * what lies near the middle of two goes either way. */
         if (tensor && t->p.dtype != FOCI_F32)
-            bound += fmax(rounding[t->p.dtype] * finite,
-                          rms_rounding((int)t->p.dtype, want->x[part], n));
+            bound += 1.1 * fmax(rounding[t->p.dtype] * finite,
+                                rms_rounding((int)t->p.dtype, want->x[part], n));
         if (!typical) {
             /* A logit x off by a unit in its last place makes its weight off by |x|
              * of them: what cancels is left with that. */

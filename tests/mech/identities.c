@@ -28,11 +28,13 @@ static void same_as(foci_ctx *ctx, const char *left, const char *right,
     struct trial  t = trial_make(b, left, 5, 0);
     struct trial  mine = trial_make(a, left, 5, 0);
     struct result want = trial_judge(b, &t, false), words = trial_judge(b, &t, true);
+    free(t.params);
+    free(t.x);
     t.params = mine.params;
-    mine.params = NULL;
-    t.p = a->p;
     t.x = mine.x;
+    mine.params = NULL;
     mine.x = NULL;
+    t.p = a->p;
     struct result got = trial_run(a, &t);
 
     /* What only one of them has is not compared. */

@@ -190,7 +190,10 @@ class Torch:
             from torch.nn.attention.flex_attention import (create_block_mask,
                                                            flex_attention)
             blocks = create_block_mask(see, None, None, case.n, case.n, device="cpu")
-            compiled = torch.compile(flex_attention)
+            # Compiled anew for each mask: one that was generalised from another's does
+            # not compile everywhere.
+            torch._dynamo.reset()
+            compiled = torch.compile(flex_attention, dynamic=False)
             self.attend = lambda: compiled(self.q, self.k, self.v, block_mask=blocks)
         self.run()
 

@@ -171,10 +171,23 @@ static const float *as_floats(const struct exact *x, int n, const float *weights
     return room;
 }
 
+/* Words of a tile that is far are summed as they are, by products with ones. */
+static bool sum_words(const struct exact *x, const struct block *b, int64_t t, int n,
+                      const uint32_t *words, float *rows)
+{
+    const int64_t  only = only_vector(x, b, t, n);
+    const uint32_t ones = 0x3f803f80u;
+
+    if (!x->bf16 || only < 0 || x->k->sum_by_rows) return false; /* tiles take no row */
+    x->k->gemm_bf16(rows + only * LANES, LANES, &ones, 0, 0, words, LANES, 1, LANES,
+                    exact_padded(x, n) / 2, 1);
+    return true;
+}
+
 void exact_shaw_weights(const struct exact *x, const struct block *b, int64_t t, int n,
                         struct shaw *w, const float *weights, const uint32_t *words)
 {
-    if (w->sums)
+    if (w->sums && !sum_words(x, b, t, n, words, w->sums))
         sum_tile(x, b, t, n, as_floats(x, n, weights, words, w->tile), w->sums);
 }
 

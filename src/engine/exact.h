@@ -254,6 +254,8 @@ struct walk {
     int64_t                shift; /* from tiles of the table to those handed out */
     struct live            live;
 };
+/* Whether a row of the block is wanted at all. */
+bool        exact_wanted(const struct exact *x, const struct block *b);
 struct walk exact_walk_keys(const struct exact *x, const struct block *b);
 /* The next tile and its mask; false at the end. */
 bool exact_next(struct walk *w, int64_t *tile, int32_t *mask);

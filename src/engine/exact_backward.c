@@ -531,18 +531,19 @@ static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv
         memset(r->dk_head, 0, TILE * (size_t)x->ldq * sizeof(float));
         while (exact_next(&w, &qt, &mask)) {
             const struct block b = exact_block(x, h, s->qt0 + qt);
-            struct meeting     st = {
-                    .k = k,
-                    .b = &b,
-                    .r = r,
-                    .t = t,
-                    .kt = kt,
-                    .n = exact_keys_in(s, t),
-                    .key = exact_keys(x, s, kv, t),
-                    .value = exact_values(x, s, kv, t),
-                    .key_sum = exact_keys_sum(x, s, kv, t),
-                    .part = part,
-                    .dqt = dqt_begun(k, part, b.at),
+            if (!exact_wanted(x, &b)) continue;
+            struct meeting st = {
+                .k = k,
+                .b = &b,
+                .r = r,
+                .t = t,
+                .kt = kt,
+                .n = exact_keys_in(s, t),
+                .key = exact_keys(x, s, kv, t),
+                .value = exact_values(x, s, kv, t),
+                .key_sum = exact_keys_sum(x, s, kv, t),
+                .part = part,
+                .dqt = dqt_begun(k, part, b.at),
             };
             meet(&st, mask);
         }

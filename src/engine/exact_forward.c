@@ -372,7 +372,7 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
     p.still = start(&p, norms, more);
     struct walk w = exact_walk_keys(x, b);
-    while (exact_next(&w, &t, &mask))
+    while (exact_wanted(x, b) && exact_next(&w, &t, &mask))
         push(&p, t, mask);
     flush(&p);
     exact_shaw_values(x, b->h, &r->shaw, r->ot);

@@ -38,6 +38,18 @@ static void walk_level(struct walk *w, int level)
         w->runs = support_row(table, w->row, &w->n_runs);
 }
 
+bool exact_wanted(const struct exact *x, const struct block *b)
+{
+    const struct seq *s = &b->seq->s;
+    const int64_t     row = s->b * x->p->len_q + s->q0 + b->i0;
+
+    if (!x->plan->gates) return true;
+    for (int64_t r = row + b->r0; r < row + b->r1; r++)
+        if (x->plan->gates[(r * x->heads + b->h - x->head0) * x->plan->gate_step] != 0)
+            return true;
+    return false;
+}
+
 /* Blocks are aligned to positions wherever the table is consulted. */
 struct walk exact_walk_keys(const struct exact *x, const struct block *b)
 {

@@ -206,6 +206,18 @@ static float *route_saved(const struct routes *r, int64_t route)
            route * (int64_t)(r->stage->inner[0]->saved_bytes / sizeof(float));
 }
 
+/* The plan of a route; with `top`, the exact engine is told which rows take it. */
+static foci_plan route_plan(const struct routes *r, int64_t route)
+{
+    foci_plan one = *r->stage->inner[route];
+
+    if (r->group->mech.arg[TOP_ARG] > 0 && engine_of(&one.stages[0]) == &engine_exact) {
+        one.gates = r->gates + route;
+        one.gate_step = r->n;
+    }
+    return one;
+}
+
 static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                     float *saved)
 {
@@ -218,11 +230,12 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     sums_valid(plan, io, true, r.seqs, r.valid);
     make_gates(&r);
     for (int64_t i = 0; i < r.n; i++) {
-        const foci_plan    *inner = s->inner[i];
-        const struct stage *stage = &inner->stages[0];
+        const foci_plan     inner = route_plan(&r, i);
+        const struct stage *stage = &inner.stages[0];
         const foci_io       one = route_io(&r, i, saved);
 
-        engine_of(stage)->forward(inner, stage, &one, saved ? route_saved(&r, i) : NULL);
+        engine_of(stage)->forward(&inner, stage, &one,
+                                  saved ? route_saved(&r, i) : NULL);
         sums_add(&r.all, one.o, inner_o(&r), r.dv, r.gates + i, r.n, i == 0);
         if (io->lse) sums_lse(&r.all, r.lse, io->lse, i == 0);
     }
@@ -339,8 +352,8 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     take_work(&r, &a, true, true);
     sums_valid(plan, io, true, r.seqs, r.valid);
     for (int64_t i = 0; i < r.n; i++) {
-        const foci_plan    *inner = s->inner[i];
-        const struct stage *stage = &inner->stages[0];
+        const foci_plan     inner = route_plan(&r, i);
+        const struct stage *stage = &inner.stages[0];
         const foci_io       one = route_io(&r, i, true);
         const int64_t       kv = r.group->kv0 + i;
         foci_grads          mine = *g;
@@ -349,7 +362,7 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
         mine.d_o = r.gy;
         if (g->dk) mine.dk = (char *)g->dk + (size_t)(kv * plan->p.k.head) * r.all.el;
         if (g->dv) mine.dv = (char *)g->dv + (size_t)(kv * plan->p.v.head) * r.all.el;
-        engine_of(stage)->backward(inner, stage, &one, route_saved(&r, i), &mine);
+        engine_of(stage)->backward(&inner, stage, &one, route_saved(&r, i), &mine);
         if (g->dq)
             sums_add(&r.all, g->dq, &plan->p.q, (int)plan->p.dim_qk, NULL, 0, i == 0);
     }

@@ -230,6 +230,12 @@ struct foci_plan {
     int64_t       n_floats;
     size_t        work_bytes, saved_bytes;
     foci_cost     cost;
+
+    /* In the copy of a route's plan that one execution makes: how much of its output
+     * each row takes, [batch len_q][heads of the group], gate_step apart.  The exact
+     * engine leaves out blocks of which no row takes any.  NULL: all are wanted. */
+    const float *gates;
+    int64_t      gate_step;
 };
 
 /* params.c: lay out the tensors of the spec's groups. */

@@ -333,14 +333,21 @@ def markdown(report, language="en", floors=True):
 
 
 def rewrite_readme(path, language, report):
-    begin, end = "<!-- peers:begin -->\n", "<!-- peers:end -->"
+    """Each unit has its table; those that were not measured stay."""
     text = path.read_text(encoding="utf-8")
-    if begin not in text or end not in text:
-        sys.exit(f"{path}: no lines {begin.strip()} and {end}")
+    for unit in dict.fromkeys(r["unit"] for r in report["cases"]):
+        begin, end = f"<!-- peers {unit}: begin -->\n", f"<!-- peers {unit}: end -->"
+        if begin not in text or end not in text:
+            sys.exit(f"{path}: no lines {begin.strip()} and {end}")
+        head, rest = text.split(begin, 1)
+        tail = rest.split(end, 1)[1]
+        rows = [r for r in report["cases"] if r["unit"] == unit]
+        text = head + begin + table(rows, unit, language, floors=False) + "\n" + end + tail
+    note = NOTES[language].format(**report)
+    begin, end = "<!-- peers: note -->\n", "<!-- peers: end -->"
     head, rest = text.split(begin, 1)
-    tail = rest.split(end, 1)[1]
-    table = markdown(report, language, floors=False)
-    path.write_text(head + begin + table + end + tail, encoding="utf-8")
+    text = head + begin + note + "\n" + end + rest.split(end, 1)[1]
+    path.write_text(text, encoding="utf-8")
 
 
 def cpu_name():

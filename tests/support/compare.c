@@ -293,6 +293,8 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
             if (rounds) bound += 0x1p-7 * terms[part] / fmax(1, rows);
         }
         if (rounds && part == PART_DPARAMS) bound += fast[part] * finite;
+        /* Each number is one pair's, and an operand may be off by half a unit. */
+        if (rounds && part == PART_DBIAS) bound += 0x1p-9 * finite;
         /* A sum of rounded weights is off by half a unit at most. */
         if (rounds && part == PART_LSE) bound += 0x1p-9;
         if (is_fast && plain) bound = fmin(bound, fast[part] * (finite + terms[part]));

@@ -27,12 +27,13 @@ class Case:
     docs: list = None
     least: int = 3  # repetitions
     share_floor: float = None
+    label: str = ""  # what the spec does not say
 
     unit = "ktoken/s"
 
     @property
     def name(self):
-        return (f"{self.spec}/h{self.heads}n{self.n}d{self.d}/{self.dtype}/"
+        return (f"{self.spec}{self.label}/h{self.heads}n{self.n}d{self.d}/{self.dtype}/"
                 f"{'bwd' if self.backward else 'fwd'} : {self.against}")
 
     @property
@@ -80,7 +81,8 @@ def cases():
         share("local(window=256)")
         share("blocklocal(block=512)")
         for every in 4, 8, 16:
-            share(f"block(block=64)", lists={"layout": layout(n, 64, every)})
+            share("block(block=64)", lists={"layout": layout(n, 64, every)},
+                  label=f" at 1/{every}")
         share("bigbird")
         share("global(first=16)")
     for spec, floor, length in (

@@ -32,6 +32,7 @@ import torch.nn.functional as F
 import decode
 import libfoci
 import sparse
+from attend import Foci
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -62,9 +63,10 @@ class Case:
         shape = (1, self.heads, self.n, self.d)
         make = torch.Generator().manual_seed(self.n + self.d)
         tensors = [torch.randn(shape, generator=make).to(kind) for _ in range(4)]
-        ours = Foci(context, self, self.dtype, *tensors)
+        how = {"causal": self.causal, "backward": self.backward}
+        ours = Foci(context, "softmax", tensors, self.dtype, **how)
         if self.dtype == "f32fast":  # against our own strict arithmetic
-            return ours, Foci(context, self, "f32", *tensors)
+            return ours, Foci(context, "softmax", tensors, "f32", **how)
         return ours, Torch(self, *tensors)
 
     @property
@@ -102,51 +104,6 @@ def cases():
     for d in 64, 128:
         add("f32fast", False, 2048, d, False, 2.5)
     return out
-
-
-class Foci:
-    """One case through libfoci, on given tensors [1][head][row][dim]."""
-
-    def __init__(self, context, case, dtype, q, k, v, dout):
-        h, n, d = case.heads, case.n, case.d
-        flags = (libfoci.CAUSAL * case.causal | libfoci.TRAIN * case.backward |
-                 libfoci.FAST * (dtype == "f32fast"))
-        layout = libfoci.Layout(batch=h * n * d, row=d, head=n * d)
-        problem = libfoci.sized(
-            libfoci.Problem,
-            dtype=libfoci.BF16 if dtype == "bf16" else libfoci.F32, flags=flags,
-            batch=1, heads=h, len_q=n, len_k=n, dim_qk=d,
-            q=layout, k=layout, v=layout, o=layout)
-        self.plan = context.plan("softmax", problem)
-        self.o = torch.empty_like(q)
-        self.grads = [torch.empty_like(q) for _ in range(3)]
-        work = torch.empty(self.plan.work_bytes + 64, dtype=torch.uint8)
-        saved = torch.empty(self.plan.saved_bytes + 64, dtype=torch.uint8)
-        self.keep = (q, k, v, dout, work, saved)
-        aligned = [(t.data_ptr() + 63) // 64 * 64 for t in (work, saved)]
-        self.io = libfoci.sized(
-            libfoci.IO, q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(),
-            o=self.o.data_ptr(), work=aligned[0],
-            saved=aligned[1] if case.backward else None)
-        dq, dk, dv = (g.data_ptr() for g in self.grads)
-        self.d = libfoci.sized(libfoci.Grads, d_o=dout.data_ptr(), dq=dq, dk=dk, dv=dv)
-        self.backward = case.backward
-        self.plan.forward(self.io)
-
-    def prepare(self):
-        pass
-
-    def run(self):
-        if self.backward:
-            self.plan.backward(self.io, self.d)
-        else:
-            self.plan.forward(self.io)
-
-    def results(self):
-        return self.grads if self.backward else [self.o]
-
-    def close(self):
-        pass
 
 
 class Torch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.nn.functional as F
 
-import libfoci
+from attend import Foci
 
 
 @dataclass
@@ -20,6 +20,7 @@ class Case:
     against: str  # softmax, share of softmax, flex, dense mask
     ratio_floor: float
     backward: bool = False
+    causal: bool = False
     heads: int = 8
     d: int = 64
     dtype: str = "bf16"
@@ -33,7 +34,7 @@ class Case:
 
     @property
     def name(self):
-        return (f"{self.spec}{self.label}/h{self.heads}n{self.n}d{self.d}/{self.dtype}/"
+        return (f"{self.spec}{self.label}/h{self.heads}n{self.n}d{self.d}{'c' * self.causal}/{self.dtype}/"
                 f"{'bwd' if self.backward else 'fwd'} : {self.against}")
 
     @property
@@ -49,10 +50,11 @@ class Case:
         shape = (1, self.heads, self.n, self.d)
         tensors = [torch.randn(shape, generator=make).to(torch.bfloat16)
                    for _ in range(4)]
-        ours = Foci(context, self, self.spec, tensors)
-        if self.against in ("flex", "dense mask"):
+        how = {"causal": self.causal, "backward": self.backward}
+        ours = Foci(context, self.spec, tensors, lists=self.lists, docs=self.docs, **how)
+        if self.comparable:
             return ours, Torch(self, tensors)
-        return ours, Foci(context, self, "softmax", tensors)
+        return ours, Foci(context, "softmax", tensors, **how)
 
     @property
     def comparable(self):
@@ -101,66 +103,8 @@ def cases():
     for mod, most in (("rope", 1.10), ("alibi", 1.10), ("t5", 1.15), ("bias", 1.15),
                       ("cap(30)", 1.60), ("shaw", 1.60)):
         out.append(Case(f"softmax {mod}", 2048, "softmax", 1 / most, least=20))
-    return out + [TxlCase("softmax txl", 2048, "softmax", 1 / 1.60, least=20)]
-
-
-class TxlCase(Case):
-    """Defined for causal problems only."""
-
-    causal = True
-
-
-class Foci:
-    """One spec on given tensors [1][head][row][dim]."""
-
-    def __init__(self, context, case, spec, tensors):
-        q, k, v, dout = tensors
-        h, n, d = case.heads, case.n, case.d
-        layout = libfoci.Layout(batch=h * n * d, row=d, head=n * d)
-        own = spec == case.spec
-        flags = (libfoci.TRAIN * case.backward |
-                 libfoci.CAUSAL * getattr(case, "causal", False))
-        lists = libfoci.lists(case.lists if own else {})
-        docs = case.docs if own else None
-        problem = libfoci.sized(
-            libfoci.Problem, dtype=libfoci.BF16, flags=flags, batch=1, heads=h, len_q=n,
-            len_k=n, dim_qk=d, q=layout, k=layout, v=layout, o=layout,
-            max_docs=len(docs) - 1 if docs else 0, lists=lists,
-            n_lists=len(lists) if lists else 0)
-        self.plan = context.plan(spec, problem)
-        self.o = torch.empty_like(q)
-        self.grads = [torch.empty_like(q) for _ in range(3)]
-        self.params = self.plan.params(seed=1)
-        work = torch.empty(self.plan.work_bytes + 64, dtype=torch.uint8)
-        saved = torch.empty(self.plan.saved_bytes + 64, dtype=torch.uint8)
-        docs = torch.tensor(docs, dtype=torch.int32) if docs else None
-        self.keep = (tensors, work, saved, docs)
-        aligned = [(t.data_ptr() + 63) // 64 * 64 for t in (work, saved)]
-        self.io = libfoci.sized(
-            libfoci.IO, q=q.data_ptr(), k=k.data_ptr(), v=v.data_ptr(),
-            o=self.o.data_ptr(), work=aligned[0], params=self.params,
-            saved=aligned[1] if case.backward else None,
-            docs=docs.data_ptr() if docs is not None else None,
-            n_docs=len(docs) - 1 if docs is not None else 0)
-        dq, dk, dv = (g.data_ptr() for g in self.grads)
-        self.d = libfoci.sized(libfoci.Grads, d_o=dout.data_ptr(), dq=dq, dk=dk, dv=dv)
-        self.backward = case.backward
-        self.plan.forward(self.io)
-
-    def prepare(self):
-        pass
-
-    def run(self):
-        if self.backward:
-            self.plan.backward(self.io, self.d)
-        else:
-            self.plan.forward(self.io)
-
-    def results(self):
-        return self.grads if self.backward else [self.o]
-
-    def close(self):
-        self.plan.close()
+    # Defined for causal problems only.
+    return out + [Case("softmax txl", 2048, "softmax", 1 / 1.60, causal=True, least=20)]
 
 
 def mask_of(case):

@@ -80,7 +80,7 @@ static void compare(const foci_plan *plan, const struct trial *t, const struct s
                     const struct result *want, double size)
 {
     const double tolerance =
-        t->p.dtype == FOCI_F32 && !(t->p.flags & FOCI_FAST) ? 2e-5 : 0.1;
+        t->p.dtype == FOCI_F32 && !(t->p.flags & FOCI_FAST) ? 2e-5 : 0.06;
     const double x = got->x[part][i], y = want->x[part][i];
     char         text[96];
 

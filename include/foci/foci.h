@@ -312,6 +312,11 @@ FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
 FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
                                          float *params);
 
+/* Fill the parameters that are statistics of q and k from those of the batch, of all its
+ * sequences together, and freeze them so: causal problems need that.  As above. */
+FOCI_API foci_status foci_params_calibrate(const foci_plan *plan, const foci_io *io,
+                                           float *params);
+
 /* What foci_forward() or, with grads, foci_backward() would say of these arguments;
  * the sentence goes to `text`, as by snprintf. */
 FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,

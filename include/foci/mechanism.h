@@ -49,6 +49,7 @@ typedef struct foci_arg_def {
     const char *words; /* "elu|relu|poly": the value is the index; max is implied */
     bool        real;  /* fractions allowed */
     bool        mech;  /* takes a mechanism as its value, by default the one in words */
+    const char *word;  /* stands for the preset, which may then be out of bounds */
 } foci_arg_def;
 
 /* Widths of a head, and the length of the sequence: of its keys, and of its queries.
@@ -65,9 +66,19 @@ typedef enum foci_init {
     FOCI_INIT_CONST,
     FOCI_INIT_NORMAL,
     FOCI_INIT_ORTHOGONAL,
-    FOCI_INIT_UNIFORM, /* from 0 to value; nothing is drawn where that is 0 */
-    FOCI_INIT_SINUSOID /* row p: sin(p / 10000^(2t/d)), cos(...) and so on */
+    FOCI_INIT_UNIFORM,  /* from 0 to value; nothing is drawn where that is 0 */
+    FOCI_INIT_SINUSOID, /* row p: sin(p / 10000^(2t/d)), cos(...) and so on */
+    FOCI_INIT_ROWS      /* directions of random features; value is a foci_rows */
 } foci_init;
+
+/* Rows of FOCI_INIT_ROWS.  But for the first, d rows after one another are orthogonal,
+ * and what is named is their length. */
+typedef enum foci_rows {
+    FOCI_ROWS_NORMAL, /* independent normals */
+    FOCI_ROWS_CHI,    /* that of d normals */
+    FOCI_ROWS_SQRT,   /* sqrt(d) */
+    FOCI_ROWS_UNIT    /* 1 */
+} foci_rows;
 
 /* A tensor that each head of the mechanism owns. */
 typedef struct foci_tensor_def {
@@ -81,7 +92,9 @@ typedef struct foci_tensor_def {
     double    value; /* the constant, the variance of normals, the width of uniforms */
     int preset; /* FOCI_INIT_CONST: 1 + index of the argument that has the constant; 0: value */
     double (*amount)(const foci_mech *m, const double *arg); /* in place of value */
-    uint32_t  stream;                                        /* of the seed */
+    /* FOCI_INIT_CONST: one constant a head, counted in its group */
+    double (*by_head)(const foci_mech *m, int64_t head, int64_t heads);
+    uint32_t  stream;    /* of the seed */
     bool      by_rounds; /* entry r of the first axis is drawn from stream + r */
     foci_keep keep;
 } foci_tensor_def;
@@ -161,6 +174,72 @@ typedef struct foci_order {
                     * that took it */
 } foci_order;
 
+/*
+ * The linear engine: the weight of a pair is a product of features,
+ *
+ *     w_ij = sum over r of f_r(q_i) g_r(k_j)   times decay^|i - j|
+ *
+ * so that sums over keys serve all queries.  s is the scale, which `scale` changes.
+ */
+typedef enum foci_feature {
+    FOCI_FEATURE_ROW,      /* x itself: w = s q.k */
+    FOCI_FEATURE_ONE,      /* 1: weights that know nothing of q and k */
+    FOCI_FEATURE_ELU,      /* x + 1 above 0, e^x below; not scaled */
+    FOCI_FEATURE_RELU,     /* max(x, 0); not scaled */
+    FOCI_FEATURE_COS,      /* cos x; not scaled */
+    FOCI_FEATURE_POWERS,   /* 1, and (sqrt(s) x)^r element by element, r = 1 to order */
+    FOCI_FEATURE_PRODUCTS, /* of up to `order` elements: w = sum share[r] (s q.k)^r */
+    FOCI_FEATURE_SOFTMAX,  /* e^x; of queries divided by its sum over the row */
+    FOCI_FEATURE_EXP,      /* e^(projections): below */
+    FOCI_FEATURE_TRIG /* e^(x.x/2) [cos(Wx), sin(Wx)], x = sqrt(s) q or sqrt(s) k */
+} foci_feature;
+
+/* What the weights of a row are divided by.  A row whose divisor is 0 (less than 1e-30
+ * where weights have signs) is empty. */
+typedef enum foci_norm {
+    FOCI_NORM_NONE,
+    FOCI_NORM_SUM,     /* their sum, plus eps */
+    FOCI_NORM_COUNT,   /* the keys visible */
+    FOCI_NORM_FEATURE, /* every feature by its sum over the keys visible */
+    FOCI_NORM_RETNET   /* t = sqrt(sum of the decays), then max(|sum / t|, 1) */
+} foci_norm;
+
+/* FOCI_FEATURE_EXP, with w a row of tensor 0, W [m][d], x = sqrt(s) q, y = sqrt(s) k:
+ *
+ *     f = e^(w.Aw + w.Bx x + x.Cx x),   g = e^(w.Aw + w.By y + y.Cy y)
+ *
+ * A is a diagonal.  What A to Cy are: */
+typedef enum foci_moments {
+    FOCI_MOMENTS_NONE,      /* A = a, Bx = By = sqrt(1 - 4a), Cx = Cy = -1/2 */
+    FOCI_MOMENTS_NORM,      /* the same, each head with its own a from mean |x + y|^2;
+                             * tensor 1 is A [d] */
+    FOCI_MOMENTS_SYMMETRIC, /* from the mean of (x + y)(x + y)^T; tensors 1 to 5 are A [d]
+                             * and Bx, By, Cx, Cy [d][d] */
+    FOCI_MOMENTS_PAIR       /* from those of x x^T and y y^T; likewise */
+} foci_moments;
+/* A tensor 1 that is NaN asks an execution, which must not be causal, to find them in
+ * the q and k of each sequence.  foci_params_calibrate() fills the tensors. */
+
+enum { FOCI_MAX_ORDER = 8 };
+
+typedef struct foci_linear {
+    foci_feature feature;
+    foci_norm    norm;
+    int          order;
+    double       share[FOCI_MAX_ORDER + 1];
+    double       eps;
+    bool   turned;   /* RELU: times cos and sin of pi i/(2 length), i the position */
+    double length;   /* 0: that of the sequence */
+    bool   both;     /* EXP: of every row w also -w */
+    bool   gaussian; /* EXP, TRIG: e^(-|x - y|^2/2), so f and g take e^(-x.x/2) and
+                            * e^(-y.y/2) more */
+    foci_moments moments;
+    double       a;
+    bool    decays; /* by decay(), or by tensor 0, if that is there: 1/(1 + e^-theta) */
+    int64_t redraw; /* training steps after which foci_params_advance() draws tensor
+                          * 0 anew; the last tensor counts them; 0: never */
+} foci_linear;
+
 typedef struct foci_mech_def {
     const char *name, *summary, *formula, *source;
     const char *cost; /* time and memory, for people */
@@ -175,12 +254,16 @@ typedef struct foci_mech_def {
     unsigned    reads;
     foci_weigh  weigh;
     foci_map    map;
-    bool        stochastic;           /* rows of weights sum to one, or are empty */
-    bool        by_length;            /* masks depend on dims.len */
+    bool        stochastic; /* rows of weights sum to one, or are empty, by default */
+    bool        by_length;  /* masks depend on dims.len */
     const char *no_causal, *no_cross; /* why not; NULL: it can */
 
     /* true: these arguments, or this problem, cannot be, and `why` says why not. */
     bool (*refuse)(const foci_mech *m, char *why, size_t cap);
+
+    /* FOCI_LINEAR: fill what is not zero; the number of features follows from it. */
+    void (*linear)(const foci_mech *m, foci_linear *l);
+    double (*decay)(const foci_mech *m, int64_t head, int64_t heads);
 
     /* relu2's n; NULL or 0: the keys visible. */
     double (*count)(const foci_mech *m);

@@ -70,6 +70,7 @@ static const char *arg_fault(const foci_arg_def *a)
     if ((!a->real || a->words) && (!is_whole(min) || !is_whole(max)))
         return "is whole with bounds that are not";
     if (isnan(a->preset)) return NULL;
+    if (a->word) return is_name(a->word) ? NULL : "has a malformed word";
     if (a->preset < min || a->preset > max) return "has a preset out of its bounds";
     if ((!a->real || a->words) && !is_whole(a->preset))
         return "is whole with a preset that is not";
@@ -113,7 +114,7 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
         return "has a number of dimensions out of 0 to 3";
     if ((t->n_dims > 0) != (t->shape != NULL))
         return "has dimensions without shape, or shape without dimensions";
-    if ((unsigned)t->init > FOCI_INIT_SINUSOID) return "has an unknown kind of start";
+    if ((unsigned)t->init > FOCI_INIT_ROWS) return "has an unknown kind of start";
     if (t->preset < 0 || (size_t)t->preset > def->n_args)
         return "takes its start from an argument that is not there";
     if (t->preset && t->init != FOCI_INIT_CONST)
@@ -122,6 +123,10 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
         return "has an impossible value";
     if (t->init == FOCI_INIT_ORTHOGONAL && t->n_dims != 2)
         return "is orthogonal without being a matrix";
+    if (t->init == FOCI_INIT_ROWS && t->n_dims != 2)
+        return "is rows of features without being a matrix";
+    if (t->by_head && t->init != FOCI_INIT_CONST)
+        return "has a constant for each head, but is drawn";
     if (t->init == FOCI_INIT_SINUSOID && t->n_dims < 1)
         return "is a row of sines without being a row";
     if (t->by_rounds && t->n_dims < 1) return "is drawn by rounds without having any";
@@ -197,6 +202,18 @@ static const char *exact_fault(const foci_mech_def *def)
     return NULL;
 }
 
+static const char *linear_fault(const foci_mech_def *def)
+{
+    const unsigned qkv = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
+
+    if (def->reads != qkv) return "reads must name q, k and v";
+    if (!def->linear) return "the linear engine needs the features";
+    if (def->mask || def->tiles || def->slots || def->order || def->list ||
+        def->routes || def->second || def->memory || def->stop)
+        return "the linear engine knows no supports, slots, labels or routes";
+    return NULL;
+}
+
 static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
 {
     if (!def)
@@ -211,12 +228,15 @@ static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
     if (!def->summary)
         return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: a summary is wanted",
                         def->name);
-    if (def->engine != FOCI_EXACT && def->engine != FOCI_ROUTES)
+    if (def->engine != FOCI_EXACT && def->engine != FOCI_ROUTES &&
+        def->engine != FOCI_LINEAR)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "mechanism %s: only the exact engine and routes are offered",
+                        "mechanism %s: only the exact engine, the linear engine and "
+                        "routes are offered",
                         def->name);
-    const char *fault =
-        def->engine == FOCI_ROUTES ? routes_fault(def) : exact_fault(def);
+    const char *fault = def->engine == FOCI_ROUTES   ? routes_fault(def)
+                        : def->engine == FOCI_LINEAR ? linear_fault(def)
+                                                     : exact_fault(def);
     if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %s", def->name, fault);
     TRY(check_args(ctx, def));
     return check_tensors(ctx, def);

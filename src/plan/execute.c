@@ -175,6 +175,17 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
+foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,
+                               size_t cap)
+{
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        const struct stage  *s = &plan->stages[i];
+        const struct engine *e = engine_of(s);
+        if (e->check) TRY(e->check(plan, s, io, text, cap));
+    }
+    return FOCI_OK;
+}
+
 /* Callers of another version of the header: fields they do not have are zero, and what
  * only they have cannot be honoured. */
 foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
@@ -223,7 +234,8 @@ foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
                       "io.size is %zu%s: set sizes with FOCI_SIZED, %zu and %zu here",
                       io->size, grads ? " (or grads.size is wrong)" : "", sizeof whole,
                       sizeof whole_grads);
-    return check_all(plan, &whole, grads ? &whole_grads : NULL, text, cap);
+    TRY(check_all(plan, &whole, grads ? &whole_grads : NULL, text, cap));
+    return plan_check_engines(plan, &whole, text, cap);
 }
 
 foci_status foci_forward(const foci_plan *plan, const foci_io *io)
@@ -233,6 +245,7 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
 
     TRY(plan_whole_io(io, NULL, &whole, &none));
     TRY(check_all(plan, &whole, NULL, NULL, 0));
+    TRY(plan_check_engines(plan, &whole, NULL, 0));
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage *s = &plan->stages[i];
         float              *saved = plan->saved_bytes ? (float *)whole.saved : NULL;
@@ -271,6 +284,7 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     if (!grads) return FOCI_ERR_ARG;
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
+    TRY(plan_check_engines(plan, &whole, NULL, 0));
     clear_dx(plan, whole_grads.dx);
     clear_dbias(plan, whole_grads.dbias);
     for (int i = 0; i < plan->spec.n_groups; i++) {
@@ -281,7 +295,9 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     return FOCI_OK;
 }
 
-foci_status foci_params_advance(const foci_plan *plan, const foci_io *io, float *params)
+/* One of the two functions of an engine that change parameters. */
+static foci_status change_params(const foci_plan *plan, const foci_io *io,
+                                 bool calibrate, float *params)
 {
     foci_io    whole;
     foci_grads none;
@@ -292,7 +308,20 @@ foci_status foci_params_advance(const foci_plan *plan, const foci_io *io, float 
     for (int i = 0; i < plan->spec.n_groups; i++) {
         const struct stage  *s = &plan->stages[i];
         const struct engine *e = engine_of(s);
-        if (e->advance) TRY(e->advance(plan, s, &whole, params));
+        foci_status (*change)(const foci_plan *, const struct stage *, const foci_io *,
+                              float *) = calibrate ? e->calibrate : e->advance;
+        if (change) TRY(change(plan, s, &whole, params));
     }
     return FOCI_OK;
+}
+
+foci_status foci_params_advance(const foci_plan *plan, const foci_io *io, float *params)
+{
+    return change_params(plan, io, false, params);
+}
+
+foci_status foci_params_calibrate(const foci_plan *plan, const foci_io *io,
+                                  float *params)
+{
+    return change_params(plan, io, true, params);
 }

@@ -55,6 +55,7 @@ static foci_status add(const struct owner *o, const foci_tensor_def *def,
 
     set_name(o, def->name, p->name, sizeof p->name);
     p->def = def;
+    p->mech = o->mech;
     p->group = o->group;
     p->n_dims = 1 + def->n_dims;
     p->shape[0] = o->rows;
@@ -149,19 +150,53 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
     return FOCI_OK;
 }
 
-/* n numbers of one head, or of one round of it, to `out`. */
-static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int64_t n,
-                        float *out)
+/* Rows in blocks of d: of each a frame, then its rows with a fresh length each. */
+static foci_status draw_rows(foci_ctx *ctx, foci_rows kind, struct rng *r, int64_t rows,
+                             int64_t d, float *out)
+{
+    double *frame = ctx_alloc(ctx, (size_t)(d * d), sizeof *frame);
+    if (!frame) return FOCI_ERR_MEMORY;
+
+    for (int64_t i = 0; i < rows; i++) {
+        double length = 1;
+
+        if (kind == FOCI_ROWS_NORMAL) {
+            for (int64_t t = 0; t < d; t++)
+                out[i * d + t] = (float)rng_normal(r);
+            continue;
+        }
+        if (i % d == 0) rng_haar(r, d, d, frame);
+        if (kind == FOCI_ROWS_SQRT) length = sqrt((double)d);
+        if (kind == FOCI_ROWS_CHI) {
+            double squares = 0;
+            for (int64_t t = 0; t < d; t++) {
+                const double x = rng_normal(r);
+                squares += x * x;
+            }
+            length = sqrt(squares);
+        }
+        for (int64_t t = 0; t < d; t++)
+            out[i * d + t] = (float)(length * frame[i % d * d + t]);
+    }
+    ctx_free(ctx, frame, (size_t)(d * d), sizeof *frame);
+    return FOCI_OK;
+}
+
+/* n numbers of head h, or of one round of it, to `out`. */
+static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int64_t h,
+                        int64_t n, float *out)
 {
     const int64_t cols = p->shape[p->n_dims - 1], rows = n / cols;
     const double  sd = sqrt(p->value);
-    double       *frame;
+    double        value = p->value, *frame;
 
     switch (p->def->init) {
     case FOCI_INIT_CONST:
+        if (p->def->by_head) value = p->def->by_head(p->mech, h, p->shape[0]);
         for (int64_t t = 0; t < n; t++)
-            out[t] = (float)p->value;
+            out[t] = (float)value;
         break;
+    case FOCI_INIT_ROWS: return draw_rows(ctx, (foci_rows)value, r, rows, cols, out);
     case FOCI_INIT_NORMAL:
         for (int64_t t = 0; t < n; t++)
             out[t] = (float)(sd * rng_normal(r));
@@ -205,7 +240,7 @@ static foci_status draw_run(const foci_plan *plan, uint64_t seed, int i, int end
         for (int64_t h = 0; h < first->shape[0]; h++)
             for (const struct param *p = first; p < plan->params + end; p++) {
                 const int64_t n = p->count / p->shape[0] / rounds;
-                TRY(draw(plan->ctx, p, &r, n,
+                TRY(draw(plan->ctx, p, &r, h, n,
                          params + p->offset + (h * rounds + round) * n));
             }
     }

@@ -7,6 +7,7 @@
 
 static const struct engine *const engines[] = {
     [FOCI_EXACT] = &engine_exact,
+    [FOCI_LINEAR] = &engine_linear,
     [FOCI_ROUTES] = &engine_routes,
 };
 

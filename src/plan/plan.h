@@ -115,6 +115,7 @@ const struct tile_run *support_col(const struct support *s, int64_t t, int64_t *
 struct param {
     char                   name[64];
     const foci_tensor_def *def;
+    const foci_mech       *mech; /* that it belongs to, itself or by a modifier */
     int                    group;
     int                    n_dims;
     int64_t                shape[4]; /* shape[0]: heads of the group */
@@ -174,8 +175,22 @@ struct stage { /* one group of heads, ready to run */
     int64_t             memory; /* leading keys that take no gradient */
     foci_plan         **inner;  /* [n_inner] the plans of its routes */
     int64_t             n_inner;
-    int64_t             saved0; /* floats before its part of what forward saves */
+    foci_linear         linear;   /* of the linear engine */
+    int64_t             features; /* that it has */
+    int64_t             saved0;   /* floats before its part of what forward saves */
 };
+
+/* linear.c: what a mechanism of the linear engine says; how many features that makes. */
+foci_linear linear_of(const foci_mech *m);
+int64_t     linear_features(const foci_mech *m, const foci_linear *l);
+/* Features that can be of both signs. */
+bool linear_signed(const foci_linear *l);
+/* Whether the scale means something to it. */
+bool linear_scaled(const foci_linear *l);
+/* Rows of weights sum to one or are empty, with these arguments. */
+bool mech_stochastic(const foci_mech *m);
+/* What can be said against a stage of the linear engine. */
+foci_status linear_refuse(foci_ctx *ctx, const struct stage *s, const foci_problem *p);
 
 /* Slots that n keys have. */
 static inline int64_t slots_of(const foci_slots *s, int64_t n)
@@ -253,6 +268,10 @@ struct seq {
 foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads, char *text, size_t cap);
 
+/* And what the engines have against them. */
+foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,
+                               size_t cap);
+
 /* The structs of a caller with missing fields filled in; FOCI_ERR_ARG where a size makes
  * no sense. */
 foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
@@ -276,6 +295,12 @@ struct engine {
     /* Move parameters that the mechanism moves itself; NULL: it never does. */
     foci_status (*advance)(const foci_plan *plan, const struct stage *s,
                            const foci_io *io, float *params);
+    /* Fill parameters that are statistics of q and k; NULL: it has none. */
+    foci_status (*calibrate)(const foci_plan *plan, const struct stage *s,
+                             const foci_io *io, float *params);
+    /* What an execution cannot be, with the sentence; NULL: nothing to say. */
+    foci_status (*check)(const foci_plan *plan, const struct stage *s,
+                         const foci_io *io, char *text, size_t cap);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
     int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
                     size_t cap);
@@ -283,7 +308,7 @@ struct engine {
     const struct decoder *decoder; /* NULL: there is no decoding */
 };
 
-extern const struct engine engine_exact, engine_routes, engine_second;
+extern const struct engine engine_exact, engine_linear, engine_routes, engine_second;
 const struct engine       *engine_of(const struct stage *s);
 
 /* Lists of built-in descriptors, ending in NULL. */

@@ -56,13 +56,19 @@ static foci_status read_number(const struct reader *r, const struct owner *o,
 {
     double      x;
     const char *kind = a->real ? "a number, " : "a whole number, ";
+
+    if (a->word && span_is(v, a->word)) {
+        *out = a->preset;
+        return FOCI_OK;
+    }
     if (number_parse(v, &x) && (a->real || x == floor(x))) kind = "";
     if (*kind || x < a->min || x > a->max) {
         char min[32], max[32];
         number_print(a->min, min);
         number_print(a->max, max);
-        return reader_fail(r, v.s, "%s=%s: %s takes %s%s to %s", a->name,
-                           span_bare(v).text, o->name, kind, min, max);
+        return reader_fail(r, v.s, "%s=%s: %s takes %s%s%s%s to %s", a->name,
+                           span_bare(v).text, o->name, a->word ? a->word : "",
+                           a->word ? ", or " : "", kind, min, max);
     }
     *out = x;
     return FOCI_OK;

@@ -36,6 +36,8 @@ static void print_args(struct out *out, const foci_arg_def *args, size_t n_args,
             print_mech(out, inner);
         } else if (args[i].words && word_at(args[i].words, (int)arg[i], &word)) {
             emit(out, "%.*s", (int)word.len, word.s);
+        } else if (args[i].word && arg[i] == args[i].preset) {
+            emit(out, "%s", args[i].word);
         } else {
             char number[32];
             number_print(arg[i], number);

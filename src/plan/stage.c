@@ -28,7 +28,8 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
         else if (mod->does & FOCI_MOD_TXL && !m->causal)
             why =
                 "keys after the query have no row of R, so the problem must be causal";
-        else if (mod->does & FOCI_MOD_ROPE && m->dims.qk % 2)
+        else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_LINEAR &&
+                 m->dims.qk % 2)
             why = "pairs of elements are turned, and the width of q and k is odd";
         if (why)
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
@@ -185,6 +186,11 @@ static foci_status make_stage(foci_plan *plan, const struct group *g, struct sta
     if (m->def->engine == FOCI_ROUTES) return routes_make(plan, s);
     TRY(make_score(plan->ctx, g, &s->score));
     s->memory = max64(plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
+    if (m->def->engine == FOCI_LINEAR) {
+        s->linear = linear_of(m);
+        s->features = linear_features(m, &s->linear);
+        return linear_refuse(plan->ctx, s, &plan->p);
+    }
     return make_support(plan->ctx, s);
 }
 

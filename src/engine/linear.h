@@ -1,0 +1,176 @@
+/* linear.h -- attention by sums over features, in chunks: what its files share.
+ *
+ * As in the exact engine 64 tokens are the lanes of a block, here called a chunk, and
+ * everything lies turned over: features f[m][lane] of queries, g[m][lane] of keys.
+ * Sums over the keys before a chunk are S [m][dv] = sum_j g_j v_j^T and z [m] = sum_j g_j.
+ * All products are the one kernel c[i][n] += sum over t of a(i, t) b[t][n]:
+ *
+ *     a   [key][lane]  = g^T f              weights inside the chunk, causal: key <= lane
+ *     ot  [dv][lane]   = S^T f + v^T a      numerators
+ *     den [lane]       = z^T f + 1^T a      what a row is divided by
+ *     S  += g v,   z += g 1
+ *
+ * and backward, with n = do/den and r = -(do.o)/den (0 where nothing is divided), and sums
+ * R [m][dv] = sum_i f_i n_i^T, rho [m] = sum_i f_i r_i over the queries after the chunk:
+ *
+ *     da  [key][lane]  = v n^T + r          inside the chunk, masked as a is
+ *     df  [m][lane]    = S n^T + z r + g da
+ *     dg  [m][key]     = R v^T + rho + f da^T
+ *     dv  [key][dv]    = g^T R + a n
+ *     R  += f n,   rho += f r
+ *
+ * Where nothing is causal, S and z, R and rho are those of all chunks and a is not there.
+ * With decay, a takes lam^(lane - key), S^T f lam^(lane + 1), g v lam^(n - 1 - key), and S
+ * shrinks by lam^n; both ways round where the problem is not causal (the second way without
+ * the diagonal).
+ *
+ * Logs.  Features of EXP and SOFTMAX are powers of e, which would overflow.  Sums are kept
+ * in units e^c, one for each feature: c [m] is the largest log of a key so far, and S, z
+ * shrink by e^(c - c') when it grows.  Keys are g = e^(l - c), queries f = e^(l + c - h), h
+ * the largest exponent of the row, which cancels; saved is L = h + log den, so that backward
+ * has f = e^(l + c - L) already divided.  R is in units e^-c: it shrinks as chunks go back to
+ * smaller c.  Features of TRIG have one log for a key, not m.
+ *
+ * Steep chunks.  A causal row whose keys lie far below the c of its own chunk would
+ * underflow, and a value that is not finite must reach only the rows that see it.  A
+ * causal chunk in which a c grows by more than STEEP after the first key, or that has a row
+ * that is not finite, is taken apart: as pieces of one token each, by the same code.
+ *
+ * Segments.  A sequence is cut into segments of equal numbers of chunks, by the problem and
+ * never by the number of threads.  Where sums are needed before they can be used (backward,
+ * no causality, few heads), every segment is summed first, all in parallel; then the sums
+ * are added up along the sequence; then every segment is computed, in parallel again, from
+ * the sums before it.  Backward keeps the sums before each chunk of its segment in scratch.
+ * Nothing of order n m, and nothing of order n but one number a row, is ever stored.
+ */
+#ifndef FOCI_LINEAR_H
+#define FOCI_LINEAR_H
+
+#include "plan/plan.h"
+#include "state/state.h"
+
+enum { CHUNK = LANES };
+
+/* Growth of a log inside a chunk that leaves sums of floats enough room. */
+static const float STEEP = 40.0f;
+
+struct linear_seq {
+    struct seq s;
+    int64_t    pos0;  /* position of query 0: nk - nq */
+    int64_t n_chunks; /* of keys, and where causal of queries at the same positions */
+    int64_t chunk0;   /* counted over all sequences */
+};
+
+/* What makes logs of a row of EXP, or angles of TRIG, for one head (and, where statistics
+ * come from q and k themselves, one sequence): l = rows x + bias + x.quad x, scaled for q
+ * and k as they are given.  linear_random.c */
+struct projection {
+    float *rows; /* [m][ldq] */
+    float *bias; /* [m] */
+    float *quad; /* [dq][ldq]; NULL: times half * x.x */
+    float  half;
+};
+
+/* Powers of the decay of one head: linear.c */
+struct decay {
+    double lam;
+    float  power[CHUNK + 1]; /* lam^t */
+    float  slope[CHUNK + 1]; /* t lam^(t - 1) */
+    float *below;            /* [64][64] lam^(lane - key), 0 where key > lane */
+};
+
+/* One execution of one stage. */
+struct linear {
+    const foci_plan      *plan;
+    const foci_problem   *p;
+    const struct stage   *stage;
+    const foci_linear    *l;
+    const struct kernels *k;
+    const foci_io        *io;
+    bool                  bf16;      /* products on words */
+    bool                  causal;    /* or by two scans, with decay */
+    bool                  logs;      /* features are powers of e, each with its own c */
+    bool                  lane_logs; /* TRIG: one log for each row */
+    double                scale;
+
+    /* Widths as given and of rows of floats; features, and rows of tiles of features:
+     * those from m to m_pad are 0. */
+    int dq, dv, ldq, ldv, m, m_pad;
+
+    int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
+    int64_t max_seqs, n_seqs;
+    int64_t segment; /* chunks of a segment */
+
+    struct linear_seq *seqs;
+    struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
+    struct decay      *decay; /* [heads] */
+
+    int    threads;
+    char  *scratch; /* [threads] pieces */
+    size_t scratch_bytes;
+};
+
+/* Sums over keys, or over queries. */
+struct sums_of {
+    float *rows;  /* [m_pad][ldv] */
+    float *total; /* [m_pad] */
+    float *top;   /* [m_pad] the c; NULL: features have no logs */
+};
+
+/* A chunk, or a piece of one: its tokens are lanes from 0 on. */
+struct chunk {
+    const struct linear_seq *seq;
+    int64_t                  s;     /* number of the sequence */
+    int64_t                  h, kv; /* head, and key/value head, within the stage */
+    int64_t                  pos;   /* of lane 0 */
+    int                      n;     /* lanes that have a key */
+    int r0, r1; /* lanes that have a query, number pos - pos0 + lane */
+};
+
+/* Rows of a chunk and their features. */
+struct features {
+    float *x;    /* [64][ldq] rows as floats, zero in lanes without one */
+    float *cols; /* [ldq][64] turned over; scratch of the maps */
+    float *f;    /* [m_pad][64] */
+    float *lane; /* [64] logs of rows, where lane_logs */
+};
+
+/* linear_maps.c, linear_random.c: features of rows x of queries or keys.  Where `logs` they
+ * are logs, -inf in lanes without a row; else 0 there. */
+void linear_map(const struct linear *x, const struct chunk *c, bool keys,
+                struct features *t);
+/* From the gradient df[m_pad][64] of features, which is spoilt, to dx[64][ldq].  f are
+ * features as the engine has scaled them (e^(l - c) and so on), and where `logs` or
+ * lane_logs df is the gradient of them times f: that of logs. */
+void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
+                     const struct features *t, float *df, float *dx);
+/* Features turned by their positions, for numerators under `rope`: to out; the way back
+ * with `back`, in place of the gradient.  Pairs share their c where `logs`. */
+void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
+                 float *out, bool back);
+bool linear_turns(const struct linear *x);
+
+/* linear_random.c: take room for projections in `a`, and where that has memory, fill them;
+ * what the parameters do not have is found in q and k. */
+void linear_random_take(struct linear *x, struct arena *a);
+
+/* linear.c */
+void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);
+/* Everything an execution needs; on a null arena only sizes. */
+void linear_open(struct linear *x, const foci_io *io, struct arena *a);
+
+/* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine. */
+void    linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                       float *saved);
+void    linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                        const float *saved, const foci_grads *g);
+size_t  linear_work_bytes(const foci_plan *plan, const struct stage *s);
+int64_t linear_saved_floats(const foci_plan *plan, const struct stage *s);
+foci_status linear_advance(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params);
+foci_status linear_calibrate(const foci_plan *plan, const struct stage *s,
+                             const foci_io *io, float *params);
+foci_status linear_check(const foci_plan *plan, const struct stage *s,
+                         const foci_io *io, char *text, size_t cap);
+
+#endif

@@ -6,10 +6,9 @@
 #include "foci/mechanism.h"
 
 static const char *const engines[] = {
-    [FOCI_EXACT] = "exact",
-    [FOCI_LINEAR] = "linear",
-    [FOCI_POSITIONAL] = "positional",
-    [FOCI_ROUTES] = "routes",
+    [FOCI_EXACT] = "exact",           [FOCI_LINEAR] = "linear",
+    [FOCI_POSITIONAL] = "positional", [FOCI_ROUTES] = "routes",
+    [FOCI_LANDMARKS] = "landmarks",   [FOCI_RECALL] = "recall",
 };
 
 static const char *const keeps[] = {

@@ -389,6 +389,7 @@ typedef struct foci_step_io {
     const float       *params; /* as in foci_io */
     void              *work;   /* 64-byte aligned, foci_step_bytes() */
     const void        *x;      /* [row][dim_x] hidden states, if read */
+    const int32_t     *words;  /* [row] word of each token, if read */
 } foci_step_io;
 
 /* Work memory of a step of that many states with that many new tokens in all, the

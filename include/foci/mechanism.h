@@ -17,7 +17,7 @@ extern "C" {
 #endif
 
 /* Queries and keys of a tile; most arguments and tensors a mechanism can have. */
-enum { FOCI_TILE = 64, FOCI_MAX_ARGS = 12, FOCI_MAX_TENSORS = 8 };
+enum { FOCI_TILE = 64, FOCI_MAX_ARGS = 12, FOCI_MAX_TENSORS = 16 };
 enum { FOCI_MAX_LEVELS = 16 }; /* of slots */
 
 /* Half open; empty when end <= begin. */
@@ -97,6 +97,7 @@ typedef struct foci_tensor_def {
     uint32_t  stream;    /* of the seed */
     bool      by_rounds; /* entry r of the first axis is drawn from stream + r */
     foci_keep keep;
+    bool (*frozen)(const foci_mech *m, const double *arg); /* true: in place of keep */
 } foci_tensor_def;
 
 /* Whole numbers that are given when planning (foci_problem.lists): they are part of
@@ -109,13 +110,16 @@ typedef struct foci_list_def {
 } foci_list_def;
 
 /* The loops that compute it: over pairs in tiles, over chunks with a running state,
- * over positions alone; or an inner mechanism on several sets of keys and values,
- * summed by gates. */
+ * over positions alone; an inner mechanism on several sets of keys and values, summed by
+ * gates; two softmaxes with few rows between them; slots that are read, and written after
+ * every segment. */
 typedef enum foci_engine {
     FOCI_EXACT,
     FOCI_LINEAR,
     FOCI_POSITIONAL,
-    FOCI_ROUTES
+    FOCI_ROUTES,
+    FOCI_LANDMARKS,
+    FOCI_RECALL
 } foci_engine;
 
 /* What a mechanism reads. */
@@ -137,6 +141,8 @@ typedef enum foci_weigh {
 /* What becomes of the rows of q and k before they meet. */
 typedef enum foci_map {
     FOCI_MAP_NONE,
+    FOCI_MAP_PROJECT, /* q times tensor 0, k times tensor 1, both [d][r]; the scale is
+                        * 1/sqrt(r) */
     FOCI_MAP_STANDARD /* mean 0 and variance 1 over the row, 1e-5 added to the variance */
 } foci_map;
 
@@ -146,7 +152,69 @@ typedef struct foci_slots {
     int64_t take;  /* 0: one slot a run, the mean of its keys and of its values; else
                     * slots are copies of the last `take` rows of each run of `every` */
     bool    count_bias; /* the logit of a mean grows by the log of its number of keys */
+    int64_t learned; /* not 0: so many slots a run, sums of its keys by tensor 0 and of
+                         * its values by tensor 1 (left out: 0 too), [learned][every]; a
+                         * run that is short takes the first columns */
 } foci_slots;
+
+/* Logits that do not come from pairs of q and k: FOCI_EXACT, sums of what is named.  i and j
+ * are positions, x_i the row of the hidden states. */
+enum {
+    FOCI_SOURCE_QK = 1,      /* s q_i.k_j, changed as modifiers say */
+    FOCI_SOURCE_TABLE = 2,   /* R[i][j] */
+    FOCI_SOURCE_FACTORS = 4, /* R1[i].R2[j] */
+    FOCI_SOURCE_NET = 8,     /* (relu(x_i W1 + b1) W2 + b2)[j] */
+    FOCI_SOURCE_OUTER = 16   /* a_i[floor(j/n)] b_i[j mod n], both nets like that, a of
+                              * tensors W1a to b2a, b, n long, of W1b to b2b */
+};
+
+/* Where the tensors of sources are among those of the mechanism; of several sources, the
+ * tensor `mix` has a logit for each, in the order above, and they are weighed by the
+ * softmax of these. */
+enum {
+    FOCI_AT_R,
+    FOCI_AT_R1,
+    FOCI_AT_R2,
+    FOCI_AT_W1, /* W1, b1, W2, b2 */
+    FOCI_AT_W1A = FOCI_AT_W1 + 4,
+    FOCI_AT_W1B = FOCI_AT_W1A + 4,
+    FOCI_AT_MIX = FOCI_AT_W1B + 4
+};
+
+/* FOCI_POSITIONAL: what a row takes from where.  Patterns are weighed by cubes, and a row's
+ * weights sum to one. */
+typedef enum foci_pattern {
+    FOCI_PATTERN_CURRENT,  /* j = i */
+    FOCI_PATTERN_PREVIOUS, /* j = i - 1 */
+    FOCI_PATTERN_NEXT,     /* j = i + 1 */
+    FOCI_PATTERN_LEFT,     /* (j + 1)^3, j <= i - 2 */
+    FOCI_PATTERN_RIGHT,    /* (N - j)^3, j >= i + 2 */
+    FOCI_PATTERN_END,      /* (j + 1)^3 */
+    FOCI_PATTERN_START,    /* (N - j)^3; causal: N = i + 1 */
+    FOCI_PATTERN_TAPS, /* w_t, j = i + t - left; tensor 0 has logits W [parts][width] */
+    FOCI_PATTERN_TAPS_OF_X /* the same with logits W x_i, W [parts width][dim_x] */
+} foci_pattern;
+
+typedef struct foci_positional {
+    foci_pattern pattern;
+    bool         words; /* of words: their tokens share a row, and a word's weight */
+    bool         self;  /* a row that would be empty takes itself (its word) */
+    int64_t      width; /* taps */
+    int64_t      parts; /* runs of the value's elements, each with its own taps */
+} foci_positional;
+
+/* FOCI_LANDMARKS: means of runs of queries and keys between two softmaxes. */
+typedef struct foci_landmarks {
+    int64_t count; /* at most; never more than queries or keys */
+    int64_t iters; /* of the inverse; 0: exactly */
+    int64_t width; /* of a convolution of the values that is added, tensor 0; 0: none */
+} foci_landmarks;
+
+/* FOCI_RECALL: tensor 0 is beta [slots][d]. */
+typedef struct foci_recall {
+    int64_t slots, segment;
+    double  tau;
+} foci_recall;
 
 /* Labels: queries see the keys that have their label. */
 typedef enum foci_label {
@@ -260,6 +328,19 @@ typedef struct foci_mech_def {
 
     /* true: these arguments, or this problem, cannot be, and `why` says why not. */
     bool (*refuse)(const foci_mech *m, char *why, size_t cap);
+
+    /* What is read, where that depends on arguments: in place of `reads`. */
+    unsigned (*needs)(const foci_mech *m);
+
+    /* FOCI_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the width
+     * r. */
+    unsigned (*sources)(const foci_mech *m);
+    int64_t (*width)(const foci_mech *m);
+
+    /* FOCI_POSITIONAL, of a head counted in its group; FOCI_LANDMARKS; FOCI_RECALL. */
+    void (*positional)(const foci_mech *m, int64_t head, foci_positional *p);
+    void (*landmarks)(const foci_mech *m, foci_landmarks *l);
+    void (*recall)(const foci_mech *m, foci_recall *r);
 
     /* FOCI_LINEAR: fill what is not zero; the number of features follows from it. */
     void (*linear)(const foci_mech *m, foci_linear *l);

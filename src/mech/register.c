@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "mech/mech.h"
 #include "plan/plan.h"
 
 enum { NAME_MAX_LEN = 31, SHAPE_MAX = 3 };
@@ -179,8 +180,11 @@ static const char *exact_fault(const foci_mech_def *def)
     const unsigned qkv = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
     const unsigned known = qkv | FOCI_READ_X | FOCI_READ_WORDS;
 
-    if ((def->reads & qkv) != qkv || (def->reads & ~known))
+    if ((!def->needs && (def->reads & qkv) != qkv) || (def->reads & ~known))
         return "reads must name q, k and v";
+    if (def->needs && !def->sources) return "needs is of sources";
+    if ((def->map == FOCI_MAP_PROJECT) != (def->width != NULL))
+        return "a projection needs its width, and nothing else does";
     if (def->weigh != FOCI_SOFTMAX && def->weigh != FOCI_L2NORM &&
         def->weigh != FOCI_RELU2)
         return "weigh is unknown";
@@ -214,6 +218,30 @@ static const char *linear_fault(const foci_mech_def *def)
     return NULL;
 }
 
+static const char *positional_fault(const foci_mech_def *def)
+{
+    return def->positional ? NULL : "the positional engine needs a pattern";
+}
+
+static const char *landmarks_fault(const foci_mech_def *def)
+{
+    return def->landmarks ? NULL : "landmarks need their number";
+}
+
+static const char *recall_fault(const foci_mech_def *def)
+{
+    if (!def->recall) return "slots that are written need their number";
+    if (!def->n_tensors || def->tensors[0].n_dims != 2)
+        return "slots that are written need a matrix to start from";
+    return NULL;
+}
+
+static const char *(*const faults[])(const foci_mech_def *) = {
+    [FOCI_EXACT] = exact_fault,           [FOCI_LINEAR] = linear_fault,
+    [FOCI_POSITIONAL] = positional_fault, [FOCI_ROUTES] = routes_fault,
+    [FOCI_LANDMARKS] = landmarks_fault,   [FOCI_RECALL] = recall_fault,
+};
+
 static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
 {
     if (!def)
@@ -228,15 +256,10 @@ static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
     if (!def->summary)
         return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: a summary is wanted",
                         def->name);
-    if (def->engine != FOCI_EXACT && def->engine != FOCI_ROUTES &&
-        def->engine != FOCI_LINEAR)
-        return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "mechanism %s: only the exact engine, the linear engine and "
-                        "routes are offered",
+    if ((unsigned)def->engine >= N_ELEMENTS(faults))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: its engine is unknown",
                         def->name);
-    const char *fault = def->engine == FOCI_ROUTES   ? routes_fault(def)
-                        : def->engine == FOCI_LINEAR ? linear_fault(def)
-                                                     : exact_fault(def);
+    const char *fault = faults[def->engine](def);
     if (fault) return ctx_fail(ctx, FOCI_ERR_ARG, "mechanism %s: %s", def->name, fault);
     TRY(check_args(ctx, def));
     return check_tensors(ctx, def);

@@ -52,7 +52,7 @@ static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const unsigned all_of = plan->spec.groups[g].mech.def->reads;
+        const unsigned all_of = mech_reads(&plan->spec.groups[g].mech);
         all |= plan->stages[g].order.shared ? all_of & ~(unsigned)FOCI_READ_K : all_of;
     }
     return all;

@@ -86,7 +86,7 @@ bool mech_stochastic(const foci_mech *m)
            (l.norm == FOCI_NORM_SUM || l.norm == FOCI_NORM_FEATURE);
 }
 
-static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
+const char *linear_against(const struct stage *s, const foci_mod_def *mod)
 {
     const foci_linear *l = &s->linear;
 
@@ -102,25 +102,4 @@ static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
     if (mod->does & FOCI_MOD_ROPE && l->norm == FOCI_NORM_FEATURE)
         return "every feature has its own sum";
     return NULL;
-}
-
-foci_status linear_refuse(foci_ctx *ctx, const struct stage *s, const foci_problem *p)
-{
-    const foci_mech *m = &s->group->mech;
-    const char      *what = NULL;
-
-    for (size_t i = 0; i < m->n_mods; i++) {
-        const char *why = against_mod(s, m->mods[i].def);
-        if (why)
-            return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
-                            s->group->column, m->mods[i].def->name, m->def->name, why);
-    }
-    if (p->flags & FOCI_MASK) what = "a mask";
-    if (p->flags & FOCI_BIAS) what = "a bias";
-    if (p->dropout > 0) what = "dropout of weights";
-    if (!what) return FOCI_OK;
-    return ctx_fail(
-        ctx, FOCI_ERR_UNSUP,
-        "column %d: %s cannot have %s: sums over features never form weights",
-        s->group->column, m->def->name, what);
 }

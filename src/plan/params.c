@@ -67,6 +67,7 @@ static foci_status add(const struct owner *o, const foci_tensor_def *def,
             p->count > INT64_MAX / 64)
             return ctx_fail(plan->ctx, FOCI_ERR_ARG, "%s: its size overflows", p->name);
     if (!p->count) return FOCI_OK;
+    p->keep = def->frozen && def->frozen(o->mech, arg) ? FOCI_FROZEN : def->keep;
     p->value = def->amount   ? def->amount(o->mech, arg)
                : def->preset ? arg[def->preset - 1]
                              : def->value;
@@ -144,7 +145,7 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
            .count = p->count,
            .n_dims = p->n_dims,
            .shape = { p->shape[0], p->shape[1], p->shape[2], p->shape[3] },
-           .keep = p->def->keep,
+           .keep = p->keep,
     };
     memcpy(param, &full, param->size);
     return FOCI_OK;

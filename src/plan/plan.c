@@ -6,9 +6,9 @@
 #include <string.h>
 
 static const struct engine *const engines[] = {
-    [FOCI_EXACT] = &engine_exact,
-    [FOCI_LINEAR] = &engine_linear,
-    [FOCI_ROUTES] = &engine_routes,
+    [FOCI_EXACT] = &engine_exact,           [FOCI_LINEAR] = &engine_linear,
+    [FOCI_POSITIONAL] = &engine_positional, [FOCI_LANDMARKS] = &engine_landmarks,
+    [FOCI_RECALL] = &engine_recall,         [FOCI_ROUTES] = &engine_routes,
 };
 
 const struct engine *engine_of(const struct stage *s)

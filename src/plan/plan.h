@@ -121,6 +121,7 @@ struct param {
     int64_t                shape[4]; /* shape[0]: heads of the group */
     int64_t                offset, count;
     double                 value;
+    foci_keep              keep;
 };
 
 /* How the exact engine makes logits from q.k, gathered from the modifiers.  Offsets
@@ -189,8 +190,14 @@ bool linear_signed(const foci_linear *l);
 bool linear_scaled(const foci_linear *l);
 /* Rows of weights sum to one or are empty, with these arguments. */
 bool mech_stochastic(const foci_mech *m);
-/* What can be said against a stage of the linear engine. */
-foci_status linear_refuse(foci_ctx *ctx, const struct stage *s, const foci_problem *p);
+/* Why a modifier cannot follow a mechanism of the linear engine; NULL: it can. */
+const char *linear_against(const struct stage *s, const foci_mod_def *mod);
+
+/* What a mechanism reads with these arguments. */
+static inline unsigned mech_reads(const foci_mech *m)
+{
+    return m->def->needs ? m->def->needs(m) : m->def->reads;
+}
 
 /* Slots that n keys have. */
 static inline int64_t slots_of(const foci_slots *s, int64_t n)
@@ -308,8 +315,9 @@ struct engine {
     const struct decoder *decoder; /* NULL: there is no decoding */
 };
 
-extern const struct engine engine_exact, engine_linear, engine_routes, engine_second;
-const struct engine       *engine_of(const struct stage *s);
+extern const struct engine engine_exact, engine_linear, engine_positional,
+    engine_routes, engine_landmarks, engine_recall, engine_second;
+const struct engine *engine_of(const struct stage *s);
 
 /* Lists of built-in descriptors, ending in NULL. */
 extern const foci_mech_def *const mech_list[];

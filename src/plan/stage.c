@@ -177,6 +177,38 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
     return FOCI_OK;
 }
 
+/* Why a modifier cannot follow a mechanism that never forms all weights of a row; NULL:
+ * it can. */
+static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
+{
+    const foci_engine engine = s->group->mech.def->engine;
+
+    if (engine == FOCI_LINEAR) return linear_against(s, mod);
+    if (engine == FOCI_POSITIONAL) return "there are no logits to change";
+    return mod->does == FOCI_MOD_SCALE ? NULL : "only the scale can be changed";
+}
+
+static foci_status check_no_weights(foci_ctx *ctx, const struct stage *s,
+                                    const foci_problem *p)
+{
+    const foci_mech *m = &s->group->mech;
+    const char      *what = NULL;
+
+    for (size_t i = 0; i < m->n_mods; i++) {
+        const char *why = against_mod(s, m->mods[i].def);
+        if (why)
+            return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
+                            s->group->column, m->mods[i].def->name, m->def->name, why);
+    }
+    if (p->flags & FOCI_MASK) what = "a mask";
+    if (p->flags & FOCI_BIAS) what = "a bias";
+    if (p->dropout > 0) what = "dropout of weights";
+    if (!what) return FOCI_OK;
+    return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                    "column %d: %s cannot have %s: it never forms the weights of pairs",
+                    s->group->column, m->def->name, what);
+}
+
 static foci_status make_stage(foci_plan *plan, const struct group *g, struct stage *s)
 {
     const foci_mech *m = &g->mech;
@@ -189,8 +221,8 @@ static foci_status make_stage(foci_plan *plan, const struct group *g, struct sta
     if (m->def->engine == FOCI_LINEAR) {
         s->linear = linear_of(m);
         s->features = linear_features(m, &s->linear);
-        return linear_refuse(plan->ctx, s, &plan->p);
     }
+    if (m->def->engine != FOCI_EXACT) return check_no_weights(plan->ctx, s, &plan->p);
     return make_support(plan->ctx, s);
 }
 

@@ -272,7 +272,7 @@ static void give_sums(const struct walk *w)
     for (int t = 0; c->dparams && t < plan->n_params; t++) {
         const struct param *p = &plan->params[t];
         for (int64_t i = p->offset; i < p->offset + p->count; i++)
-            if (p->def->keep == FOCI_TRAINED) c->dparams[i] += w->dparams[i];
+            if (p->keep == FOCI_TRAINED) c->dparams[i] += w->dparams[i];
     }
     for (int64_t i = 0; c->grads->dbias && i < count_pairs(w->p); i++)
         c->grads->dbias[i] = (float)w->dbias[i];

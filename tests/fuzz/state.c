@@ -309,7 +309,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     const unsigned other = FOCI_READ_X | FOCI_READ_WORDS;
-    if (w.plan->spec.groups[0].mech.def->reads & other) {
+    if (mech_reads(&w.plan->spec.groups[0].mech) & other) {
         foci_plan_free(w.plan);
         return 0;
     }

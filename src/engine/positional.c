@@ -1,0 +1,4 @@
+/* positional.c */
+#include "plan/plan.h"
+
+const struct engine engine_positional = { .name = "positional" };

@@ -74,6 +74,29 @@ void *arena_take(struct arena *a, int64_t n, size_t size);
 /* used is SIZE_MAX once a piece did not fit into a size_t. */
 static inline bool arena_ok(const struct arena *a) { return a->used != SIZE_MAX; }
 
+/*
+ * Work for threads (jobs.c)
+ */
+
+/* Jobs i < n, in any order and `chunk` at a time, none waiting for another.  thread is
+ * below that of the context; no two jobs with the same run at the same time. */
+struct phase {
+    int64_t n;
+    int     chunk;
+    void (*job)(void *arg, int64_t i, int thread);
+    void *arg;
+};
+
+/* One phase after the other, each when all of the one before is done; `shared` inside
+ * jobs_share(), where threads do not count. */
+void phases_run(const struct kernels *k, bool shared, int threads,
+                const struct phase *phases, int n);
+
+/* job(i) for i < n, started in that order, where each may call phases_run(): all share
+ * the threads. */
+void jobs_share(const struct kernels *k, int threads, int64_t n,
+                void (*job)(void *arg, int64_t i), void *arg);
+
 /* SplitMix64 streams (docs/random.md): the same numbers everywhere. */
 struct rng {
     uint64_t state;

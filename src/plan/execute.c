@@ -238,6 +238,55 @@ foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
     return plan_check_engines(plan, &whole, text, cap);
 }
 
+/* A pass over all stages. */
+struct pass {
+    const foci_plan  *plan;
+    const foci_io    *io;
+    const foci_grads *grads; /* NULL: forward */
+};
+
+static void run_stage(void *arg, int64_t i)
+{
+    const struct pass   *pass = arg;
+    const foci_plan     *plan = pass->plan;
+    const struct stage  *s = &plan->stages[plan->by_cost[i]];
+    const struct engine *e = engine_of(s);
+    float               *saved = plan->saved_bytes ? (float *)pass->io->saved : NULL;
+    foci_io              mine = *pass->io;
+
+    if (saved) saved += s->saved0;
+    if (mine.work) mine.work = (char *)mine.work + s->work0;
+    if (pass->grads)
+        e->backward(plan, s, &mine, saved, pass->grads);
+    else
+        e->forward(plan, s, &mine, saved);
+}
+
+/* Whether several stages add to the same gradient, which they then do in turn. */
+static bool adds_twice(const foci_plan *plan, const foci_grads *grads)
+{
+    int n = 0;
+
+    if (!grads) return false;
+    for (int i = 0; i < plan->spec.n_groups; i++)
+        n += grads->dx && mech_reads(&plan->spec.groups[i].mech) & FOCI_READ_X;
+    return grads->dbias || n > 1;
+}
+
+/* The dearest first, so that cheap ones fill the gaps at its end. */
+static void run_stages(const foci_plan *plan, const foci_io *io, const foci_grads *grads)
+{
+    const int   n = plan->spec.n_groups;
+    foci_plan   copy = *plan;
+    struct pass pass = { &copy, io, grads };
+
+    copy.shared = n > 1 && plan->ctx->threads > 1 && !adds_twice(plan, grads);
+    if (copy.shared)
+        jobs_share(&plan->ctx->kernels, plan->ctx->threads, n, run_stage, &pass);
+    for (int i = 0; i < n && !copy.shared; i++)
+        run_stage(&pass, i);
+}
+
 foci_status foci_forward(const foci_plan *plan, const foci_io *io)
 {
     foci_io    whole;
@@ -246,11 +295,7 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
     TRY(plan_whole_io(io, NULL, &whole, &none));
     TRY(check_all(plan, &whole, NULL, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        const struct stage *s = &plan->stages[i];
-        float              *saved = plan->saved_bytes ? (float *)whole.saved : NULL;
-        engine_of(s)->forward(plan, s, &whole, saved ? saved + s->saved0 : NULL);
-    }
+    run_stages(plan, &whole, NULL);
     return FOCI_OK;
 }
 
@@ -287,11 +332,7 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_check_engines(plan, &whole, NULL, 0));
     clear_dx(plan, whole_grads.dx);
     clear_dbias(plan, whole_grads.dbias);
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        const struct stage *s = &plan->stages[i];
-        engine_of(s)->backward(plan, s, &whole, (const float *)whole.saved + s->saved0,
-                               &whole_grads);
-    }
+    run_stages(plan, &whole, &whole_grads);
     return FOCI_OK;
 }
 

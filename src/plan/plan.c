@@ -161,29 +161,52 @@ static foci_status check_shapes(foci_ctx *ctx, foci_problem *p)
     return check_layout(ctx, "x", &p->x, p->batch, p->len_q, 1, max64(p->dim_x, 1));
 }
 
-/* Stages run one after the other and share the work memory; what forward saves
- * for backward lies side by side. */
+static foci_status too_much_work(foci_ctx *ctx)
+{
+    return ctx_fail(ctx, FOCI_ERR_ARG,
+                    "the work memory of this problem does not fit into this machine's "
+                    "addresses");
+}
+
+/* Insertion keeps stages that cost the same in their order. */
+static void sort_by_cost(foci_plan *plan)
+{
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        int at = i;
+        for (; at > 0 &&
+               plan->stages[plan->by_cost[at - 1]].flops < plan->stages[i].flops;
+             at--)
+            plan->by_cost[at] = plan->by_cost[at - 1];
+        plan->by_cost[at] = i;
+    }
+}
+
+/* Stages run side by side: each has its own work memory, and its part of what forward
+ * saves for backward. */
 foci_status plan_add_up(foci_plan *plan)
 {
     int64_t saved = 0;
 
+    plan->by_cost =
+        ctx_alloc(plan->ctx, (size_t)plan->spec.n_groups, sizeof *plan->by_cost);
+    if (!plan->by_cost) return FOCI_ERR_MEMORY;
     plan->cost.size = sizeof plan->cost;
     for (int i = 0; i < plan->spec.n_groups; i++) {
         struct stage        *s = &plan->stages[i];
         const struct engine *e = engine_of(s);
+        const double         before = plan->cost.forward_flops;
         const size_t         work = e->work_bytes(plan, s);
 
-        if (work == SIZE_MAX || work > SIZE_MAX / 2)
-            return ctx_fail(plan->ctx, FOCI_ERR_ARG,
-                            "the work memory of this problem does not fit into this "
-                            "machine's addresses");
-        if (work > plan->work_bytes) plan->work_bytes = work;
+        if (work > SIZE_MAX / 2 - plan->work_bytes) return too_much_work(plan->ctx);
+        s->work0 = plan->work_bytes;
+        plan->work_bytes = (plan->work_bytes + work + 63) / 64 * 64;
         s->saved0 = saved;
         if (plan->p.flags & FOCI_TRAIN) saved += round_up(e->saved_floats(plan, s), 16);
         e->cost(plan, s, &plan->cost);
+        s->flops = plan->cost.forward_flops - before;
     }
-    plan->work_bytes = (plan->work_bytes + 63) / 64 * 64;
     plan->saved_bytes = (size_t)saved * sizeof(float);
+    sort_by_cost(plan);
     return FOCI_OK;
 }
 
@@ -232,6 +255,8 @@ void foci_plan_free(foci_plan *plan)
     foci_ctx *ctx = plan->ctx;
 
     stages_free(plan);
+    if (plan->by_cost)
+        ctx_free(ctx, plan->by_cost, (size_t)plan->spec.n_groups, sizeof *plan->by_cost);
     ctx_free(ctx, plan->params, (size_t)plan->cap_params, sizeof *plan->params);
     spec_free(ctx, &plan->spec);
     ctx_free(ctx, plan, 1, sizeof *plan);

@@ -179,6 +179,8 @@ struct stage { /* one group of heads, ready to run */
     foci_linear         linear;   /* of the linear engine */
     int64_t             features; /* that it has */
     int64_t             saved0;   /* floats before its part of what forward saves */
+    size_t              work0;    /* bytes before its part of the work memory */
+    double              flops;    /* of its forward pass */
 };
 
 /* linear.c: what a mechanism of the linear engine says; how many features that makes. */
@@ -252,6 +254,10 @@ struct foci_plan {
     int64_t       n_floats;
     size_t        work_bytes, saved_bytes;
     foci_cost     cost;
+    int          *by_cost; /* [spec.n_groups] stages, the dearest first */
+
+    /* In the copy that one execution of several stages makes: they share the threads. */
+    bool shared;
 
     /* In the copy of a route's plan that one execution makes: how much of its output
      * each row takes, [batch len_q][heads of the group], gate_step apart.  The exact

@@ -1,4 +1,287 @@
-/* positional.c */
-#include "plan/plan.h"
+/* positional.c -- the positional engine: geometry, rows in and out, sizes, cost. */
+#include "engine/positional.h"
 
-const struct engine engine_positional = { .name = "positional" };
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CUBES = 14 }; /* factors of a row of causal start */
+
+void positional_geometry(struct positional *x, const foci_plan *plan,
+                         const struct stage *s)
+{
+    const foci_problem *p = &plan->p;
+
+    *x = (struct positional){
+        .plan = plan,
+        .p = p,
+        .stage = s,
+        .k = &plan->ctx->kernels,
+        .dv = (int)p->dim_v,
+        .ldv = (int)round_up(p->dim_v, 16),
+        .el = foci_dtype_bytes(p->dtype),
+        .heads = s->group->heads,
+        .head0 = s->group->head0,
+        .kv_heads = s->group->kv_heads,
+        .kv0 = s->group->kv0,
+        .per_kv = s->group->heads / s->group->kv_heads,
+        .max_seqs = plan_max_seqs(plan),
+        .causal = p->flags & FOCI_CAUSAL,
+    };
+}
+
+void positional_room(const struct positional *x, struct arena *a,
+                     struct positional_room *r)
+{
+    r->tile = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->tile);
+    r->more = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->more);
+    r->state = arena_take(a, 4 * (int64_t)x->ldv, sizeof *r->state);
+    r->factor = arena_take(a, (int64_t)ROWS * CUBES, sizeof *r->factor);
+}
+
+/* Everything an execution needs; on a null arena only sizes. */
+static void open_work(struct positional *x, const foci_io *io, bool backward,
+                      struct arena *a)
+{
+    struct arena           one = { 0 };
+    struct positional_room room;
+
+    x->io = io;
+    x->seqs = arena_take(a, x->max_seqs, sizeof *x->seqs);
+    x->what = arena_take(a, x->heads, sizeof *x->what);
+    if (backward && x->per_kv > 1)
+        x->dv_rows = arena_take(a, x->kv_heads * x->p->batch * x->p->len_k,
+                                (size_t)x->ldv * sizeof *x->dv_rows);
+    positional_room(x, &one, &room);
+    x->scratch_bytes = (one.used + 63) / 64 * 64;
+    x->scratch = arena_take(a, x->plan->ctx->threads, x->scratch_bytes);
+    if (!a->base) return;
+    x->n_seqs = plan_seqs(x->plan, io, x->seqs);
+    for (int64_t h = 0; h < x->heads; h++) {
+        const foci_mech *m = &x->stage->group->mech;
+        x->what[h] = (foci_positional){ 0 };
+        m->def->positional(m, h, &x->what[h]);
+    }
+}
+
+/*
+ * Rows
+ */
+
+static size_t row_at(const struct positional *x, const foci_layout *l, int64_t b,
+                     int64_t row, int64_t head)
+{
+    return (size_t)(b * l->batch + row * l->row + head * l->head) * x->el;
+}
+
+void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
+                       int n, float *tile)
+{
+    const foci_layout *l = &x->p->v;
+
+    x->k->load_rows(tile, x->ldv,
+                    (const char *)x->io->v +
+                        row_at(x, l, at->s->b, at->s->k0 + i, x->kv0 + at->kv),
+                    l->row, (int)x->p->dtype, n, x->dv);
+}
+
+void positional_load_g(const struct positional *x, const struct place *at, int64_t i,
+                       int n, float *tile)
+{
+    const foci_layout *l = &x->p->o;
+
+    x->k->load_rows(tile, x->ldv,
+                    (const char *)x->g->d_o +
+                        row_at(x, l, at->s->b, at->s->q0 + i, x->head0 + at->h),
+                    l->row, (int)x->p->dtype, n, x->dv);
+}
+
+void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
+                        int n, const float *tile)
+{
+    const foci_layout *l = &x->p->o;
+
+    x->k->store_rows((char *)x->io->o +
+                         row_at(x, l, at->s->b, at->s->q0 + i, x->head0 + at->h),
+                     l->row, (int)x->p->dtype, tile, x->ldv, 1.0f, n, x->dv);
+}
+
+static float *shared_row(const struct positional *x, const struct place *at, int64_t i)
+{
+    const int64_t rows = x->p->batch * x->p->len_k;
+    return x->dv_rows +
+           (at->kv * rows + at->s->b * x->p->len_k + at->s->k0 + i) * x->ldv;
+}
+
+void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
+                         int n, const float *tile)
+{
+    const foci_layout *l = &x->p->v;
+
+    if (x->dv_rows) {
+        float *to = shared_row(x, at, i);
+        for (int64_t t = 0; t < (int64_t)n * x->ldv; t++)
+            to[t] = at->first ? tile[t] : to[t] + tile[t];
+        return;
+    }
+    x->k->store_rows((char *)x->g->dv +
+                         row_at(x, l, at->s->b, at->s->k0 + i, x->kv0 + at->kv),
+                     l->row, (int)x->p->dtype, tile, x->ldv, 1.0f, n, x->dv);
+}
+
+/*
+ * Passes
+ */
+
+static struct place place_of(const struct positional *x, int64_t seq, int64_t h)
+{
+    return (struct place){ .s = &x->seqs[seq],
+                           .what = &x->what[h],
+                           .h = h,
+                           .kv = h / x->per_kv,
+                           .first = h % x->per_kv == 0 };
+}
+
+static void room_of(const struct positional *x, int thread, struct positional_room *r)
+{
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    positional_room(x, &mine, r);
+}
+
+static void forward_job(void *arg, int64_t i, int thread)
+{
+    const struct positional *x = arg;
+    const struct place       at = place_of(x, i / x->heads, i % x->heads);
+    struct positional_room   room;
+
+    room_of(x, thread, &room);
+    if (at.s->nq) scan_forward(x, &at, &room);
+}
+
+static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                    float *saved)
+{
+    struct positional x;
+    struct arena      a = { .base = io->work };
+
+    (void)saved;
+    positional_geometry(&x, plan, s);
+    if (!x.max_seqs) return;
+    open_work(&x, io, false, &a);
+    rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
+    phases_run(x.k, plan->shared, plan->ctx->threads,
+               &(struct phase){ x.n_seqs * x.heads, 1, forward_job, &x }, 1);
+}
+
+/* Leading keys that take no gradient; and sums over heads to where they go. */
+static void finish_dv(const struct positional *x, int64_t seq, int64_t kv,
+                      struct positional_room *r)
+{
+    struct place  at = place_of(x, seq, kv * x->per_kv);
+    const int64_t held = min64(x->stage->memory, at.s->nk);
+    struct positional plain = *x;
+
+    plain.dv_rows = NULL;
+    for (int64_t i = 0; x->dv_rows && i < at.s->nk; i += ROWS)
+        positional_store_dv(&plain, &at, i, (int)min64(ROWS, at.s->nk - i),
+                            shared_row(x, &at, i));
+    memset(r->tile, 0, (size_t)ROWS * (size_t)x->ldv * sizeof *r->tile);
+    for (int64_t i = 0; i < held; i += ROWS)
+        positional_store_dv(&plain, &at, i, (int)min64(ROWS, held - i), r->tile);
+}
+
+static void backward_job(void *arg, int64_t i, int thread)
+{
+    const struct positional *x = arg;
+    const int64_t            seq = i / x->kv_heads, kv = i % x->kv_heads;
+    struct positional_room   room;
+
+    room_of(x, thread, &room);
+    if (!x->seqs[seq].nk) return;
+    for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
+        const struct place at = place_of(x, seq, h);
+        scan_backward(x, &at, &room);
+    }
+    finish_dv(x, seq, kv, &room);
+}
+
+static void backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                     const float *saved, const foci_grads *g)
+{
+    struct positional x;
+    struct arena      a = { .base = io->work };
+
+    (void)saved;
+    positional_geometry(&x, plan, s);
+    rest_clear(plan, io, g->dq, &x.p->q, x.head0, x.heads, x.p->dim_qk, true, true);
+    rest_clear(plan, io, g->dk, &x.p->k, x.kv0, x.kv_heads, x.p->dim_qk, false, true);
+    if (!x.max_seqs || !g->dv) return;
+    open_work(&x, io, true, &a);
+    x.g = g;
+    rest_clear(plan, io, g->dv, &x.p->v, x.kv0, x.kv_heads, x.dv, false, false);
+    phases_run(x.k, plan->shared, plan->ctx->threads,
+               &(struct phase){ x.n_seqs * x.kv_heads, 1, backward_job, &x }, 1);
+}
+
+/*
+ * Planning
+ */
+
+static size_t work_bytes(const foci_plan *plan, const struct stage *s)
+{
+    struct positional x;
+    struct arena      a = { 0 };
+
+    positional_geometry(&x, plan, s);
+    open_work(&x, NULL, plan->p.flags & FOCI_TRAIN, &a);
+    return a.used;
+}
+
+static int64_t saved_floats(const foci_plan *plan, const struct stage *s)
+{
+    (void)plan;
+    (void)s;
+    return 0;
+}
+
+static foci_status check(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                         char *text, size_t cap)
+{
+    (void)plan;
+    if (!io->lse) return FOCI_OK;
+    snprintf(text, cap, "io.lse is given, but %s has no logits: leave it NULL",
+             s->group->mech.def->name);
+    return FOCI_ERR_ARG;
+}
+
+/* A multiply and an add for each element and row. */
+static void cost(const foci_plan *plan, const struct stage *s, foci_cost *cost)
+{
+    const foci_problem *p = &plan->p;
+    const double rows = (double)p->batch * (double)s->group->heads * (double)p->len_q;
+    const double flops = 2 * rows * (double)p->dim_v;
+    const double bytes = rows * (double)p->dim_v * (double)foci_dtype_bytes(p->dtype);
+
+    cost->forward_flops += flops;
+    cost->backward_flops += flops;
+    cost->forward_bytes += 2 * bytes;
+    cost->backward_bytes += 2 * bytes;
+}
+
+static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
+{
+    (void)plan;
+    return snprintf(text, cap, "positional: %" PRId64 " heads, running means",
+                    s->group->heads);
+}
+
+const struct engine engine_positional = {
+    .name = "positional",
+    .work_bytes = work_bytes,
+    .saved_floats = saved_floats,
+    .forward = forward,
+    .backward = backward,
+    .check = check,
+    .cost = cost,
+    .describe = describe,
+};

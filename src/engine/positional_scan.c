@@ -1,0 +1,328 @@
+/* positional_scan.c -- seven patterns of tokens: shifts, running means, means of all.
+ *
+ * Rows are counted along the scan: from the start, or from the end of the sequence for
+ * those patterns that look the other way.
+ */
+#include <string.h>
+
+#include "engine/positional.h"
+
+enum { CUBES = 14 };
+
+/* Row t of the scan. */
+static int64_t row_of(const struct place *at, bool back, int64_t t)
+{
+    return back ? at->s->nk - 1 - t : t;
+}
+
+/* The first row of n from t on, as they lie. */
+static int64_t rows_of(const struct place *at, bool back, int64_t t, int n)
+{
+    return back ? at->s->nk - t - n : t;
+}
+
+/* a_m of rows t to t + n, m = t + 1. */
+static void set_means(double *a, int64_t t, int n)
+{
+    for (int i = 0; i < n; i++) {
+        const double m = (double)(t + i + 1);
+        a[i] = 4 * m / ((m + 1) * (m + 1));
+    }
+}
+
+/* Where a tile starts, and how far its rows are apart, along the scan. */
+static float *tile_along(const struct positional *x, float *tile, bool back, int n,
+                         int64_t *ld)
+{
+    *ld = back ? -x->ldv : x->ldv;
+    return back ? tile + (int64_t)(n - 1) * x->ldv : tile;
+}
+
+static void clear(const struct positional *x, float *tile, int n)
+{
+    memset(tile, 0, (size_t)n * (size_t)x->ldv * sizeof *tile);
+}
+
+/* Rows t0 to t1 of the scan have no keys: zero, or themselves. */
+static void leave_empty(const struct positional *x, const struct place *at, bool back,
+                        int64_t t0, int64_t t1, struct positional_room *r)
+{
+    for (int64_t t = t0; t < t1; t += ROWS) {
+        const int     n = (int)min64(ROWS, t1 - t);
+        const int64_t i = rows_of(at, back, t, n);
+
+        if (at->what->self)
+            positional_load_v(x, at, i, n, r->tile);
+        else
+            clear(x, r->tile, n);
+        positional_store_o(x, at, i, n, r->tile);
+    }
+}
+
+/* Rows of the scan take the one `lag` before them. */
+static void shift(const struct positional *x, const struct place *at, bool back,
+                  int64_t lag, struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    leave_empty(x, at, back, 0, min64(lag, n_all), r);
+    for (int64_t t = lag; t < n_all; t += ROWS) {
+        const int n = (int)min64(ROWS, n_all - t);
+
+        positional_load_v(x, at, rows_of(at, back, t - lag, n), n, r->tile);
+        positional_store_o(x, at, rows_of(at, back, t, n), n, r->tile);
+    }
+}
+
+/* Rows take the mean of those up to `lag` before them. */
+static void means(const struct positional *x, const struct place *at, bool back,
+                  int64_t lag, struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    leave_empty(x, at, back, 0, min64(lag, n_all), r);
+    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
+    for (int64_t t = 0; t + lag < n_all; t += ROWS) {
+        const int n = (int)min64(ROWS, n_all - lag - t);
+        int64_t   ld;
+
+        positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
+        set_means(r->factor, t, n);
+        float *first = tile_along(x, r->tile, back, n, &ld);
+        x->k->mean_rows(first, first, ld, n, x->ldv, r->factor, r->state);
+        positional_store_o(x, at, rows_of(at, back, t + lag, n), n, r->tile);
+    }
+}
+
+/* All rows take the mean of all. */
+static void whole(const struct positional *x, const struct place *at, bool back,
+                  struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
+    for (int64_t t = 0; t < n_all; t += ROWS) {
+        const int n = (int)min64(ROWS, n_all - t);
+        int64_t   ld;
+
+        positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
+        set_means(r->factor, t, n);
+        float *first = tile_along(x, r->tile, back, n, &ld);
+        x->k->mean_rows(first, first, ld, n, x->ldv, r->factor, r->state);
+    }
+    for (int64_t i = 0; i < ROWS; i++)
+        for (int c = 0; c < x->ldv; c++)
+            r->tile[i * x->ldv + c] = (float)r->state[c];
+    for (int64_t i = 0; i < n_all; i += ROWS)
+        positional_store_o(x, at, i, (int)min64(ROWS, n_all - i), r->tile);
+}
+
+/* Sums of the first n p-th powers, p = 0 to 3. */
+static void power_sums(double n, double s[4])
+{
+    s[0] = n;
+    s[1] = n * (n + 1) / 2;
+    s[2] = s[1] * (2 * n + 1) / 3;
+    s[3] = s[1] * s[1];
+}
+
+/* Factors that take means weighed by powers 0 to 3 of the distance from one row to the
+ * next: of v, then of the means before, A_p' = f_p v + sum over r <= p of f_pr A_r. */
+static void set_cubes(double *f, int64_t t, int n)
+{
+    static const double binomial[4][4] = {
+        { 1 }, { 1, 1 }, { 1, 2, 1 }, { 1, 3, 3, 1 }
+    };
+
+    for (int i = 0; i < n; i++) {
+        double before[4], after[4];
+
+        power_sums((double)(t + i), before);
+        power_sums((double)(t + i + 1), after);
+        for (int p = 0; p < 4; p++)
+            *f++ = 1 / after[p];
+        for (int p = 0; p < 4; p++)
+            for (int q = 0; q <= p; q++)
+                *f++ = binomial[p][q] * before[q] / after[p];
+    }
+}
+
+/* Causal start: weights are cubes of the distance. */
+static void cubes(const struct positional *x, const struct place *at,
+                  struct positional_room *r)
+{
+    memset(r->state, 0, 4 * (size_t)x->ldv * sizeof *r->state);
+    for (int64_t t = 0; t < at->s->nk; t += ROWS) {
+        const int n = (int)min64(ROWS, at->s->nk - t);
+
+        positional_load_v(x, at, t, n, r->tile);
+        set_cubes(r->factor, t, n);
+        x->k->cube_rows(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
+        positional_store_o(x, at, t, n, r->tile);
+    }
+}
+
+void scan_forward(const struct positional *x, const struct place *at,
+                  struct positional_room *r)
+{
+    const int64_t n = at->s->nk;
+
+    switch (at->what->pattern) {
+    case FOCI_PATTERN_CURRENT: shift(x, at, false, 0, r); break;
+    case FOCI_PATTERN_PREVIOUS: shift(x, at, false, 1, r); break;
+    case FOCI_PATTERN_NEXT: shift(x, at, true, x->causal ? n : 1, r); break;
+    case FOCI_PATTERN_LEFT: means(x, at, false, 2, r); break;
+    case FOCI_PATTERN_RIGHT: means(x, at, true, x->causal ? n : 2, r); break;
+    case FOCI_PATTERN_END:
+        if (x->causal)
+            means(x, at, false, 0, r);
+        else
+            whole(x, at, false, r);
+        break;
+    case FOCI_PATTERN_START:
+        if (x->causal)
+            cubes(x, at, r);
+        else
+            whole(x, at, true, r);
+        break;
+    case FOCI_PATTERN_TAPS:
+    case FOCI_PATTERN_TAPS_OF_X: break;
+    }
+}
+
+/*
+ * Backward: the same scans transposed
+ */
+
+/* Rows that were empty and took themselves add their gradient. */
+static void add_self(const struct positional *x, const struct place *at, bool back,
+                     int64_t t, int n, int64_t lag, struct positional_room *r)
+{
+    const int m = (int)min64(n, lag - t);
+
+    if (!at->what->self || m <= 0) return;
+    const int64_t i = rows_of(at, back, t, m);
+    float        *to = r->tile + (i - rows_of(at, back, t, n)) * x->ldv;
+
+    positional_load_g(x, at, i, m, r->more);
+    for (int64_t c = 0; c < (int64_t)m * x->ldv; c++)
+        to[c] += r->more[c];
+}
+
+/* Gradients of n rows from t of the scan on, `lag` later; those there are not are zero. */
+static void load_late(const struct positional *x, const struct place *at, bool back,
+                      int64_t t, int n, int64_t lag, struct positional_room *r)
+{
+    const int m = (int)max64(0, min64(n, at->s->nk - lag - t));
+
+    clear(x, r->tile, n);
+    if (!m) return;
+    positional_load_g(x, at, rows_of(at, back, t + lag, m), m,
+                      r->tile + (back ? (int64_t)(n - m) * x->ldv : 0));
+}
+
+static void shift_back(const struct positional *x, const struct place *at, bool back,
+                       int64_t lag, struct positional_room *r)
+{
+    for (int64_t t = 0; t < at->s->nk; t += ROWS) {
+        const int n = (int)min64(ROWS, at->s->nk - t);
+
+        load_late(x, at, back, t, n, lag, r);
+        add_self(x, at, back, t, n, lag, r);
+        positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
+    }
+}
+
+/* From the last row of the scan to the first. */
+static void means_back(const struct positional *x, const struct place *at, bool back,
+                       int64_t lag, struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
+    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
+        const int n = (int)min64(ROWS, n_all - t);
+        int64_t   ld;
+
+        load_late(x, at, back, t, n, lag, r);
+        set_means(r->factor, t, n);
+        float *first = tile_along(x, r->tile, back, n, &ld);
+        x->k->mean_back(first, first, ld, n, x->ldv, r->factor, r->state);
+        add_self(x, at, back, t, n, lag, r);
+        positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
+    }
+}
+
+static void whole_back(const struct positional *x, const struct place *at, bool back,
+                       struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
+    for (int64_t i = 0; i < n_all; i += ROWS) {
+        const int n = (int)min64(ROWS, n_all - i);
+
+        positional_load_g(x, at, i, n, r->tile);
+        for (int64_t t = 0; t < n; t++)
+            for (int c = 0; c < x->ldv; c++)
+                r->state[c] += (double)r->tile[t * x->ldv + c];
+    }
+    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
+        const int n = (int)min64(ROWS, n_all - t);
+        int64_t   ld;
+
+        set_means(r->factor, t, n);
+        float *first = tile_along(x, r->tile, back, n, &ld);
+        x->k->mean_back(first, NULL, ld, n, x->ldv, r->factor, r->state);
+        positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
+    }
+}
+
+static void cubes_back(const struct positional *x, const struct place *at,
+                       struct positional_room *r)
+{
+    const int64_t n_all = at->s->nk;
+
+    memset(r->state, 0, 4 * (size_t)x->ldv * sizeof *r->state);
+    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
+        const int n = (int)min64(ROWS, n_all - t);
+
+        positional_load_g(x, at, t, n, r->tile);
+        set_cubes(r->factor, t, n);
+        x->k->cube_back(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
+        positional_store_dv(x, at, t, n, r->tile);
+    }
+}
+
+void scan_backward(const struct positional *x, const struct place *at,
+                   struct positional_room *r)
+{
+    const int64_t n = at->s->nk;
+
+    switch (at->what->pattern) {
+    case FOCI_PATTERN_CURRENT: shift_back(x, at, false, 0, r); break;
+    case FOCI_PATTERN_PREVIOUS: shift_back(x, at, false, 1, r); break;
+    case FOCI_PATTERN_NEXT: shift_back(x, at, true, x->causal ? n : 1, r); break;
+    case FOCI_PATTERN_LEFT: means_back(x, at, false, 2, r); break;
+    case FOCI_PATTERN_RIGHT:
+        if (x->causal)
+            shift_back(x, at, true, n, r);
+        else
+            means_back(x, at, true, 2, r);
+        break;
+    case FOCI_PATTERN_END:
+        if (x->causal)
+            means_back(x, at, false, 0, r);
+        else
+            whole_back(x, at, false, r);
+        break;
+    case FOCI_PATTERN_START:
+        if (x->causal)
+            cubes_back(x, at, r);
+        else
+            whole_back(x, at, true, r);
+        break;
+    case FOCI_PATTERN_TAPS:
+    case FOCI_PATTERN_TAPS_OF_X: break;
+    }
+}

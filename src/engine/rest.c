@@ -1,0 +1,40 @@
+/* rest.c -- zeros for rows that no sequence has. */
+#include "engine/rest.h"
+
+#include <string.h>
+
+struct rest {
+    char              *base;
+    const foci_layout *l;
+    int64_t            head0, heads;
+    size_t             el, bytes; /* of an element and of a row */
+};
+
+static void clear_rows(const struct rest *r, int64_t b, foci_range rows)
+{
+    for (int64_t i = rows.begin; i < rows.end; i++)
+        for (int64_t h = r->head0; h < r->head0 + r->heads; h++)
+            memset(r->base +
+                       (size_t)(b * r->l->batch + i * r->l->row + h * r->l->head) * r->el,
+                   0, r->bytes);
+}
+
+void rest_clear(const foci_plan *plan, const foci_io *io, void *base,
+                const foci_layout *l, int64_t head0, int64_t heads, int64_t d,
+                bool queries, bool all)
+{
+    const foci_problem *p = &plan->p;
+    const size_t        el = foci_dtype_bytes(p->dtype);
+    const struct rest   r = { base, l, head0, heads, el, (size_t)d * el };
+    const int64_t       len = queries ? p->len_q : p->len_k;
+    const int32_t      *lens = queries ? io->len_q : io->len_k;
+
+    if (!base) return;
+    if (io->docs && !all) {
+        clear_rows(&r, 0, (foci_range){ 0, io->docs[0] });
+        clear_rows(&r, 0, (foci_range){ io->docs[io->n_docs], len });
+        return;
+    }
+    for (int64_t b = 0; b < p->batch; b++)
+        clear_rows(&r, b, (foci_range){ all ? 0 : lens ? lens[b] : len, len });
+}

@@ -6,6 +6,7 @@ where a definition speaks of them: random ones, and under rope, which turns pair
 them.  Matrices of statistics are plain numbers: no gradient flows through them.
 """
 
+import itertools
 import math
 
 from scalar import MARGIN, Num, Stream, Tie, cos, dot, elu1, exp, num, power, relu, sin, size, sqrt, times, total
@@ -260,15 +261,20 @@ def random_features(head, row, keys):
 
 
 def products(x, share, s, negative):
-    """Products of up to len(share) - 1 elements: by degree, and in a degree squares
-    before the others."""
-    assert len(share) == 3
-    d, root = len(x), math.sqrt(abs(s))
-    y = times(x, -root if negative else root)
-    found = [num(math.sqrt(share[0]))] if share[0] else []
-    found += times(y, math.sqrt(share[1])) if share[1] else []
-    found += [math.sqrt(share[2]) * (t * t) for t in y]
-    return found + [math.sqrt(2.0 * share[2]) * (y[a] * y[b]) for a in range(d) for b in range(a + 1, d)]
+    """Products of r elements for every power r of s q.k that has a share, as they stand in
+    a dictionary: aa, ab, ac, bb, bc, cc."""
+    root = math.sqrt(abs(s))
+    y, found = times(x, -root if negative else root), []
+    for r, part in enumerate(share):
+        for word in itertools.combinations_with_replacement(range(len(x)), r) if part else ():
+            ways = math.factorial(r)
+            for a in set(word):
+                ways //= math.factorial(word.count(a))
+            product = num(math.sqrt(part * ways))
+            for a in word:
+                product = product * y[a]
+            found.append(product)
+    return found
 
 
 def shares(head):

@@ -459,6 +459,7 @@ def linears():
         few("turned, taylor", "linear", kernel("taylor"), {"rope": {}}) + \
         few("turned, poly", "linear", kernel("poly"), {"rope": {"layout": "half"}, "scale": {"s": 0.4}}) + [
         case("turned, wide", "linear", None, {"rope": {}}, heads=2, n=6, d=6, causal=True, weights=True),
+        case("turned, taylor of 3", "linear", kernel("taylor", order=3), {"rope": {}}, n=5, d=3, weights=True),
         case("turned, powers", "linear", kernel("powers", order=3), {"rope": {}}, n=5, d=3),
         case("turned, more keys than queries", "linear", None, {"rope": {}}, n=4, m=7, d=2, causal=True)]
     yield "cosformer", [

@@ -72,6 +72,12 @@ struct ref_part {
 };
 
 foci_status ref_part_run(const struct ref_part *p);
+/* linear.c: the same where weights are products of features.  lse is 0, or -inf where a
+ * row is empty. */
+foci_status ref_linear_run(const struct ref_part *p);
+
+/* Leading keys that take no gradient. */
+int64_t ref_memory(const struct ref_part *p);
 
 /* Where tensor t of modifier `mod` (of the mechanism: -1) has this head's numbers, in
  * the parameters; -1: it is left out. */

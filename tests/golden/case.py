@@ -114,7 +114,7 @@ class Case:
         def keys(x, d):
             found = [self.vector(x, self.m, self.kv, d, b, j, kh) for j in cols]
             # Memory takes no gradient: its rows enter as constants.
-            return [constant(row) if j < memory else row for j, row in zip(cols, found)]
+            return [constant(row) if j - cols.start < memory else row for j, row in zip(cols, found)]
 
         def keep(i, number):
             if not self.dropout:

@@ -380,6 +380,14 @@ static bool is_calibrated(const struct lines *c)
     return false;
 }
 
+static void judge(const char *file, const struct lines *c, struct ref_call *call)
+{
+    const foci_status status = ref_run(call);
+    if (status)
+        fail_msg("%s.txt, %s: %s/%s: %s", file, text_of(c, "case"), text_of(c, "spec"),
+                 text_of(c, "problem"), foci_status_text(status));
+}
+
 static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
 {
     foci_problem     p = problem_of(c);
@@ -401,10 +409,10 @@ static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
                              .params = e.params,
                              .lse = text_of(c, "lse") ? e.lse : NULL,
                              .weights = weights ? e.weights : NULL };
-    assert_int_equal(ref_run(&call), FOCI_OK);
+    judge(file, c, &call);
     call.grads = &e.grads;
     call.dparams = e.dparams;
-    assert_int_equal(ref_run(&call), FOCI_OK);
+    judge(file, c, &call);
     compare_all(file, c, plan, &e);
     if (text_of(c, "drawn")) compare_drawn(file, c, plan, e.params);
     if (is_calibrated(c)) compare_calibrated(file, c, plan, &e);

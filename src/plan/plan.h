@@ -255,6 +255,9 @@ struct foci_plan {
 
 /* params.c: lay out the tensors of the spec's groups. */
 foci_status params_make(foci_plan *plan);
+/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */
+void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
+               float *out);
 
 /* A sequence of an execution: a batch entry or a document. */
 struct seq {

@@ -30,6 +30,21 @@ static void copy(const struct ref_linear *x, size_t tensor, double *to, int64_t 
         to[t] = x->p->call->params[at + t];
 }
 
+static void average(const struct ref_linear *x, const struct ref_features *f,
+                    double *mean, double *squares)
+{
+    const int64_t d = x->dqk;
+    const double  n = (double)f->rows;
+
+    for (int64_t i = 0; i < f->rows; i++)
+        for (int64_t c = 0; c < d; c++) {
+            const double y = f->root * f->x[i * d + c];
+            mean[c] += y / n;
+            for (int64_t t = 0; t < d; t++)
+                squares[c * d + t] += y * f->root * f->x[i * d + t] / n;
+        }
+}
+
 foci_status ref_exponents(struct ref_linear *x)
 {
     const int64_t d = x->dqk;
@@ -40,7 +55,10 @@ foci_status ref_exponents(struct ref_linear *x)
     if (x->l.moments) copy(x, A, x->e.a, d);
     if (x->l.moments && isnan(x->e.a[0])) {
         if (x->causal) return FOCI_ERR_ARG; /* they would know what is to come */
-        return FOCI_ERR_UNSUP;
+        average(x, &x->q, x->means.x, x->means.xx);
+        average(x, &x->k, x->means.y, x->means.yy);
+        if (x->nq && x->nk) moments_solve(x->l.moments, &x->means, x->room, &x->e);
+        return FOCI_OK;
     }
     follow(x);
     if (x->l.moments <= FOCI_MOMENTS_NORM) return FOCI_OK;

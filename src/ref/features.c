@@ -244,7 +244,7 @@ static void trigonometric(const struct ref_linear *x, const struct ref_features 
     const double  half = f->root * f->root * dot(from, from, x->dqk) / 2;
 
     for (int64_t r = 0; r < x->directions; r++) {
-        const double s = f->root * dot(x->omega + r * x->dqk, from, x->dqk);
+        const double s = ref_sum(x, f->root * dot(x->omega + r * x->dqk, from, x->dqk));
         f->value[i * x->m + r] = cos(s);
         f->value[i * x->m + x->directions + r] = sin(s);
     }
@@ -271,12 +271,13 @@ static void trigonometric_back(const struct ref_linear *x, const struct ref_feat
         dx[c] += sum * f->root * f->root * from[c];
 }
 
-/* The log of e^x rounded to a word, whatever its size. */
-static double round_log(double x)
+/* The log of e^x rounded to a word of bf16, whatever its size, or itself a float. */
+static double round_log(int type, double x)
 {
     const double bits = x / log(2), whole = floor(bits);
-    return isfinite(x) ? log(ref_round(FOCI_BF16, exp2(bits - whole))) + whole * log(2)
-                       : x;
+
+    if (type == FOCI_F32 || !isfinite(x)) return ref_round(type, x);
+    return log(ref_round(type, exp2(bits - whole))) + whole * log(2);
 }
 
 static void fill_row(const struct ref_linear *x, const struct ref_features *f, int64_t i)
@@ -308,9 +309,10 @@ void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
     f->quad = f->queries ? x->e.cx : x->e.cy;
     for (int64_t i = 0; i < f->rows; i++)
         fill_row(x, f, i);
-    for (int64_t t = 0; x->words && t < f->rows * x->m; t++) {
-        f->value[t] = ref_word(true, f->value[t]);
-        if (x->l.feature != FOCI_FEATURE_TRIG) f->log[t] = round_log(f->log[t]);
+    for (int64_t t = 0; x->type != REF_F64 && t < f->rows * x->m; t++) {
+        f->value[t] = ref_operand(x, f->value[t]);
+        if (x->l.feature != FOCI_FEATURE_TRIG)
+            f->log[t] = round_log(x->type, f->log[t]);
     }
 }
 

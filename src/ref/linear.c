@@ -15,7 +15,7 @@
 
 #include "ref/linear.h"
 
-static const double least_divisor = 1e-300;
+static const double least_divisor = 1e-300, one_unit = 0x1p-23;
 
 static double *doubles(struct arena *a, int64_t rows, int64_t dim)
 {
@@ -47,8 +47,8 @@ static double divisor_of(const struct ref_linear *x)
     double       sum = 0, fades = 0;
 
     for (int64_t j = 0; j < x->n; j++) {
-        sum += x->plain[j] * x->fade[j];
-        fades += x->fade[j];
+        ref_add(x, &sum, x->plain[j] * x->fade[j]);
+        ref_add(x, &fades, x->fade[j]);
     }
     if (!x->n) return 0;
     switch (x->l.norm) {
@@ -70,7 +70,7 @@ static void weigh(struct ref_linear *x, int64_t i)
     for (int64_t j = 0; j < x->n; j++)
         x->a[j] = x->divisor == 0
                       ? 0
-                      : ref_word(x->words, x->turned[j]) * x->fade[j] / x->divisor;
+                      : ref_operand(x, x->turned[j]) * x->fade[j] / x->divisor;
 }
 
 /* From da to the gradients of pairs, where along = sum of a da. */
@@ -80,7 +80,7 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
     double       sum = 0, dsum = 0, dfades = 0;
 
     for (int64_t j = 0; j < x->n; j++)
-        sum += x->plain[j] * x->fade[j];
+        ref_add(x, &sum, x->plain[j] * x->fade[j]);
     if (x->l.norm == FOCI_NORM_SUM) dsum = dd;
     if (x->l.norm == FOCI_NORM_RETNET) {
         if (fabs(sum) == x->divisor)
@@ -89,9 +89,9 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
             dfades = dd / (2 * x->divisor);
     }
     for (int64_t j = 0; j < x->n; j++) {
-        const double dn = x->da[j] / x->divisor;
-        x->dturned[j] = x->rope ? ref_word(x->words, dn * x->fade[j]) : 0;
-        x->dplain[j] = ref_word(x->words, ((x->rope ? 0 : dn) + dsum) * x->fade[j]);
+        const double dn = ref_sum(x, x->da[j] / x->divisor);
+        x->dturned[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
+        x->dplain[j] = ref_operand(x, ((x->rope ? 0 : dn) + dsum) * x->fade[j]);
         x->dfade[j] = dn * x->turned[j] + dsum * x->plain[j] + dfades;
         ref_pair_back(x, i, j);
     }
@@ -118,9 +118,10 @@ static void weigh_features(struct ref_linear *x, int64_t i)
             x->share[r] = x->sum[c] == 0
                               ? 0
                               : g->value[r] * exp(g->log[r] - x->top[c]) / x->sum[c];
-            sum += f->value[i * x->m + c] * exp(f->log[i * x->m + c]) * x->share[r];
+            ref_add(x, &sum,
+                    f->value[i * x->m + c] * exp(f->log[i * x->m + c]) * x->share[r]);
         }
-        x->a[j] = ref_word(x->words, sum);
+        x->a[j] = ref_operand(x, sum);
     }
 }
 
@@ -134,14 +135,14 @@ static void features_back(struct ref_linear *x, int64_t i)
         double        mean = 0;
 
         for (int64_t j = 0; j < x->n; j++)
-            mean += x->share[j * x->m + c] * x->da[j];
-        f->dvalue[r] += mean * grown;
-        f->dlog[r] += mean * own;
+            ref_add(x, &mean, x->share[j * x->m + c] * x->da[j]);
+        ref_add(x, &f->dvalue[r], mean * grown);
+        ref_add(x, &f->dlog[r], mean * own);
         for (int64_t j = 0; j < x->n && x->sum[c] != 0; j++) {
             const int64_t t = j * x->m + c;
-            const double  d = ref_word(x->words, own * (x->da[j] - mean));
-            g->dlog[t] += x->share[t] * d;
-            g->dvalue[t] += exp(g->log[t] - x->top[c]) / x->sum[c] * d;
+            const double  d = ref_operand(x, own * (x->da[j] - mean));
+            ref_add(x, &g->dlog[t], x->share[t] * d);
+            ref_add(x, &g->dvalue[t], exp(g->log[t] - x->top[c]) / x->sum[c] * d);
         }
     }
 }
@@ -162,26 +163,28 @@ static void forward_row(struct ref_linear *x, int64_t i, double *o)
     for (int64_t t = 0; t < x->dv; t++) {
         o[t] = 0;
         for (int64_t j = 0; j < x->n && x->divisor != 0; j++)
-            o[t] += x->a[j] * ref_word(x->words, v[j * x->dv + t]);
+            ref_add(x, &o[t], x->a[j] * ref_operand(x, v[j * x->dv + t]));
     }
 }
 
 static void backward_row(struct ref_linear *x, int64_t i, const double *o,
                          const double *g)
 {
-    const int type = x->words ? (int)x->p->call->plan->p.dtype : REF_F64;
+    const int type = x->type == REF_F64 ? REF_F64 : (int)x->p->call->plan->p.dtype;
     double    along = 0;
 
     if (x->divisor == 0) return;
     for (int64_t j = 0; j < x->n; j++) {
         x->da[j] = 0;
         for (int64_t t = 0; t < x->dv; t++) {
-            x->da[j] += g[t] * ref_word(x->words, x->p->v[j * x->dv + t]);
-            if (j >= x->memory) x->p->dv[j * x->dv + t] += x->a[j] * g[t];
+            ref_add(x, &x->da[j], g[t] * ref_operand(x, x->p->v[j * x->dv + t]));
+            if (j >= x->memory) ref_add(x, &x->p->dv[j * x->dv + t], x->a[j] * g[t]);
         }
     }
     for (int64_t t = 0; t < x->dv; t++)
-        along += g[t] * ref_round(type, o[t]);
+        ref_add(x, &along, g[t] * ref_round(type, o[t]));
+    /* Where it cancels all else, as in a row of one key, being off must show. */
+    if (x->type == FOCI_F32) along *= 1 + one_unit;
     if (x->l.norm == FOCI_NORM_FEATURE) {
         features_back(x, i);
         return;
@@ -262,7 +265,7 @@ static struct ref_linear open_head(const struct ref_part *p)
     struct ref_linear   x = { .p = p,
                               .l = linear_of(p->mech),
                               .causal = (pr->flags & FOCI_CAUSAL) != 0,
-                              .words = p->call->words,
+                              .type = ref_word_type(p->call),
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = pr->dim_qk,
@@ -275,7 +278,7 @@ static struct ref_linear open_head(const struct ref_part *p)
     x.length = x.l.length > 0 ? x.l.length : (double)x.nk;
     x.logs = x.l.feature == FOCI_FEATURE_EXP || x.l.feature == FOCI_FEATURE_TRIG ||
              x.l.feature == FOCI_FEATURE_SOFTMAX;
-    x.written = x.logs || x.rope || x.words || x.l.norm == FOCI_NORM_FEATURE;
+    x.written = x.logs || x.rope || x.type != REF_F64 || x.l.norm == FOCI_NORM_FEATURE;
     if (x.l.feature == FOCI_FEATURE_EXP || x.l.feature == FOCI_FEATURE_TRIG) {
         x.omega = p->call->params + ref_tensor(p, -1, 0);
         x.directions = x.l.both || x.l.feature == FOCI_FEATURE_TRIG ? x.m / 2 : x.m;
@@ -311,6 +314,7 @@ static void take_exponents(struct ref_linear *x, struct arena *a)
     if (!x->l.moments) return;
     x->means = (struct moments){ d, doubles(a, d, d), doubles(a, d, d),
                                  doubles(a, d, 1), doubles(a, d, 1) };
+    x->room = doubles(a, moments_room(d), 1);
 }
 
 static void take_all(struct ref_linear *x, struct arena *a)

@@ -3,6 +3,9 @@
  * A row is walked pair by pair: weights w_ij come from closed forms where there are any,
  * else from features that are written out for every row, f = value e^log.  So are
  * features that are turned (rope) or rounded (words).
+ *
+ * Words are bf16, or of problems in f32 floats; then sums are rounded too, after every
+ * term: how far off that is, is the yardstick of engines that compute in f32.
  */
 #ifndef FOCI_REF_LINEAR_H
 #define FOCI_REF_LINEAR_H
@@ -27,7 +30,8 @@ struct ref_linear {
     const struct ref_part *p;
     foci_linear            l;
     const foci_mod        *rope;
-    bool                   causal, words, written, logs;
+    bool                   causal, written, logs;
+    int                    type; /* of words; REF_F64: nothing is rounded */
     int64_t                nq, nk, dqk, dv, m;
     int64_t                memory; /* leading keys that take no gradient */
     double                 scale, length, lam;
@@ -51,6 +55,22 @@ struct ref_linear {
     double *top, *sum; /* [m] such sums, in units e^top */
     double  divisor, dlam;
 };
+
+/* An operand of a product, and a sum, as rounded. */
+static inline double ref_operand(const struct ref_linear *x, double value)
+{
+    return x->type == REF_F64 ? value : ref_round(x->type, value);
+}
+
+static inline double ref_sum(const struct ref_linear *x, double value)
+{
+    return x->type == FOCI_F32 ? (double)(float)value : value;
+}
+
+static inline void ref_add(const struct ref_linear *x, double *sum, double term)
+{
+    *sum = ref_sum(x, *sum + term);
+}
 
 /* exponents.c: what the parameters say, or q and k. */
 foci_status ref_exponents(struct ref_linear *x);

@@ -140,10 +140,10 @@ static void term_back(const struct ref_linear *x, int64_t i, int64_t j, int64_t 
     const int64_t f = i * x->m + r, g = j * x->m + c;
     const double  by = dw * grown(x, i, j, r, c);
 
-    x->q.dvalue[f] += by * x->k.value[g];
-    x->k.dvalue[g] += by * x->q.value[f];
-    x->q.dlog[f] += by * x->q.value[f] * x->k.value[g];
-    x->k.dlog[g] += by * x->q.value[f] * x->k.value[g];
+    ref_add(x, &x->q.dvalue[f], by * x->k.value[g]);
+    ref_add(x, &x->k.dvalue[g], by * x->q.value[f]);
+    ref_add(x, &x->q.dlog[f], by * x->q.value[f] * x->k.value[g]);
+    ref_add(x, &x->k.dlog[g], by * x->q.value[f] * x->k.value[g]);
 }
 
 /* The pair of features that turns as number t. */
@@ -167,8 +167,9 @@ static double turned(const struct ref_linear *x, int64_t i, int64_t j)
 
     for (int64_t t = 0; t < x->m / 2; t++) {
         const struct turn u = turn_of(x, i, j, t);
-        sum += cos(u.angle) * (term(x, i, j, u.a, u.a) + term(x, i, j, u.b, u.b)) +
-               sin(u.angle) * (term(x, i, j, u.b, u.a) - term(x, i, j, u.a, u.b));
+        ref_add(x, &sum,
+                cos(u.angle) * (term(x, i, j, u.a, u.a) + term(x, i, j, u.b, u.b)) +
+                    sin(u.angle) * (term(x, i, j, u.b, u.a) - term(x, i, j, u.a, u.b)));
     }
     return sum;
 }
@@ -200,7 +201,7 @@ void ref_pair(const struct ref_linear *x, int64_t i, int64_t j)
     double sum = 0;
 
     for (int64_t r = 0; x->written && r < x->m; r++)
-        sum += term(x, i, j, r, r);
+        ref_add(x, &sum, term(x, i, j, r, r));
     x->plain[j] = x->written ? sum : formula(x, i, j);
     x->turned[j] = x->rope ? turned(x, i, j) : x->plain[j];
 }

@@ -179,7 +179,6 @@ void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
  * the gradient the way back with `back`.  Pairs share their c where `logs`. */
 void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
                  float *out, bool back);
-bool linear_turns(const struct linear *x);
 
 /* Take room for all the maps need in `a`, and where that has memory, fill it: when
  * sequences are known. */

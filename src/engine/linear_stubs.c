@@ -5,22 +5,6 @@
 
 #define WEAK __attribute__((weak))
 
-WEAK size_t linear_forward_bytes(const foci_plan *plan, const struct stage *s)
-{
-    (void)plan;
-    (void)s;
-    return 0;
-}
-
-WEAK void linear_forward(const foci_plan *plan, const struct stage *s,
-                         const foci_io *io, float *saved)
-{
-    (void)plan;
-    (void)s;
-    (void)io;
-    (void)saved;
-}
-
 WEAK size_t linear_backward_bytes(const foci_plan *plan, const struct stage *s)
 {
     (void)plan;

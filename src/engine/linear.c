@@ -170,7 +170,7 @@ void linear_open(struct linear *x, const foci_io *io, struct arena *a)
             x->seq_of[x->n_segs++] = (int32_t)i;
     }
     take_decay(x, a);
-    linear_random_take(x, a);
+    linear_maps_take(x, a);
 }
 
 struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t)

@@ -43,10 +43,10 @@ struct back {
 struct back_room {
     struct keys    k;
     struct queries q;
-    float         *n, *o;           /* [64][ldv]; n: d_o, divided */
-    float         *fade;            /* [64][ldv] n or v with decay */
-    float         *r;               /* [64] gradients of what rows are divided by */
-    float         *z, *dz;          /* [m_room][64] sums of keys each lane sees; gradient */
+    float         *n;      /* [64][ldv] d_o, divided */
+    float         *fade;   /* [64][ldv] n or v with decay */
+    float         *r;      /* [64] gradients of what rows are divided by */
+    float         *z, *dz; /* [m_room][64] sums of keys each lane sees; gradient */
     float         *df, *dg, *more;  /* [m_room][64] */
     float         *a, *da;          /* [64][64] */
     float         *dq, *dk, *dv;    /* [64][ld] */
@@ -61,7 +61,7 @@ struct back_room {
     struct sums_of level;   /* [LEVELS] before pieces of a chunk */
     struct sums_of now;     /* in the units of a chunk */
     struct sums_of own;     /* [n_sums] of a sequence of one segment */
-    struct sums_of carry, old;
+    struct sums_of carry, next;
 
     double d_lam;
 };
@@ -88,8 +88,7 @@ void back_product(const struct linear *x, float *c, int64_t ldc, struct side a,
 void back_of_features(const struct linear *x, float *c, const struct across *g,
                       const void *sums);
 
-/* linear_back_rows.c: d_o, divided, and the gradient of what divides.  s: sums of keys, in
- * the units of queries. */
+/* linear_back_rows.c: d_o, divided, and the gradient of what divides. */
 void back_load_rows(const struct back *b, struct back_room *r, const struct chunk *c);
 void back_store_q(const struct back *b, const struct back_room *r,
                   const struct chunk *c);
@@ -98,7 +97,14 @@ void back_give_k(const struct back *b, const struct back_room *r, const struct c
                  int64_t from);
 void back_store_k(const struct back *b, const struct chunk *c, float *dk, float *dv);
 
-/* linear_back_chunk.c: gradients of a chunk.  Sums over queries after it, and over keys,
+/* linear_back_chunk.c: rows of a chunk, in units of the sums over keys, which move to hold
+ * it.  false: without `whole`, it has to be taken apart. */
+bool back_load(const struct back *b, struct back_room *r, const struct chunk *c,
+               const struct meeting *m, bool whole);
+/* Only what sums over queries need. */
+void back_load_queries(const struct back *b, struct back_room *r, const struct chunk *c,
+                       const struct meeting *m);
+/* Gradients of a chunk.  Sums over queries after it, and over keys,
  * go on to be those of the chunk before. */
 void back_chunk(const struct back *b, struct back_room *r, const struct chunk *c,
                 struct meeting m, int level, int64_t from);
@@ -109,8 +115,8 @@ void back_alone(const struct back *b, struct back_room *r, const struct chunk *c
 void back_add_queries(const struct back *b, struct back_room *r, struct sums_of s,
                       float by, const float *fade);
 /* And of keys and values. */
-void back_add_keys(const struct back *b, struct back_room *r, struct sums_of s, float by,
-                   const float *fade);
+void back_add_keys(const struct back *b, struct back_room *r, struct sums_of s,
+                   float by, const float *fade);
 /* Where every feature is divided by its sum and nothing is causal. */
 void back_finish_features(const struct linear *x, struct sums_of keys,
                           struct sums_of queries);
@@ -122,10 +128,11 @@ void back_apart(const struct back *b, struct back_room *r, const struct chunk *c
                 struct meeting m);
 
 /* linear_back_sums.c */
-void back_copy(const struct linear *x, struct sums_of to, struct sums_of from);
 void back_times(const struct linear *x, struct sums_of s, float by);
 /* Sums over queries, which are in units e^-top, to smaller units. */
 void back_to_units(const struct linear *x, struct sums_of s, const float *top);
+/* Of sums over queries in the same units. */
+void   back_plus(const struct linear *x, struct sums_of to, struct sums_of from);
 double back_dot(const struct linear *x, struct sums_of a, struct sums_of b);
 
 /* Positions of a chunk. */

@@ -11,7 +11,10 @@
 
 /* Lanes, or keys, by which what is hidden is left out of products: of results, and of
  * what is summed. */
-static int cut_of(const struct linear *x) { return x->bf16 && x->k->depth > 16 ? 32 : 16; }
+static int cut_of(const struct linear *x)
+{
+    return x->bf16 && x->k->depth > 16 ? 32 : 16;
+}
 enum { SUM_CUT = 32 };
 
 /* Factors of lanes by their distance to the chunks before, or after; the slopes of
@@ -19,7 +22,7 @@ enum { SUM_CUT = 32 };
 struct fades {
     _Alignas(64) float before[CHUNK], after[CHUNK];
     _Alignas(64) float before_slope[CHUNK], after_slope[CHUNK];
-    float all;       /* of the whole chunk */
+    float all; /* of the whole chunk */
     float all_slope;
 };
 
@@ -64,14 +67,12 @@ static void learn_near(const struct back *b, struct back_room *r, const struct c
         }
 }
 
-static void mask_near(const struct back *b, struct back_room *r, const struct chunk *c,
-                      float *a)
+static void mask_near(const struct back *b, const struct chunk *c, float *a)
 {
     const struct linear *x = &b->x;
     const struct decay  *d = back_decay(b, c);
     _Alignas(64) float   sum[CHUNK] = { 0 };
 
-    (void)r;
     x->k->near_f32(a, CHUNK, d ? d->near : NULL, b->two, sum);
 }
 
@@ -80,8 +81,8 @@ static void near_pairs(const struct back *b, struct back_room *r, const struct c
 {
     const struct linear *x = &b->x;
     const int            cut = cut_of(x);
-    const struct side v = back_rows(x, r->left, r->k.v, x->ldv, CHUNK, x->dv_pad);
-    const size_t      word = sizeof(uint32_t);
+    const struct side    v = back_rows(x, r->left, r->k.v, x->ldv, CHUNK, x->dv_pad);
+    const size_t         word = sizeof(uint32_t);
 
     for (int j = 0; j < CHUNK; j++)
         if (b->apart)
@@ -90,16 +91,16 @@ static void near_pairs(const struct back *b, struct back_room *r, const struct c
             memcpy(r->da + j * CHUNK, r->r, CHUNK * sizeof *r->da);
     for (int j = 0; j < CHUNK; j += cut) {
         const int         lane = b->two ? 0 : j, to = j * CHUNK + lane;
-        const struct side rows = { (const char *)v.at + (size_t)(j * v.row) * word, v.row,
-                                   1 };
+        const struct side rows = { (const char *)v.at + (size_t)(j * v.row) * word,
+                                   v.row, 1 };
 
         linear_meet(x, r->a + to, &r->k.by, j, cut, &r->q.by, lane, CHUNK, 0);
         back_product(x, r->da + to, CHUNK, rows, r->n_cols + (size_t)lane * word, CHUNK,
                      cut, CHUNK - lane, 0, x->dv_pad, 1);
     }
     if (b->learns) learn_near(b, r, c);
-    mask_near(b, r, c, r->a);
-    mask_near(b, r, c, r->da);
+    mask_near(b, c, r->a);
+    mask_near(b, c, r->da);
 }
 
 /* df += g da, dg += f da^T, dv += a n. */
@@ -108,10 +109,10 @@ static void near_products(const struct back *b, struct back_room *r)
     const struct linear *x = &b->x;
     const size_t         word = sizeof(uint32_t);
     const struct side    g = { x->bf16 ? (const void *)r->k.to.words : r->k.turned,
-                               x->bf16 ? CHUNK / 2 : CHUNK, 1 };
-    const struct side    f = { x->bf16 ? (const void *)r->f_rows : r->q.turned,
-                               x->bf16 ? CHUNK / 2 : CHUNK, 1 };
-    const char          *da = back_pairs(x, r->right, r->da, CHUNK, CHUNK);
+                            x->bf16 ? CHUNK / 2 : CHUNK, 1 };
+    const struct side f = { x->bf16 ? (const void *)r->f_rows : r->q.turned,
+                            x->bf16 ? CHUNK / 2 : CHUNK, 1 };
+    const char *da = back_pairs(x, r->right, r->da, CHUNK, CHUNK);
 
     for (int i = 0; i < CHUNK; i += SUM_CUT)
         back_product(x, r->df + i, CHUNK, g, da + (size_t)i * word, CHUNK, x->m_pad,
@@ -122,8 +123,8 @@ static void near_products(const struct back *b, struct back_room *r)
                      SUM_CUT, b->two ? 0 : j, CHUNK, 1);
     const struct side a = back_rows(x, r->left, r->a, CHUNK, CHUNK, CHUNK);
     for (int j = 0; j < CHUNK; j += SUM_CUT) {
-        const struct side rows = { (const char *)a.at + (size_t)(j * a.row) * word, a.row,
-                                   1 };
+        const struct side rows = { (const char *)a.at + (size_t)(j * a.row) * word,
+                                   a.row, 1 };
         back_product(x, r->dv + j * x->ldv, x->ldv, rows, r->n_pairs, x->ldv, SUM_CUT,
                      x->ldv, b->two ? 0 : j, CHUNK, 1);
     }
@@ -145,6 +146,21 @@ static void of_sums(const struct back *b, struct back_room *r, struct sums_of s,
             out[i * CHUNK + lane] = s.total[i] * (w ? w[lane] : 1);
     back_product(x, out, CHUNK, rows, cols, CHUNK, x->m_pad, CHUNK, 0, x->dv_pad,
                  !b->apart);
+}
+
+/* With all keys seen, the gradient of a feature's sum is that of its row. */
+void back_finish_features(const struct linear *x, struct sums_of keys,
+                          struct sums_of queries)
+{
+    for (int r = 0; r < x->m; r++) {
+        const float *s = keys.rows + (int64_t)r * x->ldv;
+        const float *q = queries.rows + (int64_t)r * x->ldv;
+        double       dot = 0;
+
+        for (int c = 0; c < x->dv; c++)
+            dot += (double)s[c] * (double)q[c];
+        queries.total[r] = keys.total[r] == 0 ? 0 : (float)(-dot / keys.total[r]);
+    }
 }
 
 static void add_all(float *to, const float *from, int64_t n)
@@ -175,7 +191,7 @@ static void dg_of_sums(const struct back *b, struct back_room *r, struct meeting
                        const struct fades *t)
 {
     const struct linear *x = &b->x;
-    const void *v = back_cols(x, r->right, r->k.v, x->ldv, x->dv_pad);
+    const void          *v = back_cols(x, r->right, r->k.v, x->ldv, x->dv_pad);
 
     of_sums(b, r, m.of[QUERIES], v, NULL, r->dg);
     if (!x->decay) return;
@@ -210,9 +226,9 @@ void back_add_queries(const struct back *b, struct back_room *r, struct sums_of 
 {
     const struct linear *x = &b->x;
     const struct side    f = { x->bf16 ? (const void *)r->f_rows : r->q.turned,
-                               x->bf16 ? CHUNK / 2 : CHUNK, 1 };
-    const void          *n = r->n_pairs;
-    _Alignas(64) float   w[CHUNK];
+                            x->bf16 ? CHUNK / 2 : CHUNK, 1 };
+    const void        *n = r->n_pairs;
+    _Alignas(64) float w[CHUNK];
 
     if (fade) {
         linear_fade_values(x, fade, r->n, r->fade);
@@ -222,21 +238,23 @@ void back_add_queries(const struct back *b, struct back_room *r, struct sums_of 
         w[i] = r->r[i] * (fade ? fade[i] : 1);
     back_times(x, s, by);
     back_product(x, s.rows, x->ldv, f, n, x->ldv, x->m_pad, x->ldv, 0, CHUNK, 1);
-    if (!b->by_feature) x->k->row_sums(s.total, r->q.t.f, x->m, w);
+    if (!b->by_feature)
+        x->k->row_sums(s.total, r->q.t.f, x->m, w);
+    else if (b->near)
+        x->k->row_sums(s.total, r->dz, x->m, fade);
 }
 
-void back_add_keys(const struct back *b, struct back_room *r, struct sums_of s, float by,
-                   const float *fade)
+void back_add_keys(const struct back *b, struct back_room *r, struct sums_of s,
+                   float by, const float *fade)
 {
     const struct linear *x = &b->x;
     const struct side    g = { x->bf16 ? (const void *)r->k.to.words : r->k.turned,
-                               x->bf16 ? CHUNK / 2 : CHUNK, 1 };
+                            x->bf16 ? CHUNK / 2 : CHUNK, 1 };
 
     linear_fade_values(x, fade, r->k.v, r->fade);
     back_times(x, s, by);
-    back_product(x, s.rows, x->ldv, g,
-                 back_pairs(x, r->right, r->fade, x->ldv, CHUNK), x->ldv, x->m_pad,
-                 x->ldv, 0, CHUNK, 1);
+    back_product(x, s.rows, x->ldv, g, back_pairs(x, r->right, r->fade, x->ldv, CHUNK),
+                 x->ldv, x->m_pad, x->ldv, 0, CHUNK, 1);
     x->k->row_sums(s.total, r->k.t.f, x->m, fade);
 }
 
@@ -253,8 +271,7 @@ static void carry(const struct back *b, struct back_room *r, struct meeting m,
         r->d_lam += (double)t->all_slope * (double)m.of[QUERIES].total[i] *
                     (double)m.of[KEYS].total[i];
         if (b->two)
-            r->d_lam += (double)t->all_slope *
-                        (double)m.of[QUERIES_BEFORE].total[i] *
+            r->d_lam += (double)t->all_slope * (double)m.of[QUERIES_BEFORE].total[i] *
                         (double)m.of[KEYS_AFTER].total[i];
     }
     back_add_queries(b, r, m.of[QUERIES], x->decay ? t->all : 1,
@@ -306,15 +323,23 @@ static void pack_queries(const struct back *b, struct back_room *r)
 
     if (x->bf16) back_rows(x, r->f_rows, r->q.turned, CHUNK, x->m_pad, CHUNK);
     back_cols(x, r->n_cols, r->n, x->ldv, x->dv_pad);
-    if (x->bf16)
-        back_pairs(x, r->n_pairs, r->n, x->ldv, CHUNK);
-    else
-        r->n_pairs = (char *)r->n;
+    back_pairs(x, r->n_pairs, r->n, x->ldv, CHUNK);
 }
 
-/* false: the chunk has to be taken apart. */
-static bool load(const struct back *b, struct back_room *r, const struct chunk *c,
-                 const struct meeting *m, bool whole)
+void back_load_queries(const struct back *b, struct back_room *r, const struct chunk *c,
+                       const struct meeting *m)
+{
+    const struct linear *x = &b->x;
+
+    linear_queries(x, c, m->of[KEYS], NULL, &r->q);
+    linear_load_q(x, c, b->g->d_o, &x->p->o, x->dv, x->ldv, r->n);
+    if (x->lane_logs) back_prefix(b, r, c, m);
+    back_load_rows(b, r, c);
+    pack_queries(b, r);
+}
+
+bool back_load(const struct back *b, struct back_room *r, const struct chunk *c,
+               const struct meeting *m, bool whole)
 {
     const struct linear *x = &b->x;
 
@@ -336,13 +361,13 @@ static void split(const struct back *b, struct back_room *r, const struct chunk 
                   struct meeting m, int level, int64_t from)
 {
     const struct linear *x = &b->x;
-    const int            len = back_length(c), half = (len + 1) / 2;
+    const int            half = back_length(c) / 2;
     const struct chunk   left = linear_piece(c, 0, half);
-    const struct chunk   right = linear_piece(c, half, len);
+    const struct chunk   right = linear_piece(c, half, CHUNK);
     struct meeting       middle = m;
 
     middle.of[KEYS] = linear_sums_at(x, r->level, level);
-    back_copy(x, middle.of[KEYS], m.of[KEYS]);
+    linear_sums_copy(x, middle.of[KEYS], m.of[KEYS]);
     linear_keys(x, &left, false, middle.of[KEYS], &r->k);
     linear_absorb(x, &left, &r->k, middle.of[KEYS]);
     back_chunk(b, r, &right, middle, level + 1, from);
@@ -358,9 +383,9 @@ void back_chunk(const struct back *b, struct back_room *r, const struct chunk *c
 
     if (m.of[KEYS].top) {
         now.of[KEYS] = r->now;
-        back_copy(x, now.of[KEYS], m.of[KEYS]);
+        linear_sums_copy(x, now.of[KEYS], m.of[KEYS]);
     }
-    if (!load(b, r, c, &now, !x->causal || back_length(c) < 2)) {
+    if (!back_load(b, r, c, &now, !x->causal || back_length(c) < 2)) {
         split(b, r, c, m, level, from);
         return;
     }
@@ -383,11 +408,7 @@ void back_alone(const struct back *b, struct back_room *r, const struct chunk *c
     const struct linear *x = &b->x;
     const struct fades   none = { 0 };
 
-    if (m.of[KEYS].top) {
-        back_copy(x, r->now, m.of[KEYS]);
-        m.of[KEYS] = r->now;
-    }
-    load(b, r, c, &m, true);
+    back_load(b, r, c, &m, true);
     df_of_sums(b, r, m, &none);
     dg_of_sums(b, r, m, &none);
     dv_of_sums(b, r, m, &none);

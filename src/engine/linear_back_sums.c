@@ -1,17 +1,7 @@
 /* linear_back_sums.c -- sums over keys and over queries in the backward pass. */
 #include <math.h>
-#include <string.h>
 
 #include "engine/linear_back.h"
-
-void back_copy(const struct linear *x, struct sums_of to, struct sums_of from)
-{
-    const size_t m = (size_t)x->m_pad;
-
-    memcpy(to.rows, from.rows, m * (size_t)x->ldv * sizeof *to.rows);
-    memcpy(to.total, from.total, m * sizeof *to.total);
-    if (to.top) memcpy(to.top, from.top, m * sizeof *to.top);
-}
 
 static void times_row(const struct linear *x, struct sums_of s, int r, float by)
 {
@@ -46,4 +36,12 @@ double back_dot(const struct linear *x, struct sums_of a, struct sums_of b)
     for (int64_t i = 0; i < (int64_t)x->m * x->ldv; i++)
         sum += (double)a.rows[i] * (double)b.rows[i];
     return sum;
+}
+
+void back_plus(const struct linear *x, struct sums_of to, struct sums_of from)
+{
+    for (int64_t i = 0; i < (int64_t)x->m * x->ldv; i++)
+        to.rows[i] += from.rows[i];
+    for (int r = 0; r < x->m; r++)
+        to.total[r] += from.total[r];
 }

@@ -405,8 +405,7 @@ void back_chunk(const struct back *b, struct back_room *r, const struct chunk *c
 void back_alone(const struct back *b, struct back_room *r, const struct chunk *c,
                 struct meeting m, int64_t from)
 {
-    const struct linear *x = &b->x;
-    const struct fades   none = { 0 };
+    const struct fades none = { 0 };
 
     back_load(b, r, c, &m, true);
     df_of_sums(b, r, m, &none);

@@ -170,12 +170,12 @@ size_t linear_backward_bytes(const foci_plan *plan, const struct stage *s)
  */
 
 /* Chunks begin to end - 1 of a sequence; of all segments number i. */
-struct part {
+struct stretch {
     int64_t s, begin, end;
     int64_t i, slot; /* slot -1: the sequence has no other segment */
 };
 
-static struct part part_of(const struct back *b, int64_t i)
+static struct stretch stretch_of(const struct back *b, int64_t i)
 {
     int64_t s = 0, past = b->x.n_seqs;
 
@@ -184,7 +184,7 @@ static struct part part_of(const struct back *b, int64_t i)
         *(b->seg0[middle] <= i ? &s : &past) = middle;
     }
     const int64_t t = i - b->seg0[s], chunks = b->x.seqs[s].n_chunks;
-    return (struct part){
+    return (struct stretch){
         .s = s,
         .begin = t * b->segment,
         .end = min64((t + 1) * b->segment, chunks),
@@ -195,7 +195,7 @@ static struct part part_of(const struct back *b, int64_t i)
 
 /* The sums of a segment for head h; of sequences of one, the thread's own. */
 static struct meeting meeting_of(const struct back *b, struct back_room *r, int64_t h,
-                                 const struct part *p)
+                                 const struct stretch *p)
 {
     const struct linear *x = &b->x;
     struct meeting       m = { 0 };
@@ -239,7 +239,7 @@ static const float *fade_to(const struct back *b, const struct chunk *c, float *
 
 /* Sums over the keys of a segment, also as those before it see them. */
 static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
-                     const struct part *p)
+                     const struct stretch *p)
 {
     const struct linear *x = &b->x;
     struct meeting       m = meeting_of(b, r, h, p);
@@ -259,14 +259,14 @@ static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
 
 /* Sums over its queries, in the units of the sums over keys before it. */
 static void sum_queries(const struct back *b, struct back_room *r, int64_t h,
-                        const struct part *p)
+                        const struct stretch *p)
 {
     const struct linear *x = &b->x;
     struct meeting       m = meeting_of(b, r, h, p), of = m;
     _Alignas(64) float   fade[CHUNK];
 
     if (!b->near && p->slot >= 0) {
-        const struct part first = part_of(b, b->seg0[p->s]);
+        const struct stretch first = stretch_of(b, b->seg0[p->s]);
         of = meeting_of(b, r, h, &first);
     }
     back_to_units(x, m.of[QUERIES], of.of[KEYS].top);
@@ -283,7 +283,7 @@ static void sum_queries(const struct back *b, struct back_room *r, int64_t h,
     }
 }
 
-static int64_t positions(const struct back *b, const struct part *p)
+static int64_t positions(const struct back *b, const struct stretch *p)
 {
     const int64_t nk = b->x.seqs[p->s].s.nk, from = b->x.seqs[p->s].first;
     return min64((from + p->end) * CHUNK, nk) - (from + p->begin) * CHUNK;
@@ -292,7 +292,7 @@ static int64_t positions(const struct back *b, const struct part *p)
 /* In place of sums of segment p, those of all before it (or after it), which are in
  * r->carry. */
 static void pass_on(const struct back *b, struct back_room *r, int64_t h,
-                    const struct part *p, int which)
+                    const struct stretch *p, int which)
 {
     const struct linear *x = &b->x;
     const struct meeting m = meeting_of(b, r, h, p);
@@ -318,7 +318,7 @@ static void pass_all(const struct back *b, struct back_room *r, int64_t h, int64
 
     linear_sums_clear(&b->x, r->carry);
     for (int64_t t = 0; t < n; t++) {
-        const struct part p = part_of(b, upward ? i0 + t : i0 + n - 1 - t);
+        const struct stretch p = stretch_of(b, upward ? i0 + t : i0 + n - 1 - t);
         pass_on(b, r, h, &p, which);
     }
 }
@@ -327,11 +327,11 @@ static void pass_all(const struct back *b, struct back_room *r, int64_t h, int64
 static void join_all(const struct back *b, struct back_room *r, int64_t h, int64_t s,
                      int which)
 {
-    const struct part    first = part_of(b, b->seg0[s]);
+    const struct stretch first = stretch_of(b, b->seg0[s]);
     const struct meeting m = meeting_of(b, r, h, &first);
 
     for (int64_t i = b->seg0[s] + 1; i < b->seg0[s + 1]; i++) {
-        const struct part    p = part_of(b, i);
+        const struct stretch p = stretch_of(b, i);
         const struct sums_of from = meeting_of(b, r, h, &p).of[which];
 
         if (which == QUERIES)
@@ -376,7 +376,7 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
 
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
-                      const struct part *p, struct meeting m)
+                      const struct stretch *p, struct meeting m)
 {
     const struct linear *x = &b->x;
     const int64_t        from = linear_chunk(x, p->s, h, p->begin).pos;
@@ -406,7 +406,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
 }
 
 static void each_alone(const struct back *b, struct back_room *r, int64_t h,
-                       const struct part *p, struct meeting m)
+                       const struct stretch *p, struct meeting m)
 {
     const struct linear *x = &b->x;
     const int64_t        from = linear_chunk(x, p->s, h, p->begin).pos;
@@ -419,12 +419,12 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
 /* The sums that the chunks of a segment see: for a sequence of one, made here. */
 static struct meeting sums_for(const struct back *b, struct back_room *r, int64_t h,
-                               const struct part *p)
+                               const struct stretch *p)
 {
     struct meeting m = meeting_of(b, r, h, p);
 
     if (p->slot >= 0 && !b->near) {
-        const struct part first = part_of(b, b->seg0[p->s]);
+        const struct stretch first = stretch_of(b, b->seg0[p->s]);
         return meeting_of(b, r, h, &first);
     }
     if (p->slot >= 0) return m;
@@ -437,7 +437,7 @@ static struct meeting sums_for(const struct back *b, struct back_room *r, int64_
 }
 
 static void store_all(const struct back *b, struct back_room *r, int64_t h,
-                      const struct part *p)
+                      const struct stretch *p)
 {
     const struct linear *x = &b->x;
 
@@ -452,7 +452,7 @@ static void store_all(const struct back *b, struct back_room *r, int64_t h,
 
 /* A segment of a key/value head, for all heads that read it. */
 static void run_part(const struct back *b, struct back_room *r, int64_t kv,
-                     const struct part *p)
+                     const struct stretch *p)
 {
     const struct linear *x = &b->x;
     const int64_t        h0 = kv * x->per_kv;
@@ -483,8 +483,8 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
         linear_sums_clear(x, r->carry);
         for (int64_t i = i0; i < i1; i++) {
-            const struct part p = part_of(b, i);
-            struct meeting    m = meeting_of(b, r, h, &p);
+            const struct stretch p = stretch_of(b, i);
+            struct meeting       m = meeting_of(b, r, h, &p);
 
             linear_sums_copy(x, m.of[KEYS], r->carry);
             linear_sums_clear(x, m.of[QUERIES]);
@@ -496,11 +496,11 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
         }
     }
     for (int64_t i = i1; i-- > i0;) {
-        const struct part p = part_of(b, i);
+        const struct stretch p = stretch_of(b, i);
 
         run_part(b, r, kv, &p);
         for (int64_t h = kv * x->per_kv; i > i0 && h < (kv + 1) * x->per_kv; h++) {
-            const struct part before = part_of(b, i - 1);
+            const struct stretch before = stretch_of(b, i - 1);
             linear_sums_copy(x, meeting_of(b, r, h, &before).of[QUERIES],
                              meeting_of(b, r, h, &p).of[QUERIES]);
         }
@@ -515,7 +515,7 @@ static void run_sequence(const struct back *b, struct back_room *r, int64_t kv,
         run_line(b, r, kv, s);
         return;
     }
-    const struct part p = part_of(b, b->seg0[s]);
+    const struct stretch p = stretch_of(b, b->seg0[s]);
     run_part(b, r, kv, &p);
 }
 
@@ -526,7 +526,7 @@ static void by_segments(const struct back *b, struct back_room *r)
 
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < all; i++) {
-        const struct part p = part_of(b, i % b->n_segs);
+        const struct stretch p = stretch_of(b, i % b->n_segs);
         if (p.slot >= 0) sum_keys(b, r, i / b->n_segs, &p);
     }
 #pragma omp for schedule(dynamic, 1)
@@ -534,7 +534,7 @@ static void by_segments(const struct back *b, struct back_room *r)
         join_keys(b, r, i / x->n_seqs, i % x->n_seqs);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < all; i++) {
-        const struct part p = part_of(b, i % b->n_segs);
+        const struct stretch p = stretch_of(b, i % b->n_segs);
         if (p.slot >= 0) sum_queries(b, r, i / b->n_segs, &p);
     }
 #pragma omp for schedule(dynamic, 1)
@@ -542,7 +542,7 @@ static void by_segments(const struct back *b, struct back_room *r)
         join_queries(b, r, i / x->n_seqs, i % x->n_seqs);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < x->kv_heads * b->n_segs; i++) {
-        const struct part p = part_of(b, i % b->n_segs);
+        const struct stretch p = stretch_of(b, i % b->n_segs);
         run_part(b, r, i / b->n_segs, &p);
     }
 }

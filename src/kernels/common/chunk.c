@@ -62,9 +62,6 @@ static void ISA(row_tops)(float *top, const float *x, int rows)
     }
 }
 
-/* e^x, as a power of 2. */
-INLINE vf ISA(exp)(vf x) { return vf_exp2(vf_mul(x, vf_set1(1.44269504088896f))); }
-
 static void ISA(exp_rows)(float *x, int rows, const float *base)
 {
     for (int r = 0; r < rows; r++, x += LANES) {

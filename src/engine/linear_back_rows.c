@@ -32,6 +32,12 @@ static double fade_slope(const struct linear *x, const struct chunk *c, int lane
     const int64_t at = c->pos + lane, after = c->seq->s.nk - at - 1;
 
     if (x->causal) return series_slope(lam, at + 1);
+    if (at < 0) {
+        const double  way = (double)-at;
+        const int64_t nk = c->seq->s.nk;
+        return way * pow(lam, way - 1) * series(lam, nk) +
+               pow(lam, way) * series_slope(lam, nk);
+    }
     return series_slope(lam, at + 1) + series(lam, after) +
            lam * series_slope(lam, after);
 }

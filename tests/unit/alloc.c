@@ -246,6 +246,43 @@ static void parameters(void **state)
     foci_ctx_free(s.ctx);
 }
 
+/* Statistics, and fresh directions with statistics anew. */
+static foci_status play_moves(struct scene *s)
+{
+    float params[256];
+    assert_in_range(foci_plan_params(s->plan), 1, 256);
+    memcpy(params, s->io->params, (size_t)foci_plan_params(s->plan) * sizeof *params);
+    TRY(foci_params_calibrate(s->plan, s->io, params));
+    foci_io known = *s->io;
+    known.params = params;
+    return foci_params_advance(s->plan, &known, params);
+}
+
+static void moves(void **state)
+{
+    static const float       x[24] = { 1, 2, 3 };
+    static _Alignas(64) char work[1 << 18];
+    float                    o[24], params[256];
+    const foci_io io = { FOCI_SIZED(foci_io), .q = x,          .k = x, .v = x, .o = o,
+                         .work = work,        .params = params };
+    struct scene  s = { .ctx = make_ctx(),
+                        .io = &io,
+                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
+                               .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+    foci_plan    *plan;
+
+    (void)state;
+    assert_int_equal(
+        foci_plan_create(s.ctx, "performer(kind=favor++, redraw=1)", &s.p, &plan),
+        FOCI_OK);
+    s.plan = plan;
+    assert_in_range(foci_plan_work_bytes(plan), 0, sizeof work);
+    assert_int_equal(foci_params_init(plan, 5, params), FOCI_OK);
+    assert_int_equal(every_failure(play_moves, &s), 4);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+}
+
 /*
  * Decoding
  */
@@ -557,7 +594,7 @@ int main(void)
         cmocka_unit_test(plans),     cmocka_unit_test(parameters),
         cmocka_unit_test(decoding),  cmocka_unit_test(files),
         cmocka_unit_test(judge),     cmocka_unit_test(estimators),
-        cmocka_unit_test(measuring),
+        cmocka_unit_test(measuring), cmocka_unit_test(moves),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,7 +193,8 @@ static int measure(const struct work *w, struct estimator *e, struct cell *cells
 
     for (int i = 0; i < w->norms.n && !code; i++) {
         foci_status status = calibrate(w, e, w->norms.x[i]);
-        if (!status) status = estimate(w, e, w->norms.x[i], cells + i * w->cosines.n);
+        if (!status) status = estimate(w, e, w->norms.x[i], cells);
+        cells += w->cosines.n;
         if (status) code = library_error(w->a, w->ctx, status, e->spec);
     }
     return code;

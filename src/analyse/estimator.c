@@ -29,7 +29,6 @@
 enum { A = 1, BX, BY, CX, CY }; /* tensors */
 
 struct estimator {
-    const foci_plan   *plan;
     const foci_linear *l;
     const int64_t     *at; /* offsets of tensors */
     int64_t            head, d, rows;
@@ -356,23 +355,20 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
     while (head >= stage->group->head0 + stage->group->heads)
         stage++;
     const struct group *g = stage->group;
+    *s = (struct estimator){ .l = &stage->linear,
+                             .at = g->param0,
+                             .head = head - g->head0,
+                             .d = plan->p.dim_qk };
     if (g->mech.def->engine != FOCI_LINEAR ||
-        (stage->linear.feature != FOCI_FEATURE_EXP &&
-         stage->linear.feature != FOCI_FEATURE_TRIG))
-        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
-                        "%s has no random features; performer has", g->mech.def->name);
+        (s->l->feature != FOCI_FEATURE_EXP && s->l->feature != FOCI_FEATURE_TRIG))
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "%s has no random features",
+                        g->mech.def->name);
     const struct param *omega = plan->params;
     while (omega->offset != g->param0[0])
         omega++;
-    *s = (struct estimator){ .plan = plan,
-                             .l = &stage->linear,
-                             .at = g->param0,
-                             .head = head - g->head0,
-                             .d = plan->p.dim_qk,
-                             .rows = omega->shape[1],
-                             .kind = (foci_rows)omega->value,
-                             .stream =
-                                 omega->def->stream + ((uint64_t)omega->group << 32) };
+    s->rows = omega->shape[1];
+    s->kind = (foci_rows)omega->value;
+    s->stream = omega->def->stream + ((uint64_t)omega->group << 32);
     return FOCI_OK;
 }
 
@@ -401,8 +397,8 @@ static void take(struct estimator *s, int64_t n, struct arena *a)
 }
 
 /* With memory for n pairs, zeroed, in `a`. */
-static foci_status open(const foci_plan *plan, const foci_estimator_io *io,
-                        struct estimator *s, struct arena *a)
+static foci_status begin(const foci_plan *plan, const foci_estimator_io *io,
+                         struct estimator *s, struct arena *a)
 {
     TRY(find_head(plan, io->head, s));
     *a = (struct arena){ 0 };
@@ -424,7 +420,7 @@ foci_status foci_estimator_run(const foci_plan *plan, const foci_estimator_io *g
     struct arena      a;
 
     TRY(check(plan, given, &io));
-    TRY(open(plan, &io, &s, &a));
+    TRY(begin(plan, &io, &s, &a));
     if (io.n > 0) find_exponents(&s, &io);
     for (int64_t i = 0; i < io.n; i++)
         set_pair(&s, &io, i);
@@ -445,7 +441,7 @@ foci_status foci_estimator_calibrate(const foci_plan         *plan,
     if (!params) return ctx_fail(plan->ctx, FOCI_ERR_ARG, "params is NULL");
     if (io.n < 1)
         return ctx_fail(plan->ctx, FOCI_ERR_ARG, "io.n is 0: statistics need pairs");
-    TRY(open(plan, &io, &s, &a));
+    TRY(begin(plan, &io, &s, &a));
     if (s.l->moments) {
         const int64_t square = s.d * s.d;
         io.params = NULL;

@@ -285,6 +285,50 @@ static void draws_are_heads(void **state)
     foci_plan_free(plan);
 }
 
+/* With redraw=2, the second step and every second after it draw from seeds of their own;
+ * in a mix, each group from its own stream. */
+static void drawn_anew(void **state)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 3,
+                             .len_q = 4,
+                             .len_k = 4,
+                             .dim_qk = 3,
+                             .seed = 5 };
+    const uint64_t     step = UINT64_C(0x9E3779B97F4A7C15);
+    foci_plan         *plan =
+        test_plan(*state, "1*performer + 2*performer(redraw=2, features=7)", &p);
+    const size_t n = (size_t)foci_plan_params(plan);
+    float *params = test_alloc(n, sizeof *params), *want = test_alloc(n, sizeof *want);
+    float *x = test_alloc(4 * 3 * 3, sizeof *x);
+    char  *work = test_alloc(foci_plan_work_bytes(plan), 1);
+    const foci_io io = { FOCI_SIZED(foci_io), .q = x,      .k = x, .v = x, .o = x,
+                         .params = params,    .work = work };
+    foci_param    first = { FOCI_SIZED(foci_param) }, omega = first, steps = first;
+
+    assert_int_equal(foci_plan_param(plan, 0, &first), FOCI_OK);
+    assert_int_equal(foci_plan_param(plan, 1, &omega), FOCI_OK);
+    assert_int_equal(foci_plan_param(plan, 2, &steps), FOCI_OK);
+    assert_string_equal(steps.name, "1.steps");
+    assert_int_equal(foci_params_init(plan, 9, params), FOCI_OK);
+    for (uint64_t t = 1; t < 8; t++) {
+        assert_int_equal(foci_params_advance(plan, &io, params), FOCI_OK);
+        const uint64_t seed = t < 2 ? 9 : p.seed + t / 2 * step;
+        assert_int_equal(foci_params_init(plan, seed, want), FOCI_OK);
+        assert_memory_equal(params + omega.offset, want + omega.offset,
+                            (size_t)omega.count * sizeof *want);
+        assert_true(params[steps.offset] == (float)t);
+        assert_int_equal(foci_params_init(plan, 9, want), FOCI_OK);
+        assert_memory_equal(params, want, (size_t)first.count * sizeof *want);
+    }
+    free(params);
+    free(want);
+    free(x);
+    free(work);
+    foci_plan_free(plan);
+}
+
 /*
  * Numbers that are printed
  */
@@ -684,6 +728,7 @@ int main(void)
         cmocka_unit_test(rows_of_a_block),
         cmocka_unit_test(normal_rows),
         cmocka_unit_test(draws_are_heads),
+        cmocka_unit_test(drawn_anew),
         cmocka_unit_test(printed_kernels),
         cmocka_unit_test(printed_statistics),
         cmocka_unit_test(published_variances),

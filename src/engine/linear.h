@@ -46,6 +46,7 @@
 #ifndef FOCI_LINEAR_H
 #define FOCI_LINEAR_H
 
+#include "plan/moments.h"
 #include "plan/plan.h"
 #include "state/state.h"
 
@@ -54,20 +55,23 @@ enum { CHUNK = LANES };
 /* Growth of a log inside a chunk that leaves sums of floats enough room. */
 static const float STEEP = 40.0f;
 
+/* Chunks start at multiples of 64 in position, of queries as of keys; where there are
+ * more queries than keys some come before position 0 and have no keys. */
 struct linear_seq {
     struct seq s;
-    int64_t    pos0;  /* position of query 0: nk - nq */
-    int64_t n_chunks; /* of keys, and where causal of queries at the same positions */
-    int64_t chunk0;   /* counted over all sequences */
+    int64_t    pos0;         /* position of query 0: nk - nq */
+    int64_t    first;        /* chunk 0 starts at position 64 first, 0 or less */
+    int64_t    n_chunks;     /* 0: there are no queries, or no keys */
+    int64_t    seg0, n_segs; /* its segments, counted over all sequences */
 };
 
 /* What makes logs of a row of EXP, or angles of TRIG, for one head (and, where statistics
  * come from q and k themselves, one sequence): l = rows x + bias + x.quad x, scaled for q
  * and k as they are given.  linear_random.c */
 struct projection {
-    float *rows; /* [m][ldq] */
+    float *rows; /* [m][ldq]; TRIG: [m/2] */
     float *bias; /* [m] */
-    float *quad; /* [dq][ldq]; NULL: times half * x.x */
+    float *quad; /* [dq][ldq], symmetric; NULL: times half * x.x */
     float  half;
 };
 
@@ -76,7 +80,23 @@ struct decay {
     double lam;
     float  power[CHUNK + 1]; /* lam^t */
     float  slope[CHUNK + 1]; /* t lam^(t - 1) */
-    float *below;            /* [64][64] lam^(lane - key), 0 where key > lane */
+    float *near;             /* [64][64] lam^|lane - key|; causal: 0 where key > lane */
+};
+
+/* What maps have once for an execution. */
+struct maps {
+    /* Products of elements, by degree r: features at[r] to at[r + 1] - 1, each with r
+     * numbers of elements, and its factor. */
+    int      at[FOCI_MAX_ORDER + 2];
+    int32_t *elements[FOCI_MAX_ORDER + 1];
+    float   *factors; /* [m] */
+
+    /* Cosines and sines of 64 positions from 0 on: of RELU that is turned, for every
+     * sequence or, where they are the same, for all; of each pair of features. */
+    double *steps; /* [sequences][64][2] */
+    bool    step_shared;
+    double *speeds;  /* [m/2] angle of one position */
+    float  *offsets; /* [m/2][2][64] */
 };
 
 /* One execution of one stage. */
@@ -87,23 +107,31 @@ struct linear {
     const foci_linear    *l;
     const struct kernels *k;
     const foci_io        *io;
-    bool                  bf16;      /* products on words */
-    bool                  causal;    /* or by two scans, with decay */
+    bool                  bf16; /* products on words */
+    bool                  causal;
+    bool                  divides;   /* rows are divided by sums of weights */
+    bool                  turns;     /* features are turned by positions: rope */
     bool                  logs;      /* features are powers of e, each with its own c */
     bool                  lane_logs; /* TRIG: one log for each row */
     double                scale;
 
     /* Widths as given and of rows of floats; features, and rows of tiles of features:
      * those from m to m_pad are 0. */
-    int dq, dv, ldq, ldv, m, m_pad;
+    int dq, dv, dv_pad, ldq, ldv, m, m_pad;
+    int group;  /* keys, and lanes, at which weights of a causal chunk are cut */
+    int m_room; /* rows that buffers of features have: a multiple of 64 */
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
     int64_t max_seqs, n_seqs;
-    int64_t segment; /* chunks of a segment */
+    int64_t max_segs, n_segs; /* of all sequences */
+    int64_t segment;          /* chunks of a segment */
 
     struct linear_seq *seqs;
-    struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
-    struct decay      *decay; /* [heads] */
+    int32_t           *seq_of; /* [n_segs] */
+    struct maps        maps;
+    struct projection *proj;      /* [heads][proj_seqs][2]: queries, keys */
+    int64_t            proj_seqs; /* 1, or max_seqs: each with its own */
+    struct decay      *decay;     /* [heads] */
 
     int    threads;
     char  *scratch; /* [threads] pieces */
@@ -124,7 +152,12 @@ struct chunk {
     int64_t                  h, kv; /* head, and key/value head, within the stage */
     int64_t                  pos;   /* of lane 0 */
     int                      n;     /* lanes that have a key */
-    int r0, r1; /* lanes that have a query, number pos - pos0 + lane */
+    int r0, r1; /* lanes that have a query, number pos - pos0 + lane; equal: none */
+};
+
+/* Chunks begin to end - 1 of a sequence. */
+struct segment {
+    int64_t s, begin, end;
 };
 
 /* Rows of a chunk and their features. */
@@ -135,37 +168,208 @@ struct features {
     float *lane; /* [64] logs of rows, where lane_logs */
 };
 
-/* linear_maps.c, linear_random.c: features of rows x of queries or keys.  Where `logs` they
- * are logs, -inf in lanes without a row; else 0 there. */
+/* linear_maps.c: features of rows x of queries or keys.  Where `logs` they are logs, -inf
+ * in lanes without a row; else 0 there.  With lane_logs they are yet to be multiplied by
+ * e^lane; lanes without a row have -inf there. */
 void linear_map(const struct linear *x, const struct chunk *c, bool keys,
                 struct features *t);
-/* From the gradient df[m_pad][64] of features, which is spoilt, to dx[64][ldq].  f are
- * features as the engine has scaled them (e^(l - c) and so on), and where `logs` or
- * lane_logs df is the gradient of them times f: that of logs. */
+/* From the gradient df[m_pad][64] of features, which is spoilt, to dx[64][ldq], of which
+ * columns from dq on may be anything.  f are features as the engine has scaled them
+ * (e^(l - c), and so on), df the gradient of these; where `logs`, times them: that of
+ * logs.  x is read again, cols is spoilt. */
 void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
                      const struct features *t, float *df, float *dx);
-/* Features turned by their positions, for numerators under `rope`: to out; the way back
- * with `back`, in place of the gradient.  Pairs share their c where `logs`. */
+/* Features turned by their positions, for numerators under `rope`: to out, which may be f;
+ * the gradient the way back with `back`.  Pairs share their c where `logs`. */
 void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
                  float *out, bool back);
-bool linear_turns(const struct linear *x);
 
-/* linear_random.c: take room for projections in `a`, and where that has memory, fill them;
- * what the parameters do not have is found in q and k. */
+/* Take room for all the maps need in `a`, and where that has memory, fill it: when
+ * sequences are known. */
+void linear_maps_take(struct linear *x, struct arena *a);
+
+/* 0 in lanes that have a row, else -inf. */
+void linear_set_logs(const struct chunk *c, bool keys, float *lane);
+
+/* linear_products.c: POWERS and PRODUCTS. */
+void linear_products_take(struct linear *x, struct arena *a);
+void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
+                         struct features *t);
+void linear_products_back(const struct linear *x, bool keys, const struct features *t,
+                          const float *df, float *dx);
+
+/* linear_random.c: EXP and TRIG.  Statistics that the parameters do not have are found in
+ * q and k. */
 void linear_random_take(struct linear *x, struct arena *a);
+void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
+                       struct features *t);
+void linear_random_back(const struct linear *x, const struct chunk *c, bool keys,
+                        const struct features *t, float *df, float *dx);
+
+/* linear_moments.c: moments of q and k of one head, and the exponents that they give. */
+struct linear_stats {
+    int64_t          ld;         /* of sums */
+    int64_t          n[2];       /* queries and keys so far */
+    float           *tile;       /* rows as they are loaded, */
+    double          *rows;       /* and a few of them */
+    double          *squares[2]; /* [dq][ld] sums of products, from the diagonal on */
+    double          *sums[2];    /* [ld] */
+    struct moments   m;
+    double          *room;
+    struct exponents e;
+};
+void linear_stats_take(const struct linear *x, struct arena *a, struct linear_stats *r);
+void linear_stats_clear(const struct linear *x, struct linear_stats *r);
+void linear_stats_add(const struct linear *x, const foci_io *io, const struct seq *s,
+                      int64_t h, struct linear_stats *r);
+void linear_stats_solve(const struct linear *x, struct linear_stats *r);
+
+/* Lanes that have a row, from *begin to *end. */
+static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, int *end)
+{
+    *begin = keys ? 0 : c->r0;
+    *end = keys ? c->n : c->r1;
+}
 
 /* linear.c */
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);
-/* Everything an execution needs; on a null arena only sizes. */
+/* Sequences, decays and projections of an execution; on a null arena only sizes. */
 void linear_open(struct linear *x, const foci_io *io, struct arena *a);
+/* Chunk number t of sequence s, of head h; segment number i of all. */
+struct chunk   linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t);
+struct segment linear_segment(const struct linear *x, int64_t i);
+/* Where what is saved of lane 0 stands: [heads][batch][len_q]. */
+int64_t linear_saved_at(const struct linear *x, const struct chunk *c);
+int     linear_threads(const struct linear *x, int64_t jobs, double flops);
+/* The sum of the decays of all keys that lane `lane` sees. */
+double linear_fade(const struct linear *x, const struct chunk *c, int lane);
+/* The keys that it sees. */
+int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane);
 
-/* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine. */
-void    linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                       float *saved);
-void    linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                        const float *saved, const foci_grads *g);
-size_t  linear_work_bytes(const foci_plan *plan, const struct stage *s);
-int64_t linear_saved_floats(const foci_plan *plan, const struct stage *s);
+/* linear_rows.c: rows of tensors.  Tensors as q is (q, o, d_o), and as k is (k, v), to
+ * tile[64][ld] of floats, zero in lanes without a row; and the way back. */
+void linear_load_q(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile);
+void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile);
+/* Ask for a part of a chunk's rows of q, k and v, which will be read soon: asked for at
+ * once they would wait for one another. */
+enum { LINEAR_PARTS = 8 };
+void linear_ask(const struct linear *x, const struct chunk *c, int part);
+/* Column i of cols[d][64], times factor[i], as row i; tile[64][ld] is scratch. */
+void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
+                    const foci_layout *l, const float *cols, int d, int ld,
+                    const float *factor, float *tile);
+/* Zero the rows of a tensor that no chunk has. */
+void linear_clear(const struct linear *x, void *base, const foci_layout *l,
+                  int64_t head0, int64_t heads, int d, bool queries);
+
+/* linear_chunk.c: keys and queries of a chunk as products take them, and sums.
+ *
+ * Operands are floats as they are, or words.  Words that are summed over features are
+ * packed in blocks of 64 features, each as if there were no other. */
+
+/* Rows [rows][ld] as first operand (column, row) of products that sum over rows. */
+struct across {
+    const float *f;
+    int64_t      ld;
+    int          rows, width; /* of words: columns packed */
+    uint32_t    *words;       /* [blocks of 64 rows][32 width] */
+};
+
+/* Rows of 64 lanes [rows][64] as second operand of products that sum over rows. */
+struct along {
+    const float *f;
+    int          rows;
+    uint32_t    *words; /* [blocks][32][64] */
+};
+
+/* Rows of 64 lanes as first operand (row, lane) of products that sum over lanes. */
+struct beside {
+    const float *f;
+    int          rows;
+    uint32_t    *words; /* [rows][32] */
+};
+
+/* With room for words, where the execution has them, of so many rows. */
+struct across across_take(const struct linear *x, const float *f, int64_t ld, int rows,
+                          int width, struct arena *a);
+struct along  along_take(const struct linear *x, const float *f, int rows,
+                         struct arena *a);
+struct beside beside_take(const struct linear *x, const float *f, int rows,
+                          struct arena *a);
+/* Make the words; `n` rows (lanes of `beside`) are there, the rest counts as 0. */
+void across_pack(const struct linear *x, const struct across *s, int n);
+void along_pack(const struct linear *x, const struct along *s);
+void beside_pack(const struct linear *x, const struct beside *s);
+
+/* c[m][64 - lane] (+)= columns i0 to i0 + m of `a` by lanes from `lane` to `end` of b,
+ * summed over all rows. */
+void linear_meet(const struct linear *x, float *c, const struct across *a, int i0,
+                 int m, const struct along *b, int lane, int end, int add);
+
+/* ot += values by weights w[key][64], n keys from j on, for lanes from `lane` to `end`. */
+void linear_weigh(const struct linear *x, float *ot, const struct across *values,
+                  const void *w, int j, int n, int lane, int end);
+
+struct keys {
+    struct features t;
+    float          *turned;    /* [m_room][64] for numerators; without rope t.f */
+    float          *v, *faded; /* [64][ldv]; times lam^(n - 1 - key), or v itself */
+    float          *sum;       /* [m_room] of t.f over the keys, faded */
+    float          *top;       /* [m_room] largest logs, so far */
+    int             n_pad;     /* keys as products count them */
+    struct across   plain, by; /* t.f (under rope only) and `turned`, by keys */
+    struct beside   to;        /* turned, by features */
+    struct across   values;    /* v, by columns */
+    uint32_t       *v_pairs;   /* [32][ldv] faded v, as second operand */
+};
+
+struct queries {
+    struct features t;
+    float          *turned;
+    struct along    plain, by;
+    float          *top; /* [64] h, where `logs` */
+};
+
+struct keys    linear_keys_take(const struct linear *x, struct arena *a);
+struct queries linear_queries_take(const struct linear *x, struct arena *a);
+/* Room for n sums; number i of them. */
+struct sums_of linear_sums_take(const struct linear *x, int64_t n, struct arena *a);
+struct sums_of linear_sums_at(const struct linear *x, struct sums_of all, int64_t i);
+void           linear_sums_clear(const struct linear *x, struct sums_of s);
+void linear_sums_copy(const struct linear *x, struct sums_of to, struct sums_of from);
+/* to = by to + from, in units that hold both. */
+void linear_sums_add(const struct linear *x, struct sums_of to, float by,
+                     struct sums_of from);
+
+/* Load keys and values of a chunk, and move sums to units that hold them.  false: with
+ * `apart`, the chunk is steep or not finite, and sums are untouched. */
+bool linear_keys(const struct linear *x, const struct chunk *c, bool apart,
+                 struct sums_of s, struct keys *k);
+/* s = lam^n s + sum over keys of lam^(n - 1 - key) g v. */
+void linear_absorb(const struct linear *x, const struct chunk *c, const struct keys *k,
+                   struct sums_of s);
+/* out[64][ldv] = rows of v times fade[64]. */
+void linear_fade_values(const struct linear *x, const float *fade, const float *v,
+                        float *out);
+/* Pack the keys for the products of queries with them. */
+void linear_show(const struct linear *x, const struct chunk *c, const struct keys *k);
+/* Load queries, in units of s.  Where every feature is divided by its own sum, k are the
+ * keys of a causal chunk, else NULL. */
+void linear_queries(const struct linear *x, const struct chunk *c, struct sums_of s,
+                    const struct keys *k, struct queries *q);
+/* Lanes b to e of a chunk as one of its own. */
+struct chunk linear_piece(const struct chunk *c, int b, int e);
+
+/* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine; sizes by
+ * a dry run. */
+size_t linear_forward_bytes(const foci_plan *plan, const struct stage *s);
+void   linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                      float *saved);
+size_t linear_backward_bytes(const foci_plan *plan, const struct stage *s);
+void   linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                       const float *saved, const foci_grads *g);
 foci_status linear_advance(const foci_plan *plan, const struct stage *s,
                            const foci_io *io, float *params);
 foci_status linear_calibrate(const foci_plan *plan, const struct stage *s,

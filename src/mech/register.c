@@ -206,7 +206,7 @@ static const char *exact_fault(const foci_mech_def *def)
     return NULL;
 }
 
-static const char *linear_fault(const foci_mech_def *def)
+static const char *features_fault(const foci_mech_def *def)
 {
     const unsigned qkv = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
 
@@ -237,7 +237,7 @@ static const char *recall_fault(const foci_mech_def *def)
 }
 
 static const char *(*const faults[])(const foci_mech_def *) = {
-    [FOCI_EXACT] = exact_fault,           [FOCI_LINEAR] = linear_fault,
+    [FOCI_EXACT] = exact_fault,           [FOCI_LINEAR] = features_fault,
     [FOCI_POSITIONAL] = positional_fault, [FOCI_ROUTES] = routes_fault,
     [FOCI_LANDMARKS] = landmarks_fault,   [FOCI_RECALL] = recall_fault,
 };

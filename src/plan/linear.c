@@ -103,3 +103,22 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
         return "every feature has its own sum";
     return NULL;
 }
+
+/* What a descriptor cannot ask for.  Features of which the engine knows the log are kept
+ * in units that only a division takes out again. */
+const char *linear_fault(const foci_linear *l)
+{
+    const bool logs = l->feature == FOCI_FEATURE_EXP ||
+                      l->feature == FOCI_FEATURE_TRIG ||
+                      l->feature == FOCI_FEATURE_SOFTMAX;
+    const bool each = l->norm == FOCI_NORM_FEATURE;
+
+    if (each && l->feature != FOCI_FEATURE_SOFTMAX)
+        return "only FOCI_FEATURE_SOFTMAX can have FOCI_NORM_FEATURE";
+    if (logs && ((l->norm != FOCI_NORM_SUM && !each) || l->eps > 0))
+        return "features that are powers of e have to be divided by their sums, and "
+               "eps "
+               "has to be 0";
+    return logs && l->decays ? "features that are powers of e cannot have a decay"
+                             : NULL;
+}

@@ -192,6 +192,8 @@ bool linear_signed(const foci_linear *l);
 bool linear_scaled(const foci_linear *l);
 /* Rows of weights sum to one or are empty, with these arguments. */
 bool mech_stochastic(const foci_mech *m);
+/* What it cannot ask for; NULL: all can be done. */
+const char *linear_fault(const foci_linear *l);
 /* Why a modifier cannot follow a mechanism of the linear engine; NULL: it can. */
 const char *linear_against(const struct stage *s, const foci_mod_def *mod);
 
@@ -268,6 +270,12 @@ struct foci_plan {
 
 /* params.c: lay out the tensors of the spec's groups. */
 foci_status params_make(foci_plan *plan);
+/* Draw the tensor at `offset` alone, as foci_params_init() would from this seed. */
+foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
+                        float *params);
+/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */
+void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
+               float *out);
 
 /* A sequence of an execution: a batch entry or a document. */
 struct seq {

@@ -221,6 +221,10 @@ static foci_status make_stage(foci_plan *plan, const struct group *g, struct sta
     if (m->def->engine == FOCI_LINEAR) {
         s->linear = linear_of(m);
         s->features = linear_features(m, &s->linear);
+        const char *fault = linear_fault(&s->linear);
+        if (fault)
+            return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column,
+                            m->def->name, fault);
     }
     if (m->def->engine != FOCI_EXACT) return check_no_weights(plan->ctx, s, &plan->p);
     return make_support(plan->ctx, s);

@@ -83,6 +83,18 @@ static void expect(struct world *w, struct sequence *s)
     free(work);
 }
 
+/* Statistics that decoding must have are those of the first sequence. */
+static void calibrate(struct world *w, const struct sequence *s)
+{
+    void         *work = test_alloc(1, foci_plan_work_bytes(w->plan));
+    const foci_io io = { FOCI_SIZED(foci_io), .q = s->q,   .k = s->k,
+                         .v = s->v,           .x = s->x,   .o = s->want,
+                         .params = w->params, .work = work };
+
+    assert_int_equal(foci_params_calibrate(w->plan, &io, w->params), FOCI_OK);
+    free(work);
+}
+
 /* One plan serves sequences of all lengths: tensors and lists may depend on the length
  * it is made for. */
 static struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
@@ -109,6 +121,7 @@ static struct world world_make(foci_ctx *ctx, const char *spec, const foci_probl
         s->want = test_alloc((size_t)at.len_k + 1, row_bytes(&w, p->heads, p->dim_v));
         s->got = test_alloc((size_t)at.len_k + 1, row_bytes(&w, p->heads, p->dim_v));
         s->size = test_alloc((size_t)(s->len * p->heads), sizeof *s->size);
+        if (i == 0) calibrate(&w, s);
         expect(&w, s);
         assert_int_equal(foci_state_create(w.pool, &s->state), FOCI_OK);
     }

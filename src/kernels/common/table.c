@@ -6,6 +6,7 @@
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 #include "simd/tanh.h"
+#include "simd/waves.h"
 
 /* gemm_f32 */
 typedef vf      gemm_vec;
@@ -24,12 +25,15 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
+#include "kernels/common/feature.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/modify.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
+
+#include "kernels/common/chunk.c"
 
 INLINE void ISA(fill)(struct kernels *k)
 {
@@ -46,6 +50,15 @@ INLINE void ISA(fill)(struct kernels *k)
     k->best = ISA(best);
     k->match = ISA(match);
     k->turn = ISA(turn);
+    k->feature = ISA(feature);
+    k->feature_back = ISA(feature_back);
+    k->products = ISA(products);
+    k->products_back = ISA(products_back);
+    k->add_logs = ISA(add_logs);
+    k->waves = ISA(waves);
+    k->log_softmax = ISA(log_softmax);
+    k->log_softmax_back = ISA(log_softmax_back);
+    k->turn_lanes = ISA(turn_lanes);
     k->skew = ISA(skew);
     k->unskew = ISA(unskew);
     k->diagonals = ISA(diagonals);
@@ -54,4 +67,10 @@ INLINE void ISA(fill)(struct kernels *k)
     k->dots_f32 = ISA(dots_f32);
     k->sums_f32 = ISA(sums_f32);
     k->weigh_row = ISA(weigh_row);
+    k->near_f32 = ISA(near_f32);
+    k->row_sums = ISA(row_sums);
+    k->row_tops = ISA(row_tops);
+    k->exp_rows = ISA(exp_rows);
+    k->exp_cols = ISA(exp_cols);
+    k->all_finite = ISA(all_finite);
 }

@@ -54,11 +54,14 @@ enum { CHUNK = LANES };
 /* Growth of a log inside a chunk that leaves sums of floats enough room. */
 static const float STEEP = 40.0f;
 
+/* Chunks start at multiples of 64 in position, of queries as of keys; where there are
+ * more queries than keys some come before position 0 and have no keys. */
 struct linear_seq {
     struct seq s;
-    int64_t    pos0;  /* position of query 0: nk - nq */
-    int64_t n_chunks; /* of keys, and where causal of queries at the same positions */
-    int64_t chunk0;   /* counted over all sequences */
+    int64_t    pos0;         /* position of query 0: nk - nq */
+    int64_t    first;        /* chunk 0 starts at position 64 first, 0 or less */
+    int64_t    n_chunks;     /* 0: there are no queries, or no keys */
+    int64_t    seg0, n_segs; /* its segments, counted over all sequences */
 };
 
 /* What makes logs of a row of EXP, or angles of TRIG, for one head (and, where statistics
@@ -76,7 +79,7 @@ struct decay {
     double lam;
     float  power[CHUNK + 1]; /* lam^t */
     float  slope[CHUNK + 1]; /* t lam^(t - 1) */
-    float *below;            /* [64][64] lam^(lane - key), 0 where key > lane */
+    float *near;             /* [64][64] lam^|lane - key|; causal: 0 where key > lane */
 };
 
 /* One execution of one stage. */
@@ -87,19 +90,23 @@ struct linear {
     const foci_linear    *l;
     const struct kernels *k;
     const foci_io        *io;
-    bool                  bf16;      /* products on words */
-    bool                  causal;    /* or by two scans, with decay */
+    bool                  bf16; /* products on words */
+    bool                  causal;
+    bool                  divides;   /* rows are divided by sums of weights */
+    bool                  turns;     /* features are turned by positions: rope */
     bool                  logs;      /* features are powers of e, each with its own c */
     bool                  lane_logs; /* TRIG: one log for each row */
     double                scale;
 
     /* Widths as given and of rows of floats; features, and rows of tiles of features:
      * those from m to m_pad are 0. */
-    int dq, dv, ldq, ldv, m, m_pad;
+    int dq, dv, dv_pad, ldq, ldv, m, m_pad;
+    int m_room; /* rows that buffers of features have: a multiple of 64 */
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
     int64_t max_seqs, n_seqs;
-    int64_t segment; /* chunks of a segment */
+    int64_t max_segs, n_segs; /* of all sequences */
+    int64_t segment;          /* chunks of a segment */
 
     struct linear_seq *seqs;
     struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
@@ -124,7 +131,12 @@ struct chunk {
     int64_t                  h, kv; /* head, and key/value head, within the stage */
     int64_t                  pos;   /* of lane 0 */
     int                      n;     /* lanes that have a key */
-    int r0, r1; /* lanes that have a query, number pos - pos0 + lane */
+    int r0, r1; /* lanes that have a query, number pos - pos0 + lane; equal: none */
+};
+
+/* Chunks begin to end - 1 of a sequence. */
+struct segment {
+    int64_t s, begin, end;
 };
 
 /* Rows of a chunk and their features. */
@@ -156,16 +168,41 @@ void linear_random_take(struct linear *x, struct arena *a);
 
 /* linear.c */
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);
-/* Everything an execution needs; on a null arena only sizes. */
+/* Sequences, decays and projections of an execution; on a null arena only sizes. */
 void linear_open(struct linear *x, const foci_io *io, struct arena *a);
+/* Chunk number t of sequence s, of head h; segment number i of all. */
+struct chunk   linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t);
+struct segment linear_segment(const struct linear *x, int64_t i);
+/* Where what is saved of lane 0 stands: [heads][batch][len_q]. */
+int64_t linear_saved_at(const struct linear *x, const struct chunk *c);
+int     linear_threads(const struct linear *x, int64_t jobs, double flops);
+/* The sum of the decays of all keys that lane `lane` sees. */
+double linear_fade(const struct linear *x, const struct chunk *c, int lane);
+/* The keys that it sees. */
+int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane);
 
-/* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine. */
-void    linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                       float *saved);
-void    linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                        const float *saved, const foci_grads *g);
-size_t  linear_work_bytes(const foci_plan *plan, const struct stage *s);
-int64_t linear_saved_floats(const foci_plan *plan, const struct stage *s);
+/* linear_rows.c: rows of tensors.  Tensors as q is (q, o, d_o), and as k is (k, v), to
+ * tile[64][ld] of floats, zero in lanes without a row; and the way back. */
+void linear_load_q(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile);
+void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile);
+/* Column i of cols[d][64], times factor[i], as row i; tile[64][ld] is scratch. */
+void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
+                    const foci_layout *l, const float *cols, int d, int ld,
+                    const float *factor, float *tile);
+/* Zero the rows of a tensor that no chunk has. */
+void linear_clear(const struct linear *x, void *base, const foci_layout *l,
+                  int64_t head0, int64_t heads, int d, bool queries);
+
+/* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine; sizes by
+ * a dry run. */
+size_t linear_forward_bytes(const foci_plan *plan, const struct stage *s);
+void   linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                      float *saved);
+size_t linear_backward_bytes(const foci_plan *plan, const struct stage *s);
+void   linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
+                       const float *saved, const foci_grads *g);
 foci_status linear_advance(const foci_plan *plan, const struct stage *s,
                            const foci_io *io, float *params);
 foci_status linear_calibrate(const foci_plan *plan, const struct stage *s,

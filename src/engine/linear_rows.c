@@ -1,0 +1,95 @@
+/* linear_rows.c -- rows of the caller's tensors in and out of chunks. */
+#include <string.h>
+
+#include "engine/linear.h"
+
+static const char *at(const struct linear *x, const void *base, const foci_layout *l,
+                      int64_t b, int64_t row, int64_t head)
+{
+    const int64_t offset = b * l->batch + row * l->row + head * l->head;
+    return (const char *)base + (size_t)offset * foci_dtype_bytes(x->p->dtype);
+}
+
+/* Lanes r0 to r1 are there, the first of them at `rows`. */
+static void load(const struct linear *x, const char *rows, int64_t step, int r0, int r1,
+                 int d, int ld, float *tile)
+{
+    const size_t row = (size_t)ld * sizeof *tile;
+
+    memset(tile, 0, (size_t)r0 * row);
+    memset(tile + (int64_t)r1 * ld, 0, (size_t)(CHUNK - r1) * row);
+    x->k->load_rows(tile + (int64_t)r0 * ld, ld, rows, step, (int)x->p->dtype, r1 - r0,
+                    d);
+}
+
+/* The query of lane 0, which may not be there. */
+static int64_t query0(const struct chunk *c) { return c->pos - c->seq->pos0; }
+
+void linear_load_q(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile)
+{
+    const int64_t row = c->seq->s.q0 + query0(c) + c->r0;
+
+    load(x, at(x, base, l, c->seq->s.b, row, x->head0 + c->h), l->row, c->r0, c->r1, d,
+         ld, tile);
+}
+
+void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
+                   const foci_layout *l, int d, int ld, float *tile)
+{
+    load(x, at(x, base, l, c->seq->s.b, c->seq->s.k0 + c->pos, x->kv0 + c->kv), l->row,
+         0, c->n, d, ld, tile);
+}
+
+void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
+                    const foci_layout *l, const float *cols, int d, int ld,
+                    const float *factor, float *tile)
+{
+    const int64_t row = c->seq->s.q0 + query0(c) + c->r0;
+    const int     dtype = (int)x->p->dtype;
+    char         *rows = (char *)at(x, base, l, c->seq->s.b, row, x->head0 + c->h);
+
+    if (c->r0 == 0) {
+        x->k->store_cols(rows, l->row, dtype, cols, factor, c->r1, d);
+        return;
+    }
+    x->k->store_cols(tile, ld, FOCI_F32, cols, factor, c->r1, d);
+    x->k->store_rows(rows, l->row, dtype, tile + (int64_t)c->r0 * ld, ld, 1.0f,
+                     c->r1 - c->r0, d);
+}
+
+int64_t linear_saved_at(const struct linear *x, const struct chunk *c)
+{
+    return (c->h * x->p->batch + c->seq->s.b) * x->p->len_q + c->seq->s.q0 + query0(c);
+}
+
+static void clear_rows(const struct linear *x, void *base, const foci_layout *l,
+                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
+{
+    const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
+
+    for (int64_t i = rows.begin; i < rows.end; i++)
+        for (int64_t h = head0; h < head0 + heads; h++)
+            memset((char *)at(x, base, l, b, i, h), 0, bytes);
+}
+
+void linear_clear(const struct linear *x, void *base, const foci_layout *l,
+                  int64_t head0, int64_t heads, int d, bool queries)
+{
+    const foci_io *io = x->io;
+    const int64_t  len = queries ? x->p->len_q : x->p->len_k;
+
+    if (io->docs) {
+        clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
+        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
+                   heads, d);
+        return;
+    }
+    for (int64_t s = 0; s < x->n_seqs; s++) {
+        const struct linear_seq *q = &x->seqs[s];
+        const int64_t            n = queries ? q->s.nq : q->s.nk;
+
+        clear_rows(x, base, l, q->s.b, (foci_range){ q->n_chunks ? n : 0, len }, head0,
+                   heads, d);
+    }
+}

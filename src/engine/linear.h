@@ -176,6 +176,9 @@ struct segment linear_segment(const struct linear *x, int64_t i);
 /* Where what is saved of lane 0 stands: [heads][batch][len_q]. */
 int64_t linear_saved_at(const struct linear *x, const struct chunk *c);
 int     linear_threads(const struct linear *x, int64_t jobs, double flops);
+/* The decay of head h, of 1 where nothing fades; 1 + lam + ... of n terms. */
+double linear_decay(const struct linear *x, int64_t h);
+double linear_series(double lam, int64_t n);
 /* The sum of the decays of all keys that lane `lane` sees. */
 double linear_fade(const struct linear *x, const struct chunk *c, int lane);
 /* The keys that it sees. */

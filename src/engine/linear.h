@@ -82,6 +82,22 @@ struct decay {
     float *near;             /* [64][64] lam^|lane - key|; causal: 0 where key > lane */
 };
 
+/* What maps have once for an execution. */
+struct maps {
+    /* Products of elements, by degree r: features at[r] to at[r + 1] - 1, each with r
+     * numbers of elements, and its factor. */
+    int      at[FOCI_MAX_ORDER + 2];
+    int32_t *elements[FOCI_MAX_ORDER + 1];
+    float   *factors; /* [m] */
+
+    /* Cosines and sines of 64 positions from 0 on: of RELU that is turned, for every
+     * sequence or, where they are the same, for all; of each pair of features. */
+    double *steps; /* [sequences][64][2] */
+    bool    step_shared;
+    double *speeds;  /* [m/2] angle of one position */
+    float  *offsets; /* [m/2][2][64] */
+};
+
 /* One execution of one stage. */
 struct linear {
     const foci_plan      *plan;
@@ -109,6 +125,7 @@ struct linear {
     int64_t segment;          /* chunks of a segment */
 
     struct linear_seq *seqs;
+    struct maps        maps;
     struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
     struct decay      *decay; /* [heads] */
 
@@ -147,24 +164,48 @@ struct features {
     float *lane; /* [64] logs of rows, where lane_logs */
 };
 
-/* linear_maps.c, linear_random.c: features of rows x of queries or keys.  Where `logs` they
- * are logs, -inf in lanes without a row; else 0 there. */
+/* linear_maps.c: features of rows x of queries or keys.  Where `logs` they are logs, -inf
+ * in lanes without a row; else 0 there.  With lane_logs they are yet to be multiplied by
+ * e^lane; lanes without a row have -inf there. */
 void linear_map(const struct linear *x, const struct chunk *c, bool keys,
                 struct features *t);
-/* From the gradient df[m_pad][64] of features, which is spoilt, to dx[64][ldq].  f are
- * features as the engine has scaled them (e^(l - c) and so on), and where `logs` or
- * lane_logs df is the gradient of them times f: that of logs. */
+/* From the gradient df[m_pad][64] of features, which is spoilt, to dx[64][ldq], of which
+ * columns from dq on may be anything.  f are features as the engine has scaled them
+ * (e^(l - c), and so on), df the gradient of these; where `logs`, times them: that of
+ * logs.  x is read again, cols is spoilt. */
 void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
                      const struct features *t, float *df, float *dx);
-/* Features turned by their positions, for numerators under `rope`: to out; the way back
- * with `back`, in place of the gradient.  Pairs share their c where `logs`. */
+/* Features turned by their positions, for numerators under `rope`: to out, which may be f;
+ * the gradient the way back with `back`.  Pairs share their c where `logs`. */
 void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
                  float *out, bool back);
 bool linear_turns(const struct linear *x);
 
-/* linear_random.c: take room for projections in `a`, and where that has memory, fill them;
- * what the parameters do not have is found in q and k. */
+/* Take room for all the maps need in `a`, and where that has memory, fill it: when
+ * sequences are known. */
+void linear_maps_take(struct linear *x, struct arena *a);
+
+/* linear_products.c: POWERS and PRODUCTS. */
+void linear_products_take(struct linear *x, struct arena *a);
+void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
+                         struct features *t);
+void linear_products_back(const struct linear *x, bool keys, const struct features *t,
+                          const float *df, float *dx);
+
+/* linear_random.c: EXP and TRIG.  Statistics that the parameters do not have are found in
+ * q and k. */
 void linear_random_take(struct linear *x, struct arena *a);
+void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
+                       struct features *t);
+void linear_random_back(const struct linear *x, const struct chunk *c, bool keys,
+                        const struct features *t, float *df, float *dx);
+
+/* Lanes that have a row, from *begin to *end. */
+static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, int *end)
+{
+    *begin = keys ? 0 : c->r0;
+    *end = keys ? c->n : c->r1;
+}
 
 /* linear.c */
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);

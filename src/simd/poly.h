@@ -25,4 +25,17 @@
 #define TANH_3 2.06390887954e-2f
 #define TANH_4 -5.70498872745e-3f
 
+/* pi/2 in three parts, and Cephes' sinf and cosf:
+ * sin x = x + x z P(z), cos x = 1 - z/2 + z^2 Q(z), z = x^2, for |x| < pi/4. */
+#define PI        3.14159265358979323846f
+#define HALF_PI_0 0x1.921fb6p+0f
+#define HALF_PI_1 -0x1.777a5cp-25f
+#define HALF_PI_2 -0x1.ee59dap-50f
+#define SIN_0     -1.6666654611e-1f
+#define SIN_1     8.3321608736e-3f
+#define SIN_2     -1.9515295891e-4f
+#define COS_0     4.166664568298827e-2f
+#define COS_1     -1.388731625493765e-3f
+#define COS_2     2.443315711809948e-5f
+
 #endif

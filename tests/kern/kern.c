@@ -6,6 +6,7 @@
  * runs the same checkers with a clock in place of the comparison.
  */
 #include "kern/decode.h"
+#include "kern/features.h"
 #include "kern/labels.h"
 #include "kern/places.h"
 #include "kern/products.h"
@@ -79,6 +80,28 @@ static void test_tanh(void **state)
     }
 }
 
+/* Cosine and sine within 2e-7, far into what has to be taken apart. */
+static void test_waves(void **state)
+{
+    const struct run *const r = *state;
+    _Alignas(64) float      x[LANES], c[LANES], s[LANES], ones[LANES];
+
+    for (int step = 0; step < 4000; step++) {
+        for (int i = 0; i < LANES; i++) {
+            x[i] = (float)exp2(-10.0 + (step * LANES + i) * (28.0 / 4000 / LANES));
+            x[i] *= i % 2 ? 1.0f : -1.0f;
+            ones[i] = s[i] = 1.0f;
+        }
+        r->now->feature(c, x, 1, FOCI_FEATURE_COS, ones);
+        r->now->feature_back(s, x, 1, FOCI_FEATURE_COS);
+        for (int i = 0; i < LANES; i++)
+            if (fabs((double)c[i] - cos((double)x[i])) > WAVES ||
+                fabs((double)-s[i] - sin((double)x[i])) > WAVES)
+                fail_msg("%s: of %.9g: %.9g and %.9g", r->level, (double)x[i],
+                         (double)c[i], (double)-s[i]);
+    }
+}
+
 /* Every number of 16 bits comes back from its float. */
 static void test_round_trip(void **state)
 {
@@ -106,7 +129,7 @@ static void test_round_trip(void **state)
  * Levels
  */
 
-enum { MAX_TABLES = N_LEVELS + 1, MAX_TESTS = MAX_TABLES * (N_KERNELS + 3) };
+enum { MAX_TABLES = N_LEVELS + 1, MAX_TESTS = MAX_TABLES * (N_KERNELS + 4) };
 
 static struct kernels tables[MAX_TABLES];
 static const char    *table_names[MAX_TABLES];
@@ -201,6 +224,7 @@ int main(int argc, char **argv)
             if (is_new(t, id)) add(kernel_names[id], test_kernel, t, id);
         add("exp2", test_exp2, t, K_weigh_f32);
         add("tanh", test_tanh, t, K_modify);
+        add("waves", test_waves, t, K_feature);
         add("round trip", test_round_trip, t, K_store_rows);
     }
     return _cmocka_run_group_tests("kernels", tests, n_tests, NULL, NULL);

@@ -6,6 +6,7 @@
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 #include "simd/tanh.h"
+#include "simd/waves.h"
 
 /* gemm_f32 */
 typedef vf      gemm_vec;
@@ -24,6 +25,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
+#include "kernels/common/feature.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/modify.c"
@@ -47,6 +49,11 @@ INLINE void ISA(fill)(struct kernels *k)
     k->best = ISA(best);
     k->match = ISA(match);
     k->turn = ISA(turn);
+    k->feature = ISA(feature);
+    k->feature_back = ISA(feature_back);
+    k->products = ISA(products);
+    k->products_back = ISA(products_back);
+    k->turn_lanes = ISA(turn_lanes);
     k->skew = ISA(skew);
     k->unskew = ISA(unskew);
     k->diagonals = ISA(diagonals);

@@ -1,0 +1,230 @@
+/* linear_maps.c -- features that are taken element by element, and those turned by
+ * positions.
+ *
+ * Angles are products of positions, which may be large, and speeds: in double, by the
+ * addition theorem from the position of a chunk's first lane and a table of 64 offsets.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/linear.h"
+
+static const double pi = 3.14159265358979323846;
+
+/*
+ * Room
+ */
+
+bool linear_turns(const struct linear *x) { return x->stage->score.rope_base > 0; }
+
+static void take_turns(struct linear *x, struct arena *a)
+{
+    const foci_linear *l = x->l;
+    const int          pairs = x->m / 2;
+
+    if (l->turned) {
+        x->maps.step_shared = l->length > 0;
+        x->maps.steps = arena_take(
+            a, (x->maps.step_shared ? 1 : x->max_seqs) * 2 * CHUNK, sizeof(double));
+    }
+    if (linear_turns(x)) {
+        x->maps.speeds = arena_take(a, pairs, sizeof(double));
+        x->maps.offsets = arena_take(a, (int64_t)pairs * 2 * CHUNK, sizeof(float));
+    }
+}
+
+/* pi/2 in `length` positions. */
+static double step_of(const struct linear *x, const struct linear_seq *s)
+{
+    return pi / 2 / (x->l->length > 0 ? x->l->length : (double)max64(s->s.nk, 1));
+}
+
+static void fill_steps(const struct linear *x)
+{
+    const int64_t n = x->maps.step_shared ? min64(1, x->n_seqs) : x->n_seqs;
+
+    for (int64_t s = 0; s < n; s++)
+        for (int i = 0; i < CHUNK; i++) {
+            double *const at = x->maps.steps + (s * CHUNK + i) * 2;
+            at[0] = cos(i * step_of(x, &x->seqs[s]));
+            at[1] = sin(i * step_of(x, &x->seqs[s]));
+        }
+}
+
+static void fill_offsets(const struct linear *x)
+{
+    const struct maps *m = &x->maps;
+
+    for (int t = 0; t < x->m / 2; t++) {
+        m->speeds[t] = pow(x->stage->score.rope_base, -2 * (double)t / (double)x->m);
+        for (int i = 0; i < CHUNK; i++) {
+            m->offsets[(2 * t) * CHUNK + i] = (float)cos(i * m->speeds[t]);
+            m->offsets[(2 * t + 1) * CHUNK + i] = (float)sin(i * m->speeds[t]);
+        }
+    }
+}
+
+void linear_maps_take(struct linear *x, struct arena *a)
+{
+    take_turns(x, a);
+    if (a->base && x->maps.steps) fill_steps(x);
+    if (a->base && x->maps.offsets) fill_offsets(x);
+    switch (x->l->feature) {
+    case FOCI_FEATURE_POWERS:
+    case FOCI_FEATURE_PRODUCTS: linear_products_take(x, a); break;
+    default: break;
+    }
+}
+
+/*
+ * Element by element
+ */
+
+/* `by` in lanes that have a row, else 0. */
+static void set_lanes(const struct chunk *c, bool keys, float by, float *factor)
+{
+    int begin, end;
+
+    linear_lanes(c, keys, &begin, &end);
+    for (int i = 0; i < CHUNK; i++)
+        factor[i] = i >= begin && i < end ? by : 0;
+}
+
+/* Cosine and sine of the lanes' angles. */
+static void set_waves(const struct linear *x, const struct chunk *c, bool keys,
+                      float *cosine, float *sine)
+{
+    const double *const step =
+        x->maps.steps + (x->maps.step_shared ? 0 : c->s) * 2 * CHUNK;
+    const double angle = (double)c->pos * step_of(x, c->seq);
+    const double re = cos(angle), im = sin(angle);
+    int          begin, end;
+
+    linear_lanes(c, keys, &begin, &end);
+    memset(cosine, 0, CHUNK * sizeof *cosine);
+    memset(sine, 0, CHUNK * sizeof *sine);
+    for (int i = begin; i < end; i++) {
+        cosine[i] = (float)(re * step[2 * i] - im * step[2 * i + 1]);
+        sine[i] = (float)(im * step[2 * i] + re * step[2 * i + 1]);
+    }
+}
+
+/* The scale of products belongs to queries. */
+static float factor_of(const struct linear *x, bool keys)
+{
+    return x->l->feature == FOCI_FEATURE_ROW && !keys ? (float)x->scale : 1.0f;
+}
+
+static void map_elements(const struct linear *x, const struct chunk *c, bool keys,
+                         struct features *t)
+{
+    _Alignas(64) float factor[CHUNK], sine[CHUNK];
+    const int          kind = (int)x->l->feature;
+
+    x->k->pack_cols_f32(t->cols, t->x, x->ldq, CHUNK, x->dq);
+    if (x->l->turned)
+        set_waves(x, c, keys, factor, sine);
+    else
+        set_lanes(c, keys, factor_of(x, keys), factor);
+    x->k->feature(t->f, t->cols, x->dq, kind, factor);
+    if (x->l->turned)
+        x->k->feature(t->f + (int64_t)x->dq * CHUNK, t->cols, x->dq, kind, sine);
+}
+
+/* cosine df + sine df', to df. */
+static void join_turned(const struct linear *x, const struct chunk *c, bool keys,
+                        float *df)
+{
+    _Alignas(64) float cosine[CHUNK], sine[CHUNK];
+    const int64_t      n = (int64_t)x->dq * CHUNK;
+
+    set_waves(x, c, keys, cosine, sine);
+    x->k->shrink(df, x->dq, cosine);
+    x->k->shrink(df + n, x->dq, sine);
+    for (int64_t i = 0; i < n; i++)
+        df[i] += df[n + i];
+}
+
+static void elements_back(const struct linear *x, const struct chunk *c, bool keys,
+                          const struct features *t, float *df, float *dx)
+{
+    const int          kind = (int)x->l->feature;
+    const float       *from = t->f;
+    _Alignas(64) float factor[CHUNK];
+
+    if (x->l->turned) join_turned(x, c, keys, df);
+    if (x->l->turned || x->l->feature == FOCI_FEATURE_COS) {
+        x->k->pack_cols_f32(t->cols, t->x, x->ldq, CHUNK, x->dq);
+        from = t->cols;
+    }
+    if (x->l->feature != FOCI_FEATURE_ROW) x->k->feature_back(df, from, x->dq, kind);
+    set_lanes(c, keys, factor_of(x, keys), factor);
+    x->k->store_cols(dx, x->ldq, FOCI_F32, df, factor, CHUNK, x->dq);
+}
+
+/*
+ * The maps
+ */
+
+void linear_map(const struct linear *x, const struct chunk *c, bool keys,
+                struct features *t)
+{
+    memset(t->f + (int64_t)x->m * CHUNK, 0,
+           (size_t)(x->m_pad - x->m) * CHUNK * sizeof *t->f);
+    switch (x->l->feature) {
+    case FOCI_FEATURE_ONE: set_lanes(c, keys, 1, t->f); break;
+    case FOCI_FEATURE_POWERS:
+    case FOCI_FEATURE_PRODUCTS: linear_products_map(x, c, keys, t); break;
+    case FOCI_FEATURE_ROW:
+    case FOCI_FEATURE_ELU:
+    case FOCI_FEATURE_RELU:
+    case FOCI_FEATURE_COS: map_elements(x, c, keys, t); break;
+    case FOCI_FEATURE_SOFTMAX:
+    case FOCI_FEATURE_EXP:
+    case FOCI_FEATURE_TRIG: break;
+    }
+}
+
+void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
+                     const struct features *t, float *df, float *dx)
+{
+    switch (x->l->feature) {
+    case FOCI_FEATURE_ONE: memset(dx, 0, (size_t)(CHUNK * x->ldq) * sizeof *dx); break;
+    case FOCI_FEATURE_POWERS:
+    case FOCI_FEATURE_PRODUCTS: linear_products_back(x, keys, t, df, dx); break;
+    case FOCI_FEATURE_ROW:
+    case FOCI_FEATURE_ELU:
+    case FOCI_FEATURE_RELU:
+    case FOCI_FEATURE_COS: elements_back(x, c, keys, t, df, dx); break;
+    case FOCI_FEATURE_SOFTMAX:
+    case FOCI_FEATURE_EXP:
+    case FOCI_FEATURE_TRIG: break;
+    }
+}
+
+/* Pairs in blocks, so that their angles at the first lane have room on the stack. */
+void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
+                 float *out, bool back)
+{
+    enum { BLOCK = 64 };
+    const int     pairs = x->m / 2;
+    const bool    half = x->stage->score.rope_half;
+    const int64_t step = half ? CHUNK : 2 * CHUNK;
+    const int64_t second = half ? (int64_t)pairs * CHUNK : CHUNK;
+
+    for (int t0 = 0; t0 < pairs; t0 += BLOCK) {
+        const int n = (int)min64(BLOCK, pairs - t0);
+        float     base[2 * BLOCK];
+
+        for (int t = 0; t < n; t++) {
+            const double angle = (double)c->pos * x->maps.speeds[t0 + t];
+            base[2 * t] = (float)cos(angle);
+            base[2 * t + 1] = (float)sin(angle);
+        }
+        x->k->turn_lanes(out + t0 * step, f + t0 * step, step, second,
+                         x->maps.offsets + (int64_t)t0 * 2 * CHUNK, base, n, back);
+    }
+    if (out != f)
+        memset(out + (int64_t)x->m * CHUNK, 0,
+               (size_t)(x->m_pad - x->m) * CHUNK * sizeof *out);
+}

@@ -1,0 +1,129 @@
+/* linear_products.c -- features that are products of elements.
+ *
+ * (x.y)^r is the sum over all multisets of r elements of r!/alpha! x^alpha y^alpha, alpha
+ * saying how often each element is there.  So PRODUCTS have sqrt(share r!/alpha!) x^alpha
+ * for each; POWERS those multisets only whose elements are all the same, once each.
+ * Multisets come by r, then in the order of words: 00, 01, 02, 11, 12, 22.
+ * x is sqrt|s| of what is given; the signs of s^r and of the share go to the queries.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "engine/linear.h"
+
+static bool all_same(const struct linear *x)
+{
+    return x->l->feature == FOCI_FEATURE_POWERS;
+}
+
+static double share_of(const struct linear *x, int r)
+{
+    return all_same(x) ? 1 : x->l->share[r];
+}
+
+static int64_t count_of(const struct linear *x, int r)
+{
+    int64_t n = 1;
+
+    if (share_of(x, r) == 0) return 0;
+    if (all_same(x)) return r ? x->dq : 1;
+    for (int t = 1; t <= r; t++)
+        n = n * (x->dq + t - 1) / t;
+    return n;
+}
+
+/* The next multiset; where elements are all the same, the next element. */
+static void step(const struct linear *x, int r, int32_t *word)
+{
+    int t = all_same(x) ? 0 : r - 1;
+
+    while (t > 0 && word[t] == x->dq - 1)
+        t--;
+    for (const int32_t next = word[max64(t, 0)] + 1; t >= 0 && t < r; t++)
+        word[t] = next;
+}
+
+/* r!/alpha! */
+static double ways(const int32_t *word, int r)
+{
+    double n = 1;
+
+    for (int t = 0, run = 0; t < r; t++) {
+        run = t && word[t] == word[t - 1] ? run + 1 : 1;
+        n *= (double)(t + 1) / run;
+    }
+    return n;
+}
+
+static void fill(const struct linear *x, int r)
+{
+    const struct maps *m = &x->maps;
+    const double       all = fabs(share_of(x, r)) * pow(fabs(x->scale), r);
+    int32_t            word[FOCI_MAX_ORDER] = { 0 };
+
+    for (int j = m->at[r]; j < m->at[r + 1]; j++) {
+        memcpy(m->elements[r] + (int64_t)(j - m->at[r]) * r, word,
+               (size_t)r * sizeof *word);
+        m->factors[j] = (float)sqrt(all_same(x) ? all : all * ways(word, r));
+        step(x, r, word);
+    }
+}
+
+void linear_products_take(struct linear *x, struct arena *a)
+{
+    struct maps *m = &x->maps;
+
+    m->factors = arena_take(a, x->m, sizeof *m->factors);
+    m->at[0] = 0;
+    for (int r = 0; r <= x->l->order; r++) {
+        const int64_t n = count_of(x, r);
+        m->at[r + 1] = m->at[r] + (int)n;
+        m->elements[r] = arena_take(a, n * r, sizeof *m->elements[r]);
+        if (a->base) fill(x, r);
+    }
+}
+
+/* What queries of degree r have on top of their factors. */
+static float sign_of(const struct linear *x, bool keys, int r)
+{
+    const bool minus = (share_of(x, r) < 0) != (x->scale < 0 && r % 2);
+    return minus && !keys ? -1.0f : 1.0f;
+}
+
+void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
+                         struct features *t)
+{
+    const struct maps *m = &x->maps;
+    int                begin, end;
+
+    linear_lanes(c, keys, &begin, &end);
+    x->k->pack_cols_f32(t->cols, t->x, x->ldq, CHUNK, x->dq);
+    for (int r = 0; r <= x->l->order; r++)
+        x->k->products(t->f + (int64_t)m->at[r] * CHUNK, t->cols, m->elements[r],
+                       m->factors + m->at[r], sign_of(x, keys, r),
+                       m->at[r + 1] - m->at[r], r);
+
+    /* Rows of zeros make zeros, but not of products of nothing. */
+    for (int i = 0; i < CHUNK && m->at[1]; i++)
+        if (i < begin || i >= end) t->f[i] = 0;
+}
+
+/* Gradients are summed turned over, in dx, which has the room. */
+void linear_products_back(const struct linear *x, bool keys, const struct features *t,
+                          const float *df, float *dx)
+{
+    const struct maps *m = &x->maps;
+    const size_t       bytes = (size_t)CHUNK * (size_t)x->dq * sizeof *dx;
+    _Alignas(64) float ones[CHUNK];
+
+    for (int i = 0; i < CHUNK; i++)
+        ones[i] = 1;
+    x->k->pack_cols_f32(t->cols, t->x, x->ldq, CHUNK, x->dq);
+    memset(dx, 0, bytes);
+    for (int r = 1; r <= x->l->order; r++)
+        x->k->products_back(dx, t->cols, df + (int64_t)m->at[r] * CHUNK, m->elements[r],
+                            m->factors + m->at[r], sign_of(x, keys, r),
+                            m->at[r + 1] - m->at[r], r);
+    memcpy(t->cols, dx, bytes);
+    x->k->store_cols(dx, x->ldq, FOCI_F32, t->cols, ones, CHUNK, x->dq);
+}

@@ -189,6 +189,8 @@ void linear_maps_take(struct linear *x, struct arena *a);
 void linear_products_take(struct linear *x, struct arena *a);
 void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
                          struct features *t);
+/* Of one row, to f[m]. */
+void linear_products_row(const struct linear *x, bool keys, const float *row, float *f);
 void linear_products_back(const struct linear *x, bool keys, const struct features *t,
                           const float *df, float *dx);
 

@@ -65,28 +65,48 @@ static void clear(const struct stepping *s, void *sets)
  * Pools and states
  */
 
+/* On a null arena only sizes. */
+static void fill_pool(const foci_plan *plan, int g, struct linear_pool *own,
+                      struct arena *a)
+{
+    struct linear x;
+
+    linear_geometry(&x, plan, &plan->stages[g]);
+    x.seqs = &own->seq;
+    x.n_seqs = 1;
+    linear_maps_take(&x, a);
+    own->maps = x.maps;
+    own->turns = arena_take(a, x.turns ? x.m : 0, sizeof *own->turns);
+    for (int t = 0; a->base && x.turns && t < x.m / 2; t++) {
+        own->turns[2 * t] = cos(x.maps.speeds[t]);
+        own->turns[2 * t + 1] = sin(x.maps.speeds[t]);
+    }
+}
+
 static foci_status pool_make(foci_pool *pool, int g)
 {
-    const foci_plan    *plan = pool->plan;
-    const struct stage *s = &plan->stages[g];
-    const int64_t       m = s->features;
-    double             *turns = ctx_alloc(plan->ctx, (size_t)m, sizeof *turns);
+    foci_ctx           *ctx = pool->plan->ctx;
+    struct linear_pool *own = ctx_alloc(ctx, 1, sizeof *own);
+    struct arena        a = { 0 };
 
-    pool->own[g] = turns;
-    if (!turns) return FOCI_ERR_MEMORY;
-    for (int64_t t = 0; s->score.rope_base > 0 && t < m / 2; t++) {
-        const double angle = pow(s->score.rope_base, -2 * (double)t / (double)m);
-        turns[2 * t] = cos(angle);
-        turns[2 * t + 1] = sin(angle);
-    }
+    pool->own[g] = own;
+    if (!own) return FOCI_ERR_MEMORY;
+    fill_pool(pool->plan, g, own, &a);
+    own->bytes = a.used;
+    own->tables = ctx_alloc(ctx, own->bytes, 1);
+    if (!own->tables) return FOCI_ERR_MEMORY;
+    a = (struct arena){ .base = own->tables };
+    fill_pool(pool->plan, g, own, &a);
     return FOCI_OK;
 }
 
 static void pool_free(foci_pool *pool, int g)
 {
-    const foci_plan *plan = pool->plan;
+    struct linear_pool *own = pool->own[g];
 
-    ctx_free(plan->ctx, pool->own[g], (size_t)plan->stages[g].features, sizeof(double));
+    if (!own) return;
+    ctx_free(pool->plan->ctx, own->tables, own->bytes, 1);
+    ctx_free(pool->plan->ctx, own, 1, sizeof *own);
     pool->own[g] = NULL;
 }
 
@@ -468,7 +488,7 @@ static void set_angles(const struct stepping *s, const struct step_room *r)
 {
     const bool    half = s->x.stage->score.rope_half;
     const int     m = s->x.m;
-    const double *by = s->step->pool->own[s->g];
+    const double *by = ((const struct linear_pool *)s->step->pool->own[s->g])->turns;
 
     for (int t = 0; t < m / 2; t++) {
         const double c = r->turns[2 * t], n = r->turns[2 * t + 1];
@@ -528,10 +548,8 @@ static void start_turns(const struct stepping *s, int64_t q)
     double                *turns = s->turns + q * m;
 
     for (int64_t t = 0; s->x.turns && t < m / 2; t++) {
-        const double angle =
-            pos * pow(s->x.stage->score.rope_base, -2 * (double)t / (double)m);
-        turns[2 * t] = cos(angle);
-        turns[2 * t + 1] = sin(angle);
+        turns[2 * t] = cos(pos * s->x.maps.speeds[t]);
+        turns[2 * t + 1] = sin(pos * s->x.maps.speeds[t]);
     }
 }
 
@@ -580,6 +598,7 @@ static void step_run(const struct step *step, int g, struct arena *a, bool atten
     s.g = g;
     s.io.params = step->io->params;
     s.x.io = &s.io;
+    s.x.maps = ((const struct linear_pool *)step->pool->own[g])->maps;
     take(&s, step->n_seqs, a);
     run(&s, attend);
 }

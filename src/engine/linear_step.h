@@ -32,9 +32,14 @@ struct set {
     float  *top; /* [room], or one; NULL: no logs */
 };
 
-/* What all states of a pool share. */
+/* What all states of a pool share: what the maps have once, and cosine and sine of the
+ * angle of one position, by pairs [m]. */
 struct linear_pool {
-    double *turns; /* [m] cosine and sine of the angle of one position, by pairs */
+    struct maps       maps;
+    struct linear_seq seq; /* stands for all */
+    char             *tables;
+    size_t            bytes;
+    double           *turns;
 };
 
 /* Memory of one thread. */

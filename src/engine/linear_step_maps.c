@@ -61,7 +61,7 @@ void step_map(const struct stepping *s, bool keys, int64_t pos,
             f[i] = i < x->dq ? row[i] : -INFINITY;
         break;
     case FOCI_FEATURE_POWERS:
-    case FOCI_FEATURE_PRODUCTS: break;
+    case FOCI_FEATURE_PRODUCTS: linear_products_row(x, keys, row, f); break;
     default: plain(s, row, f); break;
     }
     if (x->l->turned) wave(x, pos, f);

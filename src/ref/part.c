@@ -111,8 +111,7 @@ static void fill(struct ref_head *h)
     ref_distances(h);
 }
 
-/* Leading keys that take no gradient. */
-static int64_t memory_of(const struct ref_part *p)
+int64_t ref_memory(const struct ref_part *p)
 {
     const foci_mech *m = p->mech;
     return max64(p->call->plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
@@ -128,7 +127,7 @@ static void bring_home(struct ref_head *h)
     for (int64_t i = 0; i < h->nq; i++)
         ref_map_back(h, false, i + h->nk - h->nq, p->q + i * h->dqk,
                      h->duq + i * h->dqk, p->dq + i * h->dqk);
-    for (int64_t j = memory_of(p); j < h->nk; j++) {
+    for (int64_t j = ref_memory(p); j < h->nk; j++) {
         ref_map_back(h, true, j, key_row(h, j), h->duk + j * h->dqk, dk + j * h->dqk);
         for (int64_t t = j * h->dv; t < (j + 1) * h->dv; t++)
             p->dv[t] += h->dv_cols[t];
@@ -161,6 +160,7 @@ foci_status ref_part_run(const struct ref_part *p)
                               .ld = problem->len_k };
     struct arena        a = { 0 };
 
+    if (h.mech.def->engine == FOCI_LINEAR) return ref_linear_run(p);
     if (h.mech.def->by_length) {
         h.mech.dims.len = h.nk;
         h.mech.dims.len_q = h.nq;

@@ -43,6 +43,16 @@ struct ref_call {
     bool words;
 };
 
+/* What words are: bf16, or of problems in f32 floats, where the linear engine may round;
+ * REF_F64: nothing is rounded. */
+static inline int ref_word_type(const struct ref_call *c)
+{
+    const foci_problem *p = &c->plan->p;
+
+    if (!c->words) return REF_F64;
+    return p->dtype == FOCI_F32 && !(p->flags & FOCI_FAST) ? FOCI_F32 : FOCI_BF16;
+}
+
 foci_status ref_run(const struct ref_call *call);
 
 /*
@@ -72,6 +82,12 @@ struct ref_part {
 };
 
 foci_status ref_part_run(const struct ref_part *p);
+/* linear.c: the same where weights are products of features.  lse is 0, or -inf where a
+ * row is empty. */
+foci_status ref_linear_run(const struct ref_part *p);
+
+/* Leading keys that take no gradient. */
+int64_t ref_memory(const struct ref_part *p);
 
 /* Where tensor t of modifier `mod` (of the mechanism: -1) has this head's numbers, in
  * the parameters; -1: it is left out. */

@@ -1,0 +1,91 @@
+/* linear.h -- kernels that are products of features: what their files share.
+ *
+ * A row is walked pair by pair: weights w_ij come from closed forms where there are any,
+ * else from features that are written out for every row, f = value e^log.  So are
+ * features that are turned (rope) or rounded (words).
+ *
+ * Words are bf16, or of problems in f32 floats; then sums are rounded too, after every
+ * term: how far off that is, is the yardstick of engines that compute in f32.
+ */
+#ifndef FOCI_REF_LINEAR_H
+#define FOCI_REF_LINEAR_H
+
+#include "plan/moments.h"
+#include "ref/ref.h"
+
+/* Features of the rows of q or k, [rows][m], and gradients of what makes them. */
+struct ref_features {
+    const double *x;  /* [rows][dqk] as given */
+    double       *dx; /* added to */
+    int64_t       rows;
+    int64_t       place; /* of row 0 */
+    double        root;  /* what scales x */
+    double       *value, *log, *dvalue, *dlog;
+    double       *along;   /* [directions][dqk]: w B */
+    const double *quad;    /* C [dqk][dqk] */
+    bool          queries; /* else keys */
+};
+
+struct ref_linear {
+    const struct ref_part *p;
+    foci_linear            l;
+    const foci_mod        *rope;
+    bool                   causal, written, logs;
+    int                    type; /* of words; REF_F64: nothing is rounded */
+    int64_t                nq, nk, dqk, dv, m;
+    int64_t                memory; /* leading keys that take no gradient */
+    double                 scale, length, lam;
+    int64_t                theta; /* the parameter that lam comes from; -1: none */
+
+    struct ref_features q, k;
+    const double       *omega; /* [directions][dqk] */
+    int64_t             directions;
+    struct exponents    e;
+    struct moments      means;
+    double             *room; /* of moments_solve() */
+
+    /* One row: keys up to `n` are seen. */
+    int64_t n;
+    double  unit;           /* plain and turned are in units e^unit */
+    double *plain, *turned; /* w_ij without the decay: of divisors, of outputs */
+    double *fade;           /* the decay */
+    double *a, *da;         /* weights */
+    double *dplain, *dturned, *dfade;
+    double *share;     /* [nk][m] of a feature's sum */
+    double *top, *sum; /* [m] such sums, in units e^top */
+    double  divisor, dlam;
+};
+
+/* An operand of a product, and a sum, as rounded. */
+static inline double ref_operand(const struct ref_linear *x, double value)
+{
+    return x->type == REF_F64 ? value : ref_round(x->type, value);
+}
+
+static inline double ref_sum(const struct ref_linear *x, double value)
+{
+    return x->type == FOCI_F32 ? (double)(float)value : value;
+}
+
+static inline void ref_add(const struct ref_linear *x, double *sum, double term)
+{
+    *sum = ref_sum(x, *sum + term);
+}
+
+/* exponents.c: what the parameters say, or q and k. */
+foci_status ref_exponents(struct ref_linear *x);
+
+/* features.c */
+void ref_features_fill(const struct ref_linear *x, struct ref_features *f);
+/* Adds to dx of row i. */
+void ref_features_back(const struct ref_linear *x, const struct ref_features *f,
+                       int64_t i);
+
+/* pairs.c: w_ij, as features or a formula has it, to x->plain and x->turned, which are
+ * one without rope; the way back from x->dplain and x->dturned. */
+void ref_pair(const struct ref_linear *x, int64_t i, int64_t j);
+void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j);
+/* The largest log of a product of features of row i. */
+double ref_pair_unit(const struct ref_linear *x, int64_t i);
+
+#endif

@@ -145,7 +145,8 @@ static void products(const struct ref_linear *x, const struct ref_features *f,
         int64_t c[FOCI_MAX_ORDER + 1] = { 0 };
         if (x->l.share[r] == 0) continue;
         do {
-            const double by = sqrt(x->l.share[r] * orders(c, r));
+            const double sign = f->queries && x->l.share[r] < 0 ? -1 : 1;
+            const double by = sign * sqrt(fabs(x->l.share[r]) * orders(c, r));
             if (!back) f->value[at] = by * product(x, f, i, c, r, -1);
             for (int t = 0; back && t < r; t++)
                 f->dx[i * x->dqk + c[t]] +=

@@ -207,7 +207,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     foci_plan *plan = trial_plan(ctx, spec, problem);
 
     if (!plan) return;
-    struct trial          t = trial_make(plan, spec, seed, gives);
+    struct trial          t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
     struct point          at = point_make(plan, &t);
     const foci_io         io = io_of(&at);
     const foci_grads      grads = { FOCI_SIZED(foci_grads), .d_o = at.g,

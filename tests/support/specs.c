@@ -231,7 +231,15 @@ static void put_args(char *text, const foci_arg_def *args, size_t n, bool draw,
     if (*sep == ',') strncat(text, ")", SPEC_CAP - strlen(text) - 1);
 }
 
-/* Whether it can be planned at all, causal or not. */
+/* Products of very many elements are as many terms for the judge. */
+static bool is_small(const foci_plan *plan)
+{
+    const struct stage *s = &plan->stages[0];
+    return s->linear.feature != FOCI_FEATURE_PRODUCTS || s->features <= 100;
+}
+
+/* Whether it can be planned at all, causal or not, at one of two widths: features that
+ * are counted by binomials are even in number at the second. */
 static bool planned(foci_ctx *ctx, const char *spec)
 {
     foci_problem p = { FOCI_SIZED(foci_problem),
@@ -241,13 +249,16 @@ static bool planned(foci_ctx *ctx, const char *spec)
                        .len_k = 40,
                        .dim_qk = 4 };
 
-    for (int i = 0; i < 2; i++, p.flags = FOCI_CAUSAL) {
+    for (int i = 0; i < 4; i++) {
         struct spec parsed;
         if (spec_parse(ctx, spec, &parsed) != FOCI_OK) return false;
         spec_free(ctx, &parsed);
+        p.flags = i % 2 ? FOCI_CAUSAL : 0;
+        p.dim_qk = i < 2 ? 4 : 6;
         foci_plan *plan = trial_plan(ctx, spec, &p);
+        const bool ok = plan && is_small(plan);
         foci_plan_free(plan);
-        if (plan) return true;
+        if (ok) return true;
     }
     return false;
 }
@@ -297,28 +308,37 @@ static bool alone(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec,
     return true;
 }
 
-/* The specs of one mechanism: alone, then two for each modifier, then two with all
- * modifiers that go together, begun at either end of the list.  An empty text where
- * the modifier is refused. */
-static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
+static int count_mods(const foci_ctx *ctx)
 {
-    int        n_mods = 0;
+    int n = 0;
+    while (foci_modifier(ctx, n))
+        n++;
+    return n;
+}
+
+/* Variants to follow with modifiers: of the linear engine those of every word, which are
+ * kernels of their own. */
+static int n_bases(const foci_mech_def *mech)
+{
+    int n = 1;
+
+    for (size_t t = 0; mech->engine == FOCI_LINEAR && t < mech->n_args; t++)
+        if (mech->args[t].words) n += count_words(mech->args[t].words) - 1;
+    return n;
+}
+
+/* Spec number i of variant `base` followed by modifiers: two for each, then two with all
+ * that go together, begun at either end of the list. */
+static bool modified(foci_ctx *ctx, const foci_mech_def *mech, int base, int i,
+                     char *spec)
+{
+    const bool draw = i % 2;
+    const int  n_mods = count_mods(ctx);
     struct rng r;
 
     rng_seed(&r, 7, (uint64_t)i);
-    for (int t = 0; t <= i; t++) {
-        if (!alone(ctx, mech, t, spec, &r)) {
-            i -= t;
-            break;
-        }
-        if (t == i) return true;
-    }
-    const bool draw = i % 2;
-    while (foci_modifier(ctx, n_mods))
-        n_mods++;
-    rng_seed(&r, 7, (uint64_t)i);
-    if (i >= 2 * n_mods + 2) return false;
-    if (!alone(ctx, mech, 0, spec, &r)) return false;
+    if (!alone(ctx, mech, base, spec, &r)) return false;
+    if (!*spec) return true;
     if (i < 2 * n_mods) {
         const foci_mod_def *mod = foci_modifier(ctx, i / 2);
         if ((draw && !mod->n_args) || !put_mod(ctx, spec, mod, draw, &r)) *spec = 0;
@@ -329,9 +349,71 @@ static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
     return true;
 }
 
+/* The specs of one mechanism: alone, then with modifiers.  An empty text where the
+ * modifier is refused. */
+static bool spec_of(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec)
+{
+    struct rng r;
+
+    rng_seed(&r, 7, (uint64_t)i);
+    for (int t = 0; t <= i; t++) {
+        if (!alone(ctx, mech, t, spec, &r)) {
+            i -= t;
+            break;
+        }
+        if (t == i) return true;
+    }
+    const int per = 2 * count_mods(ctx) + 2;
+    return i / per < n_bases(mech) && modified(ctx, mech, i / per, i % per, spec);
+}
+
+/* Kernels that no draw is sure to meet: arguments that count only together. */
+static const char *const more[] = {
+    "linear(normalise=0)",
+    "linear(eps=0.5)",
+    "linear(relu, eps=0.01)",
+    "linear(poly, power=3, const=0.5)",
+    "linear(poly, power=1, const=0)",
+    "linear(taylor, order=3)",
+    "linear(taylor, order=3) scale(-0.3)",
+    "linear(powers, order=3) scale(-0.3)",
+    "linear(poly, normalise=0)",
+    "cosformer(length=1200)",
+    "cosformer(length=5000) rope",
+    "identity(norm=n) scale(-0.5)",
+    "retention(decay=0.9)",
+    "retention(decay=1)",
+    "retention(learn=1)",
+    "retention(decay=0.7, learn=1, norm=sum)",
+    "retention(decay=0.7, learn=1, norm=retnet) rope",
+    "retention(content=0)",
+    "retention(content=0, norm=sum, decay=0.8, learn=1)",
+    "retention(content=0, norm=retnet, decay=0.8, learn=1)",
+    "performer(favor++, a=-0.2)",
+    "performer(features=50, ortho=0)",
+    "performer(favor++, kernel=gaussian)",
+    "performer(aderf, kernel=gaussian)",
+    "performer(trig, kernel=gaussian)",
+    "performer(hyp, kernel=gaussian) rope",
+    "routed(linear(relu) rope, routes=2)",
+    "routed(performer(sderf), routes=2)",
+};
+
 /* Made once: every context of a test knows the same mechanisms. */
 static char (*all_specs)[SPEC_CAP];
 static int n_specs;
+
+static void list_one(const char *spec)
+{
+    static int cap;
+
+    if (n_specs == cap) {
+        cap = cap ? 2 * cap : 64;
+        all_specs = realloc(all_specs, (size_t)cap * sizeof *all_specs);
+        assert_non_null(all_specs);
+    }
+    snprintf(all_specs[n_specs++], SPEC_CAP, "%s", spec);
+}
 
 /* With FOCI_TEST_SHORT about thirty with modifiers, however many mechanisms there are. */
 static void list_specs(foci_ctx *ctx)
@@ -339,7 +421,7 @@ static void list_specs(foci_ctx *ctx)
     const bool           brief = getenv("FOCI_TEST_SHORT") != NULL;
     const foci_mech_def *mech;
     char                 spec[SPEC_CAP];
-    int                  cap = 0, n_mechs = 0;
+    int                  n_mechs = 0;
 
     while (foci_mechanism(ctx, n_mechs))
         n_mechs++;
@@ -348,13 +430,10 @@ static void list_specs(foci_ctx *ctx)
         for (int u = 0; spec_of(ctx, mech, u, spec); u++) {
             if (!*spec) continue;
             if (brief && strchr(spec, ' ') && (t + u) % (n_mechs / 2 + 1)) continue;
-            if (n_specs == cap) {
-                cap = cap ? 2 * cap : 64;
-                all_specs = realloc(all_specs, (size_t)cap * sizeof *all_specs);
-                assert_non_null(all_specs);
-            }
-            memcpy(all_specs[n_specs++], spec, sizeof spec);
+            list_one(spec);
         }
+    for (size_t t = 0; t < sizeof more / sizeof *more; t++)
+        if (!brief || t % 5 == 0) list_one(more[t]);
 }
 
 bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP])

@@ -151,6 +151,57 @@ static void draw_pairs(struct trial *t, struct rng *r)
         t->bias[i] = (float)rng_normal(r);
 }
 
+bool trial_is_linear(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_LINEAR) return true;
+    return false;
+}
+
+/* Statistics of q and k that parameters leave open are found in every execution, or
+ * calibrated on this one: always where it is causal, else every other time. */
+static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
+{
+    const foci_problem *p = &t->p;
+    const bool causal = (p->flags & FOCI_CAUSAL) != 0, frozen = gives & TRIAL_FROZEN;
+    foci_io    io = trial_io(t);
+
+    if (!trial_is_linear(plan) || !(causal || frozen || t->seed % 2)) return;
+    io.o = t->g; /* not written */
+    io.work = test_alloc(foci_plan_work_bytes(plan), 1);
+    assert_int_equal(foci_params_calibrate(plan, &io, t->params), FOCI_OK);
+    free(io.work);
+}
+
+/* Kernels that can be negative, but divide by their sum, might divide by next to nothing:
+ * on rows of one sign they do not.  Those of norm=retnet bend where a sum is 1 in size,
+ * so sums are small and large by turns. */
+static void keep_off(const foci_plan *plan, const struct trial *t)
+{
+    const foci_problem *p = &t->p;
+    bool                one_sign = false, bends = false;
+
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
+            if (m->def->engine != FOCI_LINEAR) continue;
+            const foci_linear l = linear_of(m);
+            bends = bends || l.norm == FOCI_NORM_RETNET;
+            one_sign = one_sign || l.norm == FOCI_NORM_RETNET ||
+                       (l.norm == FOCI_NORM_SUM && linear_signed(&l));
+        }
+    const struct shape shape[] = { shape_of(p, 'q'), shape_of(p, 'k') };
+    void *const        x[] = { t->q, t->k };
+    for (int w = 0; one_sign && w < 2; w++)
+        for (int64_t i = 0; i < count(&shape[w]); i++) {
+            const int64_t at = place(&shape[w], i), row = i / p->dim_qk / p->heads;
+            const double  turns = row % 2 ? 4 : 0.02;
+            const double  by = !bends ? 0.4 : w ? 1 : turns;
+            ref_store((int)p->dtype, x[w], at,
+                      by * fabs(ref_load((int)p->dtype, x[w], at)));
+        }
+}
+
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives)
 {
@@ -187,6 +238,8 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     }
     if (gives & TRIAL_DOCS) t.docs = draw_docs(&r, p->max_docs, p->len_q);
     draw_pairs(&t, &r);
+    keep_off(plan, &t);
+    freeze(plan, &t, gives);
     return t;
 }
 
@@ -307,16 +360,17 @@ int64_t trial_param_head(const foci_plan *plan, int64_t i)
  * Executions
  */
 
-static struct result result_make(const foci_problem *p, int64_t n_params)
+static struct result result_make(const foci_plan *plan, const foci_problem *p)
 {
+    const bool         lse = !trial_is_linear(plan);
     const struct shape q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result      r = { .n = { [PART_O] = count(&o),
-                                    [PART_LSE] = p->batch * p->heads * p->len_q,
+                                    [PART_LSE] = lse ? p->batch * p->heads * p->len_q : 0,
                                     [PART_DQ] = count(&q),
                                     [PART_DK] = count(&k),
                                     [PART_DV] = count(&v),
-                                    [PART_DPARAMS] = n_params } };
+                                    [PART_DPARAMS] = plan->n_floats } };
     const struct shape x = shape_of(p, 'x');
     r.n[PART_DX] = count(&x);
     if (p->flags & FOCI_BIAS)
@@ -366,7 +420,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     const int           type = (int)p->dtype;
     const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
-    struct result       r = result_make(p, plan->n_floats);
+    struct result       r = result_make(plan, p);
     foci_io             io = trial_io(t);
     float              *lse = test_alloc((size_t)r.n[PART_LSE], sizeof *lse);
     float              *dparams = test_alloc((size_t)plan->n_floats, sizeof *dparams);
@@ -375,7 +429,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
 
     memset(dbias, 0xff, (size_t)r.n[PART_DBIAS] * sizeof *dbias);
     io.o = tensor_make(type, &o);
-    io.lse = lse;
+    io.lse = r.n[PART_LSE] ? lse : NULL;
     io.work = test_alloc(foci_plan_work_bytes(plan), 1);
     io.saved = test_alloc(foci_plan_saved_bytes(plan), 1);
     memset(io.work, 0xff, foci_plan_work_bytes(plan));
@@ -419,7 +473,7 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     const int           type = (int)p->dtype;
     const struct shape  q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape  v = shape_of(p, 'v'), o = shape_of(p, 'o');
-    struct result       r = result_make(p, plan->n_floats);
+    struct result       r = result_make(plan, p);
     foci_io             io = trial_io(t);
     double *wide[] = { tensor_widen(type, &q, t->q), tensor_widen(type, &k, t->k),
                        tensor_widen(type, &v, t->v), tensor_widen(type, &o, t->g),
@@ -439,7 +493,7 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
                              .io = &io,
                              .type = REF_F64,
                              .params = params,
-                             .lse = r.x[PART_LSE],
+                             .lse = r.n[PART_LSE] ? r.x[PART_LSE] : NULL,
                              .words = words };
     assert_int_equal(ref_run(&call), FOCI_OK);
     r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);

@@ -47,8 +47,9 @@ foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *p);
 
 /* What a trial gives at execution. */
 enum {
-    TRIAL_LENS = 1, /* random len_q and len_k */
-    TRIAL_DOCS = 2  /* random documents; problem.max_docs of them */
+    TRIAL_LENS = 1,  /* random len_q and len_k */
+    TRIAL_DOCS = 2,  /* random documents; problem.max_docs of them */
+    TRIAL_FROZEN = 4 /* statistics as parameters, also where q and k would give them */
 };
 
 /* Inputs.  Tensors have the layouts of the problem. */
@@ -126,6 +127,9 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *words);
 
 double rms(const double *x, int64_t n);
+
+/* Whether a group, or what it routes, goes by sums over features.  It has no lse then. */
+bool trial_is_linear(const foci_plan *plan);
 
 /* Whether a modifier of the first group does any of this. */
 bool trial_does(const foci_plan *plan, unsigned does);

@@ -5,12 +5,6 @@
 
 #include "engine/linear.h"
 
-/* Chunks that a sequence of so many queries and keys may have, and a bit more. */
-static int64_t most_chunks(int64_t nq, int64_t nk)
-{
-    return max64(div_up(nk, CHUNK), div_up(nq, CHUNK) + (nq > 0));
-}
-
 /* Sums at the start of every segment and of every chunk of one are both kept in
  * backward: the square root of the chunks is least for both together. */
 static int64_t segment_of(int64_t chunks)
@@ -25,12 +19,12 @@ static int64_t segment_of(int64_t chunks)
 static void set_segments(struct linear *x)
 {
     const foci_problem *p = x->p;
-    const int64_t       chunks = most_chunks(p->len_q, p->len_k);
+    const int64_t       chunks = div_up(max64(p->len_q, p->len_k), CHUNK);
 
     x->segment = segment_of(chunks);
     x->max_segs = p->max_docs
-                      ? (p->len_k / CHUNK + 2 * p->max_docs) / x->segment + p->max_docs
-                      : p->batch * div_up(chunks, x->segment);
+                      ? (p->len_k / CHUNK + p->max_docs) / x->segment + p->max_docs
+                      : p->batch * div_up(chunks + 1, x->segment);
 }
 
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s)
@@ -64,6 +58,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
         .threads = plan->ctx->threads,
     };
     const int depth = x->bf16 ? k->depth : 1, group = depth > 16 ? depth : 16;
+    x->group = group;
     x->dv_pad = (int)round_up(x->dv, depth);
     x->ldq = (int)round_up(x->dq, group);
     x->ldv = (int)round_up(x->dv, group);
@@ -159,6 +154,7 @@ void linear_open(struct linear *x, const foci_io *io, struct arena *a)
 
     x->io = io;
     x->seqs = arena_take(a, x->max_seqs, sizeof *x->seqs);
+    x->seq_of = arena_take(a, x->max_segs, sizeof *x->seq_of);
     x->n_seqs = a->base ? plan_seqs(x->plan, io, plain) : 0;
     for (int64_t i = 0; i < x->n_seqs; i++) {
         struct linear_seq *s = &x->seqs[i];
@@ -169,10 +165,11 @@ void linear_open(struct linear *x, const foci_io *io, struct arena *a)
         s->first = min64(0, floor_chunk(s->pos0));
         if (s->s.nq && s->s.nk) s->n_chunks = div_up(s->s.nk, CHUNK) - s->first;
         s->n_segs = div_up(s->n_chunks, x->segment);
-        x->n_segs += s->n_segs;
+        for (int64_t t = 0; t < s->n_segs; t++)
+            x->seq_of[x->n_segs++] = (int32_t)i;
     }
     take_decay(x, a);
-    linear_random_take(x, a);
+    linear_maps_take(x, a);
 }
 
 struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t)
@@ -194,12 +191,11 @@ struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t 
 
 struct segment linear_segment(const struct linear *x, int64_t i)
 {
-    int64_t s = 0;
+    const int64_t            s = x->seq_of[i];
+    const struct linear_seq *seq = &x->seqs[s];
+    const int64_t            begin = (i - seq->seg0) * x->segment;
 
-    while (i >= x->seqs[s].seg0 + x->seqs[s].n_segs)
-        s++;
-    const int64_t begin = (i - x->seqs[s].seg0) * x->segment;
-    return (struct segment){ s, begin, min64(begin + x->segment, x->seqs[s].n_chunks) };
+    return (struct segment){ s, begin, min64(begin + x->segment, seq->n_chunks) };
 }
 
 /*

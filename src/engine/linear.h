@@ -117,6 +117,7 @@ struct linear {
     /* Widths as given and of rows of floats; features, and rows of tiles of features:
      * those from m to m_pad are 0. */
     int dq, dv, dv_pad, ldq, ldv, m, m_pad;
+    int group;  /* keys, and lanes, at which weights of a causal chunk are cut */
     int m_room; /* rows that buffers of features have: a multiple of 64 */
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
@@ -125,6 +126,7 @@ struct linear {
     int64_t segment;          /* chunks of a segment */
 
     struct linear_seq *seqs;
+    int32_t           *seq_of; /* [n_segs] */
     struct maps        maps;
     struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
     struct decay      *decay; /* [heads] */
@@ -179,7 +181,6 @@ void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
  * the gradient the way back with `back`.  Pairs share their c where `logs`. */
 void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
                  float *out, bool back);
-bool linear_turns(const struct linear *x);
 
 /* Take room for all the maps need in `a`, and where that has memory, fill it: when
  * sequences are known. */
@@ -240,6 +241,104 @@ void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
 /* Zero the rows of a tensor that no chunk has. */
 void linear_clear(const struct linear *x, void *base, const foci_layout *l,
                   int64_t head0, int64_t heads, int d, bool queries);
+
+/* linear_chunk.c: keys and queries of a chunk as products take them, and sums.
+ *
+ * Operands are floats as they are, or words.  Words that are summed over features are
+ * packed in blocks of 64 features, each as if there were no other. */
+
+/* Rows [rows][ld] as first operand (column, row) of products that sum over rows. */
+struct across {
+    const float *f;
+    int64_t      ld;
+    int          rows, width; /* of words: columns packed */
+    uint32_t    *words;       /* [blocks of 64 rows][32 width] */
+};
+
+/* Rows of 64 lanes [rows][64] as second operand of products that sum over rows. */
+struct along {
+    const float *f;
+    int          rows;
+    uint32_t    *words; /* [blocks][32][64] */
+};
+
+/* Rows of 64 lanes as first operand (row, lane) of products that sum over lanes. */
+struct beside {
+    const float *f;
+    int          rows;
+    uint32_t    *words; /* [rows][32] */
+};
+
+/* With room for words, where the execution has them, of so many rows. */
+struct across across_take(const struct linear *x, const float *f, int64_t ld, int rows,
+                          int width, struct arena *a);
+struct along  along_take(const struct linear *x, const float *f, int rows,
+                         struct arena *a);
+struct beside beside_take(const struct linear *x, const float *f, int rows,
+                          struct arena *a);
+/* Make the words; `n` rows (lanes of `beside`) are there, the rest counts as 0. */
+void across_pack(const struct linear *x, const struct across *s, int n);
+void along_pack(const struct linear *x, const struct along *s);
+void beside_pack(const struct linear *x, const struct beside *s);
+
+/* c[m][64 - lane] (+)= columns i0 to i0 + m of `a` by lanes from `lane` to `end` of b,
+ * summed over all rows. */
+void linear_meet(const struct linear *x, float *c, const struct across *a, int i0,
+                 int m, const struct along *b, int lane, int end, int add);
+
+/* ot += values by weights w[key][64], n keys from j on, for lanes from `lane` to `end`. */
+void linear_weigh(const struct linear *x, float *ot, const struct across *values,
+                  const void *w, int j, int n, int lane, int end);
+
+struct keys {
+    struct features t;
+    float          *turned;    /* [m_room][64] for numerators; without rope t.f */
+    float          *v, *faded; /* [64][ldv]; times lam^(n - 1 - key), or v itself */
+    float          *sum;       /* [m_room] of t.f over the keys, faded */
+    float          *top;       /* [m_room] largest logs, so far */
+    int             n_pad;     /* keys as products count them */
+    struct across   plain, by; /* t.f (under rope only) and `turned`, by keys */
+    struct beside   to;        /* turned, by features */
+    struct across   values;    /* v, by columns */
+    uint32_t       *v_pairs;   /* [32][ldv] faded v, as second operand */
+};
+
+struct queries {
+    struct features t;
+    float          *turned;
+    struct along    plain, by;
+    float          *top; /* [64] h, where `logs` */
+};
+
+struct keys    linear_keys_take(const struct linear *x, struct arena *a);
+struct queries linear_queries_take(const struct linear *x, struct arena *a);
+/* Room for n sums; number i of them. */
+struct sums_of linear_sums_take(const struct linear *x, int64_t n, struct arena *a);
+struct sums_of linear_sums_at(const struct linear *x, struct sums_of all, int64_t i);
+void           linear_sums_clear(const struct linear *x, struct sums_of s);
+void linear_sums_copy(const struct linear *x, struct sums_of to, struct sums_of from);
+/* to = by to + from, in units that hold both. */
+void linear_sums_add(const struct linear *x, struct sums_of to, float by,
+                     struct sums_of from);
+
+/* Load keys and values of a chunk, and move sums to units that hold them.  false: with
+ * `apart`, the chunk is steep or not finite, and sums are untouched. */
+bool linear_keys(const struct linear *x, const struct chunk *c, bool apart,
+                 struct sums_of s, struct keys *k);
+/* s = lam^n s + sum over keys of lam^(n - 1 - key) g v. */
+void linear_absorb(const struct linear *x, const struct chunk *c, const struct keys *k,
+                   struct sums_of s);
+/* out[64][ldv] = rows of v times fade[64]. */
+void linear_fade_values(const struct linear *x, const float *fade, const float *v,
+                        float *out);
+/* Pack the keys for the products of queries with them. */
+void linear_show(const struct linear *x, const struct chunk *c, const struct keys *k);
+/* Load queries, in units of s.  Where every feature is divided by its own sum, k are the
+ * keys of a causal chunk, else NULL. */
+void linear_queries(const struct linear *x, const struct chunk *c, struct sums_of s,
+                    const struct keys *k, struct queries *q);
+/* Lanes b to e of a chunk as one of its own. */
+struct chunk linear_piece(const struct chunk *c, int b, int e);
 
 /* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine; sizes by
  * a dry run. */

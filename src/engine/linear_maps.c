@@ -15,8 +15,6 @@ static const double pi = 3.14159265358979323846;
  * Room
  */
 
-bool linear_turns(const struct linear *x) { return x->stage->score.rope_base > 0; }
-
 static void take_turns(struct linear *x, struct arena *a)
 {
     const foci_linear *l = x->l;
@@ -27,7 +25,7 @@ static void take_turns(struct linear *x, struct arena *a)
         x->maps.steps = arena_take(
             a, (x->maps.step_shared ? 1 : x->max_seqs) * 2 * CHUNK, sizeof(double));
     }
-    if (linear_turns(x)) {
+    if (x->turns) {
         x->maps.speeds = arena_take(a, pairs, sizeof(double));
         x->maps.offsets = arena_take(a, (int64_t)pairs * 2 * CHUNK, sizeof(float));
     }

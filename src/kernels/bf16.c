@@ -408,6 +408,47 @@ static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t
         sums_rows(o, ldo, w, v, ldv, n, d, next, 8, 1);
 }
 
+/*
+ * Linear attention
+ */
+
+/* One vector of weights of key j for lanes i to i + 16, 0 from key n on. */
+INLINE vf near_one(const float *a, int n, const float *by, int j, int i, const int both)
+{
+    if (j >= n) return vf_zero();
+    const vf x = vf_load(a + j * LANES + i);
+    const vf w = by ? vf_mul(x, vf_load(by + j * LANES + i)) : x;
+
+    return both ? w
+                : vf_select(vm_bits(j < LANES ? UINT64_MAX << j : 0, i), w, vf_zero());
+}
+
+INLINE void near_all(const float *a, uint32_t *p, int n, int k, const float *by,
+                     const int both, float *sum)
+{
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        vf total = vf_load(sum + i);
+
+        for (int t = 0; t < k; t++) {
+            const vf low = near_one(a, n, by, 2 * t, i, both);
+            const vf high = near_one(a, n, by, 2 * t + 1, i, both);
+
+            vw_store(p + t * LANES + i, vw_pair(low, high));
+            total = vf_add(vf_add(total, low), high);
+        }
+        vf_store(sum + i, total);
+    }
+}
+
+static void near_words(const float *a, uint32_t *p, int n, int k, const float *by,
+                       int both, float *sum)
+{
+    if (both)
+        near_all(a, p, n, k, by, 1, sum);
+    else
+        near_all(a, p, n, k, by, 0, sum);
+}
+
 void kernels_bf16(struct kernels *k)
 {
     k->gemm_bf16 = gemm_words;
@@ -421,5 +462,6 @@ void kernels_bf16(struct kernels *k)
     k->drop_words_bf16 = drop_words;
     k->dots_bf16 = dots;
     k->sums_bf16 = sums;
+    k->near_bf16 = near_words;
     k->has_bf16 = true;
 }

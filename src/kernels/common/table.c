@@ -34,6 +34,8 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
 
+#include "kernels/common/chunk.c"
+
 INLINE void ISA(fill)(struct kernels *k)
 {
     k->gemm_f32 = ISA(gemm_f32);
@@ -65,4 +67,10 @@ INLINE void ISA(fill)(struct kernels *k)
     k->recur = ISA(recur);
     k->log_key = ISA(log_key);
     k->log_query = ISA(log_query);
+    k->near_f32 = ISA(near_f32);
+    k->row_sums = ISA(row_sums);
+    k->row_tops = ISA(row_tops);
+    k->exp_rows = ISA(exp_rows);
+    k->exp_cols = ISA(exp_cols);
+    k->all_finite = ISA(all_finite);
 }

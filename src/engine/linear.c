@@ -148,6 +148,13 @@ static int64_t floor_chunk(int64_t pos)
     return pos >= 0 ? pos / CHUNK : -div_up(-pos, CHUNK);
 }
 
+void linear_params_take(struct linear *x, struct arena *a)
+{
+    take_decay(x, a);
+    if (x->l->feature == FOCI_FEATURE_EXP || x->l->feature == FOCI_FEATURE_TRIG)
+        linear_random_take(x, a);
+}
+
 void linear_open(struct linear *x, const foci_io *io, struct arena *a)
 {
     struct seq *plain = arena_take(a, x->max_seqs, sizeof *plain);
@@ -168,8 +175,8 @@ void linear_open(struct linear *x, const foci_io *io, struct arena *a)
         for (int64_t t = 0; t < s->n_segs; t++)
             x->seq_of[x->n_segs++] = (int32_t)i;
     }
-    take_decay(x, a);
     linear_maps_take(x, a);
+    linear_params_take(x, a);
 }
 
 struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t)

@@ -214,6 +214,8 @@ static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, in
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);
 /* Sequences, decays and projections of an execution; on a null arena only sizes. */
 void linear_open(struct linear *x, const foci_io *io, struct arena *a);
+/* Of these, decays and projections: what depends on parameters. */
+void linear_params_take(struct linear *x, struct arena *a);
 /* Chunk number t of sequence s, of head h; segment number i of all. */
 struct chunk   linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t);
 struct segment linear_segment(const struct linear *x, int64_t i);
@@ -339,6 +341,19 @@ void linear_queries(const struct linear *x, const struct chunk *c, struct sums_o
                     const struct keys *k, struct queries *q);
 /* Lanes b to e of a chunk as one of its own. */
 struct chunk linear_piece(const struct chunk *c, int b, int e);
+
+/* linear_forward.c, for steps of many tokens: memory of one thread, sums before a causal
+ * chunk, and what its keys add to them. */
+struct scan {
+    struct sums_of before, more;
+    struct room   *room;
+};
+struct scan linear_scan_take(const struct linear *x, struct arena *a);
+/* Move `before` to units that hold the keys of the chunk, and write its rows, if it has
+ * any.  false: nothing was done, and the chunk is to be taken apart. */
+bool linear_scan(const struct linear *x, const struct chunk *c, struct scan *s);
+/* After that: more = the sums of the chunk's keys alone. */
+void linear_scan_absorb(const struct linear *x, const struct chunk *c, struct scan *s);
 
 /* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine; sizes by
  * a dry run. */

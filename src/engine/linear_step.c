@@ -228,7 +228,7 @@ static struct step_room room_take(const struct stepping *s, struct arena *a)
 {
     const struct linear *x = &s->x;
     const int64_t        m = s->set.room;
-    struct step_room     r;
+    struct step_room     r = { 0 };
 
     r.rows = arena_take(a, (int64_t)8 * s->ldx, sizeof *r.rows);
     r.dots = arena_take(a, (int64_t)8 * LANES, sizeof *r.dots);
@@ -244,18 +244,23 @@ static struct step_room room_take(const struct stepping *s, struct arena *a)
     r.v = arena_take(a, s->set.lds, sizeof *r.v);
     r.out = arena_take(a, s->set.lds, sizeof *r.out);
     r.o = arena_take(a, s->set.lds, sizeof *r.o);
+    if (s->chunks) r.scan = linear_scan_take(x, a);
     return r;
 }
 
 static void take(struct stepping *s, int64_t n_seqs, struct arena *a)
 {
-    const struct linear *x = &s->x;
-    struct arena         one = { 0 };
+    struct linear *x = &s->x;
+    struct arena   one = { 0 };
 
     s->turns = arena_take(a, x->turns ? n_seqs * x->m : 0, sizeof *s->turns);
     s->bias = step_has_bias(x)
                   ? arena_take(a, x->heads * (int64_t)s->set.room, sizeof *s->bias)
                   : NULL;
+    if (s->chunks) {
+        x->seqs = arena_take(a, n_seqs, sizeof *x->seqs);
+        linear_params_take(x, a);
+    }
     room_take(s, &one);
     s->scratch_bytes = one.used;
     s->scratch = arena_take(a, x->threads, one.used);
@@ -266,6 +271,7 @@ static size_t append_bytes(const foci_pool *pool, int g)
     struct stepping s = stepping_of(pool->plan, g);
     struct arena    a = { 0 };
 
+    s.chunks = true;
     take(&s, 1, &a);
     return a.used;
 }
@@ -276,8 +282,8 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     struct stepping s = stepping_of(pool->plan, g);
     struct arena    a = { 0 };
 
-    (void)tokens;
     (void)max_len;
+    s.chunks = tokens >= MANY;
     take(&s, n_seqs, &a);
     return a.used;
 }
@@ -285,14 +291,6 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
 /*
  * A token
  */
-
-/* One set of one sequence. */
-struct item {
-    const struct step_seq *seq;
-    struct set             set;
-    int64_t                h, heads, kv; /* heads that read it, and where it is from */
-    double                 lam;
-};
 
 static const char *row_at(const struct stepping *s, const void *base, int64_t row,
                           int64_t d)
@@ -519,38 +517,40 @@ static void token(const struct stepping *s, const struct item *i, int64_t t,
  * A step
  */
 
+/* The angles of new token number t of a sequence. */
+static void start_turns(const struct stepping *s, const struct step_seq *seq, int64_t t,
+                        double *turns)
+{
+    const double pos = (double)(seq->state->len - seq->tokens + t);
+
+    for (int64_t c = 0; s->x.turns && c < s->x.m / 2; c++) {
+        turns[2 * c] = cos(pos * s->x.maps.speeds[c]);
+        turns[2 * c + 1] = sin(pos * s->x.maps.speeds[c]);
+    }
+}
+
 /* Set number n % sets of sequence n / sets. */
 static void do_item(const struct stepping *s, int64_t n, bool attend,
-                    const struct step_room *r)
+                    struct step_room *r)
 {
     const struct linear *x = &s->x;
     const int64_t        q = n / s->set.sets, at = n % s->set.sets;
-    struct item          i = { .seq = &s->step->seqs[q],
+    struct item          i = { .q = q,
+                               .seq = &s->step->seqs[q],
                                .set = set_of(s, s->step->seqs[q].state->own[s->g], at) };
 
     i.heads = s->set.shared ? x->per_kv : 1;
     i.h = at * i.heads;
     i.kv = i.h / x->per_kv;
     i.lam = x->l->decays ? linear_decay(x, i.h) : 1;
+    const int64_t first = s->chunks ? step_chunks(s, &i, attend, r) : 0;
     fill_keep(s, i.lam, r);
-    if (x->turns)
+    if (x->turns && first)
+        start_turns(s, i.seq, first, r->turns);
+    else if (x->turns)
         memcpy(r->turns, s->turns + q * x->m, (size_t)x->m * sizeof *r->turns);
-    for (int64_t t = 0; t < i.seq->tokens; t++)
+    for (int64_t t = first; t < i.seq->tokens; t++)
         token(s, &i, t, attend, r);
-}
-
-/* The angles of the first new token of a sequence. */
-static void start_turns(const struct stepping *s, int64_t q)
-{
-    const struct step_seq *seq = &s->step->seqs[q];
-    const int64_t          m = s->x.m;
-    const double           pos = (double)(seq->state->len - seq->tokens);
-    double                *turns = s->turns + q * m;
-
-    for (int64_t t = 0; s->x.turns && t < m / 2; t++) {
-        turns[2 * t] = cos(pos * s->x.maps.speeds[t]);
-        turns[2 * t + 1] = sin(pos * s->x.maps.speeds[t]);
-    }
 }
 
 /* Below this much to read and write, waking threads costs more than they save. */
@@ -572,13 +572,14 @@ static void run(struct stepping *s, bool attend)
     const int     threads = threads_of(s);
 
     for (int64_t i = 0; i < s->step->n_seqs; i++)
-        start_turns(s, i);
+        start_turns(s, &s->step->seqs[i], 0, s->turns + i * s->x.m);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena     mine = { .base = s->scratch +
                                           (size_t)omp_get_thread_num() * s->scratch_bytes };
         struct step_room r = room_take(s, &mine);
 
+        if (s->x.k->begin) s->x.k->begin();
         if (s->bias) {
 #pragma omp for schedule(dynamic, 1)
             for (int64_t h = 0; h < s->x.heads; h++)
@@ -587,6 +588,7 @@ static void run(struct stepping *s, bool attend)
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < items; i++)
             do_item(s, i, attend, &r);
+        if (s->x.k->end) s->x.k->end();
     }
 }
 
@@ -596,10 +598,12 @@ static void step_run(const struct step *step, int g, struct arena *a, bool atten
 
     s.step = step;
     s.g = g;
+    s.chunks = step->max_tokens >= MANY;
     s.io.params = step->io->params;
     s.x.io = &s.io;
     s.x.maps = ((const struct linear_pool *)step->pool->own[g])->maps;
     take(&s, step->n_seqs, a);
+    if (s.chunks) step_chunks_open(&s);
     run(&s, attend);
 }
 

@@ -42,18 +42,31 @@ struct linear_pool {
     double           *turns;
 };
 
+/* Tokens from which on chunks are worth it. */
+enum { MANY = 16 };
+
+/* One set of one sequence. */
+struct item {
+    int64_t                q; /* number of the sequence */
+    const struct step_seq *seq;
+    struct set             set;
+    int64_t                h, heads, kv; /* heads that read it, and where it is from */
+    double                 lam;
+};
+
 /* Memory of one thread. */
 struct step_room {
-    float  *rows; /* [8][ldx] rows of a key and of a query, and what they become */
-    float  *dots; /* [8][64] */
-    float  *key, *query;   /* [room] features */
-    float  *keyt, *queryt; /* [room] turned; those above where nothing is turned */
-    float  *top, *shrink;  /* [room] */
-    float  *angles;        /* [room] cosines and sines of this token, as `turn` wants */
-    double *turns;         /* [m] the same in double, by pairs */
-    double *keep;          /* [room] */
-    float  *v, *out;       /* [lds] */
-    double *o;             /* [lds] */
+    float      *rows; /* [8][ldx] rows of a key and of a query, and what they become */
+    float      *dots; /* [8][64] */
+    float      *key, *query;   /* [room] features */
+    float      *keyt, *queryt; /* [room] turned; those above where nothing is turned */
+    float      *top, *shrink;  /* [room] */
+    float      *angles;  /* [room] cosines and sines of this token, as `turn` wants */
+    double     *turns;   /* [m] the same in double, by pairs */
+    double     *keep;    /* [room] */
+    float      *v, *out; /* [lds] */
+    double     *o;       /* [lds] */
+    struct scan scan;    /* where there are chunks */
 };
 
 struct stepping {
@@ -61,10 +74,12 @@ struct stepping {
     struct set_layout  set;
     const struct step *step;
     int                g;
-    foci_io            io;    /* the parameters */
-    int                ldx;   /* of rows: widths rounded up to 64 */
-    float             *bias;  /* [heads][room] w.Aw; NULL: 0 */
-    double            *turns; /* [sequences][m] of the first new token */
+    bool               chunks; /* some sequence has many tokens */
+    foci_io            io;     /* rows and parameters */
+    foci_problem       p;      /* with the layouts of a step */
+    int                ldx;    /* of rows: widths rounded up to 64 */
+    float             *bias;   /* [heads][room] w.Aw; NULL: 0 */
+    double            *turns;  /* [sequences][m] of the first new token */
     char              *scratch;
     size_t             scratch_bytes;
 };
@@ -81,5 +96,11 @@ bool  step_projects(const struct linear *x);
 /* Fill bias of head h. */
 bool step_has_bias(const struct linear *x);
 void step_bias(const struct stepping *s, int64_t h, const struct step_room *r);
+
+/* linear_step_chunks.c: sequences and tensors as chunks see them; then tokens of the item
+ * in chunks, and how many of them that were. */
+void    step_chunks_open(struct stepping *s);
+int64_t step_chunks(const struct stepping *s, const struct item *i, bool attend,
+                    struct step_room *r);
 
 #endif

@@ -646,6 +646,16 @@ static void recur(double *s, int64_t lds, const double *keep, const float *g,
         }
 }
 
+static void carry(double *s, int64_t lds, const double *keep, float *x, int64_t ldx,
+                  int m)
+{
+    for (int i = 0; i < m; i++, s += lds, x += ldx)
+        for (int64_t c = 0; c < lds; c++) {
+            s[c] = keep[i] * s[c] + (double)x[c];
+            x[c] = (float)s[c];
+        }
+}
+
 /* e^(a - b), 0 where a is -inf whatever b is. */
 static float exp_above(float a, float b) { return a == -INFINITY ? 0.0f : expf(a - b); }
 

@@ -58,6 +58,36 @@ static void check_recur(struct run *r)
     }
 }
 
+static void try_carry(struct run *r, const struct sums *x)
+{
+    const int64_t ldx = up(x->d, 16);
+
+    snprintf(r->label, sizeof r->label, "%d rows of %d", x->m, x->d);
+    r->work = 24.0 * x->m * x->d;
+    r->is_flops = false;
+    double *const s = doubles(r, (int64_t)x->m * x->d, true);
+    double *const keep = doubles(r, x->m, false);
+    float *const  more = inout(r, x->m * ldx, NORMAL);
+
+    for (int i = 0; i < x->m; i++) {
+        keep[i] = r->bench || i % 3 ? 1.0 : fabs(keep[i]) / 8;
+        for (int c = 0; c < x->d && !r->bench; c++) {
+            const double now =
+                fabs(keep[i] * s[i * x->d + c]) + fabs((double)more[i * ldx + c]);
+            allow(r, s, i * x->d + c, 4 * 0x1p-53 * now);
+            allow(r, more, i * ldx + c, 2 * E * now);
+        }
+    }
+    while (next(r))
+        r->k->carry(s, x->d, keep, more, ldx, x->m);
+}
+
+static void check_carry(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(sums)); i++)
+        try_carry(r, &sums[i]);
+}
+
 /* Logs of this size; some are -inf, and one may be NaN. */
 static void spread(struct run *r, float *l, int m, int kind)
 {

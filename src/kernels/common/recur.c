@@ -62,6 +62,19 @@ static void ISA(recur)(double *s, int64_t lds, const double *keep, const float *
         ISA(recur_all)(s, lds, keep, g, v, o, f, m, 0, 1);
 }
 
+static void ISA(carry)(double *s, int64_t lds, const double *keep, float *x,
+                       int64_t ldx, int m)
+{
+    for (int i = 0; i < m; i++, s += lds, x += ldx) {
+        const vd by = vd_set1(keep[i]);
+        for (int64_t c = 0; c < lds; c += VD_LEN) {
+            const vd now = vd_fma(by, vd_load(s + c), vd_from(x + c));
+            vd_store(s + c, now);
+            vd_to(x + c, now);
+        }
+    }
+}
+
 static const float RECUR_LOG2_E = 1.44269504f;
 
 /* e^(a - b), 0 where a is -inf whatever b is. */

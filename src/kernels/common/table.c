@@ -65,6 +65,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->sums_f32 = ISA(sums_f32);
     k->weigh_row = ISA(weigh_row);
     k->recur = ISA(recur);
+    k->carry = ISA(carry);
     k->log_key = ISA(log_key);
     k->log_query = ISA(log_query);
     k->near_f32 = ISA(near_f32);

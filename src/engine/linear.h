@@ -46,6 +46,7 @@
 #ifndef FOCI_LINEAR_H
 #define FOCI_LINEAR_H
 
+#include "plan/moments.h"
 #include "plan/plan.h"
 #include "state/state.h"
 
@@ -68,9 +69,9 @@ struct linear_seq {
  * come from q and k themselves, one sequence): l = rows x + bias + x.quad x, scaled for q
  * and k as they are given.  linear_random.c */
 struct projection {
-    float *rows; /* [m][ldq] */
+    float *rows; /* [m][ldq]; TRIG: [m/2] */
     float *bias; /* [m] */
-    float *quad; /* [dq][ldq]; NULL: times half * x.x */
+    float *quad; /* [dq][ldq], symmetric; NULL: times half * x.x */
     float  half;
 };
 
@@ -128,8 +129,9 @@ struct linear {
     struct linear_seq *seqs;
     int32_t           *seq_of; /* [n_segs] */
     struct maps        maps;
-    struct projection *proj;  /* [heads][2], or [heads][max_seqs][2]: queries, keys */
-    struct decay      *decay; /* [heads] */
+    struct projection *proj;      /* [heads][proj_seqs][2]: queries, keys */
+    int64_t            proj_seqs; /* 1, or max_seqs: each with its own */
+    struct decay      *decay;     /* [heads] */
 
     int    threads;
     char  *scratch; /* [threads] pieces */
@@ -186,6 +188,9 @@ void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
  * sequences are known. */
 void linear_maps_take(struct linear *x, struct arena *a);
 
+/* 0 in lanes that have a row, else -inf. */
+void linear_set_logs(const struct chunk *c, bool keys, float *lane);
+
 /* linear_products.c: POWERS and PRODUCTS. */
 void linear_products_take(struct linear *x, struct arena *a);
 void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
@@ -202,6 +207,24 @@ void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
                        struct features *t);
 void linear_random_back(const struct linear *x, const struct chunk *c, bool keys,
                         const struct features *t, float *df, float *dx);
+
+/* linear_moments.c: moments of q and k of one head, and the exponents that they give. */
+struct linear_stats {
+    int64_t          ld;         /* of sums */
+    int64_t          n[2];       /* queries and keys so far */
+    float           *tile;       /* rows as they are loaded, */
+    double          *rows;       /* and a few of them */
+    double          *squares[2]; /* [dq][ld] sums of products, from the diagonal on */
+    double          *sums[2];    /* [ld] */
+    struct moments   m;
+    double          *room;
+    struct exponents e;
+};
+void linear_stats_take(const struct linear *x, struct arena *a, struct linear_stats *r);
+void linear_stats_clear(const struct linear *x, struct linear_stats *r);
+void linear_stats_add(const struct linear *x, const foci_io *io, const struct seq *s,
+                      int64_t h, struct linear_stats *r);
+void linear_stats_solve(const struct linear *x, struct linear_stats *r);
 
 /* Lanes that have a row, from *begin to *end. */
 static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, int *end)

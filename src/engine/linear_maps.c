@@ -161,14 +161,52 @@ static void elements_back(const struct linear *x, const struct chunk *c, bool ke
 }
 
 /*
+ * Softmax
+ */
+
+void linear_set_logs(const struct chunk *c, bool keys, float *lane)
+{
+    int begin, end;
+
+    linear_lanes(c, keys, &begin, &end);
+    for (int i = 0; i < CHUNK; i++)
+        lane[i] = i >= begin && i < end ? 0 : -INFINITY;
+}
+
+static void map_softmax(const struct linear *x, const struct chunk *c, bool keys,
+                        struct features *t)
+{
+    _Alignas(64) float lane[CHUNK];
+
+    x->k->pack_cols_f32(t->f, t->x, x->ldq, CHUNK, x->dq);
+    if (!keys) x->k->log_softmax(t->f, x->dq);
+    linear_set_logs(c, keys, lane);
+    x->k->add_logs(t->f, x->dq, NULL, lane);
+}
+
+static void softmax_back(const struct linear *x, const struct chunk *c, bool keys,
+                         const struct features *t, float *df, float *dx)
+{
+    _Alignas(64) float factor[CHUNK];
+
+    if (!keys) {
+        x->k->pack_cols_f32(t->cols, t->x, x->ldq, CHUNK, x->dq);
+        x->k->log_softmax(t->cols, x->dq);
+        x->k->log_softmax_back(df, t->cols, x->dq);
+    }
+    set_lanes(c, keys, 1, factor);
+    x->k->store_cols(dx, x->ldq, FOCI_F32, df, factor, CHUNK, x->dq);
+}
+
+/*
  * The maps
  */
 
 void linear_map(const struct linear *x, const struct chunk *c, bool keys,
                 struct features *t)
 {
-    memset(t->f + (int64_t)x->m * CHUNK, 0,
-           (size_t)(x->m_pad - x->m) * CHUNK * sizeof *t->f);
+    for (int64_t i = (int64_t)x->m * CHUNK; i < (int64_t)x->m_pad * CHUNK; i++)
+        t->f[i] = x->logs ? -INFINITY : 0;
     switch (x->l->feature) {
     case FOCI_FEATURE_ONE: set_lanes(c, keys, 1, t->f); break;
     case FOCI_FEATURE_POWERS:
@@ -177,9 +215,9 @@ void linear_map(const struct linear *x, const struct chunk *c, bool keys,
     case FOCI_FEATURE_ELU:
     case FOCI_FEATURE_RELU:
     case FOCI_FEATURE_COS: map_elements(x, c, keys, t); break;
-    case FOCI_FEATURE_SOFTMAX:
+    case FOCI_FEATURE_SOFTMAX: map_softmax(x, c, keys, t); break;
     case FOCI_FEATURE_EXP:
-    case FOCI_FEATURE_TRIG: break;
+    case FOCI_FEATURE_TRIG: linear_random_map(x, c, keys, t); break;
     }
 }
 
@@ -194,9 +232,9 @@ void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
     case FOCI_FEATURE_ELU:
     case FOCI_FEATURE_RELU:
     case FOCI_FEATURE_COS: elements_back(x, c, keys, t, df, dx); break;
-    case FOCI_FEATURE_SOFTMAX:
+    case FOCI_FEATURE_SOFTMAX: softmax_back(x, c, keys, t, df, dx); break;
     case FOCI_FEATURE_EXP:
-    case FOCI_FEATURE_TRIG: break;
+    case FOCI_FEATURE_TRIG: linear_random_back(x, c, keys, t, df, dx); break;
     }
 }
 

@@ -432,6 +432,46 @@ static void products_back(float *dx, const float *x, const float *df,
             }
 }
 
+static void add_logs(float *s, int n, const float *bias, const float *lane)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            s[j * LANES + i] += (bias ? bias[j] : 0.0f) + lane[i];
+}
+
+static void waves(float *re, float *im, const float *in, int n, const float *factor)
+{
+    for (int x = 0; x < n * LANES; x++) {
+        const float a = in[x], by = factor[x % LANES];
+        re[x] = by * cosf(a);
+        im[x] = by * sinf(a);
+    }
+}
+
+static void log_softmax(float *s, int n)
+{
+    for (int i = 0; i < LANES; i++) {
+        float top = -INFINITY, sum = 0.0f;
+        for (int j = 0; j < n; j++)
+            if (s[j * LANES + i] > top) top = s[j * LANES + i];
+        for (int j = 0; j < n; j++)
+            sum += expf(s[j * LANES + i] - top);
+        for (int j = 0; j < n; j++)
+            s[j * LANES + i] = s[j * LANES + i] - top - logf(sum);
+    }
+}
+
+static void log_softmax_back(float *d, const float *l, int n)
+{
+    for (int i = 0; i < LANES; i++) {
+        float sum = 0.0f;
+        for (int j = 0; j < n; j++)
+            sum += d[j * LANES + i];
+        for (int j = 0; j < n; j++)
+            d[j * LANES + i] -= expf(l[j * LANES + i]) * sum;
+    }
+}
+
 static void turn_lanes(float *out, const float *in, int64_t step, int64_t second,
                        const float *offsets, const float *base, int n, int back)
 {

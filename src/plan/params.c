@@ -263,3 +263,13 @@ foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params
     }
     return FOCI_OK;
 }
+
+foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
+                        float *params)
+{
+    int i = 0;
+
+    while (plan->params[i].offset != offset)
+        i++;
+    return draw_run(plan, seed, i, i + 1, params);
+}

@@ -255,6 +255,9 @@ struct foci_plan {
 
 /* params.c: lay out the tensors of the spec's groups. */
 foci_status params_make(foci_plan *plan);
+/* Draw the tensor at `offset` alone, as foci_params_init() would from this seed. */
+foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
+                        float *params);
 
 /* A sequence of an execution: a batch entry or a document. */
 struct seq {

@@ -20,7 +20,8 @@ static foci_status check(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &call->io, &call->grads));
     it = call->io;
     if (!needs_o) it.o = &nowhere;
-    return plan_check_io(plan, &it, grads ? &call->grads : NULL, NULL, 0);
+    TRY(plan_check_io(plan, &it, grads ? &call->grads : NULL, NULL, 0));
+    return plan_check_engines(plan, &it, NULL, 0);
 }
 
 static double *doubles(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }

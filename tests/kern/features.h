@@ -135,6 +135,84 @@ static void check_products_back(struct run *r)
         }
 }
 
+static void check_add_logs(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(columns)); i++)
+        for (int form = 0; form < cases(r, 1, 2); form++) {
+            const int n = columns[i];
+
+            name_features(r, n, form, 8.0 * n * LANES);
+            float *const       s = inout(r, (int64_t)n * LANES, NORMAL);
+            const float *const bias = form ? NULL : floats(r, n, NORMAL);
+            float *const       lane = floats(r, LANES, NORMAL);
+
+            lane[below(r, LANES)] = -INFINITY;
+            while (next(r))
+                r->k->add_logs(s, n, bias, lane);
+        }
+}
+
+static void check_waves(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(columns)); i++)
+        for (int data = 0; data < cases(r, 1, HUGE_30); data++) {
+            const int64_t n = (int64_t)columns[i] * LANES;
+
+            name_features(r, columns[i], data, 12.0 * (double)n);
+            float *const       in = floats(r, n, (enum data)data);
+            const float *const factor = floats(r, LANES, NORMAL);
+            float *const       re = output(r, n, sizeof *re, FLOATS);
+            float *const       im = output(r, n, sizeof *im, FLOATS);
+
+            spoil(r, in, n);
+            for (int64_t x = 0; x < n; x++) {
+                allow(r, re, x, fabs((double)factor[x % LANES]) * (WAVES + 2 * E));
+                allow(r, im, x, fabs((double)factor[x % LANES]) * (WAVES + 2 * E));
+            }
+            while (next(r))
+                r->k->waves(re, im, in, columns[i], factor);
+        }
+}
+
+/* Differences of logs are rounded as numbers of their size; sums of n powers of e, of
+ * which one is 1, are off by EXP and what rounding their exponents does. */
+static void check_log_softmax(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(columns)); i++)
+        for (int data = 0; data < cases(r, 1, HUGE_30); data++) {
+            const int n = columns[i];
+
+            name_features(r, n, data, 8.0 * n * LANES);
+            float *const s = inout(r, (int64_t)n * LANES, (enum data)data);
+
+            for (int x = 0; x < n * LANES; x++)
+                allow(r, s, x,
+                      n * (EXP + 24 * E) + 4 * E * (data == HUGE_4 ? 12e4 : 12));
+            spoil(r, s, (int64_t)n * LANES);
+            while (next(r))
+                r->k->log_softmax(s, n);
+        }
+}
+
+static void check_log_softmax_back(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(columns)); i++) {
+        const int n = columns[i];
+
+        name_features(r, n, 0, 12.0 * n * LANES);
+        float *const d = inout(r, (int64_t)n * LANES, NORMAL);
+        float *const l = floats(r, (int64_t)n * LANES, NORMAL);
+
+        for (int x = 0; x < n * LANES; x++) {
+            l[x] -= 4.0f; /* sums of n numbers below 6, times e^2 at most */
+            allow(r, d, x, 8 * (EXP + (2 * n + 24) * E) * 6 * n);
+        }
+        l[below(r, n * LANES)] = -INFINITY;
+        while (next(r))
+            r->k->log_softmax_back(d, l, n);
+    }
+}
+
 static void check_turn_lanes(struct run *r)
 {
     for (int i = 0; i < cases(r, 1, COUNT(columns)); i++)

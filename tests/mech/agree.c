@@ -52,6 +52,8 @@ static const struct kind {
       .gives = TRIAL_LENS },
     { .p = P(1, 2, 2, 100, 100, 8, 8, .flags = FOCI_BIAS, .max_docs = 3),
       .gives = TRIAL_DOCS },
+    { .p = P(1, 2, 1, 70, 70, 6, 9, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 66, 130, 6, 8, .flags = 0) },
     { .p = P(2, 4, 2, 66, 66, 17, 9, .flags = FOCI_CAUSAL), .gives = STRIDED },
     { .p = P(3, 2, 2, 70, 70, 16, 16, .flags = 0), .gives = STRIDED | TRIAL_LENS },
     { .p = P(1, 1, 1, 0, 5, 4, 4, .flags = 0) },
@@ -172,6 +174,7 @@ static void mixes(void **state)
     static const char *const specs[] = {
         "2*softmax sink + 2*relu2 temper + l2norm",
         "2*softmax qknorm logn(n0=9) + 2*test_window(window=5) + 4*test_chance cap(2)",
+        "2*linear rope + 2*softmax temper + 2*retention(learn=1) + 2*performer(sderf)",
     };
     struct levels      l = levels_make(1);
     const foci_problem p = { FOCI_SIZED(foci_problem),

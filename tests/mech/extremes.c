@@ -51,7 +51,7 @@ static void run_huge(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
             const double x = got.x[part][i];
             if (!isfinite(x) && !(part == PART_LSE && x == -INFINITY))
                 trial_fail(plan, &t, part_names[part], i, x, 0);
-            if (part == PART_O && plan->spec.groups[0].mech.def->stochastic &&
+            if (part == PART_O && mech_stochastic(&plan->spec.groups[0].mech) &&
                 fabs(x) > 6)
                 trial_fail(plan, &t, "an average", i, x, 6);
         }
@@ -90,7 +90,9 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
     const bool           by_place =
         trial_does(plan, FOCI_MOD_ROPE | FOCI_MOD_TABLE | FOCI_MOD_SLOPE |
                              FOCI_MOD_SHAW | FOCI_MOD_TXL);
-    const bool alike = !by_place && !def->slots && !def->order && !def->routes;
+    const foci_linear *l = &plan->stages[0].linear;
+    const bool alike = !by_place && !def->slots && !def->order && !def->routes &&
+                       !l->decays && !l->turned;
     for (int64_t r = 0; alike && r < p.heads * p.len_q; r++) {
         double first = -1;
         for (int64_t j = 0; j < p.len_k; j++) {
@@ -102,9 +104,11 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
         }
     }
     struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
-    trial_close(plan, &t, &got, &want, &want);
+    struct result words = trial_judge(plan, &t, true);
+    trial_close(plan, &t, &got, &want, &words);
     result_free(&got);
     result_free(&want);
+    result_free(&words);
     free(a);
     trial_free(&t);
     foci_plan_free(plan);
@@ -116,6 +120,9 @@ static bool ignores_shifts(const foci_mech *m)
 
     if (m->def->order) m->def->order(m, &order);
     if (order.label && order.label != FOCI_LABEL_PLACE) return false;
+    /* A softmax over positions, of each feature. */
+    if (m->def->engine == FOCI_LINEAR) return linear_of(m).norm == FOCI_NORM_FEATURE;
+    if (m->inner && m->inner->def->engine == FOCI_LINEAR) return false;
     if (m->def->weigh != FOCI_SOFTMAX) return false;
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &

@@ -88,6 +88,20 @@ static const struct pair {
     { "lsh(hash=floor, width=1e9) alibi", "softmax alibi", 2 },
     { "strided(stride=1) t5", "softmax t5", 2 },
     { "strided(stride=1) shaw", "softmax shaw", 2 },
+    { "retention(decay=1)", "identity", 2 },
+    { "retention(decay=1) rope scale(0.3)", "identity rope scale(0.3)", 2 },
+    { "retention(decay=1, norm=sum)", "linear(poly, power=1, const=0)", 2 },
+    { "linear(poly, power=1, const=0, normalise=0)", "identity", 2 },
+    { "linear(poly, power=1, const=0, normalise=0) rope", "identity rope", 2 },
+    { "linear(taylor, order=1)", "linear(poly, power=1)", 2 },
+    { "linear(taylor, order=1, normalise=0)", "linear(poly, power=1, normalise=0)", 2 },
+    { "linear(powers, order=1)", "linear(taylor, order=1)", 2 },
+    { "cosformer(length=1000000000)", "linear(relu)", 2 },
+    { "performer(favor++, a=0)", "performer", 2 },
+    { "performer(favor++, a=0, kernel=gaussian) rope",
+      "performer(kernel=gaussian) rope", 2 },
+    { "performer scale(0.25)", "performer", 2 },
+    { "routed(linear, routes=1)", "linear", 2 },
 };
 
 static void parents(void **state)

@@ -148,7 +148,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
         return;
     }
     const foci_problem *p = &plan->p;
-    struct trial        t = trial_make(plan, spec, seed, gives);
+    struct trial        t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
     struct result       clean = trial_run(plan, &t);
     struct rng          r;
 

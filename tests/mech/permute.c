@@ -63,6 +63,14 @@ static void permute_params(const foci_plan *plan, const float *from,
     }
 }
 
+static bool fades_by_head(const foci_plan *plan)
+{
+    const foci_mech *m = &plan->spec.groups[0].mech;
+
+    if (!m->def->decay || plan->n_params) return false;
+    return m->def->decay(m, 0, HEADS) != m->def->decay(m, 1, HEADS);
+}
+
 static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
 {
     static const int64_t batch[BATCH] = { 2, 0, 1 };
@@ -79,7 +87,8 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     foci_plan *plan = trial_plan(ctx, spec, &plain);
     if (!plan) return;
     /* Slopes go by the number of the head; routes have other key/value heads. */
-    if (trial_does(plan, FOCI_MOD_SLOPE) || plan->p.kv_heads != KV) {
+    if (trial_does(plan, FOCI_MOD_SLOPE) || fades_by_head(plan) ||
+        plan->p.kv_heads != KV) {
         foci_plan_free(plan);
         return;
     }
@@ -111,7 +120,8 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     struct result want = trial_run(plan, &t), got = trial_run(other_plan, &moved);
 
     put_back(got.x[PART_O], BATCH, LEN, HEADS, DIM_V, false, batch, head);
-    put_back(got.x[PART_LSE], BATCH, LEN, HEADS, 1, true, batch, head);
+    if (got.n[PART_LSE])
+        put_back(got.x[PART_LSE], BATCH, LEN, HEADS, 1, true, batch, head);
     put_back(got.x[PART_DQ], BATCH, LEN, HEADS, DIM, false, batch, head);
     put_back(got.x[PART_DK], BATCH, LEN, KV, DIM, false, batch, kv);
     put_back(got.x[PART_DV], BATCH, LEN, KV, DIM_V, false, batch, kv);

@@ -19,8 +19,11 @@ static void check_sum(const foci_plan *plan, const struct trial *t, const foci_m
         if (sum != 0) trial_fail(plan, t, "weights of an empty row", row, sum, 0);
     } else if (trial_does(plan, FOCI_MOD_SINK)) {
         if (!(sum < 1)) trial_fail(plan, t, "weights beside a sink", row, sum, 1);
-    } else if (m->def->stochastic) {
-        if (!(fabs(sum - 1) < tolerance)) trial_fail(plan, t, "weights", row, sum, 1);
+    } else if (mech_stochastic(m)) {
+        /* Features may all be 0; logits have weights whatever they are. */
+        const bool empty = m->def->engine == FOCI_LINEAR && squares == 0;
+        if (!(fabs(sum - 1) < tolerance) && !empty)
+            trial_fail(plan, t, "weights", row, sum, 1);
     } else if (m->def->weigh == FOCI_L2NORM) {
         if (!(fabs(squares - 1) < tolerance))
             trial_fail(plan, t, "squared weights", row, squares, 1);

@@ -233,7 +233,8 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
         t.len_q = draw_lens(&r, p->batch, p->len_q);
         t.len_k = draw_lens(&r, p->batch, p->len_k);
         for (int g = 0; g < plan->spec.n_groups; g++)
-            if (mech_paired(&plan->spec.groups[g].mech))
+            if (mech_paired(&plan->spec.groups[g].mech) ||
+                plan->stages[g].linear.turned) /* the two are counted from one start */
                 memcpy(t.len_k, t.len_q, (size_t)p->batch * sizeof *t.len_k);
     }
     if (gives & TRIAL_DOCS) t.docs = draw_docs(&r, p->max_docs, p->len_q);

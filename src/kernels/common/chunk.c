@@ -63,7 +63,7 @@ static void ISA(row_tops)(float *top, const float *x, int rows)
 }
 
 /* e^x, as a power of 2. */
-INLINE vf ISA(exp)(vf x) { return vf_exp2(vf_mul(x, vf_set1(1.44269504088896f))); }
+INLINE vf ISA(power)(vf x) { return vf_exp2(vf_mul(x, vf_set1(1.44269504088896f))); }
 
 static void ISA(exp_rows)(float *x, int rows, const float *base)
 {
@@ -72,7 +72,7 @@ static void ISA(exp_rows)(float *x, int rows, const float *base)
 
         UNROLL(8)
         for (int i = 0; i < LANES; i += VF_LEN)
-            vf_store(x + i, ISA(exp)(vf_sub(vf_load(x + i), from)));
+            vf_store(x + i, ISA(power)(vf_sub(vf_load(x + i), from)));
     }
 }
 
@@ -90,7 +90,7 @@ static void ISA(exp_cols)(float *x, int rows, const float *add, float *top)
         for (int r = 0; r < rows; r++) {
             const vf t = vf_load(x + r * LANES + i);
             vf_store(x + r * LANES + i,
-                     ISA(exp)(vf_sub(add ? vf_add(t, vf_set1(add[r])) : t, from)));
+                     ISA(power)(vf_sub(add ? vf_add(t, vf_set1(add[r])) : t, from)));
         }
     }
 }

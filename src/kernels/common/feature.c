@@ -20,16 +20,18 @@ INLINE vf ISA(waves_of)(vf x, vf *sine)
     return cosine;
 }
 
+/* For x up to 88; the error grows with x, by that of x log2(e). */
+INLINE vf ISA(exp)(vf x) { return vf_exp2(vf_mul(x, vf_set1(1.44269504f))); }
+
 INLINE vf ISA(phi)(vf x, const int kind)
 {
-    const vf log2e = vf_set1(1.44269504f);
     const vm above = vf_gt(x, vf_zero());
     vf       sine;
 
     switch (kind) {
     case FOCI_FEATURE_ELU:
         return vf_select(above, vf_add(x, vf_set1(1.0f)),
-                         vf_exp2(vf_select(above, vf_zero(), vf_mul(x, log2e))));
+                         ISA(exp)(vf_select(above, vf_zero(), x)));
     case FOCI_FEATURE_RELU: return vf_max(vf_zero(), x);
     case FOCI_FEATURE_COS: return ISA(waves_of)(x, &sine);
     default: return x;
@@ -141,6 +143,63 @@ static void ISA(products_back)(float *dx, const float *x, const float *df,
                 vf_store(d, vf_fma(before[t], after, vf_load(d)));
                 after = vf_mul(after, vf_load(x + (int64_t)elements[t] * LANES + i));
             }
+        }
+    }
+}
+
+static void ISA(add_logs)(float *s, int n, const float *bias, const float *lane)
+{
+    for (int j = 0; j < n; j++, s += LANES) {
+        const vf b = vf_set1(bias ? bias[j] : 0.0f);
+
+        for (int i = 0; i < LANES; i += VF_LEN)
+            vf_store(s + i, vf_add(vf_load(s + i), vf_add(b, vf_load(lane + i))));
+    }
+}
+
+static void ISA(waves)(float *re, float *im, const float *in, int n, const float *factor)
+{
+    for (int x = 0; x < n * LANES; x += VF_LEN) {
+        const vf by = vf_load(factor + x % LANES);
+        vf       sine;
+        const vf cosine = ISA(waves_of)(vf_load(in + x), &sine);
+
+        vf_store(re + x, vf_mul(by, cosine));
+        vf_store(im + x, vf_mul(by, sine));
+    }
+}
+
+/* NaN is passed over by the maximum, and makes one of the sum. */
+static void ISA(log_softmax)(float *s, int n)
+{
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        _Alignas(64) float sums[VF_LEN];
+        vf                 top = vf_set1(-INFINITY), sum = vf_zero();
+
+        for (int j = 0; j < n; j++)
+            top = vf_max(vf_load(s + j * LANES + i), top);
+        for (int j = 0; j < n; j++)
+            sum = vf_add(sum, ISA(exp)(vf_sub(vf_load(s + j * LANES + i), top)));
+        vf_store(sums, sum);
+        for (int t = 0; t < VF_LEN; t++)
+            sums[t] = logf(sums[t]);
+        for (int j = 0; j < n; j++) {
+            const vf x = vf_sub(vf_load(s + j * LANES + i), top);
+            vf_store(s + j * LANES + i, vf_sub(x, vf_load(sums)));
+        }
+    }
+}
+
+static void ISA(log_softmax_back)(float *d, const float *l, int n)
+{
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        vf sum = vf_zero();
+
+        for (int j = 0; j < n; j++)
+            sum = vf_add(sum, vf_load(d + j * LANES + i));
+        for (int j = 0; j < n; j++) {
+            const vf p = ISA(exp)(vf_load(l + j * LANES + i));
+            vf_store(d + j * LANES + i, vf_fnma(p, sum, vf_load(d + j * LANES + i)));
         }
     }
 }

@@ -75,15 +75,13 @@ static void ISA(carry)(double *s, int64_t lds, const double *keep, float *x,
     }
 }
 
-static const float RECUR_LOG2_E = 1.44269504f;
-
 /* e^(a - b), 0 where a is -inf whatever b is. */
 INLINE vf ISA(exp_above)(vf a, vf b)
 {
     const vf low = vf_set1(-INFINITY);
     const vf base = vf_select(vf_eq(b, low), vf_zero(), b);
 
-    return vf_exp2(vf_mul(vf_sub(a, base), vf_set1(RECUR_LOG2_E)));
+    return ISA(exp)(vf_sub(a, base));
 }
 
 static int ISA(log_key)(float *l, float *c, float *keep, const float *top, int m)

@@ -55,6 +55,10 @@ INLINE void ISA(fill)(struct kernels *k)
     k->feature_back = ISA(feature_back);
     k->products = ISA(products);
     k->products_back = ISA(products_back);
+    k->add_logs = ISA(add_logs);
+    k->waves = ISA(waves);
+    k->log_softmax = ISA(log_softmax);
+    k->log_softmax_back = ISA(log_softmax_back);
     k->turn_lanes = ISA(turn_lanes);
     k->skew = ISA(skew);
     k->unskew = ISA(unskew);

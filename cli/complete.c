@@ -169,14 +169,19 @@ static void zsh_option(FILE *out, const foci_ctx *ctx, const struct option *o)
     fputs("' \\\n", out);
 }
 
-/* The words of a usage, each with what it may be: '1:SPEC:(softmax l2norm)'.  An option
- * that must be given stands before them, with its value. */
+static const char *next_word(const char *usage)
+{
+    usage += strcspn(usage, " ");
+    return usage + (*usage == ' ');
+}
+
+/* The words of a usage, each with what it may be: '1:SPEC:(softmax l2norm)'.  Options
+ * that must be given stand before them, with their values. */
 static void zsh_usage(FILE *out, const foci_ctx *ctx, const char *usage)
 {
-    if (strncmp(usage, "--", 2) == 0)
-        for (int i = 0; i < 2; i++)
-            usage += strcspn(usage, " ") + 1;
-    for (int n = 1; *usage; n++) {
+    while (strncmp(usage, "--", 2) == 0)
+        usage = next_word(next_word(usage));
+    for (int n = 1; *usage; n++, usage = next_word(usage)) {
         const bool optional = *usage == '[';
         const int  len = (int)strcspn(usage + optional, ".] ");
         const bool any = usage[optional + len] == '.';
@@ -187,8 +192,6 @@ static void zsh_usage(FILE *out, const foci_ctx *ctx, const char *usage)
         fputs(!has_names(usage) ? " " : any ? "compadd -S \"\" -- " : "(", out);
         put_names(out, ctx, usage);
         fputs(has_names(usage) && !any ? ")' \\\n" : "' \\\n", out);
-        usage += strcspn(usage, " ");
-        usage += *usage == ' ';
     }
 }
 

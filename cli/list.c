@@ -128,7 +128,8 @@ static json_t *json_args(const struct entry *e)
         const foci_arg_def *d = &e->args[i];
         json_t             *o =
             json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
-                      or_empty(d->help), "default", json_number(d->preset), "min",
+                      or_empty(d->help), "default",
+                      d->word ? json_string(d->word) : json_number(d->preset), "min",
                       json_number(d->min), "max", json_number(d->max), "real", d->real);
         if (d->words)
             json_object_set_new(o, d->mech ? "mechanism" : "words",
@@ -330,7 +331,9 @@ static void print_args(const struct entry *e)
             table_cell(t, "%.*s", len, word);
             table_cell(t, "%s", d->words);
         } else {
-            if (isnan(d->preset))
+            if (d->word)
+                table_cell(t, "%s", d->word);
+            else if (isnan(d->preset))
                 table_cell(t, "required");
             else
                 table_cell(t, "%.16g", d->preset);

@@ -220,6 +220,7 @@ typedef enum foci_moments {
 /* A tensor 1 that is NaN asks an execution, which must not be causal, to find them in
  * the q and k of each sequence.  foci_params_calibrate() fills the tensors. */
 
+/* Elements of the longest products that can be features. */
 enum { FOCI_MAX_ORDER = 8 };
 
 typedef struct foci_linear {

@@ -259,6 +259,10 @@ void linear_load_q(const struct linear *x, const struct chunk *c, const void *ba
                    const foci_layout *l, int d, int ld, float *tile);
 void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
                    const foci_layout *l, int d, int ld, float *tile);
+/* Ask for a part of a chunk's rows of q, k and v, which will be read soon: asked for at
+ * once they would wait for one another. */
+enum { LINEAR_PARTS = 8 };
+void linear_ask(const struct linear *x, const struct chunk *c, int part);
 /* Column i of cols[d][64], times factor[i], as row i; tile[64][ld] is scratch. */
 void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
                     const foci_layout *l, const float *cols, int d, int ld,

@@ -40,13 +40,13 @@ foci_status linear_calibrate(const foci_plan *plan, const struct stage *s,
     linear_geometry(&x, plan, s);
     if (!x.l->moments) return FOCI_OK;
     linear_stats_take(&x, &size, &r);
-    struct seq *seqs = arena_take(&size, x.max_seqs, sizeof *seqs);
-    char       *room = ctx_alloc(plan->ctx, size.used, 1);
+    arena_take(&size, x.max_seqs, sizeof(struct seq));
+    char *room = ctx_alloc(plan->ctx, size.used, 1);
     if (!room) return FOCI_ERR_MEMORY;
 
     struct arena a = { .base = room };
     linear_stats_take(&x, &a, &r);
-    seqs = arena_take(&a, x.max_seqs, sizeof *seqs);
+    struct seq *seqs = arena_take(&a, x.max_seqs, sizeof *seqs);
     x.n_seqs = plan_seqs(plan, io, seqs);
     for (int64_t h = 0; h < x.heads; h++)
         calibrate_head(&x, io, seqs, h, &r, params);
@@ -61,6 +61,17 @@ static uint64_t seed_of(const foci_plan *plan, int64_t n)
 }
 
 /* Statistics that are found in every sequence stay unknown. */
+static foci_status redraw(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, int64_t n, float *params)
+{
+    const int64_t *at = s->group->param0;
+
+    TRY(params_draw(plan, at[OMEGA], seed_of(plan, n), params));
+    if (!s->linear.moments || isnan(io->params[at[A]])) return FOCI_OK;
+    return linear_calibrate(plan, s, io, params);
+}
+
+/* A step that failed has not been taken. */
 foci_status linear_advance(const foci_plan *plan, const struct stage *s,
                            const foci_io *io, float *params)
 {
@@ -71,12 +82,10 @@ foci_status linear_advance(const foci_plan *plan, const struct stage *s,
     const int64_t at = g->param0[g->mech.def->n_tensors - 1];
     const int64_t steps = (int64_t)io->params[at] + 1;
 
+    if (steps % l->redraw == 0) TRY(redraw(plan, s, io, steps / l->redraw, params));
     for (int64_t h = 0; h < g->heads; h++)
         params[at + h] = (float)steps;
-    if (steps % l->redraw) return FOCI_OK;
-    TRY(params_draw(plan, g->param0[OMEGA], seed_of(plan, steps / l->redraw), params));
-    if (!l->moments || isnan(io->params[g->param0[A]])) return FOCI_OK;
-    return linear_calibrate(plan, s, io, params);
+    return FOCI_OK;
 }
 
 /*

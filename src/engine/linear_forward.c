@@ -12,11 +12,15 @@
 /* Heads times sequences from which on causal ones need no segments. */
 enum { ENOUGH_SCANS = 8 };
 
+/* Heads that a task scans side by side: their rows lie in the same pages. */
+enum { MOST_ABREAST = 4 };
+
 /* Scratch of one thread. */
 struct room {
     struct keys    k;
     struct queries q;
-    struct sums_of s; /* before the chunk */
+    struct sums_of scans; /* [MOST_ABREAST] of heads side by side */
+    struct sums_of s;     /* before the chunk */
     struct sums_of next;
     struct sums_of after; /* [segment] after each chunk: decay both ways */
     struct across  sums;  /* s, or of after, as operand */
@@ -26,6 +30,8 @@ struct room {
     uint32_t      *words; /* [32][64] of them */
     float         *ot;    /* [ldv][64] */
     float         *tile;  /* [64][ldv] */
+    struct chunk   ahead; /* the chunk that follows */
+    int            asked; /* parts of it asked for */
     _Alignas(64) float den[CHUNK];
 };
 
@@ -44,9 +50,12 @@ static struct room room_take(const struct linear *x, struct arena *a)
     const int64_t tile = (int64_t)CHUNK * x->ldv;
     const bool    both = both_ways(x);
     const int     fades = x->l->decays ? x->m_pad : 0;
-    struct room   r = { .k = linear_keys_take(x, a), .q = linear_queries_take(x, a) };
+    struct room   r = { .k = linear_keys_take(x, a),
+                        .q = linear_queries_take(x, a),
+                        .asked = LINEAR_PARTS };
 
-    r.s = linear_sums_take(x, 1, a);
+    r.scans = linear_sums_take(x, MOST_ABREAST, a);
+    r.s = r.scans;
     r.next = linear_sums_take(x, 1, a);
     r.after = linear_sums_take(x, both ? x->segment : 0, a);
     r.sums = across_take(x, r.s.rows, x->ldv, x->m_pad, x->dv_pad, a);
@@ -87,6 +96,22 @@ size_t linear_forward_bytes(const foci_plan *plan, const struct stage *s)
     return a.used;
 }
 
+/* Ask for some of the rows of the chunk that follows, between products. */
+static void look_ahead(const struct linear *x, struct room *r)
+{
+    if (r->asked < LINEAR_PARTS) linear_ask(x, &r->ahead, r->asked++);
+}
+
+/* Chunk number t of a walk is being computed, and that after it comes next: its rows
+ * are asked for meanwhile.  NULL: none does. */
+static void expect(const struct linear *x, const struct chunk *next, struct room *r)
+{
+    while (r->asked < LINEAR_PARTS)
+        look_ahead(x, r);
+    r->asked = next ? 0 : LINEAR_PARTS;
+    if (next) r->ahead = *next;
+}
+
 /*
  * Numerators and denominators
  */
@@ -125,13 +150,14 @@ static void ask_sums(const struct linear *x, struct room *r, struct sums_of s,
 /* Products of the keys with the queries that see them: groups of keys, from the lane of
  * the first on. */
 static void weights(const struct linear *x, const struct across *keys,
-                    const struct along *q, int n, int end, float *a)
+                    const struct along *q, int n, int end, struct room *r)
 {
     for (int j = 0; j < n; j += x->group) {
         const int m = (int)min64(x->group, n - j), lane = x->causal ? j : 0;
 
-        linear_meet(x, a + (int64_t)j * CHUNK + lane, keys, j,
+        linear_meet(x, r->a + (int64_t)j * CHUNK + lane, keys, j,
                     x->bf16 ? (int)round_up(m, x->k->depth) : m, q, lane, end, 0);
+        look_ahead(x, r);
     }
 }
 
@@ -153,15 +179,16 @@ static void ask_keys(const struct linear *x, const struct chunk *c, struct room 
     _Alignas(64) float none[CHUNK];
 
     if (apart) {
-        weights(x, &r->k.plain, &r->q.plain, n, end, r->a);
+        weights(x, &r->k.plain, &r->q.plain, n, end, r);
         near(x, c, r, by, r->den);
     }
-    weights(x, &r->k.by, &r->q.by, n, end, r->a);
+    weights(x, &r->k.by, &r->q.by, n, end, r);
     near(x, c, r, by, apart ? none : r->den);
     for (int j = 0; j < n; j += x->group) {
         const int m = (int)min64(x->group, r->k.n_pad - j);
         linear_weigh(x, r->ot, &r->k.values, x->bf16 ? (const void *)r->words : r->a, j,
                      m, x->causal ? j : 0, end);
+        look_ahead(x, r);
     }
 }
 
@@ -438,17 +465,27 @@ static void run_segment(const struct pass *p, int64_t h, int64_t i, struct room 
     }
     for (int64_t t = g.begin; t < g.end; t++) {
         const struct chunk c = linear_chunk(x, g.s, h, t);
+        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
+
+        expect(x, t + 1 < g.end ? &next : NULL, r);
         scan_chunk(p, &c, r);
     }
 }
 
-static void scan(const struct pass *p, int64_t h, int64_t s, struct room *r)
+/* Heads h0 to h0 + n, which take turns. */
+static void scan(const struct pass *p, int64_t h0, int64_t n, int64_t s, struct room *r)
 {
     const struct linear *x = p->x;
+    const int64_t        end = x->seqs[s].n_chunks * n;
 
-    linear_sums_clear(x, r->s);
-    for (int64_t t = 0; t < x->seqs[s].n_chunks; t++) {
-        const struct chunk c = linear_chunk(x, s, h, t);
+    for (int64_t i = 0; i < n; i++)
+        linear_sums_clear(x, linear_sums_at(x, r->scans, i));
+    for (int64_t i = 0; i < end; i++) {
+        const struct chunk c = linear_chunk(x, s, h0 + i % n, i / n);
+        const struct chunk next = linear_chunk(x, s, h0 + (i + 1) % n, (i + 1) / n);
+
+        expect(x, i + 1 < end ? &next : NULL, r);
+        r->s = linear_sums_at(x, r->scans, i % n);
         scan_chunk(p, &c, r);
     }
 }
@@ -469,13 +506,24 @@ static void by_segments(const struct pass *p, struct room *r)
         run_segment(p, i / x->n_segs, i % x->n_segs, r);
 }
 
+/* How many heads go side by side: as many as leave every thread its share, which is
+ * nothing that results depend on. */
+static int64_t abreast(const struct linear *x)
+{
+    const int64_t share = x->heads * x->n_seqs / x->threads;
+    return max64(1, min64(min64(share, MOST_ABREAST), x->heads));
+}
+
 static void by_scans(const struct pass *p, struct room *r)
 {
     const struct linear *x = p->x;
+    const int64_t        n = abreast(x), groups = div_up(x->heads, n);
 
 #pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < x->heads * x->n_seqs; i++)
-        scan(p, i / x->n_seqs, i % x->n_seqs, r);
+    for (int64_t i = 0; i < groups * x->n_seqs; i++) {
+        const int64_t h0 = i % groups * n;
+        scan(p, h0, min64(n, x->heads - h0), i / groups, r);
+    }
 }
 
 void linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,

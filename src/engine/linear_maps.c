@@ -101,7 +101,7 @@ static void set_waves(const struct linear *x, const struct chunk *c, bool keys,
     linear_lanes(c, keys, &begin, &end);
     memset(cosine, 0, CHUNK * sizeof *cosine);
     memset(sine, 0, CHUNK * sizeof *sine);
-    for (int i = begin; i < end; i++) {
+    for (int64_t i = begin; i < end; i++) {
         cosine[i] = (float)(re * step[2 * i] - im * step[2 * i + 1]);
         sine[i] = (float)(im * step[2 * i] + re * step[2 * i + 1]);
     }
@@ -252,7 +252,7 @@ void linear_turn(const struct linear *x, const struct chunk *c, const float *f,
         const int n = (int)min64(BLOCK, pairs - t0);
         float     base[2 * BLOCK];
 
-        for (int t = 0; t < n; t++) {
+        for (int64_t t = 0; t < n; t++) {
             const double angle = (double)c->pos * x->maps.speeds[t0 + t];
             base[2 * t] = (float)cos(angle);
             base[2 * t + 1] = (float)sin(angle);

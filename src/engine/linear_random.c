@@ -242,12 +242,11 @@ void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
 }
 
 /* From gradients of features to those of angles, which take the place of the first half;
- * sums over the features of df f go to `sum`. */
+ * sums over the features of df f are added to `sum`. */
 static void waves_back(const struct linear *x, const float *f, float *df, float *sum)
 {
     const int64_t n = (int64_t)directions(x) * CHUNK;
 
-    memset(sum, 0, CHUNK * sizeof *sum);
     for (int64_t r = 0; r < n; r += CHUNK)
         for (int64_t i = 0; i < CHUNK; i++) {
             const float c = f[r + i], s = f[n + r + i];
@@ -282,7 +281,7 @@ void linear_random_back(const struct linear *x, const struct chunk *c, bool keys
     const struct projection *p = projection(x, c, keys);
     const int                n = waves(x) ? directions(x) : x->m;
     const float              one = 1;
-    _Alignas(64) float       sum[CHUNK];
+    _Alignas(64) float       sum[CHUNK] = { 0 };
 
     if (waves(x))
         waves_back(x, t->f, df, sum);

@@ -58,6 +58,32 @@ void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
                      c->r1 - c->r0, d);
 }
 
+/* Rows of heads lie far apart, further than the hardware looks ahead. */
+static void ask(const struct linear *x, const char *rows, int64_t step, int n, int d)
+{
+    enum { LINE = 64 };
+    const int64_t el = (int64_t)foci_dtype_bytes(x->p->dtype);
+
+    for (int i = 0; i < n; i++, rows += step * el)
+        for (int64_t b = 0; b < d * el; b += LINE)
+            __builtin_prefetch(rows + b);
+}
+
+void linear_ask(const struct linear *x, const struct chunk *c, int part)
+{
+    const struct seq *s = &c->seq->s;
+    const int r0 = part * (CHUNK / LINEAR_PARTS), r1 = r0 + CHUNK / LINEAR_PARTS;
+    const int k = (int)min64(r1, c->n) - r0;
+    const int q0 = (int)max64(r0, c->r0), q = (int)min64(r1, c->r1) - q0;
+
+    ask(x, at(x, x->io->k, &x->p->k, s->b, s->k0 + c->pos + r0, x->kv0 + c->kv),
+        x->p->k.row, k, x->dq);
+    ask(x, at(x, x->io->v, &x->p->v, s->b, s->k0 + c->pos + r0, x->kv0 + c->kv),
+        x->p->v.row, k, x->dv);
+    ask(x, at(x, x->io->q, &x->p->q, s->b, s->q0 + query0(c) + q0, x->head0 + c->h),
+        x->p->q.row, q, x->dq);
+}
+
 int64_t linear_saved_at(const struct linear *x, const struct chunk *c)
 {
     return (c->h * x->p->batch + c->seq->s.b) * x->p->len_q + c->seq->s.q0 + query0(c);

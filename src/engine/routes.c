@@ -185,15 +185,24 @@ static void make_gates(const struct routes *r)
     }
 }
 
+/* The keys and values of one route. */
+static foci_io route_rows(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, int64_t route)
+{
+    const int64_t kv = s->group->kv0 + route;
+    const size_t  el = foci_dtype_bytes(plan->p.dtype);
+    foci_io       one = *io;
+
+    if (io->k) one.k = (const char *)io->k + (size_t)(kv * plan->p.k.head) * el;
+    if (io->v) one.v = (const char *)io->v + (size_t)(kv * plan->p.v.head) * el;
+    return one;
+}
+
 /* The call of one route: its keys and values, its output and its part of saved. */
 static foci_io route_io(const struct routes *r, int64_t route, bool saves)
 {
-    const foci_problem *p = r->p;
-    const int64_t       kv = r->group->kv0 + route;
-    foci_io             io = *r->io;
+    foci_io io = route_rows(r->plan, r->stage, r->io, route);
 
-    io.k = (const char *)io.k + (size_t)(kv * p->k.head) * r->all.el;
-    io.v = (const char *)io.v + (size_t)(kv * p->v.head) * r->all.el;
     io.o = route_y(r, route, saves);
     io.lse = r->io->lse ? r->lse : NULL;
     io.work = r->rest;
@@ -399,6 +408,28 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
         engine_of(&s->inner[i]->stages[0])->cost(s->inner[i], &s->inner[i]->stages[0], c);
 }
 
+static foci_status calibrate(const foci_plan *plan, const struct stage *s,
+                             const foci_io *io, float *params)
+{
+    for (int64_t i = 0; i < s->n_inner; i++) {
+        const foci_plan     *inner = s->inner[i];
+        const struct engine *e = engine_of(&inner->stages[0]);
+        const foci_io        one = route_rows(plan, s, io, i);
+
+        if (e->calibrate) TRY(e->calibrate(inner, &inner->stages[0], &one, params));
+    }
+    return FOCI_OK;
+}
+
+static foci_status check(const foci_plan *plan, const struct stage *s,
+                         const foci_io *io, char *text, size_t cap)
+{
+    (void)plan;
+    for (int64_t i = 0; i < s->n_inner; i++)
+        TRY(plan_check_engines(s->inner[i], io, text, cap));
+    return FOCI_OK;
+}
+
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
     const int n = snprintf(text, cap, "    routes   %" PRId64 ", each:\n", s->n_inner);
@@ -416,6 +447,8 @@ const struct engine engine_routes = {
     .saved_floats = saved_floats,
     .forward = forward,
     .backward = backward,
+    .calibrate = calibrate,
+    .check = check,
     .cost = cost,
     .describe = describe,
 };

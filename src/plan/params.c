@@ -150,13 +150,10 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
     return FOCI_OK;
 }
 
-/* Rows in blocks of d: of each a frame, then its rows with a fresh length each. */
-static foci_status draw_rows(foci_ctx *ctx, foci_rows kind, struct rng *r, int64_t rows,
-                             int64_t d, float *out)
+/* Blocks of d rows: of each a frame, then its rows with a fresh length each. */
+void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
+               float *out)
 {
-    double *frame = ctx_alloc(ctx, (size_t)(d * d), sizeof *frame);
-    if (!frame) return FOCI_ERR_MEMORY;
-
     for (int64_t i = 0; i < rows; i++) {
         double length = 1;
 
@@ -178,8 +175,6 @@ static foci_status draw_rows(foci_ctx *ctx, foci_rows kind, struct rng *r, int64
         for (int64_t t = 0; t < d; t++)
             out[i * d + t] = (float)(length * frame[i % d * d + t]);
     }
-    ctx_free(ctx, frame, (size_t)(d * d), sizeof *frame);
-    return FOCI_OK;
 }
 
 /* n numbers of head h, or of one round of it, to `out`. */
@@ -196,7 +191,12 @@ static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int
         for (int64_t t = 0; t < n; t++)
             out[t] = (float)value;
         break;
-    case FOCI_INIT_ROWS: return draw_rows(ctx, (foci_rows)value, r, rows, cols, out);
+    case FOCI_INIT_ROWS:
+        frame = ctx_alloc(ctx, (size_t)(cols * cols), sizeof *frame);
+        if (!frame) return FOCI_ERR_MEMORY;
+        rows_draw((foci_rows)value, r, rows, cols, frame, out);
+        ctx_free(ctx, frame, (size_t)(cols * cols), sizeof *frame);
+        break;
     case FOCI_INIT_NORMAL:
         for (int64_t t = 0; t < n; t++)
             out[t] = (float)(sd * rng_normal(r));

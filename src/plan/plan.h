@@ -258,6 +258,9 @@ foci_status params_make(foci_plan *plan);
 /* Draw the tensor at `offset` alone, as foci_params_init() would from this seed. */
 foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
                         float *params);
+/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */
+void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
+               float *out);
 
 /* A sequence of an execution: a batch entry or a document. */
 struct seq {

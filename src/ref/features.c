@@ -311,9 +311,10 @@ void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
     for (int64_t i = 0; i < f->rows; i++)
         fill_row(x, f, i);
     for (int64_t t = 0; x->type != REF_F64 && t < f->rows * x->m; t++) {
-        f->value[t] = ref_operand(x, f->value[t]);
-        if (x->l.feature != FOCI_FEATURE_TRIG)
-            f->log[t] = round_log(x->type, f->log[t]);
+        f->word[t] = ref_operand(x, f->value[t]);
+        f->word_log[t] = x->l.feature == FOCI_FEATURE_TRIG
+                             ? f->log[t]
+                             : round_log(x->type, f->log[t]);
     }
 }
 

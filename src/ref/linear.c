@@ -106,20 +106,23 @@ static void weigh_features(struct ref_linear *x, int64_t i)
         x->top[c] = -INFINITY;
         x->sum[c] = 0;
         for (int64_t j = 0; j < x->n; j++)
-            x->top[c] = fmax(x->top[c], g->log[j * x->m + c]);
+            x->top[c] = fmax(x->top[c], g->word_log[j * x->m + c]);
         for (int64_t j = 0; j < x->n; j++)
-            x->sum[c] += g->value[j * x->m + c] * exp(g->log[j * x->m + c] - x->top[c]);
+            x->sum[c] +=
+                g->word[j * x->m + c] * exp(g->word_log[j * x->m + c] - x->top[c]);
     }
     x->divisor = x->n > 0;
     for (int64_t j = 0; j < x->n; j++) {
         double sum = 0;
         for (int64_t c = 0; c < x->m; c++) {
             const int64_t r = j * x->m + c;
-            x->share[r] = x->sum[c] == 0
-                              ? 0
-                              : g->value[r] * exp(g->log[r] - x->top[c]) / x->sum[c];
+            x->share[r] =
+                x->sum[c] == 0
+                    ? 0
+                    : g->word[r] * exp(g->word_log[r] - x->top[c]) / x->sum[c];
             ref_add(x, &sum,
-                    f->value[i * x->m + c] * exp(f->log[i * x->m + c]) * x->share[r]);
+                    f->word[i * x->m + c] * exp(f->word_log[i * x->m + c]) *
+                        x->share[r]);
         }
         x->a[j] = ref_operand(x, sum);
     }
@@ -131,7 +134,7 @@ static void features_back(struct ref_linear *x, int64_t i)
 
     for (int64_t c = 0; c < x->m; c++) {
         const int64_t r = i * x->m + c;
-        const double  grown = exp(f->log[r]), own = f->value[r] * grown;
+        const double  grown = exp(f->word_log[r]), own = f->word[r] * grown;
         double        mean = 0;
 
         for (int64_t j = 0; j < x->n; j++)
@@ -142,7 +145,7 @@ static void features_back(struct ref_linear *x, int64_t i)
             const int64_t t = j * x->m + c;
             const double  d = ref_operand(x, own * (x->da[j] - mean));
             ref_add(x, &g->dlog[t], x->share[t] * d);
-            ref_add(x, &g->dvalue[t], exp(g->log[t] - x->top[c]) / x->sum[c] * d);
+            ref_add(x, &g->dvalue[t], exp(g->word_log[t] - x->top[c]) / x->sum[c] * d);
         }
     }
 }
@@ -302,6 +305,12 @@ static void take_features(const struct ref_linear *x, struct ref_features *f,
     f->log = doubles(a, f->rows, x->m);
     f->dvalue = doubles(a, f->rows, x->m);
     f->dlog = doubles(a, f->rows, x->m);
+    f->word = f->value;
+    f->word_log = f->log;
+    if (x->type == FOCI_BF16) {
+        f->word = doubles(a, f->rows, x->m);
+        f->word_log = doubles(a, f->rows, x->m);
+    }
     f->along = doubles(a, x->directions, x->dqk);
 }
 

@@ -119,31 +119,38 @@ static void formula_back(const struct ref_linear *x, int64_t i, int64_t j, doubl
  * Features
  */
 
-static double grown(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
-                    int64_t c)
+/* e^x in units of the row, times what scales all products. */
+static double grown(const struct ref_linear *x, double log)
 {
     const double s = x->l.feature == FOCI_FEATURE_ROW ? x->scale : 1;
-    return x->logs ? s * exp(x->q.log[i * x->m + r] + x->k.log[j * x->m + c] - x->unit)
-                   : s;
+    return x->logs ? s * exp(log - x->unit) : s;
 }
 
-/* Feature r of the query times feature c of the key. */
+/* Feature r of the query times that of the key. */
+static double product(const struct ref_linear *x, int64_t i, int64_t j, int64_t r)
+{
+    const int64_t f = i * x->m + r, g = j * x->m + r;
+    return grown(x, x->q.log[f] + x->k.log[g]) * x->q.value[f] * x->k.value[g];
+}
+
+/* In words, feature r of the query times feature c of the key. */
 static double term(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                    int64_t c)
 {
-    return grown(x, i, j, r, c) * x->q.value[i * x->m + r] * x->k.value[j * x->m + c];
+    const int64_t f = i * x->m + r, g = j * x->m + c;
+    return grown(x, x->q.word_log[f] + x->k.word_log[g]) * x->q.word[f] * x->k.word[g];
 }
 
 static void term_back(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                       int64_t c, double dw)
 {
     const int64_t f = i * x->m + r, g = j * x->m + c;
-    const double  by = dw * grown(x, i, j, r, c);
+    const double  by = dw * grown(x, x->q.word_log[f] + x->k.word_log[g]);
 
-    ref_add(x, &x->q.dvalue[f], by * x->k.value[g]);
-    ref_add(x, &x->k.dvalue[g], by * x->q.value[f]);
-    ref_add(x, &x->q.dlog[f], by * x->q.value[f] * x->k.value[g]);
-    ref_add(x, &x->k.dlog[g], by * x->q.value[f] * x->k.value[g]);
+    ref_add(x, &x->q.dvalue[f], by * x->k.word[g]);
+    ref_add(x, &x->k.dvalue[g], by * x->q.word[f]);
+    ref_add(x, &x->q.dlog[f], by * x->q.word[f] * x->k.word[g]);
+    ref_add(x, &x->k.dlog[g], by * x->q.word[f] * x->k.word[g]);
 }
 
 /* The pair of features that turns as number t. */
@@ -198,12 +205,14 @@ double ref_pair_unit(const struct ref_linear *x, int64_t i)
 
 void ref_pair(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    double sum = 0;
+    double sum = 0, words = 0;
 
-    for (int64_t r = 0; x->written && r < x->m; r++)
-        ref_add(x, &sum, term(x, i, j, r, r));
+    for (int64_t r = 0; x->written && r < x->m; r++) {
+        ref_add(x, &sum, product(x, i, j, r));
+        if (x->type != REF_F64) ref_add(x, &words, term(x, i, j, r, r));
+    }
     x->plain[j] = x->written ? sum : formula(x, i, j);
-    x->turned[j] = x->rope ? turned(x, i, j) : x->plain[j];
+    x->turned[j] = x->rope ? turned(x, i, j) : x->type != REF_F64 ? words : x->plain[j];
 }
 
 void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j)

@@ -24,6 +24,7 @@ Verbs
   run *
   bench *
   map *
+  analyse *
 
 === -h
 foci -h | head -1
@@ -41,7 +42,7 @@ foci --version
 foci *.*.*
 
 === help of every verb shows examples first
-for verb in list info plan run bench map; do
+for verb in list info plan run bench map analyse; do
     foci $verb --help > a || echo "$verb failed"
     foci help $verb | cmp - a
     foci $verb -h | cmp - a
@@ -66,6 +67,9 @@ Examples
 foci map: *
 Examples
   foci map *
+foci analyse: *
+Examples
+  foci analyse *
 
 === help wins over mistakes
 foci plan --no-such-option --help | head -1
@@ -147,10 +151,12 @@ for shell in bash zsh; do foci --completion $shell | grep -c 'f32 bf16 f16'; don
 foci --completion bash | grep -c "'map --pattern') words='softmax "
 foci --completion zsh | grep -c "'--pattern=.*:SPEC:(softmax "
 foci --completion zsh | grep -A 99 '^    map)' | grep "'1:"
+foci --completion bash | grep -c "'analyse --estimator') words='softmax "
 --- stdout
 1
 1
             '1:PROBLEM: ' *
+1
 
 === completion for no shell
 foci --completion

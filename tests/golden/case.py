@@ -4,8 +4,9 @@ import itertools
 import math
 import random
 
-from formulas import Head, Tie, run, tensors
-from scalar import Num, backward, constant, dot, dropout_uniform
+import features
+from formulas import Head, run, tensors
+from scalar import Num, Tie, backward, constant, dot, dropout_uniform
 
 
 def routes_of(group):
@@ -15,7 +16,7 @@ def routes_of(group):
 class Case:
     def __init__(self, name, spec, groups, b=1, n=3, m=None, d=3, dv=None, kv=None, causal=False, q=None, k=None, v=None,
                  len_q=None, len_k=None, docs=None, memory=0, mask=None, bias=None, printed=None,
-                 seed=0, dim_x=0, dropout=None, given=None, weights=False):
+                 seed=0, dim_x=0, dropout=None, given=None, weights=False, drawn=None, calibrated=False):
         self.name, self.spec, self.groups = name, spec, groups
         self.heads = sum(g.heads for g in groups)
         self.b, self.n, self.m, self.d = b, n, n if m is None else m, d
@@ -27,6 +28,7 @@ class Case:
         assert not (mask and bias) or mask == bias  # a problem has one pair of extents
         self.printed = printed or {}
         self.seed, self.dim_x, self.dropout, self.weights = seed, dim_x, dropout, weights
+        self.drawn, self.calibrated = drawn, calibrated  # the seed of tensors; are statistics of the batch wanted?
         self.reads_k = not all(g.mech == "lsh" and g.arg.get("shared") for g in groups)
         for number, group in enumerate(groups):
             for part in (group, group.inner) if group.inner else (group,):
@@ -57,7 +59,8 @@ class Case:
             """`rows` sets of the tensors of a group."""
             sets = [{} for _ in range(rows)]
             for name, count in tensors(group, self.d, self.dv, self.m, self.dim_x):
-                values = some(rows * count, given.get(name))
+                start = features.initial(group, name, rows * count, self.d, self.drawn)
+                values = some(rows * count, given.get(name, start))
                 self.params.append((self.name_of(group, prefix + name), values))
                 for t, numbers in enumerate(sets):
                     numbers[name] = values[t * count:(t + 1) * count]
@@ -111,7 +114,7 @@ class Case:
         def keys(x, d):
             found = [self.vector(x, self.m, self.kv, d, b, j, kh) for j in cols]
             # Memory takes no gradient: its rows enter as constants.
-            return [constant(row) if j < memory else row for j, row in zip(cols, found)]
+            return [constant(row) if j - cols.start < memory else row for j, row in zip(cols, found)]
 
         def keep(i, number):
             if not self.dropout:
@@ -148,6 +151,22 @@ class Case:
         self.o = [x for at in rows for x in o.get(at, [zero] * self.dv)]
         backward(dot(self.o, constant(self.g)))
         self.check()
+        self.moments = self.calibrate() if self.calibrated else []
+
+    def calibrate(self):
+        """Statistics of all sequences together: (name, numbers of all heads)."""
+        found, heads = {}, [g for g in self.groups for _ in range(g.heads)]
+        for h, group in enumerate(heads):
+            if not features.has_statistics(group):
+                continue
+            root = math.sqrt(features.scale_of(group, self.d))
+            xs = [self.vector(self.q, self.n, self.heads, self.d, b, i, h) for b, rows, _ in self.sequences() for i in rows]
+            ys = [self.vector(self.k, self.m, self.kv, self.d, b, j, self.key_head(h)) for b, _, cols in self.sequences() for j in cols]
+            e = features.statistics(group.arg["kind"], features.numbers(xs, root), features.numbers(ys, root))
+            for name, _ in tensors(group, self.d, self.dv, self.m, self.dim_x):
+                if name in features.STATISTICS:
+                    found.setdefault(self.name_of(group, name), []).extend(e.numbers(name))
+        return list(found.items())
 
     def check(self):
         """What is known beforehand: printed numbers, and that o = A v."""
@@ -161,7 +180,7 @@ class Case:
             for c, x in enumerate(self.vector(self.o, self.n, self.heads, self.dv, b, i, h)):
                 values = [self.vector(self.v, self.m, self.kv, self.dv, b, j, self.key_head(h))[c] for j in range(self.m)]
                 sum_ = sum(w * y.value for w, y in zip(self.a[at:at + self.m], values))
-                assert abs(x.value - sum_) < 1e-12, (self.name, self.spec)
+                assert abs(x.value - sum_) < 1e-12 * max(1.0, abs(sum_)), (self.name, self.spec)
 
     def text(self):
         def line(key, values):
@@ -194,6 +213,10 @@ class Case:
             out += line("bias_extents", self.bias_shape) + line("bias", values(self.bias))
         for name, xs in self.params:
             out += line("param " + name, values(xs))
+        if self.drawn is not None:
+            out += line("drawn", [self.drawn])
+        for name, xs in self.moments:
+            out += line("calibrated " + name, xs)
         inputs = ["q"] + ["k"] * self.reads_k + ["v"] + ["x"] * bool(self.x)
         for key in inputs + ["g", "o"]:
             out += line(key, values(getattr(self, key)))

@@ -7,14 +7,8 @@ and nothing here has been told how the library does it.
 
 import math
 
-from scalar import Num, Stream, constant, dot, exp, mean, plus, relu, sqrt, tanh, times, total
-
-
-class Tie(Exception):
-    """A choice that rounding could turn: other data has to be drawn."""
-
-
-MARGIN = 1e-3
+import features
+from scalar import MARGIN, Num, Stream, Tie, constant, dot, exp, mean, plus, relu, sqrt, tanh, times, total
 
 
 class Group:
@@ -97,7 +91,7 @@ def rope(x, place, base=10000, layout="interleaved"):
 def mapped(head):
     group = head.group
     q, k = head.raw_q, head.raw_k
-    if group.mech == "routed":
+    if group.mech == "routed" or group.mech in features.MECHANISMS:
         return q, k
     if group.mech == "lsh" and group.arg.get("shared"):
         k = [unit(x) for x in q]
@@ -550,9 +544,11 @@ def routed(head):
 
 
 def run(head):
-    mech = head.group.mech
+    mech, turn = head.group.mech, head.group.mods.get("rope")
     if head.nq == 0:
         return []
+    if mech in features.MECHANISMS:
+        return features.rows_of(head, None if turn is None else lambda x, place: rope(x, place, **turn))
     if mech == "routed":
         return routed(head)
     if mech == "routing" and head.arg("pick", "argmax") == "topk":
@@ -566,7 +562,7 @@ def run(head):
 
 
 def tensors(group, d, dv, nk, dim_x):
-    arg, mods, found = group.arg, group.mods, []
+    arg, mods, found = group.arg, group.mods, features.tensors(group, d)
     if group.mech == "lsh" and arg.get("hash", "angular") == "angular":
         found.append(("R", arg.get("rounds", 1) * d * (arg.get("buckets", 64) // 2)))
     elif group.mech == "lsh":

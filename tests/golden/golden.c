@@ -178,6 +178,24 @@ static double *params_of(const struct lines *c, const foci_plan *plan)
     return params;
 }
 
+/* The tensors are those that the seed of the case draws; unknown ones are NaN. */
+static void compare_drawn(const char *file, const struct lines *c,
+                          const foci_plan *plan, const double *params)
+{
+    const uint64_t seed = strtoull(need(c, "drawn"), NULL, 10);
+    const double   single = 1e-6;
+    float *drawn = test_alloc((size_t)foci_plan_params(plan) + 1, sizeof *drawn);
+
+    assert_int_equal(foci_params_init(plan, seed, drawn), FOCI_OK);
+    for (int64_t t = 0; t < foci_plan_params(plan); t++) {
+        if (isnan(params[t]) && isnan(drawn[t])) continue;
+        if (!(fabs((double)drawn[t] - params[t]) <= single * fmax(1, fabs(params[t]))))
+            fail_msg("%s.txt, %s: parameter %lld starts as %.9g, not %.17g", file,
+                     text_of(c, "case"), (long long)t, (double)drawn[t], params[t]);
+    }
+    free(drawn);
+}
+
 /* Everything of one execution that has to be freed. */
 struct execution {
     foci_io    io;
@@ -316,6 +334,60 @@ static void compare_all(const char *file, const struct lines *c, const foci_plan
         compare_floats(file, c, "printed_a", e->weights, pairs, six_decimals);
 }
 
+static float *floats(const double *x, int64_t n)
+{
+    float *y = test_alloc((size_t)n + 1, sizeof *y);
+    for (int64_t t = 0; t < n; t++)
+        y[t] = (float)x[t];
+    return y;
+}
+
+/* Statistics of the batch, which the engine finds in single precision. */
+static void compare_calibrated(const char *file, const struct lines *c,
+                               const foci_plan *plan, const struct execution *e)
+{
+    const foci_problem *p = &plan->p;
+    const double        tolerance = 1e-5;
+    float              *params = floats(e->params, plan->n_floats);
+    float              *q = floats(e->q, p->batch * p->len_q * p->heads * p->dim_qk);
+    float              *k = floats(e->k, p->batch * p->len_k * p->kv_heads * p->dim_qk);
+    char               *work = test_alloc(foci_plan_work_bytes(plan), 1);
+    foci_io             io = e->io;
+
+    io.q = q;
+    io.k = k;
+    io.params = params;
+    io.work = work;
+    assert_int_equal(foci_params_calibrate(plan, &io, params), FOCI_OK);
+    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+        foci_param param = { FOCI_SIZED(foci_param) };
+        char       key[96];
+        assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
+        snprintf(key, sizeof key, "calibrated %s", param.name);
+        if (text_of(c, key))
+            compare_floats(file, c, key, params + param.offset, param.count, tolerance);
+    }
+    free(params);
+    free(q);
+    free(k);
+    free(work);
+}
+
+static bool is_calibrated(const struct lines *c)
+{
+    for (int t = 0; t < c->n; t++)
+        if (strncmp(c->key[t], "calibrated ", 11) == 0) return true;
+    return false;
+}
+
+static void judge(const char *file, const struct lines *c, struct ref_call *call)
+{
+    const foci_status status = ref_run(call);
+    if (status)
+        fail_msg("%s.txt, %s: %s/%s: %s", file, text_of(c, "case"), text_of(c, "spec"),
+                 text_of(c, "problem"), foci_status_text(status));
+}
+
 static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
 {
     foci_problem     p = problem_of(c);
@@ -337,11 +409,13 @@ static void run_case(foci_ctx *ctx, const char *file, const struct lines *c)
                              .params = e.params,
                              .lse = text_of(c, "lse") ? e.lse : NULL,
                              .weights = weights ? e.weights : NULL };
-    assert_int_equal(ref_run(&call), FOCI_OK);
+    judge(file, c, &call);
     call.grads = &e.grads;
     call.dparams = e.dparams;
-    assert_int_equal(ref_run(&call), FOCI_OK);
+    judge(file, c, &call);
     compare_all(file, c, plan, &e);
+    if (text_of(c, "drawn")) compare_drawn(file, c, plan, e.params);
+    if (is_calibrated(c)) compare_calibrated(file, c, plan, &e);
 
     execution_free(&e);
     foci_plan_free(plan);
@@ -373,8 +447,9 @@ static char *slurp(const char *name)
  * values. */
 static void add_line(struct lines *c, char *line)
 {
-    const bool two = strncmp(line, "param ", 6) == 0 ||
-                     strncmp(line, "dparam ", 7) == 0 || strncmp(line, "list ", 5) == 0;
+    const bool two =
+        strncmp(line, "param ", 6) == 0 || strncmp(line, "dparam ", 7) == 0 ||
+        strncmp(line, "calibrated ", 11) == 0 || strncmp(line, "list ", 5) == 0;
     char *cut = strchr(line, ' ');
 
     if (cut && two) cut = strchr(cut + 1, ' ');

@@ -414,6 +414,140 @@ def dropouts():
         make("memory of xl", "xl", n=3, m=6, d=2, causal=True)]
 
 
+def linears():
+    every = lambda mech, arg=None, mods=None, tag="", d=2, **kw: \
+        selves(mech, arg, mods, tag, d=d, **kw) + crosses(mech, arg, mods, tag, d=d, **kw)
+    few = lambda tag, mech, arg=None, mods=None, **kw: [
+        case(tag, mech, arg, mods, heads=2, n=6, d=2, dv=3, kv=1, **kw),
+        case(tag + ", causal", mech, arg, mods, heads=2, n=6, d=2, dv=3, kv=1, causal=True, **kw)]
+    kernel = lambda name, **arg: {"kernel": name, **arg}
+    yield "linear", [
+        case("worked example", "linear", printed={"o": ([.822214, .177786, .828726, .171274, .825775, .174225], 6)}, **WORKED),
+        case("worked example, causal", "linear", printed={"a": ([1, 0, 0, .363636, .636364, 0], 6)}, causal=True, **WORKED),
+        case("worked example, taylor", "linear", kernel("taylor"), printed={"a": ([.559173, .285714, .155112], 3)}, **WORKED),
+        case("worked example, poly", "linear", kernel("poly"), printed={"a": ([.728553, .25, .021447], 3)}, **WORKED),
+    ] + every("linear") + [
+        case("memory", "linear", heads=2, n=3, m=5, d=2, memory=2, causal=True),
+        case("documents, memory", "linear", kernel("taylor"), heads=2, n=7, d=2, docs=[0, 3, 7], memory=2),
+    ] + few("relu", "linear", kernel("relu")) + [
+        case("relu, a row of nothing", "linear", kernel("relu"), n=3, d=2, q=[1, 1, -1, -2, 2, -1], k=[1, .5, -1, 2, 1, 1]),
+        case("relu, keys of nothing", "linear", kernel("relu"), n=4, d=2, causal=True, k=[-1, 0, 0, -2, 1, 1, 2, -1]),
+    ] + few("cos", "linear", kernel("cos")) + \
+        few("powers", "linear", kernel("powers")) + few("powers of 3", "linear", kernel("powers", order=3)) + \
+        few("powers of 1", "linear", kernel("powers", order=1)) + \
+        few("poly", "linear", kernel("poly")) + few("poly of 3", "linear", kernel("poly", power=3)) + \
+        few("poly of 4", "linear", kernel("poly", power=4, const=0.5)) + few("poly of 1", "linear", kernel("poly", power=1)) + \
+        few("poly without constant", "linear", kernel("poly", const=0)) + [
+        case("poly of 8", "linear", kernel("poly", power=8, const=0.25), n=5, d=2),
+        case("poly of 3, wide", "linear", kernel("poly", power=3), n=4, d=5, dv=2),
+        case("poly, a query of nothing", "linear", kernel("poly", const=0), n=3, d=2, q=[1, 1, 0, 0, 2, -1]),
+    ] + few("taylor", "linear", kernel("taylor")) + few("taylor of 1", "linear", kernel("taylor", order=1)) + \
+        few("taylor of 3", "linear", kernel("taylor", order=3)) + few("taylor of 4", "linear", kernel("taylor", order=4)) + [
+        case("taylor of 6", "linear", kernel("taylor", order=6), n=5, d=2, causal=True),
+        case("taylor of 4, wide", "linear", kernel("taylor", order=4), n=4, d=4, dv=2),
+    ] + sum((few("%s, sums" % name, "linear", kernel(name, normalise=0))
+             for name in ("elu", "relu", "poly", "taylor", "powers", "cos")), []) + \
+        sum((few("%s, eps" % name, "linear", kernel(name, eps=0.5)) for name in ("elu", "relu", "taylor")), []) + \
+        sum((few("%s, scale" % name, "linear", kernel(name), {"scale": {"s": 0.3}}) for name in ("poly", "taylor", "powers")), []) + \
+        sum((few("%s, negative scale" % name, "linear", kernel(name, order=3), {"scale": {"s": -0.4}})
+             for name in ("taylor", "powers")), []) + \
+        few("turned", "linear", None, {"rope": {}}) + \
+        few("turned, halves", "linear", kernel("relu"), {"rope": {"base": 100, "layout": "half"}}) + \
+        few("turned, cos", "linear", kernel("cos"), {"rope": {}}) + \
+        few("turned, sums", "linear", kernel("elu", normalise=0), {"rope": {}}) + \
+        few("turned, eps", "linear", kernel("elu", eps=0.5), {"rope": {}}) + \
+        few("turned, taylor", "linear", kernel("taylor"), {"rope": {}}) + \
+        few("turned, poly", "linear", kernel("poly"), {"rope": {"layout": "half"}, "scale": {"s": 0.4}}) + [
+        case("turned, wide", "linear", None, {"rope": {}}, heads=2, n=6, d=6, causal=True, weights=True),
+        case("turned, taylor of 3", "linear", kernel("taylor", order=3), {"rope": {}}, n=5, d=3, weights=True),
+        case("turned, powers", "linear", kernel("powers", order=3), {"rope": {}}, n=5, d=3),
+        case("turned, more keys than queries", "linear", None, {"rope": {}}, n=4, m=7, d=2, causal=True)]
+    yield "cosformer", [
+        case("worked example", "cosformer", {"length": 3}, printed={
+            "a": ([1, 0, 0, 0, .697831, .302169, .154701, .535898, .309401], 9)}, **WORKED),
+    ] + selves("cosformer", {"length": 16}) + selves("cosformer", tag=", length of the sequence", causal=False) + \
+        few("turned", "cosformer", {"length": 9}, {"rope": {}}) + \
+        few("turned, halves", "cosformer", {"length": 9}, {"rope": {"layout": "half"}}) + [
+        case("memory", "cosformer", {"length": 6}, heads=2, n=6, d=3, dv=2, memory=2, causal=True),
+        case("rows of nothing", "cosformer", n=3, d=2, q=[1, 1, -1, -2, 2, -1], k=[1, .5, -1, 2, 1, 1])]
+    yield "efficient", [
+        case("worked example", "efficient", printed={"a": ([.510543, .357822, .131635], 3)}, **WORKED),
+    ] + every("efficient") + [case("memory", "efficient", heads=2, n=3, m=5, d=3, dv=2, memory=2, causal=True)]
+    yield "identity", every("identity") + few("by the keys", "identity", {"norm": "n"}) + [
+        case("by the keys, more keys than queries", "identity", {"norm": "n"}, n=3, m=5, d=2, causal=True),
+        case("by the keys, empty rows", "identity", {"norm": "n"}, n=5, m=3, d=2, causal=True),
+        case("memory", "identity", heads=2, n=3, m=5, d=2, memory=2, causal=True),
+    ] + few("scale", "identity", None, {"scale": {"s": 1.5}}) + few("negative scale", "identity", None, {"scale": {"s": -0.5}}) + \
+        few("turned", "identity", None, {"rope": {}}) + few("turned, by the keys", "identity", {"norm": "n"}, {"rope": {"layout": "half"}})
+    yield "retention", [
+        case("worked example", "retention", {"decay": 0.5}, causal=True, printed={
+            "a": ([.707107, 0, 0, 0, 1.414214, 0, .176777, .707107, 0], 9)}, **WORKED),
+    ] + selves("retention", {"decay": 0.6}) + selves("retention", {"decay": 0.6, "learn": 1}, tag=", learnt") + \
+        sum((few("%s%s%s" % (norm, ", bare" * (1 - content), ", learnt" * learn), "retention",
+                 {"decay": 0.7, "content": content, "norm": norm, "learn": learn})
+             for norm in ("none", "sum", "retnet") for content in (0, 1) for learn in (0, 1)), []) + \
+        few("decays of heads", "retention") + few("decays of heads, sums", "retention", {"norm": "sum", "content": 0}) + \
+        few("decays of heads, learnt", "retention", {"learn": 1}, drawn=0) + \
+        few("decay 1", "retention", {"decay": 1, "norm": "retnet"}) + \
+        few("nearly 0, learnt", "retention", {"learn": 1, "norm": "retnet"}, given={"theta": [-1000.0, -3.0]}) + \
+        few("nearly 1, learnt", "retention", {"learn": 1, "norm": "sum", "content": 0}, given={"theta": [40.0, 5.0]}) + \
+        few("scale", "retention", {"decay": 0.8, "norm": "retnet"}, {"scale": {"s": 2.5}}) + \
+        few("turned", "retention", {"decay": 0.8}, {"rope": {}}) + \
+        few("turned, sums", "retention", {"decay": 0.8, "norm": "sum", "learn": 1}, {"rope": {}}) + \
+        few("turned, retnet", "retention", {"decay": 0.8, "norm": "retnet", "learn": 1}, {"rope": {"layout": "half"}}) + [
+        case("a query of nothing, sums", "retention", {"norm": "sum", "decay": 0.5}, n=3, d=2, q=[1, 1, 0, 0, 2, -1]),
+        case("memory", "retention", {"decay": 0.5}, heads=2, n=6, d=2, memory=2, causal=True)]
+    yield "performer", performers(every, few)
+
+
+def performers(every, few):
+    kind = lambda name, **arg: {"kind": name, "features": 5, **arg}
+    omega = {"omega": [1, 0, 0, 1, -1, 1]}
+    share = lambda rows: [round(x / sum(row), 6) for row in rows for x in row]
+    kernels = [[1.078378, .569733, .650548], [.926458, 1.475202, 2.108359], [.937693, .805376, .952237]]
+    found = [
+        case("worked example", "performer", {"features": 3}, given=omega, printed={"a": (share(kernels), 9)}, **WORKED),
+        case("worked example, favor++", "performer", {"kind": "favor++", "features": 3, "a": -0.1}, given=omega,
+             printed={"a": (share([[1.587535, .797964, .782989]]), 3)}, **WORKED),
+        case("worked example, trig", "performer", {"kind": "trig", "features": 3}, given=omega,
+             printed={"a": (share([[2.028115, -.504722, -.248862]]), 3)}, **WORKED),
+    ] + every("performer", {"features": 5}) + every("performer", kind("favor++", a=-0.2), tag=", favor++")
+    for name in ("trig", "hyp"):
+        found += few(name, "performer", kind(name))
+    for name in ("favor+", "favor++", "sderf", "aderf", "trig", "hyp"):
+        found += [
+            case(name + ", drawn", "performer", {"kind": name}, heads=2, n=5, d=3, kv=1, drawn=3),
+            case(name + ", gaussian", "performer", kind(name, kernel="gaussian"), heads=2, n=5, d=2, kv=1),
+            case(name + ", scale", "performer", kind(name), {"scale": {"s": 0.3}}, heads=2, n=5, d=2),
+            case(name + ", turned", "performer", kind(name, features=4), {"rope": {}}, heads=2, n=5, d=2, weights=True),
+            case(name + ", turned, halves", "performer", kind(name, features=6, kernel="gaussian"), {"rope": {"layout": "half"}},
+                 n=6, d=2, causal=name not in ("favor++", "sderf", "aderf"))]
+    drawn = lambda tag, **arg: case(tag, "performer", arg, heads=2, n=4, d=3, drawn=(1 << 63) + 5, causal=True)
+    found += [
+        drawn("rows of sqrt", rows="sqrt"), drawn("rows of unit", rows="unit", features=4), drawn("independent rows", ortho=0),
+        drawn("many features", features=17), drawn("one feature", features=1), drawn("redrawn", redraw=10),
+        case("memory", "performer", kind("favor+"), heads=2, n=3, m=5, d=2, memory=2, causal=True)]
+    for name in ("favor++", "sderf", "aderf"):
+        found += every("performer", kind(name), tag=", %s, found" % name, causal=False)[:5] + [
+            case(name + ", found, more keys than queries", "performer", kind(name), heads=2, n=4, m=7, d=2, dv=1),
+            case(name + ", found, unequal lengths", "performer", kind(name), b=3, n=4, m=6, d=2, len_q=[2, 4, 3], len_k=[6, 2, 0]),
+            case(name + ", calibrated", "performer", kind(name), heads=4, b=2, n=5, d=3, kv=2, len_q=[5, 3], len_k=[4, 5],
+                 calibrated=True)]
+        found += few(name + ", given", "performer", kind(name), given=given_exponents(name, 2, 2))
+        found += few(name + ", given, gaussian", "performer", kind(name, kernel="gaussian"), given=given_exponents(name, 2, 2))
+    return found
+
+
+def given_exponents(kind, heads, d):
+    """Any numbers, not those of an estimator without bias."""
+    rng = random.Random("exponents " + kind)
+    if kind == "favor++":
+        return {"A": [a for a in (-0.3, -0.05)[:heads] for _ in range(d)]}
+    some = lambda count, width: [round(rng.gauss(0, width), 3) for _ in range(count)]
+    squares = {name: some(heads * d * d, 0.5) for name in ("Bx", "By", "Cx", "Cy")}
+    return {"A": [-abs(x) for x in some(heads * d, 0.2)], **squares}
+
+
 def files():
     yield "softmax", [
         Case("worked example", "softmax", one("softmax"), printed={
@@ -455,6 +589,7 @@ def files():
     yield from slots()
     yield from memories()
     yield from positions()
+    yield from linears()
     yield from dropouts()
     yield "problems", [
         Case("lengths", "softmax", one("softmax", 2), b=3, n=4, m=5, d=2, len_q=[2, 0, 4], len_k=[5, 3, 1]),
@@ -498,6 +633,11 @@ def files():
         mix("memory of some", [Group(1, "xl"), Group(1, "softmax", txl={}), Group(2, "xl", {"memory": 1})], n=3, m=6, d=2, causal=True),
         mix("dropout", [Group(2, "local", {"window": 2}), Group(1, "pooled", {"block": 2}), Group(1, "l2norm")], b=2, n=6, d=2,
             dropout=(0.4, 77)),
+        mix("features", [Group(2, "softmax", rope={}), Group(2, "performer", {"features": 3}), Group(2, "retention", {"learn": 1}),
+                         Group(4, "performer", {"kind": "hyp", "ortho": 0}), Group(2, "linear", rope={})],
+            n=6, d=2, kv=6, causal=True, drawn=11),
+        mix("features found in the data", [Group(1, "l2norm"), Group(2, "performer", {"kind": "favor++"}), Group(1, "efficient"),
+                                           Group(2, "performer", {"kind": "aderf", "features": 3})], n=5, d=2, calibrated=True),
         mix("second", [Group(1, "segmented", {"length": 2, "integrate": "second"}), Group(2, "segmented", {"length": 3, "back": 1},
                                                                                           alibi={})],
             n=8, d=2, causal=True)]

@@ -7,6 +7,14 @@ backward() goes through them once.  Slow, and short enough to be believed.
 import math
 
 
+class Tie(Exception):
+    """A choice that rounding could turn, or a divisor that could be 0: other data has to
+    be drawn."""
+
+
+MARGIN = 1e-3
+
+
 class Num:
     """A number that remembers what it was made of, for its gradient."""
 
@@ -57,8 +65,33 @@ def tanh(x):
     return Num(y, ((x, 1.0 - y * y),))
 
 
+def cos(x):
+    return Num(math.cos(x.value), ((x, -math.sin(x.value)),))
+
+
+def sin(x):
+    return Num(math.sin(x.value), ((x, math.cos(x.value)),))
+
+
+def size(x):
+    """|x|"""
+    return Num(abs(x.value), ((x, -1.0 if x.value < 0 else 1.0),))
+
+
+def elu1(x):
+    """elu(x) + 1"""
+    return x + 1.0 if x.value > 0 else exp(x)
+
+
 def relu(x):
     return Num(max(x.value, 0.0), ((x, 1.0 if x.value > 0 else 0.0),))
+
+
+def power(x, n):
+    y = num(1.0)
+    for _ in range(n):
+        y = y * x
+    return y
 
 
 def total(xs):
@@ -125,6 +158,7 @@ class Stream:
 
     def __init__(self, seed, stream):
         self.state = (seed ^ (stream + 1) * 0xD1342543DE82EF95) & WORD
+        self.kept = None  # the second normal of a pair
 
     def word(self):
         self.state = (self.state + GOLDEN) & WORD
@@ -132,6 +166,16 @@ class Stream:
 
     def uniform(self):
         return ((self.word() >> 11) + 0.5) * 2.0 ** -53
+
+    def normal(self):
+        """Box and Muller, in pairs."""
+        if self.kept is not None:
+            found, self.kept = self.kept, None
+            return found
+        u1, u2 = self.uniform(), self.uniform()
+        length = math.sqrt(-2.0 * math.log(u1))
+        self.kept = length * math.sin(2.0 * math.pi * u2)
+        return length * math.cos(2.0 * math.pi * u2)
 
     def choose(self, count, things):
         """`count` of them, without replacement: Fisher and Yates from the front."""
@@ -154,3 +198,5 @@ def dropout_uniform(seed, b, h, i, j):
 
 assert [Stream(1, 5).word(), Stream(0, 0).word()] == [0xEC1AE5FB49E6E2E5, 0xF4A90164C4749E1A]
 assert Stream(0, 0).uniform() == 0.9557038184179469
+assert [round(Stream.normal(s), 12) for s in (Stream(0, 0),) for _ in range(4)] == \
+    [-0.002491127061, -0.301012041108, 0.243157365443, -0.562757278471]

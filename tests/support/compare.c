@@ -317,9 +317,12 @@ static double bound_linear(const struct trial *t, const struct measure *m, int p
 {
     const int64_t n = want->n[part];
     const double  yard = rms_apart(words->x[part], want->x[part], n);
+    double        bound = strict[part] * finite + (2 + few_times(m, n)) * yard;
 
-    return strict[part] * finite + (2 + few_times(m, n)) * yard +
-           of_result(t, part, finite, want);
+    /* Of two features, a weight and a value each may be off by half a unit, and a
+     * yardstick of very few numbers may be a lucky one. */
+    if (m->rounds) bound += 4 * 0x1p-8 * finite / fmax(1, m->rows);
+    return bound + of_result(t, part, finite, want);
 }
 
 static double rms_finite(const double *x, int64_t n)

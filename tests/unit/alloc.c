@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "foci/analyse.h"
 #include "foci/file.h"
 #include "support/failing.h"
 #include "support/trial.h"
@@ -241,6 +242,43 @@ static void parameters(void **state)
     assert_int_equal(foci_plan_create(s.ctx, "owner", &s.p, &plan), FOCI_OK);
     s.plan = plan;
     assert_true(every_failure(play_params, &s) > 0);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+}
+
+/* Statistics, and fresh directions with statistics anew. */
+static foci_status play_moves(struct scene *s)
+{
+    float params[256];
+    assert_in_range(foci_plan_params(s->plan), 1, 256);
+    memcpy(params, s->io->params, (size_t)foci_plan_params(s->plan) * sizeof *params);
+    TRY(foci_params_calibrate(s->plan, s->io, params));
+    foci_io known = *s->io;
+    known.params = params;
+    return foci_params_advance(s->plan, &known, params);
+}
+
+static void moves(void **state)
+{
+    static const float       x[24] = { 1, 2, 3 };
+    static _Alignas(64) char work[1 << 18];
+    float                    o[24], params[256];
+    const foci_io io = { FOCI_SIZED(foci_io), .q = x,          .k = x, .v = x, .o = o,
+                         .work = work,        .params = params };
+    struct scene  s = { .ctx = make_ctx(),
+                        .io = &io,
+                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
+                               .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+    foci_plan    *plan;
+
+    (void)state;
+    assert_int_equal(
+        foci_plan_create(s.ctx, "performer(kind=favor++, redraw=1)", &s.p, &plan),
+        FOCI_OK);
+    s.plan = plan;
+    assert_in_range(foci_plan_work_bytes(plan), 0, sizeof work);
+    assert_int_equal(foci_params_init(plan, 5, params), FOCI_OK);
+    assert_int_equal(every_failure(play_moves, &s), 4);
     foci_plan_free(plan);
     foci_ctx_free(s.ctx);
 }
@@ -499,6 +537,37 @@ static void judge(void **state)
     assert_int_equal(failing_live(), 0);
 }
 
+static foci_status play_estimator(struct scene *s)
+{
+    static const double     x[8] = { 0.5, 0, 0.25, 1, 0, 0, 1, 0.5 };
+    double                  mean[2], variance[2];
+    float                   params[2 * 4 * 4 * 8] = { 0 };
+    const foci_estimator_io io = {
+        FOCI_SIZED(foci_estimator_io), .n = 2, .x = x, .y = x, .draws = 2, .mean = mean,
+        .variance = variance
+    };
+
+    TRY(foci_estimator_calibrate(s->plan, &io, params));
+    return foci_estimator_run(s->plan, &io);
+}
+
+static void estimators(void **state)
+{
+    struct scene s = { .ctx = make_ctx(),
+                       .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                              .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+    foci_plan   *plan;
+
+    (void)state;
+    assert_int_equal(foci_plan_create(s.ctx, "performer(kind=aderf)", &s.p, &plan),
+                     FOCI_OK);
+    s.plan = plan;
+    assert_int_equal(every_failure(play_estimator, &s), 2);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+    assert_int_equal(failing_live(), 0);
+}
+
 /* Measuring takes seconds when it gets what it wants. */
 static void measuring(void **state)
 {
@@ -521,10 +590,11 @@ static void measuring(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts), cmocka_unit_test(mechanisms),
-        cmocka_unit_test(plans),    cmocka_unit_test(parameters),
-        cmocka_unit_test(decoding), cmocka_unit_test(files),
-        cmocka_unit_test(judge),    cmocka_unit_test(measuring),
+        cmocka_unit_test(contexts),  cmocka_unit_test(mechanisms),
+        cmocka_unit_test(plans),     cmocka_unit_test(parameters),
+        cmocka_unit_test(decoding),  cmocka_unit_test(files),
+        cmocka_unit_test(judge),     cmocka_unit_test(estimators),
+        cmocka_unit_test(measuring), cmocka_unit_test(moves),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,385 @@
+/* analyse.c -- foci analyse: how good the estimates of random features are.
+ *
+ * Pairs x, y of given lengths and angles, in random directions, are estimated many times
+ * over; bias and variance stand beside what theory says of independent rows.  Statistics
+ * that a kind needs are those of many random rows of the same length.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/cli.h"
+#include "foci/analyse.h"
+
+enum { MAX_DIM = 512, MAX_VALUES = 16, ROWS_PER_AXIS = 8 };
+
+struct values {
+    double x[MAX_VALUES];
+    int    n;
+};
+
+struct estimator {
+    const char *spec;
+    foci_plan  *plan;
+    float      *params;
+};
+
+/* Results of a norm and a cosine, means over the pairs. */
+struct cell {
+    double exact, mean, error, variance, predicted, second;
+};
+
+struct work {
+    const struct args *a;
+    foci_ctx          *ctx;
+    struct values      norms, cosines;
+    int64_t            dim, pairs, draws;
+    uint64_t           seed;
+};
+
+/* "0.25,0.5,1" */
+static int read_values(const struct args *a, const char *name, const char *preset,
+                       double min, double max, struct values *v)
+{
+    const char *given = opt_text(a, name), *text = given ? given : preset;
+
+    v->n = 0;
+    for (char *end;; text = end + 1) {
+        const double x = strtod(text, &end);
+        if (end == text || (*end && *end != ',') || !(x >= min) || !(x <= max) ||
+            v->n == MAX_VALUES)
+            return usage_error(
+                a, "--%s is '%s'; it takes up to %d numbers from %g to %g with commas",
+                name, given, MAX_VALUES, min, max);
+        v->x[v->n++] = x;
+        if (!*end) return EXIT_OK;
+    }
+}
+
+/*
+ * Pairs
+ */
+
+static double dot(const double *x, const double *y, int64_t d)
+{
+    double sum = 0;
+    for (int64_t t = 0; t < d; t++)
+        sum += x[t] * y[t];
+    return sum;
+}
+
+/* x /= its length / norm. */
+static void set_norm(double *x, int64_t d, double norm)
+{
+    const double length = sqrt(dot(x, x, d));
+    for (int64_t t = 0; t < d; t++)
+        x[t] *= norm / length;
+}
+
+static double *draw_rows(int64_t rows, int64_t d, uint64_t seed)
+{
+    const size_t n = (size_t)(rows * d);
+    float       *normals = bench_draw(FOCI_F32, n, seed);
+    double      *x = need(n, sizeof *x);
+
+    for (size_t t = 0; t < n; t++)
+        x[t] = (double)normals[t];
+    free(normals);
+    return x;
+}
+
+/* Turn random directions y into such as have this cosine with x, all of one length. */
+static void set_angle(double *x, double *y, int64_t d, double norm, double cosine)
+{
+    set_norm(x, d, 1);
+    const double along = dot(x, y, d);
+    for (int64_t t = 0; t < d; t++)
+        y[t] -= along * x[t];
+    set_norm(y, d, sqrt(1 - cosine * cosine));
+    for (int64_t t = 0; t < d; t++)
+        y[t] += cosine * x[t];
+    set_norm(x, d, norm);
+    set_norm(y, d, norm);
+}
+
+/*
+ * Estimates
+ */
+
+/* Statistics of random rows of this length. */
+static foci_status calibrate(const struct work *w, const struct estimator *e,
+                             double norm)
+{
+    const int64_t d = w->dim, rows = ROWS_PER_AXIS * d;
+    double       *x = draw_rows(rows, d, w->seed + 1);
+    double       *y = draw_rows(rows, d, w->seed + 2);
+
+    for (int64_t i = 0; i < rows; i++) {
+        set_norm(x + i * d, d, norm);
+        set_norm(y + i * d, d, norm);
+    }
+    const foci_estimator_io io = { FOCI_SIZED(foci_estimator_io), .n = rows, .x = x,
+                                   .y = y };
+    const foci_status       status = foci_estimator_calibrate(e->plan, &io, e->params);
+    free(x);
+    free(y);
+    return status;
+}
+
+/* The mean over the pairs of each cosine. */
+static void fold(const struct work *w, const foci_estimator_io *io, struct cell *cells)
+{
+    const double share = 1 / (double)w->pairs;
+
+    for (int64_t i = 0; i < io->n; i++) {
+        struct cell *c = &cells[i / w->pairs];
+        c->exact += share * io->exact[i];
+        c->mean += share * io->mean[i];
+        c->variance += share * io->variance[i];
+        c->predicted += share * io->predicted[i];
+        c->second += share * io->second[i];
+        /* All pairs meet the same draws: their errors may add up. */
+        c->error += share * sqrt(io->variance[i] / (double)w->draws);
+    }
+}
+
+/* The cells of one length. */
+static foci_status estimate(const struct work *w, const struct estimator *e,
+                            double norm, struct cell *cells)
+{
+    const int64_t d = w->dim, n = w->cosines.n * w->pairs;
+    double       *x = draw_rows(n, d, w->seed + 3), *y = draw_rows(n, d, w->seed + 4);
+    double       *out = need(5 * (size_t)n, sizeof *out);
+
+    for (int64_t i = 0; i < n; i++)
+        set_angle(x + i * d, y + i * d, d, norm, w->cosines.x[i / w->pairs]);
+    const foci_estimator_io io = { FOCI_SIZED(foci_estimator_io),
+                                   .n = n,
+                                   .x = x,
+                                   .y = y,
+                                   .params = e->params,
+                                   .draws = w->draws,
+                                   .seed = w->seed,
+                                   .exact = out,
+                                   .mean = out + n,
+                                   .variance = out + 2 * n,
+                                   .predicted = out + 3 * n,
+                                   .second = out + 4 * n };
+    const foci_status       status = foci_estimator_run(e->plan, &io);
+    if (!status) fold(w, &io, cells);
+    free(x);
+    free(y);
+    free(out);
+    return status;
+}
+
+static int open_estimator(const struct work *w, struct estimator *e)
+{
+    const foci_problem p = {
+        FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 1, .len_k = 1,
+        .dim_qk = w->dim
+    };
+    const foci_status status = foci_plan_create(w->ctx, e->spec, &p, &e->plan);
+
+    if (status) return library_error(w->a, w->ctx, status, e->spec);
+    e->params = need((size_t)foci_plan_params(e->plan), sizeof *e->params);
+    return EXIT_OK;
+}
+
+static int measure(const struct work *w, struct estimator *e, struct cell *cells)
+{
+    int code = open_estimator(w, e);
+
+    for (int i = 0; i < w->norms.n && !code; i++) {
+        foci_status status = calibrate(w, e, w->norms.x[i]);
+        if (!status) status = estimate(w, e, w->norms.x[i], cells);
+        cells += w->cosines.n;
+        if (status) code = library_error(w->a, w->ctx, status, e->spec);
+    }
+    return code;
+}
+
+/*
+ * Results
+ */
+
+/* JSON knows neither infinity nor NaN. */
+static json_t *json_number(double x)
+{
+    return isfinite(x) ? json_real(x) : json_null();
+}
+
+static json_t *json_cells(const struct work *w, const struct cell *cells)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
+        const struct cell *c = &cells[i];
+        json_array_append_new(
+            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "norm",
+                            w->norms.x[i / w->cosines.n], "cosine",
+                            w->cosines.x[i % w->cosines.n], "exact",
+                            json_number(c->exact), "mean", json_number(c->mean), "error",
+                            json_number(c->error), "variance", json_number(c->variance),
+                            "closed_form", json_number(c->predicted), "ratio",
+                            json_number(c->variance / c->predicted), "second_moment",
+                            json_number(c->second)));
+    }
+    return list;
+}
+
+static void table_cells(const struct work *w, const char *spec,
+                        const struct cell *cells, struct table *t)
+{
+    for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
+        const struct cell *c = &cells[i];
+        table_cell(t, "%s", i ? "" : spec);
+        table_cell(t, "%g", w->norms.x[i / w->cosines.n]);
+        table_cell(t, "%g", w->cosines.x[i % w->cosines.n]);
+        table_cell(t, "%.4f", c->exact);
+        table_cell(t, "%.4f", c->mean);
+        table_cell(t, "%.1e", c->error);
+        table_cell(t, "%.3e", c->variance);
+        table_cell(t, "%.3e", c->predicted);
+        table_cell(t, "%.3f", c->variance / c->predicted);
+    }
+}
+
+static int run_all(const struct work *w, struct table *t, json_t *list)
+{
+    const size_t n = (size_t)(w->norms.n * w->cosines.n);
+    const char  *spec;
+    int          code = EXIT_OK;
+
+    for (int i = 0; !code && (spec = opt_nth(w->a, "estimator", i)); i++) {
+        struct estimator e = { .spec = spec };
+        struct cell     *cells = need(n, sizeof *cells);
+        code = measure(w, &e, cells);
+        if (!code && w->a->json) {
+            char *full = plan_text(foci_plan_spec, e.plan);
+            json_array_append_new(list, json_pack("{s:s, s:o}", "spec", full, "results",
+                                                  json_cells(w, cells)));
+            free(full);
+        } else if (!code) {
+            table_cells(w, spec, cells, t);
+        }
+        free(cells);
+        free(e.params);
+        foci_plan_free(e.plan);
+    }
+    return code;
+}
+
+static int show(const struct work *w)
+{
+    static const char *const heads[] = { "estimator", "norm",        "cosine",
+                                         "exact",     "mean",        "error",
+                                         "variance",  "closed form", "ratio" };
+    struct table            *t = table_create("lrrrrrrrr");
+    json_t                  *list = json_array();
+
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
+        table_cell(t, "%s", heads[i]);
+    int code = run_all(w, t, list);
+    if (!code && w->a->json)
+        code = print_json(
+            w->a, json_pack("{s:I, s:I, s:I, s:I, s:O}", "dim", (json_int_t)w->dim,
+                            "draws", (json_int_t)w->draws, "pairs", (json_int_t)w->pairs,
+                            "seed", (json_int_t)w->seed, "estimators", list));
+    else if (!code)
+        table_print(t, stdout);
+    json_decref(list);
+    table_free(t);
+    return code;
+}
+
+static int run(const struct args *a)
+{
+    struct work w = { .a = a,
+                      .dim = opt_int(a, "dim", 0),
+                      .pairs = opt_int(a, "pairs", 4),
+                      .draws = opt_int(a, "draws", 1000),
+                      .seed = (uint64_t)opt_int(a, "seed", 0) };
+
+    if (!opt_text(a, "estimator") || !w.dim)
+        return usage_error(
+            a, "--%s is missing; usage: foci analyse --estimator SPEC --dim D",
+            w.dim ? "estimator" : "dim");
+    int code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
+    if (!code) code = read_values(a, "cosines", "-0.5,0,0.5", -1, 1, &w.cosines);
+    if (code) return code;
+    w.ctx = open_ctx(a, 1);
+    if (!w.ctx) return EXIT_FAILED;
+    code = show(&w);
+    foci_ctx_free(w.ctx);
+    return code;
+}
+
+static const struct option options[] = {
+    { .name = "estimator",
+      .arg = "SPEC",
+      .help = "random features to look at, each in rows of its own",
+      .kind = KIND_TEXT,
+      .many = true },
+    { .name = "dim",
+      .arg = "D",
+      .help = "width of queries and keys",
+      .kind = KIND_WHOLE,
+      .min = 2,
+      .max = MAX_DIM },
+    { .name = "draws",
+      .arg = "N",
+      .help = "times that omega is drawn (default 1000)",
+      .kind = KIND_WHOLE,
+      .min = 2,
+      .max = 1e9 },
+    { .name = "norms",
+      .arg = "LIST",
+      .help = "lengths of x and y (default 0.25,0.5,1)",
+      .kind = KIND_TEXT },
+    { .name = "cosines",
+      .arg = "LIST",
+      .help = "of the angles between them (default -0.5,0,0.5)",
+      .kind = KIND_TEXT },
+    { .name = "pairs",
+      .arg = "N",
+      .help = "random pairs of each length and angle (default 4)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 10000 },
+    { .name = "seed",
+      .arg = "N",
+      .help = "draw everything from this seed (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
+    { 0 },
+};
+
+static const char *const examples[] = {
+    "foci analyse --estimator performer --dim 64",
+    "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
+    "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 0.5,1 --draws "
+    "10000",
+    NULL,
+};
+
+const struct verb verb_analyse = {
+    .name = "analyse",
+    .run = run,
+    .summary = "bias and variance of random features, drawn and in closed form",
+    .usage = "--estimator SPEC --dim D",
+    .options = options,
+    .examples = examples,
+    .notes =
+        "x = sqrt(s) q and y = sqrt(s) k are random pairs of equal length; exact is "
+        "e^(x.y),\n"
+        "or e^(-|x-y|^2/2) with kernel=gaussian.  mean, with its standard error, and "
+        "variance\n"
+        "are those of the estimates that draws of omega give; closed form is the "
+        "variance of\n"
+        "independent rows, and ratio the measured one over it: below 1 where "
+        "orthogonal rows\n"
+        "help.  Statistics that a kind needs are those of random rows of that "
+        "length.",
+};

@@ -676,6 +676,58 @@ static float weigh_row(float *s, float f, float *m, float *l, int kind)
     return shrink;
 }
 
+static void recur(double *s, int64_t lds, const double *keep, const float *g,
+                  const float *v, double *o, const float *f, int m)
+{
+    for (int i = 0; i < m; i++, s += lds)
+        for (int64_t c = 0; c < lds; c++) {
+            if (g) s[c] = keep[i] * s[c] + (double)g[i] * (double)v[c];
+            if (f) o[c] += (double)f[i] * s[c];
+        }
+}
+
+static void carry(double *s, int64_t lds, const double *keep, float *x, int64_t ldx,
+                  int m)
+{
+    for (int i = 0; i < m; i++, s += lds, x += ldx)
+        for (int64_t c = 0; c < lds; c++) {
+            s[c] = keep[i] * s[c] + (double)x[c];
+            x[c] = (float)s[c];
+        }
+}
+
+/* e^(a - b), 0 where a is -inf whatever b is. */
+static float exp_above(float a, float b) { return a == -INFINITY ? 0.0f : expf(a - b); }
+
+static int log_key(float *l, float *c, float *keep, const float *top, int m)
+{
+    int moved = 0;
+
+    for (int i = 0; i < m; i++) {
+        keep[i] = 1.0f;
+        if (top[i] > c[i] + 8.0f) {
+            keep[i] = exp_above(c[i], top[i]);
+            c[i] = top[i];
+            moved = 1;
+        }
+        l[i] = exp_above(l[i], c[i]);
+    }
+    return moved;
+}
+
+static float log_query(float *l, const float *c, int m)
+{
+    float h = -INFINITY;
+
+    for (int i = 0; i < m; i++) {
+        l[i] += c[i];
+        if (l[i] > h) h = l[i];
+    }
+    for (int i = 0; i < m; i++)
+        l[i] = exp_above(l[i], h);
+    return h;
+}
+
 /*
  * Linear attention
  */
@@ -755,6 +807,67 @@ static int all_finite(const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++)
         if (!isfinite(x[i])) return 0;
     return 1;
+}
+
+static void mean_rows(float *o, const float *v, int64_t ld, int n, int d,
+                      const double *a, double *mean)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < d; c++) {
+            mean[c] += a[i] * ((double)v[i * ld + c] - mean[c]);
+            o[i * ld + c] = (float)mean[c];
+        }
+}
+
+static void mean_back(float *dv, const float *g, int64_t ld, int n, int d,
+                      const double *a, double *sum)
+{
+    for (int64_t i = n - 1; i >= 0; i--)
+        for (int c = 0; c < d; c++) {
+            if (g) sum[c] += (double)g[i * ld + c];
+            dv[i * ld + c] = (float)(a[i] * sum[c]);
+            sum[c] *= 1 - a[i];
+        }
+}
+
+enum { CUBES = 14 };
+
+static void cube_rows(float *o, const float *v, int64_t ld, int n, int d,
+                      const double *f, double *state)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < d; c++) {
+            const double *by = f + i * CUBES;
+
+            for (int p = 3; p >= 0; p--) { /* those below are still of the row before */
+                double sum = by[p] * (double)v[i * ld + c];
+                for (int r = 0; r <= p; r++)
+                    sum += by[4 + p * (p + 1) / 2 + r] * state[r * d + c];
+                state[p * d + c] = sum;
+            }
+            o[i * ld + c] = (float)state[3 * d + c];
+        }
+}
+
+static void cube_back(float *dv, const float *g, int64_t ld, int n, int d,
+                      const double *f, double *state)
+{
+    for (int64_t i = n - 1; i >= 0; i--)
+        for (int c = 0; c < d; c++) {
+            const double *by = f + i * CUBES;
+            double        sum = 0;
+
+            state[3 * d + c] += (double)g[i * ld + c];
+            for (int p = 0; p < 4; p++)
+                sum += by[p] * state[p * d + c];
+            for (int r = 0; r < 4; r++) { /* those above are still of the row after */
+                double before = 0;
+                for (int p = r; p < 4; p++)
+                    before += by[4 + p * (p + 1) / 2 + r] * state[p * d + c];
+                state[r * d + c] = before;
+            }
+            dv[i * ld + c] = (float)sum;
+        }
 }
 
 void kernels_ref(struct kernels *k)

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CUBES = 14 }; /* factors of a row of causal start */
-
 void positional_geometry(struct positional *x, const foci_plan *plan,
                          const struct stage *s)
 {
@@ -177,8 +175,8 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
 static void finish_dv(const struct positional *x, int64_t seq, int64_t kv,
                       struct positional_room *r)
 {
-    struct place  at = place_of(x, seq, kv * x->per_kv);
-    const int64_t held = min64(x->stage->memory, at.s->nk);
+    struct place      at = place_of(x, seq, kv * x->per_kv);
+    const int64_t     held = min64(x->stage->memory, at.s->nk);
     struct positional plain = *x;
 
     plain.dv_rows = NULL;
@@ -244,8 +242,8 @@ static int64_t saved_floats(const foci_plan *plan, const struct stage *s)
     return 0;
 }
 
-static foci_status check(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                         char *text, size_t cap)
+static foci_status check(const foci_plan *plan, const struct stage *s,
+                         const foci_io *io, char *text, size_t cap)
 {
     (void)plan;
     if (!io->lse) return FOCI_OK;

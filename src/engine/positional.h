@@ -16,7 +16,8 @@
 #include "plan/plan.h"
 #include "state/state.h"
 
-enum { ROWS = 64 }; /* of a tile */
+enum { ROWS = 64 };  /* of a tile */
+enum { CUBES = 14 }; /* factors of a row of causal start: kernel cube_rows */
 
 /* One execution of one stage. */
 struct positional {

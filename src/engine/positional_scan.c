@@ -7,14 +7,6 @@
 
 #include "engine/positional.h"
 
-enum { CUBES = 14 };
-
-/* Row t of the scan. */
-static int64_t row_of(const struct place *at, bool back, int64_t t)
-{
-    return back ? at->s->nk - 1 - t : t;
-}
-
 /* The first row of n from t on, as they lie. */
 static int64_t rows_of(const struct place *at, bool back, int64_t t, int n)
 {

@@ -14,8 +14,8 @@ static void clear_rows(const struct rest *r, int64_t b, foci_range rows)
 {
     for (int64_t i = rows.begin; i < rows.end; i++)
         for (int64_t h = r->head0; h < r->head0 + r->heads; h++)
-            memset(r->base +
-                       (size_t)(b * r->l->batch + i * r->l->row + h * r->l->head) * r->el,
+            memset(r->base + (size_t)(b * r->l->batch + i * r->l->row + h * r->l->head) *
+                                 r->el,
                    0, r->bytes);
 }
 

@@ -79,4 +79,8 @@ INLINE void ISA(fill)(struct kernels *k)
     k->exp_rows = ISA(exp_rows);
     k->exp_cols = ISA(exp_cols);
     k->all_finite = ISA(all_finite);
+    k->mean_rows = ISA(mean_rows);
+    k->mean_back = ISA(mean_back);
+    k->cube_rows = ISA(cube_rows);
+    k->cube_back = ISA(cube_back);
 }

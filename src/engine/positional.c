@@ -34,6 +34,8 @@ void positional_room(const struct positional *x, struct arena *a,
     r->tile = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->tile);
     r->more = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->more);
     r->state = arena_take(a, 4 * (int64_t)x->ldv, sizeof *r->state);
+    r->part = arena_take(a, x->ldv, sizeof *r->part);
+    r->base = arena_take(a, x->ldv, sizeof *r->base);
     r->factor = arena_take(a, (int64_t)ROWS * CUBES, sizeof *r->factor);
 }
 
@@ -153,7 +155,11 @@ static void forward_job(void *arg, int64_t i, int thread)
     struct positional_room   room;
 
     room_of(x, thread, &room);
-    if (at.s->nq) scan_forward(x, &at, &room);
+    if (!at.s->nq) return;
+    if (at.what->words)
+        words_forward(x, &at, &room);
+    else
+        scan_forward(x, &at, &room);
 }
 
 static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -198,7 +204,10 @@ static void backward_job(void *arg, int64_t i, int thread)
     if (!x->seqs[seq].nk) return;
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
         const struct place at = place_of(x, seq, h);
-        scan_backward(x, &at, &room);
+        if (at.what->words)
+            words_backward(x, &at, &room);
+        else
+            scan_backward(x, &at, &room);
     }
     finish_dv(x, seq, kv, &room);
 }
@@ -242,10 +251,40 @@ static int64_t saved_floats(const foci_plan *plan, const struct stage *s)
     return 0;
 }
 
+/* Words of a sequence start at 0 and go up by one at most. */
+static foci_status check_words(const foci_plan *plan, const struct stage *s,
+                               const foci_io *io, char *text, size_t cap)
+{
+    const foci_problem *p = &plan->p;
+
+    if (!(mech_reads(&s->group->mech) & FOCI_READ_WORDS)) return FOCI_OK;
+    for (int64_t b = 0; b < (io->docs ? io->n_docs : p->batch); b++) {
+        const int64_t from = io->docs ? io->docs[b] : b * p->len_q;
+        const int64_t n = io->docs    ? io->docs[b + 1] - from
+                          : io->len_q ? io->len_q[b]
+                                      : p->len_q;
+
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t word = io->words[from + i];
+            const int64_t before = i ? io->words[from + i - 1] : 0;
+
+            if (word == before || (i && word == before + 1)) continue;
+            snprintf(text, cap,
+                     "words: token %" PRId64 " of sequence %" PRId64
+                     " is in word %" PRId64
+                     "%s: words are numbered from 0, each token in the same as the one "
+                     "before or in the next",
+                     i, b, word, i ? " after another" : "");
+            return FOCI_ERR_ARG;
+        }
+    }
+    return FOCI_OK;
+}
+
 static foci_status check(const foci_plan *plan, const struct stage *s,
                          const foci_io *io, char *text, size_t cap)
 {
-    (void)plan;
+    TRY(check_words(plan, s, io, text, cap));
     if (!io->lse) return FOCI_OK;
     snprintf(text, cap, "io.lse is given, but %s has no logits: leave it NULL",
              s->group->mech.def->name);

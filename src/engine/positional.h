@@ -54,6 +54,7 @@ struct place {
 struct positional_room {
     float  *tile, *more; /* [ROWS][ldv] */
     double *state;       /* [4][ldv] */
+    double *part, *base; /* [ldv] */
     double *factor;      /* [ROWS][CUBES] */
 };
 
@@ -78,5 +79,14 @@ void scan_forward(const struct positional *x, const struct place *at,
                   struct positional_room *r);
 void scan_backward(const struct positional *x, const struct place *at,
                    struct positional_room *r);
+
+/* The factors of kernel cube_rows for n rows from t on. */
+void positional_cubes(double *f, int64_t t, int n);
+
+/* positional_words.c: the same, of words. */
+void words_forward(const struct positional *x, const struct place *at,
+                   struct positional_room *r);
+void words_backward(const struct positional *x, const struct place *at,
+                    struct positional_room *r);
 
 #endif

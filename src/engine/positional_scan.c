@@ -120,7 +120,7 @@ static void power_sums(double n, double s[4])
 
 /* Factors that take means weighed by powers 0 to 3 of the distance from one row to the
  * next: of v, then of the means before, A_p' = f_p v + sum over r <= p of f_pr A_r. */
-static void set_cubes(double *f, int64_t t, int n)
+void positional_cubes(double *f, int64_t t, int n)
 {
     static const double binomial[4][4] = {
         { 1 }, { 1, 1 }, { 1, 2, 1 }, { 1, 3, 3, 1 }
@@ -148,7 +148,7 @@ static void cubes(const struct positional *x, const struct place *at,
         const int n = (int)min64(ROWS, at->s->nk - t);
 
         positional_load_v(x, at, t, n, r->tile);
-        set_cubes(r->factor, t, n);
+        positional_cubes(r->factor, t, n);
         x->k->cube_rows(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
         positional_store_o(x, at, t, n, r->tile);
     }
@@ -280,7 +280,7 @@ static void cubes_back(const struct positional *x, const struct place *at,
         const int n = (int)min64(ROWS, n_all - t);
 
         positional_load_g(x, at, t, n, r->tile);
-        set_cubes(r->factor, t, n);
+        positional_cubes(r->factor, t, n);
         x->k->cube_back(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
         positional_store_dv(x, at, t, n, r->tile);
     }

@@ -47,6 +47,7 @@ static foci_io make_io(const struct run *r)
         .mask = r->mask,
         .bias = r->bias,
         .dropout_seed = (uint64_t)opt_int(r->a, "dropout-seed", 0),
+        .words = r->words.ints,
     };
 }
 
@@ -57,15 +58,16 @@ static int check_missing(const struct run *r)
     static const _Alignas(64) float some[16];
     static const char *const        names[] = { "q", "k", "v", "x" };
     const struct tensor *const      tensors[] = { &r->q, &r->k, &r->v, &r->x };
-    float *const zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
-    int          code = EXIT_OK;
-    char         text[512];
+    float *const   zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
+    int32_t *const words = need((size_t)(r->p.batch * r->p.len_q), sizeof *words);
+    int            code = EXIT_OK;
+    char           text[512];
 
-    foci_io      io = { FOCI_SIZED(foci_io), .q = some,
-                        .k = some,           .v = some,
-                        .x = some,           .o = (void *)some,
-                        .params = zeros,     .work = (void *)some,
-                        .mask = r->mask,     .bias = r->bias };
+    foci_io io = {
+        FOCI_SIZED(foci_io), .q = some,         .k = some,       .v = some,
+        .x = some,           .o = (void *)some, .params = zeros, .work = (void *)some,
+        .mask = r->mask,     .bias = r->bias,   .words = words
+    };
     const void **fields[] = { &io.q, &io.k, &io.v, &io.x };
     for (int i = 0; i < 4 && !code; i++) {
         if (tensors[i]->file.path) continue;
@@ -75,6 +77,11 @@ static int check_missing(const struct run *r)
                                r->spec);
         *fields[i] = some;
     }
+    io.words = NULL;
+    if (!code && !r->words.path && foci_io_check(r->plan, &io, NULL, text, sizeof text))
+        code = usage_error(r->a, "--param words=FILE is missing, and %s reads words",
+                           r->spec);
+    free(words);
     free(zeros);
     return code;
 }
@@ -197,10 +204,10 @@ static void release(struct run *r)
 {
     struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->x,  &r->o,
                                        &r->dout, &r->dq, &r->dk, &r->dv, &r->dx };
-    struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k,
-                                     &r->docs };
-    void *const         blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
-                                     r->dparams, r->weights, r->work,  r->saved };
+    struct array *const  arrays[] = { &r->mask_file, &r->bias_file, &r->len_q,
+                                      &r->len_k,     &r->docs,      &r->words };
+    void *const          blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
+                                      r->dparams, r->weights, r->work,  r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);

@@ -21,7 +21,7 @@ struct run {
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;
     struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
-    struct array       mask_file, bias_file, len_q, len_k, docs;
+    struct array       mask_file, bias_file, len_q, len_k, docs, words;
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
     float             *params, *dparams;
@@ -35,6 +35,8 @@ int run_inputs(struct run *r);
 /* The keys have a number of heads that does not divide the sets of keys that heads
  * have, one each or one for each route. */
 int run_refuse_heads(const struct run *r, int64_t sets);
+/* A tensor of whole numbers that executions read: by --param, but no parameter. */
+bool run_is_words(const char *name);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
 int run_lists(struct run *r);

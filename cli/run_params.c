@@ -79,7 +79,7 @@ static int take_param(const struct run *r, const char *text)
     struct array x;
 
     int code = run_param_name(r, text, name, &path);
-    if (code || run_is_list(r->ctx, name)) return code;
+    if (code || run_is_list(r->ctx, name) || run_is_words(name)) return code;
     if (!find_param(r->plan, name, &p)) return no_such_param(r, name);
 
     code = array_load(r->a, r->ctx, "param", name, path, &x);

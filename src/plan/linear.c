@@ -104,10 +104,33 @@ static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
     return NULL;
 }
 
+/* What a descriptor cannot ask for.  Features of which the engine knows the log are kept
+ * in units that only a division takes out again. */
+static const char *against_linear(const foci_linear *l)
+{
+    const bool logs = l->feature == FOCI_FEATURE_EXP ||
+                      l->feature == FOCI_FEATURE_TRIG ||
+                      l->feature == FOCI_FEATURE_SOFTMAX;
+    const bool each = l->norm == FOCI_NORM_FEATURE;
+
+    if (each && l->feature != FOCI_FEATURE_SOFTMAX)
+        return "only FOCI_FEATURE_SOFTMAX can have FOCI_NORM_FEATURE";
+    if (logs && ((l->norm != FOCI_NORM_SUM && !each) || l->eps > 0))
+        return "features that are powers of e have to be divided by their sums, and "
+               "eps "
+               "has to be 0";
+    return logs && l->decays ? "features that are powers of e cannot have a decay"
+                             : NULL;
+}
+
 foci_status linear_refuse(foci_ctx *ctx, const struct stage *s, const foci_problem *p)
 {
     const foci_mech *m = &s->group->mech;
-    const char      *what = NULL;
+    const char      *what = against_linear(&s->linear);
+
+    if (what)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", s->group->column,
+                        m->def->name, what);
 
     for (size_t i = 0; i < m->n_mods; i++) {
         const char *why = against_mod(s, m->mods[i].def);

@@ -4,6 +4,9 @@
 
 #include "engine/linear.h"
 
+/* Parts in which the rows of a chunk to come are asked for. */
+enum { BACK_PARTS = 8 };
+
 /* Halvings that take a chunk apart into single tokens. */
 enum { LEVELS = 6 };
 
@@ -63,6 +66,10 @@ struct back_room {
     struct sums_of own;     /* [n_sums] of a sequence of one segment */
     struct sums_of carry, next;
 
+    struct chunk ahead;    /* that comes next, whose rows are asked for in parts */
+    int          asked;    /* of these */
+    bool         asks_all; /* or only keys and values */
+
     double d_lam;
 };
 
@@ -90,6 +97,8 @@ void back_of_features(const struct linear *x, float *c, const struct across *g,
 
 /* linear_back_rows.c: d_o, divided, and the gradient of what divides. */
 void back_load_rows(const struct back *b, struct back_room *r, const struct chunk *c);
+/* Ask memory for some of the rows of the chunk that comes next, between products. */
+void back_ask(const struct back *b, struct back_room *r);
 void back_store_q(const struct back *b, const struct back_room *r,
                   const struct chunk *c);
 /* To memory, or to the sums of the group that start at position `from`. */

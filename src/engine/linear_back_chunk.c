@@ -134,7 +134,13 @@ static void near_products(const struct back *b, struct back_room *r)
  * Sums
  */
 
-/* out[m][64] = total w[64] + rows cols; w NULL: 1. */
+static const float ones[CHUNK] = {
+#define FOUR    1, 1, 1, 1
+#define SIXTEEN FOUR, FOUR, FOUR, FOUR
+    SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN
+};
+
+/* out[m][64] = total w[64] + rows cols. */
 static void of_sums(const struct back *b, struct back_room *r, struct sums_of s,
                     const void *cols, const float *w, float *out)
 {
@@ -143,7 +149,7 @@ static void of_sums(const struct back *b, struct back_room *r, struct sums_of s,
 
     for (int i = 0; !b->apart && i < x->m_pad; i++)
         for (int lane = 0; lane < CHUNK; lane++)
-            out[i * CHUNK + lane] = s.total[i] * (w ? w[lane] : 1);
+            out[i * CHUNK + lane] = s.total[i] * w[lane];
     back_product(x, out, CHUNK, rows, cols, CHUNK, x->m_pad, CHUNK, 0, x->dv_pad,
                  !b->apart);
 }
@@ -193,12 +199,12 @@ static void dg_of_sums(const struct back *b, struct back_room *r, struct meeting
     const struct linear *x = &b->x;
     const void          *v = back_cols(x, r->right, r->k.v, x->ldv, x->dv_pad);
 
-    of_sums(b, r, m.of[QUERIES], v, NULL, r->dg);
+    of_sums(b, r, m.of[QUERIES], v, ones, r->dg);
     if (!x->decay) return;
     if (b->learns) r->d_lam += weighed(x, r->k.turned, r->dg, t->after_slope);
     x->k->shrink(r->dg, x->m_pad, t->after);
     if (!b->two) return;
-    of_sums(b, r, m.of[QUERIES_BEFORE], v, NULL, r->more);
+    of_sums(b, r, m.of[QUERIES_BEFORE], v, ones, r->more);
     if (b->learns) r->d_lam += weighed(x, r->k.turned, r->more, t->before_slope);
     x->k->shrink(r->more, x->m_pad, t->before);
     add_all(r->dg, r->more, (int64_t)x->m_pad * CHUNK);
@@ -303,6 +309,7 @@ static void give(const struct back *b, struct back_room *r, const struct chunk *
         to_rows(b, r, c, false);
         back_store_q(b, r, c);
     }
+    back_ask(b, r);
     if (c->n) {
         to_rows(b, r, c, true);
         back_give_k(b, r, c, from);
@@ -389,16 +396,23 @@ void back_chunk(const struct back *b, struct back_room *r, const struct chunk *c
         split(b, r, c, m, level, from);
         return;
     }
+    back_ask(b, r);
     if (x->decay) set_fades(back_decay(b, c), back_length(c), &t);
     back_to_units(x, now.of[QUERIES], now.of[KEYS].top);
     near_pairs(b, r, c);
+    back_ask(b, r);
     df_of_sums(b, r, now, &t);
+    back_ask(b, r);
     dg_of_sums(b, r, now, &t);
+    back_ask(b, r);
     dv_of_sums(b, r, now, &t);
+    back_ask(b, r);
     near_products(b, r);
+    back_ask(b, r);
     turn_back(b, r, c);
     if (b->apart) back_apart(b, r, c, now);
     carry(b, r, now, &t);
+    back_ask(b, r);
     give(b, r, c, from);
 }
 

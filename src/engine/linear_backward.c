@@ -374,6 +374,17 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, bool all)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks_all = all;
+}
+
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -385,6 +396,9 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, false);
+        while (r->asked < BACK_PARTS)
+            back_ask(b, r);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
@@ -399,6 +413,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t - 1, true);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -413,6 +428,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
+        look_ahead(b, r, h, p, t + 1, true);
         back_alone(b, r, &c, m, from);
     }
 }

@@ -241,6 +241,72 @@ static void grad(const float *s, const float *dp, int n, int k,
 }
 
 /*
+ * Distances
+ */
+
+/* As in common/band.c, on two vectors' worth of lanes at a time, the second taken from
+ * rows that are as many further on. */
+struct delay_words {
+    vw one[1], two[2], four[4], eight[8];
+};
+
+INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
+{
+    const vw a = vw_select(0xaaaaaaaa, x, d->one[0]);
+    const vw b = vw_select(0xcccccccc, a, d->two[u % 2]);
+    const vw c = vw_select(0xf0f0f0f0, b, d->four[u % 4]);
+    const vw e = vw_select(0xff00ff00, c, d->eight[u]);
+
+    d->one[0] = x;
+    d->two[u % 2] = a;
+    d->four[u % 4] = b;
+    d->eight[u] = c;
+    return e;
+}
+
+/* 16 lanes from i on of key j, counted from the first of the nearer tile. */
+INLINE const uint16_t *unskew_key(const uint16_t *near, const uint16_t *far, int j,
+                                  int i)
+{
+    static const _Alignas(32) uint16_t none[VF_LEN] = { 0 };
+    const uint16_t *const              tile = j < 0 ? far : near;
+
+    return tile && j < LANES ? tile + (j & (LANES - 1)) * LANES + i : none;
+}
+
+/* Rows come from the last to the first, so that a pair is complete with its even one. */
+static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *near,
+                   const uint16_t *far)
+{
+    for (int i = 0; i < LANES; i += 32) {
+        struct delay_words d;
+        vw                 odd = vw_set1(0);
+
+        d.one[0] = odd;
+        UNROLL(8)
+        for (int r = 0; r < 8; r++)
+            d.two[r % 2] = d.four[r % 4] = d.eight[r] = odd;
+        for (int row = 0; row < LANES + VF_LEN; row += 8)
+            UNROLL(8)
+        for (int u = 0; u < 8; u++) {
+            const int j = i - LANES + 1 + row + u, to = LANES + VF_LEN - 2 - row - u;
+            const vw  x = vw_halves(unskew_key(near, far, j, i),
+                                    unskew_key(near, far, j + VF_LEN, i + VF_LEN));
+            const vw  out = delayed_words(&d, x, u);
+
+            if (to < 0 || to >= LANES) continue;
+            vw_store(rows + to * LANES + i, out);
+            if (u % 2 == 1) {
+                odd = out;
+                continue;
+            }
+            vw_store(words + to / 2 * LANES + i, vw_zip_low(out, odd));
+            vw_store(words + to / 2 * LANES + i + VF_LEN, vw_zip_high(out, odd));
+        }
+    }
+}
+
+/*
  * Dropping weights
  */
 
@@ -417,6 +483,7 @@ void kernels_bf16(struct kernels *k)
     k->pack_sum_bf16 = pack_sum;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
+    k->unskew_bf16 = unskew;
     k->drop_rows_bf16 = drop_rows;
     k->drop_words_bf16 = drop_words;
     k->dots_bf16 = dots;

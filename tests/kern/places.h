@@ -64,19 +64,32 @@ static const void *some_numbers(struct run *r, int64_t n, int dtype)
     return x;
 }
 
-static void check_unskew(struct run *r)
+static void check_unskew_f32(struct run *r)
 {
-    for (int i = 0; i < cases(r, 1, COUNT(band_keys)); i++)
-        for (int dtype = FOCI_F32; dtype <= cases(r, FOCI_BF16, FOCI_F16); dtype++) {
-            const int n = band_keys[i];
+    for (int form = 0; form < cases(r, 1, 3); form++) {
+        name_places(r, LANES, LANES, form, 12.0 * LANES * LANES);
+        const float *const near = floats(r, LANES * LANES, NORMAL);
+        const float *const far = floats(r, LANES * LANES, NORMAL);
+        float *const       band = output(r, LANES * LANES, sizeof *band, FLOATS);
 
-            name_places(r, n, LANES, dtype, 4.0 * (n + 2 * LANES) * LANES);
-            const void *const ds = some_numbers(r, (int64_t)n * LANES, dtype);
-            float *const      band = output(r, 2 * LANES * LANES, sizeof *band, FLOATS);
+        while (next(r))
+            r->k->unskew_f32(band, form == 1 ? NULL : near, form == 2 ? NULL : far);
+    }
+}
 
-            while (next(r))
-                r->k->unskew(band, ds, dtype, n);
-        }
+static void check_unskew_bf16(struct run *r)
+{
+    for (int form = 0; form < cases(r, 1, 3); form++) {
+        name_places(r, LANES, LANES, form, 8.0 * LANES * LANES);
+        const uint16_t *const near = some_numbers(r, LANES * LANES, FOCI_BF16);
+        const uint16_t *const far = some_numbers(r, LANES * LANES, FOCI_BF16);
+        uint16_t *const       rows = output(r, LANES * LANES, sizeof *rows, HALVES);
+        uint32_t *const       words = output(r, LANES * LANES, sizeof *rows, HALVES);
+
+        while (next(r))
+            r->k->unskew_bf16(rows, words, form == 1 ? NULL : near,
+                              form == 2 ? NULL : far);
+    }
 }
 
 /* Sums of 64 numbers below 6, in another order. */

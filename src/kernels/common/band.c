@@ -54,35 +54,28 @@ static void ISA(skew)(float *s, const float *low, const float *high, int n)
     }
 }
 
-INLINE void ISA(unskew_all)(float *band, const char *ds, const int dtype, int n)
+/* Key j of the two tiles, counted from the first of the nearer one. */
+INLINE vf ISA(unskew_key)(const float *near, const float *far, int j, int i)
 {
-    const int size = dtype == FOCI_F32 ? 4 : 2;
+    const float *const tile = j < 0 ? far : near;
 
+    return tile ? vf_load(tile + (j & (LANES - 1)) * LANES + i) : vf_zero();
+}
+
+static void ISA(unskew_f32)(float *band, const float *near, const float *far)
+{
     for (int i = 0; i < LANES; i += VF_LEN) {
         struct ISA(delay) d = ISA(delay_none)();
 
         for (int row = 0; row < LANES + VF_LEN; row += 8)
             UNROLL(8)
         for (int u = 0; u < 8; u++) {
-            const int j = row + u;
-            const vf  in =
-                j < n ? vf_from(ds + (j * LANES + i) * size, dtype) : vf_zero();
+            const int j = i - LANES + 1 + row + u, to = LANES + VF_LEN - 2 - row - u;
+            const vf  x = j < LANES ? ISA(unskew_key)(near, far, j, i) : vf_zero();
+            const vf  out = ISA(delayed)(&d, x, u);
 
-            vf_store(band + (LANES + i + VF_LEN - 1 - j) * LANES + i,
-                     ISA(delayed)(&d, in, u));
+            if (to >= 0 && to < LANES) vf_store(band + to * LANES + i, out);
         }
-        for (int row = 0; row < 2 * LANES; row++)
-            if (row < i || row >= i + LANES + VF_LEN)
-                vf_store(band + row * LANES + i, vf_zero());
-    }
-}
-
-static void ISA(unskew)(float *band, const void *ds, int dtype, int n)
-{
-    switch (dtype) {
-    case FOCI_F32: ISA(unskew_all)(band, ds, FOCI_F32, n); break;
-    case FOCI_BF16: ISA(unskew_all)(band, ds, FOCI_BF16, n); break;
-    default: ISA(unskew_all)(band, ds, FOCI_F16, n); break;
     }
 }
 

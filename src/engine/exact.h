@@ -33,6 +33,7 @@
 
 enum {
     MAX_PANEL = 256, /* keys in one turn of the exponential */
+    STACK = 4,       /* tiles of gradients that are multiplied together, if they can */
     TILE = FOCI_TILE /* keys of a tile; LANES queries of a block are as many */
 };
 
@@ -534,40 +535,47 @@ void exact_txl_scores(const struct exact *x, const struct block *b, int64_t t, i
                       struct txl *w, float *s);
 
 struct txl_back {
-    int64_t parts;
-    char   *cols, *rows; /* [heads][max_qt] pieces: q + w */
-    size_t  size;
-    float  *dr;  /* [parts][heads][max_kt][TILE][ldq] */
-    double *d_u; /* [heads][max_qt][dq] */
-    double *d_w; /* [parts] of the same */
+    int64_t  parts;
+    char    *cols, *rows; /* [heads][max_qt] pieces: q + w */
+    size_t   size;
+    float   *dr;       /* [parts][heads][max_kt][TILE][ldq] */
+    uint8_t *dr_begun; /* [parts][heads][max_kt]: there is something in it */
+    double  *d_u;      /* [heads][max_qt][dq] */
+    double  *d_w;      /* [parts] of the same */
 };
 struct txl_room { /* of a thread */
     float  *tile;
     float  *band[2]; /* [TILE][LANES] products with tiles of R */
     int64_t held;    /* of tile number `held`, all lanes, in the first; -1: none */
-    void   *ds[2];   /* [TILE][LANES] by key */
-    int64_t given;   /* what the first gives tile number `given` is due; -1: none */
-    void   *rows, *words; /* ds by distance: floats, or rows of bf16 and words */
-    float  *dqt;          /* [ldq][LANES] ds by R */
-    bool    begun;        /* there is something in it */
+    char   *ds;      /* [run + 2][TILE][LANES] by key: a run and a tile at each end */
+    char   *spare;   /* one more */
+    int64_t given;   /* tile of R to which the tile of keys last met is due; -1: none */
+    char   *last;    /* ds of that */
+    char   *rows;    /* ds by distance, floats or bf16 */
+    char  *words; /* the same; or [STACK][TILE / 2][LANES] words of tiles that follow */
+    int    waiting; /* of them, the first ones, are still to be multiplied */
+    float *dqt;     /* [ldq][LANES] ds by R */
+    bool   begun;   /* there is something in it */
 };
 void exact_txl_take_back(const struct exact *x, int64_t parts, struct txl_back *k,
                          struct arena *a);
-struct txl_room exact_txl_room_back(const struct exact *x, struct arena *a);
+struct txl_room exact_txl_room_back(const struct exact *x, int64_t run, struct arena *a);
+/* Where ds[TILE][LANES] of tile i of a run of keys is to lie; and a copy to be changed. */
+void *exact_txl_place(const struct exact *x, const struct txl_room *r, int64_t i);
+void *exact_txl_copy(const struct exact *x, const struct txl_room *r, const void *ds);
 /* q[LANES][ldq] gets u; norm and mul[LANES] are the normalisers and factors of rows. */
 void exact_txl_prepare(const struct exact *x, const struct block *b,
                        const struct txl_back *k, const float *norm, const float *mul,
                        float *q, struct txl_room *r);
-void exact_txl_clear(const struct exact *x, const struct txl_back *k, int64_t head,
-                     int64_t kt);
+void exact_txl_clear(const struct exact *x, const struct txl_back *k);
 /* With `more`, the block meets tile t - 1 next. */
 void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t t,
                            int n, bool more, const struct txl_back *k,
                            struct txl_room *r, float *s);
-/* ds[n][LANES], floats or bf16. */
+/* ds[n][LANES], floats or bf16, at its place. */
 void exact_txl_back(const struct exact *x, const struct block *b, int64_t t, int n,
                     const struct txl_back *k, struct txl_room *r, int64_t part,
-                    const void *ds);
+                    void *ds);
 /* The block has met all tiles of keys that stay: dqt += ds by R. */
 void exact_txl_end_back(const struct exact *x, const struct block *b,
                         const struct txl_back *k, const float *mul, struct txl_room *r,

@@ -41,11 +41,12 @@ struct back {
 
 /* Scratch of one thread. */
 struct room {
-    float    *tile, *tile2;      /* [TILE][max ld] */
-    float    *tile3;             /* [TILE][ldq], where keys are shared */
-    float    *s, *dp;            /* [TILE][LANES] */
-    uint16_t *w16, *ds16;        /* [TILE][LANES] */
-    uint32_t *words;             /* [TILE / 2][LANES] */
+    float    *tile, *tile2; /* [TILE][max ld] */
+    float    *tile3;        /* [TILE][ldq], where keys are shared */
+    float    *s, *dp;       /* [TILE][LANES] */
+    uint16_t *w16, *ds16;   /* [TILE][LANES] */
+    uint32_t *words;        /* [STACK][TILE / 2][LANES] ds of tiles that follow */
+    int       waiting;      /* of them, the last ones, are still to be multiplied */
     float    *dk, *dk_head, *dv; /* [run][TILE] rows */
     float    *bias;
     uint64_t *seen, *stop, *keep;
@@ -54,15 +55,16 @@ struct room {
 };
 
 /* Some sixteen pieces of work, whatever the number of threads. */
-enum { PIECES = 16, MAX_RUN = 8 };
+enum { PIECES = 16, MIN_RUN = 2, MAX_RUN = 16 };
 
-/* Tiles of keys that stay at a time. */
+/* Tiles of keys that stay at a time: more of them cost fewer ends of runs, but leave
+ * fewer pieces. */
 static int64_t tiles_in_run(const struct exact *x)
 {
     const int64_t tiles =
         x->p->batch * x->kv_heads * div_up(x->p->len_k, TILE) / PIECES;
 
-    return exact_has_txl(x) ? max64(1, min64(MAX_RUN, tiles)) : 1;
+    return exact_has_txl(x) ? max64(MIN_RUN, min64(MAX_RUN, tiles)) : 1;
 }
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -79,7 +81,8 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.dp = arena_take(a, pairs, sizeof(float));
     r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.ds16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
-    r.words = x->bf16 ? arena_take(a, pairs / 2, sizeof(uint32_t)) : NULL;
+    r.words = x->bf16 ? arena_take(a, STACK * pairs / 2, sizeof(uint32_t)) : NULL;
+    r.waiting = 0;
     r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dv = arena_take(a, run * TILE * (int64_t)x->ldv, sizeof(float));
@@ -87,7 +90,7 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
-    r.txl = exact_txl_room_back(x, a);
+    r.txl = exact_txl_room_back(x, run, a);
     return r;
 }
 
@@ -289,6 +292,13 @@ static bool wants_floats(const struct meeting *s)
            exact_level(s->b->seq, s->t) < 0;
 }
 
+/* Words of the tile before which so many wait: they lie in the order of the keys, and
+ * the last tile comes first. */
+static uint32_t *words_of(const struct room *r, int waiting)
+{
+    return r->words + (int64_t)(STACK - 1 - waiting) * TILE / 2 * LANES;
+}
+
 static void weights(struct meeting *s, bool masked)
 {
     const struct exact *x = &s->k->x;
@@ -310,24 +320,52 @@ static void weights(struct meeting *s, bool masked)
     }
     if (x->bf16)
         x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, &g, r->w16,
-                        r->ds16, r->words);
+                        r->ds16, words_of(r, r->waiting));
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
     if (x->bf16 && wants_floats(s)) x->k->grad_f32(r->s, r->dp, s->n, &g);
+}
+
+/* dqt += keys ds of the tiles that wait, which begin `ahead` tiles after t. */
+static void give_waiting(struct meeting *s, int ahead)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+
+    if (r->waiting)
+        exact_product(x, s->dqt, LANES,
+                      operand_from(s->key_sum, 0, (int64_t)ahead * TILE / x->per),
+                      words_of(r, r->waiting - 1), LANES, x->dq_pad, LANES,
+                      r->waiting * TILE / x->per, 1);
+    r->waiting = 0;
+}
+
+/* Whether the tile may wait for the next one, so that one product serves both. */
+static bool may_wait(const struct meeting *s, const struct cut *c)
+{
+    const struct exact *x = &s->k->x;
+    return x->bf16 && !x->k->sum_by_rows && c->m == TILE && s->r->waiting < STACK;
 }
 
 /* dqt += keys ds, words of two keys where products take words. */
 static void query_products(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
-    const float        *ds = x->bf16 ? (const float *)s->r->words : s->r->dp;
-    struct cut          c = { 0 };
+    const float *ds = x->bf16 ? (const float *)words_of(s->r, s->r->waiting) : s->r->dp;
+    struct cut   c = { 0 };
 
-    while (exact_cut(x, s->b, s->t, s->n, &c))
+    while (exact_cut(x, s->b, s->t, s->n, &c)) {
+        if (may_wait(s, &c)) {
+            s->r->waiting++;
+            if (!s->more || s->r->waiting == STACK) give_waiting(s, 0);
+            return;
+        }
         exact_product(x, s->dqt + c.lane, LANES,
                       operand_from(s->key_sum, 0, c.j / x->per),
                       ds + (int64_t)c.j / x->per * LANES + c.lane, LANES, x->dq_pad,
                       LANES - c.lane, exact_padded(x, c.m) / x->per, 1);
+    }
+    give_waiting(s, 1);
 }
 
 /* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
@@ -373,9 +411,20 @@ static bool stopped(const struct meeting *s, uint64_t *stop)
     return any != 0;
 }
 
+/* Where gradients of logits come to lie. */
+static void place_ds(const struct exact *x, struct room *r, void *at)
+{
+    if (x->bf16)
+        r->ds16 = at;
+    else
+        r->dp = at;
+}
+
 /* The weights and gradients of those pairs count no more. */
 static void drop_stopped(const struct exact *x, struct room *r, int n)
 {
+    if (exact_has_txl(x))
+        place_ds(x, r, exact_txl_copy(x, &r->txl, x->bf16 ? (void *)r->ds16 : r->dp));
     for (int j = 0; j < n; j++)
         for (int i = 0; r->stop[j] && i < LANES; i++) {
             if (!(r->stop[j] >> i & 1)) continue;
@@ -426,7 +475,7 @@ static void give_distances(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
     struct room        *r = s->r;
-    const void         *ds = x->bf16 ? (const void *)r->ds16 : r->dp;
+    void               *ds = x->bf16 ? (void *)r->ds16 : r->dp;
     const int           dtype = x->bf16 ? FOCI_BF16 : FOCI_F32;
 
     if (x->drops && x->bf16) x->k->drop_rows_bf16(r->w16, s->n, r->keep);
@@ -455,6 +504,7 @@ static void meet(struct meeting *s, int32_t mask)
     give_distances(s);
     if ((masked || stops) && bad) {
         if (!masked) memset(r->seen, 0xff, TILE * sizeof *r->seen);
+        give_waiting(s, 1);
         const struct exact_pairs pairs = {
             .w = x->bf16 ? NULL : r->s,
             .ds = x->bf16 ? NULL : r->dp,
@@ -591,6 +641,7 @@ static void meet_run(const struct run *u, const struct block *b, int64_t qt,
             .dv = r->dv + i * TILE * x->ldv,
             .more = i > 0 && c[i - 1].qt == qt,
         };
+        if (exact_has_txl(x)) place_ds(x, r, exact_txl_place(x, &r->txl, i));
         meet(&st, mask);
     }
     exact_txl_end_back(x, b, &k->txl, k->rows[b->at].mul, &r->txl, u->part,
@@ -855,6 +906,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
+    exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
@@ -876,9 +928,6 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < exact_txl_tiles(x); i++)
             exact_txl_make(x, i, room.tile);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (exact_has_txl(x) ? x->heads * x->n_kt : 0); i++)
-            exact_txl_clear(x, &k.txl, i / x->n_kt, i % x->n_kt);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);

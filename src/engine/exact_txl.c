@@ -191,25 +191,41 @@ void exact_txl_take_back(const struct exact *x, int64_t parts, struct txl_back *
     k->cols = arena_take(a, blocks, rows);
     k->rows = arena_take(a, blocks, rows);
     k->dr = arena_take(a, parts * x->heads * x->max_kt, tile);
+    k->dr_begun = arena_take(a, parts * x->heads * x->max_kt, 1);
     k->d_u = arena_take(a, blocks * x->dq, sizeof *k->d_u);
     k->d_w = arena_take(a, parts * blocks * x->dq, sizeof *k->d_w);
 }
 
-struct txl_room exact_txl_room_back(const struct exact *x, struct arena *a)
+static size_t ds_size(const struct exact *x)
+{
+    return (size_t)TILE * LANES * (x->bf16 ? sizeof(uint16_t) : sizeof(float));
+}
+
+struct txl_room exact_txl_room_back(const struct exact *x, int64_t run, struct arena *a)
 {
     const int64_t   pairs = (int64_t)TILE * LANES;
     struct txl_room r = { .held = -1, .given = -1 };
 
     if (!exact_has_txl(x)) return r;
     r.tile = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         r.band[i] = arena_take(a, pairs, sizeof(float));
-        r.ds[i] = arena_take(a, pairs, x->bf16 ? sizeof(uint16_t) : sizeof(float));
-    }
+    r.ds = arena_take(a, run + 2, ds_size(x));
+    r.spare = arena_take(a, 1, ds_size(x));
     r.dqt = arena_take(a, LANES * (int64_t)x->ldq, sizeof(float));
-    r.rows = arena_take(a, pairs, x->bf16 ? sizeof(uint16_t) : sizeof(float));
-    r.words = x->bf16 ? arena_take(a, pairs / 2, sizeof(uint32_t)) : r.rows;
+    r.rows = arena_take(a, 1, ds_size(x));
+    r.words = x->bf16 ? arena_take(a, STACK, ds_size(x)) : r.rows;
     return r;
+}
+
+void *exact_txl_place(const struct exact *x, const struct txl_room *r, int64_t i)
+{
+    return r->ds + (size_t)(i + 1) * ds_size(x);
+}
+
+void *exact_txl_copy(const struct exact *x, const struct txl_room *r, const void *ds)
+{
+    return memcpy(r->spare, ds, ds_size(x));
 }
 
 static double *d_w_of(const struct exact *x, const struct txl_back *k, int64_t part,
@@ -218,10 +234,15 @@ static double *d_w_of(const struct exact *x, const struct txl_back *k, int64_t p
     return k->d_w + (part * x->heads * x->max_qt + at) * x->dq;
 }
 
-static float *dr_of(const struct exact *x, const struct txl_back *k, int64_t part,
-                    int64_t head, int64_t kt)
+/* Number of a tile of dr, and where it lies. */
+static int64_t dr_at(const struct exact *x, int64_t part, int64_t head, int64_t kt)
 {
-    return k->dr + ((part * x->heads + head) * x->max_kt + kt) * x->ldq * LANES;
+    return (part * x->heads + head) * x->max_kt + kt;
+}
+
+static float *dr_of(const struct exact *x, const struct txl_back *k, int64_t at)
+{
+    return k->dr + at * x->ldq * LANES;
 }
 
 void exact_txl_prepare(const struct exact *x, const struct block *b,
@@ -254,11 +275,9 @@ void exact_txl_begin_back(const struct exact *x, const struct txl_back *k, int64
     if (k->cols) memset(d_w_of(x, k, part, at), 0, (size_t)x->dq * sizeof *k->d_w);
 }
 
-void exact_txl_clear(const struct exact *x, const struct txl_back *k, int64_t head,
-                     int64_t kt)
+void exact_txl_clear(const struct exact *x, const struct txl_back *k)
 {
-    for (int64_t part = 0; k->dr && part < k->parts; part++)
-        memset(dr_of(x, k, part, head, kt), 0, (size_t)x->ldq * LANES * sizeof(float));
+    if (k->cols) memset(k->dr_begun, 0, (size_t)(k->parts * x->heads * x->max_kt));
 }
 
 /* What of a tile of R a block meets: lanes before the distance, which are of the farther
@@ -309,64 +328,109 @@ void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t
     r->held = more ? m : -1;
 }
 
-/* r->dqt += R by band, dr += band by rows of queries: tile m, of which ds of the nearer and
- * of the farther tile of keys are given, or NULL. */
-static void give(const struct exact *x, const struct block *b, int64_t m,
-                 const void *near, const void *far, const struct txl_back *k,
-                 const struct txl_room *r, int64_t part)
+/* The words of tile m, after those that wait. */
+static const float *words_of(const struct exact *x, const struct txl_room *r)
 {
-    const enum side      side = !near ? FARTHER : far ? BOTH : NEARER;
-    const struct operand rows = { r->rows, LANES / x->per, 1 };
-    const float         *band = r->words;
-    const float         *q = (const float *)(k->rows + (size_t)b->at * k->size);
-    float               *dr = dr_of(x, k, part, b->h - x->head0, b->seq->kt0 + m);
-    const int            step = rows_at_once(x, side);
+    return (const float *)(r->words + (size_t)r->waiting * ds_size(x));
+}
 
-    if (x->bf16)
-        x->k->unskew_bf16(r->rows, r->words, near, far);
-    else
-        x->k->unskew_f32(r->rows, near, far);
-    for (int row = 0; row < TILE; row += step) {
+/* r->dqt += R by band: those that wait, the last of which is of tile m, all lanes. */
+static void give_waiting(const struct exact *x, const struct block *b, int64_t m,
+                         struct txl_room *r)
+{
+    const int n = r->waiting;
+
+    r->waiting = 0;
+    if (!n) return;
+    exact_product(x, r->dqt, LANES, sum_of(x, b->h, m - n + 1), words_of(x, r), LANES,
+                  x->dq_pad, LANES, n * TILE / x->per, r->begun);
+    r->begun = true;
+}
+
+/* The same for some lanes only. */
+static void give_queries(const struct exact *x, const struct block *b, int64_t m,
+                         enum side side, struct txl_room *r)
+{
+    const float *band = words_of(x, r);
+
+    give_waiting(x, b, m - 1, r);
+    if (!r->begun) memset(r->dqt, 0, (size_t)x->ldq * LANES * sizeof *r->dqt);
+    r->begun = true;
+    for (int row = 0; row < TILE; row += x->group) {
         const foci_range lanes = lanes_of(x, side, row);
-        const int        n = (int)(lanes.end - lanes.begin);
-        const int64_t    from = lanes.begin / x->per;
 
         exact_product(x, r->dqt + lanes.begin, LANES,
                       operand_from(sum_of(x, b->h, m), 0, row / x->per),
                       band + (int64_t)row / x->per * LANES + lanes.begin, LANES,
-                      x->dq_pad, n, step / x->per, 1);
-        exact_product(x, dr + (int64_t)row * x->ldq, x->ldq,
-                      operand_from(rows, row, from), q + from * x->ldq, x->ldq, step,
-                      x->ldq, n / x->per, 1);
+                      x->dq_pad, (int)(lanes.end - lanes.begin), x->group / x->per, 1);
     }
 }
 
-/* What is due to the tile that `given` numbers. */
-static void give_last(const struct exact *x, const struct block *b,
+/* dr += band by rows of queries. */
+static void give_rows(const struct exact *x, const struct block *b, int64_t m,
+                      enum side side, const struct txl_back *k, struct txl_room *r,
+                      int64_t part)
+{
+    const struct operand rows = { r->rows, LANES / x->per, 1 };
+    const float         *q = (const float *)(k->rows + (size_t)b->at * k->size);
+    const int64_t        at = dr_at(x, part, b->h - x->head0, b->seq->kt0 + m);
+    float               *dr = dr_of(x, k, at);
+    const int            step = rows_at_once(x, side);
+    const bool           add = side != BOTH || k->dr_begun[at];
+
+    if (add && !k->dr_begun[at]) memset(dr, 0, LANES * (size_t)x->ldq * sizeof *dr);
+    k->dr_begun[at] = 1;
+    for (int row = 0; row < TILE; row += step) {
+        const foci_range lanes = lanes_of(x, side, row);
+        const int64_t    from = lanes.begin / x->per;
+
+        exact_product(x, dr + (int64_t)row * x->ldq, x->ldq,
+                      operand_from(rows, row, from), q + from * x->ldq, x->ldq, step,
+                      x->ldq, (int)(lanes.end - lanes.begin) / x->per, add);
+    }
+}
+
+/* What ds give to tile m: those of the farther tile of keys, which the nearer follows. */
+static void give(const struct exact *x, const struct block *b, int64_t m,
+                 enum side side, const void *ds, const struct txl_back *k,
+                 struct txl_room *r, int64_t part)
+{
+    if (x->bf16)
+        x->k->unskew_bf16((uint16_t *)r->rows, (uint32_t *)words_of(x, r), ds);
+    else
+        x->k->unskew_f32((float *)r->rows, ds);
+    if (side == BOTH)
+        r->waiting++;
+    else
+        give_queries(x, b, m, side, r);
+    if (!x->bf16 || x->k->sum_by_rows || r->waiting == STACK) give_waiting(x, b, m, r);
+    give_rows(x, b, m, side, k, r, part);
+}
+
+/* No tile of keys follows the one last met, whose ds are at `ds`. */
+static void give_last(const struct exact *x, const struct block *b, char *ds,
                       const struct txl_back *k, struct txl_room *r, int64_t part)
 {
-    if (r->given >= 0) give(x, b, r->given, r->ds[0], NULL, k, r, part);
+    if (r->given < 0) return;
+    memset(ds - ds_size(x), 0, ds_size(x));
+    give(x, b, r->given, NEARER, ds - ds_size(x), k, r, part);
     r->given = -1;
 }
 
 void exact_txl_back(const struct exact *x, const struct block *b, int64_t t, int n,
-                    const struct txl_back *k, struct txl_room *r, int64_t part,
-                    const void *ds)
+                    const struct txl_back *k, struct txl_room *r, int64_t part, void *ds)
 {
     if (!k->cols) return;
     const int64_t m = ahead(b, t);
-    const size_t  row = LANES * (x->bf16 ? sizeof(uint16_t) : sizeof(float));
-    char *const near = r->ds[0], *const far = r->ds[1];
+    const size_t  size = ds_size(x), used = size / TILE * (size_t)n;
+    char *const   far = ds;
 
-    if (!r->begun) memset(r->dqt, 0, (size_t)x->ldq * LANES * sizeof *r->dqt);
-    r->begun = true;
-    memcpy(far, ds, (size_t)n * row);
-    memset(far + (size_t)n * row, 0, (size_t)(TILE - n) * row);
-    if (r->given != m - 1) give_last(x, b, k, r, part);
-    if (m > 0) give(x, b, m - 1, r->given < 0 ? NULL : near, far, k, r, part);
-    r->ds[0] = far;
-    r->ds[1] = near;
+    if (r->given != m - 1) give_last(x, b, r->last, k, r, part);
+    memset(far + used, 0, size - used);
+    if (r->given < 0) memset(far + size, 0, size);
+    if (m > 0) give(x, b, m - 1, r->given < 0 ? FARTHER : BOTH, far, k, r, part);
     r->given = m;
+    r->last = far;
 }
 
 /* sum[c] += what the rows of dqt have in column c, times their factors.  Lanes without a
@@ -396,8 +460,8 @@ void exact_txl_end_back(const struct exact *x, const struct block *b,
                         const struct txl_back *k, const float *mul, struct txl_room *r,
                         int64_t part, float *dqt)
 {
-    if (!k->cols || !r->begun) return;
-    give_last(x, b, k, r, part);
+    if (!k->cols || r->given < 0) return;
+    give_last(x, b, r->last, k, r, part);
     sum_rows(x, b, mul, r->dqt, r->band[1], d_w_of(x, k, part, b->at));
     add_to(dqt, r->dqt, (int64_t)x->dq * LANES);
     r->begun = false;
@@ -435,7 +499,10 @@ void exact_txl_params_rows(const struct exact *x, const struct txl_back *k, int6
 
     for (int64_t s = 0; s < x->n_seqs; s++)
         for (int64_t part = 0; part < k->parts && m < x->seqs[s].n_kt; part++) {
-            float *dr = dr_of(x, k, part, head, x->seqs[s].kt0 + m);
+            const int64_t dr_tile = dr_at(x, part, head, x->seqs[s].kt0 + m);
+            float        *dr = dr_of(x, k, dr_tile);
+
+            if (!k->dr_begun[dr_tile]) continue;
             if (sum) add_to(sum, dr, n * x->ldq);
             if (!sum) sum = dr;
         }

@@ -264,21 +264,28 @@ INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
     return e;
 }
 
-/* 16 lanes from i on of key j, counted from the first of the nearer tile. */
-INLINE const uint16_t *unskew_key(const uint16_t *near, const uint16_t *far, int j,
-                                  int i)
+/* One row more; what comes out goes to row `to`, if there is one.  Rows come from the
+ * last to the first, so that a pair is complete with its even one. */
+INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows,
+                       uint32_t *words, int to, vw *odd, const int u)
 {
-    static const _Alignas(32) uint16_t none[VF_LEN] = { 0 };
-    const uint16_t *const              tile = j < 0 ? far : near;
+    const vw out = delayed_words(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
 
-    return tile && j < LANES ? tile + (j & (LANES - 1)) * LANES + i : none;
+    if (to >= LANES) return;
+    vw_store(rows + to * LANES, out);
+    if (u % 2 == 1) {
+        *odd = out;
+        return;
+    }
+    vw_store(words + to / 2 * LANES, vw_zip_low(out, *odd));
+    vw_store(words + to / 2 * LANES + VF_LEN, vw_zip_high(out, *odd));
 }
 
-/* Rows come from the last to the first, so that a pair is complete with its even one. */
-static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *near,
-                   const uint16_t *far)
+static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
 {
     for (int i = 0; i < LANES; i += 32) {
+        const uint16_t    *in = ds + (i + 1) * LANES + i;
+        int                to = LANES + VF_LEN - 2;
         struct delay_words d;
         vw                 odd = vw_set1(0);
 
@@ -286,23 +293,11 @@ static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *near,
         UNROLL(8)
         for (int r = 0; r < 8; r++)
             d.two[r % 2] = d.four[r % 4] = d.eight[r] = odd;
-        for (int row = 0; row < LANES + VF_LEN; row += 8)
+        for (; to >= 0; to -= 8, in += 8 * LANES)
             UNROLL(8)
-        for (int u = 0; u < 8; u++) {
-            const int j = i - LANES + 1 + row + u, to = LANES + VF_LEN - 2 - row - u;
-            const vw  x = vw_halves(unskew_key(near, far, j, i),
-                                    unskew_key(near, far, j + VF_LEN, i + VF_LEN));
-            const vw  out = delayed_words(&d, x, u);
-
-            if (to < 0 || to >= LANES) continue;
-            vw_store(rows + to * LANES + i, out);
-            if (u % 2 == 1) {
-                odd = out;
-                continue;
-            }
-            vw_store(words + to / 2 * LANES + i, vw_zip_low(out, odd));
-            vw_store(words + to / 2 * LANES + i + VF_LEN, vw_zip_high(out, odd));
-        }
+        for (int u = 0; u < 8; u++)
+            if (u < 7 || to >= 8)
+                unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
     }
 }
 

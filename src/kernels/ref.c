@@ -433,26 +433,19 @@ static void skew(float *s, const float *low, const float *high, int n)
                 i < j ? low[(LANES + i - j) * LANES + i] : high[(i - j) * LANES + i];
 }
 
-static void unskew_f32(float *band, const float *near, const float *far)
+static void unskew_f32(float *band, const float *ds)
 {
     for (int r = 0; r < LANES; r++)
-        for (int i = 0; i < LANES; i++) {
-            const float *ds = i < r ? far : near;
-            const int    j = i < r ? LANES + i - r : i - r;
-
-            band[r * LANES + i] = ds ? ds[j * LANES + i] : 0.0f;
-        }
+        for (int i = 0; i < LANES; i++)
+            band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
 }
 
-static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *near,
-                        const uint16_t *far)
+static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
 {
     memset(words, 0, LANES / 2 * LANES * sizeof *words);
     for (int r = 0; r < LANES; r++)
         for (int i = 0; i < LANES; i++) {
-            const uint16_t *ds = i < r ? far : near;
-            const int       j = i < r ? LANES + i - r : i - r;
-            const uint16_t  x = ds ? ds[j * LANES + i] : 0;
+            const uint16_t x = ds[(LANES + i - r) * LANES + i];
 
             rows[r * LANES + i] = x;
             words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);

@@ -38,43 +38,38 @@ INLINE struct ISA(delay) ISA(delay_none)(void)
 static void ISA(skew)(float *s, const float *low, const float *high, int n)
 {
     for (int i = 0; i < LANES; i += VF_LEN) {
+        const float *in = low + i * LANES + i;
         struct ISA(delay) d = ISA(delay_none)();
 
-        for (int row = i; row < i + LANES + VF_LEN; row += 8)
+        for (int j = LANES + VF_LEN - 1; j > 0; j -= 8, in += 8 * LANES) {
+            if (j == LANES + VF_LEN - 1 - (LANES - i)) in = high + i;
             UNROLL(8)
-        for (int u = 0; u < 8; u++) {
-            const float *const in =
-                row < LANES ? low + row * LANES : high + (row - LANES) * LANES;
-            const vf  x = ISA(delayed)(&d, vf_load(in + u * LANES + i), u);
-            const int j = LANES + i + VF_LEN - 1 - (row + u);
+            for (int u = 0; u < 8; u++) {
+                const vf     x = ISA(delayed)(&d, vf_load(in + u * LANES), u);
+                float *const out = s + (j - u) * LANES + i;
 
-            if (j >= 0 && j < n)
-                vf_store(s + j * LANES + i, vf_add(vf_load(s + j * LANES + i), x));
+                if (j - u < n) vf_store(out, vf_add(vf_load(out), x));
+            }
         }
     }
 }
 
-/* Key j of the two tiles, counted from the first of the nearer one. */
-INLINE vf ISA(unskew_key)(const float *near, const float *far, int j, int i)
-{
-    const float *const tile = j < 0 ? far : near;
-
-    return tile ? vf_load(tile + (j & (LANES - 1)) * LANES + i) : vf_zero();
-}
-
-static void ISA(unskew_f32)(float *band, const float *near, const float *far)
+/* Row r of the band needs keys from LANES + i - r on, the next VF_LEN of them. */
+static void ISA(unskew_f32)(float *band, const float *ds)
 {
     for (int i = 0; i < LANES; i += VF_LEN) {
+        const float *in = ds + (i + 1) * LANES + i;
+        float       *out = band + (LANES + VF_LEN - 2) * LANES + i;
         struct ISA(delay) d = ISA(delay_none)();
 
         for (int row = 0; row < LANES + VF_LEN; row += 8)
             UNROLL(8)
-        for (int u = 0; u < 8; u++) {
-            const int j = i - LANES + 1 + row + u, to = LANES + VF_LEN - 2 - row - u;
-            const vf  x = j < LANES ? ISA(unskew_key)(near, far, j, i) : vf_zero();
-            const vf  out = ISA(delayed)(&d, x, u);
+        for (int u = 0; u < 8; u++, in += LANES, out -= LANES) {
+            const int to = LANES + VF_LEN - 2 - (row + u);
 
-            if (to >= 0 && to < LANES) vf_store(band + to * LANES + i, out);
+            if (to < 0) continue;
+            const vf x = ISA(delayed)(&d, vf_load(in), u);
+            if (to < LANES) vf_store(out, x);
         }
     }
 }

@@ -1,7 +1,8 @@
 /* exact_backward.c -- gradients of exact attention in tiles, five products a tile.
  *
  * A tile of keys stays, blocks of queries go by: its dk and dv are summed in place,
- * dq of each block in memory.  Work is shared out as (sequence, key/value head, part
+ * dq of each block in memory.  Where blocks gain by meeting neighbours one after the
+ * other, a run of a few tiles stays.  Work is shared out as (sequence, key/value head, part
  * of the key tiles).  Each part has its own dq, and the parts are added up in order
  * at the end; their number depends on the shape alone, so results do not depend on
  * the number of threads.
@@ -44,17 +45,32 @@ struct room {
     float    *tile3;        /* [TILE][ldq], where keys are shared */
     float    *s, *dp;       /* [TILE][LANES] */
     uint16_t *w16, *ds16;   /* [TILE][LANES] */
-    uint32_t *words;        /* [TILE / 2][LANES] */
-    float    *dk, *dk_head, *dv;
+    uint32_t *words;        /* [STACK][TILE / 2][LANES] ds of tiles that follow */
+    int       waiting;      /* of them, the last ones, are still to be multiplied */
+    float    *dk, *dk_head, *dv; /* [run][TILE] rows */
     float    *bias;
     uint64_t *seen, *stop, *keep;
 
     struct txl_room txl;
 };
 
+/* Some sixteen pieces of work, whatever the number of threads. */
+enum { PIECES = 16, MIN_RUN = 2, MAX_RUN = 16 };
+
+/* Tiles of keys that stay at a time: more of them cost fewer ends of runs, but leave
+ * fewer pieces. */
+static int64_t tiles_in_run(const struct exact *x)
+{
+    const int64_t tiles =
+        x->p->batch * x->kv_heads * div_up(x->p->len_k, TILE) / PIECES;
+
+    return exact_has_txl(x) ? max64(MIN_RUN, min64(MAX_RUN, tiles)) : 1;
+}
+
 static struct room room_take(const struct exact *x, struct arena *a)
 {
     const int64_t ld = max64(x->ldq, x->ldv), pairs = (int64_t)TILE * LANES;
+    const int64_t run = tiles_in_run(x);
     struct room   r;
 
     r.tile = arena_take(a, TILE * ld, sizeof(float));
@@ -65,15 +81,16 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.dp = arena_take(a, pairs, sizeof(float));
     r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.ds16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
-    r.words = x->bf16 ? arena_take(a, pairs / 2, sizeof(uint32_t)) : NULL;
-    r.dk = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
-    r.dk_head = arena_take(a, TILE * (int64_t)x->ldq, sizeof(float));
-    r.dv = arena_take(a, TILE * (int64_t)x->ldv, sizeof(float));
+    r.words = x->bf16 ? arena_take(a, STACK * pairs / 2, sizeof(uint32_t)) : NULL;
+    r.waiting = 0;
+    r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
+    r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
+    r.dv = arena_take(a, run * TILE * (int64_t)x->ldv, sizeof(float));
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
-    r.txl = exact_txl_room_back(x, a);
+    r.txl = exact_txl_room_back(x, run, a);
     return r;
 }
 
@@ -90,14 +107,15 @@ static void take_collected(struct exact *x, struct arena *a)
     x->dv_rows = arena_take(a, rows, (size_t)x->ldv * sizeof(float));
 }
 
-/* Some sixteen pieces of work, whatever the number of threads.  A gradient of the given
- * bias, which heads and sequences may share, wants them to be of key tiles alone. */
+/* A gradient of the given bias, which heads and sequences may share, wants pieces of key
+ * tiles alone. */
 static int64_t count_parts(const struct exact *x)
 {
     const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
-    const int64_t parts = x->p->flags & FOCI_BIAS ? max64(16 / jobs, 8) : 16 / jobs;
+    const int64_t parts =
+        x->p->flags & FOCI_BIAS ? max64(PIECES / jobs, PIECES / 2) : PIECES / jobs;
 
-    return max64(1, min64(parts, div_up(x->p->len_k, TILE)));
+    return max64(1, min64(parts, div_up(x->p->len_k, TILE * tiles_in_run(x))));
 }
 
 static void back_take(struct back *k, struct arena *a)
@@ -263,7 +281,8 @@ struct meeting {
     int                 n;
     struct operand      key, value, key_sum;
     int64_t             part;
-    float              *dqt;
+    float              *dqt, *dk, *dv;
+    bool                more; /* the block meets tile t - 1 next */
 };
 
 /* Whether w and ds of the tile are wanted as floats too, in place of s and dp. */
@@ -271,6 +290,13 @@ static bool wants_floats(const struct meeting *s)
 {
     return (exact_has_shaw(&s->k->x) || s->k->g->dbias) &&
            exact_level(s->b->seq, s->t) < 0;
+}
+
+/* Words of the tile before which so many wait: they lie in the order of the keys, and
+ * the last tile comes first. */
+static uint32_t *words_of(const struct room *r, int waiting)
+{
+    return r->words + (int64_t)(STACK - 1 - waiting) * TILE / 2 * LANES;
 }
 
 static void weights(struct meeting *s, bool masked)
@@ -294,24 +320,52 @@ static void weights(struct meeting *s, bool masked)
     }
     if (x->bf16)
         x->k->grad_bf16(r->s, r->dp, s->n, exact_padded(x, s->n) / 2, &g, r->w16,
-                        r->ds16, r->words);
+                        r->ds16, words_of(r, r->waiting));
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
     if (x->bf16 && wants_floats(s)) x->k->grad_f32(r->s, r->dp, s->n, &g);
+}
+
+/* dqt += keys ds of the tiles that wait, which begin `ahead` tiles after t. */
+static void give_waiting(struct meeting *s, int ahead)
+{
+    const struct exact *x = &s->k->x;
+    struct room        *r = s->r;
+
+    if (r->waiting)
+        exact_product(x, s->dqt, LANES,
+                      operand_from(s->key_sum, 0, (int64_t)ahead * TILE / x->per),
+                      words_of(r, r->waiting - 1), LANES, x->dq_pad, LANES,
+                      r->waiting * TILE / x->per, 1);
+    r->waiting = 0;
+}
+
+/* Whether the tile may wait for the next one, so that one product serves both. */
+static bool may_wait(const struct meeting *s, const struct cut *c)
+{
+    const struct exact *x = &s->k->x;
+    return x->bf16 && !x->k->sum_by_rows && c->m == TILE && s->r->waiting < STACK;
 }
 
 /* dqt += keys ds, words of two keys where products take words. */
 static void query_products(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
-    const float        *ds = x->bf16 ? (const float *)s->r->words : s->r->dp;
-    struct cut          c = { 0 };
+    const float *ds = x->bf16 ? (const float *)words_of(s->r, s->r->waiting) : s->r->dp;
+    struct cut   c = { 0 };
 
-    while (exact_cut(x, s->b, s->t, s->n, &c))
+    while (exact_cut(x, s->b, s->t, s->n, &c)) {
+        if (may_wait(s, &c)) {
+            s->r->waiting++;
+            if (!s->more || s->r->waiting == STACK) give_waiting(s, 0);
+            return;
+        }
         exact_product(x, s->dqt + c.lane, LANES,
                       operand_from(s->key_sum, 0, c.j / x->per),
                       ds + (int64_t)c.j / x->per * LANES + c.lane, LANES, x->dq_pad,
                       LANES - c.lane, exact_padded(x, c.m) / x->per, 1);
+    }
+    give_waiting(s, 1);
 }
 
 /* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
@@ -331,10 +385,10 @@ static void key_products(struct meeting *s)
         const int m = exact_padded(x, c.m), from = c.lane / x->per;
         const int deep = (LANES - c.lane) / x->per;
 
-        exact_product(x, r->dv + (int64_t)c.j * x->ldv, x->ldv,
+        exact_product(x, s->dv + (int64_t)c.j * x->ldv, x->ldv,
                       operand_from(w, c.j, from), g + (int64_t)from * x->ldv, x->ldv, m,
                       x->ldv, deep, 1);
-        exact_product(x, r->dk_head + (int64_t)c.j * x->ldq, x->ldq,
+        exact_product(x, s->dk + (int64_t)c.j * x->ldq, x->ldq,
                       operand_from(ds, c.j, from), q + (int64_t)from * x->ldq, x->ldq,
                       m, x->ldq, deep, 1);
     }
@@ -357,9 +411,20 @@ static bool stopped(const struct meeting *s, uint64_t *stop)
     return any != 0;
 }
 
+/* Where gradients of logits come to lie. */
+static void place_ds(const struct exact *x, struct room *r, void *at)
+{
+    if (x->bf16)
+        r->ds16 = at;
+    else
+        r->dp = at;
+}
+
 /* The weights and gradients of those pairs count no more. */
 static void drop_stopped(const struct exact *x, struct room *r, int n)
 {
+    if (exact_has_txl(x))
+        place_ds(x, r, exact_txl_copy(x, &r->txl, x->bf16 ? (void *)r->ds16 : r->dp));
     for (int j = 0; j < n; j++)
         for (int i = 0; r->stop[j] && i < LANES; i++) {
             if (!(r->stop[j] >> i & 1)) continue;
@@ -397,7 +462,7 @@ static void add_distances(struct meeting *s)
     struct room        *r = s->r;
 
     exact_shaw_scores_back(x, s->b, s->t, s->n, &s->k->shaw, r->s, r->dp);
-    exact_txl_scores_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, r->s);
+    exact_txl_scores_back(x, s->b, s->t, s->n, s->more, &s->k->txl, &r->txl, r->s);
     if (!x->drops) return;
     uint64_t keys[LANES];
     exact_drop_keys(x, s->b, keys);
@@ -410,13 +475,13 @@ static void give_distances(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
     struct room        *r = s->r;
-    const void         *ds = x->bf16 ? (const void *)r->ds16 : r->dp;
+    void               *ds = x->bf16 ? (void *)r->ds16 : r->dp;
     const int           dtype = x->bf16 ? FOCI_BF16 : FOCI_F32;
 
     if (x->drops && x->bf16) x->k->drop_rows_bf16(r->w16, s->n, r->keep);
     if (x->drops) x->k->drop_f32(r->s, s->n, r->keep);
     exact_bias_back(x, s->b, s->t, s->n, ds, dtype, s->part);
-    exact_txl_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, s->part, ds, dtype);
+    exact_txl_back(x, s->b, s->t, s->n, &s->k->txl, &r->txl, s->part, ds);
     if (!wants_floats(s)) return;
     exact_shaw_sums_back(x, s->b, s->t, s->n, &s->k->shaw, s->part, r->s, r->dp);
     exact_given_back(x, s->b, s->t, s->n, r->dp, r->bias, s->k->g->dbias);
@@ -439,6 +504,7 @@ static void meet(struct meeting *s, int32_t mask)
     give_distances(s);
     if ((masked || stops) && bad) {
         if (!masked) memset(r->seen, 0xff, TILE * sizeof *r->seen);
+        give_waiting(s, 1);
         const struct exact_pairs pairs = {
             .w = x->bf16 ? NULL : r->s,
             .ds = x->bf16 ? NULL : r->dp,
@@ -446,8 +512,8 @@ static void meet(struct meeting *s, int32_t mask)
             .ds16 = r->ds16,
             .mul = k->rows[at].mul,
             .stop = stops ? r->stop : NULL,
-            .dk = r->dk_head,
-            .dv = r->dv,
+            .dk = s->dk,
+            .dv = s->dv,
             .dqt = s->dqt,
         };
         exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile,
@@ -468,20 +534,20 @@ static int64_t collected_at(const struct exact *x, const struct exact_seq *s,
 
 /* What this sweep finds of dk and dv of a tile, added to what others do. */
 static void collect_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
-                         int64_t t, const struct room *r)
+                         int64_t t, const float *dk, const float *dv)
 {
     const int64_t at = collected_at(x, s, kv, t), n = exact_keys_in(s, t);
-    float        *dk = x->dk_rows + at * x->ldq, *dv = x->dv_rows + at * x->ldv;
+    float        *all_k = x->dk_rows + at * x->ldq, *all_v = x->dv_rows + at * x->ldv;
 
     for (int64_t i = 0; i < n * x->ldq; i++)
-        dk[i] += r->dk[i];
+        all_k[i] += dk[i];
     for (int64_t i = 0; i < n * x->ldv; i++)
-        dv[i] += r->dv[i];
+        all_v[i] += dv[i];
 }
 
 /* dk and dv of a tile are complete: round and store them. */
 static void store_tile(const struct back *k, const struct exact_seq *s, int64_t kv,
-                       int64_t t, struct room *r)
+                       int64_t t, float *dk, float *dv, struct room *r)
 {
     const struct exact *x = &k->x;
     const foci_problem *p = x->p;
@@ -491,72 +557,139 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
     const struct places at = { t * TILE, NULL };
     struct mapped       mapped;
 
-    exact_share_slots(x, s, kv, t, r->dk, r->dv);
+    exact_share_slots(x, s, kv, t, dk, dv);
     if (x->stage->order.shared)
-        memset(r->dk, 0, (size_t)n * (size_t)x->ldq * sizeof *r->dk);
+        memset(dk, 0, (size_t)n * (size_t)x->ldq * sizeof *dk);
     else if (exact_maps(x)) {
         exact_load_tile(x, s, kv, t, x->io->k, &p->k, x->dq, x->ldq, r->tile);
         exact_map(x, r->tile, n, at, true, &mapped);
-        exact_map_back(x, r->dk, r->tile, n, at, true, &mapped);
+        exact_map_back(x, dk, r->tile, n, at, true, &mapped);
     }
     for (int j = 0; j < n && t * TILE + j < x->stage->memory; j++) {
-        memset(r->dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
-        memset(r->dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
+        memset(dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
+        memset(dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
     }
     if (k->g->dk)
         x->k->store_rows(
             (char *)k->g->dk +
                 (size_t)(s->s.b * p->k.batch + row * p->k.row + head * p->k.head) * el,
-            p->k.row, (int)p->dtype, r->dk, x->ldq, 1.0f, n, x->dq);
+            p->k.row, (int)p->dtype, dk, x->ldq, 1.0f, n, x->dq);
     if (k->g->dv)
         x->k->store_rows(
             (char *)k->g->dv +
                 (size_t)(s->s.b * p->v.batch + row * p->v.row + head * p->v.head) * el,
-            p->v.row, (int)p->dtype, r->dv, x->ldv, 1.0f, n, x->dv);
+            p->v.row, (int)p->dtype, dv, x->ldv, 1.0f, n, x->dv);
 }
 
-static void key_tile(const struct back *k, const struct exact_seq *s, int64_t kv,
-                     int64_t t, int64_t part, struct room *r)
+/* What a walk over the blocks of a tile has come to. */
+struct column {
+    struct walk w;
+    int64_t     qt; /* -1: there are no more */
+    int32_t     mask;
+};
+
+static void column_next(struct column *c)
 {
+    if (!exact_next(&c->w, &c->qt, &c->mask)) c->qt = -1;
+}
+
+/* The first block that a tile of the run is to meet; -1: none. */
+static int64_t first_block(const struct column *c, int64_t n)
+{
+    int64_t first = -1;
+
+    for (int64_t i = 0; i < n; i++)
+        if (c[i].qt >= 0 && (first < 0 || c[i].qt < first)) first = c[i].qt;
+    return first;
+}
+
+/* Tiles of keys that stay, n from t on. */
+struct run {
+    const struct back      *k;
+    const struct exact_seq *s;
+    int64_t                 kv, t, n, part;
+};
+
+/* A block meets those tiles of the run that see it, from the last on. */
+static void meet_run(const struct run *u, const struct block *b, int64_t qt,
+                     struct column *c, struct room *r)
+{
+    const struct back  *k = u->k;
     const struct exact *x = &k->x;
-    const int64_t       kt = s->kt0 + t;
+    const bool          wanted = exact_wanted(x, b);
 
-    memset(r->dk, 0, TILE * (size_t)x->ldq * sizeof(float));
-    memset(r->dv, 0, TILE * (size_t)x->ldv * sizeof(float));
-    for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
-        struct walk w = exact_walk_blocks(x, s, t);
-        int64_t     qt;
-        int32_t     mask;
+    for (int64_t i = u->n - 1; i >= 0; i--) {
+        const int64_t t = u->t + i;
+        const int32_t mask = c[i].mask;
 
-        memset(r->dk_head, 0, TILE * (size_t)x->ldq * sizeof(float));
-        while (exact_next(&w, &qt, &mask)) {
-            const struct block b = exact_block(x, h, s->qt0 + qt);
-            if (!exact_wanted(x, &b)) continue;
-            struct meeting st = {
-                .k = k,
-                .b = &b,
-                .r = r,
-                .t = t,
-                .kt = kt,
-                .n = exact_keys_in(s, t),
-                .key = exact_keys(x, s, kv, t),
-                .value = exact_values(x, s, kv, t),
-                .key_sum = exact_keys_sum(x, s, kv, t),
-                .part = part,
-                .dqt = dqt_begun(k, part, b.at),
-            };
-            meet(&st, mask);
-        }
+        if (c[i].qt != qt) continue;
+        column_next(&c[i]);
+        if (!wanted) continue;
+        struct meeting st = {
+            .k = k,
+            .b = b,
+            .r = r,
+            .t = t,
+            .kt = u->s->kt0 + t,
+            .n = exact_keys_in(u->s, t),
+            .key = exact_keys(x, u->s, u->kv, t),
+            .value = exact_values(x, u->s, u->kv, t),
+            .key_sum = exact_keys_sum(x, u->s, u->kv, t),
+            .part = u->part,
+            .dqt = dqt_begun(k, u->part, b->at),
+            .dk = r->dk_head + i * TILE * x->ldq,
+            .dv = r->dv + i * TILE * x->ldv,
+            .more = i > 0 && c[i - 1].qt == qt,
+        };
+        if (exact_has_txl(x)) place_ds(x, r, exact_txl_place(x, &r->txl, i));
+        meet(&st, mask);
+    }
+    exact_txl_end_back(x, b, &k->txl, k->rows[b->at].mul, &r->txl, u->part,
+                       dqt_of(k, u->part, b->at));
+}
+
+/* dk and dv of the run are complete, as far as this sweep goes. */
+static void leave_run(const struct run *u, struct room *r)
+{
+    const struct exact *x = &u->k->x;
+
+    for (int64_t i = 0; i < u->n; i++) {
+        const int64_t t = u->t + i;
+        float        *dk = r->dk + i * TILE * x->ldq, *dv = r->dv + i * TILE * x->ldv;
+
+        if (exact_level(u->s, t) >= 0)
+            exact_keep_slots(x, u->s, u->kv, t, dk, dv);
+        else if (x->collect)
+            collect_tile(x, u->s, u->kv, t, dk, dv);
+        else
+            store_tile(u->k, u->s, u->kv, t, dk, dv, r);
+    }
+}
+
+static void key_run(const struct run *u, struct room *r)
+{
+    const struct exact *x = &u->k->x;
+    const int64_t       count = u->n * TILE * x->ldq;
+    struct column       c[MAX_RUN];
+
+    memset(r->dk, 0, (size_t)count * sizeof(float));
+    memset(r->dv, 0, (size_t)(u->n * TILE * x->ldv) * sizeof(float));
+    for (int64_t h = u->kv * x->per_kv; h < (u->kv + 1) * x->per_kv; h++) {
         const float scale = (float)exact_head_scale(x, x->head0 + h);
-        for (int64_t i = 0; i < TILE * (int64_t)x->ldq; i++)
+
+        memset(r->dk_head, 0, (size_t)count * sizeof(float));
+        for (int64_t i = 0; i < u->n; i++) {
+            c[i].w = exact_walk_blocks(x, u->s, u->t + i);
+            column_next(&c[i]);
+        }
+        for (int64_t qt; (qt = first_block(c, u->n)) >= 0;) {
+            const struct block b = exact_block(x, h, u->s->qt0 + qt);
+            meet_run(u, &b, qt, c, r);
+        }
+        for (int64_t i = 0; i < count; i++)
             r->dk[i] += scale * r->dk_head[i];
     }
-    if (exact_level(s, t) >= 0)
-        exact_keep_slots(x, s, kv, t, r->dk, r->dv);
-    else if (x->collect)
-        collect_tile(x, s, kv, t, r);
-    else
-        store_tile(k, s, kv, t, r);
+    leave_run(u, r);
 }
 
 /* All sweeps have added to the tile. */
@@ -570,7 +703,7 @@ static void store_collected(const struct back *k, int64_t kv, int64_t kt, struct
     if (exact_level(s, kt - s->kt0) >= 0) return;
     memcpy(r->dk, x->dk_rows + at * x->ldq, n * (size_t)x->ldq * sizeof *r->dk);
     memcpy(r->dv, x->dv_rows + at * x->ldv, n * (size_t)x->ldv * sizeof *r->dv);
-    store_tile(k, s, kv, kt - s->kt0, r);
+    store_tile(k, s, kv, kt - s->kt0, r->dk, r->dv, r);
 }
 
 static void add_parts(const struct back *k, const struct block *b)
@@ -626,8 +759,8 @@ static void finish(const struct back *k, const struct block *b, struct room *r)
     _Alignas(64) float  scale[LANES], ones[LANES];
 
     add_parts(k, b);
-    const double more =
-        exact_txl_finish(x, b, &k->txl, met(k, 0, b->at), k->rows[b->at].mul, dqt);
+    const double more = exact_txl_finish(x, b, &k->txl, met(k, 0, b->at),
+                                         k->rows[b->at].mul, &r->txl, dqt);
     exact_shaw_finish(x, b, &k->shaw, met(k, 0, b->at), dqt);
     if (learned || exact_maps(x)) {
         exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
@@ -717,23 +850,27 @@ static void clear(const struct back *k)
 }
 
 /* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
- * supports it is every part-th, so that parts of a causal sequence weigh alike; on others
- * a run of neighbours, which see much the same queries. */
+ * supports it is every part-th run, to and fro so that parts of a causal sequence weigh
+ * alike; on others neighbours, which see much the same queries. */
 static void job(const struct back *k, int64_t i, int64_t part, bool slots,
                 struct room *r)
 {
     const struct exact     *x = &k->x;
-    const int64_t           kv = i % x->kv_heads;
     const struct exact_seq *s = &x->seqs[i / x->kv_heads];
     const int64_t           raw = div_up(s->s.nk, TILE);
     const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
+    const int64_t           most = tiles_in_run(x), runs = div_up(n, most);
+    const bool              all = x->support->all;
+    const int64_t           first = all ? 0 : runs * part / k->parts;
+    const int64_t end = all ? div_up(runs, k->parts) : runs * (part + 1) / k->parts;
 
-    if (x->support->all)
-        for (int64_t t = part; t < n; t += k->parts)
-            key_tile(k, s, kv, t0 + t, part, r);
-    else
-        for (int64_t t = n * part / k->parts; t < n * (part + 1) / k->parts; t++)
-            key_tile(k, s, kv, t0 + t, part, r);
+    for (int64_t at = first; at < end; at++) {
+        const int64_t    mine = at % 2 ? k->parts - 1 - part : part;
+        const int64_t    t = (all ? at * k->parts + mine : at) * most;
+        const struct run u = { k, s, i % x->kv_heads, t0 + t, min64(most, n - t), part };
+
+        if (t < n) key_run(&u, r);
+    }
 }
 
 /* Jobs that threads share: of a sequence and key/value head each, or of all of them, so
@@ -769,7 +906,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
-    exact_txl_make(&k.x, (float *)k.x.scratch);
+    exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
@@ -789,8 +926,8 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         for (int64_t i = 0; i < (natural ? tiles : 0); i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
 #pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (exact_has_txl(x) ? x->heads * x->n_kt : 0); i++)
-            exact_txl_clear(x, &k.txl, i / x->n_kt, i % x->n_kt);
+        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
+            exact_txl_make(x, i, room.tile);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
@@ -817,6 +954,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
             store_collected(&k, i / x->n_kt, i % x->n_kt, &room);
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < (g->dparams ? exact_txl_tiles(x) : 0); i++)
+            exact_txl_params_rows(x, &k.txl, i, g->dparams);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
             const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);

@@ -531,6 +531,9 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
         struct room  room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
+            exact_txl_make(x, i, room.tile);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < tiles; i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
@@ -576,7 +579,6 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
-    exact_txl_make(&x, (float *)x.scratch);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

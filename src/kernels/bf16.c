@@ -330,6 +330,67 @@ static void grad(const float *s, const float *dp, int n, int k,
 }
 
 /*
+ * Distances
+ */
+
+/* As in common/band.c, on two vectors' worth of lanes at a time, the second taken from
+ * rows that are as many further on. */
+struct delay_words {
+    vw one[1], two[2], four[4], eight[8];
+};
+
+INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
+{
+    const vw a = vw_select(0xaaaaaaaa, x, d->one[0]);
+    const vw b = vw_select(0xcccccccc, a, d->two[u % 2]);
+    const vw c = vw_select(0xf0f0f0f0, b, d->four[u % 4]);
+    const vw e = vw_select(0xff00ff00, c, d->eight[u]);
+
+    d->one[0] = x;
+    d->two[u % 2] = a;
+    d->four[u % 4] = b;
+    d->eight[u] = c;
+    return e;
+}
+
+/* One row more; what comes out goes to row `to`, if there is one.  Rows come from the
+ * last to the first, so that a pair is complete with its even one. */
+INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows,
+                       uint32_t *words, int to, vw *odd, const int u)
+{
+    const vw out = delayed_words(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
+
+    if (to >= LANES) return;
+    vw_store(rows + to * LANES, out);
+    if (u % 2 == 1) {
+        *odd = out;
+        return;
+    }
+    vw_store(words + to / 2 * LANES, vw_zip_low(out, *odd));
+    vw_store(words + to / 2 * LANES + VF_LEN, vw_zip_high(out, *odd));
+}
+
+static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    for (int i = 0; i < LANES; i += 32) {
+        const uint16_t    *in = ds + (i + 1) * LANES + i;
+        int                to = LANES + VF_LEN - 2;
+        struct delay_words d;
+        vw                 odd = vw_set1(0);
+
+        d.one[0] = odd;
+        UNROLL(8)
+        for (int r = 0; r < 8; r++)
+            d.two[r % 2] = d.four[r % 4] = d.eight[r] = odd;
+        for (; to >= 0; to -= 8, in += 8 * LANES)
+            UNROLL(8)
+        for (int u = 0; u < 8; u++)
+            if (u < 7 || to >= 8)
+                unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
+    }
+}
+
+/*
  * Dropping weights
  */
 
@@ -510,6 +571,7 @@ void kernels_bf16(struct kernels *k)
     k->squares_bf16 = squares;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
+    k->unskew_bf16 = unskew;
     k->drop_rows_bf16 = drop_rows;
     k->drop_words_bf16 = drop_words;
     k->dots_bf16 = dots;

@@ -475,13 +475,22 @@ static void skew(float *s, const float *low, const float *high, int n)
                 i < j ? low[(LANES + i - j) * LANES + i] : high[(i - j) * LANES + i];
 }
 
-static void unskew(float *band, const void *ds, int dtype, int n)
+static void unskew_f32(float *band, const float *ds)
 {
-    for (int t = 0; t < 2 * LANES; t++)
+    for (int r = 0; r < LANES; r++)
+        for (int i = 0; i < LANES; i++)
+            band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
+}
+
+static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    memset(words, 0, LANES / 2 * LANES * sizeof *words);
+    for (int r = 0; r < LANES; r++)
         for (int i = 0; i < LANES; i++) {
-            const int j = LANES + i - t;
-            band[t * LANES + i] =
-                j >= 0 && j < n ? element(ds, j * LANES + i, dtype) : 0.0f;
+            const uint16_t x = ds[(LANES + i - r) * LANES + i];
+
+            rows[r * LANES + i] = x;
+            words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
         }
 }
 

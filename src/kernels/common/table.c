@@ -47,7 +47,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->match = ISA(match);
     k->turn = ISA(turn);
     k->skew = ISA(skew);
-    k->unskew = ISA(unskew);
+    k->unskew_f32 = ISA(unskew_f32);
     k->diagonals = ISA(diagonals);
     k->chances = ISA(chances);
     k->drop_f32 = ISA(drop_f32);

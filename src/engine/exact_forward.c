@@ -485,11 +485,13 @@ static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq 
 }
 
 /* Few tiles to a head: waiting for all of them to be packed, and fetching them from
- * another core, would cost more than uneven shares do. */
+ * another core, would cost more than uneven shares do.  Rows of distances all must wait
+ * for. */
 static bool each_its_own(const struct exact *x, int threads)
 {
     const int64_t owners = x->kv_heads * x->n_seqs;
 
+    if (exact_txl_tiles(x)) return false;
     for (int64_t s = 0; s < x->n_seqs; s++)
         if (x->seqs[s].n_kt > OWN_TILES) return false;
     /* An eighth more than even shares would take is the most to be lost. */

@@ -571,9 +571,10 @@ struct txl_room exact_txl_room_back(const struct exact *x, int64_t run, struct a
 /* Where ds[TILE][LANES] of tile i of a run of keys is to lie; and a copy to be changed. */
 void *exact_txl_place(const struct exact *x, const struct txl_room *r, int64_t i);
 void *exact_txl_copy(const struct exact *x, const struct txl_room *r, const void *ds);
-/* q[LANES][ldq] gets u; norm and mul[LANES] are the normalisers and factors of rows. */
+/* q[LANES][ldq] gets u; lanes whose bit of `blind` is set see nothing, mul[LANES] are the
+ * factors of rows. */
 void exact_txl_prepare(const struct exact *x, const struct block *b,
-                       const struct txl_back *k, const float *norm, const float *mul,
+                       const struct txl_back *k, uint64_t blind, const float *mul,
                        float *q, struct txl_room *r);
 void exact_txl_clear(const struct exact *x, const struct txl_back *k);
 /* With `more`, the block meets tile t - 1 next. */

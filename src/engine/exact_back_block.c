@@ -47,6 +47,22 @@ static void times_rows(const struct exact *x, const struct back_rows *rows, floa
             q[(int64_t)i * x->ldq + c] *= rows->mul[i];
 }
 
+/* Bits of the lanes that see no key.  A sink leaves them a normaliser all the same; that
+ * matters only where 0 times what stands in them is not 0. */
+static uint64_t blind_lanes(const struct exact *x, const struct block *b,
+                            const struct back_rows *rows)
+{
+    const bool ask = x->score->sink >= 0 && rows->bad;
+    uint64_t   blind = 0;
+    int64_t    visible[LANES] = { 0 };
+
+    if (ask) exact_visible(x, b, visible);
+    for (int i = 0; i < LANES; i++)
+        if (exact_saw_nothing(x, rows->norm[i]) || (ask && !visible[i]))
+            blind |= UINT64_C(1) << i;
+    return blind;
+}
+
 void back_prepare(struct back *k, const struct block *b, struct back_room *r)
 {
     struct exact     *x = &k->x;
@@ -86,7 +102,8 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
     if (x->order) order_factors(x, rows->mul);
     exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
-    exact_txl_prepare(x, b, &k->txl, rows->norm, rows->mul, r->tile, &r->txl);
+    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
+                      &r->txl);
     if (x->bf16)
         x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -190,6 +207,7 @@ void back_vectors(const struct back *k, int64_t head, struct back_room *r)
     exact_shaw_clear(x, &k->shaw, head);
     for (int64_t qt = 0; qt < x->n_qt; qt++) {
         const struct block b = exact_block(x, head, qt);
+        const uint64_t     blind = blind_lanes(x, &b, &k->rows[b.at]);
 
         exact_load_block(x, &b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
         exact_map(x, r->tile, LANES, (struct places){ b.pos, NULL }, false, &mapped);
@@ -197,7 +215,7 @@ void back_vectors(const struct back *k, int64_t head, struct back_room *r)
         exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
         exact_raise(x, r->tile2, x->ldv, x->dv, r->dv);
         for (int i = 0; i < LANES; i++) {
-            if (!exact_saw_nothing(x, k->rows[b.at].norm[i])) continue;
+            if (!(blind >> i & 1)) continue;
             memset(r->tile + (int64_t)i * x->ldq, 0, (size_t)x->ldq * sizeof(float));
             memset(r->tile2 + (int64_t)i * x->ldv, 0, (size_t)x->ldv * sizeof(float));
         }

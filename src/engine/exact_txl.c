@@ -246,7 +246,7 @@ static float *dr_of(const struct exact *x, const struct txl_back *k, int64_t at)
 }
 
 void exact_txl_prepare(const struct exact *x, const struct block *b,
-                       const struct txl_back *k, const float *norm, const float *mul,
+                       const struct txl_back *k, uint64_t blind, const float *mul,
                        float *q, struct txl_room *r)
 {
     if (!k->cols) return;
@@ -258,7 +258,7 @@ void exact_txl_prepare(const struct exact *x, const struct block *b,
     for (int i = 0; i < LANES; i++) {
         float *const row = r->tile + (int64_t)i * x->ldq;
 
-        if (exact_saw_nothing(x, norm[i])) memset(row, 0, (size_t)x->dq * sizeof *row);
+        if (blind >> i & 1) memset(row, 0, (size_t)x->dq * sizeof *row);
         for (int c = 0; x->score->n_rows && c < x->dq; c++)
             row[c] *= mul[i];
     }

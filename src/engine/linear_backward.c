@@ -23,7 +23,7 @@
 enum { ENOUGH_LINES = 8 };
 
 /* Chunks of a segment, and what their sums may take. */
-enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 64, MOST_CHUNKS = 1024 };
+enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 16, MOST_CHUNKS = 1024 };
 static const double SEGMENT_BYTES = 2e7;
 
 /*
@@ -71,13 +71,18 @@ static struct back_room room_take(const struct back *b, struct arena *a)
     return r;
 }
 
+static bool enough_lines(const struct linear *x)
+{
+    return x->causal && x->heads * x->max_seqs >= ENOUGH_LINES;
+}
+
 /* In line, segments are as long as scratch allows: those before the last are summed twice.
  * Else as many as their chunks are, about, so that there is work for many threads. */
 static int64_t segment_of(const struct back *b, int64_t chunks)
 {
     const struct linear *x = &b->x;
     const double         bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
-    int64_t              n = b->in_line ? MOST_CHUNKS : FEW_CHUNKS;
+    int64_t              n = enough_lines(x) ? MOST_CHUNKS : FEW_CHUNKS;
 
     while (n * n < chunks)
         n *= 2;
@@ -119,8 +124,7 @@ static void set_kind(struct back *b)
     b->learns = x->l->decays && g->mech.def->n_tensors && g->param0[0] >= 0 && b->g &&
                 b->g->dparams;
     b->n_sums = b->two ? N_SUMS : 2;
-    b->in_line = x->causal && (b->by_feature || x->lane_logs ||
-                               x->heads * x->max_seqs >= ENOUGH_LINES);
+    b->in_line = enough_lines(x) || (x->causal && (b->by_feature || x->lane_logs));
 }
 
 static void number_segments(struct back *b)

@@ -144,6 +144,21 @@ void back_to_units(const struct linear *x, struct sums_of s, const float *top);
 void   back_plus(const struct linear *x, struct sums_of to, struct sums_of from);
 double back_dot(const struct linear *x, struct sums_of a, struct sums_of b);
 
+/* n numbers, n a multiple of 16, in steps that compilers make vectors of. */
+static inline void back_scale(float *x, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        for (int j = 0; j < 16; j++)
+            x[i + j] *= by;
+}
+
+static inline void back_sum(float *restrict to, const float *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        for (int j = 0; j < 16; j++)
+            to[i + j] += from[i + j];
+}
+
 /* Positions of a chunk. */
 static inline int back_length(const struct chunk *c)
 {

@@ -99,8 +99,7 @@ void back_load_rows(const struct back *b, struct back_room *r, const struct chun
         if (by == 0)
             memset(row, 0, (size_t)x->ldv * sizeof *row);
         else if (by != 1)
-            for (int t = 0; t < x->ldv; t++)
-                row[t] *= 1 / part;
+            back_scale(row, x->ldv, 1 / part);
     }
 }
 
@@ -225,12 +224,6 @@ void back_store_k(const struct back *b, const struct chunk *c, float *dk, float 
                          dv, x->ldv, 1.0f, c->n, x->dv);
 }
 
-static void add(float *to, const float *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
 void back_give_k(const struct back *b, const struct back_room *r, const struct chunk *c,
                  int64_t from)
 {
@@ -241,6 +234,6 @@ void back_give_k(const struct back *b, const struct back_room *r, const struct c
         back_store_k(b, c, r->dk, r->dv);
         return;
     }
-    add(r->dk_all + row * x->ldq, r->dk, (int64_t)c->n * x->ldq);
-    add(r->dv_all + row * x->ldv, r->dv, (int64_t)c->n * x->ldv);
+    back_sum(r->dk_all + row * x->ldq, r->dk, (int64_t)c->n * x->ldq);
+    back_sum(r->dv_all + row * x->ldv, r->dv, (int64_t)c->n * x->ldv);
 }

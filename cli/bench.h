@@ -54,8 +54,8 @@ void bench_lists_free(struct bench_case *c);
 
 /* bench_step.c: steps of len_q tokens, after which each state has len_k; and what such
  * a step costs: operations, bytes and pairs. */
-foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
-                       double time, struct bench_result *r);
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
+                       int reps, double time, struct bench_result *r);
 void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);
 
 #endif

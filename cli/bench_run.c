@@ -52,10 +52,13 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
 {
     static _Alignas(64) float some[16];
     char                      text[512];
-    const foci_io io = { FOCI_SIZED(foci_io), .q = some,      .k = some,   .v = some,
-                         .o = some,           .params = some, .work = some };
+    float *const  zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
+    const foci_io io = { FOCI_SIZED(foci_io), .q = some,       .k = some,   .v = some,
+                         .o = some,           .params = zeros, .work = some };
 
-    if (!foci_io_check(plan, &io, NULL, text, sizeof text)) return NULL;
+    const foci_status status = foci_io_check(plan, &io, NULL, text, sizeof text);
+    free(zeros);
+    if (!status) return NULL;
     return bench_draw(p->dtype, n * (size_t)p->dim_x, 5);
 }
 
@@ -167,6 +170,9 @@ static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, i
                    .dv = t.dv, .dx = t.dx, .dparams = t.dparams },
     };
     foci_status status = foci_params_init(plan, 1, t.params);
+    /* Otherwise statistics are found in each sequence, and that is timed. */
+    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL)
+        status = foci_params_calibrate(plan, &e.io, t.params);
     if (status == FOCI_OK) status = foci_forward(plan, &e.io);
     if (status == FOCI_OK) status = bench_repeat(execute, NULL, &e, reps, time, r);
     release(&t);
@@ -220,7 +226,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
     if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
 
     count(ctx, plan, c, r);
-    status = c->pass == PASS_STEP ? bench_step(plan, c, reps, time, r)
+    status = c->pass == PASS_STEP ? bench_step(ctx, plan, c, reps, time, r)
                                   : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK

@@ -339,6 +339,14 @@ int         exact_live_kind(struct live l, int64_t t);
 
 /* exact_pack.c */
 /* Rows of q, o or d_o of a block as floats, zero in lanes without a query. */
+/* Whether queries, keys and values are packed from bf16 as they are stored, without a
+ * turn through floats. */
+bool exact_as_stored(const struct exact *x);
+/* Rows of a block as they are stored, *ld apart, from lane 0 on; where the block does not
+ * start with a query they are copied to room for a tile of them. */
+const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
+                                   const void *base, const foci_layout *l, int d,
+                                   void *room, int64_t *ld);
 void exact_load_block(const struct exact *x, const struct block *b, const void *base,
                       const foci_layout *l, int d, int ld, float *tile);
 /* Keys or values of a tile as floats; what lies beyond the keys is zero. */

@@ -97,6 +97,95 @@ static void pack_sum(uint32_t *out, const float *in, int64_t ld, int n, int d)
 }
 
 /*
+ * The same from bf16 as they are stored
+ */
+
+/* Columns c to c + 32 of a row of d. */
+INLINE vw stored_words(const uint16_t *row, int c, int d)
+{
+    if (d - c >= 32) return vw_stored(row + c);
+    return c < d ? vw_stored_n(row + c, d - c) : vw_set1(0);
+}
+
+static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                      int wide)
+{
+    for (int i = 0; i < LANES; i += 16)
+        for (int c = 0; c < wide; c += 32) {
+            vf x[VF_LEN];
+
+            UNROLL(16)
+            for (int r = 0; r < 16; r++)
+                x[r] =
+                    i + r < n ? (vf)stored_words(in + (i + r) * ld, c, d) : vf_zero();
+            vf_transpose(x);
+            UNROLL(16)
+            for (int t = 0; t < 16; t++)
+                if (c + 2 * t < wide) vw_store(out + (c / 2 + t) * LANES + i, (vw)x[t]);
+        }
+}
+
+static void take_rows(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                      int wide)
+{
+    const int words = wide / 2;
+
+    for (int i = 0; i < LANES; i++, in += ld, out += words)
+        for (int t = 0; t < words; t += 16) {
+            const vw x = i < n ? stored_words(in, 2 * t, d) : vw_set1(0);
+
+            if (words - t >= 16)
+                vw_storeu(out + t, x);
+            else
+                vw_store_n(out + t, x, words - t);
+        }
+}
+
+/* The first n of 16 words, none where n is below 1. */
+INLINE void store_up_to(uint32_t *p, vw x, int n)
+{
+    if (n >= 16)
+        vw_storeu(p, x);
+    else if (n > 0)
+        vw_store_n(p, x, n);
+}
+
+static void take_sum(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                     int wide)
+{
+    for (int i = 0; i < LANES; i += 2, in += 2 * ld, out += wide)
+        for (int c = 0; c < wide; c += 32) {
+            const vw low = i < n ? stored_words(in, c, d) : vw_set1(0);
+            const vw high = i + 1 < n ? stored_words(in + ld, c, d) : vw_set1(0);
+
+            store_up_to(out + c, vw_zip_low(low, high), wide - c);
+            store_up_to(out + c + 16, vw_zip_high(low, high), wide - c - 16);
+        }
+}
+
+/* Sixteen rows at a time; those that are not there are the last one again. */
+static void squares(float *out, const uint16_t *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < n; i += 16) {
+        vf                 sum[16];
+        _Alignas(64) float some[16];
+
+        UNROLL(16)
+        for (int r = 0; r < 16; r++) {
+            const uint16_t *const row = in + (i + r < n ? i + r : n - 1) * ld;
+
+            sum[r] = vf_zero();
+            for (int c = 0; c < d; c += 32) {
+                const vw x = stored_words(row, c, d);
+                sum[r] = vw_dot(x, x, sum[r]);
+            }
+        }
+        vf_store(some, vf_sums(sum));
+        memcpy(out + i, some, (size_t)(n - i < 16 ? n - i : 16) * sizeof *out);
+    }
+}
+
+/*
  * Weights
  */
 
@@ -476,6 +565,10 @@ void kernels_bf16(struct kernels *k)
     k->pack_rows_bf16 = pack_rows;
     k->pack_pairs_bf16 = pack_pairs;
     k->pack_sum_bf16 = pack_sum;
+    k->take_cols_bf16 = take_cols;
+    k->take_rows_bf16 = take_rows;
+    k->take_sum_bf16 = take_sum;
+    k->squares_bf16 = squares;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
     k->unskew_bf16 = unskew;

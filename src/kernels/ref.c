@@ -215,6 +215,48 @@ static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int
     pack_row_pairs(out, in, ld, n, d);
 }
 
+/* Of bf16 as they are stored. */
+static uint32_t half(const uint16_t *in, int64_t ld, int n, int d, int i, int c)
+{
+    return i < n && c < d ? in[i * ld + c] : 0;
+}
+
+static void take_cols_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int t = 0; t < wide / 2; t++)
+        for (int i = 0; i < LANES; i++)
+            out[t * LANES + i] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_rows_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int i = 0; i < LANES; i++)
+        for (int t = 0; t < wide / 2; t++)
+            out[i * (wide / 2) + t] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_sum_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                          int wide)
+{
+    for (int t = 0; t < LANES / 2; t++)
+        for (int c = 0; c < wide; c++)
+            out[t * wide + c] =
+                half(in, ld, n, d, 2 * t, c) | half(in, ld, n, d, 2 * t + 1, c) << 16;
+}
+
+static void squares_bf16(float *out, const uint16_t *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = 0.0f;
+        for (int c = 0; c < d; c++)
+            out[i] += from_bf16(in[i * ld + c]) * from_bf16(in[i * ld + c]);
+    }
+}
+
 /*
  * From scores to weights
  */

@@ -52,10 +52,13 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
 {
     static _Alignas(64) float some[16];
     char                      text[512];
-    const foci_io io = { FOCI_SIZED(foci_io), .q = some,      .k = some,   .v = some,
-                         .o = some,           .params = some, .work = some };
+    float *const  zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
+    const foci_io io = { FOCI_SIZED(foci_io), .q = some,       .k = some,   .v = some,
+                         .o = some,           .params = zeros, .work = some };
+    const bool    reads = foci_io_check(plan, &io, NULL, text, sizeof text);
 
-    if (!foci_io_check(plan, &io, NULL, text, sizeof text)) return NULL;
+    free(zeros);
+    if (!reads) return NULL;
     return bench_draw(p->dtype, n * (size_t)p->dim_x, 5);
 }
 
@@ -167,6 +170,8 @@ static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, i
                    .dv = t.dv, .dx = t.dx, .dparams = t.dparams },
     };
     foci_status status = foci_params_init(plan, 1, t.params);
+    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL)
+        status = foci_params_calibrate(plan, &e.io, t.params);
     if (status == FOCI_OK) status = foci_forward(plan, &e.io);
     if (status == FOCI_OK) status = bench_repeat(execute, NULL, &e, reps, time, r);
     release(&t);

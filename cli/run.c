@@ -57,23 +57,26 @@ static int check_missing(const struct run *r)
     static const _Alignas(64) float some[16];
     static const char *const        names[] = { "q", "k", "v", "x" };
     const struct tensor *const      tensors[] = { &r->q, &r->k, &r->v, &r->x };
-    char                            text[512];
+    float *const zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
+    int          code = EXIT_OK;
+    char         text[512];
 
     foci_io      io = { FOCI_SIZED(foci_io), .q = some,
                         .k = some,           .v = some,
                         .x = some,           .o = (void *)some,
-                        .params = some,      .work = (void *)some,
+                        .params = zeros,     .work = (void *)some,
                         .mask = r->mask,     .bias = r->bias };
     const void **fields[] = { &io.q, &io.k, &io.v, &io.x };
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 && !code; i++) {
         if (tensors[i]->file.path) continue;
         *fields[i] = NULL;
         if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
-            return usage_error(r->a, "--%s is missing, and %s reads it", names[i],
+            code = usage_error(r->a, "--%s is missing, and %s reads it", names[i],
                                r->spec);
         *fields[i] = some;
     }
-    return EXIT_OK;
+    free(zeros);
+    return code;
 }
 
 static int check_io(const struct run *r)

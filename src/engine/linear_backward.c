@@ -22,9 +22,9 @@
 /* Heads times sequences from which on they are pieces of work enough. */
 enum { ENOUGH_LINES = 8 };
 
-/* Chunks of a segment at least, and what their sums may take. */
-enum { LEAST_SEGMENT = 64, LEAST_CHUNKS = 4 };
-static const double SEGMENT_BYTES = 64e6;
+/* Chunks of a segment, and what their sums may take. */
+enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 64, MOST_CHUNKS = 1024 };
+static const double SEGMENT_BYTES = 2e7;
 
 /*
  * Room
@@ -71,15 +71,18 @@ static struct back_room room_take(const struct back *b, struct arena *a)
     return r;
 }
 
-/* Near the square root of the chunks, so that sums before chunks and before segments take
- * as much; less where sums are large. */
-static int64_t segment_of(const struct linear *x, int64_t chunks)
+/* In line, segments are as long as scratch allows: those before the last are summed twice.
+ * Else as many as their chunks are, about, so that there is work for many threads. */
+static int64_t segment_of(const struct back *b, int64_t chunks)
 {
-    const double bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
-    int64_t      n = LEAST_SEGMENT;
+    const struct linear *x = &b->x;
+    const double         bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
+    int64_t              n = b->in_line ? MOST_CHUNKS : FEW_CHUNKS;
 
     while (n * n < chunks)
         n *= 2;
+    while (n > LEAST_CHUNKS && n / 2 >= chunks)
+        n /= 2;
     while (n > LEAST_CHUNKS && (double)n * bytes > SEGMENT_BYTES)
         n /= 2;
     return n;
@@ -93,7 +96,7 @@ static void count_segments(struct back *b)
     const foci_problem  *p = x->p;
     const int64_t        len = max64(p->len_q, p->len_k), most = div_up(len, CHUNK) + 1;
 
-    b->segment = segment_of(x, most);
+    b->segment = segment_of(b, most);
     if (p->max_docs) {
         const int64_t chunks = len / CHUNK + 2 * p->max_docs;
         b->max_segs = chunks / b->segment + p->max_docs;
@@ -374,6 +377,17 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, bool all)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks_all = all;
+}
+
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -385,6 +399,9 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, false);
+        while (r->asked < BACK_PARTS)
+            back_ask(b, r);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
@@ -399,6 +416,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t - 1, true);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -413,6 +431,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
+        look_ahead(b, r, h, p, t + 1, true);
         back_alone(b, r, &c, m, from);
     }
 }

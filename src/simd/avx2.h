@@ -101,6 +101,19 @@ INLINE unsigned vu_not_below(vu a, vu b)
     return ~(unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(below)) & 0xfu;
 }
 
+/* Doubles. */
+enum { VD_LEN = 4 };
+typedef __m256d vd;
+
+INLINE vd   vd_set1(double x) { return _mm256_set1_pd(x); }
+INLINE vd   vd_load(const double *p) { return _mm256_load_pd(p); }
+INLINE void vd_store(double *p, vd x) { _mm256_store_pd(p, x); }
+INLINE vd   vd_mul(vd a, vd b) { return _mm256_mul_pd(a, b); }
+INLINE vd   vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
+/* Of VD_LEN floats, and back. */
+INLINE vd   vd_from(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+INLINE void vd_to(float *p, vd x) { _mm_storeu_ps(p, _mm256_cvtpd_ps(x)); }
+
 INLINE float vf_sum(vf x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -84,6 +84,19 @@ INLINE vu vu_fold(vu x, unsigned n)
 /* Bit i: a_i >= b_i. */
 INLINE unsigned vu_not_below(vu a, vu b) { return _mm512_cmpge_epu64_mask(a, b); }
 
+/* Doubles. */
+enum { VD_LEN = 8 };
+typedef __m512d vd;
+
+INLINE vd   vd_set1(double x) { return _mm512_set1_pd(x); }
+INLINE vd   vd_load(const double *p) { return _mm512_load_pd(p); }
+INLINE void vd_store(double *p, vd x) { _mm512_store_pd(p, x); }
+INLINE vd   vd_mul(vd a, vd b) { return _mm512_mul_pd(a, b); }
+INLINE vd   vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
+/* Of VD_LEN floats, and back. */
+INLINE vd   vd_from(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
+INLINE void vd_to(float *p, vd x) { _mm256_storeu_ps(p, _mm512_cvtpd_ps(x)); }
+
 INLINE float vf_sum(vf x) { return _mm512_reduce_add_ps(x); }
 INLINE float vf_most(vf x) { return _mm512_reduce_max_ps(x); }
 

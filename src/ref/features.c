@@ -185,7 +185,8 @@ static void softmax_back(const struct ref_linear *x, const struct ref_features *
     for (int64_t c = 0; f->queries && c < x->dqk; c++)
         sum += d[c];
     for (int64_t c = 0; c < x->dqk; c++)
-        f->dx[i * x->dqk + c] += d[c] - sum * exp(f->log[i * x->m + c]);
+        f->dx[i * x->dqk + c] +=
+            d[c] - (f->queries ? sum * exp(f->log[i * x->m + c]) : 0);
 }
 
 /* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2). */

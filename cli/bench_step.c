@@ -132,8 +132,50 @@ static double most_bytes(const struct decoding *d, const foci_problem *p, int64_
     return all;
 }
 
-foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
-                       double time, struct bench_result *r)
+/* The plan on one page of tokens. */
+static foci_status calibrate_page(const foci_plan *page, const foci_problem *p,
+                                  float *params)
+{
+    const size_t  rows = (size_t)(p->batch * FOCI_PAGE), qk = (size_t)p->dim_qk;
+    const foci_io io = {
+        FOCI_SIZED(foci_io),
+        .q = bench_draw(p->dtype, rows * (size_t)p->heads * qk, 1),
+        .k = bench_draw(p->dtype, rows * (size_t)p->kv_heads * qk, 2),
+        .v = need(rows * (size_t)(p->kv_heads * p->dim_v), sizeof(float)),
+        .o = need(rows * (size_t)(p->heads * p->dim_v), sizeof(float)),
+        .x = bench_draw_x(page, p, rows),
+        .params = params,
+        .work = need(foci_plan_work_bytes(page), 1),
+    };
+    const foci_status status = foci_params_calibrate(page, &io, params);
+    void *const       all[] = { (void *)io.q, (void *)io.k, (void *)io.v,
+                                io.o,         (void *)io.x, io.work };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return status;
+}
+
+/* Statistics are frozen before there is anything to step through.  Those that depend on
+ * how many tokens there are cannot be. */
+static foci_status draw_params(foci_ctx *ctx, const foci_plan *plan,
+                               const struct bench_case *c, float *params)
+{
+    foci_problem p = c->problem;
+    foci_plan   *page;
+    foci_status  status = foci_params_init(plan, 1, params);
+
+    p.len_q = p.len_k = FOCI_PAGE;
+    if (status || foci_plan_create(ctx, c->spec, &p, &page)) return status;
+    foci_plan_problem(page, &p);
+    if (foci_plan_params(page) == foci_plan_params(plan))
+        status = calibrate_page(page, &p, params);
+    foci_plan_free(page);
+    return status;
+}
+
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
+                       int reps, double time, struct bench_result *r)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
@@ -156,7 +198,7 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
     };
     d.io.states = d.states;
     draw(&d, plan, &p, n);
-    foci_status status = foci_params_init(plan, 1, params);
+    foci_status status = draw_params(ctx, plan, c, params);
     if (status == FOCI_OK) status = make(&d, plan, &p);
     if (status == FOCI_OK) {
         r->work_bytes = foci_step_bytes(d.pool, p.batch, p.batch * n, p.len_k);

@@ -5,6 +5,9 @@
 
 #include "engine/linear.h"
 
+/* Fewer features would not fill the words of a product. */
+enum { LEAST_WORDS = 16 };
+
 /* Sums at the start of every segment and of every chunk of one are both kept in
  * backward: the square root of the chunks is least for both together. */
 static int64_t segment_of(int64_t chunks)
@@ -39,7 +42,8 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
         .stage = s,
         .l = l,
         .k = k,
-        .bf16 = k->has_bf16 && (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
+        .bf16 = k->has_bf16 && s->features >= LEAST_WORDS &&
+                (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
         .causal = p->flags & FOCI_CAUSAL,
         .divides = l->norm == FOCI_NORM_SUM || l->norm == FOCI_NORM_RETNET,
         .turns = s->score.rope_base > 0,

@@ -66,7 +66,7 @@ static void ask(const struct linear *x, const char *rows, int64_t step, int n, i
 
     for (int i = 0; i < n; i++, rows += step * el)
         for (int64_t b = 0; b < d * el; b += LINE)
-            __builtin_prefetch(rows + b);
+            __builtin_prefetch(rows + b, 0, 2);
 }
 
 void linear_ask(const struct linear *x, const struct chunk *c, int part)
@@ -82,6 +82,8 @@ void linear_ask(const struct linear *x, const struct chunk *c, int part)
         x->p->v.row, k, x->dv);
     ask(x, at(x, x->io->q, &x->p->q, s->b, s->q0 + query0(c) + q0, x->head0 + c->h),
         x->p->q.row, q, x->dq);
+    ask(x, at(x, x->io->o, &x->p->o, s->b, s->q0 + query0(c) + q0, x->head0 + c->h),
+        x->p->o.row, q, x->dv);
 }
 
 int64_t linear_saved_at(const struct linear *x, const struct chunk *c)

@@ -150,7 +150,7 @@ static const struct {
     { { .name = "cap", QKV }, "cap: the name is taken" },
     { { .name = "orthogonal", QKV }, "orthogonal: the name is taken" },
     { { .name = "m", .reads = 7 }, "a summary is wanted" },
-    { { .name = "m", QKV, .engine = FOCI_LINEAR }, "only the exact engine" },
+    { { .name = "m", QKV, .engine = FOCI_LINEAR }, "needs the features" },
     { { .name = "m", QKV, .engine = FOCI_POSITIONAL }, "only the exact engine" },
     { { .name = "m", .summary = "" }, "reads must name q, k and v" },
     { { .name = "m", .summary = "", .reads = FOCI_READ_Q | FOCI_READ_V },
@@ -230,8 +230,8 @@ static const struct {
 static void test_faulty(void **state)
 {
     for (size_t i = 0; i < sizeof faulty / sizeof *faulty; i++) {
-        const bool        exact = faulty[i].def.engine == FOCI_EXACT;
-        const foci_status want = exact ? FOCI_ERR_ARG : FOCI_ERR_UNSUP;
+        const bool        other = faulty[i].def.engine == FOCI_POSITIONAL;
+        const foci_status want = other ? FOCI_ERR_UNSUP : FOCI_ERR_ARG;
         const foci_status got = foci_mechanism_register(*state, &faulty[i].def);
         if (got != want || !strstr(foci_errmsg(*state), faulty[i].says))
             fail_msg("%d, %s; expected %d, %s", got, foci_errmsg(*state), want,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <foci/analyse.h>
 #include <foci/file.h>
 #include <foci/foci.h>
 #include <foci/mechanism.h>

@@ -4,6 +4,7 @@
  * what they would need for that start again from a copy, which takes its last token
  * anew, so that the page this writes to is its own before the clock runs.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/bench.h"
@@ -119,6 +120,18 @@ static void draw(struct decoding *d, const foci_plan *plan, const foci_problem *
     d->io.o = need(q * v, foci_dtype_bytes(p->dtype));
 }
 
+/* What a step reads is at most what states hold, and where they hold sums written back. */
+static double most_bytes(const struct decoding *d, const foci_problem *p, int64_t n)
+{
+    const double row =
+        (double)foci_dtype_bytes(p->dtype) * (double)(p->dim_qk + p->dim_v);
+    double all = row * (double)(p->batch * n * (p->heads + p->kv_heads));
+
+    for (int64_t i = 0; i < d->io.n_states; i++)
+        all += 2 * (double)foci_state_bytes(d->states[i]);
+    return all;
+}
+
 /* The plan on one page of tokens. */
 static foci_status calibrate_page(const foci_plan *page, const foci_problem *p,
                                   float *params)
@@ -192,8 +205,10 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_
         d.io.work = need(foci_step_bytes(d.pool, p.batch, p.batch * most, p.len_k), 1);
         status = fill(&d);
     }
-    if (status == FOCI_OK)
+    if (status == FOCI_OK) {
+        r->bytes = fmin(r->bytes, most_bytes(&d, &p, n));
         status = bench_repeat(step, rewind_states, &d, reps, time, r);
+    }
     release(&d);
     return status;
 }

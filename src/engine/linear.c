@@ -80,7 +80,7 @@ int linear_threads(const struct linear *x, int64_t jobs, double flops)
  * Decay
  */
 
-static double decay_of(const struct linear *x, int64_t h)
+double linear_decay(const struct linear *x, int64_t h)
 {
     const struct group *g = x->stage->group;
 
@@ -93,7 +93,7 @@ static void make_decay(const struct linear *x, int64_t h, struct decay *d)
 {
     double power = 1, before = 0; /* lam^t and lam^(t - 1) */
 
-    d->lam = decay_of(x, h);
+    d->lam = linear_decay(x, h);
     for (int t = 0; t <= CHUNK; t++) {
         d->power[t] = (float)power;
         d->slope[t] = (float)(t * before);
@@ -120,8 +120,7 @@ static void take_decay(struct linear *x, struct arena *a)
     }
 }
 
-/* 1 + lam + ... of n terms. */
-static double series(double lam, int64_t n)
+double linear_series(double lam, int64_t n)
 {
     if (n <= 0) return 0;
     if (lam >= 1) return (double)n;
@@ -132,11 +131,11 @@ double linear_fade(const struct linear *x, const struct chunk *c, int lane)
 {
     const double  lam = x->decay ? x->decay[c->h].lam : 1;
     const int64_t nk = c->seq->s.nk, at = c->pos + lane;
-    const double  after = series(lam, nk - max64(at + 1, 0));
+    const double  after = linear_series(lam, nk - max64(at + 1, 0));
 
-    if (x->causal) return series(lam, at + 1);
+    if (x->causal) return linear_series(lam, at + 1);
     if (at < 0) return pow(lam, (double)-at) * after;
-    return series(lam, at + 1) + lam * after;
+    return linear_series(lam, at + 1) + lam * after;
 }
 
 int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane)
@@ -151,6 +150,13 @@ int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane)
 static int64_t floor_chunk(int64_t pos)
 {
     return pos >= 0 ? pos / CHUNK : -div_up(-pos, CHUNK);
+}
+
+void linear_params_take(struct linear *x, struct arena *a)
+{
+    take_decay(x, a);
+    if (x->l->feature == FOCI_FEATURE_EXP || x->l->feature == FOCI_FEATURE_TRIG)
+        linear_random_take(x, a);
 }
 
 void linear_open(struct linear *x, const foci_io *io, struct arena *a)
@@ -173,8 +179,8 @@ void linear_open(struct linear *x, const foci_io *io, struct arena *a)
         for (int64_t t = 0; t < s->n_segs; t++)
             x->seq_of[x->n_segs++] = (int32_t)i;
     }
-    take_decay(x, a);
     linear_maps_take(x, a);
+    linear_params_take(x, a);
 }
 
 struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t)
@@ -303,4 +309,5 @@ const struct engine engine_linear = {
     .check = linear_check,
     .cost = cost,
     .describe = describe,
+    .decoder = &linear_decoder,
 };

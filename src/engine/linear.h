@@ -34,7 +34,8 @@
  * Steep chunks.  A causal row whose keys lie far below the c of its own chunk would
  * underflow, and a value that is not finite must reach only the rows that see it.  A
  * causal chunk in which a c grows by more than STEEP after the first key, or that has a row
- * that is not finite, is taken apart: as pieces of one token each, by the same code.
+ * that is not finite, is taken apart: into halves, and those again where they have to be,
+ * down to one token, by the same code.
  *
  * Segments.  A sequence is cut into segments of equal numbers of chunks, by the problem and
  * never by the number of threads.  Where sums are needed before they can be used (backward,
@@ -195,6 +196,8 @@ void linear_set_logs(const struct chunk *c, bool keys, float *lane);
 void linear_products_take(struct linear *x, struct arena *a);
 void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
                          struct features *t);
+/* Of one row, to f[m]. */
+void linear_products_row(const struct linear *x, bool keys, const float *row, float *f);
 void linear_products_back(const struct linear *x, bool keys, const struct features *t,
                           const float *df, float *dx);
 
@@ -235,12 +238,17 @@ static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, in
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s);
 /* Sequences, decays and projections of an execution; on a null arena only sizes. */
 void linear_open(struct linear *x, const foci_io *io, struct arena *a);
+/* Of these, decays and projections: what depends on parameters. */
+void linear_params_take(struct linear *x, struct arena *a);
 /* Chunk number t of sequence s, of head h; segment number i of all. */
 struct chunk   linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t);
 struct segment linear_segment(const struct linear *x, int64_t i);
 /* Where what is saved of lane 0 stands: [heads][batch][len_q]. */
 int64_t linear_saved_at(const struct linear *x, const struct chunk *c);
 int     linear_threads(const struct linear *x, int64_t jobs, double flops);
+/* The decay of head h, of 1 where nothing fades; 1 + lam + ... of n terms. */
+double linear_decay(const struct linear *x, int64_t h);
+double linear_series(double lam, int64_t n);
 /* The sum of the decays of all keys that lane `lane` sees. */
 double linear_fade(const struct linear *x, const struct chunk *c, int lane);
 /* The keys that it sees. */
@@ -361,6 +369,19 @@ void linear_queries(const struct linear *x, const struct chunk *c, struct sums_o
                     const struct keys *k, struct queries *q);
 /* Lanes b to e of a chunk as one of its own. */
 struct chunk linear_piece(const struct chunk *c, int b, int e);
+
+/* linear_forward.c, for steps of many tokens: memory of one thread, sums before a causal
+ * chunk, and what its keys add to them. */
+struct scan {
+    struct sums_of before, more;
+    struct room   *room;
+};
+struct scan linear_scan_take(const struct linear *x, struct arena *a);
+/* Move `before` to units that hold the keys of the chunk, and write its rows, if it has
+ * any.  false: nothing was done, and the chunk is to be taken apart. */
+bool linear_scan(const struct linear *x, const struct chunk *c, struct scan *s);
+/* After that: more = the sums of the chunk's keys alone. */
+void linear_scan_absorb(const struct linear *x, const struct chunk *c, struct scan *s);
 
 /* linear_forward.c, linear_backward.c, linear_advance.c: functions of the engine; sizes by
  * a dry run. */

@@ -251,12 +251,27 @@ static const float *fade_after(const struct linear *x, const struct chunk *c, fl
     return by;
 }
 
-static void scan_chunk(const struct pass *p, const struct chunk *c, struct room *r)
+/* Keys of a causal chunk, in units that move sums, and its rows.  false: nothing was
+ * done, and the chunk is to be taken apart. */
+static bool read_chunk(const struct pass *p, const struct chunk *c, struct room *r)
 {
     const struct linear *x = p->x;
     _Alignas(64) float   by[CHUNK];
 
-    if (!linear_keys(x, c, true, r->s, &r->k)) {
+    if (!linear_keys(x, c, c->r0 < c->r1, r->s, &r->k)) return false;
+    if (c->r0 < c->r1) {
+        linear_show(x, c, &r->k);
+        linear_queries(x, c, r->s, &r->k, &r->q);
+        ask_sums(x, r, r->s, false, fade_before(x, c, by), lanes_of(c), 0);
+        ask_keys(x, c, r);
+        finish(p, c, r);
+    }
+    return true;
+}
+
+static void scan_chunk(const struct pass *p, const struct chunk *c, struct room *r)
+{
+    if (!read_chunk(p, c, r)) {
         const int          half = (int)max64(c->n, c->r1) / 2;
         const struct chunk first = linear_piece(c, 0, half);
         const struct chunk second = linear_piece(c, half, CHUNK);
@@ -265,14 +280,34 @@ static void scan_chunk(const struct pass *p, const struct chunk *c, struct room 
         scan_chunk(p, &second, r);
         return;
     }
-    if (c->r0 < c->r1) {
-        linear_show(x, c, &r->k);
-        linear_queries(x, c, r->s, &r->k, &r->q);
-        ask_sums(x, r, r->s, false, fade_before(x, c, by), lanes_of(c), 0);
-        ask_keys(x, c, r);
-        finish(p, c, r);
-    }
-    linear_absorb(x, c, &r->k, r->s);
+    linear_absorb(p->x, c, &r->k, r->s);
+}
+
+/*
+ * Chunks of a decoding step
+ */
+
+struct scan linear_scan_take(const struct linear *x, struct arena *a)
+{
+    struct room *room = arena_take(a, 1, sizeof *room);
+    struct room  r = room_take(x, a);
+
+    if (room) *room = r;
+    return (struct scan){ r.s, r.next, room };
+}
+
+bool linear_scan(const struct linear *x, const struct chunk *c, struct scan *s)
+{
+    const struct pass p = { .x = x };
+
+    s->room->s = s->before;
+    return read_chunk(&p, c, s->room);
+}
+
+void linear_scan_absorb(const struct linear *x, const struct chunk *c, struct scan *s)
+{
+    linear_sums_clear(x, s->more);
+    linear_absorb(x, c, &s->room->k, s->more);
 }
 
 /*

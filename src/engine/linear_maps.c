@@ -70,8 +70,6 @@ void linear_maps_take(struct linear *x, struct arena *a)
     switch (x->l->feature) {
     case FOCI_FEATURE_POWERS:
     case FOCI_FEATURE_PRODUCTS: linear_products_take(x, a); break;
-    case FOCI_FEATURE_EXP:
-    case FOCI_FEATURE_TRIG: linear_random_take(x, a); break;
     default: break;
     }
 }

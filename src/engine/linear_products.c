@@ -108,6 +108,22 @@ void linear_products_map(const struct linear *x, const struct chunk *c, bool key
         if (i < begin || i >= end) t->f[i] = 0;
 }
 
+void linear_products_row(const struct linear *x, bool keys, const float *row, float *f)
+{
+    const struct maps *m = &x->maps;
+
+    for (int r = 0; r <= x->l->order; r++) {
+        const float    sign = sign_of(x, keys, r);
+        const int32_t *at = m->elements[r];
+
+        for (int j = m->at[r]; j < m->at[r + 1]; j++, at += r) {
+            f[j] = sign * m->factors[j];
+            for (int t = 0; t < r; t++)
+                f[j] *= row[at[t]];
+        }
+    }
+}
+
 /* Gradients are summed turned over, in dx, which has the room. */
 void linear_products_back(const struct linear *x, bool keys, const struct features *t,
                           const float *df, float *dx)

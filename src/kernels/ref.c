@@ -215,6 +215,48 @@ static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int
     pack_row_pairs(out, in, ld, n, d);
 }
 
+/* Of bf16 as they are stored. */
+static uint32_t half(const uint16_t *in, int64_t ld, int n, int d, int i, int c)
+{
+    return i < n && c < d ? in[i * ld + c] : 0;
+}
+
+static void take_cols_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int t = 0; t < wide / 2; t++)
+        for (int i = 0; i < LANES; i++)
+            out[t * LANES + i] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_rows_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int i = 0; i < LANES; i++)
+        for (int t = 0; t < wide / 2; t++)
+            out[i * (wide / 2) + t] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_sum_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                          int wide)
+{
+    for (int t = 0; t < LANES / 2; t++)
+        for (int c = 0; c < wide; c++)
+            out[t * wide + c] =
+                half(in, ld, n, d, 2 * t, c) | half(in, ld, n, d, 2 * t + 1, c) << 16;
+}
+
+static void squares_bf16(float *out, const uint16_t *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = 0.0f;
+        for (int c = 0; c < d; c++)
+            out[i] += from_bf16(in[i * ld + c]) * from_bf16(in[i * ld + c]);
+    }
+}
+
 /*
  * From scores to weights
  */
@@ -546,13 +588,22 @@ static void skew(float *s, const float *low, const float *high, int n)
                 i < j ? low[(LANES + i - j) * LANES + i] : high[(i - j) * LANES + i];
 }
 
-static void unskew(float *band, const void *ds, int dtype, int n)
+static void unskew_f32(float *band, const float *ds)
 {
-    for (int t = 0; t < 2 * LANES; t++)
+    for (int r = 0; r < LANES; r++)
+        for (int i = 0; i < LANES; i++)
+            band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
+}
+
+static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    memset(words, 0, LANES / 2 * LANES * sizeof *words);
+    for (int r = 0; r < LANES; r++)
         for (int i = 0; i < LANES; i++) {
-            const int j = LANES + i - t;
-            band[t * LANES + i] =
-                j >= 0 && j < n ? element(ds, j * LANES + i, dtype) : 0.0f;
+            const uint16_t x = ds[(LANES + i - r) * LANES + i];
+
+            rows[r * LANES + i] = x;
+            words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
         }
 }
 
@@ -674,6 +725,58 @@ static float weigh_row(float *s, float f, float *m, float *l, int kind)
         if (kind != FOCI_RELU2) *l += kind == FOCI_L2NORM ? s[j] * s[j] : s[j];
     }
     return shrink;
+}
+
+static void recur(double *s, int64_t lds, const double *keep, const float *g,
+                  const float *v, double *o, const float *f, int m)
+{
+    for (int i = 0; i < m; i++, s += lds)
+        for (int64_t c = 0; c < lds; c++) {
+            if (g) s[c] = keep[i] * s[c] + (double)g[i] * (double)v[c];
+            if (f) o[c] += (double)f[i] * s[c];
+        }
+}
+
+static void carry(double *s, int64_t lds, const double *keep, float *x, int64_t ldx,
+                  int m)
+{
+    for (int i = 0; i < m; i++, s += lds, x += ldx)
+        for (int64_t c = 0; c < lds; c++) {
+            s[c] = keep[i] * s[c] + (double)x[c];
+            x[c] = (float)s[c];
+        }
+}
+
+/* e^(a - b), 0 where a is -inf whatever b is. */
+static float exp_above(float a, float b) { return a == -INFINITY ? 0.0f : expf(a - b); }
+
+static int log_key(float *l, float *c, float *keep, const float *top, int m)
+{
+    int moved = 0;
+
+    for (int i = 0; i < m; i++) {
+        keep[i] = 1.0f;
+        if (top[i] > c[i] + 8.0f) {
+            keep[i] = exp_above(c[i], top[i]);
+            c[i] = top[i];
+            moved = 1;
+        }
+        l[i] = exp_above(l[i], c[i]);
+    }
+    return moved;
+}
+
+static float log_query(float *l, const float *c, int m)
+{
+    float h = -INFINITY;
+
+    for (int i = 0; i < m; i++) {
+        l[i] += c[i];
+        if (l[i] > h) h = l[i];
+    }
+    for (int i = 0; i < m; i++)
+        l[i] = exp_above(l[i], h);
+    return h;
 }
 
 /*

@@ -101,6 +101,19 @@ INLINE unsigned vu_not_below(vu a, vu b)
     return ~(unsigned)_mm256_movemask_pd(_mm256_castsi256_pd(below)) & 0xfu;
 }
 
+/* Doubles. */
+enum { VD_LEN = 4 };
+typedef __m256d vd;
+
+INLINE vd   vd_set1(double x) { return _mm256_set1_pd(x); }
+INLINE vd   vd_load(const double *p) { return _mm256_load_pd(p); }
+INLINE void vd_store(double *p, vd x) { _mm256_store_pd(p, x); }
+INLINE vd   vd_mul(vd a, vd b) { return _mm256_mul_pd(a, b); }
+INLINE vd   vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
+/* Of VD_LEN floats, and back. */
+INLINE vd   vd_from(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
+INLINE void vd_to(float *p, vd x) { _mm_storeu_ps(p, _mm256_cvtpd_ps(x)); }
+
 INLINE float vf_sum(vf x)
 {
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -168,19 +181,32 @@ INLINE vf vf_of_bf16(__m128i h)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* To nearest even; NaN stays NaN. */
-INLINE __m128i vf_to_bf16(vf x)
+/* To nearest even, in the upper half of each lane; NaN stays NaN. */
+INLINE __m256i vf_round_bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x);
-    const __m256i top = _mm256_srli_epi32(u, 16);
-    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    const __m256i odd =
+        _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i even = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
-    const __m256i h = _mm256_blendv_epi8(even, quiet, nan);
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+
+    return _mm256_blendv_epi8(_mm256_add_epi32(u, half), quiet, nan);
+}
+
+INLINE __m128i vf_to_bf16(vf x)
+{
+    const __m256i h = _mm256_srli_epi32(vf_round_bf16(x), 16);
 
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+/* Lanes of both as bf16, side by side. */
+INLINE vf vf_pair_bf16(vf low, vf high)
+{
+    const __m256i lower = _mm256_srli_epi32(vf_round_bf16(low), 16);
+
+    return _mm256_castsi256_ps(_mm256_blend_epi16(lower, vf_round_bf16(high), 0xaa));
 }
 
 INLINE vf vf_of_16(__m128i h, int dtype)

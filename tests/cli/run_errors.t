@@ -405,8 +405,8 @@ foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout 1.5
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout-seed 3
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --dropout 0.1 --causal --step
 --- stderr
-foci run: softmax: dropout is 1: it may be 0 to less than 1
-foci run: --dropout * 0 to 1*
+foci run: --dropout is '1'; it takes a number from 0 to less than 1
+foci run: --dropout is '1.5'; it takes a number from 0 to less than 1
 foci run: --dropout-seed needs --dropout P, the share to drop
 foci run: --step and --dropout do not go together
 --- exit 2

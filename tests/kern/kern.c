@@ -11,6 +11,7 @@
 #include "kern/labels.h"
 #include "kern/places.h"
 #include "kern/products.h"
+#include "kern/recur.h"
 #include "kern/rows.h"
 #include "kern/run.h"
 #include "kern/scores.h"

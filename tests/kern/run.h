@@ -40,7 +40,12 @@
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
 enum { GUARD = 256, MAX_BUFS = 16 };
-enum type { FLOATS, HALVES, BYTES }; /* halves: bf16, by value; bytes: exactly */
+enum type {
+    FLOATS,
+    HALVES,
+    BYTES,
+    DOUBLES
+}; /* halves: bf16, by value; bytes: exactly */
 
 struct buf {
     char     *block; /* guard, data, guard */
@@ -183,10 +188,12 @@ static double element(const char *p, enum type type, size_t i)
 {
     uint16_t h;
     float    x;
+    double   d;
 
     switch (type) {
     case FLOATS: memcpy(&x, p + 4 * i, 4); return (double)x;
     case HALVES: memcpy(&h, p + 2 * i, 2); return (double)of_bf16(h);
+    case DOUBLES: memcpy(&d, p + 8 * i, 8); return d;
     default: return (double)(unsigned char)p[i];
     }
 }
@@ -203,7 +210,7 @@ static void check_guards(const struct run *r, const struct buf *b)
 
 static void compare(const struct run *r, int b)
 {
-    static const size_t     sizes[] = { 4, 2, 1 };
+    static const size_t     sizes[] = { 4, 2, 1, 8 };
     const struct buf *const o = &r->bufs[b];
 
     for (size_t i = 0; i < o->bytes / sizes[o->type]; i++) {

@@ -29,6 +29,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/grad.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/modify.c"
+#include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
@@ -60,13 +61,17 @@ INLINE void ISA(fill)(struct kernels *k)
     k->log_softmax_back = ISA(log_softmax_back);
     k->turn_lanes = ISA(turn_lanes);
     k->skew = ISA(skew);
-    k->unskew = ISA(unskew);
+    k->unskew_f32 = ISA(unskew_f32);
     k->diagonals = ISA(diagonals);
     k->chances = ISA(chances);
     k->drop_f32 = ISA(drop_f32);
     k->dots_f32 = ISA(dots_f32);
     k->sums_f32 = ISA(sums_f32);
     k->weigh_row = ISA(weigh_row);
+    k->recur = ISA(recur);
+    k->carry = ISA(carry);
+    k->log_key = ISA(log_key);
+    k->log_query = ISA(log_query);
     k->near_f32 = ISA(near_f32);
     k->row_sums = ISA(row_sums);
     k->row_tops = ISA(row_tops);

@@ -17,8 +17,11 @@ enum {
     PANEL_HEIGHT = 240,
     LEGEND = 18, /* a line of it */
     LEAST_POWER = -4,
-    MOST_POWER = 4 /* of ten */
+    MOST_POWER = 4, /* of ten */
+    FEW = 3         /* decades, between whose ends there are lines too */
 };
+
+enum { PALE = 0xe8edf2 };
 
 static const uint32_t colours[MAX_CURVES] = { 0x2563a8, 0xd9822b, 0x2e8b57, 0xa8326e,
                                               0x6b4fbb, 0x8c6d1f, 0x1f9fb0, 0x5f6b7a };
@@ -41,7 +44,20 @@ static double place_y(const struct frame *f, double error)
     return f->y + PANEL_HEIGHT * (1 - fmin(fmax(at, 0), 1));
 }
 
-/* Whole powers around all numbers; at least one decade. */
+/* The last of 1, 2, 5, 10, 20, ... up to x. */
+static double round_down(double x)
+{
+    const double power = pow(10, floor(log10(x) + 1e-9));
+    return x >= 5 * power ? 5 * power : x >= 2 * power ? 2 * power : power;
+}
+
+static double round_up(double x)
+{
+    const double y = round_down(x);
+    return y >= x ? y : round_down(2.5 * y);
+}
+
+/* Whole powers of two, and steps of 1, 2, 5 around all numbers; 1 is among them. */
 static void set_axes(const struct errors *e, struct frame *f)
 {
     double low = 1, high = 1, least = e->spreads.x[0], most = least;
@@ -57,25 +73,35 @@ static void set_axes(const struct errors *e, struct frame *f)
     }
     f->left = floor(log2(least) + 0.01);
     f->right = fmax(ceil(log2(most) - 0.01), f->left + 1);
-    f->bottom = fmax(fmin(floor(log10(low)), -1), LEAST_POWER);
-    f->top = fmin(ceil(log10(high)), MOST_POWER);
+    f->bottom = fmax(log10(round_down(fmin(low, 0.5))), LEAST_POWER);
+    f->top = fmin(log10(round_up(high)), MOST_POWER);
+}
+
+/* A line across, if it is within the axis. */
+static void draw_level(struct picture *to, const struct frame *f, double error,
+                       bool first)
+{
+    const double at = log10(error), near = 1e-6, y = place_y(f, error);
+
+    if (at < f->bottom - near || at > f->top + near) return;
+    picture_rect(to, f->x, y - 0.5, PANEL_WIDTH, 1, fabs(at) < near ? LINE : PALE);
+    if (first)
+        picture_text(to, f->x - 7, y + 4, AT_END, STYLE_PLAIN, SOFT, "%g", error);
 }
 
 static void draw_grid(struct picture *to, const struct frame *f, bool first)
 {
     for (double t = f->left; t <= f->right; t++) {
         const double x = place_x(f, exp2(t));
-        picture_rect(to, x - 0.5, f->y, 1, PANEL_HEIGHT, 0xe8edf2);
+        picture_rect(to, x - 0.5, f->y, 1, PANEL_HEIGHT, PALE);
         picture_text(to, x, f->y + PANEL_HEIGHT + 15, AT_MIDDLE, STYLE_PLAIN, SOFT,
                      "%g", exp2(t));
     }
-    for (double t = f->bottom; t <= f->top; t++) {
-        const double y = place_y(f, pow(10, t));
-        picture_rect(to, f->x, y - 0.5, PANEL_WIDTH, 1, t == 0 ? LINE : 0xe8edf2);
-        if (first)
-            picture_text(to, f->x - 7, y + 4, AT_END, STYLE_PLAIN, SOFT, "%g",
-                         pow(10, t));
-    }
+    for (double t = floor(f->bottom); t <= f->top; t++)
+        for (int i = 0; i < (f->top - f->bottom < FEW ? 3 : 1); i++) {
+            static const double steps[] = { 1, 2, 5 };
+            draw_level(to, f, steps[i] * pow(10, t), first);
+        }
     picture_text(to, f->x + PANEL_WIDTH / 2.0, f->y + PANEL_HEIGHT + 33, AT_MIDDLE,
                  STYLE_PLAIN, INK, "standard deviation of the logits");
     if (first)

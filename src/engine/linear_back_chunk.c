@@ -84,7 +84,7 @@ static void near_pairs(const struct back *b, struct back_room *r, const struct c
     const struct side    v = back_rows(x, r->left, r->k.v, x->ldv, CHUNK, x->dv_pad);
     const size_t         word = sizeof(uint32_t);
 
-    for (int j = 0; j < CHUNK; j++)
+    for (int64_t j = 0; j < CHUNK; j++)
         if (b->apart)
             memset(r->da + j * CHUNK, 0, CHUNK * sizeof *r->da);
         else
@@ -125,8 +125,8 @@ static void near_products(const struct back *b, struct back_room *r)
     for (int j = 0; j < CHUNK; j += SUM_CUT) {
         const struct side rows = { (const char *)a.at + (size_t)(j * a.row) * word,
                                    a.row, 1 };
-        back_product(x, r->dv + j * x->ldv, x->ldv, rows, r->n_pairs, x->ldv, SUM_CUT,
-                     x->ldv, b->two ? 0 : j, CHUNK, 1);
+        back_product(x, r->dv + (int64_t)j * x->ldv, x->ldv, rows, r->n_pairs, x->ldv,
+                     SUM_CUT, x->ldv, b->two ? 0 : j, CHUNK, 1);
     }
 }
 
@@ -296,7 +296,7 @@ static void to_rows(const struct back *b, struct back_room *r, const struct chun
     const struct features *t = keys ? &r->k.t : &r->q.t;
     float                 *df = keys ? r->dg : r->df;
 
-    for (int i = 0; x->logs && i < x->m_pad; i++)
+    for (int64_t i = 0; x->logs && i < x->m_pad; i++)
         times(df + i * CHUNK, t->f + i * CHUNK);
     linear_map_back(x, c, keys, t, df, keys ? r->dk : r->dq);
 }
@@ -421,10 +421,16 @@ void back_alone(const struct back *b, struct back_room *r, const struct chunk *c
     const struct fades none = { 0 };
 
     back_load(b, r, c, &m, true);
+    back_ask(b, r);
     df_of_sums(b, r, m, &none);
+    back_ask(b, r);
     dg_of_sums(b, r, m, &none);
+    back_ask(b, r);
     dv_of_sums(b, r, m, &none);
+    back_ask(b, r);
     turn_back(b, r, c);
     if (b->apart) back_apart(b, r, c, m);
+    while (r->asked < BACK_PARTS)
+        back_ask(b, r);
     give(b, r, c, from);
 }

@@ -23,7 +23,7 @@
 enum { ENOUGH_LINES = 8 };
 
 /* Chunks of a segment, and what their sums may take. */
-enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 64, MOST_CHUNKS = 1024 };
+enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 16, MOST_CHUNKS = 1024 };
 static const double SEGMENT_BYTES = 2e7;
 
 /*
@@ -71,13 +71,18 @@ static struct back_room room_take(const struct back *b, struct arena *a)
     return r;
 }
 
+static bool enough_lines(const struct linear *x)
+{
+    return x->causal && x->heads * x->max_seqs >= ENOUGH_LINES;
+}
+
 /* In line, segments are as long as scratch allows: those before the last are summed twice.
  * Else as many as their chunks are, about, so that there is work for many threads. */
 static int64_t segment_of(const struct back *b, int64_t chunks)
 {
     const struct linear *x = &b->x;
     const double         bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
-    int64_t              n = b->in_line ? MOST_CHUNKS : FEW_CHUNKS;
+    int64_t              n = enough_lines(x) ? MOST_CHUNKS : FEW_CHUNKS;
 
     while (n * n < chunks)
         n *= 2;
@@ -119,8 +124,7 @@ static void set_kind(struct back *b)
     b->learns = x->l->decays && g->mech.def->n_tensors && g->param0[0] >= 0 && b->g &&
                 b->g->dparams;
     b->n_sums = b->two ? N_SUMS : 2;
-    b->in_line = x->causal && (b->by_feature || x->lane_logs ||
-                               x->heads * x->max_seqs >= ENOUGH_LINES);
+    b->in_line = enough_lines(x) || (x->causal && (b->by_feature || x->lane_logs));
 }
 
 static void number_segments(struct back *b)
@@ -240,6 +244,24 @@ static const float *fade_to(const struct back *b, const struct chunk *c, float *
     return fade;
 }
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, unsigned asks)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks = asks;
+}
+
+/* Of that chunk, so many parts. */
+static void ask_parts(const struct back *b, struct back_room *r, int n)
+{
+    for (int i = 0; i < n; i++)
+        back_ask(b, r);
+}
+
 /* Sums over the keys of a segment, also as those before it see them. */
 static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
                      const struct stretch *p)
@@ -252,7 +274,10 @@ static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (b->two)
             back_add_keys(b, r, m.of[KEYS_AFTER], 1,
@@ -277,7 +302,10 @@ static void sum_queries(const struct back *b, struct back_room *r, int64_t h,
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
         if (c.r0 >= c.r1) continue;
+        look_ahead(b, r, h, p, t + 1, ASK_QUERIES);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_load_queries(b, r, &c, &of);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_add_queries(b, r, m.of[QUERIES], 1,
                          fade_from(b, h, (t - p->begin) * CHUNK, fade));
         if (b->two)
@@ -377,17 +405,6 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
-/* Chunk t of the stretch comes next, if there is one. */
-static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
-                       const struct stretch *p, int64_t t, bool all)
-{
-    r->asked = BACK_PARTS;
-    if (t < p->begin || t >= p->end) return;
-    r->ahead = linear_chunk(&b->x, p->s, h, t);
-    r->asked = 0;
-    r->asks_all = all;
-}
-
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -399,11 +416,11 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t + 1, false);
-        while (r->asked < BACK_PARTS)
-            back_ask(b, r);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (!b->two) continue;
         linear_sums_copy(x, linear_sums_at(x, r->before2, t - p->begin),
@@ -416,7 +433,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t - 1, true);
+        look_ahead(b, r, h, p, t - 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -431,7 +448,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
-        look_ahead(b, r, h, p, t + 1, true);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         back_alone(b, r, &c, m, from);
     }
 }
@@ -509,7 +526,11 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
             linear_sums_clear(x, m.of[QUERIES]);
             for (int64_t t = p.begin; i + 1 < i1 && t < p.end; t++) {
                 const struct chunk c = linear_chunk(x, s, h, t);
+
+                look_ahead(b, r, h, &p, t + 1, ASK_KEYS);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_keys(x, &c, false, r->carry, &r->k);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_absorb(x, &c, &r->k, r->carry);
             }
         }

@@ -106,6 +106,7 @@ static foci_status reserve(foci_pool *pool, const foci_step_io *io)
 {
     int64_t need = 0;
 
+    pool_begin(pool);
     for (int64_t i = 0; i < io->n_states; i++)
         TRY(state_reserve(io->states[i], tokens_of(io, i), &need));
     if (need <= pool->n_free) return FOCI_OK;

@@ -213,14 +213,18 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
                          const double *g)
 {
     const int type = x->type == REF_F64 ? REF_F64 : (int)x->p->call->plan->p.dtype;
-    double    along = 0;
+    double    along = 0, squares = 0;
 
     if (x->divisor == 0) return;
     values_back(x, g);
-    for (int64_t t = 0; t < x->dv; t++)
-        ref_add(x, &along, g[t] * ref_round(type, o[t]));
-    /* Where it cancels all else, as in a row of one key, being off must show. */
-    along *= 1 + unit_of(x) / 2;
+    for (int64_t t = 0; t < x->dv; t++) {
+        const double term = g[t] * ref_round(type, o[t]);
+        ref_add(x, &along, term);
+        squares += term * term;
+    }
+    /* Where it cancels all else, as in a row of one key, being off must show: four words,
+     * of g, a, v and o, make a unit. */
+    along += unit_of(x) * sqrt(squares);
     if (x->l.norm == FOCI_NORM_FEATURE) {
         features_back(x, i);
         return;

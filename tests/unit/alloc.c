@@ -398,6 +398,8 @@ static void decoding(void **state)
     decode("softmax t5 rope");
     decode("local(window=3)");
     decode("pooled(block=4, levels=2)");
+    decode("linear rope");
+    decode("performer(features=4)");
     decode("sparse_fixed(stride=4)");
     decode("lsh(buckets=2, rounds=2)");
     decode("strided(stride=3)");

@@ -197,7 +197,11 @@ static void draw_scale(const struct map *m, struct picture *to, double top)
     picture_text(to, x + BAR / 2.0, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
                  top / 4);
     picture_text(to, x + BAR, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", top);
-    picture_text(to, x + BAR + 10, y + 9, AT_START, STYLE_PLAIN, INK, "weight");
+    bool negative = false;
+    for (int i = 0; i < m->n_panels; i++)
+        negative |= m->panels[i].negative > 0;
+    picture_text(to, x + BAR + 10, y + 9, AT_START, STYLE_PLAIN, INK,
+                 negative ? "size of the weight, of either sign" : "weight");
 }
 
 static void draw_head(const struct map *m, struct picture *to, const char *problem)

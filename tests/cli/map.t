@@ -211,3 +211,25 @@ foci map --pattern '1*local(window=2) + 1*strided(3)' h2n16d8c --json | grep '"d
   "data": "random",
   "data": "random",
   "data": "alike",
+
+=== features: weights of either sign, of rows that were turned, and of frozen statistics
+for s in linear cosformer efficient identity retention 'linear rope' 'performer(kind=trig)' 'performer(kind=sderf)'; do
+    foci map --pattern "$s" n8d4 --data random --out "$s.svg" | sed -n 2p
+done
+foci map --pattern 'performer(kind=aderf)' n8d4c --json | grep 'below_zero\|"pairs"' | sort
+grep -l 'of either sign' *.svg
+--- stdout
+0 * 100 % * linear
+0 * cosformer
+0 * 100 % * efficient
+0 * +-* identity
+0 * +-* retention
+0 * linear rope
+0 * performer(kind=trig)
+0 * 100 % * performer(kind=sderf)
+      "below_zero": 0,
+      "pairs": 36,
+  "pairs": 36,
+identity.svg
+...
+retention.svg

@@ -115,8 +115,9 @@ static void check(const foci_plan *plan, const struct trial *t, const char *what
     };
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        check_part(plan, t, what, parts[i].part, parts[i].heads, parts[i].dim, got, len,
-                   batch, doc, want, parts[i].slack);
+        if (want->n[parts[i].part])
+            check_part(plan, t, what, parts[i].part, parts[i].heads, parts[i].dim, got,
+                       len, batch, doc, want, parts[i].slack);
 }
 
 static void check_params(const foci_plan *plan, const struct trial *t, const char *what,
@@ -129,6 +130,12 @@ static void check_params(const foci_plan *plan, const struct trial *t, const cha
         if (!(fabs(got[i] - v) <= slack * (fabs(v) + size)))
             trial_fail(plan, t, what, i, got[i], v);
     }
+}
+
+/* Sums over features are added up by segments, which another problem has others of. */
+static struct slack slack_of(const foci_plan *plan, double slack)
+{
+    return (struct slack){ trial_is_linear(plan) ? slack : 0, slack };
 }
 
 /* Each document by itself, under the plan that packs them; their gradients of
@@ -170,7 +177,7 @@ static void run_own(foci_ctx *ctx, const foci_plan *packed, const struct trial *
             struct result got = trial_run(plan, &u);
 
             check(packed, t, "planned alone", &got, p.len_q, 0, doc, want,
-                  (struct slack){ 0, slack });
+                  slack_of(packed, slack));
             result_free(&got);
             trial_free(&u);
         }
@@ -193,7 +200,7 @@ static void run_batch(foci_ctx *ctx, const foci_plan *packed, const struct trial
 
     for (int doc = 0; doc < SEQS; doc++)
         check(packed, t, "in a batch", &got, LEN, doc, doc, want,
-              (struct slack){ 0, slack });
+              slack_of(packed, slack));
     check_params(packed, t, "dparams of a batch", got.x[PART_DPARAMS], want, slack);
     result_free(&got);
     trial_free(&u);

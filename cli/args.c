@@ -38,7 +38,7 @@ static bool read_number(const struct option *o, const char *text, double *out)
     if (end == text || *end || errno == ERANGE || !isfinite(*out)) return false;
     if (strpbrk(text, "xXpP \t\n")) return false;
     if (o->kind == KIND_WHOLE && *out != floor(*out)) return false;
-    return *out >= o->min && *out <= o->max;
+    return *out >= o->min && (o->below ? *out < o->max : *out <= o->max);
 }
 
 /* The place of text among "a|b|c"; -1: not there. */
@@ -64,9 +64,9 @@ static int read_value(const struct args *a, struct given *g)
     case KIND_WHOLE:
     case KIND_REAL:
         if (read_number(o, g->text, &g->number)) return EXIT_OK;
-        return usage_error(a, "--%s is '%s'; it takes a %snumber from %.16g to %.16g",
+        return usage_error(a, "--%s is '%s'; it takes a %snumber from %.16g to %s%.16g",
                            o->name, g->text, o->kind == KIND_WHOLE ? "whole " : "",
-                           o->min, o->max);
+                           o->min, o->below ? "less than " : "", o->max);
     case KIND_WORD:
         g->number = word_index(o->words, g->text);
         if (g->number >= 0) return EXIT_OK;

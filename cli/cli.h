@@ -47,6 +47,7 @@ struct option {
     enum kind   kind;
     const char *words;    /* KIND_WORD: "f32|bf16" */
     double      min, max; /* KIND_WHOLE, KIND_REAL */
+    bool        below;    /* max itself is not taken */
     bool        many;     /* may be given more than once */
 };
 

@@ -54,8 +54,9 @@ static void option(FILE *out, const struct option *o)
     putc('\n', out);
     prose(out, o->help);
     if (o->kind == KIND_WHOLE || o->kind == KIND_REAL)
-        fprintf(out, "; a %snumber from %.16g to %.16g",
-                o->kind == KIND_WHOLE ? "whole " : "", o->min, o->max);
+        fprintf(out, "; a %snumber from %.16g to %s%.16g",
+                o->kind == KIND_WHOLE ? "whole " : "", o->min,
+                o->below ? "less than " : "", o->max);
     fputs(o->many ? "; may be repeated\n" : "\n", out);
 }
 

@@ -47,6 +47,7 @@ static foci_io make_io(const struct run *r)
         .mask = r->mask,
         .bias = r->bias,
         .dropout_seed = (uint64_t)opt_int(r->a, "dropout-seed", 0),
+        .words = r->words.ints,
     };
 }
 
@@ -57,15 +58,16 @@ static int check_missing(const struct run *r)
     static const _Alignas(64) float some[16];
     static const char *const        names[] = { "q", "k", "v", "x" };
     const struct tensor *const      tensors[] = { &r->q, &r->k, &r->v, &r->x };
-    float *const zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
-    int          code = EXIT_OK;
-    char         text[512];
+    float *const   zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
+    int32_t *const words = need((size_t)(r->p.batch * r->p.len_q), sizeof *words);
+    int            code = EXIT_OK;
+    char           text[512];
 
-    foci_io      io = { FOCI_SIZED(foci_io), .q = some,
-                        .k = some,           .v = some,
-                        .x = some,           .o = (void *)some,
-                        .params = zeros,     .work = (void *)some,
-                        .mask = r->mask,     .bias = r->bias };
+    foci_io io = {
+        FOCI_SIZED(foci_io), .q = some,         .k = some,       .v = some,
+        .x = some,           .o = (void *)some, .params = zeros, .work = (void *)some,
+        .mask = r->mask,     .bias = r->bias,   .words = words
+    };
     const void **fields[] = { &io.q, &io.k, &io.v, &io.x };
     for (int i = 0; i < 4 && !code; i++) {
         if (tensors[i]->file.path) continue;
@@ -75,6 +77,11 @@ static int check_missing(const struct run *r)
                                r->spec);
         *fields[i] = some;
     }
+    io.words = NULL;
+    if (!code && !r->words.path && foci_io_check(r->plan, &io, NULL, text, sizeof text))
+        code = usage_error(r->a, "--param words=FILE is missing, and %s reads words",
+                           r->spec);
+    free(words);
     free(zeros);
     return code;
 }
@@ -84,6 +91,10 @@ static int check_io(const struct run *r)
     char          text[512] = "";
     const foci_io io = make_io(r);
 
+    if (opt_flag(r->a, "calibrate")) {
+        const int code = run_calibrate(r, &io);
+        if (code) return code;
+    }
     if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
         return failure(r->a, "%s", text);
     return EXIT_OK;
@@ -197,10 +208,10 @@ static void release(struct run *r)
 {
     struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->x,  &r->o,
                                        &r->dout, &r->dq, &r->dk, &r->dv, &r->dx };
-    struct array *const arrays[] = { &r->mask_file, &r->bias_file, &r->len_q, &r->len_k,
-                                     &r->docs };
-    void *const         blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
-                                     r->dparams, r->weights, r->work,  r->saved };
+    struct array *const  arrays[] = { &r->mask_file, &r->bias_file, &r->len_q,
+                                      &r->len_k,     &r->docs,      &r->words };
+    void *const          blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
+                                      r->dparams, r->weights, r->work,  r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);
@@ -278,6 +289,8 @@ static const struct option options[] = {
       .arg = "PREFIX",
       .help = "write PREFIX.dq.npy, .dk, .dv, .dx, .dbias and .dNAME of parameters",
       .kind = KIND_TEXT },
+    { .name = "calibrate",
+      .help = "statistics of this q and k first, then frozen; allows --causal" },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
     { .name = "step", .help = "token by token, through decoding states; with --causal" },
     FILE_OPTION("mask",
@@ -287,7 +300,8 @@ static const struct option options[] = {
       .arg = "P",
       .help = "drop this share of the weights (default 0)",
       .kind = KIND_REAL,
-      .max = 1 },
+      .max = 1,
+      .below = true },
     { .name = "dropout-seed",
       .arg = "N",
       .help = "which weights are dropped (default 0)",
@@ -302,12 +316,17 @@ static const struct option options[] = {
 static const char with_param[] = "foci run 'softmax sink' --q q.npy --k k.npy "
                                  "--v v.npy --out o.npy --param sink=s.npy";
 
+static const char with_statistics[] =
+    "foci run 'performer(kind=aderf)' --q q.npy --k k.npy --v v.npy --out o.npy "
+    "--causal --calibrate";
+
 static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
     with_param,
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
     "foci run block --q q.npy --k k.npy --v v.npy --out o.npy --param layout=l.npy",
+    with_statistics,
     "foci run routed --q q.npy --k k.npy --v v.npy --x x.npy --out o.npy",
     NULL,
 };

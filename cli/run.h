@@ -21,7 +21,7 @@ struct run {
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;
     struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
-    struct array       mask_file, bias_file, len_q, len_k, docs;
+    struct array       mask_file, bias_file, len_q, len_k, docs, words;
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
     float             *params, *dparams;
@@ -35,6 +35,8 @@ int run_inputs(struct run *r);
 /* The keys have a number of heads that does not divide the sets of keys that heads
  * have, one each or one for each route. */
 int run_refuse_heads(const struct run *r, int64_t sets);
+/* A tensor of whole numbers that executions read: by --param, but no parameter. */
+bool run_is_words(const char *name);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
 int run_lists(struct run *r);
@@ -46,6 +48,8 @@ bool run_is_list(const foci_ctx *ctx, const char *name);
 int run_check_lists(const struct run *r);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
+/* Fill in those that are statistics of q and k from the tensors of `io`. */
+int run_calibrate(const struct run *r, const foci_io *io);
 /* The two sides of NAME=FILE. */
 enum { PARAM_NAME = 96 };
 int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],

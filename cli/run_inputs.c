@@ -52,6 +52,23 @@ static int load_array(struct run *r, const char *option, bool ints, struct array
                 : array_load(r->a, r->ctx, option, option, path, x);
 }
 
+bool run_is_words(const char *name) { return strcmp(name, "words") == 0; }
+
+static int load_words(struct run *r)
+{
+    char        name[PARAM_NAME];
+    const char *text, *path = NULL;
+
+    for (int i = 0; (text = opt_nth(r->a, "param", i)); i++) {
+        const int code = run_param_name(r, text, name, &path);
+        if (code) return code;
+        if (!run_is_words(name)) continue;
+        array_free(&r->words);
+        return array_load_ints(r->a, r->ctx, "param", "words", path, &r->words);
+    }
+    return EXIT_OK;
+}
+
 static int load_all(struct run *r)
 {
     struct tensor *const     tensors[] = { &r->q, &r->k, &r->v, &r->dout };
@@ -66,6 +83,7 @@ static int load_all(struct run *r)
     if (!code) code = load_array(r, "len-q", true, &r->len_q);
     if (!code) code = load_array(r, "len-k", true, &r->len_k);
     if (!code) code = load_array(r, "docs", true, &r->docs);
+    if (!code) code = load_words(r);
     return code;
 }
 
@@ -311,6 +329,25 @@ static int make_lengths(struct run *r)
     return code;
 }
 
+/* A word for every token: N, or B x N. */
+static int check_words(const struct run *r)
+{
+    const struct array *w = &r->words;
+    const int64_t       want[2] = { r->p.batch, r->p.len_q };
+    const int           skip = r->p.batch == 1;
+    char                seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
+
+    if (!w->path) return EXIT_OK;
+    const bool one = w->n_dims == 1 && skip && w->shape[0] == want[1];
+    const bool all = w->n_dims == 2 && w->shape[0] == want[0] && w->shape[1] == want[1];
+    if (one || all) return EXIT_OK;
+    return failure(r->a,
+                   "--param words=%s: its shape is %s; a word for each token is "
+                   "needed: %s",
+                   w->path, shape_text(w->n_dims, w->shape, "", seen),
+                   shape_text(2 - skip, want + skip, &"BN"[skip], wanted));
+}
+
 /* The tensor's values in the dtype of the problem. */
 static void make_data(const struct run *r, struct tensor *t)
 {
@@ -331,6 +368,7 @@ int run_inputs(struct run *r)
     if (!code) code = make_problem(r);
     if (!code) code = make_pairs(r);
     if (!code) code = make_lengths(r);
+    if (!code) code = check_words(r);
     if (code) return code;
     make_data(r, &r->q);
     make_data(r, &r->k);

@@ -17,6 +17,7 @@ struct steps {
     foci_state **now; /* states that take part in a step, and which they are */
     int64_t     *which;
     char        *q, *k, *v, *x, *o; /* rows of a step, one after another */
+    int32_t     *words;
     void        *work;
 };
 
@@ -60,14 +61,23 @@ static int one_step(struct steps *s, int64_t at, bool attend)
         }
         move_row(r, &r->k, b, at, s->k + (size_t)n * row_bytes(r, &r->k), true);
         move_row(r, &r->v, b, at, s->v + (size_t)n * row_bytes(r, &r->v), true);
+        if (r->words.ints && query >= 0)
+            s->words[n] = r->words.ints[b * r->p.len_q + query];
         s->now[n] = s->states[b];
         s->which[n++] = b;
     }
     const foci_step_io io = {
-        FOCI_SIZED(foci_step_io),     .states = s->now,    .n_states = n,
-        .q = attend ? s->q : NULL,    .k = s->k,           .v = s->v,
-        .o = attend ? s->o : NULL,    .params = r->params, .work = s->work,
+        FOCI_SIZED(foci_step_io),
+        .states = s->now,
+        .n_states = n,
+        .q = attend ? s->q : NULL,
+        .k = s->k,
+        .v = s->v,
+        .o = attend ? s->o : NULL,
+        .params = r->params,
+        .work = s->work,
         .x = r->x.data ? s->x : NULL,
+        .words = r->words.ints ? s->words : NULL,
     };
     foci_status status = n ? foci_step(s->pool, &io) : FOCI_OK;
     while (status == FOCI_ERR_FULL) {
@@ -98,6 +108,7 @@ static int make_steps(struct steps *s)
     s->v = need(n, row_bytes(r, &r->v));
     s->x = need(n, row_bytes(r, &r->x));
     s->o = need(n, row_bytes(r, &r->o));
+    s->words = need(n, sizeof *s->words);
     foci_status status = foci_pool_create(r->plan, batch, &s->pool);
     if (status) return refuse(s, status);
     s->work = need(foci_step_bytes(s->pool, batch, batch, r->p.len_k), 1);
@@ -119,7 +130,7 @@ static int make_steps(struct steps *s)
 static void free_steps(struct steps *s)
 {
     void *const blocks[] = { s->states, s->len_q, s->len_k, s->now, s->which, s->q,
-                             s->k,      s->v,     s->x,     s->o,   s->work };
+                             s->k,      s->v,     s->x,     s->o,   s->work,  s->words };
 
     for (int64_t b = 0; s->states && b < s->r->p.batch; b++)
         foci_state_free(s->states[b]);

@@ -19,8 +19,10 @@ static inline void *test_alloc(size_t n, size_t size)
 {
     const size_t bytes = (n * size + 63) / 64 * 64;
     void        *p = aligned_alloc(64, bytes ? bytes : 64);
-    if (!p) fail_msg("no memory for %zu bytes", bytes);
-    memset(p, 0, bytes ? bytes : 64);
+    if (p)
+        memset(p, 0, bytes ? bytes : 64);
+    else
+        fail_msg("no memory for %zu bytes", bytes);
     return p;
 }
 

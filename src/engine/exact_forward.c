@@ -5,11 +5,14 @@
  * the true maximum, so that it is rarely rescaled; numerator and denominator share
  * the reference and nothing is lost.
  */
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "engine/exact_order.h"
+
+enum { OWN_TILES = 8 }; /* tiles of a head that its blocks' thread packs by itself */
 
 /* Scratch of one thread. */
 struct room {
@@ -81,6 +84,7 @@ struct pass {
     struct room        *r;
     struct panel        panel;
     bool                still; /* no reference moves */
+    bool                fresh; /* the dv_pad rows of ot hold nothing, not even 0 */
     uint64_t            drop_keys[LANES];
     _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
@@ -98,7 +102,15 @@ static void scores(struct pass *p, int64_t t, int n, float *s)
                       exact_padded(x, c.m), LANES - c.lane, x->dq_pad / x->per, 0);
 }
 
-/* ot += values of tile t, times the weights from key `at` of the panel on. */
+/* The sum is to be added to. */
+static void need_sum(struct pass *p)
+{
+    if (p->fresh) memset(p->r->ot, 0, (size_t)p->x->dv_pad * LANES * sizeof *p->r->ot);
+    p->fresh = false;
+}
+
+/* ot += values of tile t, times the weights from key `at` of the panel on.  The first
+ * product overwrites ot, if every lane takes part. */
 static void values(struct pass *p, int64_t t, int n, int at)
 {
     const struct exact  *x = p->x;
@@ -106,10 +118,14 @@ static void values(struct pass *p, int64_t t, int n, int at)
     const float         *w = x->bf16 ? (const float *)p->r->w : p->r->s;
     struct cut           c = { 0 };
 
-    while (exact_cut(x, p->b, t, n, &c))
+    while (exact_cut(x, p->b, t, n, &c)) {
+        if (c.lane) need_sum(p);
         exact_product(x, p->r->ot + c.lane, LANES, operand_from(sum, 0, c.j / x->per),
                       w + (int64_t)(at + c.j) / x->per * LANES + c.lane, LANES,
-                      x->dv_pad, LANES - c.lane, exact_padded(x, c.m) / x->per, 1);
+                      x->dv_pad, LANES - c.lane, exact_padded(x, c.m) / x->per,
+                      !p->fresh);
+        p->fresh = false;
+    }
 }
 
 static void all_values(struct pass *p)
@@ -123,13 +139,15 @@ static void all_values(struct pass *p)
         const int64_t kt = p->b->seq->kt0 + pa->tile[i];
         const bool    bad = x->bad_k[p->b->kv * x->max_kt + kt] & BAD_VALUE;
 
-        if (bad && pa->masked[i])
-            exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
-                                x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
-                                x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
-                                p->r->tile, p->r->tile2, p->r->ot);
-        else
+        if (!bad || !pa->masked[i]) {
             values(p, pa->tile[i], n, at);
+            continue;
+        }
+        need_sum(p);
+        exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
+                            x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
+                            x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
+                            p->r->tile, p->r->tile2, p->r->ot);
     }
 }
 
@@ -195,7 +213,7 @@ static void flush(struct pass *p)
                                       p->m, p->l, shrink, x->kind)
                    : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, shrink, x->kind);
     if (moved) {
-        x->k->shrink(r->ot, x->dv, p->shrink);
+        if (!p->fresh) x->k->shrink(r->ot, x->dv, p->shrink);
         exact_shaw_shrink(x, &r->shaw, p->shrink);
     }
     if (x->drops) drop_weights(p);
@@ -227,25 +245,48 @@ static void push(struct pass *p, int64_t t, int32_t mask)
     if (n < TILE || pa->n + TILE > x->panel) flush(p);
 }
 
-/* norms[LANES] of the queries as they go into scores, and `more`, a bound of what is
- * added to the products with keys. */
-static void pack_queries(const struct exact *x, const struct block *b, struct room *r,
-                         float *norms, float *more)
+/* Packed as they are stored, and the squares of their norms. */
+static void take_queries(const struct exact *x, const struct block *b, struct room *r,
+                         float *squares)
+{
+    int64_t         ld;
+    const uint16_t *q =
+        exact_stored_block(x, b, x->io->q, &x->p->q, x->dq, r->tile, &ld);
+
+    memset(squares + b->r1, 0, (size_t)(LANES - b->r1) * sizeof *squares);
+    x->k->squares_bf16(squares, q, ld, b->r1, x->dq);
+    x->k->take_cols_bf16(r->q, q, ld, b->r1, x->dq, x->dq_pad);
+}
+
+/* By way of floats. */
+static void load_queries(const struct exact *x, const struct block *b, struct room *r,
+                         float *squares, float *more)
 {
     struct mapped mapped;
 
     exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
     exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
-    memset(more, 0, LANES * sizeof *more);
     exact_shaw_begin(x, b->h, r->tile, &r->shaw, more);
     exact_txl_begin(x, b, r->tile, &r->txl, more);
-    x->k->row_dot(norms, r->tile, r->tile, x->ldq, LANES, x->dq);
-    for (int i = 0; i < LANES; i++)
-        norms[i] = sqrtf(norms[i]);
+    x->k->row_dot(squares, r->tile, r->tile, x->ldq, LANES, x->dq);
     if (x->bf16)
         x->k->pack_cols_bf16(r->q, r->tile, x->ldq, LANES, x->dq_pad);
     else
         x->k->pack_cols_f32(r->q, r->tile, x->ldq, LANES, x->dq);
+}
+
+/* norms[LANES] of the queries as they go into scores, and `more`, a bound of what is
+ * added to the products with keys. */
+static void pack_queries(const struct exact *x, const struct block *b, struct room *r,
+                         float *norms, float *more)
+{
+    memset(more, 0, LANES * sizeof *more);
+    if (exact_as_stored(x) && !exact_has_shaw(x) && !exact_has_txl(x))
+        take_queries(x, b, r, norms);
+    else
+        load_queries(x, b, r, norms, more);
+    for (int i = 0; i < LANES; i++)
+        norms[i] = sqrtf(norms[i]);
 }
 
 /* The norm of the longest key that each lane may see. */
@@ -258,22 +299,45 @@ static void longest_keys(const struct exact *x, const struct block *b, float *lo
     float         top = 0;
 
     for (int64_t t = 0; t < whole; t++)
-        top = fmaxf(top, x->top[first + t]);
+        top = x->top[first + t] > top ? x->top[first + t] : top;
     int64_t j = whole * TILE; /* keys whose norms are in top */
     for (int r = 0; r < LANES; r++) {
         const int64_t end = causal ? min64(b->seq->s.nk, b->pos + r + 1) : j;
         for (; j < end; j++)
-            top = fmaxf(top, x->norms[first * TILE + j]);
+            top = x->norms[first * TILE + j] > top ? x->norms[first * TILE + j] : top;
         longest[r] = top;
     }
 }
 
-/* A bound of a row's logits, from one of its products and its largest bias. */
-static float bound_of(const struct exact *x, float product, float bias)
+/* Bounds of the rows' logits, from those of their products and their largest biases. */
+static void bounds_of(const struct exact *x, const float *product, const float *bias,
+                      float *bound)
 {
     const float cap = (float)x->score->cap;
-    return cap > 0 ? (float)exact_unit_of(x) * cap * tanhf((product + bias) / cap)
-                   : product + bias;
+
+    for (int r = 0; r < LANES; r++)
+        bound[r] = product[r] + bias[r];
+    for (int r = 0; r < LANES && cap > 0; r++)
+        bound[r] = (float)exact_unit_of(x) * cap * tanhf(bound[r] / cap);
+}
+
+/* The references of the lanes whose bound is not too far above their logits, nor below
+ * the sink; true: of all. */
+static bool hold(struct pass *p, const float *product, const float *bound, float sink)
+{
+    const struct exact *x = p->x;
+    const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
+    const float         unit = x->score->cap > 0 ? (float)exact_unit_of(x) : 1;
+    int                 held = 0;
+
+    for (int r = 0; r < LANES; r++) {
+        const int ok = (product[r] * unit <= most) & (fabsf(bound[r]) <= FLT_MAX) &
+                       (sink - bound[r] <= most);
+
+        p->m[r] = ok ? bound[r] : sink;
+        held += ok;
+    }
+    return held == LANES;
 }
 
 /* Where logits start.  |q||k| bounds a row's products, and the largest bias is one of a
@@ -284,27 +348,26 @@ static float bound_of(const struct exact *x, float product, float bias)
 static bool start(struct pass *p, const float *norms, const float *more)
 {
     const struct exact *x = p->x;
-    const float         most = x->kind == FOCI_L2NORM ? 15 : 30;
     const float        *f = x->score->cap > 0 ? p->plain : p->f;
-    const float         unit = x->score->cap > 0 ? (float)exact_unit_of(x) : 1;
     const bool bounds = x->support->all && !x->stage->n_levels && !exact_biased(x);
-    float      longest[LANES] = { 0 }, bias[LANES] = { 0 }, sink = -INFINITY;
-    bool       still = bounds;
+    float      longest[LANES], product[LANES], bound[LANES], bias[LANES] = { 0 };
+    float      sink = -INFINITY;
+    bool       still = false;
 
-    if (bounds) longest_keys(x, p->b, longest);
-    if (bounds && x->at.rel) exact_bias_top(x, p->b, bias);
     if (x->score->sink >= 0)
         sink = x->io->params[x->score->sink + p->b->h - x->head0] * (float)LOG2_E;
-    for (int r = 0; r < LANES; r++) {
-        const float product = fabsf(f[r]) * (norms[r] * longest[r] + more[r]);
-        const float bound = bound_of(x, product, bias[r]);
-        const bool  held =
-            bounds && product * unit <= most && isfinite(bound) && sink - bound <= most;
-
-        p->m[r] = held ? bound : sink;
-        p->l[r] = sink == -INFINITY ? 0 : exp2f(sink - p->m[r]);
-        still = still && held;
+    for (int r = 0; r < LANES; r++)
+        p->m[r] = sink;
+    if (bounds) {
+        longest_keys(x, p->b, longest);
+        if (x->at.rel) exact_bias_top(x, p->b, bias);
+        for (int r = 0; r < LANES; r++)
+            product[r] = fabsf(f[r]) * (norms[r] * longest[r] + more[r]);
+        bounds_of(x, product, bias, bound);
+        still = hold(p, product, bound, sink);
     }
+    for (int r = 0; r < LANES; r++)
+        p->l[r] = sink == -INFINITY ? 0 : exp2f(sink - p->m[r]);
     return still;
 }
 
@@ -360,7 +423,7 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
                           float *saved)
 {
-    struct pass        p = { .x = x, .b = b, .r = r };
+    struct pass        p = { .x = x, .b = b, .r = r, .fresh = true };
     int64_t            visible[LANES], t;
     int32_t            mask;
     _Alignas(64) float norms[LANES], more[LANES];
@@ -369,12 +432,14 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     exact_drop_keys(x, b, p.drop_keys);
     if (exact_counts(x, false)) exact_visible(x, b, visible);
     exact_factors(x, b, visible, p.plain, p.f, NULL);
-    memset(r->ot, 0, (size_t)x->ldv * LANES * sizeof *r->ot);
+    memset(r->ot + (int64_t)x->dv_pad * LANES, 0,
+           (size_t)(x->ldv - x->dv_pad) * LANES * sizeof *r->ot);
     p.still = start(&p, norms, more);
     struct walk w = exact_walk_keys(x, b);
     while (exact_wanted(x, b) && exact_next(&w, &t, &mask))
         push(&p, t, mask);
     flush(&p);
+    need_sum(&p);
     exact_shaw_values(x, b->h, &r->shaw, r->ot);
     if (x->order)
         order_keep(x, b, r->ot, p.m, p.l, r->tile);
@@ -405,10 +470,38 @@ static void clear_lse(const struct exact *x)
                 x->io->lse[(b * p->heads + h) * p->len_q + i] = -INFINITY;
 }
 
-/* Tiles are packed and blocks go down their keys, in natural order. */
-static void natural_sweep(const struct exact *x, int threads, float *saved)
+/* A key/value head of a sequence: its tiles are packed and its blocks attended by one
+ * thread, which then has them in its cache. */
+static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq *s,
+                      struct room *room, float *saved)
 {
-    const int64_t tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
+    for (int64_t t = 0; t < s->n_kt; t++)
+        exact_pack_tile(x, kv, s->kt0 + t, room->tile, room->tile2);
+    for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
+        for (int64_t t = 0; t < s->n_qt; t++) {
+            const struct block b = exact_block(x, h, s->qt0 + t);
+            block_forward(x, &b, room, saved);
+        }
+}
+
+/* Few tiles to a head: waiting for all of them to be packed, and fetching them from
+ * another core, would cost more than uneven shares do.  Rows of distances all must wait
+ * for. */
+static bool each_its_own(const struct exact *x, int threads)
+{
+    const int64_t owners = x->kv_heads * x->n_seqs;
+
+    if (exact_txl_tiles(x)) return false;
+    for (int64_t s = 0; s < x->n_seqs; s++)
+        if (x->seqs[s].n_kt > OWN_TILES) return false;
+    /* An eighth more than even shares would take is the most to be lost. */
+    const int64_t turns = div_up(owners, threads);
+    return owners >= x->heads * x->n_qt || turns * threads * 8 <= owners * 9;
+}
+
+static void small_sweep(const struct exact *x, int threads, float *saved)
+{
+    const int64_t owners = x->kv_heads * x->n_seqs;
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
@@ -417,6 +510,32 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
         struct room  room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t i = 0; i < owners; i++)
+            own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, saved);
+        if (x->k->end) x->k->end();
+    }
+}
+
+/* Tiles are packed and blocks go down their keys, in natural order. */
+static void natural_sweep(const struct exact *x, int threads, float *saved)
+{
+    const int64_t tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
+
+    if (each_its_own(x, threads)) {
+        small_sweep(x, threads, saved);
+        return;
+    }
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        struct arena mine = { .base = x->scratch +
+                                      (size_t)exact_thread() * x->scratch_bytes };
+        struct room  room = room_take(x, &mine);
+
+        if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
+            exact_txl_make(x, i, room.tile);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < tiles; i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
@@ -462,7 +581,6 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
-    exact_txl_make(&x, (float *)x.scratch);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

@@ -34,19 +34,7 @@ size_t order_labels_scratch(const struct exact *x)
 
 struct vectors label_vectors(const struct exact *x, int64_t set, int64_t round)
 {
-    const struct order *o = x->order;
-    const int64_t      *param0 = x->stage->group->param0;
-    const float        *params = x->io->params;
-    const int64_t       d = x->dq, n = o->labels;
-
-    if (o->how.label == FOCI_LABEL_NEAREST)
-        return (struct vectors){ params + param0[0] + set * n * d, d, 1, n, 0 };
-    if (o->how.label == FOCI_LABEL_ANGULAR)
-        return (struct vectors){ params + param0[0] + (set * o->rounds + round) * d * n,
-                                 1, n, n, 0 };
-    const int64_t at = set * o->rounds + round;
-    return (struct vectors){ params + param0[1] + at * d, d, 1, 1,
-                             param0[2] < 0 ? 0 : (double)params[param0[2] + at] };
+    return vectors_of(x->stage, x->dq, x->io->params, set, round);
 }
 
 /* Norms of the longest vectors, not less. */
@@ -87,21 +75,6 @@ static const char *row_of(const struct exact *x, const struct exact_seq *s, int6
            (size_t)at * foci_dtype_bytes(x->p->dtype);
 }
 
-/* In double; n elements. */
-static void standard(double *x, int64_t n)
-{
-    double mean = 0, square = 0;
-
-    for (int64_t c = 0; c < n; c++)
-        mean += x[c];
-    mean /= (double)n;
-    for (int64_t c = 0; c < n; c++)
-        square += (x[c] - mean) * (x[c] - mean);
-    const double s = sqrt(square / (double)n + 1e-5);
-    for (int64_t c = 0; c < n; c++)
-        x[c] = (x[c] - mean) / s;
-}
-
 void label_load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
                         bool keys, int64_t i, struct label_room *r)
 {
@@ -116,7 +89,7 @@ void label_load_exactly(const struct exact *x, const struct exact_seq *s, int64_
         for (int t = 0; t < n; t++)
             r->exact[c + t] = (double)part[t];
     }
-    if (x->score->map == FOCI_MAP_STANDARD) standard(r->exact, x->dq);
+    if (x->score->map == FOCI_MAP_STANDARD) vectors_standard(r->exact, x->dq);
 }
 
 void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t set,
@@ -141,34 +114,6 @@ void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t s
  * Labels
  */
 
-double label_dot_exactly(const struct exact *x, const double *row,
-                         const struct vectors *v, int64_t t)
-{
-    double sum = 0;
-
-    for (int64_t c = 0; c < x->dq; c++)
-        sum += row[c] * (double)v->at[t * v->row + c * v->col];
-    return sum;
-}
-
-/* Of the largest, once more in double. */
-static int32_t best_exactly(const struct exact *x, const double *row,
-                            const struct vectors *v, bool both)
-{
-    double  most = -INFINITY;
-    int32_t at = 0;
-
-    for (int64_t t = 0; t < (both ? 2 * v->n : v->n); t++) {
-        const double y = label_dot_exactly(x, row, v, t % v->n);
-        const double signed_y = t < v->n ? y : -y;
-        if (signed_y > most) {
-            most = signed_y;
-            at = (int32_t)t;
-        }
-    }
-    return at;
-}
-
 /* What is computed of a tile, and where its labels go. */
 struct target {
     const struct exact_seq *seq;
@@ -182,7 +127,6 @@ static void find_best(const struct exact *x, const struct target *t, int64_t rou
                       struct label_room *r, int32_t *label)
 {
     const struct order  *o = x->order;
-    const bool           both = o->how.label == FOCI_LABEL_ANGULAR;
     const struct vectors v = label_vectors(x, t->set, round);
     const float          reach = o->reach[t->set * o->rounds + round];
     _Alignas(64) float   most[LANES], next[LANES], at[LANES] = { 0 };
@@ -193,16 +137,16 @@ static void find_best(const struct exact *x, const struct target *t, int64_t rou
         const int n = (int)min64(TILE, v.n - first);
         x->k->gemm_f32(r->s, LANES, v.at + first * v.row, v.row, v.col, r->cols, LANES,
                        n, LANES, x->dq, 0);
-        x->k->best(r->s, n, (int)first, both, most, next, at);
+        x->k->best(r->s, n, (int)first, v.both, most, next, at);
     }
     for (int i = 0; i < t->n; i++) {
         float gap = most[i] - next[i];
 
-        if (both && !(gap < 2 * most[i])) gap = 2 * most[i]; /* to its own negative */
+        if (v.both && !(gap < 2 * most[i])) gap = 2 * most[i]; /* to its own negative */
         if (!(gap > 2 * t->slack[i] * reach)) {
             label_load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
-            label[i] = best_exactly(x, r->exact, &v, both);
-        } else if (both)
+            label[i] = vectors_best(&v, r->exact);
+        } else if (v.both)
             label[i] = (int32_t)(fabsf(at[i]) - 1) + (at[i] < 0 ? (int32_t)v.n : 0);
         else
             label[i] = (int32_t)at[i];
@@ -224,8 +168,7 @@ static void find_floor(const struct exact *x, const struct target *t, int64_t ro
         label[i] = floor(y);
         if (y - label[i] > slack && label[i] + 1 - y > slack) continue;
         label_load_exactly(x, t->seq, t->set, t->keys, t->first + i, r);
-        label[i] =
-            floor((label_dot_exactly(x, r->exact, &v, 0) + v.shift) / o->how.width);
+        label[i] = vectors_stripe(&v, r->exact, o->how.width);
     }
 }
 

@@ -12,27 +12,11 @@ static bool unbounded(const struct order *o)
     return o->how.label == FOCI_LABEL_FLOOR || o->how.label == FOCI_LABEL_PLACE;
 }
 
-int64_t order_labels_of(const struct exact *x)
-{
-    const foci_mech *m = &x->stage->group->mech;
-    int64_t          shape[FOCI_MAX_TENSORS] = { 1 };
-
-    switch (x->stage->order.label) {
-    case FOCI_LABEL_NEAREST:
-        m->def->tensors[0].shape(m, m->arg, shape);
-        return shape[0];
-    case FOCI_LABEL_ANGULAR:
-        m->def->tensors[0].shape(m, m->arg, shape);
-        return shape[2];
-    default: return 1;
-    }
-}
-
 static struct order describe(const struct exact *x)
 {
     const foci_problem *p = x->p;
     struct order        o = { .how = x->stage->order,
-                              .labels = order_labels_of(x),
+                              .labels = vectors_count(x->stage),
                               .q_rows = p->batch * p->len_q,
                               .k_rows = p->batch * p->len_k };
 

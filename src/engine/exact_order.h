@@ -15,6 +15,7 @@
 #define FOCI_EXACT_ORDER_H
 
 #include "engine/exact.h"
+#include "engine/exact_vectors.h"
 
 /* Queries q0 to q1 see keys k0 to k1, as the sorted lists count them. */
 struct cell {
@@ -110,9 +111,7 @@ static inline bool order_by_place(const struct order *o)
     return o->how.label == FOCI_LABEL_PLACE;
 }
 
-/* exact_order.c.  Vectors that a row is compared with in one round. */
-int64_t order_labels_of(const struct exact *x);
-/* Take the memory of an execution; backward, labels are in `saved`.
+/* exact_order.c.  Take the memory of an execution; backward, labels are in `saved`.
  * Then x->order is set, but on a null arena. */
 int64_t order_saved_floats(const struct exact *x);
 void    order_take(struct exact *x, struct arena *a, float *saved, bool backward);
@@ -168,12 +167,7 @@ struct label_room {
 };
 struct label_room label_room_take(const struct exact *x, struct arena *a);
 
-/* The vectors of a set and round: element c of vector t at [t row + c col]. */
-struct vectors {
-    const float *at;
-    int64_t      row, col, n;
-    double       shift; /* floor: b */
-};
+/* The vectors of a set and round. */
 struct vectors label_vectors(const struct exact *x, int64_t set, int64_t round);
 /* Find the norms of the longest. */
 void label_reach(struct exact *x);
@@ -186,9 +180,6 @@ void label_load_tile(const struct exact *x, const struct exact_seq *s, int64_t s
                      float *slack);
 void label_load_exactly(const struct exact *x, const struct exact_seq *s, int64_t set,
                         bool keys, int64_t i, struct label_room *r);
-/* Its product with vector t. */
-double label_dot_exactly(const struct exact *x, const double *row,
-                         const struct vectors *v, int64_t t);
 
 /* exact_cells.c: labels become small numbers, those of cells where there are chunks. */
 void order_settle(struct exact *x);

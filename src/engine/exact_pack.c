@@ -28,6 +28,28 @@ void exact_load_block(const struct exact *x, const struct block *b, const void *
     clear_rest(tile, ld, b->r0, b->r1);
 }
 
+bool exact_as_stored(const struct exact *x)
+{
+    return x->bf16 && x->p->dtype == FOCI_BF16 && !exact_maps(x) && !x->stage->n_levels;
+}
+
+const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
+                                   const void *base, const foci_layout *l, int d,
+                                   void *room, int64_t *ld)
+{
+    const char  *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
+    const size_t bytes = (size_t)d * sizeof(uint16_t);
+
+    *ld = l->row;
+    if (b->r0 == 0) return (const void *)rows;
+    *ld = d;
+    memset(room, 0, (size_t)b->r0 * bytes);
+    for (int r = b->r0; r < b->r1; r++)
+        memcpy((char *)room + (size_t)r * bytes,
+               rows + (size_t)((r - b->r0) * l->row) * sizeof(uint16_t), bytes);
+    return room;
+}
+
 void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
                      float *tile)
@@ -220,16 +242,22 @@ void exact_raise(const struct exact *x, float *tile, int ld, int d, void *room)
     x->k->load_rows(tile, ld, room, ld, FOCI_BF16, TILE, d);
 }
 
+static bool all_finite(const float *x, int n)
+{
+    int odd = 0;
+
+    for (int i = 0; i < n; i++)
+        odd += !isfinite(x[i]);
+    return !odd;
+}
+
 /* Squares overflow before anything is infinite, which costs a slow tile, no more. */
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n)
 {
     _Alignas(64) float square[TILE];
-    bool               finite = true;
 
     x->k->row_dot(square, tile, tile, ld, n, d);
-    for (int i = 0; i < n; i++)
-        finite = finite && isfinite(square[i]);
-    return finite;
+    return all_finite(square, n);
 }
 
 void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
@@ -242,17 +270,16 @@ void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int
     if (sum) x->k->pack_sum_bf16((void *)(sum + at * size), tile, ld, n, d_pad);
 }
 
-/* Norms of the keys as they go into scores, infinite for those that are not finite;
- * false if there are such. */
-static bool measure_keys(const struct exact *x, const float *tile, int n, size_t at)
+/* From the squares of the keys as they go into scores, in place, to their norms, infinite
+ * for those that are not finite; false if there are such. */
+static bool measure_keys(const struct exact *x, int n, size_t at)
 {
     float *norm = x->norms + at * TILE;
     float  top = 0;
 
-    x->k->row_dot(norm, tile, tile, x->ldq, n, x->dq);
     for (int j = 0; j < n; j++) {
         norm[j] = isfinite(norm[j]) ? sqrtf(norm[j]) : INFINITY;
-        if (norm[j] > top) top = norm[j];
+        top = norm[j] > top ? norm[j] : top;
     }
     x->top[at] = top;
     return isfinite(top);
@@ -267,6 +294,46 @@ static bool unused(const struct exact *x, const struct exact_seq *s, int64_t t)
     return !runs;
 }
 
+/* Rows of bf16 that nothing is done to, `at` of rows and sums of that size. */
+static void take_tile(const struct exact *x, const uint16_t *in, int64_t ld, int n,
+                      int d, int wide, char *rows, char *sum, size_t size, size_t at)
+{
+    if (rows) x->k->take_rows_bf16((void *)(rows + at * size), in, ld, n, d, wide);
+    if (sum) x->k->take_sum_bf16((void *)(sum + at * size), in, ld, n, d, wide);
+}
+
+/* Whether it matters that a value is not finite: forward, which packs values for sums
+ * alone, asks only where some pairs are hidden. */
+static bool minds_values(const struct exact *x)
+{
+    return x->values || x->drops || !x->support->all ||
+           x->p->flags & (FOCI_CAUSAL | FOCI_MASK);
+}
+
+static unsigned pack_stored(const struct exact *x, const struct exact_seq *s,
+                            int64_t kv, int64_t t, size_t to)
+{
+    const foci_layout *lk = &x->p->k, *lv = &x->p->v;
+    const int64_t      j = s->s.k0 + t * TILE;
+    const uint16_t    *k = (const void *)at(x, x->io->k, lk, s->s.b, j, x->kv0 + kv);
+    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, x->kv0 + kv);
+    const int          n = exact_keys_in(s, t);
+    unsigned           bad = 0;
+    _Alignas(64) float square[TILE];
+
+    x->k->squares_bf16(x->norms + to * TILE, k, lk->row, n, x->dq);
+    if (!measure_keys(x, n, to)) bad |= BAD_KEY;
+    take_tile(x, k, lk->row, n, x->dq, x->dq_pad, x->keys, x->keys_sum, x->key_size, to);
+
+    if (minds_values(x)) {
+        x->k->squares_bf16(square, v, lv->row, n, x->dv);
+        if (!all_finite(square, n)) bad |= BAD_VALUE;
+    }
+    take_tile(x, v, lv->row, n, x->dv, x->dv_pad, x->values, x->values_sum,
+              x->value_size, to);
+    return bad;
+}
+
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
                      float *room)
 {
@@ -277,8 +344,13 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     unsigned                bad = 0;
 
     if (unused(x, s, t)) return;
+    if (exact_as_stored(x)) {
+        x->bad_k[at] = (uint8_t)pack_stored(x, s, kv, t, at);
+        return;
+    }
     exact_load_keys(x, s, kv, t, tile, room);
-    if (!measure_keys(x, tile, n, at)) bad |= BAD_KEY;
+    x->k->row_dot(x->norms + at * TILE, tile, tile, x->ldq, n, x->dq);
+    if (!measure_keys(x, n, at)) bad |= BAD_KEY;
     exact_pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
 
     exact_load_values(x, s, kv, t, tile, room);

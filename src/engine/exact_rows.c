@@ -323,16 +323,20 @@ void exact_visible(const struct exact *x, const struct block *b, int64_t visible
 void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,
                    float *plain, float *f, float *mul)
 {
-    const double head = exact_head_scale(x, b->h);
+    const double head = exact_head_scale(x, b->h), unit = exact_unit_of(x);
+    double       row[LANES];
 
+    for (int r = 0; r < LANES; r++)
+        row[r] = 1;
+    for (int i = 0; i < x->score->n_rows; i++)
+        for (int r = 0; r < LANES; r++)
+            row[r] *= x->score->row[i]->def->row_factor(x->score->row[i], visible[r]);
     for (int r = 0; r < LANES; r++) {
-        double row = 1;
-        for (int i = 0; i < x->score->n_rows; i++)
-            row *= x->score->row[i]->def->row_factor(x->score->row[i], visible[r]);
-        plain[r] = (float)(head * row);
-        f[r] = (float)(head * row * exact_unit_of(x));
-        if (mul) mul[r] = (float)row;
+        plain[r] = (float)(head * row[r]);
+        f[r] = (float)(head * row[r] * unit);
     }
+    for (int r = 0; r < LANES && mul; r++)
+        mul[r] = (float)row[r];
 }
 
 void exact_shares(const struct exact *x, const int64_t *visible, float *share)

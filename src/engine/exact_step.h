@@ -14,6 +14,7 @@
 #define FOCI_EXACT_STEP_H
 
 #include "engine/exact.h"
+#include "engine/exact_vectors.h"
 
 enum {
     PART = 16,       /* tiles of a part, at least */

@@ -9,20 +9,12 @@
 
 #include "engine/exact_step.h"
 
-/* The vectors of a head and round: element c of vector t at [t row + c col]. */
-struct vectors {
-    const float *at;
-    int64_t      row, col, n;
-    bool         both; /* their negatives are vectors too */
-};
-
-static int64_t count_vectors(const struct stage *s)
+/* Vectors that rows are compared with. */
+static int64_t compared(const struct stage *s)
 {
-    switch (s->order.label) {
-    case FOCI_LABEL_NEAREST: return labels_most(s);
-    case FOCI_LABEL_ANGULAR: return labels_most(s) / 2;
-    default: return 0;
-    }
+    const bool by =
+        s->order.label == FOCI_LABEL_NEAREST || s->order.label == FOCI_LABEL_ANGULAR;
+    return by ? vectors_count(s) : 0;
 }
 
 struct hash hash_take(const struct stepping *x, struct arena *a)
@@ -32,20 +24,14 @@ struct hash hash_take(const struct stepping *x, struct arena *a)
 
     h.row = arena_take(a, hashed ? x->ldq : 0, sizeof *h.row);
     h.exact = arena_take(a, hashed ? x->dq : 0, sizeof *h.exact);
-    h.scores =
-        arena_take(a, round_up(count_vectors(x->stage), LANES), sizeof *h.scores);
+    h.scores = arena_take(a, round_up(compared(x->stage), LANES), sizeof *h.scores);
     h.label = arena_take(a, x->rounds, sizeof *h.label);
     return h;
 }
 
-static struct vectors vectors_of(const struct stepping *x, int64_t head, int64_t round)
+static struct vectors vectors_at(const struct stepping *x, int64_t head, int64_t round)
 {
-    const float  *at = x->step->io->params + x->stage->group->param0[0];
-    const int64_t n = count_vectors(x->stage), d = x->dq;
-
-    if (x->stage->order.label == FOCI_LABEL_NEAREST)
-        return (struct vectors){ at + head * n * d, d, 1, n, false };
-    return (struct vectors){ at + (head * x->rounds + round) * d * n, 1, n, n, true };
+    return vectors_of(x->stage, x->dq, x->step->io->params, head, round);
 }
 
 /* No vector is longer than all together.  Nothing where there are none. */
@@ -54,8 +40,8 @@ void step_reach(const struct stepping *x, int64_t head)
     enum { WIDE = 16 };
     const struct exact_pool *own = x->step->pool->own[x->g];
 
-    for (int64_t r = 0; count_vectors(x->stage) && r < x->rounds; r++) {
-        const struct vectors v = vectors_of(x, head, r);
+    for (int64_t r = 0; compared(x->stage) && r < x->rounds; r++) {
+        const struct vectors v = vectors_at(x, head, r);
         const int64_t        n = v.n * x->dq;
         float                some[WIDE] = { 0 };
         double               sum = 0;
@@ -75,22 +61,13 @@ void step_reach(const struct stepping *x, int64_t head)
 /* The row as the mechanism's own map leaves it, in double and in float. */
 static void load(const struct stepping *x, const char *row, struct hash *h)
 {
-    double mean = 0, square = 0;
-
     x->k->load_rows(h->row, x->ldq, row, x->dq, (int)x->plan->p.dtype, 1, x->dq);
     for (int c = 0; c < x->dq; c++)
         h->exact[c] = (double)h->row[c];
     if (x->score->map != FOCI_MAP_STANDARD) return;
+    vectors_standard(h->exact, x->dq);
     for (int c = 0; c < x->dq; c++)
-        mean += h->exact[c];
-    mean /= (double)x->dq;
-    for (int c = 0; c < x->dq; c++)
-        square += (h->exact[c] - mean) * (h->exact[c] - mean);
-    const double deviation = sqrt(square / (double)x->dq + 1e-5);
-    for (int c = 0; c < x->dq; c++) {
-        h->exact[c] = (h->exact[c] - mean) / deviation;
         h->row[c] = (float)h->exact[c];
-    }
 }
 
 /* Products of the row with all vectors.  Those that are columns are summed up row by
@@ -110,38 +87,11 @@ static void products(const struct stepping *x, const struct vectors *v, struct h
                        (int)min64(LANES, x->dq - c), (int)v->n, NULL);
 }
 
-static double dot_exactly(const struct stepping *x, const struct vectors *v, int64_t t,
-                          const double *row)
-{
-    double sum = 0;
-    for (int64_t c = 0; c < x->dq; c++)
-        sum += row[c] * (double)v->at[t * v->row + c * v->col];
-    return sum;
-}
-
-/* Ties go to the smaller number; nothing is more than what is no number. */
-static int64_t best_exactly(const struct stepping *x, const struct vectors *v,
-                            const double *row)
-{
-    double  most = -INFINITY;
-    int64_t at = 0;
-
-    for (int64_t t = 0; t < (v->both ? 2 * v->n : v->n); t++) {
-        const double y = dot_exactly(x, v, t % v->n, row);
-        const double signed_y = t < v->n ? y : -y;
-        if (signed_y > most) {
-            most = signed_y;
-            at = t;
-        }
-    }
-    return at;
-}
-
 static int64_t best(const struct stepping *x, int64_t head, int64_t round,
                     struct hash *h, double norm)
 {
     const struct exact_pool *own = x->step->pool->own[x->g];
-    const struct vectors     v = vectors_of(x, head, round);
+    const struct vectors     v = vectors_at(x, head, round);
     const double             slack =
         norm * own->reach[head * x->rounds + round] * (x->dq + 8) * 0x1p-24;
     float   most = -INFINITY, next = -INFINITY;
@@ -160,23 +110,19 @@ static int64_t best(const struct stepping *x, int64_t head, int64_t round,
     }
     const double least = v.both ? fmax((double)next, -(double)most) : (double)next;
     if ((double)most - least > 2 * slack) return at;
-    return best_exactly(x, &v, h->exact);
+    return vectors_best(&v, h->exact);
 }
 
 /* The number itself, as bits; zero has but one form here. */
-static int64_t stripe(const struct stepping *x, int64_t at, const double *row)
+static int64_t stripe(const struct stepping *x, int64_t head, int64_t round,
+                      const double *row)
 {
-    const int64_t *param0 = x->stage->group->param0;
-    const float   *params = x->step->io->params, *a = params + param0[1] + at * x->dq;
-    double         sum = 0;
-    int64_t        bits;
+    const struct vectors v = vectors_at(x, head, round);
+    const double         at = vectors_stripe(&v, row, x->stage->order.width) + 0.0;
+    int64_t              bits;
 
-    for (int c = 0; c < x->dq; c++)
-        sum += row[c] * (double)a[c];
-    sum += param0[2] < 0 ? 0 : (double)params[param0[2] + at];
-    sum = floor(sum / x->stage->order.width) + 0.0;
-    memcpy(&bits, &sum, sizeof bits);
-    return isnan(sum) ? NO_LABEL : bits;
+    memcpy(&bits, &at, sizeof bits);
+    return isnan(at) ? NO_LABEL : bits;
 }
 
 void step_hash(const struct stepping *x, int64_t head, const char *row, struct hash *h)
@@ -188,6 +134,6 @@ void step_hash(const struct stepping *x, int64_t head, const char *row, struct h
         square += h->exact[c] * h->exact[c];
     for (int64_t r = 0; r < x->rounds; r++)
         h->label[r] = x->stage->order.label == FOCI_LABEL_FLOOR
-                          ? stripe(x, head * x->rounds + r, h->exact)
+                          ? stripe(x, head, r, h->exact)
                           : best(x, head, r, h, sqrt(square));
 }

@@ -18,16 +18,8 @@ int64_t labels_maps(const struct stage *s)
 
 int64_t labels_most(const struct stage *s)
 {
-    const foci_mech *m = &s->group->mech;
-    int64_t          shape[4] = { 0 };
-
-    if (s->order.label == FOCI_LABEL_NEAREST) {
-        m->def->tensors[0].shape(m, m->arg, shape);
-        return shape[0];
-    }
-    if (s->order.label != FOCI_LABEL_ANGULAR) return INT32_MAX;
-    m->def->tensors[0].shape(m, m->arg, shape);
-    return 2 * shape[2];
+    if (s->order.label == FOCI_LABEL_NEAREST) return vectors_count(s);
+    return s->order.label == FOCI_LABEL_ANGULAR ? 2 * vectors_count(s) : INT32_MAX;
 }
 
 /*

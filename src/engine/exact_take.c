@@ -99,7 +99,7 @@ static void decide(const struct exact *x, const struct pick *p, float edge,
         if (!(p->score[i] <= edge + p->slack && p->score[i] >= edge - p->slack))
             continue;
         label_load_exactly(x, p->seq, p->set, p->keys, i, &r->label);
-        const double y = label_dot_exactly(x, r->label.exact, &v, p->label);
+        const double y = vectors_dot(&v, r->label.exact, p->label);
         r->sort.key[0][n] = ~sort_bits(isnan(y) ? -INFINITY : y);
         r->sort.row[0][n++] = (int32_t)i;
     }

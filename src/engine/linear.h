@@ -34,7 +34,8 @@
  * Steep chunks.  A causal row whose keys lie far below the c of its own chunk would
  * underflow, and a value that is not finite must reach only the rows that see it.  A
  * causal chunk in which a c grows by more than STEEP after the first key, or that has a row
- * that is not finite, is taken apart: as pieces of one token each, by the same code.
+ * that is not finite, is taken apart: into halves, and those again where they have to be,
+ * down to one token, by the same code.
  *
  * Segments.  A sequence is cut into segments of equal numbers of chunks, by the problem and
  * never by the number of threads.  Where sums are needed before they can be used (backward,

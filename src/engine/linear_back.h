@@ -4,6 +4,9 @@
 
 #include "engine/linear.h"
 
+/* Parts in which the rows of a chunk to come are asked for. */
+enum { BACK_PARTS = 8 };
+
 /* Halvings that take a chunk apart into single tokens. */
 enum { LEVELS = 6 };
 
@@ -63,6 +66,10 @@ struct back_room {
     struct sums_of own;     /* [n_sums] of a sequence of one segment */
     struct sums_of carry, next;
 
+    struct chunk ahead;    /* that comes next, whose rows are asked for in parts */
+    int          asked;    /* of these */
+    bool         asks_all; /* or only keys and values */
+
     double d_lam;
 };
 
@@ -90,6 +97,8 @@ void back_of_features(const struct linear *x, float *c, const struct across *g,
 
 /* linear_back_rows.c: d_o, divided, and the gradient of what divides. */
 void back_load_rows(const struct back *b, struct back_room *r, const struct chunk *c);
+/* Ask memory for some of the rows of the chunk that comes next, between products. */
+void back_ask(const struct back *b, struct back_room *r);
 void back_store_q(const struct back *b, const struct back_room *r,
                   const struct chunk *c);
 /* To memory, or to the sums of the group that start at position `from`. */
@@ -134,6 +143,21 @@ void back_to_units(const struct linear *x, struct sums_of s, const float *top);
 /* Of sums over queries in the same units. */
 void   back_plus(const struct linear *x, struct sums_of to, struct sums_of from);
 double back_dot(const struct linear *x, struct sums_of a, struct sums_of b);
+
+/* n numbers, n a multiple of 16, in steps that compilers make vectors of. */
+static inline void back_scale(float *x, int64_t n, float by)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        for (int j = 0; j < 16; j++)
+            x[i + j] *= by;
+}
+
+static inline void back_sum(float *restrict to, const float *restrict from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += 16)
+        for (int j = 0; j < 16; j++)
+            to[i + j] += from[i + j];
+}
 
 /* Positions of a chunk. */
 static inline int back_length(const struct chunk *c)

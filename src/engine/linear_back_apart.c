@@ -35,7 +35,7 @@ void back_prefix(const struct back *b, struct back_room *r, const struct chunk *
     const float          lam = decay_of(b, c);
     const int            len = back_length(c);
 
-    for (int t = 0; t < x->m; t++) {
+    for (int64_t t = 0; t < x->m; t++) {
         const float *g = r->k.t.f + t * CHUNK;
         float       *z = r->z + t * CHUNK, total = m->of[KEYS].total[t];
 
@@ -47,7 +47,7 @@ void back_prefix(const struct back *b, struct back_room *r, const struct chunk *
 }
 
 /* dz of a feature: under rope f r, and df takes z r; else -f df/z. */
-static void gradient_of_sum(const struct back *b, struct back_room *r, int t)
+static void gradient_of_sum(const struct back *b, struct back_room *r, int64_t t)
 {
     const float *f = r->q.t.f + t * CHUNK, *z = r->z + t * CHUNK;
     float       *df = r->df + t * CHUNK, *dz = r->dz + t * CHUNK;
@@ -103,7 +103,7 @@ void back_apart(const struct back *b, struct back_room *r, const struct chunk *c
     const float          lam = decay_of(b, c);
     const int            len = back_length(c);
 
-    for (int t = 0; t < x->m; t++) {
+    for (int64_t t = 0; t < x->m; t++) {
         const float *g = r->k.t.f + t * CHUNK, *dz = r->dz + t * CHUNK;
         float       *dg = r->dg + t * CHUNK;
         const float  rho = m.of[QUERIES].total[t], before = m.of[KEYS].total[t];

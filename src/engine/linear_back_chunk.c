@@ -84,7 +84,7 @@ static void near_pairs(const struct back *b, struct back_room *r, const struct c
     const struct side    v = back_rows(x, r->left, r->k.v, x->ldv, CHUNK, x->dv_pad);
     const size_t         word = sizeof(uint32_t);
 
-    for (int j = 0; j < CHUNK; j++)
+    for (int64_t j = 0; j < CHUNK; j++)
         if (b->apart)
             memset(r->da + j * CHUNK, 0, CHUNK * sizeof *r->da);
         else
@@ -125,8 +125,8 @@ static void near_products(const struct back *b, struct back_room *r)
     for (int j = 0; j < CHUNK; j += SUM_CUT) {
         const struct side rows = { (const char *)a.at + (size_t)(j * a.row) * word,
                                    a.row, 1 };
-        back_product(x, r->dv + j * x->ldv, x->ldv, rows, r->n_pairs, x->ldv, SUM_CUT,
-                     x->ldv, b->two ? 0 : j, CHUNK, 1);
+        back_product(x, r->dv + (int64_t)j * x->ldv, x->ldv, rows, r->n_pairs, x->ldv,
+                     SUM_CUT, x->ldv, b->two ? 0 : j, CHUNK, 1);
     }
 }
 
@@ -134,16 +134,21 @@ static void near_products(const struct back *b, struct back_room *r)
  * Sums
  */
 
-/* out[m][64] = total w[64] + rows cols; w NULL: 1. */
+static _Alignas(64) const float ones[CHUNK] = {
+#define FOUR    1, 1, 1, 1
+#define SIXTEEN FOUR, FOUR, FOUR, FOUR
+    SIXTEEN, SIXTEEN, SIXTEEN, SIXTEEN
+};
+
+/* out[m][64] = total w[64] + rows cols. */
 static void of_sums(const struct back *b, struct back_room *r, struct sums_of s,
                     const void *cols, const float *w, float *out)
 {
     const struct linear *x = &b->x;
     const struct side rows = back_rows(x, r->left, s.rows, x->ldv, x->m_pad, x->dv_pad);
 
-    for (int i = 0; !b->apart && i < x->m_pad; i++)
-        for (int lane = 0; lane < CHUNK; lane++)
-            out[i * CHUNK + lane] = s.total[i] * (w ? w[lane] : 1);
+    if (!b->apart)
+        x->k->gemm_f32(out, CHUNK, s.total, 1, 0, w, CHUNK, x->m_pad, CHUNK, 1, 0);
     back_product(x, out, CHUNK, rows, cols, CHUNK, x->m_pad, CHUNK, 0, x->dv_pad,
                  !b->apart);
 }
@@ -163,12 +168,6 @@ void back_finish_features(const struct linear *x, struct sums_of keys,
     }
 }
 
-static void add_all(float *to, const float *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
 /* df = what the sums of keys before, and after, give to queries. */
 static void df_of_sums(const struct back *b, struct back_room *r, struct meeting m,
                        const struct fades *t)
@@ -183,7 +182,7 @@ static void df_of_sums(const struct back *b, struct back_room *r, struct meeting
     of_sums(b, r, m.of[KEYS_AFTER], r->n_cols, r->r, r->more);
     if (b->learns) r->d_lam += weighed(x, r->q.turned, r->more, t->after_slope);
     x->k->shrink(r->more, x->m_pad, t->after);
-    add_all(r->df, r->more, (int64_t)x->m_pad * CHUNK);
+    back_sum(r->df, r->more, (int64_t)x->m_pad * CHUNK);
 }
 
 /* dg = what the sums of queries after, and before, give to keys. */
@@ -193,15 +192,15 @@ static void dg_of_sums(const struct back *b, struct back_room *r, struct meeting
     const struct linear *x = &b->x;
     const void          *v = back_cols(x, r->right, r->k.v, x->ldv, x->dv_pad);
 
-    of_sums(b, r, m.of[QUERIES], v, NULL, r->dg);
+    of_sums(b, r, m.of[QUERIES], v, ones, r->dg);
     if (!x->decay) return;
     if (b->learns) r->d_lam += weighed(x, r->k.turned, r->dg, t->after_slope);
     x->k->shrink(r->dg, x->m_pad, t->after);
     if (!b->two) return;
-    of_sums(b, r, m.of[QUERIES_BEFORE], v, NULL, r->more);
+    of_sums(b, r, m.of[QUERIES_BEFORE], v, ones, r->more);
     if (b->learns) r->d_lam += weighed(x, r->k.turned, r->more, t->before_slope);
     x->k->shrink(r->more, x->m_pad, t->before);
-    add_all(r->dg, r->more, (int64_t)x->m_pad * CHUNK);
+    back_sum(r->dg, r->more, (int64_t)x->m_pad * CHUNK);
 }
 
 /* dv = g^T times the sums of queries. */
@@ -218,7 +217,7 @@ static void dv_of_sums(const struct back *b, struct back_room *r, struct meeting
     sums = back_pairs(x, r->right, m.of[QUERIES_BEFORE].rows, x->ldv, x->m_pad);
     back_of_features(x, r->dv_more, &r->k.by, sums);
     linear_fade_values(x, t->before, r->dv_more, r->dv_more);
-    add_all(r->dv, r->dv_more, (int64_t)CHUNK * x->ldv);
+    back_sum(r->dv, r->dv_more, (int64_t)CHUNK * x->ldv);
 }
 
 void back_add_queries(const struct back *b, struct back_room *r, struct sums_of s,
@@ -283,6 +282,12 @@ static void carry(const struct back *b, struct back_room *r, struct meeting m,
  * A chunk
  */
 
+static void times(float *restrict to, const float *restrict by)
+{
+    for (int i = 0; i < CHUNK; i++)
+        to[i] *= by[i];
+}
+
 /* From gradients of features to those of rows. */
 static void to_rows(const struct back *b, struct back_room *r, const struct chunk *c,
                     bool keys)
@@ -291,8 +296,8 @@ static void to_rows(const struct back *b, struct back_room *r, const struct chun
     const struct features *t = keys ? &r->k.t : &r->q.t;
     float                 *df = keys ? r->dg : r->df;
 
-    for (int64_t i = 0; x->logs && i < (int64_t)x->m_pad * CHUNK; i++)
-        df[i] *= t->f[i];
+    for (int64_t i = 0; x->logs && i < x->m_pad; i++)
+        times(df + i * CHUNK, t->f + i * CHUNK);
     linear_map_back(x, c, keys, t, df, keys ? r->dk : r->dq);
 }
 
@@ -303,6 +308,7 @@ static void give(const struct back *b, struct back_room *r, const struct chunk *
         to_rows(b, r, c, false);
         back_store_q(b, r, c);
     }
+    back_ask(b, r);
     if (c->n) {
         to_rows(b, r, c, true);
         back_give_k(b, r, c, from);
@@ -389,16 +395,23 @@ void back_chunk(const struct back *b, struct back_room *r, const struct chunk *c
         split(b, r, c, m, level, from);
         return;
     }
+    back_ask(b, r);
     if (x->decay) set_fades(back_decay(b, c), back_length(c), &t);
     back_to_units(x, now.of[QUERIES], now.of[KEYS].top);
     near_pairs(b, r, c);
+    back_ask(b, r);
     df_of_sums(b, r, now, &t);
+    back_ask(b, r);
     dg_of_sums(b, r, now, &t);
+    back_ask(b, r);
     dv_of_sums(b, r, now, &t);
+    back_ask(b, r);
     near_products(b, r);
+    back_ask(b, r);
     turn_back(b, r, c);
     if (b->apart) back_apart(b, r, c, now);
     carry(b, r, now, &t);
+    back_ask(b, r);
     give(b, r, c, from);
 }
 

@@ -99,8 +99,7 @@ void back_load_rows(const struct back *b, struct back_room *r, const struct chun
         if (by == 0)
             memset(row, 0, (size_t)x->ldv * sizeof *row);
         else if (by != 1)
-            for (int t = 0; t < x->ldv; t++)
-                row[t] /= part;
+            back_scale(row, x->ldv, 1 / part);
     }
 }
 
@@ -113,6 +112,80 @@ static char *at(const struct linear *x, void *base, const foci_layout *l, int64_
 {
     const int64_t offset = b * l->batch + row * l->row + head * l->head;
     return (char *)base + (size_t)offset * foci_dtype_bytes(x->p->dtype);
+}
+
+/* Lines of n rows of d elements, which will be read, or written. */
+static void ask_read(const struct linear *x, const char *rows, int64_t step, int n,
+                     int d)
+{
+    enum { LINE = 64 };
+    const int64_t el = (int64_t)foci_dtype_bytes(x->p->dtype);
+
+    for (int i = 0; i < n; i++, rows += step * el)
+        for (int64_t t = 0; t < d * el; t += LINE)
+            __builtin_prefetch(rows + t, 0, 2);
+}
+
+static void ask_write(const struct linear *x, const char *rows, int64_t step, int n,
+                      int d)
+{
+    enum { LINE = 64 };
+    const int64_t el = (int64_t)foci_dtype_bytes(x->p->dtype);
+
+    for (int i = 0; i < n; i++, rows += step * el)
+        for (int64_t t = 0; t < d * el; t += LINE)
+            __builtin_prefetch(rows + t, 1, 2);
+}
+
+/* Reading asks for nothing of the caller's to change. */
+static const char *where(const struct linear *x, const void *base, const foci_layout *l,
+                         int64_t b, int64_t row, int64_t head)
+{
+    return at(x, (void *)base, l, b, row, head);
+}
+
+static void ask_keys(const struct back *b, const struct chunk *c, int r0, int n,
+                     bool all)
+{
+    const struct linear *x = &b->x;
+    const foci_problem  *p = x->p;
+    const struct seq    *s = &c->seq->s;
+    const int64_t        row = s->k0 + c->pos + r0, h = x->kv0 + c->kv;
+
+    ask_read(x, where(x, x->io->k, &p->k, s->b, row, h), p->k.row, n, x->dq);
+    ask_read(x, where(x, x->io->v, &p->v, s->b, row, h), p->v.row, n, x->dv);
+    if (!all || x->per_kv > 1) return;
+    if (b->g->dk)
+        ask_write(x, where(x, b->g->dk, &p->k, s->b, row, h), p->k.row, n, x->dq);
+    if (b->g->dv)
+        ask_write(x, where(x, b->g->dv, &p->v, s->b, row, h), p->v.row, n, x->dv);
+}
+
+static void ask_queries(const struct back *b, const struct chunk *c, int r0, int n)
+{
+    const struct linear *x = &b->x;
+    const foci_problem  *p = x->p;
+    const struct seq    *s = &c->seq->s;
+    const int64_t        row = s->q0 + c->pos - c->seq->pos0 + r0, h = x->head0 + c->h;
+
+    ask_read(x, where(x, x->io->q, &p->q, s->b, row, h), p->q.row, n, x->dq);
+    ask_read(x, where(x, b->g->d_o, &p->o, s->b, row, h), p->o.row, n, x->dv);
+    if (x->divides)
+        ask_read(x, where(x, x->io->o, &p->o, s->b, row, h), p->o.row, n, x->dv);
+    if (b->g->dq)
+        ask_write(x, where(x, b->g->dq, &p->q, s->b, row, h), p->q.row, n, x->dq);
+}
+
+void back_ask(const struct back *b, struct back_room *r)
+{
+    const struct chunk *c = &r->ahead;
+    const int           rows = CHUNK / BACK_PARTS, r0 = r->asked * rows;
+
+    if (r->asked >= BACK_PARTS) return;
+    r->asked++;
+    const int q0 = (int)max64(r0, c->r0);
+    ask_keys(b, c, r0, (int)min64(r0 + rows, c->n) - r0, r->asks_all);
+    if (r->asks_all) ask_queries(b, c, q0, (int)min64(r0 + rows, c->r1) - q0);
 }
 
 void back_store_q(const struct back *b, const struct back_room *r, const struct chunk *c)
@@ -151,12 +224,6 @@ void back_store_k(const struct back *b, const struct chunk *c, float *dk, float 
                          dv, x->ldv, 1.0f, c->n, x->dv);
 }
 
-static void add(float *to, const float *from, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
 void back_give_k(const struct back *b, const struct back_room *r, const struct chunk *c,
                  int64_t from)
 {
@@ -167,6 +234,6 @@ void back_give_k(const struct back *b, const struct back_room *r, const struct c
         back_store_k(b, c, r->dk, r->dv);
         return;
     }
-    add(r->dk_all + row * x->ldq, r->dk, (int64_t)c->n * x->ldq);
-    add(r->dv_all + row * x->ldv, r->dv, (int64_t)c->n * x->ldv);
+    back_sum(r->dk_all + row * x->ldq, r->dk, (int64_t)c->n * x->ldq);
+    back_sum(r->dv_all + row * x->ldv, r->dv, (int64_t)c->n * x->ldv);
 }

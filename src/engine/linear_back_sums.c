@@ -5,11 +5,8 @@
 
 static void times_row(const struct linear *x, struct sums_of s, int r, float by)
 {
-    float *row = s.rows + (int64_t)r * x->ldv;
-
     s.total[r] *= by;
-    for (int c = 0; c < x->ldv; c++)
-        row[c] *= by;
+    back_scale(s.rows + (int64_t)r * x->ldv, x->ldv, by);
 }
 
 void back_times(const struct linear *x, struct sums_of s, float by)
@@ -40,8 +37,7 @@ double back_dot(const struct linear *x, struct sums_of a, struct sums_of b)
 
 void back_plus(const struct linear *x, struct sums_of to, struct sums_of from)
 {
-    for (int64_t i = 0; i < (int64_t)x->m * x->ldv; i++)
-        to.rows[i] += from.rows[i];
+    back_sum(to.rows, from.rows, (int64_t)x->m * x->ldv);
     for (int r = 0; r < x->m; r++)
         to.total[r] += from.total[r];
 }

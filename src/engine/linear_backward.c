@@ -22,9 +22,9 @@
 /* Heads times sequences from which on they are pieces of work enough. */
 enum { ENOUGH_LINES = 8 };
 
-/* Chunks of a segment at least, and what their sums may take. */
-enum { LEAST_SEGMENT = 64, LEAST_CHUNKS = 4 };
-static const double SEGMENT_BYTES = 64e6;
+/* Chunks of a segment, and what their sums may take. */
+enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 16, MOST_CHUNKS = 1024 };
+static const double SEGMENT_BYTES = 2e7;
 
 /*
  * Room
@@ -71,15 +71,23 @@ static struct back_room room_take(const struct back *b, struct arena *a)
     return r;
 }
 
-/* Near the square root of the chunks, so that sums before chunks and before segments take
- * as much; less where sums are large. */
-static int64_t segment_of(const struct linear *x, int64_t chunks)
+static bool enough_lines(const struct linear *x)
 {
-    const double bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
-    int64_t      n = LEAST_SEGMENT;
+    return x->causal && x->heads * x->max_seqs >= ENOUGH_LINES;
+}
+
+/* In line, segments are as long as scratch allows: those before the last are summed twice.
+ * Else as many as their chunks are, about, so that there is work for many threads. */
+static int64_t segment_of(const struct back *b, int64_t chunks)
+{
+    const struct linear *x = &b->x;
+    const double         bytes = (double)x->m_pad * (x->ldv + 2) * sizeof(float);
+    int64_t              n = enough_lines(x) ? MOST_CHUNKS : FEW_CHUNKS;
 
     while (n * n < chunks)
         n *= 2;
+    while (n > LEAST_CHUNKS && n / 2 >= chunks)
+        n /= 2;
     while (n > LEAST_CHUNKS && (double)n * bytes > SEGMENT_BYTES)
         n /= 2;
     return n;
@@ -93,7 +101,7 @@ static void count_segments(struct back *b)
     const foci_problem  *p = x->p;
     const int64_t        len = max64(p->len_q, p->len_k), most = div_up(len, CHUNK) + 1;
 
-    b->segment = segment_of(x, most);
+    b->segment = segment_of(b, most);
     if (p->max_docs) {
         const int64_t chunks = len / CHUNK + 2 * p->max_docs;
         b->max_segs = chunks / b->segment + p->max_docs;
@@ -116,8 +124,7 @@ static void set_kind(struct back *b)
     b->learns = x->l->decays && g->mech.def->n_tensors && g->param0[0] >= 0 && b->g &&
                 b->g->dparams;
     b->n_sums = b->two ? N_SUMS : 2;
-    b->in_line = x->causal && (b->by_feature || x->lane_logs ||
-                               x->heads * x->max_seqs >= ENOUGH_LINES);
+    b->in_line = enough_lines(x) || (x->causal && (b->by_feature || x->lane_logs));
 }
 
 static void number_segments(struct back *b)
@@ -374,6 +381,17 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, bool all)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks_all = all;
+}
+
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -385,6 +403,9 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, false);
+        while (r->asked < BACK_PARTS)
+            back_ask(b, r);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
@@ -399,6 +420,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t - 1, true);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -413,6 +435,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
+        look_ahead(b, r, h, p, t + 1, true);
         back_alone(b, r, &c, m, from);
     }
 }

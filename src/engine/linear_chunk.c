@@ -258,7 +258,7 @@ static void join_tops(const struct linear *x, const struct sums_of *s, struct ke
 static bool steep(const struct linear *x, const struct sums_of *s, const struct keys *k)
 {
     for (int r = 0; r < x->m; r++) {
-        const float first = x->logs ? k->t.f[r * CHUNK] : k->t.lane[0];
+        const float first = x->logs ? k->t.f[(int64_t)r * CHUNK] : k->t.lane[0];
         const float from = fmaxf(first, s->top[r]);
 
         if (k->top[r] == INFINITY) return true;

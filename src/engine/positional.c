@@ -321,4 +321,5 @@ const struct engine engine_positional = {
     .check = check,
     .cost = cost,
     .describe = describe,
+    .decoder = &positional_decoder,
 };

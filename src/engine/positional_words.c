@@ -128,25 +128,6 @@ static void include(const struct walk *w, const double *v, int64_t m)
         w->r->state[c] += a * (v[c] - w->r->state[c]);
 }
 
-/* Patterns that look at words before: `lag` of them are skipped, and further ones count as
- * a mean or, with lag 1, not at all. */
-static void lagged(const struct walk *w, int lag)
-{
-    struct word word = { 0 };
-    double     *before = w->r->state + w->x->ldv; /* the word before */
-
-    zero(w, w->r->state, 2);
-    for (int64_t m = 0; next_word(w, false, &word); m++) {
-        mean_of(w, &word);
-        if (m < lag)
-            fill(w, &word, w->at->what->self ? w->r->part : NULL);
-        else
-            fill(w, &word, lag == 0 ? w->r->part : lag == 1 ? before : w->r->state);
-        if (m > 0) include(w, before, m);
-        memcpy(before, w->r->part, (size_t)w->x->ldv * sizeof *before);
-    }
-}
-
 static void whole(const struct walk *w)
 {
     const struct word all = { 0, w->at->s->nk };
@@ -179,6 +160,27 @@ static void store_parts(const struct walk *w, const struct word *word, double by
                 w->r->tile[i * ld + c] =
                     (float)(by * (double)w->r->tile[i * ld + c] + base[c]);
         positional_store_o(w->x, w->at, word->i + t, n, w->r->tile);
+    }
+}
+
+/* Patterns that look at words before: `lag` of them are skipped, and further ones count as
+ * a mean or, with lag 1, not at all. */
+static void lagged(const struct walk *w, int lag)
+{
+    struct word word = { 0 };
+    double     *before = w->r->state + w->x->ldv; /* the word before */
+
+    zero(w, w->r->state, 2);
+    for (int64_t m = 0; next_word(w, false, &word); m++) {
+        mean_of(w, &word);
+        if (m < lag && w->at->what->self && w->x->causal)
+            store_parts(w, &word, 1, NULL);
+        else if (m < lag)
+            fill(w, &word, w->at->what->self ? w->r->part : NULL);
+        else
+            fill(w, &word, lag == 0 ? w->r->part : lag == 1 ? before : w->r->state);
+        if (m > 0) include(w, before, m);
+        memcpy(before, w->r->part, (size_t)w->x->ldv * sizeof *before);
     }
 }
 
@@ -282,6 +284,24 @@ static void spread(const struct walk *w, const struct word *word, const double *
                             w->r->tile);
 }
 
+/* Through the running means of a word's tokens: rows took `by` of theirs, and part is the
+ * gradient of the mean of them all. */
+static void parts_back(const struct walk *w, const struct word *word, double by)
+{
+    const int ld = w->x->ldv;
+
+    for (int64_t t = (word->n - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
+        const int n = (int)min64(ROWS, word->n - t);
+
+        positional_load_g(w->x, w->at, word->i + t, n, w->r->tile);
+        for (int64_t c = 0; c < (int64_t)n * ld; c++)
+            w->r->tile[c] = (float)(by * (double)w->r->tile[c]);
+        set_plain(w->r->factor, t, n);
+        w->x->k->mean_back(w->r->tile, w->r->tile, ld, n, ld, w->r->factor, w->r->part);
+        positional_store_dv(w->x, w->at, word->i + t, n, w->r->tile);
+    }
+}
+
 /* state: dM, then the sums of the two words that come later in the scan. */
 static void lagged_back(const struct walk *w, int lag)
 {
@@ -292,11 +312,12 @@ static void lagged_back(const struct walk *w, int lag)
     zero(w, w->r->state, 3);
     for (int64_t m = count_words(w); next_word(w, true, &word); m--) {
         const double a = mean_factor(m), keep = lag == 2 ? 1 - a : 0;
+        const bool   takes_self = m - 1 < lag && w->at->what->self;
 
         sum_of(w, &word, w->r->part);
         for (int c = 0; c < ld; c++) {
             const double mine = w->r->part[c];
-            const double self = m - 1 < lag && w->at->what->self ? mine : 0;
+            const double self = takes_self && !w->x->causal ? mine : 0;
             const double from = lag == 0 ? mine : lag == 1 ? later[c] : last[c];
 
             dm[c] += from;
@@ -305,7 +326,10 @@ static void lagged_back(const struct walk *w, int lag)
             last[c] = later[c];
             later[c] = mine;
         }
-        spread(w, &word, w->r->part);
+        if (takes_self && w->x->causal)
+            parts_back(w, &word, 1);
+        else
+            spread(w, &word, w->r->part);
     }
 }
 
@@ -325,24 +349,6 @@ static void whole_back(const struct walk *w)
             dm[c] *= 1 - a;
         }
         spread(w, &word, w->r->part);
-    }
-}
-
-/* Through the running means of a word's tokens: rows took `by` of theirs, and part is the
- * gradient of the mean of them all. */
-static void parts_back(const struct walk *w, const struct word *word, double by)
-{
-    const int ld = w->x->ldv;
-
-    for (int64_t t = (word->n - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
-        const int n = (int)min64(ROWS, word->n - t);
-
-        positional_load_g(w->x, w->at, word->i + t, n, w->r->tile);
-        for (int64_t c = 0; c < (int64_t)n * ld; c++)
-            w->r->tile[c] = (float)(by * (double)w->r->tile[c]);
-        set_plain(w->r->factor, t, n);
-        w->x->k->mean_back(w->r->tile, w->r->tile, ld, n, ld, w->r->factor, w->r->part);
-        positional_store_dv(w->x, w->at, word->i + t, n, w->r->tile);
     }
 }
 

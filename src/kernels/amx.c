@@ -14,7 +14,7 @@
 
 #include "kernels/kernels.h"
 #include "simd/amx.h"
-#include "simd/compiler.h"
+#include "simd/avx512bf16.h"
 
 #ifdef FOCI_AMX_EMULATED
 #define kernels_amx kernels_amx_emulated
@@ -260,10 +260,39 @@ static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n,
         }
 }
 
+/* 16 columns from c on of rows 2t and 2t+1, as words. */
+INLINE vf stored_pair(const uint16_t *in, int64_t ld, int t, int n, int c, int d)
+{
+    const __mmask16 some = (__mmask16)(d - c >= 16 ? 0xffff : (1u << (d - c)) - 1);
+    __m256i         x[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
+
+    for (int i = 0; i < 2; i++)
+        if (2 * t + i < n && c < d)
+            x[i] = _mm256_maskz_loadu_epi16(some, in + (2 * t + i) * ld + c);
+    return (vf)_mm512_or_si512(_mm512_cvtepu16_epi32(x[0]),
+                               _mm512_slli_epi32(_mm512_cvtepu16_epi32(x[1]), 16));
+}
+
+static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                              int d, int wide)
+{
+    for (int c = 0; c < wide; c += T)
+        for (int t0 = 0; t0 < LANES / 2; t0 += T) {
+            vf x[T];
+
+            for (int t = 0; t < T; t++)
+                x[t] = stored_pair(in, ld, t0 + t, n, c, d);
+            vf_transpose(x);
+            for (int i = 0; i < T; i++)
+                vw_store(out + (c + i) * (LANES / 2) + t0, (vw)x[i]);
+        }
+}
+
 void kernels_amx(struct kernels *k)
 {
     k->gemm_bf16 = gemm_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
+    k->take_sum_bf16 = take_sum_bf16_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

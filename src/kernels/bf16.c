@@ -97,6 +97,95 @@ static void pack_sum(uint32_t *out, const float *in, int64_t ld, int n, int d)
 }
 
 /*
+ * The same from bf16 as they are stored
+ */
+
+/* Columns c to c + 32 of a row of d. */
+INLINE vw stored_words(const uint16_t *row, int c, int d)
+{
+    if (d - c >= 32) return vw_stored(row + c);
+    return c < d ? vw_stored_n(row + c, d - c) : vw_set1(0);
+}
+
+static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                      int wide)
+{
+    for (int i = 0; i < LANES; i += 16)
+        for (int c = 0; c < wide; c += 32) {
+            vf x[VF_LEN];
+
+            UNROLL(16)
+            for (int r = 0; r < 16; r++)
+                x[r] =
+                    i + r < n ? (vf)stored_words(in + (i + r) * ld, c, d) : vf_zero();
+            vf_transpose(x);
+            UNROLL(16)
+            for (int t = 0; t < 16; t++)
+                if (c + 2 * t < wide) vw_store(out + (c / 2 + t) * LANES + i, (vw)x[t]);
+        }
+}
+
+static void take_rows(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                      int wide)
+{
+    const int words = wide / 2;
+
+    for (int i = 0; i < LANES; i++, in += ld, out += words)
+        for (int t = 0; t < words; t += 16) {
+            const vw x = i < n ? stored_words(in, 2 * t, d) : vw_set1(0);
+
+            if (words - t >= 16)
+                vw_storeu(out + t, x);
+            else
+                vw_store_n(out + t, x, words - t);
+        }
+}
+
+/* The first n of 16 words, none where n is below 1. */
+INLINE void store_up_to(uint32_t *p, vw x, int n)
+{
+    if (n >= 16)
+        vw_storeu(p, x);
+    else if (n > 0)
+        vw_store_n(p, x, n);
+}
+
+static void take_sum(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                     int wide)
+{
+    for (int i = 0; i < LANES; i += 2, in += 2 * ld, out += wide)
+        for (int c = 0; c < wide; c += 32) {
+            const vw low = i < n ? stored_words(in, c, d) : vw_set1(0);
+            const vw high = i + 1 < n ? stored_words(in + ld, c, d) : vw_set1(0);
+
+            store_up_to(out + c, vw_zip_low(low, high), wide - c);
+            store_up_to(out + c + 16, vw_zip_high(low, high), wide - c - 16);
+        }
+}
+
+/* Sixteen rows at a time; those that are not there are the last one again. */
+static void squares(float *out, const uint16_t *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < n; i += 16) {
+        vf                 sum[16];
+        _Alignas(64) float some[16];
+
+        UNROLL(16)
+        for (int r = 0; r < 16; r++) {
+            const uint16_t *const row = in + (i + r < n ? i + r : n - 1) * ld;
+
+            sum[r] = vf_zero();
+            for (int c = 0; c < d; c += 32) {
+                const vw x = stored_words(row, c, d);
+                sum[r] = vw_dot(x, x, sum[r]);
+            }
+        }
+        vf_store(some, vf_sums(sum));
+        memcpy(out + i, some, (size_t)(n - i < 16 ? n - i : 16) * sizeof *out);
+    }
+}
+
+/*
  * Weights
  */
 
@@ -237,6 +326,67 @@ static void grad(const float *s, const float *dp, int n, int k,
     case FOCI_SOFTMAX: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_SOFTMAX); break;
     case FOCI_L2NORM: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_L2NORM); break;
     default: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_RELU2); break;
+    }
+}
+
+/*
+ * Distances
+ */
+
+/* As in common/band.c, on two vectors' worth of lanes at a time, the second taken from
+ * rows that are as many further on. */
+struct delay_words {
+    vw one[1], two[2], four[4], eight[8];
+};
+
+INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
+{
+    const vw a = vw_select(0xaaaaaaaa, x, d->one[0]);
+    const vw b = vw_select(0xcccccccc, a, d->two[u % 2]);
+    const vw c = vw_select(0xf0f0f0f0, b, d->four[u % 4]);
+    const vw e = vw_select(0xff00ff00, c, d->eight[u]);
+
+    d->one[0] = x;
+    d->two[u % 2] = a;
+    d->four[u % 4] = b;
+    d->eight[u] = c;
+    return e;
+}
+
+/* One row more; what comes out goes to row `to`, if there is one.  Rows come from the
+ * last to the first, so that a pair is complete with its even one. */
+INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows,
+                       uint32_t *words, int to, vw *odd, const int u)
+{
+    const vw out = delayed_words(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
+
+    if (to >= LANES) return;
+    vw_store(rows + to * LANES, out);
+    if (u % 2 == 1) {
+        *odd = out;
+        return;
+    }
+    vw_store(words + to / 2 * LANES, vw_zip_low(out, *odd));
+    vw_store(words + to / 2 * LANES + VF_LEN, vw_zip_high(out, *odd));
+}
+
+static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    for (int i = 0; i < LANES; i += 32) {
+        const uint16_t    *in = ds + (i + 1) * LANES + i;
+        int                to = LANES + VF_LEN - 2;
+        struct delay_words d;
+        vw                 odd = vw_set1(0);
+
+        d.one[0] = odd;
+        UNROLL(8)
+        for (int r = 0; r < 8; r++)
+            d.two[r % 2] = d.four[r % 4] = d.eight[r] = odd;
+        for (; to >= 0; to -= 8, in += 8 * LANES)
+            UNROLL(8)
+        for (int u = 0; u < 8; u++)
+            if (u < 7 || to >= 8)
+                unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
     }
 }
 
@@ -456,8 +606,13 @@ void kernels_bf16(struct kernels *k)
     k->pack_rows_bf16 = pack_rows;
     k->pack_pairs_bf16 = pack_pairs;
     k->pack_sum_bf16 = pack_sum;
+    k->take_cols_bf16 = take_cols;
+    k->take_rows_bf16 = take_rows;
+    k->take_sum_bf16 = take_sum;
+    k->squares_bf16 = squares;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
+    k->unskew_bf16 = unskew;
     k->drop_rows_bf16 = drop_rows;
     k->drop_words_bf16 = drop_words;
     k->dots_bf16 = dots;

@@ -215,6 +215,48 @@ static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int
     pack_row_pairs(out, in, ld, n, d);
 }
 
+/* Of bf16 as they are stored. */
+static uint32_t half(const uint16_t *in, int64_t ld, int n, int d, int i, int c)
+{
+    return i < n && c < d ? in[i * ld + c] : 0;
+}
+
+static void take_cols_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int t = 0; t < wide / 2; t++)
+        for (int i = 0; i < LANES; i++)
+            out[t * LANES + i] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_rows_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                           int wide)
+{
+    for (int i = 0; i < LANES; i++)
+        for (int t = 0; t < wide / 2; t++)
+            out[i * (wide / 2) + t] =
+                half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
+}
+
+static void take_sum_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                          int wide)
+{
+    for (int t = 0; t < LANES / 2; t++)
+        for (int c = 0; c < wide; c++)
+            out[t * wide + c] =
+                half(in, ld, n, d, 2 * t, c) | half(in, ld, n, d, 2 * t + 1, c) << 16;
+}
+
+static void squares_bf16(float *out, const uint16_t *in, int64_t ld, int n, int d)
+{
+    for (int i = 0; i < n; i++) {
+        out[i] = 0.0f;
+        for (int c = 0; c < d; c++)
+            out[i] += from_bf16(in[i * ld + c]) * from_bf16(in[i * ld + c]);
+    }
+}
+
 /*
  * From scores to weights
  */
@@ -546,13 +588,22 @@ static void skew(float *s, const float *low, const float *high, int n)
                 i < j ? low[(LANES + i - j) * LANES + i] : high[(i - j) * LANES + i];
 }
 
-static void unskew(float *band, const void *ds, int dtype, int n)
+static void unskew_f32(float *band, const float *ds)
 {
-    for (int t = 0; t < 2 * LANES; t++)
+    for (int r = 0; r < LANES; r++)
+        for (int i = 0; i < LANES; i++)
+            band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
+}
+
+static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    memset(words, 0, LANES / 2 * LANES * sizeof *words);
+    for (int r = 0; r < LANES; r++)
         for (int i = 0; i < LANES; i++) {
-            const int j = LANES + i - t;
-            band[t * LANES + i] =
-                j >= 0 && j < n ? element(ds, j * LANES + i, dtype) : 0.0f;
+            const uint16_t x = ds[(LANES + i - r) * LANES + i];
+
+            rows[r * LANES + i] = x;
+            words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
         }
 }
 

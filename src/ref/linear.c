@@ -15,7 +15,7 @@
 
 #include "ref/linear.h"
 
-static const double least_divisor = 1e-300, one_unit = 0x1p-23;
+static const double least_divisor = 1e-300;
 
 static double *doubles(struct arena *a, int64_t rows, int64_t dim)
 {
@@ -73,10 +73,10 @@ static void weigh(struct ref_linear *x, int64_t i)
                       : ref_operand(x, x->turned[j]) * x->fade[j] / x->divisor;
 }
 
-/* From da to the gradients of pairs, where along = sum of a da. */
+/* From da, divided already, to the gradients of pairs, where along = sum of a da. */
 static void weigh_back(struct ref_linear *x, int64_t i, double along)
 {
-    const double dd = -along / x->divisor; /* of the divisor */
+    const double dd = ref_sum(x, -along / x->divisor); /* of the divisor */
     double       sum = 0, dsum = 0, dfades = 0;
 
     for (int64_t j = 0; j < x->n; j++)
@@ -89,7 +89,7 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
             dfades = dd / (2 * x->divisor);
     }
     for (int64_t j = 0; j < x->n; j++) {
-        const double dn = ref_sum(x, x->da[j] / x->divisor);
+        const double dn = x->da[j];
         x->dturned[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
         x->dplain[j] = ref_operand(x, ((x->rope ? 0 : dn) + dsum) * x->fade[j]);
         x->dfade[j] = dn * x->turned[j] + dsum * x->plain[j] + dfades;
@@ -170,6 +170,45 @@ static void forward_row(struct ref_linear *x, int64_t i, double *o)
     }
 }
 
+/* Half a unit in the last place of a word, relative, is at most half of this. */
+static double unit_of(const struct ref_linear *x)
+{
+    switch (x->type) {
+    case FOCI_F32: return 0x1p-23;
+    case FOCI_BF16: return 0x1p-7;
+    default: return 0;
+    }
+}
+
+/* From g to the gradients of weights and values, both divided. */
+static void values_back(struct ref_linear *x, const double *g)
+{
+    for (int64_t t = 0; t < x->dv; t++)
+        x->dn[t] = ref_operand(x, g[t] / x->divisor);
+    for (int64_t j = 0; j < x->n; j++) {
+        x->da[j] = 0;
+        for (int64_t t = 0; t < x->dv; t++) {
+            const double v = ref_operand(x, x->p->v[j * x->dv + t]);
+            ref_add(x, &x->da[j], x->dn[t] * v);
+            if (j >= x->memory)
+                ref_add(x, &x->p->dv[j * x->dv + t], x->a[j] * x->divisor * x->dn[t]);
+        }
+    }
+}
+
+/* lam^far has slope far lam^(far - 1).  Words have every term off by half a unit, and
+ * all of them as far as chance would take them. */
+static void decay_back(struct ref_linear *x, int64_t i)
+{
+    for (int64_t j = 0; j < x->n && x->l.decays; j++) {
+        const double far = fabs((double)(i + x->nk - x->nq - j));
+        if (far == 0) continue;
+        const double term = x->dfade[j] * far * pow(x->lam, far - 1);
+        x->dlam += term;
+        x->noise += unit_of(x) / 2 * term * (unit_of(x) / 2 * term);
+    }
+}
+
 static void backward_row(struct ref_linear *x, int64_t i, const double *o,
                          const double *g)
 {
@@ -177,26 +216,17 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
     double    along = 0;
 
     if (x->divisor == 0) return;
-    for (int64_t j = 0; j < x->n; j++) {
-        x->da[j] = 0;
-        for (int64_t t = 0; t < x->dv; t++) {
-            ref_add(x, &x->da[j], g[t] * ref_operand(x, x->p->v[j * x->dv + t]));
-            if (j >= x->memory) ref_add(x, &x->p->dv[j * x->dv + t], x->a[j] * g[t]);
-        }
-    }
+    values_back(x, g);
     for (int64_t t = 0; t < x->dv; t++)
         ref_add(x, &along, g[t] * ref_round(type, o[t]));
     /* Where it cancels all else, as in a row of one key, being off must show. */
-    if (x->type == FOCI_F32) along *= 1 + one_unit;
+    along *= 1 + unit_of(x) / 2;
     if (x->l.norm == FOCI_NORM_FEATURE) {
         features_back(x, i);
         return;
     }
     weigh_back(x, i, along);
-    for (int64_t j = 0; j < x->n && x->l.decays; j++) {
-        const double far = fabs((double)(i + x->nk - x->nq - j));
-        if (far > 0) x->dlam += x->dfade[j] * far * pow(x->lam, far - 1);
-    }
+    decay_back(x, i);
 }
 
 static void report(const struct ref_linear *x, int64_t i)
@@ -214,7 +244,8 @@ static void bring_home(const struct ref_linear *x)
         ref_features_back(x, &x->q, i);
     for (int64_t j = x->memory; x->written && j < x->nk; j++)
         ref_features_back(x, &x->k, j);
-    if (x->theta >= 0) x->p->dparams[x->theta] += x->dlam * x->lam * (1 - x->lam);
+    if (x->theta >= 0)
+        x->p->dparams[x->theta] += (x->dlam + sqrt(x->noise)) * x->lam * (1 - x->lam);
 }
 
 static foci_status run(struct ref_linear *x)
@@ -333,6 +364,7 @@ static void take_all(struct ref_linear *x, struct arena *a)
 
     for (size_t t = 0; t < sizeof rows / sizeof *rows; t++)
         *rows[t] = doubles(a, x->nk, 1);
+    x->dn = doubles(a, x->dv, 1);
     if (x->l.norm == FOCI_NORM_FEATURE) {
         x->share = doubles(a, x->nk, x->m);
         x->top = doubles(a, x->m, 1);

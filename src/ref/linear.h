@@ -55,7 +55,8 @@ struct ref_linear {
     double *dplain, *dturned, *dfade;
     double *share;     /* [nk][m] of a feature's sum */
     double *top, *sum; /* [m] such sums, in units e^top */
-    double  divisor, dlam;
+    double *dn;        /* [dv] gradient of the output, divided */
+    double  divisor, dlam, noise;
 };
 
 /* An operand of a product, and a sum, as rounded. */

@@ -181,19 +181,32 @@ INLINE vf vf_of_bf16(__m128i h)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
 }
 
-/* To nearest even; NaN stays NaN. */
-INLINE __m128i vf_to_bf16(vf x)
+/* To nearest even, in the upper half of each lane; NaN stays NaN. */
+INLINE __m256i vf_round_bf16(vf x)
 {
     const __m256i u = _mm256_castps_si256(x);
-    const __m256i top = _mm256_srli_epi32(u, 16);
-    const __m256i odd = _mm256_and_si256(top, _mm256_set1_epi32(1));
+    const __m256i odd =
+        _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
     const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-    const __m256i even = _mm256_srli_epi32(_mm256_add_epi32(u, half), 16);
     const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
-    const __m256i h = _mm256_blendv_epi8(even, quiet, nan);
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+
+    return _mm256_blendv_epi8(_mm256_add_epi32(u, half), quiet, nan);
+}
+
+INLINE __m128i vf_to_bf16(vf x)
+{
+    const __m256i h = _mm256_srli_epi32(vf_round_bf16(x), 16);
 
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+}
+
+/* Lanes of both as bf16, side by side. */
+INLINE vf vf_pair_bf16(vf low, vf high)
+{
+    const __m256i lower = _mm256_srli_epi32(vf_round_bf16(low), 16);
+
+    return _mm256_castsi256_ps(_mm256_blend_epi16(lower, vf_round_bf16(high), 0xaa));
 }
 
 INLINE vf vf_of_16(__m128i h, int dtype)

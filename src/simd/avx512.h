@@ -140,18 +140,31 @@ INLINE vf vf_of_bf16(__m256i h)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
 }
 
-/* To nearest even; NaN stays NaN. */
-INLINE __m256i vf_to_bf16(vf x)
+/* To nearest even, in the upper half of each lane; NaN stays NaN. */
+INLINE __m512i vf_round_bf16(vf x)
 {
     const __m512i u = _mm512_castps_si512(x);
-    const __m512i top = _mm512_srli_epi32(u, 16);
-    const __m512i odd = _mm512_and_si512(top, _mm512_set1_epi32(1));
+    const __m512i odd =
+        _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
     const __m512i half = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-    const __m512i even = _mm512_srli_epi32(_mm512_add_epi32(u, half), 16);
     const vm      nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __m512i quiet = _mm512_or_si512(top, _mm512_set1_epi32(0x40));
 
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(even, nan, quiet));
+    return _mm512_mask_or_epi32(_mm512_add_epi32(u, half), nan, u,
+                                _mm512_set1_epi32(0x400000));
+}
+
+INLINE __m256i vf_to_bf16(vf x)
+{
+    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(vf_round_bf16(x), 16));
+}
+
+/* Lanes of both as bf16, side by side. */
+INLINE vf vf_pair_bf16(vf low, vf high)
+{
+    const __m512i lower = _mm512_srli_epi32(vf_round_bf16(low), 16);
+
+    return _mm512_castsi512_ps(
+        _mm512_mask_blend_epi16(0xaaaaaaaa, lower, vf_round_bf16(high)));
 }
 
 INLINE vf vf_of_16(__m256i h, int dtype)

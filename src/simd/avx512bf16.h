@@ -60,6 +60,20 @@ INLINE vw vw_stored_n(const uint16_t *p, int n)
     return (vw)_mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
 }
 
+/* 16 bf16 and 16 more, each 32-byte aligned. */
+INLINE vw vw_halves(const uint16_t *first, const uint16_t *second)
+{
+    return (vw)_mm512_inserti64x4(
+        _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)first)),
+        _mm256_load_si256((const __m256i *)second), 1);
+}
+
+/* Of 32 bf16, a where the bit is set, else b. */
+INLINE vw vw_select(uint32_t bits, vw a, vw b)
+{
+    return (vw)_mm512_mask_blend_epi16(bits, (__m512i)b, (__m512i)a);
+}
+
 /* 32 bf16 where their bits are set, zeros elsewhere. */
 INLINE vw vw_stored_where(const uint16_t *p, uint32_t bits)
 {

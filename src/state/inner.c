@@ -161,7 +161,7 @@ foci_status inner_check(const foci_pool *pool, int g, const foci_step_io *io)
 
     for (int64_t i = 0; i < inner->n; i++) {
         const struct decoder *d = decoder_of(inner->pool[i]->plan, 0);
-        inner->pool[i]->promised = 0;
+        pool_begin(inner->pool[i]);
         if (d->check) TRY(d->check(inner->pool[i], 0, io));
     }
     return FOCI_OK;

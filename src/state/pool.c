@@ -8,6 +8,12 @@
 
 #include "state/state.h"
 
+void pool_begin(foci_pool *pool)
+{
+    pool->promised = 0;
+    pool->steps++;
+}
+
 int64_t pool_take(foci_pool *pool)
 {
     const int64_t page = pool->first_free;

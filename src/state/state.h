@@ -16,6 +16,10 @@ struct page {
     char   *data;
     int64_t refs; /* streams that hold it; 0: free */
     int64_t next; /* free page after it, -1: none */
+
+    /* While a step counts what it needs: streams that will write into it, of the step
+     * of that number. */
+    int64_t writers, step;
 };
 
 struct slab { /* pages allocated together */
@@ -40,6 +44,7 @@ struct foci_pool {
     struct page     *pages;
     int64_t          n_pages, n_free, first_free;
     int64_t      promised; /* of a pool inside another: pages that a step will take */
+    int64_t      steps;    /* begun so far */
     struct slab *slabs;
     int64_t      n_slabs;
     char        *scratch; /* of append */
@@ -82,7 +87,9 @@ static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int6
     return pool_keys(pool, g, page, kv, pool->parts[g].sets);
 }
 
-/* pool.c: take a free page, there must be one; hold one more; let go of one. */
+/* pool.c: a step begins to count its pages. */
+void pool_begin(foci_pool *pool);
+/* Take a free page, there must be one; hold one more; let go of one. */
 int64_t pool_take(foci_pool *pool);
 void    pool_hold(foci_pool *pool, int64_t page);
 void    pool_drop(foci_pool *pool, int64_t page);
@@ -92,7 +99,8 @@ void    pool_drop(foci_pool *pool, int64_t page);
  */
 
 /* Pages that `rows` more rows will take (a page that others hold too is copied before
- * it is written into), after making room for their numbers. */
+ * it is written into), after making room for their numbers.  Once for each stream that a
+ * step extends, after pool_begin(). */
 foci_status stream_reserve(foci_pool *pool, struct stream *s, int64_t rows,
                            int64_t *pages);
 /* So many more rows, whose contents are the caller's to write.  Reserve first. */
@@ -207,8 +215,8 @@ static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
 }
 
 /* engine/exact_step.c, linear_step.c, routes_step.c, second_step.c */
-extern const struct decoder exact_decoder, linear_decoder, routes_decoder,
-    second_decoder;
+extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
+    routes_decoder, second_decoder;
 
 /* step.c: the parts of a step, for engines that make steps of other plans.  Room for so
  * many tokens more, as decoder.reserve; tokens into all that a state holds; what tokens

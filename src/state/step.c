@@ -43,19 +43,25 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-/* Whether k is read: keys may be made of queries instead. */
-static bool reads_keys(const foci_plan *plan)
+/* What the stages read; keys may be made of queries. */
+static unsigned reads(const foci_plan *plan)
 {
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        if (!plan->stages[g].order.shared) return true;
-    return false;
+    unsigned all = 0;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const unsigned mine = mech_reads(&plan->spec.groups[g].mech);
+        all |= plan->stages[g].order.shared ? mine & ~(unsigned)FOCI_READ_K : mine;
+    }
+    return all;
 }
 
 static const char *missing(const foci_plan *plan, const foci_step_io *io)
 {
-    if (!io->k && reads_keys(plan)) return "k";
-    if (!io->v) return "v";
-    return io->o && !io->q ? "q" : NULL;
+    const unsigned needs = reads(plan);
+
+    if (needs & FOCI_READ_K && !io->k) return "k";
+    if (needs & FOCI_READ_V && !io->v) return "v";
+    return needs & FOCI_READ_Q && io->o && !io->q ? "q" : NULL;
 }
 
 static foci_status check(const foci_pool *pool, const foci_step_io *io)
@@ -78,11 +84,12 @@ static foci_status check(const foci_pool *pool, const foci_step_io *io)
     if (io->o && (!io->work || (uintptr_t)io->work % 64))
         return ctx_fail(ctx, FOCI_ERR_ARG, "work is %s: see foci_step_bytes()",
                         io->work ? "not 64-byte aligned" : "NULL");
+    TRY(check_states(pool, io));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->check) TRY(d->check(pool, g, io));
     }
-    return check_states(pool, io);
+    return FOCI_OK;
 }
 
 foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages)
@@ -106,6 +113,7 @@ static foci_status reserve(foci_pool *pool, const foci_step_io *io)
 {
     int64_t need = 0;
 
+    pool_begin(pool);
     for (int64_t i = 0; i < io->n_states; i++)
         TRY(state_reserve(io->states[i], tokens_of(io, i), &need));
     if (need <= pool->n_free) return FOCI_OK;

@@ -30,13 +30,26 @@ static foci_status make_room(foci_pool *pool, struct stream *s, int64_t n)
     return FOCI_OK;
 }
 
+/* Whether another copy will be made for this step: of those who hold a page, the last to
+ * write has it alone by then. */
+static bool will_copy(foci_pool *pool, const struct stream *s)
+{
+    if (s->rows % PAGE == 0) return false;
+
+    struct page *p = &pool->pages[s->held[s->n - 1].page];
+    if (p->step != pool->steps) p->writers = 0;
+    p->step = pool->steps;
+    p->writers++;
+    return p->writers < p->refs;
+}
+
 foci_status stream_reserve(foci_pool *pool, struct stream *s, int64_t rows,
                            int64_t *pages)
 {
     const int64_t more = div_up(s->rows + rows, PAGE) - div_up(s->rows, PAGE);
 
     if (!rows) return FOCI_OK;
-    *pages += more + must_copy(pool, s);
+    *pages += more + will_copy(pool, s);
     return make_room(pool, s, s->n + more);
 }
 

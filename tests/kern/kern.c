@@ -9,6 +9,7 @@
 #include "kern/decode.h"
 #include "kern/features.h"
 #include "kern/labels.h"
+#include "kern/means.h"
 #include "kern/places.h"
 #include "kern/products.h"
 #include "kern/recur.h"

@@ -64,19 +64,25 @@ static const void *some_numbers(struct run *r, int64_t n, int dtype)
     return x;
 }
 
-static void check_unskew(struct run *r)
+static void check_unskew_f32(struct run *r)
 {
-    for (int i = 0; i < cases(r, 1, COUNT(band_keys)); i++)
-        for (int dtype = FOCI_F32; dtype <= cases(r, FOCI_BF16, FOCI_F16); dtype++) {
-            const int n = band_keys[i];
+    name_places(r, LANES, LANES, 0, 8.0 * LANES * LANES);
+    const float *const ds = floats(r, 2 * LANES * LANES, NORMAL);
+    float *const       band = output(r, LANES * LANES, sizeof *band, FLOATS);
 
-            name_places(r, n, LANES, dtype, 4.0 * (n + 2 * LANES) * LANES);
-            const void *const ds = some_numbers(r, (int64_t)n * LANES, dtype);
-            float *const      band = output(r, 2 * LANES * LANES, sizeof *band, FLOATS);
+    while (next(r))
+        r->k->unskew_f32(band, ds);
+}
 
-            while (next(r))
-                r->k->unskew(band, ds, dtype, n);
-        }
+static void check_unskew_bf16(struct run *r)
+{
+    name_places(r, LANES, LANES, 0, 6.0 * LANES * LANES);
+    const uint16_t *const ds = some_numbers(r, 2 * LANES * LANES, FOCI_BF16);
+    uint16_t *const       rows = output(r, LANES * LANES, sizeof *rows, HALVES);
+    uint32_t *const       words = output(r, LANES * LANES, sizeof *rows, HALVES);
+
+    while (next(r))
+        r->k->unskew_bf16(rows, words, ds);
 }
 
 /* Sums of 64 numbers below 6, in another order. */

@@ -189,6 +189,58 @@ static void check_pack_rows_bf16(struct run *r) { check_pack(r); }
 static void check_pack_pairs_bf16(struct run *r) { check_pack(r); }
 static void check_pack_sum_bf16(struct run *r) { check_pack(r); }
 
+/* From rows as they are stored, every bit of them. */
+typedef void (*take_fn)(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                        int wide);
+
+static void try_take(struct run *r, const struct tile *x)
+{
+    const int     wide = up(x->d, r->now->depth) + (r->bench ? 0 : r->now->depth);
+    const int64_t ld = x->d + 3;
+
+    name_tile(r, x, FOCI_BF16, 4);
+    const uint16_t *const in = (void *)anything(r, (size_t)(x->n * ld) * sizeof *in);
+    uint32_t *const       out = output(r, 32 * (int64_t)wide, sizeof *out, BYTES);
+
+    while (next(r)) {
+        ((take_fn)kernels_slot(r->k, r->id))(out, in, ld, x->n, x->d, wide);
+        if (r->id == K_take_sum_bf16 && r->k->sum_by_rows && !r->bench)
+            reorder(out, wide);
+    }
+}
+
+static void check_take(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
+        try_take(r, &tiles[i]);
+}
+
+static void check_take_cols_bf16(struct run *r) { check_take(r); }
+static void check_take_rows_bf16(struct run *r) { check_take(r); }
+static void check_take_sum_bf16(struct run *r) { check_take(r); }
+
+static void try_squares(struct run *r, const struct tile *x, enum data data)
+{
+    const int64_t ld = x->d + 3, size = x->n * ld;
+
+    name_tile(r, x, FOCI_BF16, 2);
+    const float *const values = floats(r, size, data);
+    uint16_t *const    in = take(r, (size_t)size * sizeof *in, false, HALVES);
+    float *const       out = output(r, x->n, sizeof *out, FLOATS);
+
+    r->ref->store_rows(in, size, FOCI_BF16, values, size, 1.0f, 1, (int)size);
+    allow_share(r, out, 2.0 * (x->d + 1) * E);
+    while (next(r))
+        r->k->squares_bf16(out, in, ld, x->n, x->d);
+}
+
+static void check_squares_bf16(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
+        for (int data = 0; data < cases(r, 1, N_DATA); data++)
+            try_squares(r, &tiles[i], (enum data)data);
+}
+
 static void check_shrink(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(tiles)); i++) {

@@ -201,11 +201,47 @@ static void mixes(void **state)
     levels_free(&l);
 }
 
+/* Long enough for a block to meet several tiles of keys one after the other, with and
+ * without tiles between them that it does not see. */
+static void runs(void **state)
+{
+    static const char *const specs[] = {
+        "softmax txl",
+        "softmax txl cap(3) temper",
+        "local(window=70) txl",
+        "local(window=3, dilation=64) txl",
+        "segmented(length=64, back=2) txl logn",
+        "test_chance txl",
+    };
+    struct levels      l = levels_make(1);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 3,
+                             .heads = 4,
+                             .len_q = 390,
+                             .len_k = 390,
+                             .dim_qk = 12,
+                             .dim_v = 5,
+                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+            const int    only = ((int)i + dtype) % l.n;
+            foci_problem typed = p;
+
+            if (brief() && (i + (size_t)dtype) % 4) continue;
+            typed.dtype = (foci_dtype)dtype;
+            run_case(&l, i ? only : -1, specs[i], &typed, i % 2 ? TRIAL_LENS : 0, i);
+        }
+    levels_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agree),
         cmocka_unit_test(mixes),
+        cmocka_unit_test(runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

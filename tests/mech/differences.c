@@ -104,9 +104,10 @@ static bool is_constant(const struct point *p, int which, int64_t i)
     return false;
 }
 
-static bool near(double got, double want)
+/* Losses are doubles, and so is how finely two of them can differ. */
+static bool near(double got, double want, double loss, double step)
 {
-    return fabs(got - want) <= 1e-6 * fmax(1, fabs(want));
+    return fabs(got - want) <= 1e-6 * fmax(1, fabs(want)) + 0x1p-50 * fabs(loss) / step;
 }
 
 /* Central difference of the loss at *x. */
@@ -125,15 +126,17 @@ static double difference(const struct point *p, double *x, double step)
 static void check(const struct point *p)
 {
     static const double step = 1e-5;
+    const double        at = loss(p);
 
     for (int w = 0; w < N_INPUTS; w++)
         for (int64_t i = 0; i < p->n[w]; i++) {
             if (is_constant(p, w, i)) continue;
             const double got = p->grad[w][i];
-            if (near(got, difference(p, &p->x[w][i], step))) continue;
+            if (near(got, difference(p, &p->x[w][i], step), at, step)) continue;
             /* Where the function bends much, or a label changes nearby. */
             const double want = difference(p, &p->x[w][i], step / 100);
-            if (!near(got, want)) trial_fail(p->plan, p->t, names[w], i, got, want);
+            if (!near(got, want, at, step / 100))
+                trial_fail(p->plan, p->t, names[w], i, got, want);
         }
 }
 
@@ -147,7 +150,7 @@ static void check_bias(const struct point *p)
         const double down = loss(p), left = (double)*x;
         *x = at;
         const double want = (up - down) / (right - left), got = (double)p->dbias[i];
-        if (!near(got, want)) trial_fail(p->plan, p->t, "dbias", i, got, want);
+        if (!near(got, want, 0, 1)) trial_fail(p->plan, p->t, "dbias", i, got, want);
     }
 }
 

@@ -323,6 +323,7 @@ static double bound_yard(const struct trial *t, const struct measure *m, int par
     /* Of two features, a weight and a value each may be off by half a unit, and a
      * yardstick of very few numbers may be a lucky one. */
     if (m->rounds) bound += 4 * 0x1p-8 * finite / fmax(1, m->rows);
+    if (m->rounds && part == PART_DPARAMS) bound += fast[part] * finite;
     return bound + of_result(t, part, finite, want);
 }
 

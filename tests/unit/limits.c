@@ -131,6 +131,8 @@ static const struct {
     { P(1, 1, 1, 1, 1, .dtype = (foci_dtype)-1), "dtype is -1" },
     { P(1, 1, 1, 1, 1, .mask_heads = 2), "mask_heads is 2" },
     { P(1, 1, 1, 1, 1, .mask_batch = -1), "mask_batch is -1" },
+    { P(1, 1, 1, 1, 1, .dropout = 1), "dropout is 1: it may be 0 to less than 1" },
+    { P(1, 1, 1, 1, 1, .dropout = -0.5), "dropout is -0.5: it may be" },
     { P(1, 1, 1, 1, 1, .q = { -1, 0, 0 }), "q: a stride is -1" },
     { P(1, 1, 3, 1, 1, .q = { 0, INT64_MAX / 2, 0 }), "q: its size overflows" },
     { P(1 << 20, 1, 1, 1 << 30, 65536, .flags = 0), "k: its size overflows" },

@@ -181,12 +181,77 @@ static void states(void **state)
     assert_int_equal(foci_state_restore(w->pool, saved, n, NULL), FOCI_ERR_ARG);
 }
 
+enum { COPIES = 3, ROWS = 10, DIM_X = 2 };
+
+/* Of those who share a page the last to write needs no copy of its own: a pool that is
+ * grown page by page until a step of all of them is not refused has none left, in it and
+ * in the pools inside. */
+static void try_copies(foci_ctx *ctx, const char *spec)
+{
+    static const float x[4 * ROWS * WIDTH];
+    const int32_t      prompt[] = { ROWS };
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 1,
+                             .len_q = 1,
+                             .len_k = 1,
+                             .dim_qk = WIDTH,
+                             .flags = FOCI_CAUSAL,
+                             .dim_x = DIM_X };
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    foci_state        *copy[COPIES];
+    foci_pool         *pool;
+    foci_status        status;
+    int                grown = 0;
+
+    assert_int_equal(foci_pool_create(plan, 0, &pool), FOCI_OK);
+    assert_int_equal(foci_state_create(pool, &copy[0]), FOCI_OK);
+    foci_step_io io = { FOCI_SIZED(foci_step_io),
+                        .states = copy,
+                        .n_states = 1,
+                        .tokens = prompt,
+                        .k = x,
+                        .v = x,
+                        .x = x };
+    while ((status = foci_step(pool, &io)) == FOCI_ERR_FULL)
+        assert_int_equal(foci_pool_grow(pool, 1), FOCI_OK);
+    assert_int_equal(status, FOCI_OK);
+    assert_int_equal(foci_pool_free_pages(pool), 0);
+    for (int i = 1; i < COPIES; i++)
+        assert_int_equal(foci_state_copy(copy[0], &copy[i]), FOCI_OK);
+
+    io.n_states = COPIES;
+    io.tokens = NULL;
+    for (; (status = foci_step(pool, &io)) == FOCI_ERR_FULL; grown++)
+        assert_int_equal(foci_pool_grow(pool, 1), FOCI_OK);
+    assert_int_equal(status, FOCI_OK);
+    assert_int_equal(grown, COPIES - 1);
+    assert_int_equal(foci_pool_free_pages(pool), 0);
+    assert_int_equal(foci_step(pool, &io), FOCI_OK); /* each has its own by now */
+
+    for (int i = 0; i < COPIES; i++)
+        foci_state_free(copy[i]);
+    assert_int_equal(foci_pool_free_pages(pool), foci_pool_pages(pool));
+    foci_pool_free(pool);
+    foci_plan_free(plan);
+}
+
+static void copies(void **state)
+{
+    (void)state;
+    foci_ctx *ctx = test_ctx(NULL, 1);
+    try_copies(ctx, "softmax");
+    try_copies(ctx, "routed(softmax, routes=2)");
+    foci_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(steps, make, release),
         cmocka_unit_test_setup_teardown(pools, make, release),
         cmocka_unit_test_setup_teardown(states, make, release),
+        cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

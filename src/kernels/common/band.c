@@ -38,51 +38,39 @@ INLINE struct ISA(delay) ISA(delay_none)(void)
 static void ISA(skew)(float *s, const float *low, const float *high, int n)
 {
     for (int i = 0; i < LANES; i += VF_LEN) {
+        const float *in = low + i * LANES + i;
         struct ISA(delay) d = ISA(delay_none)();
 
-        for (int row = i; row < i + LANES + VF_LEN; row += 8)
+        for (int j = LANES + VF_LEN - 1; j > 0; j -= 8, in += 8 * LANES) {
+            if (j == LANES + VF_LEN - 1 - (LANES - i)) in = high + i;
             UNROLL(8)
-        for (int u = 0; u < 8; u++) {
-            const float *const in =
-                row < LANES ? low + row * LANES : high + (row - LANES) * LANES;
-            const vf  x = ISA(delayed)(&d, vf_load(in + u * LANES + i), u);
-            const int j = LANES + i + VF_LEN - 1 - (row + u);
+            for (int u = 0; u < 8; u++) {
+                const vf     x = ISA(delayed)(&d, vf_load(in + u * LANES), u);
+                float *const out = s + (j - u) * LANES + i;
 
-            if (j >= 0 && j < n)
-                vf_store(s + j * LANES + i, vf_add(vf_load(s + j * LANES + i), x));
+                if (j - u < n) vf_store(out, vf_add(vf_load(out), x));
+            }
         }
     }
 }
 
-INLINE void ISA(unskew_all)(float *band, const char *ds, const int dtype, int n)
+/* Row r of the band needs keys from LANES + i - r on, the next VF_LEN of them. */
+static void ISA(unskew_f32)(float *band, const float *ds)
 {
-    const int size = dtype == FOCI_F32 ? 4 : 2;
-
     for (int i = 0; i < LANES; i += VF_LEN) {
+        const float *in = ds + (i + 1) * LANES + i;
+        float       *out = band + (LANES + VF_LEN - 2) * LANES + i;
         struct ISA(delay) d = ISA(delay_none)();
 
         for (int row = 0; row < LANES + VF_LEN; row += 8)
             UNROLL(8)
-        for (int u = 0; u < 8; u++) {
-            const int j = row + u;
-            const vf  in =
-                j < n ? vf_from(ds + (j * LANES + i) * size, dtype) : vf_zero();
+        for (int u = 0; u < 8; u++, in += LANES, out -= LANES) {
+            const int to = LANES + VF_LEN - 2 - (row + u);
 
-            vf_store(band + (LANES + i + VF_LEN - 1 - j) * LANES + i,
-                     ISA(delayed)(&d, in, u));
+            if (to < 0) continue;
+            const vf x = ISA(delayed)(&d, vf_load(in), u);
+            if (to < LANES) vf_store(out, x);
         }
-        for (int row = 0; row < 2 * LANES; row++)
-            if (row < i || row >= i + LANES + VF_LEN)
-                vf_store(band + row * LANES + i, vf_zero());
-    }
-}
-
-static void ISA(unskew)(float *band, const void *ds, int dtype, int n)
-{
-    switch (dtype) {
-    case FOCI_F32: ISA(unskew_all)(band, ds, FOCI_F32, n); break;
-    case FOCI_BF16: ISA(unskew_all)(band, ds, FOCI_BF16, n); break;
-    default: ISA(unskew_all)(band, ds, FOCI_F16, n); break;
     }
 }
 

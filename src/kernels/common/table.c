@@ -62,7 +62,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->log_softmax_back = ISA(log_softmax_back);
     k->turn_lanes = ISA(turn_lanes);
     k->skew = ISA(skew);
-    k->unskew = ISA(unskew);
+    k->unskew_f32 = ISA(unskew_f32);
     k->diagonals = ISA(diagonals);
     k->chances = ISA(chances);
     k->drop_f32 = ISA(drop_f32);

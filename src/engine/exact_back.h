@@ -1,0 +1,107 @@
+/* exact_back.h -- gradients of exact attention: what the files of the backward pass share.
+ *
+ * exact_backward.c has its memory and its order, exact_back_block.c what is done to blocks
+ * of queries before and after, exact_back_keys.c the tiles of keys that stay, and
+ * exact_back_meet.c the meeting of a tile and a block.
+ */
+#ifndef FOCI_EXACT_BACK_H
+#define FOCI_EXACT_BACK_H
+
+#include "engine/exact_order.h"
+
+enum { MAX_RUN = 16 }; /* tiles of keys that stay at a time */
+
+/* Rows of a block, and what of it is not finite. */
+struct back_rows {
+    _Alignas(64) float plain[LANES], f[LANES], mul[LANES], norm[LANES], delta[LANES];
+    double   d_factor, d_sink; /* its share of the gradients of parameters */
+    unsigned bad;
+};
+
+struct back {
+    struct exact      x;
+    const foci_grads *g;
+    const float      *saved;
+    int64_t           parts;
+    /* [heads][max_qt] pieces: queries and d_o as columns (first lanes) and as rows. */
+    char             *q_cols, *q_rows, *g_cols, *g_rows;
+    size_t            q_size, g_size;
+    struct back_rows *rows;
+    float            *dqt; /* [parts][heads][max_qt][ldq][LANES] */
+    uint8_t          *met; /* [parts][heads][max_qt]: the part's dqt has been begun */
+
+    struct shaw_back shaw;
+    struct txl_back  txl;
+};
+
+/* Scratch of one thread. */
+struct back_room {
+    float    *tile, *tile2; /* [TILE][max ld] */
+    float    *tile3;        /* [TILE][ldq], where keys are shared */
+    float    *s, *dp;       /* [TILE][LANES] */
+    uint16_t *w16, *ds16;   /* [TILE][LANES] */
+    uint32_t *words;        /* [STACK][TILE / 2][LANES] ds of tiles that follow */
+    int       waiting;      /* of them, the last ones, are still to be multiplied */
+    float    *dk, *dk_head, *dv; /* [run][TILE] rows */
+    float    *bias;
+    uint64_t *seen, *stop, *keep;
+
+    struct txl_room txl;
+};
+
+/*
+ * Blocks of queries (exact_back_block.c)
+ */
+
+/* Round, pack, and find delta = d_o . o of a block. */
+void back_prepare(struct back *k, const struct block *b, struct back_room *r);
+/* Where a part has its dq of a block. */
+float *back_dqt_of(const struct back *k, int64_t part, int64_t block);
+/* A part's dq of a block, zero at first: many parts never meet most blocks. */
+float *back_dqt(const struct back *k, int64_t part, int64_t block);
+/* dq of a block is complete: add up its parts and store it. */
+void back_finish(const struct back *k, const struct block *b, struct back_room *r);
+/* Gradients of the vectors beside keys and values of a head, block by block. */
+void back_vectors(const struct back *k, int64_t head, struct back_room *r);
+/* Add the blocks' shares, in order, to the gradients of parameters. */
+void back_params(const struct back *k);
+
+/*
+ * Meetings (exact_back_meet.c)
+ */
+
+/* One tile of keys against one block of queries. */
+struct meeting {
+    const struct back  *k;
+    const struct block *b;
+    struct back_room   *r;
+    int64_t             t, kt;
+    int                 n;
+    struct operand      key, value, key_sum;
+    int64_t             part;
+    float              *dqt, *dk, *dv;
+    bool                more; /* the block meets tile t - 1 next */
+};
+
+/* With the mask of the tile. */
+void back_meet(struct meeting *s, int32_t mask);
+/* Where gradients of logits come to lie. */
+void back_place(const struct exact *x, struct back_room *r, void *at);
+
+/*
+ * Tiles of keys (exact_back_keys.c)
+ */
+
+/* Tiles of keys that stay, n from t on. */
+struct back_run {
+    const struct back      *k;
+    const struct exact_seq *s;
+    int64_t                 kv, t, n, part;
+};
+
+/* Their dk and dv, by all blocks that see them. */
+void back_keys(const struct back_run *u, struct back_room *r);
+/* All sweeps have added to the tile. */
+void back_store(const struct back *k, int64_t kv, int64_t kt, struct back_room *r);
+
+#endif

@@ -1,0 +1,249 @@
+/* exact_back_block.c -- blocks of queries in the backward pass: what is packed of them
+ * before they meet keys, and what becomes of their sums. */
+#include <math.h>
+#include <string.h>
+
+#include "engine/exact_back.h"
+
+/* Where the packed rows of a block lie: with those of all others, or the thread's. */
+static size_t piece_of(const struct back *k, int64_t block)
+{
+    return exact_natural(&k->x) ? (size_t)block : (size_t)exact_thread();
+}
+
+float *back_dqt_of(const struct back *k, int64_t part, int64_t block)
+{
+    const struct exact *x = &k->x;
+
+    if (!exact_natural(x)) return k->dqt + (int64_t)exact_thread() * x->ldq * LANES;
+    return k->dqt + (part * x->heads * x->max_qt + block) * x->ldq * LANES;
+}
+
+static uint8_t *met(const struct back *k, int64_t part, int64_t block)
+{
+    return k->met + part * k->x.heads * k->x.max_qt + block;
+}
+
+float *back_dqt(const struct back *k, int64_t part, int64_t block)
+{
+    float   *dqt = back_dqt_of(k, part, block);
+    uint8_t *begun = met(k, part, block);
+
+    if (!*begun) {
+        memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
+        exact_shaw_begin_back(&k->x, &k->shaw, part, block);
+        exact_txl_begin_back(&k->x, &k->txl, part, block);
+    }
+    *begun = 1;
+    return dqt;
+}
+
+/* Factors of rows stay out of the gradients of logits: queries have them where dk is
+ * summed, and dq has them at the end. */
+static void times_rows(const struct exact *x, const struct back_rows *rows, float *q)
+{
+    for (int i = 0; x->score->n_rows && i < LANES; i++)
+        for (int c = 0; c < x->dq; c++)
+            q[(int64_t)i * x->ldq + c] *= rows->mul[i];
+}
+
+/* Bits of the lanes that see no key.  A sink leaves them a normaliser all the same; that
+ * matters only where 0 times what stands in them is not 0. */
+static uint64_t blind_lanes(const struct exact *x, const struct block *b,
+                            const struct back_rows *rows)
+{
+    const bool ask = x->score->sink >= 0 && rows->bad;
+    uint64_t   blind = 0;
+    int64_t    visible[LANES] = { 0 };
+
+    if (ask) exact_visible(x, b, visible);
+    for (int i = 0; i < LANES; i++)
+        if (exact_saw_nothing(x, rows->norm[i]) || (ask && !visible[i]))
+            blind |= UINT64_C(1) << i;
+    return blind;
+}
+
+void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+{
+    struct exact     *x = &k->x;
+    struct back_rows *rows = &k->rows[b->at];
+    const size_t      piece = piece_of(k, b->at);
+    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
+    char   *gc = k->g_cols + piece * k->g_size, *gr = k->g_rows + piece * k->g_size;
+    int64_t visible[LANES];
+    struct mapped mapped;
+
+    exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
+    exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
+    exact_raise(x, r->tile, x->ldv, x->dv, r->tile2);
+    exact_load_block(x, b, x->io->o, &x->p->o, x->dv, x->ldv, r->tile2);
+    x->k->row_dot(rows->delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
+    rows->bad = exact_finite(x, r->tile, x->ldv, x->dv, LANES) ? 0 : BAD_GRAD;
+    for (int i = 0; x->drops && i < LANES; i++)
+        rows->delta[i] /= x->kept;
+    exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
+    if (x->bf16) {
+        x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
+        x->k->pack_pairs_bf16((uint32_t *)gr, r->tile, x->ldv, LANES, x->dv_pad);
+    } else {
+        x->k->pack_cols_f32((float *)gc, r->tile, x->ldv, LANES, x->dv);
+        memcpy(gr, r->tile, k->g_size);
+    }
+
+    /* Lanes without a query weigh nothing. */
+    for (int i = 0; i < LANES; i++)
+        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
+                        : x->kind == FOCI_RELU2 ? 0
+                                                : INFINITY;
+    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
+    if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
+    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    if (x->score->n_rows) exact_visible(x, b, visible);
+    exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    if (x->order) order_factors(x, rows->mul);
+    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
+    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
+                      &r->txl);
+    if (x->bf16)
+        x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
+    else
+        x->k->pack_cols_f32((float *)qc, r->tile, x->ldq, LANES, x->dq);
+    times_rows(x, rows, r->tile);
+    if (x->bf16)
+        x->k->pack_pairs_bf16((uint32_t *)qr, r->tile, x->ldq, LANES, x->dq_pad);
+    else
+        memcpy(qr, r->tile, k->q_size);
+
+    for (int i = b->r0; x->order && i < b->r1; i++)
+        order_note(x, b, i,
+                   (struct order_row){ rows->plain[i], rows->f[i], rows->mul[i],
+                                       rows->norm[i], rows->delta[i] });
+    for (int64_t part = 0; part < k->parts; part++)
+        *met(k, part, b->at) = 0;
+}
+
+static void add_parts(const struct back *k, const struct block *b)
+{
+    const struct exact *x = &k->x;
+    float              *dqt = back_dqt_of(k, 0, b->at);
+
+    back_dqt(k, 0, b->at);
+    if (!exact_natural(x)) memset(dqt, 0, (size_t)x->ldq * LANES * sizeof *dqt);
+    for (int64_t part = 1; part < k->parts; part++) {
+        const float *more = back_dqt_of(k, part, b->at);
+        if (!*met(k, part, b->at)) continue;
+        for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
+            dqt[i] += more[i];
+    }
+    if (x->order) order_add_dq(x, b, dqt);
+}
+
+/* The block's share of the gradients of what multiplies the logits and of the sink.
+ * A row that sees nothing has none, whatever stands in it.  q[LANES][ldq]; d_factor is
+ * what vectors added to queries bring. */
+static void share_params(const struct back *k, const struct block *b, const float *q,
+                         double d_factor)
+{
+    const struct exact *x = &k->x;
+    struct back_rows   *rows = &k->rows[b->at];
+    const float        *dqt = back_dqt_of(k, 0, b->at);
+    int64_t             visible[LANES];
+
+    rows->d_factor = d_factor;
+    rows->d_sink = 0;
+    exact_visible(x, b, visible);
+    for (int i = b->r0; i < b->r1; i++) {
+        if (!visible[i]) continue;
+        for (int c = 0; x->score->n_factors && c < x->dq; c++)
+            rows->d_factor += (double)dqt[c * LANES + i] *
+                              (double)q[(int64_t)i * x->ldq + c] * (double)rows->mul[i];
+        if (x->score->sink < 0 || rows->norm[i] == INFINITY) continue;
+        const double sink = (double)x->io->params[x->score->sink + b->h - x->head0];
+        rows->d_sink -=
+            exp2(sink * LOG2_E - (double)rows->norm[i]) * (double)rows->delta[i];
+    }
+}
+
+void back_finish(const struct back *k, const struct block *b, struct back_room *r)
+{
+    const struct exact *x = &k->x;
+    float              *dqt = back_dqt_of(k, 0, b->at);
+    const bool          learned = x->score->n_factors || x->score->sink >= 0;
+    const struct places at = { b->pos, NULL };
+    struct mapped       mapped;
+    _Alignas(64) float  scale[LANES], ones[LANES];
+
+    add_parts(k, b);
+    const double more = exact_txl_finish(x, b, &k->txl, met(k, 0, b->at),
+                                         k->rows[b->at].mul, &r->txl, dqt);
+    exact_shaw_finish(x, b, &k->shaw, met(k, 0, b->at), dqt);
+    if (learned || exact_maps(x)) {
+        exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
+        exact_map(x, r->tile, LANES, at, false, &mapped);
+    }
+    if (learned && k->g->dparams) share_params(k, b, r->tile, more);
+    if (!k->g->dq) return;
+
+    for (int i = 0; i < LANES; i++) {
+        scale[i] = (float)(exact_head_scale(x, b->h) * (double)k->rows[b->at].mul[i]);
+        ones[i] = 1;
+    }
+    if (!exact_maps(x)) {
+        exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, scale, r->tile);
+        return;
+    }
+    x->k->store_cols(r->tile2, x->ldq, FOCI_F32, dqt, scale, LANES, x->dq);
+    exact_map_back(x, r->tile2, r->tile, LANES, at, false, &mapped);
+    if (x->order) order_add_keys(x, b, r->tile2, r->tile, r->tile3);
+    x->k->pack_cols_f32(dqt, r->tile2, x->ldq, LANES, x->dq);
+    exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, ones, r->tile);
+}
+
+void back_vectors(const struct back *k, int64_t head, struct back_room *r)
+{
+    const struct exact *x = &k->x;
+    struct mapped       mapped;
+
+    exact_shaw_clear(x, &k->shaw, head);
+    for (int64_t qt = 0; qt < x->n_qt; qt++) {
+        const struct block b = exact_block(x, head, qt);
+        const uint64_t     blind = blind_lanes(x, &b, &k->rows[b.at]);
+
+        exact_load_block(x, &b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
+        exact_map(x, r->tile, LANES, (struct places){ b.pos, NULL }, false, &mapped);
+        times_rows(x, &k->rows[b.at], r->tile);
+        exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
+        exact_raise(x, r->tile2, x->ldv, x->dv, r->dv);
+        for (int i = 0; i < LANES; i++) {
+            if (!(blind >> i & 1)) continue;
+            memset(r->tile + (int64_t)i * x->ldq, 0, (size_t)x->ldq * sizeof(float));
+            memset(r->tile2 + (int64_t)i * x->ldv, 0, (size_t)x->ldv * sizeof(float));
+        }
+        exact_shaw_vectors(x, &b, &k->shaw, r->tile, r->tile2);
+    }
+}
+
+void back_params(const struct back *k)
+{
+    const struct exact *x = &k->x;
+    const struct score *s = x->score;
+
+    for (int64_t h = 0; h < x->heads; h++) {
+        double d_factor = 0, d_sink = 0;
+        for (int64_t qt = 0; qt < x->n_qt; qt++) {
+            d_factor += k->rows[h * x->max_qt + qt].d_factor;
+            d_sink += k->rows[h * x->max_qt + qt].d_sink;
+        }
+        if (x->order) d_sink += order_sink(x, h);
+        if (s->sink >= 0) k->g->dparams[s->sink + h] += (float)d_sink;
+        for (int i = 0; i < s->n_factors; i++) {
+            double others = s->scale;
+            for (int j = 0; j < s->n_factors; j++)
+                if (j != i) others *= (double)x->io->params[s->factor[j] + h];
+            k->g->dparams[s->factor[i] + h] += (float)(d_factor * others);
+        }
+    }
+    exact_position_params(x, k->parts, k->g->dparams);
+    exact_shaw_params(x, &k->shaw, k->g->dparams);
+    exact_txl_params(x, &k->txl, k->g->dparams);
+}

@@ -188,6 +188,17 @@ bool trial_is_other(const foci_plan *plan)
     return false;
 }
 
+bool trial_has_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        foci_positional  p = { 0 };
+        if (m->def->positional) m->def->positional(m, 0, &p);
+        if (m->def->routes || m->def->recall || p.parts > 1) return false;
+    }
+    return true;
+}
+
 unsigned trial_reads(const foci_plan *plan)
 {
     unsigned reads = 0;
@@ -321,11 +332,6 @@ static bool mask_shows(const foci_plan *plan, const struct group *g,
     if (m.def->by_length) {
         m.dims.len = s->nk;
         m.dims.len_q = s->nq;
-    }
-    if (m.def->recall) {
-        foci_recall r = { 0 };
-        m.def->recall(&m, &r);
-        return j / r.segment < i / r.segment;
     }
     if (plan->p.flags & FOCI_CAUSAL && j > at) return false;
     if (!m.def->mask) return true;

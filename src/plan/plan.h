@@ -239,11 +239,13 @@ static inline int64_t mech_routes(const foci_mech *m)
 /* Whether a row is a query and a key at once, so that sequences have as many of both. */
 static inline bool mech_paired(const foci_mech *m)
 {
-    foci_order order = { 0 };
+    foci_order     order = { 0 };
+    foci_landmarks landmarks = { 0 };
 
     if (m->def->order) m->def->order(m, &order);
-    return order.shared || (m->def->second && m->def->second(m)) ||
-           (m->inner && mech_paired(m->inner));
+    if (m->def->landmarks) m->def->landmarks(m, &landmarks);
+    return order.shared || landmarks.width || m->def->recall ||
+           (m->def->second && m->def->second(m)) || (m->inner && mech_paired(m->inner));
 }
 
 struct foci_plan {

@@ -404,19 +404,16 @@ static void add_total(const struct stepping *s, const struct item *i,
 static void divide_features(const struct stepping *s, const struct item *i,
                             const struct step_room *r)
 {
-    float  most = -INFINITY;
     double sum = 0;
 
+    memset(r->top, 0, (size_t)s->set.room * sizeof *r->top);
+    (void)s->x.k->log_query(r->query, r->top, s->set.room);
     for (int t = 0; t < s->x.m; t++)
-        if (r->query[t] > most) most = r->query[t];
-    for (int t = 0; t < s->x.m; t++) {
-        r->query[t] = expf(r->query[t] - most);
         sum += (double)r->query[t];
+    for (int t = 0; t < s->x.m; t++) {
+        const double total = i->set.total[t];
+        r->query[t] = total != 0 ? (float)((double)r->query[t] / (sum * total)) : 0;
     }
-    for (int t = 0; t < s->x.m; t++)
-        r->query[t] = i->set.total[t] != 0
-                          ? (float)((double)r->query[t] / (sum * i->set.total[t]))
-                          : 0;
 }
 
 static double read_total(const struct stepping *s, const struct item *i,

@@ -119,12 +119,13 @@ static void keep_off(const struct world *w, char *x, int64_t n)
             if (m->def->engine != FOCI_LINEAR) continue;
             const foci_linear l = linear_of(m);
             positive = positive || (l.norm == FOCI_NORM_SUM && linear_signed(&l));
-            if (l.feature == FOCI_FEATURE_EXP && trial_does(w->plan, FOCI_MOD_ROPE))
+            if (l.feature == FOCI_FEATURE_TRIG ||
+                (l.feature == FOCI_FEATURE_EXP && trial_does(w->plan, FOCI_MOD_ROPE)))
                 by = 0.05;
         }
     for (int64_t i = 0; (positive || by < 1) && i < n; i++) {
         const double at = ref_load(dtype, x, i);
-        ref_store(dtype, x, i, positive ? 0.4 * fabs(at) : by * at);
+        ref_store(dtype, x, i, by * (positive ? 0.4 * fabs(at) : at));
     }
 }
 

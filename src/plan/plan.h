@@ -203,10 +203,23 @@ static inline unsigned mech_reads(const foci_mech *m)
     return m->def->needs ? m->def->needs(m) : m->def->reads;
 }
 
+/* Where its logits come from: flags FOCI_SOURCE. */
+static inline unsigned mech_sources(const foci_mech *m)
+{
+    return m->def->sources ? m->def->sources(m) : (unsigned)FOCI_SOURCE_QK;
+}
+
+/* Elements of a row of q or k as the logits read it. */
+static inline int64_t mech_width(const foci_mech *m)
+{
+    return m->def->map == FOCI_MAP_PROJECT ? m->def->width(m) : m->dims.qk;
+}
+
 /* Slots that n keys have. */
 static inline int64_t slots_of(const foci_slots *s, int64_t n)
 {
     const int64_t rest = n % s->every;
+    if (s->learned) return div_up(n, s->every) * s->learned;
     if (!s->take) return div_up(n, s->every);
     return n / s->every * s->take + max64(0, rest - (s->every - s->take));
 }
@@ -214,7 +227,8 @@ static inline int64_t slots_of(const foci_slots *s, int64_t n)
 /* The keys that slot number t stands for, of n keys. */
 static inline foci_range slot_keys(const foci_slots *s, int64_t t, int64_t n)
 {
-    if (!s->take) return (foci_range){ t * s->every, min64((t + 1) * s->every, n) };
+    const int64_t run = s->learned ? t / s->learned : t;
+    if (!s->take) return (foci_range){ run * s->every, min64((run + 1) * s->every, n) };
     const int64_t j = t / s->take * s->every + s->every - s->take + t % s->take;
     return (foci_range){ j, j + 1 };
 }
@@ -239,10 +253,14 @@ static inline int64_t mech_routes(const foci_mech *m)
 /* Whether a row is a query and a key at once, so that sequences have as many of both. */
 static inline bool mech_paired(const foci_mech *m)
 {
-    foci_order order = { 0 };
+    foci_order     order = { 0 };
+    foci_landmarks marks = { 0 };
 
     if (m->def->order) m->def->order(m, &order);
+    if (m->def->landmarks) m->def->landmarks(m, &marks);
     return order.shared || (m->def->second && m->def->second(m)) ||
+           m->def->engine == FOCI_POSITIONAL || m->def->engine == FOCI_RECALL ||
+           mech_sources(m) != FOCI_SOURCE_QK || marks.width ||
            (m->inner && mech_paired(m->inner));
 }
 

@@ -4,8 +4,14 @@
 
 #include "plan/plan.h"
 
-/* Modifiers that speak of the distance between a query and a key. */
-enum { BY_DISTANCE = FOCI_MOD_TABLE | FOCI_MOD_SLOPE | FOCI_MOD_SHAW | FOCI_MOD_TXL };
+/* Modifiers that speak of the distance between a query and a key; those that change what
+ * queries and keys come to; those with rows as wide as these. */
+enum {
+    BY_DISTANCE = FOCI_MOD_TABLE | FOCI_MOD_SLOPE | FOCI_MOD_SHAW | FOCI_MOD_TXL,
+    WITH_ROWS = FOCI_MOD_SHAW | FOCI_MOD_TXL,
+    OF_PAIRS =
+        FOCI_MOD_SCALE | FOCI_MOD_FACTOR | FOCI_MOD_UNIT | FOCI_MOD_ROPE | WITH_ROWS
+};
 
 static foci_status check_mods(foci_ctx *ctx, const struct group *g)
 {
@@ -28,8 +34,13 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
         else if (mod->does & FOCI_MOD_TXL && !m->causal)
             why =
                 "keys after the query have no row of R, so the problem must be causal";
+        else if ((mod->does & OF_PAIRS || mod->row_factor) &&
+                 !(mech_sources(m) & FOCI_SOURCE_QK))
+            why = "its logits do not come from queries and keys";
+        else if (mod->does & WITH_ROWS && m->def->map == FOCI_MAP_PROJECT)
+            why = "queries and keys are projected to another width than its rows have";
         else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_LINEAR &&
-                 m->dims.qk % 2)
+                 mech_width(m) % 2)
             why = "pairs of elements are turned, and the width of q and k is odd";
         if (why)
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
@@ -48,7 +59,8 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
                         g->column, def->name, def->no_causal);
     const char *no_cross = def->no_cross;
-    if (mech_paired(&g->mech)) no_cross = "a row is a query and a key at once";
+    if (mech_paired(&g->mech) && !no_cross)
+        no_cross = "a row is a query and a key at once";
     if (p->len_q != p->len_k && no_cross)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "column %d: %s needs as many queries as keys: %s", g->column,
@@ -119,7 +131,7 @@ static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
 /* The modifiers of a group, gathered by what they do. */
 static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score *s)
 {
-    *s = (struct score){ .scale = 1 / sqrt((double)g->mech.dims.qk),
+    *s = (struct score){ .scale = 1 / sqrt((double)mech_width(&g->mech)),
                          .map = g->mech.def->map,
                          .sink = -1,
                          .shaw_k = -1,

@@ -81,12 +81,30 @@ foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
     return run(plan, &call.io, &call.grads, NULL);
 }
 
-/* Routes have values of their own, so no one matrix takes v to o. */
-static bool has_weights(const foci_plan *plan)
+/* Why no one matrix takes v to o; NULL: one does. */
+static const char *no_weights(const foci_mech *m)
 {
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        if (plan->spec.groups[g].mech.def->engine == FOCI_ROUTES) return false;
-    return true;
+    foci_positional p = { .parts = 1 };
+
+    if (m->def->engine == FOCI_ROUTES) return "its routes have values of their own";
+    if (m->def->engine == FOCI_RECALL)
+        return "rows are made of slots, which are normalised on the way from the "
+               "values";
+    if (m->def->positional) m->def->positional(m, 0, &p);
+    return p.parts > 1 ? "the elements of a value have weights of their own" : NULL;
+}
+
+static foci_status check_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct group *group = &plan->spec.groups[g];
+        const char         *why = no_weights(&group->mech);
+        if (why)
+            return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                            "column %d: %s has no matrix of weights: %s", group->column,
+                            group->mech.def->name, why);
+    }
+    return FOCI_OK;
 }
 
 foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
@@ -95,7 +113,7 @@ foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *we
 
     if (!weights) return FOCI_ERR_ARG;
     TRY(check(plan, io, NULL, false, &call));
-    if (!has_weights(plan)) return FOCI_ERR_UNSUP;
+    TRY(check_weights(plan));
     call.io.o = NULL;
     call.io.lse = NULL;
     return run(plan, &call.io, NULL, weights);

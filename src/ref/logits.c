@@ -1,6 +1,7 @@
 /* logits.c -- the logits of one row, and the way back.
  *
- *     x_ij = cap(f_i s_ij + bias_ij) + log(times j is seen),   cap(x) = c tanh(x / c)
+ *     x_ij = cap(z_ij + bias_ij) + log(times j is seen),   cap(x) = c tanh(x / c)
+ *     z_ij = f_i s_ij, or the sum of it and of other sources, each as `mix` says
  *     s_ij = u_i . w_j + u_i . aK[clip(rel)] + U . w_j + (u_i + W) . R[-rel]
  *     f_i  = scale * numbers of the head * row factors(columns visible to i)
  *
@@ -55,7 +56,7 @@ void ref_modifiers(struct ref_head *h)
     h->sink = h->shaw_k = h->shaw_v = h->txl_u = h->txl_w = h->txl_r = -1;
     for (size_t t = 0; t < m->n_mods; t++)
         read_modifier(h, (int)t);
-    h->scale = h->unit ? 1 : 1 / sqrt((double)h->dqk);
+    h->scale = h->unit ? 1 : 1 / sqrt((double)h->du);
     for (size_t t = 0; t < m->n_mods; t++)
         if (m->mods[t].def->does & FOCI_MOD_SCALE) h->scale = m->mods[t].arg[0];
 }
@@ -119,8 +120,8 @@ int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j)
 static double product(const struct ref_head *h, int64_t i, int64_t j)
 {
     const double *params = h->p->call->params;
-    const double *q = h->uq + i * h->dqk, *k = h->uk + j * h->dqk;
-    double        s = dot(q, k, h->dqk);
+    const double *q = h->uq + i * h->du, *k = h->uk + j * h->du;
+    double        s = dot(q, k, h->du);
 
     if (j >= h->nk) return s;
     const int64_t rel = rel_of(h, i, j);
@@ -162,11 +163,15 @@ static void set_factors(const struct ref_head *h, struct ref_row *r)
 
 void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
 {
+    const double pairs = ref_sources_pairs(h);
+
     set_factors(h, r);
+    if (r->visible > 0) ref_sources_fill(h, i);
     for (int64_t j = 0; j < h->cols; j++) {
         if (!r->times[j]) continue;
-        r->s[j] = product(h, i, j);
-        const double x = r->f * r->s[j] + bias_of(h, i, j);
+        r->s[j] = pairs > 0 ? product(h, i, j) : 0;
+        const double x =
+            pairs * r->f * r->s[j] + ref_sources_sum(h, j) + bias_of(h, i, j);
         const double level = h->cap > 0 ? tanh(x / h->cap) : 0;
         r->x[j] = h->cap > 0 ? h->cap * level : x;
         if (r->times[j] > 1) r->x[j] += log((double)r->times[j]);
@@ -180,11 +185,11 @@ static void product_back(const struct ref_head *h, int64_t i, int64_t j, double 
 {
     const double *params = h->p->call->params;
     double       *dparams = h->p->dparams;
-    const double *q = h->uq + i * h->dqk, *k = h->uk + j * h->dqk;
-    double       *dq = h->duq + i * h->dqk, *dk = h->duk + j * h->dqk;
+    const double *q = h->uq + i * h->du, *k = h->uk + j * h->du;
+    double       *dq = h->duq + i * h->du, *dk = h->duk + j * h->du;
 
-    add(dq, ds, k, h->dqk);
-    if (!held) add(dk, ds, q, h->dqk);
+    add(dq, ds, k, h->du);
+    if (!held) add(dk, ds, q, h->du);
     if (j >= h->nk) return;
     const int64_t rel = rel_of(h, i, j);
     const int64_t ak = shaw_row(h, h->shaw_k, rel, h->dqk), r = txl_row(h, rel);
@@ -221,17 +226,25 @@ static void factors_back(const struct ref_head *h, const struct ref_row *r, doub
 
 void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r)
 {
-    double df = 0;
+    const double pairs = ref_sources_pairs(h);
+    double       df = 0;
 
+    for (int64_t j = 0; h->sources != FOCI_SOURCE_QK && j < h->nk; j++)
+        h->dgiven[j] = 0;
     for (int64_t j = 0; j < h->cols; j++) {
         if (!r->times[j]) continue;
         const double exact = r->dx[j] * r->slope[j];
         const double d = ref_word(h->words, exact);
         df += d * r->s[j];
-        product_back(h, i, j, r->f * d, r->held[j]);
+        if (pairs > 0) product_back(h, i, j, pairs * r->f * d, r->held[j]);
         if (j >= h->nk) continue;
+        if (h->sources != FOCI_SOURCE_QK) h->dgiven[j] = exact;
         h->dfar[rel_of(h, i, j) + h->nk - 1] += exact;
         if (h->p->dbias) h->p->dbias[i * h->ld + j] += exact;
     }
-    factors_back(h, r, df);
+    factors_back(h, r, pairs * df);
+    if (h->sources != FOCI_SOURCE_QK) {
+        if (h->sources & FOCI_SOURCE_QK) h->dmix[0] += r->f * df;
+        ref_sources_back(h, i);
+    }
 }

@@ -1,5 +1,6 @@
 /* maps.c -- what becomes of a row of q or k before the two meet, and the way back.
  *
+ *     project    x times a tensor, if the mechanism says so
  *     standard   (x - mean) / sqrt(variance + 1e-5), if the mechanism says so
  *     shared     x / |x|, if keys are the unit vectors of the queries
  *     unit       x / |x|, if a modifier says so
@@ -12,13 +13,14 @@
 
 #include "ref/ref.h"
 
-enum map { STANDARD, SHARED, UNIT, TURN };
+enum map { PROJECT, STANDARD, SHARED, UNIT, TURN };
 
 static const double least_norm = 1e-12, least_variance = 1e-5;
 
 static bool applies(const struct ref_head *h, bool key, enum map step)
 {
     switch (step) {
+    case PROJECT: return h->mech.def->map == FOCI_MAP_PROJECT;
     case STANDARD: return h->mech.def->map == FOCI_MAP_STANDARD;
     case SHARED: return key && h->order.shared;
     case UNIT: return h->unit;
@@ -102,25 +104,56 @@ static void turn(const foci_mod *rope, double place, const double *x, int64_t n,
     }
 }
 
-static void forward(const struct ref_head *h, enum map step, int64_t place,
-                    const double *x, double *y)
+/* Tensor 0 projects queries, tensor 1 keys. */
+static void project(const struct ref_head *h, bool key, const double *x, double *y)
 {
-    switch (step) {
-    case STANDARD: standard(x, h->dqk, y); break;
-    case SHARED:
-    case UNIT: unit(x, h->dqk, y); break;
-    case TURN: turn(h->rope, (double)place, x, h->dqk, y); break;
+    const double *u = h->p->call->params + ref_tensor(h->p, -1, key);
+
+    for (int64_t r = 0; r < h->du; r++) {
+        y[r] = 0;
+        for (int64_t t = 0; t < h->dqk; t++)
+            y[r] += x[t] * ref_word(h->words, u[t * h->du + r]);
     }
 }
 
-static void backward(const struct ref_head *h, enum map step, int64_t place,
+static void project_back(const struct ref_head *h, bool key, const double *x,
+                         const double *dy, double *dx)
+{
+    const int64_t at = ref_tensor(h->p, -1, key);
+    const double *u = h->p->call->params + at;
+    double       *du = h->p->dparams + at;
+
+    for (int64_t t = 0; t < h->dqk; t++) {
+        dx[t] = 0;
+        for (int64_t r = 0; r < h->du; r++) {
+            const double d = ref_word(h->words, dy[r]);
+            dx[t] += d * ref_word(h->words, u[t * h->du + r]);
+            du[t * h->du + r] += x[t] * d;
+        }
+    }
+}
+
+static void forward(const struct ref_head *h, bool key, enum map step, int64_t place,
+                    const double *x, double *y)
+{
+    switch (step) {
+    case PROJECT: project(h, key, x, y); break;
+    case STANDARD: standard(x, h->du, y); break;
+    case SHARED:
+    case UNIT: unit(x, h->du, y); break;
+    case TURN: turn(h->rope, (double)place, x, h->du, y); break;
+    }
+}
+
+static void backward(const struct ref_head *h, bool key, enum map step, int64_t place,
                      const double *x, const double *y, const double *dy, double *dx)
 {
     switch (step) {
-    case STANDARD: standard_back(x, y, dy, h->dqk, dx); break;
+    case PROJECT: project_back(h, key, x, dy, dx); break;
+    case STANDARD: standard_back(x, y, dy, h->du, dx); break;
     case SHARED:
-    case UNIT: unit_back(x, dy, h->dqk, dx); break;
-    case TURN: turn(h->rope, -(double)place, dy, h->dqk, dx); break;
+    case UNIT: unit_back(x, dy, h->du, dx); break;
+    case TURN: turn(h->rope, -(double)place, dy, h->du, dx); break;
     }
 }
 
@@ -134,7 +167,7 @@ static const double *walk(const struct ref_head *h, bool key, int64_t place,
     for (int s = 0; s < REF_MAPS; s++) {
         double *from = h->maps + s * h->dqk, *to = from + h->dqk;
         if (applies(h, key, (enum map)s))
-            forward(h, (enum map)s, place, from, to);
+            forward(h, key, (enum map)s, place, from, to);
         else
             memcpy(to, from, bytes);
     }
@@ -144,7 +177,7 @@ static const double *walk(const struct ref_head *h, bool key, int64_t place,
 void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
              double *u)
 {
-    memcpy(u, walk(h, key, place, x), (size_t)h->dqk * sizeof *u);
+    memcpy(u, walk(h, key, place, x), (size_t)h->du * sizeof *u);
 }
 
 void ref_map_back(const struct ref_head *h, bool key, int64_t place, const double *x,
@@ -154,14 +187,14 @@ void ref_map_back(const struct ref_head *h, bool key, int64_t place, const doubl
     double      *dy = h->maps + (REF_MAPS + 1) * h->dqk, *less = dy + h->dqk;
 
     walk(h, key, place, x);
-    memcpy(dy, du, bytes);
+    memcpy(dy, du, (size_t)h->du * sizeof *dy);
     for (int s = REF_MAPS; s-- > 0;) {
         const double *from = h->maps + s * h->dqk;
         if (!applies(h, key, (enum map)s)) continue;
-        backward(h, (enum map)s, place, from, from + h->dqk, dy, less);
+        backward(h, key, (enum map)s, place, from, from + h->dqk, dy, less);
         memcpy(dy, less, bytes);
     }
-    for (int64_t t = 0; t < h->dqk; t++)
+    for (int64_t t = 0; dx && t < h->dqk; t++)
         dx[t] += dy[t];
 }
 

@@ -56,10 +56,10 @@ static void take_all(struct ref_head *h, struct arena *a)
 {
     const int64_t rounds = h->order.rounds;
 
-    h->uq = doubles(a, h->nq, h->dqk);
-    h->duq = doubles(a, h->nq, h->dqk);
-    h->uk = doubles(a, h->cols, h->dqk);
-    h->duk = doubles(a, h->cols, h->dqk);
+    h->uq = doubles(a, h->nq, h->du);
+    h->duq = doubles(a, h->nq, h->du);
+    h->uk = doubles(a, h->cols, h->du);
+    h->duk = doubles(a, h->cols, h->du);
     h->v = doubles(a, h->cols, h->dv);
     h->dv_cols = doubles(a, h->cols, h->dv);
     h->maps = doubles(a, REF_MAPS + 3, h->dqk);
@@ -75,6 +75,14 @@ static void take_all(struct ref_head *h, struct arena *a)
         h->chunk = arena_take(a, rounds * h->nk, sizeof *h->chunk);
         h->taken_q = arena_take(a, h->n_labels * h->nq, 1);
         h->taken_k = arena_take(a, h->n_labels * h->nk, 1);
+    }
+    if (h->sources != FOCI_SOURCE_QK) {
+        h->mix = doubles(a, REF_SOURCES, 1);
+        h->dmix = doubles(a, REF_SOURCES, 1);
+        h->given = doubles(a, REF_SOURCES, h->nk);
+        h->dgiven = doubles(a, h->nk, 1);
+        h->net = doubles(a, ref_sources_room(h), 1);
+        h->dnet = doubles(a, ref_sources_room(h), 1);
     }
     if (h->second) {
         h->y = doubles(a, h->nq, h->dv);
@@ -98,17 +106,18 @@ static const double *key_row(const struct ref_head *h, int64_t j)
 static void fill(struct ref_head *h)
 {
     for (int64_t i = 0; i < h->nq; i++)
-        ref_map(h, false, i + h->nk - h->nq, h->p->q + i * h->dqk, h->uq + i * h->dqk);
+        ref_map(h, false, i + h->nk - h->nq, h->p->q + i * h->dqk, h->uq + i * h->du);
     for (int64_t j = 0; j < h->nk; j++)
-        ref_map(h, true, j, key_row(h, j), h->uk + j * h->dqk);
+        ref_map(h, true, j, key_row(h, j), h->uk + j * h->du);
     for (int64_t t = 0; t < h->nk * h->dv; t++)
         h->v[t] = h->p->v[t];
     ref_slots_fill(h);
-    round_words(h->words, h->uq, h->nq * h->dqk);
-    round_words(h->words, h->uk, h->cols * h->dqk);
+    round_words(h->words, h->uq, h->nq * h->du);
+    round_words(h->words, h->uk, h->cols * h->du);
     round_words(h->words, h->v, h->cols * h->dv);
     ref_labels_find(h);
     ref_distances(h);
+    ref_sources_open(h);
 }
 
 int64_t ref_memory(const struct ref_part *p)
@@ -121,17 +130,19 @@ static void bring_home(struct ref_head *h)
 {
     const struct ref_part *p = h->p;
     double                *dk = h->order.shared ? p->dq : p->dk;
+    const int64_t          memory = ref_memory(p);
 
     ref_slots_fold(h);
     ref_distances_back(h);
     for (int64_t i = 0; i < h->nq; i++)
-        ref_map_back(h, false, i + h->nk - h->nq, p->q + i * h->dqk,
-                     h->duq + i * h->dqk, p->dq + i * h->dqk);
-    for (int64_t j = ref_memory(p); j < h->nk; j++) {
-        ref_map_back(h, true, j, key_row(h, j), h->duk + j * h->dqk, dk + j * h->dqk);
-        for (int64_t t = j * h->dv; t < (j + 1) * h->dv; t++)
-            p->dv[t] += h->dv_cols[t];
-    }
+        ref_map_back(h, false, i + h->nk - h->nq, p->q + i * h->dqk, h->duq + i * h->du,
+                     p->dq + i * h->dqk);
+    for (int64_t j = 0; j < h->nk; j++)
+        ref_map_back(h, true, j, key_row(h, j), h->duk + j * h->du,
+                     j < memory ? NULL : dk + j * h->dqk);
+    for (int64_t t = memory * h->dv; t < h->nk * h->dv; t++)
+        p->dv[t] += h->dv_cols[t];
+    ref_sources_close(h);
 }
 
 static void run(struct ref_head *h)
@@ -146,7 +157,7 @@ static void run(struct ref_head *h)
     if (h->p->g) bring_home(h);
 }
 
-foci_status ref_part_run(const struct ref_part *p)
+static foci_status run_exact(const struct ref_part *p)
 {
     const foci_problem *problem = &p->call->plan->p;
     struct ref_head     h = { .p = p,
@@ -160,7 +171,8 @@ foci_status ref_part_run(const struct ref_part *p)
                               .ld = problem->len_k };
     struct arena        a = { 0 };
 
-    if (h.mech.def->engine == FOCI_LINEAR) return ref_linear_run(p);
+    h.du = mech_width(&h.mech);
+    h.sources = mech_sources(&h.mech);
     if (h.mech.def->by_length) {
         h.mech.dims.len = h.nk;
         h.mech.dims.len_q = h.nq;
@@ -179,4 +191,15 @@ foci_status ref_part_run(const struct ref_part *p)
     run(&h);
     free(memory);
     return FOCI_OK;
+}
+
+foci_status ref_part_run(const struct ref_part *p)
+{
+    switch (p->mech->def->engine) {
+    case FOCI_LINEAR: return ref_linear_run(p);
+    case FOCI_POSITIONAL: return ref_positional_run(p);
+    case FOCI_LANDMARKS: return ref_landmarks_run(p);
+    case FOCI_RECALL: return ref_recall_run(p);
+    default: return run_exact(p);
+    }
 }

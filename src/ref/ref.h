@@ -43,8 +43,8 @@ struct ref_call {
     bool words;
 };
 
-/* What words are: bf16, or of problems in f32 floats, where the linear engine may round;
- * REF_F64: nothing is rounded. */
+/* What words are: bf16, or of problems in f32 floats, where an engine other than the
+ * exact one may round; REF_F64: nothing is rounded. */
 static inline int ref_word_type(const struct ref_call *c)
 {
     const foci_problem *p = &c->plan->p;
@@ -70,21 +70,40 @@ struct ref_part {
     int64_t        head;         /* of the problem */
     int64_t        index, heads; /* the same, and how many there are, in its group */
     const double  *q, *k, *v;    /* [nq][dqk], [nk][dqk], [nk][dv] */
+    const double  *x;            /* [nq][dim_x] */
+    const int32_t *word_of;      /* [nq]; NULL: not given */
     const double  *g;            /* gradient of o; NULL: forward only */
     double        *o;            /* [nq][dv], written */
     double        *lse;          /* [nq], written where a row has one; or NULL */
     float         *weights;      /* [nq][len_k], written; or NULL */
     double        *dq, *dk, *dv; /* added to, like all that follows */
-    double        *dparams;      /* [n_floats] */
-    const uint8_t *mask;         /* [nq][len_k]; NULL: none */
-    const float   *bias;         /* likewise */
-    double        *dbias;        /* likewise */
+    double        *dx;
+    double        *dparams; /* [n_floats] */
+    const uint8_t *mask;    /* [nq][len_k]; NULL: none */
+    const float   *bias;    /* likewise */
+    double        *dbias;   /* likewise */
 };
 
 foci_status ref_part_run(const struct ref_part *p);
 /* linear.c: the same where weights are products of features.  lse is 0, or -inf where a
  * row is empty. */
 foci_status ref_linear_run(const struct ref_part *p);
+/* positional.c, landmarks.c, recall.c: those of other engines, which have no lse; nor has
+ * recall weights, and taps of several parts give those of the first. */
+foci_status ref_positional_run(const struct ref_part *p);
+foci_status ref_landmarks_run(const struct ref_part *p);
+foci_status ref_recall_run(const struct ref_part *p);
+
+/* The scale of a mechanism without other modifiers than that. */
+double ref_scale(const struct ref_part *p);
+
+/* What they all need: sums and softmaxes, rounded to `type` after every term. */
+double ref_dot(int type, const double *a, const double *b, int64_t n);
+/* y += by x */
+void ref_add_row(int type, double *y, double by, const double *x, int64_t n);
+void ref_softmax(double *x, int64_t n);
+/* From the gradients da of weights a to those of logits, in place. */
+void ref_softmax_back(const double *a, double *da, int64_t n);
 
 /* Leading keys that take no gradient. */
 int64_t ref_memory(const struct ref_part *p);
@@ -121,7 +140,7 @@ foci_status ref_routes_run(const struct ref_routes *r);
 struct ref_row {
     uint32_t *times; /* a column is seen; 0: not at all */
     uint8_t  *held;  /* a column takes no gradient from the row */
-    double   *s;     /* x = cap(f s + bias) + log(times) */
+    double   *s;     /* x = cap(mix f s + other sources + bias) + log(times) */
     double   *x;     /* logits */
     double   *slope; /* of the cap */
     double   *a;     /* weights */
@@ -135,11 +154,14 @@ struct ref_row {
     double    n;      /* what relu2 divides by */
 };
 
+enum { REF_SOURCES = 5 }; /* of logits */
+
 struct ref_head {
     const struct ref_part *p;
     foci_mech              mech; /* of this sequence: dims are its lengths */
     bool                   causal, words;
     int64_t                nq, nk, dqk, dv;
+    int64_t                du; /* width of rows as the logits read them */
     int64_t                cols;
     int64_t                ld; /* of what has [nq][len_k] */
 
@@ -162,9 +184,16 @@ struct ref_head {
     int64_t    n_labels;          /* where each takes some */
     uint8_t   *taken_q, *taken_k; /* [n_labels][nq], [n_labels][nk] */
 
+    /* sources.c: logits of one row that do not come from q and k, each source by itself
+     * [sources][nk], and their gradient [nk]; one row of nets. */
+    unsigned sources;
+    double  *mix, *dmix; /* how much of each there is */
+    double  *given, *dgiven;
+    double  *net, *dnet;
+
     /* Rows as the logits read them, values with those of slots, and gradients. */
-    double *uq, *duq;
-    double *uk, *duk;       /* [cols][dqk] */
+    double *uq, *duq;       /* [nq][du] */
+    double *uk, *duk;       /* [cols][du] */
     double *v, *dv_cols;    /* [cols][dv] */
     double *maps;           /* scratch of maps.c */
     double *spread;         /* [nk] weights of one row, by key */
@@ -174,12 +203,12 @@ struct ref_head {
     struct ref_row row;
 };
 
-/* maps.c: rows of q and k before they meet: standardised, divided by their norms,
- * turned by their place. */
-enum { REF_MAPS = 4 };
+/* maps.c: rows of q and k before they meet: projected or standardised, divided by their
+ * norms, turned by their place. */
+enum { REF_MAPS = 5 };
 void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
              double *u);
-/* Adds to dx what du brings. */
+/* Adds to dx (NULL: not wanted), and to gradients of parameters, what du brings. */
 void ref_map_back(const struct ref_head *h, bool key, int64_t place, const double *x,
                   const double *du, double *dx);
 /* As the mechanism alone leaves a row. */
@@ -187,9 +216,11 @@ void ref_map_own(const struct ref_head *h, const double *x, double *u);
 
 /* slots.c: fill uk and v of the slots from those of the keys; the way back.  Only uk
  * where second. */
-void       ref_slots_count(struct ref_head *h);
-void       ref_slots_fill(struct ref_head *h);
-void       ref_slots_fold(struct ref_head *h);
+void ref_slots_count(struct ref_head *h);
+void ref_slots_fill(struct ref_head *h);
+void ref_slots_fold(struct ref_head *h);
+/* What key j is in a slot: one of so many, or a learned number. */
+double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int64_t j);
 foci_range ref_slot_keys(const struct ref_head *h, int64_t column);
 int        ref_slot_level(const struct ref_head *h, int64_t column);
 
@@ -214,6 +245,18 @@ void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r);
 void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *r);
 /* The parameters that are added to value j for row i; -1: none. */
 int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j);
+
+/* sources.c: which there are, and the room for them; those of row i; the way back, from
+ * dgiven. */
+void    ref_sources_open(struct ref_head *h);
+int64_t ref_sources_room(const struct ref_head *h);
+void    ref_sources_fill(const struct ref_head *h, int64_t i);
+void    ref_sources_back(const struct ref_head *h, int64_t i);
+/* What all sources but q and k bring to logit j; how much of q.k counts. */
+double ref_sources_sum(const struct ref_head *h, int64_t j);
+double ref_sources_pairs(const struct ref_head *h);
+/* Through the weights of a mixture. */
+void ref_sources_close(const struct ref_head *h);
 
 /* weights.c: a, a_sink and lse; the way back, from r->da to r->dx, where mean is
  * sum a da.  The result is the gradient of the sink's logit. */

@@ -69,10 +69,9 @@ void ref_spread(const struct ref_head *h, const struct ref_row *r, double by, do
         if (!r->times[c]) continue;
         const foci_range keys =
             c < h->nk ? (foci_range){ c, c + 1 } : ref_slot_keys(h, c);
-        const double share =
-            by * r->a[c] * r->keep[c] / (double)(keys.end - keys.begin);
+        const double a = by * r->a[c] * r->keep[c];
         for (int64_t j = keys.begin; j < keys.end; j++)
-            to[j] += share;
+            to[j] += c < h->nk ? a : a * ref_slot_share(h, true, c, j);
     }
 }
 

@@ -1,8 +1,9 @@
-/* slots.c -- slots: means, or copies, of runs of keys and values.
+/* slots.c -- slots: means, copies or learned sums of runs of keys and values.
  *
- *     kbar_t = sum of uk_j / n,   vbar_t = sum of v_j / n,   j in the run
+ *     kbar_t = sum of uk_j / n,       vbar_t = sum of v_j / n,       j in the run
+ *     kbar_t = sum of E_tc uk_(j+c),  vbar_t = sum of F_tc v_(j+c),  j its first
  *
- * A copy is the mean of a run of one.  Means are of keys as the logits read them.
+ * A copy is the mean of a run of one.  Sums are of keys as the logits read them.
  */
 #include "ref/ref.h"
 
@@ -32,39 +33,75 @@ foci_range ref_slot_keys(const struct ref_head *h, int64_t column)
     return slot_keys(&h->levels[l], column - h->first[l], h->nk);
 }
 
-/* Row `at` of x is the mean of rows `of`. */
-static void average(double *x, int64_t dim, int64_t at, foci_range of)
+/* The parameter that key j, or its value, has in a learned slot; -1: the slot is a
+ * mean.  Without a tensor of their own values take that of keys. */
+static int64_t learned_at(const struct ref_head *h, bool value, int64_t column,
+                          int64_t j)
 {
+    const int         l = ref_slot_level(h, column);
+    const foci_slots *s = &h->levels[l];
+
+    if (!s->learned) return -1;
+    const int64_t own = ref_tensor(h->p, -1, value);
+    const int64_t at = own < 0 ? ref_tensor(h->p, -1, 0) : own;
+    const int64_t row = (column - h->first[l]) % s->learned;
+    return at + row * s->every + j % s->every;
+}
+
+double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int64_t j)
+{
+    const foci_range keys = ref_slot_keys(h, column);
+    const int64_t    at = learned_at(h, value, column, j);
+
+    if (at < 0) return 1 / (double)(keys.end - keys.begin);
+    return ref_word(h->words, h->p->call->params[at]);
+}
+
+/* Row `at` of x is the sum of its keys' rows, which are words where sums are learned. */
+static void sum_up(const struct ref_head *h, bool value, double *x, int64_t dim,
+                   int64_t at)
+{
+    const foci_range of = ref_slot_keys(h, at);
+    const bool       words = h->words && h->levels[ref_slot_level(h, at)].learned;
+
     for (int64_t t = 0; t < dim; t++) {
         double sum = 0;
         for (int64_t j = of.begin; j < of.end; j++)
-            sum += x[j * dim + t];
-        x[at * dim + t] = sum / (double)(of.end - of.begin);
+            sum += ref_slot_share(h, value, at, j) * ref_word(words, x[j * dim + t]);
+        x[at * dim + t] = sum;
     }
 }
 
 /* And so are gradients shared out. */
-static void share(double *dx, int64_t dim, int64_t at, foci_range to)
+static void share_out(const struct ref_head *h, bool value, const double *x, double *dx,
+                      int64_t dim, int64_t at)
 {
-    for (int64_t j = to.begin; j < to.end; j++)
-        for (int64_t t = 0; t < dim; t++)
-            dx[j * dim + t] += dx[at * dim + t] / (double)(to.end - to.begin);
+    const foci_range to = ref_slot_keys(h, at);
+    const bool       words = h->words && h->levels[ref_slot_level(h, at)].learned;
+
+    for (int64_t j = to.begin; j < to.end; j++) {
+        const double  share = ref_slot_share(h, value, at, j);
+        const int64_t param = learned_at(h, value, at, j);
+        for (int64_t t = 0; t < dim; t++) {
+            const double d = ref_word(words, dx[at * dim + t]);
+            dx[j * dim + t] += share * d;
+            if (param >= 0) h->p->dparams[param] += d * x[j * dim + t];
+        }
+    }
 }
 
 void ref_slots_fill(struct ref_head *h)
 {
     for (int64_t c = h->nk; c < h->cols; c++) {
-        const foci_range keys = ref_slot_keys(h, c);
-        average(h->uk, h->dqk, c, keys);
-        if (!h->second) average(h->v, h->dv, c, keys);
+        sum_up(h, false, h->uk, h->du, c);
+        if (!h->second) sum_up(h, true, h->v, h->dv, c);
     }
 }
 
 void ref_slots_fold(struct ref_head *h)
 {
     for (int64_t c = h->nk; c < h->cols; c++) {
-        const foci_range keys = ref_slot_keys(h, c);
-        share(h->duk, h->dqk, c, keys);
-        if (!h->second) share(h->dv_cols, h->dv, c, keys);
+        share_out(h, false, h->uk, h->duk, h->du, c);
+        if (!h->second) share_out(h, true, h->v, h->dv_cols, h->dv, c);
     }
 }

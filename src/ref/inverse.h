@@ -1,0 +1,22 @@
+/* inverse.h -- the pseudo-inverse of the landmarks' weights. */
+#ifndef FOCI_REF_INVERSE_H
+#define FOCI_REF_INVERSE_H
+
+#include "ref/ref.h"
+
+enum { REF_INVERSE_ROOM = 8 }; /* matrices */
+
+struct ref_inverse {
+    int           type;     /* of sums */
+    int64_t       m, iters; /* 0: exactly */
+    const double *c;        /* [m][m] */
+    double       *z;        /* [iters + 1][m][m], written */
+    double       *room;     /* [REF_INVERSE_ROOM][m][m] */
+};
+
+/* The result is the last of z. */
+const double *ref_inverse(const struct ref_inverse *x);
+/* dz, the gradient of that, is used up; adds to dc. */
+void ref_inverse_back(const struct ref_inverse *x, double *dz, double *dc);
+
+#endif

@@ -29,15 +29,6 @@ static struct positional geometry(const foci_plan *plan, int g)
     return x;
 }
 
-static foci_positional what_of(const struct positional *x, int64_t h)
-{
-    const foci_mech *m = &x->stage->group->mech;
-    foci_positional  p = { 0 };
-
-    m->def->positional(m, h, &p);
-    return p;
-}
-
 /* Which rows a pattern keeps, as bits. */
 static unsigned rows_kept(const foci_positional *p)
 {
@@ -67,9 +58,12 @@ static size_t head_at(const struct positional *x, int64_t h)
     size_t at = 0;
 
     for (int64_t i = 0; i < h; i++) {
-        const foci_positional p = what_of(x, i);
-        at += (p.words ? 64 : 0) +
-              (size_t)count_rows(rows_kept(&p)) * (size_t)x->ldv * sizeof(double);
+        const foci_positional p = positional_what(x, i);
+        if (positional_is_taps(&p))
+            at += taps_state_bytes(x);
+        else
+            at += (p.words ? 64 : 0) +
+                  (size_t)count_rows(rows_kept(&p)) * (size_t)x->ldv * sizeof(double);
     }
     return at;
 }
@@ -117,7 +111,7 @@ static void save(const foci_state *state, int g, struct writer *w)
 static bool sound(const struct positional *x, const foci_state *state, const char *own)
 {
     for (int64_t h = 0; h < x->heads; h++) {
-        const foci_positional p = what_of(x, h);
+        const foci_positional p = positional_what(x, h);
         struct kept           kept = { 0 };
 
         if (!p.words) continue;
@@ -158,7 +152,7 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
     const struct positional x = geometry(pool->plan, g);
     int64_t                 row = 0;
 
-    if (!what_of(&x, 0).words) return FOCI_OK;
+    if (!positional_what(&x, 0).words) return FOCI_OK;
     if (!io->words)
         return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
                         "words of the step is NULL, and %s reads words",
@@ -189,7 +183,7 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
 struct token {
     const struct positional *x;
     foci_positional          what;
-    struct kept             *kept;
+    void                    *kept; /* a struct kept, or rows of values */
     double                  *row[KEPT];
     int64_t                  n; /* tokens before it */
     float                   *v, *o;
@@ -302,18 +296,19 @@ static void give_parts(const struct token *t, double by, const double *f, int n)
 
 static void word_token(const struct token *t, int64_t word)
 {
-    double f[CUBES], a;
+    struct kept *kept = t->kept;
+    double       f[CUBES], a;
 
-    if (!t->kept->tokens || word != t->kept->word) {
-        if (t->kept->tokens) end_word(t, word);
-        *t->kept = (struct kept){ .word = word };
+    if (!kept->tokens || word != kept->word) {
+        if (kept->tokens) end_word(t, word);
+        *kept = (struct kept){ .word = word };
     }
-    t->kept->tokens++;
+    kept->tokens++;
     for (int c = 0; c < t->x->ldv; c++)
-        t->row[PART][c] = t->kept->tokens == 1
+        t->row[PART][c] = kept->tokens == 1
                               ? (double)t->v[c]
                               : t->row[PART][c] + ((double)t->v[c] - t->row[PART][c]) /
-                                                      (double)t->kept->tokens;
+                                                      (double)kept->tokens;
     switch (t->what.pattern) {
     case FOCI_PATTERN_CURRENT: give(t, t->row[PART]); break;
     case FOCI_PATTERN_PREVIOUS:
@@ -355,13 +350,16 @@ struct stepping {
 static struct token open_head(const struct stepping *s, const struct step_seq *q,
                               int64_t h, struct positional_room *r)
 {
-    struct token   t = { .x = &s->x, .what = what_of(&s->x, h), .r = r, .v = r->more };
+    struct token t = {
+        .x = &s->x, .what = positional_what(&s->x, h), .r = r, .v = r->more
+    };
     char          *at = (char *)q->state->own[s->g] + head_at(&s->x, h);
     const unsigned rows = rows_kept(&t.what);
 
     t.o = r->more + s->x.ldv;
+    t.kept = at;
+    if (positional_is_taps(&t.what)) return t;
     if (t.what.words) {
-        t.kept = (struct kept *)(void *)at;
         at += 64;
     }
     for (int i = 0; i < KEPT; i++)
@@ -370,6 +368,20 @@ static struct token open_head(const struct stepping *s, const struct step_seq *q
             at += (size_t)s->x.ldv * sizeof(double);
         }
     return t;
+}
+
+static void tap_token(const struct stepping *s, const struct token *t, int64_t row,
+                      int64_t h)
+{
+    const foci_problem *p = s->x.p;
+
+    if (s->attend && s->x.kind.pattern == FOCI_PATTERN_TAPS_OF_X)
+        s->x.k->load_rows(t->r->xs, s->x.ldx,
+                          (const char *)s->step->io->x +
+                              (size_t)(row * p->dim_x) * s->x.el,
+                          p->dim_x, (int)p->dtype, 1, (int)p->dim_x);
+    taps_token(&s->x, s->step->io->params, h, t->kept, t->v, t->r->xs,
+               s->attend ? t->o : NULL, t->r);
 }
 
 static void job(void *arg, int64_t i, int thread)
@@ -394,7 +406,9 @@ static void job(void *arg, int64_t i, int thread)
                               (size_t)(from * p->dim_v) * s->x.el,
                           p->dim_v, (int)p->dtype, 1, s->x.dv);
         t.n = q->state->len - q->tokens + n;
-        if (t.what.words)
+        if (positional_is_taps(&t.what))
+            tap_token(s, &t, row, h);
+        else if (t.what.words)
             word_token(&t, s->step->io->words[row]);
         else
             plain_token(&t);

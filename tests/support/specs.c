@@ -163,6 +163,7 @@ foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *probl
         if (parsed.n_groups > 1) snprintf(prefix, sizeof prefix, "%d.", g);
         if (p.kv_heads) p.kv_heads *= mech_routes(m);
         if (mech_reads(m) & FOCI_READ_X && !p.dim_x) p.dim_x = 6;
+        if (m->def->recall && (!p.v.row || p.v.row >= p.dim_qk)) p.dim_v = p.dim_qk;
         for (; m; m = m->inner) {
             if (m->def->list)
                 lists[p.n_lists] = draw_list(m, prefix, names[p.n_lists]), p.n_lists++;

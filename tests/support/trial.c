@@ -188,6 +188,17 @@ bool trial_is_other(const foci_plan *plan)
     return false;
 }
 
+bool trial_has_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        foci_positional  p = { 0 };
+        if (m->def->positional) m->def->positional(m, 0, &p);
+        if (m->def->routes || m->def->recall || p.parts > 1) return false;
+    }
+    return true;
+}
+
 unsigned trial_reads(const foci_plan *plan)
 {
     unsigned reads = 0;
@@ -263,8 +274,13 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     assert_int_equal(foci_params_init(plan, seed, t.params), FOCI_OK);
     for (int64_t i = 0; i < plan->n_floats; i++)
         t.params[i] *= (float)(0.5 + rng_uniform(&r));
-    for (int64_t i = 0; i < plan->n_floats; i++)
-        t.params[i] += (float)(0.3 * rng_normal(&r));
+    for (int i = 0; i < plan->n_params; i++) {
+        const struct param *one = &plan->params[i];
+        const double        size =
+            one->def->init == FOCI_INIT_NORMAL ? fmin(1, sqrt(one->value)) : 1;
+        for (int64_t e = one->offset; e < one->offset + one->count; e++)
+            t.params[e] += (float)(0.3 * size * rng_normal(&r));
+    }
 
     if (gives & TRIAL_LENS) {
         t.len_q = draw_lens(&r, p->batch, p->len_q);
@@ -321,11 +337,6 @@ static bool mask_shows(const foci_plan *plan, const struct group *g,
     if (m.def->by_length) {
         m.dims.len = s->nk;
         m.dims.len_q = s->nq;
-    }
-    if (m.def->recall) {
-        foci_recall r = { 0 };
-        m.def->recall(&m, &r);
-        return j / r.segment < i / r.segment;
     }
     if (plan->p.flags & FOCI_CAUSAL && j > at) return false;
     if (!m.def->mask) return true;

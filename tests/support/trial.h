@@ -39,7 +39,7 @@ struct levels levels_make(int threads);
 void          levels_free(struct levels *l);
 
 /* A plan of `spec` on the problem, with what the spec asks for besides: lists, hidden
- * states, key/value heads for routes.  NULL where the mechanism refuses this problem
+ * states, key/value heads for routes, values as wide as keys where slots are both.  NULL where the mechanism refuses this problem
  * (causal, unequal lengths...); any other failure fails the test. */
 foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *p);
 
@@ -78,9 +78,8 @@ void         trial_free(struct trial *t);
 /* Element t of a row: where it lies. */
 int64_t trial_at(const foci_layout *l, int64_t b, int64_t row, int64_t head, int64_t t);
 
-/* Whether query i of head h sees key j, both counted in the tensors; of slots, labels and
- * patterns, whether the judge gives it any weight; of what is read from slots that segments
- * write, whether j's was written before. */
+/* Whether query i of head h sees key j, both counted in the tensors; of slots, labels,
+ * patterns and landmarks, whether the judge gives it any weight. */
 bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
                 int64_t j);
 
@@ -140,6 +139,9 @@ static inline bool trial_is_linear(const foci_plan *plan)
 {
     return trial_is(plan, FOCI_LINEAR);
 }
+
+/* Whether some matrix A has o = A v. */
+bool trial_has_weights(const foci_plan *plan);
 
 /* What a plan reads: flags FOCI_READ. */
 unsigned trial_reads(const foci_plan *plan);

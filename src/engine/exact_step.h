@@ -246,8 +246,8 @@ int64_t step_count(const struct stepping *x, const struct bundle *b, int64_t pla
  * first + rows (at most FEW) with keys. */
 void step_turn(const struct stepping *x, int64_t place, float *row);
 /* to[ldq] = wide[given] times the matrix of a head of the stage for queries or keys. */
-void step_project_row(const struct stepping *x, int64_t head, bool keys, const float *wide,
-                  float *to);
+void step_project_row(const struct stepping *x, int64_t head, bool keys,
+                      const float *wide, float *to);
 void step_load(const struct stepping *x, const struct piece *p, struct room *r);
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
                const struct meeting *keys, int first, int rows, const uint64_t *seen,

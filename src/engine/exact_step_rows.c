@@ -67,8 +67,8 @@ void step_turn(const struct stepping *x, int64_t place, float *row)
     }
 }
 
-void step_project_row(const struct stepping *x, int64_t head, bool keys, const float *wide,
-                  float *to)
+void step_project_row(const struct stepping *x, int64_t head, bool keys,
+                      const float *wide, float *to)
 {
     const float *by = x->step->io->params + x->stage->group->param0[keys] +
                       head * x->given * (int64_t)x->dq;

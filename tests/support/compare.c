@@ -325,7 +325,8 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
     if (m->rounds && part == PART_DBIAS) bound += 0x1p-9 * finite;
     /* A sum of rounded weights is off by half a unit at most. */
     if (m->rounds && part == PART_LSE) bound += 0x1p-9;
-    if (m->is_fast && m->plain) bound = fmin(bound, fast[part] * (finite + terms));
+    if (m->is_fast && m->plain && logits < 4)
+        bound = fmin(bound, fast[part] * (finite + terms));
 
     /* A yardstick is one draw of roundings, and may be a lucky one where a single
      * number is larger than all others, as where hardly a pair is seen. */

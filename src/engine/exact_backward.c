@@ -15,8 +15,7 @@
 #include <omp.h>
 #include <string.h>
 
-/* Some sixteen pieces of work, whatever the number of threads. */
-enum { PIECES = 16, MIN_RUN = 2 };
+enum { MIN_RUN = 2 };
 
 /* Tiles of keys that stay at a time: more of them cost fewer ends of runs, but leave
  * fewer pieces. */
@@ -47,6 +46,9 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dv = arena_take(a, run * TILE * (int64_t)x->ldv, sizeof(float));
+    r.all_k = arena_take(a, x->own > 1 ? TILE * max64(x->ldq, x->ld_given) : 0,
+                         sizeof(float));
+    r.all_v = arena_take(a, x->own > 1 ? TILE * (int64_t)x->ldv : 0, sizeof(float));
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
@@ -113,6 +115,8 @@ static void back_take(struct back *k, struct arena *a)
     exact_position_take(x, a);
     exact_position_take_back(x, k->parts, a);
     exact_txl_take(x, a, true);
+    exact_project_take(x, a, true);
+    exact_mix_take(x, a);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
 
@@ -141,9 +145,11 @@ static void clear(const struct back *k)
         memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
     }
     exact_position_clear(x, k->parts);
-    if (k->g->dq) exact_clear(x, k->g->dq, &x->p->q, x->head0, x->heads, x->dq, true);
-    if (k->g->dk) exact_clear(x, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->dq, false);
-    if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
+    const foci_problem *p = x->p;
+    const int64_t       given = x->kv_heads / x->own;
+    if (k->g->dq) exact_clear(x, k->g->dq, &p->q, x->head0, x->heads, x->given, true);
+    if (k->g->dk) exact_clear(x, k->g->dk, &p->k, x->kv0, given, x->given, false);
+    if (k->g->dv) exact_clear(x, k->g->dv, &p->v, x->kv0, given, x->dv, false);
 }
 
 /* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
@@ -154,7 +160,7 @@ static void job(const struct back *k, int64_t i, int64_t part, bool slots,
 {
     const struct exact     *x = &k->x;
     const struct exact_seq *s = &x->seqs[i / x->kv_heads];
-    const int64_t           raw = div_up(s->s.nk, TILE);
+    const int64_t           raw = s->n_levels ? s->slot_t0[0] : s->n_kt;
     const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
     const int64_t           most = tiles_in_run(x), runs = div_up(n, most);
     const bool              all = x->support->all;
@@ -204,6 +210,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
+    exact_project_make(&k.x, true);
     exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 
@@ -211,6 +218,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     const bool          natural = exact_natural(x);
     const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
     const int64_t       jobs = natural ? count_jobs(&k) : 0;
+    const int64_t       mixes = exact_mix_jobs(x);
     const int           threads =
         exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -220,6 +228,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         struct back_room room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < mixes; i++)
+            exact_mix(x, mixes, i);
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (natural ? tiles : 0); i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
@@ -234,8 +245,11 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
             jobs_of(&k, i, true, &room);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t i = 0; i < (g->dparams ? exact_mix_params_jobs(x) : 0); i++)
+            exact_mix_params(x, i, g->dparams);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++)
+        for (int64_t i = 0; i < (x->bare ? 0 : jobs); i++)
             jobs_of(&k, i, false, &room);
         if (x->k->end) x->k->end();
     }
@@ -249,9 +263,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         struct back_room room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
-            back_store(&k, i / x->n_kt, i % x->n_kt, &room);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t i = 0; i < back_store_jobs(&k); i++)
+            back_store(&k, i, &room);
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (g->dparams ? exact_txl_tiles(x) : 0); i++)
             exact_txl_params_rows(x, &k.txl, i, g->dparams);
@@ -263,6 +277,10 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t h = 0; h < (exact_has_shaw(x) && g->dparams ? x->heads : 0); h++)
             back_vectors(&k, h, &room);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < (exact_projects(x) && g->dparams ? 2 * x->heads : 0);
+             i++)
+            back_project(&k, i / 2, i % 2);
         if (x->k->end) x->k->end();
     }
     if (g->dparams) back_params(&k);

@@ -229,12 +229,13 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     foci_plan *plan = trial_plan(ctx, spec, problem);
     if (!plan) return;
     const foci_mech_def *def = plan->spec.groups[0].mech.def;
-    const bool           judge = def->order || def->routes || def->second;
-    const foci_problem  *p = &plan->p;
-    struct trial         t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
-    struct result        clean = trial_run(plan, &t), judged = { 0 };
-    struct rng           r;
-    double               off[N_PARTS] = { 0 };
+    const bool judge = def->order || def->routes || def->second || def->positional ||
+                       def->landmarks || def->recall;
+    const foci_problem *p = &plan->p;
+    struct trial        t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
+    struct result       clean = trial_run(plan, &t), judged = { 0 };
+    struct rng          r;
+    double              off[N_PARTS] = { 0 };
 
     if (trial_is_linear(plan)) measure(plan, &t, off);
     if (judge) judged = trial_judge(plan, &t, false);
@@ -248,6 +249,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
                                     rng_below(&r, by_key ? p->len_k : p->len_q),
                                     rng_below(&r, by_key ? p->kv_heads : p->heads),
                                     off };
+            if ((tensor == Q && !t.q) || (tensor == K && !t.k)) continue;
             if (judge)
                 run_judged(plan, &t, &clean, &judged, &s, value);
             else

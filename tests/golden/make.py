@@ -741,7 +741,7 @@ def mixtures():
         mix("patterns beside softmax", [Group(7, "fixed"), Group(1, "softmax", rope={})], b=2, n=6, d=2, dv=3),
         mix("patterns of words beside softmax", [Group(7, "fixed", {"words": 1}), Group(1, "softmax")], n=6, d=2, words=words),
         mix("patterns, causal", [Group(3, "fixed"), Group(1, "softmax", sink={}), Group(2, "fixed", {"words": 1, "empty": "self"})],
-            n=6, d=2, kv=3, causal=True, words=words),
+            n=6, d=2, causal=True, words=words),
         mix("all that can be causal", [
             Group(2, "fixed", {"pattern": "start"}), Group(1, "lightconv", {"width": 3}), Group(1, "dynconv", {"width": 2, "heads": 2}),
             Group(1, "synthesizer", {"kind": "random+dense", "max": 6}), Group(1, "linformer", {"rank": 2, "block": 3}),
@@ -752,7 +752,7 @@ def mixtures():
             Group(1, "synthesizer", {"kind": "fdense"}), Group(2, "fixed", {"pattern": "right"}), Group(1, "dynconv", {"width": 3}),
             Group(1, "nystrom", {"landmarks": 3, "iters": 0}), Group(1, "pooled", {"block": 2})], b=2, n=6, d=2, dim_x=2),
         mix("hidden states alone", [Group(1, "fixed", {"pattern": "left"}), Group(1, "dynconv", {"width": 3}),
-                                    Group(2, "synthesizer", {"kind": "dense"})], n=5, d=2, dv=3, kv=1, dim_x=2),
+                                    Group(2, "synthesizer", {"kind": "dense"})], n=5, d=2, dv=3, dim_x=2),
         mix("learned streams by group", [
             Group(1, "linformer", {"rank": 2}), Group(2, "lowrank", {"rank": 1}), Group(1, "linformer", {"rank": 2}),
             Group(1, "synthesizer", {"kind": "random+vanilla"}), Group(1, "memformer", {"slots": 2, "segment": 2}),

@@ -116,6 +116,7 @@ static void back_take(struct back *k, struct arena *a)
     exact_position_take_back(x, k->parts, a);
     exact_txl_take(x, a, true);
     exact_project_take(x, a, true);
+    exact_mix_take(x, a);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
 
@@ -159,7 +160,7 @@ static void job(const struct back *k, int64_t i, int64_t part, bool slots,
 {
     const struct exact     *x = &k->x;
     const struct exact_seq *s = &x->seqs[i / x->kv_heads];
-    const int64_t           raw = div_up(s->s.nk, TILE);
+    const int64_t           raw = s->n_levels ? s->slot_t0[0] : s->n_kt;
     const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
     const int64_t           most = tiles_in_run(x), runs = div_up(n, most);
     const bool              all = x->support->all;
@@ -217,6 +218,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     const bool          natural = exact_natural(x);
     const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
     const int64_t       jobs = natural ? count_jobs(&k) : 0;
+    const int64_t       mixes = exact_mix_jobs(x);
     const int           threads =
         exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
 #pragma omp parallel num_threads(threads) if (threads > 1)
@@ -226,6 +228,9 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
         struct back_room room = room_take(x, &mine);
 
         if (x->k->begin) x->k->begin();
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < mixes; i++)
+            exact_mix(x, mixes, i);
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < (natural ? tiles : 0); i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
@@ -240,8 +245,11 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
             jobs_of(&k, i, true, &room);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t i = 0; i < (g->dparams ? exact_mix_params_jobs(x) : 0); i++)
+            exact_mix_params(x, i, g->dparams);
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++)
+        for (int64_t i = 0; i < (x->bare ? 0 : jobs); i++)
             jobs_of(&k, i, false, &room);
         if (x->k->end) x->k->end();
     }

@@ -66,6 +66,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     exact_position_take(x, a);
     exact_txl_take(x, a, false);
     exact_project_take(x, a, false);
+    exact_mix_take(x, a);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -475,6 +476,7 @@ static void clear_lse(const struct exact *x)
 static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq *s,
                       struct room *room, float *saved)
 {
+    exact_mix_own(x, kv, s);
     for (int64_t t = 0; t < s->n_kt; t++)
         exact_pack_tile(x, kv, s->kt0 + t, room->tile, room->tile2);
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
@@ -521,6 +523,7 @@ static void small_sweep(const struct exact *x, int threads, float *saved)
 static void natural_sweep(const struct exact *x, int threads, float *saved)
 {
     const int64_t tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
+    const int64_t mixes = exact_mix_jobs(x);
 
     if (each_its_own(x, threads)) {
         small_sweep(x, threads, saved);
@@ -536,6 +539,9 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < exact_txl_tiles(x); i++)
             exact_txl_make(x, i, room.tile);
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t i = 0; i < mixes; i++)
+            exact_mix(x, mixes, i);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < tiles; i++)
             exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);

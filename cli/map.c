@@ -4,6 +4,7 @@
  * seen where all queries and keys are alike: then only its own rules tell keys apart.
  * Where it chooses keys by their content, such data would show nothing, so the same is
  * tried on random data first: if other pairs have weights then, those are drawn.
+ * Mechanisms that form no weights have some all the same wherever o = A v.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -64,8 +65,9 @@ static int make_plan(struct map *m)
     if (code) return code;
     r->p.seed = (uint64_t)opt_int(m->a, "seed", 0);
     assume_x(&r->p);
-    const int lists = run_check_lists(r);
-    if (lists) return lists;
+    int given = run_check_lists(r);
+    if (!given) given = run_words(r);
+    if (given) return given;
     status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? library_error(m->a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -77,6 +79,25 @@ static float *make_data(size_t n, bool random, uint64_t seed)
     for (size_t i = 0; i < n; i++)
         data[i] = 1;
     return data;
+}
+
+/* Words are there where they are read, and are those of a sentence. */
+static int check_words(const struct map *m, foci_io io)
+{
+    static const _Alignas(64) float some[16];
+    const struct run               *r = &m->run;
+    char                            text[512];
+
+    io.o = io.work = (void *)some;
+    if (!foci_io_check(r->plan, &io, NULL, text, sizeof text)) return EXIT_OK;
+    if (r->words.path) return failure(m->a, "%s: %s", r->spec, text);
+    int32_t *const zeros = need((size_t)r->p.len_q, sizeof *zeros);
+    io.words = zeros;
+    const bool missing = !foci_io_check(r->plan, &io, NULL, text, sizeof text);
+    free(zeros);
+    if (!missing) return EXIT_OK;
+    return usage_error(m->a, "--param words=FILE is missing, and %s reads words",
+                       r->spec);
 }
 
 static int weigh(const struct map *m, bool random, float *weights)
@@ -100,19 +121,22 @@ static int weigh(const struct map *m, bool random, float *weights)
                          .v = v,
                          .x = x,
                          .o = o,
+                         .words = r->words.ints,
                          .params = r->params,
                          .work = need(foci_plan_work_bytes(r->plan), 1) };
     bool          found;
+    int           code = check_words(m, io);
+    foci_status   status = FOCI_OK;
     /* What is causal needs statistics; others find their own. */
-    const int code = p.flags & FOCI_CAUSAL ? run_calibrate(r, &io, &found) : EXIT_OK;
-    const foci_status status = code ? FOCI_OK : foci_ref_weights(r->plan, &io, weights);
+    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, &found);
+    if (!code) status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);
     free(x);
     free(v);
     free(o);
     free(io.work);
-    if (!status) return code;
+    if (code || !status) return code;
     return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
                    status == FOCI_ERR_UNSUP
                        ? "its output is not one matrix times the values"
@@ -284,6 +308,7 @@ static void release(struct map *m)
     free(m->labels);
     free(m->panels);
     free(m->weights);
+    array_free(&m->run.words);
     free(m->run.params);
     free(m->run.dparams);
     run_lists_free(&m->run);
@@ -342,7 +367,8 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all; a list that planning asks for",
+      .help = "a parameter, for each head or for all; a list that planning asks for; "
+              "words",
       .kind = KIND_TEXT,
       .many = true },
     { 0 },

@@ -13,8 +13,9 @@
 /* Colours are 0xrrggbb. */
 enum { INK = 0x1f2933, SOFT = 0x697586, LINE = 0xc3ccd6, PAPER = 0xffffff };
 
-/* Shades go from 0, nothing, to SHADES - 1, all. */
-enum { SHADES = 33 };
+/* Shades go from 0, nothing, to SHADES - 1, all; those of what is negative follow, from
+ * SHADES, hardly anything, to ALL_SHADES - 1. */
+enum { SHADES = 33, ALL_SHADES = 2 * SHADES - 1 };
 uint32_t shade_colour(int shade);
 
 enum anchor { AT_START, AT_MIDDLE, AT_END };

@@ -109,7 +109,7 @@ static void put_grid(struct text *t, const struct shape *s)
         s->x, s->y, g->cell);
     put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n", (unsigned)shade_colour(0),
         g->columns, g->rows, g->columns);
-    for (int shade = 1; shade < SHADES; shade++) {
+    for (int shade = 1; shade < ALL_SHADES; shade++) {
         bool any = false;
         for (int y = 0; y < g->rows; y++)
             for (int x = 0; x < g->columns; x++) {

@@ -37,6 +37,8 @@ int run_inputs(struct run *r);
 int run_refuse_heads(const struct run *r, int64_t sets);
 /* A tensor of whole numbers that executions read: by --param, but no parameter. */
 bool run_is_words(const char *name);
+/* Read it, where it is given, and see that the problem has as many tokens. */
+int run_words(struct run *r);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
 int run_lists(struct run *r);

@@ -399,10 +399,6 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile);
 
-/* Write zeros to the rows of a tensor that no sequence has. */
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries);
-
 /* Pack a tile of floats into whichever of rows and sum is wanted, as piece number at. */
 void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
                 char *rows, char *sum, size_t size, size_t at);

@@ -33,22 +33,25 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .k = k,
         .kind = (int)s->group->mech.def->weigh,
         .bf16 = k->has_bf16 && (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
-        .dq = (int)p->dim_qk,
+        .dq = (int)mech_width(&s->group->mech),
         .dv = (int)p->dim_v,
+        .given = (int)p->dim_qk,
         .heads = s->group->heads,
         .head0 = s->group->head0,
-        .kv_heads = s->group->kv_heads,
+        .kv_heads = stage_own_keys(s) ? s->group->heads : s->group->kv_heads,
         .kv0 = s->group->kv0,
-        .per_kv = s->group->heads / s->group->kv_heads,
         .max_seqs = plan_max_seqs(plan),
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
         .drops = p->dropout > 0,
         .kept = (float)(1 / (1 - p->dropout)),
-        .collect = s->order.label != FOCI_LABEL_NONE,
         /* What a causal query sees cannot depend on what follows it. */
         .by_length = s->group->mech.def->by_length && !(p->flags & FOCI_CAUSAL),
     };
+    x->per_kv = x->heads / x->kv_heads;
+    x->own = x->kv_heads / s->group->kv_heads;
+    x->collect = s->order.label || exact_projects(x) || x->own > 1;
+
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;
     x->group = depth > 16 ? depth : 16;
@@ -56,6 +59,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->dv_pad = (int)round_up(x->dv, depth);
     x->ldq = (int)round_up(x->dq, x->group);
     x->ldv = (int)round_up(x->dv, x->group);
+    x->ld_given = (int)round_up(x->given, x->group);
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
@@ -192,7 +196,8 @@ static const char *given(const struct exact *x, const void *base, const foci_lay
                          const struct exact_seq *s, int64_t kv, int64_t t)
 {
     return (const char *)((const float *)base + s->s.b * l->batch +
-                          (s->s.k0 + t * TILE) * l->row + (x->kv0 + kv) * l->head);
+                          (s->s.k0 + t * TILE) * l->row +
+                          exact_given_head(x, kv) * l->head);
 }
 
 struct operand exact_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,

@@ -16,8 +16,7 @@
 
 #include "engine/rest.h"
 
-/* Some sixteen pieces of work, whatever the number of threads. */
-enum { PIECES = 16, MIN_RUN = 2 };
+enum { MIN_RUN = 2 };
 
 /* Tiles of keys that stay at a time: more of them cost fewer ends of runs, but leave
  * fewer pieces. */
@@ -48,6 +47,9 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dv = arena_take(a, run * TILE * (int64_t)x->ldv, sizeof(float));
+    r.all_k = arena_take(a, x->own > 1 ? TILE * max64(x->ldq, x->ld_given) : 0,
+                         sizeof(float));
+    r.all_v = arena_take(a, x->own > 1 ? TILE * (int64_t)x->ldv : 0, sizeof(float));
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
@@ -114,6 +116,7 @@ static void back_take(struct back *k, struct arena *a)
     exact_position_take(x, a);
     exact_position_take_back(x, k->parts, a);
     exact_txl_take(x, a, true);
+    exact_project_take(x, a, true);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
 
@@ -142,12 +145,12 @@ static void clear(const struct back *k)
         memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
     }
     exact_position_clear(x, k->parts);
-    rest_clear(x->plan, x->io, k->g->dq, &x->p->q, x->head0, x->heads, x->dq, true,
+    const foci_problem *p = x->p;
+    const int64_t       given = x->kv_heads / x->own;
+    rest_clear(x->plan, x->io, k->g->dq, &p->q, x->head0, x->heads, x->given, true,
                false);
-    rest_clear(x->plan, x->io, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->dq, false,
-               false);
-    rest_clear(x->plan, x->io, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false,
-               false);
+    rest_clear(x->plan, x->io, k->g->dk, &p->k, x->kv0, given, x->given, false, false);
+    rest_clear(x->plan, x->io, k->g->dv, &p->v, x->kv0, given, x->dv, false, false);
 }
 
 /* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
@@ -242,11 +245,6 @@ static void keys_job(void *arg, int64_t i, int thread)
     jobs_of(k, i, false, &room);
 }
 
-static int64_t collected_tiles(const struct exact *x)
-{
-    return x->collect ? x->kv_heads * x->n_kt : 0;
-}
-
 static int64_t learned_distances(const struct back *k)
 {
     return k->g->dparams ? exact_txl_tiles(&k->x) : 0;
@@ -257,12 +255,12 @@ static void finish_job(void *arg, int64_t i, int thread)
 {
     struct back        *k = arg;
     const struct exact *x = &k->x;
-    const int64_t       distances = i - collected_tiles(x);
+    const int64_t       distances = i - back_store_jobs(k);
     const int64_t       at = distances - learned_distances(k);
     struct back_room    room = room_of(x, thread);
 
     if (distances < 0)
-        back_store(k, i / x->n_kt, i % x->n_kt, &room);
+        back_store(k, i, &room);
     else if (at < 0)
         exact_txl_params_rows(x, &k->txl, distances, k->g->dparams);
     else {
@@ -293,17 +291,25 @@ static void natural_sweep(struct back *k, int64_t jobs, int threads)
     phases_run(x->k, x->plan->shared, threads, all, 3);
 }
 
+static void project_job(void *arg, int64_t i, int thread)
+{
+    (void)thread;
+    back_project(arg, i / 2, i % 2);
+}
+
 /* What all sweeps have summed goes out. */
 static void finish_all(struct back *k, int threads)
 {
     const struct exact *x = &k->x;
     const int64_t       blocks = x->heads * x->n_qt;
+    const int64_t       learns = k->g->dparams ? x->heads : 0;
     const struct phase  all[] = {
-         { collected_tiles(x) + learned_distances(k) + blocks, 4, finish_job, k },
-         { exact_has_shaw(x) && k->g->dparams ? x->heads : 0, 1, vectors_job, k },
+         { back_store_jobs(k) + learned_distances(k) + blocks, 4, finish_job, k },
+         { exact_has_shaw(x) ? learns : 0, 1, vectors_job, k },
+         { exact_projects(x) ? 2 * learns : 0, 1, project_job, k },
     };
 
-    phases_run(x->k, x->plan->shared, threads, all, 2);
+    phases_run(x->k, x->plan->shared, threads, all, 3);
 }
 
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -319,6 +325,7 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
+    exact_project_make(&k.x, true);
     exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 

@@ -65,6 +65,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     x->bad_k = arena_take(a, tiles, 1);
     exact_position_take(x, a);
     exact_txl_take(x, a, false);
+    exact_project_take(x, a, false);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -264,8 +265,7 @@ static void load_queries(const struct exact *x, const struct block *b, struct ro
 {
     struct mapped mapped;
 
-    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_load_queries(x, b, r->tile, &mapped);
     exact_shaw_begin(x, b->h, r->tile, &r->shaw, more);
     exact_txl_begin(x, b, r->tile, &r->txl, more);
     x->k->row_dot(squares, r->tile, r->tile, x->ldq, LANES, x->dq);
@@ -592,6 +592,7 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
+    exact_project_make(&x, false);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

@@ -64,9 +64,19 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
                      int64_t j, int n, const void *base, const foci_layout *l, int d,
                      int ld, float *tile)
 {
-    const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, x->kv0 + kv);
+    const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, exact_given_head(x, kv));
 
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
+}
+
+void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+                      const foci_layout *l, const float *tile, int d, int ld)
+{
+    char *rows =
+        (char *)at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
+
+    x->k->store_rows(rows, l->row, (int)x->p->dtype, tile + (int64_t)b->r0 * ld, ld,
+                     1.0f, b->r1 - b->r0, d);
 }
 
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
@@ -82,8 +92,7 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
         return;
     }
     x->k->store_cols(tile, ld, FOCI_F32, cols, factor, b->r1, d);
-    x->k->store_rows(rows, l->row, dtype, tile + (int64_t)b->r0 * ld, ld, 1.0f,
-                     b->r1 - b->r0, d);
+    exact_store_rows(x, b, base, l, tile, d, ld);
 }
 
 static const float least_norm = 1e-12f;
@@ -204,11 +213,35 @@ void exact_map(const struct exact *x, float *tile, int n, struct places at, bool
     if (x->score->rope_base > 0) exact_turn(x, tile, n, at, false);
 }
 
+void exact_load_queries(const struct exact *x, const struct block *b, float *tile,
+                        struct mapped *m)
+{
+    const bool wide = exact_projects(x);
+    float     *rows = wide ? exact_wide(x) : tile;
+
+    exact_load_block(x, b, x->io->q, &x->p->q, x->given, wide ? x->ld_given : x->ldq,
+                     rows);
+    if (wide) exact_project(x, b->h - x->head0, false, rows, LANES, tile);
+    exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, m);
+}
+
+void exact_load_mapped(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j, int n, float *tile, struct mapped *m)
+{
+    const bool wide = exact_projects(x);
+    float     *rows = wide ? exact_wide(x) : tile;
+
+    exact_load_rows(x, s, kv, j, n, x->io->k, &x->p->k, x->given,
+                    wide ? x->ld_given : x->ldq, rows);
+    if (wide) exact_project(x, kv, true, rows, n, tile);
+    exact_map(x, tile, n, (struct places){ j, NULL }, true, m);
+}
+
 /* The rows of the tile are taken back as their gradients are. */
 void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m)
 {
-    const bool earlier = unit_rows(x, keys) || x->score->map != FOCI_MAP_NONE;
+    const bool earlier = unit_rows(x, keys) || x->score->map == FOCI_MAP_STANDARD;
 
     if (x->score->rope_base > 0) {
         exact_turn(x, d, n, at, true);
@@ -315,8 +348,9 @@ static unsigned pack_stored(const struct exact *x, const struct exact_seq *s,
 {
     const foci_layout *lk = &x->p->k, *lv = &x->p->v;
     const int64_t      j = s->s.k0 + t * TILE;
-    const uint16_t    *k = (const void *)at(x, x->io->k, lk, s->s.b, j, x->kv0 + kv);
-    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, x->kv0 + kv);
+    const int64_t      head = exact_given_head(x, kv);
+    const uint16_t    *k = (const void *)at(x, x->io->k, lk, s->s.b, j, head);
+    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, head);
     const int          n = exact_keys_in(s, t);
     unsigned           bad = 0;
     _Alignas(64) float square[TILE];

@@ -88,9 +88,11 @@ static void mean(const struct exact *x, const struct exact_seq *s, int64_t kv,
     for (int64_t j = r.begin; j < r.end; j += TILE) {
         const int n = (int)min64(TILE, r.end - j);
 
-        exact_load_rows(x, s, kv, j, n, from->base, from->l, from->d, from->ld, room);
         if (from->keys)
-            exact_map(x, room, n, (struct places){ j, NULL }, true, &mapped);
+            exact_load_mapped(x, s, kv, j, n, room, &mapped);
+        else
+            exact_load_rows(x, s, kv, j, n, from->base, from->l, from->d, from->ld,
+                            room);
         for (int i = 1; i < n; i++)
             for (int c = 0; c < from->d; c++)
                 room[c] += room[(int64_t)i * from->ld + c];
@@ -123,9 +125,10 @@ void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t k
         load_slots(x, s, kv, t, &from, tile, room);
         return;
     }
-    exact_load_tile(x, s, kv, t, from.base, from.l, x->dq, x->ldq, tile);
-    exact_map(x, tile, exact_keys_in(s, t), (struct places){ t * TILE, NULL }, true,
-              &mapped);
+    const int n = exact_keys_in(s, t);
+    exact_load_mapped(x, s, kv, t * TILE, n, tile, &mapped);
+    memset(tile + (int64_t)n * x->ldq, 0,
+           (size_t)(TILE - n) * (size_t)x->ldq * sizeof *tile);
 }
 
 void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t kv,
@@ -197,13 +200,13 @@ static int64_t slot_with(const foci_slots *s, int64_t j)
 }
 
 void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
-                       int64_t t, float *dk, float *dv)
+                       int64_t j0, float *dk, float *dv)
 {
-    const int n = exact_keys_in(s, t);
+    const int n = (int)min64(TILE, s->s.nk - j0);
 
     for (int level = 0; level < s->n_levels; level++)
         for (int j = 0; j < n; j++) {
-            const int64_t slot = slot_with(&s->slots[level], t * TILE + j);
+            const int64_t slot = slot_with(&s->slots[level], j0 + j);
             if (slot < 0) continue;
             const size_t at =
                 tile_of_slots(x, s, kv, s->slot_t0[level]) * TILE + (size_t)slot;

@@ -61,7 +61,7 @@ static void change_from(struct trial *t, int64_t j, uint64_t seed)
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t i = j; i < p->len_k; i++)
             for (int64_t h = 0; h < p->kv_heads; h++) {
-                for (int64_t c = 0; c < p->dim_qk; c++)
+                for (int64_t c = 0; t->k && c < p->dim_qk; c++)
                     ref_store((int)p->dtype, t->k, trial_at(&p->k, b, i, h, c),
                               9 * rng_normal(&r));
                 for (int64_t c = 0; c < p->dim_v; c++)
@@ -113,6 +113,15 @@ static float *first_params(const foci_plan *plan, const foci_plan *part,
     return first;
 }
 
+static int32_t *first_words(const foci_problem *p, int64_t n, const int32_t *words)
+{
+    int32_t *first = test_alloc((size_t)(p->batch * n), sizeof *first);
+
+    for (int64_t b = 0; b < p->batch; b++)
+        memcpy(first + b * n, words + b * p->len_q, (size_t)n * sizeof *first);
+    return first;
+}
+
 /* A trial of the first n rows of another; batch entries lie further apart. */
 static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t n,
                        uint64_t seed)
@@ -138,6 +147,7 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
     struct trial  first = t;
     first.p = short_plan->p;
     first.params = first_params(plan, short_plan, t.params);
+    if (t.words) first.words = first_words(&t.p, n, t.words);
     struct result some = trial_run(short_plan, &first);
 
     /* Panels of keys may end elsewhere, so the last bits may differ. */
@@ -145,6 +155,7 @@ static void run_prefix(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_
     result_free(&all);
     result_free(&some);
     free(first.params);
+    if (t.words) free(first.words);
     trial_free(&t);
     foci_plan_free(short_plan);
     foci_plan_free(plan);

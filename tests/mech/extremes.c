@@ -21,7 +21,7 @@ static foci_problem problem_of(foci_dtype dtype, uint32_t flags)
 /* x <- x a + b[column] for every row of a packed tensor. */
 static void change(int type, void *x, int64_t n, int64_t dim, double a, const double *b)
 {
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; x && i < n; i++)
         ref_store(type, x, i, a * ref_load(type, x, i) + (b ? b[i % dim] : 0));
 }
 
@@ -83,16 +83,18 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
     for (int c = 0; c < 16; c++)
         same[c] = 0.1 * c - 0.5;
     change(FOCI_F32, t.k, n_k(&t.p), p.dim_qk, 0, same);
-    const foci_io io = trial_io(&t);
-    if (!plan->spec.groups[0].mech.def->routes)
+    const foci_io        io = trial_io(&t);
+    const foci_mech     *m = &plan->spec.groups[0].mech;
+    const foci_mech_def *def = m->def;
+    if (trial_has_weights(plan))
         assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
-    const foci_mech_def *def = plan->spec.groups[0].mech.def;
-    const bool           by_place =
+    const bool by_place =
         trial_does(plan, FOCI_MOD_ROPE | FOCI_MOD_TABLE | FOCI_MOD_SLOPE |
                              FOCI_MOD_SHAW | FOCI_MOD_TXL);
     const foci_linear *l = &plan->stages[0].linear;
     const bool alike = !by_place && !def->slots && !def->order && !def->routes &&
-                       !l->decays && !l->turned;
+                       !l->decays && !l->turned && !def->recall && !def->positional &&
+                       mech_sources(m) == FOCI_SOURCE_QK;
     for (int64_t r = 0; alike && r < p.heads * p.len_q; r++) {
         double first = -1;
         for (int64_t j = 0; j < p.len_k; j++) {
@@ -124,6 +126,9 @@ static bool ignores_shifts(const foci_mech *m)
     if (m->def->engine == FOCI_LINEAR) return linear_of(m).norm == FOCI_NORM_FEATURE;
     if (m->inner && m->inner->def->engine == FOCI_LINEAR) return false;
     if (m->def->weigh != FOCI_SOFTMAX) return false;
+    foci_slots levels[FOCI_MAX_LEVELS] = { 0 };
+    if (m->def->slots && m->def->slots(m, levels) && levels[0].learned) return false;
+    if (m->def->engine == FOCI_RECALL) return false; /* a slot is a key too */
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &
             (FOCI_MOD_UNIT | FOCI_MOD_CAP | FOCI_MOD_SINK | FOCI_MOD_ROPE))

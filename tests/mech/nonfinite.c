@@ -208,11 +208,12 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     foci_plan *plan = trial_plan(ctx, spec, problem);
     if (!plan) return;
     const foci_mech_def *def = plan->spec.groups[0].mech.def;
-    const bool           judge = def->order || def->routes || def->second;
-    const foci_problem  *p = &plan->p;
-    struct trial         t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
-    struct result        clean = trial_run(plan, &t), judged = { 0 };
-    struct rng           r;
+    const bool judge = def->order || def->routes || def->second || def->positional ||
+                       def->landmarks || def->recall;
+    const foci_problem *p = &plan->p;
+    struct trial        t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
+    struct result       clean = trial_run(plan, &t), judged = { 0 };
+    struct rng          r;
 
     if (judge) judged = trial_judge(plan, &t, false);
 
@@ -224,6 +225,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
             const struct spot s = { tensor, rng_below(&r, p->batch),
                                     rng_below(&r, by_key ? p->len_k : p->len_q),
                                     rng_below(&r, by_key ? p->kv_heads : p->heads) };
+            if ((tensor == Q && !t.q) || (tensor == K && !t.k)) continue;
             if (judge)
                 run_judged(plan, &t, &clean, &judged, &s, value);
             else

@@ -6,8 +6,9 @@
  * bytes by the rounding of the result.
  *
  * Sums over features divide by what may be small and add up what may cancel, by the kernel
- * and not by its logits.  So there the judge's own error with every operand and every sum
- * rounded to f32 is the yardstick of f32 too: twice that is allowed on top.
+ * and not by its logits; so do inverses, and what goes through many segments may grow.  So
+ * there the judge's own error with every operand and every sum rounded to f32 is the
+ * yardstick of f32 too: twice that is allowed on top.
  *
  * Two things loosen that, and are asked for only where they can occur.  Where a
  * result is small because large terms cancel (the gradient of q where a query sees one
@@ -94,7 +95,7 @@ static struct lengths lengths_of(int type, const void *x, const foci_layout *l,
 {
     struct lengths s = { 0, INFINITY };
 
-    for (int64_t b = 0; b < batch; b++)
+    for (int64_t b = 0; x && b < batch; b++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t h = 0; h < heads; h++) {
                 double sum = 0;
@@ -245,7 +246,7 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
 
 /* What all parts are measured by. */
 struct measure {
-    bool linear, is_fast, rounds;
+    bool yard, is_fast, rounds;
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
 };
@@ -311,9 +312,9 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
     return bound;
 }
 
-static double bound_linear(const struct trial *t, const struct measure *m, int part,
-                           double finite, const struct result *want,
-                           const struct result *words)
+static double bound_yard(const struct trial *t, const struct measure *m, int part,
+                         double finite, const struct result *want,
+                         const struct result *words)
 {
     const int64_t n = want->n[part];
     const double  yard = rms_apart(words->x[part], want->x[part], n);
@@ -339,7 +340,9 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *words)
 {
     const foci_problem *p = &t->p;
-    struct measure      m = { .linear = trial_is_linear(plan),
+    struct measure      m = { .yard = trial_is_linear(plan) ||
+                                      trial_is(plan, FOCI_LANDMARKS) ||
+                                      trial_is(plan, FOCI_RECALL),
                               .is_fast = (p->flags & FOCI_FAST) != 0,
                               .plain = !strpbrk(t->spec, " ("),
                               .slack = slack };
@@ -353,7 +356,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         check_finite(plan, t, part, got, want);
 
         const double finite = rms_finite(want->x[part], n); /* lse may be infinite */
-        const double bound = slack * (m.linear ? bound_linear : bound_exact)(
+        const double bound = slack * (m.yard ? bound_yard : bound_exact)(
                                          t, &m, part, finite, want, words);
         const double error = rms_apart(got->x[part], want->x[part], n);
         if (error <= bound) continue;

@@ -50,6 +50,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     };
     x->per_kv = x->heads / x->kv_heads;
     x->own = x->kv_heads / s->group->kv_heads;
+    x->bare = stage_learned(s) && !s->support.all && !s->support.n_rows;
     x->collect = s->order.label || exact_projects(x) || x->own > 1;
 
     const int depth = x->bf16 ? k->depth : 1;
@@ -64,7 +65,9 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
     const int64_t seqs = p->max_docs ? p->max_docs : p->batch;
-    x->max_kt = p->max_docs ? p->len_k / TILE + seqs : seqs * div_up(p->len_k, TILE);
+    x->max_kt = x->bare       ? 0
+                : p->max_docs ? p->len_k / TILE + seqs
+                              : seqs * div_up(p->len_k, TILE);
     x->max_qt = p->max_docs ? p->len_q / LANES + seqs : seqs * div_up(p->len_q, LANES);
     if (aligned(x)) x->max_qt += seqs;
     x->max_st = exact_max_slot_tiles(x);
@@ -76,12 +79,13 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
 }
 
 /* Number the tiles of a sequence: keys, then the slots of each level. */
-static void number_tiles(struct exact_seq *s, const struct stage *stage,
-                         foci_slots *slots, int64_t *slot_t0)
+static void number_tiles(const struct exact *x, struct exact_seq *s, foci_slots *slots,
+                         int64_t *slot_t0)
 {
-    const foci_mech *plain = &stage->group->mech;
+    const struct stage *stage = x->stage;
+    const foci_mech    *plain = &stage->group->mech;
 
-    s->n_kt = div_up(s->s.nk, TILE);
+    s->n_kt = x->bare ? 0 : div_up(s->s.nk, TILE);
     s->n_levels = stage->n_levels;
     s->slots = slots;
     s->slot_t0 = slot_t0;
@@ -124,8 +128,8 @@ void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
                                  .kt0 = x->n_kt,
                                  .st0 = st };
         exact_live_mech(x, s, i);
-        number_tiles(s, x->stage, x->slots + i * levels, x->slot_t0 + i * levels);
-        st += s->n_kt - div_up(s->s.nk, TILE);
+        number_tiles(x, s, x->slots + i * levels, x->slot_t0 + i * levels);
+        if (levels) st += s->n_kt - s->slot_t0[0];
         kinds = exact_live_make(x, s, kinds);
         if (aligned(x)) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
         s->n_qt = s->s.nq ? div_up(s->lead + s->s.nq, LANES) : 0;
@@ -371,7 +375,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     foci_slots       slots[FOCI_MAX_LEVELS];
     int64_t          slot_t0[FOCI_MAX_LEVELS];
     int32_t          zero = 0;
-    number_tiles(&seq, s, slots, slot_t0);
+    number_tiles(&x, &seq, slots, slot_t0);
     x.seqs = &seq;
     x.seq_of_q = &zero;
     if (!x.support->all) seq.lead = ((seq.pos0 % LANES) + LANES) % LANES;

@@ -81,6 +81,13 @@ struct projections {
     float *wide;    /* [threads][TILE][ld_given] rows as they are given */
 };
 
+/* Learned slots: exact_mix.c. */
+struct mixtures {
+    float *keys, *values; /* [kv_heads][max_st][TILE] rows */
+    char  *scratch;       /* [threads] pieces */
+    size_t bytes;         /* of one */
+};
+
 /* One execution of one stage. */
 struct exact {
     const foci_plan      *plan;
@@ -140,6 +147,7 @@ struct exact {
     struct positions   at;
     struct distances   far;
     struct projections projected;
+    struct mixtures    mixed;
     bool               drops; /* some weights are dropped */
     float              kept;  /* factor of those that are not */
 
@@ -643,6 +651,21 @@ void exact_project_back(const struct exact *x, int64_t head, bool keys, const fl
 void exact_project_sum(const struct exact *x, int64_t head, bool keys, float *wide,
                        const float *d, int n);
 void exact_project_params(const struct exact *x, float *dparams);
+
+/* exact_mix.c: learned slots.  They are made in so many jobs, which any thread may do, or
+ * all of a sequence and head by one. */
+void    exact_mix_take(struct exact *x, struct arena *a);
+int64_t exact_mix_jobs(const struct exact *x);
+void    exact_mix(const struct exact *x, int64_t jobs, int64_t i);
+void    exact_mix_own(const struct exact *x, int64_t kv, const struct exact_seq *s);
+/* Those of a tile, once they are made. */
+void exact_mix_load(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                    int64_t t, bool values, float *tile);
+/* The way back, as exact_share_slots(); and the gradients of the matrices, in jobs. */
+void    exact_mix_share(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                        int64_t j0, float *dk, float *dv);
+int64_t exact_mix_params_jobs(const struct exact *x);
+void    exact_mix_params(const struct exact *x, int64_t i, float *dparams);
 
 /* exact_dropout.c */
 /* The hash of the seed, batch entry b, head h and row i of q; of the lanes of a block. */

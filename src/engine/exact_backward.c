@@ -117,6 +117,7 @@ static void back_take(struct back *k, struct arena *a)
     exact_position_take_back(x, k->parts, a);
     exact_txl_take(x, a, true);
     exact_project_take(x, a, true);
+    exact_mix_take(x, a);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
 
@@ -161,7 +162,7 @@ static void job(const struct back *k, int64_t i, int64_t part, bool slots,
 {
     const struct exact     *x = &k->x;
     const struct exact_seq *s = &x->seqs[i / x->kv_heads];
-    const int64_t           raw = div_up(s->s.nk, TILE);
+    const int64_t           raw = s->n_levels ? s->slot_t0[0] : s->n_kt;
     const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
     const int64_t           most = tiles_in_run(x), runs = div_up(n, most);
     const bool              all = x->support->all;
@@ -210,6 +211,14 @@ static int64_t kept_tiles(const struct exact *x)
     return exact_natural(x) ? x->kv_heads * x->n_kt : 0;
 }
 
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct exact *x = &((const struct back *)arg)->x;
+
+    (void)thread;
+    exact_mix(x, exact_mix_jobs(x), i);
+}
+
 /* Tiles of keys, rows of distances, then blocks of queries. */
 static void prepare_job(void *arg, int64_t i, int thread)
 {
@@ -237,12 +246,21 @@ static void slots_job(void *arg, int64_t i, int thread)
     jobs_of(k, i, true, &room);
 }
 
+static int64_t learned_mixes(const struct back *k)
+{
+    return k->g->dparams ? exact_mix_params_jobs(&k->x) : 0;
+}
+
+/* Gradients of what mixes keys, then parts of the keys themselves. */
 static void keys_job(void *arg, int64_t i, int thread)
 {
     const struct back *k = arg;
     struct back_room   room = room_of(&k->x, thread);
 
-    jobs_of(k, i, false, &room);
+    if (i < learned_mixes(k))
+        exact_mix_params(&k->x, i, k->g->dparams);
+    else
+        jobs_of(k, i - learned_mixes(k), false, &room);
 }
 
 static int64_t learned_distances(const struct back *k)
@@ -285,10 +303,10 @@ static void natural_sweep(struct back *k, int64_t jobs, int threads)
     const struct phase  all[] = {
          { kept_tiles(x) + exact_txl_tiles(x) + blocks, 4, prepare_job, k },
          { x->stage->n_levels ? jobs : 0, 1, slots_job, k },
-         { jobs, 1, keys_job, k },
+         { learned_mixes(k) + (x->bare ? 0 : jobs), 1, keys_job, k },
     };
 
-    phases_run(x->k, x->plan->shared, threads, all, 3);
+    phases_run(x->k, x->plan->shared, threads, all, 4);
 }
 
 static void project_job(void *arg, int64_t i, int thread)

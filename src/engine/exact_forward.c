@@ -66,6 +66,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     exact_position_take(x, a);
     exact_txl_take(x, a, false);
     exact_project_take(x, a, false);
+    exact_mix_take(x, a);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -475,6 +476,7 @@ static void clear_lse(const struct exact *x)
 static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq *s,
                       struct room *room, float *saved)
 {
+    exact_mix_own(x, kv, s);
     for (int64_t t = 0; t < s->n_kt; t++)
         exact_pack_tile(x, kv, s->kt0 + t, room->tile, room->tile2);
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
@@ -520,6 +522,14 @@ static void own_job(void *arg, int64_t i, int thread)
     own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, w->saved);
 }
 
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct job *w = arg;
+
+    (void)thread;
+    exact_mix(w->x, exact_mix_jobs(w->x), i);
+}
+
 /* Rows of distances, then tiles of keys. */
 static void pack_job(void *arg, int64_t i, int thread)
 {
@@ -561,6 +571,7 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
     struct job         w = { x, saved };
     const struct phase own = { x->kv_heads * x->n_seqs, 1, own_job, &w };
     const struct phase all[] = {
+        { exact_mix_jobs(x), 1, mix_job, &w },
         { exact_txl_tiles(x) + x->kv_heads * x->n_kt, 4, pack_job, &w },
         { x->heads * x->n_qt, 1, block_job, &w },
     };
@@ -568,7 +579,7 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
     if (each_its_own(x, threads))
         phases_run(x->k, x->plan->shared, threads, &own, 1);
     else
-        phases_run(x->k, x->plan->shared, threads, all, 2);
+        phases_run(x->k, x->plan->shared, threads, all, 3);
 }
 
 static void finish_all(const struct exact *x, int threads, float *saved)

@@ -23,8 +23,10 @@ int64_t exact_max_slot_tiles(const struct exact *x)
         int64_t           n = x->by_length ? p->len_k : slots_of(s, p->len_k);
 
         if (p->max_docs && !x->by_length)
-            n = s->take ? (p->len_k / s->every + 1) * s->take : runs;
-        n = min64(n, p->len_k);
+            n = s->take      ? (p->len_k / s->every + 1) * s->take
+                : s->learned ? runs * s->learned
+                             : runs;
+        if (!s->learned) n = min64(n, p->len_k);
         tiles += p->max_docs ? n / TILE + p->max_docs : p->batch * div_up(n, TILE);
     }
     return tiles;
@@ -57,7 +59,8 @@ int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos)
 
     if (pos < 0) return 0;
     if (pos + 1 >= s->s.nk) return slots_of(slots, s->s.nk);
-    return slots->take ? slots_of(slots, pos + 1) : (pos + 1) / slots->every;
+    if (slots->take) return slots_of(slots, pos + 1);
+    return (pos + 1) / slots->every * max64(1, slots->learned);
 }
 
 int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot)
@@ -121,6 +124,10 @@ void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t k
     const struct source from = { x->io->k, &x->p->k, x->dq, x->ldq, true };
     struct mapped       mapped;
 
+    if (exact_level(s, t) >= 0 && stage_learned(x->stage)) {
+        exact_mix_load(x, s, kv, t, false, tile);
+        return;
+    }
     if (exact_level(s, t) >= 0) {
         load_slots(x, s, kv, t, &from, tile, room);
         return;
@@ -136,7 +143,9 @@ void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t
 {
     const struct source from = { x->io->v, &x->p->v, x->dv, x->ldv, false };
 
-    if (exact_level(s, t) >= 0)
+    if (exact_level(s, t) >= 0 && stage_learned(x->stage))
+        exact_mix_load(x, s, kv, t, true, tile);
+    else if (exact_level(s, t) >= 0)
         load_slots(x, s, kv, t, &from, tile, room);
     else
         exact_load_tile(x, s, kv, t, from.base, from.l, x->dv, x->ldv, tile);
@@ -204,6 +213,10 @@ void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t
 {
     const int n = (int)min64(TILE, s->s.nk - j0);
 
+    if (stage_learned(x->stage)) {
+        exact_mix_share(x, s, kv, j0, dk, dv);
+        return;
+    }
     for (int level = 0; level < s->n_levels; level++)
         for (int j = 0; j < n; j++) {
             const int64_t slot = slot_with(&s->slots[level], j0 + j);

@@ -28,12 +28,14 @@ struct slab { /* pages allocated together */
 };
 
 /* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set or, where keys are made of queries, one for each of its heads, and
- * PAGE rows of values, in the dtype of the tensors.  Keys are stored as they go into
- * scores. */
+ * of keys, one set or, where query heads have keys of their own, one for each of its
+ * heads, and PAGE rows of values, in the dtype of the tensors.  Keys are stored as they
+ * go into scores.  Where query heads have values of their own too, all are key/value
+ * heads. */
 struct part {
     size_t  at, head_bytes; /* head_bytes 0: it has none */
-    int64_t sets;
+    int64_t sets, kv_heads;
+    int64_t dim_qk; /* of keys as they are stored */
 };
 
 struct foci_pool {
@@ -79,7 +81,7 @@ static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_
     const struct part  *t = &pool->parts[g];
 
     return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes +
-           (size_t)(set * PAGE * p->dim_qk) * foci_dtype_bytes(p->dtype);
+           (size_t)(set * PAGE * t->dim_qk) * foci_dtype_bytes(p->dtype);
 }
 
 static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int64_t kv)

@@ -123,7 +123,7 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct group *group = &plan->spec.groups[g];
         for (int64_t h = 0; h < group->heads; h++) {
-            double f = 1 / sqrt((double)t->p.dim_qk);
+            double f = 1 / sqrt((double)mech_width(&group->mech));
             bool   unit = false;
             for (size_t m = 0; m < group->mech.n_mods; m++) {
                 const foci_mod *mod = &group->mech.mods[m];
@@ -180,6 +180,27 @@ static void add_tables(const foci_plan *plan, const struct trial *t, struct leng
     }
 }
 
+static void lengthen(struct lengths *s, double by) { s->typical *= fmax(1, by); }
+
+/* What learned matrices make of queries, keys and values. */
+static void multiply(const foci_plan *plan, const struct trial *t, struct lengths *q,
+                     struct lengths *k, struct lengths *v)
+{
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        const struct stage *s = &plan->stages[i];
+        const int64_t      *at = s->group->param0;
+
+        if (s->score.map == FOCI_MAP_PROJECT) {
+            const int64_t d = mech_width(&s->group->mech);
+            lengthen(q, row_length(plan, t, at[0], d));
+            lengthen(k, row_length(plan, t, at[1], d));
+        }
+        if (!stage_learned(s)) continue;
+        lengthen(k, row_length(plan, t, at[0], s->levels[0].slots.every));
+        lengthen(v, row_length(plan, t, at[at[1] >= 0], s->levels[0].slots.every));
+    }
+}
+
 /* The size of the terms that make up each part, per element.  The result is that of
  * the logits: their relative errors become absolute ones of log weights. */
 static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
@@ -196,6 +217,7 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     const struct lengths g =
         lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
     const struct factors f = largest_factors(plan, t);
+    multiply(plan, t, &q, &k, &v);
     add_tables(plan, t, &q, &k, &v);
     /* A key adds up what heads, and queries where there are more of them, bring it. */
     const double per_key = fmax(1, (double)p->len_q / fmax(1, (double)p->len_k));
@@ -303,7 +325,8 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
     if (m->rounds && part == PART_DBIAS) bound += 0x1p-9 * finite;
     /* A sum of rounded weights is off by half a unit at most. */
     if (m->rounds && part == PART_LSE) bound += 0x1p-9;
-    if (m->is_fast && m->plain) bound = fmin(bound, fast[part] * (finite + terms));
+    if (m->is_fast && m->plain && logits < 4)
+        bound = fmin(bound, fast[part] * (finite + terms));
 
     /* A yardstick is one draw of roundings, and may be a lucky one where a single
      * number is larger than all others, as where hardly a pair is seen. */

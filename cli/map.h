@@ -10,7 +10,6 @@ struct panel {
     const char  *label;     /* the mechanism, as written */
     const float *weights;   /* [len_q][len_k] */
     int64_t      pairs;     /* that have a weight */
-    int64_t      negative;  /* of them */
     int64_t      few, many; /* the fewest and the most keys that a query sees */
     int64_t      negative;  /* pairs whose weight is below zero */
     double       low, high; /* the least and the largest size of a weight; 0: none */

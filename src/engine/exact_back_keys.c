@@ -49,7 +49,7 @@ static void store_tile(const struct back *k, const struct exact_seq *s, int64_t 
         memset(dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
         memset(dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
     }
-    if (k->g->dk)
+    if (k->g->dk && x->dq)
         x->k->store_rows(
             (char *)k->g->dk +
                 (size_t)(s->s.b * p->k.batch + row * p->k.row + head * p->k.head) * el,
@@ -112,6 +112,7 @@ static void meet_run(const struct back_run *u, const struct block *b, int64_t qt
             .dqt = back_dqt(k, u->part, b->at),
             .dk = r->dk_head + i * TILE * x->ldq,
             .dv = r->dv + i * TILE * x->ldv,
+            .with = exact_with(x, u->s),
             .more = i > 0 && c[i - 1].qt == qt,
         };
         if (exact_has_txl(x)) back_place(x, r, exact_txl_place(x, &r->txl, i));
@@ -135,7 +136,8 @@ static void leave_run(const struct back_run *u, struct back_room *r)
         else if (x->collect)
             collect_tile(x, u->s, u->kv, t, dk, dv);
         else
-            store_tile(u->k, u->s, u->kv, t, dk, dv, r);
+            for (int64_t f = 0; f < exact_with(x, u->s); f++)
+                store_tile(u->k, u->s + f, u->kv, t, dk, dv + f * TILE * x->ldv, r);
     }
 }
 
@@ -146,7 +148,8 @@ void back_keys(const struct back_run *u, struct back_room *r)
     struct column       c[MAX_RUN];
 
     memset(r->dk, 0, (size_t)count * sizeof(float));
-    memset(r->dv, 0, (size_t)(u->n * TILE * x->ldv) * sizeof(float));
+    memset(r->dv, 0,
+           (size_t)(exact_with(x, u->s) * u->n * TILE * x->ldv) * sizeof(float));
     for (int64_t h = u->kv * x->per_kv; h < (u->kv + 1) * x->per_kv; h++) {
         const float scale = (float)exact_head_scale(x, x->head0 + h);
 

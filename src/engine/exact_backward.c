@@ -11,6 +11,7 @@
  * rows of a head share stays out of the products and is applied to their sums.
  */
 #include "engine/exact_back.h"
+#include "engine/rest.h"
 
 #include <omp.h>
 #include <string.h>
@@ -25,7 +26,8 @@ static int64_t tiles_in_run(const struct exact *x)
     const int64_t tiles =
         x->p->batch * x->kv_heads * div_up(x->p->len_k, TILE) / PIECES;
 
-    return exact_has_txl(x) ? max64(MIN_RUN, min64(MAX_RUN, tiles)) : 1;
+    return exact_has_txl(x) && !x->from.from ? max64(MIN_RUN, min64(MAX_RUN, tiles))
+                                             : 1;
 }
 
 static struct back_room room_take(const struct exact *x, struct arena *a)
@@ -46,12 +48,13 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.waiting = 0;
     r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
-    r.dv = arena_take(a, run * TILE * (int64_t)x->ldv, sizeof(float));
+    r.dv = arena_take(a, exact_fold_most(x) * run * TILE * x->ldv, sizeof(float));
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
     r.txl = exact_txl_room_back(x, run, a);
+    r.from = exact_source_room(x, true, a);
     return r;
 }
 
@@ -69,10 +72,11 @@ static void take_collected(struct exact *x, struct arena *a)
 }
 
 /* A gradient of the given bias, which heads and sequences may share, wants pieces of key
- * tiles alone. */
+ * tiles alone; those of sources are shared by sequences. */
 static int64_t count_parts(const struct exact *x)
 {
-    const int64_t jobs = max64(1, x->p->batch * x->kv_heads);
+    const int64_t seqs = x->from.from ? 1 : x->p->batch;
+    const int64_t jobs = max64(1, seqs * x->kv_heads);
     const int64_t parts =
         x->p->flags & FOCI_BIAS ? max64(PIECES / jobs, PIECES / 2) : PIECES / jobs;
 
@@ -115,6 +119,8 @@ static void back_take(struct back *k, struct arena *a)
     exact_txl_take(x, a, true);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
+    exact_source_take(x, a, true);
+    exact_source_take_back(x, k->parts, &k->from, a);
 
     room_take(x, &one);
     x->scratch_bytes = one.used;
@@ -141,54 +147,83 @@ static void clear(const struct back *k)
         memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
     }
     exact_position_clear(x, k->parts);
-    if (k->g->dq) exact_clear(x, k->g->dq, &x->p->q, x->head0, x->heads, x->dq, true);
-    if (k->g->dk) exact_clear(x, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->dq, false);
+    rest_clear(x->plan, x->io, k->g->dq, &x->p->q, x->head0, x->heads, x->p->dim_qk,
+               true, !x->dq);
+    rest_clear(x->plan, x->io, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->p->dim_qk,
+               false, !x->dq);
     if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
 }
 
-/* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
- * supports it is every part-th run, to and fro so that parts of a causal sequence weigh
- * alike; on others neighbours, which see much the same queries. */
-static void job(const struct back *k, int64_t i, int64_t part, bool slots,
-                struct back_room *r)
+/* Tiles of keys, or of slots, of a sequence. */
+static foci_range tiles_of(const struct exact_seq *s, bool slots)
 {
-    const struct exact     *x = &k->x;
-    const struct exact_seq *s = &x->seqs[i / x->kv_heads];
-    const int64_t           raw = div_up(s->s.nk, TILE);
-    const int64_t           t0 = slots ? raw : 0, n = slots ? s->n_kt - raw : raw;
-    const int64_t           most = tiles_in_run(x), runs = div_up(n, most);
-    const bool              all = x->support->all;
-    const int64_t           first = all ? 0 : runs * part / k->parts;
+    const int64_t raw = div_up(s->s.nk, TILE);
+    return slots ? (foci_range){ raw, s->n_kt } : (foci_range){ 0, raw };
+}
+
+/* A part of the tiles of sequences s0 to s1 for a key/value head.  On full supports it is
+ * every part-th run, to and fro so that parts of a causal sequence weigh alike; on others
+ * neighbours, which see much the same queries.  A run is met by all sequences before the
+ * next is. */
+static void job(const struct back *k, foci_range seqs, int64_t kv, int64_t part,
+                bool slots, struct back_room *r)
+{
+    const struct exact *x = &k->x;
+    const int64_t       most = tiles_in_run(x);
+    const bool          all = x->support->all;
+    int64_t             longest = 0;
+
+    for (int64_t s = seqs.begin; s < seqs.end; s++) {
+        const foci_range tiles = tiles_of(&x->seqs[s], slots);
+        longest = max64(longest, tiles.end - tiles.begin);
+    }
+    const int64_t runs = div_up(longest, most);
+    const int64_t first = all ? 0 : runs * part / k->parts;
     const int64_t end = all ? div_up(runs, k->parts) : runs * (part + 1) / k->parts;
-
     for (int64_t at = first; at < end; at++) {
-        const int64_t         mine = at % 2 ? k->parts - 1 - part : part;
-        const int64_t         t = (all ? at * k->parts + mine : at) * most;
-        const struct back_run u = { k,   s, i % x->kv_heads, t0 + t, min64(most, n - t),
-                                    part };
+        const int64_t mine = at % 2 ? k->parts - 1 - part : part;
+        const int64_t t = (all ? at * k->parts + mine : at) * most;
 
-        if (t < n) back_keys(&u, r);
+        if (t >= longest) continue;
+        exact_source_begin_tile(x, &r->from);
+        for (int64_t s = seqs.begin; s < seqs.end; s += x->fold) {
+            const foci_range      tiles = tiles_of(&x->seqs[s], slots);
+            const struct back_run u = { k,
+                                        &x->seqs[s],
+                                        kv,
+                                        tiles.begin + t,
+                                        min64(most, tiles.end - tiles.begin - t),
+                                        part };
+            if (u.n > 0) back_keys(&u, r);
+        }
+        exact_source_end_tile(x, kv, t, part, &k->from, &r->from, k->g->dparams);
     }
 }
 
-/* Jobs that threads share: of a sequence and key/value head each, or of all of them, so
- * that what they share is summed in order. */
+/* Jobs that threads share: of a sequence and key/value head each, of all sequences, or of
+ * all of both, so that what they share is summed in order. */
 static int64_t count_jobs(const struct back *k)
 {
     const struct exact *x = &k->x;
-    return k->g->dbias ? k->parts : k->parts * x->n_seqs * x->kv_heads;
+    const int64_t       seqs = x->from.from ? 1 : x->n_seqs;
+
+    return k->g->dbias ? k->parts : k->parts * seqs * x->kv_heads;
 }
 
 static void jobs_of(const struct back *k, int64_t i, bool slots, struct back_room *r)
 {
     const struct exact *x = &k->x;
+    const int64_t       part = i % k->parts, mine = i / k->parts;
+    const int64_t       step = x->from.from ? x->n_seqs : 1; /* taken by one job */
 
     if (!k->g->dbias) {
-        job(k, i / k->parts, i % k->parts, slots, r);
+        const int64_t s = mine / x->kv_heads * step;
+        job(k, (foci_range){ s, s + step }, mine % x->kv_heads, part, slots, r);
         return;
     }
-    for (int64_t j = 0; j < x->n_seqs * x->kv_heads; j++)
-        job(k, j, i, slots, r);
+    for (int64_t s = 0; s < x->n_seqs; s += step)
+        for (int64_t kv = 0; kv < x->kv_heads; kv++)
+            job(k, (foci_range){ s, s + step }, kv, part, slots, r);
 }
 
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -204,12 +239,15 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
+    exact_source_open(&k.x);
+    exact_source_clear(&k.x, &k.from);
     exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
     const bool          natural = exact_natural(x);
-    const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
+    const int64_t       tiles = x->kv_heads * x->n_kt, leads = exact_leads(x);
+    const int64_t       blocks = x->heads * leads;
     const int64_t       jobs = natural ? count_jobs(&k) : 0;
     const int           threads =
         exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
@@ -226,9 +264,12 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
 #pragma omp for schedule(dynamic, 4) nowait
         for (int64_t i = 0; i < exact_txl_tiles(x); i++)
             exact_txl_make(x, i, room.tile);
+#pragma omp for schedule(dynamic, 4) nowait
+        for (int64_t i = 0; i < exact_source_tiles(x); i++)
+            exact_source_make(x, i, &room.from);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
+            const struct block b = exact_lead(x, i / leads, i % leads);
             back_prepare(&k, &b, &room);
         }
 #pragma omp for schedule(dynamic, 1)
@@ -257,9 +298,15 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
             exact_txl_params_rows(x, &k.txl, i, g->dparams);
 #pragma omp for schedule(dynamic, 4)
         for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
+            const struct block b = exact_lead(x, i / leads, i % leads);
             back_finish(&k, &b, &room);
         }
+#pragma omp for schedule(dynamic, 1)
+        for (int64_t h = 0; h < (x->from.from ? x->heads : 0); h++)
+            exact_source_head(x, h, &k.from, &room.from, g->dparams);
+#pragma omp for schedule(dynamic, 1) nowait
+        for (int64_t i = 0; i < (g->dx && exact_source_nets(x) ? x->n_qt : 0); i++)
+            exact_source_dx(x, i, &k.from, &room.from, g->dx);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t h = 0; h < (exact_has_shaw(x) && g->dparams ? x->heads : 0); h++)
             back_vectors(&k, h, &room);

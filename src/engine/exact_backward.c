@@ -301,6 +301,7 @@ static void natural_sweep(struct back *k, int64_t jobs, int threads)
     const struct exact *x = &k->x;
     const int64_t       blocks = x->heads * x->n_qt;
     const struct phase  all[] = {
+         { exact_mix_jobs(x), 1, mix_job, k },
          { kept_tiles(x) + exact_txl_tiles(x) + blocks, 4, prepare_job, k },
          { x->stage->n_levels ? jobs : 0, 1, slots_job, k },
          { learned_mixes(k) + (x->bare ? 0 : jobs), 1, keys_job, k },

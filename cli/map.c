@@ -114,18 +114,29 @@ static int weigh(const struct map *m, bool random, float *weights)
     float       *x = make_data(rows * (size_t)p.dim_x, random, seed + 2);
     float       *v = need(keys * (size_t)p.dim_v, sizeof *v);
 
-    const foci_io io = {
-        FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .x = x, .words = r->words.ints,
-        .params = r->params
-    };
-    const int   code = check_words(m, io);
-    foci_status status = FOCI_OK;
-    if (!code) status = foci_ref_weights(r->plan, &io, weights);
+    float *o = need(rows * heads * (size_t)p.dim_v, sizeof *o);
+
+    const foci_io io = { FOCI_SIZED(foci_io),
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .x = x,
+                         .o = o,
+                         .words = r->words.ints,
+                         .params = r->params,
+                         .work = need(foci_plan_work_bytes(r->plan), 1) };
+    int           code = check_words(m, io);
+    bool          found;
+    /* What is causal needs statistics; others find their own. */
+    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, &found);
+    const foci_status status = code ? FOCI_OK : foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);
     free(x);
     free(v);
-    if (code || !status) return code;
+    free(o);
+    free(io.work);
+    if (!status) return code;
     return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
                    status == FOCI_ERR_UNSUP
                        ? "its output is not one matrix times the values"
@@ -229,13 +240,13 @@ static json_t *json_map(const struct map *m)
         const struct panel *p = &m->panels[i];
         pairs += p->heads * p->pairs;
         json_array_append_new(
-            list,
-            json_pack("{s:I, s:I, s:s, s:I, s:I, s:f, s:I, s:I, s:f, s:f}", "first_head",
-                      (json_int_t)p->first, "heads", (json_int_t)p->heads, "mechanism",
-                      p->label, "pairs", (json_int_t)p->pairs, "negative_pairs",
-                      (json_int_t)p->negative, "density", density(m, p), "fewest_keys",
-                      (json_int_t)p->few, "most_keys", (json_int_t)p->many,
-                      "least_weight", p->low, "largest_weight", p->high));
+            list, json_pack("{s:I, s:I, s:s, s:I, s:I, s:f, s:I, s:I, s:f, s:f}",
+                            "first_head", (json_int_t)p->first, "heads",
+                            (json_int_t)p->heads, "mechanism", p->label, "pairs",
+                            (json_int_t)p->pairs, "below_zero", (json_int_t)p->negative,
+                            "density", density(m, p), "fewest_keys", (json_int_t)p->few,
+                            "most_keys", (json_int_t)p->many, "least_weight", p->low,
+                            "largest_weight", p->high));
     }
     const int64_t all = m->run.p.heads * m->run.p.len_q * m->run.p.len_k;
     json_t       *o =
@@ -265,7 +276,10 @@ static void print_map(const struct map *m)
         table_cell(t, "%lld", (long long)p->pairs);
         table_cell(t, "%.3g %%", 100 * density(m, p));
         table_cell(t, "%lld to %lld", (long long)p->few, (long long)p->many);
-        table_cell(t, "%.3g to %.3g", p->low, p->high);
+        if (p->negative)
+            table_cell(t, "+-%.3g to +-%.3g", p->low, p->high);
+        else
+            table_cell(t, "%.3g to %.3g", p->low, p->high);
         table_cell(t, "%s", p->label);
     }
     table_print(t, stdout);
@@ -381,6 +395,7 @@ const struct verb verb_map = {
         "--help.\n"
         "Weights are computed by the written-out formulas, for up to 1024 queries "
         "and keys.\n"
-        "Neighbouring heads with the same weights are drawn once.  Without --out the\n"
-        "numbers are printed only.",
+        "Neighbouring heads with the same weights are drawn once.  Where weights have "
+        "signs\n"
+        "their size is drawn.  Without --out the numbers are printed only.",
 };

@@ -44,8 +44,10 @@ struct picture *picture_create(int width, int height, const char *title)
 
 void picture_free(struct picture *p)
 {
-    for (int i = 0; i < p->n; i++)
+    for (int i = 0; i < p->n; i++) {
         free(p->shapes[i].text);
+        free(p->shapes[i].points);
+    }
     free(p->shapes);
     free(p->title);
     free(p);
@@ -91,6 +93,20 @@ void picture_text(struct picture *p, double x, double y, enum anchor anchor,
                               .style = style,
                               .colour = colour,
                               .text = copy(text) };
+}
+
+void picture_line(struct picture *p, const double *points, int n, double width,
+                  uint32_t colour)
+{
+    const size_t count = 2 * (size_t)n;
+    double      *copied = need(count, sizeof *copied);
+
+    if (n) memcpy(copied, points, count * sizeof *copied);
+    *add(p) = (struct shape){ .kind = DRAW_LINE,
+                              .width = width,
+                              .colour = colour,
+                              .points = copied,
+                              .n_points = n };
 }
 
 void picture_grid(struct picture *p, double x, double y, const struct grid *grid)

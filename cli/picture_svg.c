@@ -126,6 +126,19 @@ static void put_grid(struct text *t, const struct shape *s)
     free(done);
 }
 
+static void put_line(struct text *t, const struct shape *s)
+{
+    put(t,
+        "<polyline fill='none' stroke='#%06x' stroke-width='%g' "
+        "stroke-linejoin='round' "
+        "stroke-linecap='round' points='",
+        (unsigned)s->colour, s->width);
+    const double *at = s->points;
+    for (int i = 0; i < s->n_points; i++, at += 2)
+        put(t, "%s%.1f,%.1f", i ? " " : "", at[0], at[1]);
+    put(t, "'/>\n");
+}
+
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path)
 {
     struct text t = { 0 };
@@ -143,6 +156,8 @@ foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path
             put_text(&t, s);
         else if (s->kind == DRAW_GRID)
             put_grid(&t, s);
+        else if (s->kind == DRAW_LINE)
+            put_line(&t, s);
         else
             put(&t, "<rect x='%g' y='%g' width='%g' height='%g' fill='#%06x'/>\n", s->x,
                 s->y, s->width, s->height, (unsigned)s->colour);

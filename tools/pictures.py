@@ -243,6 +243,27 @@ def maps(foci, out):
                            stdout=subprocess.DEVNULL)
 
 
+# Those that estimate softmax or take its place at the price of n: what is compared, width.
+ERRORS = {
+    "linear": (["linear", "linear(kernel=relu)", "linear(kernel=poly)", "linear(kernel=taylor)",
+                "linear(kernel=powers)"], 64),
+    "cosformer": (["cosformer", "linear(kernel=relu)"], 64),
+    "efficient": (["efficient", "linear"], 64),
+    "identity": (["identity(norm=n)", "linear"], 64),
+    "retention": (["retention(norm=retnet)", "retention(content=0, norm=sum)", "linear"], 64),
+    "performer": (["performer(features=64)", "performer(features=256)",
+                   "performer(kind=sderf, features=256)", "performer(kind=aderf, features=256)",
+                   "performer(kind=hyp, features=128)", "linear"], 16),
+}
+
+
+def errors(foci, out):
+    for name, (specs, dim) in ERRORS.items():
+        words = [word for spec in specs for word in ("--error", spec)]
+        subprocess.run([foci, "analyse", *words, "--dim", str(dim), "--quiet", "--out",
+                        out / f"{name}.svg"], check=True, stdout=subprocess.DEVNULL)
+
+
 def routed(path):
     """Tokens, their gates, and the sets of keys and values they are summed from."""
     draw = random.Random(3)
@@ -317,6 +338,7 @@ def main():
     routed(out / "routed.svg")
     memformer(out / "memformer.svg")
     maps(foci, out)
+    errors(foci, out)
 
 
 if __name__ == "__main__":

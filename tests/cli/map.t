@@ -236,19 +236,19 @@ foci map: lightconv(heads=2): there are no weights to draw: its output is not on
 
 === weights below 0 have a colour and a scale of their own
 npy make e.npy 1x4 1,-1,1,-1
-foci map --pattern 'linformer(rank=1)' n4d4 --param E=e.npy --json --out m.svg | grep 'negative\|weight'
+foci map --pattern 'linformer(rank=1)' n4d4 --param E=e.npy --json --out m.svg | grep 'below_zero\|weight'
 grep -c 'below 0' m.svg
 foci map --pattern 'linformer(rank=1)' n4d4 --param E=e.npy --support --out m.svg > /dev/null
 grep -c 'below 0' m.svg
-foci map --pattern softmax n4d4 --json --out m.svg | grep negative
+foci map --pattern softmax n4d4 --json --out m.svg | grep below_zero
 grep -c 'below 0' m.svg
 --- stdout
-      "negative_pairs": 8,
+      "below_zero": 8,
       "least_weight": 1.0,
       "largest_weight": 1.0
 1
 0
-      "negative_pairs": 0,
+      "below_zero": 0,
 0
 --- exit 1
 
@@ -270,3 +270,25 @@ foci map: --param words=FILE is missing, and fixed(words=1) reads words
 foci map: --param words=w.npy: its shape is 4; a word for each token is needed: 5*
 foci map: fixed(words=1): words: token 2 *
 --- exit 1
+
+=== features: weights of either sign, of rows that were turned, and of frozen statistics
+for s in linear cosformer efficient identity retention 'linear rope' 'performer(kind=trig)' 'performer(kind=sderf)'; do
+    foci map --pattern "$s" n8d4 --data random --out "$s.svg" | sed -n 2p
+done
+foci map --pattern 'performer(kind=aderf)' n8d4c --json | grep 'below_zero\|"pairs"' | sort
+grep -l 'below 0' *.svg
+--- stdout
+0 * 100 % * linear
+0 * cosformer
+0 * 100 % * efficient
+0 * +-* identity
+0 * +-* retention
+0 * linear rope
+0 * performer(kind=trig)
+0 * 100 % * performer(kind=sderf)
+      "below_zero": 0,
+      "pairs": 36,
+  "pairs": 36,
+identity.svg
+...
+retention.svg

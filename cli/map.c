@@ -114,8 +114,7 @@ static int weigh(const struct map *m, bool random, float *weights)
     float       *x = make_data(rows * (size_t)p.dim_x, random, seed + 2);
     float       *v = need(keys * (size_t)p.dim_v, sizeof *v);
 
-    float *o = need(rows * heads * (size_t)p.dim_v, sizeof *o);
-
+    float        *o = need(rows * heads * (size_t)p.dim_v, sizeof *o);
     const foci_io io = { FOCI_SIZED(foci_io),
                          .q = q,
                          .k = k,
@@ -125,18 +124,19 @@ static int weigh(const struct map *m, bool random, float *weights)
                          .words = r->words.ints,
                          .params = r->params,
                          .work = need(foci_plan_work_bytes(r->plan), 1) };
-    int           code = check_words(m, io);
     bool          found;
+    int           code = check_words(m, io);
+    foci_status   status = FOCI_OK;
     /* What is causal needs statistics; others find their own. */
     if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, &found);
-    const foci_status status = code ? FOCI_OK : foci_ref_weights(r->plan, &io, weights);
+    if (!code) status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);
     free(x);
     free(v);
     free(o);
     free(io.work);
-    if (!status) return code;
+    if (code || !status) return code;
     return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
                    status == FOCI_ERR_UNSUP
                        ? "its output is not one matrix times the values"

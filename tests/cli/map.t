@@ -212,6 +212,28 @@ foci map --pattern '1*local(window=2) + 1*strided(3)' h2n16d8c --json | grep '"d
   "data": "random",
   "data": "alike",
 
+=== features: weights of either sign, of rows that were turned, and of frozen statistics
+for s in linear cosformer efficient identity retention 'linear rope' 'performer(kind=trig)' 'performer(kind=sderf)'; do
+    foci map --pattern "$s" n8d4 --data random --out "$s.svg" | sed -n 2p
+done
+foci map --pattern 'performer(kind=aderf)' n8d4c --json | grep 'below_zero\|"pairs"' | sort
+grep -l 'below 0' *.svg
+--- stdout
+0 * 100 % * linear
+0 * cosformer
+0 * 100 % * efficient
+0 * +-* identity
+0 * +-* retention
+0 * linear rope
+0 * performer(kind=trig)
+0 * 100 % * performer(kind=sderf)
+      "below_zero": 0,
+      "pairs": 36,
+  "pairs": 36,
+identity.svg
+...
+retention.svg
+
 === weights of mechanisms that form none
 foci map --pattern fixed h7n8d4
 foci map --pattern '1*lightconv(width=3) + 1*dynconv(width=3)' h2n8d4
@@ -270,25 +292,3 @@ foci map: --param words=FILE is missing, and fixed(words=1) reads words
 foci map: --param words=w.npy: its shape is 4; a word for each token is needed: 5*
 foci map: fixed(words=1): words: token 2 *
 --- exit 1
-
-=== features: weights of either sign, of rows that were turned, and of frozen statistics
-for s in linear cosformer efficient identity retention 'linear rope' 'performer(kind=trig)' 'performer(kind=sderf)'; do
-    foci map --pattern "$s" n8d4 --data random --out "$s.svg" | sed -n 2p
-done
-foci map --pattern 'performer(kind=aderf)' n8d4c --json | grep 'below_zero\|"pairs"' | sort
-grep -l 'below 0' *.svg
---- stdout
-0 * 100 % * linear
-0 * cosformer
-0 * 100 % * efficient
-0 * +-* identity
-0 * +-* retention
-0 * linear rope
-0 * performer(kind=trig)
-0 * 100 % * performer(kind=sderf)
-      "below_zero": 0,
-      "pairs": 36,
-  "pairs": 36,
-identity.svg
-...
-retention.svg

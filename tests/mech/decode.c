@@ -44,6 +44,9 @@ static void test_mixes(void **state)
         "2*local(window=70) rope logn + 2*segmented(length=10, integrate=summary) sink",
         "2*segmented(length=9, back=1, integrate=second) logn + "
         "2*routed(inner=local(window=5) rope, routes=3, top=2)",
+        "3*fixed + 1*softmax",
+        "1*fixed(left) + 1*linear + 1*lightconv(width=3) + 1*local(window=9) rope",
+        "2*fixed(start, words=1) + 1*dynconv(width=4) + 1*retention",
         "routed(inner=pooled(block=4, levels=2) qknorm)",
         "routed(inner=lsh(buckets=4, rounds=2), routes=2)",
         "routed(inner=segmented(length=6, integrate=second))",

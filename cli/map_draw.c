@@ -228,7 +228,7 @@ static void draw_head(const struct map *m, struct picture *to, const char *probl
     int64_t     pairs = 0;
 
     if (m->random)
-        snprintf(data, sizeof data, "standard normal q and k, seed %lld",
+        snprintf(data, sizeof data, "standard normal inputs, seed %lld",
                  (long long)opt_int(m->a, "seed", 0));
     for (int i = 0; i < m->n_panels; i++)
         pairs += m->panels[i].heads * m->panels[i].pairs;

@@ -250,7 +250,7 @@ heads  pairs  density  keys a query  weights of a pair  mechanism
 6         64    100 %  8 to 8        0.000772 to 0.395  fixed
 heads  pairs  density  keys a query  weights of a pair  mechanism
 0         22   34.4 %  2 to 3        0.333 to 0.333     lightconv(width=3)
-1         22   34.4 %  2 to 3        *                  dynconv(width=3)
+1         22   34.4 %  2 to 3        0.* to 0.* dynconv(width=3)
 --- stderr
 foci map: memformer: there are no weights to draw: its output is not one matrix times the values
 foci map: lightconv(heads=2): there are no weights to draw: its output is not one matrix times the values

@@ -172,6 +172,24 @@ def supports():
              causal=True)]
 
 
+def inside_routes():
+    """Routes that do not weigh pairs of queries and keys alone."""
+    of = lambda name, mech, arg, **kw: case(name, "routed", inner=(mech, arg, {}), dim_x=2, heads=2, n=6, d=2, **kw)
+    return [
+        of("features of routes", "linear", {}, causal=True),
+        of("projections of routes", "lowrank", {"rank": 1}, causal=True),
+        of("mixtures of routes", "linformer", {"rank": 2, "share": 0}),
+        of("mixtures of routes, blocks", "linformer", {"rank": 2, "block": 2}, causal=True),
+        of("tables of logits", "synthesizer", {"kind": "random+vanilla"}),
+        of("nets of logits", "synthesizer", {"kind": "dense", "max": 7}, causal=True),
+        of("patterns", "fixed", {}),
+        of("patterns of words", "fixed", {"pattern": "left", "words": 1}, words=[0, 0, 1, 2, 3, 3], causal=True),
+        of("taps", "lightconv", {"width": 3}),
+        of("taps of hidden states", "dynconv", {"width": 3, "heads": 2}, causal=True),
+        of("landmarks of routes", "nystrom", {"landmarks": 2, "conv": 3}),
+        of("memory of routes", "memformer", {"slots": 2, "segment": 2})]
+
+
 def orders():
     angular, floor = {"buckets": 4, "rounds": 2}, {"hash": "floor", "width": 1.5, "rounds": 2}
     shared = {"buckets": 4, "shared": 1}
@@ -246,7 +264,8 @@ def orders():
              inner=("segmented", {"length": 2, "integrate": "second"}, {})),
         case("layout", "routed", heads=2, n=6, d=2, dim_x=2,
              inner=("block", {"block": 2}, {}, {"layout": [1, 0, 1, 0, 1, 0, 1, 1, 0]})),
-        case("drawn layout", "routed", n=9, d=2, dim_x=2, seed=4, inner=("bigbird", {"block": 1, "radius": 0}, {}))]
+        case("drawn layout", "routed", n=9, d=2, dim_x=2, seed=4, inner=("bigbird", {"block": 1, "radius": 0}, {}))] + \
+        inside_routes()
 
 
 def slots():

@@ -10,6 +10,14 @@
 
 #include "core/core.h"
 
+/* Below so many operations threads cost more than they save. */
+static const double few_flops = 2e5;
+
+int jobs_threads(int threads, int64_t jobs, double flops)
+{
+    return flops < few_flops ? 1 : (int)max64(1, min64(threads, jobs));
+}
+
 static void run_alone(const struct kernels *k, int threads, const struct phase *phases,
                       int n)
 {

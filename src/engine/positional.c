@@ -183,6 +183,13 @@ static void forward_job(void *arg, int64_t i, int thread)
         scan_forward(x, &at, &room);
 }
 
+static void run(struct positional *x, int64_t                         jobs,
+                void (*job)(void *arg, int64_t i, int thread), double flops)
+{
+    phases_run(x->k, x->plan->shared, jobs_threads(x->plan->ctx->threads, jobs, flops),
+               &(struct phase){ jobs, 1, job, x }, 1);
+}
+
 static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                     float *saved)
 {
@@ -194,8 +201,7 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (!x.max_seqs) return;
     open_work(&x, io, false, &a);
     rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.heads, 1, forward_job, &x }, 1);
+    run(&x, x.n_seqs * x.heads, forward_job, plan->cost.forward_flops);
 }
 
 /* Leading keys that take no gradient; and sums over heads to where they go. */
@@ -249,8 +255,7 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     open_work(&x, io, true, &a);
     x.g = g;
     rest_clear(plan, io, g->dv, &x.p->v, x.kv0, x.kv_heads, x.dv, false, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.kv_heads, 1, backward_job, &x }, 1);
+    run(&x, x.n_seqs * x.kv_heads, backward_job, plan->cost.backward_flops);
     if (positional_is_taps(&x.kind)) taps_finish(&x);
 }
 
@@ -331,9 +336,14 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *cost)
 
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
-    (void)plan;
-    return snprintf(text, cap, "positional: %" PRId64 " heads, running means",
-                    s->group->heads);
+    struct positional x;
+
+    positional_geometry(&x, plan, s);
+    if (positional_is_taps(&x.kind))
+        return snprintf(text, cap, "    taps     %" PRId64 " a head, in f32\n",
+                        positional_taps_of(&x));
+    return snprintf(text, cap, "    scan     %s, means in doubles\n",
+                    x.kind.words ? "words" : "tokens");
 }
 
 const struct engine engine_positional = {

@@ -35,7 +35,9 @@ static double element(foci_feature feature, double x, double *slope)
 {
     switch (feature) {
     case FOCI_FEATURE_ELU: *slope = x > 0 ? 1 : exp(x); return x > 0 ? x + 1 : exp(x);
-    case FOCI_FEATURE_RELU: *slope = x > 0; return x > 0 ? x : 0;
+    case FOCI_FEATURE_RELU:
+        *slope = x > 0 ? 1 : x <= 0 ? 0 : x; /* NaN stays */
+        return x <= 0 ? 0 : x;
     case FOCI_FEATURE_COS: *slope = -sin(x); return cos(x);
     default: *slope = 1; return x;
     }

@@ -10,7 +10,7 @@ modifier  summary
 ...
 sink * learned logit *
 ...
-alias  meaning
+alias * meaning
 ...
 
 === a mechanism
@@ -97,6 +97,16 @@ sink, a modifier: *
 foci list 8L
 --- stdout
 8L, an alias: 8*softmax
+
+=== aliases that can be planned
+foci list | sed -n '/^alias/,$p'
+--- stdout
+alias        meaning
+7F+1L        7*fixed + 1*softmax
+7F_token+1L  7*fixed + 1*softmax
+7F_word+1L   7*fixed(words=1) + 1*softmax
+8L           8*softmax
+1L           1*softmax
 
 === JSON of all is JSON, and names the same mechanisms
 foci list --json > all.json

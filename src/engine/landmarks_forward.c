@@ -97,7 +97,7 @@ static void gather(const struct landmarks *x, const struct mark_chunk *c, int64_
     for (int64_t j = c->first; j < c->first + c->n; j += LANES) {
         const int         keys = (int)min64(LANES, c->first + c->n - j);
         const struct many tile = landmarks_tile(x, s, h / x->per_kv, j, keys, r);
-        lanes_gather(x->k, &tile, x->f, r->qt, r->s, &sums);
+        lanes_gather(x->k, &tile, x->f, r->qt, n, r->s, &sums);
     }
     for (int i = 0; i < LANES; i++)
         r->vec[2][i] = 1;
@@ -182,7 +182,7 @@ static void weights_job(void *arg, int64_t i, int thread)
 
     landmarks_room(x, thread, &r);
     landmarks_lanes(x, a->s, a->h, t, n, &r);
-    lanes_read(x->k, &few, x->f, r.qt, r.s, NULL, r.vec[0]);
+    lanes_read(x->k, &few, x->f, r.qt, n, r.s, NULL, r.vec[0]);
     x->k->shrink(r.s, few.n, r.vec[0]);
     for (int row = 0; row < n; row++)
         for (int j = 0; j < few.n; j++)
@@ -237,7 +237,7 @@ static void read_block(const struct landmarks *x, const struct mark_seq *s, int6
     void *o = landmarks_place(x, x->io->o, &x->p->o, s->s.b, s->s.q0 + i, x->head0 + h);
 
     landmarks_queries(x, s, h, i, n, r);
-    lanes_read(x->k, &few, x->f, r->qt, r->s, r->ot, share);
+    lanes_read(x->k, &few, x->f, r->qt, n, r->s, r->ot, share);
     if (!x->l.width) {
         x->k->store_cols(o, x->p->o.row, (int)x->p->dtype, r->ot, share, n, x->dv);
         return;

@@ -4,8 +4,18 @@
 #include <math.h>
 #include <string.h>
 
+/* s[n][64] = keys . qt: columns of lanes there are none of are 0. */
+static void scores(const struct kernels *k, const float *keys, int64_t ld,
+                   const float *qt, int lanes, int n, int d, float *s)
+{
+    const int wide = (int)round_up(lanes, 16);
+
+    if (wide < LANES) memset(s, 0, (size_t)n * LANES * sizeof *s);
+    k->gemm_f32(s, LANES, keys, ld, 1, qt, LANES, n, wide, d, 0);
+}
+
 void lanes_read(const struct kernels *k, const struct few *few, const float *f,
-                const float *qt, float *s, float *ot, float *share)
+                const float *qt, int lanes, float *s, float *ot, float *share)
 {
     _Alignas(64) float m[LANES], l[LANES], shrink[LANES];
 
@@ -13,13 +23,13 @@ void lanes_read(const struct kernels *k, const struct few *few, const float *f,
         m[i] = -INFINITY;
         l[i] = 0;
     }
-    k->gemm_f32(s, LANES, few->keys, few->ldk, 1, qt, LANES, few->n, LANES, few->d, 0);
+    scores(k, few->keys, few->ldk, qt, lanes, few->n, few->d, s);
     (void)k->weigh_f32(s, few->n, f, m, l, shrink, FOCI_SOFTMAX);
     for (int i = 0; i < LANES; i++)
         share[i] = l[i] == 0 ? 0 : 1 / l[i];
     if (ot)
-        k->gemm_f32(ot, LANES, few->values, 1, few->ldv, s, LANES, few->dv, LANES,
-                    few->n, 0);
+        k->gemm_f32(ot, LANES, few->values, 1, few->ldv, s, LANES, few->dv,
+                    (int)round_up(lanes, 16), few->n, 0);
 }
 
 /* From weights and gradients of them, dp, to gradients of q.k. */
@@ -45,7 +55,7 @@ void lanes_read_back(const struct kernels *k, const struct few *few, const float
     _Alignas(64) float share[LANES];
     const int          n = few->n, ldk = (int)few->ldk, ldv = (int)few->ldv;
 
-    lanes_read(k, few, f, b->qt, s, NULL, share);
+    lanes_read(k, few, f, b->qt, LANES, s, NULL, share);
     k->gemm_f32(ds, LANES, few->values, ldv, 1, b->gt, LANES, n, LANES, few->dv, 0);
     through_softmax(n, scale, share, s, ds);
     k->gemm_f32(dvalues, ldv, s, LANES, 1, b->g, ldv, n, ldv, b->lanes, 1);
@@ -63,16 +73,15 @@ void lanes_clear(const struct lanes_sums *sums, int dv)
 }
 
 void lanes_gather(const struct kernels *k, const struct many *tile, const float *f,
-                  const float *qt, float *s, const struct lanes_sums *sums)
+                  const float *qt, int lanes, float *s, const struct lanes_sums *sums)
 {
     _Alignas(64) float shrink[LANES];
 
-    k->gemm_f32(s, LANES, tile->keys, tile->ldk, 1, qt, LANES, tile->n, LANES, tile->d,
-                0);
+    scores(k, tile->keys, tile->ldk, qt, lanes, tile->n, tile->d, s);
     if (k->weigh_f32(s, tile->n, f, sums->m, sums->l, shrink, FOCI_SOFTMAX))
         k->shrink(sums->ot, tile->dv, shrink);
-    k->gemm_f32(sums->ot, LANES, tile->values, 1, tile->ldv, s, LANES, tile->dv, LANES,
-                tile->n, 1);
+    k->gemm_f32(sums->ot, LANES, tile->values, 1, tile->ldv, s, LANES, tile->dv,
+                (int)round_up(lanes, 16), tile->n, 1);
 }
 
 void lanes_gather_back(const struct kernels *k, const struct many *tile, const float *f,

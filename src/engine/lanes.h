@@ -20,10 +20,11 @@ struct few {
     int64_t      ldk, ldv;
 };
 
-/* Queries qt[d][64] against them: weights s[n][64], to be multiplied by share[64], and
- * likewise, where it is not NULL, ot[dv][64].  f[64] are the factors of q.k in base 2. */
+/* Queries qt[d][64], the first `lanes` of them, against them: weights s[n][64], to be
+ * multiplied by share[64], and likewise, where it is not NULL, ot[dv][64].  f[64] are the
+ * factors of q.k in base 2. */
 void lanes_read(const struct kernels *k, const struct few *few, const float *f,
-                const float *qt, float *s, float *ot, float *share);
+                const float *qt, int lanes, float *s, float *ot, float *share);
 
 /* A block on its way back: `lanes` queries and gradients of their outputs, as rows and
  * turned. */
@@ -54,7 +55,7 @@ struct lanes_sums {
 void lanes_clear(const struct lanes_sums *sums, int dv);
 /* One tile more, s [n][64] being room. */
 void lanes_gather(const struct kernels *k, const struct many *tile, const float *f,
-                  const float *qt, float *s, const struct lanes_sums *sums);
+                  const float *qt, int lanes, float *s, const struct lanes_sums *sums);
 
 /* The way back: b as above, with norm[64] the log2 of the sum of weights, +inf in lanes
  * that are none, and delta[64] the dots of outputs and their gradients.  Adds to dkeys,

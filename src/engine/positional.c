@@ -143,6 +143,7 @@ void positional_store_dv(const struct positional *x, const struct place *at, int
 {
     const foci_layout *l = &x->p->v;
 
+    if (!x->g->dv) return;
     if (x->dv_rows) {
         add_shared(x, at, i, n, tile);
         return;
@@ -244,7 +245,7 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     positional_geometry(&x, plan, s);
     rest_clear(plan, io, g->dq, &x.p->q, x.head0, x.heads, x.p->dim_qk, true, true);
     rest_clear(plan, io, g->dk, &x.p->k, x.kv0, x.kv_heads, x.p->dim_qk, false, true);
-    if (!x.max_seqs) return;
+    if (!x.max_seqs || !(g->dv || positional_is_taps(&x.kind))) return;
     open_work(&x, io, true, &a);
     x.g = g;
     rest_clear(plan, io, g->dv, &x.p->v, x.kv0, x.kv_heads, x.dv, false, false);

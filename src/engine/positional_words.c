@@ -311,7 +311,7 @@ static void lagged_back(const struct walk *w, int lag)
 
     zero(w, w->r->state, 3);
     for (int64_t m = count_words(w); next_word(w, true, &word); m--) {
-        const double a = mean_factor(m), keep = lag == 2 ? 1 - a : 0;
+        const double a = mean_factor(m);
         const bool   takes_self = m - 1 < lag && w->at->what.self;
 
         sum_of(w, &word, w->r->part);
@@ -322,7 +322,7 @@ static void lagged_back(const struct walk *w, int lag)
 
             dm[c] += from;
             w->r->part[c] = (lag == 2 ? a : 1) * dm[c] + self;
-            dm[c] *= keep;
+            dm[c] = lag == 2 ? (1 - a) * dm[c] : 0; /* whatever it was */
             last[c] = later[c];
             later[c] = mine;
         }

@@ -216,9 +216,9 @@ static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
     return engine_of(&plan->stages[g])->decoder;
 }
 
-/* engine/exact_step.c, linear_step.c, routes_step.c, second_step.c */
+/* engine/exact_step.c and so on. */
 extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
-    routes_decoder, second_decoder;
+    recall_decoder, routes_decoder, second_decoder;
 
 /* step.c: the parts of a step, for engines that make steps of other plans.  Room for so
  * many tokens more, as decoder.reserve; tokens into all that a state holds; what tokens

@@ -347,6 +347,8 @@ static double bound_yard(const struct trial *t, const struct measure *m, int par
      * yardstick of very few numbers may be a lucky one. */
     if (m->rounds) bound += 4 * 0x1p-8 * finite / fmax(1, m->rows);
     if (m->rounds && part == PART_DPARAMS) bound += fast[part] * finite;
+    /* Nor does that of f32 tell what cancels of very few. */
+    bound += 0x1p-22 * m->terms[part] / fmax(1, m->rows);
     return bound + of_result(t, part, finite, want);
 }
 

@@ -274,8 +274,13 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     assert_int_equal(foci_params_init(plan, seed, t.params), FOCI_OK);
     for (int64_t i = 0; i < plan->n_floats; i++)
         t.params[i] *= (float)(0.5 + rng_uniform(&r));
-    for (int64_t i = 0; i < plan->n_floats; i++)
-        t.params[i] += (float)(0.3 * rng_normal(&r));
+    for (int i = 0; i < plan->n_params; i++) {
+        const struct param *one = &plan->params[i];
+        const double        size =
+            one->def->init == FOCI_INIT_NORMAL ? fmin(1, sqrt(one->value)) : 1;
+        for (int64_t e = one->offset; e < one->offset + one->count; e++)
+            t.params[e] += (float)(0.3 * size * rng_normal(&r));
+    }
 
     if (gives & TRIAL_LENS) {
         t.len_q = draw_lens(&r, p->batch, p->len_q);

@@ -405,8 +405,7 @@ static const struct option options[] = {
 static const char *const examples[] = {
     "foci analyse --estimator performer --dim 64",
     "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
-    "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 0.5,1 --draws "
-    "10000",
+    "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
     "foci analyse --error linear --error performer --dim 64 --out errors.svg",
     NULL,
 };
@@ -415,7 +414,7 @@ const struct verb verb_analyse = {
     .name = "analyse",
     .run = run,
     .summary = "how good random features are, and outputs against those of softmax",
-    .usage = "--estimator SPEC --dim D | --error SPEC --dim D",
+    .usage = "--estimator|--error SPEC --dim D",
     .options = options,
     .examples = examples,
     .notes =

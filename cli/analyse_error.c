@@ -112,7 +112,7 @@ static void draw_rows(const struct errors *e, enum keys keys, struct rows *r)
                         .q = need(n, sizeof *r->q),
                         .k = need(n, sizeof *r->k) };
     if (keys == KEYS_CLUSTERED) {
-        const size_t count = (size_t)(HEADS * CENTRES * e->dim);
+        const size_t count = HEADS * (size_t)CENTRES * (size_t)e->dim;
         float       *centres = bench_draw(FOCI_F32, count, seed + 4);
         gather(e, centres, seed + 5, r->q0);
         gather(e, centres, seed + 6, r->k0);

@@ -113,17 +113,16 @@ static void draw_curve(struct picture *to, const struct errors *e,
                        const struct frame *f, const struct curve *c, uint32_t colour)
 {
     double points[2 * MAX_VALUES];
-    int    n = 0;
+    size_t n = 0;
 
     for (int i = 0; i < e->spreads.n; i++) {
         if (!isfinite(c->errors[i])) continue;
         points[2 * n] = place_x(f, e->spreads.x[i]);
         points[2 * n++ + 1] = place_y(f, c->errors[i]);
     }
-    picture_line(to, points, n, 2, colour);
-    for (int i = 0; i < n; i++)
-        picture_rect(to, points[2 * (size_t)i] - 2.5, points[2 * (size_t)i + 1] - 2.5,
-                     5, 5, colour);
+    picture_line(to, points, (int)n, 2, colour);
+    for (size_t i = 0; i < n; i++)
+        picture_rect(to, points[2 * i] - 2.5, points[2 * i + 1] - 2.5, 5, 5, colour);
 }
 
 /* Curves of one spec follow one another. */

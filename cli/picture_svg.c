@@ -133,8 +133,9 @@ static void put_line(struct text *t, const struct shape *s)
         "stroke-linejoin='round' "
         "stroke-linecap='round' points='",
         (unsigned)s->colour, s->width);
-    for (int i = 0; i < s->n_points; i++)
-        put(t, "%s%.1f,%.1f", i ? " " : "", s->points[2 * i], s->points[2 * i + 1]);
+    const double *at = s->points;
+    for (int i = 0; i < s->n_points; i++, at += 2)
+        put(t, "%s%.1f,%.1f", i ? " " : "", at[0], at[1]);
     put(t, "'/>\n");
 }
 

@@ -49,15 +49,16 @@ static double error_of(const foci_plan *plan, const struct softmax *s, const voi
 {
     const foci_problem *p = &plan->p;
     const foci_layout  *at = &p->o, *to = &s->plan->p.o;
+    const int           type = (int)p->dtype;
     double              far = 0, all = 0;
 
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t i = 0; i < p->len_q; i++)
             for (int64_t c = 0; c < p->dim_v; c++) {
-                const double x = ref_load(
-                    p->dtype, o, b * at->batch + i * at->row + h * at->head + c);
+                const double x =
+                    ref_load(type, o, b * at->batch + i * at->row + h * at->head + c);
                 const double y = ref_load(
-                    p->dtype, s->o, b * to->batch + i * to->row + h * to->head + c);
+                    type, s->o, b * to->batch + i * to->row + h * to->head + c);
                 far += (x - y) * (x - y);
                 all += y * y;
             }

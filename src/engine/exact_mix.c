@@ -39,8 +39,8 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.b = arena_take(a, CHUNK * ld, sizeof(float) / (size_t)x->per);
     r.b2 = arena_take(a, CHUNK * ld, sizeof(float) / (size_t)x->per);
     r.tile = arena_take(a, TILE * ld, sizeof(float));
-    r.sum = arena_take(a, STRIPS * TILE * ld, sizeof(float));
-    r.sum2 = arena_take(a, STRIPS * TILE * ld, sizeof(float));
+    r.sum = arena_take(a, (int64_t)STRIPS * TILE * ld, sizeof(float));
+    r.sum2 = arena_take(a, (int64_t)STRIPS * TILE * ld, sizeof(float));
     return r;
 }
 

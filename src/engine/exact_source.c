@@ -418,7 +418,7 @@ int64_t exact_fold_most(const struct exact *x)
     const foci_problem *p = x->p;
     const unsigned      shared = FOCI_SOURCE_TABLE | FOCI_SOURCE_FACTORS;
     const bool          own = p->flags & (FOCI_MASK | FOCI_BIAS) && p->mask_batch > 1;
-    const int64_t       bytes = x->ldv * LANES * (int64_t)sizeof(float);
+    const int64_t       bytes = (int64_t)sizeof(float) * x->ldv * LANES;
 
     if (!x->from.from || x->from.qk || x->from.from & ~shared) return 1;
     if (x->drops || own || p->max_docs) return 1;

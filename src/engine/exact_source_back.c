@@ -294,7 +294,7 @@ static void give_keys(const struct exact *x, const struct source_met *m,
         exact_product(x, sums, x->group, operand_from(ds, c.j, from), k->ones, x->group,
                       rows, x->group, deep, 0);
         for (int j = 0; j < c.m; j++)
-            k->db2[tile * TILE + c.j + j] += (double)sums[j * x->group];
+            k->db2[tile * TILE + c.j + j] += (double)sums[(int64_t)j * x->group];
     }
 }
 
@@ -624,11 +624,11 @@ void exact_source_mix(const struct exact *x, const struct source_back *k, int64_
     const struct sources *s = &x->from;
     const unsigned        from = s->from | (s->qk ? FOCI_SOURCE_QK : 0);
     const int             n = __builtin_popcount(from);
-    const double         *share = s->share ? s->share[h] : NULL;
     double                mean = 0;
     int64_t               at = s->mix + h * n;
 
-    if (!s->from || s->mix < 0) return;
+    if (!s->from || s->mix < 0 || !s->share) return;
+    const double *share = s->share[h];
     k->dshare[h][OF_QK] = d_qk;
     for (int64_t part = 0; part < k->parts; part++)
         k->dshare[h][OF_TABLE] += k->dtable[part * x->heads + h];

@@ -363,11 +363,12 @@ static struct token open_head(const struct stepping *s, const struct step_seq *q
     if (t.what.words) {
         at += 64;
     }
-    for (int i = 0; i < KEPT; i++)
-        if (rows >> i & 1) {
-            t.row[i] = (double *)(void *)at;
-            at += (size_t)s->x.ldv * sizeof(double);
-        }
+    for (int i = 0; i < KEPT; i++) {
+        t.row[i] = r->state; /* of those that are not kept nothing is asked */
+        if (!(rows >> i & 1)) continue;
+        t.row[i] = (double *)(void *)at;
+        at += (size_t)s->x.ldv * sizeof(double);
+    }
     return t;
 }
 

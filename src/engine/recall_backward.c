@@ -73,7 +73,7 @@ static void slot_back(const struct unroll *u, int64_t segment, int t)
     const int64_t        at = (int64_t)t * x->ld;
     const double         size = (double)r->size[segment * x->slots + t];
     const float *m = state_at(u, segment) + at, *after = state_at(u, segment + 1) + at;
-    const float *beta = recall_beta(x, u->h) + t * x->d;
+    const float *beta = recall_beta(x, u->h) + (int64_t)t * x->d;
     float       *dy = r->y + at, *now = r->now + at;
 
     if (size == 0) {
@@ -241,7 +241,7 @@ static void start_back(const struct unroll *u)
     const struct recall *x = u->x;
 
     for (int t = 0; t < x->slots; t++) {
-        const float *beta = recall_beta(x, u->h) + t * x->d;
+        const float *beta = recall_beta(x, u->h) + (int64_t)t * x->d;
         const double size = sqrt(dot(beta, beta, x->d));
         float       *dy = u->r->y + (int64_t)t * x->ld;
 

@@ -176,7 +176,7 @@ static void gates_job(void *arg, int64_t i, int thread)
 
     (void)thread;
     for (int64_t h = 0; r->all.valid[i] && h < r->all.heads; h++) {
-        double z[MAX_ROUTES];
+        double z[MAX_ROUTES] = { 0 };
 
         routes_gates(r->plan, r->stage, r->io->params, x, h, z);
         for (int64_t t = 0; t < r->n; t++)

@@ -80,7 +80,6 @@ static double project(const struct linear *x, const float *w, const struct expon
         if (!waves(x)) own += e->a[t] * (double)w[t] * (double)w[t];
         if (!dense(x)) row[t] = waves(x) ? along : along * sqrt(1 - 4 * e->a[t]);
         if (!dense(x)) continue;
-#pragma omp simd
         for (int64_t c = 0; c < d; c++)
             row[c] += along * b[t * d + c];
     }

@@ -41,7 +41,6 @@ enum { MAX_SWEEPS = 60 };
 /* Rotate rows p and q. */
 static void rotate(int64_t d, double *a, int64_t p, int64_t q, double c, double s)
 {
-#pragma omp simd
     for (int64_t t = 0; t < d; t++) {
         const double x = a[p * d + t], y = a[q * d + t];
         a[p * d + t] = c * x - s * y;
@@ -137,7 +136,6 @@ static void multiply(int64_t d, const double *a, const double *b, double *out)
     memset(out, 0, (size_t)(d * d) * sizeof *out);
     for (int64_t i = 0; i < d; i++)
         for (int64_t t = 0; t < d; t++) {
-#pragma omp simd
             for (int64_t j = 0; j < d; j++)
                 out[i * d + j] += a[i * d + t] * b[t * d + j];
         }
@@ -151,7 +149,6 @@ static void power_of(int64_t d, const double *values, const double *v, double po
     for (int64_t t = 0; t < d; t++) {
         const double f = pow(values[t] > 0 ? values[t] : 0, power);
         for (int64_t i = 0; i < d; i++) {
-#pragma omp simd
             for (int64_t j = 0; j < d; j++)
                 out[i * d + j] += f * v[t * d + i] * v[t * d + j];
         }

@@ -386,7 +386,7 @@ static void take(struct estimator *s, int64_t n, struct arena *a)
     s->e = (struct exponents){ doubles(a, d), doubles(a, d * d), doubles(a, d * d),
                                doubles(a, d * d), doubles(a, d * d) };
     s->room = doubles(a, moments_room(d));
-    s->b = doubles(a, n * d);
+    s->b = doubles(a, n > INT64_MAX / d ? INT64_MAX : n * d);
     s->c = doubles(a, n);
     s->sum = doubles(a, n);
     s->mean = doubles(a, n);

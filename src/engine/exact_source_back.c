@@ -114,12 +114,14 @@ bool exact_source_prepare(const struct exact *x, const struct block *b,
                           struct source_room *r)
 {
     const struct sources *s = &x->from;
-    char                 *rows = k->rows + (size_t)b->at * k->cols_size;
 
     if (!s->from) return true;
     exact_source_rows(x, b, r);
-    memcpy(k->ab + b->at * ab_floats(x), r->ab, (size_t)ab_floats(x) * sizeof(float));
+    if (ab_floats(x))
+        memcpy(k->ab + b->at * ab_floats(x), r->ab,
+               (size_t)ab_floats(x) * sizeof(float));
     if (!s->w) return true;
+    char *rows = k->rows + (size_t)b->at * k->cols_size;
     for (int i = 0; i < LANES; i++)
         if (blind >> i & 1)
             memset(r->rows + (int64_t)i * s->ldw, 0, (size_t)s->ldw * sizeof(float));

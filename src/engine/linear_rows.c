@@ -7,7 +7,7 @@ static const char *at(const struct linear *x, const void *base, const foci_layou
                       int64_t b, int64_t row, int64_t head)
 {
     const int64_t offset = b * l->batch + row * l->row + head * l->head;
-    return (const char *)base + (size_t)offset * foci_dtype_bytes(x->p->dtype);
+    return (const char *)base + offset * (int64_t)foci_dtype_bytes(x->p->dtype);
 }
 
 /* Lanes r0 to r1 are there, the first of them at `rows`. */

@@ -111,7 +111,7 @@ static char *at(const struct linear *x, void *base, const foci_layout *l, int64_
                 int64_t row, int64_t head)
 {
     const int64_t offset = b * l->batch + row * l->row + head * l->head;
-    return (char *)base + (size_t)offset * foci_dtype_bytes(x->p->dtype);
+    return (char *)base + offset * (int64_t)foci_dtype_bytes(x->p->dtype);
 }
 
 /* Lines of n rows of d elements, which will be read, or written. */

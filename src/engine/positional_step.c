@@ -359,12 +359,13 @@ static struct token open_head(const struct stepping *s, const struct step_seq *q
 
     t.o = r->more + s->x.ldv;
     t.kept = at;
+    for (int i = 0; i < KEPT; i++)
+        t.row[i] = r->state; /* of those that are not kept nothing is asked */
     if (positional_is_taps(&t.what)) return t;
     if (t.what.words) {
         at += 64;
     }
     for (int i = 0; i < KEPT; i++) {
-        t.row[i] = r->state; /* of those that are not kept nothing is asked */
         if (!(rows >> i & 1)) continue;
         t.row[i] = (double *)(void *)at;
         at += (size_t)s->x.ldv * sizeof(double);

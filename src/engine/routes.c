@@ -210,8 +210,9 @@ static foci_io route_io(const struct routes *r, int64_t route, bool saves)
 
 static float *route_saved(const struct routes *r, int64_t route)
 {
-    return r->inner_saved +
-           route * (int64_t)(r->stage->inner[0]->saved_bytes / sizeof(float));
+    const int64_t at =
+        route * (int64_t)(r->stage->inner[0]->saved_bytes / sizeof(float));
+    return at ? r->inner_saved + at : r->inner_saved;
 }
 
 /* The plan of a route; with `top`, the exact engine is told which rows take it. */

@@ -112,7 +112,8 @@ static const foci_layout *inner_o(const struct routes *r)
 
 static char *route_y(const struct routes *r, int64_t route, bool saves)
 {
-    return saves && route ? r->y + (size_t)route * r->y_bytes : r->y;
+    const size_t at = saves ? (size_t)route * r->y_bytes : 0;
+    return at ? r->y + at : r->y;
 }
 
 /* Keep the `top` largest, the first of equal ones. */

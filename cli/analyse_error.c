@@ -187,10 +187,18 @@ static foci_status measure(const struct errors *e, const foci_plan *plan,
 
 static int measure_spec(struct errors *e, const char *spec, struct rows *rows)
 {
-    const foci_problem p = problem_of(e);
-    foci_plan         *plan;
-    foci_status        status = foci_plan_create(e->ctx, spec, &p, &plan);
+    foci_problem p = problem_of(e);
+    foci_plan   *plan;
+    foci_status  status = foci_plan_create(e->ctx, spec, &p, &plan);
 
+    if (!status) status = foci_plan_problem(plan, &p);
+    if (!status && p.kv_heads != HEADS) {
+        foci_plan_free(plan);
+        return usage_error(e->a,
+                           "%s: it reads keys of %lld heads for %d of queries, where "
+                           "softmax has none to be compared with",
+                           spec, (long long)p.kv_heads, HEADS);
+    }
     for (int keys = 0; keys < N_KEYS && !status; keys++) {
         if (!e->draws[keys]) continue;
         struct curve *c = &e->curves[e->n++];

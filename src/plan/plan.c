@@ -268,7 +268,7 @@ size_t foci_plan_saved_bytes(const foci_plan *plan) { return plan->saved_bytes; 
 
 foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem)
 {
-    if (!problem || !problem->size || problem->size > sizeof *problem)
+    if (!plan || !problem || !problem->size || problem->size > sizeof *problem)
         return FOCI_ERR_ARG;
     const size_t size = problem->size;
     memcpy(problem, &plan->p, size);

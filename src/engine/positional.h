@@ -84,6 +84,9 @@ void            positional_room(const struct positional *x, struct arena *a,
                                 struct positional_room *r);
 void            positional_room_of(const struct positional *x, int thread,
                                    struct positional_room *r);
+/* The head n further on. */
+struct place positional_beside(const struct positional *x, const struct place *at,
+                               int64_t n);
 /* n rows from i on: of v or d_o as floats, zero in columns from width to ld; to o or dv.  The
  * gradients of values that several heads share are added up. */
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
@@ -101,6 +104,8 @@ struct rows {
     const float *at;
     int64_t      ld;
 };
+
+bool positional_in_place(const struct positional *x, const struct place *at);
 
 struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
                          int n, float *tile);
@@ -126,7 +131,7 @@ bool    positional_is_taps(const foci_positional *p);
 int64_t positional_taps_of(const struct positional *x); /* of a head */
 void    taps_take(struct positional *x, bool backward, struct arena *a);
 void taps_room(const struct positional *x, struct arena *a, struct positional_room *r);
-void taps_forward(const struct positional *x, const struct place *at,
+void taps_forward(const struct positional *x, const struct place *at, int64_t heads,
                   struct positional_room *r);
 void taps_backward(const struct positional *x, const struct place *at,
                    struct positional_room *r);

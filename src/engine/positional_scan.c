@@ -268,9 +268,9 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     memset(r->factor, 0, (size_t)at->rows * sizeof *r->factor); /* sums alone */
-    for (int64_t i = 0; i < n_all; i += at->rows) {
-        const int         n = (int)min64(at->rows, n_all - i);
-        const struct rows g = positional_g(x, at, i, n, r->tile);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int         n = (int)min64(at->rows, n_all - t);
+        const struct rows g = positional_g(x, at, t, n, r->tile);
 
         x->k->mean_back(r->more, 0, g.at, g.ld, n, at->ld, r->factor, r->state);
     }

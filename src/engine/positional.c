@@ -177,6 +177,23 @@ void positional_put_o(const struct positional *x, const struct place *at, int64_
         n, from);
 }
 
+void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
+                       int64_t to, int n)
+{
+    const foci_layout *l = &x->p->o;
+    const char        *v = v_at(x, at, from);
+    char *o = (char *)x->io->o + row_at(x, l, at, at->s->q0 + to, x->head0 + at->h);
+
+    if (x->streams && positional_in_place(x, at)) {
+        put(x, at, o, l, n,
+            (struct rows){ (const float *)(const void *)v, x->p->v.row });
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(o + (size_t)(i * l->row) * x->el, v + (size_t)(i * x->p->v.row) * x->el,
+               (size_t)at->width * x->el);
+}
+
 void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
                         int n, const float *tile)
 {

@@ -7,7 +7,8 @@
  *     M_m = M_(m-1) + a_m (v_(m-1) - M_(m-1)),   a_m = 4m/(m + 1)^2
  *
  * in doubles, for at a million rows the steps are smaller than what floats round away.
- * Rows go through tiles of 64 floats; right and start are left and end from the other side.
+ * Rows of adjacent heads that do the same are one wide row; right and start are left and
+ * end from the other side.
  */
 #ifndef FOCI_POSITIONAL_H
 #define FOCI_POSITIONAL_H
@@ -113,6 +114,9 @@ struct rows positional_g(const struct positional *x, const struct place *at, int
                          int n, float *tile);
 void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
                       int n, struct rows from);
+/* n rows of v from `from` on to o as they are. */
+void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
+                       int64_t to, int n);
 void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
                        int n, struct rows from);
 

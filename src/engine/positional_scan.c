@@ -50,7 +50,7 @@ static void leave_empty(const struct positional *x, const struct place *at, bool
         const int64_t i = rows_of(at, back, t, n);
 
         if (at->what.self) {
-            positional_put_o(x, at, i, n, positional_v(x, at, i, n, r->tile));
+            positional_copy_o(x, at, i, i, n);
             continue;
         }
         clear(at, r->tile, n);
@@ -70,8 +70,7 @@ static void shift(const struct positional *x, const struct place *at, bool back,
 
         const int64_t from = rows_of(at, back, t - lag, n);
 
-        positional_put_o(x, at, rows_of(at, back, t, n), n,
-                         positional_v(x, at, from, n, r->tile));
+        positional_copy_o(x, at, from, rows_of(at, back, t, n), n);
     }
 }
 

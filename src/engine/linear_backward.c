@@ -244,6 +244,24 @@ static const float *fade_to(const struct back *b, const struct chunk *c, float *
     return fade;
 }
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, unsigned asks)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks = asks;
+}
+
+/* Of that chunk, so many parts. */
+static void ask_parts(const struct back *b, struct back_room *r, int n)
+{
+    for (int i = 0; i < n; i++)
+        back_ask(b, r);
+}
+
 /* Sums over the keys of a segment, also as those before it see them. */
 static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
                      const struct stretch *p)
@@ -256,7 +274,10 @@ static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (b->two)
             back_add_keys(b, r, m.of[KEYS_AFTER], 1,
@@ -281,7 +302,10 @@ static void sum_queries(const struct back *b, struct back_room *r, int64_t h,
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
         if (c.r0 >= c.r1) continue;
+        look_ahead(b, r, h, p, t + 1, ASK_QUERIES);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_load_queries(b, r, &c, &of);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_add_queries(b, r, m.of[QUERIES], 1,
                          fade_from(b, h, (t - p->begin) * CHUNK, fade));
         if (b->two)
@@ -381,17 +405,6 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
-/* Chunk t of the stretch comes next, if there is one. */
-static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
-                       const struct stretch *p, int64_t t, bool all)
-{
-    r->asked = BACK_PARTS;
-    if (t < p->begin || t >= p->end) return;
-    r->ahead = linear_chunk(&b->x, p->s, h, t);
-    r->asked = 0;
-    r->asks_all = all;
-}
-
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -403,11 +416,11 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t + 1, false);
-        while (r->asked < BACK_PARTS)
-            back_ask(b, r);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (!b->two) continue;
         linear_sums_copy(x, linear_sums_at(x, r->before2, t - p->begin),
@@ -420,7 +433,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t - 1, true);
+        look_ahead(b, r, h, p, t - 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -435,7 +448,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
-        look_ahead(b, r, h, p, t + 1, true);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         back_alone(b, r, &c, m, from);
     }
 }
@@ -513,7 +526,11 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
             linear_sums_clear(x, m.of[QUERIES]);
             for (int64_t t = p.begin; i + 1 < i1 && t < p.end; t++) {
                 const struct chunk c = linear_chunk(x, s, h, t);
+
+                look_ahead(b, r, h, &p, t + 1, ASK_KEYS);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_keys(x, &c, false, r->carry, &r->k);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_absorb(x, &c, &r->k, r->carry);
             }
         }

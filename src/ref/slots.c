@@ -57,18 +57,24 @@ double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int6
     return ref_word(h->words, h->p->call->params[at]);
 }
 
-/* Row `at` of x is the sum of its keys' rows, which are words where sums are learned. */
+static void round_rows(const struct ref_head *h, double *x, int64_t n)
+{
+    for (int64_t t = 0; t < n; t++)
+        x[t] = ref_word(h->words, x[t]);
+}
+
+/* Row `at` of x is the sum of its keys' rows. */
 static void sum_up(const struct ref_head *h, bool value, double *x, int64_t dim,
                    int64_t at)
 {
     const foci_range of = ref_slot_keys(h, at);
-    const bool       words = h->words && h->levels[ref_slot_level(h, at)].learned;
 
-    for (int64_t t = 0; t < dim; t++) {
-        double sum = 0;
-        for (int64_t j = of.begin; j < of.end; j++)
-            sum += ref_slot_share(h, value, at, j) * ref_word(words, x[j * dim + t]);
-        x[at * dim + t] = sum;
+    for (int64_t t = 0; t < dim; t++)
+        x[at * dim + t] = 0;
+    for (int64_t j = of.begin; j < of.end; j++) {
+        const double share = ref_slot_share(h, value, at, j);
+        for (int64_t t = 0; t < dim; t++)
+            x[at * dim + t] += share * x[j * dim + t];
     }
 }
 
@@ -77,21 +83,25 @@ static void share_out(const struct ref_head *h, bool value, const double *x, dou
                       int64_t dim, int64_t at)
 {
     const foci_range to = ref_slot_keys(h, at);
-    const bool       words = h->words && h->levels[ref_slot_level(h, at)].learned;
 
+    if (h->levels[ref_slot_level(h, at)].learned) round_rows(h, dx + at * dim, dim);
     for (int64_t j = to.begin; j < to.end; j++) {
         const double  share = ref_slot_share(h, value, at, j);
         const int64_t param = learned_at(h, value, at, j);
         for (int64_t t = 0; t < dim; t++) {
-            const double d = ref_word(words, dx[at * dim + t]);
-            dx[j * dim + t] += share * d;
-            if (param >= 0) h->p->dparams[param] += d * x[j * dim + t];
+            dx[j * dim + t] += share * dx[at * dim + t];
+            if (param >= 0) h->p->dparams[param] += dx[at * dim + t] * x[j * dim + t];
         }
     }
 }
 
+/* Where sums are learned, words are what is added up. */
 void ref_slots_fill(struct ref_head *h)
 {
+    if (h->n_levels && h->levels[0].learned) {
+        round_rows(h, h->uk, h->nk * h->du);
+        round_rows(h, h->v, h->nk * h->dv);
+    }
     for (int64_t c = h->nk; c < h->cols; c++) {
         sum_up(h, false, h->uk, h->du, c);
         if (!h->second) sum_up(h, true, h->v, h->dv, c);

@@ -18,7 +18,8 @@ static void check_sum(const foci_plan *plan, const struct trial *t, const foci_m
     if (visible == 0) {
         if (sum != 0) trial_fail(plan, t, "weights of an empty row", row, sum, 0);
     } else if (trial_does(plan, FOCI_MOD_SINK)) {
-        if (!(sum < 1)) trial_fail(plan, t, "weights beside a sink", row, sum, 1);
+        if (mech_stochastic(m) && !(sum < 1))
+            trial_fail(plan, t, "weights beside a sink", row, sum, 1);
     } else if (mech_stochastic(m)) {
         /* Features may all be 0; logits have weights whatever they are. */
         const bool empty = m->def->engine == FOCI_LINEAR && squares == 0;

@@ -64,14 +64,12 @@ static void shift(const struct positional *x, const struct place *at, bool back,
 {
     const int64_t n_all = at->s->nk;
 
+    const int64_t from = back ? lag : 0, to = back ? 0 : lag;
+
     leave_empty(x, at, back, 0, min64(lag, n_all), r);
-    for (int64_t t = lag; t < n_all; t += at->rows) {
-        const int n = (int)min64(at->rows, n_all - t);
-
-        const int64_t from = rows_of(at, back, t - lag, n);
-
-        positional_copy_o(x, at, from, rows_of(at, back, t, n), n);
-    }
+    for (int64_t i = 0; i + lag < n_all; i += at->rows)
+        positional_copy_o(x, at, from + i, to + i,
+                          (int)min64(at->rows, n_all - lag - i));
 }
 
 /* Rows take the mean of those up to `lag` before them. */
@@ -225,18 +223,19 @@ static struct rows late(const struct positional *x, const struct place *at, bool
 static void shift_back(const struct positional *x, const struct place *at, bool back,
                        int64_t lag, struct positional_room *r)
 {
-    for (int64_t t = 0; t < at->s->nk; t += at->rows) {
-        const int n = (int)min64(at->rows, at->s->nk - t);
+    for (int64_t i = 0; i < at->s->nk; i += at->rows) {
+        const int     n = (int)min64(at->rows, at->s->nk - i);
+        const int64_t t = back ? at->s->nk - i - n : i;
 
         const struct rows g = late(x, at, back, t, n, lag, r);
 
         if (!at->what.self || t >= lag) {
-            positional_put_dv(x, at, rows_of(at, back, t, n), n, g);
+            positional_put_dv(x, at, i, n, g);
             continue;
         }
         x->k->load_rows(r->tile, at->ld, g.at, g.ld, FOCI_F32, n, at->ld);
         add_self(x, at, back, t, n, lag, r);
-        positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
+        positional_store_dv(x, at, i, n, r->tile);
     }
 }
 

@@ -4,18 +4,6 @@
  * writing them.
  */
 
-/* Ask for the row `rows` further on, which the next call will want: rows of several heads
- * are too far apart for the hardware to look ahead. */
-INLINE void ISA(ask_row)(const float *row, int64_t ld, int64_t rows, int floats)
-{
-    enum { LINE = 16 };
-    const uintptr_t at = (uintptr_t)row + (uintptr_t)(ld * rows) * sizeof *row;
-
-    UNROLL(4)
-    for (int c = 0; c < floats; c += LINE)
-        __builtin_prefetch((const void *)(at + (uintptr_t)c * sizeof *row), 0, 2);
-}
-
 /* Vectors of columns that stay: enough for their chains of two operations to overlap. */
 enum { MEANS = VF_LEN == 16 ? 8 : 4 };
 
@@ -30,7 +18,7 @@ INLINE void ISA(mean_cols)(float *o, int64_t ldo, const float *v, int64_t ldv, i
     for (int i = 0; i < n; i++, o += ldo, v += ldv) {
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]);
 
-        ISA(ask_row)(v, ldv, n, V * VD_LEN);
+        ask_row(v, ldv, n, V * VD_LEN);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
             m[c] = vd_fma(rest, m[c], vd_mul(by, vd_from(v + c * VD_LEN)));
@@ -64,7 +52,7 @@ INLINE void ISA(mean_back_cols)(float *dv, int64_t ldv, const float *g, int64_t 
     for (int64_t i = n - 1; i >= 0; i--) {
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]), one = vd_set1(1);
 
-        if (g) ISA(ask_row)(g + i * ldg, ldg, -n, V * VD_LEN);
+        if (g) ask_row(g + i * ldg, ldg, -n, V * VD_LEN);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
             if (g) s[c] = vd_fma(one, vd_from(g + i * ldg + c * VD_LEN), s[c]);
@@ -99,7 +87,7 @@ INLINE void ISA(cube_cols)(float *o, int64_t ldo, const float *v, int64_t ldv, i
         for (int c = 0; c < V; c++)
             a[p][c] = vd_load(state + p * lds + c * VD_LEN);
     for (int i = 0; i < n; i++, o += ldo, v += ldv, f += 14) {
-        ISA(ask_row)(v, ldv, n, V * VD_LEN);
+        ask_row(v, ldv, n, V * VD_LEN);
         UNROLL(2)
         for (int c = 0; c < V; c++) {
             const vd x = vd_from(v + c * VD_LEN);
@@ -149,7 +137,7 @@ INLINE void ISA(cube_back_cols)(float *dv, int64_t ldv, const float *g, int64_t 
             a[p][c] = vd_load(state + p * lds + c * VD_LEN);
     f += (int64_t)(n - 1) * 14;
     for (int64_t i = n - 1; i >= 0; i--, f -= 14) {
-        ISA(ask_row)(g + i * ldg, ldg, -n, V * VD_LEN);
+        ask_row(g + i * ldg, ldg, -n, V * VD_LEN);
         UNROLL(2)
         for (int c = 0; c < V; c++) {
             const vd a0 = a[0][c], a1 = a[1][c], a2 = a[2][c];

@@ -23,7 +23,7 @@ static void ISA(taps)(float *o, int64_t ldo, const float *v, int64_t ldv, int n,
                       const float *w, int64_t ldw, int width)
 {
     for (int i = 0; i < n; i++, o += ldo, v += ldv, w += ldw) {
-        ISA(ask_row)(v, ldv, n + width - 1, d);
+        ask_row(v, ldv, n + width - 1, d);
         for (int c = 0; c < d; c += VF_LEN)
             ISA(taps_row)(o + c, v + c, ldv, w, width);
     }

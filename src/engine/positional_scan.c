@@ -50,7 +50,7 @@ static void leave_empty(const struct positional *x, const struct place *at, bool
         const int64_t i = rows_of(at, back, t, n);
 
         if (at->what.self) {
-            positional_put_o(x, at, i, n, positional_v(x, at, i, n, r->tile));
+            positional_copy_o(x, at, i, i, n);
             continue;
         }
         clear(at, r->tile, n);
@@ -64,15 +64,12 @@ static void shift(const struct positional *x, const struct place *at, bool back,
 {
     const int64_t n_all = at->s->nk;
 
+    const int64_t from = back ? lag : 0, to = back ? 0 : lag;
+
     leave_empty(x, at, back, 0, min64(lag, n_all), r);
-    for (int64_t t = lag; t < n_all; t += at->rows) {
-        const int n = (int)min64(at->rows, n_all - t);
-
-        const int64_t from = rows_of(at, back, t - lag, n);
-
-        positional_put_o(x, at, rows_of(at, back, t, n), n,
-                         positional_v(x, at, from, n, r->tile));
-    }
+    for (int64_t i = 0; i + lag < n_all; i += at->rows)
+        positional_copy_o(x, at, from + i, to + i,
+                          (int)min64(at->rows, n_all - lag - i));
 }
 
 /* Rows take the mean of those up to `lag` before them. */
@@ -226,18 +223,19 @@ static struct rows late(const struct positional *x, const struct place *at, bool
 static void shift_back(const struct positional *x, const struct place *at, bool back,
                        int64_t lag, struct positional_room *r)
 {
-    for (int64_t t = 0; t < at->s->nk; t += at->rows) {
-        const int n = (int)min64(at->rows, at->s->nk - t);
+    for (int64_t i = 0; i < at->s->nk; i += at->rows) {
+        const int     n = (int)min64(at->rows, at->s->nk - i);
+        const int64_t t = back ? at->s->nk - i - n : i;
 
         const struct rows g = late(x, at, back, t, n, lag, r);
 
         if (!at->what.self || t >= lag) {
-            positional_put_dv(x, at, rows_of(at, back, t, n), n, g);
+            positional_put_dv(x, at, i, n, g);
             continue;
         }
         x->k->load_rows(r->tile, at->ld, g.at, g.ld, FOCI_F32, n, at->ld);
         add_self(x, at, back, t, n, lag, r);
-        positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
+        positional_store_dv(x, at, i, n, r->tile);
     }
 }
 
@@ -268,9 +266,9 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     memset(r->factor, 0, (size_t)at->rows * sizeof *r->factor); /* sums alone */
-    for (int64_t i = 0; i < n_all; i += at->rows) {
-        const int         n = (int)min64(at->rows, n_all - i);
-        const struct rows g = positional_g(x, at, i, n, r->tile);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int         n = (int)min64(at->rows, n_all - t);
+        const struct rows g = positional_g(x, at, t, n, r->tile);
 
         x->k->mean_back(r->more, 0, g.at, g.ld, n, at->ld, r->factor, r->state);
     }

@@ -2,6 +2,8 @@
 #ifndef FOCI_SIMD_COMPILER_H
 #define FOCI_SIMD_COMPILER_H
 
+#include <stdint.h>
+
 /* Bodies with constant arguments are our templates: they must be inlined. */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -17,5 +19,17 @@
 /* Ask for the cache line at p, which need not be ours, to be brought near: not into the
  * first level, which is full of what is being read. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 1)
+
+/* Ask for the row `rows` further on, which the next call will want: rows of several heads
+ * are too far apart for the hardware to look ahead. */
+INLINE void ask_row(const float *row, int64_t ld, int64_t rows, int floats)
+{
+    enum { LINE = 16 };
+    const uintptr_t at = (uintptr_t)row + (uintptr_t)(ld * rows) * sizeof *row;
+
+    UNROLL(4)
+    for (int c = 0; c < floats; c += LINE)
+        PREFETCH((const void *)(at + (uintptr_t)c * sizeof *row));
+}
 
 #endif

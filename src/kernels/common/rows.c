@@ -77,9 +77,11 @@ static void ISA(stream_rows)(void *out, int64_t ld_out, int dtype, const float *
         ISA(store_rows)(out, ld_out, dtype, in, ld_in, 1.0f, n, d);
         return;
     }
-    for (int i = 0; i < n; i++, row += ld_out, in += ld_in)
+    for (int i = 0; i < n; i++, row += ld_out, in += ld_in) {
+        if (ld_in > d) ask_row(in, ld_in, n, d); /* others are in a cache */
         for (int c = 0; c < d; c += VF_LEN)
             vf_stream(row + c, vf_loadu(in + c));
+    }
     stream_end();
 }
 

@@ -9,7 +9,7 @@ int exact_thread(void) { return omp_get_thread_num(); }
 
 int exact_threads(const struct exact *x, int64_t jobs, double flops)
 {
-    return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
+    return jobs_threads(x->threads, jobs, flops);
 }
 
 /* Whether blocks start at multiples of 64 in position: where tables are consulted, and

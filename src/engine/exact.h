@@ -435,10 +435,6 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
 void exact_store_rows(const struct exact *x, const struct block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld);
 
-/* Write zeros to the rows of a tensor that no sequence has. */
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries);
-
 /* Pack a tile of floats into whichever of rows and sum is wanted, as piece number at. */
 void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
                 char *rows, char *sum, size_t size, size_t at);

@@ -12,8 +12,9 @@
  */
 #include "engine/exact_back.h"
 
-#include <omp.h>
 #include <string.h>
+
+#include "engine/rest.h"
 
 enum { MIN_RUN = 2 };
 
@@ -147,9 +148,10 @@ static void clear(const struct back *k)
     exact_position_clear(x, k->parts);
     const foci_problem *p = x->p;
     const int64_t       given = x->kv_heads / x->own;
-    if (k->g->dq) exact_clear(x, k->g->dq, &p->q, x->head0, x->heads, x->given, true);
-    if (k->g->dk) exact_clear(x, k->g->dk, &p->k, x->kv0, given, x->given, false);
-    if (k->g->dv) exact_clear(x, k->g->dv, &p->v, x->kv0, given, x->dv, false);
+    rest_clear(x->plan, x->io, k->g->dq, &p->q, x->head0, x->heads, x->given, true,
+               false);
+    rest_clear(x->plan, x->io, k->g->dk, &p->k, x->kv0, given, x->given, false, false);
+    rest_clear(x->plan, x->io, k->g->dv, &p->v, x->kv0, given, x->dv, false, false);
 }
 
 /* A part of the tiles of keys, or of slots, of a sequence and key/value head.  On full
@@ -197,6 +199,138 @@ static void jobs_of(const struct back *k, int64_t i, bool slots, struct back_roo
         job(k, j, i, slots, r);
 }
 
+static struct back_room room_of(const struct exact *x, int thread)
+{
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    return room_take(x, &mine);
+}
+
+/* Tiles that sweeps in natural order keep packed. */
+static int64_t kept_tiles(const struct exact *x)
+{
+    return exact_natural(x) ? x->kv_heads * x->n_kt : 0;
+}
+
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct exact *x = &((const struct back *)arg)->x;
+
+    (void)thread;
+    exact_mix(x, exact_mix_jobs(x), i);
+}
+
+/* Tiles of keys, rows of distances, then blocks of queries. */
+static void prepare_job(void *arg, int64_t i, int thread)
+{
+    struct back        *k = arg;
+    const struct exact *x = &k->x;
+    const int64_t       distances = i - kept_tiles(x);
+    const int64_t       at = distances - exact_txl_tiles(x);
+    struct back_room    room = room_of(x, thread);
+
+    if (distances < 0)
+        exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
+    else if (at < 0)
+        exact_txl_make(x, distances, room.tile);
+    else {
+        const struct block b = exact_block(x, at / x->n_qt, at % x->n_qt);
+        back_prepare(k, &b, &room);
+    }
+}
+
+static void slots_job(void *arg, int64_t i, int thread)
+{
+    const struct back *k = arg;
+    struct back_room   room = room_of(&k->x, thread);
+
+    jobs_of(k, i, true, &room);
+}
+
+static int64_t learned_mixes(const struct back *k)
+{
+    return k->g->dparams ? exact_mix_params_jobs(&k->x) : 0;
+}
+
+/* Gradients of what mixes keys, then parts of the keys themselves. */
+static void keys_job(void *arg, int64_t i, int thread)
+{
+    const struct back *k = arg;
+    struct back_room   room = room_of(&k->x, thread);
+
+    if (i < learned_mixes(k))
+        exact_mix_params(&k->x, i, k->g->dparams);
+    else
+        jobs_of(k, i - learned_mixes(k), false, &room);
+}
+
+static int64_t learned_distances(const struct back *k)
+{
+    return k->g->dparams ? exact_txl_tiles(&k->x) : 0;
+}
+
+/* Tiles of keys, rows of distances, then blocks of queries. */
+static void finish_job(void *arg, int64_t i, int thread)
+{
+    struct back        *k = arg;
+    const struct exact *x = &k->x;
+    const int64_t       distances = i - back_store_jobs(k);
+    const int64_t       at = distances - learned_distances(k);
+    struct back_room    room = room_of(x, thread);
+
+    if (distances < 0)
+        back_store(k, i, &room);
+    else if (at < 0)
+        exact_txl_params_rows(x, &k->txl, distances, k->g->dparams);
+    else {
+        const struct block b = exact_block(x, at / x->n_qt, at % x->n_qt);
+        back_finish(k, &b, &room);
+    }
+}
+
+static void vectors_job(void *arg, int64_t h, int thread)
+{
+    struct back     *k = arg;
+    struct back_room room = room_of(&k->x, thread);
+
+    back_vectors(k, h, &room);
+}
+
+/* Weights are made again and gradients summed, in natural order. */
+static void natural_sweep(struct back *k, int64_t jobs, int threads)
+{
+    const struct exact *x = &k->x;
+    const int64_t       blocks = x->heads * x->n_qt;
+    const struct phase  all[] = {
+         { exact_mix_jobs(x), 1, mix_job, k },
+         { kept_tiles(x) + exact_txl_tiles(x) + blocks, 4, prepare_job, k },
+         { x->stage->n_levels ? jobs : 0, 1, slots_job, k },
+         { learned_mixes(k) + (x->bare ? 0 : jobs), 1, keys_job, k },
+    };
+
+    phases_run(x->k, x->plan->shared, threads, all, 4);
+}
+
+static void project_job(void *arg, int64_t i, int thread)
+{
+    (void)thread;
+    back_project(arg, i / 2, i % 2);
+}
+
+/* What all sweeps have summed goes out. */
+static void finish_all(struct back *k, int threads)
+{
+    const struct exact *x = &k->x;
+    const int64_t       blocks = x->heads * x->n_qt;
+    const int64_t       learns = k->g->dparams ? x->heads : 0;
+    const struct phase  all[] = {
+         { back_store_jobs(k) + learned_distances(k) + blocks, 4, finish_job, k },
+         { exact_has_shaw(x) ? learns : 0, 1, vectors_job, k },
+         { exact_projects(x) ? 2 * learns : 0, 1, project_job, k },
+    };
+
+    phases_run(x->k, x->plan->shared, threads, all, 3);
+}
+
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
                     const float *saved, const foci_grads *g)
 {
@@ -215,73 +349,13 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
-    const bool          natural = exact_natural(x);
-    const int64_t       tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
-    const int64_t       jobs = natural ? count_jobs(&k) : 0;
-    const int64_t       mixes = exact_mix_jobs(x);
+    const int64_t       jobs = exact_natural(x) ? count_jobs(&k) : 0;
     const int           threads =
-        exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena     mine = { .base = x->scratch +
-                                          (size_t)exact_thread() * x->scratch_bytes };
-        struct back_room room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < mixes; i++)
-            exact_mix(x, mixes, i);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (natural ? tiles : 0); i++)
-            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
-            exact_txl_make(x, i, room.tile);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
-            back_prepare(&k, &b, &room);
-        }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
-            jobs_of(&k, i, true, &room);
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t i = 0; i < (g->dparams ? exact_mix_params_jobs(x) : 0); i++)
-            exact_mix_params(x, i, g->dparams);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < (x->bare ? 0 : jobs); i++)
-            jobs_of(&k, i, false, &room);
-        if (x->k->end) x->k->end();
-    }
+        exact_threads(x, max64(jobs, x->heads * x->n_qt), plan->cost.backward_flops);
+    natural_sweep(&k, jobs, threads);
     for (int64_t i = 0; x->order && exact_has_shaw(x) && i < x->heads * x->max_qt; i++)
         back_dqt(&k, 0, i);
     if (x->order) order_backward(&k.x, g, &k.shaw);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena     mine = { .base = x->scratch +
-                                          (size_t)exact_thread() * x->scratch_bytes };
-        struct back_room room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t i = 0; i < back_store_jobs(&k); i++)
-            back_store(&k, i, &room);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (g->dparams ? exact_txl_tiles(x) : 0); i++)
-            exact_txl_params_rows(x, &k.txl, i, g->dparams);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
-            back_finish(&k, &b, &room);
-        }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t h = 0; h < (exact_has_shaw(x) && g->dparams ? x->heads : 0); h++)
-            back_vectors(&k, h, &room);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < (exact_projects(x) && g->dparams ? 2 * x->heads : 0);
-             i++)
-            back_project(&k, i / 2, i % 2);
-        if (x->k->end) x->k->end();
-    }
+    finish_all(&k, threads);
     if (g->dparams) back_params(&k);
 }

@@ -393,32 +393,3 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
                at);
     x->bad_k[at] = (uint8_t)bad;
 }
-
-static void clear_rows(const struct exact *x, void *base, const foci_layout *l,
-                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
-{
-    const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
-
-    for (int64_t i = rows.begin; i < rows.end; i++)
-        for (int64_t h = head0; h < head0 + heads; h++)
-            memset((char *)at(x, base, l, b, i, h), 0, bytes);
-}
-
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries)
-{
-    const foci_io *io = x->io;
-    const int64_t  len = queries ? x->p->len_q : x->p->len_k;
-
-    if (io->docs) {
-        clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
-        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
-                   heads, d);
-        return;
-    }
-    for (int64_t s = 0; s < x->n_seqs; s++) {
-        const struct seq *q = &x->seqs[s].s;
-        clear_rows(x, base, l, q->b, (foci_range){ queries ? q->nq : q->nk, len },
-                   head0, heads, d);
-    }
-}

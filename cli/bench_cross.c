@@ -5,6 +5,7 @@
  * luck; then the gap between the last loss and the first win is halved down to an eighth
  * of its end.  At each length both take turns, and the median of the ratios counts.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,7 @@ static int read_crossing(const struct args *a, const char *text, struct crossing
 
 static char *case_text(const struct crossing *x, const char *spec, int64_t length)
 {
+    assert(spec && x->head && x->end);
     const size_t n = strlen(spec) + strlen(x->head) + strlen(x->end) + 24;
     char        *text = need(n, 1);
 

@@ -92,8 +92,12 @@ static int check_io(const struct run *r)
     const foci_io io = make_io(r);
 
     if (opt_flag(r->a, "calibrate")) {
-        const int code = run_calibrate(r, &io);
+        bool      found;
+        const int code = run_calibrate(r, &io, &found);
         if (code) return code;
+        if (!found)
+            return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
+                               r->spec);
     }
     if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
         return failure(r->a, "%s", text);

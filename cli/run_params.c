@@ -116,7 +116,7 @@ int run_params(struct run *r)
 }
 
 /* Statistics that were given stay as they are. */
-int run_calibrate(const struct run *r, const foci_io *io)
+int run_calibrate(const struct run *r, const foci_io *io, bool *found)
 {
     const size_t n = (size_t)foci_plan_params(r->plan);
     float       *before = need(n, sizeof *before);
@@ -124,12 +124,9 @@ int run_calibrate(const struct run *r, const foci_io *io)
 
     if (n) memcpy(before, r->params, n * sizeof *before);
     const foci_status status = foci_params_calibrate(r->plan, io, r->params);
-    const bool        none = !n || memcmp(before, r->params, n * sizeof *before) == 0;
+    *found = n && memcmp(before, r->params, n * sizeof *before) != 0;
     free(before);
     if (status == FOCI_ERR_ARG) foci_io_check(r->plan, io, NULL, text, sizeof text);
     if (status) return failure(r->a, "%s", text);
-    if (none)
-        return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
-                           r->spec);
     return take_params(r);
 }

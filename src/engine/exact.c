@@ -9,7 +9,7 @@ int exact_thread(void) { return omp_get_thread_num(); }
 
 int exact_threads(const struct exact *x, int64_t jobs, double flops)
 {
-    return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
+    return jobs_threads(x->threads, jobs, flops);
 }
 
 /* Whether blocks start at multiples of 64 in position: where tables are consulted, and
@@ -52,6 +52,8 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->own = x->kv_heads / s->group->kv_heads;
     x->bare = stage_learned(s) && !s->support.all && !s->support.n_rows;
     x->collect = s->order.label || exact_projects(x) || x->own > 1;
+    x->fold = 1;
+    if (!(mech_sources(&s->group->mech) & FOCI_SOURCE_QK)) x->dq = x->given = 0;
 
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;
@@ -61,6 +63,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->ldq = (int)round_up(x->dq, x->group);
     x->ldv = (int)round_up(x->dv, x->group);
     x->ld_given = (int)round_up(x->given, x->group);
+    exact_source_geometry(x);
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
@@ -138,6 +141,33 @@ void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
         for (int64_t t = 0; t < s->n_kt; t++)
             x->seq_of_k[x->n_kt++] = (int32_t)i;
     }
+    x->fold = exact_fold(x);
+}
+
+int64_t exact_leads(const struct exact *x)
+{
+    return x->fold > 1 ? div_up(x->n_seqs, x->fold) * x->seqs[0].n_qt : x->n_qt;
+}
+
+struct block exact_lead(const struct exact *x, int64_t head, int64_t i)
+{
+    if (x->fold == 1) return exact_block(x, head, i);
+    const int64_t n = x->seqs[0].n_qt;
+    return exact_block(x, head, x->seqs[i / n * x->fold].qt0 + i % n);
+}
+
+int64_t exact_with(const struct exact *x, const struct exact_seq *s)
+{
+    return min64(x->fold, x->n_seqs - (s - x->seqs));
+}
+
+struct block exact_follow(const struct block *b, int64_t f)
+{
+    struct block one = *b;
+
+    one.seq += f;
+    one.at += f * b->seq->n_qt;
+    return one;
 }
 
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
@@ -166,7 +196,9 @@ int64_t exact_saved_at(const struct exact *x, const struct block *b)
 /* The factor of q.k that all rows of head h share. */
 double exact_head_scale(const struct exact *x, int64_t h)
 {
-    double f = x->score->scale;
+    double f = exact_source_scores(x)
+                   ? 1
+                   : x->score->scale * exact_source_share(x, h - x->head0, OF_QK);
     for (int i = 0; i < x->score->n_factors; i++)
         f *= (double)x->io->params[x->score->factor[i] + h - x->head0];
     return f;
@@ -230,7 +262,7 @@ static struct operand turned(struct operand a)
     return (struct operand){ a.at, a.col, a.row };
 }
 
-static struct operand summed(const struct exact *x, const char *at, int d_pad)
+struct operand exact_summed(const struct exact *x, const char *at, int d_pad)
 {
     return x->k->sum_by_rows ? (struct operand){ at, TILE / 2, 1 }
                              : (struct operand){ at, 1, d_pad };
@@ -240,14 +272,14 @@ struct operand exact_keys_sum(const struct exact *x, const struct exact_seq *s,
                               int64_t kv, int64_t t)
 {
     if (!x->bf16) return turned(exact_keys(x, s, kv, t));
-    return summed(x, piece(x, x->keys_sum, x->key_size, s, kv, t), x->dq_pad);
+    return exact_summed(x, piece(x, x->keys_sum, x->key_size, s, kv, t), x->dq_pad);
 }
 
 struct operand exact_values_sum(const struct exact *x, const struct exact_seq *s,
                                 int64_t kv, int64_t t)
 {
     if (!x->bf16) return turned(exact_values(x, s, kv, t));
-    return summed(x, piece(x, x->values_sum, x->value_size, s, kv, t), x->dv_pad);
+    return exact_summed(x, piece(x, x->values_sum, x->value_size, s, kv, t), x->dv_pad);
 }
 
 /*
@@ -405,7 +437,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
         el * (double)p->batch * (double)s->group->heads * (double)p->len_q;
     const double k_el =
         el * (double)p->batch * (double)s->group->kv_heads * (double)p->len_k;
-    const double d = x.dq, dv = x.dv, given = x.given;
+    const double d = x.dq, dv = x.dv, wide = x.given;
     const double made = made_flops(&x);
 
     const struct labelled *l = &s->labelled;
@@ -417,8 +449,9 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     add_tiles(&c->tiles_skipped, times * fmax(0, one.skipped - l->full - l->part));
     c->forward_flops += times * (met * 2 * (d + dv) + rows * l->row_flops + made);
     c->backward_flops += times * (met * 2 * (3 * d + 2 * dv) + 3 * made);
-    c->forward_bytes += (q_el + k_el) * (given + dv);
-    c->backward_bytes += (q_el + k_el) * 2 * (given + dv) + q_el * dv;
+    exact_source_cost(&x, one.pairs, c);
+    c->forward_bytes += (q_el + k_el) * (wide + dv);
+    c->backward_bytes += (q_el + k_el) * 2 * (wide + dv) + q_el * dv;
 }
 
 const struct engine engine_exact = {

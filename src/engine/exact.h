@@ -28,6 +28,7 @@
 
 #include <math.h>
 
+#include "engine/exact_source.h"
 #include "plan/plan.h"
 #include "state/state.h"
 
@@ -120,6 +121,7 @@ struct exact {
     int64_t max_seqs, max_qt, max_kt; /* by the plan */
     int64_t max_st;                   /* tiles of slots among max_kt */
     int64_t n_seqs, n_qt, n_kt;       /* of this execution */
+    int64_t fold; /* sequences that are taken together: their weights are the same */
 
     struct order *order; /* labels and their sweeps (exact_order.h); NULL: none */
 
@@ -144,6 +146,7 @@ struct exact {
         *top;       /* [kv_heads][max_kt][TILE] of keys, and of each tile the most */
     uint8_t *bad_k; /* [kv_heads][max_kt] */
 
+    struct sources     from;
     struct positions   at;
     struct distances   far;
     struct projections projected;
@@ -173,6 +176,12 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
 int exact_describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap);
 void         exact_seqs(struct exact *x, const foci_io *io, struct arena *a);
 struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
+/* Blocks of a head, of sequences that are taken together the first one's; number i of
+ * them; how many sequences go with it; and its block of the one number f. */
+int64_t      exact_leads(const struct exact *x);
+struct block exact_lead(const struct exact *x, int64_t head, int64_t i);
+int64_t      exact_with(const struct exact *x, const struct exact_seq *s);
+struct block exact_follow(const struct block *b, int64_t f);
 /* Where what is saved of lane 0 of a block stands: [heads][batch][len_q]. */
 int64_t exact_saved_at(const struct exact *x, const struct block *b);
 int     exact_thread(void);
@@ -206,6 +215,9 @@ struct operand exact_keys_sum(const struct exact *x, const struct exact_seq *s,
                               int64_t kv, int64_t t);
 struct operand exact_values_sum(const struct exact *x, const struct exact_seq *s,
                                 int64_t kv, int64_t t);
+
+/* Words that are packed to be summed over rows. */
+struct operand exact_summed(const struct exact *x, const char *at, int d_pad);
 
 /* The same from row i (or, of a sum, from summed row t) on. */
 static inline struct operand operand_from(struct operand a, int64_t i, int64_t t)
@@ -298,9 +310,10 @@ bool exact_seen(const struct exact *x, const struct block *b, int64_t t, int32_t
 /* Where row i of a sequence and head h starts in a given mask or bias. */
 int64_t exact_given_row(const struct exact *x, const struct exact_seq *s, int64_t h,
                         int64_t i);
-/* Whether logits have a bias that is given or of slots. */
+/* Whether logits have a bias that is given, of slots, or of sources. */
 bool exact_biased(const struct exact *x);
-/* That bias[n][LANES] of the tile, 0 in lanes without a query. */
+/* That bias[n][LANES] of the tile, 0 in lanes without a query; that of sources is there
+ * already. */
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
                 float *bias);
 
@@ -435,10 +448,6 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
 void exact_store_rows(const struct exact *x, const struct block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld);
 
-/* Write zeros to the rows of a tensor that no sequence has. */
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries);
-
 /* Pack a tile of floats into whichever of rows and sum is wanted, as piece number at. */
 void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
                 char *rows, char *sum, size_t size, size_t at);
@@ -454,7 +463,8 @@ struct bias_rows {
     const float *at;
     int64_t      ld;
 };
-/* By distance and given, of tile t; room[TILE][LANES] where they are given. */
+/* By distance, of tile t, and others: room[TILE][LANES] where there are such.  Those of
+ * sources stand in it already. */
 struct bias_rows exact_tile_bias(const struct exact *x, const struct block *b,
                                  int64_t t, int n, float *room);
 /* What all biases are multiplied by: where scores are capped nothing, else the unit of

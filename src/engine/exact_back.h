@@ -33,24 +33,26 @@ struct back {
     float            *dqt; /* [parts][heads][max_qt][ldq][LANES] */
     uint8_t          *met; /* [parts][heads][max_qt]: the part's dqt has been begun */
 
-    struct shaw_back shaw;
-    struct txl_back  txl;
+    struct shaw_back   shaw;
+    struct txl_back    txl;
+    struct source_back from;
 };
 
 /* Scratch of one thread. */
 struct back_room {
-    float    *tile, *tile2; /* [TILE][max ld] */
-    float    *tile3;        /* [TILE][ldq], where keys are shared */
-    float    *s, *dp;       /* [TILE][LANES] */
-    uint16_t *w16, *ds16;   /* [TILE][LANES] */
-    uint32_t *words;        /* [STACK][TILE / 2][LANES] ds of tiles that follow */
-    int       waiting;      /* of them, the last ones, are still to be multiplied */
-    float    *dk, *dk_head, *dv; /* [run][TILE] rows */
-    float    *all_k, *all_v;     /* [TILE] rows as given, of several heads */
-    float    *bias;
+    float    *tile, *tile2;   /* [TILE][max ld] */
+    float    *tile3;          /* [TILE][ldq], where keys are shared */
+    float    *s, *dp;         /* [TILE][LANES] */
+    uint16_t *w16, *ds16;     /* [TILE][LANES] */
+    uint32_t *words;          /* [STACK][TILE / 2][LANES] ds of tiles that follow */
+    int       waiting;        /* of them, the last ones, are still to be multiplied */
+    float *dk, *dk_head, *dv; /* [run][TILE] rows, dv of each sequence taken together */
+    float *all_k, *all_v;     /* [TILE] rows as given, of several heads */
+    float *bias;
     uint64_t *seen, *stop, *keep;
 
-    struct txl_room txl;
+    struct txl_room    txl;
+    struct source_room from;
 };
 
 /*
@@ -87,6 +89,7 @@ struct meeting {
     struct operand      key, value, key_sum;
     int64_t             part;
     float              *dqt, *dk, *dv;
+    int64_t             with; /* sequences taken together, of which b is the first's */
     bool                more; /* the block meets tile t - 1 next */
 };
 

@@ -33,6 +33,7 @@ float *back_dqt(const struct back *k, int64_t part, int64_t block)
         memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
         exact_shaw_begin_back(&k->x, &k->shaw, part, block);
         exact_txl_begin_back(&k->x, &k->txl, part, block);
+        exact_source_begin_back(&k->x, &k->from, part, block);
     }
     *begun = 1;
     return dqt;
@@ -63,24 +64,22 @@ static uint64_t blind_lanes(const struct exact *x, const struct block *b,
     return blind;
 }
 
-void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+/* The gradient of the output: rounded, packed, and delta = d_o . o. */
+static void prepare_grad(const struct back *k, const struct block *b, float *delta,
+                         unsigned *bad, struct back_room *r)
 {
-    struct exact     *x = &k->x;
-    struct back_rows *rows = &k->rows[b->at];
-    const size_t      piece = piece_of(k, b->at);
-    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
-    char   *gc = k->g_cols + piece * k->g_size, *gr = k->g_rows + piece * k->g_size;
-    int64_t visible[LANES];
-    struct mapped mapped;
+    const struct exact *x = &k->x;
+    const size_t        piece = piece_of(k, b->at);
+    char *gc = k->g_cols + piece * k->g_size, *gr = k->g_rows + piece * k->g_size;
 
     exact_load_block(x, b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile);
     exact_round(x, r->tile, x->ldv, x->dv, r->tile2);
     exact_raise(x, r->tile, x->ldv, x->dv, r->tile2);
     exact_load_block(x, b, x->io->o, &x->p->o, x->dv, x->ldv, r->tile2);
-    x->k->row_dot(rows->delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
-    rows->bad = exact_finite(x, r->tile, x->ldv, x->dv, LANES) ? 0 : BAD_GRAD;
+    x->k->row_dot(delta, r->tile, r->tile2, x->ldv, LANES, x->dv);
+    if (!exact_finite(x, r->tile, x->ldv, x->dv, LANES)) *bad |= BAD_GRAD;
     for (int i = 0; x->drops && i < LANES; i++)
-        rows->delta[i] /= x->kept;
+        delta[i] /= x->kept;
     exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
     if (x->bf16) {
         x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
@@ -89,7 +88,36 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
         x->k->pack_cols_f32((float *)gc, r->tile, x->ldv, LANES, x->dv);
         memcpy(gr, r->tile, k->g_size);
     }
+}
 
+/* The same of all sequences taken together, whose deltas add up. */
+static void prepare_grads(const struct back *k, const struct block *b,
+                          struct back_rows *rows, struct back_room *r)
+{
+    const int64_t      with = exact_with(&k->x, b->seq);
+    _Alignas(64) float delta[LANES];
+
+    prepare_grad(k, b, rows->delta, &rows->bad, r);
+    for (int64_t f = 1; f < with; f++) {
+        const struct block one = exact_follow(b, f);
+
+        prepare_grad(k, &one, delta, &rows->bad, r);
+        for (int i = 0; i < LANES; i++)
+            rows->delta[i] += delta[i];
+    }
+}
+
+void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+{
+    struct exact     *x = &k->x;
+    struct back_rows *rows = &k->rows[b->at];
+    const size_t      piece = piece_of(k, b->at);
+    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
+    int64_t visible[LANES];
+    struct mapped mapped;
+
+    rows->bad = 0;
+    prepare_grads(k, b, rows, r);
     /* Lanes without a query weigh nothing. */
     for (int i = 0; i < LANES; i++)
         rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
@@ -97,6 +125,8 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
                                                 : INFINITY;
     exact_load_queries(x, b, r->tile, &mapped);
     if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
+    if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
+        rows->bad |= BAD_QUERY;
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
     if (x->order) order_factors(x, rows->mul);
@@ -137,6 +167,17 @@ static void add_parts(const struct back *k, const struct block *b)
     if (x->order) order_add_dq(x, b, dqt);
 }
 
+/* Whether something that multiplies the products of q and k is learned, or the sink. */
+static bool has_factors(const struct exact *x)
+{
+    return x->score->n_factors || (exact_source_biases(x) && x->from.mix >= 0);
+}
+
+static bool learns(const struct exact *x)
+{
+    return has_factors(x) || x->score->sink >= 0;
+}
+
 /* The block's share of the gradients of what multiplies the logits and of the sink.
  * A row that sees nothing has none, whatever stands in it.  q[LANES][ldq]; d_factor is
  * what vectors added to queries bring. */
@@ -153,7 +194,7 @@ static void share_params(const struct back *k, const struct block *b, const floa
     exact_visible(x, b, visible);
     for (int i = b->r0; i < b->r1; i++) {
         if (!visible[i]) continue;
-        for (int c = 0; x->score->n_factors && c < x->dq; c++)
+        for (int c = 0; has_factors(x) && c < x->dq; c++)
             rows->d_factor += (double)dqt[c * LANES + i] *
                               (double)q[(int64_t)i * x->ldq + c] * (double)rows->mul[i];
         if (x->score->sink < 0 || rows->norm[i] == INFINITY) continue;
@@ -206,18 +247,19 @@ void back_finish(const struct back *k, const struct block *b, struct back_room *
 {
     const struct exact *x = &k->x;
     float              *dqt = back_dqt_of(k, 0, b->at);
-    const bool          learned = x->score->n_factors || x->score->sink >= 0;
+    const bool          learned = learns(x);
     const struct places at = { b->pos, NULL };
     struct mapped       mapped;
     _Alignas(64) float  scale[LANES], ones[LANES];
 
     add_parts(k, b);
+    exact_source_finish(x, b, &k->from, met(k, 0, b->at));
     const double more = exact_txl_finish(x, b, &k->txl, met(k, 0, b->at),
                                          k->rows[b->at].mul, &r->txl, dqt);
     exact_shaw_finish(x, b, &k->shaw, met(k, 0, b->at), dqt);
     if (learned || exact_maps(x)) exact_load_queries(x, b, r->tile, &mapped);
     if (learned && k->g->dparams) share_params(k, b, r->tile, more);
-    if (!k->g->dq && !exact_projects(x)) return;
+    if (!x->dq || (!k->g->dq && !exact_projects(x))) return;
 
     for (int i = 0; i < LANES; i++) {
         scale[i] = (float)(exact_head_scale(x, b->h) * (double)k->rows[b->at].mul[i]);
@@ -261,6 +303,16 @@ void back_vectors(const struct back *k, int64_t head, struct back_room *r)
     }
 }
 
+/* What q.k is multiplied by before it is weighed among other sources. */
+static double plain_scale(const struct exact *x, int64_t h)
+{
+    double f = x->score->scale;
+
+    for (int i = 0; i < x->score->n_factors; i++)
+        f *= (double)x->io->params[x->score->factor[i] + h];
+    return f;
+}
+
 void back_params(const struct back *k)
 {
     const struct exact *x = &k->x;
@@ -268,18 +320,20 @@ void back_params(const struct back *k)
 
     for (int64_t h = 0; h < x->heads; h++) {
         double d_factor = 0, d_sink = 0;
-        for (int64_t qt = 0; qt < x->n_qt; qt++) {
-            d_factor += k->rows[h * x->max_qt + qt].d_factor;
-            d_sink += k->rows[h * x->max_qt + qt].d_sink;
+        for (int64_t i = 0; learns(x) && i < exact_leads(x); i++) {
+            const struct back_rows *rows = &k->rows[exact_lead(x, h, i).at];
+            d_factor += rows->d_factor;
+            d_sink += rows->d_sink;
         }
         if (x->order) d_sink += order_sink(x, h);
         if (s->sink >= 0) k->g->dparams[s->sink + h] += (float)d_sink;
         for (int i = 0; i < s->n_factors; i++) {
-            double others = s->scale;
+            double others = s->scale * exact_source_share(x, h, OF_QK);
             for (int j = 0; j < s->n_factors; j++)
                 if (j != i) others *= (double)x->io->params[s->factor[j] + h];
             k->g->dparams[s->factor[i] + h] += (float)(d_factor * others);
         }
+        exact_source_mix(x, &k->from, h, d_factor * plain_scale(x, h), k->g->dparams);
     }
     exact_position_params(x, k->parts, k->g->dparams);
     exact_shaw_params(x, &k->shaw, k->g->dparams);

@@ -62,7 +62,7 @@ static void store_rows(const struct exact *x, const struct exact_seq *s, int64_t
     const int64_t       to =
         s->s.b * l->batch + (s->s.k0 + j) * l->row + exact_given_head(x, kv) * l->head;
 
-    if (!base) return;
+    if (!base || !d) return;
     for (int i = 0; i < n && j + i < x->stage->memory; i++)
         memset(rows + (int64_t)i * ld, 0, (size_t)d * sizeof *rows);
     x->k->store_rows((char *)base + (size_t)to * foci_dtype_bytes(p->dtype), l->row,
@@ -137,6 +137,7 @@ static void meet_run(const struct back_run *u, const struct block *b, int64_t qt
             .dqt = back_dqt(k, u->part, b->at),
             .dk = r->dk_head + i * TILE * x->ldq,
             .dv = r->dv + i * TILE * x->ldv,
+            .with = exact_with(x, u->s),
             .more = i > 0 && c[i - 1].qt == qt,
         };
         if (exact_has_txl(x)) back_place(x, r, exact_txl_place(x, &r->txl, i));
@@ -160,7 +161,9 @@ static void leave_run(const struct back_run *u, struct back_room *r)
         else if (x->collect)
             collect_tile(x, u->s, u->kv, t, dk, dv);
         else
-            store_keys(u->k, u->s, u->kv, t * TILE, dk, dv, r);
+            for (int64_t f = 0; f < exact_with(x, u->s); f++)
+                store_keys(u->k, u->s + f, u->kv, t * TILE, dk, dv + f * TILE * x->ldv,
+                           r);
     }
 }
 
@@ -171,7 +174,8 @@ void back_keys(const struct back_run *u, struct back_room *r)
     struct column       c[MAX_RUN];
 
     memset(r->dk, 0, (size_t)count * sizeof(float));
-    memset(r->dv, 0, (size_t)(u->n * TILE * x->ldv) * sizeof(float));
+    memset(r->dv, 0,
+           (size_t)(exact_with(x, u->s) * u->n * TILE * x->ldv) * sizeof(float));
     for (int64_t h = u->kv * x->per_kv; h < (u->kv + 1) * x->per_kv; h++) {
         const float scale = (float)exact_head_scale(x, x->head0 + h);
 

@@ -8,7 +8,8 @@
 /* Whether w and ds of the tile are wanted as floats too, in place of s and dp. */
 static bool wants_floats(const struct meeting *s)
 {
-    return (exact_has_shaw(&s->k->x) || s->k->g->dbias) &&
+    return (exact_has_shaw(&s->k->x) || s->k->g->dbias ||
+            exact_source_floats(&s->k->x)) &&
            exact_level(s->b->seq, s->t) < 0;
 }
 
@@ -33,6 +34,8 @@ static void weights(struct meeting *s, bool masked)
                .kind = x->kind,
     };
 
+    if (exact_source_biases(x))
+        exact_source_again(x, s->b, s->t, s->n, &s->k->from, &r->from, r->bias);
     const struct bias_rows bias = exact_tile_bias(x, s->b, s->t, s->n, r->bias);
     if (masked || bias.at || x->score->cap > 0) {
         exact_modify(x, r->s, s->n, rows->plain, rows->f, bias, masked ? r->seen : NULL);
@@ -74,7 +77,7 @@ static void query_products(struct meeting *s)
     const float *ds = x->bf16 ? (const float *)words_of(s->r, s->r->waiting) : s->r->dp;
     struct cut   c = { 0 };
 
-    while (exact_cut(x, s->b, s->t, s->n, &c)) {
+    while (x->dq && exact_cut(x, s->b, s->t, s->n, &c)) {
         if (may_wait(s, &c)) {
             s->r->waiting++;
             if (!s->more || s->r->waiting == STACK) give_waiting(s, 0);
@@ -88,13 +91,19 @@ static void query_products(struct meeting *s)
     give_waiting(s, 1);
 }
 
+/* The gradient of the output of sequence number f of those taken together. */
+static const float *grad_of(const struct meeting *s, const char *packed, int64_t f)
+{
+    const struct block b = exact_follow(s->b, f);
+    return (const float *)(const void *)(packed + (size_t)b.at * s->k->g_size);
+}
+
 /* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
 static void key_products(struct meeting *s)
 {
     const struct exact  *x = &s->k->x;
     struct back_room    *r = s->r;
     const size_t         at = (size_t)s->b->at;
-    const float         *g = (const float *)(s->k->g_rows + at * s->k->g_size);
     const float         *q = (const float *)(s->k->q_rows + at * s->k->q_size);
     const int64_t        row = LANES / x->per;
     const struct operand w = { x->bf16 ? (char *)r->w16 : (char *)r->s, row, 1 };
@@ -105,9 +114,13 @@ static void key_products(struct meeting *s)
         const int m = exact_padded(x, c.m), from = c.lane / x->per;
         const int deep = (LANES - c.lane) / x->per;
 
-        exact_product(x, s->dv + (int64_t)c.j * x->ldv, x->ldv,
-                      operand_from(w, c.j, from), g + (int64_t)from * x->ldv, x->ldv, m,
-                      x->ldv, deep, 1);
+        for (int64_t f = 0; f < s->with; f++) {
+            const float *g = grad_of(s, s->k->g_rows, f);
+            exact_product(x, s->dv + (f * TILE + c.j) * x->ldv, x->ldv,
+                          operand_from(w, c.j, from), g + (int64_t)from * x->ldv,
+                          x->ldv, m, x->ldv, deep, 1);
+        }
+        if (!x->dq) continue;
         exact_product(x, s->dk + (int64_t)c.j * x->ldq, x->ldq,
                       operand_from(ds, c.j, from), q + (int64_t)from * x->ldq, x->ldq,
                       m, x->ldq, deep, 1);
@@ -154,23 +167,33 @@ static void drop_stopped(const struct exact *x, struct back_room *r, int n)
         }
 }
 
-/* s = keys q, dp = values do. */
+static struct operand value_of(const struct meeting *s, int64_t f)
+{
+    return f ? exact_values(&s->k->x, s->b->seq + f, s->b->kv, s->t) : s->value;
+}
+
+/* s = keys q, dp = values do, of sequences taken together their sum. */
 static void scores(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
     const size_t        at = (size_t)s->b->at;
     const float        *q = (const float *)(s->k->q_cols + at * s->k->q_size);
-    const float        *g = (const float *)(s->k->g_cols + at * s->k->g_size);
     struct cut          c = { 0 };
 
+    if (exact_source_scores(x))
+        exact_source_again(x, s->b, s->t, s->n, &s->k->from, &s->r->from, s->r->s);
     while (exact_cut(x, s->b, s->t, s->n, &c)) {
         const int     m = exact_padded(x, c.m), lanes = LANES - c.lane;
         const int64_t to = (int64_t)c.j * LANES + c.lane;
 
-        exact_product(x, s->r->s + to, LANES, operand_from(s->key, c.j, 0), q + c.lane,
-                      LANES, m, lanes, x->dq_pad / x->per, 0);
-        exact_product(x, s->r->dp + to, LANES, operand_from(s->value, c.j, 0),
-                      g + c.lane, LANES, m, lanes, x->dv_pad / x->per, 0);
+        if (x->dq)
+            exact_product(x, s->r->s + to, LANES, operand_from(s->key, c.j, 0),
+                          q + c.lane, LANES, m, lanes, x->dq_pad / x->per, 0);
+        for (int64_t f = 0; f < s->with; f++) {
+            const float *g = grad_of(s, s->k->g_cols, f);
+            exact_product(x, s->r->dp + to, LANES, operand_from(value_of(s, f), c.j, 0),
+                          g + c.lane, LANES, m, lanes, x->dv_pad / x->per, f > 0);
+        }
     }
 }
 
@@ -206,6 +229,51 @@ static void give_distances(struct meeting *s)
     exact_given_back(x, s->b, s->t, s->n, r->dp, r->bias, s->k->g->dbias);
 }
 
+/* To sources, before anything of it is changed; `careful` about hidden pairs. */
+static void give_sources(struct meeting *s, bool careful)
+{
+    const struct exact     *x = &s->k->x;
+    struct back_room       *r = s->r;
+    const struct source_met m = {
+        .b = s->b,
+        .t = s->t,
+        .part = s->part,
+        .n = s->n,
+        .seen = careful ? r->seen : NULL,
+        .ds = r->dp,
+        .rows = x->bf16 ? (const void *)r->ds16 : r->dp,
+        .words = x->bf16 ? (const void *)words_of(r, r->waiting) : r->dp,
+    };
+
+    exact_source_meet(x, &m, &s->k->from, &r->from, s->k->g->dparams);
+}
+
+/* Whether the tile or the block has something that is not finite. */
+static bool is_bad(const struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    bool bad = s->k->rows[s->b->at].bad || exact_source_bad(x, s->b, s->t);
+
+    for (int64_t f = 0; f < s->with; f++)
+        bad = bad || x->bad_k[s->b->kv * x->max_kt + s->b->seq[f].kt0 + s->t];
+    return bad;
+}
+
+/* Sequences taken together have their own values and gradients. */
+static void pairs_backward(struct meeting *s, struct exact_pairs pairs)
+{
+    const struct exact *x = &s->k->x;
+    struct back_room   *r = s->r;
+
+    for (int64_t f = 0; f < s->with; f++) {
+        const struct block b = exact_follow(s->b, f);
+
+        pairs.dv = s->dv + f * TILE * x->ldv;
+        exact_pairs_backward(x, &b, s->t, s->n, r->seen, &pairs, s->k->g->d_o, r->tile,
+                             r->tile2);
+    }
+}
+
 void back_meet(struct meeting *s, int32_t mask)
 {
     const struct back  *k = s->k;
@@ -213,7 +281,7 @@ void back_meet(struct meeting *s, int32_t mask)
     struct back_room   *r = s->r;
     const size_t        at = (size_t)s->b->at;
     const bool          masked = exact_seen(x, s->b, s->t, mask, s->n, r->seen);
-    const bool          bad = x->bad_k[s->b->kv * x->max_kt + s->kt] || k->rows[at].bad;
+    const bool          bad = is_bad(s);
 
     const bool stops = stopped(s, r->stop);
 
@@ -221,6 +289,7 @@ void back_meet(struct meeting *s, int32_t mask)
     add_distances(s);
     weights(s, masked);
     give_distances(s);
+    give_sources(s, masked && bad);
     if ((masked || stops) && bad) {
         if (!masked) memset(r->seen, 0xff, TILE * sizeof *r->seen);
         give_waiting(s, 1);
@@ -235,8 +304,7 @@ void back_meet(struct meeting *s, int32_t mask)
             .dv = s->dv,
             .dqt = s->dqt,
         };
-        exact_pairs_backward(x, s->b, s->t, s->n, r->seen, &pairs, k->g->d_o, r->tile,
-                             r->tile2);
+        pairs_backward(s, pairs);
         return;
     }
     query_products(s);

@@ -7,10 +7,10 @@
  */
 #include <float.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/exact_order.h"
+#include "engine/rest.h"
 
 enum { OWN_TILES = 8 }; /* tiles of a head that its blocks' thread packs by itself */
 
@@ -20,12 +20,13 @@ struct room {
     void     *q;            /* packed queries */
     float    *s;            /* [MAX_PANEL][LANES] scores, then weights */
     uint32_t *w;            /* [MAX_PANEL / 2][LANES] weights as words */
-    float    *ot;           /* [ldv][LANES] */
+    float    *ot;           /* [ldv][LANES] of each sequence taken together */
     float    *bias;         /* [TILE][LANES] */
     uint64_t *seen;         /* [MAX_PANEL] */
 
-    struct shaw shaw;
-    struct txl  txl;
+    struct shaw        shaw;
+    struct txl         txl;
+    struct source_room from;
 };
 
 static struct room room_take(const struct exact *x, struct arena *a)
@@ -39,12 +40,13 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.s = arena_take(a, (int64_t)x->panel * LANES, sizeof(float));
     r.w =
         x->bf16 ? arena_take(a, (int64_t)x->panel / 2 * LANES, sizeof(uint32_t)) : NULL;
-    r.ot = arena_take(a, LANES * (int64_t)x->ldv, sizeof(float));
+    r.ot = arena_take(a, exact_fold_most(x) * LANES * x->ldv, sizeof(float));
     r.bias =
         exact_biased(x) ? arena_take(a, (int64_t)TILE * LANES, sizeof(float)) : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
     r.shaw = exact_shaw_take(x, a);
     r.txl = exact_txl_room(x, a);
+    r.from = exact_source_room(x, false, a);
     return r;
 }
 
@@ -67,6 +69,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     exact_txl_take(x, a, false);
     exact_project_take(x, a, false);
     exact_mix_take(x, a);
+    exact_source_take(x, a, false);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -87,50 +90,69 @@ struct pass {
     struct panel        panel;
     bool                still; /* no reference moves */
     bool                fresh; /* the dv_pad rows of ot hold nothing, not even 0 */
+    int64_t             with;  /* sequences taken together */
     uint64_t            drop_keys[LANES];
     _Alignas(64) float m[LANES], l[LANES], plain[LANES], f[LANES], shrink[LANES];
 };
 
+/* What sources other than q and k make of a tile. */
+static void source_logits(struct pass *p, int64_t t, int n, float *s)
+{
+    struct source_room *r = &p->r->from;
+    exact_source_tile(p->x, p->b, t, n, r->q, r->ab, r->tile, s);
+}
+
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
-    const struct exact  *x = p->x;
-    const float         *q = p->r->q;
-    const struct operand keys = exact_keys(x, p->b->seq, p->b->kv, t);
-    struct cut           c = { 0 };
+    const struct exact *x = p->x;
+    const float        *q = p->r->q;
+    struct cut          c = { 0 };
 
+    if (exact_source_scores(x)) {
+        source_logits(p, t, n, s);
+        return;
+    }
+    const struct operand keys = exact_keys(x, p->b->seq, p->b->kv, t);
     while (exact_cut(x, p->b, t, n, &c))
         exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
                       operand_from(keys, c.j, 0), q + c.lane, LANES,
                       exact_padded(x, c.m), LANES - c.lane, x->dq_pad / x->per, 0);
 }
 
-/* The sum is to be added to. */
-static void need_sum(struct pass *p)
+/* The sums of values of sequence number f of those taken together. */
+static float *sum_of(const struct pass *p, int64_t f)
 {
-    if (p->fresh) memset(p->r->ot, 0, (size_t)p->x->dv_pad * LANES * sizeof *p->r->ot);
-    p->fresh = false;
+    return p->r->ot + f * p->x->ldv * LANES;
+}
+
+/* The sum is to be added to. */
+static void need_sum(const struct exact *x, float *ot, bool *fresh)
+{
+    if (*fresh) memset(ot, 0, (size_t)x->dv_pad * LANES * sizeof *ot);
+    *fresh = false;
 }
 
 /* ot += values of tile t, times the weights from key `at` of the panel on.  The first
  * product overwrites ot, if every lane takes part. */
-static void values(struct pass *p, int64_t t, int n, int at)
+static void values(struct pass *p, const struct block *b, int64_t t, int n, int at,
+                   float *ot, bool *fresh)
 {
     const struct exact  *x = p->x;
-    const struct operand sum = exact_values_sum(x, p->b->seq, p->b->kv, t);
+    const struct operand sum = exact_values_sum(x, b->seq, b->kv, t);
     const float         *w = x->bf16 ? (const float *)p->r->w : p->r->s;
     struct cut           c = { 0 };
 
-    while (exact_cut(x, p->b, t, n, &c)) {
-        if (c.lane) need_sum(p);
-        exact_product(x, p->r->ot + c.lane, LANES, operand_from(sum, 0, c.j / x->per),
+    while (exact_cut(x, b, t, n, &c)) {
+        if (c.lane) need_sum(x, ot, fresh);
+        exact_product(x, ot + c.lane, LANES, operand_from(sum, 0, c.j / x->per),
                       w + (int64_t)(at + c.j) / x->per * LANES + c.lane, LANES,
-                      x->dv_pad, LANES - c.lane, exact_padded(x, c.m) / x->per,
-                      !p->fresh);
-        p->fresh = false;
+                      x->dv_pad, LANES - c.lane, exact_padded(x, c.m) / x->per, !*fresh);
+        *fresh = false;
     }
 }
 
-static void all_values(struct pass *p)
+/* The values of one sequence. */
+static void values_of(struct pass *p, const struct block *b, float *ot, bool *fresh)
 {
     const struct exact *x = p->x;
     const struct panel *pa = &p->panel;
@@ -138,19 +160,32 @@ static void all_values(struct pass *p)
     for (int i = 0; i < pa->n_tiles; i++) {
         const int     at = i * TILE;
         const int     n = (int)min64(TILE, pa->n - at);
-        const int64_t kt = p->b->seq->kt0 + pa->tile[i];
-        const bool    bad = x->bad_k[p->b->kv * x->max_kt + kt] & BAD_VALUE;
+        const int64_t kt = b->seq->kt0 + pa->tile[i];
+        const bool    bad = x->bad_k[b->kv * x->max_kt + kt] & BAD_VALUE;
 
         if (!bad || !pa->masked[i]) {
-            values(p, pa->tile[i], n, at);
+            values(p, b, pa->tile[i], n, at, ot, fresh);
             continue;
         }
-        need_sum(p);
-        exact_pairs_forward(x, p->b, pa->tile[i], n, p->r->seen + at,
+        need_sum(x, ot, fresh);
+        exact_pairs_forward(x, b, pa->tile[i], n, p->r->seen + at,
                             x->bf16 ? NULL : p->r->s + (int64_t)at * LANES,
                             x->bf16 ? p->r->w + (int64_t)at / 2 * LANES : NULL,
-                            p->r->tile, p->r->tile2, p->r->ot);
+                            p->r->tile, p->r->tile2, ot);
     }
+}
+
+static void all_values(struct pass *p)
+{
+    bool fresh = p->fresh;
+
+    for (int64_t f = 0; f < p->with; f++) {
+        const struct block b = exact_follow(p->b, f);
+
+        fresh = p->fresh;
+        values_of(p, &b, sum_of(p, f), &fresh);
+    }
+    p->fresh = fresh;
 }
 
 /* Scores of the panel, and logits of them where more than a factor is wanted; true:
@@ -172,6 +207,7 @@ static bool logits(struct pass *p)
         exact_shaw_scores(x, p->b, t, n, &r->shaw, s);
         exact_txl_scores(x, p->b, t, n, &r->txl, s);
         if (!modified) continue;
+        if (exact_source_biases(x)) source_logits(p, t, n, r->bias);
         exact_modify(x, s, n, p->plain, p->f, exact_tile_bias(x, p->b, t, n, r->bias),
                      pa->masked[i] ? r->seen + at : NULL);
     }
@@ -215,7 +251,8 @@ static void flush(struct pass *p)
                                       p->m, p->l, shrink, x->kind)
                    : x->k->weigh_f32(r->s, pa->n, f, p->m, p->l, shrink, x->kind);
     if (moved) {
-        if (!p->fresh) x->k->shrink(r->ot, x->dv, p->shrink);
+        for (int64_t f = 0; !p->fresh && f < p->with; f++)
+            x->k->shrink(sum_of(p, f), x->dv, p->shrink);
         exact_shaw_shrink(x, &r->shaw, p->shrink);
     }
     if (x->drops) drop_weights(p);
@@ -282,6 +319,8 @@ static void pack_queries(const struct exact *x, const struct block *b, struct ro
                          float *norms, float *more)
 {
     memset(more, 0, LANES * sizeof *more);
+    exact_source_begin(x, b, &r->from);
+    if (exact_source_scores(x)) return;
     if (exact_as_stored(x) && !exact_has_shaw(x) && !exact_has_txl(x))
         take_queries(x, b, r, norms);
     else
@@ -350,10 +389,11 @@ static bool start(struct pass *p, const float *norms, const float *more)
 {
     const struct exact *x = p->x;
     const float        *f = x->score->cap > 0 ? p->plain : p->f;
-    const bool bounds = x->support->all && !x->stage->n_levels && !exact_biased(x);
-    float      longest[LANES], product[LANES], bound[LANES], bias[LANES] = { 0 };
-    float      sink = -INFINITY;
-    bool       still = false;
+    const bool bounds = x->support->all && !x->stage->n_levels && !exact_biased(x) &&
+                        !exact_source_scores(x);
+    float longest[LANES], product[LANES], bound[LANES], bias[LANES] = { 0 };
+    float sink = -INFINITY;
+    bool  still = false;
 
     if (x->score->sink >= 0)
         sink = x->io->params[x->score->sink + p->b->h - x->head0] * (float)LOG2_E;
@@ -374,10 +414,10 @@ static bool start(struct pass *p, const float *norms, const float *more)
 
 /* The logarithm of what the rows were divided by: for backward, and for the caller.
  * m and log2(l) may be large and of opposite sign, so their sum is taken in double. */
-static void keep_norms(const struct pass *p, const float *share, float *saved)
+static void keep_norms(const struct pass *p, const struct block *b, const float *share,
+                       float *saved)
 {
     const struct exact *x = p->x;
-    const struct block *b = p->b;
     float               norm[LANES];
 
     for (int r = 0; r < LANES; r++) {
@@ -414,17 +454,25 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
         const float l = p->l[r];
         factor[r] = l == 0 ? 0 : 1 / (x->kind == FOCI_L2NORM ? sqrtf(l) : l);
     }
-    if (saved || x->io->lse) keep_norms(p, factor, saved);
+    for (int64_t f = 0; (saved || x->io->lse) && f < p->with; f++) {
+        const struct block b = exact_follow(p->b, f);
+        keep_norms(p, &b, factor, saved);
+    }
     for (int r = 0; r < LANES && x->drops; r++)
         factor[r] *= x->kept;
-    exact_store_block(x, p->b, x->io->o, &x->p->o, p->r->ot, x->dv, x->ldv, factor,
-                      p->r->tile);
+    for (int64_t f = 0; f < p->with; f++) {
+        const struct block b = exact_follow(p->b, f);
+        exact_store_block(x, &b, x->io->o, &x->p->o, sum_of(p, f), x->dv, x->ldv,
+                          factor, p->r->tile);
+    }
 }
 
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
                           float *saved)
 {
-    struct pass        p = { .x = x, .b = b, .r = r, .fresh = true };
+    struct pass p = {
+        .x = x, .b = b, .r = r, .fresh = true, .with = exact_with(x, b->seq)
+    };
     int64_t            visible[LANES], t;
     int32_t            mask;
     _Alignas(64) float norms[LANES], more[LANES];
@@ -433,14 +481,18 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     exact_drop_keys(x, b, p.drop_keys);
     if (exact_counts(x, false)) exact_visible(x, b, visible);
     exact_factors(x, b, visible, p.plain, p.f, NULL);
-    memset(r->ot + (int64_t)x->dv_pad * LANES, 0,
-           (size_t)(x->ldv - x->dv_pad) * LANES * sizeof *r->ot);
+    for (int64_t f = 0; f < p.with; f++)
+        memset(sum_of(&p, f) + (int64_t)x->dv_pad * LANES, 0,
+               (size_t)(x->ldv - x->dv_pad) * LANES * sizeof *r->ot);
     p.still = start(&p, norms, more);
     struct walk w = exact_walk_keys(x, b);
     while (exact_wanted(x, b) && exact_next(&w, &t, &mask))
         push(&p, t, mask);
     flush(&p);
-    need_sum(&p);
+    for (int64_t f = 0; f < p.with; f++) {
+        bool fresh = p.fresh;
+        need_sum(x, sum_of(&p, f), &fresh);
+    }
     exact_shaw_values(x, b->h, &r->shaw, r->ot);
     if (x->order)
         order_keep(x, b, r->ot, p.m, p.l, r->tile);
@@ -452,7 +504,7 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
 static void block_finish(const struct exact *x, const struct block *b, struct room *r,
                          float *saved)
 {
-    struct pass p = { .x = x, .b = b, .r = r };
+    struct pass p = { .x = x, .b = b, .r = r, .with = 1 };
     int64_t     visible[LANES];
 
     if (exact_counts(x, false)) exact_visible(x, b, visible);
@@ -487,13 +539,13 @@ static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq 
 }
 
 /* Few tiles to a head: waiting for all of them to be packed, and fetching them from
- * another core, would cost more than uneven shares do.  Rows of distances all must wait
- * for. */
+ * another core, would cost more than uneven shares do.  Rows of distances and keys of
+ * sources all must wait for. */
 static bool each_its_own(const struct exact *x, int threads)
 {
     const int64_t owners = x->kv_heads * x->n_seqs;
 
-    if (exact_txl_tiles(x)) return false;
+    if (exact_txl_tiles(x) || exact_source_tiles(x) || x->fold > 1) return false;
     for (int64_t s = 0; s < x->n_seqs; s++)
         if (x->seqs[s].n_kt > OWN_TILES) return false;
     /* An eighth more than even shares would take is the most to be lost. */
@@ -501,77 +553,98 @@ static bool each_its_own(const struct exact *x, int threads)
     return owners >= x->heads * x->n_qt || turns * threads * 8 <= owners * 9;
 }
 
-static void small_sweep(const struct exact *x, int threads, float *saved)
+/* What jobs of a sweep need. */
+struct job {
+    const struct exact *x;
+    float              *saved;
+};
+
+static struct room room_of(const struct exact *x, int thread)
 {
-    const int64_t owners = x->kv_heads * x->n_seqs;
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    return room_take(x, &mine);
+}
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
+static void own_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    struct room         room = room_of(x, thread);
 
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t i = 0; i < owners; i++)
-            own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, saved);
-        if (x->k->end) x->k->end();
-    }
+    own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, w->saved);
+}
+
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct job *w = arg;
+
+    (void)thread;
+    exact_mix(w->x, exact_mix_jobs(w->x), i);
+}
+
+/* Rows of distances, keys of sources, then tiles of keys. */
+static void pack_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    struct room         room = room_of(x, thread);
+    const int64_t       source = i - exact_txl_tiles(x);
+    const int64_t       tile = source - exact_source_tiles(x);
+
+    if (source < 0)
+        exact_txl_make(x, i, room.tile);
+    else if (tile < 0)
+        exact_source_make(x, source, &room.from);
+    else
+        exact_pack_tile(x, tile / x->n_kt, tile % x->n_kt, room.tile, room.tile2);
+}
+
+/* The last blocks of a causal sequence are the dearest: they go first. */
+static void block_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    const int64_t       leads = exact_leads(x);
+    const struct block  b = exact_lead(x, i / leads, leads - 1 - i % leads);
+    struct room         room = room_of(x, thread);
+
+    block_forward(x, &b, &room, w->saved);
+}
+
+static void finish_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    const struct block  b = exact_block(x, i / x->n_qt, i % x->n_qt);
+    struct room         room = room_of(x, thread);
+
+    block_finish(x, &b, &room, w->saved);
 }
 
 /* Tiles are packed and blocks go down their keys, in natural order. */
 static void natural_sweep(const struct exact *x, int threads, float *saved)
 {
-    const int64_t tiles = x->kv_heads * x->n_kt, blocks = x->heads * x->n_qt;
-    const int64_t mixes = exact_mix_jobs(x);
+    struct job         w = { x, saved };
+    const int64_t      made = exact_txl_tiles(x) + exact_source_tiles(x);
+    const struct phase own = { x->kv_heads * x->n_seqs, 1, own_job, &w };
+    const struct phase all[] = {
+        { exact_mix_jobs(x), 1, mix_job, &w },
+        { made + x->kv_heads * x->n_kt, 4, pack_job, &w },
+        { x->heads * exact_leads(x), 1, block_job, &w },
+    };
 
-    if (each_its_own(x, threads)) {
-        small_sweep(x, threads, saved);
-        return;
-    }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
-            exact_txl_make(x, i, room.tile);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < mixes; i++)
-            exact_mix(x, mixes, i);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < tiles; i++)
-            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-            /* The last blocks of a causal sequence are the dearest: they go first. */
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b =
-                exact_block(x, i / x->n_qt, x->n_qt - 1 - i % x->n_qt);
-            block_forward(x, &b, &room, saved);
-        }
-        if (x->k->end) x->k->end();
-    }
+    if (each_its_own(x, threads))
+        phases_run(x->k, x->plan->shared, threads, &own, 1);
+    else
+        phases_run(x->k, x->plan->shared, threads, all, 3);
 }
 
 static void finish_all(const struct exact *x, int threads, float *saved)
 {
-    const int64_t blocks = x->heads * x->n_qt;
+    struct job w = { x, saved };
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
-            block_finish(x, &b, &room, saved);
-        }
-    }
+    phases_run(x->k, x->plan->shared, threads,
+               &(struct phase){ x->heads * x->n_qt, 4, finish_job, &w }, 1);
 }
 
 void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -584,10 +657,11 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     x.io = io;
     if (!x.max_seqs) return;
     exact_forward_take(&x, &a, saved);
-    exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
+    rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
     exact_project_make(&x, false);
+    exact_source_open(&x);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

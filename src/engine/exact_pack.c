@@ -21,6 +21,7 @@ static void clear_rest(float *tile, int ld, int r0, int r1)
 void exact_load_block(const struct exact *x, const struct block *b, const void *base,
                       const foci_layout *l, int d, int ld, float *tile)
 {
+    if (!d) return; /* not read */
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
     x->k->load_rows(tile + (int64_t)b->r0 * ld, ld, rows, l->row, (int)x->p->dtype,
@@ -64,6 +65,7 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
                      int64_t j, int n, const void *base, const foci_layout *l, int d,
                      int ld, float *tile)
 {
+    if (!d) return;
     const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, exact_given_head(x, kv));
 
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
@@ -343,22 +345,33 @@ static bool minds_values(const struct exact *x)
            x->p->flags & (FOCI_CAUSAL | FOCI_MASK);
 }
 
+/* false: a key is not finite. */
+static bool keys_stored(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                        int64_t t, size_t to)
+{
+    const foci_layout *l = &x->p->k;
+    const int64_t      j = s->s.k0 + t * TILE;
+    const uint16_t    *k =
+        (const void *)at(x, x->io->k, l, s->s.b, j, exact_given_head(x, kv));
+    const int n = exact_keys_in(s, t);
+
+    x->k->squares_bf16(x->norms + to * TILE, k, l->row, n, x->dq);
+    take_tile(x, k, l->row, n, x->dq, x->dq_pad, x->keys, x->keys_sum, x->key_size, to);
+    return measure_keys(x, n, to);
+}
+
 static unsigned pack_stored(const struct exact *x, const struct exact_seq *s,
                             int64_t kv, int64_t t, size_t to)
 {
-    const foci_layout *lk = &x->p->k, *lv = &x->p->v;
+    const foci_layout *lv = &x->p->v;
     const int64_t      j = s->s.k0 + t * TILE;
-    const int64_t      head = exact_given_head(x, kv);
-    const uint16_t    *k = (const void *)at(x, x->io->k, lk, s->s.b, j, head);
-    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, head);
+    const uint16_t    *v =
+        (const void *)at(x, x->io->v, lv, s->s.b, j, exact_given_head(x, kv));
     const int          n = exact_keys_in(s, t);
     unsigned           bad = 0;
     _Alignas(64) float square[TILE];
 
-    x->k->squares_bf16(x->norms + to * TILE, k, lk->row, n, x->dq);
-    if (!measure_keys(x, n, to)) bad |= BAD_KEY;
-    take_tile(x, k, lk->row, n, x->dq, x->dq_pad, x->keys, x->keys_sum, x->key_size, to);
-
+    if (x->dq && !keys_stored(x, s, kv, t, to)) bad |= BAD_KEY;
     if (minds_values(x)) {
         x->k->squares_bf16(square, v, lv->row, n, x->dv);
         if (!all_finite(square, n)) bad |= BAD_VALUE;
@@ -382,43 +395,15 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
         x->bad_k[at] = (uint8_t)pack_stored(x, s, kv, t, at);
         return;
     }
-    exact_load_keys(x, s, kv, t, tile, room);
-    x->k->row_dot(x->norms + at * TILE, tile, tile, x->ldq, n, x->dq);
-    if (!measure_keys(x, n, at)) bad |= BAD_KEY;
-    exact_pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
-
+    if (x->dq) {
+        exact_load_keys(x, s, kv, t, tile, room);
+        x->k->row_dot(x->norms + at * TILE, tile, tile, x->ldq, n, x->dq);
+        if (!measure_keys(x, n, at)) bad |= BAD_KEY;
+        exact_pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
+    }
     exact_load_values(x, s, kv, t, tile, room);
     if (!exact_finite(x, tile, x->ldv, x->dv, n)) bad |= BAD_VALUE;
     exact_pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size,
                at);
     x->bad_k[at] = (uint8_t)bad;
-}
-
-static void clear_rows(const struct exact *x, void *base, const foci_layout *l,
-                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
-{
-    const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
-
-    for (int64_t i = rows.begin; i < rows.end; i++)
-        for (int64_t h = head0; h < head0 + heads; h++)
-            memset((char *)at(x, base, l, b, i, h), 0, bytes);
-}
-
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries)
-{
-    const foci_io *io = x->io;
-    const int64_t  len = queries ? x->p->len_q : x->p->len_k;
-
-    if (io->docs) {
-        clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
-        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
-                   heads, d);
-        return;
-    }
-    for (int64_t s = 0; s < x->n_seqs; s++) {
-        const struct seq *q = &x->seqs[s].s;
-        clear_rows(x, base, l, q->b, (foci_range){ queries ? q->nq : q->nk, len },
-                   head0, heads, d);
-    }
 }

@@ -230,7 +230,7 @@ bool exact_cut(const struct exact *x, const struct block *b, int64_t t, int n,
 
 bool exact_biased(const struct exact *x)
 {
-    return x->p->flags & FOCI_BIAS || exact_counted(x);
+    return x->p->flags & FOCI_BIAS || exact_counted(x) || exact_source_biases(x);
 }
 
 void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
@@ -244,11 +244,11 @@ void exact_bias(const struct exact *x, const struct block *b, int64_t t, int n,
             bias[i] *= unit;
         return;
     }
-    memset(bias, 0, (size_t)n * LANES * sizeof *bias);
+    if (!exact_source_biases(x)) memset(bias, 0, (size_t)n * LANES * sizeof *bias);
     for (int r = b->r0; x->io->bias && r < b->r1; r++) {
         const float *row = x->io->bias + given_row(x, b, r) + t * TILE;
         for (int j = 0; j < n; j++)
-            bias[j * LANES + r] = row[j] * unit;
+            bias[j * LANES + r] += row[j] * unit;
     }
 }
 

@@ -23,6 +23,11 @@ foci_status exact_pool_make(foci_pool *pool, int g)
                         "%s has no decoding state with these arguments: which keys a "
                         "query sees depends on those after it",
                         s->group->mech.def->name);
+    if (mech_sources(&s->group->mech) != FOCI_SOURCE_QK)
+        return ctx_fail(
+            ctx, FOCI_ERR_UNSUP,
+            "%s has no decoding state: steps take logits from q and k alone",
+            s->group->mech.def->name);
     const int64_t d = pool->parts[g].dim_qk;
     own->speed = ctx_alloc(ctx, (size_t)d, sizeof *own->speed);
     if (!own->speed) return FOCI_ERR_MEMORY;

@@ -40,7 +40,7 @@ static void plain(const struct stepping *s, const float *row, float *f)
 
     for (int i = 0; i < LANES; i++)
         one[i] = 1;
-    s->x.k->feature(f, row, s->ldx / LANES, (int)s->x.l->feature, one);
+    s->x.k->feature(f, row, (int)(s->ldx / LANES), (int)s->x.l->feature, one);
 }
 
 void step_map(const struct stepping *s, bool keys, int64_t pos,
@@ -147,12 +147,12 @@ static float prepare(const struct stepping *s, int64_t h, int n_rows,
     const float          root = (float)sqrt(x->scale);
     float               *y = r->rows, *spare = y + 2 * s->ldx;
 
-    for (int i = 0; i < n_rows * s->ldx; i++)
+    for (int64_t i = 0; i < n_rows * s->ldx; i++)
         y[i] *= root;
     const float length = dot(y, y, x->dq);
     if (x->l->moments <= FOCI_MOMENTS_NORM) {
         const float b = (float)sqrt(1 - 4 * common_a(x, h));
-        for (int i = 0; i < n_rows * s->ldx; i++)
+        for (int64_t i = 0; i < n_rows * s->ldx; i++)
             y[i] *= b;
         return (x->l->gaussian ? -1.0f : -0.5f) * length;
     }

@@ -42,9 +42,11 @@ void positional_geometry(struct positional *x, const foci_plan *plan,
 void positional_room(const struct positional *x, struct arena *a,
                      struct positional_room *r)
 {
-    r->tile = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->tile);
-    r->more = arena_take(a, (int64_t)ROWS * x->ldv, sizeof *r->more);
-    r->state = arena_take(a, 4 * (int64_t)x->ldv, sizeof *r->state);
+    const int64_t tile = max64((int64_t)ROWS * x->ldv, TILE_FLOATS);
+
+    r->tile = arena_take(a, tile, sizeof *r->tile);
+    r->more = arena_take(a, tile, sizeof *r->more);
+    r->state = arena_take(a, 4 * max64(x->ldv, COLUMNS), sizeof *r->state);
     r->part = arena_take(a, x->ldv, sizeof *r->part);
     r->base = arena_take(a, x->ldv, sizeof *r->base);
     r->factor = arena_take(a, (int64_t)ROWS * CUBES, sizeof *r->factor);
@@ -56,6 +58,16 @@ void positional_room_of(const struct positional *x, int thread,
 {
     struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
     positional_room(x, &mine, r);
+}
+
+/* How many heads one thread walks side by side, which is how their rows lie: as many as
+ * leave every thread its share.  Results do not depend on it. */
+static int64_t abreast(const struct positional *x)
+{
+    const int64_t share = x->heads * x->n_seqs / x->plan->ctx->threads;
+
+    if (x->per_kv > 1) return 1;
+    return max64(1, min64(x->heads, share));
 }
 
 /* Everything an execution needs; on a null arena only sizes. */
@@ -76,6 +88,7 @@ static void open_work(struct positional *x, const foci_io *io, bool backward,
     x->scratch = arena_take(a, x->plan->ctx->threads, x->scratch_bytes);
     if (!a->base) return;
     x->n_seqs = plan_seqs(x->plan, io, x->seqs);
+    x->abreast = abreast(x);
 }
 
 /*
@@ -164,23 +177,59 @@ static struct place place_of(const struct positional *x, int64_t seq, int64_t h)
                            .kv = h / x->per_kv,
                            .first = h % x->per_kv == 0,
                            .width = x->dv,
-                           .ld = x->ldv };
+                           .ld = x->ldv,
+                           .rows = ROWS };
+}
+
+/* Whether rows of heads follow one another in both tensors, without padding. */
+static bool adjacent(const struct positional *x)
+{
+    return x->p->v.head == x->dv && x->p->o.head == x->dv && x->dv == x->ldv &&
+           x->per_kv == 1;
+}
+
+/* The heads from that of `at` on, below end, that can go with it: their number. */
+static int64_t widen(const struct positional *x, struct place *at, int64_t end)
+{
+    int64_t n = 1;
+
+    if (!adjacent(x) || positional_is_taps(&at->what) || at->what.words) return 1;
+    while (at->h + n < end && (n + 1) * x->dv <= COLUMNS &&
+           positional_what(x, at->h + n).pattern == at->what.pattern)
+        n++;
+    at->width = at->ld = (int)(n * x->dv);
+    at->rows = (int)min64(ROWS, TILE_FLOATS / at->ld);
+    return n;
 }
 
 static void forward_job(void *arg, int64_t i, int thread)
 {
     const struct positional *x = arg;
-    const struct place       at = place_of(x, i / x->heads, i % x->heads);
+    const int64_t            jobs = div_up(x->heads, x->abreast);
+    const int64_t            seq = i / jobs, h0 = i % jobs * x->abreast;
+    const int64_t            end = min64(h0 + x->abreast, x->heads);
     struct positional_room   room;
 
     positional_room_of(x, thread, &room);
-    if (!at.s->nq) return;
-    if (positional_is_taps(&at.what))
-        taps_forward(x, &at, &room);
-    else if (at.what.words)
-        words_forward(x, &at, &room);
-    else
-        scan_forward(x, &at, &room);
+    if (!x->seqs[seq].nq) return;
+    for (int64_t h = h0; h < end;) {
+        struct place at = place_of(x, seq, h);
+
+        h += widen(x, &at, end);
+        if (positional_is_taps(&at.what))
+            taps_forward(x, &at, &room);
+        else if (at.what.words)
+            words_forward(x, &at, &room);
+        else
+            scan_forward(x, &at, &room);
+    }
+}
+
+static void run(struct positional *x, int64_t                         jobs,
+                void (*job)(void *arg, int64_t i, int thread), double flops)
+{
+    phases_run(x->k, x->plan->shared, jobs_threads(x->plan->ctx->threads, jobs, flops),
+               &(struct phase){ jobs, 1, job, x }, 1);
 }
 
 static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -194,8 +243,8 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (!x.max_seqs) return;
     open_work(&x, io, false, &a);
     rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.heads, 1, forward_job, &x }, 1);
+    run(&x, x.n_seqs * div_up(x.heads, x.abreast), forward_job,
+        plan->cost.forward_flops);
 }
 
 /* Leading keys that take no gradient; and sums over heads to where they go. */
@@ -215,24 +264,35 @@ static void finish_dv(const struct positional *x, int64_t seq, int64_t kv,
         positional_store_dv(&plain, &at, i, (int)min64(ROWS, held - i), r->tile);
 }
 
+static void heads_back(const struct positional *x, int64_t seq, int64_t h0, int64_t end,
+                       struct positional_room *r)
+{
+    for (int64_t h = h0; h < end;) {
+        struct place at = place_of(x, seq, h);
+
+        h += widen(x, &at, end);
+        if (positional_is_taps(&at.what))
+            taps_backward(x, &at, r);
+        else if (at.what.words)
+            words_backward(x, &at, r);
+        else
+            scan_backward(x, &at, r);
+    }
+}
+
 static void backward_job(void *arg, int64_t i, int thread)
 {
     const struct positional *x = arg;
-    const int64_t            seq = i / x->kv_heads, kv = i % x->kv_heads;
+    const int64_t            jobs = div_up(x->kv_heads, x->abreast);
+    const int64_t            seq = i / jobs, kv0 = i % jobs * x->abreast;
+    const int64_t            end = min64(kv0 + x->abreast, x->kv_heads);
     struct positional_room   room;
 
     positional_room_of(x, thread, &room);
     if (!x->seqs[seq].nk) return;
-    for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
-        const struct place at = place_of(x, seq, h);
-        if (positional_is_taps(&at.what))
-            taps_backward(x, &at, &room);
-        else if (at.what.words)
-            words_backward(x, &at, &room);
-        else
-            scan_backward(x, &at, &room);
-    }
-    finish_dv(x, seq, kv, &room);
+    heads_back(x, seq, kv0 * x->per_kv, end * x->per_kv, &room);
+    for (int64_t kv = kv0; kv < end; kv++)
+        finish_dv(x, seq, kv, &room);
 }
 
 static void backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -249,8 +309,8 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     open_work(&x, io, true, &a);
     x.g = g;
     rest_clear(plan, io, g->dv, &x.p->v, x.kv0, x.kv_heads, x.dv, false, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.kv_heads, 1, backward_job, &x }, 1);
+    run(&x, x.n_seqs * div_up(x.kv_heads, x.abreast), backward_job,
+        plan->cost.backward_flops);
     if (positional_is_taps(&x.kind)) taps_finish(&x);
 }
 
@@ -331,9 +391,14 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *cost)
 
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
-    (void)plan;
-    return snprintf(text, cap, "positional: %" PRId64 " heads, running means",
-                    s->group->heads);
+    struct positional x;
+
+    positional_geometry(&x, plan, s);
+    if (positional_is_taps(&x.kind))
+        return snprintf(text, cap, "    taps     %" PRId64 " a head, in f32\n",
+                        positional_taps_of(&x));
+    return snprintf(text, cap, "    scan     %s, means in doubles\n",
+                    x.kind.words ? "words" : "tokens");
 }
 
 const struct engine engine_positional = {

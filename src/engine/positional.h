@@ -16,7 +16,8 @@
 #include "plan/plan.h"
 #include "state/state.h"
 
-enum { ROWS = 64 }; /* of a tile */
+enum { ROWS = 64 };                         /* of a tile, at most */
+enum { TILE_FLOATS = 8192, COLUMNS = 512 }; /* of a tile of several heads, at most */
 enum { MAX_TAPS = 4096 };
 enum { CUBES = 14 }; /* factors of a row of causal start: kernel cube_rows */
 
@@ -31,6 +32,7 @@ struct positional {
     int                   dv, ldv;
     size_t                el; /* bytes of an element */
     int64_t               heads, head0, kv_heads, kv0, per_kv;
+    int64_t               abreast; /* heads of a job */
     int64_t               max_seqs, n_seqs;
     bool                  causal;
     struct seq           *seqs;
@@ -49,20 +51,22 @@ struct positional {
     size_t scratch_bytes;
 };
 
-/* A head of a sequence. */
+/* A head of a sequence; or several that do the same and whose rows are adjacent, as if
+ * they were one. */
 struct place {
     const struct seq *s;
     foci_positional   what;
     int64_t           h, kv;     /* within the stage */
     bool              first;     /* of the heads that share the values */
     int               width, ld; /* columns of it, and in tiles */
+    int               rows;      /* of a tile */
     int64_t           column;    /* the first */
 };
 
 /* Of one thread. */
 struct positional_room {
-    float  *tile, *more; /* [ROWS][ldv] */
-    double *state;       /* [4][ldv] */
+    float  *tile, *more; /* [rows][ld] */
+    double *state;       /* [4][ld] */
     double *part, *base; /* [ldv] */
     double *factor;      /* [ROWS][CUBES] */
 

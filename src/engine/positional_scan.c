@@ -23,30 +23,30 @@ static void set_means(double *a, int64_t t, int n)
 }
 
 /* Where a tile starts, and how far its rows are apart, along the scan. */
-static float *tile_along(const struct positional *x, float *tile, bool back, int n,
+static float *tile_along(const struct place *at, float *tile, bool back, int n,
                          int64_t *ld)
 {
-    *ld = back ? -x->ldv : x->ldv;
-    return back ? tile + (int64_t)(n - 1) * x->ldv : tile;
+    *ld = back ? -at->ld : at->ld;
+    return back ? tile + (int64_t)(n - 1) * at->ld : tile;
 }
 
-static void clear(const struct positional *x, float *tile, int n)
+static void clear(const struct place *at, float *tile, int n)
 {
-    memset(tile, 0, (size_t)n * (size_t)x->ldv * sizeof *tile);
+    memset(tile, 0, (size_t)n * (size_t)at->ld * sizeof *tile);
 }
 
 /* Rows t0 to t1 of the scan have no keys: zero, or themselves. */
 static void leave_empty(const struct positional *x, const struct place *at, bool back,
                         int64_t t0, int64_t t1, struct positional_room *r)
 {
-    for (int64_t t = t0; t < t1; t += ROWS) {
-        const int     n = (int)min64(ROWS, t1 - t);
+    for (int64_t t = t0; t < t1; t += at->rows) {
+        const int     n = (int)min64(at->rows, t1 - t);
         const int64_t i = rows_of(at, back, t, n);
 
         if (at->what.self)
             positional_load_v(x, at, i, n, r->tile);
         else
-            clear(x, r->tile, n);
+            clear(at, r->tile, n);
         positional_store_o(x, at, i, n, r->tile);
     }
 }
@@ -58,8 +58,8 @@ static void shift(const struct positional *x, const struct place *at, bool back,
     const int64_t n_all = at->s->nk;
 
     leave_empty(x, at, back, 0, min64(lag, n_all), r);
-    for (int64_t t = lag; t < n_all; t += ROWS) {
-        const int n = (int)min64(ROWS, n_all - t);
+    for (int64_t t = lag; t < n_all; t += at->rows) {
+        const int n = (int)min64(at->rows, n_all - t);
 
         positional_load_v(x, at, rows_of(at, back, t - lag, n), n, r->tile);
         positional_store_o(x, at, rows_of(at, back, t, n), n, r->tile);
@@ -73,15 +73,15 @@ static void means(const struct positional *x, const struct place *at, bool back,
     const int64_t n_all = at->s->nk;
 
     leave_empty(x, at, back, 0, min64(lag, n_all), r);
-    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
-    for (int64_t t = 0; t + lag < n_all; t += ROWS) {
-        const int n = (int)min64(ROWS, n_all - lag - t);
+    memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
+    for (int64_t t = 0; t + lag < n_all; t += at->rows) {
+        const int n = (int)min64(at->rows, n_all - lag - t);
         int64_t   ld;
 
         positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
         set_means(r->factor, t, n);
-        float *first = tile_along(x, r->tile, back, n, &ld);
-        x->k->mean_rows(first, first, ld, n, x->ldv, r->factor, r->state);
+        float *first = tile_along(at, r->tile, back, n, &ld);
+        x->k->mean_rows(first, first, ld, n, at->ld, r->factor, r->state);
         positional_store_o(x, at, rows_of(at, back, t + lag, n), n, r->tile);
     }
 }
@@ -92,21 +92,21 @@ static void whole(const struct positional *x, const struct place *at, bool back,
 {
     const int64_t n_all = at->s->nk;
 
-    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
-    for (int64_t t = 0; t < n_all; t += ROWS) {
-        const int n = (int)min64(ROWS, n_all - t);
+    memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
+    for (int64_t t = 0; t < n_all; t += at->rows) {
+        const int n = (int)min64(at->rows, n_all - t);
         int64_t   ld;
 
         positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
         set_means(r->factor, t, n);
-        float *first = tile_along(x, r->tile, back, n, &ld);
-        x->k->mean_rows(first, first, ld, n, x->ldv, r->factor, r->state);
+        float *first = tile_along(at, r->tile, back, n, &ld);
+        x->k->mean_rows(first, first, ld, n, at->ld, r->factor, r->state);
     }
-    for (int64_t i = 0; i < ROWS; i++)
-        for (int c = 0; c < x->ldv; c++)
-            r->tile[i * x->ldv + c] = (float)r->state[c];
-    for (int64_t i = 0; i < n_all; i += ROWS)
-        positional_store_o(x, at, i, (int)min64(ROWS, n_all - i), r->tile);
+    for (int64_t i = 0; i < at->rows; i++)
+        for (int c = 0; c < at->ld; c++)
+            r->tile[i * at->ld + c] = (float)r->state[c];
+    for (int64_t i = 0; i < n_all; i += at->rows)
+        positional_store_o(x, at, i, (int)min64(at->rows, n_all - i), r->tile);
 }
 
 /* Sums of the first n p-th powers, p = 0 to 3. */
@@ -143,13 +143,13 @@ void positional_cubes(double *f, int64_t t, int n)
 static void cubes(const struct positional *x, const struct place *at,
                   struct positional_room *r)
 {
-    memset(r->state, 0, 4 * (size_t)x->ldv * sizeof *r->state);
-    for (int64_t t = 0; t < at->s->nk; t += ROWS) {
-        const int n = (int)min64(ROWS, at->s->nk - t);
+    memset(r->state, 0, 4 * (size_t)at->ld * sizeof *r->state);
+    for (int64_t t = 0; t < at->s->nk; t += at->rows) {
+        const int n = (int)min64(at->rows, at->s->nk - t);
 
         positional_load_v(x, at, t, n, r->tile);
         positional_cubes(r->factor, t, n);
-        x->k->cube_rows(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
+        x->k->cube_rows(r->tile, r->tile, at->ld, n, at->ld, r->factor, r->state);
         positional_store_o(x, at, t, n, r->tile);
     }
 }
@@ -194,10 +194,10 @@ static void add_self(const struct positional *x, const struct place *at, bool ba
 
     if (!at->what.self || m <= 0) return;
     const int64_t i = rows_of(at, back, t, m);
-    float        *to = r->tile + (i - rows_of(at, back, t, n)) * x->ldv;
+    float        *to = r->tile + (i - rows_of(at, back, t, n)) * at->ld;
 
     positional_load_g(x, at, i, m, r->more);
-    for (int64_t c = 0; c < (int64_t)m * x->ldv; c++)
+    for (int64_t c = 0; c < (int64_t)m * at->ld; c++)
         to[c] += r->more[c];
 }
 
@@ -207,17 +207,17 @@ static void load_late(const struct positional *x, const struct place *at, bool b
 {
     const int m = (int)max64(0, min64(n, at->s->nk - lag - t));
 
-    clear(x, r->tile, n);
+    clear(at, r->tile, n);
     if (!m) return;
     positional_load_g(x, at, rows_of(at, back, t + lag, m), m,
-                      r->tile + (back ? (int64_t)(n - m) * x->ldv : 0));
+                      r->tile + (back ? (int64_t)(n - m) * at->ld : 0));
 }
 
 static void shift_back(const struct positional *x, const struct place *at, bool back,
                        int64_t lag, struct positional_room *r)
 {
-    for (int64_t t = 0; t < at->s->nk; t += ROWS) {
-        const int n = (int)min64(ROWS, at->s->nk - t);
+    for (int64_t t = 0; t < at->s->nk; t += at->rows) {
+        const int n = (int)min64(at->rows, at->s->nk - t);
 
         load_late(x, at, back, t, n, lag, r);
         add_self(x, at, back, t, n, lag, r);
@@ -231,15 +231,15 @@ static void means_back(const struct positional *x, const struct place *at, bool 
 {
     const int64_t n_all = at->s->nk;
 
-    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
-    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
-        const int n = (int)min64(ROWS, n_all - t);
+    memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int n = (int)min64(at->rows, n_all - t);
         int64_t   ld;
 
         load_late(x, at, back, t, n, lag, r);
         set_means(r->factor, t, n);
-        float *first = tile_along(x, r->tile, back, n, &ld);
-        x->k->mean_back(first, first, ld, n, x->ldv, r->factor, r->state);
+        float *first = tile_along(at, r->tile, back, n, &ld);
+        x->k->mean_back(first, first, ld, n, at->ld, r->factor, r->state);
         add_self(x, at, back, t, n, lag, r);
         positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
     }
@@ -250,22 +250,22 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
 {
     const int64_t n_all = at->s->nk;
 
-    memset(r->state, 0, (size_t)x->ldv * sizeof *r->state);
-    for (int64_t i = 0; i < n_all; i += ROWS) {
-        const int n = (int)min64(ROWS, n_all - i);
+    memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
+    for (int64_t i = 0; i < n_all; i += at->rows) {
+        const int n = (int)min64(at->rows, n_all - i);
 
         positional_load_g(x, at, i, n, r->tile);
         for (int64_t t = 0; t < n; t++)
-            for (int c = 0; c < x->ldv; c++)
-                r->state[c] += (double)r->tile[t * x->ldv + c];
+            for (int c = 0; c < at->ld; c++)
+                r->state[c] += (double)r->tile[t * at->ld + c];
     }
-    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
-        const int n = (int)min64(ROWS, n_all - t);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int n = (int)min64(at->rows, n_all - t);
         int64_t   ld;
 
         set_means(r->factor, t, n);
-        float *first = tile_along(x, r->tile, back, n, &ld);
-        x->k->mean_back(first, NULL, ld, n, x->ldv, r->factor, r->state);
+        float *first = tile_along(at, r->tile, back, n, &ld);
+        x->k->mean_back(first, NULL, ld, n, at->ld, r->factor, r->state);
         positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
     }
 }
@@ -275,13 +275,13 @@ static void cubes_back(const struct positional *x, const struct place *at,
 {
     const int64_t n_all = at->s->nk;
 
-    memset(r->state, 0, 4 * (size_t)x->ldv * sizeof *r->state);
-    for (int64_t t = (n_all - 1) / ROWS * ROWS; t >= 0; t -= ROWS) {
-        const int n = (int)min64(ROWS, n_all - t);
+    memset(r->state, 0, 4 * (size_t)at->ld * sizeof *r->state);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int n = (int)min64(at->rows, n_all - t);
 
         positional_load_g(x, at, t, n, r->tile);
         positional_cubes(r->factor, t, n);
-        x->k->cube_back(r->tile, r->tile, x->ldv, n, x->ldv, r->factor, r->state);
+        x->k->cube_back(r->tile, r->tile, at->ld, n, at->ld, r->factor, r->state);
         positional_store_dv(x, at, t, n, r->tile);
     }
 }

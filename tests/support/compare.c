@@ -271,7 +271,21 @@ struct measure {
     bool yard, is_fast, rounds;
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
+    double steps; /* roundings of a feature, of which the yardstick has one */
 };
+
+/* A product of r elements is rounded r - 1 times, its coefficient once, and both
+ * together once more. */
+static double steps_of(const foci_plan *plan)
+{
+    double most = 1;
+
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_LINEAR)
+                most = fmax(most, linear_of(m).order + 1);
+    return most;
+}
 
 static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5 };
 static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2 };
@@ -340,7 +354,7 @@ static double bound_yard(const struct trial *t, const struct measure *m, int par
                          const struct result *words)
 {
     const int64_t n = want->n[part];
-    const double  yard = rms_apart(words->x[part], want->x[part], n);
+    const double  yard = m->steps * rms_apart(words->x[part], want->x[part], n);
     double        bound = strict[part] * finite + (2 + few_times(m, n)) * yard;
 
     /* Of two features, a weight and a value each may be off by half a unit, and a
@@ -375,6 +389,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     m.rounds = p->dtype != FOCI_F32 || m.is_fast;
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
     m.logits = sizes_of_terms(plan, t, m.terms);
+    m.steps = steps_of(plan);
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;

@@ -208,14 +208,17 @@ unsigned trial_reads(const foci_plan *plan)
 }
 
 /* Statistics of q and k that parameters leave open are found in every execution, or
- * calibrated on this one: always where it is causal, else every other time. */
+ * calibrated on this one: always where it is causal, else every other time.  Fewer rows
+ * than their width have no one system of axes, so that two ways of finding it differ. */
 static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
 {
     const foci_problem *p = &t->p;
-    const bool causal = (p->flags & FOCI_CAUSAL) != 0, frozen = gives & TRIAL_FROZEN;
+    const bool          few =
+        gives & (TRIAL_LENS | TRIAL_DOCS) || p->len_q + p->len_k <= p->dim_qk;
+    const bool always = few || p->flags & FOCI_CAUSAL || gives & TRIAL_FROZEN;
     foci_io    io = trial_io(t);
 
-    if (!trial_is_linear(plan) || !(causal || frozen || t->seed % 2)) return;
+    if (!trial_is_linear(plan) || !(always || t->seed % 2)) return;
     io.o = t->g; /* not written */
     io.work = test_alloc(foci_plan_work_bytes(plan), 1);
     assert_int_equal(foci_params_calibrate(plan, &io, t->params), FOCI_OK);
@@ -223,28 +226,36 @@ static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
 }
 
 /* Kernels that can be negative, but divide by their sum, might divide by next to nothing:
- * on rows of one sign they do not.  Those of norm=retnet bend where a sum is 1 in size,
- * so sums are small and large by turns. */
-static void keep_off(const foci_plan *plan, const struct trial *t)
+ * on short rows of one sign they do not. */
+static bool cancels(const foci_mech *m)
+{
+    const foci_linear l = linear_of(m);
+    return l.norm == FOCI_NORM_SUM && linear_signed(&l);
+}
+
+/* Those of norm=retnet bend where a sum is 1 in size: sums are small and large by turns. */
+static bool bends(const foci_mech *m) { return linear_of(m).norm == FOCI_NORM_RETNET; }
+
+static double scale_of(const foci_mech *m)
+{
+    double s = 1 / sqrt((double)m->dims.qk);
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & FOCI_MOD_SCALE) s = fabs(m->mods[i].arg[0]);
+    return s;
+}
+
+static void keep_off(const struct trial *t, const foci_mech *m)
 {
     const foci_problem *p = &t->p;
-    bool                one_sign = false, bends = false;
+    const double        d = (double)p->dim_qk, s = scale_of(m);
+    const struct shape  shape[] = { shape_of(p, 'q'), shape_of(p, 'k') };
+    void *const         x[] = { t->q, t->k };
 
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
-            if (m->def->engine != FOCI_LINEAR) continue;
-            const foci_linear l = linear_of(m);
-            bends = bends || l.norm == FOCI_NORM_RETNET;
-            one_sign = one_sign || l.norm == FOCI_NORM_RETNET ||
-                       (l.norm == FOCI_NORM_SUM && linear_signed(&l));
-        }
-    const struct shape shape[] = { shape_of(p, 'q'), shape_of(p, 'k') };
-    void *const        x[] = { t->q, t->k };
-    for (int w = 0; one_sign && w < 2; w++)
+    for (int w = 0; w < 2; w++)
         for (int64_t i = 0; i < count(&shape[w]); i++) {
             const int64_t at = place(&shape[w], i), row = i / p->dim_qk / p->heads;
-            const double  turns = row % 2 ? 4 : 0.02;
-            const double  by = !bends ? 0.4 : w ? 1 : turns;
+            double        by = 0.4 / sqrt(fmax(1, s * sqrt(d)));
+            if (bends(m)) by = w ? 1 : (row % 2 ? 4 : 0.02) / (s * d);
             ref_store((int)p->dtype, x[w], at,
                       by * fabs(ref_load((int)p->dtype, x[w], at)));
         }
@@ -295,7 +306,10 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     if (trial_reads(plan) & FOCI_READ_WORDS) draw_words(plan, &t, &r);
     if (seed % 2 && !(trial_reads(plan) & FOCI_READ_Q)) free(t.q), t.q = NULL;
     if (seed % 2 && !(trial_reads(plan) & FOCI_READ_K)) free(t.k), t.k = NULL;
-    keep_off(plan, &t);
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_LINEAR && (cancels(m) || bends(m)))
+                keep_off(&t, m);
     freeze(plan, &t, gives);
     return t;
 }

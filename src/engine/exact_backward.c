@@ -82,7 +82,9 @@ static int64_t count_parts(const struct exact *x)
     const int64_t parts =
         x->p->flags & FOCI_BIAS ? max64(PIECES / jobs, PIECES / 2) : PIECES / jobs;
 
-    return max64(1, min64(parts, div_up(x->p->len_k, TILE * tiles_in_run(x))));
+    const int64_t tiles =
+        x->bare ? x->max_st : div_up(x->p->len_k, TILE * tiles_in_run(x));
+    return max64(1, min64(parts, tiles));
 }
 
 static void back_take(struct back *k, struct arena *a)

@@ -15,14 +15,13 @@
 
 enum {
     CHUNK = 256, /* keys that are summed in one product */
-    STRIPS = 4,  /* tiles of slots that share what is packed of keys */
-    JOBS = 16    /* fewer than these are cut smaller */
+    STRIPS = 4   /* tiles of slots that share what is packed of keys */
 };
 
 /* Scratch of one thread. */
 struct room {
-    float *e;    /* [TILE][CHUNK] of a matrix */
-    char  *a;    /* the same as words, or rows of gradients */
+    float *e;    /* [TILE][CHUNK] of a matrix; [TILE][TILE] where there are words */
+    char  *a;    /* [TILE][CHUNK] of one as words, or rows of gradients */
     char  *b;    /* [CHUNK] rows of keys or values as the second operand */
     char  *b2;   /* the same, of values beside keys */
     float *tile; /* [TILE][max ld] */
@@ -35,10 +34,10 @@ static struct room room_take(const struct exact *x, struct arena *a)
     const int64_t ld = max64(max64(x->ldq, x->ldv), TILE);
     struct room   r;
 
-    r.e = arena_take(a, (int64_t)TILE * CHUNK, sizeof(float));
+    r.e = arena_take(a, (int64_t)TILE * (x->bf16 ? TILE : CHUNK), sizeof(float));
     r.a = arena_take(a, x->bf16 ? TILE * max64(CHUNK, ld) : 0, sizeof(uint16_t));
-    r.b = arena_take(a, CHUNK * ld, sizeof(float));
-    r.b2 = arena_take(a, CHUNK * ld, sizeof(float));
+    r.b = arena_take(a, CHUNK * ld, sizeof(float) / (size_t)x->per);
+    r.b2 = arena_take(a, CHUNK * ld, sizeof(float) / (size_t)x->per);
     r.tile = arena_take(a, TILE * ld, sizeof(float));
     r.sum = arena_take(a, STRIPS * TILE * ld, sizeof(float));
     r.sum2 = arena_take(a, STRIPS * TILE * ld, sizeof(float));
@@ -121,11 +120,12 @@ static int64_t row_of(const struct exact *x, const struct exact_seq *s, int64_t 
     return (kv * x->max_st + s->st0) * TILE + run * slots_at(x)->learned;
 }
 
-/* Tiles of slots that one job sums; and jobs that the slots of a run are. */
+/* Tiles of slots that one job sums, which is nothing to their sums; and jobs that the slots
+ * of a run are. */
 static int64_t strips_of(const struct exact *x)
 {
     const int64_t runs = div_up(x->p->len_k, slots_at(x)->every);
-    return x->kv_heads * x->p->batch * runs < JOBS ? 1 : STRIPS;
+    return x->kv_heads * x->p->batch * runs < x->threads ? 1 : STRIPS;
 }
 
 static int64_t groups_of(const struct exact *x)
@@ -169,15 +169,19 @@ static void pack_second(const struct exact *x, const struct exact_seq *s, int64_
     }
 }
 
-/* n rows of a matrix from `from` on, w columns of them, as the first operand. */
+/* n rows of a matrix from `from` on, w columns of them, as the first operand.  As words
+ * they are rows of bf16. */
 static struct operand pack_first(const struct exact *x, const float *from, int n, int w,
                                  const struct room *r)
 {
-    const int wide = (int)round_up(w, TILE);
+    const int64_t every = slots_at(x)->every, wide = round_up(w, TILE);
 
-    x->k->load_rows(r->e, wide, from, slots_at(x)->every, FOCI_F32, n, w);
-    if (!x->bf16) return (struct operand){ (const char *)r->e, wide, 1 };
-    x->k->pack_rows_bf16((uint32_t *)r->a, r->e, wide, n, wide);
+    if (!x->bf16) {
+        x->k->load_rows(r->e, wide, from, every, FOCI_F32, n, w);
+        return (struct operand){ (const char *)r->e, wide, 1 };
+    }
+    if (n < TILE || w < wide) memset(r->a, 0, (size_t)(TILE * wide) * sizeof(uint16_t));
+    x->k->store_rows(r->a, wide, FOCI_BF16, from, every, 1.0f, n, w);
     return (struct operand){ r->a, wide / 2, 1 };
 }
 

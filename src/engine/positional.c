@@ -5,6 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Results of so many bytes leave the caches before anybody reads them. */
+static const double far_bytes = 0x1p25;
+
 foci_positional positional_what(const struct positional *x, int64_t h)
 {
     const foci_mech *m = &x->stage->group->mech;
@@ -37,6 +40,9 @@ void positional_geometry(struct positional *x, const foci_plan *plan,
         .causal = p->flags & FOCI_CAUSAL,
     };
     x->kind = positional_what(x, 0);
+    x->streams = (double)p->batch * (double)p->len_q * (double)x->heads * x->dv *
+                     (double)x->el >=
+                 far_bytes;
 }
 
 void positional_room(const struct positional *x, struct arena *a,
@@ -102,36 +108,79 @@ static size_t row_at(const struct positional *x, const foci_layout *l,
            x->el;
 }
 
+static const char *v_at(const struct positional *x, const struct place *at, int64_t i)
+{
+    return (const char *)x->io->v +
+           row_at(x, &x->p->v, at, at->s->k0 + i, x->kv0 + at->kv);
+}
+
+static const char *g_at(const struct positional *x, const struct place *at, int64_t i)
+{
+    return (const char *)x->g->d_o +
+           row_at(x, &x->p->o, at, at->s->q0 + i, x->head0 + at->h);
+}
+
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
                        int n, float *tile)
 {
-    const foci_layout *l = &x->p->v;
-
-    x->k->load_rows(tile, at->ld,
-                    (const char *)x->io->v +
-                        row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv),
-                    l->row, (int)x->p->dtype, n, at->width);
+    x->k->load_rows(tile, at->ld, v_at(x, at, i), x->p->v.row, (int)x->p->dtype, n,
+                    at->width);
 }
 
 void positional_load_g(const struct positional *x, const struct place *at, int64_t i,
                        int n, float *tile)
 {
+    x->k->load_rows(tile, at->ld, g_at(x, at, i), x->p->o.row, (int)x->p->dtype, n,
+                    at->width);
+}
+
+/* Whether rows of tensors can be read by kernels of floats as they are. */
+static bool in_place(const struct positional *x, const struct place *at)
+{
+    return x->p->dtype == FOCI_F32 && at->width == at->ld;
+}
+
+struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
+                         int n, float *tile)
+{
+    if (in_place(x, at))
+        return (struct rows){ (const float *)(const void *)v_at(x, at, i), x->p->v.row };
+    positional_load_v(x, at, i, n, tile);
+    return (struct rows){ tile, at->ld };
+}
+
+struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
+                         int n, float *tile)
+{
+    if (in_place(x, at))
+        return (struct rows){ (const float *)(const void *)g_at(x, at, i), x->p->o.row };
+    positional_load_g(x, at, i, n, tile);
+    return (struct rows){ tile, at->ld };
+}
+
+static void put(const struct positional *x, const struct place *at, char *to,
+                const foci_layout *l, int n, struct rows from)
+{
+    if (x->streams)
+        x->k->stream_rows(to, l->row, (int)x->p->dtype, from.at, from.ld, n, at->width);
+    else
+        x->k->store_rows(to, l->row, (int)x->p->dtype, from.at, from.ld, 1.0f, n,
+                         at->width);
+}
+
+void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
+                      int n, struct rows from)
+{
     const foci_layout *l = &x->p->o;
 
-    x->k->load_rows(tile, at->ld,
-                    (const char *)x->g->d_o +
-                        row_at(x, l, at, at->s->q0 + i, x->head0 + at->h),
-                    l->row, (int)x->p->dtype, n, at->width);
+    put(x, at, (char *)x->io->o + row_at(x, l, at, at->s->q0 + i, x->head0 + at->h), l,
+        n, from);
 }
 
 void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
                         int n, const float *tile)
 {
-    const foci_layout *l = &x->p->o;
-
-    x->k->store_rows((char *)x->io->o +
-                         row_at(x, l, at, at->s->q0 + i, x->head0 + at->h),
-                     l->row, (int)x->p->dtype, tile, at->ld, 1.0f, n, at->width);
+    positional_put_o(x, at, i, n, (struct rows){ tile, at->ld });
 }
 
 static float *shared_row(const struct positional *x, const struct place *at, int64_t i)
@@ -142,27 +191,33 @@ static float *shared_row(const struct positional *x, const struct place *at, int
 }
 
 static void add_shared(const struct positional *x, const struct place *at, int64_t i,
-                       int n, const float *tile)
+                       int n, struct rows from)
 {
     for (int64_t t = 0; t < n; t++) {
         float *to = shared_row(x, at, i + t) + at->column;
         for (int c = 0; c < at->width; c++)
-            to[c] = tile[t * at->ld + c] + (at->first ? 0 : to[c]);
+            to[c] = from.at[t * from.ld + c] + (at->first ? 0 : to[c]);
     }
 }
 
-void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
-                         int n, const float *tile)
+void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
+                       int n, struct rows from)
 {
     const foci_layout *l = &x->p->v;
 
     if (!x->g->dv) return;
     if (x->dv_rows) {
-        add_shared(x, at, i, n, tile);
+        add_shared(x, at, i, n, from);
         return;
     }
-    x->k->store_rows((char *)x->g->dv + row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv),
-                     l->row, (int)x->p->dtype, tile, at->ld, 1.0f, n, at->width);
+    put(x, at, (char *)x->g->dv + row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv), l,
+        n, from);
+}
+
+void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
+                         int n, const float *tile)
+{
+    positional_put_dv(x, at, i, n, (struct rows){ tile, at->ld });
 }
 
 /*

@@ -35,6 +35,7 @@ struct positional {
     int64_t               abreast; /* heads of a job */
     int64_t               max_seqs, n_seqs;
     bool                  causal;
+    bool                  streams; /* results are more than caches hold */
     struct seq           *seqs;
     foci_positional       kind; /* of the first head */
     int                   ldx;  /* of rows of floats of x */
@@ -93,6 +94,22 @@ void positional_store_o(const struct positional *x, const struct place *at, int6
                         int n, const float *tile);
 void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
                          int n, const float *tile);
+
+/* The same with rows of floats anywhere: where they are, and how far apart.  Those of v
+ * and d_o are left where they lie if they are floats, and else loaded into the tile. */
+struct rows {
+    const float *at;
+    int64_t      ld;
+};
+
+struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
+                         int n, float *tile);
+struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
+                         int n, float *tile);
+void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
+                      int n, struct rows from);
+void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
+                       int n, struct rows from);
 
 /* positional_scan.c: the seven patterns, of tokens. */
 void scan_forward(const struct positional *x, const struct place *at,

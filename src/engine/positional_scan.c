@@ -30,6 +30,12 @@ static float *tile_along(const struct place *at, float *tile, bool back, int n,
     return back ? tile + (int64_t)(n - 1) * at->ld : tile;
 }
 
+static struct rows along(struct rows rows, bool back, int n)
+{
+    if (!back) return rows;
+    return (struct rows){ rows.at + (n - 1) * rows.ld, -rows.ld };
+}
+
 static void clear(const struct place *at, float *tile, int n)
 {
     memset(tile, 0, (size_t)n * (size_t)at->ld * sizeof *tile);
@@ -43,10 +49,11 @@ static void leave_empty(const struct positional *x, const struct place *at, bool
         const int     n = (int)min64(at->rows, t1 - t);
         const int64_t i = rows_of(at, back, t, n);
 
-        if (at->what.self)
-            positional_load_v(x, at, i, n, r->tile);
-        else
-            clear(at, r->tile, n);
+        if (at->what.self) {
+            positional_put_o(x, at, i, n, positional_v(x, at, i, n, r->tile));
+            continue;
+        }
+        clear(at, r->tile, n);
         positional_store_o(x, at, i, n, r->tile);
     }
 }
@@ -61,8 +68,10 @@ static void shift(const struct positional *x, const struct place *at, bool back,
     for (int64_t t = lag; t < n_all; t += at->rows) {
         const int n = (int)min64(at->rows, n_all - t);
 
-        positional_load_v(x, at, rows_of(at, back, t - lag, n), n, r->tile);
-        positional_store_o(x, at, rows_of(at, back, t, n), n, r->tile);
+        const int64_t from = rows_of(at, back, t - lag, n);
+
+        positional_put_o(x, at, rows_of(at, back, t, n), n,
+                         positional_v(x, at, from, n, r->tile));
     }
 }
 
@@ -75,13 +84,14 @@ static void means(const struct positional *x, const struct place *at, bool back,
     leave_empty(x, at, back, 0, min64(lag, n_all), r);
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     for (int64_t t = 0; t + lag < n_all; t += at->rows) {
-        const int n = (int)min64(at->rows, n_all - lag - t);
-        int64_t   ld;
+        const int         n = (int)min64(at->rows, n_all - lag - t);
+        const struct rows v =
+            along(positional_v(x, at, rows_of(at, back, t, n), n, r->tile), back, n);
+        int64_t ld;
+        float  *first = tile_along(at, r->tile, back, n, &ld);
 
-        positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
         set_means(r->factor, t, n);
-        float *first = tile_along(at, r->tile, back, n, &ld);
-        x->k->mean_rows(first, first, ld, n, at->ld, r->factor, r->state);
+        x->k->mean_rows(first, ld, v.at, v.ld, n, at->ld, r->factor, r->state);
         positional_store_o(x, at, rows_of(at, back, t + lag, n), n, r->tile);
     }
 }
@@ -90,23 +100,20 @@ static void means(const struct positional *x, const struct place *at, bool back,
 static void whole(const struct positional *x, const struct place *at, bool back,
                   struct positional_room *r)
 {
-    const int64_t n_all = at->s->nk;
+    const int64_t     n_all = at->s->nk;
+    const struct rows last = { r->more, 0 }; /* over and over */
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     for (int64_t t = 0; t < n_all; t += at->rows) {
-        const int n = (int)min64(at->rows, n_all - t);
-        int64_t   ld;
+        const int         n = (int)min64(at->rows, n_all - t);
+        const struct rows v =
+            along(positional_v(x, at, rows_of(at, back, t, n), n, r->tile), back, n);
 
-        positional_load_v(x, at, rows_of(at, back, t, n), n, r->tile);
         set_means(r->factor, t, n);
-        float *first = tile_along(at, r->tile, back, n, &ld);
-        x->k->mean_rows(first, first, ld, n, at->ld, r->factor, r->state);
+        x->k->mean_rows(r->more, 0, v.at, v.ld, n, at->ld, r->factor, r->state);
     }
-    for (int64_t i = 0; i < at->rows; i++)
-        for (int c = 0; c < at->ld; c++)
-            r->tile[i * at->ld + c] = (float)r->state[c];
     for (int64_t i = 0; i < n_all; i += at->rows)
-        positional_store_o(x, at, i, (int)min64(at->rows, n_all - i), r->tile);
+        positional_put_o(x, at, i, (int)min64(at->rows, n_all - i), last);
 }
 
 /* Sums of the first n p-th powers, p = 0 to 3. */
@@ -147,9 +154,10 @@ static void cubes(const struct positional *x, const struct place *at,
     for (int64_t t = 0; t < at->s->nk; t += at->rows) {
         const int n = (int)min64(at->rows, at->s->nk - t);
 
-        positional_load_v(x, at, t, n, r->tile);
+        const struct rows v = positional_v(x, at, t, n, r->tile);
+
         positional_cubes(r->factor, t, n);
-        x->k->cube_rows(r->tile, r->tile, at->ld, n, at->ld, r->factor, r->state);
+        x->k->cube_rows(r->tile, at->ld, v.at, v.ld, n, at->ld, r->factor, r->state);
         positional_store_o(x, at, t, n, r->tile);
     }
 }
@@ -202,15 +210,17 @@ static void add_self(const struct positional *x, const struct place *at, bool ba
 }
 
 /* Gradients of n rows from t of the scan on, `lag` later; those there are not are zero. */
-static void load_late(const struct positional *x, const struct place *at, bool back,
-                      int64_t t, int n, int64_t lag, struct positional_room *r)
+static struct rows late(const struct positional *x, const struct place *at, bool back,
+                        int64_t t, int n, int64_t lag, struct positional_room *r)
 {
     const int m = (int)max64(0, min64(n, at->s->nk - lag - t));
 
+    if (m == n) return positional_g(x, at, rows_of(at, back, t + lag, n), n, r->tile);
     clear(at, r->tile, n);
-    if (!m) return;
-    positional_load_g(x, at, rows_of(at, back, t + lag, m), m,
-                      r->tile + (back ? (int64_t)(n - m) * at->ld : 0));
+    if (m)
+        positional_load_g(x, at, rows_of(at, back, t + lag, m), m,
+                          r->tile + (back ? (int64_t)(n - m) * at->ld : 0));
+    return (struct rows){ r->tile, at->ld };
 }
 
 static void shift_back(const struct positional *x, const struct place *at, bool back,
@@ -219,7 +229,13 @@ static void shift_back(const struct positional *x, const struct place *at, bool 
     for (int64_t t = 0; t < at->s->nk; t += at->rows) {
         const int n = (int)min64(at->rows, at->s->nk - t);
 
-        load_late(x, at, back, t, n, lag, r);
+        const struct rows g = late(x, at, back, t, n, lag, r);
+
+        if (!at->what.self || t >= lag) {
+            positional_put_dv(x, at, rows_of(at, back, t, n), n, g);
+            continue;
+        }
+        x->k->load_rows(r->tile, at->ld, g.at, g.ld, FOCI_F32, n, at->ld);
         add_self(x, at, back, t, n, lag, r);
         positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
     }
@@ -233,13 +249,13 @@ static void means_back(const struct positional *x, const struct place *at, bool 
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
-        const int n = (int)min64(at->rows, n_all - t);
-        int64_t   ld;
+        const int         n = (int)min64(at->rows, n_all - t);
+        const struct rows g = along(late(x, at, back, t, n, lag, r), back, n);
+        int64_t           ld;
+        float            *first = tile_along(at, r->tile, back, n, &ld);
 
-        load_late(x, at, back, t, n, lag, r);
         set_means(r->factor, t, n);
-        float *first = tile_along(at, r->tile, back, n, &ld);
-        x->k->mean_back(first, first, ld, n, at->ld, r->factor, r->state);
+        x->k->mean_back(first, ld, g.at, g.ld, n, at->ld, r->factor, r->state);
         add_self(x, at, back, t, n, lag, r);
         positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
     }
@@ -251,13 +267,12 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
     const int64_t n_all = at->s->nk;
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
+    memset(r->factor, 0, (size_t)at->rows * sizeof *r->factor); /* sums alone */
     for (int64_t i = 0; i < n_all; i += at->rows) {
-        const int n = (int)min64(at->rows, n_all - i);
+        const int         n = (int)min64(at->rows, n_all - i);
+        const struct rows g = positional_g(x, at, i, n, r->tile);
 
-        positional_load_g(x, at, i, n, r->tile);
-        for (int64_t t = 0; t < n; t++)
-            for (int c = 0; c < at->ld; c++)
-                r->state[c] += (double)r->tile[t * at->ld + c];
+        x->k->mean_back(r->more, 0, g.at, g.ld, n, at->ld, r->factor, r->state);
     }
     for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
         const int n = (int)min64(at->rows, n_all - t);
@@ -265,7 +280,7 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
 
         set_means(r->factor, t, n);
         float *first = tile_along(at, r->tile, back, n, &ld);
-        x->k->mean_back(first, NULL, ld, n, at->ld, r->factor, r->state);
+        x->k->mean_back(first, ld, NULL, 0, n, at->ld, r->factor, r->state);
         positional_store_dv(x, at, rows_of(at, back, t, n), n, r->tile);
     }
 }
@@ -279,9 +294,10 @@ static void cubes_back(const struct positional *x, const struct place *at,
     for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
         const int n = (int)min64(at->rows, n_all - t);
 
-        positional_load_g(x, at, t, n, r->tile);
+        const struct rows g = positional_g(x, at, t, n, r->tile);
+
         positional_cubes(r->factor, t, n);
-        x->k->cube_back(r->tile, r->tile, at->ld, n, at->ld, r->factor, r->state);
+        x->k->cube_back(r->tile, at->ld, g.at, g.ld, n, at->ld, r->factor, r->state);
         positional_store_dv(x, at, t, n, r->tile);
     }
 }

@@ -252,7 +252,8 @@ static void plain_token(const struct token *t)
         break;
     case FOCI_PATTERN_START:
         positional_cubes(f, t->n, 1);
-        t->x->k->cube_rows(t->o, t->v, t->x->ldv, 1, t->x->ldv, f, t->row[MEAN]);
+        t->x->k->cube_rows(t->o, t->x->ldv, t->v, t->x->ldv, 1, t->x->ldv, f,
+                           t->row[MEAN]);
         break;
     default: give_empty(t, v); break;
     }
@@ -274,8 +275,8 @@ static void end_word(const struct token *t, int64_t word)
         positional_cubes(f, word - 1, 1);
         for (int c = 0; c < t->x->ldv; c++)
             t->r->tile[c] = (float)t->row[PART][c];
-        t->x->k->cube_rows(t->r->tile, t->r->tile, t->x->ldv, 1, t->x->ldv, f,
-                           t->row[MEAN]);
+        t->x->k->cube_rows(t->r->tile, t->x->ldv, t->r->tile, t->x->ldv, 1, t->x->ldv,
+                           f, t->row[MEAN]);
         break;
     default: break;
     }

@@ -101,7 +101,7 @@ static void mean_of(const struct walk *w, const struct word *word)
 
         positional_load_v(w->x, w->at, word->i + t, n, w->r->tile);
         set_plain(w->r->factor, t, n);
-        w->x->k->mean_rows(w->r->tile, w->r->tile, w->x->ldv, n, w->x->ldv,
+        w->x->k->mean_rows(w->r->tile, w->x->ldv, w->r->tile, w->x->ldv, n, w->x->ldv,
                            w->r->factor, w->r->part);
     }
 }
@@ -154,7 +154,8 @@ static void store_parts(const struct walk *w, const struct word *word, double by
 
         positional_load_v(w->x, w->at, word->i + t, n, w->r->tile);
         set_plain(w->r->factor, t, n);
-        w->x->k->mean_rows(w->r->tile, w->r->tile, ld, n, ld, w->r->factor, w->r->part);
+        w->x->k->mean_rows(w->r->tile, ld, w->r->tile, ld, n, ld, w->r->factor,
+                           w->r->part);
         for (int64_t i = 0; base && i < n; i++)
             for (int c = 0; c < ld; c++)
                 w->r->tile[i * ld + c] =
@@ -212,7 +213,7 @@ static void own_word(const struct walk *w)
             store_parts(w, &word, f[3], base);
             for (int c = 0; c < ld; c++)
                 w->r->tile[c] = (float)w->r->part[c];
-            w->x->k->cube_rows(w->r->tile, w->r->tile, ld, 1, ld, f, w->r->state);
+            w->x->k->cube_rows(w->r->tile, ld, w->r->tile, ld, 1, ld, f, w->r->state);
         } else {
             store_parts(w, &word, 1, NULL);
         }
@@ -297,7 +298,8 @@ static void parts_back(const struct walk *w, const struct word *word, double by)
         for (int64_t c = 0; c < (int64_t)n * ld; c++)
             w->r->tile[c] = (float)(by * (double)w->r->tile[c]);
         set_plain(w->r->factor, t, n);
-        w->x->k->mean_back(w->r->tile, w->r->tile, ld, n, ld, w->r->factor, w->r->part);
+        w->x->k->mean_back(w->r->tile, ld, w->r->tile, ld, n, ld, w->r->factor,
+                           w->r->part);
         positional_store_dv(w->x, w->at, word->i + t, n, w->r->tile);
     }
 }

@@ -226,6 +226,10 @@ INLINE vf vf_from(const void *p, int dtype)
     return vf_of_16(_mm_loadu_si128(p), dtype);
 }
 
+/* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
+INLINE void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
+INLINE void stream_end(void) { _mm_sfence(); }
+
 INLINE void vf_to(void *p, int dtype, vf x)
 {
     if (dtype == FOCI_F32)

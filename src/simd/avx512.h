@@ -192,6 +192,10 @@ INLINE vf vf_from_n(const void *p, int dtype, int n)
     return vf_of_16(_mm256_maskz_loadu_epi16(m, p), dtype);
 }
 
+/* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
+INLINE void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
+INLINE void stream_end(void) { _mm_sfence(); }
+
 INLINE void vf_to(void *p, int dtype, vf x)
 {
     if (dtype == FOCI_F32)

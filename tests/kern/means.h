@@ -62,9 +62,9 @@ static void try_mean(struct run *r, const struct means *x, bool back, bool none)
     allow_state(r, state, x->d);
     while (next(r)) {
         if (back)
-            r->k->mean_back(to, none ? NULL : from, ld, x->n, x->d, a, state);
+            r->k->mean_back(to, ld, none ? NULL : from, ld, x->n, x->d, a, state);
         else
-            r->k->mean_rows(to, from, ld, x->n, x->d, a, state);
+            r->k->mean_rows(to, ld, from, ld, x->n, x->d, a, state);
     }
 }
 
@@ -102,9 +102,9 @@ static void try_cube(struct run *r, const struct means *x, bool back)
     allow_state(r, state, 4 * (int64_t)x->d);
     while (next(r)) {
         if (back)
-            r->k->cube_back(to, from, ld, x->n, x->d, f, state);
+            r->k->cube_back(to, ld, from, ld, x->n, x->d, f, state);
         else
-            r->k->cube_rows(to, from, ld, x->n, x->d, f, state);
+            r->k->cube_rows(to, ld, from, ld, x->n, x->d, f, state);
     }
 }
 

@@ -88,6 +88,29 @@ static void check_store_rows(struct run *r)
                 try_store_rows(r, &tiles[i], dtype, c % 2, (enum data)(c / 2));
 }
 
+/* Rows on boundaries of vectors, and others. */
+static void try_stream_rows(struct run *r, const struct tile *x, int dtype, int shift)
+{
+    const int64_t ld_in = x->d + shift, ld_out = (x->d + 15) / 16 * 16 + 16 * shift;
+    const size_t  size = dtype_bytes(dtype);
+
+    name_tile(r, x, dtype, size + 4);
+    const float *const in = floats(r, x->n * ld_in, NORMAL);
+    char *const        out = rows_out(r, x->n * ld_out + shift, dtype);
+
+    while (next(r))
+        r->k->stream_rows(out + (size_t)shift * size, ld_out, dtype, in, ld_in, x->n,
+                          x->d);
+}
+
+static void check_stream_rows(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            for (int shift = 0; shift < cases(r, 1, 2); shift++)
+                try_stream_rows(r, &tiles[i], dtype, shift);
+}
+
 static void try_store_cols(struct run *r, const struct tile *x, int dtype,
                            enum data data)
 {

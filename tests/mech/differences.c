@@ -83,6 +83,23 @@ static int64_t place_of(const struct trial *t, int64_t row)
     return row - start;
 }
 
+/* Queries that are keys too, of head h, are constants as keys in memory. */
+static int64_t memory_of_shared(const foci_plan *plan, int64_t h)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct group *group = &plan->spec.groups[g];
+        const foci_mech    *m = &group->mech;
+        foci_order          order = { 0 };
+
+        if (h < group->head0 || h >= group->head0 + group->heads) continue;
+        while (m->inner)
+            m = m->inner;
+        if (m->def->order) m->def->order(m, &order);
+        return order.shared ? memory_of(&plan->p, m) : 0;
+    }
+    return 0;
+}
+
 /* Keys of memory, and behind a stop, take no gradient though the loss depends on them;
  * nor do parameters that are not trained. */
 static bool is_constant(const struct point *p, int which, int64_t i)
@@ -94,6 +111,11 @@ static bool is_constant(const struct point *p, int which, int64_t i)
         const struct group *g = group_of_kv(p->plan, row % pr->kv_heads);
         const int64_t       place = place_of(p->t, row / pr->kv_heads % pr->len_k);
         return place < memory_of(pr, &g->mech) || has_stops(&g->mech);
+    }
+    if (which == Q) {
+        const int64_t row = i / pr->dim_qk;
+        return place_of(p->t, row / pr->heads % pr->len_q) <
+               memory_of_shared(p->plan, row % pr->heads);
     }
     if (which == PARAMS) {
         const struct param *t = p->plan->params;

@@ -176,6 +176,43 @@ static void test_growth(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Sums over features need a number for each row that backward divides by, and sums for
+ * segments that grow with the length as slowly: far from a feature for each row. */
+static void test_features(void **state)
+{
+    enum { SHORT = 1 << 16, LONG = 1 << 20, MOST = 32 }; /* bytes of a row */
+    static const char *const specs[] = {
+        "linear",
+        "linear(poly)",
+        "linear rope",
+        "cosformer(length=2000000)",
+        "efficient",
+        "identity",
+        "retention",
+        "performer",
+        "performer(hyp, features=256)",
+        "performer(sderf) rope",
+    };
+    static const uint32_t flags[] = { 0, FOCI_CAUSAL, FOCI_TRAIN,
+                                      FOCI_TRAIN | FOCI_CAUSAL };
+    foci_ctx             *ctx;
+
+    (void)state;
+    assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (size_t f = 0; f < sizeof flags / sizeof *flags; f++) {
+            const foci_problem p = { FOCI_SIZED(foci_problem), .flags = flags[f],
+                                     .batch = 1, .heads = 2, .dim_qk = DIM };
+            const size_t       once = peak_of(ctx, specs[i], p, SHORT, false);
+            const size_t       longer = peak_of(ctx, specs[i], p, LONG, false);
+
+            if (longer - once > (size_t)(p.heads * (LONG - SHORT) * MOST))
+                fail_msg("%s, flags %u: %zu bytes at %d, %zu at %d", specs[i],
+                         (unsigned)flags[f], once, SHORT, longer, LONG);
+        }
+    foci_ctx_free(ctx);
+}
+
 /* The counters see what the library allocates, or the test above says nothing. */
 static void test_counters(void **state)
 {
@@ -192,6 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_counters),
         cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_features),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

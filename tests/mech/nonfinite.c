@@ -84,16 +84,12 @@ static void compare(const foci_plan *plan, const struct trial *t, const struct s
                     int part, int64_t i, const struct result *got,
                     const struct result *want, double size)
 {
-    const bool   words = t->p.dtype != FOCI_F32 || t->p.flags & FOCI_FAST;
-    const double tolerance = words ? 0.06 : 2e-5;
-    /* What cancels is left with the rounding of products of d_o and v. */
-    const double left = words && trial_is_linear(plan) && part >= PART_DQ
-                            ? 0x1p-8 * sqrt((double)t->p.dim_v)
-                            : 0;
+    const double tolerance =
+        t->p.dtype == FOCI_F32 && !(t->p.flags & FOCI_FAST) ? 2e-5 : 0.06;
     const double x = got->x[part][i], y = want->x[part][i];
     char         text[96];
 
-    if (x == y || fabs(x - y) <= tolerance * (fabs(y) + size) + left + 10 * s->off[part])
+    if (x == y || fabs(x - y) <= tolerance * (fabs(y) + size) + 10 * s->off[part])
         return;
     snprintf(text, sizeof text, "beside %s(%d, %d, %d): %s", tensor_names[s->tensor],
              (int)s->b, (int)s->row, (int)s->head, part_names[part]);

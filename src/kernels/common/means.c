@@ -7,15 +7,15 @@
 /* Vectors of columns that stay: enough for their chains of two operations to overlap. */
 enum { MEANS = VF_LEN == 16 ? 8 : 4 };
 
-INLINE void ISA(mean_cols)(float *o, const float *v, int64_t ld, int n, const double *a,
-                           double *mean, const int V)
+INLINE void ISA(mean_cols)(float *o, int64_t ldo, const float *v, int64_t ldv, int n,
+                           const double *a, double *mean, const int V)
 {
     vd m[MEANS];
 
     UNROLL(8)
     for (int c = 0; c < V; c++)
         m[c] = vd_load(mean + c * VD_LEN);
-    for (int i = 0; i < n; i++, o += ld, v += ld) {
+    for (int i = 0; i < n; i++, o += ldo, v += ldv) {
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
@@ -28,19 +28,19 @@ INLINE void ISA(mean_cols)(float *o, const float *v, int64_t ld, int n, const do
         vd_store(mean + c * VD_LEN, m[c]);
 }
 
-static void ISA(mean_rows)(float *o, const float *v, int64_t ld, int n, int d,
-                           const double *a, double *mean)
+static void ISA(mean_rows)(float *o, int64_t ldo, const float *v, int64_t ldv, int n,
+                           int d, const double *a, double *mean)
 {
     int c = 0;
 
     for (; c + MEANS * VD_LEN <= d; c += MEANS * VD_LEN)
-        ISA(mean_cols)(o + c, v + c, ld, n, a, mean + c, MEANS);
+        ISA(mean_cols)(o + c, ldo, v + c, ldv, n, a, mean + c, MEANS);
     for (; c < d; c += VD_LEN)
-        ISA(mean_cols)(o + c, v + c, ld, n, a, mean + c, 1);
+        ISA(mean_cols)(o + c, ldo, v + c, ldv, n, a, mean + c, 1);
 }
 
-INLINE void ISA(mean_back_cols)(float *dv, const float *g, int64_t ld, int n,
-                                const double *a, double *sum, const int V)
+INLINE void ISA(mean_back_cols)(float *dv, int64_t ldv, const float *g, int64_t ldg,
+                                int n, const double *a, double *sum, const int V)
 {
     vd s[MEANS];
 
@@ -51,8 +51,8 @@ INLINE void ISA(mean_back_cols)(float *dv, const float *g, int64_t ld, int n,
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]), one = vd_set1(1);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
-            if (g) s[c] = vd_fma(one, vd_from(g + i * ld + c * VD_LEN), s[c]);
-            vd_to(dv + i * ld + c * VD_LEN, vd_mul(by, s[c]));
+            if (g) s[c] = vd_fma(one, vd_from(g + i * ldg + c * VD_LEN), s[c]);
+            vd_to(dv + i * ldv + c * VD_LEN, vd_mul(by, s[c]));
             s[c] = vd_mul(rest, s[c]);
         }
     }
@@ -61,20 +61,20 @@ INLINE void ISA(mean_back_cols)(float *dv, const float *g, int64_t ld, int n,
         vd_store(sum + c * VD_LEN, s[c]);
 }
 
-static void ISA(mean_back)(float *dv, const float *g, int64_t ld, int n, int d,
-                           const double *a, double *sum)
+static void ISA(mean_back)(float *dv, int64_t ldv, const float *g, int64_t ldg, int n,
+                           int d, const double *a, double *sum)
 {
     int c = 0;
 
     for (; c + MEANS * VD_LEN <= d; c += MEANS * VD_LEN)
-        ISA(mean_back_cols)(dv + c, g ? g + c : NULL, ld, n, a, sum + c, MEANS);
+        ISA(mean_back_cols)(dv + c, ldv, g ? g + c : NULL, ldg, n, a, sum + c, MEANS);
     for (; c < d; c += VD_LEN)
-        ISA(mean_back_cols)(dv + c, g ? g + c : NULL, ld, n, a, sum + c, 1);
+        ISA(mean_back_cols)(dv + c, ldv, g ? g + c : NULL, ldg, n, a, sum + c, 1);
 }
 
 /* Four means by VD_LEN columns: 4 states, and 14 factors that are loaded as they come. */
-INLINE void ISA(cube_cols)(float *o, const float *v, int64_t ld, int n, const double *f,
-                           double *state, int64_t lds, const int V)
+INLINE void ISA(cube_cols)(float *o, int64_t ldo, const float *v, int64_t ldv, int n,
+                           const double *f, double *state, int64_t lds, const int V)
 {
     vd a[4][2];
 
@@ -82,7 +82,7 @@ INLINE void ISA(cube_cols)(float *o, const float *v, int64_t ld, int n, const do
     for (int p = 0; p < 4; p++)
         for (int c = 0; c < V; c++)
             a[p][c] = vd_load(state + p * lds + c * VD_LEN);
-    for (int i = 0; i < n; i++, o += ld, v += ld, f += 14)
+    for (int i = 0; i < n; i++, o += ldo, v += ldv, f += 14)
         UNROLL(2)
     for (int c = 0; c < V; c++) {
         const vd x = vd_from(v + c * VD_LEN);
@@ -107,19 +107,20 @@ INLINE void ISA(cube_cols)(float *o, const float *v, int64_t ld, int n, const do
             vd_store(state + p * lds + c * VD_LEN, a[p][c]);
 }
 
-static void ISA(cube_rows)(float *o, const float *v, int64_t ld, int n, int d,
-                           const double *f, double *state)
+static void ISA(cube_rows)(float *o, int64_t ldo, const float *v, int64_t ldv, int n,
+                           int d, const double *f, double *state)
 {
     int c = 0;
 
     for (; c + 2 * VD_LEN <= d; c += 2 * VD_LEN)
-        ISA(cube_cols)(o + c, v + c, ld, n, f, state + c, d, 2);
+        ISA(cube_cols)(o + c, ldo, v + c, ldv, n, f, state + c, d, 2);
     for (; c < d; c += VD_LEN)
-        ISA(cube_cols)(o + c, v + c, ld, n, f, state + c, d, 1);
+        ISA(cube_cols)(o + c, ldo, v + c, ldv, n, f, state + c, d, 1);
 }
 
-INLINE void ISA(cube_back_cols)(float *dv, const float *g, int64_t ld, int n,
-                                const double *f, double *state, int64_t lds, const int V)
+INLINE void ISA(cube_back_cols)(float *dv, int64_t ldv, const float *g, int64_t ldg,
+                                int n, const double *f, double *state, int64_t lds,
+                                const int V)
 {
     vd a[4][2];
 
@@ -132,9 +133,9 @@ INLINE void ISA(cube_back_cols)(float *dv, const float *g, int64_t ld, int n,
         UNROLL(2)
     for (int c = 0; c < V; c++) {
         const vd a0 = a[0][c], a1 = a[1][c], a2 = a[2][c];
-        const vd a3 = vd_fma(vd_set1(1), vd_from(g + i * ld + c * VD_LEN), a[3][c]);
+        const vd a3 = vd_fma(vd_set1(1), vd_from(g + i * ldg + c * VD_LEN), a[3][c]);
 
-        vd_to(dv + i * ld + c * VD_LEN,
+        vd_to(dv + i * ldv + c * VD_LEN,
               vd_fma(vd_set1(f[3]), a3,
                      vd_fma(vd_set1(f[2]), a2,
                             vd_fma(vd_set1(f[1]), a1, vd_mul(vd_set1(f[0]), a0)))));
@@ -152,13 +153,13 @@ INLINE void ISA(cube_back_cols)(float *dv, const float *g, int64_t ld, int n,
             vd_store(state + p * lds + c * VD_LEN, a[p][c]);
 }
 
-static void ISA(cube_back)(float *dv, const float *g, int64_t ld, int n, int d,
-                           const double *f, double *state)
+static void ISA(cube_back)(float *dv, int64_t ldv, const float *g, int64_t ldg, int n,
+                           int d, const double *f, double *state)
 {
     int c = 0;
 
     for (; c + 2 * VD_LEN <= d; c += 2 * VD_LEN)
-        ISA(cube_back_cols)(dv + c, g + c, ld, n, f, state + c, d, 2);
+        ISA(cube_back_cols)(dv + c, ldv, g + c, ldg, n, f, state + c, d, 2);
     for (; c < d; c += VD_LEN)
-        ISA(cube_back_cols)(dv + c, g + c, ld, n, f, state + c, d, 1);
+        ISA(cube_back_cols)(dv + c, ldv, g + c, ldg, n, f, state + c, d, 1);
 }

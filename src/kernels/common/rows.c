@@ -62,6 +62,27 @@ static void ISA(store_rows)(void *out, int64_t ld_out, int dtype, const float *i
         }
 }
 
+/* Whether rows of d floats are whole vectors on their boundaries. */
+INLINE int ISA(on_boundaries)(const void *rows, int64_t ld, int d)
+{
+    return (uintptr_t)rows % sizeof(vf) == 0 && ld % VF_LEN == 0 && d % VF_LEN == 0;
+}
+
+static void ISA(stream_rows)(void *out, int64_t ld_out, int dtype, const float *in,
+                             int64_t ld_in, int n, int d)
+{
+    float *row = out;
+
+    if (dtype != FOCI_F32 || !ISA(on_boundaries)(out, ld_out, d)) {
+        ISA(store_rows)(out, ld_out, dtype, in, ld_in, 1.0f, n, d);
+        return;
+    }
+    for (int i = 0; i < n; i++, row += ld_out, in += ld_in)
+        for (int c = 0; c < d; c += VF_LEN)
+            vf_stream(row + c, vf_loadu(in + c));
+    stream_end();
+}
+
 /* Lanes i0 to i0 + rows of columns c0 to c0 + width, both at most VF_LEN, as rows. */
 INLINE void ISA(store_square)(char *out, int64_t step, const float *in, vf factor,
                               int rows, int width, const int dtype)

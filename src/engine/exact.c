@@ -390,6 +390,17 @@ static void add_tiles(int64_t *to, double n)
     *to = sum < 0x1p62 ? (int64_t)sum : INT64_C(1) << 62;
 }
 
+/* To make the rows that meet of those that are given, of one head. */
+static double made_flops(const struct exact *x)
+{
+    const double rows = (double)x->p->len_q + (double)x->p->len_k;
+
+    if (exact_projects(x)) return 2 * rows * x->given * x->dq;
+    if (!stage_learned(x->stage)) return 0;
+    return 2 * (double)x->stage->levels[0].slots.learned * (double)x->p->len_k *
+           (x->dq + x->dv);
+}
+
 /* Counted on one sequence of full length without given mask, times batch and heads. */
 static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
 {
@@ -424,8 +435,10 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     const double el = (double)foci_dtype_bytes(p->dtype);
     const double q_el =
         el * (double)p->batch * (double)s->group->heads * (double)p->len_q;
-    const double k_el = el * (double)p->batch * (double)x.kv_heads * (double)p->len_k;
-    const double d = x.dq, dv = x.dv;
+    const double k_el =
+        el * (double)p->batch * (double)s->group->kv_heads * (double)p->len_k;
+    const double d = x.dq, dv = x.dv, wide = x.given;
+    const double made = made_flops(&x);
 
     const struct labelled *l = &s->labelled;
     const double           met = one.pairs + l->met;
@@ -434,11 +447,11 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     add_tiles(&c->tiles_full, times * (one.full + l->full));
     add_tiles(&c->tiles_part, times * (one.part + l->part));
     add_tiles(&c->tiles_skipped, times * fmax(0, one.skipped - l->full - l->part));
-    c->forward_flops += times * (met * 2 * (d + dv) + rows * l->row_flops);
-    c->backward_flops += times * met * 2 * (3 * d + 2 * dv);
+    c->forward_flops += times * (met * 2 * (d + dv) + rows * l->row_flops + made);
+    c->backward_flops += times * (met * 2 * (3 * d + 2 * dv) + 3 * made);
     exact_source_cost(&x, one.pairs, c);
-    c->forward_bytes += (q_el + k_el) * (d + dv);
-    c->backward_bytes += (q_el + k_el) * 2 * (d + dv) + q_el * dv;
+    c->forward_bytes += (q_el + k_el) * (wide + dv);
+    c->backward_bytes += (q_el + k_el) * 2 * (wide + dv) + q_el * dv;
 }
 
 const struct engine engine_exact = {

@@ -283,54 +283,58 @@ static struct operand pack_summed(const struct exact *x, const float *from, int 
                              : (struct operand){ r->a, 1, TILE };
 }
 
-/* sum[w][ld] = what the slots of a run, gradients d[learned][ld], give its columns c to
- * c + w. */
-static void sum_slots(const struct exact *x, const struct side *of, const float *d,
+/* sum and sum2[w][ld] = what the slots of a run, whose rows start at `row`, give its
+ * columns c to c + w. */
+static void sum_slots(const struct exact *x, const struct side side[2], int64_t row,
                       int64_t c, int w, const struct room *r)
 {
     for (int64_t slot0 = 0; slot0 < slots_at(x)->learned; slot0 += TILE) {
-        const int            n = slots_from(x, slot0);
-        const struct operand by =
-            pack_summed(x, of->by + slot0 * slots_at(x)->every + c, n, w, r);
-        const float *rows = d + slot0 * of->ld;
+        const int      n = slots_from(x, slot0);
+        struct operand by;
 
-        if (x->bf16)
-            x->k->pack_pairs_bf16((uint32_t *)r->b, rows, of->ld, n, of->d_pad);
-        exact_product(x, r->sum, of->ld, by, x->bf16 ? (const void *)r->b : rows,
-                      of->ld, exact_padded(x, w), of->ld, exact_padded(x, n) / x->per,
-                      slot0 > 0);
+        for (int v = 0; v < 2; v++) {
+            const struct side *of = &side[v];
+            const float *d = (v ? x->dv_slots : x->dk_slots) + (row + slot0) * of->ld;
+
+            if (!v || !shared(x))
+                by = pack_summed(x, of->by + slot0 * slots_at(x)->every + c, n, w, r);
+            if (x->bf16)
+                x->k->pack_pairs_bf16((uint32_t *)r->b, d, of->ld, n, of->d_pad);
+            exact_product(x, v ? r->sum2 : r->sum, of->ld, by,
+                          x->bf16 ? (const void *)r->b : d, of->ld, exact_padded(x, w),
+                          of->ld, exact_padded(x, n) / x->per, slot0 > 0);
+        }
     }
+}
+
+static void add_to(float *to, const float *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        to[i] += from[i];
 }
 
 void exact_mix_share(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t j0, float *dk, float *dv)
 {
+    const struct side side[2] = { side_of(x, kv, false), side_of(x, kv, true) };
     const int64_t     every = slots_at(x)->every, end = min64(j0 + TILE, s->s.nk);
     const struct room r = my_room(x);
 
     for (int64_t j = j0, next; j < end; j = next) {
-        const int64_t run = j / every, row = row_of(x, s, kv, run);
+        const int64_t run = j / every;
         next = min64(end, (run + 1) * every);
 
-        for (int v = 0; v < 2; v++) {
-            const struct side of = side_of(x, kv, v);
-            const float *d = v ? x->dv_slots + row * of.ld : x->dk_slots + row * of.ld;
-            float       *to = (v ? dv : dk) + (j - j0) * of.ld;
-
-            sum_slots(x, &of, d, j - run * every, (int)(next - j), &r);
-            for (int64_t i = 0; i < (next - j) * of.ld; i++)
-                to[i] += r.sum[i];
-        }
+        sum_slots(x, side, row_of(x, s, kv, run), j - run * every, (int)(next - j), &r);
+        add_to(dk + (j - j0) * x->ldq, r.sum, (next - j) * x->ldq);
+        add_to(dv + (j - j0) * x->ldv, r.sum2, (next - j) * x->ldv);
     }
 }
 
 static bool all_zero(const float *x, int64_t n)
 {
-    int64_t other = 0;
-
     for (int64_t i = 0; i < n; i++)
-        other += x[i] != 0;
-    return !other;
+        if (x[i] != 0) return false;
+    return true;
 }
 
 /* Columns of a matrix from c on, of its rows from slot0 on: what a run of a sequence brings

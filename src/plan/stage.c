@@ -171,6 +171,21 @@ static foci_status check_order(foci_ctx *ctx, const struct stage *s)
     return FOCI_OK;
 }
 
+/* What the engine has no code for: mechanisms of this library do not ask for it. */
+static foci_status check_made_keys(foci_ctx *ctx, const struct stage *s)
+{
+    const char *why = NULL;
+
+    if (s->score.map == FOCI_MAP_PROJECT && s->order.label)
+        why = "rows that are projected have no labels";
+    for (int i = 0; i < s->n_levels; i++)
+        if (s->levels[i].slots.learned && (s->n_levels > 1 || s->order.label))
+            why = "learned slots go with no other slots and with no labels";
+    if (!why) return FOCI_OK;
+    return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", s->group->column,
+                    s->group->mech.def->name, why);
+}
+
 static foci_status make_support(foci_ctx *ctx, struct stage *s)
 {
     const foci_mech *m = &s->group->mech;
@@ -186,7 +201,7 @@ static foci_status make_support(foci_ctx *ctx, struct stage *s)
         TRY(support_make(ctx, m, s->n_levels, m->dims.len,
                          &s->levels[s->n_levels].support));
     }
-    return FOCI_OK;
+    return check_made_keys(ctx, s);
 }
 
 /* Why a modifier cannot follow a mechanism that never forms all weights of a row; NULL:

@@ -114,6 +114,13 @@ static double peak(const struct row *row)
     return x > y ? x : y;
 }
 
+/* Bytes a second that a copy of memory reads and writes. */
+static double copy_rate(const struct row *row)
+{
+    const double x = row->before.copy_bytes, y = row->after.copy_bytes;
+    return x > y ? x : y;
+}
+
 static double memory(const struct row *row)
 {
     return (double)(row->r.work_bytes + row->r.saved_bytes);
@@ -125,12 +132,15 @@ static json_t *row_json(const struct row *row)
     json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "case", row->c.text, "reps",
                           r->reps, "seconds", r->median, "best", r->best, "quartile1",
                           r->low, "quartile3", r->high);
-    const double             numbers[] = { r->flops,  r->flops / r->median,
-                                           r->bytes,  r->bytes / r->median,
-                                           peak(row), r->flops / r->median / peak(row) };
+    const double             flops = r->flops / r->median, bytes = r->bytes / r->median;
+    const double             numbers[] = { r->flops,       flops,
+                                           r->bytes,       bytes,
+                                           peak(row),      flops / peak(row),
+                                           copy_rate(row), bytes / copy_rate(row) };
     static const char *const names[] = { "flops",      "flops_per_second",
                                          "bytes",      "bytes_per_second",
-                                         "peak_flops", "share" };
+                                         "peak_flops", "share",
+                                         "copy_bytes", "share_of_copy" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         json_object_set_new(j, names[i], json_real(numbers[i]));
     json_object_set_new(j, "pairs", json_real(r->pairs));
@@ -160,12 +170,12 @@ static int print_rows_json(const struct args *a, const foci_ctx *ctx,
 
 static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool compared)
 {
-    struct table            *t = table_create(compared ? "lrrrrrrrrr" : "lrrrrrrrr");
-    static const char *const heads[] = { "case",    "median ms", "+-%",    "FLOP/s",
-                                         "of peak", "B/s",       "memory", "density",
-                                         "reps",    "speed-up" };
+    struct table            *t = table_create(compared ? "lrrrrrrrrrr" : "lrrrrrrrrr");
+    static const char *const heads[] = { "case",    "median ms", "+-%",     "FLOP/s",
+                                         "of peak", "B/s",       "of copy", "memory",
+                                         "density", "reps",      "speed-up" };
     char                     text[16];
-    for (int i = 0; i < (compared ? 10 : 9); i++)
+    for (int i = 0; i < (compared ? 11 : 10); i++)
         table_cell(t, "%s", heads[i]);
     for (int i = 0; i < n; i++) {
         const struct bench_result *r = &rows[i].r;
@@ -175,6 +185,7 @@ static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool 
         table_cell(t, "%s", thousands(r->flops / r->median, text));
         table_cell(t, "%.0f%%", 100 * r->flops / r->median / peak(&rows[i]));
         table_cell(t, "%s", thousands(r->bytes / r->median, text));
+        table_cell(t, "%.0f%%", 100 * r->bytes / r->median / copy_rate(&rows[i]));
         table_cell(t, "%s", thousands(memory(&rows[i]), text));
         table_cell(t, "%.3g%%", 100 * r->density);
         table_cell(t, "%d", r->reps);
@@ -368,10 +379,12 @@ const struct verb verb_bench = {
         "A case is SPEC/PROBLEM/DTYPE/PASS: DTYPE f32, f32fast (bf16 products on f32\n"
         "tensors) or bf16, PASS fwd, bwd, both or step (decoding: n new tokens, after\n"
         "which each of b states has m keys).  Rates are of the median; the peak is\n"
-        "that of long products, measured before and after each case; the density is "
-        "the\n"
-        "share of the pairs that are seen.  Lists are made up where none are given:\n"
-        "layouts of which a quarter is seen, 16 tokens spread evenly.\n\n"
+        "that of long products, and the copy one of memory, measured before and after\n"
+        "each case; the density is the share of the pairs that are seen.  Lists are "
+        "made\n"
+        "up where none are given: layouts of which a quarter is seen, 16 tokens "
+        "spread\n"
+        "evenly.\n\n"
         "With --crossover lengths are doubled, and then halved, up to where a spec "
         "takes\n"
         "turns with softmax and wins, there and at twice the length; SPEC alone is\n"

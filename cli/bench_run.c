@@ -42,18 +42,29 @@ void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed)
     return data;
 }
 
-void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
+/* Whether the plan reads q, k or x: it asks for what it misses. */
+static bool reads(const foci_plan *plan, char tensor)
 {
     static _Alignas(64) float some[16];
     char                      text[512];
     float *const  zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
-    const foci_io io = { FOCI_SIZED(foci_io), .q = some,       .k = some,   .v = some,
-                         .o = some,           .params = zeros, .work = some };
+    const foci_io io = { FOCI_SIZED(foci_io),
+                         .q = tensor == 'q' ? NULL : some,
+                         .k = tensor == 'k' ? NULL : some,
+                         .x = tensor == 'x' ? NULL : some,
+                         .v = some,
+                         .o = some,
+                         .params = zeros,
+                         .work = some };
 
     const foci_status status = foci_io_check(plan, &io, NULL, text, sizeof text);
     free(zeros);
-    if (!status) return NULL;
-    return bench_draw(p->dtype, n * (size_t)p->dim_x, 5);
+    return status != FOCI_OK;
+}
+
+void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
+{
+    return reads(plan, 'x') ? bench_draw(p->dtype, n * (size_t)p->dim_x, 5) : NULL;
 }
 
 foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
@@ -69,12 +80,13 @@ foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
     const size_t rows = (size_t)p.batch * len_q;
     const size_t bytes = foci_dtype_bytes(p.dtype);
     const size_t n = (size_t)foci_plan_params(plan);
+    const bool   q = reads(plan, 'q'), k = reads(plan, 'k');
     float       *params = need(n, sizeof *params);
 
     *j = (struct bench_job){ .plan = plan, .pass = c->pass };
     j->io = (foci_io){ FOCI_SIZED(foci_io),
-                       .q = bench_draw(p.dtype, heads * len_q * qk, 1),
-                       .k = bench_draw(p.dtype, kv * len_k * qk, 2),
+                       .q = q ? bench_draw(p.dtype, heads * len_q * qk, 1) : NULL,
+                       .k = k ? bench_draw(p.dtype, kv * len_k * qk, 2) : NULL,
                        .v = bench_draw(p.dtype, kv * len_k * v, 3),
                        .x = bench_draw_x(plan, &p, rows),
                        .o = need(heads * len_q * v, bytes),
@@ -86,8 +98,8 @@ foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
             (foci_grads){ FOCI_SIZED(foci_grads),
                           .d_o = bench_draw(p.dtype, heads * len_q * v, 4),
                           .dx = j->io.x ? need(rows * (size_t)p.dim_x, bytes) : NULL,
-                          .dq = need(heads * len_q * qk, bytes),
-                          .dk = need(kv * len_k * qk, bytes),
+                          .dq = q ? need(heads * len_q * qk, bytes) : NULL,
+                          .dk = k ? need(kv * len_k * qk, bytes) : NULL,
                           .dv = need(kv * len_k * v, bytes),
                           .dparams = need(n, sizeof *params) };
     }

@@ -135,7 +135,7 @@ void positional_load_g(const struct positional *x, const struct place *at, int64
 }
 
 /* Whether rows of tensors can be read by kernels of floats as they are. */
-static bool in_place(const struct positional *x, const struct place *at)
+bool positional_in_place(const struct positional *x, const struct place *at)
 {
     return x->p->dtype == FOCI_F32 && at->width == at->ld;
 }
@@ -143,7 +143,7 @@ static bool in_place(const struct positional *x, const struct place *at)
 struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
                          int n, float *tile)
 {
-    if (in_place(x, at))
+    if (positional_in_place(x, at))
         return (struct rows){ (const float *)(const void *)v_at(x, at, i), x->p->v.row };
     positional_load_v(x, at, i, n, tile);
     return (struct rows){ tile, at->ld };
@@ -152,7 +152,7 @@ struct rows positional_v(const struct positional *x, const struct place *at, int
 struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
                          int n, float *tile)
 {
-    if (in_place(x, at))
+    if (positional_in_place(x, at))
         return (struct rows){ (const float *)(const void *)g_at(x, at, i), x->p->o.row };
     positional_load_g(x, at, i, n, tile);
     return (struct rows){ tile, at->ld };
@@ -175,6 +175,23 @@ void positional_put_o(const struct positional *x, const struct place *at, int64_
 
     put(x, at, (char *)x->io->o + row_at(x, l, at, at->s->q0 + i, x->head0 + at->h), l,
         n, from);
+}
+
+void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
+                       int64_t to, int n)
+{
+    const foci_layout *l = &x->p->o;
+    const char        *v = v_at(x, at, from);
+    char *o = (char *)x->io->o + row_at(x, l, at, at->s->q0 + to, x->head0 + at->h);
+
+    if (x->streams && positional_in_place(x, at)) {
+        put(x, at, o, l, n,
+            (struct rows){ (const float *)(const void *)v, x->p->v.row });
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(o + (size_t)(i * l->row) * x->el, v + (size_t)(i * x->p->v.row) * x->el,
+               (size_t)at->width * x->el);
 }
 
 void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
@@ -236,6 +253,12 @@ static struct place place_of(const struct positional *x, int64_t seq, int64_t h)
                            .rows = ROWS };
 }
 
+struct place positional_beside(const struct positional *x, const struct place *at,
+                               int64_t n)
+{
+    return n ? place_of(x, at->s - x->seqs, at->h + n) : *at;
+}
+
 /* Whether rows of heads follow one another in both tensors, without padding. */
 static bool adjacent(const struct positional *x)
 {
@@ -270,10 +293,12 @@ static void forward_job(void *arg, int64_t i, int thread)
     for (int64_t h = h0; h < end;) {
         struct place at = place_of(x, seq, h);
 
+        if (positional_is_taps(&at.what)) {
+            taps_forward(x, &at, end - h, &room);
+            break;
+        }
         h += widen(x, &at, end);
-        if (positional_is_taps(&at.what))
-            taps_forward(x, &at, &room);
-        else if (at.what.words)
+        if (at.what.words)
             words_forward(x, &at, &room);
         else
             scan_forward(x, &at, &room);

@@ -7,7 +7,8 @@
  *     M_m = M_(m-1) + a_m (v_(m-1) - M_(m-1)),   a_m = 4m/(m + 1)^2
  *
  * in doubles, for at a million rows the steps are smaller than what floats round away.
- * Rows go through tiles of 64 floats; right and start are left and end from the other side.
+ * Rows of adjacent heads that do the same are one wide row; right and start are left and
+ * end from the other side.
  */
 #ifndef FOCI_POSITIONAL_H
 #define FOCI_POSITIONAL_H
@@ -84,6 +85,9 @@ void            positional_room(const struct positional *x, struct arena *a,
                                 struct positional_room *r);
 void            positional_room_of(const struct positional *x, int thread,
                                    struct positional_room *r);
+/* The head n further on. */
+struct place positional_beside(const struct positional *x, const struct place *at,
+                               int64_t n);
 /* n rows from i on: of v or d_o as floats, zero in columns from width to ld; to o or dv.  The
  * gradients of values that several heads share are added up. */
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
@@ -102,12 +106,17 @@ struct rows {
     int64_t      ld;
 };
 
+bool positional_in_place(const struct positional *x, const struct place *at);
+
 struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
                          int n, float *tile);
 struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
                          int n, float *tile);
 void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
                       int n, struct rows from);
+/* n rows of v from `from` on to o as they are. */
+void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
+                       int64_t to, int n);
 void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
                        int n, struct rows from);
 
@@ -126,7 +135,7 @@ bool    positional_is_taps(const foci_positional *p);
 int64_t positional_taps_of(const struct positional *x); /* of a head */
 void    taps_take(struct positional *x, bool backward, struct arena *a);
 void taps_room(const struct positional *x, struct arena *a, struct positional_room *r);
-void taps_forward(const struct positional *x, const struct place *at,
+void taps_forward(const struct positional *x, const struct place *at, int64_t heads,
                   struct positional_room *r);
 void taps_backward(const struct positional *x, const struct place *at,
                    struct positional_room *r);

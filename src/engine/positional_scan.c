@@ -50,7 +50,7 @@ static void leave_empty(const struct positional *x, const struct place *at, bool
         const int64_t i = rows_of(at, back, t, n);
 
         if (at->what.self) {
-            positional_put_o(x, at, i, n, positional_v(x, at, i, n, r->tile));
+            positional_copy_o(x, at, i, i, n);
             continue;
         }
         clear(at, r->tile, n);
@@ -70,8 +70,7 @@ static void shift(const struct positional *x, const struct place *at, bool back,
 
         const int64_t from = rows_of(at, back, t - lag, n);
 
-        positional_put_o(x, at, rows_of(at, back, t, n), n,
-                         positional_v(x, at, from, n, r->tile));
+        positional_copy_o(x, at, from, rows_of(at, back, t, n), n);
     }
 }
 
@@ -268,9 +267,9 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
 
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     memset(r->factor, 0, (size_t)at->rows * sizeof *r->factor); /* sums alone */
-    for (int64_t i = 0; i < n_all; i += at->rows) {
-        const int         n = (int)min64(at->rows, n_all - i);
-        const struct rows g = positional_g(x, at, i, n, r->tile);
+    for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
+        const int         n = (int)min64(at->rows, n_all - t);
+        const struct rows g = positional_g(x, at, t, n, r->tile);
 
         x->k->mean_back(r->more, 0, g.at, g.ld, n, at->ld, r->factor, r->state);
     }

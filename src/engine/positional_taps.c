@@ -131,29 +131,44 @@ static int64_t set_taps(const struct conv *c, int64_t i, int n)
     return ld;
 }
 
-static void forward_run(const struct conv *c)
+/* Rows of v that n rows from i on take: where they lie, if all are there. */
+static struct rows window_of(const struct conv *c, int64_t i, int n)
 {
-    const struct positional *x = c->x;
+    const int64_t first = i - c->left, rows = n + c->width - 1;
 
-    begin(c);
-    for (int64_t i = 0; i < c->at.s->nk; i += ROWS) {
-        const int     n = (int)min64(ROWS, c->at.s->nk - i);
-        const int64_t ldw = set_taps(c, i, n);
-
-        load_window(c, i - c->left, n + c->width - 1, false, c->r->window);
-        x->k->taps(c->r->tile, c->r->window, c->at.ld, n, c->at.ld, c->r->taps, ldw,
-                   c->width);
-        positional_store_o(x, &c->at, i, n, c->r->tile);
-    }
+    if (first >= 0 && first + rows <= c->at.s->nk && positional_in_place(c->x, &c->at))
+        return positional_v(c->x, &c->at, first, (int)rows, c->r->window);
+    load_window(c, first, (int)rows, false, c->r->window);
+    return (struct rows){ c->r->window, c->at.ld };
 }
 
-void taps_forward(const struct positional *x, const struct place *at,
+static void forward_rows(const struct conv *c, int64_t i)
+{
+    const struct positional *x = c->x;
+    const int                n = (int)min64(ROWS, c->at.s->nk - i);
+    const int64_t            ldw = set_taps(c, i, n);
+    const struct rows        v = window_of(c, i, n);
+
+    x->k->taps(c->r->tile, c->at.ld, v.at, v.ld, n, c->at.ld, c->r->taps, ldw, c->width);
+    positional_store_o(x, &c->at, i, n, c->r->tile);
+}
+
+/* Heads take turns, as their rows lie; where weights are made of x, what makes them is
+ * too much to take turns with. */
+void taps_forward(const struct positional *x, const struct place *at, int64_t heads,
                   struct positional_room *r)
 {
-    for (int64_t part = 0; part < at->what.parts; part++) {
-        const struct conv c = open_conv(x, at, part, r);
-        forward_run(&c);
-    }
+    const int64_t parts = at->what.parts, stride = of_x(x) ? at->s->nk : ROWS;
+
+    for (int64_t i0 = 0; i0 < at->s->nk; i0 += stride)
+        for (int64_t part = 0; part < heads * parts; part++) {
+            const struct place one = positional_beside(x, at, part / parts);
+            const struct conv  c = open_conv(x, &one, part % parts, r);
+
+            begin(&c);
+            for (int64_t i = i0; i < min64(i0 + stride, at->s->nk); i += ROWS)
+                forward_rows(&c, i);
+        }
 }
 
 /*

@@ -927,15 +927,15 @@ static void cube_back(float *dv, int64_t ldv, const float *g, int64_t ldg, int n
         }
 }
 
-static void taps(float *o, const float *v, int64_t ld, int n, int d, const float *w,
-                 int64_t ldw, int width)
+static void taps(float *o, int64_t ldo, const float *v, int64_t ldv, int n, int d,
+                 const float *w, int64_t ldw, int width)
 {
     for (int64_t i = 0; i < n; i++)
         for (int c = 0; c < d; c++) {
             float sum = 0;
             for (int t = 0; t < width; t++)
-                sum += w[i * ldw + t] * v[(i + t) * ld + c];
-            o[i * ld + c] = sum;
+                sum += w[i * ldw + t] * v[(i + t) * ldv + c];
+            o[i * ldo + c] = sum;
         }
 }
 

@@ -159,7 +159,7 @@ static void try_taps(struct run *r, const struct taps *x, int which)
         allow(r, o, i, 2 * E * 32 * (which == TAPS_DOTS ? x->d : x->width + 1));
     while (next(r)) {
         if (which == TAPS_FORWARD)
-            r->k->taps(o, v, x->d, x->n, x->d, w, ldw, x->width);
+            r->k->taps(o, x->d, v, x->d, x->n, x->d, w, ldw, x->width);
         else if (which == TAPS_BACK)
             r->k->taps_back(o, g, x->d, x->n, x->d, w, ldw, x->width);
         else

@@ -19,12 +19,14 @@ INLINE void ISA(taps_row)(float *o, const float *v, int64_t ld, const float *w,
     vf_storeu(o, vf_add(a, b));
 }
 
-static void ISA(taps)(float *o, const float *v, int64_t ld, int n, int d,
+static void ISA(taps)(float *o, int64_t ldo, const float *v, int64_t ldv, int n, int d,
                       const float *w, int64_t ldw, int width)
 {
-    for (int i = 0; i < n; i++, o += ld, v += ld, w += ldw)
+    for (int i = 0; i < n; i++, o += ldo, v += ldv, w += ldw) {
+        ISA(ask_row)(v, ldv, n + width - 1, d);
         for (int c = 0; c < d; c += VF_LEN)
-            ISA(taps_row)(o + c, v + c, ld, w, width);
+            ISA(taps_row)(o + c, v + c, ldv, w, width);
+    }
 }
 
 static void ISA(taps_back)(float *dv, const float *g, int64_t ld, int n, int d,

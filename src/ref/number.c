@@ -1,5 +1,6 @@
 /* number.c -- numbers of every element type, to and from double. */
 #include <math.h>
+#include <string.h>
 
 #include "ref/ref.h"
 
@@ -68,9 +69,31 @@ void ref_store(int type, void *p, int64_t i, double value)
     }
 }
 
+/* Yardsticks round very many numbers.  Those that are normal in the format lose the last
+ * bits of their double.  Half of the last bit that stays is added before, a little less
+ * where that is even; it carries up to the exponent. */
+static bool round_bits(struct format f, double *value)
+{
+    const int drop = 52 - f.digits;
+    uint64_t  bits;
+    int       e;
+
+    (void)frexp(*value, &e);
+    if (!isfinite(*value) || e - 1 < f.least || e - 1 >= f.top) return false;
+    memcpy(&bits, value, sizeof bits);
+    bits += (UINT64_C(1) << (drop - 1)) - 1 + (bits >> drop & 1);
+    bits = bits >> drop << drop;
+    memcpy(value, &bits, sizeof bits);
+    return true;
+}
+
 double ref_round(int type, double value)
 {
     double room;
+
+    if (type == REF_F64) return value;
+    if (type == FOCI_F32) return (float)value;
+    if (round_bits(type == FOCI_BF16 ? bf16 : f16, &value)) return value;
     ref_store(type, &room, 0, value);
     return ref_load(type, &room, 0);
 }

@@ -32,10 +32,19 @@ static void rounding(void **state)
             assert_int_equal(back, bits);
             ref_store(type, &back, 0, nextafter(half, INFINITY));
             assert_int_equal(back, bits + 1);
+
+            assert_true(ref_round(type, x) == x && ref_round(type, -y) == -y);
+            assert_true(ref_round(type, half) == (bits & 1 ? y : x));
+            assert_true(ref_round(type, -nextafter(half, 0)) == -x);
+            assert_true(ref_round(type, nextafter(half, INFINITY)) == y);
         }
     assert_true(ref_round(FOCI_F16, 65519) == 65504);
     assert_true(isinf(ref_round(FOCI_F16, 65520)));
     assert_true(isinf(ref_round(FOCI_BF16, -1e39)));
+    assert_true(isinf(ref_round(FOCI_BF16, -INFINITY)));
+    assert_true(isnan(ref_round(FOCI_F16, NAN)));
+    assert_true(ref_round(FOCI_F32, 1 + 0x1p-25) == 1 &&
+                signbit(ref_round(FOCI_F16, -0.0)));
 }
 
 static void same(const foci_plan *plan, const struct trial *t, int part,

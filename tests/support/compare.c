@@ -268,7 +268,7 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
 
 /* What all parts are measured by. */
 struct measure {
-    bool yard, is_fast, rounds;
+    bool linear, yard, is_fast, rounds;
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
     double steps; /* roundings of a feature, of which the yardstick has one */
@@ -363,6 +363,9 @@ static double bound_yard(const struct trial *t, const struct measure *m, int par
     if (m->rounds && part == PART_DPARAMS) bound += fast[part] * finite;
     /* Nor does that of f32 tell what cancels of very few. */
     bound += 0x1p-22 * m->terms[part] / fmax(1, m->rows);
+    /* Logits cancel as in bound_exact(), of equal keys altogether. */
+    if (!m->linear && finite < 0.01 * m->terms[part])
+        bound += 3e-7 * (1 + m->logits) * m->terms[part];
     return bound + of_result(t, part, finite, want);
 }
 
@@ -379,7 +382,8 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *words)
 {
     const foci_problem *p = &t->p;
-    struct measure      m = { .yard = trial_is_linear(plan) ||
+    struct measure      m = { .linear = trial_is_linear(plan),
+                              .yard = trial_is_linear(plan) ||
                                       trial_is(plan, FOCI_LANDMARKS) ||
                                       trial_is(plan, FOCI_RECALL),
                               .is_fast = (p->flags & FOCI_FAST) != 0,

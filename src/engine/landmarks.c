@@ -187,8 +187,8 @@ static void take_work(struct landmarks *x, struct arena *a, bool backward)
     take_chunks(x, a, x->p->batch * x->p->len_k, MARK_CHUNK, &x->keys);
     take_chunks(x, a, x->max_marks, MARK_RUNS, &x->runs);
     x->f = arena_take(a, LANES, sizeof *x->f);
-    x->taps = arena_take(a, x->l.width ? x->heads * (x->l.width + 2 * MARK_BAND) : 0,
-                         sizeof *x->taps);
+    x->taps =
+        arena_take(a, x->l.width ? x->heads * landmarks_taps(x) : 0, sizeof *x->taps);
     if (backward) {
         take_backward(x, a);
     } else {
@@ -252,7 +252,7 @@ static void cut(const struct landmarks *x, enum cuts of, int64_t step,
 
 static void fill_taps(const struct landmarks *x)
 {
-    const int64_t width = x->l.width, ld = width + 2 * MARK_BAND;
+    const int64_t width = x->l.width, ld = landmarks_taps(x);
 
     if (!width) return;
     memset(x->taps, 0, (size_t)(x->heads * ld) * sizeof *x->taps);

@@ -188,8 +188,7 @@ static void take_work(struct landmarks *x, struct arena *a, bool backward)
     take_chunks(x, a, x->max_marks, MARK_RUNS, &x->runs);
     x->f = arena_take(a, LANES, sizeof *x->f);
     x->taps =
-        arena_take(a, x->l.width ? x->heads * (x->l.width + (int64_t)2 * MARK_BAND) : 0,
-                   sizeof *x->taps);
+        arena_take(a, x->l.width ? x->heads * landmarks_taps(x) : 0, sizeof *x->taps);
     if (backward) {
         take_backward(x, a);
     } else {
@@ -253,7 +252,7 @@ static void cut(const struct landmarks *x, enum cuts of, int64_t step,
 
 static void fill_taps(const struct landmarks *x)
 {
-    const int64_t width = x->l.width, ld = width + (int64_t)2 * MARK_BAND;
+    const int64_t width = x->l.width, ld = landmarks_taps(x);
 
     if (!width) return;
     memset(x->taps, 0, (size_t)(x->heads * ld) * sizeof *x->taps);

@@ -20,7 +20,7 @@ enum {
     MARK_CHUNK = 1024, /* rows of a sequence that one job goes through */
     MARK_RUNS = 8,     /* landmarks whose means one job takes */
     MARK_BAND = 16,    /* rows of the convolution at a time */
-    MARK_WIDE = 512    /* landmarks from which on threads share one inverse */
+    MARK_WIDE = 256    /* landmarks from which on threads share one inverse */
 };
 
 struct mark_seq {
@@ -128,6 +128,12 @@ static inline int64_t marks_at(const struct landmarks *x, const struct mark_seq 
                                int64_t h)
 {
     return h * x->max_marks + s->at;
+}
+
+/* Floats of the taps of a head. */
+static inline int64_t landmarks_taps(const struct landmarks *x)
+{
+    return x->l.width + (int64_t)2 * MARK_BAND;
 }
 
 /* Rows of a tensor from row i of a sequence on, as floats. */

@@ -93,10 +93,10 @@ static void before_job(void *arg, int64_t i, int thread)
     struct mark_room        r;
 
     landmarks_room(x, thread, &r);
-    for (int j = 0; j < m; j += LANES) {
+    for (int64_t j = 0; j < m; j += LANES) {
         const int cols = (int)min64(LANES, m - j);
 
-        memcpy(r.g, bv + (int64_t)j * ldv, (size_t)(cols * ldv) * sizeof *bv);
+        memcpy(r.g, bv + j * ldv, (size_t)cols * (size_t)ldv * sizeof *bv);
         x->k->pack_cols_f32(r.gt, r.g, ldv, cols, x->dv);
         x->k->gemm_f32(a->all.dz + t * ld + j, ld, dy + t * ldv, ldv, 1, r.gt, LANES, n,
                        (int)round_up(cols, 16), x->dv, 0);

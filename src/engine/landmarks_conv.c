@@ -28,7 +28,7 @@ static void load_near(const struct landmarks *x, const struct mark_seq *s, int64
 
 static const float *taps_of(const struct landmarks *x, int64_t h)
 {
-    return x->taps + h * (x->l.width + (int64_t)2 * MARK_BAND) + MARK_BAND;
+    return x->taps + h * landmarks_taps(x) + MARK_BAND;
 }
 
 /* rows[n] += sums of r->near; the taps are passed upward, or downward. */

@@ -5,8 +5,8 @@
  *     Z_0 = C^T / c,   Z' = Z T3 / 4,   T3 = 13 - Y T2,  T2 = 15 - Y T1,  T1 = 7 - Y
  *
  * with Y = C Z and c the largest column sum, for rows sum to one; or exactly, by rotations
- * of pairs of columns until all are orthogonal: C V = U s, so Z = V s^-2 (U s)^T.  Rotations
- * go in rounds of pairs that have nothing in common, so that threads can share them.
+ * of pairs of columns until all are orthogonal: C V = U s, so Z = V s^-2 (U s)^T.  Columns
+ * lie in parts, and pairs of parts that have nothing in common go to different threads.
  */
 #include "engine/landmarks_inverse.h"
 
@@ -284,8 +284,8 @@ struct rotations {
     bool                  turned; /* some pair of this sweep was not orthogonal */
 };
 
-static const double orthogonal = 1e-14;
-enum { SWEEPS = 60, SUMS = 8 };
+static const double orthogonal = 1e-12;
+enum { SWEEPS = 60, SUMS = 8, COLUMNS = 16 };
 
 static double dot(const double *a, const double *b, int64_t n)
 {
@@ -311,24 +311,11 @@ static void rotate(double *a, double *b, double cosine, double sine, int64_t n)
     }
 }
 
-/* Pair i of a round: of a ring of all but the last number those at the same distance from
- * one that moves on, which is paired with the last. */
-static void rotate_job(void *arg, int64_t i, int thread)
+static void rotate_pair(struct rotations *r, int64_t p, int64_t q)
 {
-    struct rotations *r = arg;
-    const int64_t     m = r->x->m, ring = r->around - 1;
-    int64_t           p = (r->round + i) % ring;
-    int64_t           q = i ? (r->round + ring - i) % ring : ring;
-
-    (void)thread;
-    if (p >= m || q >= m) return;
-    if (p > q) {
-        const int64_t t = p;
-        p = q;
-        q = t;
-    }
-    double      *a = r->u + p * m, *b = r->u + q * m;
-    const double aa = dot(a, a, m), bb = dot(b, b, m), ab = dot(a, b, m);
+    const int64_t m = r->x->m;
+    double       *a = r->u + p * m, *b = r->u + q * m;
+    const double  aa = dot(a, a, m), bb = dot(b, b, m), ab = dot(a, b, m);
 
     if (!(fabs(ab) > orthogonal * sqrt(aa * bb))) return; /* NaN stays */
     const double zeta = (bb - aa) / (2 * ab);
@@ -338,6 +325,54 @@ static void rotate_job(void *arg, int64_t i, int thread)
     r->turned = true;
     rotate(a, b, cosine, sine, m);
     rotate(r->v + p * m, r->v + q * m, cosine, sine, m);
+}
+
+static foci_range columns_of(const struct rotations *r, int64_t part)
+{
+    return (foci_range){ part * COLUMNS, min64((part + 1) * COLUMNS, r->x->m) };
+}
+
+/* Pairs inside part i. */
+static void inside_job(void *arg, int64_t i, int thread)
+{
+    struct rotations *r = arg;
+    const foci_range  of = columns_of(r, i);
+
+    (void)thread;
+    for (int64_t p = of.begin; p < of.end; p++)
+        for (int64_t q = p + 1; q < of.end; q++)
+            rotate_pair(r, p, q);
+}
+
+/* Pairs of one part with another.  Of a ring of all parts but the last those meet that are
+ * as far from one that moves on, which meets the last. */
+static void between_job(void *arg, int64_t i, int thread)
+{
+    struct rotations *r = arg;
+    const int64_t     ring = r->around - 1;
+    const int64_t     one = (r->round + i) % ring;
+    const int64_t     two = i ? (r->round + ring - i) % ring : ring;
+    const foci_range  a = columns_of(r, min64(one, two));
+    const foci_range  b = columns_of(r, max64(one, two));
+
+    (void)thread;
+    for (int64_t p = a.begin; p < a.end; p++)
+        for (int64_t q = b.begin; q < b.end; q++)
+            rotate_pair(r, p, q);
+}
+
+static void rotate_all(struct rotations *r)
+{
+    const int64_t parts = div_up(r->x->m, COLUMNS);
+
+    r->around = parts + parts % 2;
+    r->turned = true;
+    for (int sweep = 0; sweep < SWEEPS && r->turned; sweep++) {
+        r->turned = false;
+        run(r->x, parts, inside_job, r);
+        for (r->round = 0; parts > 1 && r->round < r->around - 1; r->round++)
+            run(r->x, r->around / 2, between_job, r);
+    }
 }
 
 /* Columns of U s by 1/s^2, those of no weight by 0; then row i of Z is sum over t of
@@ -383,20 +418,14 @@ static float *invert(const struct inverse *x)
     const int64_t    m = x->m;
     struct rotations r = { .x = x,
                            .u = (double *)(void *)room_at(x, 0),
-                           .v = (double *)(void *)room_at(x, 2),
-                           .around = m + m % 2,
-                           .turned = true };
+                           .v = (double *)(void *)room_at(x, 2) };
 
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < m; j++) {
             r.u[j * m + i] = (double)x->c[i * x->ld + j];
             r.v[j * m + i] = i == j;
         }
-    for (int sweep = 0; sweep < SWEEPS && r.turned; sweep++) {
-        r.turned = false;
-        for (r.round = 0; r.round < r.around - 1; r.round++)
-            run(x, r.around / 2, rotate_job, &r);
-    }
+    rotate_all(&r);
     divide_columns(&r);
     run(x, m, gather_job, &r);
     return x->z;

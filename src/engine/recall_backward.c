@@ -66,11 +66,11 @@ static void unit_back(const float *n, double size, const float *dy, float *dx, i
  */
 
 /* Slot t: dy, to r->y, of beta and of the slot itself; norm and delta of what it saw. */
-static void slot_back(const struct unroll *u, int64_t segment, int t)
+static void slot_back(const struct unroll *u, int64_t segment, int64_t t)
 {
     const struct recall *x = u->x;
     struct recall_room  *r = u->r;
-    const int64_t        at = (int64_t)t * x->ld;
+    const int64_t        at = t * x->ld;
     const double         size = (double)r->size[segment * x->slots + t];
     const float *m = state_at(u, segment) + at, *after = state_at(u, segment + 1) + at;
     const float *beta = recall_beta(x, u->h) + (int64_t)t * x->d;
@@ -240,14 +240,13 @@ static void start_back(const struct unroll *u)
 {
     const struct recall *x = u->x;
 
-    for (int t = 0; t < x->slots; t++) {
-        const float *beta = recall_beta(x, u->h) + (int64_t)t * x->d;
+    for (int64_t t = 0; t < x->slots; t++) {
+        const float *beta = recall_beta(x, u->h) + t * x->d;
         const double size = sqrt(dot(beta, beta, x->d));
-        float       *dy = u->r->y + (int64_t)t * x->ld;
+        float       *dy = u->r->y + t * x->ld;
 
         if (size == 0) continue;
-        unit_back(u->r->states + (int64_t)t * x->ld, size,
-                  u->r->now + (int64_t)t * x->ld, dy, x->d);
+        unit_back(u->r->states + t * x->ld, size, u->r->now + t * x->ld, dy, x->d);
         for (int c = 0; c < x->d; c++)
             u->dbeta[t * x->d + c] += (double)dy[c];
     }

@@ -23,10 +23,9 @@ void recall_start(const struct recall *x, int64_t h, struct recall_room *r)
     const float *beta = recall_beta(x, h);
 
     memset(r->m, 0, (size_t)x->padded * (size_t)x->ld * sizeof *r->m);
-    for (int t = 0; t < x->slots; t++) {
-        const double norm = norm_of(beta + (int64_t)t * x->d, x->d);
-        if (norm != 0)
-            divide(r->m + (int64_t)t * x->ld, beta + (int64_t)t * x->d, norm, x->d);
+    for (int64_t t = 0; t < x->slots; t++) {
+        const double norm = norm_of(beta + t * x->d, x->d);
+        if (norm != 0) divide(r->m + t * x->ld, beta + t * x->d, norm, x->d);
     }
 }
 

@@ -59,6 +59,8 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->ldq = (int)round_up(x->dq, x->group);
     x->ldv = (int)round_up(x->dv, x->group);
     exact_source_geometry(x);
+    if (exact_fold_most(x) > 1)
+        x->panel = MAX_PANEL; /* each weight serves many values */
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */

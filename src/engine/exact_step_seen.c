@@ -22,10 +22,12 @@ struct stepping step_geometry(const foci_plan *plan, int g)
             .kv_heads = s->group->kv_heads,
             .rounds = s->order.label ? max64(1, s->order.rounds) : 0,
     };
+    const bool qk = mech_sources(&s->group->mech) & FOCI_SOURCE_QK;
+    if (!qk) x.dq = 0;
     x.ldq = (int)round_up(x.dq, 32);
     x.ldo = (int)round_up(x.dv, 32);
     x.counts = x.score->n_rows || x.kind == FOCI_RELU2;
-    x.sets = s->order.shared ? x.per_kv : 1;
+    x.sets = s->order.shared ? x.per_kv : qk;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;
     return x;

@@ -208,11 +208,31 @@ foci_status exact_state_check(const foci_pool *pool, int g, const foci_step_io *
                         "params is NULL: %s needs them for tokens that are only "
                         "appended, too",
                         s->group->mech.def->name);
+    if (io->o && !io->x && mech_reads(&s->group->mech) & FOCI_READ_X)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "x is NULL: %s makes logits of hidden states",
+                        s->group->mech.def->name);
     if (s->order.shared && !io->q)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "q is NULL: %s makes keys of queries, also of tokens that are "
                         "only appended (leave o NULL for these)",
                         s->group->mech.def->name);
+    return FOCI_OK;
+}
+
+static foci_status check_longest(const foci_plan *plan, const struct stage *s,
+                                 int64_t len)
+{
+    const int64_t most = min64(longest(s), step_source_longest(plan, s));
+    char          why[300] = "";
+
+    if (step_source_refuses(s, len, why, sizeof why))
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "%s: %s", s->group->mech.def->name,
+                        why);
+    if (len > most)
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "%s was planned for %" PRId64
+                        " tokens, and the state would have %" PRId64,
+                        s->group->mech.def->name, most, len);
     return FOCI_OK;
 }
 
@@ -223,11 +243,7 @@ foci_status exact_state_reserve(foci_state *state, int g, int64_t tokens, int64_
     struct exact_own   *own = state->own[g];
     const int64_t       len = state->len + tokens;
 
-    if (len > longest(s))
-        return ctx_fail(pool->plan->ctx, FOCI_ERR_UNSUP,
-                        "%s was planned for %" PRId64
-                        " tokens, and the state would have %" PRId64,
-                        s->group->mech.def->name, longest(s), len);
+    TRY(check_longest(pool->plan, s, len));
     if (!own) return FOCI_OK;
     for (int l = 0; l < s->n_levels; l++)
         TRY(stream_reserve(pool, &own->level[l],

@@ -67,7 +67,9 @@ static void lay_out(foci_pool *pool)
         struct part          *part = &pool->parts[g];
 
         part->at = pool->page_bytes;
-        part->sets = s->order.shared ? s->group->heads / s->group->kv_heads : 1;
+        part->sets = s->order.shared
+                         ? s->group->heads / s->group->kv_heads
+                         : (mech_sources(&s->group->mech) & FOCI_SOURCE_QK) != 0;
         if (d->paged)
             part->head_bytes = PAGE * (size_t)(part->sets * p->dim_qk + p->dim_v) *
                                foci_dtype_bytes(p->dtype);

@@ -28,7 +28,8 @@ struct slab { /* pages allocated together */
 };
 
 /* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set or, where keys are made of queries, one for each of its heads, and
+ * of keys, one set, none where logits do not come from keys or, where keys are made of
+ * queries, one for each of its heads, and
  * PAGE rows of values, in the dtype of the tensors.  Keys are stored as they go into
  * scores. */
 struct part {

@@ -43,19 +43,25 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-/* Whether k is read: keys may be made of queries instead. */
-static bool reads_keys(const foci_plan *plan)
+/* What a step reads.  Keys may be made of queries instead. */
+static unsigned reads(const foci_plan *plan)
 {
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        if (!plan->stages[g].order.shared) return true;
-    return false;
+    unsigned all = 0;
+
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const unsigned of = mech_reads(&plan->spec.groups[g].mech);
+        all |= plan->stages[g].order.shared ? of & ~(unsigned)FOCI_READ_K : of;
+    }
+    return all;
 }
 
 static const char *missing(const foci_plan *plan, const foci_step_io *io)
 {
-    if (!io->k && reads_keys(plan)) return "k";
-    if (!io->v) return "v";
-    return io->o && !io->q ? "q" : NULL;
+    const unsigned needs = reads(plan);
+
+    if (!io->k && needs & FOCI_READ_K) return "k";
+    if (!io->v && needs & FOCI_READ_V) return "v";
+    return io->o && !io->q && needs & FOCI_READ_Q ? "q" : NULL;
 }
 
 static foci_status check(const foci_pool *pool, const foci_step_io *io)

@@ -1,4 +1,5 @@
-/* analyse.c -- foci analyse: how good the estimates of random features are.
+/* analyse.c -- foci analyse: how good the estimates of random features are, and, in
+ * analyse_error.c, outputs.
  *
  * Pairs x, y of given lengths and angles, in random directions, are estimated many times
  * over; bias and variance stand beside what theory says of independent rows.  Statistics
@@ -8,16 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/analyse.h"
 #include "cli/bench.h"
-#include "cli/cli.h"
 #include "foci/analyse.h"
 
-enum { MAX_DIM = 512, MAX_VALUES = 16, ROWS_PER_AXIS = 8 };
-
-struct values {
-    double x[MAX_VALUES];
-    int    n;
-};
+enum { ROWS_PER_AXIS = 8 };
 
 struct estimator {
     const char *spec;
@@ -38,9 +34,8 @@ struct work {
     uint64_t           seed;
 };
 
-/* "0.25,0.5,1" */
-static int read_values(const struct args *a, const char *name, const char *preset,
-                       double min, double max, struct values *v)
+int read_values(const struct args *a, const char *name, const char *preset, double min,
+                double max, struct values *v)
 {
     const char *given = opt_text(a, name), *text = given ? given : preset;
 
@@ -294,19 +289,45 @@ static int show(const struct work *w)
     return code;
 }
 
+/* Options of the one form that were given to the other. */
+static int check_options(const struct args *a)
+{
+    static const char *const of_error[] = { "length", "keys", "spreads", "out",
+                                            "threads" };
+    static const char *const of_estimator[] = { "draws", "norms", "cosines", "pairs" };
+    const bool               error = opt_text(a, "error") != NULL;
+    const char *const       *others = error ? of_estimator : of_error;
+    const size_t             n = error ? sizeof of_estimator / sizeof *of_estimator
+                                       : sizeof of_error / sizeof *of_error;
+
+    if (!opt_text(a, "estimator") && !error)
+        return usage_error(a, "--estimator or --error is missing; usage: foci analyse "
+                              "--estimator SPEC --dim D, or --error SPEC --dim D");
+    if (opt_text(a, "estimator") && error)
+        return usage_error(a, "--estimator and --error do not go together");
+    if (!opt_text(a, "dim"))
+        return usage_error(a, "--dim is missing; usage: foci analyse --%s SPEC --dim D",
+                           error ? "error" : "estimator");
+    for (size_t i = 0; i < n; i++)
+        if (opt_text(a, others[i]))
+            return usage_error(a, "--%s belongs to --%s", others[i],
+                               error ? "estimator" : "error");
+    return EXIT_OK;
+}
+
 static int run(const struct args *a)
 {
+    int code = check_options(a);
+    if (code) return code;
+    if (opt_text(a, "error")) return analyse_error(a);
+
     struct work w = { .a = a,
                       .dim = opt_int(a, "dim", 0),
                       .pairs = opt_int(a, "pairs", 4),
                       .draws = opt_int(a, "draws", 1000),
                       .seed = (uint64_t)opt_int(a, "seed", 0) };
 
-    if (!opt_text(a, "estimator") || !w.dim)
-        return usage_error(
-            a, "--%s is missing; usage: foci analyse --estimator SPEC --dim D",
-            w.dim ? "estimator" : "dim");
-    int code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
+    code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
     if (!code) code = read_values(a, "cosines", "-0.5,0,0.5", -1, 1, &w.cosines);
     if (code) return code;
     w.ctx = open_ctx(a, 1);
@@ -320,6 +341,11 @@ static const struct option options[] = {
     { .name = "estimator",
       .arg = "SPEC",
       .help = "random features to look at, each in rows of its own",
+      .kind = KIND_TEXT,
+      .many = true },
+    { .name = "error",
+      .arg = "SPEC",
+      .help = "mechanisms whose outputs are held against those of softmax",
       .kind = KIND_TEXT,
       .many = true },
     { .name = "dim",
@@ -353,22 +379,42 @@ static const struct option options[] = {
       .help = "draw everything from this seed (default 0)",
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
+    { .name = "length",
+      .arg = "N",
+      .help = "tokens of --error (default 512)",
+      .kind = KIND_WHOLE,
+      .min = 2,
+      .max = 65536 },
+    { .name = "keys",
+      .arg = "KIND",
+      .help = "q and k of --error: gaussian, clustered, or both (default)",
+      .kind = KIND_WORD,
+      .words = "gaussian|clustered|both" },
+    { .name = "spreads",
+      .arg = "LIST",
+      .help = "standard deviations of the logits (default 0.25 to 8)",
+      .kind = KIND_TEXT },
+    { .name = "out",
+      .arg = "FILE",
+      .help = "where the picture of --error goes: .svg or .png",
+      .kind = KIND_TEXT },
+    OPTION_THREADS,
     { 0 },
 };
 
 static const char *const examples[] = {
     "foci analyse --estimator performer --dim 64",
     "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
-    "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 0.5,1 --draws "
-    "10000",
+    "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
+    "foci analyse --error linear --error performer --dim 64 --out errors.svg",
     NULL,
 };
 
 const struct verb verb_analyse = {
     .name = "analyse",
     .run = run,
-    .summary = "bias and variance of random features, drawn and in closed form",
-    .usage = "--estimator SPEC --dim D",
+    .summary = "how good random features are, and outputs against those of softmax",
+    .usage = "--estimator|--error SPEC --dim D",
     .options = options,
     .examples = examples,
     .notes =
@@ -381,5 +427,12 @@ const struct verb verb_analyse = {
         "independent rows, and ratio the measured one over it: below 1 where "
         "orthogonal rows\n"
         "help.  Statistics that a kind needs are those of random rows of that "
-        "length.",
+        "length.\n\n"
+        "--error prints |o - o'| / |o'| over all rows, o' of softmax, for q and k "
+        "scaled so that\n"
+        "the logits s q.k of all pairs have the standard deviation at the head of the "
+        "column.\n"
+        "q, k and v are standard normal; clustered q and k are drawn around 16 "
+        "centres.  The\n"
+        "number is the root mean square of 8 heads, each with tensors of its own.",
 };

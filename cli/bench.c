@@ -257,12 +257,18 @@ static int check_lists(const struct run *given, const struct row *rows, int n)
     return EXIT_OK;
 }
 
-static int prepare(const struct run *given, const char *text, struct bench_case *c)
+int bench_prepare(const struct run *given, const char *text, struct bench_case *c)
 {
     int status = parse(given->a, given->ctx, text, c);
     if (status == EXIT_OK) status = bench_lists(given, c);
     if (status == EXIT_OK) status = try_plan(given->a, given->ctx, c);
     return status;
+}
+
+void bench_case_free(struct bench_case *c)
+{
+    free(c->spec);
+    bench_lists_free(c);
 }
 
 static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *texts,
@@ -273,7 +279,7 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
     struct row *rows = need((size_t)n, sizeof *rows);
     int         status = run_lists_only(&given);
     for (int i = 0; i < n && status == EXIT_OK; i++)
-        status = prepare(&given, texts[i], &rows[i].c);
+        status = bench_prepare(&given, texts[i], &rows[i].c);
     if (status == EXIT_OK) status = check_lists(&given, rows, n);
     if (status == EXIT_OK && old) status = compare(a, old, rows, n);
     if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
@@ -283,8 +289,7 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
         print_rows(ctx, rows, n, old != NULL);
 
     for (int i = 0; i < n; i++) {
-        free(rows[i].c.spec);
-        bench_lists_free(&rows[i].c);
+        bench_case_free(&rows[i].c);
         bench_release(&rows[i].r);
     }
     free(rows);
@@ -294,12 +299,15 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
 
 static int run(const struct args *a)
 {
+    if (opt_text(a, "limit") && !opt_flag(a, "crossover"))
+        return usage_error(a, "--limit needs --crossover, whose lengths it ends");
     foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
 
     enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
-    const int status = a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
-                                  : bench_cases(a, ctx, default_cases, N_DEFAULT);
+    const int status = opt_flag(a, "crossover") ? bench_crossover(a, ctx)
+                       : a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
+                                    : bench_cases(a, ctx, default_cases, N_DEFAULT);
     foci_ctx_free(ctx);
     return status;
 }
@@ -327,6 +335,14 @@ static const struct option options[] = {
       .arg = "FILE",
       .kind = KIND_TEXT,
       .help = "show the speed-up over what --json wrote to FILE" },
+    { .name = "crossover",
+      .help = "the length from which each SPEC is faster than softmax" },
+    { .name = "limit",
+      .arg = "N",
+      .kind = KIND_WHOLE,
+      .min = BENCH_SHORTEST,
+      .max = 1 << 24,
+      .help = "the longest that --crossover tries (default 16384)" },
     { 0 },
 };
 
@@ -335,6 +351,7 @@ static const char *const examples[] = {
     "foci bench softmax/h8n2048d64c/bf16/fwd relu2/n4096d128/f32/both",
     "foci bench 'local(window=256) rope/h8n16384d64/bf16/both'",
     "foci bench lsh/n1m65536d64/bf16/step",
+    "foci bench --crossover linear 'performer(features=256)/h8d64c/bf16/both'",
     "foci bench --json > old.json; foci bench --compare old.json",
     NULL,
 };
@@ -354,5 +371,10 @@ const struct verb verb_bench = {
         "that of long products, measured before and after each case; the density is "
         "the\n"
         "share of the pairs that are seen.  Lists are made up where none are given:\n"
-        "layouts of which a quarter is seen, 16 tokens spread evenly.",
+        "layouts of which a quarter is seen, 16 tokens spread evenly.\n\n"
+        "With --crossover lengths are doubled, and then halved, up to where a spec "
+        "takes\n"
+        "turns with softmax and wins, there and at twice the length; SPEC alone is\n"
+        "SPEC/h8d64/bf16/fwd.  --reps and --time are those of a length (default 5 and "
+        "0.2).",
 };

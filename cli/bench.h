@@ -4,6 +4,8 @@
 
 #include "cli/run.h"
 
+enum { BENCH_SHORTEST = 64 }; /* length that is compared with softmax */
+
 enum pass { PASS_FWD, PASS_BWD, PASS_BOTH, PASS_STEP };
 
 struct bench_case {
@@ -30,6 +32,19 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
 
+/* A case ready to be executed as often as one likes; not one of steps. */
+struct bench_job {
+    const foci_plan *plan;
+    enum pass        pass;
+    foci_io          io;
+    foci_grads       grads;
+};
+/* bench_job_close() in any case. */
+foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
+                           struct bench_job *j);
+foci_status bench_job_run(void *job);
+void        bench_job_close(struct bench_job *j);
+
 /* A uniform number in (0, 1) from a sequence of them; n standard normal numbers. */
 double bench_uniform(uint64_t *state);
 void  *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
@@ -45,6 +60,18 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n);
  * mechanisms that need as many queries as keys, on all tokens. */
 foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **plan);
 
+/* Read SPEC/PROBLEM/DTYPE/PASS and see that it can be planned, with the lists of
+ * given->lists.  EXIT_OK, or a status with the message printed; bench_case_free() in
+ * both cases. */
+int  bench_prepare(const struct run *given, const char *text, struct bench_case *c);
+void bench_case_free(struct bench_case *c);
+
+/* The middle of n numbers, which are put in order. */
+double bench_median(double *x, int n);
+
+/* bench_cross.c: bench --crossover. */
+int bench_crossover(const struct args *a, foci_ctx *ctx);
+
 /* bench_lists.c: give the case the lists that its spec asks for, where given->lists has
  * none of that name made up.  EXIT_OK, or a status with the message printed;
  * bench_lists_free() in both cases. */
@@ -54,8 +81,8 @@ void bench_lists_free(struct bench_case *c);
 
 /* bench_step.c: steps of len_q tokens, after which each state has len_k; and what such
  * a step costs: operations, bytes and pairs. */
-foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
-                       double time, struct bench_result *r);
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
+                       int reps, double time, struct bench_result *r);
 void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);
 
 #endif

@@ -13,12 +13,6 @@
 
 enum { WARM = 2, MAX_REPS = 100000 };
 
-struct tensors {
-    void  *q, *k, *v, *x, *o, *d_o, *dq, *dk, *dv, *dx;
-    float *params, *dparams;
-    void  *work, *saved;
-};
-
 /* By SplitMix64. */
 double bench_uniform(uint64_t *state)
 {
@@ -55,14 +49,15 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
     float *const  zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
     const foci_io io = { FOCI_SIZED(foci_io), .q = some,       .k = some,   .v = some,
                          .o = some,           .params = zeros, .work = some };
-    const bool    reads = foci_io_check(plan, &io, NULL, text, sizeof text);
 
+    const foci_status status = foci_io_check(plan, &io, NULL, text, sizeof text);
     free(zeros);
-    if (!reads) return NULL;
+    if (!status) return NULL;
     return bench_draw(p->dtype, n * (size_t)p->dim_x, 5);
 }
 
-static void make(const foci_plan *plan, const struct bench_case *c, struct tensors *t)
+foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
+                           struct bench_job *j)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
@@ -73,31 +68,43 @@ static void make(const foci_plan *plan, const struct bench_case *c, struct tenso
     const size_t qk = (size_t)p.dim_qk, v = (size_t)p.dim_v;
     const size_t rows = (size_t)p.batch * len_q;
     const size_t bytes = foci_dtype_bytes(p.dtype);
+    const size_t n = (size_t)foci_plan_params(plan);
+    float       *params = need(n, sizeof *params);
 
-    t->q = bench_draw(p.dtype, heads * len_q * qk, 1);
-    t->k = bench_draw(p.dtype, kv * len_k * qk, 2);
-    t->v = bench_draw(p.dtype, kv * len_k * v, 3);
-    t->x = bench_draw_x(plan, &p, rows);
-    t->o = need(heads * len_q * v, bytes);
-    t->work = need(foci_plan_work_bytes(plan), 1);
-    t->params = need((size_t)foci_plan_params(plan), sizeof(float));
-    if (c->pass == PASS_FWD) return;
-
-    t->saved = need(foci_plan_saved_bytes(plan), 1);
-    t->dparams = need((size_t)foci_plan_params(plan), sizeof(float));
-    t->d_o = bench_draw(p.dtype, heads * len_q * v, 4);
-    if (t->x) t->dx = need(rows * (size_t)p.dim_x, bytes);
-    t->dq = need(heads * len_q * qk, bytes);
-    t->dk = need(kv * len_k * qk, bytes);
-    t->dv = need(kv * len_k * v, bytes);
+    *j = (struct bench_job){ .plan = plan, .pass = c->pass };
+    j->io = (foci_io){ FOCI_SIZED(foci_io),
+                       .q = bench_draw(p.dtype, heads * len_q * qk, 1),
+                       .k = bench_draw(p.dtype, kv * len_k * qk, 2),
+                       .v = bench_draw(p.dtype, kv * len_k * v, 3),
+                       .x = bench_draw_x(plan, &p, rows),
+                       .o = need(heads * len_q * v, bytes),
+                       .params = params,
+                       .work = need(foci_plan_work_bytes(plan), 1) };
+    if (c->pass != PASS_FWD) {
+        j->io.saved = need(foci_plan_saved_bytes(plan), 1);
+        j->grads =
+            (foci_grads){ FOCI_SIZED(foci_grads),
+                          .d_o = bench_draw(p.dtype, heads * len_q * v, 4),
+                          .dx = j->io.x ? need(rows * (size_t)p.dim_x, bytes) : NULL,
+                          .dq = need(heads * len_q * qk, bytes),
+                          .dk = need(kv * len_k * qk, bytes),
+                          .dv = need(kv * len_k * v, bytes),
+                          .dparams = need(n, sizeof *params) };
+    }
+    foci_status status = foci_params_init(plan, 1, params);
+    /* Otherwise statistics are found in each sequence, and that is timed. */
+    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL)
+        status = foci_params_calibrate(plan, &j->io, params);
+    return status == FOCI_OK ? foci_forward(plan, &j->io) : status;
 }
 
-static void release(struct tensors *t)
+void bench_job_close(struct bench_job *j)
 {
-    void *const all[] = {
-        t->q,  t->k,  t->v,  t->x,      t->o,       t->d_o,  t->dq,
-        t->dk, t->dv, t->dx, t->params, t->dparams, t->work, t->saved
-    };
+    void *const all[] = { (void *)j->io.q,      (void *)j->io.k,      (void *)j->io.v,
+                          (void *)j->io.x,      (void *)j->io.params, j->io.o,
+                          j->io.work,           j->io.saved,          j->grads.dx,
+                          (void *)j->grads.d_o, j->grads.dq,          j->grads.dk,
+                          j->grads.dv,          j->grads.dparams };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -108,22 +115,20 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* A plan with its tensors, executed. */
-struct execution {
-    const foci_plan *plan;
-    enum pass        pass;
-    foci_io          io;
-    foci_grads       grads;
-};
-
-static foci_status execute(void *self)
+double bench_median(double *x, int n)
 {
-    const struct execution *e = self;
+    qsort(x, (size_t)n, sizeof *x, by_size);
+    return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
+}
+
+foci_status bench_job_run(void *job)
+{
+    const struct bench_job *j = job;
     foci_status             status = FOCI_OK;
 
-    if (e->pass != PASS_BWD) status = foci_forward(e->plan, &e->io);
-    if (e->pass != PASS_FWD && status == FOCI_OK)
-        status = foci_backward(e->plan, &e->io, &e->grads);
+    if (j->pass != PASS_BWD) status = foci_forward(j->plan, &j->io);
+    if (j->pass != PASS_FWD && status == FOCI_OK)
+        status = foci_backward(j->plan, &j->io, &j->grads);
     return status;
 }
 
@@ -144,11 +149,10 @@ foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void
         n++;
     }
     if (status == FOCI_OK) {
-        qsort(times, (size_t)n, sizeof *times, by_size);
         r->reps = n;
+        r->median = bench_median(times, n);
         r->best = times[0];
         r->low = times[n / 4];
-        r->median = n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
         r->high = times[n - 1 - n / 4];
     }
     free(times);
@@ -158,23 +162,12 @@ foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void
 static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, int reps,
                             double time, struct bench_result *r)
 {
-    struct tensors t = { 0 };
+    struct bench_job j;
+    foci_status      status = bench_job_open(plan, c, &j);
 
-    make(plan, c, &t);
-    struct execution e = {
-        .plan = plan,
-        .pass = c->pass,
-        .io = { FOCI_SIZED(foci_io), .q = t.q, .k = t.k, .v = t.v, .x = t.x, .o = t.o,
-                .params = t.params, .saved = t.saved, .work = t.work },
-        .grads = { FOCI_SIZED(foci_grads), .d_o = t.d_o, .dq = t.dq, .dk = t.dk,
-                   .dv = t.dv, .dx = t.dx, .dparams = t.dparams },
-    };
-    foci_status status = foci_params_init(plan, 1, t.params);
-    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL)
-        status = foci_params_calibrate(plan, &e.io, t.params);
-    if (status == FOCI_OK) status = foci_forward(plan, &e.io);
-    if (status == FOCI_OK) status = bench_repeat(execute, NULL, &e, reps, time, r);
-    release(&t);
+    if (status == FOCI_OK)
+        status = bench_repeat(bench_job_run, NULL, &j, reps, time, r);
+    bench_job_close(&j);
     return status;
 }
 
@@ -225,7 +218,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
     if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
 
     count(ctx, plan, c, r);
-    status = c->pass == PASS_STEP ? bench_step(plan, c, reps, time, r)
+    status = c->pass == PASS_STEP ? bench_step(ctx, plan, c, reps, time, r)
                                   : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK

@@ -4,6 +4,7 @@
  * what they would need for that start again from a copy, which takes its last token
  * anew, so that the page this writes to is its own before the clock runs.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "cli/bench.h"
@@ -119,8 +120,62 @@ static void draw(struct decoding *d, const foci_plan *plan, const foci_problem *
     d->io.o = need(q * v, foci_dtype_bytes(p->dtype));
 }
 
-foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int reps,
-                       double time, struct bench_result *r)
+/* What a step reads is at most what states hold, and where they hold sums written back. */
+static double most_bytes(const struct decoding *d, const foci_problem *p, int64_t n)
+{
+    const double row =
+        (double)foci_dtype_bytes(p->dtype) * (double)(p->dim_qk + p->dim_v);
+    double all = row * (double)(p->batch * n * (p->heads + p->kv_heads));
+
+    for (int64_t i = 0; i < d->io.n_states; i++)
+        all += 2 * (double)foci_state_bytes(d->states[i]);
+    return all;
+}
+
+/* The plan on one page of tokens. */
+static foci_status calibrate_page(const foci_plan *page, const foci_problem *p,
+                                  float *params)
+{
+    const size_t  rows = (size_t)(p->batch * FOCI_PAGE), qk = (size_t)p->dim_qk;
+    const foci_io io = {
+        FOCI_SIZED(foci_io),
+        .q = bench_draw(p->dtype, rows * (size_t)p->heads * qk, 1),
+        .k = bench_draw(p->dtype, rows * (size_t)p->kv_heads * qk, 2),
+        .v = need(rows * (size_t)(p->kv_heads * p->dim_v), sizeof(float)),
+        .o = need(rows * (size_t)(p->heads * p->dim_v), sizeof(float)),
+        .x = bench_draw_x(page, p, rows),
+        .params = params,
+        .work = need(foci_plan_work_bytes(page), 1),
+    };
+    const foci_status status = foci_params_calibrate(page, &io, params);
+    void *const       all[] = { (void *)io.q, (void *)io.k, (void *)io.v,
+                                io.o,         (void *)io.x, io.work };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    return status;
+}
+
+/* Statistics are frozen before there is anything to step through.  Those that depend on
+ * how many tokens there are cannot be. */
+static foci_status draw_params(foci_ctx *ctx, const foci_plan *plan,
+                               const struct bench_case *c, float *params)
+{
+    foci_problem p = c->problem;
+    foci_plan   *page;
+    foci_status  status = foci_params_init(plan, 1, params);
+
+    p.len_q = p.len_k = FOCI_PAGE;
+    if (status || foci_plan_create(ctx, c->spec, &p, &page)) return status;
+    foci_plan_problem(page, &p);
+    if (foci_plan_params(page) == foci_plan_params(plan))
+        status = calibrate_page(page, &p, params);
+    foci_plan_free(page);
+    return status;
+}
+
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
+                       int reps, double time, struct bench_result *r)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
@@ -143,15 +198,17 @@ foci_status bench_step(const foci_plan *plan, const struct bench_case *c, int re
     };
     d.io.states = d.states;
     draw(&d, plan, &p, n);
-    foci_status status = foci_params_init(plan, 1, params);
+    foci_status status = draw_params(ctx, plan, c, params);
     if (status == FOCI_OK) status = make(&d, plan, &p);
     if (status == FOCI_OK) {
         r->work_bytes = foci_step_bytes(d.pool, p.batch, p.batch * n, p.len_k);
         d.io.work = need(foci_step_bytes(d.pool, p.batch, p.batch * most, p.len_k), 1);
         status = fill(&d);
     }
-    if (status == FOCI_OK)
+    if (status == FOCI_OK) {
+        r->bytes = fmin(r->bytes, most_bytes(&d, &p, n));
         status = bench_repeat(step, rewind_states, &d, reps, time, r);
+    }
     release(&d);
     return status;
 }

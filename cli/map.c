@@ -4,6 +4,7 @@
  * seen where all queries and keys are alike: then only its own rules tell keys apart.
  * Where it chooses keys by their content, such data would show nothing, so the same is
  * tried on random data first: if other pairs have weights then, those are drawn.
+ * Mechanisms that form no weights have some all the same wherever o = A v.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -64,8 +65,9 @@ static int make_plan(struct map *m)
     if (code) return code;
     r->p.seed = (uint64_t)opt_int(m->a, "seed", 0);
     assume_x(&r->p);
-    const int lists = run_check_lists(r);
-    if (lists) return lists;
+    int given = run_check_lists(r);
+    if (!given) given = run_words(r);
+    if (given) return given;
     status = foci_plan_create(r->ctx, r->spec, &r->p, &r->plan);
     return status ? library_error(m->a, r->ctx, status, r->spec) : EXIT_OK;
 }
@@ -77,6 +79,25 @@ static float *make_data(size_t n, bool random, uint64_t seed)
     for (size_t i = 0; i < n; i++)
         data[i] = 1;
     return data;
+}
+
+/* Words are there where they are read, and are those of a sentence. */
+static int check_words(const struct map *m, foci_io io)
+{
+    static const _Alignas(64) float some[16];
+    const struct run               *r = &m->run;
+    char                            text[512];
+
+    io.o = io.work = (void *)some;
+    if (!foci_io_check(r->plan, &io, NULL, text, sizeof text)) return EXIT_OK;
+    if (r->words.path) return failure(m->a, "%s: %s", r->spec, text);
+    int32_t *const zeros = need((size_t)r->p.len_q, sizeof *zeros);
+    io.words = zeros;
+    const bool missing = !foci_io_check(r->plan, &io, NULL, text, sizeof text);
+    free(zeros);
+    if (!missing) return EXIT_OK;
+    return usage_error(m->a, "--param words=FILE is missing, and %s reads words",
+                       r->spec);
 }
 
 static int weigh(const struct map *m, bool random, float *weights)
@@ -93,14 +114,29 @@ static int weigh(const struct map *m, bool random, float *weights)
     float       *x = make_data(rows * (size_t)p.dim_x, random, seed + 2);
     float       *v = need(keys * (size_t)p.dim_v, sizeof *v);
 
-    const foci_io     io = { FOCI_SIZED(foci_io), .q = q, .k = k, .v = v, .x = x,
-                             .params = r->params };
-    const foci_status status = foci_ref_weights(r->plan, &io, weights);
+    float        *o = need(rows * heads * (size_t)p.dim_v, sizeof *o);
+    const foci_io io = { FOCI_SIZED(foci_io),
+                         .q = q,
+                         .k = k,
+                         .v = v,
+                         .x = x,
+                         .o = o,
+                         .words = r->words.ints,
+                         .params = r->params,
+                         .work = need(foci_plan_work_bytes(r->plan), 1) };
+    bool          found;
+    int           code = check_words(m, io);
+    foci_status   status = FOCI_OK;
+    /* What is causal needs statistics; others find their own. */
+    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, &found);
+    if (!code) status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);
     free(x);
     free(v);
-    if (!status) return EXIT_OK;
+    free(o);
+    free(io.work);
+    if (code || !status) return code;
     return failure(m->a, "%s: there are no weights to draw: %s", r->spec,
                    status == FOCI_ERR_UNSUP
                        ? "its output is not one matrix times the values"
@@ -151,6 +187,7 @@ static struct panel count(const float *w, int64_t len_q, int64_t len_k)
             const double x = fabs((double)*w);
             if (!(x > 0)) continue;
             keys++;
+            p.negative += *w < 0;
             if (p.low == 0 || x < p.low) p.low = x;
             if (x > p.high) p.high = x;
         }
@@ -203,13 +240,13 @@ static json_t *json_map(const struct map *m)
         const struct panel *p = &m->panels[i];
         pairs += p->heads * p->pairs;
         json_array_append_new(
-            list,
-            json_pack("{s:I, s:I, s:s, s:I, s:f, s:I, s:I, s:f, s:f}", "first_head",
-                      (json_int_t)p->first, "heads", (json_int_t)p->heads, "mechanism",
-                      p->label, "pairs", (json_int_t)p->pairs, "density", density(m, p),
-                      "fewest_keys", (json_int_t)p->few, "most_keys",
-                      (json_int_t)p->many, "least_weight", p->low, "largest_weight",
-                      p->high));
+            list, json_pack("{s:I, s:I, s:s, s:I, s:I, s:f, s:I, s:I, s:f, s:f}",
+                            "first_head", (json_int_t)p->first, "heads",
+                            (json_int_t)p->heads, "mechanism", p->label, "pairs",
+                            (json_int_t)p->pairs, "below_zero", (json_int_t)p->negative,
+                            "density", density(m, p), "fewest_keys", (json_int_t)p->few,
+                            "most_keys", (json_int_t)p->many, "least_weight", p->low,
+                            "largest_weight", p->high));
     }
     const int64_t all = m->run.p.heads * m->run.p.len_q * m->run.p.len_k;
     json_t       *o =
@@ -239,7 +276,10 @@ static void print_map(const struct map *m)
         table_cell(t, "%lld", (long long)p->pairs);
         table_cell(t, "%.3g %%", 100 * density(m, p));
         table_cell(t, "%lld to %lld", (long long)p->few, (long long)p->many);
-        table_cell(t, "%.3g to %.3g", p->low, p->high);
+        if (p->negative)
+            table_cell(t, "+-%.3g to +-%.3g", p->low, p->high);
+        else
+            table_cell(t, "%.3g to %.3g", p->low, p->high);
         table_cell(t, "%s", p->label);
     }
     table_print(t, stdout);
@@ -268,6 +308,7 @@ static void release(struct map *m)
     free(m->labels);
     free(m->panels);
     free(m->weights);
+    array_free(&m->run.words);
     free(m->run.params);
     free(m->run.dparams);
     run_lists_free(&m->run);
@@ -326,7 +367,8 @@ static const struct option options[] = {
       .max = 9007199254740992 },
     { .name = "param",
       .arg = "NAME=FILE",
-      .help = "a parameter, for each head or for all; a list that planning asks for",
+      .help = "a parameter, for each head or for all; a list that planning asks for; "
+              "words",
       .kind = KIND_TEXT,
       .many = true },
     { 0 },
@@ -353,6 +395,7 @@ const struct verb verb_map = {
         "--help.\n"
         "Weights are computed by the written-out formulas, for up to 1024 queries "
         "and keys.\n"
-        "Neighbouring heads with the same weights are drawn once.  Without --out the\n"
-        "numbers are printed only.",
+        "Neighbouring heads with the same weights are drawn once.  Where weights have "
+        "signs\n"
+        "their size is drawn.  Without --out the numbers are printed only.",
 };

@@ -11,7 +11,8 @@ struct panel {
     const float *weights;   /* [len_q][len_k] */
     int64_t      pairs;     /* that have a weight */
     int64_t      few, many; /* the fewest and the most keys that a query sees */
-    double       low, high; /* the least and the largest weight there is; 0: none */
+    int64_t      negative;  /* pairs whose weight is below zero */
+    double       low, high; /* the least and the largest size of a weight; 0: none */
 };
 
 struct map {

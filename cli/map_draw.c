@@ -21,7 +21,8 @@ enum {
     BELOW = 34,  /* numbers of keys */
     GUTTER = 20, /* between panels */
     NARROWEST = 480,
-    MOST_TITLE = 96, /* letters that make a picture wider */
+    NARROWEST_BELOW = 540, /* with a scale for what is below 0 */
+    MOST_TITLE = 96,       /* letters that make a picture wider */
     MOST_CELL = 24,
     SEEN = 20, /* the shade of a pair that is merely seen */
 };
@@ -67,7 +68,7 @@ static const char *dots(const char *text, int room)
     return (int)strlen(text) <= room ? "" : "...";
 }
 
-/* The mean shade of the pairs of a cell. */
+/* The mean shade of the pairs of a cell: those below 0 take from the others. */
 static uint8_t shade_of(const struct map *m, const struct panel *p, int step, int row,
                         int column, double top)
 {
@@ -79,11 +80,13 @@ static uint8_t shade_of(const struct map *m, const struct panel *p, int step, in
 
     for (int64_t i = i0; i < i0 + step && i < len_q; i++)
         for (int64_t j = j0; j < j0 + step && j < len_k; j++, n++) {
-            const double w = fabs((double)p->weights[i * len_k + j]);
-            if (!(w > 0)) continue;
-            sum += support ? SEEN : 1 + (SHADES - 2) * sqrt(w / top);
+            const double w = (double)p->weights[i * len_k + j];
+            if (!(fabs(w) > 0)) continue;
+            const double shade = 1 + (SHADES - 2) * sqrt(fabs(w) / top);
+            sum += support ? SEEN : copysign(shade, w);
         }
-    return (uint8_t)lround(ceil(sum / n - 0.5));
+    const long shade = lround(ceil(fabs(sum) / n - 0.5));
+    return (uint8_t)(sum < 0 && shade > 0 ? SHADES - 1 + shade : shade);
 }
 
 static uint8_t *shades_of(const struct map *m, const struct panel *p,
@@ -174,11 +177,36 @@ static void draw_panel(const struct map *m, struct picture *to, const struct lay
     picture_text(to, x - 30, y + l->height / 2.0, AT_MIDDLE, STYLE_UP, INK, "query");
 }
 
+/* Shades from `first` on, and the weights of the last. */
+static void draw_bar(struct picture *to, double x, double y, int first, uint8_t *shades,
+                     double top, const char *label)
+{
+    enum { CELL = 5, BAR = (SHADES - 1) * CELL };
+
+    for (int i = 0; i < 2 * (SHADES - 1); i++)
+        shades[i] = (uint8_t)(first + i % (SHADES - 1));
+    picture_grid(to, x, y,
+                 &(struct grid){
+                     .rows = 2, .columns = SHADES - 1, .cell = CELL, .shades = shades });
+    picture_text(to, x, y + 23, AT_START, STYLE_PLAIN, SOFT, "0");
+    picture_text(to, x + BAR / 2.0, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
+                 top / 4);
+    picture_text(to, x + BAR, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", top);
+    picture_text(to, x + BAR + 10, y + 9, AT_START, STYLE_PLAIN, INK, "%s", label);
+}
+
+static bool any_negative(const struct map *m)
+{
+    for (int i = 0; i < m->n_panels; i++)
+        if (m->panels[i].negative) return true;
+    return false;
+}
+
 /* What the shades mean. */
 static void draw_scale(const struct map *m, struct picture *to, double top)
 {
-    enum { CELL = 5, BAR = (SHADES - 1) * CELL };
-    static uint8_t bar[2 * (SHADES - 1)];
+    enum { SECOND = 228 }; /* from one bar to the next */
+    static uint8_t bars[2][2 * (SHADES - 1)];
     const double   x = MARGIN + LEFT, y = to->height - FOOT + 6;
 
     if (opt_flag(m->a, "support")) {
@@ -188,16 +216,8 @@ static void draw_scale(const struct map *m, struct picture *to, double top)
         picture_text(to, x + 76, y + 9, AT_START, STYLE_PLAIN, INK, "not seen");
         return;
     }
-    for (int i = 0; i < 2 * (SHADES - 1); i++)
-        bar[i] = (uint8_t)(1 + i % (SHADES - 1));
-    picture_grid(to, x, y,
-                 &(struct grid){
-                     .rows = 2, .columns = SHADES - 1, .cell = CELL, .shades = bar });
-    picture_text(to, x, y + 23, AT_START, STYLE_PLAIN, SOFT, "0");
-    picture_text(to, x + BAR / 2.0, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
-                 top / 4);
-    picture_text(to, x + BAR, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", top);
-    picture_text(to, x + BAR + 10, y + 9, AT_START, STYLE_PLAIN, INK, "weight");
+    draw_bar(to, x, y, 1, bars[0], top, "weight");
+    if (any_negative(m)) draw_bar(to, x + SECOND, y, SHADES, bars[1], -top, "below 0");
 }
 
 static void draw_head(const struct map *m, struct picture *to, const char *problem)
@@ -208,7 +228,7 @@ static void draw_head(const struct map *m, struct picture *to, const char *probl
     int64_t     pairs = 0;
 
     if (m->random)
-        snprintf(data, sizeof data, "standard normal q and k, seed %lld",
+        snprintf(data, sizeof data, "standard normal inputs, seed %lld",
                  (long long)opt_int(m->a, "seed", 0));
     for (int i = 0; i < m->n_panels; i++)
         pairs += m->panels[i].heads * m->panels[i].pairs;
@@ -234,7 +254,8 @@ foci_status map_draw(const struct map *m, const char *path)
     if (letters > MOST_TITLE) letters = MOST_TITLE;
     if (width < 2 * MARGIN + letters * TITLE_WIDTH)
         width = 2 * MARGIN + letters * TITLE_WIDTH;
-    if (width < NARROWEST) width = NARROWEST;
+    const int least = any_negative(m) ? NARROWEST_BELOW : NARROWEST;
+    if (width < least) width = least;
     for (int i = 0; i < m->n_panels; i++)
         if (m->panels[i].high > top) top = m->panels[i].high;
 

@@ -7,16 +7,19 @@
 
 #include "cli/picture.h"
 
-/* From nearly white over blue to dark blue. */
+/* From nearly white over blue to dark blue, or over orange to brown. */
 uint32_t shade_colour(int shade)
 {
-    static const double stops[][3] = {
-        { 198, 219, 239 }, { 133, 180, 220 }, { 55, 126, 184 }, { 12, 63, 122 }
+    enum { STOPS = 4, LAST = STOPS - 1 };
+    static const double ramps[2][STOPS][3] = {
+        { { 198, 219, 239 }, { 133, 180, 220 }, { 55, 126, 184 }, { 12, 63, 122 } },
+        { { 253, 219, 185 }, { 250, 173, 104 }, { 224, 112, 32 }, { 128, 51, 6 } },
     };
-    enum { LAST = sizeof stops / sizeof *stops - 1 };
     uint32_t colour = 0;
 
     if (shade == 0) return 0xf5f7fa;
+    const double(*stops)[3] = ramps[shade >= SHADES];
+    if (shade >= SHADES) shade -= SHADES - 1;
     const double at = LAST * (double)(shade - 1) / (SHADES - 2);
     const int    stop = at >= LAST ? LAST - 1 : (int)at;
     for (int c = 0; c < 3; c++) {
@@ -41,8 +44,10 @@ struct picture *picture_create(int width, int height, const char *title)
 
 void picture_free(struct picture *p)
 {
-    for (int i = 0; i < p->n; i++)
+    for (int i = 0; i < p->n; i++) {
         free(p->shapes[i].text);
+        free(p->shapes[i].points);
+    }
     free(p->shapes);
     free(p->title);
     free(p);
@@ -88,6 +93,20 @@ void picture_text(struct picture *p, double x, double y, enum anchor anchor,
                               .style = style,
                               .colour = colour,
                               .text = copy(text) };
+}
+
+void picture_line(struct picture *p, const double *points, int n, double width,
+                  uint32_t colour)
+{
+    const size_t count = 2 * (size_t)n;
+    double      *copied = need(count, sizeof *copied);
+
+    if (n) memcpy(copied, points, count * sizeof *copied);
+    *add(p) = (struct shape){ .kind = DRAW_LINE,
+                              .width = width,
+                              .colour = colour,
+                              .points = copied,
+                              .n_points = n };
 }
 
 void picture_grid(struct picture *p, double x, double y, const struct grid *grid)

@@ -1,6 +1,6 @@
 /* picture.h -- drawings of the command.
  *
- * A picture is a list of rectangles, texts and grids of shades, later ones over earlier
+ * A picture is a list of rectangles, lines, texts and grids of shades, later ones over earlier
  * ones, measured in units of about a pixel from the top left corner.  It is written as
  * .svg, or as .png with two pixels a unit, where letters are those of a bitmap and have
  * one size.
@@ -13,8 +13,9 @@
 /* Colours are 0xrrggbb. */
 enum { INK = 0x1f2933, SOFT = 0x697586, LINE = 0xc3ccd6, PAPER = 0xffffff };
 
-/* Shades go from 0, nothing, to SHADES - 1, all. */
-enum { SHADES = 33 };
+/* Shades go from 0, nothing, to SHADES - 1, all; those of what is negative follow, from
+ * SHADES, hardly anything, to ALL_SHADES - 1. */
+enum { SHADES = 33, ALL_SHADES = 2 * SHADES - 1 };
 uint32_t shade_colour(int shade);
 
 enum anchor { AT_START, AT_MIDDLE, AT_END };
@@ -37,13 +38,15 @@ struct grid {
 };
 
 struct shape {
-    enum { DRAW_RECT, DRAW_TEXT, DRAW_GRID } kind;
+    enum { DRAW_RECT, DRAW_TEXT, DRAW_GRID, DRAW_LINE } kind;
     double      x, y, width, height;
     uint32_t    colour;
     enum anchor anchor;
     enum style  style;
     char       *text;
     struct grid grid;
+    double     *points; /* x and y of each */
+    int         n_points;
 };
 
 struct picture {
@@ -62,6 +65,9 @@ void picture_rect(struct picture *p, double x, double y, double width, double he
 void picture_text(struct picture *p, double x, double y, enum anchor anchor,
                   enum style style, uint32_t colour, const char *format, ...)
     CLI_PRINTF(7, 8);
+/* Straight from point to point, `width` units wide; x and y of each are copied. */
+void picture_line(struct picture *p, const double *points, int n, double width,
+                  uint32_t colour);
 void picture_grid(struct picture *p, double x, double y, const struct grid *grid);
 
 /* Does the name end in .svg or .png? */

@@ -79,6 +79,22 @@ static void paint_grid(const struct pixels *p, const struct shape *s)
         fill(p, s->x, s->y + y * g->cell - g->gap / 2, width, g->gap, PAPER);
 }
 
+/* Squares along the way, less than a pixel apart. */
+static void stroke(const struct pixels *p, const struct shape *s)
+{
+    for (int i = 1; i < s->n_points; i++) {
+        const double *a = s->points + 2 * (size_t)(i - 1), *b = a + 2;
+        const double  dx = b[0] - a[0], dy = b[1] - a[1];
+        const int     steps = 2 * SCALE * (int)ceil(fabs(dx) + fabs(dy)) + 1;
+
+        for (int t = 0; t <= steps; t++) {
+            const double at = (double)t / steps;
+            fill(p, a[0] + at * dx - s->width / 2, a[1] + at * dy - s->width / 2,
+                 s->width, s->width, s->colour);
+        }
+    }
+}
+
 foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
 {
     struct pixels to = { .width = SCALE * (int64_t)p->width,
@@ -92,6 +108,8 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
             write_text(&to, s);
         else if (s->kind == DRAW_GRID)
             paint_grid(&to, s);
+        else if (s->kind == DRAW_LINE)
+            stroke(&to, s);
         else
             fill(&to, s->x, s->y, s->width, s->height, s->colour);
     }

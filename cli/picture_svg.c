@@ -109,7 +109,7 @@ static void put_grid(struct text *t, const struct shape *s)
         s->x, s->y, g->cell);
     put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n", (unsigned)shade_colour(0),
         g->columns, g->rows, g->columns);
-    for (int shade = 1; shade < SHADES; shade++) {
+    for (int shade = 1; shade < ALL_SHADES; shade++) {
         bool any = false;
         for (int y = 0; y < g->rows; y++)
             for (int x = 0; x < g->columns; x++) {
@@ -124,6 +124,19 @@ static void put_grid(struct text *t, const struct shape *s)
     if (g->gap > 0) put_gaps(t, g);
     put(t, "</g>\n");
     free(done);
+}
+
+static void put_line(struct text *t, const struct shape *s)
+{
+    put(t,
+        "<polyline fill='none' stroke='#%06x' stroke-width='%g' "
+        "stroke-linejoin='round' "
+        "stroke-linecap='round' points='",
+        (unsigned)s->colour, s->width);
+    const double *at = s->points;
+    for (int i = 0; i < s->n_points; i++, at += 2)
+        put(t, "%s%.1f,%.1f", i ? " " : "", at[0], at[1]);
+    put(t, "'/>\n");
 }
 
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path)
@@ -143,6 +156,8 @@ foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path
             put_text(&t, s);
         else if (s->kind == DRAW_GRID)
             put_grid(&t, s);
+        else if (s->kind == DRAW_LINE)
+            put_line(&t, s);
         else
             put(&t, "<rect x='%g' y='%g' width='%g' height='%g' fill='#%06x'/>\n", s->x,
                 s->y, s->width, s->height, (unsigned)s->colour);

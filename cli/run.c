@@ -91,6 +91,14 @@ static int check_io(const struct run *r)
     char          text[512] = "";
     const foci_io io = make_io(r);
 
+    if (opt_flag(r->a, "calibrate")) {
+        bool      found;
+        const int code = run_calibrate(r, &io, &found);
+        if (code) return code;
+        if (!found)
+            return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
+                               r->spec);
+    }
     if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
         return failure(r->a, "%s", text);
     return EXIT_OK;
@@ -285,6 +293,8 @@ static const struct option options[] = {
       .arg = "PREFIX",
       .help = "write PREFIX.dq.npy, .dk, .dv, .dx, .dbias and .dNAME of parameters",
       .kind = KIND_TEXT },
+    { .name = "calibrate",
+      .help = "statistics of this q and k first, then frozen; allows --causal" },
     { .name = "ref", .help = "by the written-out formulas, in double precision; slow" },
     { .name = "step", .help = "token by token, through decoding states; with --causal" },
     FILE_OPTION("mask",
@@ -310,12 +320,17 @@ static const struct option options[] = {
 static const char with_param[] = "foci run 'softmax sink' --q q.npy --k k.npy "
                                  "--v v.npy --out o.npy --param sink=s.npy";
 
+static const char with_statistics[] =
+    "foci run 'performer(kind=aderf)' --q q.npy --k k.npy --v v.npy --out o.npy "
+    "--causal --calibrate";
+
 static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
     with_param,
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal --step",
     "foci run relu2 --q q.npy --k k.npy --v v.npy --out o.npy --dout do.npy --grads g",
     "foci run block --q q.npy --k k.npy --v v.npy --out o.npy --param layout=l.npy",
+    with_statistics,
     "foci run routed --q q.npy --k k.npy --v v.npy --x x.npy --out o.npy",
     NULL,
 };

@@ -37,6 +37,8 @@ int run_inputs(struct run *r);
 int run_refuse_heads(const struct run *r, int64_t sets);
 /* A tensor of whole numbers that executions read: by --param, but no parameter. */
 bool run_is_words(const char *name);
+/* Read it, where it is given, and see that the problem has as many tokens. */
+int run_words(struct run *r);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
 int run_lists(struct run *r);
@@ -48,6 +50,8 @@ bool run_is_list(const foci_ctx *ctx, const char *name);
 int run_check_lists(const struct run *r);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
+/* Fill in those that are statistics of q and k from the tensors of `io`: are there such? */
+int run_calibrate(const struct run *r, const foci_io *io, bool *found);
 /* The two sides of NAME=FILE. */
 enum { PARAM_NAME = 96 };
 int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],

@@ -88,10 +88,21 @@ static int take_param(const struct run *r, const char *text)
     return code;
 }
 
+/* Those that were given. */
+static int take_params(const struct run *r)
+{
+    const char *text;
+
+    for (int i = 0; (text = opt_nth(r->a, "param", i)); i++) {
+        const int code = take_param(r, text);
+        if (code) return code;
+    }
+    return EXIT_OK;
+}
+
 int run_params(struct run *r)
 {
     const int64_t n = foci_plan_params(r->plan);
-    const char   *text;
 
     r->params = need((size_t)n, sizeof *r->params);
     r->dparams = need((size_t)n, sizeof *r->dparams);
@@ -101,9 +112,21 @@ int run_params(struct run *r)
         if (status)
             return library_error(r->a, r->ctx, status, "drawing the parameters");
     }
-    for (int i = 0; (text = opt_nth(r->a, "param", i)); i++) {
-        const int code = take_param(r, text);
-        if (code) return code;
-    }
-    return EXIT_OK;
+    return take_params(r);
+}
+
+/* Statistics that were given stay as they are. */
+int run_calibrate(const struct run *r, const foci_io *io, bool *found)
+{
+    const size_t n = (size_t)foci_plan_params(r->plan);
+    float       *before = need(n, sizeof *before);
+    char         text[512] = "not enough memory";
+
+    if (n) memcpy(before, r->params, n * sizeof *before);
+    const foci_status status = foci_params_calibrate(r->plan, io, r->params);
+    *found = n && memcmp(before, r->params, n * sizeof *before) != 0;
+    free(before);
+    if (status == FOCI_ERR_ARG) foci_io_check(r->plan, io, NULL, text, sizeof text);
+    if (status) return failure(r->a, "%s", text);
+    return take_params(r);
 }

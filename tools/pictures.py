@@ -207,6 +207,19 @@ MAPS = {
     "pooled": ("1*pooled(block=3) scale(1) + 1*pooled(block=3, local=1) scale(1) + "
                "1*pooled(block=3, levels=2) scale(1)", "h3n27d16", ["--data", "random"]),
     "xl": ("xl", "n16m40d16c", []),
+    "fixed": (" + ".join(f"1*fixed({p})" for p in ("current", "previous", "next", "left",
+                                                    "right", "end", "start", "left, words=1")),
+              "h8n16d16", ["--param", "words=words.npy"]),
+    "lightconv": ("lightconv(width=7)", "n24d16", ["--param", "W=taps.npy"]),
+    "dynconv": ("dynconv(width=7)", "n24d16", ["--data", "random"]),
+    "synthesizer": ("1*synthesizer(random) + 1*synthesizer(dense) + 1*synthesizer(fdense) + "
+                    "1*synthesizer(random+vanilla)", "h4n24d16", ["--data", "random"]),
+    "linformer": ("1*linformer(rank=4) scale(1) + 1*linformer(rank=16) scale(1)", "h2n32d16",
+                  ["--data", "random"]),
+    "lowrank": ("1*lowrank(rank=2) scale(1) + 1*lowrank(rank=8) scale(1)", "h2n32d16",
+                ["--data", "random"]),
+    "nystrom": ("1*nystrom(landmarks=4) scale(1) + 1*nystrom(landmarks=32, iters=0) scale(1)",
+                "h2n32d16", ["--data", "random"]),
     "positions": ("1*softmax rope + 1*softmax alibi(0.125) + 1*softmax t5 + 1*softmax bias + "
                   "1*softmax shaw(clip=8) + 1*softmax txl", "h6n24m48d16c",
                   ["--param", "2.table=t5.npy", "--param", "3.table=bias.npy"]),
@@ -222,10 +235,33 @@ def maps(foci, out):
         write_npy(scratch / "global.npy", [1], [20])
         write_npy(scratch / "t5.npy", [32], [2 - 0.15 * t for t in range(32)])
         write_npy(scratch / "bias.npy", [33], [2 * math.cos(t / 2) for t in range(33)])
+        write_npy(scratch / "words.npy", [16], [0, 0, 1, 2, 2, 2, 3, 4, 4, 5, 6, 6, 6, 6, 7, 8])
+        write_npy(scratch / "taps.npy", [1, 7], [-1, 0, 1, 2, 1.5, 0.5, -0.5])
         for name, (spec, problem, options) in MAPS.items():
             subprocess.run([foci, "map", "--pattern", spec, problem, "--out",
                             out / f"{name}.svg", *options], cwd=folder, check=True,
                            stdout=subprocess.DEVNULL)
+
+
+# Those that estimate softmax or take its place at the price of n: what is compared, width.
+ERRORS = {
+    "linear": (["linear", "linear(kernel=relu)", "linear(kernel=poly)", "linear(kernel=taylor)",
+                "linear(kernel=powers)"], 64),
+    "cosformer": (["cosformer", "linear(kernel=relu)"], 64),
+    "efficient": (["efficient", "linear"], 64),
+    "identity": (["identity(norm=n)", "linear"], 64),
+    "retention": (["retention(norm=retnet)", "retention(content=0, norm=sum)", "linear"], 64),
+    "performer": (["performer(features=64)", "performer(features=256)",
+                   "performer(kind=sderf, features=256)", "performer(kind=aderf, features=256)",
+                   "performer(kind=hyp, features=128)", "linear"], 16),
+}
+
+
+def errors(foci, out):
+    for name, (specs, dim) in ERRORS.items():
+        words = [word for spec in specs for word in ("--error", spec)]
+        subprocess.run([foci, "analyse", *words, "--dim", str(dim), "--quiet", "--out",
+                        out / f"{name}.svg"], check=True, stdout=subprocess.DEVNULL)
 
 
 def routed(path):
@@ -256,6 +292,43 @@ def routed(path):
     svg.save(path)
 
 
+def flow(svg, x0, y0, x1, y1, stroke):
+    """A straight line with a head."""
+    svg.line([(x0, y0), (x1, y1)], stroke, 2)
+    back = math.atan2(y1 - y0, x1 - x0) + math.pi
+    for turn in (-0.4, 0.4):
+        svg.line([(x1, y1), (x1 + 9 * math.cos(back + turn), y1 + 9 * math.sin(back + turn))],
+                 stroke, 2)
+
+
+def memformer(path):
+    """Segments in a row, slots above them, what is read and what is written."""
+    svg = Svg(700, 290, "memformer: each segment reads the slots, and then writes them")
+    svg.text(24, 34, "memformer", 17, INK, weight="bold")
+    svg.text(148, 34, "tokens read the slots as the segments before left them", 13, SOFT)
+    slots, tokens, cell, first, step = 4, 6, 18, 44, 224
+    top, low = 76, 196
+    for u in range(3):
+        x = first + u * step
+        svg.text(x, top - 10, f"slots before segment {u + 1}", 12, SOFT)
+        for t in range(slots):
+            svg.rect(x + t * (cell + 2), top, cell, cell, shade(0.25 + 0.18 * t))
+        for t in range(tokens):
+            svg.rect(x + t * (cell + 2), low, cell, cell, GRID)
+        svg.text(x, low + cell + 18, f"tokens of segment {u + 1}", 12, SOFT)
+        flow(svg, x + 30, top + cell + 6, x + 30, low - 6, BLUE)
+        svg.text(x + 38, (top + low) / 2 + 2, "read", 12, BLUE)
+        if u < 2:
+            flow(svg, x + 96, low - 6, x + step - 8, top + cell + 6, ORANGE)
+            svg.text(x + 150, (top + low) / 2 + 34, "write", 12, ORANGE)
+            flow(svg, x + slots * (cell + 2) + 6, top + cell / 2, x + step - 8,
+                 top + cell / 2, ORANGE)
+    svg.text(24, 258, "read: softmax over the slots.  write: each slot attends to itself and to "
+             "the segment's tokens,", 12, SOFT)
+    svg.text(24, 274, "is drawn towards its own beta, and goes on with length one", 12, SOFT)
+    svg.save(path)
+
+
 def main():
     foci, out = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     mechanism(out / "softmax.svg", "softmax", softmax, "rows of weights sum to one")
@@ -263,7 +336,9 @@ def main():
     mechanism(out / "relu2.svg", "relu2", relu2, "negative logits weigh nothing at all")
     modifiers(out / "modifiers.svg")
     routed(out / "routed.svg")
+    memformer(out / "memformer.svg")
     maps(foci, out)
+    errors(foci, out)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ FLOP: 4 N^2 d for each head forward, half of that when causal; backward 2.5 time
 much.
 """
 import argparse
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -31,6 +32,7 @@ import torch.nn.functional as F
 
 import decode
 import libfoci
+import linear
 import sparse
 from attend import Foci
 
@@ -233,27 +235,47 @@ NOTES = {
     "en": "Medians; ratio: median of PyTorch's time over ours; share: best repetition "
           "over the measured peak of products, or of reading memory. f32fast is compared with our own f32; "
           "sparse attention with our own softmax on all pairs, with the share of it that its tiles are, "
-          "with FlexAttention (flex) and with PyTorch's attention under a dense mask. "
+          "with FlexAttention (flex) and with PyTorch's attention under a dense mask; "
+          "linear attention with batched products per chunk in PyTorch (chunked), the fastest of "
+          "several chunk lengths and types{fast}. "
           "{threads} threads, PyTorch {torch}, {cpu}. Repeat with `make bench-peers`.",
     "zh": "中位数；倍数为 PyTorch 用时与 foci 用时之比的中位数；占峰值为最好一次相对实测"
           "矩阵乘或读内存峰值的比例。f32fast 与 foci 自身的 f32 相比；稀疏注意力与 foci 自身的全对 "
-          "softmax、按图块占比折算的 softmax 时间、FlexAttention（flex）及 PyTorch 稠密掩码注意力相比。{threads} 线程，PyTorch "
+          "softmax、按图块占比折算的 softmax 时间、FlexAttention（flex）及 PyTorch 稠密掩码注意力相比；"
+          "线性注意力与 PyTorch 中按块批量矩阵乘的实现（chunked，取多种块长与类型中最快者）相比{fast}。{threads} 线程，PyTorch "
           "{torch}，{cpu}。用 `make bench-peers` 复现。",
 }
+
+
+# Beside the chunks: fast-transformers, built or not.
+FAST = {
+    "en": (", and with fast-transformers {}", "; fast-transformers could not be built here"),
+    "zh": ("，并与 fast-transformers {} 相比", "；fast-transformers 在此无法构建"),
+}
+
+
+def note(report, language):
+    version = report.get("fast_transformers")
+    fast = FAST[language][0 if version else 1].format(version)
+    return NOTES[language].format(**report, fast=fast)
+
+
+def fast_version():
+    return importlib.metadata.version("pytorch-fast-transformers") if linear.causal_dot_product else None
 
 
 def with_floor(text, floor, form):
     return text if floor is None else f"{text} (≥ {form.format(floor)})"
 
 
-SPARSE = {
-    "en": "| case | against | foci ktoken/s | other ktoken/s | ratio |",
-    "zh": "| 用例 | 对照 | foci ktoken/s | 对照 ktoken/s | 倍数 |",
+AGAINST = {
+    "en": "| case | against | foci {0} | other {0} | ratio |",
+    "zh": "| 用例 | 对照 | foci {0} | 对照 {0} | 倍数 |",
 }
 
 
-def sparse_table(cases, language, floors):
-    lines = [SPARSE[language], "|---|---|---:|---:|---:|"]
+def against_table(cases, unit, language, floors):
+    lines = [AGAINST[language].format(unit), "|---|---|---:|---:|---:|"]
     for r in cases:
         ratio = f"{r['ratio']:.2f}"
         if floors:
@@ -265,8 +287,8 @@ def sparse_table(cases, language, floors):
 
 
 def table(cases, unit, language, floors):
-    if unit == sparse.Case.unit:
-        return sparse_table(cases, language, floors)
+    if unit in (sparse.Case.unit, linear.Case.unit):
+        return against_table(cases, unit, language, floors)
     head = " | ".join(HEADS[language]).format(unit, unit)
     lines = [f"| {head} |", "|---|---:|---:|---:|---:|"]
     for r in cases:
@@ -286,7 +308,7 @@ def markdown(report, language="en", floors=True):
     units = dict.fromkeys(r["unit"] for r in report["cases"])
     tables = [table([r for r in report["cases"] if r["unit"] == unit], unit, language,
                     floors) for unit in units]
-    return "\n\n".join(tables + [NOTES[language].format(**report)]) + "\n"
+    return "\n\n".join(tables + [note(report, language)]) + "\n"
 
 
 def rewrite_readme(path, language, report):
@@ -300,10 +322,9 @@ def rewrite_readme(path, language, report):
         tail = rest.split(end, 1)[1]
         rows = [r for r in report["cases"] if r["unit"] == unit]
         text = head + begin + table(rows, unit, language, floors=False) + "\n" + end + tail
-    note = NOTES[language].format(**report)
     begin, end = "<!-- peers: note -->\n", "<!-- peers: end -->"
     head, rest = text.split(begin, 1)
-    text = head + begin + note + "\n" + end + rest.split(end, 1)[1]
+    text = head + begin + note(report, language) + "\n" + end + rest.split(end, 1)[1]
     path.write_text(text, encoding="utf-8")
 
 
@@ -353,8 +374,9 @@ def main():
         if torch.get_num_threads() != context.threads:
             sys.exit(f"threads: {torch.get_num_threads()} and {context.threads}")
         report = {"foci": context.version, "torch": torch.__version__,
-                  "threads": context.threads, "cpu": cpu_name(), "cases": []}
-        for case in cases() + decode.cases() + sparse.cases():
+                  "fast_transformers": fast_version(), "threads": context.threads,
+                  "cpu": cpu_name(), "cases": []}
+        for case in cases() + decode.cases() + sparse.cases() + linear.cases():
             if re.search(args.only, case.name):
                 r = compare(context, case, args.reps, args.time)
                 report["cases"].append(r)

@@ -1,5 +1,5 @@
 /* analyse.h -- what a mechanism does with numbers, looked at from outside: how good the
- * estimates of random features are. */
+ * estimates of random features are, and how far outputs are from those of softmax. */
 #ifndef FOCI_ANALYSE_H
 #define FOCI_ANALYSE_H
 
@@ -40,6 +40,16 @@ FOCI_API foci_status foci_estimator_run(const foci_plan         *plan,
 FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
                                               const foci_estimator_io *io,
                                               float                   *params);
+
+/* Execute a plan, as foci_forward() does, and write for each head how far its output is
+ * from that of softmax on the same q, k and v, without modifiers:
+ *
+ *     errors[h] = sqrt(sum over rows of |o - o'|^2 / sum over rows of |o'|^2)
+ *
+ * where o' is softmax's; 0 where both are zero.  The scale of its logits is
+ * 1/sqrt(dim_qk).  Memory is allocated. */
+FOCI_API foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io,
+                                         double *errors);
 
 #ifdef __cplusplus
 }

@@ -154,7 +154,8 @@ typedef struct foci_slots {
     bool    count_bias; /* the logit of a mean grows by the log of its number of keys */
     int64_t learned; /* not 0: so many slots a run, sums of its keys by tensor 0 and of
                          * its values by tensor 1 (left out: 0 too), [learned][every]; a
-                         * run that is short takes the first columns */
+                         * run that is short takes the first columns; no other level */
+    bool    all;     /* every query sees all of them; slot_mask() says so too */
 } foci_slots;
 
 /* Logits that do not come from pairs of q and k: FOCI_EXACT, sums of what is named.  i and j

@@ -87,6 +87,9 @@ struct phase {
     void *arg;
 };
 
+/* How many threads so many jobs of so much work in all are worth. */
+int jobs_threads(int threads, int64_t jobs, double flops);
+
 /* One phase after the other, each when all of the one before is done; `shared` inside
  * jobs_share(), where threads do not count. */
 void phases_run(const struct kernels *k, bool shared, int threads,

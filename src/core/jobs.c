@@ -1,12 +1,22 @@
 /* jobs.c -- one list of work for the threads of a context.
  *
  * By itself an engine has a team of threads from phases_run().  Where several stages run
- * together they share one team, and every phase is a set of tasks: a thread that has
- * nothing left of one stage goes on with another.
+ * together they share one team: the thread of a stage leaves a task for each of the others,
+ * which goes through the jobs of its phase with it.  A thread that has nothing left of
+ * one stage thus goes on with another.
  */
 #include <omp.h>
+#include <stdatomic.h>
 
 #include "core/core.h"
+
+/* Below so many operations threads cost more than they save. */
+static const double few_flops = 2e5;
+
+int jobs_threads(int threads, int64_t jobs, double flops)
+{
+    return flops < few_flops ? 1 : (int)max64(1, min64(threads, jobs));
+}
 
 static void run_alone(const struct kernels *k, int threads, const struct phase *phases,
                       int n)
@@ -18,6 +28,8 @@ static void run_alone(const struct kernels *k, int threads, const struct phase *
         if (k->begin) k->begin();
         for (int p = 0; p < n; p++) {
             const struct phase *phase = &phases[p];
+
+            if (phase->n <= 0) continue;
 #pragma omp for schedule(dynamic, phase->chunk)
             for (int64_t i = 0; i < phase->n; i++)
                 phase->job(phase->arg, i, thread);
@@ -26,13 +38,43 @@ static void run_alone(const struct kernels *k, int threads, const struct phase *
     }
 }
 
+/* A phase, and the first of its jobs that nobody has taken. */
+struct left {
+    const struct phase *phase;
+    _Atomic int64_t     next;
+};
+
+static void go_through(struct left *left)
+{
+    const struct phase *phase = left->phase;
+    const int           thread = omp_get_thread_num();
+    int64_t             i;
+
+    while ((i = atomic_fetch_add(&left->next, phase->chunk)) < phase->n)
+        for (int64_t end = min64(i + phase->chunk, phase->n); i < end; i++)
+            phase->job(phase->arg, i, thread);
+}
+
+static void run_together(struct left *left)
+{
+    const int64_t turns = div_up(max64(left->phase->n, 0), left->phase->chunk);
+    const int64_t threads = min64(omp_get_num_threads(), turns);
+
+#pragma omp taskgroup
+    {
+        for (int64_t t = 1; t < threads; t++) {
+#pragma omp task
+            go_through(left);
+        }
+        go_through(left);
+    }
+}
+
 static void run_shared(const struct phase *phases, int n)
 {
     for (int p = 0; p < n; p++) {
-        const struct phase *phase = &phases[p];
-#pragma omp taskloop grainsize(phase->chunk)
-        for (int64_t i = 0; i < phase->n; i++)
-            phase->job(phase->arg, i, omp_get_thread_num());
+        struct left left = { .phase = &phases[p] };
+        run_together(&left);
     }
 }
 

@@ -49,34 +49,53 @@ int64_t rng_below(struct rng *r, int64_t n)
     return min64((int64_t)(rng_uniform(r) * (double)n), n - 1);
 }
 
-/* Take the part along column s out of column t of q[d][k]. */
-static void take_out(double *q, int64_t d, int64_t k, int64_t s, int64_t t)
+/* Take the part along y, which has length 1, out of x; elements lie `step` apart. */
+static void take_out(double *x, const double *y, int64_t n, int64_t step)
 {
     double dot = 0;
-    for (int64_t i = 0; i < d; i++)
-        dot += q[i * k + s] * q[i * k + t];
-    for (int64_t i = 0; i < d; i++)
-        q[i * k + t] -= dot * q[i * k + s];
+    for (int64_t i = 0; i < n * step; i += step)
+        dot += y[i] * x[i];
+    for (int64_t i = 0; i < n * step; i += step)
+        x[i] -= dot * y[i];
+}
+
+static void divide_by_norm(double *x, int64_t n, int64_t step)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n * step; i += step)
+        sum += x[i] * x[i];
+    const double norm = sqrt(sum);
+    for (int64_t i = 0; i < n * step; i += step)
+        x[i] /= norm;
+}
+
+static void turn_over(double *q, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t t = 0; t < i; t++) {
+            const double x = q[i * n + t];
+            q[i * n + t] = q[t * n + i];
+            q[t * n + i] = x;
+        }
 }
 
 /* Modified Gram-Schmidt; the second round makes the columns orthogonal to rounding
  * however close to dependent they were.  Dividing by the norm keeps R's diagonal
- * positive, so that no sign is left to correct. */
+ * positive, so that no sign is left to correct.  Columns of a square lie in rows
+ * meanwhile: far apart, those of 512 took seconds. */
 void rng_haar(struct rng *r, int64_t d, int64_t k, double *q)
 {
+    const bool    square = d == k;
+    const int64_t step = square ? 1 : k, next = square ? d : 1;
+
     for (int64_t i = 0; i < d * k; i++)
         q[i] = rng_normal(r);
-
+    if (square) turn_over(q, d);
     for (int64_t t = 0; t < k; t++) {
         for (int round = 0; round < 2; round++)
             for (int64_t s = 0; s < t; s++)
-                take_out(q, d, k, s, t);
-
-        double sum = 0;
-        for (int64_t i = 0; i < d; i++)
-            sum += q[i * k + t] * q[i * k + t];
-        const double norm = sqrt(sum);
-        for (int64_t i = 0; i < d; i++)
-            q[i * k + t] /= norm;
+                take_out(q + t * next, q + s * next, d, step);
+        divide_by_norm(q + t * next, d, step);
     }
+    if (square) turn_over(q, d);
 }

@@ -9,7 +9,7 @@ int exact_thread(void) { return omp_get_thread_num(); }
 
 int exact_threads(const struct exact *x, int64_t jobs, double flops)
 {
-    return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
+    return jobs_threads(x->threads, jobs, flops);
 }
 
 /* Whether blocks start at multiples of 64 in position: where tables are consulted, and
@@ -33,24 +33,28 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .k = k,
         .kind = (int)s->group->mech.def->weigh,
         .bf16 = k->has_bf16 && (p->dtype != FOCI_F32 || p->flags & FOCI_FAST),
-        .dq = (int)p->dim_qk,
+        .dq = (int)mech_width(&s->group->mech),
         .dv = (int)p->dim_v,
+        .given = (int)p->dim_qk,
         .heads = s->group->heads,
         .head0 = s->group->head0,
-        .kv_heads = s->group->kv_heads,
+        .kv_heads = stage_own_keys(s) ? s->group->heads : s->group->kv_heads,
         .kv0 = s->group->kv0,
-        .per_kv = s->group->heads / s->group->kv_heads,
         .max_seqs = plan_max_seqs(plan),
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
         .drops = p->dropout > 0,
         .kept = (float)(1 / (1 - p->dropout)),
-        .collect = s->order.label != FOCI_LABEL_NONE,
         /* What a causal query sees cannot depend on what follows it. */
         .by_length = s->group->mech.def->by_length && !(p->flags & FOCI_CAUSAL),
     };
     if (!(mech_sources(&s->group->mech) & FOCI_SOURCE_QK)) x->dq = 0;
     x->fold = 1;
+    x->per_kv = x->heads / x->kv_heads;
+    x->own = x->kv_heads / s->group->kv_heads;
+    x->bare = stage_learned(s) && !s->support.all && !s->support.n_rows;
+    x->collect = s->order.label || exact_projects(x) || x->own > 1;
+
     const int depth = x->bf16 ? k->depth : 1;
     x->per = x->bf16 ? 2 : 1;
     x->group = depth > 16 ? depth : 16;
@@ -58,6 +62,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->dv_pad = (int)round_up(x->dv, depth);
     x->ldq = (int)round_up(x->dq, x->group);
     x->ldv = (int)round_up(x->dv, x->group);
+    x->ld_given = (int)round_up(x->given, x->group);
     exact_source_geometry(x);
     if (exact_fold_most(x) > 1)
         x->panel = MAX_PANEL; /* each weight serves many values */
@@ -65,7 +70,9 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */
     const int64_t seqs = p->max_docs ? p->max_docs : p->batch;
-    x->max_kt = p->max_docs ? p->len_k / TILE + seqs : seqs * div_up(p->len_k, TILE);
+    x->max_kt = x->bare       ? 0
+                : p->max_docs ? p->len_k / TILE + seqs
+                              : seqs * div_up(p->len_k, TILE);
     x->max_qt = p->max_docs ? p->len_q / LANES + seqs : seqs * div_up(p->len_q, LANES);
     if (aligned(x)) x->max_qt += seqs;
     x->max_st = exact_max_slot_tiles(x);
@@ -77,12 +84,13 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
 }
 
 /* Number the tiles of a sequence: keys, then the slots of each level. */
-static void number_tiles(struct exact_seq *s, const struct stage *stage,
-                         foci_slots *slots, int64_t *slot_t0)
+static void number_tiles(const struct exact *x, struct exact_seq *s, foci_slots *slots,
+                         int64_t *slot_t0)
 {
-    const foci_mech *plain = &stage->group->mech;
+    const struct stage *stage = x->stage;
+    const foci_mech    *plain = &stage->group->mech;
 
-    s->n_kt = div_up(s->s.nk, TILE);
+    s->n_kt = x->bare ? 0 : div_up(s->s.nk, TILE);
     s->n_levels = stage->n_levels;
     s->slots = slots;
     s->slot_t0 = slot_t0;
@@ -125,8 +133,8 @@ void exact_seqs(struct exact *x, const foci_io *io, struct arena *a)
                                  .kt0 = x->n_kt,
                                  .st0 = st };
         exact_live_mech(x, s, i);
-        number_tiles(s, x->stage, x->slots + i * levels, x->slot_t0 + i * levels);
-        st += s->n_kt - div_up(s->s.nk, TILE);
+        number_tiles(x, s, x->slots + i * levels, x->slot_t0 + i * levels);
+        if (levels) st += s->n_kt - s->slot_t0[0];
         kinds = exact_live_make(x, s, kinds);
         if (aligned(x)) s->lead = ((s->pos0 % LANES) + LANES) % LANES;
         s->n_qt = s->s.nq ? div_up(s->lead + s->s.nq, LANES) : 0;
@@ -226,7 +234,8 @@ static const char *given(const struct exact *x, const void *base, const foci_lay
                          const struct exact_seq *s, int64_t kv, int64_t t)
 {
     return (const char *)((const float *)base + s->s.b * l->batch +
-                          (s->s.k0 + t * TILE) * l->row + (x->kv0 + kv) * l->head);
+                          (s->s.k0 + t * TILE) * l->row +
+                          exact_given_head(x, kv) * l->head);
 }
 
 struct operand exact_keys(const struct exact *x, const struct exact_seq *s, int64_t kv,
@@ -400,7 +409,7 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
     foci_slots       slots[FOCI_MAX_LEVELS];
     int64_t          slot_t0[FOCI_MAX_LEVELS];
     int32_t          zero = 0;
-    number_tiles(&seq, s, slots, slot_t0);
+    number_tiles(&x, &seq, slots, slot_t0);
     x.seqs = &seq;
     x.seq_of_q = &zero;
     if (!x.support->all) seq.lead = ((seq.pos0 % LANES) + LANES) % LANES;

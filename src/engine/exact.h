@@ -74,6 +74,21 @@ struct distances {
     float *top; /* [heads][tiles][TILE] norm of the longest row of the tile so far */
 };
 
+/* Matrices that rows are multiplied by, of queries and of keys: exact_project.c. */
+struct projections {
+    float *by[2];   /* [heads][given][ldq] */
+    float *back[2]; /* [heads][dq][ld_given] transposed, for the way back */
+    float *d[2];    /* [heads][given][ldq] their gradients */
+    float *wide;    /* [threads][TILE][ld_given] rows as they are given */
+};
+
+/* Learned slots: exact_mix.c. */
+struct mixtures {
+    float *keys, *values; /* [kv_heads][max_st][TILE] rows */
+    char  *scratch;       /* [threads] pieces */
+    size_t bytes;         /* of one */
+};
+
 /* One execution of one stage. */
 struct exact {
     const foci_plan      *plan;
@@ -85,9 +100,12 @@ struct exact {
     const foci_io        *io;
     int                   kind; /* a foci_weigh */
     bool                  bf16; /* products on words */
+    bool                  bare; /* queries see slots alone, no keys */
 
-    /* Widths as given, as packed for products, and of rows of floats. */
+    /* Widths as they go into products, as packed for them, and of rows of floats; and of
+     * rows of q and k as they are given. */
     int dq, dv, dq_pad, dv_pad, ldq, ldv;
+    int given, ld_given;
     int per;   /* neighbours along a summed index in one element: words have two */
     int group; /* keys, and lanes, at which a causal tile is cut */
     int panel;
@@ -99,9 +117,10 @@ struct exact {
     float *dk_slots, *dv_slots; /* [kv_heads][max_st][TILE] rows, of slots */
 
     int64_t heads, head0, kv_heads, kv0, per_kv; /* of this stage */
-    int64_t max_seqs, max_qt, max_kt;            /* by the plan */
-    int64_t max_st;                              /* tiles of slots among max_kt */
-    int64_t n_seqs, n_qt, n_kt;                  /* of this execution */
+    int64_t own; /* key/value heads that are made of each one that is given */
+    int64_t max_seqs, max_qt, max_kt; /* by the plan */
+    int64_t max_st;                   /* tiles of slots among max_kt */
+    int64_t n_seqs, n_qt, n_kt;       /* of this execution */
     int64_t fold; /* sequences that are taken together: their weights are the same */
 
     struct order *order; /* labels and their sweeps (exact_order.h); NULL: none */
@@ -127,11 +146,13 @@ struct exact {
         *top;       /* [kv_heads][max_kt][TILE] of keys, and of each tile the most */
     uint8_t *bad_k; /* [kv_heads][max_kt] */
 
-    struct sources   from;
-    struct positions at;
-    struct distances far;
-    bool             drops; /* some weights are dropped */
-    float            kept;  /* factor of those that are not */
+    struct sources     from;
+    struct positions   at;
+    struct distances   far;
+    struct projections projected;
+    struct mixtures    mixed;
+    bool               drops; /* some weights are dropped */
+    float              kept;  /* factor of those that are not */
 
     int    threads;
     char  *scratch; /* [threads] pieces */
@@ -167,6 +188,12 @@ int     exact_thread(void);
 /* Threads for so many pieces of work: few where waking more would take longer. */
 int    exact_threads(const struct exact *x, int64_t jobs, double flops);
 double exact_head_scale(const struct exact *x, int64_t h);
+
+/* The head of the tensors that key/value head kv of the stage is made of. */
+static inline int64_t exact_given_head(const struct exact *x, int64_t kv)
+{
+    return x->kv0 + kv / x->own;
+}
 
 /* Whether keys and values need no packing. */
 bool exact_keys_in_place(const struct exact *x);
@@ -335,11 +362,12 @@ void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t
  * [LANES] of those of tile t. */
 bool exact_counted(const struct exact *x);
 void exact_slot_bias(const struct exact_seq *s, int64_t t, int n, float *bias);
-/* Keep the gradients of a tile of slots, and add to those of a tile of keys its share. */
+/* Keep the gradients of a tile of slots, and add to those of up to a tile of keys from j0
+ * on their share. */
 void exact_keep_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
                       int64_t t, const float *dk, const float *dv);
 void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
-                       int64_t t, float *dk, float *dv);
+                       int64_t j0, float *dk, float *dv);
 
 /* exact_live.c: tables of sequences of another length than the plan's. */
 void        exact_live_take(struct exact *x, struct arena *a);
@@ -389,6 +417,11 @@ struct mapped {
 
 /* Rows of mean 0 and variance 1; sd[n] is what they were divided by. */
 void exact_standard(float *tile, int ld, int d, int n, float *sd);
+/* Queries of a block as they go into scores; so are n keys from j on of a sequence. */
+void exact_load_queries(const struct exact *x, const struct block *b, float *tile,
+                        struct mapped *m);
+void exact_load_mapped(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j, int n, float *tile, struct mapped *m);
 /* Whether rows of q and k are changed before they meet. */
 bool exact_maps(const struct exact *x);
 /* Change n rows tile[n][ldq] of queries, or of keys. */
@@ -411,10 +444,9 @@ bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile);
-
-/* Write zeros to the rows of a tensor that no sequence has. */
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries);
+/* And from rows tile[LANES][ld]. */
+void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+                      const foci_layout *l, const float *tile, int d, int ld);
 
 /* Pack a tile of floats into whichever of rows and sum is wanted, as piece number at. */
 void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int n,
@@ -615,6 +647,39 @@ double exact_txl_finish(const struct exact *x, const struct block *b,
 void exact_txl_params(const struct exact *x, const struct txl_back *k, float *dparams);
 void exact_txl_params_rows(const struct exact *x, const struct txl_back *k, int64_t at,
                            float *dparams);
+
+/* exact_project.c: rows of q and k times matrices of their heads.  Heads are counted in
+ * the stage. */
+bool exact_projects(const struct exact *x);
+void exact_project_take(struct exact *x, struct arena *a, bool back);
+void exact_project_make(const struct exact *x, bool back);
+/* The thread's rows as they are given. */
+float *exact_wide(const struct exact *x);
+/* to[n][ldq] = wide[n][ld_given] times the matrix; and wide = d[n][ldq] times the
+ * transposed one. */
+void exact_project(const struct exact *x, int64_t head, bool keys, const float *wide,
+                   int n, float *to);
+void exact_project_back(const struct exact *x, int64_t head, bool keys, const float *d,
+                        int n, float *wide);
+/* The gradient of a matrix takes d[n][ldq] of rows wide[n][ld_given], which are spoilt. */
+void exact_project_sum(const struct exact *x, int64_t head, bool keys, float *wide,
+                       const float *d, int n);
+void exact_project_params(const struct exact *x, float *dparams);
+
+/* exact_mix.c: learned slots.  They are made in so many jobs, which any thread may do, or
+ * all of a sequence and head by one. */
+void    exact_mix_take(struct exact *x, struct arena *a);
+int64_t exact_mix_jobs(const struct exact *x);
+void    exact_mix(const struct exact *x, int64_t jobs, int64_t i);
+void    exact_mix_own(const struct exact *x, int64_t kv, const struct exact_seq *s);
+/* Those of a tile, once they are made. */
+void exact_mix_load(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                    int64_t t, bool values, float *tile);
+/* The way back, as exact_share_slots(); and the gradients of the matrices, in jobs. */
+void    exact_mix_share(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                        int64_t j0, float *dk, float *dv);
+int64_t exact_mix_params_jobs(const struct exact *x);
+void    exact_mix_params(const struct exact *x, int64_t i, float *dparams);
 
 /* exact_dropout.c */
 /* The hash of the seed, batch entry b, head h and row i of q; of the lanes of a block. */

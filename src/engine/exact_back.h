@@ -9,7 +9,10 @@
 
 #include "engine/exact_order.h"
 
-enum { MAX_RUN = 16 }; /* tiles of keys that stay at a time */
+enum {
+    MAX_RUN = 16, /* tiles of keys that stay at a time */
+    PIECES = 16   /* of work there should be, some, whatever the number of threads */
+};
 
 /* Rows of a block, and what of it is not finite. */
 struct back_rows {
@@ -44,6 +47,7 @@ struct back_room {
     uint32_t *words;          /* [STACK][TILE / 2][LANES] ds of tiles that follow */
     int       waiting;        /* of them, the last ones, are still to be multiplied */
     float *dk, *dk_head, *dv; /* [run][TILE] rows, dv of each sequence taken together */
+    float *all_k, *all_v;     /* [TILE] rows as given, of several heads */
     float *bias;
     uint64_t *seen, *stop, *keep;
 
@@ -65,6 +69,9 @@ float *back_dqt(const struct back *k, int64_t part, int64_t block);
 void back_finish(const struct back *k, const struct block *b, struct back_room *r);
 /* Gradients of the vectors beside keys and values of a head, block by block. */
 void back_vectors(const struct back *k, int64_t head, struct back_room *r);
+/* Gradients of the matrices of a head, of its queries or of its keys, once dq and dk are
+ * stored. */
+void back_project(const struct back *k, int64_t head, bool keys);
 /* Add the blocks' shares, in order, to the gradients of parameters. */
 void back_params(const struct back *k);
 
@@ -104,7 +111,12 @@ struct back_run {
 
 /* Their dk and dv, by all blocks that see them. */
 void back_keys(const struct back_run *u, struct back_room *r);
-/* All sweeps have added to the tile. */
-void back_store(const struct back *k, int64_t kv, int64_t kt, struct back_room *r);
+/* Key j of a sequence in dk_rows and dv_rows. */
+int64_t back_collected(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j);
+/* Keys that wait for all sweeps, or for all heads that are made of them, are stored in so
+ * many jobs. */
+int64_t back_store_jobs(const struct back *k);
+void    back_store(const struct back *k, int64_t job, struct back_room *r);
 
 #endif

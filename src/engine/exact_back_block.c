@@ -123,11 +123,10 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
         rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
                         : x->kind == FOCI_RELU2 ? 0
                                                 : INFINITY;
-    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
+    exact_load_queries(x, b, r->tile, &mapped);
     if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
     if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
         rows->bad |= BAD_QUERY;
-    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
     if (x->score->n_rows) exact_visible(x, b, visible);
     exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
     if (x->order) order_factors(x, rows->mul);
@@ -205,6 +204,45 @@ static void share_params(const struct back *k, const struct block *b, const floa
     }
 }
 
+/* Of rows d[LANES][ldq] that were projected; they are left for the gradient of their
+ * matrix in place of dqt. */
+static void store_projected(const struct back *k, const struct block *b, const float *d,
+                            float *dqt)
+{
+    const struct exact *x = &k->x;
+    float              *wide = exact_wide(x);
+
+    memcpy(dqt, d, (size_t)x->ldq * LANES * sizeof *dqt);
+    if (!k->g->dq) return;
+    exact_project_back(x, b->h - x->head0, false, d, LANES, wide);
+    exact_store_rows(x, b, k->g->dq, &x->p->q, wide, x->given, x->ld_given);
+}
+
+void back_project(const struct back *k, int64_t head, bool keys)
+{
+    const struct exact *x = &k->x;
+    float              *wide = exact_wide(x);
+
+    for (int64_t qt = 0; !keys && qt < x->n_qt; qt++) {
+        const struct block b = exact_block(x, head, qt);
+
+        exact_load_block(x, &b, x->io->q, &x->p->q, x->given, x->ld_given, wide);
+        exact_project_sum(x, head, false, wide, back_dqt_of(k, 0, b.at), LANES);
+    }
+    for (int64_t i = 0; keys && i < x->n_seqs; i++) {
+        const struct exact_seq *s = &x->seqs[i];
+
+        for (int64_t j = 0; j < s->s.nk; j += TILE) {
+            const int n = (int)min64(TILE, s->s.nk - j);
+
+            exact_load_rows(x, s, head, j, n, x->io->k, &x->p->k, x->given, x->ld_given,
+                            wide);
+            exact_project_sum(x, head, true, wide,
+                              x->dk_rows + back_collected(x, s, head, j) * x->ldq, n);
+        }
+    }
+}
+
 void back_finish(const struct back *k, const struct block *b, struct back_room *r)
 {
     const struct exact *x = &k->x;
@@ -219,12 +257,9 @@ void back_finish(const struct back *k, const struct block *b, struct back_room *
     const double more = exact_txl_finish(x, b, &k->txl, met(k, 0, b->at),
                                          k->rows[b->at].mul, &r->txl, dqt);
     exact_shaw_finish(x, b, &k->shaw, met(k, 0, b->at), dqt);
-    if (learned || exact_maps(x)) {
-        exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-        exact_map(x, r->tile, LANES, at, false, &mapped);
-    }
+    if (learned || exact_maps(x)) exact_load_queries(x, b, r->tile, &mapped);
     if (learned && k->g->dparams) share_params(k, b, r->tile, more);
-    if (!k->g->dq || !x->dq) return;
+    if (!x->dq || (!k->g->dq && !exact_projects(x))) return;
 
     for (int i = 0; i < LANES; i++) {
         scale[i] = (float)(exact_head_scale(x, b->h) * (double)k->rows[b->at].mul[i]);
@@ -236,6 +271,10 @@ void back_finish(const struct back *k, const struct block *b, struct back_room *
     }
     x->k->store_cols(r->tile2, x->ldq, FOCI_F32, dqt, scale, LANES, x->dq);
     exact_map_back(x, r->tile2, r->tile, LANES, at, false, &mapped);
+    if (exact_projects(x)) {
+        store_projected(k, b, r->tile2, dqt);
+        return;
+    }
     if (x->order) order_add_keys(x, b, r->tile2, r->tile, r->tile3);
     x->k->pack_cols_f32(dqt, r->tile2, x->ldq, LANES, x->dq);
     exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->dq, x->ldq, ones, r->tile);
@@ -251,8 +290,7 @@ void back_vectors(const struct back *k, int64_t head, struct back_room *r)
         const struct block b = exact_block(x, head, qt);
         const uint64_t     blind = blind_lanes(x, &b, &k->rows[b.at]);
 
-        exact_load_block(x, &b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-        exact_map(x, r->tile, LANES, (struct places){ b.pos, NULL }, false, &mapped);
+        exact_load_queries(x, &b, r->tile, &mapped);
         times_rows(x, &k->rows[b.at], r->tile);
         exact_load_block(x, &b, k->g->d_o, &x->p->o, x->dv, x->ldv, r->tile2);
         exact_raise(x, r->tile2, x->ldv, x->dv, r->dv);
@@ -300,4 +338,5 @@ void back_params(const struct back *k)
     exact_position_params(x, k->parts, k->g->dparams);
     exact_shaw_params(x, &k->shaw, k->g->dparams);
     exact_txl_params(x, &k->txl, k->g->dparams);
+    exact_project_params(x, k->g->dparams);
 }

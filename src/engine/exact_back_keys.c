@@ -5,18 +5,17 @@
 
 #include "engine/exact_back.h"
 
-/* Rows of tile t in dk_rows and dv_rows. */
-static int64_t collected_at(const struct exact *x, const struct exact_seq *s,
-                            int64_t kv, int64_t t)
+int64_t back_collected(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j)
 {
-    return (kv * x->p->batch + s->s.b) * x->p->len_k + s->s.k0 + t * TILE;
+    return (kv * x->p->batch + s->s.b) * x->p->len_k + s->s.k0 + j;
 }
 
 /* What this sweep finds of dk and dv of a tile, added to what others do. */
 static void collect_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                          int64_t t, const float *dk, const float *dv)
 {
-    const int64_t at = collected_at(x, s, kv, t), n = exact_keys_in(s, t);
+    const int64_t at = back_collected(x, s, kv, t * TILE), n = exact_keys_in(s, t);
     float        *all_k = x->dk_rows + at * x->ldq, *all_v = x->dv_rows + at * x->ldv;
 
     for (int64_t i = 0; i < n * x->ldq; i++)
@@ -25,40 +24,66 @@ static void collect_tile(const struct exact *x, const struct exact_seq *s, int64
         all_v[i] += dv[i];
 }
 
-/* dk and dv of a tile are complete: round and store them. */
-static void store_tile(const struct back *k, const struct exact_seq *s, int64_t kv,
-                       int64_t t, float *dk, float *dv, struct back_room *r)
+static int rows_from(const struct exact_seq *s, int64_t j)
+{
+    return (int)min64(TILE, s->s.nk - j);
+}
+
+/* From dk of keys as they went into scores, from j on, to that of keys as they are given;
+ * the result is where it lies, ld_given wide where they were projected. */
+static float *take_back(const struct back *k, const struct exact_seq *s, int64_t kv,
+                        int64_t j, float *dk, struct back_room *r)
 {
     const struct exact *x = &k->x;
-    const foci_problem *p = x->p;
-    const int           n = exact_keys_in(s, t);
-    const int64_t       row = s->s.k0 + t * TILE, head = x->kv0 + kv;
-    const size_t        el = foci_dtype_bytes(p->dtype);
-    const struct places at = { t * TILE, NULL };
+    const int           n = rows_from(s, j);
     struct mapped       mapped;
 
-    exact_share_slots(x, s, kv, t, dk, dv);
-    if (x->stage->order.shared)
+    if (x->stage->order.shared) {
         memset(dk, 0, (size_t)n * (size_t)x->ldq * sizeof *dk);
-    else if (exact_maps(x)) {
-        exact_load_tile(x, s, kv, t, x->io->k, &p->k, x->dq, x->ldq, r->tile);
-        exact_map(x, r->tile, n, at, true, &mapped);
-        exact_map_back(x, dk, r->tile, n, at, true, &mapped);
+        return dk;
     }
-    for (int j = 0; j < n && t * TILE + j < x->stage->memory; j++) {
-        memset(dk + (int64_t)j * x->ldq, 0, (size_t)x->dq * sizeof(float));
-        memset(dv + (int64_t)j * x->ldv, 0, (size_t)x->dv * sizeof(float));
-    }
-    if (k->g->dk && x->dq)
-        x->k->store_rows(
-            (char *)k->g->dk +
-                (size_t)(s->s.b * p->k.batch + row * p->k.row + head * p->k.head) * el,
-            p->k.row, (int)p->dtype, dk, x->ldq, 1.0f, n, x->dq);
-    if (k->g->dv)
-        x->k->store_rows(
-            (char *)k->g->dv +
-                (size_t)(s->s.b * p->v.batch + row * p->v.row + head * p->v.head) * el,
-            p->v.row, (int)p->dtype, dv, x->ldv, 1.0f, n, x->dv);
+    if (!exact_maps(x)) return dk;
+    exact_load_mapped(x, s, kv, j, n, r->tile, &mapped);
+    exact_map_back(x, dk, r->tile, n, (struct places){ j, NULL }, true, &mapped);
+    if (!exact_projects(x)) return dk;
+    memcpy(x->dk_rows + back_collected(x, s, kv, j) * x->ldq, dk,
+           (size_t)n * (size_t)x->ldq * sizeof *dk);
+    exact_project_back(x, kv, true, dk, n, exact_wide(x));
+    return exact_wide(x);
+}
+
+/* Round and store n rows from row j of the sequence on; leading ones are constants. */
+static void store_rows(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j, float *rows, int ld, void *base, const foci_layout *l,
+                       int d)
+{
+    const foci_problem *p = x->p;
+    const int           n = rows_from(s, j);
+    const int64_t       to =
+        s->s.b * l->batch + (s->s.k0 + j) * l->row + exact_given_head(x, kv) * l->head;
+
+    if (!base) return;
+    for (int i = 0; i < n && j + i < x->stage->memory; i++)
+        memset(rows + (int64_t)i * ld, 0, (size_t)d * sizeof *rows);
+    x->k->store_rows((char *)base + (size_t)to * foci_dtype_bytes(p->dtype), l->row,
+                     (int)p->dtype, rows, ld, 1.0f, n, d);
+}
+
+static int given_ld(const struct exact *x)
+{
+    return exact_projects(x) ? x->ld_given : x->ldq;
+}
+
+/* dk and dv of keys from j on are complete. */
+static void store_keys(const struct back *k, const struct exact_seq *s, int64_t kv,
+                       int64_t j, float *dk, float *dv, struct back_room *r)
+{
+    const struct exact *x = &k->x;
+
+    exact_share_slots(x, s, kv, j, dk, dv);
+    dk = take_back(k, s, kv, j, dk, r);
+    if (x->dq) store_rows(x, s, kv, j, dk, given_ld(x), k->g->dk, &x->p->k, x->given);
+    store_rows(x, s, kv, j, dv, x->ldv, k->g->dv, &x->p->v, x->dv);
 }
 
 /* What a walk over the blocks of a tile has come to. */
@@ -137,7 +162,8 @@ static void leave_run(const struct back_run *u, struct back_room *r)
             collect_tile(x, u->s, u->kv, t, dk, dv);
         else
             for (int64_t f = 0; f < exact_with(x, u->s); f++)
-                store_tile(u->k, u->s + f, u->kv, t, dk, dv + f * TILE * x->ldv, r);
+                store_keys(u->k, u->s + f, u->kv, t * TILE, dk, dv + f * TILE * x->ldv,
+                           r);
     }
 }
 
@@ -168,15 +194,61 @@ void back_keys(const struct back_run *u, struct back_room *r)
     leave_run(u, r);
 }
 
-void back_store(const struct back *k, int64_t kv, int64_t kt, struct back_room *r)
+/* What all sweeps have added to keys of one head from j on. */
+static void load_collected(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                           int64_t j, struct back_room *r)
 {
-    const struct exact     *x = &k->x;
-    const struct exact_seq *s = &x->seqs[x->seq_of_k[kt]];
-    const int64_t           at = collected_at(x, s, kv, kt - s->kt0);
-    const size_t            n = (size_t)exact_keys_in(s, kt - s->kt0);
+    const size_t n = (size_t)rows_from(s, j);
 
-    if (exact_level(s, kt - s->kt0) >= 0) return;
+    if (!x->collect) {
+        memset(r->dk, 0, n * (size_t)x->ldq * sizeof *r->dk);
+        memset(r->dv, 0, n * (size_t)x->ldv * sizeof *r->dv);
+        return;
+    }
+    const int64_t at = back_collected(x, s, kv, j);
     memcpy(r->dk, x->dk_rows + at * x->ldq, n * (size_t)x->ldq * sizeof *r->dk);
     memcpy(r->dv, x->dv_rows + at * x->ldv, n * (size_t)x->ldv * sizeof *r->dv);
-    store_tile(k, s, kv, kt - s->kt0, r->dk, r->dv, r);
+}
+
+/* The heads made of one that is given, from head kv on, are added up. */
+static void store_sum(const struct back *k, const struct exact_seq *s, int64_t kv,
+                      int64_t j, struct back_room *r)
+{
+    const struct exact *x = &k->x;
+    const int           n = rows_from(s, j), ld = given_ld(x);
+
+    for (int64_t i = 0; i < x->own; i++) {
+        load_collected(x, s, kv + i, j, r);
+        exact_share_slots(x, s, kv + i, j, r->dk, r->dv);
+        const float *dk = take_back(k, s, kv + i, j, r->dk, r);
+        for (int64_t c = 0; c < (int64_t)n * ld; c++)
+            r->all_k[c] = i ? r->all_k[c] + dk[c] : dk[c];
+        for (int64_t c = 0; c < (int64_t)n * x->ldv; c++)
+            r->all_v[c] = i ? r->all_v[c] + r->dv[c] : r->dv[c];
+    }
+    store_rows(x, s, kv, j, r->all_k, ld, k->g->dk, &x->p->k, x->given);
+    store_rows(x, s, kv, j, r->all_v, x->ldv, k->g->dv, &x->p->v, x->dv);
+}
+
+int64_t back_store_jobs(const struct back *k)
+{
+    const struct exact *x = &k->x;
+    return x->collect || x->bare ? x->kv_heads / x->own * x->n_seqs * PIECES : 0;
+}
+
+void back_store(const struct back *k, int64_t job, struct back_room *r)
+{
+    const struct exact     *x = &k->x;
+    const int64_t           at = job / PIECES;
+    const struct exact_seq *s = &x->seqs[at % x->n_seqs];
+    const int64_t           kv = at / x->n_seqs * x->own;
+
+    for (int64_t j = job % PIECES * TILE; j < s->s.nk; j += (int64_t)PIECES * TILE) {
+        if (x->own > 1) {
+            store_sum(k, s, kv, j, r);
+            continue;
+        }
+        load_collected(x, s, kv, j, r);
+        store_keys(k, s, kv, j, r->dk, r->dv, r);
+    }
 }

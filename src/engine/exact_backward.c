@@ -11,13 +11,12 @@
  * rows of a head share stays out of the products and is applied to their sums.
  */
 #include "engine/exact_back.h"
-#include "engine/rest.h"
 
-#include <omp.h>
 #include <string.h>
 
-/* Some sixteen pieces of work, whatever the number of threads. */
-enum { PIECES = 16, MIN_RUN = 2 };
+#include "engine/rest.h"
+
+enum { MIN_RUN = 2 };
 
 /* Tiles of keys that stay at a time: more of them cost fewer ends of runs, but leave
  * fewer pieces. */
@@ -49,6 +48,9 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.dk = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dk_head = arena_take(a, run * TILE * (int64_t)x->ldq, sizeof(float));
     r.dv = arena_take(a, exact_fold_most(x) * run * TILE * x->ldv, sizeof(float));
+    r.all_k = arena_take(a, x->own > 1 ? TILE * max64(x->ldq, x->ld_given) : 0,
+                         sizeof(float));
+    r.all_v = arena_take(a, x->own > 1 ? TILE * (int64_t)x->ldv : 0, sizeof(float));
     r.bias = exact_biased(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
@@ -117,6 +119,8 @@ static void back_take(struct back *k, struct arena *a)
     exact_position_take(x, a);
     exact_position_take_back(x, k->parts, a);
     exact_txl_take(x, a, true);
+    exact_project_take(x, a, true);
+    exact_mix_take(x, a);
     exact_txl_take_back(x, k->parts, &k->txl, a);
     exact_shaw_take_back(x, k->parts, &k->shaw, a);
     exact_source_take(x, a, true);
@@ -147,21 +151,22 @@ static void clear(const struct back *k)
         memset(x->dv_rows, 0, rows * (size_t)x->ldv * sizeof(float));
     }
     exact_position_clear(x, k->parts);
-    rest_clear(x->plan, x->io, k->g->dq, &x->p->q, x->head0, x->heads, x->p->dim_qk,
-               true, !x->dq);
-    rest_clear(x->plan, x->io, k->g->dk, &x->p->k, x->kv0, x->kv_heads, x->p->dim_qk,
-               false, !x->dq);
-    if (k->g->dv) exact_clear(x, k->g->dv, &x->p->v, x->kv0, x->kv_heads, x->dv, false);
+    const foci_problem *p = x->p;
+    const int64_t       given = x->kv_heads / x->own;
+    rest_clear(x->plan, x->io, k->g->dq, &p->q, x->head0, x->heads, x->given, true,
+               !x->dq);
+    rest_clear(x->plan, x->io, k->g->dk, &p->k, x->kv0, given, x->given, false, !x->dq);
+    rest_clear(x->plan, x->io, k->g->dv, &p->v, x->kv0, given, x->dv, false, false);
 }
 
 /* Tiles of keys, or of slots, of a sequence. */
 static foci_range tiles_of(const struct exact_seq *s, bool slots)
 {
-    const int64_t raw = div_up(s->s.nk, TILE);
+    const int64_t raw = s->n_levels ? s->slot_t0[0] : s->n_kt;
     return slots ? (foci_range){ raw, s->n_kt } : (foci_range){ 0, raw };
 }
 
-/* A part of the tiles of sequences s0 to s1 for a key/value head.  On full supports it is
+/* A part of the tiles of some sequences for a key/value head.  On full supports it is
  * every part-th run, to and fro so that parts of a causal sequence weigh alike; on others
  * neighbours, which see much the same queries.  A run is met by all sequences before the
  * next is. */
@@ -188,42 +193,199 @@ static void job(const struct back *k, foci_range seqs, int64_t kv, int64_t part,
         exact_source_begin_tile(x, &r->from);
         for (int64_t s = seqs.begin; s < seqs.end; s += x->fold) {
             const foci_range      tiles = tiles_of(&x->seqs[s], slots);
-            const struct back_run u = { k,
-                                        &x->seqs[s],
-                                        kv,
-                                        tiles.begin + t,
-                                        min64(most, tiles.end - tiles.begin - t),
-                                        part };
-            if (u.n > 0) back_keys(&u, r);
+            const int64_t         n = tiles.end - tiles.begin - t;
+            const struct back_run u = {
+                k, &x->seqs[s], kv, tiles.begin + t, min64(most, n), part
+            };
+            if (n > 0) back_keys(&u, r);
         }
         exact_source_end_tile(x, kv, t, part, &k->from, &r->from, k->g->dparams);
     }
 }
 
-/* Jobs that threads share: of a sequence and key/value head each, of all sequences, or of
- * all of both, so that what they share is summed in order. */
+/* Sequences that a job takes one after the other, so that what they share is summed in
+ * order. */
+static int64_t seqs_in_job(const struct exact *x)
+{
+    return x->from.from ? max64(1, x->n_seqs) : 1;
+}
+
+/* Jobs that threads share: of some sequences and a key/value head each, or of all of them,
+ * which share the gradient of the given bias. */
 static int64_t count_jobs(const struct back *k)
 {
     const struct exact *x = &k->x;
-    const int64_t       seqs = x->from.from ? 1 : x->n_seqs;
-
-    return k->g->dbias ? k->parts : k->parts * seqs * x->kv_heads;
+    return k->g->dbias ? k->parts
+                       : k->parts * (x->n_seqs / seqs_in_job(x)) * x->kv_heads;
 }
 
 static void jobs_of(const struct back *k, int64_t i, bool slots, struct back_room *r)
 {
     const struct exact *x = &k->x;
-    const int64_t       part = i % k->parts, mine = i / k->parts;
-    const int64_t       step = x->from.from ? x->n_seqs : 1; /* taken by one job */
+    const int64_t       part = i % k->parts, mine = i / k->parts, n = seqs_in_job(x);
 
     if (!k->g->dbias) {
-        const int64_t s = mine / x->kv_heads * step;
-        job(k, (foci_range){ s, s + step }, mine % x->kv_heads, part, slots, r);
+        const int64_t s = mine / x->kv_heads * n;
+        job(k, (foci_range){ s, s + n }, mine % x->kv_heads, part, slots, r);
         return;
     }
-    for (int64_t s = 0; s < x->n_seqs; s += step)
+    for (int64_t s = 0; s < x->n_seqs; s += n)
         for (int64_t kv = 0; kv < x->kv_heads; kv++)
-            job(k, (foci_range){ s, s + step }, kv, part, slots, r);
+            job(k, (foci_range){ s, s + n }, kv, part, slots, r);
+}
+
+static struct back_room room_of(const struct exact *x, int thread)
+{
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    return room_take(x, &mine);
+}
+
+/* Tiles that sweeps in natural order keep packed. */
+static int64_t kept_tiles(const struct exact *x)
+{
+    return exact_natural(x) ? x->kv_heads * x->n_kt : 0;
+}
+
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct exact *x = &((const struct back *)arg)->x;
+
+    (void)thread;
+    exact_mix(x, exact_mix_jobs(x), i);
+}
+
+/* Tiles of keys, rows of distances, keys of sources, then blocks of queries. */
+static void prepare_job(void *arg, int64_t i, int thread)
+{
+    struct back        *k = arg;
+    const struct exact *x = &k->x;
+    const int64_t       distances = i - kept_tiles(x), leads = exact_leads(x);
+    const int64_t       from = distances - exact_txl_tiles(x);
+    const int64_t       at = from - exact_source_tiles(x);
+    struct back_room    room = room_of(x, thread);
+
+    if (distances < 0)
+        exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
+    else if (from < 0)
+        exact_txl_make(x, distances, room.tile);
+    else if (at < 0)
+        exact_source_make(x, from, &room.from);
+    else {
+        const struct block b = exact_lead(x, at / leads, at % leads);
+        back_prepare(k, &b, &room);
+    }
+}
+
+static void slots_job(void *arg, int64_t i, int thread)
+{
+    const struct back *k = arg;
+    struct back_room   room = room_of(&k->x, thread);
+
+    jobs_of(k, i, true, &room);
+}
+
+static int64_t learned_mixes(const struct back *k)
+{
+    return k->g->dparams ? exact_mix_params_jobs(&k->x) : 0;
+}
+
+/* Gradients of what mixes keys, then parts of the keys themselves. */
+static void keys_job(void *arg, int64_t i, int thread)
+{
+    const struct back *k = arg;
+    struct back_room   room = room_of(&k->x, thread);
+
+    if (i < learned_mixes(k))
+        exact_mix_params(&k->x, i, k->g->dparams);
+    else
+        jobs_of(k, i - learned_mixes(k), false, &room);
+}
+
+static int64_t learned_distances(const struct back *k)
+{
+    return k->g->dparams ? exact_txl_tiles(&k->x) : 0;
+}
+
+/* Tiles of keys, rows of distances, then blocks of queries. */
+static void finish_job(void *arg, int64_t i, int thread)
+{
+    struct back        *k = arg;
+    const struct exact *x = &k->x;
+    const int64_t       distances = i - back_store_jobs(k), leads = exact_leads(x);
+    const int64_t       at = distances - learned_distances(k);
+    struct back_room    room = room_of(x, thread);
+
+    if (distances < 0)
+        back_store(k, i, &room);
+    else if (at < 0)
+        exact_txl_params_rows(x, &k->txl, distances, k->g->dparams);
+    else {
+        const struct block b = exact_lead(x, at / leads, at % leads);
+        back_finish(k, &b, &room);
+    }
+}
+
+static void vectors_job(void *arg, int64_t h, int thread)
+{
+    struct back     *k = arg;
+    struct back_room room = room_of(&k->x, thread);
+
+    back_vectors(k, h, &room);
+}
+
+/* Weights are made again and gradients summed, in natural order. */
+static void natural_sweep(struct back *k, int64_t jobs, int threads)
+{
+    const struct exact *x = &k->x;
+    const int64_t packed = kept_tiles(x) + exact_txl_tiles(x) + exact_source_tiles(x);
+    const struct phase all[] = {
+        { exact_mix_jobs(x), 1, mix_job, k },
+        { packed + x->heads * exact_leads(x), 4, prepare_job, k },
+        { x->stage->n_levels ? jobs : 0, 1, slots_job, k },
+        { learned_mixes(k) + (x->bare ? 0 : jobs), 1, keys_job, k },
+    };
+
+    phases_run(x->k, x->plan->shared, threads, all, 4);
+}
+
+static void project_job(void *arg, int64_t i, int thread)
+{
+    (void)thread;
+    back_project(arg, i / 2, i % 2);
+}
+
+static void source_job(void *arg, int64_t h, int thread)
+{
+    struct back     *k = arg;
+    struct back_room room = room_of(&k->x, thread);
+
+    exact_source_head(&k->x, h, &k->from, &room.from, k->g->dparams);
+}
+
+static void dx_job(void *arg, int64_t qt, int thread)
+{
+    struct back     *k = arg;
+    struct back_room room = room_of(&k->x, thread);
+
+    exact_source_dx(&k->x, qt, &k->from, &room.from, k->g->dx);
+}
+
+/* What all sweeps have summed goes out. */
+static void finish_all(struct back *k, int threads)
+{
+    const struct exact *x = &k->x;
+    const int64_t       blocks = x->heads * exact_leads(x);
+    const int64_t       learns = k->g->dparams ? x->heads : 0;
+    const bool          dx = k->g->dx && exact_source_nets(x);
+    const struct phase  all[] = {
+         { back_store_jobs(k) + learned_distances(k) + blocks, 4, finish_job, k },
+         { exact_has_shaw(x) ? learns : 0, 1, vectors_job, k },
+         { exact_projects(x) ? 2 * learns : 0, 1, project_job, k },
+         { x->from.from ? x->heads : 0, 1, source_job, k },
+         { dx ? x->n_qt : 0, 1, dx_job, k },
+    };
+
+    phases_run(x->k, x->plan->shared, threads, all, sizeof all / sizeof *all);
 }
 
 void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -239,78 +401,20 @@ void exact_backward(const foci_plan *plan, const struct stage *s, const foci_io 
     back_take(&k, &a);
     clear(&k);
     exact_position_make(&k.x);
+    exact_project_make(&k.x, true);
     exact_source_open(&k.x);
     exact_source_clear(&k.x, &k.from);
     exact_txl_clear(&k.x, &k.txl);
     if (k.x.order) order_begin(&k.x, false);
 
     const struct exact *x = &k.x;
-    const bool          natural = exact_natural(x);
-    const int64_t       tiles = x->kv_heads * x->n_kt, leads = exact_leads(x);
-    const int64_t       blocks = x->heads * leads;
-    const int64_t       jobs = natural ? count_jobs(&k) : 0;
+    const int64_t       jobs = exact_natural(x) ? count_jobs(&k) : 0;
     const int           threads =
-        exact_threads(x, max64(jobs, blocks), plan->cost.backward_flops);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena     mine = { .base = x->scratch +
-                                          (size_t)exact_thread() * x->scratch_bytes };
-        struct back_room room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (natural ? tiles : 0); i++)
-            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
-            exact_txl_make(x, i, room.tile);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_source_tiles(x); i++)
-            exact_source_make(x, i, &room.from);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_lead(x, i / leads, i % leads);
-            back_prepare(&k, &b, &room);
-        }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < (s->n_levels ? jobs : 0); i++)
-            jobs_of(&k, i, true, &room);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++)
-            jobs_of(&k, i, false, &room);
-        if (x->k->end) x->k->end();
-    }
+        exact_threads(x, max64(jobs, x->heads * x->n_qt), plan->cost.backward_flops);
+    natural_sweep(&k, jobs, threads);
     for (int64_t i = 0; x->order && exact_has_shaw(x) && i < x->heads * x->max_qt; i++)
         back_dqt(&k, 0, i);
     if (x->order) order_backward(&k.x, g, &k.shaw);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena     mine = { .base = x->scratch +
-                                          (size_t)exact_thread() * x->scratch_bytes };
-        struct back_room room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (x->collect ? tiles : 0); i++)
-            back_store(&k, i / x->n_kt, i % x->n_kt, &room);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < (g->dparams ? exact_txl_tiles(x) : 0); i++)
-            exact_txl_params_rows(x, &k.txl, i, g->dparams);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_lead(x, i / leads, i % leads);
-            back_finish(&k, &b, &room);
-        }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t h = 0; h < (x->from.from ? x->heads : 0); h++)
-            exact_source_head(x, h, &k.from, &room.from, g->dparams);
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t i = 0; i < (g->dx && exact_source_nets(x) ? x->n_qt : 0); i++)
-            exact_source_dx(x, i, &k.from, &room.from, g->dx);
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t h = 0; h < (exact_has_shaw(x) && g->dparams ? x->heads : 0); h++)
-            back_vectors(&k, h, &room);
-        if (x->k->end) x->k->end();
-    }
+    finish_all(&k, threads);
     if (g->dparams) back_params(&k);
 }

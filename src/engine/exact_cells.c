@@ -398,45 +398,59 @@ static void make_part(struct exact *x, int64_t i, int64_t round, bool backward,
     find_pieces(x, p, backward);
 }
 
+static struct sorting room_of(const struct exact *x, int thread)
+{
+    const struct order *o = x->order;
+    struct arena mine = { .base = o->scratch + (size_t)thread * o->scratch_bytes };
+
+    return sorting_take(x, &mine);
+}
+
+static void settle_job(void *arg, int64_t i, int thread)
+{
+    struct exact           *x = arg;
+    struct order           *o = x->order;
+    const int64_t           set = i / x->n_seqs;
+    const struct exact_seq *s = &x->seqs[i % x->n_seqs];
+    int32_t                *list = o->list_q + set * o->q_rows + order_q_row(x, s);
+    struct sorting          room = room_of(x, thread);
+
+    for (int64_t round = 0; round < o->rounds; round++)
+        settle(x, set, s, round, &room, list);
+}
+
 void order_settle(struct exact *x)
 {
-    struct order *o = x->order;
-    const int64_t jobs = o->sets * x->n_seqs * o->rounds;
-    const int     threads = exact_threads(x, jobs, x->plan->cost.forward_flops);
+    const int64_t jobs = x->order->sets * x->n_seqs;
+    const int     threads =
+        exact_threads(x, jobs * x->order->rounds, x->plan->cost.forward_flops);
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena   mine = { .base = o->scratch +
-                                        (size_t)exact_thread() * o->scratch_bytes };
-        struct sorting room = sorting_take(x, &mine);
+    phases_run(x->k, x->plan->shared, threads,
+               &(struct phase){ jobs, 1, settle_job, x }, 1);
+}
 
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < o->sets * x->n_seqs; i++) {
-            const int64_t           set = i / x->n_seqs;
-            const struct exact_seq *s = &x->seqs[i % x->n_seqs];
-            int32_t *list = o->list_q + set * o->q_rows + order_q_row(x, s);
+struct making {
+    struct exact *x;
+    int64_t       round;
+    bool          backward;
+};
 
-            for (int64_t round = 0; round < o->rounds; round++)
-                settle(x, set, s, round, &room, list);
-        }
-    }
+static void part_job(void *arg, int64_t i, int thread)
+{
+    const struct making *m = arg;
+    struct sorting       room = room_of(m->x, thread);
+
+    make_part(m->x, i, m->round, m->backward, &room);
 }
 
 void order_cells(struct exact *x, int64_t round, bool backward)
 {
     struct order *o = x->order;
     const int     threads = exact_threads(x, o->n_parts, x->plan->cost.forward_flops);
+    struct making m = { x, round, backward };
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena   mine = { .base = o->scratch +
-                                        (size_t)exact_thread() * o->scratch_bytes };
-        struct sorting room = sorting_take(x, &mine);
-
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < o->n_parts; i++)
-            make_part(x, i, round, backward, &room);
-    }
+    phases_run(x->k, x->plan->shared, threads,
+               &(struct phase){ o->n_parts, 1, part_job, &m }, 1);
     o->n_phases = 0;
     for (int64_t i = 0; i < o->n_parts; i++) {
         o->first[i + 1] = o->first[i] + o->parts[i].n_pieces;

@@ -79,6 +79,11 @@ static int add_slots(const struct stage *s, char *text, size_t cap, int used)
                        "    slots    %" PRId64 ", the last %" PRId64
                        " of every %" PRId64 " keys\n",
                        n, slots->take, slots->every);
+        else if (slots->learned)
+            used =
+                add(text, cap, used,
+                    "    slots    %" PRId64 ", learned sums of %" PRId64 " keys each\n",
+                    n, slots->every);
         else
             used = add(text, cap, used,
                        "    slots    %" PRId64 ", means of %" PRId64 " keys each\n", n,

@@ -7,10 +7,10 @@
  */
 #include <float.h>
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/exact_order.h"
+#include "engine/rest.h"
 
 enum { OWN_TILES = 8 }; /* tiles of a head that its blocks' thread packs by itself */
 
@@ -68,6 +68,8 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     exact_position_take(x, a);
     exact_txl_take(x, a, false);
     exact_source_take(x, a, false);
+    exact_project_take(x, a, false);
+    exact_mix_take(x, a);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->threads, one.used);
@@ -317,8 +319,7 @@ static void load_queries(const struct exact *x, const struct block *b, struct ro
 {
     struct mapped mapped;
 
-    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, r->tile);
-    exact_map(x, r->tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_load_queries(x, b, r->tile, &mapped);
     exact_shaw_begin(x, b->h, r->tile, &r->shaw, more);
     exact_txl_begin(x, b, r->tile, &r->txl, more);
     x->k->row_dot(squares, r->tile, r->tile, x->ldq, LANES, x->dq);
@@ -543,6 +544,7 @@ static void clear_lse(const struct exact *x)
 static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq *s,
                       struct room *room, float *saved)
 {
+    exact_mix_own(x, kv, s);
     for (int64_t t = 0; t < s->n_kt; t++)
         exact_pack_tile(x, kv, s->kt0 + t, room->tile, room->tile2);
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
@@ -567,75 +569,98 @@ static bool each_its_own(const struct exact *x, int threads)
     return owners >= x->heads * x->n_qt || turns * threads * 8 <= owners * 9;
 }
 
-static void small_sweep(const struct exact *x, int threads, float *saved)
+/* What jobs of a sweep need. */
+struct job {
+    const struct exact *x;
+    float              *saved;
+};
+
+static struct room room_of(const struct exact *x, int thread)
 {
-    const int64_t owners = x->kv_heads * x->n_seqs;
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    return room_take(x, &mine);
+}
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
+static void own_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    struct room         room = room_of(x, thread);
 
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1) nowait
-        for (int64_t i = 0; i < owners; i++)
-            own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, saved);
-        if (x->k->end) x->k->end();
-    }
+    own_sweep(x, i / x->n_seqs, &x->seqs[i % x->n_seqs], &room, w->saved);
+}
+
+static void mix_job(void *arg, int64_t i, int thread)
+{
+    const struct job *w = arg;
+
+    (void)thread;
+    exact_mix(w->x, exact_mix_jobs(w->x), i);
+}
+
+/* Rows of distances, keys of sources, then tiles of keys. */
+static void pack_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    struct room         room = room_of(x, thread);
+    const int64_t       from = i - exact_txl_tiles(x);
+    const int64_t       tile = from - exact_source_tiles(x);
+
+    if (from < 0)
+        exact_txl_make(x, i, room.tile);
+    else if (tile < 0)
+        exact_source_make(x, from, &room.from);
+    else
+        exact_pack_tile(x, tile / x->n_kt, tile % x->n_kt, room.tile, room.tile2);
+}
+
+/* The last blocks of a causal sequence are the dearest: they go first. */
+static void block_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    const int64_t       leads = exact_leads(x);
+    const struct block  b = exact_lead(x, i / leads, leads - 1 - i % leads);
+    struct room         room = room_of(x, thread);
+
+    block_forward(x, &b, &room, w->saved);
+}
+
+static void finish_job(void *arg, int64_t i, int thread)
+{
+    const struct job   *w = arg;
+    const struct exact *x = w->x;
+    const struct block  b = exact_block(x, i / x->n_qt, i % x->n_qt);
+    struct room         room = room_of(x, thread);
+
+    block_finish(x, &b, &room, w->saved);
 }
 
 /* Tiles are packed and blocks go down their keys, in natural order. */
 static void natural_sweep(const struct exact *x, int threads, float *saved)
 {
-    const int64_t tiles = x->kv_heads * x->n_kt, leads = exact_leads(x);
+    struct job         w = { x, saved };
+    const struct phase own = { x->kv_heads * x->n_seqs, 1, own_job, &w };
+    const struct phase all[] = {
+        { exact_mix_jobs(x), 1, mix_job, &w },
+        { exact_txl_tiles(x) + exact_source_tiles(x) + x->kv_heads * x->n_kt, 4,
+          pack_job, &w },
+        { x->heads * exact_leads(x), 1, block_job, &w },
+    };
 
-    if (each_its_own(x, threads)) {
-        small_sweep(x, threads, saved);
-        return;
-    }
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_txl_tiles(x); i++)
-            exact_txl_make(x, i, room.tile);
-#pragma omp for schedule(dynamic, 4) nowait
-        for (int64_t i = 0; i < exact_source_tiles(x); i++)
-            exact_source_make(x, i, &room.from);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < tiles; i++)
-            exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-            /* The last blocks of a causal sequence are the dearest: they go first. */
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < x->heads * leads; i++) {
-            const struct block b = exact_lead(x, i / leads, leads - 1 - i % leads);
-            block_forward(x, &b, &room, saved);
-        }
-        if (x->k->end) x->k->end();
-    }
+    if (each_its_own(x, threads))
+        phases_run(x->k, x->plan->shared, threads, &own, 1);
+    else
+        phases_run(x->k, x->plan->shared, threads, all, 3);
 }
 
 static void finish_all(const struct exact *x, int threads, float *saved)
 {
-    const int64_t blocks = x->heads * x->n_qt;
+    struct job w = { x, saved };
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x->scratch +
-                                      (size_t)exact_thread() * x->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < blocks; i++) {
-            const struct block b = exact_block(x, i / x->n_qt, i % x->n_qt);
-            block_finish(x, &b, &room, saved);
-        }
-    }
+    phases_run(x->k, x->plan->shared, threads,
+               &(struct phase){ x->heads * x->n_qt, 4, finish_job, &w }, 1);
 }
 
 void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -648,10 +673,11 @@ void exact_forward(const foci_plan *plan, const struct stage *s, const foci_io *
     x.io = io;
     if (!x.max_seqs) return;
     exact_forward_take(&x, &a, saved);
-    exact_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
+    rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
     if (io->lse) clear_lse(&x);
     exact_position_make(&x);
     exact_source_open(&x);
+    exact_project_make(&x, false);
 
     const int64_t tiles = x.kv_heads * x.n_kt, blocks = x.heads * x.n_qt;
     const int     threads =

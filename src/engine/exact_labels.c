@@ -204,11 +204,29 @@ static void label_places(const struct exact *x, const struct exact_seq *s)
         o->raw_k[order_k_row(x, s) + j] = (double)m->def->place(m, j);
 }
 
+/* The tiles of queries of all sets, then those of keys. */
+static void tile_job(void *arg, int64_t i, int thread)
+{
+    const struct exact     *x = arg;
+    const struct order     *o = x->order;
+    const int64_t           q_jobs = o->sets * x->n_qt;
+    const bool              keys = i >= q_jobs;
+    const int64_t           n_t = keys ? x->n_kt : x->n_qt, j = keys ? i - q_jobs : i;
+    const struct exact_seq *s =
+        &x->seqs[keys ? x->seq_of_k[j % n_t] : x->seq_of_q[j % n_t]];
+    struct target     t = { .seq = s, .set = j / n_t, .keys = keys };
+    struct arena      mine = { .base = o->scratch + (size_t)thread * o->scratch_bytes };
+    struct label_room room = label_room_take(x, &mine);
+
+    t.first = (j % n_t - (keys ? s->kt0 : s->qt0)) * TILE;
+    t.n = (int)min64(TILE, (keys ? s->s.nk : s->s.nq) - t.first);
+    if (t.n > 0) label_tile(x, &t, &room);
+}
+
 void order_labels(struct exact *x)
 {
     const struct order *o = x->order;
-    const int64_t       q_jobs = o->sets * x->n_qt;
-    const int64_t       jobs = q_jobs + (o->how.shared ? 0 : o->sets * x->n_kt);
+    const int64_t       jobs = o->sets * (x->n_qt + (o->how.shared ? 0 : x->n_kt));
     const int           threads = exact_threads(x, jobs, x->plan->cost.forward_flops);
 
     if (order_by_place(o)) {
@@ -217,25 +235,6 @@ void order_labels(struct exact *x)
         return;
     }
     label_reach(x);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena      mine = { .base = o->scratch +
-                                           (size_t)exact_thread() * o->scratch_bytes };
-        struct label_room room = label_room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < jobs; i++) {
-            const bool    keys = i >= q_jobs;
-            const int64_t n_t = keys ? x->n_kt : x->n_qt, j = keys ? i - q_jobs : i;
-            const struct exact_seq *s =
-                &x->seqs[keys ? x->seq_of_k[j % n_t] : x->seq_of_q[j % n_t]];
-            struct target t = { .seq = s, .set = j / n_t, .keys = keys };
-
-            t.first = (j % n_t - (keys ? s->kt0 : s->qt0)) * TILE;
-            t.n = (int)min64(TILE, (keys ? s->s.nk : s->s.nq) - t.first);
-            if (t.n > 0) label_tile(x, &t, &room);
-        }
-        if (x->k->end) x->k->end();
-    }
+    phases_run(x->k, x->plan->shared, threads, &(struct phase){ jobs, 4, tile_job, x },
+               1);
 }

@@ -21,7 +21,6 @@ static void clear_rest(float *tile, int ld, int r0, int r1)
 void exact_load_block(const struct exact *x, const struct block *b, const void *base,
                       const foci_layout *l, int d, int ld, float *tile)
 {
-    if (!d) return; /* not read */
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
     x->k->load_rows(tile + (int64_t)b->r0 * ld, ld, rows, l->row, (int)x->p->dtype,
@@ -65,10 +64,19 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
                      int64_t j, int n, const void *base, const foci_layout *l, int d,
                      int ld, float *tile)
 {
-    if (!d) return;
-    const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, x->kv0 + kv);
+    const char *rows = at(x, base, l, s->s.b, s->s.k0 + j, exact_given_head(x, kv));
 
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
+}
+
+void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+                      const foci_layout *l, const float *tile, int d, int ld)
+{
+    char *rows =
+        (char *)at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
+
+    x->k->store_rows(rows, l->row, (int)x->p->dtype, tile + (int64_t)b->r0 * ld, ld,
+                     1.0f, b->r1 - b->r0, d);
 }
 
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
@@ -84,8 +92,7 @@ void exact_store_block(const struct exact *x, const struct block *b, void *base,
         return;
     }
     x->k->store_cols(tile, ld, FOCI_F32, cols, factor, b->r1, d);
-    x->k->store_rows(rows, l->row, dtype, tile + (int64_t)b->r0 * ld, ld, 1.0f,
-                     b->r1 - b->r0, d);
+    exact_store_rows(x, b, base, l, tile, d, ld);
 }
 
 static const float least_norm = 1e-12f;
@@ -206,11 +213,37 @@ void exact_map(const struct exact *x, float *tile, int n, struct places at, bool
     if (x->score->rope_base > 0) exact_turn(x, tile, n, at, false);
 }
 
+void exact_load_queries(const struct exact *x, const struct block *b, float *tile,
+                        struct mapped *m)
+{
+    const bool wide = exact_projects(x);
+    float     *rows = wide ? exact_wide(x) : tile;
+
+    if (!x->dq) return; /* not read */
+    exact_load_block(x, b, x->io->q, &x->p->q, x->given, wide ? x->ld_given : x->ldq,
+                     rows);
+    if (wide) exact_project(x, b->h - x->head0, false, rows, LANES, tile);
+    exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, m);
+}
+
+void exact_load_mapped(const struct exact *x, const struct exact_seq *s, int64_t kv,
+                       int64_t j, int n, float *tile, struct mapped *m)
+{
+    const bool wide = exact_projects(x);
+    float     *rows = wide ? exact_wide(x) : tile;
+
+    if (!x->dq) return;
+    exact_load_rows(x, s, kv, j, n, x->io->k, &x->p->k, x->given,
+                    wide ? x->ld_given : x->ldq, rows);
+    if (wide) exact_project(x, kv, true, rows, n, tile);
+    exact_map(x, tile, n, (struct places){ j, NULL }, true, m);
+}
+
 /* The rows of the tile are taken back as their gradients are. */
 void exact_map_back(const struct exact *x, float *d, float *tile, int n,
                     struct places at, bool keys, const struct mapped *m)
 {
-    const bool earlier = unit_rows(x, keys) || x->score->map != FOCI_MAP_NONE;
+    const bool earlier = unit_rows(x, keys) || x->score->map == FOCI_MAP_STANDARD;
 
     if (x->score->rope_base > 0) {
         exact_turn(x, d, n, at, true);
@@ -317,9 +350,9 @@ static bool keys_stored(const struct exact *x, const struct exact_seq *s, int64_
                         int64_t t, size_t to)
 {
     const foci_layout *l = &x->p->k;
-    const uint16_t    *k =
-        (const void *)at(x, x->io->k, l, s->s.b, s->s.k0 + t * TILE, x->kv0 + kv);
-    const int n = exact_keys_in(s, t);
+    const uint16_t    *k = (const void *)at(x, x->io->k, l, s->s.b, s->s.k0 + t * TILE,
+                                            exact_given_head(x, kv));
+    const int          n = exact_keys_in(s, t);
 
     x->k->squares_bf16(x->norms + to * TILE, k, l->row, n, x->dq);
     take_tile(x, k, l->row, n, x->dq, x->dq_pad, x->keys, x->keys_sum, x->key_size, to);
@@ -331,7 +364,8 @@ static unsigned pack_stored(const struct exact *x, const struct exact_seq *s,
 {
     const foci_layout *lv = &x->p->v;
     const int64_t      j = s->s.k0 + t * TILE;
-    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, x->kv0 + kv);
+    const int64_t      head = exact_given_head(x, kv);
+    const uint16_t    *v = (const void *)at(x, x->io->v, lv, s->s.b, j, head);
     const int          n = exact_keys_in(s, t);
     unsigned           bad = 0;
     _Alignas(64) float square[TILE];
@@ -371,33 +405,4 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     exact_pack(x, tile, x->ldv, x->dv_pad, n, x->values, x->values_sum, x->value_size,
                at);
     x->bad_k[at] = (uint8_t)bad;
-}
-
-static void clear_rows(const struct exact *x, void *base, const foci_layout *l,
-                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
-{
-    const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
-
-    for (int64_t i = rows.begin; i < rows.end; i++)
-        for (int64_t h = head0; h < head0 + heads; h++)
-            memset((char *)at(x, base, l, b, i, h), 0, bytes);
-}
-
-void exact_clear(const struct exact *x, void *base, const foci_layout *l, int64_t head0,
-                 int64_t heads, int d, bool queries)
-{
-    const foci_io *io = x->io;
-    const int64_t  len = queries ? x->p->len_q : x->p->len_k;
-
-    if (io->docs) {
-        clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
-        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
-                   heads, d);
-        return;
-    }
-    for (int64_t s = 0; s < x->n_seqs; s++) {
-        const struct seq *q = &x->seqs[s].s;
-        clear_rows(x, base, l, q->b, (foci_range){ queries ? q->nq : q->nk, len },
-                   head0, heads, d);
-    }
 }

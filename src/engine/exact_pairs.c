@@ -61,8 +61,7 @@ void exact_pairs_backward(const struct exact *x, const struct block *b, int64_t 
         }
 
     exact_load_keys(x, b->seq, b->kv, t, tile2, tile);
-    exact_load_block(x, b, x->io->q, &x->p->q, x->dq, x->ldq, tile);
-    exact_map(x, tile, LANES, (struct places){ b->pos, NULL }, false, &mapped);
+    exact_load_queries(x, b, tile, &mapped);
     exact_add_u(x, b->h, tile);
     for (int j = 0; j < n; j++)
         for (int r = b->r0; r < b->r1; r++) {

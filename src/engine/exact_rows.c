@@ -76,7 +76,8 @@ struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
         w.runs = support_col(&x->stage->levels[level].support, t - s->slot_t0[level],
                              &w.n_runs);
     /* The table counts tiles of positions, the caller blocks of the sequence. */
-    if (!x->support->all) w.shift = (s->pos0 - s->lead) / LANES;
+    if (level < 0 ? !x->support->all : !s->slots[level].all)
+        w.shift = (s->pos0 - s->lead) / LANES;
     if (x->p->flags & FOCI_CAUSAL) {
         const int64_t shown =
             level < 0 ? t * TILE

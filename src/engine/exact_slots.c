@@ -23,8 +23,10 @@ int64_t exact_max_slot_tiles(const struct exact *x)
         int64_t           n = x->by_length ? p->len_k : slots_of(s, p->len_k);
 
         if (p->max_docs && !x->by_length)
-            n = s->take ? (p->len_k / s->every + 1) * s->take : runs;
-        n = min64(n, p->len_k);
+            n = s->take      ? (p->len_k / s->every + 1) * s->take
+                : s->learned ? runs * s->learned
+                             : runs;
+        if (!s->learned) n = min64(n, p->len_k);
         tiles += p->max_docs ? n / TILE + p->max_docs : p->batch * div_up(n, TILE);
     }
     return tiles;
@@ -57,7 +59,8 @@ int64_t exact_slots_seen(const struct exact_seq *s, int level, int64_t pos)
 
     if (pos < 0) return 0;
     if (pos + 1 >= s->s.nk) return slots_of(slots, s->s.nk);
-    return slots->take ? slots_of(slots, pos + 1) : (pos + 1) / slots->every;
+    if (slots->take) return slots_of(slots, pos + 1);
+    return (pos + 1) / slots->every * max64(1, slots->learned);
 }
 
 int64_t exact_slot_shown(const struct exact_seq *s, int level, int64_t slot)
@@ -88,9 +91,11 @@ static void mean(const struct exact *x, const struct exact_seq *s, int64_t kv,
     for (int64_t j = r.begin; j < r.end; j += TILE) {
         const int n = (int)min64(TILE, r.end - j);
 
-        exact_load_rows(x, s, kv, j, n, from->base, from->l, from->d, from->ld, room);
         if (from->keys)
-            exact_map(x, room, n, (struct places){ j, NULL }, true, &mapped);
+            exact_load_mapped(x, s, kv, j, n, room, &mapped);
+        else
+            exact_load_rows(x, s, kv, j, n, from->base, from->l, from->d, from->ld,
+                            room);
         for (int i = 1; i < n; i++)
             for (int c = 0; c < from->d; c++)
                 room[c] += room[(int64_t)i * from->ld + c];
@@ -119,13 +124,18 @@ void exact_load_keys(const struct exact *x, const struct exact_seq *s, int64_t k
     const struct source from = { x->io->k, &x->p->k, x->dq, x->ldq, true };
     struct mapped       mapped;
 
+    if (exact_level(s, t) >= 0 && stage_learned(x->stage)) {
+        exact_mix_load(x, s, kv, t, false, tile);
+        return;
+    }
     if (exact_level(s, t) >= 0) {
         load_slots(x, s, kv, t, &from, tile, room);
         return;
     }
-    exact_load_tile(x, s, kv, t, from.base, from.l, x->dq, x->ldq, tile);
-    exact_map(x, tile, exact_keys_in(s, t), (struct places){ t * TILE, NULL }, true,
-              &mapped);
+    const int n = exact_keys_in(s, t);
+    exact_load_mapped(x, s, kv, t * TILE, n, tile, &mapped);
+    memset(tile + (int64_t)n * x->ldq, 0,
+           (size_t)(TILE - n) * (size_t)x->ldq * sizeof *tile);
 }
 
 void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t kv,
@@ -133,7 +143,9 @@ void exact_load_values(const struct exact *x, const struct exact_seq *s, int64_t
 {
     const struct source from = { x->io->v, &x->p->v, x->dv, x->ldv, false };
 
-    if (exact_level(s, t) >= 0)
+    if (exact_level(s, t) >= 0 && stage_learned(x->stage))
+        exact_mix_load(x, s, kv, t, true, tile);
+    else if (exact_level(s, t) >= 0)
         load_slots(x, s, kv, t, &from, tile, room);
     else
         exact_load_tile(x, s, kv, t, from.base, from.l, x->dv, x->ldv, tile);
@@ -197,13 +209,17 @@ static int64_t slot_with(const foci_slots *s, int64_t j)
 }
 
 void exact_share_slots(const struct exact *x, const struct exact_seq *s, int64_t kv,
-                       int64_t t, float *dk, float *dv)
+                       int64_t j0, float *dk, float *dv)
 {
-    const int n = exact_keys_in(s, t);
+    const int n = (int)min64(TILE, s->s.nk - j0);
 
+    if (stage_learned(x->stage)) {
+        exact_mix_share(x, s, kv, j0, dk, dv);
+        return;
+    }
     for (int level = 0; level < s->n_levels; level++)
         for (int j = 0; j < n; j++) {
-            const int64_t slot = slot_with(&s->slots[level], t * TILE + j);
+            const int64_t slot = slot_with(&s->slots[level], j0 + j);
             if (slot < 0) continue;
             const size_t at =
                 tile_of_slots(x, s, kv, s->slot_t0[level]) * TILE + (size_t)slot;

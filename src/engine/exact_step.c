@@ -14,6 +14,7 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     struct room         r;
 
     r.q = arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.q);
+    r.wide = arena_take(a, x->ld_given, sizeof *r.wide);
     r.words = arena_take(a, (int64_t)BUNDLE * x->ldq / 2, sizeof *r.words);
     r.s = arena_take(a, (int64_t)FEW * LANES, sizeof *r.s);
     r.f = arena_take(a, (int64_t)BUNDLE * LANES, sizeof *r.f);

@@ -123,18 +123,20 @@ struct stepping {
     const struct step    *step;
     const struct kernels *k;
     int                   kind, dq, dv, ldq, ldo;
+    int                   given, ld_given; /* widths of q and k as they are given */
     bool                  bf16;
     bool                  counts; /* the keys that rows see are counted */
     size_t                el;
     int64_t               per_kv, kv_heads, sets, rounds, bundle;
-    foci_mech            *mechs;   /* [n_seqs] */
-    struct bundle        *bundles; /* [n_bundles] */
-    int64_t               n_bundles, pieces;
-    int64_t              *visible; /* [n_bundles][kv_heads][bundle] */
-    int32_t              *labels;  /* likewise, [rounds] numbers of labels; -1: none */
-    float                *sums;    /* [pieces][bundle][ldo + 2] */
-    char                 *scratch;
-    size_t                scratch_bytes;
+    int64_t        own;   /* key/value heads that are made of each one that is given */
+    foci_mech     *mechs; /* [n_seqs] */
+    struct bundle *bundles; /* [n_bundles] */
+    int64_t        n_bundles, pieces;
+    int64_t       *visible; /* [n_bundles][kv_heads][bundle] */
+    int32_t       *labels;  /* likewise, [rounds] numbers of labels; -1: none */
+    float         *sums;    /* [pieces][bundle][ldo + 2] */
+    char          *scratch;
+    size_t         scratch_bytes;
 };
 
 /* Scratch for the labels of a row. */
@@ -157,6 +159,7 @@ struct step_source {
 /* Scratch of one thread. */
 struct room {
     float    *q;        /* [BUNDLE][ldq] */
+    float    *wide;     /* [ld_given] a row as it is given */
     uint32_t *words;    /* [BUNDLE][ldq / 2] */
     float    *s;        /* [FEW][LANES] */
     float    *f;        /* [BUNDLE][LANES], each row one number */
@@ -236,7 +239,7 @@ static inline const struct stream *stream_of(const struct stepping *x,
 /* Slots of a level that n tokens finish. */
 static inline int64_t slots_done(const foci_slots *s, int64_t n)
 {
-    return s->take ? slots_of(s, n) : n / s->every;
+    return s->take ? slots_of(s, n) : n / s->every * max64(1, s->learned);
 }
 
 /* exact_step_seen.c */
@@ -252,6 +255,9 @@ int64_t step_count(const struct stepping *x, const struct bundle *b, int64_t pla
 /* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into scores, and the meeting of rows first to
  * first + rows (at most FEW) with keys. */
 void step_turn(const struct stepping *x, int64_t place, float *row);
+/* to[ldq] = wide[given] times the matrix of a head of the stage for queries or keys. */
+void step_project_row(const struct stepping *x, int64_t head, bool keys,
+                      const float *wide, float *to);
 void step_load(const struct stepping *x, const struct piece *p, struct room *r);
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
                const struct meeting *keys, int first, int rows, const uint64_t *seen,
@@ -282,7 +288,19 @@ const float       *step_source(const struct stepping *x, const struct piece *p, 
 int64_t step_source_longest(const foci_plan *plan, const struct stage *stage);
 bool step_source_refuses(const struct stage *stage, int64_t len, char *why, size_t cap);
 
-/* exact_step_append.c */
+/* exact_step_mix.c: the learned slots of run number `run` of a state, which is finished:
+ * those of keys or of values of a key/value head. */
+struct mixing {
+    float *tile, *sum; /* [PAGE][ld] */
+};
+struct mixing mixing_take(const struct stepping *x, struct arena *a);
+void          step_mix(const struct stepping *x, const foci_state *state, int64_t run,
+                       int64_t kv, bool values, const struct mixing *room);
+
+/* exact_step_append.c: where row `at` of a stream lies, of the keys of a set or, of set
+ * number `sets`, of the values. */
+char  *step_row_in(const foci_pool *pool, int g, const struct stream *s, int64_t at,
+                   int64_t kv, int64_t set);
 size_t exact_append_bytes(const foci_pool *pool, int g);
 void   exact_append(const struct step *step, int g);
 /* The sums of the open run of a level of slots, from its tokens. */
@@ -309,9 +327,8 @@ static inline int64_t sum_row(int64_t d) { return round_up(d, 16); }
 
 static inline int64_t sum_floats(const foci_pool *pool, int g)
 {
-    const foci_problem *p = &pool->plan->p;
-    return pool->plan->stages[g].group->kv_heads *
-           (pool->parts[g].sets * sum_row(p->dim_qk) + sum_row(p->dim_v));
+    const struct part *t = &pool->parts[g];
+    return t->kv_heads * (t->sets * sum_row(t->dim_qk) + sum_row(pool->plan->p.dim_v));
 }
 
 #endif

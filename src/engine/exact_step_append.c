@@ -9,9 +9,11 @@ enum { MANY_ROWS = 256 };
 
 /* Scratch of one thread: a row, and what its labels take. */
 struct desk {
-    float      *row;  /* [max(ldq, ldo)] */
-    float      *turn; /* [dq] */
-    struct hash hash;
+    float        *row;  /* [max(ldq, ldo)] */
+    float        *wide; /* [ld_given] a key as it is given */
+    float        *turn; /* [dq] */
+    struct hash   hash;
+    struct mixing mix;
 };
 
 static struct desk desk_take(const struct stepping *x, struct arena *a)
@@ -19,8 +21,10 @@ static struct desk desk_take(const struct stepping *x, struct arena *a)
     struct desk d;
 
     d.row = arena_take(a, max64(x->ldq, x->ldo), sizeof *d.row);
+    d.wide = arena_take(a, x->ld_given, sizeof *d.wide);
     d.turn = arena_take(a, x->dq, sizeof *d.turn);
     d.hash = hash_take(x, a);
+    d.mix = mixing_take(x, a);
     return d;
 }
 
@@ -37,7 +41,8 @@ size_t exact_append_bytes(const foci_pool *pool, int g)
 static size_t kv_row(const struct stepping *x, const struct step_seq *seq, int64_t t,
                      int64_t kv)
 {
-    const int64_t head = x->step->kv0 + (x->stage->group->kv0 + kv) * x->step->kv_step;
+    const int64_t given = x->stage->group->kv0 + kv / x->own;
+    const int64_t head = x->step->kv0 + given * x->step->kv_step;
     return (size_t)((seq->row0 + t) * x->plan->p.kv_heads + head);
 }
 
@@ -45,7 +50,7 @@ static size_t kv_row(const struct stepping *x, const struct step_seq *seq, int64
 static const char *key_row(const struct stepping *x, const struct step_seq *seq,
                            int64_t t, int64_t kv, int64_t set)
 {
-    const size_t  bytes = (size_t)x->dq * x->el;
+    const size_t  bytes = (size_t)x->given * x->el;
     const int64_t query = (seq->row0 + t) * x->plan->p.heads + x->stage->group->head0 +
                           kv * x->per_kv + set;
 
@@ -54,9 +59,12 @@ static const char *key_row(const struct stepping *x, const struct step_seq *seq,
     return (const char *)x->step->io->k + kv_row(x, seq, t, kv) * bytes;
 }
 
-static void store_key(const struct stepping *x, const struct exact *e, const char *from,
-                      char *to, float *row)
+/* Of query head `head`, where it has keys of its own. */
+static void store_key(const struct stepping *x, const struct exact *e, int64_t head,
+                      const char *from, char *to, struct desk *desk)
 {
+    const bool    wide = exact_projects(e);
+    float        *row = desk->row;
     const int     dtype = (int)x->plan->p.dtype;
     struct mapped mapped;
 
@@ -64,7 +72,9 @@ static void store_key(const struct stepping *x, const struct exact *e, const cha
         memcpy(to, from, (size_t)x->dq * x->el);
         return;
     }
-    x->k->load_rows(row, x->ldq, from, x->dq, dtype, 1, x->dq);
+    x->k->load_rows(wide ? desk->wide : row, wide ? x->ld_given : x->ldq, from,
+                    x->given, dtype, 1, x->given);
+    if (wide) step_project_row(x, head, true, desk->wide, row);
     exact_map(e, row, 1, (struct places){ 0, NULL }, true, &mapped);
     x->k->store_rows(to, x->dq, dtype, row, x->ldq, 1.0f, 1, x->dq);
 }
@@ -73,13 +83,12 @@ static void store_key(const struct stepping *x, const struct exact *e, const cha
  * Slots
  */
 
-/* Where row `at` of a stream lies: of the keys of a set or, of set number `sets`, of
- * the values. */
-static char *row_in(const foci_pool *pool, int g, const struct stream *s, int64_t at,
-                    int64_t kv, int64_t set)
+char *step_row_in(const foci_pool *pool, int g, const struct stream *s, int64_t at,
+                  int64_t kv, int64_t set)
 {
     const foci_problem *p = &pool->plan->p;
-    const int64_t       d = set == pool->parts[g].sets ? p->dim_v : p->dim_qk;
+    const struct part  *t = &pool->parts[g];
+    const int64_t       d = set == t->sets ? p->dim_v : t->dim_qk;
 
     return pool_keys(pool, g, stream_page(s, at / PAGE), kv, set) +
            (size_t)(at % PAGE * d) * foci_dtype_bytes(p->dtype);
@@ -88,12 +97,11 @@ static char *row_in(const foci_pool *pool, int g, const struct stream *s, int64_
 /* The sums of a level that are of this head and set. */
 static float *sum_of(const foci_pool *pool, int g, float *sums, int64_t kv, int64_t set)
 {
-    const foci_problem *p = &pool->plan->p;
-    const int64_t       sets = pool->parts[g].sets;
-    const int64_t       keys = pool->plan->stages[g].group->kv_heads * sets;
+    const struct part *t = &pool->parts[g];
+    const int64_t      row = sum_row(t->dim_qk);
 
-    if (set < sets) return sums + (kv * sets + set) * sum_row(p->dim_qk);
-    return sums + keys * sum_row(p->dim_qk) + kv * sum_row(p->dim_v);
+    if (set < t->sets) return sums + (kv * t->sets + set) * row;
+    return sums + t->kv_heads * t->sets * row + kv * sum_row(pool->plan->p.dim_v);
 }
 
 static void add_row(const foci_pool *pool, int dtype, const char *from, int64_t d,
@@ -106,26 +114,31 @@ static void add_row(const foci_pool *pool, int dtype, const char *from, int64_t 
 
 /* Token j of a state, which lies in its pages already: into level l. */
 static void add_to_level(const struct stepping *x, const foci_state *state, int l,
-                         int64_t j, int64_t kv, int64_t set, float *row)
+                         int64_t j, int64_t kv, int64_t set, const struct desk *desk)
 {
     const foci_pool  *pool = state->pool;
     struct exact_own *own = state->own[x->g];
     const foci_slots *s = &x->stage->levels[l].slots;
     const int64_t     d = set == x->sets ? x->dv : x->dq, done = slots_done(s, j + 1);
-    const char       *from = row_in(pool, x->g, &state->tokens, j, kv, set);
+    const char       *from = step_row_in(pool, x->g, &state->tokens, j, kv, set);
     const int         dtype = (int)x->plan->p.dtype;
 
     if (s->take) {
         if (done > slots_done(s, j))
-            memcpy(row_in(pool, x->g, &own->level[l], done - 1, kv, set), from,
+            memcpy(step_row_in(pool, x->g, &own->level[l], done - 1, kv, set), from,
                    (size_t)d * x->el);
         return;
     }
+    if (s->learned) {
+        if ((j + 1) % s->every == 0)
+            step_mix(x, state, j / s->every, kv, set == x->sets, &desk->mix);
+        return;
+    }
     float *sum = sum_of(pool, x->g, own->sums[l], kv, set);
-    add_row(pool, dtype, from, d, sum, row);
+    add_row(pool, dtype, from, d, sum, desk->row);
     if ((j + 1) % s->every) return;
-    x->k->store_rows(row_in(pool, x->g, &own->level[l], done - 1, kv, set), d, dtype,
-                     sum, sum_row(d), 1.0f / (float)s->every, 1, (int)d);
+    x->k->store_rows(step_row_in(pool, x->g, &own->level[l], done - 1, kv, set), d,
+                     dtype, sum, sum_row(d), 1.0f / (float)s->every, 1, (int)d);
     memset(sum, 0, (size_t)d * sizeof *sum);
 }
 
@@ -136,14 +149,15 @@ void exact_sum_open(const foci_state *state, int g, int level, int64_t len, floa
     const struct stage *s = &pool->plan->stages[g];
     struct exact_own   *own = state->own[g];
     const int64_t       every = s->levels[level].slots.every;
-    const int64_t       sets = pool->parts[g].sets;
+    const struct part  *t = &pool->parts[g];
 
     memset(own->sums[level], 0, (size_t)sum_floats(pool, g) * sizeof *own->sums[level]);
     for (int64_t j = len / every * every; j < len; j++)
-        for (int64_t i = 0; i < (sets + 1) * s->group->kv_heads; i++) {
-            const int64_t kv = i / (sets + 1), set = i % (sets + 1);
-            add_row(pool, (int)p->dtype, row_in(pool, g, &state->tokens, j, kv, set),
-                    set == sets ? p->dim_v : p->dim_qk,
+        for (int64_t i = 0; i < (t->sets + 1) * t->kv_heads; i++) {
+            const int64_t kv = i / (t->sets + 1), set = i % (t->sets + 1);
+            add_row(pool, (int)p->dtype,
+                    step_row_in(pool, g, &state->tokens, j, kv, set),
+                    set == t->sets ? p->dim_v : t->dim_qk,
                     sum_of(pool, g, own->sums[level], kv, set), row);
         }
 }
@@ -168,9 +182,9 @@ static void append_token(const struct stepping *x, const struct step_seq *seq,
     }
     for (int64_t kv = 0; kv < x->kv_heads; kv++) {
         for (int64_t set = 0; set < x->sets; set++)
-            store_key(x, &e, key_row(x, seq, t, kv, set),
-                      row_in(pool, x->g, s, j, kv, set), desk->row);
-        memcpy(row_in(pool, x->g, s, j, kv, x->sets),
+            store_key(x, &e, kv * x->per_kv + set, key_row(x, seq, t, kv, set),
+                      step_row_in(pool, x->g, s, j, kv, set), desk);
+        memcpy(step_row_in(pool, x->g, s, j, kv, x->sets),
                (const char *)x->step->io->v + kv_row(x, seq, t, kv) * v, v);
     }
 }
@@ -182,7 +196,7 @@ static void append_slots(const struct stepping *x, const struct step_seq *seq,
     for (int64_t j = seq->state->len - seq->tokens; j < seq->state->len; j++)
         for (int l = 0; l < x->stage->n_levels; l++)
             for (int64_t set = 0; set <= x->sets; set++)
-                add_to_level(x, seq->state, l, j, kv, set, desk->row);
+                add_to_level(x, seq->state, l, j, kv, set, desk);
 }
 
 /* The labels of all new tokens of one sequence for one head, or for all. */

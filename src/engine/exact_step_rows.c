@@ -69,10 +69,23 @@ void step_turn(const struct stepping *x, int64_t place, float *row)
     }
 }
 
+void step_project_row(const struct stepping *x, int64_t head, bool keys,
+                      const float *wide, float *to)
+{
+    const float *by = x->step->io->params + x->stage->group->param0[keys] +
+                      head * x->given * (int64_t)x->dq;
+
+    memset(to, 0, (size_t)x->ldq * sizeof *to);
+    for (int t = 0; t < x->given; t++)
+        for (int c = 0; c < x->dq; c++)
+            to[c] += wide[t] * by[(int64_t)t * x->dq + c];
+}
+
 void step_load(const struct stepping *x, const struct piece *p, struct room *r)
 {
     const int     rows = p->b->rows, dtype = (int)x->plan->p.dtype;
     const int64_t first = p->b->seq->row0 + p->b->row0 / x->per_kv;
+    const bool    wide = exact_projects(&x->e);
     int32_t       list[BUNDLE];
     struct mapped mapped;
 
@@ -80,11 +93,14 @@ void step_load(const struct stepping *x, const struct piece *p, struct room *r)
     memset(r->q, 0, (size_t)(BUNDLE * (int64_t)x->ldq) * sizeof *r->q);
     for (int i = 0; i < rows; i++) {
         list[i] = (int32_t)(p->b->seq->row0 + (p->b->row0 + i) / x->per_kv - first);
-        if (x->dq)
-            x->k->load_rows(r->q + (int64_t)i * x->ldq, x->ldq,
-                            (const char *)x->step->io->q +
-                                row_of(x, p, i) * (size_t)x->dq * x->el,
-                            x->dq, dtype, 1, x->dq);
+        float *q = r->q + (int64_t)i * x->ldq;
+
+        if (!x->dq) continue;
+        x->k->load_rows(wide ? r->wide : q, wide ? x->ld_given : x->ldq,
+                        (const char *)x->step->io->q +
+                            row_of(x, p, i) * (size_t)x->given * x->el,
+                        x->given, dtype, 1, x->given);
+        if (wide) step_project_row(x, head_of(x, p, i), false, r->wide, q);
     }
     exact_map(&x->e, r->q, rows, (struct places){ first, list }, false, &mapped);
     for (int i = 0; i < rows; i++) {

@@ -14,20 +14,23 @@ struct stepping step_geometry(const foci_plan *plan, int g)
             .score = &s->score,
             .k = &plan->ctx->kernels,
             .kind = (int)s->group->mech.def->weigh,
-            .dq = (int)p->dim_qk,
+            .dq = (int)mech_width(&s->group->mech),
             .dv = (int)p->dim_v,
             .bf16 = plan->ctx->kernels.has_bf16 && p->dtype == FOCI_BF16,
             .el = foci_dtype_bytes(p->dtype),
-            .per_kv = s->group->heads / s->group->kv_heads,
-            .kv_heads = s->group->kv_heads,
+            .kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads,
+            .given = (int)p->dim_qk,
             .rounds = s->order.label ? max64(1, s->order.rounds) : 0,
     };
     const bool qk = mech_sources(&s->group->mech) & FOCI_SOURCE_QK;
     if (!qk) x.dq = 0;
+    x.per_kv = s->group->heads / x.kv_heads;
+    x.own = x.kv_heads / s->group->kv_heads;
     x.ldq = (int)round_up(x.dq, 32);
+    x.ld_given = (int)round_up(x.given, 32);
     x.ldo = (int)round_up(x.dv, 32);
     x.counts = x.score->n_rows || x.kind == FOCI_RELU2;
-    x.sets = s->order.shared ? x.per_kv : qk;
+    x.sets = s->order.shared || stage_own_keys(s) ? x.per_kv : qk;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;
     return x;

@@ -23,7 +23,7 @@ foci_status exact_pool_make(foci_pool *pool, int g)
                         "%s has no decoding state with these arguments: which keys a "
                         "query sees depends on those after it",
                         s->group->mech.def->name);
-    const int64_t d = pool->plan->p.dim_qk;
+    const int64_t d = pool->parts[g].dim_qk;
     own->speed = ctx_alloc(ctx, (size_t)d, sizeof *own->speed);
     if (!own->speed) return FOCI_ERR_MEMORY;
     for (int64_t t = 0; s->score.rope_base > 0 && t < d / 2; t++)
@@ -51,7 +51,7 @@ void exact_pool_free(foci_pool *pool, int g)
     if (!own) return;
     for (int t = 0; t < 2; t++)
         ctx_free(ctx, own->entry[t], FAR, sizeof *own->entry[t]);
-    ctx_free(ctx, own->speed, (size_t)pool->plan->p.dim_qk, sizeof *own->speed);
+    ctx_free(ctx, own->speed, (size_t)pool->parts[g].dim_qk, sizeof *own->speed);
     ctx_free(ctx, own->reach, (size_t)(s->group->heads * max64(1, s->order.rounds)),
              sizeof *own->reach);
     ctx_free(ctx, own, 1, sizeof *own);
@@ -73,7 +73,7 @@ foci_status exact_state_make(foci_state *state, int g)
     state->own[g] = own;
     if (!own) return FOCI_ERR_MEMORY;
     for (int l = 0; l < s->n_levels; l++) {
-        if (s->levels[l].slots.take) continue;
+        if (s->levels[l].slots.take || s->levels[l].slots.learned) continue;
         own->sums[l] =
             ctx_alloc(ctx, (size_t)sum_floats(pool, g), sizeof *own->sums[l]);
         if (!own->sums[l]) return FOCI_ERR_MEMORY;
@@ -203,7 +203,7 @@ foci_status exact_state_check(const foci_pool *pool, int g, const foci_step_io *
     foci_ctx           *ctx = pool->plan->ctx;
     const bool          hashed = s->order.label && s->order.label != FOCI_LABEL_PLACE;
 
-    if (hashed && !io->params)
+    if ((hashed || stage_own_keys(s)) && !io->params)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "params is NULL: %s needs them for tokens that are only "
                         "appended, too",

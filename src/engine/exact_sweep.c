@@ -1,6 +1,5 @@
 /* exact_sweep.c -- ordered sweeps forward: cells continue the softmax of their rows. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/exact_sweep.h"
@@ -284,27 +283,33 @@ static void piece_count(const struct sweep *s, struct room *r)
     }
 }
 
+/* A round over all pieces. */
+struct round {
+    struct exact *x;
+    int64_t       number;
+    void (*piece)(const struct sweep *s, struct room *r);
+};
+
+static void piece_job(void *arg, int64_t i, int thread)
+{
+    const struct round *u = arg;
+    const struct order *o = u->x->order;
+    struct arena mine = { .base = o->scratch + (size_t)thread * o->scratch_bytes };
+    struct room  room = room_take(u->x, &mine);
+    const struct sweep s = sweep_of(u->x, u->number, order_task(u->x, i));
+
+    u->piece(&s, &room);
+}
+
 static void run(struct exact *x, int64_t round,
                 void (*piece)(const struct sweep *s, struct room *r))
 {
-    const struct order *o = x->order;
-    const int64_t       tasks = order_tasks(x);
-    const int           threads = exact_threads(x, tasks, x->plan->cost.forward_flops);
+    const int64_t tasks = order_tasks(x);
+    const int     threads = exact_threads(x, tasks, x->plan->cost.forward_flops);
+    struct round  all = { x, round, piece };
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < tasks; i++) {
-            const struct sweep s = sweep_of(x, round, order_task(x, i));
-            piece(&s, &room);
-        }
-        if (x->k->end) x->k->end();
-    }
+    phases_run(x->k, x->plan->shared, threads,
+               &(struct phase){ tasks, 1, piece_job, &all }, 1);
 }
 
 void sweep_count(struct exact *x, int64_t round) { run(x, round, piece_count); }

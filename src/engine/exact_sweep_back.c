@@ -7,7 +7,6 @@
  * which follow one another, so that every sum has its order whatever the threads do.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/exact_sweep.h"
@@ -17,6 +16,8 @@ struct packed {
     char  *keys, *keys_sum, *values;
     float *dk, *dv; /* [TILE][ldq], [TILE][ldv] */
 };
+
+enum { MOST_TURNS = 32 }; /* phases that one team of threads goes through */
 
 /* Scratch of one thread. */
 struct room {
@@ -433,59 +434,70 @@ static void piece_backward(const struct sweep *s, struct room *r)
     }
 }
 
-/* Tasks of one phase among the heads that do not share keys. */
-static void run_tasks(struct exact *x, int64_t round, int64_t turn, int64_t worker,
-                      int64_t workers, struct room *r)
-{
-    for (int64_t i = 0; i < order_tasks(x); i++) {
-        const struct sweep s = sweep_of(x, round, order_task(x, i));
+/* A turn: a phase of the pieces, and among the heads that share keys one each. */
+struct turn {
+    struct exact *x;
+    int64_t       round, number, workers;
+};
 
-        if (s.task.piece->phase == turn / x->per_kv &&
-            s.task.head % x->per_kv == turn % x->per_kv && s.rows.kv % workers == worker)
-            piece_backward(&s, r);
+static struct room *room_of(const struct exact *x, int thread)
+{
+    const struct order *o = x->order;
+    struct arena mine = { .base = o->scratch + (size_t)thread * o->scratch_bytes };
+    struct room *room = arena_take(&mine, 1, sizeof *room);
+
+    room_take(x, room, &mine);
+    return room;
+}
+
+static bool has_turn(const struct turn *t, const struct sweep *s)
+{
+    return s->task.piece->phase == t->number / t->x->per_kv &&
+           s->task.head % t->x->per_kv == t->number % t->x->per_kv;
+}
+
+static void piece_job(void *arg, int64_t i, int thread)
+{
+    const struct turn *t = arg;
+    const struct sweep s = sweep_of(t->x, t->round, order_task(t->x, i));
+
+    if (has_turn(t, &s)) piece_backward(&s, room_of(t->x, thread));
+}
+
+/* All pieces of some heads, one after the other. */
+static void worker_job(void *arg, int64_t worker, int thread)
+{
+    const struct turn *t = arg;
+    struct room       *room = room_of(t->x, thread);
+
+    for (int64_t i = 0; i < order_tasks(t->x); i++) {
+        const struct sweep s = sweep_of(t->x, t->round, order_task(t->x, i));
+
+        if (has_turn(t, &s) && s.rows.kv % t->workers == worker)
+            piece_backward(&s, room);
     }
 }
 
 /* Phases one after the other, and in each the heads that share keys.  What is summed
  * over the pieces of a head has them one after the other; the gradient of a bias that
  * heads may share, all. */
-static void run_phases(struct exact *x, int64_t round, struct room *r)
+void sweep_backward(struct exact *x, int64_t round)
 {
     const int64_t tasks = order_tasks(x), turns = x->order->n_phases * x->per_kv;
     const int64_t workers = x->order->dbias ? 1 : x->kv_heads;
+    const int     threads = exact_threads(x, tasks, x->plan->cost.backward_flops);
+    const bool    whole = alone(x);
+    struct turn   turn[MOST_TURNS];
+    struct phase  phases[MOST_TURNS];
 
-    for (int64_t turn = 0; turn < turns; turn++) {
-        if (alone(x)) {
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t w = 0; w < workers; w++)
-                run_tasks(x, round, turn, w, workers, r);
-        } else {
-#pragma omp for schedule(dynamic, 1)
-            for (int64_t i = 0; i < tasks; i++) {
-                const struct sweep s = sweep_of(x, round, order_task(x, i));
+    for (int64_t first = 0; first < turns; first += MOST_TURNS) {
+        const int n = (int)min64(MOST_TURNS, turns - first);
 
-                if (s.task.piece->phase == turn / x->per_kv &&
-                    s.task.head % x->per_kv == turn % x->per_kv)
-                    piece_backward(&s, r);
-            }
+        for (int t = 0; t < n; t++) {
+            turn[t] = (struct turn){ x, round, first + t, workers };
+            phases[t] = whole ? (struct phase){ workers, 1, worker_job, &turn[t] }
+                              : (struct phase){ tasks, 1, piece_job, &turn[t] };
         }
-    }
-}
-
-void sweep_backward(struct exact *x, int64_t round)
-{
-    const struct order *o = x->order;
-    const int threads = exact_threads(x, order_tasks(x), x->plan->cost.backward_flops);
-
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room *room = arena_take(&mine, 1, sizeof *room);
-
-        room_take(x, room, &mine);
-        if (x->k->begin) x->k->begin();
-        run_phases(x, round, room);
-        if (x->k->end) x->k->end();
+        phases_run(x->k, x->plan->shared, threads, phases, n);
     }
 }

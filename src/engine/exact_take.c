@@ -192,37 +192,33 @@ static void count_taken(const struct exact *x)
     }
 }
 
+/* Some labels of a head: of queries and of keys in turn. */
+static void pick_job(void *arg, int64_t i, int thread)
+{
+    struct exact           *x = arg;
+    const struct order     *o = x->order;
+    const struct exact_seq *s = &x->seqs[o->seq0];
+    const int64_t           groups = div_up(o->labels, AT_ONCE), set = i / 2 / groups;
+    const bool              keys = i & 1;
+    struct arena mine = { .base = o->scratch + (size_t)thread * o->scratch_bytes };
+    struct room  room = room_take(x, &mine);
+    struct pick  p = { .seq = s,
+                       .set = set,
+                       .label = i / 2 % groups * AT_ONCE,
+                       .n = keys ? s->s.nk : s->s.nq,
+                       .keys = keys };
+
+    pick_labels(x, p, keys ? o->take_k : o->take_q, &room,
+                keys ? o->list_k + set * o->entries_k : o->list_q + set * o->entries_q);
+}
+
 static void make_lists(struct exact *x)
 {
-    struct order           *o = x->order;
-    const struct exact_seq *s = &x->seqs[o->seq0];
-    const int64_t           groups = div_up(o->labels, AT_ONCE);
-    const int64_t           jobs = 2 * x->heads * groups;
-    const int threads = exact_threads(x, jobs, x->plan->cost.forward_flops);
+    const int64_t jobs = 2 * x->heads * div_up(x->order->labels, AT_ONCE);
+    const int     threads = exact_threads(x, jobs, x->plan->cost.forward_flops);
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = o->scratch +
-                                      (size_t)exact_thread() * o->scratch_bytes };
-        struct room  room = room_take(x, &mine);
-
-        if (x->k->begin) x->k->begin();
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++) {
-            const bool    keys = i & 1;
-            const int64_t set = i / 2 / groups;
-            struct pick   p = { .seq = s,
-                                .set = set,
-                                .label = i / 2 % groups * AT_ONCE,
-                                .n = keys ? s->s.nk : s->s.nq,
-                                .keys = keys };
-
-            pick_labels(x, p, keys ? o->take_k : o->take_q, &room,
-                        keys ? o->list_k + set * o->entries_k
-                             : o->list_q + set * o->entries_q);
-        }
-        if (x->k->end) x->k->end();
-    }
+    phases_run(x->k, x->plan->shared, threads, &(struct phase){ jobs, 1, pick_job, x },
+               1);
 }
 
 /*
@@ -316,8 +312,25 @@ void take_lists(struct exact *x, int64_t i)
     make_lists(x);
 }
 
+/* A pass over heads, for its jobs. */
+struct taking {
+    struct exact *x;
+    float        *saved;
+    int64_t       turn; /* of the heads that share keys */
+};
+
+static void store_job(void *arg, int64_t h, int thread)
+{
+    const struct taking *t = arg;
+
+    (void)thread;
+    store_head(t->x, h, t->saved);
+}
+
 void take_forward(struct exact *x, float *saved)
 {
+    struct taking t = { .x = x, .saved = saved };
+
     for (int64_t i = 0; i < x->n_seqs; i++) {
         const int threads = exact_threads(x, x->heads, x->plan->cost.forward_flops);
 
@@ -325,9 +338,8 @@ void take_forward(struct exact *x, float *saved)
         take_lists(x, i);
         count_taken(x);
         attend(x);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-        for (int64_t h = 0; h < x->heads; h++)
-            store_head(x, h, saved);
+        phases_run(x->k, x->plan->shared, threads,
+                   &(struct phase){ x->heads, 1, store_job, &t }, 1);
     }
 }
 
@@ -398,11 +410,28 @@ static void add_head(const struct exact *x, int64_t h)
     }
 }
 
+static void note_job(void *arg, int64_t h, int thread)
+{
+    const struct taking *t = arg;
+
+    (void)thread;
+    note_head(t->x, h);
+}
+
+static void add_job(void *arg, int64_t kv, int thread)
+{
+    const struct taking *t = arg;
+
+    (void)thread;
+    add_head(t->x, kv * t->x->per_kv + t->turn);
+}
+
 void take_backward(struct exact *x)
 {
     struct order *o = x->order;
     const size_t  size = sizeof(float), heads = (size_t)x->heads;
     const int     threads = exact_threads(x, x->heads, x->plan->cost.backward_flops);
+    struct taking t = { .x = x };
 
     memset(o->d_sink, 0, heads * sizeof *o->d_sink);
     for (int64_t i = 0; i < x->n_seqs; i++) {
@@ -412,16 +441,13 @@ void take_backward(struct exact *x)
         memset(o->dq, 0, heads * (size_t)(o->entries_q * x->ldq) * size);
         memset(o->dk, 0, heads * (size_t)(o->entries_k * x->ldq) * size);
         memset(o->dv, 0, heads * (size_t)(o->entries_k * x->ldv) * size);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-        for (int64_t h = 0; h < x->heads; h++)
-            note_head(x, h);
+        phases_run(x->k, x->plan->shared, threads,
+                   &(struct phase){ x->heads, 1, note_job, &t }, 1);
         order_cells(x, 0, true);
         sweep_backward(x, 0);
         /* Heads that share keys take turns. */
-        for (int64_t turn = 0; turn < x->per_kv; turn++) {
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-            for (int64_t kv = 0; kv < x->kv_heads; kv++)
-                add_head(x, kv * x->per_kv + turn);
-        }
+        for (t.turn = 0; t.turn < x->per_kv; t.turn++)
+            phases_run(x->k, x->plan->shared, threads,
+                       &(struct phase){ x->kv_heads, 1, add_job, &t }, 1);
     }
 }

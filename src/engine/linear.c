@@ -73,7 +73,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
 
 int linear_threads(const struct linear *x, int64_t jobs, double flops)
 {
-    return flops < 2e5 ? 1 : (int)max64(1, min64(x->threads, jobs));
+    return jobs_threads(x->threads, jobs, flops);
 }
 
 /*

@@ -268,9 +268,6 @@ void linear_ask(const struct linear *x, const struct chunk *c, int part);
 void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
                     const foci_layout *l, const float *cols, int d, int ld,
                     const float *factor, float *tile);
-/* Zero the rows of a tensor that no chunk has. */
-void linear_clear(const struct linear *x, void *base, const foci_layout *l,
-                  int64_t head0, int64_t heads, int d, bool queries);
 
 /* linear_chunk.c: keys and queries of a chunk as products take them, and sums.
  *

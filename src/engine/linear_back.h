@@ -4,8 +4,9 @@
 
 #include "engine/linear.h"
 
-/* Parts in which the rows of a chunk to come are asked for. */
+/* Parts in which the rows of a chunk to come are asked for, and what is. */
 enum { BACK_PARTS = 8 };
+enum { ASK_KEYS = 1, ASK_QUERIES = 2, ASK_GRADIENTS = 4 };
 
 /* Halvings that take a chunk apart into single tokens. */
 enum { LEVELS = 6 };
@@ -66,9 +67,9 @@ struct back_room {
     struct sums_of own;     /* [n_sums] of a sequence of one segment */
     struct sums_of carry, next;
 
-    struct chunk ahead;    /* that comes next, whose rows are asked for in parts */
-    int          asked;    /* of these */
-    bool         asks_all; /* or only keys and values */
+    struct chunk ahead; /* that comes next, whose rows are asked for in parts */
+    int          asked; /* of these */
+    unsigned     asks;  /* ASK_ bits */
 
     double d_lam;
 };

@@ -421,10 +421,16 @@ void back_alone(const struct back *b, struct back_room *r, const struct chunk *c
     const struct fades none = { 0 };
 
     back_load(b, r, c, &m, true);
+    back_ask(b, r);
     df_of_sums(b, r, m, &none);
+    back_ask(b, r);
     dg_of_sums(b, r, m, &none);
+    back_ask(b, r);
     dv_of_sums(b, r, m, &none);
+    back_ask(b, r);
     turn_back(b, r, c);
     if (b->apart) back_apart(b, r, c, m);
+    while (r->asked < BACK_PARTS)
+        back_ask(b, r);
     give(b, r, c, from);
 }

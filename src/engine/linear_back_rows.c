@@ -145,7 +145,7 @@ static const char *where(const struct linear *x, const void *base, const foci_la
 }
 
 static void ask_keys(const struct back *b, const struct chunk *c, int r0, int n,
-                     bool all)
+                     bool give)
 {
     const struct linear *x = &b->x;
     const foci_problem  *p = x->p;
@@ -154,14 +154,15 @@ static void ask_keys(const struct back *b, const struct chunk *c, int r0, int n,
 
     ask_read(x, where(x, x->io->k, &p->k, s->b, row, h), p->k.row, n, x->dq);
     ask_read(x, where(x, x->io->v, &p->v, s->b, row, h), p->v.row, n, x->dv);
-    if (!all || x->per_kv > 1) return;
+    if (!give || x->per_kv > 1) return;
     if (b->g->dk)
         ask_write(x, where(x, b->g->dk, &p->k, s->b, row, h), p->k.row, n, x->dq);
     if (b->g->dv)
         ask_write(x, where(x, b->g->dv, &p->v, s->b, row, h), p->v.row, n, x->dv);
 }
 
-static void ask_queries(const struct back *b, const struct chunk *c, int r0, int n)
+static void ask_queries(const struct back *b, const struct chunk *c, int r0, int n,
+                        bool give)
 {
     const struct linear *x = &b->x;
     const foci_problem  *p = x->p;
@@ -172,7 +173,7 @@ static void ask_queries(const struct back *b, const struct chunk *c, int r0, int
     ask_read(x, where(x, b->g->d_o, &p->o, s->b, row, h), p->o.row, n, x->dv);
     if (x->divides)
         ask_read(x, where(x, x->io->o, &p->o, s->b, row, h), p->o.row, n, x->dv);
-    if (b->g->dq)
+    if (give && b->g->dq)
         ask_write(x, where(x, b->g->dq, &p->q, s->b, row, h), p->q.row, n, x->dq);
 }
 
@@ -183,9 +184,11 @@ void back_ask(const struct back *b, struct back_room *r)
 
     if (r->asked >= BACK_PARTS) return;
     r->asked++;
-    const int q0 = (int)max64(r0, c->r0);
-    ask_keys(b, c, r0, (int)min64(r0 + rows, c->n) - r0, r->asks_all);
-    if (r->asks_all) ask_queries(b, c, q0, (int)min64(r0 + rows, c->r1) - q0);
+    const int  q0 = (int)max64(r0, c->r0);
+    const bool give = r->asks & ASK_GRADIENTS;
+    if (r->asks & ASK_KEYS) ask_keys(b, c, r0, (int)min64(r0 + rows, c->n) - r0, give);
+    if (r->asks & ASK_QUERIES)
+        ask_queries(b, c, q0, (int)min64(r0 + rows, c->r1) - q0, give);
 }
 
 void back_store_q(const struct back *b, const struct back_room *r, const struct chunk *c)

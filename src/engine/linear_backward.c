@@ -14,10 +14,10 @@
  * to each other.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/linear_back.h"
+#include "engine/rest.h"
 
 /* Heads times sequences from which on they are pieces of work enough. */
 enum { ENOUGH_LINES = 8 };
@@ -244,6 +244,24 @@ static const float *fade_to(const struct back *b, const struct chunk *c, float *
     return fade;
 }
 
+/* Chunk t of the stretch comes next, if there is one. */
+static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
+                       const struct stretch *p, int64_t t, unsigned asks)
+{
+    r->asked = BACK_PARTS;
+    if (t < p->begin || t >= p->end) return;
+    r->ahead = linear_chunk(&b->x, p->s, h, t);
+    r->asked = 0;
+    r->asks = asks;
+}
+
+/* Of that chunk, so many parts. */
+static void ask_parts(const struct back *b, struct back_room *r, int n)
+{
+    for (int i = 0; i < n; i++)
+        back_ask(b, r);
+}
+
 /* Sums over the keys of a segment, also as those before it see them. */
 static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
                      const struct stretch *p)
@@ -256,7 +274,10 @@ static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (b->two)
             back_add_keys(b, r, m.of[KEYS_AFTER], 1,
@@ -281,7 +302,10 @@ static void sum_queries(const struct back *b, struct back_room *r, int64_t h,
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
         if (c.r0 >= c.r1) continue;
+        look_ahead(b, r, h, p, t + 1, ASK_QUERIES);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_load_queries(b, r, &c, &of);
+        ask_parts(b, r, BACK_PARTS / 2);
         back_add_queries(b, r, m.of[QUERIES], 1,
                          fade_from(b, h, (t - p->begin) * CHUNK, fade));
         if (b->two)
@@ -381,17 +405,6 @@ static void join_queries(const struct back *b, struct back_room *r, int64_t h, i
  * Gradients
  */
 
-/* Chunk t of the stretch comes next, if there is one. */
-static void look_ahead(const struct back *b, struct back_room *r, int64_t h,
-                       const struct stretch *p, int64_t t, bool all)
-{
-    r->asked = BACK_PARTS;
-    if (t < p->begin || t >= p->end) return;
-    r->ahead = linear_chunk(&b->x, p->s, h, t);
-    r->asked = 0;
-    r->asks_all = all;
-}
-
 /* Make and keep the sums before each chunk, then go back through them. */
 static void scan_back(const struct back *b, struct back_room *r, int64_t h,
                       const struct stretch *p, struct meeting m)
@@ -403,11 +416,11 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t + 1, false);
-        while (r->asked < BACK_PARTS)
-            back_ask(b, r);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS);
+        ask_parts(b, r, BACK_PARTS / 2);
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
+        ask_parts(b, r, BACK_PARTS / 2);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
         if (!b->two) continue;
         linear_sums_copy(x, linear_sums_at(x, r->before2, t - p->begin),
@@ -420,7 +433,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->end; t-- > p->begin;) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
-        look_ahead(b, r, h, p, t - 1, true);
+        look_ahead(b, r, h, p, t - 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
         back_chunk(b, r, &c, m, 0, from);
@@ -435,7 +448,7 @@ static void each_alone(const struct back *b, struct back_room *r, int64_t h,
 
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
-        look_ahead(b, r, h, p, t + 1, true);
+        look_ahead(b, r, h, p, t + 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         back_alone(b, r, &c, m, from);
     }
 }
@@ -513,7 +526,11 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
             linear_sums_clear(x, m.of[QUERIES]);
             for (int64_t t = p.begin; i + 1 < i1 && t < p.end; t++) {
                 const struct chunk c = linear_chunk(x, s, h, t);
+
+                look_ahead(b, r, h, &p, t + 1, ASK_KEYS);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_keys(x, &c, false, r->carry, &r->k);
+                ask_parts(b, r, BACK_PARTS / 2);
                 linear_absorb(x, &c, &r->k, r->carry);
             }
         }
@@ -542,41 +559,82 @@ static void run_sequence(const struct back *b, struct back_room *r, int64_t kv,
     run_part(b, r, kv, &p);
 }
 
-static void by_segments(const struct back *b, struct back_room *r)
+static struct back_room room_of(const struct back *b, int thread)
+{
+    const struct linear *x = &b->x;
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+
+    return room_take(b, &mine);
+}
+
+static void sum_keys_job(void *arg, int64_t i, int thread)
+{
+    const struct back   *b = arg;
+    const struct stretch p = stretch_of(b, i % b->n_segs);
+    struct back_room     room = room_of(b, thread);
+
+    if (p.slot >= 0) sum_keys(b, &room, i / b->n_segs, &p);
+}
+
+static void join_keys_job(void *arg, int64_t i, int thread)
+{
+    const struct back *b = arg;
+    struct back_room   room = room_of(b, thread);
+
+    join_keys(b, &room, i / b->x.n_seqs, i % b->x.n_seqs);
+}
+
+static void sum_queries_job(void *arg, int64_t i, int thread)
+{
+    const struct back   *b = arg;
+    const struct stretch p = stretch_of(b, i % b->n_segs);
+    struct back_room     room = room_of(b, thread);
+
+    if (p.slot >= 0) sum_queries(b, &room, i / b->n_segs, &p);
+}
+
+static void join_queries_job(void *arg, int64_t i, int thread)
+{
+    const struct back *b = arg;
+    struct back_room   room = room_of(b, thread);
+
+    join_queries(b, &room, i / b->x.n_seqs, i % b->x.n_seqs);
+}
+
+static void part_job(void *arg, int64_t i, int thread)
+{
+    const struct back   *b = arg;
+    const struct stretch p = stretch_of(b, i % b->n_segs);
+    struct back_room     room = room_of(b, thread);
+
+    run_part(b, &room, i / b->n_segs, &p);
+}
+
+static void sequence_job(void *arg, int64_t i, int thread)
+{
+    const struct back *b = arg;
+    struct back_room   room = room_of(b, thread);
+
+    run_sequence(b, &room, i / b->x.n_seqs, i % b->x.n_seqs);
+}
+
+static void run(struct back *b, int threads)
 {
     const struct linear *x = &b->x;
     const int64_t        all = x->heads * b->n_segs, seqs = x->heads * x->n_seqs;
+    const struct phase   lines = { x->kv_heads * x->n_seqs, 1, sequence_job, b };
+    const struct phase   parts[] = {
+          { all, 1, sum_keys_job, b },
+          { seqs, 1, join_keys_job, b },
+          { all, 1, sum_queries_job, b },
+          { seqs, 1, join_queries_job, b },
+          { x->kv_heads * b->n_segs, 1, part_job, b },
+    };
 
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < all; i++) {
-        const struct stretch p = stretch_of(b, i % b->n_segs);
-        if (p.slot >= 0) sum_keys(b, r, i / b->n_segs, &p);
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < seqs; i++)
-        join_keys(b, r, i / x->n_seqs, i % x->n_seqs);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < all; i++) {
-        const struct stretch p = stretch_of(b, i % b->n_segs);
-        if (p.slot >= 0) sum_queries(b, r, i / b->n_segs, &p);
-    }
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < seqs; i++)
-        join_queries(b, r, i / x->n_seqs, i % x->n_seqs);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < x->kv_heads * b->n_segs; i++) {
-        const struct stretch p = stretch_of(b, i % b->n_segs);
-        run_part(b, r, i / b->n_segs, &p);
-    }
-}
-
-static void by_lines(const struct back *b, struct back_room *r)
-{
-    const struct linear *x = &b->x;
-
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < x->kv_heads * x->n_seqs; i++)
-        run_sequence(b, r, i / x->n_seqs, i % x->n_seqs);
+    if (b->in_line)
+        phases_run(x->k, x->plan->shared, threads, &lines, 1);
+    else
+        phases_run(x->k, x->plan->shared, threads, parts, 5);
 }
 
 /* From lam = 1/(1 + e^-theta). */
@@ -599,9 +657,11 @@ static void clear_rest(const struct back *b)
     const struct linear *x = &b->x;
     const foci_problem  *p = x->p;
 
-    if (b->g->dq) linear_clear(x, b->g->dq, &p->q, x->head0, x->heads, x->dq, true);
-    if (b->g->dk) linear_clear(x, b->g->dk, &p->k, x->kv0, x->kv_heads, x->dq, false);
-    if (b->g->dv) linear_clear(x, b->g->dv, &p->v, x->kv0, x->kv_heads, x->dv, false);
+    rest_clear(x->plan, x->io, b->g->dq, &p->q, x->head0, x->heads, x->dq, true, false);
+    rest_clear(x->plan, x->io, b->g->dk, &p->k, x->kv0, x->kv_heads, x->dq, false,
+               false);
+    rest_clear(x->plan, x->io, b->g->dv, &p->v, x->kv0, x->kv_heads, x->dv, false,
+               false);
 }
 
 void linear_backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -618,18 +678,6 @@ void linear_backward(const foci_plan *plan, const struct stage *s, const foci_io
     const struct linear *x = &b.x;
     const int64_t        jobs = x->heads * (b.in_line ? x->n_seqs : b.n_segs);
     const int            threads = linear_threads(x, jobs, plan->cost.backward_flops);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena     mine = { .base = x->scratch +
-                                          (size_t)omp_get_thread_num() * x->scratch_bytes };
-        struct back_room room = room_take(&b, &mine);
-
-        if (x->k->begin) x->k->begin();
-        if (b.in_line)
-            by_lines(&b, &room);
-        else
-            by_segments(&b, &room);
-        if (x->k->end) x->k->end();
-    }
+    run(&b, threads);
     if (b.learns) add_params(&b);
 }

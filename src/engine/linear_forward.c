@@ -4,10 +4,10 @@
  * few, and where nothing is causal, segments are summed first (see linear.h).
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/linear.h"
+#include "engine/rest.h"
 
 /* Heads times sequences from which on causal ones need no segments. */
 enum { ENOUGH_SCANS = 8 };
@@ -490,20 +490,37 @@ static void scan(const struct pass *p, int64_t h0, int64_t n, int64_t s, struct 
     }
 }
 
-static void by_segments(const struct pass *p, struct room *r)
+static struct room room_of(const struct linear *x, int thread)
 {
-    const struct linear *x = p->x;
-    const int64_t        segments = x->heads * x->n_segs;
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    return room_take(x, &mine);
+}
 
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < segments; i++)
-        sum_segment(p, i / x->n_segs, i % x->n_segs, r);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < x->heads * x->n_seqs; i++)
-        join_segments(p, i / x->n_seqs, i % x->n_seqs, r);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < segments; i++)
-        run_segment(p, i / x->n_segs, i % x->n_segs, r);
+static void sum_job(void *arg, int64_t i, int thread)
+{
+    const struct pass   *p = arg;
+    const struct linear *x = p->x;
+    struct room          room = room_of(x, thread);
+
+    sum_segment(p, i / x->n_segs, i % x->n_segs, &room);
+}
+
+static void join_job(void *arg, int64_t i, int thread)
+{
+    const struct pass   *p = arg;
+    const struct linear *x = p->x;
+    struct room          room = room_of(x, thread);
+
+    join_segments(p, i / x->n_seqs, i % x->n_seqs, &room);
+}
+
+static void segment_job(void *arg, int64_t i, int thread)
+{
+    const struct pass   *p = arg;
+    const struct linear *x = p->x;
+    struct room          room = room_of(x, thread);
+
+    run_segment(p, i / x->n_segs, i % x->n_segs, &room);
 }
 
 /* How many heads go side by side: as many as leave every thread its share, which is
@@ -514,16 +531,34 @@ static int64_t abreast(const struct linear *x)
     return max64(1, min64(min64(share, MOST_ABREAST), x->heads));
 }
 
-static void by_scans(const struct pass *p, struct room *r)
+static void scan_job(void *arg, int64_t i, int thread)
 {
+    const struct pass   *p = arg;
     const struct linear *x = p->x;
     const int64_t        n = abreast(x), groups = div_up(x->heads, n);
+    const int64_t        h0 = i % groups * n;
+    struct room          room = room_of(x, thread);
 
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < groups * x->n_seqs; i++) {
-        const int64_t h0 = i % groups * n;
-        scan(p, h0, min64(n, x->heads - h0), i / groups, r);
-    }
+    scan(p, h0, min64(n, x->heads - h0), i / groups, &room);
+}
+
+/* Where sequences are summed in segments first; or all of each in one go. */
+static void run(struct pass *p, int threads)
+{
+    const struct linear *x = p->x;
+    const int64_t        segments = x->heads * x->n_segs;
+    const struct phase scans = { div_up(x->heads, abreast(x)) * x->n_seqs, 1, scan_job,
+                                 p };
+    const struct phase parts[] = {
+        { segments, 1, sum_job, p },
+        { x->heads * x->n_seqs, 1, join_job, p },
+        { segments, 1, segment_job, p },
+    };
+
+    if (p->segments)
+        phases_run(x->k, x->plan->shared, threads, parts, 3);
+    else
+        phases_run(x->k, x->plan->shared, threads, &scans, 1);
 }
 
 void linear_forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -537,21 +572,9 @@ void linear_forward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (!x.max_seqs) return;
     take(&x, io, &p, &a);
     p.saved = saved;
-    linear_clear(&x, io->o, &x.p->o, x.head0, x.heads, x.dv, true);
+    rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
 
     const int64_t jobs = x.heads * (p.segments ? x.n_segs : x.n_seqs);
     const int     threads = linear_threads(&x, jobs, plan->cost.forward_flops);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = x.scratch +
-                                      (size_t)omp_get_thread_num() * x.scratch_bytes };
-        struct room  room = room_take(&x, &mine);
-
-        if (x.k->begin) x.k->begin();
-        if (p.segments)
-            by_segments(&p, &room);
-        else
-            by_scans(&p, &room);
-        if (x.k->end) x.k->end();
-    }
+    run(&p, threads);
 }

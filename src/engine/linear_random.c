@@ -9,7 +9,6 @@
  * when it is divided by its sum, and is left out then.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "engine/linear.h"
@@ -153,6 +152,24 @@ static void place(struct linear *x, float *rows, float *bias, float *quad)
         };
 }
 
+/* Projections of all heads, for its jobs. */
+struct filling {
+    struct linear *x;
+    char          *room; /* [threads] pieces */
+    size_t         bytes;
+    bool           known;
+};
+
+static void fill_job(void *arg, int64_t i, int thread)
+{
+    const struct filling *f = arg;
+    struct arena          mine = { .base = f->room + (size_t)thread * f->bytes };
+    struct linear_stats   stats;
+
+    linear_stats_take(f->x, &mine, &stats);
+    fill_one(f->x, i % f->x->heads, i / f->x->heads, f->known, &stats);
+}
+
 /* Whether each sequence has its own is known only when the parameters are.  Where causal
  * it never has: statistics would tell rows of what is to come. */
 void linear_random_take(struct linear *x, struct arena *a)
@@ -178,16 +195,9 @@ void linear_random_take(struct linear *x, struct arena *a)
     const int64_t jobs = x->heads * (known ? 1 : x->n_seqs);
     const int     threads = linear_threads(x, jobs, x->plan->cost.forward_flops);
 
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct arena mine = { .base = room + (size_t)omp_get_thread_num() * size.used };
-        struct linear_stats stats;
-        linear_stats_take(x, &mine, &stats);
-
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++)
-            fill_one(x, i % x->heads, i / x->heads, known, &stats);
-    }
+    struct filling f = { x, room, size.used, known };
+    phases_run(x->k, x->plan->shared, threads, &(struct phase){ jobs, 1, fill_job, &f },
+               1);
 }
 
 static const struct projection *projection(const struct linear *x,

@@ -90,34 +90,3 @@ int64_t linear_saved_at(const struct linear *x, const struct chunk *c)
 {
     return (c->h * x->p->batch + c->seq->s.b) * x->p->len_q + c->seq->s.q0 + query0(c);
 }
-
-static void clear_rows(const struct linear *x, void *base, const foci_layout *l,
-                       int64_t b, foci_range rows, int64_t head0, int64_t heads, int d)
-{
-    const size_t bytes = (size_t)d * foci_dtype_bytes(x->p->dtype);
-
-    for (int64_t i = rows.begin; i < rows.end; i++)
-        for (int64_t h = head0; h < head0 + heads; h++)
-            memset((char *)at(x, base, l, b, i, h), 0, bytes);
-}
-
-void linear_clear(const struct linear *x, void *base, const foci_layout *l,
-                  int64_t head0, int64_t heads, int d, bool queries)
-{
-    const foci_io *io = x->io;
-    const int64_t  len = queries ? x->p->len_q : x->p->len_k;
-
-    if (io->docs) {
-        clear_rows(x, base, l, 0, (foci_range){ 0, io->docs[0] }, head0, heads, d);
-        clear_rows(x, base, l, 0, (foci_range){ io->docs[io->n_docs], len }, head0,
-                   heads, d);
-        return;
-    }
-    for (int64_t s = 0; s < x->n_seqs; s++) {
-        const struct linear_seq *q = &x->seqs[s];
-        const int64_t            n = queries ? q->s.nq : q->s.nk;
-
-        clear_rows(x, base, l, q->s.b, (foci_range){ q->n_chunks ? n : 0, len }, head0,
-                   heads, d);
-    }
-}

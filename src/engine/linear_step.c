@@ -45,7 +45,7 @@ static struct stepping stepping_of(const foci_plan *plan, int g)
 
     linear_geometry(&s.x, plan, &plan->stages[g]);
     s.set = layout_of(&s.x);
-    s.ldx = (int)round_up(s.x.dq, LANES);
+    s.ldx = round_up(s.x.dq, LANES);
     return s;
 }
 
@@ -77,7 +77,7 @@ static void fill_pool(const foci_plan *plan, int g, struct linear_pool *own,
     linear_maps_take(&x, a);
     own->maps = x.maps;
     own->turns = arena_take(a, x.turns ? x.m : 0, sizeof *own->turns);
-    for (int t = 0; a->base && x.turns && t < x.m / 2; t++) {
+    for (int64_t t = 0; a->base && x.turns && t < x.m / 2; t++) {
         own->turns[2 * t] = cos(x.maps.speeds[t]);
         own->turns[2 * t + 1] = sin(x.maps.speeds[t]);
     }
@@ -230,7 +230,7 @@ static struct step_room room_take(const struct stepping *s, struct arena *a)
     const int64_t        m = s->set.room;
     struct step_room     r = { 0 };
 
-    r.rows = arena_take(a, (int64_t)8 * s->ldx, sizeof *r.rows);
+    r.rows = arena_take(a, 8 * s->ldx, sizeof *r.rows);
     r.dots = arena_take(a, (int64_t)8 * LANES, sizeof *r.dots);
     r.key = arena_take(a, m, sizeof *r.key);
     r.query = arena_take(a, m, sizeof *r.query);
@@ -313,8 +313,8 @@ static int64_t q_row(const struct stepping *s, const struct item *i, int64_t t,
     return (i->seq->row0 + t) * s->x.plan->p.heads + s->x.head0 + h;
 }
 
-static void load(const struct stepping *s, const void *base, int64_t row, int d, int ld,
-                 float *out)
+static void load(const struct stepping *s, const void *base, int64_t row, int d,
+                 int64_t ld, float *out)
 {
     s->x.k->load_rows(out, ld, row_at(s, base, row, d), d, (int)s->x.plan->p.dtype, 1,
                       d);
@@ -404,19 +404,16 @@ static void add_total(const struct stepping *s, const struct item *i,
 static void divide_features(const struct stepping *s, const struct item *i,
                             const struct step_room *r)
 {
-    float  most = -INFINITY;
     double sum = 0;
 
+    memset(r->top, 0, (size_t)s->set.room * sizeof *r->top);
+    (void)s->x.k->log_query(r->query, r->top, s->set.room);
     for (int t = 0; t < s->x.m; t++)
-        if (r->query[t] > most) most = r->query[t];
-    for (int t = 0; t < s->x.m; t++) {
-        r->query[t] = expf(r->query[t] - most);
         sum += (double)r->query[t];
+    for (int t = 0; t < s->x.m; t++) {
+        const double total = i->set.total[t];
+        r->query[t] = total != 0 ? (float)((double)r->query[t] / (sum * total)) : 0;
     }
-    for (int t = 0; t < s->x.m; t++)
-        r->query[t] = i->set.total[t] != 0
-                          ? (float)((double)r->query[t] / (sum * i->set.total[t]))
-                          : 0;
 }
 
 static double read_total(const struct stepping *s, const struct item *i,
@@ -488,7 +485,7 @@ static void set_angles(const struct stepping *s, const struct step_room *r)
     const int     m = s->x.m;
     const double *by = ((const struct linear_pool *)s->step->pool->own[s->g])->turns;
 
-    for (int t = 0; t < m / 2; t++) {
+    for (int64_t t = 0; t < m / 2; t++) {
         const double c = r->turns[2 * t], n = r->turns[2 * t + 1];
 
         r->angles[half ? t : 2 * t] = (float)c;

@@ -77,7 +77,7 @@ struct stepping {
     bool               chunks; /* some sequence has many tokens */
     foci_io            io;     /* rows and parameters */
     foci_problem       p;      /* with the layouts of a step */
-    int                ldx;    /* of rows: widths rounded up to 64 */
+    int64_t            ldx;    /* of rows: widths rounded up to 64 */
     float             *bias;   /* [heads][room] w.Aw; NULL: 0 */
     double            *turns;  /* [sequences][m] of the first new token */
     char              *scratch;

@@ -40,7 +40,7 @@ static void plain(const struct stepping *s, const float *row, float *f)
 
     for (int i = 0; i < LANES; i++)
         one[i] = 1;
-    s->x.k->feature(f, row, s->ldx / LANES, (int)s->x.l->feature, one);
+    s->x.k->feature(f, row, (int)(s->ldx / LANES), (int)s->x.l->feature, one);
 }
 
 void step_map(const struct stepping *s, bool keys, int64_t pos,
@@ -113,19 +113,18 @@ void step_bias(const struct stepping *s, int64_t h, const struct step_room *r)
         bias[i] = squares(w + (int64_t)i * d, a, d);
 }
 
-/* out[i] of `rows` rows = row i of `by`[n][d] times each of the rows. */
-static void times(const struct stepping *s, const float *rows, int n_rows,
-                  const float *by, int n, const struct step_room *r, float *out[2])
+/* out[i] = row i of by[n][d] times the row. */
+static void times(const struct stepping *s, const float *row, const float *by, int n,
+                  const struct step_room *r, float *out)
 {
     const int d = s->x.dq;
 
     for (int i = 0; i < n; i += LANES) {
         const int some = n - i < LANES ? n - i : LANES;
 
-        s->x.k->dots_f32(r->dots, rows, s->ldx, n_rows, by + (int64_t)i * d, d,
-                         FOCI_F32, some, d, NULL);
-        for (int t = 0; t < n_rows; t++)
-            memcpy(out[t] + i, r->dots + t * LANES, (size_t)some * sizeof *out[t]);
+        s->x.k->dots_f32(r->dots, row, s->ldx, 1, by + (int64_t)i * d, d, FOCI_F32,
+                         some, d, NULL);
+        memcpy(out + i, r->dots, (size_t)some * sizeof *out);
     }
 }
 
@@ -146,22 +145,22 @@ static float prepare(const struct stepping *s, int64_t h, int n_rows,
     const struct linear *x = &s->x;
     const int64_t        square = (int64_t)x->dq * x->dq;
     const float          root = (float)sqrt(x->scale);
-    float               *y = r->rows, *spare[2] = { y + 2 * s->ldx, y + 3 * s->ldx };
+    float               *y = r->rows, *spare = y + 2 * s->ldx;
 
-    for (int i = 0; i < n_rows * s->ldx; i++)
+    for (int64_t i = 0; i < n_rows * s->ldx; i++)
         y[i] *= root;
     const float length = dot(y, y, x->dq);
     if (x->l->moments <= FOCI_MOMENTS_NORM) {
         const float b = (float)sqrt(1 - 4 * common_a(x, h));
-        for (int i = 0; i < n_rows * s->ldx; i++)
+        for (int64_t i = 0; i < n_rows * s->ldx; i++)
             y[i] *= b;
         return (x->l->gaussian ? -1.0f : -0.5f) * length;
     }
-    times(s, y, 1, tensor(x, CY, h, square), x->dq, r, spare);
-    const float quad = dot(y, spare[0], x->dq);
+    times(s, y, tensor(x, CY, h, square), x->dq, r, spare);
+    const float quad = dot(y, spare, x->dq);
     for (int t = 0; t < n_rows; t++) {
-        times(s, y + t * s->ldx, 1, tensor(x, t ? BX : BY, h, square), x->dq, r, spare);
-        memcpy(y + t * s->ldx, spare[0], (size_t)x->dq * sizeof *y);
+        times(s, y + t * s->ldx, tensor(x, t ? BX : BY, h, square), x->dq, r, spare);
+        memcpy(y + t * s->ldx, spare, (size_t)x->dq * sizeof *y);
     }
     return quad - (x->l->gaussian ? 0.5f * length : 0);
 }
@@ -182,6 +181,26 @@ static void finish(const struct stepping *s, int64_t h, float quad, float *l)
         l[i] = -INFINITY;
 }
 
+/* From angles to [cos, sin], whole vectors at a time. */
+static void to_waves(const struct stepping *s, int n, const struct step_room *r,
+                     float *f)
+{
+    _Alignas(64) float one[LANES];
+
+    for (int i = 0; i < LANES; i++)
+        one[i] = 1;
+    for (int i = 0; i < n; i += LANES) {
+        const int some = n - i < LANES ? n - i : LANES;
+        float    *sines = r->dots + LANES;
+
+        memset(r->dots, 0, LANES * sizeof *r->dots);
+        memcpy(r->dots, f + i, (size_t)some * sizeof *f);
+        s->x.k->waves(r->dots, sines, r->dots, 1, one);
+        memcpy(f + i, r->dots, (size_t)some * sizeof *f);
+        memcpy(f + n + i, sines, (size_t)some * sizeof *f);
+    }
+}
+
 float step_project(const struct stepping *s, int64_t h, bool query,
                    const struct step_room *r)
 {
@@ -191,16 +210,13 @@ float step_project(const struct stepping *s, int64_t h, bool query,
     float               *out[] = { r->key, r->query };
     const float          quad = prepare(s, h, 1 + query, r);
 
-    times(s, r->rows, 1 + query, tensor(x, OMEGA, h, (int64_t)n * x->dq), n, r, out);
     for (int t = 0; t < 1 + query; t++) {
-        if (!trig) {
+        times(s, r->rows + t * s->ldx, tensor(x, OMEGA, h, (int64_t)n * x->dq), n, r,
+              out[t]);
+        if (trig)
+            to_waves(s, n, r, out[t]);
+        else
             finish(s, h, t ? 0 : quad, out[t]);
-            continue;
-        }
-        for (int i = 0; i < n; i++) {
-            out[t][n + i] = sinf(out[t][i]);
-            out[t][i] = cosf(out[t][i]);
-        }
     }
     return trig && !x->l->gaussian ? -quad : 0;
 }

@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+foci_positional positional_what(const struct positional *x, int64_t h)
+{
+    const foci_mech *m = &x->stage->group->mech;
+    foci_positional  p = { 0 };
+
+    m->def->positional(m, h, &p);
+    return p;
+}
+
 void positional_geometry(struct positional *x, const foci_plan *plan,
                          const struct stage *s)
 {
@@ -17,6 +26,7 @@ void positional_geometry(struct positional *x, const foci_plan *plan,
         .k = &plan->ctx->kernels,
         .dv = (int)p->dim_v,
         .ldv = (int)round_up(p->dim_v, 16),
+        .ldx = (int)round_up(p->dim_x, 16),
         .el = foci_dtype_bytes(p->dtype),
         .heads = s->group->heads,
         .head0 = s->group->head0,
@@ -26,6 +36,7 @@ void positional_geometry(struct positional *x, const foci_plan *plan,
         .max_seqs = plan_max_seqs(plan),
         .causal = p->flags & FOCI_CAUSAL,
     };
+    x->kind = positional_what(x, 0);
 }
 
 void positional_room(const struct positional *x, struct arena *a,
@@ -37,6 +48,14 @@ void positional_room(const struct positional *x, struct arena *a,
     r->part = arena_take(a, x->ldv, sizeof *r->part);
     r->base = arena_take(a, x->ldv, sizeof *r->base);
     r->factor = arena_take(a, (int64_t)ROWS * CUBES, sizeof *r->factor);
+    taps_room(x, a, r);
+}
+
+void positional_room_of(const struct positional *x, int thread,
+                        struct positional_room *r)
+{
+    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
+    positional_room(x, &mine, r);
 }
 
 /* Everything an execution needs; on a null arena only sizes. */
@@ -48,30 +67,26 @@ static void open_work(struct positional *x, const foci_io *io, bool backward,
 
     x->io = io;
     x->seqs = arena_take(a, x->max_seqs, sizeof *x->seqs);
-    x->what = arena_take(a, x->heads, sizeof *x->what);
     if (backward && x->per_kv > 1)
         x->dv_rows = arena_take(a, x->kv_heads * x->p->batch * x->p->len_k,
                                 (size_t)x->ldv * sizeof *x->dv_rows);
+    taps_take(x, backward, a);
     positional_room(x, &one, &room);
     x->scratch_bytes = (one.used + 63) / 64 * 64;
     x->scratch = arena_take(a, x->plan->ctx->threads, x->scratch_bytes);
     if (!a->base) return;
     x->n_seqs = plan_seqs(x->plan, io, x->seqs);
-    for (int64_t h = 0; h < x->heads; h++) {
-        const foci_mech *m = &x->stage->group->mech;
-        x->what[h] = (foci_positional){ 0 };
-        m->def->positional(m, h, &x->what[h]);
-    }
 }
 
 /*
  * Rows
  */
 
-static size_t row_at(const struct positional *x, const foci_layout *l, int64_t b,
-                     int64_t row, int64_t head)
+static size_t row_at(const struct positional *x, const foci_layout *l,
+                     const struct place *at, int64_t row, int64_t head)
 {
-    return (size_t)(b * l->batch + row * l->row + head * l->head) * x->el;
+    return (size_t)(at->s->b * l->batch + row * l->row + head * l->head + at->column) *
+           x->el;
 }
 
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
@@ -79,10 +94,10 @@ void positional_load_v(const struct positional *x, const struct place *at, int64
 {
     const foci_layout *l = &x->p->v;
 
-    x->k->load_rows(tile, x->ldv,
+    x->k->load_rows(tile, at->ld,
                     (const char *)x->io->v +
-                        row_at(x, l, at->s->b, at->s->k0 + i, x->kv0 + at->kv),
-                    l->row, (int)x->p->dtype, n, x->dv);
+                        row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv),
+                    l->row, (int)x->p->dtype, n, at->width);
 }
 
 void positional_load_g(const struct positional *x, const struct place *at, int64_t i,
@@ -90,10 +105,10 @@ void positional_load_g(const struct positional *x, const struct place *at, int64
 {
     const foci_layout *l = &x->p->o;
 
-    x->k->load_rows(tile, x->ldv,
+    x->k->load_rows(tile, at->ld,
                     (const char *)x->g->d_o +
-                        row_at(x, l, at->s->b, at->s->q0 + i, x->head0 + at->h),
-                    l->row, (int)x->p->dtype, n, x->dv);
+                        row_at(x, l, at, at->s->q0 + i, x->head0 + at->h),
+                    l->row, (int)x->p->dtype, n, at->width);
 }
 
 void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
@@ -102,8 +117,8 @@ void positional_store_o(const struct positional *x, const struct place *at, int6
     const foci_layout *l = &x->p->o;
 
     x->k->store_rows((char *)x->io->o +
-                         row_at(x, l, at->s->b, at->s->q0 + i, x->head0 + at->h),
-                     l->row, (int)x->p->dtype, tile, x->ldv, 1.0f, n, x->dv);
+                         row_at(x, l, at, at->s->q0 + i, x->head0 + at->h),
+                     l->row, (int)x->p->dtype, tile, at->ld, 1.0f, n, at->width);
 }
 
 static float *shared_row(const struct positional *x, const struct place *at, int64_t i)
@@ -113,20 +128,28 @@ static float *shared_row(const struct positional *x, const struct place *at, int
            (at->kv * rows + at->s->b * x->p->len_k + at->s->k0 + i) * x->ldv;
 }
 
+static void add_shared(const struct positional *x, const struct place *at, int64_t i,
+                       int n, const float *tile)
+{
+    for (int64_t t = 0; t < n; t++) {
+        float *to = shared_row(x, at, i + t) + at->column;
+        for (int c = 0; c < at->width; c++)
+            to[c] = tile[t * at->ld + c] + (at->first ? 0 : to[c]);
+    }
+}
+
 void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
                          int n, const float *tile)
 {
     const foci_layout *l = &x->p->v;
 
+    if (!x->g->dv) return;
     if (x->dv_rows) {
-        float *to = shared_row(x, at, i);
-        for (int64_t t = 0; t < (int64_t)n * x->ldv; t++)
-            to[t] = at->first ? tile[t] : to[t] + tile[t];
+        add_shared(x, at, i, n, tile);
         return;
     }
-    x->k->store_rows((char *)x->g->dv +
-                         row_at(x, l, at->s->b, at->s->k0 + i, x->kv0 + at->kv),
-                     l->row, (int)x->p->dtype, tile, x->ldv, 1.0f, n, x->dv);
+    x->k->store_rows((char *)x->g->dv + row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv),
+                     l->row, (int)x->p->dtype, tile, at->ld, 1.0f, n, at->width);
 }
 
 /*
@@ -136,16 +159,12 @@ void positional_store_dv(const struct positional *x, const struct place *at, int
 static struct place place_of(const struct positional *x, int64_t seq, int64_t h)
 {
     return (struct place){ .s = &x->seqs[seq],
-                           .what = &x->what[h],
+                           .what = positional_what(x, h),
                            .h = h,
                            .kv = h / x->per_kv,
-                           .first = h % x->per_kv == 0 };
-}
-
-static void room_of(const struct positional *x, int thread, struct positional_room *r)
-{
-    struct arena mine = { .base = x->scratch + (size_t)thread * x->scratch_bytes };
-    positional_room(x, &mine, r);
+                           .first = h % x->per_kv == 0,
+                           .width = x->dv,
+                           .ld = x->ldv };
 }
 
 static void forward_job(void *arg, int64_t i, int thread)
@@ -154,12 +173,21 @@ static void forward_job(void *arg, int64_t i, int thread)
     const struct place       at = place_of(x, i / x->heads, i % x->heads);
     struct positional_room   room;
 
-    room_of(x, thread, &room);
+    positional_room_of(x, thread, &room);
     if (!at.s->nq) return;
-    if (at.what->words)
+    if (positional_is_taps(&at.what))
+        taps_forward(x, &at, &room);
+    else if (at.what.words)
         words_forward(x, &at, &room);
     else
         scan_forward(x, &at, &room);
+}
+
+static void run(struct positional *x, int64_t                         jobs,
+                void (*job)(void *arg, int64_t i, int thread), double flops)
+{
+    phases_run(x->k, x->plan->shared, jobs_threads(x->plan->ctx->threads, jobs, flops),
+               &(struct phase){ jobs, 1, job, x }, 1);
 }
 
 static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -173,8 +201,7 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (!x.max_seqs) return;
     open_work(&x, io, false, &a);
     rest_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.heads, 1, forward_job, &x }, 1);
+    run(&x, x.n_seqs * x.heads, forward_job, plan->cost.forward_flops);
 }
 
 /* Leading keys that take no gradient; and sums over heads to where they go. */
@@ -200,11 +227,13 @@ static void backward_job(void *arg, int64_t i, int thread)
     const int64_t            seq = i / x->kv_heads, kv = i % x->kv_heads;
     struct positional_room   room;
 
-    room_of(x, thread, &room);
+    positional_room_of(x, thread, &room);
     if (!x->seqs[seq].nk) return;
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++) {
         const struct place at = place_of(x, seq, h);
-        if (at.what->words)
+        if (positional_is_taps(&at.what))
+            taps_backward(x, &at, &room);
+        else if (at.what.words)
             words_backward(x, &at, &room);
         else
             scan_backward(x, &at, &room);
@@ -222,12 +251,12 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     positional_geometry(&x, plan, s);
     rest_clear(plan, io, g->dq, &x.p->q, x.head0, x.heads, x.p->dim_qk, true, true);
     rest_clear(plan, io, g->dk, &x.p->k, x.kv0, x.kv_heads, x.p->dim_qk, false, true);
-    if (!x.max_seqs || !g->dv) return;
+    if (!x.max_seqs || !(g->dv || positional_is_taps(&x.kind))) return;
     open_work(&x, io, true, &a);
     x.g = g;
     rest_clear(plan, io, g->dv, &x.p->v, x.kv0, x.kv_heads, x.dv, false, false);
-    phases_run(x.k, plan->shared, plan->ctx->threads,
-               &(struct phase){ x.n_seqs * x.kv_heads, 1, backward_job, &x }, 1);
+    run(&x, x.n_seqs * x.kv_heads, backward_job, plan->cost.backward_flops);
+    if (positional_is_taps(&x.kind)) taps_finish(&x);
 }
 
 /*
@@ -307,9 +336,14 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *cost)
 
 static int describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
-    (void)plan;
-    return snprintf(text, cap, "positional: %" PRId64 " heads, running means",
-                    s->group->heads);
+    struct positional x;
+
+    positional_geometry(&x, plan, s);
+    if (positional_is_taps(&x.kind))
+        return snprintf(text, cap, "    taps     %" PRId64 " a head, in f32\n",
+                        positional_taps_of(&x));
+    return snprintf(text, cap, "    scan     %s, means in doubles\n",
+                    x.kind.words ? "words" : "tokens");
 }
 
 const struct engine engine_positional = {
@@ -321,4 +355,5 @@ const struct engine engine_positional = {
     .check = check,
     .cost = cost,
     .describe = describe,
+    .decoder = &positional_decoder,
 };

@@ -16,7 +16,8 @@
 #include "plan/plan.h"
 #include "state/state.h"
 
-enum { ROWS = 64 };  /* of a tile */
+enum { ROWS = 64 }; /* of a tile */
+enum { MAX_TAPS = 4096 };
 enum { CUBES = 14 }; /* factors of a row of causal start: kernel cube_rows */
 
 /* One execution of one stage. */
@@ -33,7 +34,13 @@ struct positional {
     int64_t               max_seqs, n_seqs;
     bool                  causal;
     struct seq           *seqs;
-    foci_positional      *what; /* [heads] */
+    foci_positional       kind; /* of the first head */
+    int                   ldx;  /* of rows of floats of x */
+
+    /* Backward of taps: sums of the gradients of weights by sequence; where x makes them,
+     * gradients of logits [batch len_q][taps of all heads], W and its gradient in rows. */
+    double *sums;
+    float  *logits, *net_rows, *net_sums;
 
     /* Backward, where several heads share values: [kv_heads][batch len_k][ldv]. */
     float *dv_rows;
@@ -44,10 +51,12 @@ struct positional {
 
 /* A head of a sequence. */
 struct place {
-    const struct seq      *s;
-    const foci_positional *what;
-    int64_t                h, kv; /* within the stage */
-    bool                   first; /* of the heads that share the values */
+    const struct seq *s;
+    foci_positional   what;
+    int64_t           h, kv;     /* within the stage */
+    bool              first;     /* of the heads that share the values */
+    int               width, ld; /* columns of it, and in tiles */
+    int64_t           column;    /* the first */
 };
 
 /* Of one thread. */
@@ -56,14 +65,21 @@ struct positional_room {
     double *state;       /* [4][ldv] */
     double *part, *base; /* [ldv] */
     double *factor;      /* [ROWS][CUBES] */
+
+    /* Taps: windows of rows of v and of its gradient, products, weights, what makes them
+     * of x, rows of x. */
+    float *window, *slide, *dots, *taps, *net, *xs;
 };
 
 /* positional.c */
-void positional_geometry(struct positional *x, const foci_plan *plan,
-                         const struct stage *s);
-void positional_room(const struct positional *x, struct arena *a,
-                     struct positional_room *r);
-/* n rows from i on: of v or d_o as floats, zero in columns from dv to ldv; to o or dv.  The
+foci_positional positional_what(const struct positional *x, int64_t h);
+void            positional_geometry(struct positional *x, const foci_plan *plan,
+                                    const struct stage *s);
+void            positional_room(const struct positional *x, struct arena *a,
+                                struct positional_room *r);
+void            positional_room_of(const struct positional *x, int thread,
+                                   struct positional_room *r);
+/* n rows from i on: of v or d_o as floats, zero in columns from width to ld; to o or dv.  The
  * gradients of values that several heads share are added up. */
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
                        int n, float *tile);
@@ -82,6 +98,21 @@ void scan_backward(const struct positional *x, const struct place *at,
 
 /* The factors of kernel cube_rows for n rows from t on. */
 void positional_cubes(double *f, int64_t t, int n);
+
+/* positional_taps.c: convolutions.  Room, gradients of W and x after those of v, tokens one
+ * by one (o NULL: it is only kept). */
+bool    positional_is_taps(const foci_positional *p);
+int64_t positional_taps_of(const struct positional *x); /* of a head */
+void    taps_take(struct positional *x, bool backward, struct arena *a);
+void taps_room(const struct positional *x, struct arena *a, struct positional_room *r);
+void taps_forward(const struct positional *x, const struct place *at,
+                  struct positional_room *r);
+void taps_backward(const struct positional *x, const struct place *at,
+                   struct positional_room *r);
+void taps_finish(struct positional *x);
+size_t taps_state_bytes(const struct positional *x);
+void taps_token(const struct positional *x, const float *params, int64_t h, float *kept,
+                const float *v, const float *xs, float *o, struct positional_room *r);
 
 /* positional_words.c: the same, of words. */
 void words_forward(const struct positional *x, const struct place *at,

@@ -43,7 +43,7 @@ static void leave_empty(const struct positional *x, const struct place *at, bool
         const int     n = (int)min64(ROWS, t1 - t);
         const int64_t i = rows_of(at, back, t, n);
 
-        if (at->what->self)
+        if (at->what.self)
             positional_load_v(x, at, i, n, r->tile);
         else
             clear(x, r->tile, n);
@@ -159,7 +159,7 @@ void scan_forward(const struct positional *x, const struct place *at,
 {
     const int64_t n = at->s->nk;
 
-    switch (at->what->pattern) {
+    switch (at->what.pattern) {
     case FOCI_PATTERN_CURRENT: shift(x, at, false, 0, r); break;
     case FOCI_PATTERN_PREVIOUS: shift(x, at, false, 1, r); break;
     case FOCI_PATTERN_NEXT: shift(x, at, true, x->causal ? n : 1, r); break;
@@ -192,7 +192,7 @@ static void add_self(const struct positional *x, const struct place *at, bool ba
 {
     const int m = (int)min64(n, lag - t);
 
-    if (!at->what->self || m <= 0) return;
+    if (!at->what.self || m <= 0) return;
     const int64_t i = rows_of(at, back, t, m);
     float        *to = r->tile + (i - rows_of(at, back, t, n)) * x->ldv;
 
@@ -291,7 +291,7 @@ void scan_backward(const struct positional *x, const struct place *at,
 {
     const int64_t n = at->s->nk;
 
-    switch (at->what->pattern) {
+    switch (at->what.pattern) {
     case FOCI_PATTERN_CURRENT: shift_back(x, at, false, 0, r); break;
     case FOCI_PATTERN_PREVIOUS: shift_back(x, at, false, 1, r); break;
     case FOCI_PATTERN_NEXT: shift_back(x, at, true, x->causal ? n : 1, r); break;

@@ -26,7 +26,7 @@ struct walk {
 static struct walk walk_of(const struct positional *x, const struct place *at,
                            struct positional_room *r)
 {
-    const foci_pattern p = at->what->pattern;
+    const foci_pattern p = at->what.pattern;
 
     return (struct walk){ .x = x,
                           .at = at,
@@ -173,10 +173,10 @@ static void lagged(const struct walk *w, int lag)
     zero(w, w->r->state, 2);
     for (int64_t m = 0; next_word(w, false, &word); m++) {
         mean_of(w, &word);
-        if (m < lag && w->at->what->self && w->x->causal)
+        if (m < lag && w->at->what.self && w->x->causal)
             store_parts(w, &word, 1, NULL);
         else if (m < lag)
-            fill(w, &word, w->at->what->self ? w->r->part : NULL);
+            fill(w, &word, w->at->what.self ? w->r->part : NULL);
         else
             fill(w, &word, lag == 0 ? w->r->part : lag == 1 ? before : w->r->state);
         if (m > 0) include(w, before, m);
@@ -188,7 +188,7 @@ static void lagged(const struct walk *w, int lag)
 static void own_word(const struct walk *w)
 {
     const int          ld = w->x->ldv;
-    const foci_pattern p = w->at->what->pattern;
+    const foci_pattern p = w->at->what.pattern;
     struct word        word = { 0 };
     double            *base = w->r->base, f[CUBES];
     const struct walk  up = { w->x, w->at, w->r, w->words, false };
@@ -225,14 +225,14 @@ void words_forward(const struct positional *x, const struct place *at,
     const struct walk w = walk_of(x, at, r);
     const struct word all = { 0, at->s->nk };
 
-    switch (at->what->pattern) {
+    switch (at->what.pattern) {
     case FOCI_PATTERN_PREVIOUS: lagged(&w, 1); break;
     case FOCI_PATTERN_LEFT: lagged(&w, 2); break;
     case FOCI_PATTERN_NEXT:
     case FOCI_PATTERN_RIGHT:
         if (!x->causal)
-            lagged(&w, at->what->pattern == FOCI_PATTERN_NEXT ? 1 : 2);
-        else if (at->what->self)
+            lagged(&w, at->what.pattern == FOCI_PATTERN_NEXT ? 1 : 2);
+        else if (at->what.self)
             own_word(&w);
         else
             fill(&w, &all, NULL);
@@ -311,8 +311,8 @@ static void lagged_back(const struct walk *w, int lag)
 
     zero(w, w->r->state, 3);
     for (int64_t m = count_words(w); next_word(w, true, &word); m--) {
-        const double a = mean_factor(m), keep = lag == 2 ? 1 - a : 0;
-        const bool   takes_self = m - 1 < lag && w->at->what->self;
+        const double a = mean_factor(m);
+        const bool   takes_self = m - 1 < lag && w->at->what.self;
 
         sum_of(w, &word, w->r->part);
         for (int c = 0; c < ld; c++) {
@@ -322,7 +322,7 @@ static void lagged_back(const struct walk *w, int lag)
 
             dm[c] += from;
             w->r->part[c] = (lag == 2 ? a : 1) * dm[c] + self;
-            dm[c] *= keep;
+            dm[c] = lag == 2 ? (1 - a) * dm[c] : 0; /* whatever it was */
             last[c] = later[c];
             later[c] = mine;
         }
@@ -370,7 +370,7 @@ static void cubes_before(const struct walk *w, const double *f)
 static void own_word_back(const struct walk *w)
 {
     const int          ld = w->x->ldv;
-    const foci_pattern p = w->at->what->pattern;
+    const foci_pattern p = w->at->what.pattern;
     const struct walk  up = { w->x, w->at, w->r, w->words, false };
     struct word        word = { 0 };
     double             f[CUBES];
@@ -414,14 +414,14 @@ void words_backward(const struct positional *x, const struct place *at,
 {
     const struct walk w = walk_of(x, at, r);
 
-    switch (at->what->pattern) {
+    switch (at->what.pattern) {
     case FOCI_PATTERN_PREVIOUS: lagged_back(&w, 1); break;
     case FOCI_PATTERN_LEFT: lagged_back(&w, 2); break;
     case FOCI_PATTERN_NEXT:
     case FOCI_PATTERN_RIGHT:
         if (!x->causal)
-            lagged_back(&w, at->what->pattern == FOCI_PATTERN_NEXT ? 1 : 2);
-        else if (at->what->self)
+            lagged_back(&w, at->what.pattern == FOCI_PATTERN_NEXT ? 1 : 2);
+        else if (at->what.self)
             own_word_back(&w);
         else
             nothing_back(&w);

@@ -27,7 +27,9 @@ void rest_clear(const foci_plan *plan, const foci_io *io, void *base,
     const size_t        el = foci_dtype_bytes(p->dtype);
     const struct rest   r = { base, l, head0, heads, el, (size_t)d * el };
     const int64_t       len = queries ? p->len_q : p->len_k;
+    const int64_t       others = queries ? p->len_k : p->len_q;
     const int32_t      *lens = queries ? io->len_q : io->len_k;
+    const int32_t      *other_lens = queries ? io->len_k : io->len_q;
 
     if (!base) return;
     if (io->docs && !all) {
@@ -35,6 +37,8 @@ void rest_clear(const foci_plan *plan, const foci_io *io, void *base,
         clear_rows(&r, 0, (foci_range){ io->docs[io->n_docs], len });
         return;
     }
-    for (int64_t b = 0; b < p->batch; b++)
-        clear_rows(&r, b, (foci_range){ all ? 0 : lens ? lens[b] : len, len });
+    for (int64_t b = 0; b < p->batch; b++) {
+        const bool none = all || !(other_lens ? other_lens[b] : others);
+        clear_rows(&r, b, (foci_range){ none ? 0 : lens ? lens[b] : len, len });
+    }
 }

@@ -169,19 +169,18 @@ void routes_gates(const foci_plan *plan, const struct stage *s, const float *par
     if (keep && keep < n) keep_top(gate, n, keep);
 }
 
-static void make_gates(const struct routes *r)
+static void gates_job(void *arg, int64_t i, int thread)
 {
-#pragma omp parallel for num_threads(r->plan->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < r->all.rows; i++) {
-        const char *x = (const char *)r->io->x + sums_at(&r->all, &r->p->x, i, 0);
+    const struct routes *r = arg;
+    const char          *x = (const char *)r->io->x + sums_at(&r->all, &r->p->x, i, 0);
 
-        for (int64_t h = 0; r->all.valid[i] && h < r->all.heads; h++) {
-            double z[MAX_ROUTES];
+    (void)thread;
+    for (int64_t h = 0; r->all.valid[i] && h < r->all.heads; h++) {
+        double z[MAX_ROUTES];
 
-            routes_gates(r->plan, r->stage, r->io->params, x, h, z);
-            for (int64_t t = 0; t < r->n; t++)
-                r->gates[(i * r->all.heads + h) * r->n + t] = (float)z[t];
-        }
+        routes_gates(r->plan, r->stage, r->io->params, x, h, z);
+        for (int64_t t = 0; t < r->n; t++)
+            r->gates[(i * r->all.heads + h) * r->n + t] = (float)z[t];
     }
 }
 
@@ -220,6 +219,7 @@ static foci_plan route_plan(const struct routes *r, int64_t route)
 {
     foci_plan one = *r->stage->inner[route];
 
+    one.shared = r->plan->shared;
     if (r->group->mech.arg[TOP_ARG] > 0 && engine_of(&one.stages[0]) == &engine_exact) {
         one.gates = r->gates + route;
         one.gate_step = r->n;
@@ -237,7 +237,7 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     if (saved) take_saved(&r, saved);
     take_work(&r, &a, false, saved);
     sums_valid(plan, io, true, r.seqs, r.valid);
-    make_gates(&r);
+    sums_rows(&r.all, gates_job, &r);
     for (int64_t i = 0; i < r.n; i++) {
         const foci_plan     inner = route_plan(&r, i);
         const struct stage *stage = &inner.stages[0];
@@ -251,37 +251,44 @@ static void forward(const foci_plan *plan, const struct stage *s, const foci_io 
     sums_store(&r.all, io->o, &plan->p.o, r.dv);
 }
 
-/* gy = gate of the route times the gradient of the output; dz = gradient of the gate. */
-static void grad_of_route(const struct routes *r, const void *d_o, const char *y,
-                          int64_t route)
-{
-#pragma omp parallel for num_threads(r->plan->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < r->all.rows; i++)
-        for (int64_t h = 0; h < r->all.heads; h++) {
-            const int64_t row = (i * r->all.heads + h) * r->n + route;
-            const int64_t head = r->group->head0 + h;
-            const size_t  inner = sums_at(&r->all, inner_o(r), i, head);
-            const char   *g = (const char *)d_o + sums_at(&r->all, &r->p->o, i, head);
-            const float   gate = r->all.valid[i] ? r->gates[row] : 0;
-            double        dot = 0;
-            _Alignas(64) float part[SUMS_CHUNK], mine[SUMS_CHUNK];
+/* The gradient of one route. */
+struct back {
+    const struct routes *r;
+    const char          *d_o, *y;
+    int64_t              route;
+};
 
-            for (int c = 0; c < r->dv; c += SUMS_CHUNK) {
-                const int    m = (int)min64(SUMS_CHUNK, r->dv - c);
-                const size_t to = (size_t)c * r->all.el;
-                r->all.k->load_rows(part, SUMS_CHUNK, g + to, r->dv, (int)r->p->dtype,
-                                    1, m);
-                r->all.k->load_rows(mine, SUMS_CHUNK, y + inner + to, r->dv,
-                                    (int)r->p->dtype, 1, m);
-                for (int t = 0; gate != 0 && t < m; t++)
-                    dot += (double)part[t] * (double)mine[t];
-                for (int t = 0; t < m; t++)
-                    part[t] = gate == 0 ? 0 : part[t] * gate;
-                r->all.k->store_rows(r->gy + inner + to, r->dv, (int)r->p->dtype, part,
-                                     SUMS_CHUNK, 1.0f, 1, m);
-            }
-            if (r->all.valid[i]) r->dz[row] = (float)dot;
+/* gy = gate of the route times the gradient of the output; dz = gradient of the gate. */
+static void route_job(void *arg, int64_t i, int thread)
+{
+    const struct back   *k = arg;
+    const struct routes *r = k->r;
+
+    (void)thread;
+    for (int64_t h = 0; h < r->all.heads; h++) {
+        const int64_t      row = (i * r->all.heads + h) * r->n + k->route;
+        const int64_t      head = r->group->head0 + h;
+        const size_t       inner = sums_at(&r->all, inner_o(r), i, head);
+        const char        *g = k->d_o + sums_at(&r->all, &r->p->o, i, head);
+        const float        gate = r->all.valid[i] ? r->gates[row] : 0;
+        double             dot = 0;
+        _Alignas(64) float part[SUMS_CHUNK], mine[SUMS_CHUNK];
+
+        for (int c = 0; c < r->dv; c += SUMS_CHUNK) {
+            const int    m = (int)min64(SUMS_CHUNK, r->dv - c);
+            const size_t to = (size_t)c * r->all.el;
+            r->all.k->load_rows(part, SUMS_CHUNK, g + to, r->dv, (int)r->p->dtype, 1, m);
+            r->all.k->load_rows(mine, SUMS_CHUNK, k->y + inner + to, r->dv,
+                                (int)r->p->dtype, 1, m);
+            for (int t = 0; gate != 0 && t < m; t++)
+                dot += (double)part[t] * (double)mine[t];
+            for (int t = 0; t < m; t++)
+                part[t] = gate == 0 ? 0 : part[t] * gate;
+            r->all.k->store_rows(r->gy + inner + to, r->dv, (int)r->p->dtype, part,
+                                 SUMS_CHUNK, 1.0f, 1, m);
         }
+        if (r->all.valid[i]) r->dz[row] = (float)dot;
+    }
 }
 
 /* From gradients of gates to those of their logits, in place. */
@@ -300,54 +307,73 @@ static void through_softmax(const struct routes *r)
     }
 }
 
-/* dW += sum of dz x: a piece of the columns at a time. */
-static void grad_of_weights(const struct routes *r, float *dw)
+/* Where gradients of the gates go. */
+struct gates_to {
+    const struct routes *r;
+    float               *dw;
+    char                *dx;
+};
+
+/* dW += sum of dz x: a piece of the columns of a row of W. */
+static void weights_job(void *arg, int64_t i, int thread)
 {
-    const int64_t d = r->p->dim_x, chunks = div_up(d, SUMS_CHUNK);
+    const struct gates_to *k = arg;
+    const struct routes   *r = k->r;
+    const int64_t          d = r->p->dim_x, chunks = div_up(d, SUMS_CHUNK);
+    const int64_t          c = i % chunks * SUMS_CHUNK, ht = i / chunks;
+    const int              m = (int)min64(SUMS_CHUNK, d - c);
+    double                 sum[SUMS_CHUNK] = { 0 };
+    _Alignas(64) float     part[SUMS_CHUNK];
 
-#pragma omp parallel for num_threads(r->plan->ctx->threads) schedule(dynamic, 1)
-    for (int64_t job = 0; job < chunks * r->all.heads * r->n; job++) {
-        const int64_t      c = job % chunks * SUMS_CHUNK, ht = job / chunks;
-        const int          m = (int)min64(SUMS_CHUNK, d - c);
-        double             sum[SUMS_CHUNK] = { 0 };
-        _Alignas(64) float part[SUMS_CHUNK];
-
-        for (int64_t i = 0; i < r->all.rows; i++) {
-            const double z =
-                r->all.valid[i] ? (double)r->dz[i * r->all.heads * r->n + ht] : 0;
-            if (z == 0) continue;
-            r->all.k->load_rows(part, SUMS_CHUNK,
-                                (const char *)r->io->x +
-                                    sums_at(&r->all, &r->p->x, i, 0) +
-                                    (size_t)c * r->all.el,
-                                d, (int)r->p->dtype, 1, m);
-            for (int t = 0; t < m; t++)
-                sum[t] += z * (double)part[t];
-        }
+    (void)thread;
+    for (int64_t row = 0; row < r->all.rows; row++) {
+        const double z =
+            r->all.valid[row] ? (double)r->dz[row * r->all.heads * r->n + ht] : 0;
+        if (z == 0) continue;
+        r->all.k->load_rows(part, SUMS_CHUNK,
+                            (const char *)r->io->x + sums_at(&r->all, &r->p->x, row, 0) +
+                                (size_t)c * r->all.el,
+                            d, (int)r->p->dtype, 1, m);
         for (int t = 0; t < m; t++)
-            dw[ht * d + c + t] += (float)sum[t];
+            sum[t] += z * (double)part[t];
     }
+    for (int t = 0; t < m; t++)
+        k->dw[ht * d + c + t] += (float)sum[t];
 }
 
 /* dx += W^T dz, of all heads at once. */
-static void grad_of_x(const struct routes *r, char *dx)
+static void x_job(void *arg, int64_t i, int thread)
 {
-    const int64_t d = r->p->dim_x, n = r->all.heads * r->n;
-    const float  *w = r->io->params + r->group->param0[0];
+    const struct gates_to *k = arg;
+    const struct routes   *r = k->r;
+    const int64_t          d = r->p->dim_x, n = r->all.heads * r->n;
+    const float           *w = r->io->params + r->group->param0[0];
 
-#pragma omp parallel for num_threads(r->plan->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < r->all.rows; i++)
-        for (int64_t c = 0; r->all.valid[i] && c < d; c += SUMS_CHUNK) {
-            const int m = (int)min64(SUMS_CHUNK, d - c);
-            char *to = dx + sums_at(&r->all, &r->p->x, i, 0) + (size_t)c * r->all.el;
-            _Alignas(64) float part[SUMS_CHUNK];
+    (void)thread;
+    for (int64_t c = 0; r->all.valid[i] && c < d; c += SUMS_CHUNK) {
+        const int m = (int)min64(SUMS_CHUNK, d - c);
+        char     *to = k->dx + sums_at(&r->all, &r->p->x, i, 0) + (size_t)c * r->all.el;
+        _Alignas(64) float part[SUMS_CHUNK];
 
-            r->all.k->load_rows(part, SUMS_CHUNK, to, d, (int)r->p->dtype, 1, m);
-            for (int64_t t = 0; t < n; t++)
-                for (int e = 0; e < m; e++)
-                    part[e] += r->dz[i * n + t] * w[t * d + c + e];
-            r->all.k->store_rows(to, d, (int)r->p->dtype, part, SUMS_CHUNK, 1.0f, 1, m);
-        }
+        r->all.k->load_rows(part, SUMS_CHUNK, to, d, (int)r->p->dtype, 1, m);
+        for (int64_t t = 0; t < n; t++)
+            for (int e = 0; e < m; e++)
+                part[e] += r->dz[i * n + t] * w[t * d + c + e];
+        r->all.k->store_rows(to, d, (int)r->p->dtype, part, SUMS_CHUNK, 1.0f, 1, m);
+    }
+}
+
+static void grad_of_gates(const struct routes *r, const foci_grads *g)
+{
+    const int64_t   jobs = div_up(r->p->dim_x, SUMS_CHUNK) * r->all.heads * r->n;
+    struct gates_to k = { r, g->dparams, g->dx };
+
+    if (k.dw) {
+        k.dw += r->group->param0[0];
+        phases_run(r->all.k, r->plan->shared, r->plan->ctx->threads,
+                   &(struct phase){ jobs, 1, weights_job, &k }, 1);
+    }
+    if (k.dx) sums_rows(&r->all, x_job, &k);
 }
 
 static void backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
@@ -367,7 +393,8 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
         const int64_t       kv = r.group->kv0 + i;
         foci_grads          mine = *g;
 
-        grad_of_route(&r, g->d_o, one.o, i);
+        struct back k = { &r, g->d_o, one.o, i };
+        sums_rows(&r.all, route_job, &k);
         mine.d_o = r.gy;
         if (g->dk) mine.dk = (char *)g->dk + (size_t)(kv * plan->p.k.head) * r.all.el;
         if (g->dv) mine.dv = (char *)g->dv + (size_t)(kv * plan->p.v.head) * r.all.el;
@@ -377,8 +404,7 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     }
     if (g->dq) sums_store(&r.all, g->dq, &plan->p.q, (int)plan->p.dim_qk);
     through_softmax(&r);
-    if (g->dparams) grad_of_weights(&r, g->dparams + r.group->param0[0]);
-    if (g->dx) grad_of_x(&r, g->dx);
+    grad_of_gates(&r, g);
 }
 
 static size_t work_bytes(const foci_plan *plan, const struct stage *s)

@@ -78,7 +78,7 @@ static void geometry(struct second *s, const foci_plan *plan, const struct stage
     s->group.kv0 = s->group.head0;
     s->group.kv_heads = s->group.heads;
     s->means.group = &s->group;
-    s->means.memory = 0; /* y is nobody's memory: see add_keys() */
+    s->means.memory = 0; /* y is nobody's memory: see keys_job() */
     s->means.support = (struct support){ .len = stage->support.len };
 }
 
@@ -126,19 +126,18 @@ static void take_work(struct second *s, struct arena *a, bool train, bool saves)
 }
 
 /* Every head of queries gets the keys it reads. */
-static void copy_keys(const struct second *s)
+static void copy_job(void *arg, int64_t i, int thread)
 {
-    const foci_problem *p = &s->outer->p;
-    const struct group *g = s->stage->group;
-    const int64_t       per = g->heads / g->kv_heads;
-    const size_t        bytes = (size_t)p->dim_qk * s->all.el;
+    const struct second *s = arg;
+    const foci_problem  *p = &s->outer->p;
+    const struct group  *g = s->stage->group;
+    const int64_t        per = g->heads / g->kv_heads;
 
-#pragma omp parallel for num_threads(s->outer->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < s->all.rows; i++)
-        for (int64_t h = 0; s->valid[i] && h < g->heads; h++)
-            memcpy(s->k + sums_at(&s->all, &s->over.p.k, i, g->head0 + h),
-                   (const char *)s->io->k + sums_at(&s->all, &p->k, i, g->kv0 + h / per),
-                   bytes);
+    (void)thread;
+    for (int64_t h = 0; s->valid[i] && h < g->heads; h++)
+        memcpy(s->k + sums_at(&s->all, &s->over.p.k, i, g->head0 + h),
+               (const char *)s->io->k + sums_at(&s->all, &p->k, i, g->kv0 + h / per),
+               (size_t)p->dim_qk * s->all.el);
 }
 
 static bool sees_run(const struct second *s, int64_t i)
@@ -194,7 +193,7 @@ static void forward(const foci_plan *plan, const struct stage *stage, const foci
     take_saved(&s, saved);
     take_work(&s, &a, false, saved);
     set_rows(&s);
-    copy_keys(&s);
+    sums_rows(&s.all, copy_job, &s);
 
     foci_io one = call_one(&s);
     one.lse = io->lse ? s.lse : NULL;
@@ -212,70 +211,78 @@ static void forward(const foci_plan *plan, const struct stage *stage, const foci
     if (io->lse) sums_lse(&s.all, s.lse, io->lse, true);
 }
 
-/* gz = gamma g, and the gradient of gamma: sum of g (z - y) over rows that see a run. */
-static void grad_of_z(const struct second *s, const void *d_o)
+struct back {
+    const struct second *s;
+    const char          *d_o;
+    char                *dk;
+};
+
+/* gz = gamma g of a head, and the gradient of gamma: sum of g (z - y) over rows that see
+ * a run. */
+static void gamma_job(void *arg, int64_t h, int thread)
 {
-    const foci_problem *p = &s->outer->p;
-    const int           d = (int)p->dim_v, dtype = (int)p->dtype;
+    const struct back   *k = arg;
+    const struct second *s = k->s;
+    const foci_problem  *p = &s->outer->p;
+    const int            d = (int)p->dim_v, dtype = (int)p->dtype;
+    const int64_t        head = s->all.head0 + h;
+    double               sum = 0;
 
-#pragma omp parallel for num_threads(s->outer->ctx->threads) schedule(static)
-    for (int64_t h = 0; h < s->all.heads; h++) {
-        s->d_gamma[h] = 0;
-        for (int64_t i = 0; i < s->all.rows; i++) {
-            const int64_t      head = s->all.head0 + h;
-            const size_t       at = sums_at(&s->all, &s->plan.p.o, i, head);
-            const char        *g = (const char *)d_o + sums_at(&s->all, &p->o, i, head);
-            const float        f = s->valid[i] ? s->gamma[i * s->all.heads + h] : 0;
-            const bool         sees = s->valid[i] && sees_run(s, i);
-            _Alignas(64) float x[SUMS_CHUNK], y[SUMS_CHUNK], z[SUMS_CHUNK];
+    (void)thread;
+    for (int64_t i = 0; i < s->all.rows; i++) {
+        const size_t       at = sums_at(&s->all, &s->plan.p.o, i, head);
+        const char        *g = k->d_o + sums_at(&s->all, &p->o, i, head);
+        const float        f = s->valid[i] ? s->gamma[i * s->all.heads + h] : 0;
+        const bool         sees = s->valid[i] && sees_run(s, i);
+        _Alignas(64) float x[SUMS_CHUNK], y[SUMS_CHUNK], z[SUMS_CHUNK];
 
-            for (int c = 0; c < d; c += SUMS_CHUNK) {
-                const int    m = (int)min64(SUMS_CHUNK, d - c);
-                const size_t to = (size_t)c * s->all.el;
-                s->all.k->load_rows(x, SUMS_CHUNK, g + to, d, dtype, 1, m);
-                s->all.k->load_rows(y, SUMS_CHUNK, s->y + at + to, d, dtype, 1, m);
-                s->all.k->load_rows(z, SUMS_CHUNK, s->z + at + to, d, dtype, 1, m);
-                for (int t = 0; sees && t < m; t++)
-                    s->d_gamma[h] += (double)x[t] * ((double)z[t] - (double)y[t]);
-                for (int t = 0; t < m; t++)
-                    x[t] = f == 0 ? 0 : f * x[t];
-                s->all.k->store_rows(s->gz + at + to, d, dtype, x, SUMS_CHUNK, 1.0f, 1,
-                                     m);
-            }
+        for (int c = 0; c < d; c += SUMS_CHUNK) {
+            const int    m = (int)min64(SUMS_CHUNK, d - c);
+            const size_t to = (size_t)c * s->all.el;
+            s->all.k->load_rows(x, SUMS_CHUNK, g + to, d, dtype, 1, m);
+            s->all.k->load_rows(y, SUMS_CHUNK, s->y + at + to, d, dtype, 1, m);
+            s->all.k->load_rows(z, SUMS_CHUNK, s->z + at + to, d, dtype, 1, m);
+            for (int t = 0; sees && t < m; t++)
+                sum += (double)x[t] * ((double)z[t] - (double)y[t]);
+            for (int t = 0; t < m; t++)
+                x[t] = f == 0 ? 0 : f * x[t];
+            s->all.k->store_rows(s->gz + at + to, d, dtype, x, SUMS_CHUNK, 1.0f, 1, m);
         }
     }
+    s->d_gamma[h] = sum;
 }
 
 /* dk of the first call lies in its place: add the copies of each head. */
-static void add_keys(const struct second *s, char *dk)
+static void keys_job(void *arg, int64_t i, int thread)
 {
-    const foci_problem *p = &s->outer->p;
-    const struct group *g = s->stage->group;
-    const int64_t       per = g->heads / g->kv_heads, d = p->dim_qk;
+    const struct back   *k = arg;
+    const struct second *s = k->s;
+    const foci_problem  *p = &s->outer->p;
+    const struct group  *g = s->stage->group;
+    const int64_t        per = g->heads / g->kv_heads, d = p->dim_qk;
 
-#pragma omp parallel for num_threads(s->outer->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < s->all.rows; i++)
-        for (int64_t kv = 0; s->valid[i] && kv < g->kv_heads; kv++) {
-            if (s->place[i] < s->stage->memory) break;
-            char *to = dk + sums_at(&s->all, &p->k, i, g->kv0 + kv);
-            for (int64_t c = 0; c < d; c += SUMS_CHUNK) {
-                const int          m = (int)min64(SUMS_CHUNK, d - c);
-                const size_t       skip = (size_t)c * s->all.el;
-                _Alignas(64) float sum[SUMS_CHUNK], part[SUMS_CHUNK];
+    (void)thread;
+    if (!s->valid[i] || s->place[i] < s->stage->memory) return;
+    for (int64_t kv = 0; kv < g->kv_heads; kv++) {
+        char *to = k->dk + sums_at(&s->all, &p->k, i, g->kv0 + kv);
+        for (int64_t c = 0; c < d; c += SUMS_CHUNK) {
+            const int          m = (int)min64(SUMS_CHUNK, d - c);
+            const size_t       skip = (size_t)c * s->all.el;
+            _Alignas(64) float sum[SUMS_CHUNK], part[SUMS_CHUNK];
 
-                s->all.k->load_rows(sum, SUMS_CHUNK, to + skip, d, (int)p->dtype, 1, m);
-                for (int64_t h = kv * per; h < (kv + 1) * per; h++) {
-                    const char *from =
-                        s->dk + sums_at(&s->all, &s->over.p.k, i, g->head0 + h);
-                    s->all.k->load_rows(part, SUMS_CHUNK, from + skip, d, (int)p->dtype,
-                                        1, m);
-                    for (int t = 0; t < m; t++)
-                        sum[t] += part[t];
-                }
-                s->all.k->store_rows(to + skip, d, (int)p->dtype, sum, SUMS_CHUNK, 1.0f,
-                                     1, m);
+            s->all.k->load_rows(sum, SUMS_CHUNK, to + skip, d, (int)p->dtype, 1, m);
+            for (int64_t h = kv * per; h < (kv + 1) * per; h++) {
+                const char *from =
+                    s->dk + sums_at(&s->all, &s->over.p.k, i, g->head0 + h);
+                s->all.k->load_rows(part, SUMS_CHUNK, from + skip, d, (int)p->dtype, 1,
+                                    m);
+                for (int t = 0; t < m; t++)
+                    sum[t] += part[t];
             }
+            s->all.k->store_rows(to + skip, d, (int)p->dtype, sum, SUMS_CHUNK, 1.0f, 1,
+                                 m);
         }
+    }
 }
 
 /* dy = (1 - gamma) g + what came through the means. */
@@ -302,8 +309,10 @@ static void backward(const foci_plan *plan, const struct stage *stage,
     take_saved(&s, (float *)saved);
     take_work(&s, &a, true, true);
     set_rows(&s);
-    copy_keys(&s);
-    grad_of_z(&s, g->d_o);
+    sums_rows(&s.all, copy_job, &s);
+    struct back k = { &s, g->d_o, g->dk };
+    phases_run(s.all.k, plan->shared, plan->ctx->threads,
+               &(struct phase){ s.all.heads, 1, gamma_job, &k }, 1);
 
     const foci_io two = call_two(&s), one = call_one(&s);
     foci_grads    mine = *g;
@@ -323,7 +332,7 @@ static void backward(const foci_plan *plan, const struct stage *stage,
         sums_add(&dq, g->dq, &plan->p.q, d, NULL, 0, false);
         sums_store(&dq, g->dq, &plan->p.q, d);
     }
-    if (g->dk) add_keys(&s, g->dk);
+    if (g->dk) sums_rows(&s.all, keys_job, &k);
     for (int64_t h = 0; g->dparams && h < s.all.heads; h++)
         g->dparams[stage->group->param0[0] + h] += (float)s.d_gamma[h];
 }

@@ -4,6 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+void sums_rows(const struct sums *s, void (*job)(void *arg, int64_t i, int thread),
+               void              *arg)
+{
+    phases_run(s->k, s->plan->shared, s->plan->ctx->threads,
+               &(struct phase){ s->rows, SUMS_ROWS, job, arg }, 1);
+}
+
 void sums_valid(const foci_plan *plan, const foci_io *io, bool queries,
                 struct seq *seqs, uint8_t *valid)
 {
@@ -18,39 +25,68 @@ void sums_valid(const foci_plan *plan, const foci_io *io, bool queries,
     }
 }
 
+/* A pass over rows, for its jobs. */
+struct adding {
+    const struct sums *s;
+    char              *rows;
+    const foci_layout *l;
+    int                d;
+    const float       *by;
+    int64_t            step;
+    bool               first;
+};
+
+static void add_job(void *arg, int64_t i, int thread)
+{
+    const struct adding *a = arg;
+    const struct sums   *s = a->s;
+    const int            d = a->d;
+
+    (void)thread;
+    for (int64_t h = 0; s->valid[i] && h < s->heads; h++) {
+        const float        f = a->by ? a->by[(i * s->heads + h) * a->step] : 1;
+        float             *sum = s->sum + (i * s->heads + h) * d;
+        const char        *row = a->rows + sums_at(s, a->l, i, s->head0 + h);
+        _Alignas(64) float part[SUMS_CHUNK];
+
+        for (int c = 0; c < d; c += SUMS_CHUNK) {
+            const int m = (int)min64(SUMS_CHUNK, d - c);
+            s->k->load_rows(part, SUMS_CHUNK, row + (size_t)c * s->el, d,
+                            (int)s->plan->p.dtype, 1, m);
+            for (int t = 0; t < m; t++)
+                sum[c + t] = (a->first ? 0 : sum[c + t]) + (f == 0 ? 0 : f * part[t]);
+        }
+    }
+}
+
 void sums_add(const struct sums *s, const char *from, const foci_layout *l, int d,
               const float *by, int64_t step, bool first)
 {
-#pragma omp parallel for num_threads(s->plan->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < s->rows; i++)
-        for (int64_t h = 0; s->valid[i] && h < s->heads; h++) {
-            const float        f = by ? by[(i * s->heads + h) * step] : 1;
-            float             *sum = s->sum + (i * s->heads + h) * d;
-            const char        *row = from + sums_at(s, l, i, s->head0 + h);
-            _Alignas(64) float part[SUMS_CHUNK];
+    struct adding a = { s, (char *)from, l, d, by, step, first };
+    sums_rows(s, add_job, &a);
+}
 
-            for (int c = 0; c < d; c += SUMS_CHUNK) {
-                const int m = (int)min64(SUMS_CHUNK, d - c);
-                s->k->load_rows(part, SUMS_CHUNK, row + (size_t)c * s->el, d,
-                                (int)s->plan->p.dtype, 1, m);
-                for (int t = 0; t < m; t++)
-                    sum[c + t] = (first ? 0 : sum[c + t]) + (f == 0 ? 0 : f * part[t]);
-            }
-        }
+static void store_job(void *arg, int64_t i, int thread)
+{
+    const struct adding *a = arg;
+    const struct sums   *s = a->s;
+    const int            d = a->d;
+
+    (void)thread;
+    for (int64_t h = 0; h < s->heads; h++) {
+        char *row = a->rows + sums_at(s, a->l, i, s->head0 + h);
+        if (s->valid[i])
+            s->k->store_rows(row, d, (int)s->plan->p.dtype,
+                             s->sum + (i * s->heads + h) * d, d, 1.0f, 1, d);
+        else
+            memset(row, 0, (size_t)d * s->el);
+    }
 }
 
 void sums_store(const struct sums *s, char *to, const foci_layout *l, int d)
 {
-#pragma omp parallel for num_threads(s->plan->ctx->threads) schedule(static)
-    for (int64_t i = 0; i < s->rows; i++)
-        for (int64_t h = 0; h < s->heads; h++) {
-            char *row = to + sums_at(s, l, i, s->head0 + h);
-            if (s->valid[i])
-                s->k->store_rows(row, d, (int)s->plan->p.dtype,
-                                 s->sum + (i * s->heads + h) * d, d, 1.0f, 1, d);
-            else
-                memset(row, 0, (size_t)d * s->el);
-        }
+    struct adding a = { .s = s, .rows = to, .l = l, .d = d };
+    sums_rows(s, store_job, &a);
 }
 
 void sums_lse(const struct sums *s, const float *lse, float *out, bool first)

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 
-enum { SUMS_CHUNK = 256 }; /* columns of a row at a time */
+enum { SUMS_CHUNK = 256, SUMS_ROWS = 64 }; /* columns of a row, rows at a time */
 
 /* Rows of all heads of a group, [rows][heads][d], rows being batch times length. */
 struct sums {
@@ -15,6 +15,10 @@ struct sums {
     const uint8_t        *valid; /* [rows] whether a sequence has the row */
     float                *sum;
 };
+
+/* job(i) for all rows. */
+void sums_rows(const struct sums *s, void (*job)(void *arg, int64_t i, int thread),
+               void              *arg);
 
 /* valid[batch len]: 1 for rows of queries (or keys) that sequences have.  seqs: room for
  * plan_max_seqs(). */

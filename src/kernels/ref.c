@@ -921,6 +921,39 @@ static void cube_back(float *dv, const float *g, int64_t ld, int n, int d,
         }
 }
 
+static void taps(float *o, const float *v, int64_t ld, int n, int d, const float *w,
+                 int64_t ldw, int width)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int c = 0; c < d; c++) {
+            float sum = 0;
+            for (int t = 0; t < width; t++)
+                sum += w[i * ldw + t] * v[(i + t) * ld + c];
+            o[i * ld + c] = sum;
+        }
+}
+
+static void taps_back(float *dv, const float *g, int64_t ld, int n, int d,
+                      const float *w, int64_t ldw, int width)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int t = 0; t < width; t++)
+            for (int c = 0; c < d; c++)
+                dv[(i + t) * ld + c] += w[i * ldw + t] * g[i * ld + c];
+}
+
+static void taps_dots(float *dw, int64_t ldw, const float *g, const float *v,
+                      int64_t ld, int n, int d, int width)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int t = 0; t < width; t++) {
+            float sum = 0;
+            for (int c = 0; c < d; c++)
+                sum += g[i * ld + c] * v[(i + t) * ld + c];
+            dw[i * ldw + t] = sum;
+        }
+}
+
 void kernels_ref(struct kernels *k)
 {
     *k = (struct kernels){

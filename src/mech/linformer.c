@@ -115,7 +115,9 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 
 static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
-    levels[0] = (foci_slots){ .every = run_of(m), .learned = rank_of(m) };
+    levels[0] = (foci_slots){ .every = run_of(m),
+                              .learned = rank_of(m),
+                              .all = m->arg[BLOCK] == 0 };
     return 1;
 }
 

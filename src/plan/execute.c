@@ -276,13 +276,14 @@ static bool adds_twice(const foci_plan *plan, const foci_grads *grads)
 /* The dearest first, so that cheap ones fill the gaps at its end. */
 static void run_stages(const foci_plan *plan, const foci_io *io, const foci_grads *grads)
 {
-    const int   n = plan->spec.n_groups;
-    foci_plan   copy = *plan;
-    struct pass pass = { &copy, io, grads };
+    const int    n = plan->spec.n_groups;
+    const double flops = grads ? plan->cost.backward_flops : plan->cost.forward_flops;
+    const int    threads = jobs_threads(plan->ctx->threads, INT64_MAX, flops);
+    foci_plan    copy = *plan;
+    struct pass  pass = { &copy, io, grads };
 
-    copy.shared = n > 1 && plan->ctx->threads > 1 && !adds_twice(plan, grads);
-    if (copy.shared)
-        jobs_share(&plan->ctx->kernels, plan->ctx->threads, n, run_stage, &pass);
+    copy.shared = n > 1 && threads > 1 && !adds_twice(plan, grads);
+    if (copy.shared) jobs_share(&plan->ctx->kernels, threads, n, run_stage, &pass);
     for (int i = 0; i < n && !copy.shared; i++)
         run_stage(&pass, i);
 }

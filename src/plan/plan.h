@@ -233,6 +233,18 @@ static inline foci_range slot_keys(const foci_slots *s, int64_t t, int64_t n)
     return (foci_range){ j, j + 1 };
 }
 
+/* Whether slots are learned sums.  They are a stage's only ones then. */
+static inline bool stage_learned(const struct stage *s)
+{
+    return s->n_levels && s->levels[0].slots.learned;
+}
+
+/* Whether every query head has keys of its own, made of those that are given. */
+static inline bool stage_own_keys(const struct stage *s)
+{
+    return s->score.map == FOCI_MAP_PROJECT || stage_learned(s);
+}
+
 /* stage.c: what of the spec's groups becomes stages. */
 foci_status stages_make(foci_plan *plan);
 void        stages_free(foci_plan *plan);

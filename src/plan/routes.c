@@ -85,6 +85,8 @@ void routes_free(foci_plan *plan, struct stage *s)
         foci_plan *route = s->inner[r];
         if (!route) continue;
         stages_free(route);
+        ctx_free(ctx, route->by_cost, (size_t)route->spec.n_groups,
+                 sizeof *route->by_cost);
         if (route->spec.groups) {
             struct group *g = route->spec.groups;
             ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);

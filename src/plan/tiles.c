@@ -313,13 +313,15 @@ static foci_status make_rows(struct table *t, const foci_mech *m, int64_t n_keys
     return status;
 }
 
-/* Keys, or slots, that sequences of len keys have. */
-static int64_t keys_of(const foci_mech *m, int level, int64_t len)
+/* Keys, or slots, that sequences of len keys have; *all: every query sees every one. */
+static int64_t keys_of(const foci_mech *m, int level, int64_t len, bool *all)
 {
     foci_slots levels[FOCI_MAX_LEVELS] = { 0 };
 
+    *all = level < 0 && !m->def->mask && !m->def->order;
     if (level < 0) return len;
     m->def->slots(m, levels);
+    *all = levels[level].all;
     return slots_of(&levels[level], len);
 }
 
@@ -327,10 +329,10 @@ foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t l
                          struct support *s)
 {
     struct table  t = { .ctx = ctx, .s = s, .level = level };
-    const int64_t n = keys_of(m, level, len);
+    bool          all;
+    const int64_t n = keys_of(m, level, len, &all);
 
-    *s = (struct support){ .all = level < 0 && !m->def->mask && !m->def->order,
-                           .len = len };
+    *s = (struct support){ .all = all, .len = len };
     if (s->all || !n || (level < 0 && !m->def->mask)) return FOCI_OK;
 
     s->n_tiles = div_up(len, FOCI_TILE);

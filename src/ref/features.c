@@ -18,11 +18,11 @@
 
 static const double pi = 3.14159265358979323846;
 
-static double dot(const double *a, const double *b, int64_t n)
+static double dot(const struct ref_linear *x, const double *a, const double *b)
 {
     double sum = 0;
-    for (int64_t t = 0; t < n; t++)
-        sum += a[t] * b[t];
+    for (int64_t t = 0; t < x->dqk; t++)
+        ref_add(x, &sum, a[t] * b[t]);
     return sum;
 }
 
@@ -35,7 +35,9 @@ static double element(foci_feature feature, double x, double *slope)
 {
     switch (feature) {
     case FOCI_FEATURE_ELU: *slope = x > 0 ? 1 : exp(x); return x > 0 ? x + 1 : exp(x);
-    case FOCI_FEATURE_RELU: *slope = x > 0; return x > 0 ? x : 0;
+    case FOCI_FEATURE_RELU:
+        *slope = x > 0 ? 1 : x <= 0 ? 0 : x; /* NaN stays */
+        return x <= 0 ? 0 : x;
     case FOCI_FEATURE_COS: *slope = -sin(x); return cos(x);
     default: *slope = 1; return x;
     }
@@ -185,7 +187,8 @@ static void softmax_back(const struct ref_linear *x, const struct ref_features *
     for (int64_t c = 0; f->queries && c < x->dqk; c++)
         sum += d[c];
     for (int64_t c = 0; c < x->dqk; c++)
-        f->dx[i * x->dqk + c] += d[c] - sum * exp(f->log[i * x->m + c]);
+        f->dx[i * x->dqk + c] +=
+            d[c] - (f->queries ? sum * exp(f->log[i * x->m + c]) : 0);
 }
 
 /* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2). */
@@ -194,8 +197,8 @@ static double square(const struct ref_linear *x, const struct ref_features *f,
 {
     double sum = 0;
     for (int64_t c = 0; c < x->dqk; c++)
-        sum += y[c] * dot(f->quad + c * x->dqk, y, x->dqk);
-    return f->root * f->root * (sum - (x->l.gaussian ? dot(y, y, x->dqk) / 2 : 0));
+        sum += y[c] * dot(x, f->quad + c * x->dqk, y);
+    return f->root * f->root * (sum - (x->l.gaussian ? dot(x, y, y) / 2 : 0));
 }
 
 static void exponentials(const struct ref_linear *x, const struct ref_features *f,
@@ -206,7 +209,7 @@ static void exponentials(const struct ref_linear *x, const struct ref_features *
 
     for (int64_t r = 0; r < x->directions; r++) {
         const double *w = x->omega + r * x->dqk;
-        const double  s = f->root * dot(f->along + r * x->dqk, from, x->dqk);
+        const double  s = f->root * dot(x, f->along + r * x->dqk, from);
         double        own = 0;
         for (int64_t c = 0; c < x->dqk; c++)
             own += x->e.a[c] * w[c] * w[c];
@@ -242,10 +245,10 @@ static void trigonometric(const struct ref_linear *x, const struct ref_features 
                           int64_t i)
 {
     const double *from = f->x + i * x->dqk;
-    const double  half = f->root * f->root * dot(from, from, x->dqk) / 2;
+    const double  half = f->root * f->root * dot(x, from, from) / 2;
 
     for (int64_t r = 0; r < x->directions; r++) {
-        const double s = ref_sum(x, f->root * dot(x->omega + r * x->dqk, from, x->dqk));
+        const double s = ref_sum(x, f->root * dot(x, x->omega + r * x->dqk, from));
         f->value[i * x->m + r] = cos(s);
         f->value[i * x->m + x->directions + r] = sin(s);
     }
@@ -261,7 +264,7 @@ static void trigonometric_back(const struct ref_linear *x, const struct ref_feat
 
     for (int64_t r = 0; r < x->directions; r++) {
         const double *w = x->omega + r * x->dqk;
-        const double  s = f->root * dot(w, from, x->dqk);
+        const double  s = f->root * dot(x, w, from);
         const double  ds = d[x->directions + r] * cos(s) - d[r] * sin(s);
         for (int64_t c = 0; c < x->dqk; c++)
             dx[c] += ds * f->root * w[c];
@@ -297,16 +300,22 @@ static void fill_row(const struct ref_linear *x, const struct ref_features *f, i
     }
 }
 
+/* Row r of `along` is w_r B. */
+static void turn_directions(const struct ref_linear *x, const struct ref_features *f)
+{
+    const double *b = f->queries ? x->e.bx : x->e.by;
+
+    for (int64_t t = 0; t < x->directions * x->dqk; t++) {
+        const double *row = b + t % x->dqk * x->dqk;
+        double       *to = f->along + t / x->dqk * x->dqk;
+        for (int64_t c = 0; c < x->dqk; c++)
+            if (row[c] != 0) to[c] += x->omega[t] * row[c];
+    }
+}
+
 void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
 {
-    for (int64_t r = 0; r < x->directions; r++)
-        for (int64_t c = 0; c < x->dqk && x->l.feature == FOCI_FEATURE_EXP; c++) {
-            const double *b = f->queries ? x->e.bx : x->e.by;
-            double       *to = &f->along[r * x->dqk + c];
-            *to = 0;
-            for (int64_t t = 0; t < x->dqk; t++)
-                *to += x->omega[r * x->dqk + t] * b[t * x->dqk + c];
-        }
+    if (x->l.feature == FOCI_FEATURE_EXP) turn_directions(x, f);
     f->quad = f->queries ? x->e.cx : x->e.cy;
     for (int64_t i = 0; i < f->rows; i++)
         fill_row(x, f, i);

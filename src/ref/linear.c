@@ -27,6 +27,16 @@ static double *doubles(struct arena *a, int64_t rows, int64_t dim)
     return arena_take(a, (int64_t)n, sizeof(double));
 }
 
+/* Half a unit in the last place of a word, relative, is at most half of this. */
+static double unit_of(const struct ref_linear *x)
+{
+    switch (x->type) {
+    case FOCI_F32: return 0x1p-23;
+    case FOCI_BF16: return 0x1p-7;
+    default: return 0;
+    }
+}
+
 /*
  * One row
  */
@@ -53,7 +63,7 @@ static double divisor_of(const struct ref_linear *x)
     if (!x->n) return 0;
     switch (x->l.norm) {
     case FOCI_NORM_SUM:
-        sum += x->l.eps * exp(-x->unit);
+        if (x->l.eps > 0) sum += x->l.eps * exp(-x->unit);
         return fabs(sum) <= least ? 0 : sum;
     case FOCI_NORM_COUNT: return (double)x->n;
     case FOCI_NORM_RETNET: return fmax(fabs(sum), sqrt(fades));
@@ -139,6 +149,7 @@ static void features_back(struct ref_linear *x, int64_t i)
 
         for (int64_t j = 0; j < x->n; j++)
             ref_add(x, &mean, x->share[j * x->m + c] * x->da[j]);
+        mean *= 1 + (c % 2 ? unit_of(x) : -unit_of(x)); /* as in backward_row() */
         ref_add(x, &f->dvalue[r], mean * grown);
         ref_add(x, &f->dlog[r], mean * own);
         for (int64_t j = 0; j < x->n && x->sum[c] != 0; j++) {
@@ -167,16 +178,6 @@ static void forward_row(struct ref_linear *x, int64_t i, double *o)
         o[t] = 0;
         for (int64_t j = 0; j < x->n && x->divisor != 0; j++)
             ref_add(x, &o[t], x->a[j] * ref_operand(x, v[j * x->dv + t]));
-    }
-}
-
-/* Half a unit in the last place of a word, relative, is at most half of this. */
-static double unit_of(const struct ref_linear *x)
-{
-    switch (x->type) {
-    case FOCI_F32: return 0x1p-23;
-    case FOCI_BF16: return 0x1p-7;
-    default: return 0;
     }
 }
 
@@ -213,14 +214,18 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
                          const double *g)
 {
     const int type = x->type == REF_F64 ? REF_F64 : (int)x->p->call->plan->p.dtype;
-    double    along = 0;
+    double    along = 0, squares = 0;
 
     if (x->divisor == 0) return;
     values_back(x, g);
-    for (int64_t t = 0; t < x->dv; t++)
-        ref_add(x, &along, g[t] * ref_round(type, o[t]));
-    /* Where it cancels all else, as in a row of one key, being off must show. */
-    along *= 1 + unit_of(x) / 2;
+    for (int64_t t = 0; t < x->dv; t++) {
+        const double term = g[t] * ref_round(type, o[t]);
+        ref_add(x, &along, term);
+        squares += term * term;
+    }
+    /* Where it cancels all else, as in a row of one key, being off must show: four words,
+     * of g, a, v and o, make a unit. */
+    along += unit_of(x) * sqrt(squares);
     if (x->l.norm == FOCI_NORM_FEATURE) {
         features_back(x, i);
         return;
@@ -338,7 +343,7 @@ static void take_features(const struct ref_linear *x, struct ref_features *f,
     f->dlog = doubles(a, f->rows, x->m);
     f->word = f->value;
     f->word_log = f->log;
-    if (x->type == FOCI_BF16) {
+    if (x->type != REF_F64) {
         f->word = doubles(a, f->rows, x->m);
         f->word_log = doubles(a, f->rows, x->m);
     }

@@ -4,9 +4,10 @@
  * else from features that are written out for every row, f = value e^log.  So are
  * features that are turned (rope) or rounded (words).
  *
- * Words are bf16, which divisors do not read, or of problems in f32 floats; then sums are
- * rounded too, after every term: how far off that is, is the yardstick of engines that
- * compute in f32.
+ * Words are bf16, or of problems in f32 floats; then sums are rounded too, after every
+ * term: how far off that is, is the yardstick of engines that compute in f32.  Divisors do
+ * not read words: what their roundings have in common with those of products, engines
+ * that add up features times values do not share.
  */
 #ifndef FOCI_REF_LINEAR_H
 #define FOCI_REF_LINEAR_H
@@ -22,7 +23,7 @@ struct ref_features {
     int64_t       place; /* of row 0 */
     double        root;  /* what scales x */
     double       *value, *log, *dvalue, *dlog;
-    double       *word, *word_log; /* value and log in words of bf16; else the same */
+    double       *word, *word_log; /* value and log in words */
     double       *along;           /* [directions][dqk]: w B */
     const double *quad;            /* C [dqk][dqk] */
     bool          queries;         /* else keys */

@@ -104,30 +104,39 @@ static void turn(const foci_mod *rope, double place, const double *x, int64_t n,
     }
 }
 
+void ref_map_open(struct ref_head *h)
+{
+    for (int key = 0; key < 2; key++) {
+        const int64_t at = ref_tensor(h->p, -1, (size_t)key);
+        for (int64_t t = 0; h->project[key] && t < h->dqk * h->du; t++)
+            h->project[key][t] = ref_word(h->words, h->p->call->params[at + t]);
+    }
+}
+
 /* Tensor 0 projects queries, tensor 1 keys. */
 static void project(const struct ref_head *h, bool key, const double *x, double *y)
 {
-    const double *u = h->p->call->params + ref_tensor(h->p, -1, key);
+    const double *u = h->project[key];
 
     for (int64_t r = 0; r < h->du; r++) {
         y[r] = 0;
         for (int64_t t = 0; t < h->dqk; t++)
-            y[r] += x[t] * ref_word(h->words, u[t * h->du + r]);
+            y[r] += x[t] * u[t * h->du + r];
     }
 }
 
 static void project_back(const struct ref_head *h, bool key, const double *x,
                          const double *dy, double *dx)
 {
-    const int64_t at = ref_tensor(h->p, -1, key);
-    const double *u = h->p->call->params + at;
-    double       *du = h->p->dparams + at;
+    const double *u = h->project[key];
+    double       *du = h->p->dparams + ref_tensor(h->p, -1, key);
 
-    for (int64_t t = 0; t < h->dqk; t++) {
+    for (int64_t t = 0; t < h->dqk; t++)
         dx[t] = 0;
-        for (int64_t r = 0; r < h->du; r++) {
-            const double d = ref_word(h->words, dy[r]);
-            dx[t] += d * ref_word(h->words, u[t * h->du + r]);
+    for (int64_t r = 0; r < h->du; r++) {
+        const double d = ref_word(h->words, dy[r]);
+        for (int64_t t = 0; t < h->dqk; t++) {
+            dx[t] += d * u[t * h->du + r];
             du[t * h->du + r] += x[t] * d;
         }
     }

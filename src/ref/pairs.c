@@ -37,7 +37,8 @@ static struct slopes map(foci_feature feature, double x)
     case FOCI_FEATURE_ELU:
         return (struct slopes){ x > 0 ? x + 1 : exp(x), x > 0 ? 1 : exp(x), 0 };
     case FOCI_FEATURE_COS: return (struct slopes){ cos(x), -sin(x), 0 };
-    default: return (struct slopes){ x > 0 ? x : 0, x > 0, 0 };
+    default: /* relu; NaN stays */
+        return (struct slopes){ x <= 0 ? 0 : x, x > 0 ? 1 : x <= 0 ? 0 : x, 0 };
     }
 }
 

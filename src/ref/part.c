@@ -69,6 +69,8 @@ static void take_all(struct ref_head *h, struct arena *a)
     h->o = doubles(a, h->dv, 1);
     h->g = doubles(a, h->dv, 1);
     take_row(&h->row, h->cols, a);
+    for (int key = 0; h->mech.def->map == FOCI_MAP_PROJECT && key < 2; key++)
+        h->project[key] = doubles(a, h->dqk, h->du);
     if (h->order.label) {
         h->label_q = doubles(a, rounds, h->nq);
         h->label_k = doubles(a, rounds, h->nk);
@@ -105,6 +107,7 @@ static const double *key_row(const struct ref_head *h, int64_t j)
 
 static void fill(struct ref_head *h)
 {
+    ref_map_open(h);
     for (int64_t i = 0; i < h->nq; i++)
         ref_map(h, false, i + h->nk - h->nq, h->p->q + i * h->dqk, h->uq + i * h->du);
     for (int64_t j = 0; j < h->nk; j++)

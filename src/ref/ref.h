@@ -192,12 +192,13 @@ struct ref_head {
     double  *net, *dnet;
 
     /* Rows as the logits read them, values with those of slots, and gradients. */
-    double *uq, *duq;       /* [nq][du] */
-    double *uk, *duk;       /* [cols][du] */
-    double *v, *dv_cols;    /* [cols][dv] */
-    double *maps;           /* scratch of maps.c */
-    double *spread;         /* [nk] weights of one row, by key */
-    double *o, *g;          /* [dv] one row's output, and its gradient */
+    double *uq, *duq;    /* [nq][du] */
+    double *uk, *duk;    /* [cols][du] */
+    double *v, *dv_cols; /* [cols][dv] */
+    double *maps;        /* scratch of maps.c */
+    double *project[2];  /* what q and k are multiplied by, in words; NULL: nothing */
+    double *spread;      /* [nk] weights of one row, by key */
+    double *o, *g;       /* [dv] one row's output, and its gradient */
     double *y, *dy, *paths; /* of second.c: [nq][dv] twice, [slots][nk] */
 
     struct ref_row row;
@@ -206,6 +207,7 @@ struct ref_head {
 /* maps.c: rows of q and k before they meet: projected or standardised, divided by their
  * norms, turned by their place. */
 enum { REF_MAPS = 5 };
+void ref_map_open(struct ref_head *h);
 void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
              double *u);
 /* Adds to dx (NULL: not wanted), and to gradients of parameters, what du brings. */

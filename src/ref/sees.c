@@ -67,7 +67,7 @@ static void see_slots(const struct ref_head *h, int64_t i, struct ref_row *r)
     for (int l = 0; l < h->n_levels; l++)
         for (int64_t c = h->first[l]; c < h->first[l + 1]; c++) {
             const int64_t s = c - h->first[l], t = s % FOCI_TILE;
-            if (t == 0) seen = ask(h, l, place, s);
+            if (t == 0) seen = h->levels[l].all ? ~UINT64_C(0) : ask(h, l, place, s);
             if (h->causal && ref_slot_keys(h, c).end > place + 1) continue;
             r->times[c] = seen >> t & 1;
         }

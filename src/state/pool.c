@@ -67,13 +67,15 @@ static void lay_out(foci_pool *pool)
         struct part          *part = &pool->parts[g];
 
         part->at = pool->page_bytes;
-        part->sets = s->order.shared
-                         ? s->group->heads / s->group->kv_heads
+        part->kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads;
+        part->sets = s->order.shared || stage_own_keys(s)
+                         ? s->group->heads / part->kv_heads
                          : (mech_sources(&s->group->mech) & FOCI_SOURCE_QK) != 0;
+        part->dim_qk = mech_width(&s->group->mech);
         if (d->paged)
-            part->head_bytes = PAGE * (size_t)(part->sets * p->dim_qk + p->dim_v) *
+            part->head_bytes = PAGE * (size_t)(part->sets * part->dim_qk + p->dim_v) *
                                foci_dtype_bytes(p->dtype);
-        pool->page_bytes += part->head_bytes * (size_t)s->group->kv_heads;
+        pool->page_bytes += part->head_bytes * (size_t)part->kv_heads;
         if (d->append_bytes) {
             const size_t n = d->append_bytes(pool, g);
             if (n > pool->scratch_bytes) pool->scratch_bytes = n;

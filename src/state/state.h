@@ -28,13 +28,14 @@ struct slab { /* pages allocated together */
 };
 
 /* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set, none where logits do not come from keys or, where keys are made of
- * queries, one for each of its heads, and
- * PAGE rows of values, in the dtype of the tensors.  Keys are stored as they go into
- * scores. */
+ * of keys, one set, none where logits do not come from keys or, where query heads have
+ * keys of their own, one for each of its heads, and PAGE rows of values, in the dtype of
+ * the tensors.  Keys are stored as they go into scores.  Where query heads have values of
+ * their own too, all are key/value heads. */
 struct part {
     size_t  at, head_bytes; /* head_bytes 0: it has none */
-    int64_t sets;
+    int64_t sets, kv_heads;
+    int64_t dim_qk; /* of keys as they are stored */
 };
 
 struct foci_pool {
@@ -80,7 +81,7 @@ static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_
     const struct part  *t = &pool->parts[g];
 
     return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes +
-           (size_t)(set * PAGE * p->dim_qk) * foci_dtype_bytes(p->dtype);
+           (size_t)(set * PAGE * t->dim_qk) * foci_dtype_bytes(p->dtype);
 }
 
 static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int64_t kv)
@@ -215,9 +216,9 @@ static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
     return engine_of(&plan->stages[g])->decoder;
 }
 
-/* engine/exact_step.c, linear_step.c, routes_step.c, second_step.c */
-extern const struct decoder exact_decoder, linear_decoder, routes_decoder,
-    second_decoder;
+/* engine/exact_step.c and so on. */
+extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
+    recall_decoder, routes_decoder, second_decoder;
 
 /* step.c: the parts of a step, for engines that make steps of other plans.  Room for so
  * many tokens more, as decoder.reserve; tokens into all that a state holds; what tokens

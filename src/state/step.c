@@ -43,14 +43,14 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-/* What a step reads.  Keys may be made of queries instead. */
+/* What the stages read; keys may be made of queries. */
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const unsigned of = mech_reads(&plan->spec.groups[g].mech);
-        all |= plan->stages[g].order.shared ? of & ~(unsigned)FOCI_READ_K : of;
+        const unsigned mine = mech_reads(&plan->spec.groups[g].mech);
+        all |= plan->stages[g].order.shared ? mine & ~(unsigned)FOCI_READ_K : mine;
     }
     return all;
 }
@@ -59,9 +59,9 @@ static const char *missing(const foci_plan *plan, const foci_step_io *io)
 {
     const unsigned needs = reads(plan);
 
-    if (!io->k && needs & FOCI_READ_K) return "k";
-    if (!io->v && needs & FOCI_READ_V) return "v";
-    return io->o && !io->q && needs & FOCI_READ_Q ? "q" : NULL;
+    if (needs & FOCI_READ_K && !io->k) return "k";
+    if (needs & FOCI_READ_V && !io->v) return "v";
+    return needs & FOCI_READ_Q && io->o && !io->q ? "q" : NULL;
 }
 
 static foci_status check(const foci_pool *pool, const foci_step_io *io)
@@ -84,11 +84,12 @@ static foci_status check(const foci_pool *pool, const foci_step_io *io)
     if (io->o && (!io->work || (uintptr_t)io->work % 64))
         return ctx_fail(ctx, FOCI_ERR_ARG, "work is %s: see foci_step_bytes()",
                         io->work ? "not 64-byte aligned" : "NULL");
+    TRY(check_states(pool, io));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->check) TRY(d->check(pool, g, io));
     }
-    return check_states(pool, io);
+    return FOCI_OK;
 }
 
 foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages)

@@ -175,12 +175,11 @@ static bool move_rows(const foci_pool *pool, const struct stream *s, int64_t at,
     const size_t        el = foci_dtype_bytes(p->dtype);
     const struct held  *h = &s->held[at];
     const size_t        n = (size_t)min64(PAGE, s->rows - h->tile * PAGE);
-    const int64_t       heads = pool->plan->stages[g].group->kv_heads;
 
-    for (int64_t i = 0; part->head_bytes && i < (part->sets + 1) * heads; i++) {
+    for (int64_t i = 0; part->head_bytes && i < (part->sets + 1) * part->kv_heads; i++) {
         const int64_t kv = i / (part->sets + 1), set = i % (part->sets + 1);
         const bool    values = set == part->sets;
-        const size_t  bytes = n * (size_t)(values ? p->dim_v : p->dim_qk) * el;
+        const size_t  bytes = n * (size_t)(values ? p->dim_v : part->dim_qk) * el;
         char         *rows = pool_keys(pool, g, h->page, kv, set);
         if (w)
             write_bytes(w, rows, bytes);

@@ -54,7 +54,7 @@ foci analyse --estimator 'performer(kind=sderf, rows=unit)' --dim 4 --draws 10 -
 foci analyse --dim 4
 foci analyse --estimator performer
 --- stderr
-foci analyse: --estimator is missing; usage: foci analyse --estimator SPEC --dim D
+foci analyse: --estimator or --error is missing; usage: *
 foci analyse: --dim is missing; usage: foci analyse --estimator SPEC --dim D
 --- exit 2
 
@@ -80,4 +80,68 @@ foci analyse: softmax: softmax has no random features
 foci analyse --estimator perfromer --dim 4
 --- stderr
 foci analyse: perfromer: column 1: unknown mechanism "perfromer"; the nearest is "performer"
+--- exit 2
+
+=== errors against softmax
+foci analyse --error softmax --error 'linear(kernel=taylor)' --dim 4 --length 32 --spreads 0.1,1 --quiet
+--- stdout
+mechanism              keys         0.1      1
+softmax                gaussian   0.000  0.000
+                       clustered  0.000  0.000
+linear(kernel=taylor)  gaussian   0.00*
+                       clustered  0.00*
+
+=== errors as JSON; more features are nearer, and more products
+foci analyse --error 'performer(features=8)' --error 'performer(features=512)' --error 'linear(kernel=taylor, order=1)' \
+    --error 'linear(kernel=taylor, order=3)' --dim 4 --length 64 --spreads 0.5 --keys gaussian --seed 3 --json --quiet > e.json
+python3 - <<'END'
+import json
+e = json.load(open("e.json"))
+print(sorted(e), e["dim"], e["length"], e["heads"], e["seed"], e["spreads"])
+few, many, short, long = (c["errors"][0] for c in e["curves"])
+print(many < few / 2, long < short / 3, {c["keys"] for c in e["curves"]})
+END
+--- stdout
+['curves', 'dim', 'heads', 'length', 'seed', 'spreads'] 4 64 8 3 [0.5]
+True True {'gaussian'}
+
+=== errors as pictures
+foci analyse --error linear --error relu2 --dim 4 --length 16 --keys clustered --out e.svg --quiet | wc -l
+foci analyse --error 'linear(kernel=cos)' --dim 4 --length 16 --out e.PNG --quiet > /dev/null
+grep -c polyline e.svg
+python3 -c 'import xml.dom.minidom as m; print(m.parse("e.svg").documentElement.tagName)'
+echo $(head -c 4 e.PNG | tail -c 3)
+--- stdout
+3
+4
+svg
+PNG
+
+=== progress of errors
+foci analyse --error linear --error relu2 --dim 4 --length 16 > /dev/null
+--- stderr
+foci analyse: 1 of 2: linear
+foci analyse: 2 of 2: relu2
+
+=== errors of what cannot be, and options of the other form
+for c in '--error linaer --dim 4' '--error routed --dim 4' '--error linear' '--error linear --estimator performer --dim 4' \
+         '--error linear --dim 4 --draws 3' '--estimator performer --dim 4 --out x.svg' '--error linear --dim 4 --out x.gif' \
+         '--error linear --dim 4 --spreads 0' '--error linear --dim 4 --keys some'; do
+    foci analyse $c --quiet 2>&1
+done
+nine=
+for i in 1 2 3 4 5 6 7 8 9; do nine="$nine --error linear"; done
+foci analyse $nine --dim 4 --out x.svg
+--- stdout
+foci analyse: linaer: *
+foci analyse: routed: *
+foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim D
+foci analyse: --estimator and --error do not go together
+foci analyse: --draws belongs to --estimator
+foci analyse: --out belongs to --error
+foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
+foci analyse: --spreads is '0'; it takes up to 16 numbers from 0.001 to 1000 with commas
+foci analyse: --keys is 'some'; it takes gaussian|clustered|both
+--- stderr
+foci analyse: --error is given 9 times; a picture has room for 8
 --- exit 2

@@ -98,6 +98,16 @@ foci list 8L
 --- stdout
 8L, an alias: 8*softmax
 
+=== aliases that can be planned
+foci list | sed -n '/^alias/,$p'
+--- stdout
+alias        meaning
+7F+1L        7*fixed + 1*softmax
+7F_token+1L  7*fixed + 1*softmax
+7F_word+1L   7*fixed(words=1) + 1*softmax
+8L           8*softmax
+1L           1*softmax
+
 === JSON of all is JSON, and names the same mechanisms
 foci list --json > all.json
 python3 - <<'END'

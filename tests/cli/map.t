@@ -211,3 +211,84 @@ foci map --pattern '1*local(window=2) + 1*strided(3)' h2n16d8c --json | grep '"d
   "data": "random",
   "data": "random",
   "data": "alike",
+
+=== features: weights of either sign, of rows that were turned, and of frozen statistics
+for s in linear cosformer efficient identity retention 'linear rope' 'performer(kind=trig)' 'performer(kind=sderf)'; do
+    foci map --pattern "$s" n8d4 --data random --out "$s.svg" | sed -n 2p
+done
+foci map --pattern 'performer(kind=aderf)' n8d4c --json | grep 'below_zero\|"pairs"' | sort
+grep -l 'below 0' *.svg
+--- stdout
+0 * 100 % * linear
+0 * cosformer
+0 * 100 % * efficient
+0 * +-* identity
+0 * +-* retention
+0 * linear rope
+0 * performer(kind=trig)
+0 * 100 % * performer(kind=sderf)
+      "below_zero": 0,
+      "pairs": 36,
+  "pairs": 36,
+identity.svg
+...
+retention.svg
+
+=== weights of mechanisms that form none
+foci map --pattern fixed h7n8d4
+foci map --pattern '1*lightconv(width=3) + 1*dynconv(width=3)' h2n8d4
+foci map --pattern 'memformer' n8d4
+foci map --pattern 'lightconv(heads=2)' n8d4
+--- stdout
+heads  pairs  density  keys a query  weights of a pair  mechanism
+0          8   12.5 %  1 to 1        1 to 1             fixed
+1          7   10.9 %  0 to 1        1 to 1             fixed
+2          7   10.9 %  0 to 1        1 to 1             fixed
+3         21   32.8 %  0 to 6        0.00227 to 1       fixed
+4         21   32.8 %  0 to 6        0.00227 to 1       fixed
+5         64    100 %  8 to 8        0.000772 to 0.395  fixed
+6         64    100 %  8 to 8        0.000772 to 0.395  fixed
+heads  pairs  density  keys a query  weights of a pair  mechanism
+0         22   34.4 %  2 to 3        0.333 to 0.333     lightconv(width=3)
+1         22   34.4 %  2 to 3        0.* to 0.* dynconv(width=3)
+--- stderr
+foci map: memformer: there are no weights to draw: its output is not one matrix times the values
+foci map: lightconv(heads=2): there are no weights to draw: its output is not one matrix times the values
+--- exit 1
+
+=== weights below 0 have a colour and a scale of their own
+npy make e.npy 1x4 1,-1,1,-1
+foci map --pattern 'linformer(rank=1)' n4d4 --param E=e.npy --json --out m.svg | grep 'below_zero\|weight'
+grep -c 'below 0' m.svg
+foci map --pattern 'linformer(rank=1)' n4d4 --param E=e.npy --support --out m.svg > /dev/null
+grep -c 'below 0' m.svg
+foci map --pattern softmax n4d4 --json --out m.svg | grep below_zero
+grep -c 'below 0' m.svg
+--- stdout
+      "below_zero": 8,
+      "least_weight": 1.0,
+      "largest_weight": 1.0
+1
+0
+      "below_zero": 0,
+0
+--- exit 1
+
+=== patterns of words
+npy make w.npy 5 0,0,1,2,2 --dtype i4
+foci map --pattern 'fixed(pattern=previous, words=1)' n5d4 --param words=w.npy
+--- stdout
+heads  pairs  density  keys a query  weights of a pair  mechanism
+0          4     16 %  0 to 2        0.5 to 1           fixed(pattern=previous, words=1)
+
+=== words that are missing, too few, or none of a sentence
+npy make w.npy 4 0,0,1,2 --dtype i4
+npy make s.npy 5 0,0,2,2,2 --dtype i4
+foci map --pattern 'fixed(words=1)' n5d4
+foci map --pattern 'fixed(words=1)' n5d4 --param words=w.npy
+foci map --pattern 'fixed(words=1)' n5d4 --param words=s.npy
+--- stderr
+foci map: --param words=FILE is missing, and fixed(words=1) reads words
+foci map: --param words=w.npy: its shape is 4; a word for each token is needed: 5*
+foci map: fixed(words=1): words: token 2 *
+--- exit 1

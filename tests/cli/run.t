@@ -483,3 +483,38 @@ for how in '' --step; do
         --param 0.layout=l.npy --param 1.global=g.npy > /dev/null
 done
 npy near o.npy o--step.npy 1e-5
+
+=== statistics of these queries and keys, frozen
+npy make q.npy 2x9x4 wave:1
+npy make k.npy 2x9x4 wave:2
+npy make v.npy 2x9x3 wave:3
+for kind in favor++ sderf aderf; do
+    run="foci run performer(kind=$kind) --q q.npy --k k.npy --v v.npy"
+    $run --out free.npy --quiet > /dev/null
+    $run --out frozen.npy --calibrate --dump-params p.safetensors > /dev/null
+    npy near frozen.npy free.npy 1e-5
+    $run --out causal.npy --calibrate --causal > /dev/null
+    $run --out ref.npy --calibrate --causal --ref > /dev/null
+    npy near causal.npy ref.npy 1e-5
+    npy near causal.npy free.npy 1e-5 2> /dev/null && echo "causal is not"
+    npy names p.safetensors | grep -c nan
+done
+npy names p.safetensors | cut -d ' ' -f 1-5
+--- stdout
+0
+0
+0
+A F32 [2, 4]*
+Bx F32 [2, 4, 4]*
+By F32 [2, 4, 4]*
+Cx F32 [2, 4, 4]*
+Cy F32 [2, 4, 4]*
+omega F32 [2, 8, 4]*
+
+=== statistics that were given win over those found
+npy make q.npy 5x4 wave:1
+npy make a.npy 4 -0.25,-0.25,-0.25,-0.25
+for how in '' --calibrate; do
+    foci run 'performer(kind=favor++)' --q q.npy --k q.npy --v q.npy --out o$how.npy --causal --param A=a.npy $how > /dev/null
+done
+npy near o--calibrate.npy o.npy 0

@@ -426,3 +426,19 @@ foci run: sparse_fixed: column 1: sparse_fixed: a causal problem needs *
 foci run: routing: column 1: routing: *
 foci run: local: column 1: local needs as many queries as keys: *
 --- exit 1
+
+=== statistics that are not frozen, of what is causal
+npy make q.npy 3x4
+foci run 'performer(kind=sderf)' --q q.npy --k q.npy --v q.npy --out o.npy --causal
+--- stderr
+foci run: performer that is causal needs statistics that are frozen: *run --calibrate*
+--- exit 1
+
+=== no statistics to calibrate
+npy make q.npy 3x4
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --calibrate
+foci run performer --q q.npy --k q.npy --v q.npy --out o.npy --calibrate
+--- stderr
+foci run: --calibrate: softmax has no statistics of q and k
+foci run: --calibrate: performer has no statistics of q and k
+--- exit 2

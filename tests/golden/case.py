@@ -4,8 +4,9 @@ import itertools
 import math
 import random
 
+import compressed
 import features
-from formulas import Head, run, tensors
+from formulas import Head, reads, run, tensors
 from scalar import Num, Tie, backward, constant, dot, dropout_uniform
 
 
@@ -13,10 +14,16 @@ def routes_of(group):
     return group.arg.get("routes", 2) if group.inner else 1
 
 
+def has_weights(group):
+    """Is there one matrix A with o = A v?"""
+    return group.mech != "memformer" and not (group.mech in ("lightconv", "dynconv") and group.arg.get("heads", 1) > 1)
+
+
 class Case:
     def __init__(self, name, spec, groups, b=1, n=3, m=None, d=3, dv=None, kv=None, causal=False, q=None, k=None, v=None,
                  len_q=None, len_k=None, docs=None, memory=0, mask=None, bias=None, printed=None,
-                 seed=0, dim_x=0, dropout=None, given=None, weights=False, drawn=None, calibrated=False):
+                 seed=0, dim_x=0, dropout=None, given=None, weights=False, drawn=None, calibrated=False,
+                 words=None):
         self.name, self.spec, self.groups = name, spec, groups
         self.heads = sum(g.heads for g in groups)
         self.b, self.n, self.m, self.d = b, n, n if m is None else m, d
@@ -29,7 +36,8 @@ class Case:
         self.printed = printed or {}
         self.seed, self.dim_x, self.dropout, self.weights = seed, dim_x, dropout, weights
         self.drawn, self.calibrated = drawn, calibrated  # the seed of tensors; are statistics of the batch wanted?
-        self.reads_k = not all(g.mech == "lsh" and g.arg.get("shared") for g in groups)
+        self.words = words  # [batch][row], or None
+        self.reads = [key for key in "qk" if any(key in reads(g) for g in groups)]
         for number, group in enumerate(groups):
             for part in (group, group.inner) if group.inner else (group,):
                 part.number, part.seed = number, seed
@@ -57,9 +65,10 @@ class Case:
 
         def draw_tensors(group, prefix, rows):
             """`rows` sets of the tensors of a group."""
-            sets = [{} for _ in range(rows)]
-            for name, count in tensors(group, self.d, self.dv, self.m, self.dim_x):
-                start = features.initial(group, name, rows * count, self.d, self.drawn)
+            sets, found = [{} for _ in range(rows)], tensors(group, self.d, self.dv, self.m, self.dim_x)
+            starts = compressed.initial(group, found, self.drawn, self.d, self.m, self.dim_x)
+            for name, count in found:
+                start = starts.get(name) or features.initial(group, name, rows * count, self.d, self.drawn)
                 values = some(rows * count, given.get(name, start))
                 self.params.append((self.name_of(group, prefix + name), values))
                 for t, numbers in enumerate(sets):
@@ -128,7 +137,7 @@ class Case:
         bias = self.bias and (lambda i, j: self.pair(self.bias, self.bias_shape, b, h, rows.start + i, cols.start + j))
         x = [self.x[(b * self.n + i) * self.dim_x:(b * self.n + i + 1) * self.dim_x] for i in rows]
         return Head(group, index, tensor, self.causal, queries, keys(self.k, self.d), keys(self.v, self.dv), self.dv,
-                    x, hidden, bias, keep)
+                    self.m, x, self.words and [self.words[b * self.n + i] for i in rows], hidden, bias, keep)
 
     def solve(self):
         zero = Num(0.0)
@@ -173,7 +182,8 @@ class Case:
         for what, (values, count) in self.printed.items():
             mine = {"a": self.a, "o": [x.value for x in self.o]}[what][:count]
             assert max(abs(x - y) for x, y in zip(mine, values)) < 6e-7, (self.name, what)
-        if self.dropout or any(g.inner or g.mods.get("shaw", {"values": 0}).get("values", 1) for g in self.groups):
+        if self.dropout or any(g.inner or g.mods.get("shaw", {"values": 0}).get("values", 1) or not has_weights(g)
+                               for g in self.groups):
             return
         for b, i, h in itertools.product(range(self.b), range(self.n), range(self.heads)):
             at = ((b * self.heads + h) * self.n + i) * self.m
@@ -197,6 +207,8 @@ class Case:
         for key in ("len_q", "len_k", "docs"):
             if getattr(self, key):
                 out += line(key, getattr(self, key))
+        if self.words:
+            out += line("words", self.words)
         for key in ("memory", "dim_x", "seed"):
             if getattr(self, key):
                 out += line(key, [getattr(self, key)])
@@ -217,7 +229,7 @@ class Case:
             out += line("drawn", [self.drawn])
         for name, xs in self.moments:
             out += line("calibrated " + name, xs)
-        inputs = ["q"] + ["k"] * self.reads_k + ["v"] + ["x"] * bool(self.x)
+        inputs = self.reads + ["v"] + ["x"] * bool(self.x)
         for key in inputs + ["g", "o"]:
             out += line(key, values(getattr(self, key)))
         if None not in self.lse:

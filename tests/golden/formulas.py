@@ -7,7 +7,9 @@ and nothing here has been told how the library does it.
 
 import math
 
+import compressed
 import features
+import positional
 from scalar import MARGIN, Num, Stream, Tie, constant, dot, exp, mean, plus, relu, sqrt, tanh, times, total
 
 
@@ -28,9 +30,12 @@ class Head:
     the pair masked, what is added to its logit, and what dropout multiplies its weight
     by (1: nothing), where number is that of a key or a slot."""
 
-    def __init__(self, group, index, tensor, causal, q, k, v, width, x=None, hidden=None, bias=None, keep=None):
+    def __init__(self, group, index, tensor, causal, q, k, v, width, planned, x=None, words=None, hidden=None, bias=None,
+                 keep=None):
         self.group, self.index, self.tensor, self.causal = group, index, tensor, causal
         self.width = width  # of a value
+        self.planned = planned  # keys of a whole sequence
+        self.words = words  # of each token
         self.raw_q, self.raw_k, self.v, self.x = q, k, v, x
         self.nq, self.nk = len(q), len(v)
         self.hidden = hidden or (lambda i, j: False)
@@ -95,6 +100,8 @@ def mapped(head):
         return q, k
     if group.mech == "lsh" and group.arg.get("shared"):
         k = [unit(x) for x in q]
+    if group.mech == "lowrank":
+        q, k = compressed.projected(head)
     if group.mech == "routing":
         q, k = [layer_norm(x) for x in q], [layer_norm(x) for x in k]
     if "qknorm" in group.mods:
@@ -173,9 +180,12 @@ class Seen:
         self.number, self.share, self.count = number, share, count
 
 
-def logit(head, q, f, seen):
+def logit(head, q, f, seen, given):
+    """given: what stands beside q.k by key, or None."""
     mods, x, rel = head.group.mods, seen.bias, seen.rel
     product = dot(q, seen.key)
+    if given:
+        x = x + given[seen.number]
     if "shaw" in mods:
         product = product + dot(q, head.rows("aK", len(q))[clip(rel, mods["shaw"].get("clip", 16))])
     if "txl" in mods:
@@ -217,8 +227,11 @@ def attend(head, i, seen):
     if not seen:
         return [Num(0.0)] * head.width, sink.value if sink else -math.inf, {}
     q = head.q[i]
-    f = factor(head, len(q), len(seen))
-    x = [logit(head, q, f, s) for s in seen]
+    f, given = factor(head, len(q), len(seen)), None
+    if head.group.mech == "synthesizer":
+        given, share = compressed.synthetic(head, i)
+        f = f * share
+    x = [logit(head, q, f, s, given) for s in seen]
     w, lse = WEIGH.get(head.group.mech, softmax)(x, [s.count for s in seen], head.group.arg, sink)
     o, a = [Num(0.0)] * head.width, {}
     for weight, s in zip(w, seen):
@@ -381,13 +394,19 @@ def pooled_near(head):
     return head.causal or head.arg("local", 0) or head.arg("levels", 1) > 1
 
 
+def linformer(head, i, j):
+    b = head.arg("block", 0)
+    return b and head.place(i) // b == j // b
+
+
 def pooled(head, i, j):
     b = head.arg("block", 16)
     return pooled_near(head) and head.place(i) // b == j // b
 
 
 SUPPORT = {"local": local, "blocklocal": blocklocal, "strided": strided, "sparse_fixed": sparse_fixed, "block": block,
-           "global": global_, "bigbird": bigbird, "lsh": lsh, "routing": routing, "segmented": segmented, "pooled": pooled}
+           "global": global_, "bigbird": bigbird, "lsh": lsh, "routing": routing, "segmented": segmented, "pooled": pooled,
+           "linformer": linformer}
 SETUP = {"bigbird": bigbird_setup, "lsh": lsh_setup, "routing": routing_setup}
 
 
@@ -438,6 +457,19 @@ def counted(head):
     return head.arg("levels", 1) > 1 if bias == "auto" else bool(bias)
 
 
+def mixed_keys(head, i):
+    """The mixtures that row i of linformer sees: of everything, or of the blocks before its own."""
+    every = head.arg("block", 0) or head.planned
+    runs = head.place(i) // every if head.arg("block", 0) else min(head.nk, 1)
+    seen = []
+    for u in range(runs):
+        if u not in head.means:
+            run = range(u * every, min((u + 1) * every, head.nk))
+            head.means[u] = compressed.mixtures(head, run, u * compressed.rank_of(head.group.arg, head.planned))
+        seen += [Seen(key, value, 0.0, None, (1 << 40) + t, share) for t, key, value, share in head.means[u]]
+    return seen
+
+
 def raw_key(head, i, j, count=1):
     key, value = head.k[j], head.v[j]
     cut = head.group.mech == "segmented" and head.arg("stop_grad", 0)
@@ -453,6 +485,8 @@ def seen_by(head, i):
     if head.group.mech == "lsh" and head.arg("shared", 0):
         found = [(j, count) for j, count in found if j != i] or found
     seen = [raw_key(head, i, j, count) for j, count in found]
+    if head.group.mech == "linformer":
+        return seen + mixed_keys(head, i)
     for level, t, keys in SLOTS.get(head.group.mech, lambda *_: ())(head, i):
         bias = math.log(len(keys)) if counted(head) else 0.0
         key, value = slot_mean(head, level, t, keys, "k"), slot_mean(head, level, t, keys, "v")
@@ -549,6 +583,10 @@ def run(head):
         return []
     if mech in features.MECHANISMS:
         return features.rows_of(head, None if turn is None else lambda x, place: rope(x, place, **turn))
+    if mech in positional.MECHANISMS:
+        return positional.rows_of(head)
+    if mech in ("nystrom", "memformer"):
+        return getattr(compressed, mech)(head)
     if mech == "routed":
         return routed(head)
     if mech == "routing" and head.arg("pick", "argmax") == "topk":
@@ -562,7 +600,8 @@ def run(head):
 
 
 def tensors(group, d, dv, nk, dim_x):
-    arg, mods, found = group.arg, group.mods, features.tensors(group, d)
+    arg, mods = group.arg, group.mods
+    found = features.tensors(group, d) + positional.tensors(group, dim_x) + compressed.tensors(group, d, nk, dim_x)
     if group.mech == "lsh" and arg.get("hash", "angular") == "angular":
         found.append(("R", arg.get("rounds", 1) * d * (arg.get("buckets", 64) // 2)))
     elif group.mech == "lsh":
@@ -580,3 +619,10 @@ def tensors(group, d, dv, nk, dim_x):
                   "shaw": [("aK", span * d)] + ([("aV", span * dv)] if values.get("values", 1) else []),
                   "txl": [("u", d), ("w", d), ("R", nk * d)]}.get(mod, [])
     return found
+
+
+def reads(group):
+    """What a group reads of q and k."""
+    if group.mech in positional.MECHANISMS or not compressed.reads_pairs(group):
+        return ""
+    return "q" if group.mech == "lsh" and group.arg.get("shared") else "qk"

@@ -16,6 +16,7 @@ import random
 
 from case import Case
 from formulas import Group, sinusoid
+from positional import ORDER
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -548,6 +549,219 @@ def given_exponents(kind, heads, d):
     return {"A": [-abs(x) for x in some(heads * d, 0.2)], **squares}
 
 
+def eye(n):
+    return [float(i == j) for i in range(n) for j in range(n)]
+
+
+def fixed_cases():
+    third = lambda *xs: [round(x, 6) for x in xs]
+    worked = lambda name, arg, rows, n, **kw: case(name, "fixed", arg, n=n, d=1, printed={
+        "a": (third(*[x for row in rows for x in row + [0] * (n - len(row))]), n * n)}, **kw)
+    found = [
+        worked("worked example, left", {"pattern": "left"}, [[], [], [1], [1 / 9, 8 / 9], [1 / 36, 8 / 36, 27 / 36]], 5),
+        worked("worked example, end", {"pattern": "end"}, [[.01, .08, .27, .64]] * 4, 4),
+        worked("worked example, start", {"pattern": "start"}, [[.64, .27, .08, .01]] * 4, 4),
+        worked("worked example, start, causal", {"pattern": "start"},
+               [[1], [8 / 9, 1 / 9], [27 / 36, 8 / 36, 1 / 36], [.64, .27, .08, .01]], 4, causal=True),
+        worked("worked example, words", {"pattern": "previous", "words": 1},
+               [[], [], [.5, .5], [0, 0, 1], [0, 0, 1]], 5, words=[0, 0, 1, 2, 2])]
+    for pattern in ORDER:
+        for causal in (False, True):
+            make = lambda name, **arg: case(
+                "%s%s%s" % (pattern, name, ", causal" * causal), "fixed", {"pattern": pattern, **arg}, heads=2, n=7, d=2, dv=3, kv=1,
+                causal=causal, weights=True, words=[0, 1, 1, 2, 3, 3, 3] if "words" in arg else None)
+            found += [make(""), make(", self", empty="self"), make(", words", words=1),
+                      make(", words, self", words=1, empty="self"),
+                      case("%s, two tokens%s" % (pattern, ", causal" * causal), "fixed", {"pattern": pattern}, n=2, d=1, causal=causal),
+                      case("%s, one word%s" % (pattern, ", causal" * causal), "fixed", {"pattern": pattern, "words": 1}, n=3, d=1,
+                           words=[0, 0, 0], causal=causal),
+                      case("%s, lengths and words%s" % (pattern, ", causal" * causal), "fixed", {"pattern": pattern, "words": 1}, b=3,
+                           n=5, d=2, len_q=[5, 0, 3], len_k=[5, 0, 3], words=[0, 0, 1, 1, 2] + [9] * 5 + [0, 1, 2, -1, 7],
+                           causal=causal)]
+    return found + selves("fixed") + [
+        case("each once", "fixed", heads=7, n=6, d=2, kv=1, weights=True),
+        case("each again", "fixed", heads=9, b=2, n=5, d=2, weights=True),
+        case("each again, causal", "fixed", heads=7, b=2, n=5, d=2, causal=True, weights=True),
+        case("documents of words", "fixed", {"words": 1}, heads=7, n=10, d=2, docs=[0, 4, 4, 5, 10],
+             words=[0, 0, 1, 1, 0, 0, 1, 1, 2, 3], weights=True),
+        case("documents of words, causal", "fixed", {"words": 1, "empty": "self"}, heads=5, n=10, d=2, docs=[0, 4, 4, 5, 10],
+             words=[0, 0, 1, 1, 0, 0, 1, 1, 2, 3], causal=True, weights=True),
+        case("a word for each token", "fixed", {"words": 1}, heads=7, n=5, d=2, words=[0, 1, 2, 3, 4]),
+        case("memory", "fixed", heads=7, n=6, d=2, memory=2),
+        case("memory of words, causal", "fixed", {"words": 1}, heads=5, n=6, d=2, memory=2, causal=True, words=[0, 0, 0, 1, 2, 2])]
+
+
+def convolutions():
+    for mech, dim_x in (("lightconv", 0), ("dynconv", 3)):
+        make = lambda name, arg=None, **kw: case(name, mech, arg, dim_x=dim_x, **kw)
+        found = selves(mech, {"width": 3}, dim_x=dim_x) + \
+            selves(mech, {"width": 4, "heads": 3}, tag=", parts", dv=6, dim_x=dim_x)
+        for width in (1, 2, 5, 6):
+            for causal in (False, True):
+                found.append(make("width %d%s" % (width, ", causal" * causal), {"width": width}, heads=2, n=6, d=1, dv=2, kv=1,
+                                  causal=causal, weights=True))
+        yield mech, found + [
+            make("preset", heads=2, n=9, d=2, weights=True),
+            make("longer than the sequence", {"width": 9}, n=4, d=2, weights=True),
+            make("longer than the sequence, causal", {"width": 9}, n=4, d=2, causal=True, weights=True),
+            make("a part for each element", {"width": 3, "heads": 3}, heads=2, b=2, n=5, d=2, dv=3),
+            make("memory", {"width": 3}, heads=2, n=6, d=2, memory=2),
+            make("memory, causal", {"width": 3, "heads": 2}, n=6, d=2, memory=3, causal=True),
+            make("drawn", {"width": 3, "heads": 2}, heads=2, n=5, d=2, drawn=5)]
+
+
+def synthesizers():
+    nets, found = ("dense", "fdense", "random+dense", "dense+vanilla"), []
+    for kind in ("random", "fixed_random", "dense", "fdense", "frandom", "random+dense", "random+vanilla", "dense+vanilla"):
+        of = lambda **arg: {"kind": kind, **arg}
+        rest = dict(dim_x=3 if kind in nets else 0)
+        make = lambda name, arg, mods=None, **kw: case("%s, %s" % (kind, name), "synthesizer", of(**arg), mods, **{**rest, **kw})
+        small = {"rank": 2} if kind == "frandom" else {}
+        found += [
+            make("self", small, heads=2, n=5, d=2, dv=3, kv=1, weights=True),
+            make("causal", {"max": 5, **small}, heads=2, b=2, n=5, d=2, kv=1, causal=True, weights=True),
+            make("slice", {"max": 7, **small}, heads=2, n=4, d=2, dv=1, weights=True),
+            make("slice, causal", {"max": 7, **small}, heads=2, n=4, d=2, causal=True),
+            make("one row", {"max": 3, **small}, heads=2, n=1, d=2, dv=3),
+            make("documents", small, heads=2, n=8, d=2, docs=[0, 4, 4, 5, 8]),
+            make("lengths, causal", {"max": 6, **small}, b=3, n=5, d=2, len_q=[5, 0, 3], len_k=[5, 0, 3], causal=True),
+            make("mask and bias", small, heads=2, n=4, d=2, mask=(1, 1), bias=(1, 1)),
+            make("dropout", small, heads=2, n=5, d=2, dropout=(0.3, 4)),
+            make("memory", small, n=5, d=2, memory=2),
+            make("sink, distances", {"max": 6, **small}, {"sink": {}, "cap": {"c": 1.5}, "alibi": {}}, heads=2, n=5, d=2, causal=True),
+            make("drawn", {"max": 6}, heads=2, n=4, d=2, drawn=9)]
+        if "vanilla" in kind:
+            found += [
+                make("modifiers", {"max": 6}, {"temper": {}, "rope": {}, "logn": {"n0": 3}}, heads=2, n=5, d=2, causal=True),
+                make("unit rows", {}, {"qknorm": {}, "t5": {"buckets": 4, "max_distance": 4}}, heads=2, n=5, d=2),
+                make("scale", {}, {"scale": {"s": 0.3}, "shaw": {"clip": 1}}, n=4, d=2)]
+        if kind in nets:
+            found.append(make("wide net", {"hidden": 4, "max": 5}, n=5, d=2))
+    return found + [
+        case("fdense, short b", "synthesizer", {"kind": "fdense", "split": 2, "max": 7}, heads=2, n=7, d=2, dim_x=2, causal=True),
+        case("fdense, long b", "synthesizer", {"kind": "fdense", "split": 5, "max": 7}, n=6, d=2, dim_x=2),
+        case("frandom, preset", "synthesizer", {"kind": "frandom"}, n=4, d=2)]
+
+
+def compressions():
+    yield "synthesizer", synthesizers()
+    soft = {"a": ([.575975, .283995, .140029, .140029, .575975, .283995, .283995, .575975, .140029], 9),
+            "o": ([.856034, .143966, .70802, .29198, .564054, .435946], 6)}
+    found = [case("every key a mixture", "linformer", {"rank": 3}, given={"E": eye(3)}, printed=soft, **WORKED)]
+    apart = {"rank": 2, "share": 0}
+    for name, arg in (("", {"rank": 2}), (", apart", apart)):
+        make = lambda tag, mods=None, **kw: case(tag + name, "linformer", arg, mods, weights=True, **kw)
+        found += selves("linformer", arg, tag=name, causal=False, weights=True)[:1] + [
+            make("grouped heads", heads=4, b=2, n=5, d=2, dv=1, kv=2),
+            make("documents", heads=2, n=10, d=2, kv=1, docs=[0, 4, 4, 5, 10]),
+            make("lengths", heads=2, b=3, n=6, d=2, len_q=[6, 0, 3], len_k=[6, 0, 3]),
+            make("more keys than queries", heads=2, n=4, m=7, d=2, dv=1),
+            make("more queries than keys", n=5, m=3, d=2),
+            make("unequal lengths", b=3, n=4, m=6, d=2, len_q=[2, 4, 3], len_k=[6, 2, 0]),
+            make("memory", heads=2, n=3, m=5, d=2, memory=2),
+            make("modifiers", {"rope": {}, "logn": {"n0": 3}, "sink": {}, "temper": {}}, heads=2, n=5, d=4),
+            make("unit rows", {"qknorm": {}, "rope": {"layout": "half"}}, n=5, d=2),
+            make("capped", {"cap": {"c": 0.8}, "scale": {"s": 0.4}}, n=5, d=2)]
+        block = lambda tag, mods=None, **kw: case("blocks, " + tag + name, "linformer", {**arg, "block": 3}, mods, causal=True,
+                                                  **{"weights": True, **kw})
+        found += [
+            block("self", n=8, d=2),
+            block("grouped heads", heads=4, b=2, n=7, d=2, dv=3, kv=2),
+            block("documents", n=14, d=2, docs=[0, 1, 8, 14]),
+            block("lengths", b=3, n=8, d=2, len_q=[8, 0, 4], len_k=[8, 0, 4]),
+            block("more keys than queries", heads=2, n=4, m=8, d=2, dv=1),
+            block("empty rows", n=8, m=5, d=2),
+            block("memory", n=8, d=2, memory=4),
+            block("modifiers", {"rope": {}, "logn": {"n0": 3}, "sink": {}, "temper": {}}, heads=2, n=7, d=2),
+            block("dropout", heads=2, n=7, d=2, dropout=(0.4, 8), weights=False)]
+    yield "linformer", found + [
+        case("preset", "linformer", n=5, d=2, weights=True),
+        case("preset, blocks", "linformer", {"block": 2}, n=7, d=2, causal=True, weights=True),
+        case("one mixture", "linformer", {"rank": 1}, heads=2, n=4, d=2, weights=True),
+        case("dropout", "linformer", {"rank": 3}, heads=2, n=6, d=2, dropout=(0.3, 2)),
+        case("drawn", "linformer", {"rank": 2}, heads=2, n=5, d=2, drawn=6),
+        case("drawn, apart", "linformer", {"rank": 3, "share": 0}, heads=2, n=5, d=2, drawn=(1 << 63) + 1)]
+    yield "lowrank", [
+        case("all that there is", "lowrank", {"rank": 2}, given={"Uq": eye(2), "Uk": eye(2)}, printed=soft, **WORKED),
+    ] + selves("lowrank", {"rank": 1}) + crosses("lowrank", {"rank": 2}, d=3) + [
+        case("preset", "lowrank", heads=2, n=5, d=5, dv=2, kv=1, causal=True),
+        case("memory", "lowrank", {"rank": 2}, heads=2, n=3, m=5, d=3, memory=2, causal=True),
+        case("modifiers", "lowrank", {"rank": 2}, {"rope": {}, "temper": {}, "sink": {}, "logn": {"n0": 3}}, heads=2, n=6, d=3,
+             causal=True),
+        case("unit rows", "lowrank", {"rank": 2}, {"qknorm": {}, "alibi": {}}, heads=2, n=6, d=3),
+        case("scale", "lowrank", {"rank": 2}, {"scale": {"s": 0.3}, "cap": {"c": 0.8}}, n=5, d=3),
+        case("mask and bias", "lowrank", {"rank": 2}, heads=2, n=5, d=3, mask=(1, 1), bias=(1, 1)),
+        case("dropout", "lowrank", {"rank": 2}, heads=2, n=5, d=3, dropout=(0.3, 1)),
+        case("drawn", "lowrank", {"rank": 2}, heads=2, n=4, d=3, drawn=4)]
+
+
+def externals():
+    worked = {"o": ([.856034, .143966, .540013, .459987, .698023, .301977], 6)}
+    soft = {"o": ([.856034, .143966, .70802, .29198, .564054, .435946], 6)}
+    found = [case("worked example", "nystrom", {"landmarks": 2}, printed=worked, **WORKED),
+             case("worked example, exactly", "nystrom", {"landmarks": 2, "iters": 0}, printed=worked, **WORKED),
+             case("every token a landmark", "nystrom", {"landmarks": 3, "iters": 0}, printed=soft, **WORKED)]
+    for tag, more in (("", {}), (", exactly", {"iters": 0}), (", residual", {"iters": 2, "conv": 3})):
+        arg = {"landmarks": 3, **more}
+        found += selves("nystrom", arg, tag=tag, causal=False, weights=True)
+        if "conv" not in more:
+            found += [
+                case("more keys than queries" + tag, "nystrom", arg, heads=2, n=4, m=7, d=2, dv=1, weights=True),
+                case("more queries than keys" + tag, "nystrom", arg, heads=2, n=7, m=4, d=2, kv=1, weights=True),
+                case("unequal lengths" + tag, "nystrom", arg, b=3, n=4, m=6, d=2, len_q=[2, 4, 3], len_k=[6, 2, 0], weights=True),
+                case("memory" + tag, "nystrom", arg, heads=2, n=4, m=6, d=2, memory=3, weights=True)]
+        found += [
+            case("scale" + tag, "nystrom", arg, {"scale": {"s": 1.5}}, heads=2, n=6, d=2, weights=True),
+            case("one landmark" + tag, "nystrom", {"landmarks": 1, **more}, n=5, d=2, weights=True)]
+    yield "nystrom", found + [
+        case("steps %d" % steps, "nystrom", {"landmarks": 4, "iters": steps}, heads=2, n=9, d=3, weights=True)
+        for steps in (1, 2, 6, 12)] + [
+        case("preset", "nystrom", n=4, d=3, weights=True),
+        case("residual, even", "nystrom", {"landmarks": 2, "conv": 4}, heads=2, n=6, d=2, memory=2, weights=True),
+        case("residual, wide", "nystrom", {"landmarks": 2, "conv": 33}, n=5, d=2, weights=True),
+        case("drawn", "nystrom", {"landmarks": 2, "conv": 5}, heads=2, n=4, d=2, drawn=1)]
+    arg = {"slots": 3, "segment": 2}
+    yield "memformer", selves("memformer", arg, dv=2) + [
+        case("whole segments", "memformer", arg, heads=2, n=8, d=3, kv=1),
+        case("segments of three", "memformer", {"slots": 2, "segment": 3}, heads=2, b=2, n=10, d=2, causal=True),
+        case("single tokens", "memformer", {"slots": 2, "segment": 1}, n=6, d=2, causal=True),
+        case("one slot", "memformer", {"slots": 1, "segment": 2}, heads=2, n=7, d=3),
+        case("warm", "memformer", {**arg, "tau": 1.5}, heads=2, n=7, d=2),
+        case("sharp", "memformer", {**arg, "tau": 0.05}, n=7, d=2, causal=True),
+        case("scale", "memformer", arg, {"scale": {"s": 1.2}}, n=7, d=2),
+        case("preset", "memformer", n=5, d=2, causal=True),
+        case("memory", "memformer", arg, heads=2, n=7, d=2, memory=3),
+        case("a slot that starts as nothing", "memformer", arg, n=7, d=2, given={"beta": [0, 0, 1, -0.5, 0.25, 2]}),
+        case("drawn", "memformer", arg, heads=2, n=4, d=2, drawn=8)]
+
+
+def mixtures():
+    words = [0, 0, 1, 2, 2, 3]
+    return [
+        mix("patterns beside softmax", [Group(7, "fixed"), Group(1, "softmax", rope={})], b=2, n=6, d=2, dv=3),
+        mix("patterns of words beside softmax", [Group(7, "fixed", {"words": 1}), Group(1, "softmax")], n=6, d=2, words=words),
+        mix("patterns, causal", [Group(3, "fixed"), Group(1, "softmax", sink={}), Group(2, "fixed", {"words": 1, "empty": "self"})],
+            n=6, d=2, causal=True, words=words),
+        mix("all that can be causal", [
+            Group(2, "fixed", {"pattern": "start"}), Group(1, "lightconv", {"width": 3}), Group(1, "dynconv", {"width": 2, "heads": 2}),
+            Group(1, "synthesizer", {"kind": "random+dense", "max": 6}), Group(1, "linformer", {"rank": 2, "block": 3}),
+            Group(1, "lowrank", {"rank": 1}), Group(2, "memformer", {"slots": 2, "segment": 2}), Group(1, "local", {"window": 1}),
+            Group(1, "retention", {"decay": 0.5})], n=6, d=2, dim_x=3, causal=True),
+        mix("all that cannot", [
+            Group(1, "nystrom", {"landmarks": 2, "conv": 3}), Group(2, "linformer", {"rank": 2, "share": 0}),
+            Group(1, "synthesizer", {"kind": "fdense"}), Group(2, "fixed", {"pattern": "right"}), Group(1, "dynconv", {"width": 3}),
+            Group(1, "nystrom", {"landmarks": 3, "iters": 0}), Group(1, "pooled", {"block": 2})], b=2, n=6, d=2, dim_x=2),
+        mix("hidden states alone", [Group(1, "fixed", {"pattern": "left"}), Group(1, "dynconv", {"width": 3}),
+                                    Group(2, "synthesizer", {"kind": "dense"})], n=5, d=2, dv=3, dim_x=2),
+        mix("learned streams by group", [
+            Group(1, "linformer", {"rank": 2}), Group(2, "lowrank", {"rank": 1}), Group(1, "linformer", {"rank": 2}),
+            Group(1, "synthesizer", {"kind": "random+vanilla"}), Group(1, "memformer", {"slots": 2, "segment": 2}),
+            Group(1, "lightconv", {"width": 3})], n=4, d=2, drawn=13),
+        mix("documents", [Group(2, "fixed", {"pattern": "end"}), Group(1, "nystrom", {"landmarks": 2}),
+                          Group(1, "memformer", {"slots": 2, "segment": 2}), Group(2, "softmax", alibi={})],
+            n=10, d=2, docs=[0, 4, 4, 5, 10])]
+
+
 def files():
     yield "softmax", [
         Case("worked example", "softmax", one("softmax"), printed={
@@ -590,6 +804,10 @@ def files():
     yield from memories()
     yield from positions()
     yield from linears()
+    yield "fixed", fixed_cases()
+    yield from convolutions()
+    yield from compressions()
+    yield from externals()
     yield from dropouts()
     yield "problems", [
         Case("lengths", "softmax", one("softmax", 2), b=3, n=4, m=5, d=2, len_q=[2, 0, 4], len_k=[5, 3, 1]),
@@ -640,7 +858,7 @@ def files():
                                            Group(2, "performer", {"kind": "aderf", "features": 3})], n=5, d=2, calibrated=True),
         mix("second", [Group(1, "segmented", {"length": 2, "integrate": "second"}), Group(2, "segmented", {"length": 3, "back": 1},
                                                                                           alibi={})],
-            n=8, d=2, causal=True)]
+            n=8, d=2, causal=True)] + mixtures()
 
 
 def main():

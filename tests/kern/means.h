@@ -120,4 +120,69 @@ static void check_cube_back(struct run *r)
         try_cube(r, &means[i], true);
 }
 
+static const struct taps {
+    int  n, d, width;
+    bool each; /* rows have weights of their own */
+} taps[] = { { 64, 64, 7, false },
+             { 64, 64, 7, true },
+             { 1, 16, 1, true },
+             { 33, 48, 4, false },
+             { 17, 16, 31, true } };
+
+enum { TAPS_FORWARD, TAPS_BACK, TAPS_DOTS };
+
+static void try_taps(struct run *r, const struct taps *x, int which)
+{
+    const int64_t rows = x->n + x->width - 1, ldw = x->each ? x->width : 0;
+    const int64_t n_dots = (int64_t)x->n * x->width;
+
+    snprintf(r->label, sizeof r->label, "%d rows of %d, %d taps%s", x->n, x->d,
+             x->width, x->each ? " each" : "");
+    r->work = 2.0 * x->n * x->d * x->width;
+    r->is_flops = true;
+    float *const v = floats(r, rows * x->d, NORMAL);
+    float *const g = floats(r, (int64_t)x->n * x->d, NORMAL);
+    float *const w = floats(r, (int64_t)x->n * x->width, NORMAL);
+    float *const o = output(r,
+                            which == TAPS_DOTS   ? n_dots
+                            : which == TAPS_BACK ? rows * x->d
+                                                 : (int64_t)x->n * x->d,
+                            sizeof *o, FLOATS);
+
+    if (which == TAPS_BACK) memset(o, 0, (size_t)(rows * x->d) * sizeof *o);
+    /* Products of normals stay below 32. */
+    for (int64_t i = 0; i < (which == TAPS_DOTS   ? n_dots
+                             : which == TAPS_BACK ? rows * x->d
+                                                  : (int64_t)x->n * x->d) &&
+                        !r->bench;
+         i++)
+        allow(r, o, i, 2 * E * 32 * (which == TAPS_DOTS ? x->d : x->width + 1));
+    while (next(r)) {
+        if (which == TAPS_FORWARD)
+            r->k->taps(o, v, x->d, x->n, x->d, w, ldw, x->width);
+        else if (which == TAPS_BACK)
+            r->k->taps_back(o, g, x->d, x->n, x->d, w, ldw, x->width);
+        else
+            r->k->taps_dots(o, x->width, g, v, x->d, x->n, x->d, x->width);
+    }
+}
+
+static void check_taps(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
+        try_taps(r, &taps[i], TAPS_FORWARD);
+}
+
+static void check_taps_back(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
+        try_taps(r, &taps[i], TAPS_BACK);
+}
+
+static void check_taps_dots(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
+        try_taps(r, &taps[i], TAPS_DOTS);
+}
+
 #endif

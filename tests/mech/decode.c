@@ -44,9 +44,15 @@ static void test_mixes(void **state)
         "2*local(window=70) rope logn + 2*segmented(length=10, integrate=summary) sink",
         "2*segmented(length=9, back=1, integrate=second) logn + "
         "2*routed(inner=local(window=5) rope, routes=3, top=2)",
+        "3*fixed + 1*softmax",
+        "1*fixed(left) + 1*linear + 1*lightconv(width=3) + 1*local(window=9) rope",
+        "2*fixed(start, words=1) + 1*dynconv(width=4) + 1*retention",
         "routed(inner=pooled(block=4, levels=2) qknorm)",
         "routed(inner=lsh(buckets=4, rounds=2), routes=2)",
         "routed(inner=segmented(length=6, integrate=second))",
+        "2*linear rope + 1*softmax + 1*local(window=9)",
+        "1*performer + 1*retention(norm=retnet) + 1*efficient + 1*pooled(block=8)",
+        "routed(inner=cosformer(length=500), routes=2)",
         "1*test_ring(place=70) + 1*test_heap(levels=3) + 1*test_tail + "
         "1*test_label(kind=floor)",
     };
@@ -70,10 +76,11 @@ static void test_parts(void **state)
     static const char *const specs[] = {
         "2*softmax sink + 2*l2norm logn",
         "2*lsh(buckets=8, rounds=2) t5 + 2*pooled(block=8) rope",
+        "2*performer + 2*retention(decay=0.9)",
     };
 
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         foci_ctx    *one = test_ctx(NULL, 1), *seven = test_ctx(NULL, 7);
         foci_problem p = world_shapes[1];
         p.dtype = (foci_dtype)(i % 2); /* f32, bf16 */
@@ -101,7 +108,11 @@ static void test_nonfinite(void **state)
                                          "pooled(block=8)",
                                          "lsh(buckets=8, rounds=2)",
                                          "lsh(hash=floor, rounds=2)",
-                                         "routing(clusters=3)" };
+                                         "routing(clusters=3)",
+                                         "linear",
+                                         "efficient",
+                                         "performer",
+                                         "retention(norm=sum)" };
     static const int64_t     lens[] = { 90 };
     foci_ctx                *ctx = test_ctx(NULL, 1);
     const size_t             row = (size_t)(HEADS * 24);

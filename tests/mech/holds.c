@@ -1,5 +1,7 @@
 /* holds.c -- what a state holds: no more than tokens to come need, and nothing when it is
  * gone. */
+#include <math.h>
+
 #include "support/world.h"
 
 /* A sequence of any length, of which only the state matters. */
@@ -110,6 +112,7 @@ static void test_sizes(void **state)
         { "lsh(buckets=8, rounds=3)", 94, 94, 2 * 3 * 8 * HEADS },
         { "routing(clusters=8)", 94, 94, 2 * 8 * HEADS },
         { "xl(memory=64)", 94, 94, 0 },
+        { "performer(features=8)", 0, 1, 0 },
     };
 
     (void)state;
@@ -160,6 +163,68 @@ static void test_limits(void **state)
     assert_non_null(strstr(foci_errmsg(s.ctx), "planned for 60"));
     assert_int_equal(foci_state_len(s.state), 60);
     stretch_free(&s);
+}
+
+/* Sums cannot forget tokens, and positions turn features up to a length. */
+static void test_sums(void **state)
+{
+    struct stretch s = stretch_make("cosformer(length=70)", 60);
+
+    (void)state;
+    stretch_to(&s, 70);
+    assert_int_equal(stretch_step(&s, 1), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "length=70"));
+    assert_int_equal(foci_state_truncate(s.state, 69), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "cannot be cut back to 69"));
+    assert_int_equal(foci_state_len(s.state), 70);
+    foci_state_reset(s.state);
+    assert_int_equal(stretch_step(&s, 1), FOCI_OK);
+    stretch_free(&s);
+
+    s = stretch_make("performer(sderf)", 60);
+    assert_int_equal(stretch_step(&s, 1), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "calibrate"));
+    assert_int_equal(foci_state_len(s.state), 0);
+    stretch_free(&s);
+}
+
+/* Values 0, 1, 2 in turn, all with one key: their mean is 1, also when each is added to
+ * so many that sums of floats would lose it. */
+static void test_one_by_one(void **state)
+{
+    static const char *const specs[] = { "linear", "performer" };
+
+    (void)state;
+    for (int c = 0; c < 2; c++) {
+        struct stretch     s = stretch_make(specs[c], 60);
+        const int64_t      n = getenv("FOCI_TEST_LONG")    ? 999999
+                               : getenv("FOCI_TEST_SHORT") ? 999
+                                                           : 99999;
+        float              v[HEADS * 16], o[HEADS * 16];
+        const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                                  .states = &s.state,
+                                  .n_states = 1,
+                                  .q = s.rows,
+                                  .k = s.rows,
+                                  .v = v,
+                                  .o = o,
+                                  .params = s.params,
+                                  .work = s.work };
+
+        for (int64_t t = 0; t < n; t++) {
+            for (int i = 0; i < HEADS * 16; i++)
+                v[i] = (float)(t % 3);
+            foci_status status;
+            while ((status = foci_step(s.pool, &io)) == FOCI_ERR_FULL)
+                assert_int_equal(foci_pool_grow(s.pool, 1), FOCI_OK);
+            assert_int_equal(status, FOCI_OK);
+        }
+        for (int i = 0; i < HEADS * 16; i++)
+            if (!(fabs((double)o[i] - 1) <= 2e-7))
+                fail_msg("%s: %.9g after %lld tokens", specs[c], (double)o[i],
+                         (long long)n);
+        stretch_free(&s);
+    }
 }
 
 /* Tokens that are only appended have labels too, and keys that are their queries. */
@@ -223,9 +288,10 @@ static void test_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_ring),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_append_only),
-        cmocka_unit_test(test_many),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_limits),     cmocka_unit_test(test_append_only),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,12 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
                              .len_k = 7,
                              .dim_qk = 4,
                              .flags = FOCI_TRAIN | FOCI_CAUSAL };
+    foci_problem       square = p; /* for those that cannot be causal, or need it so */
     foci_plan         *plan = trial_plan(ctx, spec, &p);
+
+    square.len_q = square.len_k;
+    square.flags = seed % 2 ? FOCI_TRAIN : p.flags;
+    if (!plan) plan = trial_plan(ctx, spec, &square);
     if (!plan) return;
     struct trial  t = trial_make(plan, spec, seed, TRIAL_LENS);
     struct result want = trial_judge(plan, &t, false);
@@ -119,7 +124,11 @@ static void run_weights(foci_ctx *ctx, const char *spec, uint32_t flags, uint64_
                                    .dim_v = 3,
                                    .dropout = seed % 2 ? 0.25 : 0,
                                    .flags = flags };
+    foci_problem       other = problem; /* for those that form no weights to drop */
     foci_plan         *plan = trial_plan(ctx, spec, &problem);
+
+    other.dropout = 0;
+    if (!plan) plan = trial_plan(ctx, spec, &other);
     if (!plan) return;
     const foci_problem *p = &plan->p;
     struct trial        t = trial_make(plan, spec, seed, TRIAL_LENS);
@@ -127,12 +136,13 @@ static void run_weights(foci_ctx *ctx, const char *spec, uint32_t flags, uint64_
     float              *a = test_alloc((size_t)(rows * p->len_k), sizeof *a);
     float              *o = test_alloc((size_t)(rows * p->dim_v), sizeof *o);
     foci_io             io = trial_io(&t);
-    const bool          routes = plan->spec.groups[0].mech.def->engine == FOCI_ROUTES;
+    const bool          has = trial_has_weights(plan);
 
     io.o = o;
     assert_int_equal(foci_ref_forward(plan, &io), FOCI_OK);
-    assert_int_equal(foci_ref_weights(plan, &io, a), routes ? FOCI_ERR_UNSUP : FOCI_OK);
-    for (int64_t i = 0; !routes && i < rows * p->dim_v; i++) {
+    assert_int_equal(foci_ref_weights(plan, &io, a), has ? FOCI_OK : FOCI_ERR_UNSUP);
+    if (!has) assert_non_null(strstr(foci_errmsg(ctx), "has no matrix of weights"));
+    for (int64_t i = 0; has && i < rows * p->dim_v; i++) {
         const int64_t c = i % p->dim_v, h = i / p->dim_v % p->heads;
         const int64_t row = i / p->dim_v / p->heads % p->len_q;
         const int64_t b = i / p->dim_v / p->heads / p->len_q;

@@ -52,10 +52,14 @@ static struct trial unpacked(const struct trial *t, const foci_plan *plan, int f
         const int64_t row = docs[first + s], rows = docs[first + s + 1] - row;
 
         u.len_q[s] = u.len_k[s] = (int32_t)rows;
-        copy_rows(type, t->q, p->q, row, u.q, o->q, s, rows, p->heads, DIM);
-        copy_rows(type, t->k, p->k, row, u.k, o->k, s, rows, p->kv_heads, DIM);
-        copy_rows(type, t->v, p->v, row, u.v, o->v, s, rows, p->kv_heads, DIM_V);
-        copy_rows(type, t->g, p->o, row, u.g, o->o, s, rows, p->heads, DIM_V);
+        if (t->q) copy_rows(type, t->q, p->q, row, u.q, o->q, s, rows, p->heads, DIM);
+        if (t->k)
+            copy_rows(type, t->k, p->k, row, u.k, o->k, s, rows, p->kv_heads, DIM);
+        if (t->words)
+            memcpy(u.words + s * o->len_q, t->words + row,
+                   (size_t)rows * sizeof *u.words);
+        copy_rows(type, t->v, p->v, row, u.v, o->v, s, rows, p->kv_heads, p->dim_v);
+        copy_rows(type, t->g, p->o, row, u.g, o->o, s, rows, p->heads, p->dim_v);
         if (p->dim_x) copy_rows(type, t->x, p->x, row, u.x, o->x, s, rows, 1, p->dim_x);
     }
     return u;
@@ -106,17 +110,18 @@ static void check(const foci_plan *plan, const struct trial *t, const char *what
         int64_t heads, dim;
         double  slack;
     } parts[] = {
-        { PART_O, t->p.heads, DIM_V, s.exact },
+        { PART_O, t->p.heads, t->p.dim_v, s.exact },
         { PART_LSE, t->p.heads, 1, s.exact },
         { PART_DQ, t->p.heads, DIM, s.sums },
         { PART_DK, t->p.kv_heads, DIM, s.sums },
-        { PART_DV, t->p.kv_heads, DIM_V, s.sums },
+        { PART_DV, t->p.kv_heads, t->p.dim_v, s.sums },
         { PART_DX, 1, t->p.dim_x, s.sums },
     };
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        check_part(plan, t, what, parts[i].part, parts[i].heads, parts[i].dim, got, len,
-                   batch, doc, want, parts[i].slack);
+        if (want->n[parts[i].part])
+            check_part(plan, t, what, parts[i].part, parts[i].heads, parts[i].dim, got,
+                       len, batch, doc, want, parts[i].slack);
 }
 
 static void check_params(const foci_plan *plan, const struct trial *t, const char *what,
@@ -129,6 +134,12 @@ static void check_params(const foci_plan *plan, const struct trial *t, const cha
         if (!(fabs(got[i] - v) <= slack * (fabs(v) + size)))
             trial_fail(plan, t, what, i, got[i], v);
     }
+}
+
+/* Sums over features are added up by segments, which another problem has others of. */
+static struct slack slack_of(const foci_plan *plan, double slack)
+{
+    return (struct slack){ trial_is_linear(plan) ? slack : 0, slack };
 }
 
 /* Each document by itself, under the plan that packs them; their gradients of
@@ -170,7 +181,7 @@ static void run_own(foci_ctx *ctx, const foci_plan *packed, const struct trial *
             struct result got = trial_run(plan, &u);
 
             check(packed, t, "planned alone", &got, p.len_q, 0, doc, want,
-                  (struct slack){ 0, slack });
+                  slack_of(packed, slack));
             result_free(&got);
             trial_free(&u);
         }
@@ -193,7 +204,7 @@ static void run_batch(foci_ctx *ctx, const foci_plan *packed, const struct trial
 
     for (int doc = 0; doc < SEQS; doc++)
         check(packed, t, "in a batch", &got, LEN, doc, doc, want,
-              (struct slack){ 0, slack });
+              slack_of(packed, slack));
     check_params(packed, t, "dparams of a batch", got.x[PART_DPARAMS], want, slack);
     result_free(&got);
     trial_free(&u);
@@ -213,6 +224,9 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint32_t
     struct trial t = trial_make(plan, spec, seed, 0);
     t.docs = test_alloc(SEQS + 1, sizeof *t.docs);
     memcpy(t.docs, docs, sizeof docs);
+    for (int s = 0; t.words && s < SEQS; s++)
+        for (int32_t i = docs[s]; i < docs[s + 1]; i++) /* some of them long */
+            t.words[i] = i == docs[s] ? 0 : t.words[i - 1] + (i % 3 < 2 && i % 70 < 50);
     struct result want = trial_run(plan, &t);
 
     run_alone(plan, &t, &want, slack);

@@ -4,16 +4,16 @@
 
 #include "support/trial.h"
 
-/* A copy of `from`, a tensor of layout a, in layout b, with batch entry x at
+/* A copy of `from`, a tensor of layout a or NULL, in layout b, with batch entry x at
  * batch[x] and head x at head[x]. */
 static void *rearrange(int type, const void *from, foci_layout a, foci_layout b,
                        int64_t batches, int64_t rows, int64_t heads, int64_t dim,
                        const int64_t *batch, const int64_t *head)
 {
     const int64_t room = trial_at(&b, batches - 1, rows - 1, heads - 1, dim);
-    void         *to = test_alloc((size_t)room, sizeof(float));
+    void         *to = from ? test_alloc((size_t)room, sizeof(float)) : NULL;
 
-    for (int64_t x = 0; x < batches; x++)
+    for (int64_t x = 0; to && x < batches; x++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t h = 0; h < heads; h++)
                 for (int64_t c = 0; c < dim; c++)
@@ -66,10 +66,17 @@ static void permute_params(const foci_plan *plan, const float *from,
     }
 }
 
-static bool fades_by_head(const foci_plan *plan)
+/* Heads are not alike: they fade by their number, or have patterns by turns. */
+static bool goes_by_head(const foci_plan *plan)
 {
     const foci_mech *m = &plan->spec.groups[0].mech;
 
+    if (m->def->positional) {
+        foci_positional zero = { 0 }, one = { 0 };
+        m->def->positional(m, 0, &zero);
+        m->def->positional(m, 1, &one);
+        return zero.pattern != one.pattern;
+    }
     if (!m->def->decay || plan->n_params) return false;
     return m->def->decay(m, 0, HEADS) != m->def->decay(m, 1, HEADS);
 }
@@ -83,7 +90,7 @@ struct places {
 static struct places places_of(const foci_plan *plan)
 {
     static const int64_t groups[KV] = { 2, 0, 1 };
-    const bool           stay = trial_does(plan, FOCI_MOD_SLOPE) || fades_by_head(plan);
+    const bool           stay = trial_does(plan, FOCI_MOD_SLOPE) || goes_by_head(plan);
     const int64_t        n = plan->p.kv_heads, routes = n / KV, share = HEADS / KV;
     struct places        m = { .kv = test_alloc((size_t)n, sizeof(int64_t)) };
 
@@ -113,11 +120,15 @@ static struct trial move(const foci_plan *plan, const struct trial *t,
         u.len_q[batch[b]] = t->len_q[b];
         u.len_k[batch[b]] = t->len_k[b];
     }
+    if (t->words) u.words = test_alloc(BATCH * LEN, sizeof *u.words);
+    for (int64_t i = 0; t->words && i < BATCH * LEN; i++)
+        u.words[batch[i / LEN] * LEN + i % LEN] = t->words[i];
     u.q = rearrange(type, t->q, p->q, o->q, BATCH, LEN, HEADS, DIM, batch, m->head);
     u.k = rearrange(type, t->k, p->k, o->k, BATCH, LEN, p->kv_heads, DIM, batch, m->kv);
-    u.v =
-        rearrange(type, t->v, p->v, o->v, BATCH, LEN, p->kv_heads, DIM_V, batch, m->kv);
-    u.g = rearrange(type, t->g, p->o, o->o, BATCH, LEN, HEADS, DIM_V, batch, m->head);
+    u.v = rearrange(type, t->v, p->v, o->v, BATCH, LEN, p->kv_heads, p->dim_v, batch,
+                    m->kv);
+    u.g =
+        rearrange(type, t->g, p->o, o->o, BATCH, LEN, HEADS, p->dim_v, batch, m->head);
     if (p->dim_x)
         u.x = rearrange(type, t->x, p->x, o->x, BATCH, LEN, 1, p->dim_x, batch, one);
     return u;
@@ -149,8 +160,7 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
         .dim_v = DIM_V,           .flags = FOCI_TRAIN
     };
     foci_problem other = plain;
-    other.q = other.k = heads_first(DIM);
-    other.v = other.o = heads_first(DIM_V);
+    other.q = other.k = other.v = other.o = heads_first(DIM);
 
     foci_plan *plan = trial_plan(ctx, spec, &plain);
     if (!plan) return;
@@ -161,12 +171,12 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
     struct result want = trial_run(plan, &t), got = trial_run(other_plan, &moved);
     const int64_t kv = plan->p.kv_heads;
 
-    put_back(got.x[PART_O], BATCH, LEN, HEADS, DIM_V, false, batch, m.head);
+    put_back(got.x[PART_O], BATCH, LEN, HEADS, plan->p.dim_v, false, batch, m.head);
     if (got.n[PART_LSE])
         put_back(got.x[PART_LSE], BATCH, LEN, HEADS, 1, true, batch, m.head);
     put_back(got.x[PART_DQ], BATCH, LEN, HEADS, DIM, false, batch, m.head);
     put_back(got.x[PART_DK], BATCH, LEN, kv, DIM, false, batch, m.kv);
-    put_back(got.x[PART_DV], BATCH, LEN, kv, DIM_V, false, batch, m.kv);
+    put_back(got.x[PART_DV], BATCH, LEN, kv, plan->p.dim_v, false, batch, m.kv);
     check_dx(plan, &t, &got, &want);
 
     /* Gradients of parameters are sums over the batch, in another order now. */

@@ -4,12 +4,12 @@
 
 static const char *const specs[] = {
     "linear",
-    "linear(relu) rope",
+    "linear rope",
     "cosformer(length=3000)",
     "efficient",
     "identity(norm=n)",
-    "retention(decay=0.97, norm=retnet)",
-    "retention(norm=sum, decay=0.9) rope",
+    "retention(decay=0.97, norm=retnet, learn=1)",
+    "retention(norm=sum, decay=0.9, learn=1) rope",
     "performer(features=12)",
     "performer(trig, features=9)",
 };
@@ -33,7 +33,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *p,
     foci_plan_free(plan);
 }
 
-/* One head is cut into segments; nine go by scans where they are causal. */
+/* Two heads are cut into segments; nine go by scans where they are causal. */
 static void segments(void **state)
 {
     struct levels l = levels_make(2);
@@ -44,13 +44,14 @@ static void segments(void **state)
             const bool   short_one = form & 2;
             foci_problem p = { FOCI_SIZED(foci_problem),
                                .batch = short_one ? 2 : 1,
-                               .heads = form & 4 ? 9 : 1,
-                               .len_q = short_one ? 700 : 2100,
-                               .len_k = short_one ? 1500 : 2100,
+                               .heads = form & 4 ? 9 : 2,
+                               .kv_heads = form & 4 ? 9 : 1,
+                               .len_q = short_one ? 500 : 1100,
+                               .len_k = short_one ? 1200 : 1100,
                                .dim_qk = 4,
                                .dim_v = 3,
                                .dtype = form & 4 ? FOCI_BF16 : FOCI_F32,
-                               .flags = form & 1 ? FOCI_CAUSAL : 0 };
+                               .flags = FOCI_TRAIN | (form & 1 ? FOCI_CAUSAL : 0) };
 
             if (form & 4) p.len_q = p.len_k = 300;
             run_case(l.ctx[l.n - 1], specs[i], &p, short_one ? TRIAL_LENS : 0);

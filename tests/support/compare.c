@@ -6,8 +6,9 @@
  * bytes by the rounding of the result.
  *
  * Sums over features divide by what may be small and add up what may cancel, by the kernel
- * and not by its logits.  So there the judge's own error with every operand and every sum
- * rounded to f32 is the yardstick of f32 too: twice that is allowed on top.
+ * and not by its logits; so do inverses, and what goes through many segments may grow.  So
+ * there the judge's own error with every operand and every sum rounded to f32 is the
+ * yardstick of f32 too: twice that is allowed on top.
  *
  * Two things loosen that, and are asked for only where they can occur.  Where a
  * result is small because large terms cancel (the gradient of q where a query sees one
@@ -94,7 +95,7 @@ static struct lengths lengths_of(int type, const void *x, const foci_layout *l,
 {
     struct lengths s = { 0, INFINITY };
 
-    for (int64_t b = 0; b < batch; b++)
+    for (int64_t b = 0; x && b < batch; b++)
         for (int64_t i = 0; i < rows; i++)
             for (int64_t h = 0; h < heads; h++) {
                 double sum = 0;
@@ -122,7 +123,7 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct group *group = &plan->spec.groups[g];
         for (int64_t h = 0; h < group->heads; h++) {
-            double f = 1 / sqrt((double)t->p.dim_qk);
+            double f = 1 / sqrt((double)mech_width(&group->mech));
             bool   unit = false;
             for (size_t m = 0; m < group->mech.n_mods; m++) {
                 const foci_mod *mod = &group->mech.mods[m];
@@ -179,6 +180,27 @@ static void add_tables(const foci_plan *plan, const struct trial *t, struct leng
     }
 }
 
+static void lengthen(struct lengths *s, double by) { s->typical *= fmax(1, by); }
+
+/* What learned matrices make of queries, keys and values. */
+static void multiply(const foci_plan *plan, const struct trial *t, struct lengths *q,
+                     struct lengths *k, struct lengths *v)
+{
+    for (int i = 0; i < plan->spec.n_groups; i++) {
+        const struct stage *s = &plan->stages[i];
+        const int64_t      *at = s->group->param0;
+
+        if (s->score.map == FOCI_MAP_PROJECT) {
+            const int64_t d = mech_width(&s->group->mech);
+            lengthen(q, row_length(plan, t, at[0], d));
+            lengthen(k, row_length(plan, t, at[1], d));
+        }
+        if (!stage_learned(s)) continue;
+        lengthen(k, row_length(plan, t, at[0], s->levels[0].slots.every));
+        lengthen(v, row_length(plan, t, at[at[1] >= 0], s->levels[0].slots.every));
+    }
+}
+
 /* The size of the terms that make up each part, per element.  The result is that of
  * the logits: their relative errors become absolute ones of log weights. */
 static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
@@ -195,6 +217,7 @@ static double sizes_of_terms(const foci_plan *plan, const struct trial *t,
     const struct lengths g =
         lengths_of(type, t->g, &p->o, p->batch, p->len_q, p->heads, p->dim_v);
     const struct factors f = largest_factors(plan, t);
+    multiply(plan, t, &q, &k, &v);
     add_tables(plan, t, &q, &k, &v);
     /* A key adds up what heads, and queries where there are more of them, bring it. */
     const double per_key = fmax(1, (double)p->len_q / fmax(1, (double)p->len_k));
@@ -245,10 +268,24 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
 
 /* What all parts are measured by. */
 struct measure {
-    bool linear, is_fast, rounds;
+    bool yard, is_fast, rounds;
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
+    double steps; /* roundings of a feature, of which the yardstick has one */
 };
+
+/* A product of r elements is rounded r - 1 times, its coefficient once, and both
+ * together once more. */
+static double steps_of(const foci_plan *plan)
+{
+    double most = 1;
+
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_LINEAR)
+                most = fmax(most, linear_of(m).order + 1);
+    return most;
+}
 
 static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5 };
 static const double fast[N_PARTS] = { 4e-3, 4e-3, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2, 1e-2 };
@@ -302,7 +339,8 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
     if (m->rounds && part == PART_DBIAS) bound += 0x1p-9 * finite;
     /* A sum of rounded weights is off by half a unit at most. */
     if (m->rounds && part == PART_LSE) bound += 0x1p-9;
-    if (m->is_fast && m->plain) bound = fmin(bound, fast[part] * (finite + terms));
+    if (m->is_fast && m->plain && logits < 4)
+        bound = fmin(bound, fast[part] * (finite + terms));
 
     /* A yardstick is one draw of roundings, and may be a lucky one where a single
      * number is larger than all others, as where hardly a pair is seen. */
@@ -311,18 +349,20 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
     return bound;
 }
 
-static double bound_linear(const struct trial *t, const struct measure *m, int part,
-                           double finite, const struct result *want,
-                           const struct result *words)
+static double bound_yard(const struct trial *t, const struct measure *m, int part,
+                         double finite, const struct result *want,
+                         const struct result *words)
 {
     const int64_t n = want->n[part];
-    const double  yard = rms_apart(words->x[part], want->x[part], n);
+    const double  yard = m->steps * rms_apart(words->x[part], want->x[part], n);
     double        bound = strict[part] * finite + (2 + few_times(m, n)) * yard;
 
     /* Of two features, a weight and a value each may be off by half a unit, and a
      * yardstick of very few numbers may be a lucky one. */
     if (m->rounds) bound += 4 * 0x1p-8 * finite / fmax(1, m->rows);
     if (m->rounds && part == PART_DPARAMS) bound += fast[part] * finite;
+    /* Nor does that of f32 tell what cancels of very few. */
+    bound += 0x1p-22 * m->terms[part] / fmax(1, m->rows);
     return bound + of_result(t, part, finite, want);
 }
 
@@ -339,7 +379,9 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
                         const struct result *words)
 {
     const foci_problem *p = &t->p;
-    struct measure      m = { .linear = trial_is_linear(plan),
+    struct measure      m = { .yard = trial_is_linear(plan) ||
+                                      trial_is(plan, FOCI_LANDMARKS) ||
+                                      trial_is(plan, FOCI_RECALL),
                               .is_fast = (p->flags & FOCI_FAST) != 0,
                               .plain = !strpbrk(t->spec, " ("),
                               .slack = slack };
@@ -347,13 +389,14 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     m.rounds = p->dtype != FOCI_F32 || m.is_fast;
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
     m.logits = sizes_of_terms(plan, t, m.terms);
+    m.steps = steps_of(plan);
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;
         check_finite(plan, t, part, got, want);
 
         const double finite = rms_finite(want->x[part], n); /* lse may be infinite */
-        const double bound = slack * (m.linear ? bound_linear : bound_exact)(
+        const double bound = slack * (m.yard ? bound_yard : bound_exact)(
                                          t, &m, part, finite, want, words);
         const double error = rms_apart(got->x[part], want->x[part], n);
         if (error <= bound) continue;

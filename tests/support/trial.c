@@ -77,11 +77,11 @@ static void *tensor_draw(int type, const struct shape *s, struct rng *r)
     return x;
 }
 
-/* The same numbers as doubles, laid out alike. */
+/* The same numbers as doubles, laid out alike; NULL of NULL. */
 static double *tensor_widen(int type, const struct shape *s, const void *from)
 {
-    double *x = tensor_make(REF_F64, s);
-    for (int64_t i = 0; i < count(s); i++)
+    double *x = from ? tensor_make(REF_F64, s) : NULL;
+    for (int64_t i = 0; x && i < count(s); i++)
         x[place(s, i)] = ref_load(type, from, place(s, i));
     return x;
 }
@@ -136,6 +136,26 @@ static int32_t *draw_docs(struct rng *r, int64_t n, int64_t len)
     return docs;
 }
 
+/* Words of one token and more, counted from 0 in every sequence; numbers beyond a length
+ * are not for reading. */
+static void draw_words(const foci_plan *plan, struct trial *t, struct rng *r)
+{
+    const foci_problem *p = &t->p;
+    const foci_io       io = trial_io(t);
+    struct seq   *seqs = test_alloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
+    const int64_t n = plan_seqs(plan, &io, seqs), rows = p->batch * p->len_q;
+
+    t->words = test_alloc((size_t)rows + 1, sizeof *t->words);
+    for (int64_t i = 0; i < rows; i++)
+        t->words[i] = -7;
+    for (int64_t s = 0; s < n; s++) {
+        int32_t *of = t->words + seqs[s].b * p->len_q + seqs[s].q0;
+        for (int64_t i = 0; i < seqs[s].nq; i++)
+            of[i] = i ? of[i - 1] + (rng_uniform(r) < 0.4) : 0;
+    }
+    free(seqs);
+}
+
 static void draw_pairs(struct trial *t, struct rng *r)
 {
     const foci_problem *p = &t->p;
@@ -151,23 +171,54 @@ static void draw_pairs(struct trial *t, struct rng *r)
         t->bias[i] = (float)rng_normal(r);
 }
 
-bool trial_is_linear(const foci_plan *plan)
+bool trial_is(const foci_plan *plan, foci_engine engine)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            if (m->def->engine == FOCI_LINEAR) return true;
+            if (m->def->engine == engine) return true;
     return false;
 }
 
+bool trial_is_other(const foci_plan *plan)
+{
+    static const foci_engine others[] = { FOCI_LINEAR, FOCI_POSITIONAL, FOCI_LANDMARKS,
+                                          FOCI_RECALL };
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (trial_is(plan, others[i])) return true;
+    return false;
+}
+
+bool trial_has_weights(const foci_plan *plan)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const foci_mech *m = &plan->spec.groups[g].mech;
+        foci_positional  p = { 0 };
+        if (m->def->positional) m->def->positional(m, 0, &p);
+        if (m->def->routes || m->def->recall || p.parts > 1) return false;
+    }
+    return true;
+}
+
+unsigned trial_reads(const foci_plan *plan)
+{
+    unsigned reads = 0;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        reads |= mech_reads(&plan->spec.groups[g].mech);
+    return reads;
+}
+
 /* Statistics of q and k that parameters leave open are found in every execution, or
- * calibrated on this one: always where it is causal, else every other time. */
+ * calibrated on this one: always where it is causal, else every other time.  Fewer rows
+ * than their width have no one system of axes, so that two ways of finding it differ. */
 static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
 {
     const foci_problem *p = &t->p;
-    const bool causal = (p->flags & FOCI_CAUSAL) != 0, frozen = gives & TRIAL_FROZEN;
+    const bool          few =
+        gives & (TRIAL_LENS | TRIAL_DOCS) || p->len_q + p->len_k <= p->dim_qk;
+    const bool always = few || p->flags & FOCI_CAUSAL || gives & TRIAL_FROZEN;
     foci_io    io = trial_io(t);
 
-    if (!trial_is_linear(plan) || !(causal || frozen || t->seed % 2)) return;
+    if (!trial_is_linear(plan) || !(always || t->seed % 2)) return;
     io.o = t->g; /* not written */
     io.work = test_alloc(foci_plan_work_bytes(plan), 1);
     assert_int_equal(foci_params_calibrate(plan, &io, t->params), FOCI_OK);
@@ -175,28 +226,36 @@ static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
 }
 
 /* Kernels that can be negative, but divide by their sum, might divide by next to nothing:
- * on rows of one sign they do not.  Those of norm=retnet bend where a sum is 1 in size,
- * so sums are small and large by turns. */
-static void keep_off(const foci_plan *plan, const struct trial *t)
+ * on short rows of one sign they do not. */
+static bool cancels(const foci_mech *m)
+{
+    const foci_linear l = linear_of(m);
+    return l.norm == FOCI_NORM_SUM && linear_signed(&l);
+}
+
+/* Those of norm=retnet bend where a sum is 1 in size: sums are small and large by turns. */
+static bool bends(const foci_mech *m) { return linear_of(m).norm == FOCI_NORM_RETNET; }
+
+static double scale_of(const foci_mech *m)
+{
+    double s = 1 / sqrt((double)m->dims.qk);
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & FOCI_MOD_SCALE) s = fabs(m->mods[i].arg[0]);
+    return s;
+}
+
+static void keep_off(const struct trial *t, const foci_mech *m)
 {
     const foci_problem *p = &t->p;
-    bool                one_sign = false, bends = false;
+    const double        d = (double)p->dim_qk, s = scale_of(m);
+    const struct shape  shape[] = { shape_of(p, 'q'), shape_of(p, 'k') };
+    void *const         x[] = { t->q, t->k };
 
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
-            if (m->def->engine != FOCI_LINEAR) continue;
-            const foci_linear l = linear_of(m);
-            bends = bends || l.norm == FOCI_NORM_RETNET;
-            one_sign = one_sign || l.norm == FOCI_NORM_RETNET ||
-                       (l.norm == FOCI_NORM_SUM && linear_signed(&l));
-        }
-    const struct shape shape[] = { shape_of(p, 'q'), shape_of(p, 'k') };
-    void *const        x[] = { t->q, t->k };
-    for (int w = 0; one_sign && w < 2; w++)
+    for (int w = 0; w < 2; w++)
         for (int64_t i = 0; i < count(&shape[w]); i++) {
             const int64_t at = place(&shape[w], i), row = i / p->dim_qk / p->heads;
-            const double  turns = row % 2 ? 4 : 0.02;
-            const double  by = !bends ? 0.4 : w ? 1 : turns;
+            double        by = 0.4 / sqrt(fmax(1, s * sqrt(d)));
+            if (bends(m)) by = w ? 1 : (row % 2 ? 4 : 0.02) / (s * d);
             ref_store((int)p->dtype, x[w], at,
                       by * fabs(ref_load((int)p->dtype, x[w], at)));
         }
@@ -226,8 +285,13 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     assert_int_equal(foci_params_init(plan, seed, t.params), FOCI_OK);
     for (int64_t i = 0; i < plan->n_floats; i++)
         t.params[i] *= (float)(0.5 + rng_uniform(&r));
-    for (int64_t i = 0; i < plan->n_floats; i++)
-        t.params[i] += (float)(0.3 * rng_normal(&r));
+    for (int i = 0; i < plan->n_params; i++) {
+        const struct param *one = &plan->params[i];
+        const double        size =
+            one->def->init == FOCI_INIT_NORMAL ? fmin(1, sqrt(one->value)) : 1;
+        for (int64_t e = one->offset; e < one->offset + one->count; e++)
+            t.params[e] += (float)(0.3 * size * rng_normal(&r));
+    }
 
     if (gives & TRIAL_LENS) {
         t.len_q = draw_lens(&r, p->batch, p->len_q);
@@ -239,15 +303,22 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     }
     if (gives & TRIAL_DOCS) t.docs = draw_docs(&r, p->max_docs, p->len_q);
     draw_pairs(&t, &r);
-    keep_off(plan, &t);
+    if (trial_reads(plan) & FOCI_READ_WORDS) draw_words(plan, &t, &r);
+    if (seed % 2 && !(trial_reads(plan) & FOCI_READ_Q)) free(t.q), t.q = NULL;
+    if (seed % 2 && !(trial_reads(plan) & FOCI_READ_K)) free(t.k), t.k = NULL;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_LINEAR && (cancels(m) || bends(m)))
+                keep_off(&t, m);
     freeze(plan, &t, gives);
     return t;
 }
 
 void trial_free(struct trial *t)
 {
-    void *const all[] = { t->q,     t->k,     t->v,    t->x,    t->g,    t->params,
-                          t->len_q, t->len_k, t->docs, t->mask, t->bias, t->seen };
+    void *const all[] = { t->q,      t->k,     t->v,     t->x,    t->g,
+                          t->params, t->len_q, t->len_k, t->docs, t->words,
+                          t->mask,   t->bias,  t->seen };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -263,6 +334,7 @@ foci_io trial_io(const struct trial *t)
                       .len_k = t->len_k,
                       .docs = t->docs,
                       .n_docs = t->docs ? t->p.max_docs : 0,
+                      .words = t->words,
                       .params = t->params,
                       .mask = t->mask,
                       .bias = t->bias,
@@ -315,7 +387,8 @@ bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, in
     while (h >= g->head0 + g->heads)
         g++;
     def = g->mech.def;
-    if (def->slots || def->order || def->routes || def->second) {
+    if (def->slots || def->order || def->routes || def->second || def->positional ||
+        def->landmarks) {
         const int64_t rows = p->batch * p->heads * p->len_q;
         if (!t->seen) {
             t->seen = test_alloc((size_t)(rows * p->len_k), sizeof *t->seen);
@@ -363,7 +436,7 @@ int64_t trial_param_head(const foci_plan *plan, int64_t i)
 
 static struct result result_make(const foci_plan *plan, const foci_problem *p)
 {
-    const bool         lse = !trial_is_linear(plan);
+    const bool         lse = !trial_is_other(plan);
     const struct shape q = shape_of(p, 'q'), k = shape_of(p, 'k');
     const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
     struct result      r = { .n = { [PART_O] = count(&o),

@@ -26,6 +26,8 @@ void kept_register(foci_ctx *ctx);
  * modifier it takes, with as many as go together; arguments at their presets in one,
  * drawn in another; fewer with FOCI_TEST_SHORT.  false beyond the last. */
 bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP]);
+/* FOCI_TEST_SPECS is not set, or the spec starts so. */
+bool specs_wanted(const char *spec);
 
 /* Contexts of every CPU level there is, the best one last, with those mechanisms;
  * NULL beyond. */
@@ -37,7 +39,7 @@ struct levels levels_make(int threads);
 void          levels_free(struct levels *l);
 
 /* A plan of `spec` on the problem, with what the spec asks for besides: lists, hidden
- * states, key/value heads for routes.  NULL where the mechanism refuses this problem
+ * states, key/value heads for routes, values as wide as keys where slots are both.  NULL where the mechanism refuses this problem
  * (causal, unequal lengths...); any other failure fails the test. */
 foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *p);
 
@@ -57,9 +59,10 @@ struct trial {
     char         spec[SPEC_CAP];
     foci_problem p; /* as planned */
     uint64_t     seed;
-    void        *q, *k, *v, *x, *g;
+    void        *q, *k, *v, *x, *g; /* q and k: NULL in every other trial that
+                                     * reads none */
     float       *params;
-    int32_t     *len_q, *len_k, *docs;
+    int32_t     *len_q, *len_k, *docs, *words;
     uint8_t     *mask;
     float       *bias;
     float       *seen; /* the judge's weights, where trial_sees() needed them */
@@ -75,8 +78,8 @@ void         trial_free(struct trial *t);
 /* Element t of a row: where it lies. */
 int64_t trial_at(const foci_layout *l, int64_t b, int64_t row, int64_t head, int64_t t);
 
-/* Whether query i of head h sees key j, both counted in the tensors; of slots and
- * labels, whether the judge gives it any weight. */
+/* Whether query i of head h sees key j, both counted in the tensors; of slots, labels,
+ * patterns and landmarks, whether the judge gives it any weight. */
 bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
                 int64_t j);
 
@@ -128,8 +131,20 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
 
 double rms(const double *x, int64_t n);
 
-/* Whether a group, or what it routes, goes by sums over features.  It has no lse then. */
-bool trial_is_linear(const foci_plan *plan);
+/* Whether a group, or what it routes, goes by this engine; by another than the exact one,
+ * and then has no lse. */
+bool               trial_is(const foci_plan *plan, foci_engine engine);
+bool               trial_is_other(const foci_plan *plan);
+static inline bool trial_is_linear(const foci_plan *plan)
+{
+    return trial_is(plan, FOCI_LINEAR);
+}
+
+/* Whether some matrix A has o = A v. */
+bool trial_has_weights(const foci_plan *plan);
+
+/* What a plan reads: flags FOCI_READ. */
+unsigned trial_reads(const foci_plan *plan);
 
 /* Whether a modifier of the first group does any of this. */
 bool trial_does(const foci_plan *plan, unsigned does);

@@ -96,11 +96,13 @@ void world_expect(struct world *w, struct sequence *s)
     const foci_io io = { FOCI_SIZED(foci_io), .q = s->q,     .k = s->k,
                          .v = s->v,           .x = s->x,     .o = s->want,
                          .len_q = &len,       .len_k = &len, .params = w->params,
-                         .work = work };
+                         .words = s->words,   .work = work };
     if ((w->plan->p.len_k <= SMALL ? foci_ref_forward : foci_forward)(w->plan, &io))
         fail_msg("%s: %s", w->spec, foci_errmsg(w->ctx));
     measure(w->plan, &io, s);
-    if (w->plan->p.len_k <= SMALL && trial_is_linear(w->plan)) measure_words(w, &io, s);
+    if (w->plan->p.len_k <= SMALL &&
+        (trial_is_linear(w->plan) || trial_is(w->plan, FOCI_RECALL)))
+        measure_words(w, &io, s);
     free(work);
 }
 
@@ -119,12 +121,13 @@ static void keep_off(const struct world *w, char *x, int64_t n)
             if (m->def->engine != FOCI_LINEAR) continue;
             const foci_linear l = linear_of(m);
             positive = positive || (l.norm == FOCI_NORM_SUM && linear_signed(&l));
-            if (l.feature == FOCI_FEATURE_EXP && trial_does(w->plan, FOCI_MOD_ROPE))
+            if (l.feature == FOCI_FEATURE_TRIG ||
+                (l.feature == FOCI_FEATURE_EXP && trial_does(w->plan, FOCI_MOD_ROPE)))
                 by = 0.05;
         }
     for (int64_t i = 0; (positive || by < 1) && i < n; i++) {
         const double at = ref_load(dtype, x, i);
-        ref_store(dtype, x, i, positive ? 0.4 * fabs(at) : by * at);
+        ref_store(dtype, x, i, by * (positive ? 0.4 * fabs(at) : at));
     }
 }
 
@@ -160,12 +163,15 @@ struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
         s->len = lens[i];
         s->q = rows(&w, at.len_k, p->heads, p->dim_qk, 0.4);
         s->k = rows(&w, at.len_k, w.plan->p.kv_heads, p->dim_qk, 1);
-        s->v = rows(&w, at.len_k, w.plan->p.kv_heads, p->dim_v, 1);
+        s->v = rows(&w, at.len_k, w.plan->p.kv_heads, w.plan->p.dim_v, 1);
         s->x = rows(&w, at.len_k, 1, w.plan->p.dim_x, 1);
-        s->want =
-            test_alloc((size_t)at.len_k + 1, world_row_bytes(&w, p->heads, p->dim_v));
-        s->got =
-            test_alloc((size_t)at.len_k + 1, world_row_bytes(&w, p->heads, p->dim_v));
+        s->words = test_alloc((size_t)at.len_k + 1, sizeof *s->words);
+        for (int64_t t = 1; t < at.len_k; t++)
+            s->words[t] = s->words[t - 1] + (int32_t)rng_below(&w.rng, 2);
+        s->want = test_alloc((size_t)at.len_k + 1,
+                             world_row_bytes(&w, p->heads, w.plan->p.dim_v));
+        s->got = test_alloc((size_t)at.len_k + 1,
+                            world_row_bytes(&w, p->heads, w.plan->p.dim_v));
         s->size = test_alloc((size_t)(s->len * p->heads), sizeof *s->size);
         keep_off(&w, s->q, at.len_k * p->heads * p->dim_qk);
         keep_off(&w, s->k, at.len_k * w.plan->p.kv_heads * p->dim_qk);
@@ -185,6 +191,7 @@ void world_free(struct world *w)
         free(s->k);
         free(s->v);
         free(s->x);
+        free(s->words);
         free(s->want);
         free(s->got);
         free(s->size);
@@ -204,7 +211,7 @@ static char *gather(const struct world *w, const int32_t *n, size_t row, int whi
     char *out = test_alloc(total + 1, row);
     for (int i = 0; i < w->n; i++) {
         const struct sequence *s = &w->seq[i];
-        const char *const      all[] = { s->q, s->k, s->v, s->x };
+        const void *const      all[] = { s->q, s->k, s->v, s->x, s->words };
         const char            *from = all[which];
         memcpy(out + at * row, from + (size_t)s->done * row, (size_t)n[i] * row);
         at += (size_t)n[i];
@@ -250,20 +257,23 @@ void world_step(struct world *w, const int32_t *n, bool attend)
     char *q = gather(w, n, qr, 0), *k = gather(w, n, kr, 1), *v = gather(w, n, vr, 2);
     char *o = test_alloc((size_t)tokens + 1, or);
     char *x = gather(w, n, world_row_bytes(w, 1, p->dim_x), 3);
+    char *words = gather(w, n, sizeof(int32_t), 4);
     attend = attend || world_must_attend(w->plan);
-    size_t bytes = foci_step_bytes(w->pool, w->n, tokens, longest);
-    char  *work = test_alloc(1, bytes + 64);
+    const unsigned reads = trial_reads(w->plan);
+    const bool     needs_q = reads & FOCI_READ_Q && (attend || shared(w->plan));
+    const bool     any = rng_below(&w->rng, 2); /* given without need */
+    size_t         bytes = foci_step_bytes(w->pool, w->n, tokens, longest);
+    char          *work = test_alloc(1, bytes + 64);
     memset(work, 0xff, bytes + 64);
 
     const foci_step_io io = { FOCI_SIZED(foci_step_io),
                               .states = states,
                               .n_states = w->n,
                               .tokens = n,
-                              .q = attend || rng_below(&w->rng, 2) || shared(w->plan)
-                                       ? q
-                                       : NULL,
+                              .q = needs_q || any ? q : NULL,
                               .x = x,
-                              .k = k,
+                              .words = (const int32_t *)(const void *)words,
+                              .k = reads & FOCI_READ_K || any ? k : NULL,
                               .v = v,
                               .o = attend ? o : NULL,
                               .params = w->params,
@@ -291,6 +301,7 @@ void world_step(struct world *w, const int32_t *n, bool attend)
     free(k);
     free(v);
     free(x);
+    free(words);
     free(o);
     free(work);
 }

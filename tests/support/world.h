@@ -11,6 +11,7 @@ enum { HEADS = 4, MAX_SEQS = 3, N_SHAPES = 3 };
 struct sequence {
     int64_t     len, done;
     char       *q, *k, *v, *x, *want, *got;
+    int32_t    *words;
     double     *size; /* [len][heads] magnitudes of the weights of a row, summed */
     foci_state *state;
 };

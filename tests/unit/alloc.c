@@ -398,6 +398,8 @@ static void decoding(void **state)
     decode("softmax t5 rope");
     decode("local(window=3)");
     decode("pooled(block=4, levels=2)");
+    decode("linear rope");
+    decode("performer(features=4)");
     decode("sparse_fixed(stride=4)");
     decode("lsh(buckets=2, rounds=2)");
     decode("strided(stride=3)");
@@ -568,6 +570,35 @@ static void estimators(void **state)
     assert_int_equal(failing_live(), 0);
 }
 
+static foci_status play_errors(struct scene *s)
+{
+    static _Alignas(64) char work[1 << 16];
+    static const float       x[3 * 4] = { 1, 0, 2, 1 };
+    float                    o[3 * 4];
+    double                   error;
+    const foci_io            io = { FOCI_SIZED(foci_io), .q = x, .k = x, .v = x, .o = o,
+                                    .work = work };
+
+    if (foci_plan_work_bytes(s->plan) > sizeof work) return FOCI_ERR_FULL;
+    return foci_softmax_errors(s->plan, &io, &error);
+}
+
+static void errors(void **state)
+{
+    struct scene s = { .ctx = make_ctx(),
+                       .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                              .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+    foci_plan   *plan;
+
+    (void)state;
+    assert_int_equal(foci_plan_create(s.ctx, "relu2", &s.p, &plan), FOCI_OK);
+    s.plan = plan;
+    assert_true(every_failure(play_errors, &s) > 1);
+    foci_plan_free(plan);
+    foci_ctx_free(s.ctx);
+    assert_int_equal(failing_live(), 0);
+}
+
 /* Measuring takes seconds when it gets what it wants. */
 static void measuring(void **state)
 {
@@ -595,6 +626,7 @@ int main(void)
         cmocka_unit_test(decoding),  cmocka_unit_test(files),
         cmocka_unit_test(judge),     cmocka_unit_test(estimators),
         cmocka_unit_test(measuring), cmocka_unit_test(moves),
+        cmocka_unit_test(errors),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

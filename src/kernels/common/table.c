@@ -32,6 +32,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/modify.c"
 #include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
+#include "kernels/common/taps.c"
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
 
@@ -83,4 +84,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->mean_back = ISA(mean_back);
     k->cube_rows = ISA(cube_rows);
     k->cube_back = ISA(cube_back);
+    k->taps = ISA(taps);
+    k->taps_back = ISA(taps_back);
+    k->taps_dots = ISA(taps_dots);
 }

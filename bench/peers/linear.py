@@ -1,0 +1,165 @@
+"""Causal linear attention, phi = elu + 1: against a good chunked implementation in PyTorch
+and against fast-transformers, where that could be built.
+
+In chunks of c tokens, with F = phi(q), G = phi(k) and S, z the sums over earlier chunks,
+
+    o = (tril(F G') v + F S) / (tril(F G') 1 + F z)
+
+all chunks at once by batched products.  What is fastest differs by machine and length, so
+all variants are tried first: chunks of 64, 128 and 256, sums by a cumulative sum or by a
+loop over chunks, products in the type of the tensors or in f32.
+"""
+import itertools
+import time
+from dataclasses import dataclass
+
+import torch
+
+from attend import Foci
+
+try:
+    from fast_transformers.causal_product import causal_dot_product
+except ImportError:  # it is built from source, which not every compiler can
+    causal_dot_product = None
+
+
+@dataclass
+class Case:
+    n: int
+    against: str  # chunked, fast-transformers
+    dtype: str
+    backward: bool
+    ratio_floor: float
+    causal: bool = True
+    heads: int = 8
+    d: int = 64
+    least: int = 5  # repetitions
+    share_floor: float = None
+
+    unit = "Mtoken/s"
+
+    @property
+    def name(self):
+        return (f"linear/h{self.heads}n{self.n}d{self.d}c/{self.dtype}/"
+                f"{'bwd' if self.backward else 'fwd'} : {self.against}")
+
+    @property
+    def work(self):  # so that 1e9 of them are a million tokens
+        return 1e3 * self.n
+
+    def peak(self, machine):
+        return machine.f32_flops if self.dtype == "f32" else machine.bf16_flops
+
+    def sides(self, context):
+        kind = torch.bfloat16 if self.dtype == "bf16" else torch.float32
+        make = torch.Generator().manual_seed(self.n)
+        shape = (1, self.heads, self.n, self.d)
+        tensors = [torch.randn(shape, generator=make).to(kind) for _ in range(4)]
+        ours = Foci(context, "linear", tensors, self.dtype, causal=True,
+                    backward=self.backward)
+        peer = Chunked if self.against == "chunked" else Fast
+        return ours, peer(tensors, self.backward)
+
+
+def cases(lengths=(4096, 65536)):
+    out = []
+    for n, dtype, backward in itertools.product(lengths, ("bf16", "f32"), (False, True)):
+        out.append(Case(n, "chunked", dtype, backward, 4))
+    if causal_dot_product:
+        out += [Case(n, "fast-transformers", "f32", False, 15) for n in lengths]
+    return out
+
+
+def phi(x):
+    return torch.nn.functional.elu(x) + 1
+
+
+def before(x, loop):
+    """Sums over the chunks before each, [heads][chunks][...], in f32."""
+    wide = x.float()
+    if not loop:
+        return (wide.cumsum(1) - wide).to(x.dtype)
+    total, out = torch.zeros_like(wide[:, 0]), []
+    for piece in wide.unbind(1):
+        out.append(total)
+        total = total + piece
+    return torch.stack(out, 1).to(x.dtype)
+
+
+def attend(q, k, v, chunk, loop, wide):
+    kind, shape = v.dtype, v.shape
+    if wide:
+        q, k, v = q.float(), k.float(), v.float()
+    q, k, v = (t.reshape(shape[1], -1, chunk, shape[3]) for t in (q, k, v))
+    f, g = phi(q), phi(k)
+    near = (f @ g.transpose(2, 3)).tril()
+    top = near @ v + f @ before(g.transpose(2, 3) @ v, loop)
+    below = near.sum(3, keepdim=True, dtype=torch.float32)
+    below = below + f @ before(g.sum(2), loop)[..., None]
+    return (top / below).to(kind).reshape(shape)
+
+
+class Side:
+    def __init__(self, tensors, backward):
+        *inputs, self.dout = tensors
+        self.backward = backward
+        self.inputs = [t.detach().requires_grad_(backward) for t in inputs]
+
+    def forward(self, **how):
+        with torch.set_grad_enabled(self.backward):
+            self.o = self.attend(*self.inputs, **how)
+
+    def prepare(self):
+        for t in self.inputs:
+            t.grad = None
+
+    def run(self):
+        if self.backward:
+            self.o.backward(self.dout, retain_graph=True)
+        else:
+            self.forward(**self.how)
+
+    def results(self):
+        return [t.grad for t in self.inputs] if self.backward else [self.o]
+
+    def close(self):
+        pass
+
+
+class Chunked(Side):
+    def __init__(self, tensors, backward):
+        super().__init__(tensors, backward)
+        self.attend = attend
+        self.how = min(self.variants(), key=self.seconds)
+        self.forward(**self.how)
+
+    def variants(self):
+        n, narrow = self.dout.shape[2], self.dout.dtype != torch.float32
+        for chunk, loop, wide in itertools.product((64, 128, 256), (False, True),
+                                                   (False, True) if narrow else (False,)):
+            if n % chunk == 0:
+                yield {"chunk": chunk, "loop": loop, "wide": wide}
+
+    def seconds(self, how):
+        """The better of two repetitions of what is timed, after one that warms up."""
+        self.how, taken = how, []
+        self.forward(**how)
+        for _ in range(3):
+            self.prepare()
+            begin = time.perf_counter()
+            self.run()
+            taken.append(time.perf_counter() - begin)
+        return min(taken[1:])
+
+
+class Fast(Side):
+    def __init__(self, tensors, backward):
+        super().__init__(tensors, backward)
+        self.how = {}
+        self.forward()
+
+    @staticmethod
+    def attend(q, k, v):
+        f, g = phi(q), phi(k)
+        below = (f * g.cumsum(2)).sum(3, keepdim=True)
+        return causal_dot_product(f, g, v) / below

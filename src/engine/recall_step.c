@@ -1,0 +1,265 @@
+/* recall_step.c -- slots token by token.
+ *
+ * A head keeps its slots, and what each has taken of the segment that is being filled: the
+ * reference, the sum of weights and the sum of values.  Nothing grows with the length.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "engine/recall.h"
+
+/* Of one head: slots and sums of values [slots][d], references and sums of weights. */
+struct kept {
+    float *m, *values, *top, *sum;
+};
+
+static size_t head_floats(const struct recall *x)
+{
+    return (size_t)x->slots * (size_t)(2 * x->d + 2);
+}
+
+static struct kept kept_of(const struct recall *x, const foci_state *state, int g,
+                           int64_t h)
+{
+    float       *at = (float *)state->own[g] + (size_t)h * head_floats(x);
+    const size_t all = (size_t)x->slots * (size_t)x->d;
+
+    return (struct kept){ at, at + all, at + 2 * all, at + 2 * all + x->slots };
+}
+
+static size_t state_bytes(const foci_plan *plan, int g)
+{
+    struct recall x;
+
+    recall_geometry(&x, plan, &plan->stages[g]);
+    return (size_t)x.heads * head_floats(&x) * sizeof(float);
+}
+
+static foci_status make(foci_state *state, int g)
+{
+    const foci_plan *plan = state->pool->plan;
+
+    state->own[g] = ctx_alloc(plan->ctx, state_bytes(plan, g), 1);
+    return state->own[g] ? FOCI_OK : FOCI_ERR_MEMORY;
+}
+
+static size_t bytes(const foci_state *state, int g)
+{
+    return state_bytes(state->pool->plan, g);
+}
+
+static foci_status copy(const foci_state *from, foci_state *to, int g)
+{
+    memcpy(to->own[g], from->own[g], bytes(from, g));
+    return FOCI_OK;
+}
+
+static void release(foci_state *state, int g)
+{
+    const foci_plan *plan = state->pool->plan;
+
+    ctx_free(plan->ctx, state->own[g], state_bytes(plan, g), 1);
+    state->own[g] = NULL;
+}
+
+static void save(const foci_state *state, int g, struct writer *w)
+{
+    write_bytes(w, state->own[g], bytes(state, g));
+}
+
+static foci_status restore(foci_state *state, int g, struct reader *r)
+{
+    if (!read_bytes(r, state->own[g], bytes(state, g)))
+        return state_damaged(state->pool);
+    return FOCI_OK;
+}
+
+/* The first token starts the slots, so that nothing is to be done for length 0. */
+static foci_status truncate(foci_state *state, int g, int64_t len, bool really)
+{
+    const foci_plan *plan = state->pool->plan;
+
+    (void)really;
+    if (len)
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "the state cannot be cut back to %" PRId64
+                        " tokens: %s writes them into slots, which forget none",
+                        len, plan->spec.groups[g].mech.def->name);
+    return FOCI_OK;
+}
+
+static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+{
+    if (io->params) return FOCI_OK;
+    return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
+                    "params of the step is NULL, and slots of %s are drawn to beta",
+                    pool->plan->spec.groups[g].mech.def->name);
+}
+
+/*
+ * A step
+ */
+
+struct stepping {
+    struct recall      x;
+    foci_io            io; /* parameters alone */
+    const struct step *step;
+    int                g;
+    bool               attend;
+};
+
+/* Slots and sums into the room of a thread, and back. */
+static void load_state(const struct recall *x, const struct kept *kept, bool filling,
+                       struct recall_room *r)
+{
+    x->k->load_rows(r->m, x->ld, kept->m, x->d, FOCI_F32, x->slots, x->d);
+    if (!filling) return;
+    recall_turn(x, r->m, r->mt);
+    x->k->load_rows(r->y, x->ld, kept->values, x->d, FOCI_F32, x->slots, x->d);
+    recall_turn(x, r->y, r->ot);
+    memcpy(r->top, kept->top, (size_t)x->slots * sizeof *r->top);
+    memcpy(r->sum, kept->sum, (size_t)x->slots * sizeof *r->sum);
+    for (int t = x->slots; t < x->padded; t++) {
+        r->top[t] = 0;
+        r->sum[t] = 1;
+    }
+}
+
+static void store_state(const struct recall *x, const struct kept *kept, bool filling,
+                        struct recall_room *r)
+{
+    x->k->store_rows(kept->m, x->d, FOCI_F32, r->m, x->ld, 1.0f, x->slots, x->d);
+    if (!filling) return;
+    for (int i = 0; i < LANES; i++)
+        r->share[i] = 1;
+    for (int t = 0; t < x->slots; t += LANES)
+        x->k->store_cols(kept->values + (int64_t)t * x->d, x->d, FOCI_F32,
+                         r->ot + (int64_t)t * x->d, r->share,
+                         (int)min64(LANES, x->slots - t), x->d);
+    memcpy(kept->top, r->top, (size_t)x->slots * sizeof *r->top);
+    memcpy(kept->sum, r->sum, (size_t)x->slots * sizeof *r->sum);
+}
+
+static struct recall_rows rows_of(const struct stepping *s, const struct step_seq *q,
+                                  int64_t h)
+{
+    const struct recall *x = &s->x;
+    const foci_problem  *p = x->p;
+    const foci_step_io  *io = s->step->io;
+    const int64_t        head = q->row0 * p->heads + x->head0 + h;
+    const int64_t        kv = x->kv0 + h / x->per_kv;
+    const int64_t from = q->row0 * p->kv_heads + s->step->kv0 + kv * s->step->kv_step;
+    const size_t  row = (size_t)x->d * x->el;
+
+    return (struct recall_rows){
+        .q = s->attend ? (const char *)io->q + (size_t)head * row : NULL,
+        .k = (const char *)io->k + (size_t)from * row,
+        .v = (const char *)io->v + (size_t)from * row,
+        .o = s->attend ? (char *)io->o + (size_t)head * row : NULL,
+        .q_step = p->heads * x->d,
+        .k_step = p->kv_heads * x->d,
+        .v_step = p->kv_heads * x->d,
+        .o_step = p->heads * x->d,
+    };
+}
+
+static void job(void *arg, int64_t i, int thread)
+{
+    const struct stepping   *s = arg;
+    const struct recall     *x = &s->x;
+    const struct step_seq   *q = &s->step->seqs[i / x->heads];
+    const int64_t            h = i % x->heads, len = q->state->len;
+    const int64_t            pos = len - q->tokens;
+    const struct kept        kept = kept_of(x, q->state, s->g, h);
+    const struct recall_rows rows = rows_of(s, q, h);
+    struct recall_room       r;
+
+    recall_room(x, thread, false, &r);
+    if (pos)
+        load_state(x, &kept, pos % x->r.segment != 0, &r);
+    else
+        recall_start(x, h, &r);
+    recall_tokens(x, &rows, h, pos, 0, q->tokens, len, &r);
+    store_state(x, &kept, len % x->r.segment != 0, &r);
+}
+
+static void take(struct recall *x, struct arena *a)
+{
+    struct arena       one = { 0 };
+    struct recall_room room;
+
+    x->f = arena_take(a, LANES, sizeof *x->f);
+    x->write_f = arena_take(a, LANES, sizeof *x->write_f);
+    recall_room_take(x, &one, false, &room);
+    x->scratch_bytes = (one.used + 63) / 64 * 64;
+    x->scratch = arena_take(a, x->plan->ctx->threads, x->scratch_bytes);
+}
+
+/* Floats to multiply below which waking threads costs more than they save. */
+static const double alone = 1 << 20;
+
+static void run(const struct step *step, int g, bool attend, struct arena *a)
+{
+    const foci_plan *plan = step->pool->plan;
+    struct stepping  s = { .step = step, .g = g, .attend = attend };
+    int64_t          tokens = 0;
+
+    recall_geometry(&s.x, plan, &plan->stages[g]);
+    s.io.params = step->io->params;
+    s.x.io = &s.io;
+    take(&s.x, a);
+    recall_factors(&s.x);
+    for (int64_t i = 0; i < step->n_seqs; i++)
+        tokens += step->seqs[i].tokens;
+    const double flops =
+        (double)(tokens * s.x.heads) * (double)s.x.slots * (double)s.x.d;
+    phases_run(s.x.k, false, flops < alone ? 1 : plan->ctx->threads,
+               &(struct phase){ step->n_seqs * s.x.heads, 1, job, &s }, 1);
+}
+
+static size_t append_bytes(const foci_pool *pool, int g)
+{
+    struct recall x;
+    struct arena  a = { 0 };
+
+    recall_geometry(&x, pool->plan, &pool->plan->stages[g]);
+    take(&x, &a);
+    return a.used;
+}
+
+static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
+                         int64_t max_len)
+{
+    (void)n_seqs;
+    (void)tokens;
+    (void)max_len;
+    return append_bytes(pool, g);
+}
+
+/* With outputs, tokens are written while queries read: by step. */
+static void append(const struct step *step, int g)
+{
+    struct arena a = { .base = step->pool->scratch };
+
+    if (!step->io->o) run(step, g, false, &a);
+}
+
+static void step_all(const struct step *step, int g, struct arena work)
+{
+    run(step, g, true, &work);
+}
+
+const struct decoder recall_decoder = {
+    .make = make,
+    .copy = copy,
+    .free = release,
+    .bytes = bytes,
+    .save = save,
+    .restore = restore,
+    .truncate = truncate,
+    .check = check,
+    .append_bytes = append_bytes,
+    .append = append,
+    .step_bytes = step_bytes,
+    .step = step_all,
+};

@@ -64,6 +64,8 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
     x->ldv = (int)round_up(x->dv, x->group);
     x->ld_given = (int)round_up(x->given, x->group);
     exact_source_geometry(x);
+    /* Each weight may serve many values; alone it makes the same sums. */
+    if (exact_common(x)) x->panel = MAX_PANEL;
 
     /* Every sequence may end in a short tile, and start with one where blocks are
      * aligned to positions. */

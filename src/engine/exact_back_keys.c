@@ -82,7 +82,7 @@ static void store_keys(const struct back *k, const struct exact_seq *s, int64_t 
 
     exact_share_slots(x, s, kv, j, dk, dv);
     dk = take_back(k, s, kv, j, dk, r);
-    store_rows(x, s, kv, j, dk, given_ld(x), k->g->dk, &x->p->k, x->given);
+    if (x->dq) store_rows(x, s, kv, j, dk, given_ld(x), k->g->dk, &x->p->k, x->given);
     store_rows(x, s, kv, j, dv, x->ldv, k->g->dv, &x->p->v, x->dv);
 }
 

@@ -151,15 +151,31 @@ static void values(struct pass *p, const struct block *b, int64_t t, int n, int 
     }
 }
 
+/* Tiles of the panel, from the i-th on, whose values one product takes: they follow one
+ * another, are seen by all lanes, and are packed so that they lie as one. */
+static int in_one(const struct pass *p, int i)
+{
+    const struct exact *x = p->x;
+    const struct panel *pa = &p->panel;
+    int                 n = 1;
+
+    if (!x->bf16 || x->k->sum_by_rows || p->with == 1) return 1;
+    while (i + n < pa->n_tiles && !pa->masked[i] && !pa->masked[i + n] &&
+           pa->tile[i + n] == pa->tile[i] + n)
+        n++;
+    return n;
+}
+
 /* The values of one sequence. */
 static void values_of(struct pass *p, const struct block *b, float *ot, bool *fresh)
 {
     const struct exact *x = p->x;
     const struct panel *pa = &p->panel;
 
-    for (int i = 0; i < pa->n_tiles; i++) {
+    for (int i = 0, tiles; i < pa->n_tiles; i += tiles) {
+        tiles = in_one(p, i);
         const int     at = i * TILE;
-        const int     n = (int)min64(TILE, pa->n - at);
+        const int     n = (int)min64(tiles * TILE, pa->n - at);
         const int64_t kt = b->seq->kt0 + pa->tile[i];
         const bool    bad = x->bad_k[b->kv * x->max_kt + kt] & BAD_VALUE;
 

@@ -21,7 +21,6 @@ static void clear_rest(float *tile, int ld, int r0, int r1)
 void exact_load_block(const struct exact *x, const struct block *b, const void *base,
                       const foci_layout *l, int d, int ld, float *tile)
 {
-    if (!d) return; /* not read */
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
     x->k->load_rows(tile + (int64_t)b->r0 * ld, ld, rows, l->row, (int)x->p->dtype,
@@ -221,6 +220,7 @@ void exact_load_queries(const struct exact *x, const struct block *b, float *til
     const bool wide = exact_projects(x);
     float     *rows = wide ? exact_wide(x) : tile;
 
+    if (!x->dq) return; /* not read */
     exact_load_block(x, b, x->io->q, &x->p->q, x->given, wide ? x->ld_given : x->ldq,
                      rows);
     if (wide) exact_project(x, b->h - x->head0, false, rows, LANES, tile);
@@ -233,6 +233,7 @@ void exact_load_mapped(const struct exact *x, const struct exact_seq *s, int64_t
     const bool wide = exact_projects(x);
     float     *rows = wide ? exact_wide(x) : tile;
 
+    if (!x->dq) return;
     exact_load_rows(x, s, kv, j, n, x->io->k, &x->p->k, x->given,
                     wide ? x->ld_given : x->ldq, rows);
     if (wide) exact_project(x, kv, true, rows, n, tile);

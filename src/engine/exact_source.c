@@ -413,15 +413,20 @@ void exact_source_tile(const struct exact *x, const struct block *b, int64_t t, 
  * Sequences that share their weights
  */
 
+bool exact_common(const struct exact *x)
+{
+    const unsigned shared = FOCI_SOURCE_TABLE | FOCI_SOURCE_FACTORS;
+
+    return x->from.from && !x->from.qk && !(x->from.from & ~shared);
+}
+
 int64_t exact_fold_most(const struct exact *x)
 {
     const foci_problem *p = x->p;
-    const unsigned      shared = FOCI_SOURCE_TABLE | FOCI_SOURCE_FACTORS;
     const bool          own = p->flags & (FOCI_MASK | FOCI_BIAS) && p->mask_batch > 1;
     const int64_t       bytes = (int64_t)sizeof(float) * x->ldv * LANES;
 
-    if (!x->from.from || x->from.qk || x->from.from & ~shared) return 1;
-    if (x->drops || own || p->max_docs) return 1;
+    if (!exact_common(x) || x->drops || own || p->max_docs) return 1;
     return max64(1, min64(p->batch, FOLD_BYTES / max64(bytes, 1)));
 }
 

@@ -108,8 +108,9 @@ void exact_source_begin(const struct exact *x, const struct block *b,
 void exact_source_tile(const struct exact *x, const struct block *b, int64_t t, int n,
                        const void *q, const float *ab, float *tile, float *s);
 
-/* Where rows of weights are the same for every sequence, sequences of equal length are
+/* Whether rows of weights are the same for every sequence; where they are, sequences of equal length are
  * taken together: so many at the most, by the plan; and in an execution. */
+bool    exact_common(const struct exact *x);
 int64_t exact_fold_most(const struct exact *x);
 int64_t exact_fold(const struct exact *x);
 

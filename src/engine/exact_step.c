@@ -29,6 +29,7 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     r.values = arena_take(a, x->rounds ? (int64_t)PAGE * x->dv : 0, x->el);
     r.chain = arena_take(a, x->rounds, sizeof *r.chain);
     r.hash = hash_take(x, a);
+    r.from = step_source_take(x, a);
     return r;
 }
 

@@ -147,6 +147,15 @@ struct hash {
     int64_t *label;  /* [rounds] */
 };
 
+/* Scratch of sources other than q and k (exact_source_step.c). */
+struct step_source {
+    float *rows; /* [BUNDLE] rows of factors and what is inside a net, weighed */
+    float *ab;   /* [BUNDLE] of outer: a weighed, then b */
+    double (*share)[N_SOURCES]; /* [BUNDLE] */
+    float *x, *h;               /* hidden states of a row, what is inside */
+    float *logits, *more;       /* [LANES] */
+};
+
 /* Scratch of one thread. */
 struct room {
     float    *q;        /* [BUNDLE][ldq] */
@@ -162,7 +171,8 @@ struct room {
     char     *keys;     /* [PAGE][dq] gathered */
     char     *values;   /* [PAGE][dv] */
     int32_t  *chain;    /* [rounds] */
-    struct hash hash;
+    struct hash        hash;
+    struct step_source from;
 };
 
 /* A piece of work, or with part 0 all parts of it. */
@@ -267,6 +277,16 @@ void    step_label_meet(const struct stepping *x, const struct piece *p, int row
 struct hash hash_take(const struct stepping *x, struct arena *a);
 void        step_reach(const struct stepping *x, int64_t head);
 void step_hash(const struct stepping *x, int64_t head, const char *row, struct hash *h);
+
+/* exact_source_step.c: rows of a bundle; logits[LANES] of a row for n keys from j0 on; the
+ * most tokens that tensors serve; whether the mechanism refuses so many. */
+struct step_source step_source_take(const struct stepping *x, struct arena *a);
+void               step_source_load(const struct stepping *x, const struct piece *p,
+                                    struct step_source *r);
+const float       *step_source(const struct stepping *x, const struct piece *p, int row,
+                               int64_t j0, int n, struct step_source *r);
+int64_t step_source_longest(const foci_plan *plan, const struct stage *stage);
+bool step_source_refuses(const struct stage *stage, int64_t len, char *why, size_t cap);
 
 /* exact_step_mix.c: the learned slots of run number `run` of a state, which is finished:
  * those of keys or of values of a key/value head. */

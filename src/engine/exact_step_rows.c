@@ -4,11 +4,13 @@
 
 #include "engine/exact_step.h"
 
-/* The factor of q.k of a row, without the base of the exponent. */
-static double factor_of(const struct stepping *x, int64_t h, int64_t visible)
+/* The factor of q.k of a row, with its share among sources, without the base of the
+ * exponent. */
+static double factor_of(const struct stepping *x, int64_t h, double share,
+                        int64_t visible)
 {
     const struct score *s = x->score;
-    double              f = s->scale;
+    double              f = x->dq ? s->scale * share : 1;
 
     for (int i = 0; i < s->n_factors; i++)
         f *= (double)x->step->io->params[s->factor[i] + h];
@@ -87,11 +89,13 @@ void step_load(const struct stepping *x, const struct piece *p, struct room *r)
     int32_t       list[BUNDLE];
     struct mapped mapped;
 
+    step_source_load(x, p, &r->from);
     memset(r->q, 0, (size_t)(BUNDLE * (int64_t)x->ldq) * sizeof *r->q);
     for (int i = 0; i < rows; i++) {
         list[i] = (int32_t)(p->b->seq->row0 + (p->b->row0 + i) / x->per_kv - first);
         float *q = r->q + (int64_t)i * x->ldq;
 
+        if (!x->dq) continue;
         x->k->load_rows(wide ? r->wide : q, wide ? x->ld_given : x->ldq,
                         (const char *)x->step->io->q +
                             row_of(x, p, i) * (size_t)x->given * x->el,
@@ -106,11 +110,12 @@ void step_load(const struct stepping *x, const struct piece *p, struct room *r)
 
         add_places(x, h, q, by_place, &r->far[i]);
         const float f =
-            (float)factor_of(x, h, x->counts ? x->visible[known_at(x, p, i)] : 0);
+            (float)factor_of(x, h, x->e.from.from ? r->from.share[i][OF_QK] : 1,
+                             x->counts ? x->visible[known_at(x, p, i)] : 0);
         for (int j = 0; j < LANES; j++)
             r->f[(int64_t)i * LANES + j] = f;
     }
-    if (x->bf16)
+    if (x->bf16 && x->dq)
         x->k->store_rows(r->words, x->ldq, FOCI_BF16, r->q, x->ldq, 1.0f, BUNDLE,
                          x->ldq);
 }
@@ -186,18 +191,18 @@ static int64_t entry_of(const struct stepping *x, int t, int64_t back)
     return back < FAR ? own->entry[t][back] : mod->def->entry(mod, true, -back);
 }
 
-/* bias[LANES] by distance; false: there is none. */
+/* bias[LANES] by distance, added to another where there is one; false: there is none. */
 static bool fill_bias(const struct stepping *x, const struct meeting *m, int64_t place,
-                      int64_t h, float *bias)
+                      int64_t h, bool other, float *bias)
 {
     const struct score *s = x->score;
 
-    if (m->slots || (!s->slope && !s->n_tables)) return false;
-    memset(bias, 0, LANES * sizeof *bias);
+    if (m->slots || (!s->slope && !s->n_tables)) return other;
+    if (!other) memset(bias, 0, LANES * sizeof *bias);
     if (s->slope) {
         const double by = s->slope->def->slope(s->slope, h, x->stage->group->heads);
         for (int j = 0; j < m->n; j++)
-            bias[j] = (float)(-by * fabs((double)(place - key_at(m, j))));
+            bias[j] += (float)(-by * fabs((double)(place - key_at(m, j))));
     }
     for (int t = 0; t < s->n_tables; t++) {
         const float *table =
@@ -221,7 +226,10 @@ static float logits(const struct stepping *x, const struct piece *p, struct room
 
     if (x->score->shaw_k >= 0) add_shaw(x, r, m, place, h, row, s);
     if (x->score->txl_r >= 0) add_txl(x, r, m, place, h, row, s);
-    const bool bias = fill_bias(x, m, place, h, r->bias);
+    if (x->e.from.from)
+        memcpy(x->dq ? r->bias : s, step_source(x, p, row, m->j0, m->n, &r->from),
+               LANES * sizeof *s);
+    const bool bias = fill_bias(x, m, place, h, exact_source_biases(&x->e), r->bias);
     if (cap == 0 && !bias && !counted && *seen == ~UINT64_C(0))
         return (float)((double)f[0] * unit);
     x->k->modify(s, 1, f, (float)unit, cap, bias ? r->bias : NULL, LANES, seen);
@@ -301,6 +309,18 @@ static void weigh(const struct stepping *x, const struct piece *p, struct room *
     }
 }
 
+/* q.k of rows first to first + rows. */
+static void products(const struct stepping *x, struct room *r, const struct meeting *m,
+                     int first, int rows)
+{
+    if (x->bf16)
+        x->k->dots_bf16(r->s, r->words + (int64_t)first * x->ldq / 2, x->ldq / 2, rows,
+                        (const void *)m->k, x->dq, m->n, x->dq, m->next_k);
+    else
+        x->k->dots_f32(r->s, r->q + (int64_t)first * x->ldq, x->ldq, rows, m->k, x->dq,
+                       (int)x->plan->p.dtype, m->n, x->dq, m->next_k);
+}
+
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
                const struct meeting *m, int first, int rows, const uint64_t *seen,
                const struct sums *sums)
@@ -313,12 +333,7 @@ void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
 
     for (int i = 0; i < rows; i++)
         every &= seen[i];
-    if (x->bf16)
-        x->k->dots_bf16(r->s, r->words + (int64_t)first * x->ldq / 2, x->ldq / 2, rows,
-                        (const void *)m->k, x->dq, m->n, x->dq, m->next_k);
-    else
-        x->k->dots_f32(r->s, r->q + (int64_t)first * x->ldq, x->ldq, rows, m->k, x->dq,
-                       dtype, m->n, x->dq, m->next_k);
+    if (x->dq) products(x, r, m, first, rows);
     weigh(x, p, r, m, first, rows, seen, sums);
     if (every != there && !finite(x, m->v, m->n, r->tile))
         careful_sums(x, m->v, m->n, rows, seen, r->s, r->tile, o);

@@ -22,13 +22,15 @@ struct stepping step_geometry(const foci_plan *plan, int g)
             .given = (int)p->dim_qk,
             .rounds = s->order.label ? max64(1, s->order.rounds) : 0,
     };
+    const bool qk = mech_sources(&s->group->mech) & FOCI_SOURCE_QK;
+    if (!qk) x.dq = 0;
     x.per_kv = s->group->heads / x.kv_heads;
     x.own = x.kv_heads / s->group->kv_heads;
     x.ldq = (int)round_up(x.dq, 32);
     x.ld_given = (int)round_up(x.given, 32);
     x.ldo = (int)round_up(x.dv, 32);
     x.counts = x.score->n_rows || x.kind == FOCI_RELU2;
-    x.sets = s->order.shared || stage_own_keys(s) ? x.per_kv : 1;
+    x.sets = s->order.shared || stage_own_keys(s) ? x.per_kv : qk;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;
     return x;

@@ -23,11 +23,6 @@ foci_status exact_pool_make(foci_pool *pool, int g)
                         "%s has no decoding state with these arguments: which keys a "
                         "query sees depends on those after it",
                         s->group->mech.def->name);
-    if (mech_sources(&s->group->mech) != FOCI_SOURCE_QK)
-        return ctx_fail(
-            ctx, FOCI_ERR_UNSUP,
-            "%s has no decoding state: steps take logits from q and k alone",
-            s->group->mech.def->name);
     const int64_t d = pool->parts[g].dim_qk;
     own->speed = ctx_alloc(ctx, (size_t)d, sizeof *own->speed);
     if (!own->speed) return FOCI_ERR_MEMORY;
@@ -213,11 +208,31 @@ foci_status exact_state_check(const foci_pool *pool, int g, const foci_step_io *
                         "params is NULL: %s needs them for tokens that are only "
                         "appended, too",
                         s->group->mech.def->name);
+    if (io->o && !io->x && mech_reads(&s->group->mech) & FOCI_READ_X)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "x is NULL: %s makes logits of hidden states",
+                        s->group->mech.def->name);
     if (s->order.shared && !io->q)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "q is NULL: %s makes keys of queries, also of tokens that are "
                         "only appended (leave o NULL for these)",
                         s->group->mech.def->name);
+    return FOCI_OK;
+}
+
+static foci_status check_longest(const foci_plan *plan, const struct stage *s,
+                                 int64_t len)
+{
+    const int64_t most = min64(longest(s), step_source_longest(plan, s));
+    char          why[300] = "";
+
+    if (step_source_refuses(s, len, why, sizeof why))
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "%s: %s", s->group->mech.def->name,
+                        why);
+    if (len > most)
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "%s was planned for %" PRId64
+                        " tokens, and the state would have %" PRId64,
+                        s->group->mech.def->name, most, len);
     return FOCI_OK;
 }
 
@@ -228,11 +243,7 @@ foci_status exact_state_reserve(foci_state *state, int g, int64_t tokens, int64_
     struct exact_own   *own = state->own[g];
     const int64_t       len = state->len + tokens;
 
-    if (len > longest(s))
-        return ctx_fail(pool->plan->ctx, FOCI_ERR_UNSUP,
-                        "%s was planned for %" PRId64
-                        " tokens, and the state would have %" PRId64,
-                        s->group->mech.def->name, longest(s), len);
+    TRY(check_longest(pool->plan, s, len));
     if (!own) return FOCI_OK;
     for (int l = 0; l < s->n_levels; l++)
         TRY(stream_reserve(pool, &own->level[l],

@@ -68,8 +68,9 @@ static void lay_out(foci_pool *pool)
 
         part->at = pool->page_bytes;
         part->kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads;
-        part->sets =
-            s->order.shared || stage_own_keys(s) ? s->group->heads / part->kv_heads : 1;
+        part->sets = s->order.shared || stage_own_keys(s)
+                         ? s->group->heads / part->kv_heads
+                         : (mech_sources(&s->group->mech) & FOCI_SOURCE_QK) != 0;
         part->dim_qk = mech_width(&s->group->mech);
         if (d->paged)
             part->head_bytes = PAGE * (size_t)(part->sets * part->dim_qk + p->dim_v) *

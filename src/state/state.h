@@ -28,10 +28,10 @@ struct slab { /* pages allocated together */
 };
 
 /* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set or, where query heads have keys of their own, one for each of its
- * heads, and PAGE rows of values, in the dtype of the tensors.  Keys are stored as they
- * go into scores.  Where query heads have values of their own too, all are key/value
- * heads. */
+ * of keys, one set, none where logits do not come from keys or, where query heads have
+ * keys of their own, one for each of its heads, and PAGE rows of values, in the dtype of
+ * the tensors.  Keys are stored as they go into scores.  Where query heads have values of
+ * their own too, all are key/value heads. */
 struct part {
     size_t  at, head_bytes; /* head_bytes 0: it has none */
     int64_t sets, kv_heads;

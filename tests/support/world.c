@@ -155,13 +155,7 @@ struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
         at.len_q = at.len_k = max64(at.len_k, lens[i]);
     w.plan = trial_plan(ctx, spec, &at);
     if (!w.plan) return w; /* cannot be causal */
-    const foci_status status = foci_pool_create(w.plan, 2, &w.pool);
-    if (status == FOCI_ERR_UNSUP && strstr(foci_errmsg(ctx), "no decoding state:")) {
-        foci_plan_free(w.plan);
-        w.plan = NULL;
-        return w;
-    }
-    if (status) fail_msg("%s", foci_errmsg(ctx));
+    if (foci_pool_create(w.plan, 2, &w.pool)) fail_msg("%s", foci_errmsg(ctx));
     w.params = test_alloc((size_t)foci_plan_params(w.plan), sizeof *w.params);
     assert_int_equal(foci_params_init(w.plan, seed, w.params), FOCI_OK);
     for (int i = 0; i < n; i++) {

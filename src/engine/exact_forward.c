@@ -175,7 +175,7 @@ static void values_of(struct pass *p, const struct block *b, float *ot, bool *fr
     for (int i = 0, tiles; i < pa->n_tiles; i += tiles) {
         tiles = in_one(p, i);
         const int     at = i * TILE;
-        const int     n = (int)min64(tiles * TILE, pa->n - at);
+        const int     n = (int)min64((int64_t)tiles * TILE, pa->n - at);
         const int64_t kt = b->seq->kt0 + pa->tile[i];
         const bool    bad = x->bad_k[b->kv * x->max_kt + kt] & BAD_VALUE;
 

@@ -413,7 +413,10 @@ enum {
     FOCI_MOD_SLOPE = 128, /* bias: -slope(head) |rel| */
     FOCI_MOD_SHAW = 256,  /* r = q_i . aK[c], and aV[c] is added to the value; c is rel
                           * clipped to argument 0 either way, plus that; tensors 0, 1 */
-    FOCI_MOD_TXL = 512    /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
+    FOCI_MOD_TXL = 512,   /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
+    FOCI_MOD_FROZEN = 1024, /* a layer's Wq and Wk are drawn and never learn: kind,
+                             * sample, tie and shared are arguments 0 to 3 */
+    FOCI_MOD_INIT = 2048    /* how they start; argument 0 is the kind */
 };
 
 /* A modifier with its arguments: see below. */
@@ -464,6 +467,21 @@ static inline int64_t foci_arg_int(const foci_mech *m, int a)
 {
     return (int64_t)m->arg[a];
 }
+
+/* A group of a plan's heads: which they are, of queries and of keys, and what they read
+ * (FOCI_READ_Q and so on). */
+typedef struct foci_group {
+    size_t   size;
+    int64_t  head0, heads;
+    int64_t  kv0, kv_heads; /* each head of a mechanism with routes has several */
+    unsigned reads;
+    const foci_mech *mech; /* lives as long as the plan */
+} foci_group;
+
+/* Group number `index` from 0, into the fields that group->size covers; FOCI_ERR_ARG
+ * beyond the last. */
+FOCI_API foci_status foci_plan_group(const foci_plan *plan, int index,
+                                     foci_group *group);
 
 /* Make `def`, which must outlive the context, known to specs planned on ctx.  Its
  * name must be new. */

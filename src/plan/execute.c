@@ -47,14 +47,11 @@ static foci_status refuse(struct out out, const char *format, ...)
     return FOCI_ERR_ARG;
 }
 
-/* Keys that are the queries are not read. */
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
-    for (int g = 0; g < plan->spec.n_groups; g++) {
-        const unsigned all_of = mech_reads(&plan->spec.groups[g].mech);
-        all |= plan->stages[g].order.shared ? all_of & ~(unsigned)FOCI_READ_K : all_of;
-    }
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        all |= stage_reads(&plan->stages[g]);
     return all;
 }
 

@@ -266,6 +266,23 @@ size_t foci_plan_work_bytes(const foci_plan *plan) { return plan->work_bytes; }
 
 size_t foci_plan_saved_bytes(const foci_plan *plan) { return plan->saved_bytes; }
 
+foci_status foci_plan_group(const foci_plan *plan, int index, foci_group *group)
+{
+    if (!plan || index < 0 || index >= plan->spec.n_groups || !group || !group->size ||
+        group->size > sizeof *group)
+        return FOCI_ERR_ARG;
+    const struct group *g = &plan->spec.groups[index];
+    const foci_group    full = { .size = group->size,
+                                 .head0 = g->head0,
+                                 .heads = g->heads,
+                                 .kv0 = g->kv0,
+                                 .kv_heads = g->kv_heads,
+                                 .reads = stage_reads(&plan->stages[index]),
+                                 .mech = &g->mech };
+    memcpy(group, &full, group->size);
+    return FOCI_OK;
+}
+
 foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem)
 {
     if (!plan || !problem || !problem->size || problem->size > sizeof *problem)

@@ -245,6 +245,13 @@ static inline bool stage_own_keys(const struct stage *s)
     return s->score.map == FOCI_MAP_PROJECT || stage_learned(s);
 }
 
+/* Keys that are the queries are not read. */
+static inline unsigned stage_reads(const struct stage *s)
+{
+    const unsigned all = mech_reads(&s->group->mech);
+    return s->order.shared ? all & ~(unsigned)FOCI_READ_K : all;
+}
+
 /* stage.c: what of the spec's groups becomes stages. */
 foci_status stages_make(foci_plan *plan);
 void        stages_free(foci_plan *plan);

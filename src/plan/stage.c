@@ -10,8 +10,23 @@ enum {
     BY_DISTANCE = FOCI_MOD_TABLE | FOCI_MOD_SLOPE | FOCI_MOD_SHAW | FOCI_MOD_TXL,
     WITH_ROWS = FOCI_MOD_SHAW | FOCI_MOD_TXL,
     OF_PAIRS =
-        FOCI_MOD_SCALE | FOCI_MOD_FACTOR | FOCI_MOD_UNIT | FOCI_MOD_ROPE | WITH_ROWS
+        FOCI_MOD_SCALE | FOCI_MOD_FACTOR | FOCI_MOD_UNIT | FOCI_MOD_ROPE | WITH_ROWS,
+    OF_LAYERS = FOCI_MOD_FROZEN | FOCI_MOD_INIT
 };
+
+/* Of an inner mechanism: projections are those of the layer around it all. */
+static foci_status check_inner(foci_ctx *ctx, const struct group *g)
+{
+    const foci_mech *inner = g->mech.inner;
+
+    for (size_t i = 0; inner && i < inner->n_mods; i++)
+        if (inner->mods[i].def->does & OF_LAYERS)
+            return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                            "column %d: %s cannot follow %s inside %s: write it behind",
+                            g->column, inner->mods[i].def->name, inner->def->name,
+                            g->mech.def->name);
+    return FOCI_OK;
+}
 
 static foci_status check_mods(foci_ctx *ctx, const struct group *g)
 {
@@ -25,7 +40,10 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
         const foci_mod_def *mod = m->mods[i].def;
         const char         *why = NULL;
 
-        if (m->def->engine == FOCI_ROUTES)
+        if (mod->does & OF_LAYERS) {
+            if (!(mech_reads(m) & (FOCI_READ_Q | FOCI_READ_K)))
+                why = "it reads neither queries nor keys, which are what is projected";
+        } else if (m->def->engine == FOCI_ROUTES)
             why = "write it after the inner mechanism";
         else if (mod->does & BY_DISTANCE && slots)
             why = "a slot stands for many keys and has no position";
@@ -68,6 +86,7 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
     if (def->refuse && def->refuse(&g->mech, why, sizeof why))
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column, def->name,
                         why);
+    TRY(check_inner(ctx, g));
     return check_mods(ctx, g);
 }
 
@@ -210,6 +229,7 @@ static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
 {
     const foci_engine engine = s->group->mech.def->engine;
 
+    if (mod->does & OF_LAYERS) return NULL;
     if (engine == FOCI_LINEAR) return linear_against(s, mod);
     if (engine == FOCI_POSITIONAL) return "there are no logits to change";
     return mod->does == FOCI_MOD_SCALE ? NULL : "only the scale can be changed";

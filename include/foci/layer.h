@@ -1,0 +1,195 @@
+/* layer.h -- attention from hidden states to hidden states.
+ *
+ * A layer owns the projections around a plan: those its heads read, and no others.
+ *
+ *     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem), .batch = 4, .len = 1024,
+ *                              .width = 512, .heads = 8 };
+ *     foci_layer *layer;
+ *     if (foci_layer_create(ctx, "4*softmax frozen(orthogonal) + 4*softmax", &p, &layer))
+ *         die(foci_errmsg(ctx));
+ *     float *params = calloc(foci_layer_params(layer), sizeof *params);
+ *     foci_layer_init(layer, 1, params);
+ *     foci_layer_forward(layer, &(foci_layer_io){ FOCI_SIZED(foci_layer_io), .x = x,
+ *                                                 .y = y, .params = params,
+ *                                                 .work = work });
+ *
+ * Rows are vectors and weights stand on their right: q = x Wq + bq.  Ownership, threads
+ * and errors are those of foci.h.
+ */
+#ifndef FOCI_LAYER_H
+#define FOCI_LAYER_H
+
+#include "foci/foci.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum foci_layer_kind {
+    FOCI_LAYER_ATTENTION, /* y = [heads of x Wq, x Wk, x Wv] Wo */
+    FOCI_LAYER_GAU,       /* y = (u * attention of z) Wo, u, v = silu(x Wu), silu(x Wv),
+                           * q, k = z gamma + beta, z = silu(x Wz); one head */
+    FOCI_LAYER_CONV       /* y = heads of (a * sigmoid(b)) Wo, [a, b] = x Wi */
+} foci_layer_kind;
+
+typedef struct foci_layer_problem {
+    size_t           size;
+    foci_layer_kind  kind;
+    foci_dtype       dtype;        /* of x, source, y and all that passes between */
+    uint32_t         flags;        /* FOCI_CAUSAL and so on, as in foci_problem */
+    int64_t          batch, len;   /* rows of x */
+    int64_t          len_source;   /* cross-attention: rows that give keys and values */
+    int64_t          width;        /* of x and y */
+    int64_t          width_source; /* 0: as width */
+    int64_t          heads;
+    int64_t          kv_heads;  /* as in foci_problem */
+    int64_t          head_dim;  /* 0: width / heads; of a GAU 128 */
+    int64_t          value_dim; /* 0: as head_dim; of a GAU 2 width */
+    int64_t          memory;    /* rows before x that give keys and values only (xl) */
+    int64_t          max_docs;
+    int64_t          mask_batch, mask_heads;
+    const foci_list *lists;
+    int64_t          n_lists;
+    int              biases;   /* 1: every projection adds one */
+    double           dropout;  /* of weights: exact engine only */
+    double           drop_out; /* of what is projected out, before the residual */
+    uint64_t         seed;  /* of frozen projections and of supports that are drawn */
+    uint64_t         index; /* of the layer in its model: frozen projections are drawn
+                             * from seed + index */
+} foci_layer_problem;
+
+/* How to compute a layer.  It never changes, but for foci_layer_give(). */
+typedef struct foci_layer foci_layer;
+
+/* On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
+FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
+                                       const foci_layer_problem *problem,
+                                       foci_layer              **layer);
+FOCI_API void        foci_layer_free(foci_layer *layer);
+
+/* The problem with what was left 0 filled in, and the plan of its heads. */
+FOCI_API foci_status      foci_layer_get(const foci_layer   *layer,
+                                         foci_layer_problem *problem);
+FOCI_API const foci_plan *foci_layer_plan(const foci_layer *layer);
+
+FOCI_API size_t foci_layer_work_bytes(const foci_layer *layer);
+FOCI_API size_t foci_layer_saved_bytes(const foci_layer *layer);
+
+/* The projections, line by line, then the plan, as snprintf would. */
+FOCI_API int foci_layer_describe(const foci_layer *layer, char *text, size_t cap);
+
+/* What an execution costs, products included. */
+FOCI_API foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost);
+
+/*
+ * Parameters: those of the layer first, then those of the plan.
+ *
+ * Of a mix the tensors of a group are "GROUP.NAME", groups from 0: "1.Wq".  Projections
+ * are [width][heads of the group times their width], heads side by side; Wo is
+ * [heads times value_dim][width].  A frozen projection (shape and name as if it were
+ * learned) is not among the floats: its offset is -1, and it follows from the seed.
+ */
+
+FOCI_API int64_t     foci_layer_params(const foci_layer *layer);   /* floats in all */
+FOCI_API int         foci_layer_n_params(const foci_layer *layer); /* tensors */
+FOCI_API foci_status foci_layer_param(const foci_layer *layer, int index,
+                                      foci_param *param);
+
+/* Draw all that is stored from a seed. */
+FOCI_API foci_status foci_layer_init(const foci_layer *layer, uint64_t seed,
+                                     float *params);
+
+/* Frozen tensor number `index` written out, [width][heads times head_dim]; and one that
+ * takes the place of what was drawn, before any execution. */
+FOCI_API foci_status foci_layer_frozen(const foci_layer *layer, int index, float *out);
+FOCI_API foci_status foci_layer_give(foci_layer *layer, int index, const float *data);
+
+/*
+ * Execution
+ */
+
+typedef struct foci_layer_io {
+    size_t         size;
+    const void    *x;        /* [batch][len][width] */
+    const void    *source;   /* [batch][len_source][width_source], if there is one */
+    const void    *memory;   /* [batch][memory][width] rows before x; no gradient */
+    const void    *residual; /* added to y, laid out as it; NULL: nothing */
+    void          *y;        /* [batch][len][width]; zero in rows beyond a length */
+    const int32_t *lens, *lens_source; /* [batch] valid rows; NULL: all */
+    const int32_t *docs;               /* as in foci_io */
+    int64_t        n_docs;
+    const int32_t *words;
+    const float   *params;
+    void          *saved; /* forward to backward; NULL: inference only */
+    void          *work;  /* 64-byte aligned scratch */
+    const uint8_t *mask;
+    const float   *bias;
+    uint64_t       dropout_seed;
+} foci_layer_io;
+
+/* Those of x, source and bias are written, those of parameters added; that of the
+ * residual is dy.  NULL: not wanted. */
+typedef struct foci_layer_grads {
+    size_t      size;
+    const void *dy;
+    void       *dx, *dsource;
+    float      *dparams;
+    float      *dbias;
+} foci_layer_grads;
+
+FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
+                                        const foci_layer_io *io);
+
+/* Needs the io of the forward call, with its saved as forward left it. */
+FOCI_API foci_status foci_layer_backward(const foci_layer       *layer,
+                                         const foci_layer_io    *io,
+                                         const foci_layer_grads *grads);
+
+/* As foci_params_advance() and foci_params_calibrate(), from the hidden states. */
+FOCI_API foci_status foci_layer_advance(const foci_layer    *layer,
+                                        const foci_layer_io *io, float *params);
+FOCI_API foci_status foci_layer_calibrate(const foci_layer    *layer,
+                                          const foci_layer_io *io, float *params);
+
+/* What these would say of their arguments, as foci_io_check(). */
+FOCI_API foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
+                                      const foci_layer_grads *grads, char *text,
+                                      size_t cap);
+
+/* Decoding: states are those of the plan, from foci_pool_create(foci_layer_plan(layer),
+ * ...); rows of x and y lie one after another, the tokens of states[0] first. */
+typedef struct foci_layer_step_io {
+    size_t             size;
+    foci_state *const *states; /* [n_states], no state twice */
+    int64_t            n_states;
+    const int32_t     *tokens; /* [n_states] new tokens of each; NULL: one */
+    const void        *x;
+    const void        *residual;
+    void              *y;
+    const int32_t     *words;
+    const float       *params;
+    void              *work; /* 64-byte aligned, foci_layer_step_bytes() */
+} foci_layer_step_io;
+
+FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
+                                      int64_t n_states, int64_t tokens, int64_t max_len);
+FOCI_API foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
+                                     const foci_layer_step_io *io);
+
+/* The judge: products written out in double precision around foci_ref_forward() and
+ * foci_ref_backward().  Slow; memory is allocated. */
+FOCI_API foci_status foci_ref_layer_forward(const foci_layer    *layer,
+                                            const foci_layer_io *io);
+FOCI_API foci_status foci_ref_layer_backward(const foci_layer       *layer,
+                                             const foci_layer_io    *io,
+                                             const foci_layer_grads *grads);
+
+/* out[rows][width]: the sinusoidal encoding of positions first, first + 1, ..., to be
+ * added to embeddings; base is usually 10000. */
+FOCI_API foci_status foci_sinusoid(int64_t first, int64_t rows, int64_t width,
+                                   double base, float *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -170,11 +170,31 @@ static struct left turned_words(const struct packing *x, struct cut cut,
     return (struct left){ r->a, 1, wide, false };
 }
 
+/* Rows that the micro-kernels can read where they are: whole words, and all rows and terms
+ * that a level wants. */
+static bool in_place(const struct packing *x, struct cut cut, struct left *left)
+{
+    const struct matrix *a = &x->p->a;
+    const struct piece   p = piece_at(a, cut.col, cut.d);
+    const char *const    at = piece_row(a, p, cut.row);
+    const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
+    const int            rows = x->k->sum_by_rows ? 16 : 1;
+
+    if (a->turned || a->dtype != needs || p.cols != cut.d) return false;
+    if ((uintptr_t)at % sizeof(float)) return false;
+    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1, false };
+    return !x->words ||
+           (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0 && cut.n % rows == 0);
+}
+
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
                    const struct room *r)
 {
     const struct matrix *a = &x->p->a;
     const struct cut     plain = { i0, t0, m, terms }, turned = { t0, i0, terms, m };
+    struct left          left;
+
+    if (!a->turned && in_place(x, plain, &left)) return left;
 
     if (x->words)
         return a->turned ? turned_words(x, turned, r) : plain_words(x, plain, r);

@@ -1,20 +1,18 @@
 /* few.c -- products of few rows, as in decoding: bound by reading b, once and as it lies.
  *
  * Weights are not packed, and not rounded either: floats cost nothing where memory
- * decides.  Columns of b are dealt out to threads; those of a plain b in strips of rows
- * 64 deep, while the next ones are asked for.
+ * decides.  Columns of b are dealt out to threads, those of a plain b in strips.
  */
 #include <string.h>
 
 #include "product/inside.h"
 
 enum {
-    GROUP = 8,   /* rows that a kernel takes */
-    STRIP = 512, /* columns of a plain b at most */
-    LEAST = 64,  /* and at least */
-    SHARES = 4,  /* strips that a thread gets, where there are enough */
-    VECTOR = 16, /* floats, on whose boundaries parts begin */
-    LINE = 64,   /* bytes */
+    GROUP = 8,       /* rows that a kernel takes */
+    STRIP = 1024,    /* columns of a plain b at most */
+    LD = STRIP + 32, /* of sums, which would meet in the cache otherwise */
+    LEAST = 64,      /* and at least */
+    VECTOR = 16,     /* floats, on whose boundaries parts begin */
 };
 
 struct few {
@@ -22,7 +20,7 @@ struct few {
     const struct product *p;
     int64_t               tiles, ld;
     float                *a;     /* plain b: [tiles][16][64]; turned: [16][ld] */
-    float               **sums;  /* [threads] of [16][STRIP] */
+    float               **sums;  /* [threads] of [16][LD] */
     int                   width; /* of strips */
 };
 
@@ -47,7 +45,7 @@ static void take(const foci_ctx *ctx, const struct product *p, struct few *x,
     x->a = arena_take(a, x->ld, FEW * sizeof *x->a);
     x->sums = arena_take(a, ctx->threads, sizeof *x->sums);
     for (int t = 0; t < ctx->threads; t++) {
-        float *const sums = arena_take(a, (int64_t)FEW * STRIP, sizeof *sums);
+        float *const sums = arena_take(a, (int64_t)FEW * LD, sizeof *sums);
         if (x->sums) x->sums[t] = sums;
     }
 }
@@ -99,13 +97,6 @@ static struct piece strip_at(const struct few *x, int64_t i, int64_t *j0)
                            (int)min64(x->width, part->cols - i * x->width) };
 }
 
-static void ask(const char *row, int64_t step, int n, int64_t bytes)
-{
-    for (int i = 0; i < n; i++, row += step)
-        for (int64_t c = 0; c < bytes; c += LINE)
-            __builtin_prefetch(row + c, 0, 1);
-}
-
 static void finish_few(const struct few *x, int64_t j0, int n, const float *sums,
                        int64_t ld)
 {
@@ -120,26 +111,27 @@ static void plain_job(void *arg, int64_t i, int thread)
     const struct few    *x = arg;
     const struct matrix *b = &x->p->b;
     const int            m = (int)x->p->m;
-    const int64_t        size = (int64_t)foci_dtype_bytes(b->dtype);
     float *const         sums = x->sums[thread];
     int64_t              j0;
     const struct piece   c = strip_at(x, i, &j0);
+    const int64_t        step = c.part->ld * (int64_t)foci_dtype_bytes(b->dtype);
+    /* Rows of b at a time, along which the hardware looks ahead: sums of one row of c are
+     * cheap to take up again, those of several are not. */
+    const int deep = m == 1 ? 8 : 16;
 
-    memset(sums, 0, (size_t)FEW * STRIP * sizeof *sums);
+    memset(sums, 0, (size_t)FEW * LD * sizeof *sums);
     for (int64_t t = 0; t < x->tiles; t++) {
         const int         n = (int)min64(TILE, x->p->k - t * TILE);
         const char *const rows = piece_row(b, c, t * TILE);
         const float      *a = x->a + t * TILE * FEW;
 
-        if (t + 1 < x->tiles)
-            ask(piece_row(b, c, (t + 1) * TILE), c.part->ld * size,
-                (int)min64(TILE, x->p->k - (t + 1) * TILE), c.cols * size);
-        for (int r = 0; r < m; r += GROUP)
-            x->k->sums_f32(sums + r * STRIP, STRIP, a + r * TILE,
-                           (int)min64(GROUP, m - r), rows, c.part->ld, (int)b->dtype, n,
-                           c.cols, NULL);
+        for (int s = 0; s < n; s += deep)
+            for (int r = 0; r < m; r += GROUP)
+                x->k->sums_f32(sums + r * LD, LD, a + r * TILE + s,
+                               (int)min64(GROUP, m - r), rows + s * step, c.part->ld,
+                               (int)b->dtype, (int)min64(deep, n - s), c.cols, NULL);
     }
-    finish_few(x, j0, c.cols, sums, STRIP);
+    finish_few(x, j0, c.cols, sums, LD);
 }
 
 /* 64 columns, which are rows as b is stored. */
@@ -180,7 +172,7 @@ static int64_t count_strips(const struct few *x)
 void few_run(const foci_ctx *ctx, const struct product *p, void *work)
 {
     struct arena  a = { .base = work };
-    const int64_t share = div_up(p->n, (int64_t)SHARES * ctx->threads);
+    const int64_t share = div_up(p->n, ctx->threads);
     struct few    x;
 
     take(ctx, p, &x, &a);

@@ -72,7 +72,14 @@ size_t product_bytes(const foci_ctx *ctx, const struct product *p)
 static void pack_job(void *arg, int64_t i, int thread)
 {
     const struct multiply *x = arg;
-    pack_b(&x->x, i % x->x.panels, i / x->x.panels, &x->rooms[thread]);
+    const struct room     *r = &x->rooms[thread];
+    const int64_t          panels = x->x.panels, tiles = x->x.tiles;
+
+    /* Along the rows as they are stored. */
+    if (x->x.p->b.turned)
+        pack_b(&x->x, i / tiles, i % tiles, r);
+    else
+        pack_b(&x->x, i % panels, i / panels, r);
 }
 
 /* A block of a against one panel of b, from tile t on. */
@@ -177,7 +184,7 @@ static void packed_run(const foci_ctx *ctx, const struct product *p, void *work)
     const int64_t      jobs = div_up(p->m, x.rows) * x.across;
     const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
     const struct phase phases[] = {
-        { .n = x.x.panels * x.x.tiles, .chunk = 1, .job = pack_job, .arg = &x },
+        { .n = x.x.panels * x.x.tiles, .chunk = 8, .job = pack_job, .arg = &x },
         { .n = jobs, .chunk = 1, .job = block_job, .arg = &x },
     };
     phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), phases, 2);

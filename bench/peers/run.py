@@ -33,6 +33,7 @@ import torch.nn.functional as F
 import decode
 import libfoci
 import linear
+import product
 import sparse
 from attend import Foci
 
@@ -376,7 +377,7 @@ def main():
         report = {"foci": context.version, "torch": torch.__version__,
                   "fast_transformers": fast_version(), "threads": context.threads,
                   "cpu": cpu_name(), "cases": []}
-        for case in cases() + decode.cases() + sparse.cases() + linear.cases():
+        for case in cases() + decode.cases() + sparse.cases() + linear.cases() + product.cases():
             if re.search(args.only, case.name):
                 r = compare(context, case, args.reps, args.time)
                 report["cases"].append(r)

@@ -96,6 +96,18 @@ static void store(const struct ref_pass *x, enum ref_at at, const double *from, 
  * Executions
  */
 
+/* Pairs are rounded to bf16 where they are rounded at all: of floats, only what engines
+ * other than the exact one do. */
+static bool is_exact(const foci_plan *plan)
+{
+    foci_group g = { FOCI_SIZED(foci_group) };
+
+    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+        for (const foci_mech *m = g.mech; m; m = m->inner)
+            if (m->def->engine == FOCI_EXACT) return true;
+    return false;
+}
+
 static foci_status run_heads(const struct ref_pass *x, bool back)
 {
     const struct ref_layer_call *c = x->call;
@@ -135,7 +147,7 @@ static foci_status run_heads(const struct ref_pass *x, bool back)
         .type = REF_F64,
         .params = c->params + x->own_floats,
         .dparams = back && c->dparams ? c->dparams + x->own_floats : NULL,
-        .words = c->words });
+        .words = c->words && (x->word == FOCI_BF16 || !is_exact(x->plan)) });
 }
 
 /* Outputs that are kept, and the residual, in rows that are there. */

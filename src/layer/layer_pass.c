@@ -56,6 +56,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
     const foci_layer_problem *p = &layer->p;
     const int64_t out = p->heads * p->value_dim, cols = layer_columns(layer);
     const int64_t wide = max64(p->width, p->width_source);
+    const int64_t far = layer->n_distances ? layer->len_k : 0;
     const struct {
         int64_t    m, n, k;
         bool       back, a_turned, b_turned;
@@ -102,7 +103,7 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const int64_t             wide = max64(p->width, p->width_source);
     const int64_t             all = p->batch * p->len * p->width;
 
-    for (int i = 0; i < N_PLACES; i++)
+    for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = take_spot(layer, &layer->places[i], a);
     x->dy_kept = arena_take(a, p->drop_out > 0 ? all : 0, el);
     x->dx_plan = arena_take(a, layer->reads_x ? all : 0, el);
@@ -119,7 +120,7 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     const int64_t             cols = layer_columns(layer);
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
-    for (int i = 0; i < N_PLACES; i++)
+    for (int i = 0; i < LAYER_PLACES; i++)
         x->at[i] = take_spot(layer, &layer->places[i], kept);
     if (saved)
         x->plan_saved =

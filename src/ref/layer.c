@@ -69,6 +69,8 @@ static void take_all(struct ref_pass *x, struct arena *room)
     for (int i = 0; i < REF_PLACES; i++)
         take_place(x, &x->at[i], room);
     x->lens_k = arena_take(room, x->p.batch, sizeof *x->lens_k);
+    x->plan_params = arena_take(room, x->plan->n_floats, sizeof *x->plan_params);
+    x->dplan = arena_take(room, x->plan->n_floats, sizeof *x->dplan);
     ref_links_load(x, room);
 }
 
@@ -145,8 +147,8 @@ static foci_status run_heads(const struct ref_pass *x, bool back)
         .io = &plan_io,
         .grads = back ? &grads : NULL,
         .type = REF_F64,
-        .params = c->params + x->own_floats,
-        .dparams = back && c->dparams ? c->dparams + x->own_floats : NULL,
+        .params = x->plan_params,
+        .dparams = back ? x->dplan : NULL,
         .words = c->words && (x->word == FOCI_BF16 || !is_exact(x->plan)) });
 }
 
@@ -181,6 +183,7 @@ static foci_status forward(struct ref_pass *x)
 {
     const foci_layer_io *io = x->call->io;
 
+    ref_made_fill(x);
     load(x, REF_X, io->x, x->at[REF_X].x);
     load(x, REF_SOURCE, io->source, x->at[REF_SOURCE].x);
     load(x, REF_MEMORY, io->memory, x->at[REF_MEMORY].x);
@@ -205,6 +208,7 @@ static foci_status backward(struct ref_pass *x)
     ref_link_back(x, &x->links[x->n_links - 1]);
     ref_gates_out_back(x);
     TRY(run_heads(x, true));
+    ref_made_back(x);
     ref_gates_in_back(x);
     for (int i = 0; i < x->n_links - 1; i++)
         ref_link_back(x, &x->links[i]);
@@ -250,8 +254,7 @@ foci_status ref_layer_run(const struct ref_layer_call *call)
 
     TRY(foci_layer_get(layer, &x.p));
     x.ctx = x.plan->ctx;
-    x.own = foci_layer_n_params(layer) - foci_plan_n_params(x.plan);
-    x.own_floats = foci_layer_params(layer) - foci_plan_params(x.plan);
+    ref_made_count(&x);
     x.place = call->words ? (int)x.p.dtype : REF_F64;
     x.word = !call->words                                        ? REF_F64
              : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FAST) ? FOCI_F32

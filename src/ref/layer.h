@@ -74,6 +74,7 @@ struct ref_pass {
     int64_t  gamma[2], beta[2]; /* gau: offsets of those of q and of k; -1: none */
     float   *drawn;             /* room for a frozen tensor */
     int32_t *lens_k;
+    double  *plan_params, *dplan; /* those of the plan, zero at first */
 };
 
 static inline double *ref_element(const struct ref_place *p, double *x, int64_t b,
@@ -94,6 +95,12 @@ foci_status ref_links_open(struct ref_pass *x);
 void        ref_links_load(struct ref_pass *x, struct arena *room);
 void        ref_link_run(const struct ref_pass *x, const struct ref_link *l);
 void        ref_link_back(const struct ref_pass *x, const struct ref_link *l);
+
+/* layer_made.c: tensors and floats before those of the plan; the plan's from the layer's,
+ * and their gradients back. */
+void ref_made_count(struct ref_pass *x);
+void ref_made_fill(const struct ref_pass *x);
+void ref_made_back(const struct ref_pass *x);
 
 /* layer_gates.c: between products and plan, and back. */
 void ref_gates_in(const struct ref_pass *x);

@@ -131,22 +131,57 @@ static void draw_lens(struct layer_case *c, const foci_plan *plan, struct rng *r
         memcpy(c->lens_source, c->lens, (size_t)c->p.batch * sizeof *c->lens);
 }
 
-/* Of the layer's own tensors: weights of any size, biases that are not zero. */
-static void draw_params(const foci_layer *layer, struct layer_case *c, struct rng *r)
+int layers_own(const foci_layer *layer)
 {
-    const foci_plan *plan = foci_layer_plan(layer);
-    const int64_t    own = foci_layer_params(layer) - foci_plan_params(plan);
+    int made = 0;
 
-    c->params = test_alloc((size_t)foci_layer_params(layer) + 1, sizeof *c->params);
-    assert_int_equal(foci_layer_init(layer, c->seed, c->params), FOCI_OK);
-    trial_params(plan, c->seed, r, c->params + own);
     for (int i = 0; i < foci_layer_n_params(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         assert_int_equal(foci_layer_param(layer, i, &param), FOCI_OK);
-        if (param.offset < 0 || param.offset >= own) continue;
-        for (int64_t t = param.offset; t < param.offset + param.count; t++)
-            c->params[t] = (float)((double)c->params[t] * (0.5 + rng_uniform(r)) +
-                                   (param.n_dims == 1 ? 0.3 * rng_normal(r) : 0));
+        const size_t n = strlen(param.name);
+        made += strcmp(param.name, "WR") == 0 ||
+                (n > 3 && strcmp(param.name + n - 3, ".WR") == 0);
+    }
+    return foci_layer_n_params(layer) - foci_plan_n_params(foci_layer_plan(layer)) +
+           made;
+}
+
+/* Of the plan's tensors those that the layer stores, in their order. */
+static void draw_plan(const foci_layer *layer, struct layer_case *c, struct rng *r)
+{
+    const foci_plan *plan = foci_layer_plan(layer);
+    float           *all = test_alloc((size_t)plan->n_floats + 1, sizeof *all);
+    int              at = layers_own(layer);
+
+    trial_params(plan, c->seed, r, all);
+    for (int i = 0; i < plan->n_params; i++) {
+        foci_param param = { FOCI_SIZED(foci_param) };
+        if (foci_layer_param(layer, at, &param) ||
+            param.count != plan->params[i].count ||
+            strcmp(param.name, plan->params[i].name) != 0)
+            continue;
+        memcpy(c->params + param.offset, all + plan->params[i].offset,
+               (size_t)param.count * sizeof *all);
+        at++;
+    }
+    assert_int_equal(at, foci_layer_n_params(layer));
+    free(all);
+}
+
+/* Of the layer's own tensors: weights of any size, biases that are not zero. */
+static void draw_params(const foci_layer *layer, struct layer_case *c, struct rng *r)
+{
+    c->params = test_alloc((size_t)foci_layer_params(layer) + 1, sizeof *c->params);
+    assert_int_equal(foci_layer_init(layer, c->seed, c->params), FOCI_OK);
+    draw_plan(layer, c, r);
+    for (int i = 0; i < layers_own(layer); i++) {
+        foci_param param = { FOCI_SIZED(foci_param) };
+        assert_int_equal(foci_layer_param(layer, i, &param), FOCI_OK);
+        for (int64_t t = 0; param.offset >= 0 && t < param.count; t++) {
+            float *const x = &c->params[param.offset + t];
+            *x = (float)((double)*x * (0.5 + rng_uniform(r)) +
+                         (param.n_dims == 1 ? 0.3 * rng_normal(r) : 0));
+        }
     }
 }
 

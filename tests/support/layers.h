@@ -75,6 +75,9 @@ void layers_close(const foci_layer *layer, const struct layer_case *c,
 /* The tensor of that name, and its number; -1: there is none. */
 int layers_find(const foci_layer *layer, const char *name, foci_param *param);
 
+/* Tensors before those of the plan. */
+int layers_own(const foci_layer *layer);
+
 /* For runs under sanitizers and emulation. */
 static inline bool layers_brief(void) { return getenv("FOCI_TEST_SHORT") != NULL; }
 

@@ -13,9 +13,9 @@ foci_range ref_valid(const struct ref_pass *x, enum ref_at at, int64_t b)
     const foci_layer_io *io = x->call->io;
 
     if (at == REF_MEMORY) return (foci_range){ 0, x->p.memory };
+    if (io->docs) return (foci_range){ io->docs[0], io->docs[io->n_docs] };
     if (at == REF_SOURCE)
         return (foci_range){ 0, io->lens_source ? io->lens_source[b] : x->p.len_source };
-    if (io->docs) return (foci_range){ io->docs[0], io->docs[io->n_docs] };
     return (foci_range){ 0, io->lens ? io->lens[b] : x->p.len };
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "plan/plan.h"
 
 /* Extents beyond which products of a few of them could overflow. */
 static const int64_t most_width = (int64_t)1 << 24, most_rows = (int64_t)1 << 36;
@@ -239,10 +240,29 @@ static foci_status add_up(foci_layer *layer)
     return FOCI_OK;
 }
 
+/* Rows of memory that mechanisms ask for: by their argument, or as many as x has. */
+static foci_status ask_memory(foci_layer *layer, const char *spec)
+{
+    foci_layer_problem *p = &layer->p;
+    struct spec         parsed = { 0 };
+
+    if (p->memory || p->len_source || p->max_docs || p->kind != FOCI_LAYER_ATTENTION)
+        return FOCI_OK;
+    const foci_status status = spec_parse(layer->ctx, spec, &parsed);
+    for (int g = 0; !status && g < parsed.n_groups; g++) {
+        const foci_mech *m = &parsed.groups[g].mech;
+        if (m->def->memory)
+            p->memory = max64(p->memory, m->arg[0] > 0 ? foci_arg_int(m, 0) : p->len);
+    }
+    spec_free(layer->ctx, &parsed);
+    return status;
+}
+
 static foci_status build(foci_layer *layer, const char *spec,
                          const foci_layer_problem *problem)
 {
     TRY(take_problem(layer->ctx, problem, &layer->p));
+    TRY(ask_memory(layer, spec));
     layer->len_k =
         layer->p.len_source ? layer->p.len_source : layer->p.memory + layer->p.len;
     TRY(make_plan(layer, spec));

@@ -105,8 +105,6 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
 
     for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = take_spot(layer, &layer->places[i], a);
-    x->dy_kept = x->dx_plan = NULL; /* where they are not wanted */
-    x->dx_sum = NULL;
     if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
     if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
     if (layer_transforms(layer))

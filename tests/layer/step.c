@@ -57,8 +57,9 @@ static void step(struct decoding *d, bool one)
     char        *x = test_alloc((size_t)n, bytes), *y = test_alloc((size_t)n, bytes);
     char        *residual = test_alloc((size_t)n, bytes);
     int32_t     *words = test_alloc((size_t)n, sizeof *words);
-    const size_t room = foci_layer_step_bytes(d->layer, d->pool, SEQS, n, p->len);
-    char        *work = test_alloc(room, 1);
+    const size_t room =
+        foci_layer_step_bytes(d->layer, d->pool, SEQS, n, p->memory + p->len);
+    char *work = test_alloc(room, 1);
 
     memset(work, 0xff, room);
     move_rows(d, tokens, d->c->x, x, false);
@@ -86,6 +87,29 @@ static void step(struct decoding *d, bool one)
     free(y);
     free(residual);
     free(words);
+    free(work);
+}
+
+/* What was before x: rows that are seen and make no output. */
+static void remember(struct decoding *d)
+{
+    const foci_layer_problem *p = &d->c->p;
+    const int64_t             n = SEQS * p->memory;
+    const size_t room = foci_layer_step_bytes(d->layer, d->pool, SEQS, n, p->memory);
+    char        *work = test_alloc(room, 1);
+    int32_t      tokens[SEQS];
+
+    for (int s = 0; s < SEQS; s++)
+        tokens[s] = (int32_t)p->memory;
+    const foci_layer_step_io io = { FOCI_SIZED(foci_layer_step_io),
+                                    .states = d->states,
+                                    .n_states = SEQS,
+                                    .tokens = tokens,
+                                    .x = d->c->memory,
+                                    .params = d->c->params,
+                                    .work = work };
+    if (foci_layer_step(d->layer, d->pool, &io))
+        fail_msg("%s: %s", d->c->spec, foci_errmsg(foci_layer_plan(d->layer)->ctx));
     free(work);
 }
 
@@ -124,6 +148,7 @@ static void decode(const foci_layer *layer, const struct layer_case *c,
     for (int s = 0; s < SEQS; s++)
         assert_int_equal(foci_state_create(d.pool, &d.states[s]), FOCI_OK);
     d.got = test_alloc((size_t)want->n[LAYER_Y], foci_dtype_bytes(p->dtype));
+    if (p->memory) remember(&d);
     while (!through(&d))
         step(&d, one);
     compare(&d, rms(want->x[LAYER_Y], want->n[LAYER_Y]));

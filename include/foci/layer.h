@@ -62,7 +62,8 @@ typedef struct foci_layer_problem {
 /* How to compute a layer.  It never changes, but for foci_layer_give(). */
 typedef struct foci_layer foci_layer;
 
-/* On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
+/* spec NULL: softmax, of a GAU relu2, of a convolution lightconv.  Arguments that follow
+ * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
 FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
                                        const foci_layer_problem *problem,
                                        foci_layer              **layer);

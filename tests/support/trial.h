@@ -8,6 +8,7 @@
 
 #include "plan/plan.h"
 #include "ref/ref.h"
+#include "support/levels.h"
 #include "test.h"
 
 enum { SPEC_CAP = 384 };
@@ -28,15 +29,6 @@ void kept_register(foci_ctx *ctx);
 bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP]);
 /* FOCI_TEST_SPECS is not set, or the spec starts so. */
 bool specs_wanted(const char *spec);
-
-/* Contexts of every CPU level there is, the best one last, with those mechanisms;
- * NULL beyond. */
-struct levels {
-    foci_ctx *ctx[N_LEVELS + 1];
-    int       n;
-};
-struct levels levels_make(int threads);
-void          levels_free(struct levels *l);
 
 /* A plan of `spec` on the problem, with what the spec asks for besides: lists, hidden
  * states, key/value heads for routes, values as wide as keys where slots are both.  NULL where the mechanism refuses this problem

@@ -23,7 +23,7 @@ enum place {
     PLACE_V,
     PLACE_O,
     PLACE_H, /* gau: gated heads */
-    N_PLACES
+    LAYER_PLACES
 };
 
 /* How a tensor starts. */
@@ -63,7 +63,7 @@ struct foci_layer {
     foci_layer_problem  p; /* with what was left 0 filled in; no lists */
     foci_plan          *plan;
     int64_t             len_k; /* rows that give keys */
-    struct buffer       places[N_PLACES];
+    struct buffer       places[LAYER_PLACES];
     struct layer_param *params; /* the layer's own; the plan's follow */
     int                 n_params, cap_params;
     int64_t             own_floats, n_floats;
@@ -124,9 +124,9 @@ struct pass {
     int64_t           n_runs;
     struct run       *others; /* of the source, or of the memory */
     int64_t           n_others;
-    int32_t          *lens_k;       /* [batch], where memory makes them longer */
-    struct spot       at[N_PLACES]; /* saved or not */
-    struct spot       d[N_PLACES];  /* gradients */
+    int32_t          *lens_k;           /* [batch], where memory makes them longer */
+    struct spot       at[LAYER_PLACES]; /* saved or not */
+    struct spot       d[LAYER_PLACES];  /* gradients */
     char             *plan_work, *plan_saved;
     float       *plan_params, *plan_dparams; /* where the layer makes some of them */
     char        *product_work;

@@ -56,6 +56,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
     const foci_layer_problem *p = &layer->p;
     const int64_t out = p->heads * p->value_dim, cols = layer_columns(layer);
     const int64_t wide = max64(p->width, p->width_source);
+    const int64_t far = layer->n_distances ? layer->len_k : 0;
     const struct {
         int64_t    m, n, k;
         bool       back, a_turned, b_turned;
@@ -102,12 +103,14 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const int64_t             wide = max64(p->width, p->width_source);
     const int64_t             all = p->batch * p->len * p->width;
 
-    for (int i = 0; i < N_PLACES; i++)
+    for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = take_spot(layer, &layer->places[i], a);
-    x->dy_kept = arena_take(a, p->drop_out > 0 ? all : 0, el);
-    x->dx_plan = arena_take(a, layer->reads_x ? all : 0, el);
-    x->dx_sum =
-        arena_take(a, layer_transforms(layer) ? rows * wide : 0, sizeof *x->dx_sum);
+    x->dy_kept = x->dx_plan = NULL; /* where they are not wanted */
+    x->dx_sum = NULL;
+    if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
+    if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
+    if (layer_transforms(layer))
+        x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
 }
 
 /* Where nothing is kept for backward, places are work memory as all else. */
@@ -119,7 +122,7 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     const int64_t             cols = layer_columns(layer);
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
-    for (int i = 0; i < N_PLACES; i++)
+    for (int i = 0; i < LAYER_PLACES; i++)
         x->at[i] = take_spot(layer, &layer->places[i], kept);
     if (saved)
         x->plan_saved =
@@ -147,6 +150,13 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
  * Rows
  */
 
+/* From the first document to the last; they are of x and of the source alike. */
+static struct run documents(const foci_layer_io *io)
+{
+    const int64_t first = io->docs[0];
+    return (struct run){ first, io->docs[io->n_docs] - first, first, first };
+}
+
 /* Of x; those that are valid. */
 static void find_runs(struct pass *x)
 {
@@ -154,9 +164,12 @@ static void find_runs(struct pass *x)
     const foci_layer_io      *io = &x->io;
 
     if (!p->batch || !p->len) return;
-    if (io->docs || (!io->lens && !p->memory)) {
-        const int64_t n = io->docs ? io->docs[io->n_docs] : p->batch * p->len;
-        x->runs[x->n_runs++] = (struct run){ .n = n };
+    if (io->docs) {
+        x->runs[x->n_runs++] = documents(io);
+        return;
+    }
+    if (!io->lens && !p->memory) {
+        x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
         return;
     }
     for (int64_t b = 0; b < p->batch; b++)
@@ -174,6 +187,10 @@ static void find_others(struct pass *x)
     const int64_t             len = p->len_source ? p->len_source : p->memory;
 
     if (!p->batch || !len) return;
+    if (io->docs) {
+        x->others[x->n_others++] = documents(io);
+        return;
+    }
     if (p->len_source && !io->lens_source) {
         x->others[x->n_others++] = (struct run){ .n = p->batch * len };
         return;

@@ -25,7 +25,7 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
     const foci_layer_problem *p = &layer->p;
     const int64_t             cols = layer_columns(layer);
 
-    for (int i = 0; i < N_PLACES; i++) {
+    for (int i = 0; i < LAYER_PLACES; i++) {
         const struct buffer *b = &layer->places[i];
         const int64_t        all = i == PLACE_Q                   ? p->heads
                                    : i == PLACE_K || i == PLACE_V ? p->kv_heads

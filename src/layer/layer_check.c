@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "plan/plan.h"
 
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads)
@@ -54,9 +55,11 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
     return NULL;
 }
 
-/* The plan judges lengths, documents, masks and words; any address stands for tensors. */
+/* The plan judges lengths, documents, masks and words; any address stands for tensors.
+ * Its engines then judge parameters, unless those are to be changed. */
 static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
-                              const foci_layer_grads *g, char *text, size_t cap)
+                              const foci_layer_grads *g, bool engines, char *text,
+                              size_t cap)
 {
     const bool       cross = layer->p.len_source > 0;
     void            *any = io->work;
@@ -82,7 +85,14 @@ static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
     const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = any,
                                .dbias = g ? g->dbias : NULL };
 
-    return foci_io_check(layer->plan, &plan_io, g ? &grads : NULL, text, cap);
+    return engines ? foci_io_check(layer->plan, &plan_io, g ? &grads : NULL, text, cap)
+                   : plan_check_io(layer->plan, &plan_io, NULL, text, cap);
+}
+
+foci_status layer_check_changing(const foci_layer *layer, const foci_layer_io *io)
+{
+    return fault(layer, io, NULL) ? FOCI_ERR_ARG
+                                  : check_plan(layer, io, NULL, false, NULL, 0);
 }
 
 foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
@@ -99,5 +109,5 @@ foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
             "io or grads is NULL or of a strange size: start them with FOCI_SIZED");
     const char *what = fault(layer, &whole, grads ? &g : NULL);
     if (what) return say(text, cap, what);
-    return check_plan(layer, &whole, grads ? &g : NULL, text, cap);
+    return check_plan(layer, &whole, grads ? &g : NULL, true, text, cap);
 }

@@ -1,9 +1,11 @@
 /* layer.c -- from a spec and the shape of hidden states to a layer. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "layer/layer.h"
+#include "plan/plan.h"
 
 /* Extents beyond which products of a few of them could overflow. */
 static const int64_t most_width = (int64_t)1 << 24, most_rows = (int64_t)1 << 36;
@@ -239,13 +241,71 @@ static foci_status add_up(foci_layer *layer)
     return FOCI_OK;
 }
 
+/* Rows of memory that mechanisms ask for: by their argument, or as many as x has. */
+static void ask_memory(const struct spec *spec, foci_layer_problem *p)
+{
+    if (p->memory || p->len_source || p->max_docs || p->kind != FOCI_LAYER_ATTENTION)
+        return;
+    for (int g = 0; g < spec->n_groups; g++) {
+        const foci_mech *m = &spec->groups[g].mech;
+        const int64_t    asks = m->def->memory ? m->def->memory(m) : 0;
+        if (m->def->memory) p->memory = max64(p->memory, asks > 0 ? asks : p->len);
+    }
+}
+
+/* Arguments that follow from the length of what is seen: a layer knows its context.  True:
+ * some did. */
+static bool fill_args(foci_mech *m, double context)
+{
+    bool some = false;
+
+    for (; m; m = (foci_mech *)m->inner)
+        for (size_t a = 0; a < m->def->n_args; a++) {
+            const foci_follows follows = m->def->args[a].follows;
+            if (m->arg[a] != 0 || follows == FOCI_FOLLOWS_NONE) continue;
+            m->arg[a] = follows == FOCI_FOLLOWS_LEN ? context : ceil(sqrt(context));
+            some = true;
+        }
+    return some;
+}
+
+static foci_status plan_parsed(foci_layer *layer, const char *spec, struct spec *parsed)
+{
+    foci_layer_problem *p = &layer->p;
+    bool                filled = false;
+
+    ask_memory(parsed, p);
+    layer->len_k = p->len_source ? p->len_source : p->memory + p->len;
+    for (int g = 0; p->flags & FOCI_CAUSAL && g < parsed->n_groups; g++)
+        filled |= fill_args(&parsed->groups[g].mech, (double)max64(layer->len_k, 1));
+    if (!filled) return make_plan(layer, spec);
+
+    const size_t cap = (size_t)spec_print(parsed, NULL, 0) + 1;
+    char        *text = ctx_alloc(layer->ctx, cap, 1);
+    if (!text) return FOCI_ERR_MEMORY;
+    spec_print(parsed, text, cap);
+    const foci_status status = make_plan(layer, text);
+    ctx_free(layer->ctx, text, cap, 1);
+    return status;
+}
+
+static foci_status plan_spec(foci_layer *layer, const char *spec)
+{
+    static const char *const presets[] = { "softmax", "relu2", "lightconv" };
+    struct spec              parsed = { 0 };
+
+    if (!spec) spec = presets[layer->p.kind];
+    foci_status status = spec_parse(layer->ctx, spec, &parsed);
+    if (!status) status = plan_parsed(layer, spec, &parsed);
+    spec_free(layer->ctx, &parsed);
+    return status;
+}
+
 static foci_status build(foci_layer *layer, const char *spec,
                          const foci_layer_problem *problem)
 {
     TRY(take_problem(layer->ctx, problem, &layer->p));
-    layer->len_k =
-        layer->p.len_source ? layer->p.len_source : layer->p.memory + layer->p.len;
-    TRY(make_plan(layer, spec));
+    TRY(plan_spec(layer, spec));
     layer->p.lists = NULL;
     layer->p.n_lists = 0;
     TRY(check_kind(layer));

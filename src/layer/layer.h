@@ -211,6 +211,8 @@ void layer_sum_rows(const struct pass *x, const struct sums *s, float *out);
 void layer_drop_back(struct pass *x);
 /* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
 void layer_clear_rest(const struct pass *x, void *to, bool source);
+/* The memory of the next call. */
+void layer_remember(const struct pass *x);
 /* to = dx_sum + plan (which may be NULL), in the rows of a run. */
 void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
                      const struct run *run);

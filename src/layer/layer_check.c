@@ -38,7 +38,7 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
     if (p->batch && p->len_source && !io->source)
         return "io.source is NULL, and the layer was made with len_source";
     if (p->batch && p->memory && !io->memory)
-        return "io.memory is NULL, and the layer was made with memory";
+        return "io.memory is NULL, and the layer has memory: give zeros at first";
     if (io->lens_source && !p->len_source)
         return "io.lens_source is given, and there is no source";
     if (!io->params) return "io.params is NULL: draw them by foci_layer_init()";

@@ -193,6 +193,7 @@ foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
     layer_gate_out(&x);
     layer_output(&x);
     layer_clear_rest(&x, whole.y, false);
+    layer_remember(&x);
     return FOCI_OK;
 }
 

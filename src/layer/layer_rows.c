@@ -136,6 +136,25 @@ void layer_clear_rest(const struct pass *x, void *to, bool source)
                (size_t)(len - lens[b]) * bytes);
 }
 
+/* The memory's rows that stay, then rows of x. */
+void layer_remember(const struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const size_t              bytes = (size_t)p->width * foci_dtype_bytes(p->dtype);
+
+    for (int64_t b = 0; x->io.memory_next && b < p->batch; b++) {
+        const int64_t n = x->io.lens ? x->io.lens[b] : p->len;
+        const int64_t stay = max64(0, p->memory - n), take = p->memory - stay;
+        char         *to = (char *)x->io.memory_next + (size_t)(b * p->memory) * bytes;
+        const char *from = (const char *)x->io.memory + (size_t)(b * p->memory) * bytes;
+
+        memmove(to, from + (size_t)(p->memory - stay) * bytes, (size_t)stay * bytes);
+        memcpy(to + (size_t)stay * bytes,
+               (const char *)x->io.x + (size_t)(b * p->len + n - take) * bytes,
+               (size_t)take * bytes);
+    }
+}
+
 struct store_job {
     const struct pass *x;
     const char        *plan;

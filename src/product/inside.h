@@ -72,5 +72,4 @@ void        load_cut(const struct kernels *k, const struct matrix *m, struct cut
 void finish(const struct kernels *k, const struct product *p, int64_t i0, int m,
             int64_t j0, int n, float *in);
 
-
 #endif

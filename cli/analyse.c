@@ -459,8 +459,7 @@ static const char *const examples[] = {
     "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
     "foci analyse --error linear --error performer --dim 64 --out errors.svg",
     "foci analyse --orthogonality orthogonal --width 256 --heads 4",
-    "foci analyse --orthogonality 'softmax frozen(hadamard)' --width 512 --heads 8 --x "
-    "x.npy --out kept.svg",
+    "foci analyse --orthogonality orthogonal --width 512 --x x.npy --out kept.svg",
     NULL,
 };
 

@@ -83,15 +83,15 @@ void frame_curve(struct picture *to, const struct frame *f, const double *x,
                  const double *y, int n, bool marks, uint32_t colour)
 {
     double *points = need((size_t)n, 2 * sizeof *points);
-    int     seen = 0;
+    size_t  seen = 0;
 
     for (int i = 0; i < n; i++) {
         if (!isfinite(y[i])) continue;
         points[2 * seen] = place_x(f, x[i]);
         points[2 * seen++ + 1] = place_y(f, y[i]);
     }
-    if (seen) picture_line(to, points, seen, marks ? 2 : 1, colour);
-    for (int i = 0; marks && i < seen; i++)
+    if (seen) picture_line(to, points, (int)seen, marks ? 2 : 1, colour);
+    for (size_t i = 0; marks && i < seen; i++)
         picture_rect(to, points[2 * i] - 2.5, points[2 * i + 1] - 2.5, 5, 5, colour);
     free(points);
 }

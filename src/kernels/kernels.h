@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LANES = 64 }; /* queries of a block */
+enum { LANES = 64 };     /* queries of a block */
+enum { FEW_LANES = 16 }; /* rows of a transform */
 
 /* The rows of attention in the backward pass, each [64]. */
 struct grad_rows {

@@ -27,6 +27,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/drop.c"
 #include "kernels/common/feature.c"
 #include "kernels/common/grad.c"
+#include "kernels/common/hadamard.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/means.c"
 #include "kernels/common/modify.c"
@@ -89,4 +90,8 @@ INLINE void ISA(fill)(struct kernels *k)
     k->taps = ISA(taps);
     k->taps_back = ISA(taps_back);
     k->taps_dots = ISA(taps_dots);
+    k->stand_rows = ISA(stand_rows);
+    k->lay_rows = ISA(lay_rows);
+    k->lay_rows_add = ISA(lay_rows_add);
+    k->hadamard = ISA(hadamard);
 }

@@ -142,6 +142,11 @@ struct pass {
 
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
+static inline float *layer_room(const struct pass *x, int thread)
+{
+    return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
+}
+
 /* Whether a row of a place is one of queries; else of keys. */
 static inline bool by_query(enum place place)
 {

@@ -139,7 +139,7 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     x->b = arena_take(work, layer->cols, sizeof *x->b);
     x->c = arena_take(work, layer->cols, sizeof *x->c);
     x->row_floats = layer_row_floats(layer);
-    x->rows = arena_take(work, layer->ctx->threads * GATE_ROWS * x->row_floats,
+    x->rows = arena_take(work, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
                          sizeof *x->rows);
     if (backward) take_back(layer, x, work);
 }

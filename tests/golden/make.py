@@ -894,7 +894,7 @@ def files():
             n=8, d=2, causal=True)] + mixtures()
 
 
-def layers():
+def whole_layers():
     make = lambda name, groups, **kw: Layer(
         name, " + ".join(("%d*" % g.heads if len(groups) > 1 else "") + phrase(g) for g in groups), groups, **kw)
     alone = lambda name, heads, mech, mods=None, arg=None, **kw: make(name, [Group(heads, mech, arg, **(mods or {}))], **kw)
@@ -937,7 +937,7 @@ def layers():
 
 
 def main():
-    for name, cases in itertools.chain(files(), [("layers", layers())]):
+    for name, cases in itertools.chain(files(), [("layers", whole_layers())]):
         with open(os.path.join(HERE, name + ".txt"), "w") as f:
             f.write("# Made by make.py; README.md has the format.\n\n")
             for case in cases:

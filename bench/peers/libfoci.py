@@ -93,8 +93,8 @@ class LayerProblem(c.Structure):
 class LayerIO(c.Structure):
     _fields_ = [("size", c.c_size_t)] + [
         (name, c.c_void_p)
-        for name in ("x", "source", "memory", "residual", "y", "lens", "lens_source",
-                     "docs")
+        for name in ("x", "source", "memory", "memory_next", "residual", "y", "lens",
+                     "lens_source", "docs")
     ] + [("n_docs", c.c_int64)] + [
         (name, c.c_void_p) for name in ("words", "params", "saved", "work")]
 

@@ -217,6 +217,13 @@ layer attention, 1 rows of 2, 1 rows of memory*
 <f4 (1, 2)
 2.0000 3.0000
 
+=== no statistics to step through
+npy make x.npy 5x8
+foci run 'performer(kind=sderf)' --x x.npy --heads 2 --causal --out y.npy
+--- stderr
+foci run: performer that is causal needs statistics that are frozen: *
+--- exit 1
+
 === grouped heads, and heads that are wider than their share
 npy make x.npy 5x6
 foci run softmax --x x.npy --heads 4 --kv-heads 2 --head-dim 3 --value-dim 5 --out y.npy \
@@ -463,6 +470,7 @@ foci run 'softmax frozen' --x x.npy --heads 2 --out y.npy --param Wq=w.npy
 foci run 'softmax sink' --x x.npy --heads 2 --out y.npy --param sink=w.npy
 foci run 'fixed(words=1)' --x x.npy --heads 2 --out y.npy
 foci run softmax --x x.npy --heads 2 --out y.npy --calibrate
+foci run 'xl(memory=3)' --x x.npy --heads 2 --causal --out y.npy
 --- stderr
 foci run: --param Wp: no such tensor (did you mean 'W*'?); see foci plan 'softmax' PROBLEM --width W --json
 foci run: --param 1.Wq: no such tensor (did you mean '*.W*'?); see foci plan '1*softmax + 1*fixed' PROBLEM --width W --json
@@ -471,6 +479,7 @@ foci run: --param Wq=w.npy: its shape is 8x4; accepted is 8x8
 foci run: --param sink=w.npy: its shape is 8x4; accepted are 2, or a number for all heads
 foci run: --param words=FILE is missing, and fixed(words=1) reads words
 foci run: --calibrate: softmax has no statistics of q and k
+foci run: --memory is missing, and xl(memory=3) reads 3 rows before those of --x
 --- exit 2
 
 === layers that cannot be

@@ -8,6 +8,7 @@ import ctypes as c
 OK = 0
 F32, BF16 = 0, 1
 CAUSAL, TRAIN, FAST = 1, 2, 4
+TURN_A, TURN_B = 1, 2
 
 
 class Options(c.Structure):
@@ -78,6 +79,15 @@ class StepIO(c.Structure):
         (name, c.c_void_p) for name in ("q", "k", "v", "o", "params", "work")]
 
 
+class ProductIO(c.Structure):
+    _fields_ = [("size", c.c_size_t)] + [
+        (name, c.c_int64) for name in "mnk"
+    ] + [(name, c.c_void_p) for name in "abc"] + [
+        (name, c.c_int) for name in ("type_a", "type_b", "type_c")
+    ] + [(name, c.c_int64) for name in ("ld_a", "ld_b", "ld_c")] + [
+        ("flags", c.c_uint32), ("work", c.c_void_p)]
+
+
 class LayerProblem(c.Structure):
     _fields_ = [("size", c.c_size_t), ("kind", c.c_int), ("dtype", c.c_int),
                 ("flags", c.c_uint32)] + [
@@ -144,6 +154,13 @@ class Context:
 
     def plan(self, spec, problem):
         return Plan(self, spec, problem)
+
+    def product_work(self, io):
+        self.lib.foci_product_work.restype = c.c_size_t
+        return self.lib.foci_product_work(self.ctx, c.byref(io))
+
+    def product(self, io):
+        self.check(self.lib.foci_product(self.ctx, c.byref(io)))
 
     def layer(self, spec, problem):
         return Layer(self, spec, problem)

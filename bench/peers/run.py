@@ -34,6 +34,7 @@ import decode
 import layer
 import libfoci
 import linear
+import product
 import sparse
 from attend import Foci
 
@@ -381,7 +382,7 @@ def main():
                   "fast_transformers": fast_version(), "threads": context.threads,
                   "cpu": cpu_name(), "cases": []}
         for case in (cases() + decode.cases() + sparse.cases() + linear.cases() +
-                     layer.cases()):
+                     product.cases() + layer.cases()):
             if re.search(args.only, case.name):
                 r = compare(context, case, args.reps, args.time)
                 report["cases"].append(r)

@@ -23,6 +23,17 @@ struct grad_rows {
     int          kind;  /* a foci_weigh */
 };
 
+/* What follows a product, x = more + keep(act(x + bias)). */
+struct finish {
+    const float    *bias; /* [d]; NULL: none */
+    bool            silu; /* act(x) = x / (1 + e^-x); otherwise x */
+    const uint64_t *keep; /* [n], a bit for each column, 0: becomes 0; NULL: all stay */
+    int             first;  /* bit of column 0 */
+    float           factor; /* of those that stay, where there is keep */
+    const void     *more;   /* of the type of the result; NULL: nothing */
+    int64_t         ld_more;
+};
+
 enum level {
     LEVEL_PORTABLE,
     LEVEL_AVX2,

@@ -155,6 +155,21 @@ static void store_rows(void *out, int64_t ld_out, int dtype, const float *in,
             set_element(out, i * ld_out + c, dtype, in[i * ld_in + c] * scale);
 }
 
+static void finish_rows(void *out, int64_t ld_out, int dtype, const float *in,
+                        int64_t ld_in, const struct finish *f, int n, int d)
+{
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < d; c++) {
+            float x = in[i * ld_in + c];
+
+            if (f->bias) x += f->bias[c];
+            if (f->silu) x /= 1.0f + expf(-x);
+            if (f->keep) x = f->keep[i] >> (f->first + c) & 1 ? x * f->factor : 0.0f;
+            if (f->more) x += element(f->more, i * f->ld_more + c, dtype);
+            set_element(out, i * ld_out + c, dtype, x);
+        }
+}
+
 static void stream_rows(void *out, int64_t ld_out, int dtype, const float *in,
                         int64_t ld_in, int n, int d)
 {

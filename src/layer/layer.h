@@ -142,6 +142,11 @@ struct pass {
 
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
+static inline float *layer_room(const struct pass *x, int thread)
+{
+    return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
+}
+
 /* Whether a row of a place is one of queries; else of keys. */
 static inline bool by_query(enum place place)
 {
@@ -220,7 +225,7 @@ void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t w
 /* layer_check.c */
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads);
-/* Of calls that change parameters, and so do not ask whether all are known. */
-foci_status layer_check_changing(const foci_layer *layer, const foci_layer_io *io);
+/* Of an execution that changes parameters, which engines need not accept yet. */
+foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io);
 
 #endif

@@ -56,7 +56,8 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
 }
 
 /* The plan judges lengths, documents, masks and words; any address stands for tensors.
- * Its engines then judge parameters, unless those are to be changed. */
+ * What engines say of its parameters they say once more when they have them, and then of
+ * those too that the layer makes. */
 static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
                               const foci_layer_grads *g, bool engines, char *text,
                               size_t cap)
@@ -85,18 +86,14 @@ static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
     const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = any,
                                .dbias = g ? g->dbias : NULL };
 
-    return engines ? foci_io_check(layer->plan, &plan_io, g ? &grads : NULL, text, cap)
-                   : plan_check_io(layer->plan, &plan_io, NULL, text, cap);
+    TRY(plan_check_io(layer->plan, &plan_io, g ? &grads : NULL, text, cap));
+    if (!engines || layer->n_distances) return FOCI_OK;
+    return plan_check_engines(layer->plan, &plan_io, text, cap);
 }
 
-foci_status layer_check_changing(const foci_layer *layer, const foci_layer_io *io)
-{
-    return fault(layer, io, NULL) ? FOCI_ERR_ARG
-                                  : check_plan(layer, io, NULL, false, NULL, 0);
-}
-
-foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
-                             const foci_layer_grads *grads, char *text, size_t cap)
+static foci_status check_all(const foci_layer *layer, const foci_layer_io *io,
+                             const foci_layer_grads *grads, bool engines, char *text,
+                             size_t cap)
 {
     foci_layer_io    whole;
     foci_layer_grads g;
@@ -109,5 +106,16 @@ foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
             "io or grads is NULL or of a strange size: start them with FOCI_SIZED");
     const char *what = fault(layer, &whole, grads ? &g : NULL);
     if (what) return say(text, cap, what);
-    return check_plan(layer, &whole, grads ? &g : NULL, true, text, cap);
+    return check_plan(layer, &whole, grads ? &g : NULL, engines, text, cap);
+}
+
+foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io)
+{
+    return check_all(layer, io, NULL, false, NULL, 0);
+}
+
+foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
+                             const foci_layer_grads *grads, char *text, size_t cap)
+{
+    return check_all(layer, io, grads, true, text, cap);
 }

@@ -38,8 +38,7 @@ struct view {
 
 static struct view view_of(const struct pass *x, int64_t i, int thread)
 {
-    return (struct view){ x, row_at(x, i),
-                          x->rows + thread * GATE_ROWS * x->row_floats };
+    return (struct view){ x, row_at(x, i), layer_room(x, thread) };
 }
 
 static float *get(const struct view *v, const struct spot *all, enum place place,
@@ -214,8 +213,8 @@ static void gamma_job(void *arg, int64_t i, int thread)
     const enum place  place = which ? PLACE_K : PLACE_Q;
     const int         cols = (int)min64(FOCI_TILE, layer->p.head_dim - col);
     const size_t      el = foci_dtype_bytes(layer->p.dtype);
-    float *z = x->rows + thread * GATE_ROWS * x->row_floats, *d = z + x->row_floats;
-    double gamma[FOCI_TILE] = { 0 }, beta[FOCI_TILE] = { 0 };
+    float            *z = layer_room(x, thread), *d = z + x->row_floats;
+    double            gamma[FOCI_TILE] = { 0 }, beta[FOCI_TILE] = { 0 };
 
     if (!layer->places[place].heads) return;
     for (int64_t r = 0; r < x->n_runs; r++)
@@ -232,10 +231,11 @@ static void gamma_job(void *arg, int64_t i, int thread)
                 beta[c] += (double)d[c];
             }
         }
-    float *to = x->g.dparams + layer->params[layer->gamma[2 * which]].offset + col;
+    const int *at = which ? layer->gamma + 2 : layer->gamma;
+    float     *to = x->g.dparams + layer->params[at[0]].offset + col;
     for (int c = 0; c < cols; c++)
         to[c] += (float)gamma[c];
-    to = x->g.dparams + layer->params[layer->gamma[2 * which + 1]].offset + col;
+    to = x->g.dparams + layer->params[at[1]].offset + col;
     for (int c = 0; c < cols; c++)
         to[c] += (float)beta[c];
 }

@@ -105,8 +105,6 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
 
     for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = take_spot(layer, &layer->places[i], a);
-    x->dy_kept = x->dx_plan = NULL; /* where they are not wanted */
-    x->dx_sum = NULL;
     if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
     if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
     if (layer_transforms(layer))
@@ -141,7 +139,7 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     x->b = arena_take(work, layer->cols, sizeof *x->b);
     x->c = arena_take(work, layer->cols, sizeof *x->c);
     x->row_floats = layer_row_floats(layer);
-    x->rows = arena_take(work, layer->ctx->threads * GATE_ROWS * x->row_floats,
+    x->rows = arena_take(work, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
                          sizeof *x->rows);
     if (backward) take_back(layer, x, work);
 }

@@ -23,7 +23,7 @@ static void sum_job(void *arg, int64_t i, int thread)
     const int64_t         col = i * COLS;
     const int             cols = (int)min64(COLS, s->cols - col);
     const struct run     *runs = s->others ? x->others : x->runs;
-    float                *rows = x->rows + thread * GATE_ROWS * x->row_floats;
+    float                *rows = layer_room(x, thread);
     double                sums[COLS] = { 0 };
 
     for (int64_t r = 0; r < (s->others ? x->n_others : x->n_runs); r++) {
@@ -36,7 +36,7 @@ static void sum_job(void *arg, int64_t i, int thread)
                          s->ld, (int)type, n, cols);
             for (int t = 0; t < n; t++)
                 for (int c = 0; c < cols; c++)
-                    sums[c] += (double)rows[t * COLS + c];
+                    sums[c] += (double)rows[(int64_t)t * COLS + c];
         }
     }
     for (int c = 0; c < cols; c++)
@@ -96,7 +96,7 @@ static void drop_job(void *arg, int64_t row, int thread)
     const foci_layer_problem *p = &x->layer->p;
     const struct kernels     *k = &x->layer->ctx->kernels;
     const size_t at = (size_t)(row * p->width) * foci_dtype_bytes(p->dtype);
-    float       *values = x->rows + thread * GATE_ROWS * x->row_floats;
+    float       *values = layer_room(x, thread);
 
     k->load_rows(values, x->row_floats, (const char *)x->g.dy + at, p->width,
                  (int)p->dtype, 1, (int)p->width);
@@ -171,7 +171,7 @@ static void store_job(void *arg, int64_t i, int thread)
     const int64_t           row = j->row0 + i;
     const size_t at = (size_t)(row * j->width) * foci_dtype_bytes(x->layer->p.dtype);
     const float *sum = x->dx_sum + row * j->width;
-    float       *more = x->rows + thread * GATE_ROWS * x->row_floats;
+    float       *more = layer_room(x, thread);
 
     memset(more, 0, (size_t)j->width * sizeof *more);
     if (j->plan)

@@ -43,8 +43,8 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
     x->b = arena_take(a, layer->cols, sizeof *x->b);
     x->c = arena_take(a, layer->cols, sizeof *x->c);
     x->row_floats = layer_row_floats(layer);
-    x->rows =
-        arena_take(a, layer->ctx->threads * GATE_ROWS * x->row_floats, sizeof *x->rows);
+    x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
+                         sizeof *x->rows);
 }
 
 size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,

@@ -10,10 +10,10 @@
 #include "product/product.h"
 
 enum {
-    TILE = 64,            /* columns of a panel, terms of a tile */
-    BLOCK_ROWS = 96,      /* of a, packed at once */
-    BLOCK_TERMS = 384,    /* of a, packed at once; a multiple of TILE */
-    BLOCK_COLS = 8 * TILE /* of c, kept until all is summed */
+    TILE = 64,             /* columns of a panel, terms of a tile */
+    BLOCK_ROWS = 96,       /* of a, packed at once */
+    BLOCK_TERMS = 1024,    /* of a, packed at once; a multiple of TILE */
+    BLOCK_COLS = 16 * TILE /* of c, kept until all is summed */
 };
 
 /* Columns of a matrix that lie in one part. */
@@ -68,8 +68,20 @@ struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int t
 void        load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
                      float *out, int64_t ld, float *room);
 
-/* finish.c: rows i0 to i0 + m of columns j0 to j0 + n, 64 at most, from in[m][64]. */
-void finish(const struct kernels *k, const struct product *p, int64_t i0, int m,
-            int64_t j0, int n, float *in);
+/* m rows of c from i on, n columns from j on. */
+struct block {
+    int64_t i, j;
+    int     m, n;
+};
+
+/* finish.c: a block, of 64 columns at most, from in[m][ld]. */
+void finish(const struct kernels *k, const struct product *p, struct block b,
+            const float *in, int64_t ld);
+
+/* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
+enum { FEW = 16 };
+bool few_can(const struct product *p, bool words);
+void few_take(const foci_ctx *ctx, const struct product *p, struct arena *a);
+void few_run(const foci_ctx *ctx, const struct product *p, void *work);
 
 #endif

@@ -22,8 +22,10 @@ char *piece_row(const struct matrix *m, struct piece p, int64_t r)
     return (char *)p.part->data + at * (int64_t)foci_dtype_bytes(m->dtype);
 }
 
+enum { VECTOR = 16 };
+
 /* Columns of floats are padded to whole vectors, with zeros. */
-static int padded(int d) { return (int)round_up(d, 16); }
+static int padded(int d) { return (int)round_up(d, VECTOR); }
 
 static void zero_columns(float *out, int64_t ld, int n, int64_t from)
 {
@@ -83,6 +85,31 @@ static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *
     x->k->pack_pairs_bf16(out, r->tile, TILE, cut.n, TILE);
 }
 
+/* A whole tile of floats, on the boundaries that packing asks for; NULL: it is not. */
+static const float *whole_tile(const struct matrix *m, struct cut cut, int64_t *ld)
+{
+    const struct piece p = piece_at(m, cut.col, cut.d);
+    const char *const  at = piece_row(m, p, cut.row);
+
+    if (m->dtype != FOCI_F32 || cut.n < TILE || p.cols < TILE) return NULL;
+    if ((uintptr_t)at % TILE || p.part->ld % VECTOR) return NULL;
+    *ld = p.part->ld;
+    return (const float *)(const void *)at;
+}
+
+static void pack_turned_floats(const struct packing *x, struct cut cut, float *out,
+                               const struct room *r)
+{
+    int64_t      ld = TILE;
+    const float *in = whole_tile(&x->p->b, cut, &ld);
+
+    if (!in) {
+        load_cut(x->k, &x->p->b, cut, r->tile, TILE, r->piece);
+        in = r->tile;
+    }
+    x->k->pack_cols_f32(out, in, ld, cut.n, TILE);
+}
+
 static void pack_turned_words(const struct packing *x, struct cut cut, uint32_t *out,
                               const struct room *r)
 {
@@ -93,8 +120,13 @@ static void pack_turned_words(const struct packing *x, struct cut cut, uint32_t 
         x->k->take_cols_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
-    load_cut(x->k, &x->p->b, cut, r->tile, TILE, r->piece);
-    x->k->pack_cols_bf16(out, r->tile, TILE, cut.n, TILE);
+    const float *whole = whole_tile(&x->p->b, cut, &ld);
+    if (!whole) {
+        ld = TILE;
+        load_cut(x->k, &x->p->b, cut, r->tile, ld, r->piece);
+        whole = r->tile;
+    }
+    x->k->pack_cols_bf16(out, whole, ld, cut.n, TILE);
 }
 
 void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct room *r)
@@ -111,8 +143,7 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct r
     } else if (x->words) {
         pack_plain_words(x, plain, (uint32_t *)(void *)out, r);
     } else if (p->b.turned) {
-        load_cut(x->k, &p->b, turned, r->tile, TILE, r->piece);
-        x->k->pack_cols_f32((float *)(void *)out, r->tile, TILE, cols, TILE);
+        pack_turned_floats(x, turned, (float *)(void *)out, r);
     } else {
         load_cut(x->k, &p->b, plain, (float *)(void *)out, TILE, r->piece);
     }
@@ -170,11 +201,31 @@ static struct left turned_words(const struct packing *x, struct cut cut,
     return (struct left){ r->a, 1, wide, false };
 }
 
+/* Rows that the micro-kernels can read where they are: whole words, and all rows and terms
+ * that a level wants. */
+static bool in_place(const struct packing *x, struct cut cut, struct left *left)
+{
+    const struct matrix *a = &x->p->a;
+    const struct piece   p = piece_at(a, cut.col, cut.d);
+    const char *const    at = piece_row(a, p, cut.row);
+    const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
+    const int            rows = x->k->sum_by_rows ? 16 : 1;
+
+    if (a->turned || a->dtype != needs || p.cols != cut.d) return false;
+    if ((uintptr_t)at % sizeof(float)) return false;
+    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1, false };
+    return !x->words ||
+           (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0 && cut.n % rows == 0);
+}
+
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
                    const struct room *r)
 {
     const struct matrix *a = &x->p->a;
     const struct cut     plain = { i0, t0, m, terms }, turned = { t0, i0, terms, m };
+    struct left          left;
+
+    if (!a->turned && in_place(x, plain, &left)) return left;
 
     if (x->words)
         return a->turned ? turned_words(x, turned, r) : plain_words(x, plain, r);

@@ -61,17 +61,25 @@ static void take_packed(const foci_ctx *ctx, const struct product *p,
 
 size_t product_bytes(const foci_ctx *ctx, const struct product *p)
 {
-    struct arena    many = { 0 };
+    struct arena    many = { 0 }, few = { 0 };
     struct multiply x;
 
     take_packed(ctx, p, &x, &many);
-    return many.used;
+    few_take(ctx, p, &few);
+    return many.used > few.used ? many.used : few.used;
 }
 
 static void pack_job(void *arg, int64_t i, int thread)
 {
     const struct multiply *x = arg;
-    pack_b(&x->x, i % x->x.panels, i / x->x.panels, &x->rooms[thread]);
+    const struct room     *r = &x->rooms[thread];
+    const int64_t          panels = x->x.panels, tiles = x->x.tiles;
+
+    /* Along the rows as they are stored. */
+    if (x->x.p->b.turned)
+        pack_b(&x->x, i / tiles, i % tiles, r);
+    else
+        pack_b(&x->x, i % panels, i / panels, r);
 }
 
 /* A block of a against one panel of b, from tile t on. */
@@ -102,6 +110,10 @@ static void multiply_panel(const struct packing *x, const struct left *a, int m,
     }
 }
 
+enum { PANEL = (BLOCK_ROWS + TILE) * TILE }; /* floats of c */
+
+/* Where all terms are packed at once a panel is finished when it is multiplied, in the
+ * first cache; otherwise sums of all of them wait. */
 static void block_job(void *arg, int64_t i, int thread)
 {
     const struct multiply *x = arg;
@@ -110,38 +122,79 @@ static void block_job(void *arg, int64_t i, int thread)
     const int64_t          i0 = i / x->across * x->rows, j0 = i % x->across * x->cols;
     const int              m = (int)min64(x->rows, p->m - i0);
     const int              n = (int)min64(x->cols, p->n - j0);
-    enum { PANEL = (BLOCK_ROWS + TILE) * TILE };
+    const int64_t          step = p->k > BLOCK_TERMS ? PANEL : 0;
 
-    if (!p->k) memset(r->c, 0, sizeof *r->c * (size_t)(PANEL * div_up(n, TILE)));
-    for (int64_t t = 0; t < p->k; t += BLOCK_TERMS) {
-        const int         terms = (int)min64(BLOCK_TERMS, p->k - t);
-        const struct left a = pack_a(&x->x, i0, m, t, terms, r);
+    if (!p->k) memset(r->c, 0, sizeof *r->c * PANEL);
+    for (int64_t t = 0; t < max64(p->k, 1); t += BLOCK_TERMS) {
+        const int   terms = (int)min64(BLOCK_TERMS, p->k - t);
+        struct left a = { 0 };
 
-        for (int j = 0; j < n; j += TILE)
-            multiply_panel(&x->x, &a, m, (j0 + j) / TILE, t / TILE, terms,
-                           r->c + j / TILE * PANEL);
+        if (terms) a = pack_a(&x->x, i0, m, t, terms, r);
+        for (int j = 0; j < n; j += TILE) {
+            float *const       c = r->c + j / TILE * step;
+            const struct block b = { i0, j0 + j, m, (int)min64(TILE, n - j) };
+
+            if (terms) multiply_panel(&x->x, &a, m, b.j / TILE, t / TILE, terms, c);
+            if (t + terms == p->k) finish(x->x.k, p, b, c, TILE);
+        }
     }
-    for (int j = 0; j < n; j += TILE)
-        finish(x->x.k, p, i0, m, j0 + j, (int)min64(TILE, n - j),
-               r->c + j / TILE * PANEL);
 }
 
-void product_run(const foci_ctx *ctx, const struct product *p, void *work)
+/* What a thread takes for all its blocks, in products of one row, one column and all
+ * terms: packing a costs so many columns, fetching b so many rows. */
+static double cost_of(const struct product *p, int threads, int64_t rows, int64_t cols)
+{
+    static const double pack = 25, fetch = 3;
+    const int64_t       jobs = div_up(p->m, rows) * div_up(p->n, cols);
+    const double        r = (double)rows, c = (double)cols;
+
+    return (double)div_up(jobs, threads) * (r * c + pack * r + fetch * c);
+}
+
+/* Blocks that are large, and as many for each thread. */
+static void choose_blocks(const foci_ctx *ctx, struct multiply *x)
+{
+    enum { MOST = 32 }; /* blocks side by side */
+    const struct product *p = x->x.p;
+    const int64_t         step = ctx->kernels.sum_by_rows ? 32 : 12;
+    const int64_t         most = min64(BLOCK_ROWS, round_up(p->m, step));
+    double                best = 0;
+
+    for (int64_t cut = 1; cut <= min64(MOST, x->x.panels); cut++)
+        for (int64_t rows = most; rows > 0; rows -= step) {
+            const int64_t cols = min64(BLOCK_COLS, div_up(x->x.panels, cut) * TILE);
+            const double  cost = cost_of(p, ctx->threads, rows, cols);
+
+            if (best > 0 && cost >= best) continue;
+            best = cost;
+            x->rows = rows;
+            x->cols = cols;
+        }
+    x->across = div_up(p->n, x->cols);
+}
+
+static void packed_run(const foci_ctx *ctx, const struct product *p, void *work)
 {
     struct arena    a = { .base = work };
     struct multiply x;
 
-    if (!p->m || !p->n) return;
     take_packed(ctx, p, &x, &a);
-    x.rows = BLOCK_ROWS;
-    x.cols = BLOCK_COLS;
-    x.across = div_up(p->n, x.cols);
+    choose_blocks(ctx, &x);
 
     const int64_t      jobs = div_up(p->m, x.rows) * x.across;
     const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
     const struct phase phases[] = {
-        { .n = x.x.panels * x.x.tiles, .chunk = 1, .job = pack_job, .arg = &x },
+        { .n = x.x.panels * x.x.tiles, .chunk = 8, .job = pack_job, .arg = &x },
         { .n = jobs, .chunk = 1, .job = block_job, .arg = &x },
     };
     phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), phases, 2);
+}
+
+void product_run(const foci_ctx *ctx, const struct product *p, void *work)
+{
+    if (!p->m || !p->n) return;
+    if (few_can(p, in_words(ctx, p)))
+        few_run(ctx, p, work);
+    else
+        packed_run(ctx, p, work);
 }

@@ -179,6 +179,25 @@ static void round_place(const struct ref_pass *x, const struct ref_place *p)
             }
 }
 
+/* The last rows of memory and x together, which may take the place of the memory. */
+static void remember(const struct ref_pass *x)
+{
+    const foci_layer_io *io = x->call->io;
+    const int64_t        m = x->p.memory, width = x->p.width;
+
+    for (int64_t b = 0; io->memory_next && b < x->p.batch; b++) {
+        const int64_t n = ref_valid(x, REF_X, b).end;
+        for (int64_t t = 0; t < m * width; t++) {
+            const int64_t from = t + n * width;
+            const double  value =
+                from < m * width
+                     ? ref_load(x->call->type, io->memory, b * m * width + from)
+                     : x->at[REF_X].x[b * x->at[REF_X].l.batch + from - m * width];
+            ref_store(x->call->type, io->memory_next, b * m * width + t, value);
+        }
+    }
+}
+
 static foci_status forward(struct ref_pass *x)
 {
     const foci_layer_io *io = x->call->io;
@@ -240,6 +259,7 @@ static foci_status run_open(struct ref_pass *x)
         ref_link_run(x, &x->links[x->n_links - 1]);
         finish(x);
         store(x, REF_Y, x->at[REF_Y].x, x->call->io->y);
+        remember(x);
     }
     ctx_free(x->ctx, room.base, dry.used ? dry.used : 1, 1);
     return status;

@@ -14,6 +14,7 @@ The format of the files is in README.md beside this script.
 import os
 import random
 
+import draws
 from case import Case
 from formulas import Group, sinusoid
 from positional import ORDER
@@ -781,6 +782,16 @@ def mixtures():
             n=10, d=2, docs=[0, 4, 4, 5, 10])]
 
 
+def layers():
+    """What speaks of the layer around the heads changes nothing in them."""
+    for name, kind in (("frozen", "hadamard, sample=block, tie=1"), ("init", "gaussian")):
+        mod = {name: {}}
+        yield name, shapes("softmax " + name, lambda h, mod=mod: one("softmax", h, **mod)) + [
+            Case("arguments", "softmax %s(%s)" % (name, kind), one("softmax", 2, **mod), n=4, causal=True),
+            Case("of local, turned", "local(window=1) %s rope" % name, one("local", 2, {"window": 1}, rope={}, **mod), n=5, d=2),
+            Case("of linear", "linear %s" % name, one("linear", 1, {}, **mod), n=4, causal=True)]
+
+
 def files():
     yield "softmax", [
         Case("worked example", "softmax", one("softmax"), printed={
@@ -817,6 +828,7 @@ def files():
     yield "temper", shapes("softmax temper", lambda h: one("softmax", h, temper={})) + [
         Case("of relu2", "relu2 temper", one("relu2", 2, temper={}), n=4),
         Case("of l2norm", "l2norm temper", one("l2norm", 2, temper={}), n=4, causal=True)]
+    yield from layers()
     yield from supports()
     yield from orders()
     yield from slots()
@@ -886,6 +898,8 @@ def main():
             f.write("# Made by make.py; README.md has the format.\n\n")
             for case in cases:
                 f.write(case.text())
+    with open(os.path.join(HERE, "draws.txt"), "w") as f:
+        f.write("# Made by make.py; README.md has the format.\n\n" + draws.text())
 
 
 if __name__ == "__main__":

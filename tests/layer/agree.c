@@ -80,11 +80,19 @@ static void run_typed(struct levels *l, const char *spec, int i, const struct ki
     run_case(l, i % l->n, spec, &p, k->gives, (uint64_t)i);
 }
 
-/* Slots that are keys and values at once are as wide as both. */
+/* What layers refuse of a shape, and errors.c sees refused: slots, keys and values at once,
+ * of two widths; keys tied to queries of another number or width; frames of more columns
+ * than rows; transforms of an odd width. */
 static bool fits(const char *spec, const foci_layer_problem *p)
 {
-    const bool same = !p->value_dim || p->value_dim == p->head_dim;
-    return same || !strstr(spec, "memformer");
+    const int64_t dim = p->head_dim ? p->head_dim : p->width / p->heads;
+    const bool    cross = p->width_source && p->width_source != p->width;
+
+    if (strstr(spec, "memformer") && p->value_dim && p->value_dim != dim) return false;
+    if (strstr(spec, "tie=1") && (cross || p->kv_heads != p->heads)) return false;
+    if (strstr(spec, "sample=block") && p->heads * dim > p->width) return false;
+    if (strstr(spec, "kind=hadamard") && p->width % 2) return false;
+    return dim <= p->width;
 }
 
 /* Every spec takes two kinds and two types, by turns; mechanisms by themselves all. */

@@ -222,6 +222,16 @@ static void keep_off(struct layer_case *c, const foci_layer *layer)
     }
 }
 
+static void must(foci_status status, const foci_layer *layer, const struct layer_case *c,
+                 const foci_layer_io *io, const foci_layer_grads *g)
+{
+    char text[256] = "";
+
+    if (status == FOCI_OK) return;
+    foci_layer_check(layer, io, g, text, sizeof text);
+    fail_msg("%s: %s: %s", c->spec, foci_status_text(status), text);
+}
+
 /* Statistics of q and k that parameters leave open. */
 static void calibrate(const foci_layer *layer, struct layer_case *c, unsigned gives)
 {
@@ -233,7 +243,7 @@ static void calibrate(const foci_layer *layer, struct layer_case *c, unsigned gi
     foci_layer_io io = layer_case_io(c);
     io.y = c->dy; /* not written */
     io.work = test_alloc(foci_layer_work_bytes(layer), 1);
-    assert_int_equal(foci_layer_calibrate(layer, &io, c->params), FOCI_OK);
+    must(foci_layer_calibrate(layer, &io, c->params), layer, c, &io, NULL);
     free(io.work);
 }
 
@@ -321,16 +331,6 @@ void layer_result_free(struct layer_result *r)
 {
     for (int i = 0; i < LAYER_PARTS; i++)
         free(r->x[i]);
-}
-
-static void must(foci_status status, const foci_layer *layer, const struct layer_case *c,
-                 const foci_layer_io *io, const foci_layer_grads *g)
-{
-    char text[256] = "";
-
-    if (status == FOCI_OK) return;
-    foci_layer_check(layer, io, g, text, sizeof text);
-    fail_msg("%s: %s: %s", c->spec, foci_status_text(status), text);
 }
 
 /* Memory in which nothing is a number. */
@@ -544,7 +544,7 @@ static double bound_of(const foci_layer *layer, const struct layer_case *c,
     const double few = 6 / sqrt(fmax(1, (double)min64(p->n, c->p.batch * c->p.len)));
 
     if (!rounds) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
-    double bound = (2 + few) * yard + 0x1p-9 * size + 0x1p-10 * p->whole;
+    double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-10 * p->whole;
     if (p->tensor && c->p.dtype != FOCI_F32)
         bound += 1.1 * rounding((int)c->p.dtype, p->want, p->n);
     if (chooses(foci_layer_plan(layer))) bound += 0x1p-5 * size;

@@ -44,6 +44,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->gemm_f32 = ISA(gemm_f32);
     k->load_rows = ISA(load_rows);
     k->store_rows = ISA(store_rows);
+    k->finish_rows = ISA(finish_rows);
     k->stream_rows = ISA(stream_rows);
     k->store_cols = ISA(store_cols);
     k->pack_cols_f32 = ISA(pack_cols_f32);

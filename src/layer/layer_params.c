@@ -169,7 +169,8 @@ foci_status foci_layer_give(foci_layer *layer, int index, const float *data)
                               .width = given.width,
                               .heads = given.heads,
                               .dim = given.dim,
-                              .dense = dense };
+                              .dense = dense,
+                              .ctx = layer->ctx };
     }
     memcpy(f->dense, data, (size_t)p->count * sizeof *data);
     return FOCI_OK;

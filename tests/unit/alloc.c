@@ -14,32 +14,8 @@
 #include "foci/analyse.h"
 #include "foci/file.h"
 #include "support/failing.h"
+#include "support/sized.h"
 #include "support/trial.h"
-
-/*
- * A context whose blocks know their size
- */
-
-enum { FRONT = 64 };
-
-static void *sized_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
-{
-    (void)user;
-    char *front = old ? (char *)old - FRONT : NULL;
-    if (front) assert_memory_equal(front, &old_bytes, sizeof old_bytes);
-    if (!new_bytes) {
-        free(front);
-        return NULL;
-    }
-    char *new = aligned_alloc(FRONT, FRONT + (new_bytes + FRONT - 1) / FRONT * FRONT);
-    if (!new) return NULL;
-    memcpy(new, &new_bytes, sizeof new_bytes);
-    if (front) {
-        memcpy(new + FRONT, old, old_bytes < new_bytes ? old_bytes : new_bytes);
-        free(front);
-    }
-    return new + FRONT;
-}
 
 static const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
                                       .alloc = sized_alloc };

@@ -295,6 +295,8 @@ typedef struct foci_grads {
     void       *dq, *dk, *dv, *dx;
     float      *dparams;
     float      *dbias; /* of io.bias, laid out as it is; written */
+    int skip_unread; /* 1: heads that do not read an input leave its gradient alone; 0:
+                        * they write zeros */
 } foci_grads;
 
 /* Compute io->o (and lse).  Rows beyond a length give zero.  On FOCI_ERR_ARG

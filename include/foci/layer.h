@@ -45,7 +45,8 @@ typedef struct foci_layer_problem {
     int64_t          kv_heads;  /* as in foci_problem */
     int64_t          head_dim;  /* 0: width / heads; of a GAU 128 */
     int64_t          value_dim; /* 0: as head_dim; of a GAU 2 width */
-    int64_t          memory;    /* rows before x that give keys and values only (xl) */
+    int64_t          memory;    /* rows before x that give keys and values only; 0: as
+                                 * many as xl asks for, there without a number len */
     int64_t          max_docs;
     int64_t          mask_batch, mask_heads;
     const foci_list *lists;
@@ -61,7 +62,8 @@ typedef struct foci_layer_problem {
 /* How to compute a layer.  It never changes, but for foci_layer_give(). */
 typedef struct foci_layer foci_layer;
 
-/* On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
+/* spec NULL: softmax, of a GAU relu2, of a convolution lightconv.  Arguments that follow
+ * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
 FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
                                        const foci_layer_problem *problem,
                                        foci_layer              **layer);
@@ -110,11 +112,14 @@ FOCI_API foci_status foci_layer_give(foci_layer *layer, int index, const float *
 
 typedef struct foci_layer_io {
     size_t         size;
-    const void    *x;        /* [batch][len][width] */
-    const void    *source;   /* [batch][len_source][width_source], if there is one */
-    const void    *memory;   /* [batch][memory][width] rows before x; no gradient */
-    const void    *residual; /* added to y, laid out as it; NULL: nothing */
-    void          *y;        /* [batch][len][width]; zero in rows beyond a length */
+    const void    *x;           /* [batch][len][width] */
+    const void    *source;      /* [batch][len_source][width_source], if there is one */
+    const void    *memory;      /* [batch][memory][width] rows before x, which take no
+                              * gradient; zeros where a sequence begins */
+    void          *memory_next; /* likewise: the last rows of memory and x together, for
+                                 * the call that follows; NULL: not wanted */
+    const void    *residual;    /* added to y, laid out as it; NULL: nothing */
+    void          *y;           /* [batch][len][width]; zero in rows beyond a length */
     const int32_t *lens, *lens_source; /* [batch] valid rows; NULL: all */
     const int32_t *docs;               /* as in foci_io */
     int64_t        n_docs;

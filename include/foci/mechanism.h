@@ -41,15 +41,24 @@ static inline uint64_t foci_bits_in(foci_range r, int64_t j0)
     return (~UINT64_C(0) >> (FOCI_TILE - (e - b))) << b;
 }
 
+/* Arguments that follow from a length where they are 0: in a layer from its context, so
+ * that causal ones need no number. */
+typedef enum foci_follows {
+    FOCI_FOLLOWS_NONE,
+    FOCI_FOLLOWS_LEN, /* the length */
+    FOCI_FOLLOWS_ROOT /* its root, rounded up */
+} foci_follows;
+
 typedef struct foci_arg_def {
-    const char *name;
-    double      preset, min, max; /* exact for whole numbers up to 2^53; preset NAN:
+    const char  *name;
+    double       preset, min, max; /* exact for whole numbers up to 2^53; preset NAN:
                                    * must be given */
-    const char *help;
-    const char *words; /* "elu|relu|poly": the value is the index; max is implied */
-    bool        real;  /* fractions allowed */
-    bool        mech;  /* takes a mechanism as its value, by default the one in words */
-    const char *word;  /* stands for the preset, which may then be out of bounds */
+    const char  *help;
+    const char  *words; /* "elu|relu|poly": the value is the index; max is implied */
+    bool         real;  /* fractions allowed */
+    bool         mech; /* takes a mechanism as its value, by default the one in words */
+    const char  *word; /* stands for the preset, which may then be out of bounds */
+    foci_follows follows; /* what 0 stands for in a layer */
 } foci_arg_def;
 
 /* Widths of a head, and the length of the sequence: of its keys, and of its queries.

@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LANES = 64 }; /* queries of a block */
+enum { LANES = 64 };     /* queries of a block */
+enum { FEW_LANES = 16 }; /* rows of a transform */
 
 /* Convolutions: lanes that sums of products have; and taps of rows that are not floats, at
  * most. */
@@ -24,6 +25,17 @@ struct grad_rows {
     float        c;     /* of the cap; 0: none */
     float        unit;  /* of t: log2(e), for relu2 1 */
     int          kind;  /* a foci_weigh */
+};
+
+/* What follows a product, x = more + keep(act(x + bias)). */
+struct finish {
+    const float    *bias; /* [d]; NULL: none */
+    bool            silu; /* act(x) = x / (1 + e^-x); otherwise x */
+    const uint64_t *keep; /* [n], a bit for each column, 0: becomes 0; NULL: all stay */
+    int             first;  /* bit of column 0 */
+    float           factor; /* of those that stay, where there is keep */
+    const void     *more;   /* of the type of the result; NULL: nothing */
+    int64_t         ld_more;
 };
 
 enum level {

@@ -11,10 +11,17 @@ struct frozen {
     enum frozen_kind kind;
     bool             block; /* one matrix cut into heads; else one a head */
     int64_t          width, heads, dim;
-    float   *dense; /* [width][heads dim], heads side by side; NULL: a transform */
-    uint8_t *signs; /* transforms: [transforms][3][width], 1: minus */
-    int32_t *perms; /* [transforms][2][width]; transforms: 1 of a block, else one a head */
+    float    *dense;   /* [width][heads dim], heads side by side; NULL: a transform */
+    float    *factors; /* transforms: [transforms][N_FACTORS][width] */
+    int32_t  *places;  /* [transforms][N_PLACES][width] */
+    foci_ctx *ctx;
 };
+
+/* One transform of a block, else one a head.  Of y = x D1 H P1 D2 H P2 D3 H there and
+ * back: signs over the norm of H, permuted where the way back reads what P has moved;
+ * and where to read, `entry t is the old entry p[t]`, with the inverses for the way back. */
+enum { FACTOR_1, FACTOR_2, FACTOR_3, FACTOR_BACK_2, FACTOR_BACK_3, N_FACTORS };
+enum { PLACE_1, PLACE_2, PLACE_BACK_1, PLACE_BACK_2, N_PLACES };
 
 /* Why there is none, for messages, to `why`; true: it can be. */
 bool frozen_can(enum frozen_kind kind, bool block, int64_t width, int64_t heads,
@@ -23,8 +30,8 @@ bool frozen_can(enum frozen_kind kind, bool block, int64_t width, int64_t heads,
  * set.  Also for learned projections that start so: `dense` alone. */
 foci_status frozen_make(foci_ctx *ctx, struct frozen *f, uint64_t seed, uint64_t stream);
 void        frozen_free(foci_ctx *ctx, struct frozen *f);
-/* Written out, [width][heads dim]. */
-void frozen_write(const struct frozen *f, float *out);
+/* Written out, [width][heads dim]; a transform needs memory for that. */
+foci_status frozen_write(const struct frozen *f, float *out);
 
 /* The transform of m rows x [m][ldx] of `dtype`: head h of row i goes to
  * out + h head + i row, in elements.  threads as the context has.  And the way back: rows

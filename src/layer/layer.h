@@ -7,11 +7,10 @@
 #include "layer/frozen.h"
 #include "product/product.h"
 
-/* Rows of one kind and all heads of them, [heads][batch len][dim].  The plan's head
- * number `first` is the first that is there. */
+/* Rows of one kind and heads of them, [heads][batch len][dim]; the plan's head number
+ * `first` is the first that is there. */
 struct buffer {
     int64_t first, heads, len, dim;
-    bool    saved; /* backward reads it */
 };
 
 /* What lies between x and y, in the order of computation. */
@@ -23,7 +22,8 @@ enum place {
     PLACE_K,
     PLACE_V,
     PLACE_O,
-    N_PLACES
+    PLACE_H, /* gau: gated heads */
+    LAYER_PLACES
 };
 
 /* How a tensor starts. */
@@ -51,11 +51,11 @@ struct projection {
     int        bias;    /* -1: none */
 };
 
-/* Sizes that a plan leaves to the layer, beside R of txl (layer_distances.c). */
+/* Rows for distances that a modifier reads among its parameters, R [heads][rows][dim]:
+ * a layer makes them of waves and weights WR. */
 struct distances {
-    int     weights; /* parameter WR */
-    int     param;   /* R among the plan's */
-    int64_t rows;
+    int     weights;
+    int64_t offset, heads, rows, dim; /* where R is among the plan's floats */
 };
 
 struct foci_layer {
@@ -63,7 +63,7 @@ struct foci_layer {
     foci_layer_problem  p; /* with what was left 0 filled in; no lists */
     foci_plan          *plan;
     int64_t             len_k; /* rows that give keys */
-    struct buffer       places[N_PLACES];
+    struct buffer       places[LAYER_PLACES];
     struct layer_param *params; /* the layer's own; the plan's follow */
     int                 n_params, cap_params;
     int64_t             own_floats, n_floats;
@@ -71,9 +71,12 @@ struct foci_layer {
     int                 n_projections, cap_projections;
     struct frozen      *frozen;
     int                 n_frozen, cap_frozen;
+    struct distances   *distances;
+    int                 n_distances;
+    float              *waves;         /* [len_k][width], if there are distances */
     int                 out, out_bias; /* parameters Wo and bo */
     int                 gamma[4];      /* gau: gamma_q, beta_q, gamma_k, beta_k */
-    bool                reads_x, reads_words;
+    bool                reads_x;
     int                 cols; /* parts of the widest product */
     size_t              work_bytes, saved_bytes;
 };
@@ -91,10 +94,25 @@ static inline const float *layer_tensor(const foci_layer *layer, int param,
 /* layer_project.c: the projections of every kind of layer. */
 foci_status layer_projections(foci_layer *layer);
 
+/* layer_distances.c: find those of the plan; what of its floats is the layer's to make. */
+foci_status layer_distances(foci_layer *layer);
+void        layer_distances_free(foci_layer *layer);
+/* How many of the plan's floats before `offset` are not stored; whether that one is. */
+int64_t layer_made_before(const foci_layer *layer, int64_t offset);
+bool    layer_makes(const foci_layer *layer, int64_t offset);
+/* Of all floats of the plan, those that are stored. */
+void layer_keep_stored(const foci_layer *layer, const float *all, float *stored);
+
 /* Rows of an execution that follow one another: from x (or the source), to rows of
  * queries and of keys. */
 struct run {
     int64_t x, n, q, k;
+};
+
+/* A place in memory: head h, row i and element c at (h - first) head + i row + c. */
+struct spot {
+    char   *data;
+    int64_t row, head, first;
 };
 
 /* An execution. */
@@ -106,40 +124,108 @@ struct pass {
     int64_t           n_runs;
     struct run       *others; /* of the source, or of the memory */
     int64_t           n_others;
-    int32_t          *lens_k;         /* [batch], where memory makes them longer */
-    char             *at[N_PLACES];   /* saved or not */
-    char             *d_at[N_PLACES]; /* gradients */
+    int32_t          *lens_k;           /* [batch], where memory makes them longer */
+    struct spot       at[LAYER_PLACES]; /* saved or not */
+    struct spot       d[LAYER_PLACES];  /* gradients */
     char             *plan_work, *plan_saved;
-    void             *product_work;
-    float            *bias;      /* [columns] of a product, side by side */
-    struct part      *a, *b, *c; /* [cols] room for parts */
-    char             *dy;        /* without what was dropped */
-    char             *dx_plan;   /* what the plan adds to the gradient of x */
-    float            *dx_sum;    /* where transforms add to it */
-    float            *sums;      /* [threads][widest] of columns */
+    float       *plan_params, *plan_dparams; /* where the layer makes some of them */
+    char        *product_work;
+    bool         active;     /* u, w and z of a gau are behind their activation */
+    float       *bias;       /* [columns] of a product, side by side */
+    struct part *a, *b, *c;  /* [cols] room for parts */
+    float       *rows;       /* [threads][GATE_ROWS][row_floats] */
+    int64_t      row_floats; /* the widest row */
+    char        *dy_kept;    /* dy without what was dropped */
+    char        *dx_plan;    /* what the plan adds to the gradient of x */
+    float       *dx_sum;     /* where transforms add to it */
 };
 
-/* layer_pass.c: lay out what an execution needs; with base NULL, its size. */
+enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
+
+static inline float *layer_room(const struct pass *x, int thread)
+{
+    return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
+}
+
+/* Whether a row of a place is one of queries; else of keys. */
+static inline bool by_query(enum place place)
+{
+    return place != PLACE_K && place != PLACE_V;
+}
+
+static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64_t head,
+                            int64_t row)
+{
+    const int64_t at = (head - s->first) * s->head + row * s->row;
+    return s->data + (size_t)at * foci_dtype_bytes(layer->p.dtype);
+}
+
+/* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
+ * nothing is. */
 void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
                 struct arena *saved, bool backward);
-/* Runs, and pointers into the caller's memory. */
-void        layer_open(const foci_layer *layer, const foci_layer_io *io,
-                       const foci_layer_grads *g, struct pass *x);
-foci_io     layer_plan_io(const struct pass *x);
+/* Pointers into the caller's memory, and the runs. */
+void       layer_open(const foci_layer *layer, const foci_layer_io *io,
+                      const foci_layer_grads *g, struct pass *x);
+foci_io    layer_plan_io(const struct pass *x);
+foci_grads layer_plan_grads(const struct pass *x);
+/* How a place lies in an execution of whole sequences. */
 foci_layout layer_layout(const struct buffer *b, int64_t batch);
-/* Where row 0 of the plan's head 0 is, or would be. */
-char *layer_base(const foci_layer *layer, char *at, enum place place);
+bool        layer_transforms(const foci_layer *layer);
+/* Bytes that products of so many rows need. */
+size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
+/* Columns of all products side by side; floats of the widest row. */
+int64_t layer_columns(const foci_layer *layer);
+int64_t layer_row_floats(const foci_layer *layer);
+
+/* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
+void layer_make_params(struct pass *x);
+void layer_make_back(struct pass *x);
+
+/* layer_forward.c: x, source and memory to places; the heads to y. */
+void layer_project(struct pass *x);
+void layer_output(struct pass *x);
+/* Heads of a projection, and all heads on their way to y, as parts of a matrix; the result
+ * is how many parts there are then. */
+int layer_head_parts(const foci_layer *layer, const struct spot *at,
+                     const struct projection *to, const struct run *run,
+                     struct part *parts, int n);
+int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
+                    struct part *parts);
+const float *layer_weights(const struct pass *x, const struct projection *to);
+/* NULL: it is a matrix. */
+const struct frozen *layer_transform(const foci_layer        *layer,
+                                     const struct projection *to);
 
 /* layer_gate.c: what gau and conv do between products and plan, and back. */
 void layer_gate(struct pass *x);
-void layer_gate_out(struct pass *x, char *to);
+void layer_gate_out(struct pass *x);
 void layer_gate_back(struct pass *x);
 void layer_gate_out_back(struct pass *x);
+
+/* layer_rows.c: what goes row by row.  Sums of columns over the rows of an execution, of
+ * x or, with `others`, of the source; rows are numbered as queries or as keys. */
+struct sums {
+    const char *data; /* row 0, rows ld apart */
+    int64_t     ld, cols;
+    bool        keys, others;
+};
+/* out[cols] += */
+void layer_sum_rows(const struct pass *x, const struct sums *s, float *out);
+/* dy without what forward dropped. */
+void layer_drop_back(struct pass *x);
+/* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
+void layer_clear_rest(const struct pass *x, void *to, bool source);
+/* The memory of the next call. */
+void layer_remember(const struct pass *x);
+/* to = dx_sum + plan (which may be NULL), in the rows of a run. */
+void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
+                     const struct run *run);
 
 /* layer_check.c */
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads);
-foci_status layer_check_all(const foci_layer *layer, const foci_layer_io *io,
-                            const foci_layer_grads *grads, char *text, size_t cap);
+/* Of an execution that changes parameters, which engines need not accept yet. */
+foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io);
 
 #endif

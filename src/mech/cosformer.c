@@ -14,6 +14,7 @@ enum { LENGTH };
 
 static const foci_arg_def args[] = {
     [LENGTH] = { .name = "length",
+                 .follows = FOCI_FOLLOWS_LEN,
                  .max = INT32_MAX,
                  .help = "M, at least the tokens there are; 0: as many, not causal" },
 };

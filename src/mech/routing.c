@@ -22,6 +22,7 @@ enum { MOST_CLUSTERS = 1 << 20 };
 
 static const foci_arg_def args[] = {
     [CLUSTERS] = { .name = "clusters",
+                   .follows = FOCI_FOLLOWS_ROOT,
                    .max = MOST_CLUSTERS,
                    .help = "centroids; 0: the square root of the length, rounded up" },
     [PICK] = { .name = "pick",

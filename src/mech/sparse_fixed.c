@@ -21,6 +21,7 @@ enum { BOTH, BLOCK_ONLY, COLUMNS_ONLY };
 
 static const foci_arg_def args[] = {
     [STRIDE] = { .name = "stride",
+                 .follows = FOCI_FOLLOWS_ROOT,
                  .max = INT32_MAX,
                  .help = "tokens of a block; 0: the root of the length, rounded up" },
     [SUMMARY] = { .name = "summary",

@@ -18,6 +18,7 @@ enum { BOTH, WINDOW, RESIDUE };
 
 static const foci_arg_def args[] = {
     [STRIDE] = { .name = "stride",
+                 .follows = FOCI_FOLLOWS_ROOT,
                  .max = INT32_MAX,
                  .help = "the distance; 0: the square root of the length, rounded up" },
     [PART] = { .name = "part",

@@ -242,6 +242,19 @@ struct pass {
     const foci_grads *grads; /* NULL: forward */
 };
 
+/* What a stage does not read it need not write. */
+static foci_grads grads_of(const struct stage *s, const foci_grads *all)
+{
+    const unsigned reads = stage_reads(s);
+    foci_grads     g = *all;
+
+    if (!g.skip_unread) return g;
+    if (!(reads & FOCI_READ_Q)) g.dq = NULL;
+    if (!(reads & FOCI_READ_K)) g.dk = NULL;
+    if (!(reads & FOCI_READ_V)) g.dv = NULL;
+    return g;
+}
+
 static void run_stage(void *arg, int64_t i)
 {
     const struct pass   *pass = arg;
@@ -253,9 +266,10 @@ static void run_stage(void *arg, int64_t i)
 
     if (saved) saved += s->saved0;
     if (mine.work) mine.work = (char *)mine.work + s->work0;
-    if (pass->grads)
-        e->backward(plan, s, &mine, saved, pass->grads);
-    else
+    if (pass->grads) {
+        const foci_grads grads = grads_of(s, pass->grads);
+        e->backward(plan, s, &mine, saved, &grads);
+    } else
         e->forward(plan, s, &mine, saved);
 }
 

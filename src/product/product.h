@@ -37,7 +37,11 @@ struct product {
 };
 
 /* Work memory for a product of these extents, in multiples of 64; work is 64-byte
- * aligned.  m, n, k, types and `turned` are what it depends on. */
+ * aligned.  It depends on extents, types, `turned` and `fast`, not on parts, and smaller
+ * extents need no more.  SIZE_MAX where it does not fit.
+ *
+ * Products are of bf16 where the level has them and a is not f32, or with `fast`; sums are
+ * f32, upward along k, and the same for every number of threads. */
 size_t product_bytes(const foci_ctx *ctx, const struct product *p);
 void   product_run(const foci_ctx *ctx, const struct product *p, void *work);
 

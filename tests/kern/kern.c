@@ -8,6 +8,7 @@
 #include "kern/chunk.h"
 #include "kern/decode.h"
 #include "kern/features.h"
+#include "kern/hadamard.h"
 #include "kern/labels.h"
 #include "kern/means.h"
 #include "kern/places.h"

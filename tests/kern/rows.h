@@ -132,6 +132,73 @@ static void check_store_rows(struct run *r)
                 try_store_rows(r, &tiles[i], dtype, c % 2, (enum data)(c / 2));
 }
 
+/* What follows a product, bit b of `with` for each part of it: bias, silu, keep, more. */
+enum { WITH_BIAS = 1, WITH_SILU = 2, WITH_KEEP = 4, WITH_MORE = 8, N_WITH = 16 };
+
+/* Sums cancel; silu is off by what its exponent is, and twice as much as it is long.  The
+ * values pass through 16 bits, and may fall to either side there. */
+static double finish_bound(float x, float bias, float more, int dtype)
+{
+    static const double units[] = { 0, BF16, 0x1p-10 };
+    const double        size = fabs((double)x) + fabs((double)bias);
+
+    return (2 * size + fabs((double)more)) * (8 * E + units[dtype]) +
+           size * (1 + size) * EXP;
+}
+
+static void try_finish_rows(struct run *r, const struct tile *x, int dtype, int with,
+                            int shift)
+{
+    const int64_t ld_in = x->d + shift, ld_out = x->d + 5, ld_more = x->d + 2;
+    const size_t  size = dtype_bytes(dtype);
+    const bool    inside = shift && with & WITH_MORE; /* more is what is overwritten */
+
+    name_tile(r, x, dtype, size + 4);
+    const float *const in = floats(r, x->n * ld_in, NORMAL);
+    const float *const bias = floats(r, x->d, NORMAL);
+    const float *const more = floats(r, x->n * ld_more, NORMAL);
+    char *const        stored = take(r, (size_t)(x->n * ld_more) * size, false, BYTES);
+    char *const        out = rows_out(r, x->n * ld_out + shift, dtype);
+    char *const        first = out + (size_t)shift * size;
+    uint64_t *const    keep = take(r, (size_t)x->n * sizeof *keep, false, BYTES);
+    struct finish      f = { .silu = with & WITH_SILU,
+                             .bias = with & WITH_BIAS ? bias : NULL,
+                             .keep = with & WITH_KEEP ? keep : NULL,
+                             .first = shift,
+                             .factor = 1.25f,
+                             .more = stored,
+                             .ld_more = ld_more };
+
+    r->ref->store_rows(stored, ld_more, dtype, more, ld_more, 1.0f, x->n, x->d);
+    if (inside) {
+        r->ref->store_rows(first, ld_out, dtype, more, ld_more, 1.0f, x->n, x->d);
+        f.more = first;
+        f.ld_more = ld_out;
+    }
+    if (!(with & WITH_MORE)) f.more = NULL;
+    for (int i = 0; i < x->n; i++) {
+        keep[i] = bits(r);
+        for (int c = 0; c < x->d && dtype != FOCI_F16; c++)
+            allow(
+                r, out, i * ld_out + shift + c,
+                finish_bound(in[i * ld_in + c], bias[c], more[i * ld_more + c], dtype));
+    }
+    while (next(r))
+        r->k->finish_rows(first, ld_out, dtype, in, ld_in, &f, x->n, x->d);
+}
+
+/* f16 is compared bit by bit, so that there nothing may round twice. */
+static void check_finish_rows(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(tiles)); i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            for (int with = 0; with < cases(r, 1, N_WITH); with++)
+                for (int shift = 0; shift < cases(r, 1, 2); shift++)
+                    if (tiles[i].d < LANES || (!shift && tiles[i].d == LANES))
+                        if (dtype != FOCI_F16 || !(with & WITH_SILU))
+                            try_finish_rows(r, &tiles[i], dtype, with, shift);
+}
+
 /* Rows on boundaries of vectors, and others. */
 static void try_stream_rows(struct run *r, const struct tile *x, int dtype, int shift)
 {

@@ -8,6 +8,7 @@
 
 #include "plan/plan.h"
 #include "ref/ref.h"
+#include "support/levels.h"
 #include "test.h"
 
 enum { SPEC_CAP = 384 };
@@ -28,15 +29,6 @@ void kept_register(foci_ctx *ctx);
 bool specs_next(foci_ctx *ctx, int i, char spec[SPEC_CAP]);
 /* FOCI_TEST_SPECS is not set, or the spec starts so. */
 bool specs_wanted(const char *spec);
-
-/* Contexts of every CPU level there is, the best one last, with those mechanisms;
- * NULL beyond. */
-struct levels {
-    foci_ctx *ctx[N_LEVELS + 1];
-    int       n;
-};
-struct levels levels_make(int threads);
-void          levels_free(struct levels *l);
 
 /* A plan of `spec` on the problem, with what the spec asks for besides: lists, hidden
  * states, key/value heads for routes, values as wide as keys where slots are both.  NULL where the mechanism refuses this problem
@@ -70,6 +62,15 @@ struct trial {
 
 /* What an execution on it is given: all but results, scratch and saved memory. */
 foci_io trial_io(const struct trial *t);
+
+/* What it draws: parameters near where training would find them; lengths up to `most`, the
+ * last one so long; documents that leave a gap in front and behind, some of them empty;
+ * words of one token and more, counted from 0 in every sequence, and numbers beyond a
+ * length that are not for reading. */
+void trial_params(const foci_plan *plan, uint64_t seed, struct rng *r, float *params);
+int32_t *trial_lens(struct rng *r, int64_t n, int64_t most);
+int32_t *trial_docs(struct rng *r, int64_t n, int64_t len);
+int32_t *trial_words(const foci_plan *plan, const foci_io *io, struct rng *r);
 
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives);

@@ -29,6 +29,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/drop.c"
 #include "kernels/common/feature.c"
 #include "kernels/common/grad.c"
+#include "kernels/common/hadamard.c"
 #include "kernels/common/labels.c"
 #include "kernels/common/means.c"
 #include "kernels/common/modify.c"
@@ -46,6 +47,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);
+    k->finish_rows = ISA(finish_rows);
     k->stream_rows = ISA(stream_rows);
     k->copy_rows = ISA(copy_rows);
     k->store_cols = ISA(store_cols);
@@ -94,4 +96,8 @@ INLINE void ISA(fill)(struct kernels *k)
     k->taps_back = ISA(taps_back);
     k->taps_dots = ISA(taps_dots);
     k->taps_sums = ISA(taps_sums);
+    k->stand_rows = ISA(stand_rows);
+    k->lay_rows = ISA(lay_rows);
+    k->lay_rows_add = ISA(lay_rows_add);
+    k->hadamard = ISA(hadamard);
 }

@@ -1,0 +1,261 @@
+/* hadamard.c -- projections that are a transform.
+ *
+ *     y = x D1 H P1 D2 H P2 D3 H, of which the first columns are kept
+ *     dx = dy H D3 P2' H D2 P1' H D1
+ *
+ * 16 rows stand in lanes, so that a permutation is a choice of vectors to load and every
+ * step of H adds and subtracts whole vectors.  Of the last H only what is kept is made,
+ * and the way back starts from as much: the first n columns of H on a longer run are H on
+ * n elements of the run's parts, added up; and the first n rows of it are H on n elements,
+ * over and over.
+ */
+#include <string.h>
+
+#include "layer/frozen.h"
+
+/* The shape of a transform. */
+struct shape {
+    int64_t width, run; /* a power of two that divides the width */
+    int64_t kept;       /* columns */
+    int64_t last;       /* elements of the last H: of a part, if a run keeps fewer */
+    int64_t runs;       /* of the last H */
+};
+
+static struct shape shape_of(const struct frozen *f)
+{
+    struct shape s = { .width = f->width,
+                       .run = f->width & -f->width,
+                       .kept = f->block ? f->heads * f->dim : f->dim };
+
+    for (s.last = 1; s.last < s.run && s.last < s.kept;)
+        s.last *= 2;
+    s.runs = div_up(s.kept, s.last);
+    return s;
+}
+
+struct rows {
+    const struct kernels *k;
+    const struct frozen  *f;
+    struct shape          s;
+    foci_dtype            dtype;
+    int64_t               m, ldx, row, head; /* as in frozen.h */
+    const void           *x, *g;
+    void                 *out;
+    float                *dx;
+    float                *work; /* [threads][3][width][16] */
+};
+
+enum { N_BUFFERS = 3 };
+
+static float *buffer(const struct rows *r, int thread, int which)
+{
+    return r->work + (thread * N_BUFFERS + which) * r->s.width * FEW_LANES;
+}
+
+static const float *factors(const struct rows *r, int64_t which, int i)
+{
+    return r->f->factors + (which * N_FACTORS + i) * r->s.width;
+}
+
+static const int32_t *places(const struct rows *r, int64_t which, int i)
+{
+    return r->f->places + (which * N_PLACES + i) * r->s.width;
+}
+
+static const void *element(const void *p, foci_dtype dtype, int64_t i)
+{
+    return (const char *)p + i * (dtype == FOCI_F32 ? 4 : 2);
+}
+
+/* H on all runs of in[from[t]] factor[t]. */
+static void all_runs(const struct rows *r, float *out, const float *in,
+                     const int32_t *from, const float *factor)
+{
+    const int64_t n = r->s.run;
+
+    for (int64_t t = 0; t < r->s.width; t += n)
+        r->k->hadamard(out + t * FEW_LANES, from ? in : in + t * FEW_LANES,
+                       from ? from + t : NULL, factor + t, (int)n, 1);
+}
+
+/*
+ * Forward
+ */
+
+/* Lanes x to the columns that are kept, in a buffer of the thread. */
+static const float *transform(const struct rows *r, int64_t which, int thread)
+{
+    const struct shape s = r->s;
+    float *const       x = buffer(r, thread, 0);
+    float *const a = buffer(r, thread, 1), *const b = buffer(r, thread, 2);
+
+    all_runs(r, a, x, NULL, factors(r, which, FACTOR_1));
+    all_runs(r, b, a, places(r, which, PLACE_1), factors(r, which, FACTOR_2));
+    for (int64_t t = 0; t < s.runs * s.last; t += s.last)
+        r->k->hadamard(a + t * FEW_LANES, b, places(r, which, PLACE_2) + t,
+                       factors(r, which, FACTOR_3) + t, (int)s.last,
+                       (int)(s.run / s.last));
+    return a;
+}
+
+static void forward_rows(void *arg, int64_t i, int thread)
+{
+    const struct rows *r = arg;
+    const int64_t      first = i * FEW_LANES, dim = r->f->dim;
+    const int          n = (int)min64(FEW_LANES, r->m - first);
+    const float       *y = NULL;
+
+    r->k->stand_rows(buffer(r, thread, 0), element(r->x, r->dtype, first * r->ldx),
+                     r->ldx, (int)r->dtype, n, (int)r->s.width);
+    for (int64_t h = 0; h < r->f->heads; h++) {
+        if (!y || !r->f->block) y = transform(r, h, thread);
+        const int64_t at = h * r->head + first * r->row;
+        r->k->lay_rows((char *)r->out + at * (r->dtype == FOCI_F32 ? 4 : 2), r->row,
+                       (int)r->dtype, y + (r->f->block ? h * dim * FEW_LANES : 0), n,
+                       (int)dim);
+    }
+}
+
+/*
+ * Backward
+ */
+
+/* The gradient of what is kept, in buffer 0, to that of x but for D1, in buffer 1. */
+static void transform_back(const struct rows *r, int64_t which, int thread)
+{
+    const struct shape s = r->s;
+    float *const       x = buffer(r, thread, 0);
+    float *const a = buffer(r, thread, 1), *const b = buffer(r, thread, 2);
+
+    memset(x + s.kept * FEW_LANES, 0,
+           (size_t)((s.runs * s.last - s.kept) * FEW_LANES) * sizeof *x);
+    for (int64_t t = 0; t < s.runs * s.last; t += s.last)
+        r->k->hadamard(a + t * FEW_LANES, x + t * FEW_LANES, NULL, NULL, (int)s.last, 1);
+    for (int64_t t = s.last; s.last < s.run && t < s.run; t += s.last)
+        memcpy(a + t * FEW_LANES, a, (size_t)(s.last * FEW_LANES) * sizeof *a);
+    for (int64_t t = max64(s.runs * s.last, s.run); t < s.width; t++)
+        memset(a + t * FEW_LANES, 0, FEW_LANES * sizeof *a);
+    all_runs(r, b, a, places(r, which, PLACE_BACK_2), factors(r, which, FACTOR_BACK_3));
+    all_runs(r, a, b, places(r, which, PLACE_BACK_1), factors(r, which, FACTOR_BACK_2));
+}
+
+static void backward_rows(void *arg, int64_t i, int thread)
+{
+    const struct rows *r = arg;
+    const int64_t      first = i * FEW_LANES, dim = r->f->dim;
+    const int          n = (int)min64(FEW_LANES, r->m - first);
+    float *const       x = buffer(r, thread, 0);
+
+    for (int64_t h = 0; h < r->f->heads; h++) {
+        const bool done = !r->f->block || h == r->f->heads - 1;
+
+        r->k->stand_rows(x + (r->f->block ? h * dim * FEW_LANES : 0),
+                         element(r->g, r->dtype, h * r->head + first * r->row), r->row,
+                         (int)r->dtype, n, (int)dim);
+        if (!done) continue;
+        const int64_t which = r->f->block ? 0 : h;
+        transform_back(r, which, thread);
+        r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, buffer(r, thread, 1),
+                           factors(r, which, FACTOR_1), n, (int)r->s.width);
+    }
+}
+
+/*
+ * Rows shared out to threads
+ */
+
+size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f)
+{
+    return (size_t)ctx->threads * N_BUFFERS * (size_t)f->width * FEW_LANES *
+           sizeof(float);
+}
+
+static void run(const foci_ctx *ctx, struct rows *r,
+                void (*job)(void *arg, int64_t i, int thread))
+{
+    enum { STEPS = 32 }; /* operations an element, about */
+    const int64_t      jobs = div_up(r->m, FEW_LANES);
+    const struct phase phase = { .n = jobs, .chunk = 1, .job = job, .arg = r };
+    const double       flops = STEPS * (double)r->m * (double)r->s.width;
+
+    phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), &phase, 1);
+}
+
+void hadamard_run(const foci_ctx *ctx, const struct frozen *f, const void *x,
+                  int64_t ldx, foci_dtype dtype, int64_t m, void *out, int64_t row,
+                  int64_t head, void *work)
+{
+    struct rows r = { .k = &ctx->kernels,
+                      .f = f,
+                      .s = shape_of(f),
+                      .dtype = dtype,
+                      .m = m,
+                      .ldx = ldx,
+                      .row = row,
+                      .head = head,
+                      .x = x,
+                      .out = out,
+                      .work = work };
+
+    run(ctx, &r, forward_rows);
+}
+
+void hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
+                   int64_t row, int64_t head, foci_dtype dtype, int64_t m, float *dx,
+                   int64_t ldx, void *work)
+{
+    struct rows r = { .k = &ctx->kernels,
+                      .f = f,
+                      .s = shape_of(f),
+                      .dtype = dtype,
+                      .m = m,
+                      .ldx = ldx,
+                      .row = row,
+                      .head = head,
+                      .g = g,
+                      .dx = dx,
+                      .work = work };
+
+    run(ctx, &r, backward_rows);
+}
+
+/*
+ * Written out
+ */
+
+/* Unit vectors, 16 at a time. */
+static void write_rows(const foci_ctx *ctx, const struct frozen *f, float *units,
+                       void *work, float *out)
+{
+    const int64_t n = f->width, ld = f->heads * f->dim;
+
+    for (int64_t first = 0; first < n; first += FEW_LANES) {
+        const int64_t rows = min64(FEW_LANES, n - first);
+
+        memset(units, 0, (size_t)(FEW_LANES * n) * sizeof *units);
+        for (int64_t i = 0; i < rows; i++)
+            units[i * n + first + i] = 1;
+        hadamard_run(ctx, f, units, n, FOCI_F32, rows, out + first * ld, ld, f->dim,
+                     work);
+    }
+}
+
+foci_status frozen_write(const struct frozen *f, float *out)
+{
+    enum { ALIGNED = 64 };
+    foci_ctx *const ctx = f->ctx;
+    const size_t    n = (size_t)(FEW_LANES * f->width);
+    const size_t    bytes = hadamard_bytes(ctx, f) + ALIGNED;
+
+    if (f->dense) {
+        memcpy(out, f->dense, (size_t)(f->width * f->heads * f->dim) * sizeof *f->dense);
+        return FOCI_OK;
+    }
+    float *const units = ctx_alloc(ctx, n, sizeof *units);
+    char *const  work = units ? ctx_alloc(ctx, bytes, 1) : NULL;
+    if (work)
+        write_rows(ctx, f, units, work + (ALIGNED - (uintptr_t)work % ALIGNED), out);
+    ctx_free(ctx, work, bytes, 1);
+    ctx_free(ctx, units, n, sizeof *units);
+    return work ? FOCI_OK : FOCI_ERR_MEMORY;
+}

@@ -1,0 +1,105 @@
+/* layer_describe.c -- a layer in words, and what it costs. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "layer/layer.h"
+
+/* As snprintf: count everything, write what fits. */
+struct text {
+    char  *at;
+    size_t cap;
+    int    used;
+};
+
+static void add(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+static void add(struct text *t, const char *format, ...)
+{
+    const size_t left = (size_t)t->used < t->cap ? t->cap - (size_t)t->used : 0;
+    va_list      args;
+
+    va_start(args, format);
+    const int n = vsnprintf(left ? t->at + t->used : NULL, left, format, args);
+    va_end(args);
+    if (n > 0) t->used += n;
+}
+
+static void add_tensor(struct text *t, const foci_layer *layer,
+                       const struct layer_param *p)
+{
+    static const char *const kinds[] = { "orthogonal", "gaussian", "hadamard" };
+
+    add(t, "  %-8s", p->name);
+    for (int d = 0; d < p->n_dims; d++)
+        add(t, "%s%" PRId64, d ? " x " : " ", p->shape[d]);
+    if (p->frozen >= 0)
+        add(t, ", frozen, %s, from the seed", kinds[layer->frozen[p->frozen].kind]);
+    else if (p->start == START_FRAME)
+        add(t, ", starts orthogonal");
+    add(t, "\n");
+}
+
+int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
+{
+    static const char *const  kinds[] = { "attention", "gau", "conv" };
+    const foci_layer_problem *p = &layer->p;
+    struct text               t = { text, cap, 0 };
+
+    if (cap) text[0] = 0;
+    add(&t, "layer %s, %" PRId64 " rows of %" PRId64, kinds[p->kind], p->batch * p->len,
+        p->width);
+    if (p->len_source)
+        add(&t, ", source of %" PRId64 " rows of %" PRId64, p->batch * p->len_source,
+            p->width_source);
+    if (p->memory) add(&t, ", %" PRId64 " rows of memory", p->batch * p->memory);
+    add(&t, "\n");
+    for (int i = 0; i < layer->n_params; i++)
+        add_tensor(&t, layer, &layer->params[i]);
+    add(&t, "  memory   work %zu B, saved %zu B, parameters %" PRId64 "\n",
+        layer->work_bytes, layer->saved_bytes, layer->n_floats);
+
+    const size_t left = (size_t)t.used < cap ? cap - (size_t)t.used : 0;
+    const int    n = foci_plan_describe(layer->plan, left ? text + t.used : NULL, left);
+    return n < 0 ? n : t.used + n;
+}
+
+/* Rows that a projection reads. */
+static double rows_of(const foci_layer *layer, const struct projection *to)
+{
+    const foci_layer_problem *p = &layer->p;
+    const int64_t             len = to->source         ? p->len_source
+                                    : by_query(to->to) ? p->len
+                                                       : layer->len_k;
+    return (double)p->batch * (double)len;
+}
+
+foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
+{
+    if (!layer || !cost || !cost->size || cost->size > sizeof *cost)
+        return FOCI_ERR_ARG;
+    const foci_layer_problem *p = &layer->p;
+    const size_t              size = cost->size;
+    const double              rows = (double)p->batch * (double)p->len;
+    const double              out = 2 * (double)layer->params[layer->out].count;
+    const double bytes = rows * (double)p->width * (double)foci_dtype_bytes(p->dtype);
+    foci_cost    all = { FOCI_SIZED(foci_cost) };
+
+    TRY(foci_plan_cost(layer->plan, &all));
+    all.forward_flops += rows * out;
+    all.backward_flops += 2 * rows * out;
+    for (int i = 0; i < layer->n_projections; i++) {
+        const struct projection  *to = &layer->projections[i];
+        const struct layer_param *w = &layer->params[to->weights];
+        const double              flops = 2 * rows_of(layer, to) * (double)w->count;
+
+        if (layer_transform(layer, to)) continue;
+        all.forward_flops += flops;
+        all.backward_flops += w->frozen < 0 ? 2 * flops : flops;
+    }
+    all.forward_bytes += 2 * bytes + 4 * (double)layer->own_floats;
+    all.backward_bytes += 3 * bytes + 8 * (double)layer->own_floats;
+    all.size = size;
+    memcpy(cost, &all, size);
+    return FOCI_OK;
+}

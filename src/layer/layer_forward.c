@@ -1,0 +1,236 @@
+/* layer_forward.c -- hidden states to heads, heads to hidden states. */
+#include <string.h>
+
+#include "layer/layer.h"
+
+/* Rows that are projected together. */
+struct rows {
+    const void *data;
+    int64_t     width;
+    struct run *runs;
+    int64_t     n_runs;
+    bool        source, memory;
+};
+
+static const char *row_of(const foci_layer *layer, const void *data, int64_t width,
+                          int64_t row)
+{
+    return (const char *)data + (size_t)(row * width) * foci_dtype_bytes(layer->p.dtype);
+}
+
+const float *layer_weights(const struct pass *x, const struct projection *to)
+{
+    const struct layer_param *p = &x->layer->params[to->weights];
+
+    return p->frozen < 0 ? x->io.params + p->offset : x->layer->frozen[p->frozen].dense;
+}
+
+/* Whether these rows give what the projection makes: those of the memory only what keys
+ * bring. */
+static bool gives(const struct rows *r, const struct projection *to)
+{
+    return to->source == r->source && (!r->memory || !by_query(to->to));
+}
+
+const struct frozen *layer_transform(const foci_layer        *layer,
+                                     const struct projection *to)
+{
+    const int f = layer->params[to->weights].frozen;
+    return f < 0 || layer->frozen[f].dense ? NULL : &layer->frozen[f];
+}
+
+int layer_head_parts(const foci_layer *layer, const struct spot *at,
+                     const struct projection *to, const struct run *run,
+                     struct part *parts, int n)
+{
+    const int64_t row = by_query(to->to) ? run->q : run->k;
+
+    for (int64_t h = to->head0; h < to->head0 + to->heads; h++)
+        parts[n++] = (struct part){ spot_at(layer, &at[to->to], h, row), at[to->to].row,
+                                    to->dim };
+    return n;
+}
+
+static void add_bias(const struct pass *x, const struct projection *to, int64_t col)
+{
+    const size_t n = (size_t)(to->heads * to->dim);
+
+    if (to->bias < 0)
+        memset(x->bias + col, 0, n * sizeof *x->bias);
+    else
+        memcpy(x->bias + col, layer_tensor(x->layer, to->bias, x->io.params),
+               n * sizeof *x->bias);
+}
+
+/* All matrices side by side, in one product. */
+static void project_run(struct pass *x, const struct rows *r, const struct run *run)
+{
+    const foci_layer         *layer = x->layer;
+    const foci_layer_problem *p = &layer->p;
+    const char               *rows = row_of(layer, r->data, r->width, run->x);
+    struct product all = { .m = run->n, .k = r->width, .fast = p->flags & FOCI_FAST };
+
+    for (int i = 0; i < layer->n_projections; i++) {
+        const struct projection *to = &layer->projections[i];
+        const int64_t            cols = to->heads * to->dim;
+
+        if (!gives(r, to) || layer_transform(layer, to)) continue;
+        x->b[all.b.n_parts++] =
+            (struct part){ (void *)layer_weights(x, to), cols, cols };
+        all.c.n_parts = layer_head_parts(layer, x->at, to, run, x->c, all.c.n_parts);
+        if (p->biases) add_bias(x, to, all.n);
+        all.n += cols;
+    }
+    x->a[0] = (struct part){ (void *)rows, r->width, r->width };
+    all.a = (struct matrix){ x->a, 1, p->dtype, false };
+    all.b = (struct matrix){ x->b, all.b.n_parts, FOCI_F32, false };
+    all.c = (struct matrix){ x->c, all.c.n_parts, p->dtype, false };
+    all.bias = p->biases ? x->bias : NULL;
+    all.act = x->active ? PRODUCT_SILU : PRODUCT_PLAIN;
+    if (all.n) product_run(layer->ctx, &all, x->product_work);
+}
+
+static void transform_run(struct pass *x, const struct rows *r, const struct run *run)
+{
+    const foci_layer *layer = x->layer;
+
+    for (int i = 0; i < layer->n_projections; i++) {
+        const struct projection *to = &layer->projections[i];
+        const struct frozen     *f = layer_transform(layer, to);
+        const struct spot       *at = &x->at[to->to];
+        const int64_t            row = by_query(to->to) ? run->q : run->k;
+
+        if (!f || !gives(r, to)) continue;
+        hadamard_run(layer->ctx, f, row_of(layer, r->data, r->width, run->x), r->width,
+                     layer->p.dtype, run->n, spot_at(layer, at, to->head0, row),
+                     at->row, at->head, x->product_work);
+    }
+}
+
+static void project_rows(struct pass *x, const struct rows *r)
+{
+    for (int64_t i = 0; i < r->n_runs; i++) {
+        if (!r->runs[i].n) continue;
+        project_run(x, r, &r->runs[i]);
+        transform_run(x, r, &r->runs[i]);
+    }
+}
+
+void layer_project(struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const bool                cross = p->len_source > 0;
+    const struct rows own = { x->io.x, p->width, x->runs, x->n_runs, false, false };
+    const struct rows others = { cross ? x->io.source : x->io.memory,
+                                 p->width_source,
+                                 x->others,
+                                 x->n_others,
+                                 cross,
+                                 !cross };
+
+    project_rows(x, &own);
+    project_rows(x, &others);
+}
+
+/* Those of a gau are behind their gates. */
+int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
+                    struct part *parts)
+{
+    const enum place place = layer->p.kind == FOCI_LAYER_GAU ? PLACE_H : PLACE_O;
+
+    for (int64_t h = 0; h < layer->p.heads; h++)
+        parts[h] = (struct part){ spot_at(layer, &at[place], h, row), at[place].row,
+                                  layer->p.value_dim };
+    return (int)layer->p.heads;
+}
+
+void layer_output(struct pass *x)
+{
+    const foci_layer         *layer = x->layer;
+    const foci_layer_problem *p = &layer->p;
+
+    for (int64_t i = 0; i < x->n_runs; i++) {
+        const struct run *run = &x->runs[i];
+        const float      *w = layer_tensor(layer, layer->out, x->io.params);
+        struct product    out = { .m = run->n,
+                                  .n = p->width,
+                                  .k = p->heads * p->value_dim,
+                                  .fast = p->flags & FOCI_FAST };
+
+        x->b[0] = (struct part){ (void *)w, p->width, p->width };
+        x->c[0] = (struct part){ (void *)row_of(layer, x->io.y, p->width, run->x),
+                                 p->width, p->width };
+        out.a = (struct matrix){ x->a, layer_out_parts(layer, x->at, run->q, x->a),
+                                 p->dtype, false };
+        out.b = (struct matrix){ x->b, 1, FOCI_F32, false };
+        out.c = (struct matrix){ x->c, 1, p->dtype, false };
+        if (layer->out_bias >= 0)
+            out.bias = layer_tensor(layer, layer->out_bias, x->io.params);
+        if (x->io.residual)
+            out.residual = row_of(layer, x->io.residual, p->width, run->x);
+        out.drop = p->drop_out;
+        out.drop_seed = x->io.dropout_seed;
+        out.drop_len = p->len;
+        out.drop_row0 = run->x;
+        if (run->n) product_run(layer->ctx, &out, x->product_work);
+    }
+}
+
+foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
+{
+    foci_layer_io    whole;
+    foci_layer_grads none;
+    struct pass      x;
+
+    if (!layer) return FOCI_ERR_ARG;
+    TRY(layer_whole_io(io, NULL, &whole, &none));
+    TRY(foci_layer_check(layer, &whole, NULL, NULL, 0));
+    layer_open(layer, &whole, NULL, &x);
+    layer_project(&x);
+    layer_gate(&x);
+    const foci_io plan_io = layer_plan_io(&x);
+    TRY(foci_forward(layer->plan, &plan_io));
+    layer_gate_out(&x);
+    layer_output(&x);
+    layer_clear_rest(&x, whole.y, false);
+    layer_remember(&x);
+    return FOCI_OK;
+}
+
+/* What mechanisms fill or move themselves they know from q and k. */
+static foci_status change(const foci_layer *layer, const foci_layer_io *io,
+                          float *params,
+                          foci_status (*change_plan)(const foci_plan *, const foci_io *,
+                                                     float *))
+{
+    foci_layer_io    whole;
+    foci_layer_grads none;
+    struct pass      x;
+
+    if (!layer) return FOCI_ERR_ARG;
+    TRY(layer_whole_io(io, NULL, &whole, &none));
+    TRY(layer_check_change(layer, &whole));
+    if (layer->n_floats && !params) return FOCI_ERR_ARG;
+    whole.saved = NULL; /* of the forward pass it is left alone */
+    layer_open(layer, &whole, NULL, &x);
+    layer_project(&x);
+    layer_gate(&x);
+    const foci_io plan_io = layer_plan_io(&x);
+    if (!layer->n_distances)
+        return change_plan(layer->plan, &plan_io, params + layer->own_floats);
+    TRY(change_plan(layer->plan, &plan_io, x.plan_params));
+    layer_keep_stored(layer, x.plan_params, params + layer->own_floats);
+    return FOCI_OK;
+}
+
+foci_status foci_layer_advance(const foci_layer *layer, const foci_layer_io *io,
+                               float *params)
+{
+    return change(layer, io, params, foci_params_advance);
+}
+
+foci_status foci_layer_calibrate(const foci_layer *layer, const foci_layer_io *io,
+                                 float *params)
+{
+    return change(layer, io, params, foci_params_calibrate);
+}

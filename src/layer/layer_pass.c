@@ -1,0 +1,279 @@
+/* layer_pass.c -- what one execution of a layer has in memory, and which rows it has. */
+#include "layer/layer.h"
+
+int64_t layer_columns(const foci_layer *layer)
+{
+    int64_t cols = layer->p.width;
+
+    for (int i = 0; i < layer->n_projections; i++)
+        cols += layer->projections[i].heads * layer->projections[i].dim;
+    return cols;
+}
+
+int64_t layer_row_floats(const foci_layer *layer)
+{
+    const foci_layer_problem *p = &layer->p;
+    const int64_t             dim = max64(p->head_dim, p->value_dim);
+
+    return round_up(max64(dim, max64(p->width, p->width_source)), FOCI_TILE);
+}
+
+bool layer_transforms(const foci_layer *layer)
+{
+    for (int i = 0; i < layer->n_frozen; i++)
+        if (!layer->frozen[i].dense) return true;
+    return false;
+}
+
+/*
+ * Memory
+ */
+
+foci_layout layer_layout(const struct buffer *b, int64_t batch)
+{
+    return (foci_layout){ .batch = b->len * b->dim,
+                          .row = b->dim,
+                          .head = batch * b->len * b->dim };
+}
+
+static struct spot take_spot(const foci_layer *layer, const struct buffer *b,
+                             struct arena *a)
+{
+    const foci_layout l = layer_layout(b, layer->p.batch);
+    struct spot       s = { .row = l.row, .head = l.head, .first = b->first };
+    int64_t           n = 0;
+
+    if (__builtin_mul_overflow(l.head, b->heads, &n))
+        a->used = SIZE_MAX;
+    else
+        s.data = arena_take(a, n, foci_dtype_bytes(layer->p.dtype));
+    return s;
+}
+
+/* Of every form that there is, the widest: parts of them need no more. */
+size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
+{
+    const foci_layer_problem *p = &layer->p;
+    const int64_t out = p->heads * p->value_dim, cols = layer_columns(layer);
+    const int64_t wide = max64(p->width, p->width_source);
+    const int64_t far = layer->n_distances ? layer->len_k : 0;
+    const struct {
+        int64_t    m, n, k;
+        bool       back, a_turned, b_turned;
+        foci_dtype a, b, c;
+    } all[] = {
+        { rows, cols, wide, false, false, false, p->dtype, FOCI_F32, p->dtype },
+        { rows, p->width, out, false, false, false, p->dtype, FOCI_F32, p->dtype },
+        { rows, out, p->width, true, false, true, p->dtype, FOCI_F32, p->dtype },
+        { rows, wide, cols, true, false, true, p->dtype, FOCI_F32, p->dtype },
+        { wide, cols, rows, true, true, false, p->dtype, p->dtype, FOCI_F32 },
+        { out, p->width, rows, true, true, false, p->dtype, p->dtype, FOCI_F32 },
+        { far, cols, p->width, false, false, false, FOCI_F32, FOCI_F32, FOCI_F32 },
+        { p->width, cols, far, true, true, false, FOCI_F32, FOCI_F32, FOCI_F32 },
+    };
+    size_t most = 0;
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        if (all[i].back && !backward) continue;
+        const struct product one = {
+            .m = all[i].m,
+            .n = all[i].n,
+            .k = all[i].k,
+            .a = { .dtype = all[i].a, .turned = all[i].a_turned },
+            .b = { .dtype = all[i].b, .turned = all[i].b_turned },
+            .c = { .dtype = all[i].c },
+            .fast = p->flags & FOCI_FAST
+        };
+        const size_t bytes = product_bytes(layer->ctx, &one);
+        if (bytes > most) most = bytes;
+    }
+    for (int i = 0; i < layer->n_frozen; i++) {
+        const size_t bytes = hadamard_bytes(layer->ctx, &layer->frozen[i]);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
+/* Gradients of places, and what lies between them and those of the inputs. */
+static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
+{
+    const foci_layer_problem *p = &layer->p;
+    const size_t              el = foci_dtype_bytes(p->dtype);
+    const int64_t             rows = p->batch * max64(p->len, p->len_source);
+    const int64_t             wide = max64(p->width, p->width_source);
+    const int64_t             all = p->batch * p->len * p->width;
+
+    for (int i = 0; i < LAYER_PLACES; i++)
+        x->d[i] = take_spot(layer, &layer->places[i], a);
+    if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
+    if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
+    if (layer_transforms(layer))
+        x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
+}
+
+/* Where nothing is kept for backward, places are work memory as all else. */
+void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
+                struct arena *saved, bool backward)
+{
+    const foci_layer_problem *p = &layer->p;
+    struct arena             *kept = saved ? saved : work;
+    const int64_t             cols = layer_columns(layer);
+    const int64_t             rows = p->batch * max64(p->len, layer->len_k);
+
+    for (int i = 0; i < LAYER_PLACES; i++)
+        x->at[i] = take_spot(layer, &layer->places[i], kept);
+    if (saved)
+        x->plan_saved =
+            arena_take(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
+    x->runs = arena_take(work, p->batch, sizeof *x->runs);
+    x->others = arena_take(work, p->batch, sizeof *x->others);
+    x->lens_k = arena_take(work, p->batch, sizeof *x->lens_k);
+    const int64_t made = layer->n_distances ? foci_plan_params(layer->plan) : 0;
+    x->plan_params = arena_take(work, made, sizeof *x->plan_params);
+    x->plan_dparams = arena_take(work, backward ? made : 0, sizeof *x->plan_dparams);
+    x->plan_work = arena_take(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
+    x->product_work =
+        arena_take(work, (int64_t)layer_product_bytes(layer, rows, backward), 1);
+    x->bias = arena_take(work, cols, sizeof *x->bias);
+    x->a = arena_take(work, layer->cols, sizeof *x->a);
+    x->b = arena_take(work, layer->cols, sizeof *x->b);
+    x->c = arena_take(work, layer->cols, sizeof *x->c);
+    x->row_floats = layer_row_floats(layer);
+    x->rows = arena_take(work, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
+                         sizeof *x->rows);
+    if (backward) take_back(layer, x, work);
+}
+
+/*
+ * Rows
+ */
+
+/* From the first document to the last; they are of x and of the source alike. */
+static struct run documents(const foci_layer_io *io)
+{
+    const int64_t first = io->docs[0];
+    return (struct run){ first, io->docs[io->n_docs] - first, first, first };
+}
+
+/* Of x; those that are valid. */
+static void find_runs(struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const foci_layer_io      *io = &x->io;
+
+    if (!p->batch || !p->len) return;
+    if (io->docs) {
+        x->runs[x->n_runs++] = documents(io);
+        return;
+    }
+    if (!io->lens && !p->memory) {
+        x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
+        return;
+    }
+    for (int64_t b = 0; b < p->batch; b++)
+        x->runs[x->n_runs++] = (struct run){ .x = b * p->len,
+                                             .n = io->lens ? io->lens[b] : p->len,
+                                             .q = b * p->len,
+                                             .k = b * x->layer->len_k + p->memory };
+}
+
+/* Of the source, or of the memory. */
+static void find_others(struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const foci_layer_io      *io = &x->io;
+    const int64_t             len = p->len_source ? p->len_source : p->memory;
+
+    if (!p->batch || !len) return;
+    if (io->docs) {
+        x->others[x->n_others++] = documents(io);
+        return;
+    }
+    if (p->len_source && !io->lens_source) {
+        x->others[x->n_others++] = (struct run){ .n = p->batch * len };
+        return;
+    }
+    for (int64_t b = 0; b < p->batch; b++)
+        x->others[x->n_others++] = (struct run){
+            .x = b * len,
+            .n = p->len_source ? io->lens_source[b] : len,
+            .k = b * x->layer->len_k,
+        };
+}
+
+void layer_open(const foci_layer *layer, const foci_layer_io *io,
+                const foci_layer_grads *g, struct pass *x)
+{
+    struct arena work = { .base = io->work }, saved = { .base = io->saved };
+    const bool   saves = layer->saved_bytes && io->saved;
+
+    *x = (struct pass){ .layer = layer, .io = *io };
+    if (g) x->g = *g;
+    layer_take(layer, x, &work, saves ? &saved : NULL, g != NULL);
+    x->active = layer->p.kind == FOCI_LAYER_GAU && !saves;
+    find_runs(x);
+    find_others(x);
+    layer_make_params(x);
+    for (int64_t b = 0; layer->p.memory && b < layer->p.batch; b++)
+        x->lens_k[b] =
+            (int32_t)(layer->p.memory + (io->lens ? io->lens[b] : layer->p.len));
+}
+
+/* Where head 0 of a place is, or would be: heads before the first that is there are never
+ * asked for, and the address of theirs is a number and no more. */
+static void *base_of(const foci_layer *layer, enum place place, const struct spot *s)
+{
+    const int64_t before = s->first * s->head;
+
+    if (!layer->places[place].heads) return NULL;
+    return (void *)((uintptr_t)s->data -
+                    (uintptr_t)before * foci_dtype_bytes(layer->p.dtype));
+}
+
+foci_io layer_plan_io(const struct pass *x)
+{
+    const foci_layer    *layer = x->layer;
+    const foci_layer_io *io = &x->io;
+    const bool           cross = layer->p.len_source > 0;
+
+    return (foci_io){
+        FOCI_SIZED(foci_io),
+        .q = base_of(layer, PLACE_Q, &x->at[PLACE_Q]),
+        .k = base_of(layer, PLACE_K, &x->at[PLACE_K]),
+        .v = base_of(layer, PLACE_V, &x->at[PLACE_V]),
+        .x = io->x,
+        .o = x->at[PLACE_O].data,
+        .len_q = io->lens,
+        .len_k = cross             ? io->lens_source
+                 : layer->p.memory ? x->lens_k
+                                   : io->lens,
+        .docs = io->docs,
+        .n_docs = io->n_docs,
+        .words = io->words,
+        .params = layer->n_distances ? x->plan_params : io->params + layer->own_floats,
+        .saved = x->plan_saved,
+        .work = x->plan_work,
+        .mask = io->mask,
+        .bias = io->bias,
+        .dropout_seed = io->dropout_seed,
+    };
+}
+
+foci_grads layer_plan_grads(const struct pass *x)
+{
+    const foci_layer *layer = x->layer;
+
+    return (foci_grads){
+        FOCI_SIZED(foci_grads),
+        .d_o = x->d[PLACE_O].data,
+        .dq = base_of(layer, PLACE_Q, &x->d[PLACE_Q]),
+        .dk = base_of(layer, PLACE_K, &x->d[PLACE_K]),
+        .dv = base_of(layer, PLACE_V, &x->d[PLACE_V]),
+        .dx = layer->reads_x ? x->dx_plan : NULL,
+        .dparams = !x->g.dparams        ? NULL
+                   : layer->n_distances ? x->plan_dparams
+                                        : x->g.dparams + layer->own_floats,
+        .dbias = x->g.dbias,
+        .skip_unread = 1,
+    };
+}

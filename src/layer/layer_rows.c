@@ -1,0 +1,195 @@
+/* layer_rows.c -- what a layer does row by row: sums of columns, dropped gradients, rows
+ * that no sequence has. */
+#include <string.h>
+
+#include "layer/layer.h"
+
+enum { COLS = FOCI_TILE }; /* of a job */
+
+struct sum_job {
+    const struct pass *x;
+    const struct sums *s;
+    float             *out;
+};
+
+/* One thread has some columns and goes through all rows, in their order. */
+static void sum_job(void *arg, int64_t i, int thread)
+{
+    const struct sum_job *j = arg;
+    const struct pass    *x = j->x;
+    const struct sums    *s = j->s;
+    const struct kernels *k = &x->layer->ctx->kernels;
+    const foci_dtype      type = x->layer->p.dtype;
+    const int64_t         col = i * COLS;
+    const int             cols = (int)min64(COLS, s->cols - col);
+    const struct run     *runs = s->others ? x->others : x->runs;
+    float                *rows = layer_room(x, thread);
+    double                sums[COLS] = { 0 };
+
+    for (int64_t r = 0; r < (s->others ? x->n_others : x->n_runs); r++) {
+        const int64_t row0 = s->keys ? runs[r].k : runs[r].q;
+        for (int64_t at = 0; at < runs[r].n; at += GATE_ROWS) {
+            const int n = (int)min64(GATE_ROWS, runs[r].n - at);
+            k->load_rows(rows, COLS,
+                         s->data + (size_t)((row0 + at) * s->ld + col) *
+                                       foci_dtype_bytes(type),
+                         s->ld, (int)type, n, cols);
+            for (int t = 0; t < n; t++)
+                for (int c = 0; c < cols; c++)
+                    sums[c] += (double)rows[(int64_t)t * COLS + c];
+        }
+    }
+    for (int c = 0; c < cols; c++)
+        j->out[col + c] += (float)sums[c];
+}
+
+static int64_t rows_in(const struct run *runs, int64_t n)
+{
+    int64_t rows = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        rows += runs[i].n;
+    return rows;
+}
+
+void layer_sum_rows(const struct pass *x, const struct sums *s, float *out)
+{
+    const foci_ctx *ctx = x->layer->ctx;
+    struct sum_job  job = { x, s, out };
+    const int64_t   jobs = div_up(s->cols, COLS);
+    const int64_t   rows =
+        s->others ? rows_in(x->others, x->n_others) : rows_in(x->runs, x->n_runs);
+    const struct phase all = { jobs, 1, sum_job, &job };
+
+    phases_run(&ctx->kernels, false,
+               jobs_threads(ctx->threads, jobs, (double)rows * (double)s->cols), &all,
+               1);
+}
+
+/* As weights are, with head -1 (docs/random.md). */
+static uint64_t hash(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static void drop_row(const struct pass *x, int64_t row, float *values)
+{
+    const uint64_t            step = UINT64_C(0x9E3779B97F4A7C15);
+    const foci_layer_problem *p = &x->layer->p;
+    const uint64_t b = (uint64_t)(row / p->len), i = (uint64_t)(row % p->len);
+    const float    kept = (float)(1 / (1 - p->drop_out));
+    uint64_t       key = hash(x->io.dropout_seed + step * (b + 1));
+
+    key = hash(hash(key) + step * (i + 1));
+    for (int64_t c = 0; c < p->width; c++) {
+        const uint64_t z = hash(key + step * (uint64_t)(c + 1));
+        const bool     drops = (double)(z >> 11) * 0x1p-53 < p->drop_out;
+        values[c] = drops ? 0 : values[c] * kept;
+    }
+}
+
+static void drop_job(void *arg, int64_t row, int thread)
+{
+    const struct pass        *x = arg;
+    const foci_layer_problem *p = &x->layer->p;
+    const struct kernels     *k = &x->layer->ctx->kernels;
+    const size_t at = (size_t)(row * p->width) * foci_dtype_bytes(p->dtype);
+    float       *values = layer_room(x, thread);
+
+    k->load_rows(values, x->row_floats, (const char *)x->g.dy + at, p->width,
+                 (int)p->dtype, 1, (int)p->width);
+    drop_row(x, row, values);
+    k->store_rows(x->dy_kept + at, p->width, (int)p->dtype, values, x->row_floats, 1, 1,
+                  (int)p->width);
+}
+
+void layer_drop_back(struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const foci_ctx           *ctx = x->layer->ctx;
+    const int64_t             rows = p->batch * p->len;
+    const struct phase        all = { rows, 16, drop_job, x };
+
+    if (!x->dy_kept) return;
+    phases_run(&ctx->kernels, false,
+               jobs_threads(ctx->threads, rows, (double)rows * (double)p->width), &all,
+               1);
+}
+
+void layer_clear_rest(const struct pass *x, void *to, bool source)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const int64_t             len = source ? p->len_source : p->len;
+    const size_t              bytes =
+        (size_t)(source ? p->width_source : p->width) * foci_dtype_bytes(p->dtype);
+    const int32_t *lens = source ? x->io.lens_source : x->io.lens;
+
+    if (x->io.docs) {
+        const int64_t end = x->io.docs[x->io.n_docs];
+        memset(to, 0, (size_t)x->io.docs[0] * bytes);
+        memset((char *)to + (size_t)end * bytes, 0, (size_t)(len - end) * bytes);
+    }
+    for (int64_t b = 0; lens && b < p->batch; b++)
+        memset((char *)to + (size_t)(b * len + lens[b]) * bytes, 0,
+               (size_t)(len - lens[b]) * bytes);
+}
+
+/* The memory's rows that stay, then rows of x. */
+void layer_remember(const struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const size_t              bytes = (size_t)p->width * foci_dtype_bytes(p->dtype);
+
+    for (int64_t b = 0; x->io.memory_next && b < p->batch; b++) {
+        const int64_t n = x->io.lens ? x->io.lens[b] : p->len;
+        const int64_t stay = max64(0, p->memory - n), take = p->memory - stay;
+        char         *to = (char *)x->io.memory_next + (size_t)(b * p->memory) * bytes;
+        const char *from = (const char *)x->io.memory + (size_t)(b * p->memory) * bytes;
+
+        memmove(to, from + (size_t)(p->memory - stay) * bytes, (size_t)stay * bytes);
+        memcpy(to + (size_t)stay * bytes,
+               (const char *)x->io.x + (size_t)(b * p->len + n - take) * bytes,
+               (size_t)take * bytes);
+    }
+}
+
+struct store_job {
+    const struct pass *x;
+    const char        *plan;
+    char              *to;
+    int64_t            width, row0;
+};
+
+static void store_job(void *arg, int64_t i, int thread)
+{
+    const struct store_job *j = arg;
+    const struct pass      *x = j->x;
+    const struct kernels   *k = &x->layer->ctx->kernels;
+    const int               type = (int)x->layer->p.dtype;
+    const int64_t           row = j->row0 + i;
+    const size_t at = (size_t)(row * j->width) * foci_dtype_bytes(x->layer->p.dtype);
+    const float *sum = x->dx_sum + row * j->width;
+    float       *more = layer_room(x, thread);
+
+    memset(more, 0, (size_t)j->width * sizeof *more);
+    if (j->plan)
+        k->load_rows(more, x->row_floats, j->plan + at, j->width, type, 1,
+                     (int)j->width);
+    for (int64_t c = 0; c < j->width; c++)
+        more[c] += sum[c];
+    k->store_rows(j->to + at, j->width, type, more, x->row_floats, 1, 1, (int)j->width);
+}
+
+void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
+                     const struct run *run)
+{
+    const foci_ctx    *ctx = x->layer->ctx;
+    struct store_job   job = { x, plan, to, width, run->x };
+    const struct phase all = { run->n, 16, store_job, &job };
+
+    phases_run(&ctx->kernels, false,
+               jobs_threads(ctx->threads, run->n, (double)run->n * (double)width), &all,
+               1);
+}

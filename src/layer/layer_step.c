@@ -1,0 +1,147 @@
+/* layer_step.c -- new tokens of several sequences, through the states of the plan. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "layer/layer.h"
+
+/* Rows lie as a step of the plan wants them: all heads of a token together. */
+static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim,
+                             int64_t tokens, struct arena *a)
+{
+    const int64_t row = heads * dim;
+    int64_t       n = 0;
+    struct spot   s = { .row = row, .head = dim };
+
+    if (__builtin_mul_overflow(row, tokens, &n))
+        a->used = SIZE_MAX;
+    else
+        s.data = arena_take(a, n, foci_dtype_bytes(layer->p.dtype));
+    return s;
+}
+
+static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
+                 struct arena *a)
+{
+    const foci_layer_problem *p = &layer->p;
+    const int64_t             cols = layer_columns(layer);
+
+    for (int i = 0; i < LAYER_PLACES; i++) {
+        const struct buffer *b = &layer->places[i];
+        const int64_t        all = i == PLACE_Q                   ? p->heads
+                                   : i == PLACE_K || i == PLACE_V ? p->kv_heads
+                                                                  : b->heads;
+        x->at[i] = take_spot(layer, b->heads ? all : 0, b->dim, tokens, a);
+    }
+    x->plan_params =
+        arena_take(a, layer->n_distances ? foci_plan_params(layer->plan) : 0,
+                   sizeof *x->plan_params);
+    x->runs = arena_take(a, 1, sizeof *x->runs);
+    x->product_work =
+        arena_take(a, (int64_t)layer_product_bytes(layer, tokens, false), 1);
+    x->bias = arena_take(a, cols, sizeof *x->bias);
+    x->a = arena_take(a, layer->cols, sizeof *x->a);
+    x->b = arena_take(a, layer->cols, sizeof *x->b);
+    x->c = arena_take(a, layer->cols, sizeof *x->c);
+    x->row_floats = layer_row_floats(layer);
+    x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
+                         sizeof *x->rows);
+}
+
+size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
+                             int64_t n_states, int64_t tokens, int64_t max_len)
+{
+    struct pass  x = { .layer = layer };
+    struct arena a = { 0 };
+
+    if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
+    const size_t bytes = foci_step_bytes(pool, n_states, tokens, max_len);
+    take(layer, &x, tokens, &a);
+    if (!arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
+    return a.used + bytes;
+}
+
+static foci_status count_tokens(const foci_layer *layer, const foci_layer_step_io *io,
+                                int64_t *tokens)
+{
+    *tokens = io->tokens ? 0 : io->n_states;
+    for (int64_t i = 0; io->tokens && i < io->n_states; i++) {
+        if (io->tokens[i] < 0)
+            return ctx_fail(layer->ctx, FOCI_ERR_ARG,
+                            "tokens[%" PRId64 "] is %" PRId32 ": it may be 0 or more",
+                            i, io->tokens[i]);
+        *tokens += io->tokens[i];
+    }
+    return FOCI_OK;
+}
+
+static foci_status check(const foci_layer *layer, const foci_layer_step_io *io,
+                         int64_t tokens)
+{
+    const char *what = NULL;
+
+    if (layer->p.len_source)
+        return ctx_fail(layer->ctx, FOCI_ERR_UNSUP,
+                        "a layer with a source has its keys from there and needs no "
+                        "state: give the new rows to foci_layer_forward()");
+    if (tokens && !io->x) what = "x is NULL: hidden states are what a layer reads";
+    if (!io->params) what = "params is NULL: draw them by foci_layer_init()";
+    if (!io->work || (uintptr_t)io->work % 64)
+        what = "work is NULL or not 64-byte aligned: see foci_layer_step_bytes()";
+    if (io->n_states < 0) what = "n_states is negative";
+    return what ? ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s", what) : FOCI_OK;
+}
+
+/* As an execution of one sequence, but for the plan. */
+static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
+                      int64_t tokens, struct arena *work, struct pass *x)
+{
+    *x = (struct pass){ .layer = layer,
+                        .active = layer->p.kind == FOCI_LAYER_GAU,
+                        .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
+                                .residual = io->residual, .y = io->y,
+                                .params = io->params } };
+    take(layer, x, tokens, work);
+    x->runs[0] = (struct run){ .n = tokens };
+    x->n_runs = tokens ? 1 : 0;
+    layer_make_params(x);
+}
+
+foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
+                            const foci_layer_step_io *io)
+{
+    foci_layer_step_io whole = { 0 };
+    struct pass        x;
+    int64_t            tokens;
+
+    if (!layer || !pool || !io || !io->size || io->size > sizeof *io)
+        return FOCI_ERR_ARG;
+    memcpy(&whole, io, io->size);
+    if (whole.n_states && !whole.states)
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "states is NULL");
+    TRY(count_tokens(layer, &whole, &tokens));
+    TRY(check(layer, &whole, tokens));
+
+    struct arena work = { .base = whole.work };
+    open_pass(layer, &whole, tokens, &work, &x);
+    layer_project(&x);
+    layer_gate(&x);
+    const foci_step_io step = {
+        FOCI_SIZED(foci_step_io),
+        .states = whole.states,
+        .n_states = whole.n_states,
+        .tokens = whole.tokens,
+        .q = x.at[PLACE_Q].data,
+        .k = x.at[PLACE_K].data,
+        .v = x.at[PLACE_V].data,
+        .o = whole.y ? x.at[PLACE_O].data : NULL,
+        .params = layer->n_distances ? x.plan_params : whole.params + layer->own_floats,
+        .work = (char *)whole.work + work.used,
+        .x = whole.x,
+        .words = whole.words,
+    };
+    TRY(foci_step(pool, &step));
+    if (!whole.y) return FOCI_OK;
+    layer_gate_out(&x);
+    layer_output(&x);
+    return FOCI_OK;
+}

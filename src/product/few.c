@@ -1,0 +1,188 @@
+/* few.c -- products of few rows, as in decoding: bound by reading b, once and as it lies.
+ *
+ * Weights are not packed, and not rounded either: floats cost nothing where memory
+ * decides.  Columns of b are dealt out to threads, those of a plain b in strips.
+ */
+#include <string.h>
+
+#include "product/inside.h"
+
+enum {
+    GROUP = 8,       /* rows that a kernel takes */
+    STRIP = 1024,    /* columns of a plain b at most */
+    LD = STRIP + 32, /* of sums, which would meet in the cache otherwise */
+    LEAST = 64,      /* and at least */
+    VECTOR = 16,     /* floats, on whose boundaries parts begin */
+};
+
+struct few {
+    const struct kernels *k;
+    const struct product *p;
+    int64_t               tiles, ld;
+    float                *a;     /* plain b: [tiles][16][64]; turned: [16][ld] */
+    float               **sums;  /* [threads] of [16][LD] */
+    int                   width; /* of strips */
+};
+
+/* Words of bf16 are multiplied so much faster that packing b pays for fewer rows. */
+bool few_can(const struct product *p, bool words)
+{
+    int64_t at = 0;
+
+    if (p->m > (words ? GROUP : FEW)) return false;
+    for (int i = 0; p->b.turned && i < p->b.n_parts; i++) {
+        if (at % VECTOR && p->b.parts[i].cols) return false;
+        at += p->b.parts[i].cols;
+    }
+    return true;
+}
+
+static void take(const foci_ctx *ctx, const struct product *p, struct few *x,
+                 struct arena *a)
+{
+    *x = (struct few){ .k = &ctx->kernels, .p = p, .tiles = div_up(p->k, TILE) };
+    x->ld = x->tiles * TILE;
+    x->a = arena_take(a, x->ld, FEW * sizeof *x->a);
+    x->sums = arena_take(a, ctx->threads, sizeof *x->sums);
+    for (int t = 0; t < ctx->threads; t++) {
+        float *const sums = arena_take(a, (int64_t)FEW * LD, sizeof *sums);
+        if (x->sums) x->sums[t] = sums;
+    }
+}
+
+void few_take(const foci_ctx *ctx, const struct product *p, struct arena *a)
+{
+    struct few x;
+    take(ctx, p, &x, a);
+}
+
+/* Tile t of a, which is [16][64], and 0 where it has no rows or columns. */
+static void load_a(void *arg, int64_t t, int thread)
+{
+    const struct few     *x = arg;
+    const struct product *p = x->p;
+    const int64_t         t0 = t * TILE;
+    const int             terms = (int)min64(TILE, p->k - t0), m = (int)p->m;
+    const bool            turned = p->b.turned;
+    float *const          out = turned ? x->a + t0 : x->a + t0 * FEW;
+    const int64_t         ld = turned ? x->ld : TILE;
+    float *const          piece = x->sums[thread]; /* of no use yet */
+    _Alignas(64) float    tile[TILE * FEW];
+
+    for (int i = 0; i < FEW; i++)
+        memset(out + i * ld, 0, TILE * sizeof *out);
+    if (!p->a.turned) {
+        load_cut(x->k, &p->a, (struct cut){ 0, t0, m, terms }, tile, TILE, piece);
+        for (int i = 0; i < m; i++)
+            memcpy(out + i * ld, tile + (int64_t)i * TILE, TILE * sizeof *out);
+        return;
+    }
+    load_cut(x->k, &p->a, (struct cut){ t0, 0, terms, m }, tile, FEW, piece);
+    for (int s = 0; s < terms; s++)
+        for (int i = 0; i < m; i++)
+            out[i * ld + s] = tile[s * FEW + i];
+}
+
+/* The columns of strip number i; none of them in another part. */
+static struct piece strip_at(const struct few *x, int64_t i, int64_t *j0)
+{
+    const struct part *part = x->p->b.parts;
+    int64_t            n;
+
+    *j0 = 0;
+    while (i >= (n = div_up(part->cols, x->width)))
+        i -= n, *j0 += part++->cols;
+    *j0 += i * x->width;
+    return (struct piece){ part, i * x->width,
+                           (int)min64(x->width, part->cols - i * x->width) };
+}
+
+static void finish_few(const struct few *x, int64_t j0, int n, const float *sums,
+                       int64_t ld)
+{
+    for (int j = 0; j < n; j += TILE)
+        finish(x->k, x->p,
+               (struct block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
+               sums + j, ld);
+}
+
+static void plain_job(void *arg, int64_t i, int thread)
+{
+    const struct few    *x = arg;
+    const struct matrix *b = &x->p->b;
+    const int            m = (int)x->p->m;
+    float *const         sums = x->sums[thread];
+    int64_t              j0;
+    const struct piece   c = strip_at(x, i, &j0);
+    const int64_t        step = c.part->ld * (int64_t)foci_dtype_bytes(b->dtype);
+    /* Rows of b at a time, along which the hardware looks ahead: sums of one row of c are
+     * cheap to take up again, those of several are not. */
+    const int deep = m == 1 ? 8 : 16;
+
+    memset(sums, 0, (size_t)FEW * LD * sizeof *sums);
+    for (int64_t t = 0; t < x->tiles; t++) {
+        const int         n = (int)min64(TILE, x->p->k - t * TILE);
+        const char *const rows = piece_row(b, c, t * TILE);
+        const float      *a = x->a + t * TILE * FEW;
+
+        for (int s = 0; s < n; s += deep)
+            for (int r = 0; r < m; r += GROUP)
+                x->k->sums_f32(sums + r * LD, LD, a + r * TILE + s,
+                               (int)min64(GROUP, m - r), rows + s * step, c.part->ld,
+                               (int)b->dtype, (int)min64(deep, n - s), c.cols, NULL);
+    }
+    finish_few(x, j0, c.cols, sums, LD);
+}
+
+/* 64 columns, which are rows as b is stored. */
+static void turned_job(void *arg, int64_t i, int thread)
+{
+    const struct few    *x = arg;
+    const struct matrix *b = &x->p->b;
+    const int            m = (int)x->p->m;
+    const int64_t        j0 = i * TILE;
+    const int            n = (int)min64(TILE, x->p->n - j0);
+    float *const sums = x->sums[thread], *const some = sums + FEW * TILE;
+
+    memset(sums, 0, 2 * (size_t)FEW * TILE * sizeof *sums);
+    for (int64_t t = 0; t < x->p->k;) {
+        const struct piece c = piece_at(b, t, x->p->k - t);
+        const char *const  rows = piece_row(b, c, j0);
+
+        for (int r = 0; r < m; r += GROUP)
+            x->k->dots_f32(some + r * TILE, x->a + r * x->ld + t, x->ld,
+                           (int)min64(GROUP, m - r), rows, c.part->ld, (int)b->dtype, n,
+                           c.cols, NULL);
+        for (int s = 0; s < m * TILE; s++)
+            sums[s] += some[s];
+        t += c.cols;
+    }
+    finish_few(x, j0, n, sums, TILE);
+}
+
+static int64_t count_strips(const struct few *x)
+{
+    int64_t n = 0;
+
+    for (int i = 0; i < x->p->b.n_parts; i++)
+        n += div_up(x->p->b.parts[i].cols, x->width);
+    return n;
+}
+
+void few_run(const foci_ctx *ctx, const struct product *p, void *work)
+{
+    struct arena  a = { .base = work };
+    const int64_t share = div_up(p->n, ctx->threads);
+    struct few    x;
+
+    take(ctx, p, &x, &a);
+    x.width = (int)max64(LEAST, min64(STRIP, round_up(share, LEAST)));
+
+    const int64_t      jobs = p->b.turned ? div_up(p->n, TILE) : count_strips(&x);
+    const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
+    const struct phase phases[] = {
+        { .n = x.tiles, .chunk = 1, .job = load_a, .arg = &x },
+        { .n = jobs, .chunk = 1, .job = p->b.turned ? turned_job : plain_job, .arg = &x },
+    };
+    phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), phases, 2);
+}

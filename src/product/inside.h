@@ -1,0 +1,87 @@
+/* inside.h -- what the files of the product share.
+ *
+ * b is packed once, a block by block, into what the micro-kernels multiply: panels of 64
+ * columns of b, of which tiles of 64 terms of the sum follow one another, and blocks of
+ * rows of a.  Where products are of bf16, both are words of two neighbours along k.
+ */
+#ifndef FOCI_PRODUCT_INSIDE_H
+#define FOCI_PRODUCT_INSIDE_H
+
+#include "product/product.h"
+
+enum {
+    TILE = 64,             /* columns of a panel, terms of a tile */
+    BLOCK_ROWS = 96,       /* of a, packed at once */
+    BLOCK_TERMS = 1024,    /* of a, packed at once; a multiple of TILE */
+    BLOCK_COLS = 16 * TILE /* of c, kept until all is summed */
+};
+
+/* Columns of a matrix that lie in one part. */
+struct piece {
+    const struct part *part;
+    int64_t            col; /* in the part */
+    int                cols;
+};
+
+/* That of column c0, as far as column c0 + n. */
+struct piece piece_at(const struct matrix *m, int64_t c0, int64_t n);
+/* Where row r of it begins. */
+char *piece_row(const struct matrix *m, struct piece p, int64_t r);
+
+/* A rectangle of what the parts make, as it is stored: n rows, 64 at most where it is
+ * packed, of d columns. */
+struct cut {
+    int64_t row, col;
+    int     n, d;
+};
+
+/* A context, a product, and where its operands are packed. */
+struct packing {
+    const struct kernels *k;
+    const struct product *p;
+    bool                  words;
+    int64_t               tiles, panels; /* along k and n */
+    char                 *b;             /* [panels][tiles] of 64 x 64 */
+    size_t                tile_bytes;
+};
+
+/* What a thread has for itself. */
+struct room {
+    float *tile;  /* [64][BLOCK_TERMS] floats on their way */
+    float *piece; /* the same */
+    char  *a;     /* a block of a */
+    float *c;     /* [BLOCK_COLS / 64][BLOCK_ROWS][64] */
+};
+
+/* An operand of the micro-kernels: element (i, t) at data[i rows + t terms], in floats or
+ * words, and so much further for each tile of the sum where `apart`. */
+struct left {
+    const char *data;
+    int64_t     rows, terms;
+    bool        apart;
+};
+
+/* pack.c */
+void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct room *r);
+struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
+                   const struct room *r);
+void        load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
+                     float *out, int64_t ld, float *room);
+
+/* m rows of c from i on, n columns from j on. */
+struct block {
+    int64_t i, j;
+    int     m, n;
+};
+
+/* finish.c: a block, of 64 columns at most, from in[m][ld]. */
+void finish(const struct kernels *k, const struct product *p, struct block b,
+            const float *in, int64_t ld);
+
+/* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
+enum { FEW = 16 };
+bool few_can(const struct product *p, bool words);
+void few_take(const foci_ctx *ctx, const struct product *p, struct arena *a);
+void few_run(const foci_ctx *ctx, const struct product *p, void *work);
+
+#endif

@@ -1001,64 +1001,64 @@ static void taps_sums(float *lanes, const void *g, int64_t ldg, const void *v,
                 lanes[t * TAPS_LANES + c % TAPS_LANES] +=
                     element(g, i * ldg + c, dtype) *
                     element(v, (i + t) * ldv + c, dtype);
+}
 
-    /*
+/*
  * Few rows as lanes
  */
 
-    static void stand_rows(float *out, const void *in, int64_t ld, int dtype, int n,
-                           int d)
-    {
+static void stand_rows(float *out, const void *in, int64_t ld, int dtype, int n, int d)
+{
+    for (int c = 0; c < d; c++)
+        for (int i = 0; i < FEW_LANES; i++)
+            out[c * FEW_LANES + i] = i < n ? element(in, i * ld + c, dtype) : 0.0f;
+}
+
+static void lay_rows(void *out, int64_t ld, int dtype, const float *in, int n, int d)
+{
+    for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)
-            for (int i = 0; i < FEW_LANES; i++)
-                out[c * FEW_LANES + i] = i < n ? element(in, i * ld + c, dtype) : 0.0f;
-    }
+            set_element(out, i * ld + c, dtype, in[c * FEW_LANES + i]);
+}
 
-    static void lay_rows(void *out, int64_t ld, int dtype, const float *in, int n, int d)
-    {
-        for (int i = 0; i < n; i++)
-            for (int c = 0; c < d; c++)
-                set_element(out, i * ld + c, dtype, in[c * FEW_LANES + i]);
-    }
+static void lay_rows_add(float *out, int64_t ld, const float *in, const float *factor,
+                         int n, int d)
+{
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < d; c++)
+            out[i * ld + c] += factor[c] * in[c * FEW_LANES + i];
+}
 
-    static void lay_rows_add(float *out, int64_t ld, const float *in,
-                             const float *factor, int n, int d)
-    {
-        for (int i = 0; i < n; i++)
-            for (int c = 0; c < d; c++)
-                out[i * ld + c] += factor[c] * in[c * FEW_LANES + i];
+static void hadamard(float *out, const float *in, const int32_t *from,
+                     const float *factor, int n, int folds)
+{
+    for (int t = 0; t < n * FEW_LANES; t++)
+        out[t] = 0.0f;
+    for (int t = 0; t < n * folds; t++) {
+        const float *x = in + (from ? from[t] : t) * FEW_LANES;
+        for (int i = 0; i < FEW_LANES; i++)
+            out[t % n * FEW_LANES + i] += (factor ? factor[t] : 1.0f) * x[i];
     }
-
-    static void hadamard(float *out, const float *in, const int32_t *from,
-                         const float *factor, int n, int folds)
-    {
+    for (int half = n / 2; half; half /= 2)
         for (int t = 0; t < n * FEW_LANES; t++)
-            out[t] = 0.0f;
-        for (int t = 0; t < n * folds; t++) {
-            const float *x = in + (from ? from[t] : t) * FEW_LANES;
-            for (int i = 0; i < FEW_LANES; i++)
-                out[t % n * FEW_LANES + i] += (factor ? factor[t] : 1.0f) * x[i];
-        }
-        for (int half = n / 2; half; half /= 2)
-            for (int t = 0; t < n * FEW_LANES; t++)
-                if (!(t / FEW_LANES & half)) {
-                    float *const a = out + t, *const b = a + half * FEW_LANES;
-                    const float sum = *a + *b, rest = *a - *b;
-                    *a = sum;
-                    *b = rest;
-                }
-    }
+            if (!(t / FEW_LANES & half)) {
+                float *const a = out + t, *const b = a + half * FEW_LANES;
+                const float sum = *a + *b, rest = *a - *b;
+                *a = sum;
+                *b = rest;
+            }
+}
 
-    void kernels_ref(struct kernels * k)
-    {
-        *k = (struct kernels){
+void kernels_ref(struct kernels *k)
+{
+    *k = (struct kernels){
 #define KERNEL(name, result, args) .name = name,
 #include "kernels/kernels.def"
 #undef KERNEL
-            .stream_end = stream_end,
-            .has_bf16 = false,
-            .sum_by_rows = false,
-            .depth = 2,
-            .panel = 64,
-        };
-    }
+        .stream_end = stream_end,
+        .has_bf16 = false,
+        .sum_by_rows = false,
+        .depth = 2,
+        .panel = 64,
+    };
+}

@@ -1026,7 +1026,13 @@ static void lay_rows_add(float *out, int64_t ld, const float *in, const float *f
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)
-            out[i * ld + c] += factor[c] * in[c * FEW_LANES + i];
+            out[i * ld + c] += (factor ? factor[c] : 1.0f) * in[c * FEW_LANES + i];
+}
+
+static void add_rows(float *out, const float *in, const float *factor, int d)
+{
+    for (int i = 0; i < d * FEW_LANES; i++)
+        out[i] += factor[i / FEW_LANES] * in[i];
 }
 
 static void hadamard(float *out, const float *in, const int32_t *from,

@@ -99,5 +99,6 @@ INLINE void ISA(fill)(struct kernels *k)
     k->stand_rows = ISA(stand_rows);
     k->lay_rows = ISA(lay_rows);
     k->lay_rows_add = ISA(lay_rows_add);
+    k->add_rows = ISA(add_rows);
     k->hadamard = ISA(hadamard);
 }

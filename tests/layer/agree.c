@@ -95,7 +95,8 @@ static bool fits(const char *spec, const foci_layer_problem *p)
     return dim <= p->width;
 }
 
-/* Every spec takes two kinds and two types, by turns; mechanisms by themselves all. */
+/* Every spec takes two kinds and two types, by turns; mechanisms by themselves all kinds.
+ * In short, each kind in one of the types. */
 static void specs(void **state)
 {
     struct levels l = levels_make(2);
@@ -108,8 +109,8 @@ static void specs(void **state)
             const int turn = (i + k) % N_KINDS;
             if (!all && turn > 1) continue;
             if (!fits(spec, &kinds[k].p)) continue;
-            run_typed(&l, spec, i + k, &kinds[k], 0);
-            if (!layers_brief() || turn)
+            if (!layers_brief() || turn == 0) run_typed(&l, spec, i + k, &kinds[k], 0);
+            if (!layers_brief() || turn == 1)
                 run_typed(&l, spec, i + k, &kinds[k], 1 + (i + k) % (N_TYPES - 1));
         }
     }

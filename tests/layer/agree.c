@@ -99,7 +99,7 @@ static bool fits(const char *spec, const foci_layer_problem *p)
  * In short, each kind in one of the types. */
 static void specs(void **state)
 {
-    struct levels l = levels_make(2);
+    struct levels l = levels_make(1);
     char          spec[SPEC_CAP];
 
     (void)state;
@@ -136,7 +136,7 @@ static void mixes(void **state)
         { "2*synthesizer(dense, hidden=4) + 4*softmax shaw(clip=2) + 2*dynconv", 8 },
         { "4*routed(softmax, routes=3) + 4*softmax", 16 },
     };
-    struct levels l = levels_make(2);
+    struct levels l = levels_make(1);
 
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -168,7 +168,7 @@ static void gau(void **state)
         "dynconv",
         "softmax txl",
     };
-    struct levels l = levels_make(2);
+    struct levels l = levels_make(1);
 
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -195,7 +195,7 @@ static void conv(void **state)
         "fixed",
         "2*lightconv(width=3) + 2*dynconv(width=4)",
     };
-    struct levels l = levels_make(2);
+    struct levels l = levels_make(1);
 
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -147,7 +147,7 @@ static void run_types(foci_ctx *ctx, const char *spec, foci_layer_problem p,
 
 static void lengths(void **state)
 {
-    foci_ctx *ctx = test_ctx(NULL, 2);
+    foci_ctx *ctx = test_ctx(NULL, 1);
 
     (void)state;
     for (int i = 0; i < N_SPECS; i++) {
@@ -161,7 +161,7 @@ static void lengths(void **state)
 
 static void documents(void **state)
 {
-    foci_ctx *ctx = test_ctx(NULL, 2);
+    foci_ctx *ctx = test_ctx(NULL, 1);
 
     (void)state;
     for (int i = 0; i < N_SPECS; i++) {
@@ -178,7 +178,7 @@ static void cross(void **state)
 {
     static const char *const some[] = { "softmax", "softmax frozen(hadamard)",
                                         "linear" };
-    foci_ctx                *ctx = test_ctx(NULL, 2);
+    foci_ctx                *ctx = test_ctx(NULL, 1);
 
     (void)state;
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
@@ -189,7 +189,7 @@ static void cross(void **state)
 
 static void other_kinds(void **state)
 {
-    foci_ctx          *ctx = test_ctx(NULL, 2);
+    foci_ctx          *ctx = test_ctx(NULL, 1);
     foci_layer_problem p = P(BATCH, .kind = FOCI_LAYER_CONV);
 
     (void)state;

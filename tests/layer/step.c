@@ -191,7 +191,7 @@ static const foci_layer_problem shape = { FOCI_SIZED(foci_layer_problem),
 
 static void specs(void **state)
 {
-    foci_ctx *ctx = test_ctx(NULL, 2);
+    foci_ctx *ctx = test_ctx(NULL, 1);
     char      spec[SPEC_CAP];
 
     (void)state;
@@ -211,7 +211,7 @@ static void mixes(void **state)
         "2*local(window=3) frozen(hadamard) + 2*relu2",
         "2*dynconv + 1*softmax + 1*retention",
     };
-    foci_ctx *ctx = test_ctx(NULL, 2);
+    foci_ctx *ctx = test_ctx(NULL, 1);
 
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -225,7 +225,7 @@ static void other_kinds(void **state)
                                        "local(window=5)" };
     static const char *const conv[] = { "lightconv", "dynconv(width=5)",
                                         "2*lightconv(width=3) + 2*dynconv(width=4)" };
-    foci_ctx                *ctx = test_ctx(NULL, 2);
+    foci_ctx                *ctx = test_ctx(NULL, 1);
     foci_layer_problem       p = shape;
 
     (void)state;

@@ -561,7 +561,7 @@ static double bound_of(const struct layer_case *c, const struct piece *p)
     const double few = 6 / sqrt(fmax(1, (double)min64(p->n, c->p.batch * c->p.len)));
 
     if (!rounds) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
-    double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-10 * p->whole;
+    double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-7 * p->whole;
     if (p->tensor && c->p.dtype != FOCI_F32)
         bound += 1.1 * rounding((int)c->p.dtype, p->want, p->n);
     return bound;

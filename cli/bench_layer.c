@@ -86,6 +86,7 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
 
     foci_layer_get(layer, &p);
     const size_t rows = (size_t)(p.batch * p.len), n = rows * (size_t)p.width;
+    const size_t before = (size_t)(p.batch * p.memory) * (size_t)p.width;
     const size_t source = (size_t)(p.batch * p.len_source) * (size_t)p.width_source;
     const size_t floats = (size_t)foci_layer_params(layer);
     const size_t bytes = foci_dtype_bytes(p.dtype);
@@ -95,6 +96,7 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
     j->io = (foci_layer_io){ FOCI_SIZED(foci_layer_io),
                              .x = bench_draw(p.dtype, n, 1),
                              .source = source ? bench_draw(p.dtype, source, 2) : NULL,
+                             .memory = before ? bench_draw(p.dtype, before, 3) : NULL,
                              .y = need(n, bytes),
                              .params = params,
                              .words = make_words(rows),
@@ -117,9 +119,10 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
 static void close_job(struct job *j)
 {
     void *const all[] = {
-        (void *)j->io.x,     (void *)j->io.source, j->io.y,          j->io.work,
-        j->io.saved,         (void *)j->io.words,  j->grads.dx,      j->grads.dsource,
-        (void *)j->grads.dy, (void *)j->io.params, j->grads.dparams,
+        (void *)j->io.x,      (void *)j->io.source, j->io.y,
+        j->io.work,           j->io.saved,          (void *)j->io.words,
+        j->grads.dx,          j->grads.dsource,     (void *)j->grads.dy,
+        (void *)j->io.params, (void *)j->io.memory, j->grads.dparams,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);

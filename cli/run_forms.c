@@ -23,7 +23,6 @@ bool run_is_layer(const struct args *a) { return GIVEN(a, of_layers) != NULL; }
 static int check_layer(const struct args *a)
 {
     static const char *const of_heads[] = { "q", "k", "v", "weights" };
-    static const char *const alone[] = { "source", "memory" };
     const char *const        layer = GIVEN(a, of_layers);
     const char              *other = GIVEN(a, of_heads);
 
@@ -46,9 +45,8 @@ static int check_layer(const struct args *a)
         return usage_error(a,
                            "--len-k needs --source, whose rows it counts; those of x "
                            "are counted by --len-q");
-    other = GIVEN(a, alone);
-    if (opt_flag(a, "step") && other)
-        return usage_error(a, "--step and --%s do not go together", other);
+    if (opt_flag(a, "step") && opt_flag(a, "source"))
+        return usage_error(a, "--step and --source do not go together");
     return EXIT_OK;
 }
 

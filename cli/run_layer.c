@@ -122,9 +122,17 @@ static int make_layer(struct run *r)
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
     const int code = run_check_lists(r);
     if (code) return code;
-    const foci_layer_problem l = problem_of(r);
-    const foci_status        status = foci_layer_create(r->ctx, r->spec, &l, &r->layer);
-    return status ? library_error(r->a, r->ctx, status, r->spec) : EXIT_OK;
+    foci_layer_problem l = problem_of(r);
+    const foci_status  status = foci_layer_create(r->ctx, r->spec, &l, &r->layer);
+    if (status) return library_error(r->a, r->ctx, status, r->spec);
+    foci_layer_get(r->layer, &l);
+    if (l.memory && !r->memory.file.path)
+        return usage_error(
+            r->a,
+            "--memory is missing, and %s reads %lld rows before those of "
+            "--x",
+            r->spec, (long long)l.memory);
+    return EXIT_OK;
 }
 
 static void make_memory(struct run *r)

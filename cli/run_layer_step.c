@@ -1,6 +1,6 @@
 /* run_layer_step.c -- foci run --step of a layer: every sequence has a state, and a step
- * takes the next row of all that still have one.  The pool grows as states ask for
- * pages. */
+ * takes the next row of all that still have one.  Rows of a memory go before, and what
+ * they give is left.  The pool grows as states ask for pages. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,9 +22,10 @@ static int refuse(const struct steps *s, foci_status status)
     return library_error(s->r->a, s->r->ctx, status, s->r->spec);
 }
 
-static size_t offset(const struct steps *s, int64_t b, int64_t row)
+/* In a tensor of `len` rows. */
+static size_t offset(const struct steps *s, int64_t b, int64_t len, int64_t row)
 {
-    return (size_t)(b * s->r->p.len_q + row) * s->row;
+    return (size_t)(b * len + row) * s->row;
 }
 
 static int64_t length(const struct steps *s, int64_t b)
@@ -32,16 +33,19 @@ static int64_t length(const struct steps *s, int64_t b)
     return s->r->len_q.ints ? s->r->len_q.ints[b] : s->r->p.len_q;
 }
 
-/* Rows `at` of the sequences that have one, to be taken in one step. */
+/* Rows `at` of the sequences that have one, to be taken in one step; those of the memory
+ * are counted from below zero. */
 static int64_t gather(struct steps *s, int64_t at)
 {
-    const struct run *r = s->r;
-    int64_t           n = 0;
+    const struct run    *r = s->r;
+    const struct tensor *from = at < 0 ? &r->memory : &r->x;
+    const int64_t        len = from->axes[2], row = at < 0 ? at + len : at;
+    int64_t              n = 0;
 
     for (int64_t b = 0; b < r->p.batch; b++) {
         if (at >= length(s, b)) continue;
-        memcpy(s->x + (size_t)n * s->row, (const char *)r->x.data + offset(s, b, at),
-               s->row);
+        memcpy(s->x + (size_t)n * s->row,
+               (const char *)from->data + offset(s, b, len, row), s->row);
         if (r->words.ints) s->words[n] = r->words.ints[b * r->p.len_q + at];
         s->now[n] = s->states[b];
         s->which[n++] = b;
@@ -70,8 +74,8 @@ static int one_step(struct steps *s, int64_t at)
         if (!status) status = foci_layer_step(r->layer, s->pool, &io);
     }
     if (status) return refuse(s, status);
-    for (int64_t i = 0; i < n; i++)
-        memcpy((char *)r->o.data + offset(s, s->which[i], at),
+    for (int64_t i = 0; i < n && at >= 0; i++)
+        memcpy((char *)r->o.data + offset(s, s->which[i], r->p.len_q, at),
                s->y + (size_t)i * s->row, s->row);
     return EXIT_OK;
 }
@@ -94,7 +98,7 @@ static int make_steps(struct steps *s)
         status = foci_state_create(s->pool, &s->states[b]);
     if (status) return refuse(s, status);
     s->work =
-        need(foci_layer_step_bytes(r->layer, s->pool, batch, batch, r->p.len_q), 1);
+        need(foci_layer_step_bytes(r->layer, s->pool, batch, batch, r->p.len_k), 1);
     return EXIT_OK;
 }
 
@@ -115,8 +119,10 @@ int run_layer_steps(struct run *r)
 {
     struct steps s = { .r = r };
 
+    if (r->p.memory && r->words.path)
+        return usage_error(r->a, "--step: rows of --memory have no words");
     int code = make_steps(&s);
-    for (int64_t at = 0; at < r->p.len_q && !code; at++)
+    for (int64_t at = -r->p.memory; at < r->p.len_q && !code; at++)
         code = one_step(&s, at);
     free_steps(&s);
     return code;

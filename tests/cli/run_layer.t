@@ -217,6 +217,28 @@ layer attention, 1 rows of 2, 1 rows of memory*
 <f4 (1, 2)
 2.0000 3.0000
 
+=== memory, token by token
+npy make x.npy 2x5x8 wave:1
+npy make m.npy 2x3x8 wave:2
+npy make l.npy 2 5,2
+npy make w.npy 2x5 ramp
+for how in '' --step --ref; do
+    foci run '1*xl + 1*softmax alibi' --x x.npy --memory m.npy --heads 2 --causal --len-q l.npy --out y$how.npy $how > /dev/null
+done
+npy near y--step.npy y.npy 1e-6
+npy near y--ref.npy y.npy 1e-6
+foci run xl --x x.npy --memory m.npy --heads 2 --causal --out z.npy --step --param words=w.npy
+--- stderr
+foci run: --step: rows of --memory have no words
+--- exit 2
+
+=== no statistics to step through
+npy make x.npy 5x8
+foci run 'performer(kind=sderf)' --x x.npy --heads 2 --causal --out y.npy
+--- stderr
+foci run: performer that is causal needs statistics that are frozen: *
+--- exit 1
+
 === grouped heads, and heads that are wider than their share
 npy make x.npy 5x6
 foci run softmax --x x.npy --heads 4 --kv-heads 2 --head-dim 3 --value-dim 5 --out y.npy \
@@ -394,7 +416,6 @@ run --x x.npy --out y.npy
 run --x x.npy --heads 2 --source x.npy --memory x.npy --out y.npy
 run --x x.npy --heads 2 --len-k x.npy --out y.npy
 run --x x.npy --heads 2 --source x.npy --causal --step --out y.npy
-run --x x.npy --heads 2 --memory x.npy --causal --step --out y.npy
 run --x x.npy --heads 2 --causal --step --output-dropout 0.1 --out y.npy
 run --x x.npy --heads 2 --step --out y.npy
 run --x x.npy --heads 2 --dropout-seed 1 --out y.npy
@@ -410,7 +431,6 @@ foci run: needs the tensors that softmax reads: --q, --k, --v; or, for a whole l
 foci run: --source and --memory do not go together: keys come from the one or stand before x
 foci run: --len-k needs --source, whose rows it counts; those of x are counted by --len-q
 foci run: --step and --source do not go together
-foci run: --step and --memory do not go together
 foci run: --step and --output-dropout do not go together
 foci run: --step needs --causal: decoding sees only what came before
 foci run: --dropout-seed needs --dropout P, the share to drop
@@ -463,6 +483,7 @@ foci run 'softmax frozen' --x x.npy --heads 2 --out y.npy --param Wq=w.npy
 foci run 'softmax sink' --x x.npy --heads 2 --out y.npy --param sink=w.npy
 foci run 'fixed(words=1)' --x x.npy --heads 2 --out y.npy
 foci run softmax --x x.npy --heads 2 --out y.npy --calibrate
+foci run 'xl(memory=3)' --x x.npy --heads 2 --causal --out y.npy
 --- stderr
 foci run: --param Wp: no such tensor (did you mean 'W*'?); see foci plan 'softmax' PROBLEM --width W --json
 foci run: --param 1.Wq: no such tensor (did you mean '*.W*'?); see foci plan '1*softmax + 1*fixed' PROBLEM --width W --json
@@ -471,6 +492,7 @@ foci run: --param Wq=w.npy: its shape is 8x4; accepted is 8x8
 foci run: --param sink=w.npy: its shape is 8x4; accepted are 2, or a number for all heads
 foci run: --param words=FILE is missing, and fixed(words=1) reads words
 foci run: --calibrate: softmax has no statistics of q and k
+foci run: --memory is missing, and xl(memory=3) reads 3 rows before those of --x
 --- exit 2
 
 === layers that cannot be

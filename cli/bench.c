@@ -266,7 +266,9 @@ static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
     for (int i = 0; i < n && status == EXIT_OK; i++) {
         progress_at(&progress, i, rows[i].c.text);
         rows[i].before = last;
-        status = bench_run(a, ctx, &rows[i].c, reps, time, &rows[i].r);
+        status = rows[i].c.product.m
+                     ? bench_product(a, ctx, &rows[i].c, reps, time, &rows[i].r)
+                     : bench_run(a, ctx, &rows[i].c, reps, time, &rows[i].r);
         if (status == EXIT_OK) status = measure(a, ctx, &last);
         rows[i].after = last;
     }
@@ -310,7 +312,9 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
     struct row *rows = need((size_t)n, sizeof *rows);
     int         status = run_lists_only(&given);
     for (int i = 0; i < n && status == EXIT_OK; i++)
-        status = bench_prepare(&given, texts[i], &rows[i].c);
+        status = bench_is_product(texts[i])
+                     ? bench_product_parse(a, texts[i], &rows[i].c)
+                     : bench_prepare(&given, texts[i], &rows[i].c);
     if (status == EXIT_OK) status = check_lists(&given, rows, n);
     if (status == EXIT_OK && old) status = compare(a, old, rows, n);
     if (status == EXIT_OK) status = run_all(a, ctx, rows, n);
@@ -383,6 +387,7 @@ static const char *const examples[] = {
     "foci bench 'local(window=256) rope/h8n16384d64/bf16/both'",
     "foci bench lsh/n1m65536d64/bf16/step",
     "foci bench softmax/b4h8n1024w512/bf16/both 'gau(relu2)/b4n1024w512/bf16/fwd'",
+    "foci bench product/m4096n1024k1024/bf16/nn product/m1n4096k4096/f32/nt",
     "foci bench --crossover linear 'performer(features=256)/h8d64c/bf16/both'",
     "foci bench --json > old.json; foci bench --compare old.json",
     NULL,
@@ -409,6 +414,11 @@ const struct verb verb_bench = {
         "A problem with a width, b4h8n1024w512, is that of a layer with its "
         "projections; SPEC\n"
         "may be gau(SPEC) or conv(SPEC) then, for layers of these kinds.\n\n"
+        "A case product/mMnNkK/DTYPE/FORM is a product of an M x K and a K x N matrix, "
+        "as\n"
+        "layers are made of; FORM (nn, tn, nt, tt) says which are stored the other "
+        "way\n"
+        "round.\n\n"
         "With --crossover lengths are doubled, and then halved, up to where a spec "
         "takes\n"
         "turns with softmax and wins, there and at twice the length; SPEC alone is\n"

@@ -9,7 +9,15 @@ enum { BENCH_SHORTEST = 64 }; /* length that is compared with softmax */
 
 enum pass { PASS_FWD, PASS_BWD, PASS_BOTH, PASS_STEP };
 
+/* A product of matrices; m 0: the case is none. */
+struct bench_product {
+    int64_t  m, n, k;
+    uint32_t flags;
+};
+
 struct bench_case {
+    struct bench_product product;
+
     const char        *text; /* SPEC/PROBLEM/DTYPE/PASS */
     char              *spec;
     foci_problem       problem;
@@ -68,6 +76,13 @@ foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **pl
  * both cases. */
 int  bench_prepare(const struct run *given, const char *text, struct bench_case *c);
 void bench_case_free(struct bench_case *c);
+
+/* bench_product.c: cases that are products of matrices, as bench_prepare() and
+ * bench_run(). */
+bool bench_is_product(const char *text);
+int  bench_product_parse(const struct args *a, const char *text, struct bench_case *c);
+int  bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case *c,
+                   int reps, double time, struct bench_result *r);
 
 /* The middle of n numbers, which are put in order. */
 double bench_median(double *x, int n);

@@ -84,8 +84,8 @@ static void put_square(double in[SIDE][SIDE], double *q, int64_t d, int64_t k,
 }
 
 /* c += a b, a(i, t) at a[i ra + t ca]. */
-static void multiply(double (*restrict c)[SIDE], const double *a, int ra, int ca,
-                     double (*restrict b)[SIDE])
+static void multiply(double (*restrict c)[SIDE], const double *a, int64_t ra,
+                     int64_t ca, double (*restrict b)[SIDE])
 {
     for (int i = 0; i < SIDE; i += 2)
         for (int t = 0; t < SIDE; t += 4) {

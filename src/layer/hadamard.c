@@ -242,17 +242,20 @@ static void write_rows(const foci_ctx *ctx, const struct frozen *f, float *units
 
 foci_status frozen_write(const struct frozen *f, float *out)
 {
+    enum { ALIGNED = 64 };
     foci_ctx *const ctx = f->ctx;
-    const size_t    n = (size_t)(FEW_LANES * f->width), bytes = hadamard_bytes(ctx, f);
+    const size_t    n = (size_t)(FEW_LANES * f->width);
+    const size_t    bytes = hadamard_bytes(ctx, f) + ALIGNED;
 
     if (f->dense) {
         memcpy(out, f->dense, (size_t)(f->width * f->heads * f->dim) * sizeof *f->dense);
         return FOCI_OK;
     }
     float *const units = ctx_alloc(ctx, n, sizeof *units);
-    void *const  work = units ? ctx_alloc(ctx, 1, bytes) : NULL;
-    if (work) write_rows(ctx, f, units, work, out);
-    ctx_free(ctx, work, 1, bytes);
+    char *const  work = units ? ctx_alloc(ctx, bytes, 1) : NULL;
+    if (work)
+        write_rows(ctx, f, units, work + (ALIGNED - (uintptr_t)work % ALIGNED), out);
+    ctx_free(ctx, work, bytes, 1);
     ctx_free(ctx, units, n, sizeof *units);
     return work ? FOCI_OK : FOCI_ERR_MEMORY;
 }

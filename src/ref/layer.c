@@ -71,7 +71,7 @@ static void take_all(struct ref_pass *x, struct arena *room)
     x->lens_k = arena_take(room, x->p.batch, sizeof *x->lens_k);
     x->plan_params = arena_take(room, x->plan->n_floats, sizeof *x->plan_params);
     x->dplan = arena_take(room, x->plan->n_floats, sizeof *x->dplan);
-    ref_links_load(x, room);
+    ref_links_take(x, room);
 }
 
 /* Rows that are not there stay zero, whatever the caller's hold. */
@@ -252,7 +252,8 @@ static foci_status run_open(struct ref_pass *x)
     if (!room.base) return FOCI_ERR_MEMORY;
     take_all(x, &room);
 
-    foci_status status = forward(x);
+    foci_status status = ref_links_load(x);
+    if (!status) status = forward(x);
     if (!status && x->call->grads) {
         status = backward(x);
     } else if (!status) {

@@ -87,12 +87,13 @@ static inline double *ref_element(const struct ref_place *p, double *x, int64_t 
 foci_range ref_valid(const struct ref_pass *x, enum ref_at at, int64_t b);
 
 /* layer_links.c: the tensor of that name, in a mix of that group, and its offset; -1:
- * none, or none stored.  All links, with weights as products read them.  One of them
- * forward; and back, which adds. */
+ * none, or none stored.  All links; room for their weights, and these as products
+ * read them.  One link forward; and back, which adds. */
 int         ref_find(const struct ref_pass *x, int group, const char *name);
 int64_t     ref_offset(const struct ref_pass *x, int tensor);
 foci_status ref_links_open(struct ref_pass *x);
-void        ref_links_load(struct ref_pass *x, struct arena *room);
+void        ref_links_take(struct ref_pass *x, struct arena *room);
+foci_status ref_links_load(const struct ref_pass *x);
 void        ref_link_run(const struct ref_pass *x, const struct ref_link *l);
 void        ref_link_back(const struct ref_pass *x, const struct ref_link *l);
 

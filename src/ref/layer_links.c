@@ -110,20 +110,20 @@ foci_status ref_links_open(struct ref_pass *x)
 }
 
 /* Its weights, stored or drawn. */
-static void load(struct ref_pass *x, struct ref_link *l)
+static foci_status load(const struct ref_pass *x, const struct ref_link *l)
 {
     foci_param param = { FOCI_SIZED(foci_param) };
 
     (void)foci_layer_param(x->call->layer, l->weights, &param);
-    if (param.offset < 0) (void)foci_layer_frozen(x->call->layer, l->weights, x->drawn);
+    if (param.offset < 0) TRY(foci_layer_frozen(x->call->layer, l->weights, x->drawn));
     for (int64_t t = 0; t < param.count; t++)
         l->w[t] =
             ref_round(x->word, param.offset < 0 ? (double)x->drawn[t]
                                                 : x->call->params[param.offset + t]);
+    return FOCI_OK;
 }
 
-/* With a room that only counts, take it and no more. */
-void ref_links_load(struct ref_pass *x, struct arena *room)
+void ref_links_take(struct ref_pass *x, struct arena *room)
 {
     int64_t most = 0;
 
@@ -134,8 +134,13 @@ void ref_links_load(struct ref_pass *x, struct arena *room)
         most = max64(most, n);
     }
     x->drawn = arena_take(room, most, sizeof *x->drawn);
-    for (int i = 0; room->base && i < x->n_links; i++)
-        load(x, &x->links[i]);
+}
+
+foci_status ref_links_load(const struct ref_pass *x)
+{
+    for (int i = 0; i < x->n_links; i++)
+        TRY(load(x, &x->links[i]));
+    return FOCI_OK;
 }
 
 /* Where a tensor's numbers, or their gradients, are; NULL: not stored. */

@@ -44,6 +44,38 @@ foci bench: *q64*
 foci bench: *sofmax*softmax*
 2
 
+=== products of matrices
+foci bench product/m64n48k32/bf16/nt product/m5n3k2/f32fast product/m1n64k64/f32/tn --reps 2 --time 0 --quiet --json > p.json
+python3 - <<'END'
+import json
+for c in json.load(open("p.json"))["cases"]:
+    print(c["case"], c["reps"] >= 2, c["flops"], c["bytes"])
+END
+--- stdout
+product/m64n48k32/bf16/nt True 196608.0 13312.0
+product/m5n3k2/f32fast True 60.0 124.0
+product/m1n64k64/f32/tn True 8192.0 16896.0
+
+=== products that are none
+for c in product/m64n48/f32/nn product/m0n1k1/f32/nn product/m1n1k1/f64/nn \
+         product/m1n1k1/f32/nm product/m1n1k1x/f32/nn product/m99999999n1k1/f32/nn; do
+    foci bench $c --reps 1 --quiet 2>&1
+    echo $?
+done
+--- stdout
+foci bench: *product/m64n48/f32/nn*product/mMnNkK/DTYPE/FORM*
+2
+foci bench: *product/m0n1k1*
+2
+foci bench: *product/m1n1k1/f64*
+2
+foci bench: *product/m1n1k1/f32/nm*
+2
+foci bench: *product/m1n1k1x*
+2
+foci bench: *product/m99999999*
+2
+
 === comparison with a file that is not there
 foci bench softmax/n64d16/f32/fwd --compare none.json --reps 1 --quiet
 --- stderr

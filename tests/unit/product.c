@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "foci/product.h"
 #include "product/product.h"
 #include "support/levels.h"
 #include "test.h"
@@ -65,6 +66,20 @@ static double *read_parts(const struct made *a)
     return x;
 }
 
+/* One part on the boundaries of vectors, each row too: what can be read in place. */
+static void make_tidy(struct made *a)
+{
+    struct part *const p = &a->parts[0];
+
+    p->cols = a->cols;
+    p->ld = (a->cols + 15) / 16 * 16;
+    p->data = a->owned[0] =
+        test_alloc((size_t)(a->rows * p->ld), foci_dtype_bytes(a->m.dtype));
+    memset(p->data, GUARD, (size_t)(a->rows * p->ld) * foci_dtype_bytes(a->m.dtype));
+    a->m.parts = a->parts;
+    a->m.n_parts = 1;
+}
+
 /* Unequal parts, some of them empty; rows further apart than they are wide; nothing
  * aligned to more than an element, and not a byte beyond the last row. */
 static void make_parts(struct made *a, int n_parts)
@@ -90,7 +105,7 @@ static void make_parts(struct made *a, int n_parts)
     a->m.n_parts = n_parts;
 }
 
-/* rows and cols are those of the product. */
+/* rows and cols are those of the product; n_parts 0: tidy. */
 static void make(struct made *a, int64_t rows, int64_t cols, foci_dtype dtype,
                  bool turned, int n_parts, bool whole)
 {
@@ -100,7 +115,10 @@ static void make(struct made *a, int64_t rows, int64_t cols, foci_dtype dtype,
     a->x = test_alloc((size_t)(rows * cols), sizeof *a->x);
     for (int64_t i = 0; i < rows * cols; i++)
         a->x[i] = whole ? (double)(rng_below(&dice, 9) - 4) : rng_normal(&dice);
-    make_parts(a, n_parts);
+    if (n_parts)
+        make_parts(a, n_parts);
+    else
+        make_tidy(a);
     write_parts(a);
     free(a->x);
     a->x = read_parts(a);
@@ -152,26 +170,29 @@ struct scene {
     struct made    a, b, c, residual;
     float         *bias;
     double        *start; /* c before */
+    double        *want, *off;
     bool           whole; /* numbers */
 };
 
 struct kind {
     int64_t    m, n, k;
     foci_dtype a, b, c;
-    bool       a_turned, b_turned, add, whole, fast, more;
+    bool       a_turned, b_turned, add, whole, fast, more, tidy;
 };
+
+static int parts_of(const struct kind *d)
+{
+    return d->tidy ? 0 : 1 + (int)rng_below(&dice, MOST_PARTS);
+}
 
 static struct scene scene_make(const struct kind *d)
 {
     struct scene s = { .whole = d->whole };
     const int    some = d->more && rng_below(&dice, 2);
 
-    make(&s.a, d->m, d->k, d->a, d->a_turned, 1 + (int)rng_below(&dice, MOST_PARTS),
-         d->whole);
-    make(&s.b, d->k, d->n, d->b, d->b_turned, 1 + (int)rng_below(&dice, MOST_PARTS),
-         d->whole);
-    make(&s.c, d->m, d->n, d->c, false,
-         d->more ? 1 : 1 + (int)rng_below(&dice, MOST_PARTS), d->whole);
+    make(&s.a, d->m, d->k, d->a, d->a_turned, parts_of(d), d->whole);
+    make(&s.b, d->k, d->n, d->b, d->b_turned, parts_of(d), d->whole);
+    make(&s.c, d->m, d->n, d->c, false, d->more ? 1 : parts_of(d), d->whole);
     s.start = read_parts(&s.c);
     s.p = (struct product){ .m = d->m,
                             .n = d->n,
@@ -227,6 +248,8 @@ static void scene_free(struct scene *s)
     if (s->bias) unmake(&s->residual);
     free(s->bias);
     free(s->start);
+    free(s->want);
+    free(s->off);
 }
 
 /* Element (i, j), and what it may be off by. */
@@ -261,6 +284,16 @@ static double right(const struct scene *s, int64_t i, int64_t j, double *off)
     return sum;
 }
 
+static void judge(struct scene *s)
+{
+    const int64_t n = s->p.m * s->p.n;
+
+    s->want = test_alloc((size_t)n, sizeof *s->want);
+    s->off = test_alloc((size_t)n, sizeof *s->off);
+    for (int64_t i = 0; i < n; i++)
+        s->want[i] = right(s, i / s->p.n, i % s->p.n, &s->off[i]);
+}
+
 static void check(const foci_ctx *ctx, const struct scene *s, const char *what)
 {
     const struct product *p = &s->p;
@@ -268,9 +301,8 @@ static void check(const foci_ctx *ctx, const struct scene *s, const char *what)
 
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
-            double       off;
-            const double want = right(s, i, j, &off);
-            const double have = got[i * p->n + j];
+            const double want = s->want[i * p->n + j], have = got[i * p->n + j];
+            double       off = s->off[i * p->n + j];
 
             if (p->c.dtype == FOCI_BF16) off += fabs(want) * 0x1p-8;
             if (p->c.dtype == FOCI_F16) off += fabs(want) * 0x1p-11 + 0x1p-24;
@@ -310,6 +342,7 @@ static void run_levels(struct levels *one, struct levels *seven, const struct ki
     struct scene s = scene_make(d);
 
     scene_point(&s);
+    judge(&s);
     for (int l = 0; l < one->n; l++) {
         restore(&s);
         run(one->ctx[l], &s);
@@ -411,11 +444,32 @@ static void long_ones(void **state)
 
             d.m = 203;
             d.n = 150;
-            d.k = 1000 + t;
+            d.k = 1100 + t;
             run_levels(&b->one, &b->seven, &d, "long");
-            d.m = 3;
+            d.m = 17;
             d.n = 1100;
+            run_levels(&b->one, &b->seven, &d, "wide");
+            d.m = 3;
             run_levels(&b->one, &b->seven, &d, "few rows");
+        }
+}
+
+/* Operands that are read where they lie. */
+static void tidy(void **state)
+{
+    struct both *b = *state;
+
+    for (int form = 0; form < 4; form++)
+        for (int t = 0; t < 4; t++) {
+            struct kind d = kind_of(form, types[t & 1], types[t >> 1], types[t & 1]);
+
+            d.tidy = true;
+            d.m = 112;
+            d.n = 192;
+            d.k = 160;
+            run_levels(&b->one, &b->seven, &d, "tidy");
+            d.m = 7;
+            run_levels(&b->one, &b->seven, &d, "few tidy");
         }
 }
 
@@ -468,6 +522,7 @@ static void not_finite(void **state)
             *at(&s.b, rng_below(&dice, d.k), rng_below(&dice, d.n)) = INFINITY;
             write_parts(&s.a);
             write_parts(&s.b);
+            judge(&s);
             for (int l = 0; l < b->one.n; l++) {
                 restore(&s);
                 run(b->one.ctx[l], &s);
@@ -502,13 +557,92 @@ static void memory(void **state)
     assert_true(product_bytes(b->one.ctx[0], &huge) == SIZE_MAX);
 }
 
+/* The public call: the same numbers, and what it refuses. */
+static void public_call(void **state)
+{
+    (void)state;
+    enum { M = 3, N = 2, K = 4, LD = 5 };
+    const float     a[M * LD] = { 1, 2, 3, 4, 99, 5, 6, 7, 8, 99, 9, 8, 7, 6, 99 };
+    const float     b[N * K] = { 1, 0, 0, 1, 0, 1, 1, 0 }; /* turned */
+    float           c[M * N] = { 1, 1, 1, 1, 1, 1 };
+    const float     want[M * N] = { 6, 6, 14, 14, 16, 16 };
+    foci_ctx       *ctx = test_ctx(NULL, 2);
+    foci_product_io io = { FOCI_SIZED(foci_product_io),
+                           .m = M,
+                           .n = N,
+                           .k = K,
+                           .a = a,
+                           .b = b,
+                           .c = c,
+                           .ld_a = LD,
+                           .flags = FOCI_PRODUCT_TURN_B | FOCI_PRODUCT_ADD };
+    void *const     work = test_alloc(foci_product_work(ctx, &io), 1);
+
+    io.work = work;
+    assert_int_equal(foci_product(ctx, &io), FOCI_OK);
+    assert_memory_equal(c, want, sizeof want);
+    free(work);
+    foci_ctx_free(ctx);
+}
+
+static void refuse(foci_ctx *ctx, foci_product_io io, const char *words)
+{
+    assert_int_equal(foci_product(ctx, &io), FOCI_ERR_ARG);
+    if (!strstr(foci_errmsg(ctx), words))
+        fail_msg("\"%s\" does not say \"%s\"", foci_errmsg(ctx), words);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    _Alignas(64) float    some[16] = { 0 };
+    foci_ctx             *ctx = test_ctx(NULL, 1);
+    const foci_product_io good = { FOCI_SIZED(foci_product_io),
+                                   .m = 1,
+                                   .n = 1,
+                                   .k = 1,
+                                   .a = some,
+                                   .b = some,
+                                   .c = some,
+                                   .work = some };
+    foci_product_io       io = good;
+
+    io.size = 8;
+    refuse(ctx, io, "too small");
+    assert_true(foci_product_work(ctx, &io) == SIZE_MAX);
+    assert_true(foci_product_work(ctx, NULL) == SIZE_MAX);
+    assert_int_equal(foci_product(ctx, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_product(NULL, &good), FOCI_ERR_ARG);
+    io = good, io.n = -1;
+    refuse(ctx, io, "at least 0, not 1, -1 and 1");
+    assert_true(foci_product_work(ctx, &io) == SIZE_MAX);
+    io = good, io.flags = 64;
+    refuse(ctx, io, "0x40");
+    io = good, io.type_b = (foci_dtype)7;
+    refuse(ctx, io, "type 7 of b");
+    io = good, io.type_c = FOCI_BF16, io.flags = FOCI_PRODUCT_ADD;
+    refuse(ctx, io, "f32 only");
+    io = good, io.k = 4, io.ld_a = 3;
+    refuse(ctx, io, "rows of a are 4 elements long, and ld_a 3 apart");
+    io = good, io.m = INT64_MAX / 2;
+    refuse(ctx, io, "more than can be counted");
+    io = good, io.a = NULL;
+    refuse(ctx, io, "missing");
+    io = good, io.work = (char *)some + 4;
+    refuse(ctx, io, "64-byte aligned");
+    io = good, io.m = 0, io.a = NULL, io.work = NULL;
+    assert_int_equal(foci_product(ctx, &io), FOCI_OK);
+    foci_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(combinations), cmocka_unit_test(sums),
-        cmocka_unit_test(long_ones),    cmocka_unit_test(rounding),
-        cmocka_unit_test(nothing),      cmocka_unit_test(not_finite),
-        cmocka_unit_test(memory),
+        cmocka_unit_test(long_ones),    cmocka_unit_test(tidy),
+        cmocka_unit_test(rounding),     cmocka_unit_test(nothing),
+        cmocka_unit_test(not_finite),   cmocka_unit_test(memory),
+        cmocka_unit_test(public_call),  cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, open_levels, close_levels);
 }

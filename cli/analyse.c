@@ -1,5 +1,5 @@
-/* analyse.c -- foci analyse: how good the estimates of random features are, and, in
- * analyse_error.c, outputs.
+/* analyse.c -- foci analyse: how good the estimates of random features are; in
+ * analyse_error.c outputs, in analyse_orthogonality.c frozen projections.
  *
  * Pairs x, y of given lengths and angles, in random directions, are estimated many times
  * over; bias and variance stand beside what theory says of independent rows.  Statistics
@@ -289,45 +289,15 @@ static int show(const struct work *w)
     return code;
 }
 
-/* Options of the one form that were given to the other. */
-static int check_options(const struct args *a)
+static int analyse_estimator(const struct args *a)
 {
-    static const char *const of_error[] = { "length", "keys", "spreads", "out",
-                                            "threads" };
-    static const char *const of_estimator[] = { "draws", "norms", "cosines", "pairs" };
-    const bool               error = opt_text(a, "error") != NULL;
-    const char *const       *others = error ? of_estimator : of_error;
-    const size_t             n = error ? sizeof of_estimator / sizeof *of_estimator
-                                       : sizeof of_error / sizeof *of_error;
-
-    if (!opt_text(a, "estimator") && !error)
-        return usage_error(a, "--estimator or --error is missing; usage: foci analyse "
-                              "--estimator SPEC --dim D, or --error SPEC --dim D");
-    if (opt_text(a, "estimator") && error)
-        return usage_error(a, "--estimator and --error do not go together");
-    if (!opt_text(a, "dim"))
-        return usage_error(a, "--dim is missing; usage: foci analyse --%s SPEC --dim D",
-                           error ? "error" : "estimator");
-    for (size_t i = 0; i < n; i++)
-        if (opt_text(a, others[i]))
-            return usage_error(a, "--%s belongs to --%s", others[i],
-                               error ? "estimator" : "error");
-    return EXIT_OK;
-}
-
-static int run(const struct args *a)
-{
-    int code = check_options(a);
-    if (code) return code;
-    if (opt_text(a, "error")) return analyse_error(a);
-
     struct work w = { .a = a,
                       .dim = opt_int(a, "dim", 0),
                       .pairs = opt_int(a, "pairs", 4),
                       .draws = opt_int(a, "draws", 1000),
                       .seed = (uint64_t)opt_int(a, "seed", 0) };
 
-    code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
+    int code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
     if (!code) code = read_values(a, "cosines", "-0.5,0,0.5", -1, 1, &w.cosines);
     if (code) return code;
     w.ctx = open_ctx(a, 1);
@@ -337,6 +307,60 @@ static int run(const struct args *a)
     return code;
 }
 
+/* Forms of the verb, and the options that each takes. */
+static const struct form {
+    const char *name;
+    int (*run)(const struct args *a);
+    const char *needs;
+    const char *takes[8];
+} forms[] = {
+    { "estimator", analyse_estimator, "dim", { "draws", "norms", "cosines", "pairs" } },
+    { "error", analyse_error, "dim", { "length", "keys", "spreads", "out", "threads" } },
+    { "orthogonality",
+      analyse_orthogonality,
+      "width",
+      { "heads", "head-dim", "draws", "x", "out" } },
+};
+
+enum { N_FORMS = sizeof forms / sizeof *forms };
+
+static bool takes(const struct form *f, const char *name)
+{
+    for (int i = 0; f->takes[i]; i++)
+        if (!strcmp(f->takes[i], name)) return true;
+    return !strcmp(f->needs, name);
+}
+
+/* An option that belongs to other forms only. */
+static int check_options(const struct args *a, const struct form *f)
+{
+    for (int i = 0; i < N_FORMS; i++)
+        if (&forms[i] != f && opt_text(a, forms[i].name))
+            return usage_error(a, "--%s and --%s do not go together", f->name,
+                               forms[i].name);
+    if (!opt_text(a, f->needs))
+        return usage_error(a, "--%s is missing; usage: foci analyse --%s SPEC --%s N",
+                           f->needs, f->name, f->needs);
+    for (int i = 0; i < N_FORMS; i++) {
+        for (int t = -1; t < 0 || forms[i].takes[t]; t++) {
+            const char *name = t < 0 ? forms[i].needs : forms[i].takes[t];
+            if (opt_text(a, name) && !takes(f, name))
+                return usage_error(a, "--%s belongs to --%s", name, forms[i].name);
+        }
+    }
+    return EXIT_OK;
+}
+
+static int run(const struct args *a)
+{
+    for (int i = 0; i < N_FORMS; i++)
+        if (opt_text(a, forms[i].name)) {
+            const int code = check_options(a, &forms[i]);
+            return code ? code : forms[i].run(a);
+        }
+    return usage_error(a, "--estimator, --error or --orthogonality is missing; usage: "
+                          "foci analyse --estimator SPEC --dim D, for instance");
+}
 static const struct option options[] = {
     { .name = "estimator",
       .arg = "SPEC",
@@ -348,6 +372,11 @@ static const struct option options[] = {
       .help = "mechanisms whose outputs are held against those of softmax",
       .kind = KIND_TEXT,
       .many = true },
+    { .name = "orthogonality",
+      .arg = "SPEC",
+      .help = "frozen projections to look at",
+      .kind = KIND_TEXT,
+      .many = true },
     { .name = "dim",
       .arg = "D",
       .help = "width of queries and keys",
@@ -356,7 +385,7 @@ static const struct option options[] = {
       .max = MAX_DIM },
     { .name = "draws",
       .arg = "N",
-      .help = "times that omega is drawn (default 1000)",
+      .help = "times that omega is drawn (default 1000), or projections (32)",
       .kind = KIND_WHOLE,
       .min = 2,
       .max = 1e9 },
@@ -396,7 +425,29 @@ static const struct option options[] = {
       .kind = KIND_TEXT },
     { .name = "out",
       .arg = "FILE",
-      .help = "where the picture of --error goes: .svg or .png",
+      .help = "where a picture of errors or distances goes: .svg or .png",
+      .kind = KIND_TEXT },
+    { .name = "width",
+      .arg = "W",
+      .help = "of the hidden states of --orthogonality",
+      .kind = KIND_WHOLE,
+      .min = 2,
+      .max = 16384 },
+    { .name = "heads",
+      .arg = "H",
+      .help = "of --orthogonality (default 1)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 1024 },
+    { .name = "head-dim",
+      .arg = "D",
+      .help = "width of a head (default W / H)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 16384 },
+    { .name = "x",
+      .arg = "FILE",
+      .help = "hidden states whose distances count: N x W (default normal ones)",
       .kind = KIND_TEXT },
     OPTION_THREADS,
     { 0 },
@@ -407,14 +458,16 @@ static const char *const examples[] = {
     "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
     "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
     "foci analyse --error linear --error performer --dim 64 --out errors.svg",
+    "foci analyse --orthogonality orthogonal --width 256 --heads 4",
+    "foci analyse --orthogonality orthogonal --width 512 --x x.npy --out kept.svg",
     NULL,
 };
 
 const struct verb verb_analyse = {
     .name = "analyse",
     .run = run,
-    .summary = "how good random features are, and outputs against those of softmax",
-    .usage = "--estimator|--error SPEC --dim D",
+    .summary = "random features, outputs against softmax, and frozen projections",
+    .usage = "--estimator|--error|--orthogonality SPEC --dim|--width N",
     .options = options,
     .examples = examples,
     .notes =
@@ -434,5 +487,19 @@ const struct verb verb_analyse = {
         "column.\n"
         "q, k and v are standard normal; clustered q and k are drawn around 16 "
         "centres.  The\n"
-        "number is the root mean square of 8 heads, each with tensors of its own.",
+        "number is the root mean square of 8 heads, each with tensors of its own.\n\n"
+        "--orthogonality draws the frozen query and key projections of layers, W of W "
+        "x "
+        "D a\n"
+        "head, and prints what they do to hidden states x and y of length 1 with the "
+        "cosine 1/2,\n"
+        "with the standard error of what is a mean over draws, beside what theory "
+        "says: "
+        "of\n"
+        "frames, or of normal entries with frozen(gaussian).  The second table is the "
+        "change of\n"
+        "squared distances, scaled by W/D, of all pairs of hidden states; bound is "
+        "that "
+        "of Johnson\n"
+        "and Lindenstrauss, for all pairs at once, - where it says nothing.",
 };

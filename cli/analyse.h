@@ -38,7 +38,9 @@ struct errors {
 int analyse_error(const struct args *a);
 
 /* analyse_plot.c: the curves as a picture. */
-enum { MAX_CURVES = 8 }; /* specs of one picture */
 foci_status errors_draw(const struct errors *e, const char *path);
+
+/* analyse_orthogonality.c: --orthogonality, what frozen projections keep. */
+int analyse_orthogonality(const struct args *a);
 
 #endif

@@ -12,7 +12,7 @@
 
 #include "cli/analyse.h"
 #include "cli/bench.h"
-#include "cli/picture.h"
+#include "cli/plot.h"
 #include "foci/analyse.h"
 
 enum { HEADS = 8, CENTRES = 16, LENGTH = 512 };

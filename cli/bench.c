@@ -34,13 +34,29 @@ static char *cut(char *text)
     return slash + 1;
 }
 
+/* One with a width is a layer's. */
+static int parse_problem(const struct args *a, foci_ctx *ctx, const char *problem,
+                         struct bench_case *c)
+{
+    c->is_layer = layer_has_width(problem);
+    if (c->is_layer) {
+        bench_layer_kind(c);
+        return layer_parse(a, ctx, problem, &c->problem, &c->layer);
+    }
+    const foci_status status = foci_problem_parse(ctx, problem, &c->problem);
+    if (status) return library_error(a, ctx, status, c->text);
+    assume_x(&c->problem);
+    return EXIT_OK;
+}
+
 static int parse(const struct args *a, foci_ctx *ctx, const char *text,
                  struct bench_case *c)
 {
     const size_t n = strlen(text) + 1;
     *c = (struct bench_case){ .text = text,
                               .spec = need(n, 1),
-                              .problem = { FOCI_SIZED(foci_problem) } };
+                              .problem = { FOCI_SIZED(foci_problem) },
+                              .layer = { FOCI_SIZED(foci_layer_problem) } };
     memcpy(c->spec, text, n);
     const char *pass = cut(c->spec);
     const char *dtype = pass ? cut(c->spec) : NULL;
@@ -58,10 +74,9 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
         return usage_error(a, "case \"%s\": dtype \"%s\" is none of f32, f32fast, bf16",
                            text, dtype);
 
-    const foci_status status = foci_problem_parse(ctx, problem, &c->problem);
-    if (status != FOCI_OK) return library_error(a, ctx, status, text);
-    assume_x(&c->problem);
     c->pass = (enum pass)p;
+    const int code = parse_problem(a, ctx, problem, c);
+    if (code) return code;
     c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
     if (d == 1) c->problem.flags |= FOCI_FAST;
     if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
@@ -72,19 +87,22 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
 /* A case that cannot be planned is refused before time is spent on others. */
 static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case *c)
 {
-    foci_plan  *plan;
+    foci_plan  *plan = NULL;
+    foci_layer *layer = NULL;
     foci_pool  *pool = NULL;
-    foci_status status = bench_plan(ctx, c, &plan);
+    foci_status status =
+        c->is_layer ? bench_layer_create(ctx, c, &layer) : bench_plan(ctx, c, &plan);
 
     if (status == FOCI_OK && c->pass == PASS_STEP)
-        status = foci_pool_create(plan, 0, &pool);
+        status = foci_pool_create(layer ? foci_layer_plan(layer) : plan, 0, &pool);
     foci_pool_free(pool);
     foci_plan_free(plan);
+    foci_layer_free(layer);
     return status == FOCI_OK ? EXIT_OK : library_error(a, ctx, status, c->text);
 }
 
 /* Without cases: softmax in all types and directions, other weights, then supports that
- * leave out most pairs, where sequences are long enough for that to matter. */
+ * leave out most pairs, where sequences are long enough for that to matter, and layers. */
 static const char *const default_cases[] = {
     "softmax/h8n2048d64/bf16/fwd",
     "softmax/h8n2048d64c/bf16/fwd",
@@ -102,6 +120,8 @@ static const char *const default_cases[] = {
     "lsh(buckets=256, rounds=4)/h8n8192d64/bf16/fwd",
     "segmented(length=64, back=1)/h8n8192d64/bf16/fwd",
     "pooled(block=64)/h8n8192d64/bf16/fwd",
+    "softmax/b4h8n1024w512/bf16/both",
+    "7*fixed + 1*softmax/b4h8n1024w512/bf16/both",
 };
 
 /* The ceiling of the products this case is made of. */
@@ -366,6 +386,7 @@ static const char *const examples[] = {
     "foci bench softmax/h8n2048d64c/bf16/fwd relu2/n4096d128/f32/both",
     "foci bench 'local(window=256) rope/h8n16384d64/bf16/both'",
     "foci bench lsh/n1m65536d64/bf16/step",
+    "foci bench softmax/b4h8n1024w512/bf16/both 'gau(relu2)/b4n1024w512/bf16/fwd'",
     "foci bench product/m4096n1024k1024/bf16/nn product/m1n4096k4096/f32/nt",
     "foci bench --crossover linear 'performer(features=256)/h8d64c/bf16/both'",
     "foci bench --json > old.json; foci bench --compare old.json",
@@ -390,6 +411,9 @@ const struct verb verb_bench = {
         "up where none are given: layouts of which a quarter is seen, 16 tokens "
         "spread\n"
         "evenly.\n\n"
+        "A problem with a width, b4h8n1024w512, is that of a layer with its "
+        "projections; SPEC\n"
+        "may be gau(SPEC) or conv(SPEC) then, for layers of these kinds.\n\n"
         "A case product/mMnNkK/DTYPE/FORM is a product of an M x K and a K x N matrix, "
         "as\n"
         "layers are made of; FORM (nn, tn, nt, tt) says which are stored the other "

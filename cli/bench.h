@@ -2,6 +2,7 @@
 #ifndef FOCI_CLI_BENCH_H
 #define FOCI_CLI_BENCH_H
 
+#include "cli/layer.h"
 #include "cli/run.h"
 
 enum { BENCH_SHORTEST = 64 }; /* length that is compared with softmax */
@@ -17,11 +18,13 @@ struct bench_product {
 struct bench_case {
     struct bench_product product;
 
-    const char  *text; /* SPEC/PROBLEM/DTYPE/PASS */
-    char        *spec;
-    foci_problem problem;
-    foci_list   *lists; /* what problem.lists is */
-    enum pass    pass;
+    const char        *text; /* SPEC/PROBLEM/DTYPE/PASS */
+    char              *spec;
+    foci_problem       problem;
+    foci_list         *lists; /* what problem.lists is */
+    enum pass          pass;
+    bool               is_layer; /* then the problem is that of its plan */
+    foci_layer_problem layer;
 };
 
 struct bench_result {
@@ -94,10 +97,19 @@ int  bench_lists(const struct run *given, struct bench_case *c);
 bool bench_has_list(const struct bench_case *c, const char *name);
 void bench_lists_free(struct bench_case *c);
 
-/* bench_step.c: steps of len_q tokens, after which each state has len_k; and what such
- * a step costs: operations, bytes and pairs. */
-foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
-                       int reps, double time, struct bench_result *r);
+/* bench_layer.c: the same for a layer.  KIND(SPEC) names its kind, SPEC alone is
+ * attention; read it, and let c->spec be SPEC. */
+void        bench_layer_kind(struct bench_case *c);
+foci_status bench_layer_create(foci_ctx *ctx, const struct bench_case *c,
+                               foci_layer **layer);
+int         bench_layer(const struct args *a, foci_ctx *ctx, const struct bench_case *c,
+                        int reps, double time, struct bench_result *r);
+/* bench_step.c: steps of len_q tokens, after which each state has len_k, of a plan or of
+ * the layer that has it; and what such a step costs the plan: operations, bytes and
+ * pairs. */
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *layer,
+                       const struct bench_case *c, int reps, double time,
+                       struct bench_result *r);
 void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);
 
 #endif

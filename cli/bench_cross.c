@@ -63,7 +63,7 @@ static int read_crossing(const struct args *a, const char *text, struct crossing
 {
     const char  *slash = strchr(text, '/'), *rest = slash ? slash : default_problem;
     const size_t spec = slash ? (size_t)(slash - text) : strlen(text);
-    const size_t head = strcspn(rest + 1, "d/nm") + 1;
+    const size_t head = strcspn(rest + 1, "d/nmw") + 1;
 
     *x = (struct crossing){ .text = text };
     if (rest[head] == 'n' || rest[head] == 'm')
@@ -71,6 +71,12 @@ static int read_crossing(const struct args *a, const char *text, struct crossing
             a,
             "case \"%s\" has a length, which is what --crossover looks for; leave it "
             "out, as in linear/h8d64c/bf16/fwd",
+            text);
+    if (rest[head] == 'w')
+        return usage_error(
+            a,
+            "case \"%s\" is a layer; --crossover compares mechanisms, as "
+            "in linear/h8d64c/bf16/fwd",
             text);
     x->spec = need(spec + 1, 1);
     memcpy(x->spec, text, spec);

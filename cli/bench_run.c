@@ -226,11 +226,12 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
 {
     foci_plan *plan;
     *r = (struct bench_result){ 0 };
+    if (c->is_layer) return bench_layer(a, ctx, c, reps, time, r);
     foci_status status = bench_plan(ctx, c, &plan);
     if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
 
     count(ctx, plan, c, r);
-    status = c->pass == PASS_STEP ? bench_step(ctx, plan, c, reps, time, r)
+    status = c->pass == PASS_STEP ? bench_step(ctx, plan, NULL, c, reps, time, r)
                                   : run_plan(plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK

@@ -10,25 +10,44 @@
 #include "cli/bench.h"
 
 struct decoding {
-    foci_pool   *pool;
-    foci_state **states, **early; /* early: a token behind; NULL where keep is 0 */
-    int32_t     *tokens;
-    int64_t      keep; /* keys before a step */
-    foci_step_io io;
+    foci_pool        *pool;
+    foci_state      **states, **early; /* early: a token behind; NULL where keep is 0 */
+    int32_t          *tokens;
+    int64_t           keep; /* keys before a step */
+    foci_step_io      io;
+    const foci_layer *layer; /* NULL: the plan alone */
+    void             *y;     /* what a layer gives */
 };
+
+static foci_status step_layer(const struct decoding *d)
+{
+    const foci_layer_step_io io = {
+        FOCI_SIZED(foci_layer_step_io),
+        .states = d->io.states,
+        .n_states = d->io.n_states,
+        .tokens = d->io.tokens,
+        .x = d->io.x,
+        .y = d->y,
+        .params = d->io.params,
+        .work = d->io.work,
+    };
+    return foci_layer_step(d->layer, d->pool, &io);
+}
 
 /* Steps take all pages they need, whatever a mechanism keeps in them. */
 static foci_status step(void *self)
 {
     const struct decoding *d = self;
-    foci_status            status;
 
-    while ((status = foci_step(d->pool, &d->io)) == FOCI_ERR_FULL)
+    for (;;) {
+        const foci_status status =
+            d->layer ? step_layer(d) : foci_step(d->pool, &d->io);
+        if (status != FOCI_ERR_FULL) return status;
         if (foci_pool_grow(d->pool, d->io.n_states)) return FOCI_ERR_MEMORY;
-    return status;
+    }
 }
 
-/* `n` tokens for each of `count` states, nothing attended. */
+/* `n` tokens for each of `count` states; plans attend to nothing. */
 static foci_status append(struct decoding *d, foci_state *const *states, int64_t count,
                           int64_t n)
 {
@@ -100,7 +119,7 @@ static void release(struct decoding *d)
                           (void *)d->io.q, (void *)d->io.k,
                           (void *)d->io.v, (void *)d->io.x,
                           d->io.o,         (void *)d->io.params,
-                          d->io.work };
+                          d->io.work,      d->y };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -111,8 +130,13 @@ static void draw(struct decoding *d, const foci_plan *plan, const foci_problem *
 {
     const size_t rows = (size_t)(p->batch * (n > FOCI_PAGE ? n : FOCI_PAGE));
     const size_t q = rows * (size_t)p->heads, kv = rows * (size_t)p->kv_heads;
-    const size_t qk = (size_t)p->dim_qk, v = (size_t)p->dim_v;
+    const size_t qk = (size_t)p->dim_qk, v = (size_t)p->dim_v, x = (size_t)p->dim_x;
 
+    if (d->layer) {
+        d->io.x = bench_draw(p->dtype, rows * x, 1);
+        d->y = need(rows * x, foci_dtype_bytes(p->dtype));
+        return;
+    }
     d->io.q = bench_draw(p->dtype, q * qk, 1);
     d->io.k = bench_draw(p->dtype, kv * qk, 2);
     d->io.v = bench_draw(p->dtype, kv * v, 3);
@@ -174,8 +198,43 @@ static foci_status draw_params(foci_ctx *ctx, const foci_plan *plan,
     return status;
 }
 
-foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
-                       int reps, double time, struct bench_result *r)
+static size_t bytes_of(const struct decoding *d, const foci_problem *p, int64_t tokens)
+{
+    const int64_t n = p->batch * tokens;
+
+    return d->layer ? foci_layer_step_bytes(d->layer, d->pool, p->batch, n, p->len_k)
+                    : foci_step_bytes(d->pool, p->batch, n, p->len_k);
+}
+
+/* The layer on one page of tokens. */
+static foci_status draw_layer_params(foci_ctx *ctx, const foci_layer *layer,
+                                     const struct bench_case *c, float *params)
+{
+    struct bench_case page = *c;
+    foci_layer       *small;
+    foci_layer_io     io = { FOCI_SIZED(foci_layer_io), .params = params };
+    foci_status       status = foci_layer_init(layer, 1, params);
+
+    page.problem.len_q = page.problem.len_k = FOCI_PAGE;
+    if (status || bench_layer_create(ctx, &page, &small)) return status;
+    if (foci_layer_params(small) == foci_layer_params(layer)) {
+        const size_t n =
+            (size_t)(c->problem.batch * FOCI_PAGE) * (size_t)c->problem.dim_x;
+        io.x = bench_draw(c->problem.dtype, n, 1);
+        io.y = need(n, foci_dtype_bytes(c->problem.dtype));
+        io.work = need(foci_layer_work_bytes(small), 1);
+        status = foci_layer_calibrate(small, &io, params);
+    }
+    free((void *)io.x);
+    free(io.y);
+    free(io.work);
+    foci_layer_free(small);
+    return status;
+}
+
+foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *layer,
+                       const struct bench_case *c, int reps, double time,
+                       struct bench_result *r)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
@@ -183,7 +242,8 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_
     const int64_t n = c->problem.len_q < p.len_k ? c->problem.len_q : p.len_k;
     const int64_t most = n > FOCI_PAGE ? n : FOCI_PAGE;
     const size_t  batch = (size_t)p.batch;
-    float        *params = need((size_t)foci_plan_params(plan), sizeof *params);
+    const int64_t floats = layer ? foci_layer_params(layer) : foci_plan_params(plan);
+    float        *params = need((size_t)floats, sizeof *params);
     int32_t      *tokens = need(batch, sizeof *tokens);
     for (size_t i = 0; i < batch; i++)
         tokens[i] = (int32_t)n;
@@ -193,20 +253,22 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const struct bench_
         .early = need(batch, sizeof *d.early),
         .tokens = need(batch, sizeof *d.tokens),
         .keep = p.len_k - n,
+        .layer = layer,
         .io = { FOCI_SIZED(foci_step_io), .n_states = p.batch, .tokens = tokens,
                 .params = params },
     };
     d.io.states = d.states;
     draw(&d, plan, &p, n);
-    foci_status status = draw_params(ctx, plan, c, params);
+    foci_status status = layer ? draw_layer_params(ctx, layer, c, params)
+                               : draw_params(ctx, plan, c, params);
     if (status == FOCI_OK) status = make(&d, plan, &p);
     if (status == FOCI_OK) {
-        r->work_bytes = foci_step_bytes(d.pool, p.batch, p.batch * n, p.len_k);
-        d.io.work = need(foci_step_bytes(d.pool, p.batch, p.batch * most, p.len_k), 1);
+        r->work_bytes = bytes_of(&d, &p, n);
+        d.io.work = need(bytes_of(&d, &p, most), 1);
         status = fill(&d);
     }
     if (status == FOCI_OK) {
-        r->bytes = fmin(r->bytes, most_bytes(&d, &p, n));
+        if (!layer) r->bytes = fmin(r->bytes, most_bytes(&d, &p, n));
         status = bench_repeat(step, rewind_states, &d, reps, time, r);
     }
     release(&d);

@@ -190,27 +190,6 @@ static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
     return o;
 }
 
-/* Whether what an alias stands for can be planned: its counts may add up to one
- * head or to eight. */
-static bool plannable(foci_ctx *ctx, const char *meaning)
-{
-    for (int64_t heads = 1; heads <= 8; heads += 7) {
-        foci_plan         *plan;
-        const foci_problem p = { FOCI_SIZED(foci_problem),
-                                 .batch = 1,
-                                 .heads = heads,
-                                 .len_q = 1,
-                                 .len_k = 1,
-                                 .dim_qk = 2 };
-        const foci_status  status = foci_plan_create(ctx, meaning, &p, &plan);
-        if (status == FOCI_ERR_MEMORY) no_memory(meaning);
-        if (status) continue;
-        foci_plan_free(plan);
-        return true;
-    }
-    return false;
-}
-
 static json_t *json_all(foci_ctx *ctx)
 {
     json_t *mechs = json_array(), *mods = json_array(), *aliases = json_object();
@@ -227,8 +206,7 @@ static json_t *json_all(foci_ctx *ctx)
         json_array_append_new(mods, json_entry(ctx, &e));
     }
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
-        if (plannable(ctx, meaning))
-            json_object_set_new(aliases, alias, json_string(meaning));
+        json_object_set_new(aliases, alias, json_string(meaning));
     return json_pack("{s:o, s:o, s:o}", "mechanisms", mechs, "modifiers", mods,
                      "aliases", aliases);
 }
@@ -293,7 +271,6 @@ static void print_rest(foci_ctx *ctx)
     table_cell(t, "alias");
     table_cell(t, "meaning");
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
-        if (!plannable(ctx, meaning)) continue;
         table_cell(t, "%s", alias);
         table_cell(t, "%s", meaning);
     }

@@ -128,7 +128,7 @@ static int weigh(const struct map *m, bool random, float *weights)
     int           code = check_words(m, io);
     foci_status   status = FOCI_OK;
     /* What is causal needs statistics; others find their own. */
-    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, &found);
+    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, NULL, &found);
     if (!code) status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);

@@ -2,31 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/layer.h"
 #include "cli/run.h"
-
-/* Combinations that make no sense, found before any file is opened. */
-static int check_options(const struct args *a)
-{
-    if (opt_text(a, "dout") && !opt_text(a, "grads"))
-        return usage_error(a, "--dout needs --grads PREFIX, where the gradients go");
-    if (opt_text(a, "grads") && !opt_text(a, "dout"))
-        return usage_error(a, "--grads needs --dout FILE, the gradient of the output");
-    if (opt_flag(a, "step") && !opt_flag(a, "causal"))
-        return usage_error(
-            a, "--step needs --causal: decoding sees only what came before");
-    if (opt_text(a, "dropout-seed") && !opt_text(a, "dropout"))
-        return usage_error(a, "--dropout-seed needs --dropout P, the share to drop");
-    static const char *const apart[] = { "dout", "ref",  "docs",
-                                         "mask", "bias", "dropout" };
-    for (size_t i = 0; i < sizeof apart / sizeof *apart; i++)
-        if (opt_flag(a, "step") && (opt_text(a, apart[i]) || opt_flag(a, apart[i])))
-            return usage_error(a, "--step and --%s do not go together", apart[i]);
-    if (!opt_text(a, "out") && !opt_text(a, "grads") && !opt_text(a, "weights") &&
-        !opt_text(a, "dump-params"))
-        return usage_error(a, "nothing is to be written: give --out, --weights, "
-                              "--grads or --dump-params");
-    return EXIT_OK;
-}
 
 static foci_io make_io(const struct run *r)
 {
@@ -93,7 +70,7 @@ static int check_io(const struct run *r)
 
     if (opt_flag(r->a, "calibrate")) {
         bool      found;
-        const int code = run_calibrate(r, &io, &found);
+        const int code = run_calibrate(r, &io, NULL, &found);
         if (code) return code;
         if (!found)
             return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
@@ -133,16 +110,6 @@ static int make_plan(struct run *r)
     return status ? plan_error(r, status) : EXIT_OK;
 }
 
-/* A gradient has shape and layout of what it is the gradient of. */
-static void make_grad(const struct run *r, const struct tensor *of, struct tensor *grad)
-{
-    if (!of->data) return;
-    memcpy(grad->axes, of->axes, sizeof grad->axes);
-    memcpy(grad->shape, of->shape, sizeof grad->shape);
-    grad->n_dims = of->n_dims;
-    grad->data = need((size_t)tensor_count(of), foci_dtype_bytes(r->p.dtype));
-}
-
 static void make_memory(struct run *r)
 {
     const foci_problem *p = &r->p;
@@ -151,10 +118,10 @@ static void make_memory(struct run *r)
     r->work = need(foci_plan_work_bytes(r->plan), 1);
     if (r->dout.data) {
         r->saved = need(foci_plan_saved_bytes(r->plan), 1);
-        make_grad(r, &r->q, &r->dq);
-        make_grad(r, &r->k, &r->dk);
-        make_grad(r, &r->v, &r->dv);
-        make_grad(r, &r->x, &r->dx);
+        run_make_grad(r, &r->q, &r->dq);
+        run_make_grad(r, &r->k, &r->dk);
+        run_make_grad(r, &r->v, &r->dv);
+        run_make_grad(r, &r->x, &r->dx);
     }
     if (r->dout.data && r->bias)
         r->dbias = need((size_t)(p->mask_batch * p->mask_heads),
@@ -210,8 +177,10 @@ static int execute(struct run *r)
 
 static void release(struct run *r)
 {
-    struct tensor *const tensors[] = { &r->q,    &r->k,  &r->v,  &r->x,  &r->o,
-                                       &r->dout, &r->dq, &r->dk, &r->dv, &r->dx };
+    struct tensor *const tensors[] = { &r->q,      &r->k,    &r->v,      &r->x,
+                                       &r->o,      &r->dq,   &r->dk,     &r->dv,
+                                       &r->dx,     &r->dout, &r->source, &r->memory,
+                                       &r->dsource };
     struct array *const  arrays[] = { &r->mask_file, &r->bias_file, &r->len_q,
                                       &r->len_k,     &r->docs,      &r->words };
     void *const          blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
@@ -227,30 +196,37 @@ static void release(struct run *r)
         free(blocks[i]);
     run_lists_free(r);
     foci_plan_free(r->plan);
+    foci_layer_free(r->layer);
     foci_ctx_free(r->ctx);
+}
+
+static int run_plan(struct run *r)
+{
+    int code = run_inputs(r);
+
+    if (!code) code = run_lists(r);
+    if (!code) code = make_plan(r);
+    if (!code) code = check_missing(r);
+    if (!code) code = run_params(r);
+    if (!code) {
+        make_memory(r);
+        code = check_io(r);
+    }
+    return code ? code : execute(r);
 }
 
 static int run(const struct args *a)
 {
     struct run r = { .a = a, .spec = a->words[0], .p = { FOCI_SIZED(foci_problem) } };
 
-    int code = check_options(a);
+    int code = run_check_options(a);
     if (code) return code;
     r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;
 
     r.p.dtype = opt_word(a, "dtype", 0) ? FOCI_BF16 : FOCI_F32;
     code = run_outputs(&r);
-    if (!code) code = run_inputs(&r);
-    if (!code) code = run_lists(&r);
-    if (!code) code = make_plan(&r);
-    if (!code) code = check_missing(&r);
-    if (!code) code = run_params(&r);
-    if (!code) {
-        make_memory(&r);
-        code = check_io(&r);
-    }
-    if (!code) code = execute(&r);
+    if (!code) code = run_is_layer(a) ? run_layer(&r) : run_plan(&r);
     if (!code) code = run_write(&r);
     if (!code) code = run_report(&r);
     release(&r);
@@ -262,11 +238,39 @@ static int run(const struct args *a)
         .name = name_, .arg = "FILE", .help = help_, .kind = KIND_TEXT                 \
     }
 
+#define EXTENT_OPTION(name_, arg_, help_)                                              \
+    {                                                                                  \
+        .name = name_, .arg = arg_, .help = help_, .kind = KIND_WHOLE, .min = 1,       \
+        .max = LAYER_WIDEST                                                            \
+    }
+
 static const struct option options[] = {
     FILE_OPTION("q", "queries: N x d, H x N x d or B x H x N x d"),
     FILE_OPTION("k", "keys, likewise; fewer heads are shared, and routes have more"),
     FILE_OPTION("v", "values, likewise"),
-    FILE_OPTION("x", "hidden states, where they are read: N x d or B x N x d"),
+    FILE_OPTION("x",
+                "hidden states, of a layer or where they are read: N x d or B x N x d"),
+    EXTENT_OPTION("heads", "N", "a whole layer from --x, with so many heads"),
+    { .name = "layer",
+      .arg = "KIND",
+      .help = "of a layer: attention (default), gau (one head) or conv",
+      .kind = KIND_WORD,
+      .words = LAYER_KINDS },
+    EXTENT_OPTION("head-dim", "D",
+                  "width of a head (default that of x by heads; gau 128)"),
+    EXTENT_OPTION("value-dim", "D",
+                  "of its values (default as --head-dim; gau twice x)"),
+    EXTENT_OPTION("kv-heads", "N",
+                  "key and value heads of a layer (default one a head)"),
+    { .name = "biases", .help = "every projection of the layer adds one" },
+    FILE_OPTION("source",
+                "hidden states that give the layer's keys and values, likewise"),
+    FILE_OPTION("memory", "those that stood before x and give keys and values only"),
+    { .name = "index",
+      .arg = "N",
+      .help = "place of the layer in its model: frozen projections differ (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 9007199254740992 },
     FILE_OPTION("out", "where the output goes, as .npy of f4"),
     { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
     { .name = "dtype",
@@ -291,7 +295,8 @@ static const struct option options[] = {
     FILE_OPTION("dout", "gradient of the output"),
     { .name = "grads",
       .arg = "PREFIX",
-      .help = "write PREFIX.dq.npy, .dk, .dv, .dx, .dbias and .dNAME of parameters",
+      .help =
+          "write PREFIX.dq.npy, .dk, .dv, .dx, .dsource, .dbias, .dNAME of parameters",
       .kind = KIND_TEXT },
     { .name = "calibrate",
       .help = "statistics of this q and k first, then frozen; allows --causal" },
@@ -306,13 +311,19 @@ static const struct option options[] = {
       .kind = KIND_REAL,
       .max = 1,
       .below = true },
+    { .name = "output-dropout",
+      .arg = "P",
+      .help = "drop this share of what a layer gives (default 0)",
+      .kind = KIND_REAL,
+      .max = 1,
+      .below = true },
     { .name = "dropout-seed",
       .arg = "N",
-      .help = "which weights are dropped (default 0)",
+      .help = "which are dropped (default 0)",
       .kind = KIND_WHOLE,
       .max = 9007199254740992 },
-    FILE_OPTION("len-q", "queries of each sequence that count"),
-    FILE_OPTION("len-k", "keys of each sequence that count"),
+    FILE_OPTION("len-q", "queries (of a layer rows of x) of each sequence that count"),
+    FILE_OPTION("len-k", "keys (of a layer rows of the source) of each that count"),
     FILE_OPTION("docs", "offsets of packed documents: 0, ..., N"),
     { 0 },
 };
@@ -324,6 +335,10 @@ static const char with_statistics[] =
     "foci run 'performer(kind=aderf)' --q q.npy --k k.npy --v v.npy --out o.npy "
     "--causal --calibrate";
 
+static const char with_gradients[] =
+    "foci run softmax --x x.npy --source s.npy --heads 8 --param Wq=w.npy --out y.npy "
+    "--dout dy.npy --grads g";
+
 static const char *const examples[] = {
     "foci run softmax --q q.npy --k k.npy --v v.npy --out o.npy --causal",
     with_param,
@@ -332,13 +347,16 @@ static const char *const examples[] = {
     "foci run block --q q.npy --k k.npy --v v.npy --out o.npy --param layout=l.npy",
     with_statistics,
     "foci run routed --q q.npy --k k.npy --v v.npy --x x.npy --out o.npy",
+    "foci run softmax --x x.npy --heads 8 --out y.npy --dump-params p.safetensors",
+    "foci run '4*softmax frozen + 4*softmax' --x x.npy --heads 8 --causal --out y.npy",
+    with_gradients,
     NULL,
 };
 
 const struct verb verb_run = {
     .name = "run",
     .run = run,
-    .summary = "attention on tensors from files",
+    .summary = "attention on tensors from files, or a whole layer",
     .usage = "SPEC",
     .min_words = 1,
     .max_words = 1,
@@ -353,5 +371,11 @@ const struct verb verb_run = {
         "may have\n"
         "any shape with the right number of entries.  With routes, key head h J + r "
         "is route r\n"
-        "of head h.",
+        "of head h.\n\n"
+        "With --heads a whole layer is run, from hidden states x to hidden states: it "
+        "owns\n"
+        "Wq, Wk, Wv (of the groups that read them; in a mix 0.Wq and so on) and Wo, "
+        "and "
+        "draws\n"
+        "them from the seed.  foci plan SPEC PROBLEM --width W --json lists them.",
 };

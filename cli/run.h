@@ -3,8 +3,9 @@
 #define FOCI_CLI_RUN_H
 
 #include "cli/tensors.h"
+#include "foci/layer.h"
 
-/* One of q, k, v, x, o or a gradient. */
+/* One of q, k, v, x, o or a gradient; hidden states have one head. */
 struct tensor {
     struct array file;   /* path NULL: not from a file */
     int          n_dims; /* 2 to 4, and shape: of its file */
@@ -19,8 +20,10 @@ struct run {
     foci_ctx          *ctx;
     foci_problem       p;
     foci_list         *lists; /* [p.n_lists] what p.lists is */
-    foci_plan         *plan;
+    foci_plan         *plan;  /* NULL: that of the layer */
+    foci_layer        *layer; /* NULL: q, k and v are given */
     struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
+    struct tensor      source, memory, dsource; /* of a layer */
     struct array       mask_file, bias_file, len_q, len_k, docs, words;
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
@@ -30,8 +33,23 @@ struct run {
     double             forward_s, backward_s;
 };
 
+/* run_forms.c: is it a whole layer, from x, or heads, from q, k and v?  And is there
+ * anything that does not go together?  No file is opened. */
+bool run_is_layer(const struct args *a);
+int  run_check_options(const struct args *a);
 /* run_inputs.c: read the files and make the problem of their shapes. */
 int run_inputs(struct run *r);
+/* Of hidden states, N x d or B x N x d. */
+int run_load_states(struct run *r, const char *option, struct tensor *t);
+/* What masks, biases, lengths and documents are: read, and then see that they fit. */
+int run_load_rest(struct run *r);
+int run_fit_rest(struct run *r);
+/* The tensor's values in the dtype of the problem. */
+void run_make_data(const struct run *r, struct tensor *t);
+/* A gradient has shape and layout of what it is the gradient of. */
+void run_make_grad(const struct run *r, const struct tensor *of, struct tensor *grad);
+/* Files without elements may have any shape, so their products need a look. */
+bool run_countable(const int64_t axes[4]);
 /* The keys have a number of heads that does not divide the sets of keys that heads
  * have, one each or one for each route. */
 int run_refuse_heads(const struct run *r, int64_t sets);
@@ -48,21 +66,42 @@ void run_lists_free(struct run *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
 /* Are they those that the spec asks for on r->p? */
 int run_check_lists(const struct run *r);
+/* For a layer: is any given that its spec does not ask for? */
+int run_check_layer_lists(const struct run *r);
+/* run_either.c: tensors, description and problem of the layer or, without one, of the
+ * plan; texts are to be freed.  In JSON a layer has its kind. */
+int         run_n_params(const struct run *r);
+foci_status run_param(const struct run *r, int index, foci_param *p);
+char       *run_text(const struct run *r);
+char       *run_problem_text(const struct run *r);
+void        run_json_kind(const struct run *r, json_t *o);
 /* run_params.c: draw the parameters, and put those given in their place. */
 int run_params(struct run *r);
-/* Fill in those that are statistics of q and k from the tensors of `io`: are there such? */
-int run_calibrate(const struct run *r, const foci_io *io, bool *found);
+/* Fill in those that are statistics of q and k from the tensors of the one or the other:
+ * are there such? */
+int run_calibrate(const struct run *r, const foci_io *io, const foci_layer_io *of_layer,
+                  bool *found);
 /* The two sides of NAME=FILE. */
 enum { PARAM_NAME = 96 };
 int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
                    const char **path);
 /* run_step.c: the forward pass through decoding states, token by token. */
 int run_steps(struct run *r);
+/* run_layer.c: all of a layer up to its results; run_layer_step.c: its forward pass
+ * token by token. */
+int run_layer(struct run *r);
+int run_layer_steps(struct run *r);
 /* run_write.c: see that files can be written there, before anything is computed; write
  * all that were asked for; print what was done. */
 int run_outputs(const struct run *r);
 int run_write(struct run *r);
 int run_report(struct run *r);
+
+/* The plan of the heads. */
+static inline const foci_plan *run_heads(const struct run *r)
+{
+    return r->layer ? foci_layer_plan(r->layer) : r->plan;
+}
 
 static inline int64_t tensor_count(const struct tensor *t)
 {

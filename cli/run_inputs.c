@@ -23,20 +23,19 @@ static int load_tensor(struct run *r, const char *option, struct tensor *t)
     return code;
 }
 
-/* Hidden states have no heads: N x d or B x N x d. */
-static int load_x(struct run *r)
+int run_load_states(struct run *r, const char *option, struct tensor *t)
 {
-    const char    *path = opt_text(r->a, "x");
-    struct tensor *t = &r->x;
-    char           text[SHAPE_TEXT];
+    const char *path = opt_text(r->a, option);
+    char        text[SHAPE_TEXT];
 
     if (!path) return EXIT_OK;
-    const int code = array_load(r->a, r->ctx, "x", "x", path, &t->file);
+    const int code = array_load(r->a, r->ctx, option, option, path, &t->file);
     if (code) return code;
     const int n = t->n_dims = t->file.n_dims;
     if (n < 2 || n > 3)
-        return failure(r->a, "--x %s: its shape is %s; accepted are N x d and B x N x d",
-                       path, shape_text(n, t->file.shape, "", text));
+        return failure(r->a,
+                       "--%s %s: its shape is %s; accepted are N x d and B x N x d",
+                       option, path, shape_text(n, t->file.shape, "", text));
     memcpy(t->shape, t->file.shape, sizeof t->shape);
     memcpy(t->axes,
            (int64_t[]){ n == 3 ? t->shape[0] : 1, 1, t->shape[n - 2], t->shape[n - 1] },
@@ -69,6 +68,17 @@ static int load_words(struct run *r)
     return EXIT_OK;
 }
 
+int run_load_rest(struct run *r)
+{
+    int code = load_array(r, "mask", false, &r->mask_file);
+
+    if (!code) code = load_array(r, "bias", false, &r->bias_file);
+    if (!code) code = load_array(r, "len-q", true, &r->len_q);
+    if (!code) code = load_array(r, "len-k", true, &r->len_k);
+    if (!code) code = load_array(r, "docs", true, &r->docs);
+    return code;
+}
+
 static int load_all(struct run *r)
 {
     struct tensor *const     tensors[] = { &r->q, &r->k, &r->v, &r->dout };
@@ -77,13 +87,8 @@ static int load_all(struct run *r)
 
     for (int i = 0; i < 4 && !code; i++)
         code = load_tensor(r, names[i], tensors[i]);
-    if (!code) code = load_x(r);
-    if (!code) code = load_array(r, "mask", false, &r->mask_file);
-    if (!code) code = load_array(r, "bias", false, &r->bias_file);
-    if (!code) code = load_array(r, "len-q", true, &r->len_q);
-    if (!code) code = load_array(r, "len-k", true, &r->len_k);
-    if (!code) code = load_array(r, "docs", true, &r->docs);
-    return code;
+    if (!code) code = run_load_states(r, "x", &r->x);
+    return code ? code : run_load_rest(r);
 }
 
 /* The axes of x must be `want`, where that is not negative. */
@@ -151,8 +156,7 @@ static int check_against(const struct run *r, const struct tensor *t,
     return expect(r, &t->file, t->axes, want, origin(lead, text, sizeof text));
 }
 
-/* Files without elements may have any shape, so their products need a look. */
-static bool countable(const int64_t axes[4])
+bool run_countable(const int64_t axes[4])
 {
     int64_t most = INT64_MAX / 16;
     for (int i = 0; i < 4; i++)
@@ -198,8 +202,9 @@ static int make_problem(struct run *r)
     char                 text[SHAPE_TEXT];
 
     if (!lead->file.path)
-        return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v",
-                           r->a->words[0]);
+        return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v%s",
+                           r->spec,
+                           r->x.file.path ? "; or, for a whole layer, --heads" : "");
     p->batch = lead->axes[0];
     p->heads = lead->axes[1];
     p->kv_heads = keys->axes[1];
@@ -220,7 +225,7 @@ static int make_problem(struct run *r)
            sizeof r->o.axes);
     memcpy(r->o.shape, r->o.axes + 4 - r->o.n_dims,
            (size_t)r->o.n_dims * sizeof *r->o.shape);
-    if (!countable(r->o.axes))
+    if (!run_countable(r->o.axes))
         return failure(r->a, "an output of %s has more elements than can be counted",
                        shape_text(4, r->o.axes, "", text));
 
@@ -353,8 +358,16 @@ int run_words(struct run *r)
     return code ? code : check_words(r);
 }
 
-/* The tensor's values in the dtype of the problem. */
-static void make_data(const struct run *r, struct tensor *t)
+void run_make_grad(const struct run *r, const struct tensor *of, struct tensor *grad)
+{
+    if (!of->data) return;
+    memcpy(grad->axes, of->axes, sizeof grad->axes);
+    memcpy(grad->shape, of->shape, sizeof grad->shape);
+    grad->n_dims = of->n_dims;
+    grad->data = need((size_t)tensor_count(of), foci_dtype_bytes(r->p.dtype));
+}
+
+void run_make_data(const struct run *r, struct tensor *t)
 {
     const int64_t n = t->file.count;
     if (!t->file.path) return;
@@ -367,18 +380,23 @@ static void make_data(const struct run *r, struct tensor *t)
     to_bf16(t->file.data, n, t->data);
 }
 
+int run_fit_rest(struct run *r)
+{
+    int code = make_pairs(r);
+    if (!code) code = make_lengths(r);
+    return code ? code : run_words(r);
+}
+
 int run_inputs(struct run *r)
 {
     int code = load_all(r);
     if (!code) code = make_problem(r);
-    if (!code) code = make_pairs(r);
-    if (!code) code = make_lengths(r);
-    if (!code) code = run_words(r);
+    if (!code) code = run_fit_rest(r);
     if (code) return code;
-    make_data(r, &r->q);
-    make_data(r, &r->k);
-    make_data(r, &r->v);
-    make_data(r, &r->x);
-    make_data(r, &r->dout);
+    run_make_data(r, &r->q);
+    run_make_data(r, &r->k);
+    run_make_data(r, &r->v);
+    run_make_data(r, &r->x);
+    run_make_data(r, &r->dout);
     return EXIT_OK;
 }

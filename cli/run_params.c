@@ -1,31 +1,38 @@
-/* run_params.c -- the parameters of a plan: drawn from the seed, then replaced by
+/* run_params.c -- the parameters of a plan or a layer: drawn from the seed, then replaced by
  * those that --param names. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/run.h"
 
+/* A layer's own tensors come before those of its plan, and have no axis of heads. */
+static bool is_own(const struct run *r, int index)
+{
+    return r->layer && index < run_n_params(r) - foci_plan_n_params(run_heads(r));
+}
+
 static int no_such_param(const struct run *r, const char *name)
 {
     char         hint[96];
     struct guess n = { .word = name };
 
-    if (!foci_plan_n_params(r->plan))
+    if (!run_n_params(r))
         return usage_error(r->a, "--param %s: %s has no tensors", name, r->spec);
-    for (int i = 0; i < foci_plan_n_params(r->plan); i++) {
+    for (int i = 0; i < run_n_params(r); i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
-        if (!foci_plan_param(r->plan, i, &p)) guess_offer(&n, p.name);
+        if (!run_param(r, i, &p)) guess_offer(&n, p.name);
     }
     return usage_error(
-        r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM --json", name,
-        guess_hint(&n, hint, sizeof hint), r->spec);
+        r->a, "--param %s: no such tensor%s; see foci plan '%s' PROBLEM%s --json", name,
+        guess_hint(&n, hint, sizeof hint), r->spec, r->layer ? " --width W" : "");
 }
 
-static bool find_param(const foci_plan *plan, const char *name, foci_param *p)
+/* Its number; -1: there is none. */
+static int find_param(const struct run *r, const char *name, foci_param *p)
 {
-    for (int i = 0; i < foci_plan_n_params(plan); i++)
-        if (!foci_plan_param(plan, i, p) && strcmp(p->name, name) == 0) return true;
-    return false;
+    for (int i = 0; i < run_n_params(r); i++)
+        if (!run_param(r, i, p) && strcmp(p->name, name) == 0) return i;
+    return -1;
 }
 
 static bool same(int n, const int64_t *a, const int64_t *b)
@@ -59,6 +66,25 @@ static int place(const struct run *r, const foci_param *p, const struct array *x
     return EXIT_OK;
 }
 
+/* A layer's own: one that is frozen is not among the floats. */
+static int place_own(const struct run *r, int index, const foci_param *p,
+                     const struct array *x)
+{
+    char seen[SHAPE_TEXT], full[SHAPE_TEXT];
+
+    if (x->n_dims != p->n_dims || !same(p->n_dims, x->shape, p->shape))
+        return failure(r->a, "--param %s=%s: its shape is %s; accepted is %s", p->name,
+                       x->path, shape_text(x->n_dims, x->shape, "", seen),
+                       shape_text(p->n_dims, p->shape, "", full));
+    if (p->offset < 0) {
+        const foci_status status = foci_layer_give(r->layer, index, x->data);
+        return status ? library_error(r->a, r->ctx, status, p->name) : EXIT_OK;
+    }
+    if (x->count)
+        memcpy(r->params + p->offset, x->data, (size_t)x->count * sizeof(float));
+    return EXIT_OK;
+}
+
 int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
                    const char **path)
 {
@@ -80,10 +106,11 @@ static int take_param(const struct run *r, const char *text)
 
     int code = run_param_name(r, text, name, &path);
     if (code || run_is_list(r->ctx, name) || run_is_words(name)) return code;
-    if (!find_param(r->plan, name, &p)) return no_such_param(r, name);
+    const int index = find_param(r, name, &p);
+    if (index < 0) return no_such_param(r, name);
 
     code = array_load(r->a, r->ctx, "param", name, path, &x);
-    if (!code) code = place(r, &p, &x);
+    if (!code) code = is_own(r, index) ? place_own(r, index, &p, &x) : place(r, &p, &x);
     array_free(&x);
     return code;
 }
@@ -100,33 +127,55 @@ static int take_params(const struct run *r)
     return EXIT_OK;
 }
 
+static foci_status draw(const struct run *r)
+{
+    const uint64_t seed = (uint64_t)opt_int(r->a, "seed", 0);
+
+    return r->layer ? foci_layer_init(r->layer, seed, r->params)
+                    : foci_params_init(r->plan, seed, r->params);
+}
+
 int run_params(struct run *r)
 {
-    const int64_t n = foci_plan_params(r->plan);
+    const int64_t n =
+        r->layer ? foci_layer_params(r->layer) : foci_plan_params(r->plan);
 
     r->params = need((size_t)n, sizeof *r->params);
     r->dparams = need((size_t)n, sizeof *r->dparams);
     if (n) {
-        const foci_status status =
-            foci_params_init(r->plan, (uint64_t)opt_int(r->a, "seed", 0), r->params);
+        const foci_status status = draw(r);
         if (status)
             return library_error(r->a, r->ctx, status, "drawing the parameters");
     }
     return take_params(r);
 }
 
-/* Statistics that were given stay as they are. */
-int run_calibrate(const struct run *r, const foci_io *io, bool *found)
+static foci_status calibrate(const struct run *r, const foci_io *io,
+                             const foci_layer_io *of_layer, char *text, size_t cap)
 {
-    const size_t n = (size_t)foci_plan_params(r->plan);
-    float       *before = need(n, sizeof *before);
-    char         text[512] = "not enough memory";
+    const foci_status status = of_layer
+                                   ? foci_layer_calibrate(r->layer, of_layer, r->params)
+                                   : foci_params_calibrate(r->plan, io, r->params);
+
+    if (status == FOCI_ERR_ARG && of_layer)
+        foci_layer_check(r->layer, of_layer, NULL, text, cap);
+    else if (status == FOCI_ERR_ARG)
+        foci_io_check(r->plan, io, NULL, text, cap);
+    return status;
+}
+
+/* Statistics that were given stay as they are. */
+int run_calibrate(const struct run *r, const foci_io *io, const foci_layer_io *of_layer,
+                  bool *found)
+{
+    const size_t n =
+        (size_t)(r->layer ? foci_layer_params(r->layer) : foci_plan_params(r->plan));
+    float *before = need(n, sizeof *before);
+    char   text[512] = "not enough memory";
 
     if (n) memcpy(before, r->params, n * sizeof *before);
-    const foci_status status = foci_params_calibrate(r->plan, io, r->params);
+    const foci_status status = calibrate(r, io, of_layer, text, sizeof text);
     *found = n && memcmp(before, r->params, n * sizeof *before) != 0;
     free(before);
-    if (status == FOCI_ERR_ARG) foci_io_check(r->plan, io, NULL, text, sizeof text);
-    if (status) return failure(r->a, "%s", text);
-    return take_params(r);
+    return status ? failure(r->a, "%s", text) : take_params(r);
 }

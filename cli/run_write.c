@@ -96,20 +96,21 @@ static int write_dbias(const struct run *r)
 
 static int write_grads(const struct run *r)
 {
-    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx };
-    static const char *const   names[] = { "q", "k", "v", "x" };
+    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx,
+                                             &r->dsource };
+    static const char *const   names[] = { "q", "k", "v", "x", "source" };
     int                        code = EXIT_OK;
 
     if (r->dbias) code = write_dbias(r);
-    for (int i = 0; i < 4 && !code; i++) {
+    for (int i = 0; i < 5 && !code; i++) {
         if (!tensors[i]->data) continue;
         char *path = grad_path(r, names[i]);
         code = write_tensor(r, path, tensors[i]);
         free(path);
     }
-    for (int i = 0; i < foci_plan_n_params(r->plan) && !code; i++) {
+    for (int i = 0; i < run_n_params(r) && !code; i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
-        if (foci_plan_param(r->plan, i, &p) || p.keep != FOCI_TRAINED) continue;
+        if (run_param(r, i, &p) || p.keep != FOCI_TRAINED) continue;
         char *path = grad_path(r, p.name);
         code = write_npy(r, path, p.n_dims, p.shape, r->dparams + p.offset);
         free(path);
@@ -117,19 +118,35 @@ static int write_grads(const struct run *r)
     return code;
 }
 
+/* Where parameter `index` lies; a frozen projection is written out first, to what is
+ * freed behind *room. */
+static const float *values_of(const struct run *r, int index, const foci_param *p,
+                              float **room)
+{
+    if (p->offset >= 0) return r->params + p->offset;
+    *room = need((size_t)p->count, sizeof **room);
+    foci_layer_frozen(r->layer, index, *room);
+    return *room;
+}
+
 static int write_params(const struct run *r, const char *path)
 {
-    const int   n = foci_plan_n_params(r->plan);
+    const int   n = run_n_params(r);
     foci_param *params = need((size_t)n, sizeof *params);
     foci_named *named = need((size_t)n, sizeof *named);
+    float     **rooms = need((size_t)n, sizeof *rooms);
 
     for (int i = 0; i < n; i++) {
-        params[i].size = sizeof *params;
-        foci_plan_param(r->plan, i, &params[i]);
-        named[i] = (foci_named){ params[i].name, params[i].n_dims, params[i].shape,
-                                 r->params + params[i].offset };
+        foci_param *p = &params[i];
+        p->size = sizeof *p;
+        run_param(r, i, p);
+        named[i] =
+            (foci_named){ p->name, p->n_dims, p->shape, values_of(r, i, p, &rooms[i]) };
     }
     const foci_status status = foci_safetensors_write(r->ctx, path, named, n);
+    for (int i = 0; i < n; i++)
+        free(rooms[i]);
+    free(rooms);
     free(params);
     free(named);
     return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
@@ -168,6 +185,7 @@ static json_t *json_report(const struct run *r, const char *spec, const char *pr
                   "forward_seconds", r->forward_s);
     if (r->dout.file.path)
         json_object_set_new(o, "backward_seconds", json_real(r->backward_s));
+    run_json_kind(r, o);
     return o;
 }
 
@@ -189,16 +207,16 @@ static void print_report(const struct run *r, const char *spec, const char *line
 
 int run_report(struct run *r)
 {
-    char  problem[128];
-    char *spec = plan_text(foci_plan_spec, r->plan);
-    char *lines = plan_text(foci_plan_describe, r->plan);
+    char *problem = run_problem_text(r);
+    char *spec = plan_text(foci_plan_spec, run_heads(r));
+    char *lines = run_text(r);
     int   code = EXIT_OK;
 
-    foci_problem_print(&r->p, problem, sizeof problem);
     if (r->a->json)
         code = print_json(r->a, json_report(r, spec, problem, lines));
     else
         print_report(r, spec, lines);
+    free(problem);
     free(spec);
     free(lines);
     return code;

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-two for the modifiers.  What shows who sees whom is drawn by `FOCI map`.  The same input
+two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input
 gives the same bytes."""
 import math
 import pathlib
@@ -264,6 +264,31 @@ def errors(foci, out):
                         out / f"{name}.svg"], check=True, stdout=subprocess.DEVNULL)
 
 
+def frozen(foci, out):
+    """Products of the columns of frozen projections; and what is left of distances."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "golden"))
+    import draws
+
+    width, heads, dim, cell = 64, 4, 8, 7
+    side = heads * dim * cell
+    svg = Svg(3 * side + 120, side + 110, "products of the columns of frozen projections")
+    svg.text(24, 34, "|W'W|", 17, INK, weight="bold")
+    svg.text(92, 34, f"{heads} heads of {dim} columns, side by side", 13, SOFT)
+    for n, (name, kind, block) in enumerate((("gaussian", "gaussian", 0), ("orthogonal", "orthogonal", 0),
+                                             ("orthogonal, sample=block", "orthogonal", 1))):
+        x0, columns = 30 + n * (side + 30), list(zip(*draws.projection(kind, block, width, heads, dim, 0, 10)))
+        svg.text(x0, 66, name, 13, INK)
+        for i, a in enumerate(columns):
+            for j, b in enumerate(columns):
+                svg.rect(x0 + j * cell, 78 + i * cell, cell - 0.5, cell - 0.5,
+                         shade(abs(sum(p * q for p, q in zip(a, b)))))
+    svg.save(out / "orthogonal.svg")
+    words = [word for spec in ("orthogonal", "softmax frozen(gaussian)", "softmax frozen(hadamard)")
+             for word in ("--orthogonality", spec)]
+    subprocess.run([foci, "analyse", *words, "--width", "512", "--heads", "8", "--draws", "4", "--quiet", "--out",
+                    out / "kept.svg"], check=True, stdout=subprocess.DEVNULL)
+
+
 def routed(path):
     """Tokens, their gates, and the sets of keys and values they are summed from."""
     draw = random.Random(3)
@@ -339,6 +364,7 @@ def main():
     memformer(out / "memformer.svg")
     maps(foci, out)
     errors(foci, out)
+    frozen(foci, out.parent)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The few calls of libfoci that the comparison needs, by ctypes.
 
-Structs mirror include/foci/foci.h; each carries its size, so fields the header has
+Structs mirror include/foci/foci.h and layer.h; each carries its size, so fields the header has
 gained at the end since are left at their defaults.
 """
 import ctypes as c
@@ -88,6 +88,38 @@ class ProductIO(c.Structure):
         ("flags", c.c_uint32), ("work", c.c_void_p)]
 
 
+class LayerProblem(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("kind", c.c_int), ("dtype", c.c_int),
+                ("flags", c.c_uint32)] + [
+        (name, c.c_int64)
+        for name in ("batch", "len", "len_source", "width", "width_source", "heads",
+                     "kv_heads", "head_dim", "value_dim", "memory", "max_docs",
+                     "mask_batch", "mask_heads")
+    ] + [("lists", c.POINTER(List)), ("n_lists", c.c_int64), ("biases", c.c_int),
+         ("dropout", c.c_double), ("drop_out", c.c_double), ("seed", c.c_uint64),
+         ("index", c.c_uint64)]
+
+
+class LayerIO(c.Structure):
+    _fields_ = [("size", c.c_size_t)] + [
+        (name, c.c_void_p)
+        for name in ("x", "source", "memory", "memory_next", "residual", "y", "lens",
+                     "lens_source", "docs")
+    ] + [("n_docs", c.c_int64)] + [
+        (name, c.c_void_p) for name in ("words", "params", "saved", "work")]
+
+
+class LayerGrads(c.Structure):
+    _fields_ = [("size", c.c_size_t)] + [
+        (name, c.c_void_p) for name in ("dy", "dx", "dsource", "dparams")]
+
+
+class Param(c.Structure):
+    _fields_ = [("size", c.c_size_t), ("name", c.c_char_p), ("offset", c.c_int64),
+                ("count", c.c_int64), ("n_dims", c.c_int), ("shape", c.c_int64 * 4),
+                ("keep", c.c_int)]
+
+
 def sized(kind, **fields):
     return kind(size=c.sizeof(kind), **fields)
 
@@ -130,6 +162,9 @@ class Context:
     def product(self, io):
         self.check(self.lib.foci_product(self.ctx, c.byref(io)))
 
+    def layer(self, spec, problem):
+        return Layer(self, spec, problem)
+
 
 class Plan:
     def __init__(self, context, spec, problem):
@@ -170,6 +205,48 @@ class Plan:
     def backward(self, io, grads):
         if self.lib.foci_backward(self.plan, c.byref(io), c.byref(grads)) != OK:
             raise Error("backward refused its arguments")
+
+
+class Layer:
+    """A layer; its parameters are drawn into `floats`, which others may write to."""
+
+    def __init__(self, context, spec, problem):
+        self.context, self.lib = context, context.lib
+        for name in ("foci_layer_work_bytes", "foci_layer_saved_bytes"):
+            getattr(self.lib, name).restype = c.c_size_t
+        self.lib.foci_layer_params.restype = c.c_int64
+        self.layer = c.c_void_p()
+        context.check(self.lib.foci_layer_create(
+            context.ctx, spec.encode(), c.byref(problem), c.byref(self.layer)))
+        self.work_bytes = self.lib.foci_layer_work_bytes(self.layer)
+        self.saved_bytes = self.lib.foci_layer_saved_bytes(self.layer)
+        self.n_floats = self.lib.foci_layer_params(self.layer)
+        self.floats = (c.c_float * self.n_floats)()
+        context.check(self.lib.foci_layer_init(self.layer, c.c_uint64(1), self.floats))
+
+    def tensors(self):
+        """(name, offset in the floats, shape) of all that is stored."""
+        for i in range(self.lib.foci_layer_n_params(self.layer)):
+            param = sized(Param)
+            self.context.check(self.lib.foci_layer_param(self.layer, i, c.byref(param)))
+            if param.offset >= 0:
+                yield param.name.decode(), param.offset, list(param.shape[:param.n_dims])
+
+    def describe(self):
+        text = c.create_string_buffer(8192)
+        self.lib.foci_layer_describe(self.layer, text, c.c_size_t(len(text)))
+        return text.value.decode().strip()
+
+    def forward(self, io):
+        if self.lib.foci_layer_forward(self.layer, c.byref(io)) != OK:
+            raise Error("the layer refused its arguments")
+
+    def backward(self, io, grads):
+        if self.lib.foci_layer_backward(self.layer, c.byref(io), c.byref(grads)) != OK:
+            raise Error("the layer's backward refused its arguments")
+
+    def close(self):
+        self.lib.foci_layer_free(self.layer)
 
 
 class Decoder:

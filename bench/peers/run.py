@@ -31,6 +31,7 @@ import torch
 import torch.nn.functional as F
 
 import decode
+import layer
 import libfoci
 import linear
 import product
@@ -238,12 +239,15 @@ NOTES = {
           "sparse attention with our own softmax on all pairs, with the share of it that its tiles are, "
           "with FlexAttention (flex) and with PyTorch's attention under a dense mask; "
           "linear attention with batched products per chunk in PyTorch (chunked), the fastest of "
-          "several chunk lengths and types{fast}. "
+          "several chunk lengths and types{fast}; layers, with their projections, with "
+          "torch.nn.MultiheadAttention on its fast path, with one written in PyTorch around its fused "
+          "attention, and with our own of other mechanisms. "
           "{threads} threads, PyTorch {torch}, {cpu}. Repeat with `make bench-peers`.",
     "zh": "中位数；倍数为 PyTorch 用时与 foci 用时之比的中位数；占峰值为最好一次相对实测"
           "矩阵乘或读内存峰值的比例。f32fast 与 foci 自身的 f32 相比；稀疏注意力与 foci 自身的全对 "
           "softmax、按图块占比折算的 softmax 时间、FlexAttention（flex）及 PyTorch 稠密掩码注意力相比；"
-          "线性注意力与 PyTorch 中按块批量矩阵乘的实现（chunked，取多种块长与类型中最快者）相比{fast}。{threads} 线程，PyTorch "
+          "线性注意力与 PyTorch 中按块批量矩阵乘的实现（chunked，取多种块长与类型中最快者）相比{fast}；"
+          "含投影的层与走快速路径的 torch.nn.MultiheadAttention、以融合注意力手写的 PyTorch 层及 foci 自身的其他机制相比。{threads} 线程，PyTorch "
           "{torch}，{cpu}。用 `make bench-peers` 复现。",
 }
 
@@ -288,7 +292,7 @@ def against_table(cases, unit, language, floors):
 
 
 def table(cases, unit, language, floors):
-    if unit in (sparse.Case.unit, linear.Case.unit):
+    if unit in (sparse.Case.unit, linear.Case.unit, layer.Case.unit):
         return against_table(cases, unit, language, floors)
     head = " | ".join(HEADS[language]).format(unit, unit)
     lines = [f"| {head} |", "|---|---:|---:|---:|---:|"]
@@ -377,7 +381,8 @@ def main():
         report = {"foci": context.version, "torch": torch.__version__,
                   "fast_transformers": fast_version(), "threads": context.threads,
                   "cpu": cpu_name(), "cases": []}
-        for case in cases() + decode.cases() + sparse.cases() + linear.cases() + product.cases():
+        for case in (cases() + decode.cases() + sparse.cases() + linear.cases() +
+                     product.cases() + layer.cases()):
             if re.search(args.only, case.name):
                 r = compare(context, case, args.reps, args.time)
                 report["cases"].append(r)

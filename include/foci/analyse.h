@@ -1,5 +1,6 @@
 /* analyse.h -- what a mechanism does with numbers, looked at from outside: how good the
- * estimates of random features are, and how far outputs are from those of softmax. */
+ * estimates of random features are, how far outputs are from those of softmax, and what
+ * frozen projections keep of hidden states. */
 #ifndef FOCI_ANALYSE_H
 #define FOCI_ANALYSE_H
 
@@ -50,6 +51,68 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
  * 1/sqrt(dim_qk).  Memory is allocated. */
 FOCI_API foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io,
                                          double *errors);
+
+/* What is measured of frozen projections W, [width d][dim k] a head.  x and y are random
+ * hidden states of length 1 with the cosine 1/2. */
+typedef enum foci_figure_id {
+    FOCI_FIGURE_GRAM, /* the largest entry of |W'W - I|, of a block over all heads */
+    FOCI_FIGURE_SMALLEST,          /* singular value of W, over all heads */
+    FOCI_FIGURE_LARGEST,           /* likewise */
+    FOCI_FIGURE_CONDITION,         /* the largest ratio of the two in one head */
+    FOCI_FIGURE_GAUSSIAN_SMALLEST, /* the same three of gaussian projections */
+    FOCI_FIGURE_GAUSSIAN_LARGEST,
+    FOCI_FIGURE_GAUSSIAN_CONDITION,
+    FOCI_FIGURE_OVERLAP,         /* |W1'W2|^2 (Frobenius), mean over neighbours */
+    FOCI_FIGURE_LENGTH_MEAN,     /* of |xW|^2 */
+    FOCI_FIGURE_LENGTH_VARIANCE, /* likewise */
+    FOCI_FIGURE_TIED_MEAN,       /* of xW . yW */
+    FOCI_FIGURE_TIED_VARIANCE,
+    FOCI_FIGURE_UNTIED_MEAN, /* of xW_Q . yW_K, drawn apart */
+    FOCI_FIGURE_UNTIED_VARIANCE,
+    FOCI_FIGURE_GRADIENT,        /* |G W'| / |G| (Frobenius) of random rows G */
+    FOCI_FIGURE_GRADIENT_SPREAD, /* the standard deviation of that over rows */
+    FOCI_FIGURE_PARAMETERS,      /* that need not be learned */
+    FOCI_FIGURE_FILE_BYTES,      /* of them as floats */
+    FOCI_FIGURE_TRAINING_BYTES,  /* with a gradient and the two moments of Adam */
+    FOCI_N_FIGURES
+} foci_figure_id;
+
+/* A number, and what theory says of it. */
+typedef struct foci_figure {
+    double measured; /* NaN: there is no such number */
+    double error;    /* standard error, of what is a mean over draws; else 0 */
+    double expected; /* NaN: no formula */
+} foci_figure;
+
+/* How |xW - yW|^2 d/k differs from |x - y|^2, as a share of it, over all pairs of rows. */
+typedef struct foci_distortion {
+    int64_t dim;           /* k; the only field that is read */
+    double  rms, worst;    /* root mean square, and the largest */
+    double  rms_expected;  /* sqrt(2 (d - k) / (k (d + 2))) of frames */
+    double worst_expected; /* what Johnson and Lindenstrauss leave: all pairs are within
+                             * it with probability 1/rows at least; NaN: above 1 */
+} foci_distortion;
+
+/* Frozen projections of a group of a plan, as a layer around it would draw them. */
+typedef struct foci_orthogonality_io {
+    size_t   size;
+    int      group;
+    int64_t  width; /* of hidden states */
+    uint64_t seed;  /* of the layer with index 0 */
+    int64_t  draws; /* layers, by index from 0, whose heads are looked at; 2 at least */
+    const float *x; /* [rows][width] hidden states whose distances count; NULL: normal */
+    int64_t      rows;
+
+    /* Results; NULL: not wanted. */
+    foci_figure     *figures;     /* [FOCI_N_FIGURES] */
+    foci_distortion *distortions; /* [n_distortions], dims from 1 to width, upward */
+    int64_t          n_distortions;
+} foci_orthogonality_io;
+
+/* Draw, and measure.  FOCI_ERR_UNSUP: the group has no frozen projections, or there are
+ * none of that width.  Memory is allocated. */
+FOCI_API foci_status foci_orthogonality_run(const foci_plan             *plan,
+                                            const foci_orthogonality_io *io);
 
 #ifdef __cplusplus
 }

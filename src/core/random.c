@@ -6,6 +6,7 @@
  * generate random matrices from the classical compact groups", 2007).
  */
 #include <math.h>
+#include <string.h>
 
 #include "core/core.h"
 
@@ -49,53 +50,115 @@ int64_t rng_below(struct rng *r, int64_t n)
     return min64((int64_t)(rng_uniform(r) * (double)n), n - 1);
 }
 
-/* Take the part along y, which has length 1, out of x; elements lie `step` apart. */
-static void take_out(double *x, const double *y, int64_t n, int64_t step)
+/*
+ * Frames
+ *
+ * Gram-Schmidt on panels of columns: a panel loses what lies along the panels before it,
+ * then its columns along each other, and all of that once more, which makes columns
+ * orthogonal to rounding however close to dependent they were.  Dividing by the norm keeps
+ * R's diagonal positive, so that no sign is left to correct.  Products go by squares that
+ * are copied out of the matrix: whole columns of it, a power of two apart, would share a
+ * few lines of the cache.  Sums have one order on every machine.
+ */
+
+enum { SIDE = 32 };
+
+/* Rows from i and columns from t on of a matrix d x k, zeros beyond its end. */
+static void copy_square(double out[SIDE][SIDE], const double *q, int64_t d, int64_t k,
+                        int64_t i, int64_t t)
 {
-    double dot = 0;
-    for (int64_t i = 0; i < n * step; i += step)
-        dot += y[i] * x[i];
-    for (int64_t i = 0; i < n * step; i += step)
-        x[i] -= dot * y[i];
+    const int64_t rows = min64(SIDE, d - i), cols = min64(SIDE, k - t);
+
+    if (rows < SIDE || cols < SIDE) memset(out, 0, SIDE * sizeof *out);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(out[r], q + (i + r) * k + t, (size_t)cols * sizeof *q);
 }
 
-static void divide_by_norm(double *x, int64_t n, int64_t step)
+static void put_square(double in[SIDE][SIDE], double *q, int64_t d, int64_t k,
+                       int64_t i, int64_t t)
 {
-    double sum = 0;
-    for (int64_t i = 0; i < n * step; i += step)
-        sum += x[i] * x[i];
-    const double norm = sqrt(sum);
-    for (int64_t i = 0; i < n * step; i += step)
-        x[i] /= norm;
+    const int64_t rows = min64(SIDE, d - i), cols = min64(SIDE, k - t);
+
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(q + (i + r) * k + t, in[r], (size_t)cols * sizeof *q);
 }
 
-static void turn_over(double *q, int64_t n)
+/* c += a b, a(i, t) at a[i ra + t ca]. */
+static void multiply(double (*restrict c)[SIDE], const double *a, int64_t ra,
+                     int64_t ca, double (*restrict b)[SIDE])
 {
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t t = 0; t < i; t++) {
-            const double x = q[i * n + t];
-            q[i * n + t] = q[t * n + i];
-            q[t * n + i] = x;
+    for (int i = 0; i < SIDE; i += 2)
+        for (int t = 0; t < SIDE; t += 4) {
+            const double *const x = a + i * ra + t * ca;
+            const double *const y = x + ra;
+            const double        x0 = x[0], x1 = x[ca], x2 = x[2 * ca], x3 = x[3 * ca];
+            const double        y0 = y[0], y1 = y[ca], y2 = y[2 * ca], y3 = y[3 * ca];
+
+            for (int j = 0; j < SIDE; j++) {
+                const double b0 = b[t][j], b1 = b[t + 1][j];
+                const double b2 = b[t + 2][j], b3 = b[t + 3][j];
+
+                c[i][j] += (x0 * b0 + x1 * b1) + (x2 * b2 + x3 * b3);
+                c[i + 1][j] += (y0 * b0 + y1 * b1) + (y2 * b2 + y3 * b3);
+            }
         }
 }
 
-/* Modified Gram-Schmidt; the second round makes the columns orthogonal to rounding
- * however close to dependent they were.  Dividing by the norm keeps R's diagonal
- * positive, so that no sign is left to correct.  Columns of a square lie in rows
- * meanwhile: far apart, those of 512 took seconds. */
+/* The panel at t without what lies along that at s. */
+static void take_out_panel(double *q, int64_t d, int64_t k, int64_t s, int64_t t)
+{
+    double along[SIDE][SIDE] = { 0 }, before[SIDE][SIDE], panel[SIDE][SIDE];
+
+    for (int64_t i = 0; i < d; i += SIDE) {
+        copy_square(before, q, d, k, i, s);
+        copy_square(panel, q, d, k, i, t);
+        multiply(along, before[0], 1, SIDE, panel);
+    }
+    for (int i = 0; i < SIDE; i++)
+        for (int j = 0; j < SIDE; j++)
+            along[i][j] = -along[i][j];
+    for (int64_t i = 0; i < d; i += SIDE) {
+        copy_square(before, q, d, k, i, s);
+        copy_square(panel, q, d, k, i, t);
+        multiply(panel, before[0], SIDE, 1, along);
+        put_square(panel, q, d, k, i, t);
+    }
+}
+
+/* Column t to length 1, and out of n columns after it. */
+static void take_out_column(double *q, int64_t d, int64_t k, int64_t t, int64_t n)
+{
+    double along[SIDE] = { 0 };
+    double sum = 0;
+
+    for (int64_t i = 0; i < d; i++)
+        sum += q[i * k + t] * q[i * k + t];
+    const double norm = sqrt(sum);
+    for (int64_t i = 0; i < d; i++) {
+        double *const row = q + i * k + t;
+
+        row[0] /= norm;
+        for (int64_t j = 1; j <= n; j++)
+            along[j] += row[0] * row[j];
+    }
+    for (int64_t i = 0; i < d; i++) {
+        double *const row = q + i * k + t;
+        for (int64_t j = 1; j <= n; j++)
+            row[j] -= along[j] * row[0];
+    }
+}
+
 void rng_haar(struct rng *r, int64_t d, int64_t k, double *q)
 {
-    const bool    square = d == k;
-    const int64_t step = square ? 1 : k, next = square ? d : 1;
-
     for (int64_t i = 0; i < d * k; i++)
         q[i] = rng_normal(r);
-    if (square) turn_over(q, d);
-    for (int64_t t = 0; t < k; t++) {
-        for (int round = 0; round < 2; round++)
-            for (int64_t s = 0; s < t; s++)
-                take_out(q + t * next, q + s * next, d, step);
-        divide_by_norm(q + t * next, d, step);
-    }
-    if (square) turn_over(q, d);
+    for (int64_t t = 0; t < k; t += SIDE)
+        for (int round = 0; round < 2; round++) {
+            const int64_t end = min64(k, t + SIDE);
+
+            for (int64_t s = 0; s < t; s += SIDE)
+                take_out_panel(q, d, k, s, t);
+            for (int64_t c = t; c < end; c++)
+                take_out_column(q, d, k, c, end - 1 - c);
+        }
 }

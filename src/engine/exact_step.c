@@ -20,9 +20,12 @@ static struct room room_take(const struct stepping *x, struct arena *a)
     r.f = arena_take(a, (int64_t)BUNDLE * LANES, sizeof *r.f);
     r.bias = arena_take(a, LANES, sizeof *r.bias);
     r.near = arena_take(a, (int64_t)FEW * LANES, sizeof *r.near);
-    r.by_place = s->shaw_k >= 0 || s->txl_r >= 0
+    r.by_place = s->shaw_k >= 0
                      ? arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.by_place)
                      : NULL;
+    r.by_distance = s->txl_r >= 0
+                        ? arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.by_distance)
+                        : NULL;
     r.far = arena_take(a, BUNDLE, sizeof *r.far);
     r.tile = arena_take(a, (int64_t)PAGE * x->ldo, sizeof *r.tile);
     r.keys = arena_take(a, x->rounds ? (int64_t)PAGE * x->dq : 0, x->el);

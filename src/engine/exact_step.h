@@ -158,19 +158,20 @@ struct step_source {
 
 /* Scratch of one thread. */
 struct room {
-    float    *q;        /* [BUNDLE][ldq] */
-    float    *wide;     /* [ld_given] a row as it is given */
-    uint32_t *words;    /* [BUNDLE][ldq / 2] */
-    float    *s;        /* [FEW][LANES] */
-    float    *f;        /* [BUNDLE][LANES], each row one number */
-    float    *bias;     /* [LANES] */
-    float    *near;     /* [FEW][LANES] products with rows of tables */
-    float    *by_place; /* [BUNDLE][ldq] queries that meet a table of places, or NULL */
-    float    *far;      /* [BUNDLE] products with the first row of Shaw's table */
-    float    *tile;     /* [PAGE][ldo], for pages that are not finite */
-    char     *keys;     /* [PAGE][dq] gathered */
-    char     *values;   /* [PAGE][dv] */
-    int32_t  *chain;    /* [rounds] */
+    float    *q;                      /* [BUNDLE][ldq] */
+    float    *wide;                   /* [ld_given] a row as it is given */
+    uint32_t *words;                  /* [BUNDLE][ldq / 2] */
+    float    *s;                      /* [FEW][LANES] */
+    float    *f;                      /* [BUNDLE][LANES], each row one number */
+    float    *bias;                   /* [LANES] */
+    float    *near;                   /* [FEW][LANES] products with rows of tables */
+    float    *by_place, *by_distance; /* [BUNDLE][ldq] queries that meet tables of Shaw
+                                       * and of txl, or NULL */
+    float    *far;    /* [BUNDLE] products with the first row of Shaw's table */
+    float    *tile;   /* [PAGE][ldo], for pages that are not finite */
+    char     *keys;   /* [PAGE][dq] gathered */
+    char     *values; /* [PAGE][dv] */
+    int32_t  *chain;  /* [rounds] */
     struct hash        hash;
     struct step_source from;
 };

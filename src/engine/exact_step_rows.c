@@ -36,23 +36,24 @@ static const float *txl_rows(const struct stepping *x, int64_t h)
            h * x->stage->group->mech.dims.len * x->dq;
 }
 
-/* What products with tables of places want of the row, and what is added to it. */
-static void add_places(const struct stepping *x, int64_t h, float *q, float *by_place,
-                       float *far)
+/* What products with tables of places want of row i, and what is added to it. */
+static void add_places(const struct stepping *x, const struct room *r, int64_t h,
+                       int64_t i, float *q)
 {
     const float *params = x->step->io->params;
 
-    if (x->score->shaw_k >= 0) {
+    if (r->by_place) {
         double sum = 0;
         for (int c = 0; c < x->dq; c++)
             sum += (double)q[c] * (double)shaw_keys(x, h)[c];
-        *far = (float)sum;
+        r->far[i] = (float)sum;
+        memcpy(r->by_place + i * x->ldq, q, (size_t)x->ldq * sizeof *q);
     }
-    if (!by_place) return;
-    memcpy(by_place, q, (size_t)x->ldq * sizeof *q);
-    if (x->score->txl_r < 0) return;
+    if (!r->by_distance) return;
+    float *far = r->by_distance + i * x->ldq;
+    memcpy(far, q, (size_t)x->ldq * sizeof *q);
     for (int c = 0; c < x->dq; c++) {
-        by_place[c] += params[x->score->txl_w + h * x->dq + c];
+        far[c] += params[x->score->txl_w + h * x->dq + c];
         q[c] += params[x->score->txl_u + h * x->dq + c];
     }
 }
@@ -106,9 +107,8 @@ void step_load(const struct stepping *x, const struct piece *p, struct room *r)
     for (int i = 0; i < rows; i++) {
         const int64_t h = head_of(x, p, i);
         float        *q = r->q + (int64_t)i * x->ldq;
-        float        *by_place = r->by_place ? r->by_place + (int64_t)i * x->ldq : NULL;
 
-        add_places(x, h, q, by_place, &r->far[i]);
+        add_places(x, r, h, i, q);
         const float f =
             (float)factor_of(x, h, x->e.from.from ? r->from.share[i][OF_QK] : 1,
                              x->counts ? x->visible[known_at(x, p, i)] : 0);
@@ -175,7 +175,7 @@ static void add_txl(const struct stepping *x, const struct room *r,
     const int n = (int)min64(m->n, place - m->j0 + 1);
 
     if (n <= 0) return;
-    x->k->dots_f32(r->near, r->by_place + (int64_t)row * x->ldq, x->ldq, 1,
+    x->k->dots_f32(r->near, r->by_distance + (int64_t)row * x->ldq, x->ldq, 1,
                    txl_rows(x, h) + (place - m->j0 - n + 1) * x->dq, x->dq, FOCI_F32, n,
                    x->dq, NULL);
     for (int j = 0; j < n; j++)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
+#include "plan/plan.h"
 
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads)
@@ -54,9 +55,12 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
     return NULL;
 }
 
-/* The plan judges lengths, documents, masks and words; any address stands for tensors. */
+/* The plan judges lengths, documents, masks and words; any address stands for tensors.
+ * What engines say of its parameters they say once more when they have them, and then of
+ * those too that the layer makes. */
 static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
-                              const foci_layer_grads *g, char *text, size_t cap)
+                              const foci_layer_grads *g, bool engines, char *text,
+                              size_t cap)
 {
     const bool       cross = layer->p.len_source > 0;
     void            *any = io->work;
@@ -82,11 +86,14 @@ static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
     const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = any,
                                .dbias = g ? g->dbias : NULL };
 
-    return foci_io_check(layer->plan, &plan_io, g ? &grads : NULL, text, cap);
+    TRY(plan_check_io(layer->plan, &plan_io, g ? &grads : NULL, text, cap));
+    if (!engines || layer->n_distances) return FOCI_OK;
+    return plan_check_engines(layer->plan, &plan_io, text, cap);
 }
 
-foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
-                             const foci_layer_grads *grads, char *text, size_t cap)
+static foci_status check_all(const foci_layer *layer, const foci_layer_io *io,
+                             const foci_layer_grads *grads, bool engines, char *text,
+                             size_t cap)
 {
     foci_layer_io    whole;
     foci_layer_grads g;
@@ -99,5 +106,16 @@ foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
             "io or grads is NULL or of a strange size: start them with FOCI_SIZED");
     const char *what = fault(layer, &whole, grads ? &g : NULL);
     if (what) return say(text, cap, what);
-    return check_plan(layer, &whole, grads ? &g : NULL, text, cap);
+    return check_plan(layer, &whole, grads ? &g : NULL, engines, text, cap);
+}
+
+foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io)
+{
+    return check_all(layer, io, NULL, false, NULL, 0);
+}
+
+foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
+                             const foci_layer_grads *grads, char *text, size_t cap)
+{
+    return check_all(layer, io, grads, true, text, cap);
 }

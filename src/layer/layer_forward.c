@@ -209,7 +209,7 @@ static foci_status change(const foci_layer *layer, const foci_layer_io *io,
 
     if (!layer) return FOCI_ERR_ARG;
     TRY(layer_whole_io(io, NULL, &whole, &none));
-    TRY(foci_layer_check(layer, &whole, NULL, NULL, 0));
+    TRY(layer_check_change(layer, &whole));
     if (layer->n_floats && !params) return FOCI_ERR_ARG;
     whole.saved = NULL; /* of the forward pass it is left alone */
     layer_open(layer, &whole, NULL, &x);

@@ -103,8 +103,8 @@ static foci_status draw(const foci_layer *layer, const struct layer_param *p,
 
     if (!frozen_can(kind, false, f.width, f.heads, f.dim, why, sizeof why))
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "init: %s", why);
-    const foci_status status = frozen_make(layer->ctx, &f, seed, p->stream);
-    if (!status) frozen_write(&f, out);
+    foci_status status = frozen_make(layer->ctx, &f, seed, p->stream);
+    if (!status) status = frozen_write(&f, out);
     frozen_free(layer->ctx, &f);
     return status;
 }
@@ -150,8 +150,7 @@ foci_status foci_layer_frozen(const foci_layer *layer, int index, float *out)
     const struct layer_param *p = frozen_param(layer, index);
 
     if (!p || !out) return FOCI_ERR_ARG;
-    frozen_write(&layer->frozen[p->frozen], out);
-    return FOCI_OK;
+    return frozen_write(&layer->frozen[p->frozen], out);
 }
 
 /* A transform becomes the matrix that was given. */
@@ -170,7 +169,8 @@ foci_status foci_layer_give(foci_layer *layer, int index, const float *data)
                               .width = given.width,
                               .heads = given.heads,
                               .dim = given.dim,
-                              .dense = dense };
+                              .dense = dense,
+                              .ctx = layer->ctx };
     }
     memcpy(f->dense, data, (size_t)p->count * sizeof *data);
     return FOCI_OK;

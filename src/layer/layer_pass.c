@@ -148,6 +148,13 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
  * Rows
  */
 
+/* From the first document to the last; they are of x and of the source alike. */
+static struct run documents(const foci_layer_io *io)
+{
+    const int64_t first = io->docs[0];
+    return (struct run){ first, io->docs[io->n_docs] - first, first, first };
+}
+
 /* Of x; those that are valid. */
 static void find_runs(struct pass *x)
 {
@@ -155,9 +162,12 @@ static void find_runs(struct pass *x)
     const foci_layer_io      *io = &x->io;
 
     if (!p->batch || !p->len) return;
-    if (io->docs || (!io->lens && !p->memory)) {
-        const int64_t n = io->docs ? io->docs[io->n_docs] : p->batch * p->len;
-        x->runs[x->n_runs++] = (struct run){ .n = n };
+    if (io->docs) {
+        x->runs[x->n_runs++] = documents(io);
+        return;
+    }
+    if (!io->lens && !p->memory) {
+        x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
         return;
     }
     for (int64_t b = 0; b < p->batch; b++)
@@ -175,6 +185,10 @@ static void find_others(struct pass *x)
     const int64_t             len = p->len_source ? p->len_source : p->memory;
 
     if (!p->batch || !len) return;
+    if (io->docs) {
+        x->others[x->n_others++] = documents(io);
+        return;
+    }
     if (p->len_source && !io->lens_source) {
         x->others[x->n_others++] = (struct run){ .n = p->batch * len };
         return;

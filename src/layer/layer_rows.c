@@ -128,6 +128,7 @@ void layer_clear_rest(const struct pass *x, void *to, bool source)
 
     if (x->io.docs) {
         const int64_t end = x->io.docs[x->io.n_docs];
+        memset(to, 0, (size_t)x->io.docs[0] * bytes);
         memset((char *)to + (size_t)end * bytes, 0, (size_t)(len - end) * bytes);
     }
     for (int64_t b = 0; lens && b < p->batch; b++)

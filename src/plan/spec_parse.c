@@ -294,15 +294,13 @@ foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec)
         return ctx_fail(ctx, FOCI_ERR_SPEC, "the spec has more than %d characters",
                         SPEC_MAX);
 
-    char        label[120] = "";
     const char *alias, *meaning;
-    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
-        if (!is_alias(text, alias)) continue;
-        snprintf(label, sizeof label, "%s stands for \"%s\": ", alias, meaning);
-        text = meaning;
-        break;
-    }
-    struct reader     r = { ctx, text, text, text + strlen(text), label };
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
+        if (is_alias(text, alias)) {
+            text = meaning;
+            break;
+        }
+    struct reader     r = { ctx, text, text, text + strlen(text), "" };
     const foci_status status = read_spec(&r, spec);
     if (status) spec_free(ctx, spec);
     return status;

@@ -54,8 +54,8 @@ foci analyse --estimator 'performer(kind=sderf, rows=unit)' --dim 4 --draws 10 -
 foci analyse --dim 4
 foci analyse --estimator performer
 --- stderr
-foci analyse: --estimator or --error is missing; usage: *
-foci analyse: --dim is missing; usage: foci analyse --estimator SPEC --dim D
+foci analyse: --estimator, --error or --orthogonality is missing; usage: *
+foci analyse: --dim is missing; usage: foci analyse --estimator SPEC --dim N
 --- exit 2
 
 === lists that are none
@@ -135,7 +135,7 @@ foci analyse $nine --dim 4 --out x.svg
 --- stdout
 foci analyse: linaer: *
 foci analyse: routed: *
-foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim D
+foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim N
 foci analyse: --estimator and --error do not go together
 foci analyse: --draws belongs to --estimator
 foci analyse: --out belongs to --error
@@ -145,3 +145,106 @@ foci analyse: --keys is 'some'; it takes gaussian|clustered|both
 --- stderr
 foci analyse: --error is given 9 times; a picture has room for 8
 --- exit 2
+
+=== frozen projections
+foci analyse --orthogonality orthogonal --width 32 --heads 4 --draws 8 --quiet
+--- stdout
+orthogonal: width 32, heads of 8
+
+figure * measured * error * theory
+largest entry of |W'W - I| * *e-0* 0
+smallest singular value * 1 * 1
+largest singular value * 1 * 1
+condition number * 1 * 1
+  the same of gaussian: smallest * 0.5
+  largest * 1.5
+  condition number * 3
+overlap of two heads |W1'W2|^2 * 2
+|xW|^2: mean * 0.25
+  variance * 0.011029
+xW.yW, tied: mean * 0.125
+  variance * 0.0070268
+xWq.yWk, not tied: mean * 0
+  variance * 0.0078125
+gradient |GW'| / |G| * 1 * 1
+  standard deviation of rows * 0
+parameters saved * 2048 * -
+  bytes of a file * 8192 * -
+  bytes of training, with Adam * 32768 * -
+
+squared distances of 256 random states, relative change
+
+dim * rms  theory * worst  bound
+  4 * 0.6417 * -
+  8 * 0.4201 * -
+ 16 * 0.2425 * -
+ 32  0.0000  0.0000  0.0000 * -
+
+=== frozen projections as JSON: measured within five errors of theory
+foci analyse --orthogonality orthogonal --orthogonality 'softmax frozen(gaussian)' --orthogonality 'linear frozen(hadamard)' \
+    --orthogonality '2*softmax + 4*softmax frozen(orthogonal, sample=block)' --width 48 --heads 6 --head-dim 8 --draws 100 \
+    --seed 3 --json --quiet > o.json
+python3 - <<'END'
+import json
+o = json.load(open("o.json"))
+print(sorted(o), [(r["spec"], r["group"]) for r in o["results"]][-1])
+for r in o["results"]:
+    f = r["figures"]
+    far = [k for k in f if f[k]["error"] > 1e-9 and abs(f[k]["measured"] - f[k]["theory"]) > 5 * f[k]["error"]]
+    print(f["gram"]["measured"] < 1e-6, round(f["overlap"]["theory"], 3), f["condition"]["theory"] < 2, far)
+    print([d["dim"] for d in r["distances"]], max(abs(d["rms"] - d["theory"]) for d in r["distances"]) < 0.1)
+END
+--- stdout
+['draws', 'head_dim', 'heads', 'results', 'rows', 'seed', 'width'] ('2*softmax + 4*softmax frozen(orthogonal, sample=block)', 1)
+True 1.333 True []
+[4, 8, 16, 32, 48] True
+False 1.333 False []
+[4, 8, 16, 32, 48] True
+True 1.333 True []
+[4, 8, 16, 32, 48] True
+True 0.0 True []
+[4, 8, 16, 32, 48] True
+
+=== distances of given hidden states, and a picture
+npy make x.npy 2x5x12
+foci analyse --orthogonality orthogonal --orthogonality 'softmax frozen(gaussian)' --width 12 --heads 4 --draws 2 --x x.npy \
+    --out k.svg --quiet | grep -c 'squared distances of 10 hidden states'
+foci analyse --orthogonality orthogonal --width 12 --draws 2 --out k.png --quiet | wc -l
+grep -c polyline k.svg
+python3 -c 'import xml.dom.minidom as m; print(m.parse("k.svg").documentElement.tagName)'
+echo $(head -c 4 k.png | tail -c 3)
+--- stdout
+2
+29
+9
+svg
+PNG
+
+=== frozen projections that cannot be, and options of other forms
+npy make x.npy 3x5
+npy make y.npy 1x12
+for c in '--orthogonality softmax --width 8' '--orthogonality orthogonal' '--orthogonality orthogonal --width 9 --heads 2' \
+         '--orthogonality orthogonal --width 8 --dim 3' '--orthogonality orthogonal --width 8 --head-dim 9' \
+         '--orthogonality orthogonal --width 8 --error linear' '--error linear --dim 3 --width 3' \
+         '--orthogonality orthogonal --width 8 --out x.gif' '--orthogonality orthogonal --width 8 --x x.npy' \
+         '--orthogonality orthogonal --width 12 --x y.npy' '--orthogonality orthogonl --width 8'; do
+    foci analyse $c --quiet 2>&1
+done
+foci analyse --orthogonality 'softmax frozen(hadamard)' --width 9 --quiet
+foci analyse --orthogonality 'softmax frozen(sample=block)' --width 8 --heads 3 --head-dim 3 --quiet
+--- stdout
+foci analyse: softmax: softmax has no frozen projections; softmax frozen(orthogonal) would
+foci analyse: --width is missing; usage: foci analyse --orthogonality SPEC --width N
+foci analyse: --width 9 is no multiple of --heads 2; --head-dim says how wide a head is
+foci analyse: --dim belongs to --estimator
+foci analyse: orthogonal: no 9 columns of 8 elements are orthonormal; a head may be as wide as x at most
+foci analyse: --error and --orthogonality do not go together
+foci analyse: --width belongs to --orthogonality
+foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
+foci analyse: x.npy is 3x5; --x takes rows of 8 numbers, N x 8
+foci analyse: y.npy has 1 rows; distances need two
+foci analyse: orthogonl: column 1: *
+--- stderr
+foci analyse: softmax frozen(hadamard): hadamard needs an even width, for runs of 2, 4, 8 ... elements, and 9 is odd; orthogonal takes any
+foci analyse: softmax frozen(sample=block): sample=block shares out one matrix of at most 8 columns, and 3 heads of 3 need more; narrower heads or sample=perhead will do
+--- exit 1

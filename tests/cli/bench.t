@@ -149,6 +149,56 @@ softmax/b2h4k2n1m200d16/f32/step *
 relu2 logn/n3m70d8/bf16/step *
 ...
 
+=== layers: a width in the problem, and kinds
+foci bench softmax/b2h4n64w32/f32/both '2*softmax frozen + 2*linear/h4n64w32c/bf16/bwd' softmax/h4n16m24w32/f32/both \
+    'gau(relu2)/n64w16/f32fast/fwd' 'conv(dynconv(width=3))/h2n64w16/f32/both' 'attention(xl)/h2n64w16c/f32/fwd' \
+    '1*fixed(words=1) + 1*softmax/h2n64w16/f32/fwd' --reps 2 --time 0 --quiet --json > b.json
+foci plan softmax b2h4n64w32 --train --json > p.json
+python3 - <<'END'
+import json
+cases = json.load(open("b.json"))["cases"]
+for c in cases:
+    print(c["case"], c["flops"] > 0, c["bytes"] > 0, c["work_bytes"] > 0, c["plan"].split(",")[0])
+cost = json.load(open("p.json"))["cost"]
+print(cases[0]["flops"] == cost["forward_flops"] + cost["backward_flops"])
+END
+--- stdout
+softmax/b2h4n64w32/f32/both True True True layer attention
+2*softmax frozen + 2*linear/h4n64w32c/bf16/bwd True True True layer attention
+softmax/h4n16m24w32/f32/both True True True layer attention
+gau(relu2)/n64w16/f32fast/fwd True True True layer gau
+conv(dynconv(width=3))/h2n64w16/f32/both True True True layer conv
+attention(xl)/h2n64w16c/f32/fwd True True True layer attention
+1*fixed(words=1) + 1*softmax/h2n64w16/f32/fwd True True True layer attention
+True
+
+=== steps of layers
+foci bench 'softmax/b2h4n1m130w32/bf16/step' '2*local(window=16) + 2*softmax frozen(hadamard)/b2h4n1m130w32/f32/step' \
+    'performer(kind=aderf)/h2n3m70w16/f32/step' 'conv(lightconv)/h2n1m70w16/f32/step' --reps 70 --time 0 --quiet > out
+sed -n 2,5p out
+--- stdout
+softmax/b2h4n1m130w32/bf16/step *
+2*local(window=16) + 2*softmax frozen(hadamard)/b2h4n1m130w32/f32/step *
+performer(kind=aderf)/h2n3m70w16/f32/step *
+conv(lightconv)/h2n1m70w16/f32/step *
+
+=== layers that cannot be are refused before time is spent
+for c in softmax/h3n64w16/f32/fwd 'conv(softmax)/h2n64w16/f32/fwd' 'gau(relu2)/h2n64w16/f32/fwd' 'gau(relu2)/h2n64d16/f32/fwd' \
+         'softmax/h2n64w0/f32/fwd' 'nystrom/h2n1m64w16/f32/step'; do
+    foci bench softmax/n64d16/f32/fwd "$c" --quiet 2>&1
+done
+foci bench --crossover linear/h8w64/f32/fwd
+--- stdout
+foci bench: softmax/h3n64w16/f32/fwd: *not divisible*
+foci bench: conv(softmax)/h2n64w16/f32/fwd: *softmax reads them*
+foci bench: gau(relu2)/h2n64w16/f32/fwd: *gau has one
+foci bench: gau(relu2)/h2n64d16/f32/fwd: *unknown mechanism "gau"*
+foci bench: problem "h2n64w0", column 6: w, the width of a layer, *
+foci bench: nystrom/h2n1m64w16/f32/step: *
+--- stderr
+foci bench: case "linear/h8w64/f32/fwd" is a layer; --crossover compares mechanisms, as in linear/h8d64c/bf16/fwd
+--- exit 2
+
 === the length from which a mechanism is faster
 foci bench --crossover linear/d8/f32/both 'performer(kind=sderf)/h2d8c/bf16/fwd' --limit 128 --reps 1 --time 0 --quiet
 --- stdout

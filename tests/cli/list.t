@@ -93,15 +93,29 @@ sink, a modifier: *
   tensor  of a head  kept     help
   sink    a number   trained  *
 
+=== modifiers of layers
+foci list frozen | sed '1,/source/d'
+foci list init | tail -2
+--- stdout
+
+  argument * default  accepted * help
+  kind * orthogonal  orthogonal|gaussian|hadamard  *
+  sample * perhead  perhead|block * *
+  tie * 0  0 to 1, whole  *
+  shared * 0  0 to 1, whole  *
+  argument * default  accepted * help
+  kind * orthogonal  orthogonal|gaussian  *
+
 === an alias
 foci list 8L
 --- stdout
 8L, an alias: 8*softmax
 
-=== aliases that can be planned
+=== aliases
 foci list | sed -n '/^alias/,$p'
 --- stdout
 alias        meaning
+orthogonal   softmax frozen(orthogonal)
 7F+1L        7*fixed + 1*softmax
 7F_token+1L  7*fixed + 1*softmax
 7F_word+1L   7*fixed(words=1) + 1*softmax

@@ -73,6 +73,83 @@ foci plan '1*softmax t5 bias + 1*routed(inner=softmax bias t5)' h2n8d8 --json | 
 "name":"1.inner.table"
 "name":"1.inner.t5.table"
 
+=== a layer has projections for what its heads read
+foci plan '7*fixed + 1*softmax frozen(hadamard)' b2h8n64w64 | sed -n '1,/^plan/p'
+foci plan relu2 n64 --width 32 --layer gau --biases --json | grep '"name"' | tr -d ' ,'
+--- stdout
+layer attention, 128 rows of 64*
+  0.Wv * 64 x 56
+  1.Wq * 64 x 8, frozen, hadamard*
+  1.Wk * 64 x 8, frozen, hadamard*
+  1.Wv * 64 x 8
+  Wo * 64 x 64
+...
+plan b2h8n64d8, *
+"name":"Wu"
+"name":"bu"
+"name":"Wv"
+"name":"bv"
+"name":"Wz"
+"name":"bz"
+"name":"gamma_q"
+"name":"beta_q"
+"name":"gamma_k"
+"name":"beta_k"
+"name":"Wo"
+"name":"bo"
+
+=== a layer as JSON, by a letter or by an option
+foci plan softmax b2h4n64w32c --train --json > a.json
+foci plan softmax b2h4n64c --width 32 --train --json > b.json
+cmp a.json b.json
+foci plan softmax b2h4n64d8 --train --json > p.json
+foci plan softmax h2n5m7d3v5w6 --json | grep problem
+python3 - <<'END'
+import json
+a, p = json.load(open("a.json")), json.load(open("p.json"))
+print(a["spec"], a["problem"], a["layer"], [q["keep"] for q in a["parameters"]])
+print(a["cost"]["forward_flops"] - json.load(open("b.json"))["cost"]["forward_flops"], "layer" in p)
+print(a["work_bytes"] > 0, a["saved_bytes"] > 0, a["cost"]["backward_flops"] > a["cost"]["forward_flops"])
+END
+--- stdout
+  "problem": "h2n5m7d3v5w6",
+4*softmax b2h4n64d8w32c attention ['trained', 'trained', 'trained', 'trained']
+0.0 False
+True True True
+
+=== products are counted
+foci plan softmax b2h4n64w32 --json > layer.json
+foci plan softmax b2h4n64d8 --json > plan.json
+python3 - <<'END'
+import json
+layer, plan = (json.load(open(n))["cost"]["forward_flops"] for n in ("layer.json", "plan.json"))
+print(layer - plan == 4 * 2 * (2 * 64) * 32 * 32)
+END
+--- stdout
+True
+
+=== widths that are none, and options of layers without one
+foci plan softmax n10w
+foci plan softmax n10w0
+foci plan softmax n10w99999999999999999999
+foci plan softmax h8w512
+foci plan softmax n10w8x
+foci plan softmax n10w8 --width 8
+foci plan softmax n10d8 --layer gau
+foci plan softmax n10d8 --biases
+foci plan softmax h3n10w8
+--- stderr
+foci plan: problem "n10w", column 4: w, the width of a layer, goes from 1 to 16777216
+foci plan: problem "n10w0", column 4: w, the width of a layer, goes from 1 to 16777216
+foci plan: problem "n10w99999999999999999999", column 4: w, the width of a layer, goes from 1 to 16777216
+foci plan: h8w512: problem *column 3: n, the query length, is wanted here
+foci plan: n10w8x: problem *unexpected "x"*
+foci plan: the problem "n10w8" has a width of its own: leave out --width
+foci plan: --layer needs --width W, which makes it a layer
+foci plan: --biases needs --width W, which makes it a layer
+foci plan: softmax: width 8 is not divisible by 3 heads: give head_dim, or other heads
+--- exit 2
+
 === nothing is saved without training
 foci plan softmax n64d16 --json | grep saved_bytes
 --- stdout

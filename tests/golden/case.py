@@ -139,7 +139,8 @@ class Case:
         return Head(group, index, tensor, self.causal, queries, keys(self.k, self.d), keys(self.v, self.dv), self.dv,
                     self.m, x, self.words and [self.words[b * self.n + i] for i in rows], hidden, bias, keep)
 
-    def solve(self):
+    def attend(self):
+        """Outputs of all heads from q, k, v and x."""
         zero = Num(0.0)
         o = {}
         self.lse = [-math.inf] * (self.b * self.heads * self.n)
@@ -158,6 +159,9 @@ class Case:
                         self.a[at * self.m + cols.start + j] = weight
         rows = itertools.product(range(self.b), range(self.n), range(self.heads))
         self.o = [x for at in rows for x in o.get(at, [zero] * self.dv)]
+
+    def solve(self):
+        self.attend()
         backward(dot(self.o, constant(self.g)))
         self.check()
         self.moments = self.calibrate() if self.calibrated else []

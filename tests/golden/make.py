@@ -11,11 +11,14 @@ Here are the cases.  It needs the standard library only.
 The format of the files is in README.md beside this script.
 """
 
+import itertools
 import os
 import random
 
+import draws
 from case import Case
 from formulas import Group, sinusoid
+from layers import Layer, Sinusoid
 from positional import ORDER
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -781,6 +784,16 @@ def mixtures():
             n=10, d=2, docs=[0, 4, 4, 5, 10])]
 
 
+def layers():
+    """What speaks of the layer around the heads changes nothing in them."""
+    for name, kind in (("frozen", "hadamard, sample=block, tie=1"), ("init", "gaussian")):
+        mod = {name: {}}
+        yield name, shapes("softmax " + name, lambda h, mod=mod: one("softmax", h, **mod)) + [
+            Case("arguments", "softmax %s(%s)" % (name, kind), one("softmax", 2, **mod), n=4, causal=True),
+            Case("of local, turned", "local(window=1) %s rope" % name, one("local", 2, {"window": 1}, rope={}, **mod), n=5, d=2),
+            Case("of linear", "linear %s" % name, one("linear", 1, {}, **mod), n=4, causal=True)]
+
+
 def files():
     yield "softmax", [
         Case("worked example", "softmax", one("softmax"), printed={
@@ -817,6 +830,7 @@ def files():
     yield "temper", shapes("softmax temper", lambda h: one("softmax", h, temper={})) + [
         Case("of relu2", "relu2 temper", one("relu2", 2, temper={}), n=4),
         Case("of l2norm", "l2norm temper", one("l2norm", 2, temper={}), n=4, causal=True)]
+    yield from layers()
     yield from supports()
     yield from orders()
     yield from slots()
@@ -880,12 +894,56 @@ def files():
             n=8, d=2, causal=True)] + mixtures()
 
 
+def whole_layers():
+    make = lambda name, groups, **kw: Layer(
+        name, " + ".join(("%d*" % g.heads if len(groups) > 1 else "") + phrase(g) for g in groups), groups, **kw)
+    alone = lambda name, heads, mech, mods=None, arg=None, **kw: make(name, [Group(heads, mech, arg, **(mods or {}))], **kw)
+    frozen = lambda name, said, heads=2, **kw: alone(name, heads, "softmax", {"frozen": said}, **kw)
+    return [
+        alone("softmax", 2, "softmax", n=4, d=2),
+        alone("biases, residual, causal", 2, "softmax", n=4, d=2, width=3, dv=1, biases=True, residual=True, causal=True),
+        alone("grouped heads", 4, "softmax", b=2, n=3, d=2, kv=2, width=5, biases=True),
+        alone("lengths", 2, "softmax", b=3, n=4, d=2, len_q=[4, 0, 2], len_k=[4, 0, 2], biases=True, residual=True),
+        alone("documents", 2, "softmax", n=7, d=2, docs=[1, 3, 3, 6], biases=True, causal=True),
+        alone("cross", 2, "softmax", b=2, n=3, d=2, source=(5, 3), biases=True, len_q=[3, 2], len_k=[5, 2]),
+        alone("memory", 2, "softmax", n=3, d=2, before=2, biases=True, causal=True),
+        alone("dropped", 2, "softmax", b=2, n=4, d=2, drop=(0.4, 7), residual=True, biases=True),
+        alone("distances", 2, "softmax", {"txl": {}}, n=4, d=2, causal=True),
+        alone("modifiers", 2, "softmax", {"temper": {}, "sink": {}, "rope": {}}, n=4, d=2, causal=True),
+        alone("shared rows", 2, "lsh", arg={"buckets": 2, "shared": 1}, n=4, d=2),
+        alone("taps of hidden states", 2, "dynconv", arg={"width": 3}, n=4, d=2),
+        alone("gates", 2, "synthesizer", arg={"kind": "dense", "max": 5, "hidden": 2}, n=4, d=2),
+        make("routes", [Group(2, "routed", {"routes": 2}, None, Group(2, "softmax"))], n=4, d=2),
+        make("fixed and softmax", [Group(1, "fixed"), Group(1, "softmax")], n=5, d=2, biases=True),
+        make("three groups", [Group(1, "softmax"), Group(2, "fixed"), Group(1, "linear", rope={})], n=5, d=2, kv=4, width=3, causal=True),
+        make("frozen beside learned", [Group(2, "softmax", frozen={}), Group(2, "softmax")], n=4, d=2, biases=True, seed=5),
+        make("distances of a mix", [Group(1, "fixed"), Group(2, "softmax", txl={}, sink={})], n=4, d=2, causal=True),
+        frozen("frozen", {}, n=4, d=2),
+        frozen("frozen, another layer", {}, n=4, d=2, seed=3, index=2, biases=True),
+        frozen("frozen, shared", {"shared": 1}, n=4, d=2, seed=3, index=2),
+        frozen("frozen, block", {"sample": "block"}, n=4, d=2, seed=1),
+        frozen("frozen, tied", {"tie": 1}, n=4, d=2, seed=1),
+        frozen("frozen, gaussian", {"kind": "gaussian"}, n=4, d=2, seed=1),
+        frozen("frozen, hadamard", {"kind": "hadamard"}, n=4, d=2, width=6, seed=1),
+        frozen("frozen, hadamard, block", {"kind": "hadamard", "sample": "block"}, n=4, d=3, width=12, heads=4, seed=1),
+        frozen("frozen, cross", {}, n=3, d=2, source=(4, 6), seed=1),
+        alone("gau", 1, "relu2", n=4, d=3, dv=8, kind="gau"),
+        alone("gau, biases", 1, "relu2", b=2, n=4, d=2, dv=3, width=3, kind="gau", biases=True, residual=True, causal=True,
+              len_q=[4, 2], len_k=[4, 2]),
+        alone("gau of softmax", 1, "softmax", {"temper": {}}, n=4, d=2, dv=3, width=3, kind="gau", drop=(0.3, 1)),
+        alone("conv", 2, "lightconv", arg={"width": 3}, n=5, d=2, kind="conv"),
+        alone("conv, biases", 2, "dynconv", arg={"width": 3}, b=2, n=4, d=2, kind="conv", biases=True, residual=True, causal=True),
+        Sinusoid(0, 3, 4, 10000.0), Sinusoid(5, 4, 7, 10000.0), Sinusoid(1000, 2, 6, 100.0)]
+
+
 def main():
-    for name, cases in files():
+    for name, cases in itertools.chain(files(), [("layers", whole_layers())]):
         with open(os.path.join(HERE, name + ".txt"), "w") as f:
             f.write("# Made by make.py; README.md has the format.\n\n")
             for case in cases:
                 f.write(case.text())
+    with open(os.path.join(HERE, "draws.txt"), "w") as f:
+        f.write("# Made by make.py; README.md has the format.\n\n" + draws.text())
 
 
 if __name__ == "__main__":

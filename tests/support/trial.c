@@ -112,7 +112,7 @@ static double *tensor_collect(int type, const struct shape *s, void *from)
  * Inputs
  */
 
-static int32_t *draw_lens(struct rng *r, int64_t n, int64_t most)
+int32_t *trial_lens(struct rng *r, int64_t n, int64_t most)
 {
     int32_t *len = test_alloc((size_t)n, sizeof *len);
     for (int64_t b = 0; b < n; b++)
@@ -121,8 +121,7 @@ static int32_t *draw_lens(struct rng *r, int64_t n, int64_t most)
     return len;
 }
 
-/* Documents that leave a gap in front and behind, some of them empty. */
-static int32_t *draw_docs(struct rng *r, int64_t n, int64_t len)
+int32_t *trial_docs(struct rng *r, int64_t n, int64_t len)
 {
     int32_t *docs = test_alloc((size_t)n + 1, sizeof *docs);
     for (int64_t d = 0; d <= n; d++)
@@ -136,24 +135,22 @@ static int32_t *draw_docs(struct rng *r, int64_t n, int64_t len)
     return docs;
 }
 
-/* Words of one token and more, counted from 0 in every sequence; numbers beyond a length
- * are not for reading. */
-static void draw_words(const foci_plan *plan, struct trial *t, struct rng *r)
+int32_t *trial_words(const foci_plan *plan, const foci_io *io, struct rng *r)
 {
-    const foci_problem *p = &t->p;
-    const foci_io       io = trial_io(t);
+    const foci_problem *p = &plan->p;
     struct seq   *seqs = test_alloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
-    const int64_t n = plan_seqs(plan, &io, seqs), rows = p->batch * p->len_q;
+    const int64_t n = plan_seqs(plan, io, seqs), rows = p->batch * p->len_q;
+    int32_t      *words = test_alloc((size_t)rows + 1, sizeof *words);
 
-    t->words = test_alloc((size_t)rows + 1, sizeof *t->words);
     for (int64_t i = 0; i < rows; i++)
-        t->words[i] = -7;
+        words[i] = -7;
     for (int64_t s = 0; s < n; s++) {
-        int32_t *of = t->words + seqs[s].b * p->len_q + seqs[s].q0;
+        int32_t *of = words + seqs[s].b * p->len_q + seqs[s].q0;
         for (int64_t i = 0; i < seqs[s].nq; i++)
             of[i] = i ? of[i - 1] + (rng_uniform(r) < 0.4) : 0;
     }
     free(seqs);
+    return words;
 }
 
 static void draw_pairs(struct trial *t, struct rng *r)
@@ -261,6 +258,20 @@ static void keep_off(const struct trial *t, const foci_mech *m)
         }
 }
 
+void trial_params(const foci_plan *plan, uint64_t seed, struct rng *r, float *params)
+{
+    assert_int_equal(foci_params_init(plan, seed, params), FOCI_OK);
+    for (int64_t i = 0; i < plan->n_floats; i++)
+        params[i] *= (float)(0.5 + rng_uniform(r));
+    for (int i = 0; i < plan->n_params; i++) {
+        const struct param *one = &plan->params[i];
+        const double        size =
+            one->def->init == FOCI_INIT_NORMAL ? fmin(1, sqrt(one->value)) : 1;
+        for (int64_t e = one->offset; e < one->offset + one->count; e++)
+            params[e] += (float)(0.3 * size * rng_normal(r));
+    }
+}
+
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives)
 {
@@ -280,30 +291,23 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     if (p->dim_x) t.x = tensor_draw(type, &x, &r);
     t.g = tensor_draw(type, &o, &r);
 
-    /* Parameters near where training would find them. */
     t.params = test_alloc((size_t)plan->n_floats, sizeof *t.params);
-    assert_int_equal(foci_params_init(plan, seed, t.params), FOCI_OK);
-    for (int64_t i = 0; i < plan->n_floats; i++)
-        t.params[i] *= (float)(0.5 + rng_uniform(&r));
-    for (int i = 0; i < plan->n_params; i++) {
-        const struct param *one = &plan->params[i];
-        const double        size =
-            one->def->init == FOCI_INIT_NORMAL ? fmin(1, sqrt(one->value)) : 1;
-        for (int64_t e = one->offset; e < one->offset + one->count; e++)
-            t.params[e] += (float)(0.3 * size * rng_normal(&r));
-    }
+    trial_params(plan, seed, &r, t.params);
 
     if (gives & TRIAL_LENS) {
-        t.len_q = draw_lens(&r, p->batch, p->len_q);
-        t.len_k = draw_lens(&r, p->batch, p->len_k);
+        t.len_q = trial_lens(&r, p->batch, p->len_q);
+        t.len_k = trial_lens(&r, p->batch, p->len_k);
         for (int g = 0; g < plan->spec.n_groups; g++)
             if (mech_paired(&plan->spec.groups[g].mech) ||
                 plan->stages[g].linear.turned) /* the two are counted from one start */
                 memcpy(t.len_k, t.len_q, (size_t)p->batch * sizeof *t.len_k);
     }
-    if (gives & TRIAL_DOCS) t.docs = draw_docs(&r, p->max_docs, p->len_q);
+    if (gives & TRIAL_DOCS) t.docs = trial_docs(&r, p->max_docs, p->len_q);
     draw_pairs(&t, &r);
-    if (trial_reads(plan) & FOCI_READ_WORDS) draw_words(plan, &t, &r);
+    if (trial_reads(plan) & FOCI_READ_WORDS) {
+        const foci_io io = trial_io(&t);
+        t.words = trial_words(plan, &io, &r);
+    }
     if (seed % 2 && !(trial_reads(plan) & FOCI_READ_Q)) free(t.q), t.q = NULL;
     if (seed % 2 && !(trial_reads(plan) & FOCI_READ_K)) free(t.k), t.k = NULL;
     for (int g = 0; g < plan->spec.n_groups; g++)

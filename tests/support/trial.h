@@ -63,6 +63,15 @@ struct trial {
 /* What an execution on it is given: all but results, scratch and saved memory. */
 foci_io trial_io(const struct trial *t);
 
+/* What it draws: parameters near where training would find them; lengths up to `most`, the
+ * last one so long; documents that leave a gap in front and behind, some of them empty;
+ * words of one token and more, counted from 0 in every sequence, and numbers beyond a
+ * length that are not for reading. */
+void trial_params(const foci_plan *plan, uint64_t seed, struct rng *r, float *params);
+int32_t *trial_lens(struct rng *r, int64_t n, int64_t most);
+int32_t *trial_docs(struct rng *r, int64_t n, int64_t len);
+int32_t *trial_words(const foci_plan *plan, const foci_io *io, struct rng *r);
+
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives);
 void         trial_free(struct trial *t);

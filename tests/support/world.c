@@ -157,7 +157,7 @@ struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
     if (!w.plan) return w; /* cannot be causal */
     if (foci_pool_create(w.plan, 2, &w.pool)) fail_msg("%s", foci_errmsg(ctx));
     w.params = test_alloc((size_t)foci_plan_params(w.plan), sizeof *w.params);
-    assert_int_equal(foci_params_init(w.plan, seed, w.params), FOCI_OK);
+    trial_params(w.plan, seed, &w.rng, w.params);
     for (int i = 0; i < n; i++) {
         struct sequence *s = &w.seq[i];
         s->len = lens[i];

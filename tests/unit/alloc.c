@@ -14,32 +14,8 @@
 #include "foci/analyse.h"
 #include "foci/file.h"
 #include "support/failing.h"
+#include "support/sized.h"
 #include "support/trial.h"
-
-/*
- * A context whose blocks know their size
- */
-
-enum { FRONT = 64 };
-
-static void *sized_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
-{
-    (void)user;
-    char *front = old ? (char *)old - FRONT : NULL;
-    if (front) assert_memory_equal(front, &old_bytes, sizeof old_bytes);
-    if (!new_bytes) {
-        free(front);
-        return NULL;
-    }
-    char *new = aligned_alloc(FRONT, FRONT + (new_bytes + FRONT - 1) / FRONT * FRONT);
-    if (!new) return NULL;
-    memcpy(new, &new_bytes, sizeof new_bytes);
-    if (front) {
-        memcpy(new + FRONT, old, old_bytes < new_bytes ? old_bytes : new_bytes);
-        free(front);
-    }
-    return new + FRONT;
-}
 
 static const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
                                       .alloc = sized_alloc };
@@ -599,6 +575,41 @@ static void errors(void **state)
     assert_int_equal(failing_live(), 0);
 }
 
+static foci_status play_orthogonality(struct scene *s)
+{
+    foci_figure                 figures[FOCI_N_FIGURES];
+    foci_distortion             distortions[2] = { { .dim = 2 }, { .dim = 6 } };
+    const foci_orthogonality_io io = { FOCI_SIZED(foci_orthogonality_io),
+                                       .width = 6,
+                                       .draws = 2,
+                                       .rows = 3,
+                                       .figures = figures,
+                                       .distortions = distortions,
+                                       .n_distortions = 2 };
+
+    return foci_orthogonality_run(s->plan, &io);
+}
+
+static void orthogonality(void **state)
+{
+    static const char *const specs[] = { "orthogonal", "softmax frozen(hadamard)" };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct scene s = { .ctx = make_ctx(),
+                           .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
+                                  .len_q = 1, .len_k = 1, .dim_qk = 3 } };
+        foci_plan   *plan;
+
+        assert_int_equal(foci_plan_create(s.ctx, specs[i], &s.p, &plan), FOCI_OK);
+        s.plan = plan;
+        assert_true(every_failure(play_orthogonality, &s) > 10);
+        foci_plan_free(plan);
+        foci_ctx_free(s.ctx);
+        assert_int_equal(failing_live(), 0);
+    }
+}
+
 /* Measuring takes seconds when it gets what it wants. */
 static void measuring(void **state)
 {
@@ -626,7 +637,7 @@ int main(void)
         cmocka_unit_test(decoding),  cmocka_unit_test(files),
         cmocka_unit_test(judge),     cmocka_unit_test(estimators),
         cmocka_unit_test(measuring), cmocka_unit_test(moves),
-        cmocka_unit_test(errors),
+        cmocka_unit_test(errors),    cmocka_unit_test(orthogonality),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -396,6 +396,44 @@ static void test_normals(void **state)
     near(rng_normal(&r), -0.301012041108);
 }
 
+static void check_frame(const double *q, int d, int k)
+{
+    for (int s = 0; s < k; s++)
+        for (int t = 0; t <= s; t++) {
+            double dot = 0;
+            for (int i = 0; i < d; i++)
+                dot += q[i * k + s] * q[i * k + t];
+            assert_true(fabs(dot - (s == t)) < 1e-14);
+        }
+}
+
+/* Wider than a panel; and the definition: Q^T G is upper triangular with a positive
+ * diagonal, G the normals that Q was made of. */
+static void test_wide_frames(void **state)
+{
+    (void)state;
+    enum { D = 131, K = 101 };
+    static double q[D * K], g[D * K], square[D * D];
+    struct rng    r;
+
+    rng_seed(&r, 3, 10);
+    rng_haar(&r, D, K, q);
+    check_frame(q, D, K);
+    rng_haar(&r, D, D, square);
+    check_frame(square, D, D);
+
+    rng_seed(&r, 3, 10);
+    for (int i = 0; i < D * K; i++)
+        g[i] = rng_normal(&r);
+    for (int s = 0; s < K; s++)
+        for (int t = 0; t <= s; t++) {
+            double dot = 0;
+            for (int i = 0; i < D; i++)
+                dot += q[i * K + s] * g[i * K + t];
+            assert_true(s == t ? dot > 0 : fabs(dot) < 1e-12);
+        }
+}
+
 static void test_frames(void **state)
 {
     (void)state;
@@ -412,14 +450,7 @@ static void test_frames(void **state)
     near(q[3], -0.974820733237);
 
     rng_haar(&r, D, K, q);
-    for (int s = 0; s < K; s++) {
-        for (int t = 0; t <= s; t++) {
-            double dot = 0;
-            for (int i = 0; i < D; i++)
-                dot += q[i * K + s] * q[i * K + t];
-            assert_true(fabs(dot - (s == t)) < 1e-14);
-        }
-    }
+    check_frame(q, D, K);
 
     /* Uniform: no entry leans to one sign.  400 frames: 5 standard deviations of
      * the mean of an entry are 5 / sqrt(400 D). */
@@ -450,6 +481,7 @@ int main(void)
         cmocka_unit_test(test_uniforms),
         cmocka_unit_test(test_normals),
         cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_wide_frames),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

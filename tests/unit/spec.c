@@ -115,6 +115,12 @@ static const struct {
     { "8L", "8*softmax" },
     { " 8 L ", "8*softmax" },
     { "1L", "1*softmax" },
+    { "orthogonal",
+      "softmax frozen(kind=orthogonal, sample=perhead, tie=0, shared=0)" },
+    { "softmax frozen(hadamard, sample=block, tie=1) rope",
+      "softmax frozen(kind=hadamard, sample=block, tie=1, shared=0) "
+      "rope(base=10000, layout=interleaved)" },
+    { "softmax init(gaussian)", "softmax init(kind=gaussian)" },
     { "7F+1L", "7*fixed(pattern=all, words=0, empty=zero) + 1*softmax" },
     { "7F_token+1L", "7*fixed(pattern=all, words=0, empty=zero) + 1*softmax" },
     { "7F_word + 1L", "7*fixed(pattern=all, words=1, empty=zero) + 1*softmax" },
@@ -343,8 +349,6 @@ static const struct {
     { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1,
       "aaaa...\";" },
     /* aliases */
-    { "orthogonal",
-      9, "orthogonal stands for \"softmax frozen(orthogonal)\": column 9: unknown modifier" },
     { "8L+1L", 2, "\"*\" is wanted after the count \"8\"" },
     /* nothing where something is wanted */
     { "", 1, "a mechanism is wanted here" },
@@ -431,6 +435,9 @@ static const struct {
     { "l2norm sink", 8,
       "sink cannot follow l2norm: its weights are not divided by their sum" },
     { "relu2 cap sink", 11, "sink cannot follow relu2" },
+    { "softmax frozen init", 16,
+      "init contradicts frozen: both say how projections start" },
+    { "softmax frozen(random)", 16, "orthogonal" },
     /* mechanisms as values */
     { "nest(3)", 6, "a mechanism is wanted here" },
     { "nest(inner=sofmax)", 12, "unknown mechanism \"sofmax\"" },

@@ -1,12 +1,14 @@
 /* hadamard.c -- Hadamard transforms of 16 rows at once, which stand in lanes.
  *
- * H of n = r h is H of r over h apart, then H of h inside each of the r parts.  r is
- * as many as registers hold, so that 1024 elements go through the cache three times,
- * and after the first of these in parts that fit into its first level.
+ * H of n is H of r on neighbours, then H of r on what is r apart, and so on: the order of
+ * the steps does not matter.  r is as many as registers hold, so that 1024 elements go
+ * through the cache three times.  Neighbours come first: the first two steps then stay in a
+ * part that fits into the first level, and what is far apart, which falls into few lines of
+ * it, is taken by few.
  */
 
-/* Elements in registers: half of those there are. */
-enum { HADAMARD_MOST = VF_LEN };
+/* Elements in registers: half of those there are; and of a part. */
+enum { HADAMARD_MOST = VF_LEN, HADAMARD_PART = 256 };
 
 /* Elements whose number has the bit `half`, from those that do not. */
 INLINE void ISA(hadamard_bit)(vf *x, const int r, const int half)
@@ -52,72 +54,87 @@ INLINE vf ISA(hadamard_at)(const struct ISA(hadamard_in) * y, int t, const int f
     return sum;
 }
 
-INLINE void ISA(hadamard_first)(float    *out, const struct ISA(hadamard_in) * y,
+/* r elements from t on, the first step. */
+INLINE void ISA(hadamard_first)(float *out, const struct ISA(hadamard_in) * y, int t,
                                 const int r, const int form)
 {
-    const int h = y->n / r;
+    vf x[HADAMARD_MOST];
 
-    for (int j = 0; j < h; j++) {
-        vf x[HADAMARD_MOST];
-
-        UNROLL(16)
-        for (int i = 0; i < r; i++)
-            x[i] = ISA(hadamard_at)(y, i * h + j, form);
-        ISA(hadamard_few)(x, r);
-        UNROLL(16)
-        for (int i = 0; i < r; i++)
-            vf_store(out + (i * h + j) * FEW_LANES, x[i]);
-    }
+    UNROLL(16)
+    for (int i = 0; i < r; i++)
+        x[i] = ISA(hadamard_at)(y, t + i, form);
+    ISA(hadamard_few)(x, r);
+    UNROLL(16)
+    for (int i = 0; i < r; i++)
+        vf_store(out + (t + i) * FEW_LANES, x[i]);
 }
 
-INLINE void ISA(hadamard_start)(float *out, const struct ISA(hadamard_in) * y, int r,
-                                const int form)
+/* r elements `size` apart, of all n. */
+INLINE void ISA(hadamard_step)(float *x, int n, int size, const int r)
 {
-    switch (r) {
-    case 1: ISA(hadamard_first)(out, y, 1, form); break;
-    case 2: ISA(hadamard_first)(out, y, 2, form); break;
-    case 4: ISA(hadamard_first)(out, y, 4, form); break;
-    case 8: ISA(hadamard_first)(out, y, 8, form); break;
-    default: ISA(hadamard_first)(out, y, HADAMARD_MOST, form); break;
-    }
-}
+    for (int start = 0; start < n; start += size * r)
+        for (int j = start; j < start + size; j++) {
+            vf e[HADAMARD_MOST];
 
-INLINE int ISA(hadamard_radix)(int n) { return n < HADAMARD_MOST ? n : HADAMARD_MOST; }
-
-/* All steps but the first, part by part. */
-INLINE void ISA(hadamard_rest)(float *x, int n)
-{
-    const int part = n / ISA(hadamard_radix)(n);
-
-    for (int start = 0; start < n; start += part)
-        for (int size = part, r; size > 1; size /= r) {
-            r = ISA(hadamard_radix)(size);
-            for (int t = start; t < start + part; t += size) {
-                float *const at = x + t * FEW_LANES;
-                const struct ISA(hadamard_in) y = { .in = at, .n = size };
-                ISA(hadamard_start)(at, &y, r, HADAMARD_PLAIN);
-            }
+            UNROLL(16)
+            for (int i = 0; i < r; i++)
+                e[i] = vf_load(x + (j + i * size) * FEW_LANES);
+            ISA(hadamard_few)(e, r);
+            UNROLL(16)
+            for (int i = 0; i < r; i++)
+                vf_store(x + (j + i * size) * FEW_LANES, e[i]);
         }
+}
+
+/* From transforms of `size` elements to those of n. */
+static void ISA(hadamard_steps)(float *x, int n, int size)
+{
+    for (int r; size < n; size *= r) {
+        r = n / size < HADAMARD_MOST ? n / size : HADAMARD_MOST;
+        switch (r) {
+        case 2: ISA(hadamard_step)(x, n, size, 2); break;
+        case 4: ISA(hadamard_step)(x, n, size, 4); break;
+        case 8: ISA(hadamard_step)(x, n, size, 8); break;
+        default: ISA(hadamard_step)(x, n, size, HADAMARD_MOST); break;
+        }
+    }
+}
+
+INLINE void ISA(hadamard_form)(float    *out, const struct ISA(hadamard_in) * y,
+                               const int form)
+{
+    const int most = HADAMARD_MOST;
+    const int part = y->n < HADAMARD_PART ? y->n : HADAMARD_PART;
+
+    if (y->n < most) {
+        for (int t = 0; t < y->n; t++)
+            ISA(hadamard_first)(out, y, t, 1, form);
+        ISA(hadamard_steps)(out, y->n, 1);
+        return;
+    }
+    for (int start = 0; start < y->n; start += part) {
+        for (int t = start; t < start + part; t += most)
+            ISA(hadamard_first)(out, y, t, HADAMARD_MOST, form);
+        ISA(hadamard_steps)(out + start * FEW_LANES, part, most);
+    }
+    ISA(hadamard_steps)(out, y->n, part);
 }
 
 static void ISA(hadamard)(float *out, const float *in, const int32_t *from,
                           const float *factor, int n, int folds)
 {
-    const int r = ISA(hadamard_radix)(n);
-
     for (int lane = 0; lane < FEW_LANES; lane += VF_LEN) {
         const struct ISA(hadamard_in) y = { in + lane, from, factor, n, folds };
         float *const to = out + lane;
 
         if (folds > 1)
-            ISA(hadamard_start)(to, &y, r, HADAMARD_FOLDS);
+            ISA(hadamard_form)(to, &y, HADAMARD_FOLDS);
         else if (from)
-            ISA(hadamard_start)(to, &y, r, HADAMARD_PLACES);
+            ISA(hadamard_form)(to, &y, HADAMARD_PLACES);
         else if (factor)
-            ISA(hadamard_start)(to, &y, r, HADAMARD_FACTORS);
+            ISA(hadamard_form)(to, &y, HADAMARD_FACTORS);
         else
-            ISA(hadamard_start)(to, &y, r, HADAMARD_PLAIN);
-        ISA(hadamard_rest)(to, n);
+            ISA(hadamard_form)(to, &y, HADAMARD_PLAIN);
     }
 }
 
@@ -211,8 +228,9 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
     for (int lane = 0; lane < n; lane += VF_LEN, out += VF_LEN * ld)
         for (int c = 0; c < d; c += VF_LEN) {
             const int width = d - c < VF_LEN ? d - c : VF_LEN;
-            const vf  by = vf_from_n(factor + c, FOCI_F32, width);
-            vf        x[VF_LEN];
+            const vf  by =
+                factor ? vf_from_n(factor + c, FOCI_F32, width) : vf_set1(1.0f);
+            vf x[VF_LEN];
 
             ISA(lay_square)(x, in + c * FEW_LANES + lane, width);
             UNROLL(16)
@@ -227,4 +245,13 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
                             vf_fma(by, x[i], vf_from_n(to, FOCI_F32, width)), width);
             }
         }
+}
+
+static void ISA(add_rows)(float *out, const float *in, const float *factor, int d)
+{
+    for (int c = 0; c < d; c++, out += FEW_LANES, in += FEW_LANES)
+        UNROLL(2)
+    for (int lane = 0; lane < FEW_LANES; lane += VF_LEN)
+        vf_store(out + lane,
+                 vf_fma(vf_set1(factor[c]), vf_load(in + lane), vf_load(out + lane)));
 }

@@ -1,0 +1,43 @@
+/* plot.h -- panels with two logarithmic axes: powers of two below, of ten beside. */
+#ifndef FOCI_CLI_PLOT_H
+#define FOCI_CLI_PLOT_H
+
+#include "cli/picture.h"
+
+enum {
+    MARGIN = 24,
+    HEAD = 84, /* above the panels: title, subtitle and their names */
+    LEFT = 50, /* beside them: numbers and name of the axis */
+    BELOW = 46,
+    GUTTER = 28,
+    PANEL_WIDTH = 300,
+    PANEL_HEIGHT = 240,
+    LEGEND = 18, /* a line of it */
+};
+
+enum { MAX_CURVES = 8 }; /* of one picture */
+extern const uint32_t curve_colours[MAX_CURVES];
+
+/* A panel, and the ranges of its axes: powers of two, and of ten. */
+struct frame {
+    double x, y;
+    double left, right, bottom, top;
+};
+
+/* Whole powers of two around least and most; steps of 1, 2, 5 around low and high, 1 among
+ * them, within 10^-4 and 10^4. */
+void frame_axes(struct frame *f, double least, double most, double low, double high);
+
+/* Lines, numbers and names of the axes; numbers beside the first panel only. */
+void frame_grid(struct picture *to, const struct frame *f, bool first,
+                const char *name_x, const char *name_y);
+
+/* n points joined, those that are not finite left out; what is off the axis stands at its
+ * end.  `marks`: with squares on them. */
+void frame_curve(struct picture *to, const struct frame *f, const double *x,
+                 const double *y, int n, bool marks, uint32_t colour);
+
+/* A line of the legend at y. */
+void frame_legend(struct picture *to, double y, uint32_t colour, const char *text);
+
+#endif

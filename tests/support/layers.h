@@ -1,0 +1,90 @@
+/* layers.h -- executions of layers to compare: inputs drawn from a seed, results as
+ * doubles, from the library and from the judge. */
+#ifndef FOCI_TESTS_LAYERS_H
+#define FOCI_TESTS_LAYERS_H
+
+#include "ref/layer.h"
+#include "support/trial.h"
+
+/* What an execution is given beside x. */
+enum {
+    LAYER_LENS = 1,    /* random lengths */
+    LAYER_DOCS = 2,    /* random documents; problem.max_docs of them */
+    LAYER_RESIDUAL = 4 /* something to add to */
+};
+
+/* Inputs.  x, source, memory, residual and dy have elements of the problem's type. */
+struct layer_case {
+    char               spec[SPEC_CAP];
+    foci_layer_problem p; /* as the layer has it */
+    uint64_t           seed;
+    void              *x, *source, *memory, *residual, *dy;
+    int32_t           *lens, *lens_source, *docs, *words;
+    uint8_t           *mask;
+    float             *bias, *params;
+};
+
+enum layer_part {
+    LAYER_Y,
+    LAYER_DX,
+    LAYER_DSOURCE,
+    LAYER_DBIAS,
+    LAYER_DPARAMS,
+    LAYER_PARTS
+};
+extern const char *const layer_part_names[LAYER_PARTS];
+
+struct layer_result {
+    double *x[LAYER_PARTS];
+    int64_t n[LAYER_PARTS];
+};
+
+/* A layer, with the lists that the spec asks for; NULL where it is not offered.  Any
+ * other failure fails the test. */
+foci_layer *layers_make(foci_ctx *ctx, const char *spec, const foci_layer_problem *p);
+
+struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_t seed,
+                              unsigned gives);
+void              layer_case_free(struct layer_case *c);
+
+/* What an execution is given: all but y, scratch and saved memory. */
+foci_layer_io layer_case_io(const struct layer_case *c);
+
+/* Forward and, if it was made so, backward.  Scratch is poisoned first; gradients of
+ * parameters are seen to be added. */
+struct layer_result layers_run(const foci_layer *layer, const struct layer_case *c);
+/* By the judge; `words` as in ref_layer_call. */
+struct layer_result layers_judge(const foci_layer *layer, const struct layer_case *c,
+                                 bool words);
+void                layer_result_free(struct layer_result *r);
+
+/* Fail with all that is needed to run the case again. */
+void layers_fail(const foci_layer *layer, const struct layer_case *c, const char *what,
+                 int64_t index, double got, double want);
+
+/* Same bits. */
+void layers_equal(const foci_layer *layer, const struct layer_case *c, const char *what,
+                  const struct layer_result *got, const struct layer_result *want);
+
+/* Close enough to the judge for the type of the problem, every tensor of parameters by
+ * itself; `words` is the yardstick. */
+void layers_close(const foci_layer *layer, const struct layer_case *c,
+                  const struct layer_result *got, const struct layer_result *want,
+                  const struct layer_result *words);
+
+/* n numbers that two executions of the library made, with sums in another order: within
+ * 2e-5 of their root mean square, or of 16 bits within 2^-6, and no one of them off by
+ * more than 16 times that. */
+void layers_near(const foci_layer *layer, const struct layer_case *c, const char *what,
+                 const double *got, const double *want, int64_t n);
+
+/* The tensor of that name, and its number; -1: there is none. */
+int layers_find(const foci_layer *layer, const char *name, foci_param *param);
+
+/* Tensors before those of the plan. */
+int layers_own(const foci_layer *layer);
+
+/* For runs under sanitizers and emulation. */
+static inline bool layers_brief(void) { return getenv("FOCI_TEST_SHORT") != NULL; }
+
+#endif

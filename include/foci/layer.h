@@ -25,6 +25,7 @@
 extern "C" {
 #endif
 
+/* What lies between x and y. */
 typedef enum foci_layer_kind {
     FOCI_LAYER_ATTENTION, /* y = [heads of x Wq, x Wk, x Wv] Wo */
     FOCI_LAYER_GAU,       /* y = (u * attention of z) Wo, u, v = silu(x Wu), silu(x Wv),
@@ -32,6 +33,7 @@ typedef enum foci_layer_kind {
     FOCI_LAYER_CONV       /* y = heads of (a * sigmoid(b)) Wo, [a, b] = x Wi */
 } foci_layer_kind;
 
+/* The shape of hidden states and heads. */
 typedef struct foci_layer_problem {
     size_t           size;
     foci_layer_kind  kind;
@@ -74,6 +76,7 @@ FOCI_API foci_status      foci_layer_get(const foci_layer   *layer,
                                          foci_layer_problem *problem);
 FOCI_API const foci_plan *foci_layer_plan(const foci_layer *layer);
 
+/* Bytes of scratch memory and of what forward keeps for backward, as those of a plan. */
 FOCI_API size_t foci_layer_work_bytes(const foci_layer *layer);
 FOCI_API size_t foci_layer_saved_bytes(const foci_layer *layer);
 
@@ -92,6 +95,7 @@ FOCI_API foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost);
  * learned) is not among the floats: its offset is -1, and it follows from the seed.
  */
 
+/* How much there is, and tensor number `index`. */
 FOCI_API int64_t     foci_layer_params(const foci_layer *layer);   /* floats in all */
 FOCI_API int         foci_layer_n_params(const foci_layer *layer); /* tensors */
 FOCI_API foci_status foci_layer_param(const foci_layer *layer, int index,
@@ -110,6 +114,7 @@ FOCI_API foci_status foci_layer_give(foci_layer *layer, int index, const float *
  * Execution
  */
 
+/* One execution. */
 typedef struct foci_layer_io {
     size_t         size;
     const void    *x;           /* [batch][len][width] */
@@ -142,6 +147,7 @@ typedef struct foci_layer_grads {
     float      *dbias;
 } foci_layer_grads;
 
+/* Compute io->y. */
 FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
                                         const foci_layer_io *io);
 
@@ -176,8 +182,12 @@ typedef struct foci_layer_step_io {
     void              *work; /* 64-byte aligned, foci_layer_step_bytes() */
 } foci_layer_step_io;
 
+/* Work memory of a step, as foci_step_bytes(). */
 FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
                                       int64_t n_states, int64_t tokens, int64_t max_len);
+
+/* Append the tokens to their states and compute io->y, as foci_step(); y NULL: append
+ * only. */
 FOCI_API foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
                                      const foci_layer_step_io *io);
 

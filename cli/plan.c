@@ -101,7 +101,7 @@ static int make_layer(struct run *r, const char *text)
     l.dtype = r->p.dtype;
     l.flags = r->p.flags;
     l.seed = r->p.seed;
-    code = run_check_lists(r);
+    code = run_check_layer_lists(r);
     if (code) return code;
     const foci_status status = foci_layer_create(r->ctx, r->spec, &l, &r->layer);
     return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;

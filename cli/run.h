@@ -66,6 +66,8 @@ void run_lists_free(struct run *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
 /* Are they those that the spec asks for on r->p? */
 int run_check_lists(const struct run *r);
+/* For a layer: is any given that its spec does not ask for? */
+int run_check_layer_lists(const struct run *r);
 /* run_either.c: tensors, description and problem of the layer or, without one, of the
  * plan; texts are to be freed.  In JSON a layer has its kind. */
 int         run_n_params(const struct run *r);

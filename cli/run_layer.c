@@ -120,7 +120,7 @@ static int make_layer(struct run *r)
     if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
     if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
-    const int code = run_check_lists(r);
+    const int code = run_check_layer_lists(r);
     if (code) return code;
     foci_layer_problem l = problem_of(r);
     const foci_status  status = foci_layer_create(r->ctx, r->spec, &l, &r->layer);

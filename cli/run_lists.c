@@ -93,7 +93,7 @@ static int check_list(const struct run *r, const foci_list_want *want)
 }
 
 /* All that the spec asks for; *wanted is to be freed. */
-static int collect(const struct run *r, foci_list_want **wanted, int *n)
+static foci_status collect(const struct run *r, foci_list_want **wanted, int *n)
 {
     foci_problem p = r->p;
     int          cap = 0;
@@ -109,8 +109,7 @@ static int collect(const struct run *r, foci_list_want **wanted, int *n)
         foci_list_want *w = &(*wanted)[*n];
         w->size = sizeof *w;
         const foci_status status = foci_list_wanted(r->ctx, r->spec, &p, *n, w);
-        if (status) return library_error(r->a, r->ctx, status, r->spec);
-        if (!*w->name) return EXIT_OK;
+        if (status || !*w->name) return status;
     }
 }
 
@@ -130,11 +129,26 @@ int run_check_lists(const struct run *r)
     foci_list_want *wanted;
     int             n;
 
-    int code = collect(r, &wanted, &n);
+    const foci_status status = collect(r, &wanted, &n);
+    int code = status ? library_error(r->a, r->ctx, status, r->spec) : EXIT_OK;
     for (int64_t i = 0; i < r->p.n_lists && !code; i++)
         code = check_wanted(r, r->lists[i].name, wanted, n);
     for (int i = 0; i < n && !code; i++)
         code = check_list(r, &wanted[i]);
+    free(wanted);
+    return code;
+}
+
+/* How long they are to be, and whether there can be a plan, depends on what the layer
+ * makes of its spec. */
+int run_check_layer_lists(const struct run *r)
+{
+    foci_list_want *wanted;
+    int             n, code = EXIT_OK;
+
+    if (!collect(r, &wanted, &n))
+        for (int64_t i = 0; i < r->p.n_lists && !code; i++)
+            code = check_wanted(r, r->lists[i].name, wanted, n);
     free(wanted);
     return code;
 }

@@ -382,6 +382,24 @@ for how in '' --ref; do
 done
 npy near y.npy y--ref.npy 1e-5
 
+=== arguments that follow from the length, and lists that nobody asks for
+npy make x.npy 16x4 wave:1
+npy make l.npy 2x2 1,0,1,1
+npy make l3.npy 3 1,0,1
+foci run strided --x x.npy --heads 2 --causal --out y.npy | sed -n 2p
+foci run '1*cosformer + 1*block(block=8)' --x x.npy --heads 2 --causal --param 1.layout=l.npy --out y.npy | sed -n 2p
+foci run softmax --x x.npy --heads 2 --param layout=l.npy --out y.npy
+foci run 'block(block=8)' --x x.npy --heads 2 --out y.npy
+foci run 'block(block=8)' --x x.npy --heads 2 --param layout=l3.npy --out y.npy
+--- stdout
+  spec     2*strided(stride=4, part=both)
+  spec     1*cosformer(length=16) + 1*block(block=8)
+--- stderr
+foci run: --param layout: softmax asks for no such list
+foci run: block(block=8): *needs its layout, a list of 4 whole numbers*
+foci run: block(block=8): layout has 3 entries; block wants 4
+--- exit 2
+
 === fast products and bf16
 npy make x.npy 2x100x64 wave:1
 foci run softmax --x x.npy --heads 4 --out y.npy > /dev/null

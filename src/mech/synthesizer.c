@@ -33,6 +33,7 @@ static const foci_arg_def args[] = {
                .help = "where the logits come from" },
     [MAX] = { .name = "max",
               .max = 1 << 20,
+              .follows = FOCI_FOLLOWS_LEN,
               .help =
                   "tokens of a sequence at most; 0: those of the problem, not causal" },
     [HIDDEN] = { .name = "hidden",

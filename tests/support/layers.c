@@ -613,8 +613,10 @@ void layers_close(const foci_layer *layer, const struct layer_case *c,
 {
     for (int part = 0; part < LAYER_DPARAMS; part++) {
         if (!want->n[part]) continue;
-        const bool   bias = part == LAYER_DBIAS;
-        const double whole = rms(want->x[part], want->n[part]);
+        const bool bias = part == LAYER_DBIAS;
+        /* dy is of size 1, and so is what may cancel on its way to other rows. */
+        const double size = rms(want->x[part], want->n[part]);
+        const double whole = part == LAYER_Y ? size : fmax(size, 1);
         compare(layer, c,
                 (struct piece){ layer_part_names[part], got->x[part], want->x[part],
                                 words->x[part], want->n[part], whole, !bias });

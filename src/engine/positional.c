@@ -108,30 +108,42 @@ static size_t row_at(const struct positional *x, const foci_layout *l,
            x->el;
 }
 
-static const char *v_at(const struct positional *x, const struct place *at, int64_t i)
+const char *positional_v_at(const struct positional *x, const struct place *at,
+                            int64_t i)
 {
     return (const char *)x->io->v +
            row_at(x, &x->p->v, at, at->s->k0 + i, x->kv0 + at->kv);
 }
 
-static const char *g_at(const struct positional *x, const struct place *at, int64_t i)
+const char *positional_g_at(const struct positional *x, const struct place *at,
+                            int64_t i)
 {
     return (const char *)x->g->d_o +
            row_at(x, &x->p->o, at, at->s->q0 + i, x->head0 + at->h);
 }
 
+char *positional_o_at(const struct positional *x, const struct place *at, int64_t i)
+{
+    return (char *)x->io->o + row_at(x, &x->p->o, at, at->s->q0 + i, x->head0 + at->h);
+}
+
+char *positional_dv_at(const struct positional *x, const struct place *at, int64_t i)
+{
+    return (char *)x->g->dv + row_at(x, &x->p->v, at, at->s->k0 + i, x->kv0 + at->kv);
+}
+
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
                        int n, float *tile)
 {
-    x->k->load_rows(tile, at->ld, v_at(x, at, i), x->p->v.row, (int)x->p->dtype, n,
-                    at->width);
+    x->k->load_rows(tile, at->ld, positional_v_at(x, at, i), x->p->v.row,
+                    (int)x->p->dtype, n, at->width);
 }
 
 void positional_load_g(const struct positional *x, const struct place *at, int64_t i,
                        int n, float *tile)
 {
-    x->k->load_rows(tile, at->ld, g_at(x, at, i), x->p->o.row, (int)x->p->dtype, n,
-                    at->width);
+    x->k->load_rows(tile, at->ld, positional_g_at(x, at, i), x->p->o.row,
+                    (int)x->p->dtype, n, at->width);
 }
 
 /* Whether rows of tensors can be read by kernels of floats as they are. */
@@ -140,22 +152,26 @@ bool positional_in_place(const struct positional *x, const struct place *at)
     return x->p->dtype == FOCI_F32 && at->width == at->ld;
 }
 
-struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
-                         int n, float *tile)
+static struct rows rows_at(const struct positional *x, const struct place *at,
+                           const char *from, const foci_layout *l, int n, int ahead,
+                           float *tile)
 {
     if (positional_in_place(x, at))
-        return (struct rows){ (const float *)(const void *)v_at(x, at, i), x->p->v.row };
-    positional_load_v(x, at, i, n, tile);
+        return (struct rows){ (const float *)(const void *)from, l->row };
+    x->k->fetch_rows(tile, at->ld, from, l->row, (int)x->p->dtype, n, at->width, ahead);
     return (struct rows){ tile, at->ld };
 }
 
-struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
-                         int n, float *tile)
+struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
+                         int n, int ahead, float *tile)
 {
-    if (positional_in_place(x, at))
-        return (struct rows){ (const float *)(const void *)g_at(x, at, i), x->p->o.row };
-    positional_load_g(x, at, i, n, tile);
-    return (struct rows){ tile, at->ld };
+    return rows_at(x, at, positional_v_at(x, at, i), &x->p->v, n, ahead, tile);
+}
+
+struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
+                         int n, int ahead, float *tile)
+{
+    return rows_at(x, at, positional_g_at(x, at, i), &x->p->o, n, ahead, tile);
 }
 
 static void put(const struct positional *x, const struct place *at, char *to,
@@ -168,30 +184,32 @@ static void put(const struct positional *x, const struct place *at, char *to,
                          at->width);
 }
 
+/* Rows as they are, whatever their elements. */
+static void copy(const struct positional *x, const struct place *at, char *to,
+                 const foci_layout *lo, const char *from, const foci_layout *li, int n)
+{
+    const int64_t el = (int64_t)x->el;
+    const size_t  bytes = (size_t)at->width * x->el;
+
+    if (x->streams) {
+        x->k->copy_rows(to, lo->row * el, from, li->row * el, n, (int)bytes);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(to + i * lo->row * el, from + i * li->row * el, bytes);
+}
+
 void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
                       int n, struct rows from)
 {
-    const foci_layout *l = &x->p->o;
-
-    put(x, at, (char *)x->io->o + row_at(x, l, at, at->s->q0 + i, x->head0 + at->h), l,
-        n, from);
+    put(x, at, positional_o_at(x, at, i), &x->p->o, n, from);
 }
 
 void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
                        int64_t to, int n)
 {
-    const foci_layout *l = &x->p->o;
-    const char        *v = v_at(x, at, from);
-    char *o = (char *)x->io->o + row_at(x, l, at, at->s->q0 + to, x->head0 + at->h);
-
-    if (x->streams && positional_in_place(x, at)) {
-        put(x, at, o, l, n,
-            (struct rows){ (const float *)(const void *)v, x->p->v.row });
-        return;
-    }
-    for (int i = 0; i < n; i++)
-        memcpy(o + (size_t)(i * l->row) * x->el, v + (size_t)(i * x->p->v.row) * x->el,
-               (size_t)at->width * x->el);
+    copy(x, at, positional_o_at(x, at, to), &x->p->o, positional_v_at(x, at, from),
+         &x->p->v, n);
 }
 
 void positional_store_o(const struct positional *x, const struct place *at, int64_t i,
@@ -217,18 +235,24 @@ static void add_shared(const struct positional *x, const struct place *at, int64
     }
 }
 
+bool positional_copy_dv(const struct positional *x, const struct place *at,
+                        int64_t from, int64_t to, int n)
+{
+    if (!x->g->dv || x->dv_rows) return false;
+    copy(x, at, positional_dv_at(x, at, to), &x->p->v, positional_g_at(x, at, from),
+         &x->p->o, n);
+    return true;
+}
+
 void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
                        int n, struct rows from)
 {
-    const foci_layout *l = &x->p->v;
-
     if (!x->g->dv) return;
     if (x->dv_rows) {
         add_shared(x, at, i, n, from);
         return;
     }
-    put(x, at, (char *)x->g->dv + row_at(x, l, at, at->s->k0 + i, x->kv0 + at->kv), l,
-        n, from);
+    put(x, at, positional_dv_at(x, at, i), &x->p->v, n, from);
 }
 
 void positional_store_dv(const struct positional *x, const struct place *at, int64_t i,
@@ -271,7 +295,7 @@ static int64_t widen(const struct positional *x, struct place *at, int64_t end)
 {
     int64_t n = 1;
 
-    if (!adjacent(x) || positional_is_taps(&at->what) || at->what.words) return 1;
+    if (!adjacent(x) || at->what.words) return 1;
     while (at->h + n < end && (n + 1) * x->dv <= COLUMNS &&
            positional_what(x, at->h + n).pattern == at->what.pattern)
         n++;
@@ -303,6 +327,7 @@ static void forward_job(void *arg, int64_t i, int thread)
         else
             scan_forward(x, &at, &room);
     }
+    x->k->stream_end();
 }
 
 static void run(struct positional *x, int64_t                         jobs,
@@ -350,10 +375,12 @@ static void heads_back(const struct positional *x, int64_t seq, int64_t h0, int6
     for (int64_t h = h0; h < end;) {
         struct place at = place_of(x, seq, h);
 
+        if (positional_is_taps(&at.what)) {
+            taps_backward(x, &at, end - h, r);
+            break;
+        }
         h += widen(x, &at, end);
-        if (positional_is_taps(&at.what))
-            taps_backward(x, &at, r);
-        else if (at.what.words)
+        if (at.what.words)
             words_backward(x, &at, r);
         else
             scan_backward(x, &at, r);
@@ -371,8 +398,10 @@ static void backward_job(void *arg, int64_t i, int thread)
     positional_room_of(x, thread, &room);
     if (!x->seqs[seq].nk) return;
     heads_back(x, seq, kv0 * x->per_kv, end * x->per_kv, &room);
+    x->k->stream_end();
     for (int64_t kv = kv0; kv < end; kv++)
         finish_dv(x, seq, kv, &room);
+    x->k->stream_end();
 }
 
 static void backward(const foci_plan *plan, const struct stage *s, const foci_io *io,

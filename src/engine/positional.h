@@ -75,6 +75,7 @@ struct positional_room {
     /* Taps: windows of rows of v and of its gradient, products, weights, what makes them
      * of x, rows of x. */
     float *window, *slide, *dots, *taps, *net, *xs;
+    float *lanes; /* sums of products of constant taps */
 };
 
 /* positional.c */
@@ -88,6 +89,14 @@ void            positional_room_of(const struct positional *x, int thread,
 /* The head n further on. */
 struct place positional_beside(const struct positional *x, const struct place *at,
                                int64_t n);
+/* Row i. */
+const char *positional_v_at(const struct positional *x, const struct place *at,
+                            int64_t i);
+const char *positional_g_at(const struct positional *x, const struct place *at,
+                            int64_t i);
+char *positional_o_at(const struct positional *x, const struct place *at, int64_t i);
+char *positional_dv_at(const struct positional *x, const struct place *at, int64_t i);
+
 /* n rows from i on: of v or d_o as floats, zero in columns from width to ld; to o or dv.  The
  * gradients of values that several heads share are added up. */
 void positional_load_v(const struct positional *x, const struct place *at, int64_t i,
@@ -100,7 +109,8 @@ void positional_store_dv(const struct positional *x, const struct place *at, int
                          int n, const float *tile);
 
 /* The same with rows of floats anywhere: where they are, and how far apart.  Those of v
- * and d_o are left where they lie if they are floats, and else loaded into the tile. */
+ * and d_o are left where they lie if they are floats, and else loaded into the tile, and
+ * those `ahead` further on, which come next, are asked for. */
 struct rows {
     const float *at;
     int64_t      ld;
@@ -109,14 +119,17 @@ struct rows {
 bool positional_in_place(const struct positional *x, const struct place *at);
 
 struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
-                         int n, float *tile);
+                         int n, int ahead, float *tile);
 struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,
-                         int n, float *tile);
+                         int n, int ahead, float *tile);
 void positional_put_o(const struct positional *x, const struct place *at, int64_t i,
                       int n, struct rows from);
 /* n rows of v from `from` on to o as they are. */
 void positional_copy_o(const struct positional *x, const struct place *at, int64_t from,
                        int64_t to, int n);
+/* The same of d_o to dv; false, and nothing, where those are added up. */
+bool positional_copy_dv(const struct positional *x, const struct place *at,
+                        int64_t from, int64_t to, int n);
 void positional_put_dv(const struct positional *x, const struct place *at, int64_t i,
                        int n, struct rows from);
 
@@ -137,7 +150,7 @@ void    taps_take(struct positional *x, bool backward, struct arena *a);
 void taps_room(const struct positional *x, struct arena *a, struct positional_room *r);
 void taps_forward(const struct positional *x, const struct place *at, int64_t heads,
                   struct positional_room *r);
-void taps_backward(const struct positional *x, const struct place *at,
+void taps_backward(const struct positional *x, const struct place *at, int64_t heads,
                    struct positional_room *r);
 void taps_finish(struct positional *x);
 size_t taps_state_bytes(const struct positional *x);

@@ -82,8 +82,9 @@ static void means(const struct positional *x, const struct place *at, bool back,
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     for (int64_t t = 0; t + lag < n_all; t += at->rows) {
         const int         n = (int)min64(at->rows, n_all - lag - t);
-        const struct rows v =
-            along(positional_v(x, at, rows_of(at, back, t, n), n, r->tile), back, n);
+        const struct rows v = along(
+            positional_v(x, at, rows_of(at, back, t, n), n, back ? -n : n, r->tile),
+            back, n);
         int64_t ld;
         float  *first = tile_along(at, r->tile, back, n, &ld);
 
@@ -103,8 +104,9 @@ static void whole(const struct positional *x, const struct place *at, bool back,
     memset(r->state, 0, (size_t)at->ld * sizeof *r->state);
     for (int64_t t = 0; t < n_all; t += at->rows) {
         const int         n = (int)min64(at->rows, n_all - t);
-        const struct rows v =
-            along(positional_v(x, at, rows_of(at, back, t, n), n, r->tile), back, n);
+        const struct rows v = along(
+            positional_v(x, at, rows_of(at, back, t, n), n, back ? -n : n, r->tile),
+            back, n);
 
         set_means(r->factor, t, n);
         x->k->mean_rows(r->more, 0, v.at, v.ld, n, at->ld, r->factor, r->state);
@@ -151,7 +153,7 @@ static void cubes(const struct positional *x, const struct place *at,
     for (int64_t t = 0; t < at->s->nk; t += at->rows) {
         const int n = (int)min64(at->rows, at->s->nk - t);
 
-        const struct rows v = positional_v(x, at, t, n, r->tile);
+        const struct rows v = positional_v(x, at, t, n, n, r->tile);
 
         positional_cubes(r->factor, t, n);
         x->k->cube_rows(r->tile, at->ld, v.at, v.ld, n, at->ld, r->factor, r->state);
@@ -206,13 +208,16 @@ static void add_self(const struct positional *x, const struct place *at, bool ba
         to[c] += r->more[c];
 }
 
-/* Gradients of n rows from t of the scan on, `lag` later; those there are not are zero. */
+/* Gradients of n rows from t of the scan on, `lag` later; those there are not are zero.
+ * The rows before will be next. */
 static struct rows late(const struct positional *x, const struct place *at, bool back,
                         int64_t t, int n, int64_t lag, struct positional_room *r)
 {
     const int m = (int)max64(0, min64(n, at->s->nk - lag - t));
+    const int ahead = back ? n : -n;
 
-    if (m == n) return positional_g(x, at, rows_of(at, back, t + lag, n), n, r->tile);
+    if (m == n)
+        return positional_g(x, at, rows_of(at, back, t + lag, n), n, ahead, r->tile);
     clear(at, r->tile, n);
     if (m)
         positional_load_g(x, at, rows_of(at, back, t + lag, m), m,
@@ -227,12 +232,11 @@ static void shift_back(const struct positional *x, const struct place *at, bool 
         const int     n = (int)min64(at->rows, at->s->nk - i);
         const int64_t t = back ? at->s->nk - i - n : i;
 
+        if (t + lag + n <= at->s->nk && !(at->what.self && t < lag) &&
+            positional_copy_dv(x, at, rows_of(at, back, t + lag, n), i, n))
+            continue;
         const struct rows g = late(x, at, back, t, n, lag, r);
 
-        if (!at->what.self || t >= lag) {
-            positional_put_dv(x, at, i, n, g);
-            continue;
-        }
         x->k->load_rows(r->tile, at->ld, g.at, g.ld, FOCI_F32, n, at->ld);
         add_self(x, at, back, t, n, lag, r);
         positional_store_dv(x, at, i, n, r->tile);
@@ -268,7 +272,7 @@ static void whole_back(const struct positional *x, const struct place *at, bool 
     memset(r->factor, 0, (size_t)at->rows * sizeof *r->factor); /* sums alone */
     for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
         const int         n = (int)min64(at->rows, n_all - t);
-        const struct rows g = positional_g(x, at, t, n, r->tile);
+        const struct rows g = positional_g(x, at, t, n, -n, r->tile);
 
         x->k->mean_back(r->more, 0, g.at, g.ld, n, at->ld, r->factor, r->state);
     }
@@ -292,7 +296,7 @@ static void cubes_back(const struct positional *x, const struct place *at,
     for (int64_t t = (n_all - 1) / at->rows * at->rows; t >= 0; t -= at->rows) {
         const int n = (int)min64(at->rows, n_all - t);
 
-        const struct rows g = positional_g(x, at, t, n, r->tile);
+        const struct rows g = positional_g(x, at, t, n, -n, r->tile);
 
         positional_cubes(r->factor, t, n);
         x->k->cube_back(r->tile, at->ld, g.at, g.ld, n, at->ld, r->factor, r->state);

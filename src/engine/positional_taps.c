@@ -21,6 +21,9 @@ struct conv {
     int64_t                  first; /* tap of the run among those of all heads */
 };
 
+/* Tiles of rows whose products are summed in floats. */
+enum { TILES = 4 };
+
 bool positional_is_taps(const foci_positional *p)
 {
     return p->pattern == FOCI_PATTERN_TAPS || p->pattern == FOCI_PATTERN_TAPS_OF_X;
@@ -105,24 +108,12 @@ static void load_x(const struct positional *x, const struct seq *s, int64_t i, i
                     (int)x->p->dtype, n, (int)x->p->dim_x);
 }
 
-/* Once for a run: the weights, or what makes them. */
-static void begin(const struct conv *c)
-{
-    if (of_x(c->x)) {
-        turn_over(c, c->r->net);
-        return;
-    }
-    memcpy(c->r->taps, c->w, (size_t)c->width * sizeof *c->w);
-    softmax(c->r->taps, c->width);
-}
-
-/* Weights of n rows from i on, in r->taps. */
+/* Weights of n rows from i on, where x makes them. */
 static int64_t set_taps(const struct conv *c, int64_t i, int n)
 {
     const struct positional *x = c->x;
     const int                ld = width_pad(c->width);
 
-    if (!of_x(x)) return 0;
     load_x(x, c->at.s, i, n, c->r->xs);
     x->k->gemm_f32(c->r->taps, ld, c->r->xs, x->ldx, 1, c->r->net, ld, n, ld,
                    (int)x->p->dim_x, 0);
@@ -131,26 +122,77 @@ static int64_t set_taps(const struct conv *c, int64_t i, int n)
     return ld;
 }
 
-/* Rows of v that n rows from i on take: where they lie, if all are there. */
-static struct rows window_of(const struct conv *c, int64_t i, int n)
+/* Whether the kernels take n rows from i on as they lie, with `left` rows before. */
+static bool as_they_lie(const struct conv *c, int64_t i, int n, int left)
 {
-    const int64_t first = i - c->left, rows = n + c->width - 1;
+    const foci_dtype dtype = c->x->p->dtype;
 
-    if (first >= 0 && first + rows <= c->at.s->nk && positional_in_place(c->x, &c->at))
-        return positional_v(c->x, &c->at, first, (int)rows, c->r->window);
-    load_window(c, first, (int)rows, false, c->r->window);
-    return (struct rows){ c->r->window, c->at.ld };
+    return i >= left && i - left + n + c->width - 1 <= c->at.s->nk &&
+           c->at.width == c->at.ld && (dtype == FOCI_F32 || c->width <= TAPS_WIDTH);
 }
 
-static void forward_rows(const struct conv *c, int64_t i)
+/* Sums of v to o or, back, of the gradient to dv. */
+static void convolve(const struct conv *c, int64_t i, int n, bool back,
+                     const float *taps, int64_t ldw)
 {
     const struct positional *x = c->x;
-    const int                n = (int)min64(ROWS, c->at.s->nk - i);
-    const int64_t            ldw = set_taps(c, i, n);
-    const struct rows        v = window_of(c, i, n);
+    const int                left = back ? c->width - 1 - c->left : c->left;
+    const foci_layout       *v = back ? &x->p->o : &x->p->v;
+    const foci_layout       *o = back ? &x->p->v : &x->p->o;
 
-    x->k->taps(c->r->tile, c->at.ld, v.at, v.ld, n, c->at.ld, c->r->taps, ldw, c->width);
-    positional_store_o(x, &c->at, i, n, c->r->tile);
+    if (as_they_lie(c, i, n, left) && !(back && x->dv_rows)) {
+        char *to =
+            back ? positional_dv_at(x, &c->at, i) : positional_o_at(x, &c->at, i);
+        const char *from = back ? positional_g_at(x, &c->at, i - left)
+                                : positional_v_at(x, &c->at, i - left);
+
+        x->k->taps(to, o->row, from, v->row, (int)x->p->dtype, n, c->at.ld, taps, ldw,
+                   c->width, x->streams);
+        return;
+    }
+    load_window(c, i - left, n + c->width - 1, back, c->r->window);
+    x->k->taps(c->r->tile, c->at.ld, c->r->window, c->at.ld, FOCI_F32, n, c->at.ld,
+               taps, ldw, c->width, 0);
+    if (back)
+        positional_store_dv(x, &c->at, i, n, c->r->tile);
+    else
+        positional_store_o(x, &c->at, i, n, c->r->tile);
+}
+
+static void forward_run(const struct conv *c)
+{
+    turn_over(c, c->r->net);
+    for (int64_t i = 0; i < c->at.s->nk; i += ROWS) {
+        const int     n = (int)min64(ROWS, c->at.s->nk - i);
+        const int64_t ldw = set_taps(c, i, n);
+
+        convolve(c, i, n, false, c->r->taps, ldw);
+    }
+}
+
+/* The run of a number, from those of the first head on. */
+static struct conv run_of(const struct positional *x, const struct place *at,
+                          int64_t part, struct positional_room *r)
+{
+    const int64_t      parts = at->what.parts;
+    const struct place one = positional_beside(x, at, part / parts);
+
+    return open_conv(x, &one, part % parts, r);
+}
+
+/* Weights of all runs that are the same for all rows, in r->taps; backward from the last
+ * to the first. */
+static void constant_taps(const struct positional *x, const struct place *at,
+                          int64_t runs, bool back, struct positional_room *r)
+{
+    for (int64_t part = 0; part < runs; part++) {
+        const struct conv c = run_of(x, at, part, r);
+        float            *w = r->taps + part * c.width;
+
+        for (int t = 0; t < c.width; t++)
+            w[t] = c.w[back ? c.width - 1 - t : t];
+        softmax(w, c.width);
+    }
 }
 
 /* Heads take turns, as their rows lie; where weights are made of x, what makes them is
@@ -158,16 +200,19 @@ static void forward_rows(const struct conv *c, int64_t i)
 void taps_forward(const struct positional *x, const struct place *at, int64_t heads,
                   struct positional_room *r)
 {
-    const int64_t parts = at->what.parts, stride = of_x(x) ? at->s->nk : ROWS;
+    const int64_t runs = heads * at->what.parts, width = at->what.width;
 
-    for (int64_t i0 = 0; i0 < at->s->nk; i0 += stride)
-        for (int64_t part = 0; part < heads * parts; part++) {
-            const struct place one = positional_beside(x, at, part / parts);
-            const struct conv  c = open_conv(x, &one, part % parts, r);
-
-            begin(&c);
-            for (int64_t i = i0; i < min64(i0 + stride, at->s->nk); i += ROWS)
-                forward_rows(&c, i);
+    for (int64_t part = 0; part < runs && of_x(x); part++) {
+        const struct conv c = run_of(x, at, part, r);
+        forward_run(&c);
+    }
+    if (of_x(x)) return;
+    constant_taps(x, at, runs, false, r);
+    for (int64_t i = 0; i < at->s->nk; i += ROWS)
+        for (int64_t part = 0; part < runs; part++) {
+            const struct conv c = run_of(x, at, part, r);
+            convolve(&c, i, (int)min64(ROWS, at->s->nk - i), false,
+                     r->taps + part * width, 0);
         }
 }
 
@@ -196,14 +241,9 @@ static void keep_logits(const struct conv *c, int64_t i, int n, int64_t ldw)
     for (int64_t t = 0; t < n; t++) {
         float *dw = c->r->dots + t * c->width;
 
-        if (of_x(x)) {
-            softmax_back(dw, c->r->taps + t * ldw, c->width);
-            memcpy(x->logits + (s->b * x->p->len_q + s->q0 + i + t) * taps + c->first,
-                   dw, (size_t)c->width * sizeof *dw);
-        } else {
-            for (int e = 0; e < c->width; e++)
-                x->sums[(s - x->seqs) * taps + c->first + e] += (double)dw[e];
-        }
+        softmax_back(dw, c->r->taps + t * ldw, c->width);
+        memcpy(x->logits + (s->b * x->p->len_q + s->q0 + i + t) * taps + c->first, dw,
+               (size_t)c->width * sizeof *dw);
     }
 }
 
@@ -227,7 +267,7 @@ static void backward_run(const struct conv *c)
     const int                rows = ROWS + c->width - 1;
     int64_t                  i = 0;
 
-    begin(c);
+    turn_over(c, c->r->net);
     memset(c->r->slide, 0, (size_t)rows * (size_t)c->at.ld * sizeof(float));
     for (; i < c->at.s->nk; i += ROWS) {
         const int     n = (int)min64(ROWS, c->at.s->nk - i);
@@ -245,11 +285,71 @@ static void backward_run(const struct conv *c)
     slide(c, i - c->left, c->width - 1, rows);
 }
 
-void taps_backward(const struct positional *x, const struct place *at,
+/* Products of g and v of n rows from i on, added to lanes. */
+static void sum_products(const struct conv *c, int64_t i, int n, float *lanes)
+{
+    const struct positional *x = c->x;
+
+    if (as_they_lie(c, i, n, c->left)) {
+        x->k->taps_sums(lanes, positional_g_at(x, &c->at, i), x->p->o.row,
+                        positional_v_at(x, &c->at, i - c->left), x->p->v.row,
+                        (int)x->p->dtype, n, c->at.ld, c->width);
+        return;
+    }
+    positional_load_g(x, &c->at, i, n, c->r->tile);
+    load_window(c, i - c->left, n + c->width - 1, false, c->r->window);
+    x->k->taps_sums(lanes, c->r->tile, c->at.ld, c->r->window, c->at.ld, FOCI_F32, n,
+                    c->at.ld, c->width);
+}
+
+/* Lanes of all runs to their sums; the lanes start again. */
+static void add_lanes(const struct positional *x, const struct place *at, int64_t taps,
+                      struct positional_room *r)
+{
+    const int64_t all = x->heads * positional_taps_of(x);
+    double *sums = x->sums + (at->s - x->seqs) * all + at->h * positional_taps_of(x);
+
+    for (int64_t t = 0; t < taps; t++)
+        for (int e = 0; e < TAPS_LANES; e++)
+            sums[t] += (double)r->lanes[t * TAPS_LANES + e];
+    memset(r->lanes, 0, (size_t)(taps * TAPS_LANES) * sizeof *r->lanes);
+}
+
+/* Weights that are the same for all rows: dv is a convolution too, from the other side, and
+ * products of rows are summed over all of them. */
+static void backward_constant(const struct positional *x, const struct place *at,
+                              int64_t runs, struct positional_room *r)
+{
+    const int64_t width = at->what.width, n_all = at->s->nk;
+
+    constant_taps(x, at, runs, true, r);
+    memset(r->lanes, 0, (size_t)(runs * width * TAPS_LANES) * sizeof *r->lanes);
+    for (int64_t i = 0; i < n_all; i += ROWS) {
+        const int n = (int)min64(ROWS, n_all - i);
+
+        for (int64_t part = 0; part < runs; part++) {
+            const struct conv c = run_of(x, at, part, r);
+
+            if (x->g->dv) convolve(&c, i, n, true, r->taps + part * width, 0);
+            if (x->g->dparams)
+                sum_products(&c, i, n, r->lanes + part * width * TAPS_LANES);
+        }
+        if (i / ROWS % TILES == TILES - 1 || i + ROWS >= n_all)
+            add_lanes(x, at, runs * width, r);
+    }
+}
+
+void taps_backward(const struct positional *x, const struct place *at, int64_t heads,
                    struct positional_room *r)
 {
-    for (int64_t part = 0; part < at->what.parts; part++) {
-        const struct conv c = open_conv(x, at, part, r);
+    const int64_t runs = heads * at->what.parts;
+
+    if (!of_x(x)) {
+        backward_constant(x, at, runs, r);
+        return;
+    }
+    for (int64_t part = 0; part < runs; part++) {
+        const struct conv c = run_of(x, at, part, r);
         backward_run(&c);
     }
 }
@@ -369,8 +469,12 @@ void taps_room(const struct positional *x, struct arena *a, struct positional_ro
     if (!positional_taps_of(x)) return;
     r->window = arena_take(a, (ROWS + width - 1) * x->ldv, sizeof *r->window);
     r->slide = arena_take(a, (ROWS + width - 1) * x->ldv, sizeof *r->slide);
+    r->lanes =
+        arena_take(a, of_x(x) ? 0 : x->heads * positional_taps_of(x) * TAPS_LANES,
+                   sizeof *r->lanes);
     r->dots = arena_take(a, ROWS * width, sizeof *r->dots);
-    r->taps = arena_take(a, ROWS * pad, sizeof *r->taps);
+    r->taps = arena_take(a, max64(ROWS * pad, x->heads * positional_taps_of(x)),
+                         sizeof *r->taps);
     r->net = arena_take(a, of_x(x) ? x->p->dim_x * pad : 0, sizeof *r->net);
     r->xs = arena_take(a, of_x(x) ? (int64_t)ROWS * x->ldx : 0, sizeof *r->xs);
 }

@@ -13,6 +13,10 @@
 enum { LANES = 64 };     /* queries of a block */
 enum { FEW_LANES = 16 }; /* rows of a transform */
 
+/* Convolutions: lanes that sums of products have; and taps of rows that are not floats, at
+ * most. */
+enum { TAPS_LANES = 16, TAPS_WIDTH = 32 };
+
 /* The rows of attention in the backward pass, each [64]. */
 struct grad_rows {
     const float *f;     /* as in weigh; NULL: scores are modified already */
@@ -53,6 +57,9 @@ struct kernels {
      * They do not nest. */
     void (*begin)(void);
     void (*end)(void);
+
+    /* After kernels that write past the caches, before other threads read it. */
+    void (*stream_end)(void);
 
     bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */

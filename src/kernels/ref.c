@@ -147,6 +147,13 @@ static void load_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
             out[i * ld_out + c] = c < d ? element(in, i * ld_in + c, dtype) : 0;
 }
 
+static void fetch_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
+                       int dtype, int n, int d, int ahead)
+{
+    (void)ahead;
+    load_rows(out, ld_out, in, ld_in, dtype, n, d);
+}
+
 static void store_rows(void *out, int64_t ld_out, int dtype, const float *in,
                        int64_t ld_in, float scale, int n, int d)
 {
@@ -174,6 +181,15 @@ static void stream_rows(void *out, int64_t ld_out, int dtype, const float *in,
                         int64_t ld_in, int n, int d)
 {
     store_rows(out, ld_out, dtype, in, ld_in, 1.0f, n, d);
+}
+
+static void stream_end(void) {}
+
+static void copy_rows(void *out, int64_t to, const void *in, int64_t from, int n,
+                      int bytes)
+{
+    for (int i = 0; i < n; i++)
+        memcpy((char *)out + i * to, (const char *)in + i * from, (size_t)bytes);
 }
 
 static void store_cols(void *out, int64_t ld_out, int dtype, const float *in,
@@ -942,15 +958,16 @@ static void cube_back(float *dv, int64_t ldv, const float *g, int64_t ldg, int n
         }
 }
 
-static void taps(float *o, int64_t ldo, const float *v, int64_t ldv, int n, int d,
-                 const float *w, int64_t ldw, int width)
+static void taps(void *o, int64_t ldo, const void *v, int64_t ldv, int dtype, int n,
+                 int d, const float *w, int64_t ldw, int width, int far)
 {
+    (void)far;
     for (int64_t i = 0; i < n; i++)
         for (int c = 0; c < d; c++) {
             float sum = 0;
             for (int t = 0; t < width; t++)
-                sum += w[i * ldw + t] * v[(i + t) * ldv + c];
-            o[i * ldo + c] = sum;
+                sum += w[i * ldw + t] * element(v, (i + t) * ldv + c, dtype);
+            set_element(o, i * ldo + c, dtype, sum);
         }
 }
 
@@ -973,6 +990,17 @@ static void taps_dots(float *dw, int64_t ldw, const float *g, const float *v,
                 sum += g[i * ld + c] * v[(i + t) * ld + c];
             dw[i * ldw + t] = sum;
         }
+}
+
+static void taps_sums(float *lanes, const void *g, int64_t ldg, const void *v,
+                      int64_t ldv, int dtype, int n, int d, int width)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int t = 0; t < width; t++)
+            for (int c = 0; c < d; c++)
+                lanes[t * TAPS_LANES + c % TAPS_LANES] +=
+                    element(g, i * ldg + c, dtype) *
+                    element(v, (i + t) * ldv + c, dtype);
 }
 
 /*
@@ -998,7 +1026,13 @@ static void lay_rows_add(float *out, int64_t ld, const float *in, const float *f
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)
-            out[i * ld + c] += factor[c] * in[c * FEW_LANES + i];
+            out[i * ld + c] += (factor ? factor[c] : 1.0f) * in[c * FEW_LANES + i];
+}
+
+static void add_rows(float *out, const float *in, const float *factor, int d)
+{
+    for (int i = 0; i < d * FEW_LANES; i++)
+        out[i] += factor[i / FEW_LANES] * in[i];
 }
 
 static void hadamard(float *out, const float *in, const int32_t *from,
@@ -1027,6 +1061,7 @@ void kernels_ref(struct kernels *k)
 #define KERNEL(name, result, args) .name = name,
 #include "kernels/kernels.def"
 #undef KERNEL
+        .stream_end = stream_end,
         .has_bf16 = false,
         .sum_by_rows = false,
         .depth = 2,

@@ -117,6 +117,15 @@ static void turn_back(int64_t n, const int32_t *p, const float *signs, int32_t *
     }
 }
 
+/* The rest of a run repeats its first elements, which alone are made. */
+static void read_first(const struct frozen *f, int32_t *back)
+{
+    const int64_t run = f->width & -f->width, last = hadamard_last(f);
+
+    for (int64_t t = 0; last < run && t < f->width; t++)
+        if (back[t] < run) back[t] = (int32_t)(back[t] % last);
+}
+
 static void draw_transform(struct frozen *f, struct rng *r, int64_t which)
 {
     const int64_t  n = f->width;
@@ -133,6 +142,7 @@ static void draw_transform(struct frozen *f, struct rng *r, int64_t which)
               places + PLACE_BACK_1 * n, factors + FACTOR_BACK_2 * n);
     turn_back(n, places + PLACE_2 * n, factors + FACTOR_3 * n,
               places + PLACE_BACK_2 * n, factors + FACTOR_BACK_3 * n);
+    read_first(f, places + PLACE_BACK_2 * n);
 }
 
 static int64_t transforms(const struct frozen *f) { return f->block ? 1 : f->heads; }

@@ -19,7 +19,8 @@ struct frozen {
 
 /* One transform of a block, else one a head.  Of y = x D1 H P1 D2 H P2 D3 H there and
  * back: signs over the norm of H, permuted where the way back reads what P has moved;
- * and where to read, `entry t is the old entry p[t]`, with the inverses for the way back. */
+ * and where to read, `entry t is the old entry p[t]`, with the inverses for the way back,
+ * whose first H repeats itself and is read where it is made. */
 enum { FACTOR_1, FACTOR_2, FACTOR_3, FACTOR_BACK_2, FACTOR_BACK_3, N_FACTORS };
 enum { PLACE_1, PLACE_2, PLACE_BACK_1, PLACE_BACK_2, N_PLACES };
 
@@ -37,11 +38,13 @@ foci_status frozen_write(const struct frozen *f, float *out);
  * out + h head + i row, in elements.  threads as the context has.  And the way back: rows
  * dx[i ldx + c] += of gradients g laid out as out, dx f32. */
 size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f);
-void   hadamard_run(const foci_ctx *ctx, const struct frozen *f, const void *x,
-                    int64_t ldx, foci_dtype dtype, int64_t m, void *out, int64_t row,
-                    int64_t head, void *work);
-void   hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
-                     int64_t row, int64_t head, foci_dtype dtype, int64_t m, float *dx,
-                     int64_t ldx, void *work);
+/* Elements of the last H: as many of a run as a power of two that holds what is kept. */
+int64_t hadamard_last(const struct frozen *f);
+void    hadamard_run(const foci_ctx *ctx, const struct frozen *f, const void *x,
+                     int64_t ldx, foci_dtype dtype, int64_t m, void *out, int64_t row,
+                     int64_t head, void *work);
+void    hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
+                      int64_t row, int64_t head, foci_dtype dtype, int64_t m, float *dx,
+                      int64_t ldx, void *work);
 
 #endif

@@ -25,13 +25,16 @@ static struct shape shape_of(const struct frozen *f)
 {
     struct shape s = { .width = f->width,
                        .run = f->width & -f->width,
-                       .kept = f->block ? f->heads * f->dim : f->dim };
+                       .kept = f->block ? f->heads * f->dim : f->dim,
+                       .last = 1 };
 
-    for (s.last = 1; s.last < s.run && s.last < s.kept;)
+    while (s.last < s.run && s.last < s.kept)
         s.last *= 2;
     s.runs = div_up(s.kept, s.last);
     return s;
 }
+
+int64_t hadamard_last(const struct frozen *f) { return shape_of(f).last; }
 
 struct rows {
     const struct kernels *k;
@@ -42,10 +45,10 @@ struct rows {
     const void           *x, *g;
     void                 *out;
     float                *dx;
-    float                *work; /* [threads][3][width][16] */
+    float                *work; /* [threads][4][width][16] */
 };
 
-enum { N_BUFFERS = 3 };
+enum { N_BUFFERS = 4 }; /* the last one on the way back */
 
 static float *buffer(const struct rows *r, int thread, int which)
 {
@@ -131,33 +134,48 @@ static void transform_back(const struct rows *r, int64_t which, int thread)
            (size_t)((s.runs * s.last - s.kept) * FEW_LANES) * sizeof *x);
     for (int64_t t = 0; t < s.runs * s.last; t += s.last)
         r->k->hadamard(a + t * FEW_LANES, x + t * FEW_LANES, NULL, NULL, (int)s.last, 1);
-    for (int64_t t = s.last; s.last < s.run && t < s.run; t += s.last)
-        memcpy(a + t * FEW_LANES, a, (size_t)(s.last * FEW_LANES) * sizeof *a);
     for (int64_t t = max64(s.runs * s.last, s.run); t < s.width; t++)
         memset(a + t * FEW_LANES, 0, FEW_LANES * sizeof *a);
     all_runs(r, b, a, places(r, which, PLACE_BACK_2), factors(r, which, FACTOR_BACK_3));
     all_runs(r, a, b, places(r, which, PLACE_BACK_1), factors(r, which, FACTOR_BACK_2));
 }
 
+/* Of one transform, whose gradients stand in buffer 0, at once. */
+static void block_back(const struct rows *r, int64_t first, int n, int thread)
+{
+    transform_back(r, 0, thread);
+    r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, buffer(r, thread, 1),
+                       factors(r, 0, FACTOR_1), n, (int)r->s.width);
+}
+
+static void stand_head(const struct rows *r, int64_t head, int64_t first, int n,
+                       float *to)
+{
+    r->k->stand_rows(to, element(r->g, r->dtype, head * r->head + first * r->row),
+                     r->row, (int)r->dtype, n, (int)r->f->dim);
+}
+
+/* Heads are added up as they stand: rows a power of two apart share few lines of a cache. */
 static void backward_rows(void *arg, int64_t i, int thread)
 {
     const struct rows *r = arg;
-    const int64_t      first = i * FEW_LANES, dim = r->f->dim;
-    const int          n = (int)min64(FEW_LANES, r->m - first);
-    float *const       x = buffer(r, thread, 0);
+    const int64_t      first = i * FEW_LANES, heads = r->f->heads;
+    const int          n = (int)min64(FEW_LANES, r->m - first), d = (int)r->s.width;
+    float *const g = buffer(r, thread, 0), *const sum = buffer(r, thread, 3);
 
-    for (int64_t h = 0; h < r->f->heads; h++) {
-        const bool done = !r->f->block || h == r->f->heads - 1;
-
-        r->k->stand_rows(x + (r->f->block ? h * dim * FEW_LANES : 0),
-                         element(r->g, r->dtype, h * r->head + first * r->row), r->row,
-                         (int)r->dtype, n, (int)dim);
-        if (!done) continue;
-        const int64_t which = r->f->block ? 0 : h;
-        transform_back(r, which, thread);
-        r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, buffer(r, thread, 1),
-                           factors(r, which, FACTOR_1), n, (int)r->s.width);
+    if (r->f->block || heads == 1) {
+        for (int64_t h = 0; h < heads; h++)
+            stand_head(r, h, first, n, g + h * r->f->dim * FEW_LANES);
+        block_back(r, first, n, thread);
+        return;
     }
+    memset(sum, 0, (size_t)d * FEW_LANES * sizeof *sum);
+    for (int64_t h = 0; h < heads; h++) {
+        stand_head(r, h, first, n, g);
+        transform_back(r, h, thread);
+        r->k->add_rows(sum, buffer(r, thread, 1), factors(r, h, FACTOR_1), d);
+    }
+    r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, sum, NULL, n, d);
 }
 
 /*

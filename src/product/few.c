@@ -8,11 +8,12 @@
 #include "product/inside.h"
 
 enum {
-    GROUP = 8,       /* rows that a kernel takes */
-    STRIP = 1024,    /* columns of a plain b at most */
-    LD = STRIP + 32, /* of sums, which would meet in the cache otherwise */
-    LEAST = 64,      /* and at least */
-    VECTOR = 16,     /* floats, on whose boundaries parts begin */
+    GROUP = 8,         /* rows that a kernel takes */
+    STRIP = 1024,      /* columns of a plain b at most */
+    LEAST = 64,        /* and at least */
+    LD = STRIP + 32,   /* of sums, which would meet in the cache otherwise */
+    DEEPEST = 1 << 16, /* terms of a turned one at once */
+    VECTOR = 16,       /* floats, on whose boundaries parts begin */
 };
 
 struct few {
@@ -126,7 +127,7 @@ static void plain_job(void *arg, int64_t i, int thread)
         const float      *a = x->a + t * TILE * FEW;
 
         for (int s = 0; s < n; s += deep)
-            for (int r = 0; r < m; r += GROUP)
+            for (int64_t r = 0; r < m; r += GROUP)
                 x->k->sums_f32(sums + r * LD, LD, a + r * TILE + s,
                                (int)min64(GROUP, m - r), rows + s * step, c.part->ld,
                                (int)b->dtype, (int)min64(deep, n - s), c.cols, NULL);
@@ -142,14 +143,14 @@ static void turned_job(void *arg, int64_t i, int thread)
     const int            m = (int)x->p->m;
     const int64_t        j0 = i * TILE;
     const int            n = (int)min64(TILE, x->p->n - j0);
-    float *const sums = x->sums[thread], *const some = sums + FEW * TILE;
+    float *const sums = x->sums[thread], *const some = sums + (ptrdiff_t)FEW * TILE;
 
     memset(sums, 0, 2 * (size_t)FEW * TILE * sizeof *sums);
     for (int64_t t = 0; t < x->p->k;) {
-        const struct piece c = piece_at(b, t, x->p->k - t);
+        const struct piece c = piece_at(b, t, min64(x->p->k - t, DEEPEST));
         const char *const  rows = piece_row(b, c, j0);
 
-        for (int r = 0; r < m; r += GROUP)
+        for (int64_t r = 0; r < m; r += GROUP)
             x->k->dots_f32(some + r * TILE, x->a + r * x->ld + t, x->ld,
                            (int)min64(GROUP, m - r), rows, c.part->ld, (int)b->dtype, n,
                            c.cols, NULL);

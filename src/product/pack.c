@@ -161,7 +161,8 @@ static struct left plain_words(const struct packing *x, struct cut cut,
     const int            m = cut.n, wide = (int)round_up(cut.d, x->k->depth);
     uint32_t            *out = (uint32_t *)(void *)r->a;
 
-    for (int i = 0; i < m; i += TILE, cut.row += TILE, out += TILE * wide / 2) {
+    for (int i = 0; i < m;
+         i += TILE, cut.row += TILE, out += (ptrdiff_t)wide * TILE / 2) {
         int64_t ld = 0;
 
         cut.n = (int)min64(TILE, m - i);
@@ -185,7 +186,8 @@ static struct left turned_words(const struct packing *x, struct cut cut,
     const int            terms = cut.n, wide = (int)round_up(cut.d, WHOLE);
     uint32_t            *out = (uint32_t *)(void *)r->a;
 
-    for (int t = 0; t < terms; t += TILE, cut.row += TILE, out += TILE / 2 * wide) {
+    for (int t = 0; t < terms;
+         t += TILE, cut.row += TILE, out += (ptrdiff_t)wide * TILE / 2) {
         int64_t ld = 0;
 
         cut.n = (int)min64(TILE, terms - t);

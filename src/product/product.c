@@ -45,7 +45,7 @@ static void take_packed(const foci_ctx *ctx, const struct product *p,
                              .words = in_words(ctx, p),
                              .tiles = div_up(p->k, TILE),
                              .panels = div_up(p->n, TILE) };
-    x->x.tile_bytes = TILE * TILE * element_bytes(x->x.words);
+    x->x.tile_bytes = (size_t)TILE * TILE * element_bytes(x->x.words);
 
     int64_t n = 0;
     if (__builtin_mul_overflow(x->x.tiles, x->x.panels, &n)) a->used = SIZE_MAX;
@@ -104,8 +104,9 @@ static void multiply_panel(const struct packing *x, const struct left *a, int m,
     for (int done = 0; done < terms; done += step) {
         const int some = (int)min64(step, terms - done);
 
-        k->gemm_bf16(c, TILE, left, a->rows, a->terms, right + done / 2 * TILE, TILE,
-                     rows, n, (int)round_up(some, k->depth) / 2, add || done > 0);
+        k->gemm_bf16(c, TILE, left, a->rows, a->terms,
+                     right + (ptrdiff_t)done / 2 * TILE, TILE, rows, n,
+                     (int)round_up(some, k->depth) / 2, add || done > 0);
         left += round_up(m, 32) * TILE / 2;
     }
 }

@@ -39,7 +39,7 @@ void ref_made_count(struct ref_pass *x)
 static double wave(const struct ref_pass *x, int64_t distance, int64_t c)
 {
     const double width = (double)x->p.width;
-    const double angle = (double)distance / pow(10000, (double)(c / 2 * 2) / width);
+    const double angle = (double)distance / pow(10000, (double)(c - c % 2) / width);
 
     return c % 2 ? cos(angle) : sin(angle);
 }

@@ -228,6 +228,12 @@ INLINE vf vf_from(const void *p, int dtype)
 
 /* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
 INLINE void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
+/* Two of them as VF_LEN pairs of elements of 16 bits. */
+INLINE void vf_stream_16(void *p, int dtype, vf low, vf high)
+{
+    _mm256_stream_si256(p,
+                        _mm256_set_m128i(vf_to_16(high, dtype), vf_to_16(low, dtype)));
+}
 INLINE void stream_end(void) { _mm_sfence(); }
 
 INLINE void vf_to(void *p, int dtype, vf x)

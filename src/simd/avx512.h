@@ -194,6 +194,12 @@ INLINE vf vf_from_n(const void *p, int dtype, int n)
 
 /* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
 INLINE void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
+/* Two of them as VF_LEN pairs of elements of 16 bits. */
+INLINE void vf_stream_16(void *p, int dtype, vf low, vf high)
+{
+    const __m512i x = _mm512_castsi256_si512(vf_to_16(low, dtype));
+    _mm512_stream_si512(p, _mm512_inserti64x4(x, vf_to_16(high, dtype), 1));
+}
 INLINE void stream_end(void) { _mm_sfence(); }
 
 INLINE void vf_to(void *p, int dtype, vf x)

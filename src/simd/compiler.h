@@ -20,16 +20,23 @@
  * first level, which is full of what is being read. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 1)
 
-/* Ask for the row `rows` further on, which the next call will want: rows of several heads
- * are too far apart for the hardware to look ahead. */
-INLINE void ask_row(const float *row, int64_t ld, int64_t rows, int floats)
+/* Ask for so many bytes that far from p, which the next call will want: rows of several
+ * heads are too far apart for the hardware to look ahead. */
+INLINE void ask_bytes(const void *p, int64_t distance, int bytes)
 {
-    enum { LINE = 16 };
-    const uintptr_t at = (uintptr_t)row + (uintptr_t)(ld * rows) * sizeof *row;
+    enum { LINE = 64 };
+    const uintptr_t at = (uintptr_t)p + (uintptr_t)distance;
 
     UNROLL(4)
-    for (int c = 0; c < floats; c += LINE)
-        PREFETCH((const void *)(at + (uintptr_t)c * sizeof *row));
+    for (int c = 0; c < bytes; c += LINE)
+        PREFETCH((const void *)(at + (uintptr_t)c));
+}
+
+/* The row of floats `rows` further on. */
+INLINE void ask_row(const float *row, int64_t ld, int64_t rows, int floats)
+{
+    const int size = (int)sizeof *row;
+    ask_bytes(row, ld * rows * size, floats * size);
 }
 
 #endif

@@ -50,25 +50,51 @@ static void check_lay_rows(struct run *r)
                 try_lay_rows(r, &few_rows[i], dtype, (enum data)data);
 }
 
-static void check_lay_rows_add(struct run *r)
+static void check_add_rows(struct run *r)
 {
     for (int c = 0; c < cases(r, 2, COUNT(few_rows)); c++) {
-        const struct tile *const x = &few_rows[c];
-        const int64_t            ld = x->d + 5;
+        const int d = few_rows[c].d;
 
-        name_tile(r, x, FOCI_F32, 12);
-        const float *const in = floats(r, x->d * FEW_LANES, NORMAL);
-        const float *const factor = floats(r, x->d, NORMAL);
-        float *const       out = inout(r, (x->n - 1) * ld + x->d, NORMAL);
+        name_tile(r, &few_rows[c], FOCI_F32, 12);
+        const float *const in = floats(r, d * FEW_LANES, NORMAL);
+        const float *const factor = floats(r, d, NORMAL);
+        float *const       out = inout(r, d * FEW_LANES, NORMAL);
 
-        for (int i = 0; i < x->n; i++)
-            for (int t = 0; t < x->d; t++)
-                allow(r, out, i * ld + t,
-                      4 * E * (1 + fabs((double)(factor[t] * in[t * FEW_LANES + i]))) *
-                          (1 + fabs((double)out[i * ld + t])));
+        for (int i = 0; i < d * FEW_LANES; i++)
+            allow(r, out, i,
+                  4 * E *
+                      (fabs((double)(factor[i / FEW_LANES] * in[i])) +
+                       fabs((double)out[i])));
         while (next(r))
-            r->k->lay_rows_add(out, ld, in, factor, x->n, x->d);
+            r->k->add_rows(out, in, factor, d);
     }
+}
+
+static void try_lay_rows_add(struct run *r, const struct tile *x, bool factors)
+{
+    const int64_t ld = x->d + 5;
+
+    name_tile(r, x, FOCI_F32, 12);
+    const float *const in = floats(r, x->d * FEW_LANES, NORMAL);
+    const float *const factor = floats(r, x->d, NORMAL);
+    float *const       out = inout(r, (x->n - 1) * ld + x->d, NORMAL);
+
+    for (int i = 0; i < x->n; i++)
+        for (int t = 0; t < x->d; t++)
+            allow(r, out, i * ld + t,
+                  4 * E *
+                      (fabs((double)((factors ? factor[t] : 1.0f) *
+                                     in[t * FEW_LANES + i])) +
+                       fabs((double)out[i * ld + t])));
+    while (next(r))
+        r->k->lay_rows_add(out, ld, in, factors ? factor : NULL, x->n, x->d);
+}
+
+static void check_lay_rows_add(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(few_rows)); i++)
+        for (int factors = 0; factors < 2; factors++)
+            try_lay_rows_add(r, &few_rows[i], factors);
 }
 
 struct transform {

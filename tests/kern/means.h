@@ -3,6 +3,7 @@
 #define FOCI_TESTS_KERN_MEANS_H
 
 #include "kern/recur.h"
+#include "kern/rows.h"
 
 static const struct means {
     int  n, d;
@@ -123,66 +124,123 @@ static void check_cube_back(struct run *r)
 static const struct taps {
     int  n, d, width;
     bool each; /* rows have weights of their own */
-} taps[] = { { 64, 64, 7, false },
-             { 64, 64, 7, true },
-             { 1, 16, 1, true },
-             { 33, 48, 4, false },
-             { 17, 16, 31, true } };
+} taps[] = { { 64, 64, 7, false }, { 64, 64, 7, true },  { 1, 16, 1, true },
+             { 33, 48, 4, false }, { 17, 16, 31, true }, { 29, 96, 32, false } };
 
-enum { TAPS_FORWARD, TAPS_BACK, TAPS_DOTS };
-
-static void try_taps(struct run *r, const struct taps *x, int which)
+static void label_taps(struct run *r, const struct taps *x, int dtype)
 {
-    const int64_t rows = x->n + x->width - 1, ldw = x->each ? x->width : 0;
-    const int64_t n_dots = (int64_t)x->n * x->width;
-
-    snprintf(r->label, sizeof r->label, "%d rows of %d, %d taps%s", x->n, x->d,
-             x->width, x->each ? " each" : "");
+    snprintf(r->label, sizeof r->label, "%d rows of %d, %d taps%s, dtype %d", x->n,
+             x->d, x->width, x->each ? " each" : "", dtype);
     r->work = 2.0 * x->n * x->d * x->width;
     r->is_flops = true;
-    float *const v = floats(r, rows * x->d, NORMAL);
-    float *const g = floats(r, (int64_t)x->n * x->d, NORMAL);
-    float *const w = floats(r, (int64_t)x->n * x->width, NORMAL);
-    float *const o = output(r,
-                            which == TAPS_DOTS   ? n_dots
-                            : which == TAPS_BACK ? rows * x->d
-                                                 : (int64_t)x->n * x->d,
-                            sizeof *o, FLOATS);
+}
 
-    if (which == TAPS_BACK) memset(o, 0, (size_t)(rows * x->d) * sizeof *o);
-    /* Products of normals stay below 32. */
-    for (int64_t i = 0; i < (which == TAPS_DOTS   ? n_dots
-                             : which == TAPS_BACK ? rows * x->d
-                                                  : (int64_t)x->n * x->d) &&
-                        !r->bench;
-         i++)
-        allow(r, o, i, 2 * E * 32 * (which == TAPS_DOTS ? x->d : x->width + 1));
+/* Products of normals stay below 32. */
+static void allow_taps(struct run *r, float *x, int64_t n, int terms)
+{
+    for (int64_t i = 0; i < n && !r->bench; i++)
+        allow(r, x, i, 2 * E * 32 * terms);
+}
+
+/* Rows of `dtype`: normals, or where those would be rounded small numbers whose sums are
+ * exact in any order. */
+static void *tap_rows(struct run *r, int64_t n, int dtype)
+{
+    float *const x = floats(r, n, NORMAL);
+
+    if (dtype == FOCI_F32) return x;
+    uint16_t *const rows = take(r, (size_t)n * sizeof *rows, false, HALVES);
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(below(r, 17) - 8);
+    r->ref->store_rows(rows, n, dtype, x, n, 1.0f, 1, (int)n);
+    return rows;
+}
+
+static float *tap_weights(struct run *r, int64_t n, int dtype)
+{
+    float *const w = floats(r, n, NORMAL);
+
+    for (int64_t i = 0; i < n && dtype != FOCI_F32; i++)
+        w[i] = (float)(below(r, 17) - 8) / 8;
+    return w;
+}
+
+/* Rows of the result lie on boundaries, unless there is a shift. */
+static void try_taps(struct run *r, const struct taps *x, int dtype, int far, int shift)
+{
+    const int64_t rows = x->n + x->width - 1, ldw = x->each ? x->width : 0;
+    const int64_t ld = x->d + 3, ldo = up(x->d, 32) + shift;
+
+    label_taps(r, x, dtype);
+    const void *const  v = tap_rows(r, rows * ld, dtype);
+    const float *const w = tap_weights(r, (int64_t)x->n * x->width, dtype);
+    char *const        o = rows_out(r, x->n * ldo, dtype);
+
+    if (dtype == FOCI_F32) allow_taps(r, (float *)(void *)o, x->n * ldo, x->width + 1);
+    while (next(r))
+        r->k->taps(o, ldo, v, ld, dtype, x->n, x->d, w, ldw, x->width, far);
+}
+
+static void try_taps_grad(struct run *r, const struct taps *x, bool dots)
+{
+    const int64_t rows = x->n + x->width - 1, ldw = x->each ? x->width : 0;
+    const int64_t n = dots ? (int64_t)x->n * x->width : rows * x->d;
+
+    label_taps(r, x, FOCI_F32);
+    const float *const v = floats(r, rows * x->d, NORMAL);
+    const float *const g = floats(r, (int64_t)x->n * x->d, NORMAL);
+    const float *const w = floats(r, (int64_t)x->n * x->width, NORMAL);
+    float *const       o = inout(r, n, NORMAL);
+
+    allow_taps(r, o, n, dots ? x->d : x->width + 1);
     while (next(r)) {
-        if (which == TAPS_FORWARD)
-            r->k->taps(o, x->d, v, x->d, x->n, x->d, w, ldw, x->width);
-        else if (which == TAPS_BACK)
-            r->k->taps_back(o, g, x->d, x->n, x->d, w, ldw, x->width);
-        else
+        if (dots)
             r->k->taps_dots(o, x->width, g, v, x->d, x->n, x->d, x->width);
+        else
+            r->k->taps_back(o, g, x->d, x->n, x->d, w, ldw, x->width);
     }
+}
+
+static void try_taps_sums(struct run *r, const struct taps *x, int dtype)
+{
+    const int64_t rows = x->n + x->width - 1, ldg = x->d + 1, ldv = x->d + 3;
+    const int64_t n = (int64_t)x->width * TAPS_LANES;
+
+    label_taps(r, x, dtype);
+    const void *const v = tap_rows(r, rows * ldv, dtype);
+    const void *const g = tap_rows(r, x->n * ldg, dtype);
+    float *const      lanes = inout(r, n, NORMAL);
+
+    allow_taps(r, lanes, n, x->n * x->d / TAPS_LANES + 1);
+    while (next(r))
+        r->k->taps_sums(lanes, g, ldg, v, ldv, dtype, x->n, x->d, x->width);
 }
 
 static void check_taps(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
-        try_taps(r, &taps[i], TAPS_FORWARD);
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            for (int c = 0; c < cases(r, 1, 3); c++)
+                try_taps(r, &taps[i], dtype, c > 0, c > 1);
 }
 
 static void check_taps_back(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
-        try_taps(r, &taps[i], TAPS_BACK);
+        try_taps_grad(r, &taps[i], false);
 }
 
 static void check_taps_dots(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
-        try_taps(r, &taps[i], TAPS_DOTS);
+        try_taps_grad(r, &taps[i], true);
+}
+
+static void check_taps_sums(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            try_taps_sums(r, &taps[i], dtype);
 }
 
 #endif

@@ -56,6 +56,50 @@ static void check_load_rows(struct run *r)
                 try_load_rows(r, &tiles[i], dtype, shift);
 }
 
+static void try_fetch_rows(struct run *r, const struct tile *x, int dtype, int ahead)
+{
+    const int64_t ld_in = x->d + 3, ld_out = up(x->d, 16);
+    const size_t  size = dtype_bytes(dtype);
+
+    name_tile(r, x, dtype, size + 4);
+    const char *const in = anything(r, (size_t)(x->n * ld_in) * size);
+    float *const      out = output(r, x->n * ld_out, sizeof *out, FLOATS);
+
+    while (next(r))
+        r->k->fetch_rows(out, ld_out, in, ld_in, dtype, x->n, x->d, ahead);
+}
+
+/* Rows asked for are not ours on either side. */
+static void check_fetch_rows(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            for (int ahead = 64; ahead >= cases(r, 64, -64); ahead -= 64)
+                try_fetch_rows(r, &tiles[i], dtype, ahead);
+}
+
+/* Bytes, on boundaries of vectors and elsewhere. */
+static void try_copy_rows(struct run *r, const struct tile *x, int shift)
+{
+    const int64_t from = x->d * 2 + 3, to = up(x->d * 2, 64);
+
+    snprintf(r->label, sizeof r->label, "%dx%d, %d off", x->n, x->d * 2, shift);
+    r->work = 4.0 * x->n * x->d;
+    r->is_flops = false;
+    const char *const in = anything(r, (size_t)(x->n * from));
+    char *const       out = output(r, x->n * to + shift, 1, BYTES);
+
+    while (next(r))
+        r->k->copy_rows(out + shift, to, in, from, x->n, x->d * 2);
+}
+
+static void check_copy_rows(struct run *r)
+{
+    for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
+        for (int shift = 0; shift < cases(r, 1, 3); shift++)
+            try_copy_rows(r, &tiles[i], shift);
+}
+
 /* Output of `n` elements of a dtype, compared by value where that allows for the
  * many spellings of NaN. */
 static void *rows_out(struct run *r, int64_t n, int dtype)

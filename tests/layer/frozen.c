@@ -184,17 +184,6 @@ static void copy_params(const foci_layer *from, const float *given,
     }
 }
 
-static void near(const foci_layer *layer, const struct layer_case *c, const char *what,
-                 const double *got, const double *want, int64_t n)
-{
-    const double share = c->p.dtype == FOCI_F32 ? 2e-5 : 0x1p-5;
-    const double size = rms(want, n);
-
-    for (int64_t i = 0; i < n; i++)
-        if (!(fabs(got[i] - want[i]) <= share * (size + fabs(want[i]))))
-            layers_fail(layer, c, what, i, got[i], want[i]);
-}
-
 static void compare_learned(const foci_layer *layer, const struct layer_case *c,
                             const foci_layer *learned)
 {
@@ -204,15 +193,15 @@ static void compare_learned(const foci_layer *layer, const struct layer_case *c,
     twin.params = test_alloc((size_t)foci_layer_params(learned), sizeof(float));
     copy_params(layer, c->params, learned, twin.params);
     struct layer_result want = layers_run(learned, &twin);
-    near(layer, c, "y", got.x[LAYER_Y], want.x[LAYER_Y], got.n[LAYER_Y]);
-    near(layer, c, "dx", got.x[LAYER_DX], want.x[LAYER_DX], got.n[LAYER_DX]);
+    layers_near(layer, c, "y", got.x[LAYER_Y], want.x[LAYER_Y], got.n[LAYER_Y]);
+    layers_near(layer, c, "dx", got.x[LAYER_DX], want.x[LAYER_DX], got.n[LAYER_DX]);
     for (int i = 0; i < foci_layer_n_params(layer); i++) {
         foci_param a = { FOCI_SIZED(foci_param) }, b;
         assert_int_equal(foci_layer_param(layer, i, &a), FOCI_OK);
         if (a.offset < 0) continue;
         assert_true(layers_find(learned, a.name, &b) >= 0);
-        near(layer, c, a.name, got.x[LAYER_DPARAMS] + a.offset,
-             want.x[LAYER_DPARAMS] + b.offset, a.count);
+        layers_near(layer, c, a.name, got.x[LAYER_DPARAMS] + a.offset,
+                    want.x[LAYER_DPARAMS] + b.offset, a.count);
     }
     free(twin.params);
     layer_result_free(&got);

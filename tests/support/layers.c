@@ -499,6 +499,21 @@ static double apart(const double *x, const double *y, int64_t n)
     return n ? sqrt(sum / (double)n) : 0;
 }
 
+void layers_near(const foci_layer *layer, const struct layer_case *c, const char *what,
+                 const double *got, const double *want, int64_t n)
+{
+    const double bound = (c->p.dtype == FOCI_F32 ? 2e-5 : 0x1p-6) * rms(want, n);
+    int64_t      worst = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!isfinite(got[i])) layers_fail(layer, c, what, i, got[i], want[i]);
+        if (fabs(got[i] - want[i]) > fabs(got[worst] - want[worst])) worst = i;
+    }
+    if (n &&
+        (apart(got, want, n) > bound || fabs(got[worst] - want[worst]) > 16 * bound))
+        layers_fail(layer, c, what, worst, got[worst], want[worst]);
+}
+
 /* What rounding to the type of the result does. */
 static double rounding(int type, const double *x, int64_t n)
 {
@@ -546,7 +561,7 @@ static double bound_of(const struct layer_case *c, const struct piece *p)
     const double few = 6 / sqrt(fmax(1, (double)min64(p->n, c->p.batch * c->p.len)));
 
     if (!rounds) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
-    double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-10 * p->whole;
+    double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-7 * p->whole;
     if (p->tensor && c->p.dtype != FOCI_F32)
         bound += 1.1 * rounding((int)c->p.dtype, p->want, p->n);
     return bound;

@@ -72,6 +72,12 @@ void layers_close(const foci_layer *layer, const struct layer_case *c,
                   const struct layer_result *got, const struct layer_result *want,
                   const struct layer_result *words);
 
+/* n numbers that two executions of the library made, with sums in another order: within
+ * 2e-5 of their root mean square, or of 16 bits within 2^-6, and no one of them off by
+ * more than 16 times that. */
+void layers_near(const foci_layer *layer, const struct layer_case *c, const char *what,
+                 const double *got, const double *want, int64_t n);
+
 /* The tensor of that name, and its number; -1: there is none. */
 int layers_find(const foci_layer *layer, const char *name, foci_param *param);
 

@@ -228,8 +228,9 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
     for (int lane = 0; lane < n; lane += VF_LEN, out += VF_LEN * ld)
         for (int c = 0; c < d; c += VF_LEN) {
             const int width = d - c < VF_LEN ? d - c : VF_LEN;
-            const vf  by = vf_from_n(factor + c, FOCI_F32, width);
-            vf        x[VF_LEN];
+            const vf  by =
+                factor ? vf_from_n(factor + c, FOCI_F32, width) : vf_set1(1.0f);
+            vf x[VF_LEN];
 
             ISA(lay_square)(x, in + c * FEW_LANES + lane, width);
             UNROLL(16)
@@ -244,4 +245,13 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
                             vf_fma(by, x[i], vf_from_n(to, FOCI_F32, width)), width);
             }
         }
+}
+
+static void ISA(add_rows)(float *out, const float *in, const float *factor, int d)
+{
+    for (int c = 0; c < d; c++, out += FEW_LANES, in += FEW_LANES)
+        UNROLL(2)
+    for (int lane = 0; lane < FEW_LANES; lane += VF_LEN)
+        vf_store(out + lane,
+                 vf_fma(vf_set1(factor[c]), vf_load(in + lane), vf_load(out + lane)));
 }

@@ -33,6 +33,20 @@ static void ISA(load_rows)(float *out, int64_t ld_out, const void *in, int64_t l
         }
 }
 
+/* A line of the cache at a time, wherever it begins. */
+static void ISA(fetch_rows)(float *out, int64_t ld_out, const void *in, int64_t ld_in,
+                            int dtype, int n, int d, int ahead)
+{
+    const int     size = dtype == FOCI_F32 ? 4 : 2;
+    const int64_t step = ld_in * size;
+    const char   *row = in;
+
+    for (int i = 0; i < n; i++, row += step, out += ld_out) {
+        ask_bytes(row, step * ahead, d * size);
+        ISA(load_rows)(out, ld_out, row, ld_in, dtype, 1, d);
+    }
+}
+
 INLINE void ISA(store_row)(char *out, const float *in, float scale, int d,
                            const int dtype)
 {
@@ -115,27 +129,64 @@ static void ISA(finish_rows)(void *out, int64_t ld_out, int dtype, const float *
     }
 }
 
-/* Whether rows of d floats are whole vectors on their boundaries. */
-INLINE int ISA(on_boundaries)(const void *rows, int64_t ld, int d)
+/* Whether rows of d elements are whole vectors on their boundaries. */
+INLINE int ISA(on_boundaries)(const void *rows, int64_t ld, int dtype, int d)
 {
-    return (uintptr_t)rows % sizeof(vf) == 0 && ld % VF_LEN == 0 && d % VF_LEN == 0;
+    const int whole = dtype == FOCI_F32 ? VF_LEN : 2 * VF_LEN;
+
+    return (uintptr_t)rows % sizeof(vf) == 0 && ld % whole == 0 && d % whole == 0;
+}
+
+INLINE void ISA(stream_row)(char *out, const float *in, int d, const int dtype)
+{
+    if (dtype == FOCI_F32) {
+        for (int c = 0; c < d; c += VF_LEN)
+            vf_stream((float *)(void *)out + c, vf_loadu(in + c));
+        return;
+    }
+    for (int c = 0; c < d; c += 2 * VF_LEN)
+        vf_stream_16(out + c * 2, dtype, vf_loadu(in + c), vf_loadu(in + c + VF_LEN));
 }
 
 static void ISA(stream_rows)(void *out, int64_t ld_out, int dtype, const float *in,
                              int64_t ld_in, int n, int d)
 {
-    float *row = out;
+    char         *row = out;
+    const int64_t step = ld_out * (dtype == FOCI_F32 ? 4 : 2);
 
-    if (dtype != FOCI_F32 || !ISA(on_boundaries)(out, ld_out, d)) {
+    if (!ISA(on_boundaries)(out, ld_out, dtype, d)) {
         ISA(store_rows)(out, ld_out, dtype, in, ld_in, 1.0f, n, d);
         return;
     }
-    for (int i = 0; i < n; i++, row += ld_out, in += ld_in) {
+    for (int i = 0; i < n; i++, row += step, in += ld_in) {
         if (ld_in > d) ask_row(in, ld_in, n, d); /* others are in a cache */
-        for (int c = 0; c < d; c += VF_LEN)
-            vf_stream(row + c, vf_loadu(in + c));
+        switch (dtype) {
+        case FOCI_F32: ISA(stream_row)(row, in, d, FOCI_F32); break;
+        case FOCI_BF16: ISA(stream_row)(row, in, d, FOCI_BF16); break;
+        default: ISA(stream_row)(row, in, d, FOCI_F16); break;
+        }
     }
-    stream_end();
+}
+
+static void ISA(copy_rows)(void *out, int64_t to, const void *in, int64_t from, int n,
+                           int bytes)
+{
+    enum { WHOLE = VF_LEN * 4 };
+    const bool far =
+        (uintptr_t)out % WHOLE == 0 && to % WHOLE == 0 && bytes % WHOLE == 0;
+    const char *row = in;
+    char       *o = out;
+
+    for (int i = 0; i < n; i++, o += to, row += from) {
+        if (!far) {
+            memcpy(o, row, (size_t)bytes);
+            continue;
+        }
+        ask_bytes(row, from * n, bytes);
+        for (int c = 0; c < bytes; c += WHOLE)
+            vf_stream((float *)(void *)(o + c),
+                      vf_loadu((const float *)(const void *)(row + c)));
+    }
 }
 
 /* Lanes i0 to i0 + rows of columns c0 to c0 + width, both at most VF_LEN, as rows. */

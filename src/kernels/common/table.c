@@ -3,6 +3,8 @@
  * The file that includes this has set ISA(name) and GEMM_VECS and has included its
  * vocabulary.
  */
+#include <string.h>
+
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 #include "simd/tanh.h"
@@ -43,9 +45,11 @@ INLINE void ISA(fill)(struct kernels *k)
 {
     k->gemm_f32 = ISA(gemm_f32);
     k->load_rows = ISA(load_rows);
+    k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);
     k->finish_rows = ISA(finish_rows);
     k->stream_rows = ISA(stream_rows);
+    k->copy_rows = ISA(copy_rows);
     k->store_cols = ISA(store_cols);
     k->pack_cols_f32 = ISA(pack_cols_f32);
     k->modify = ISA(modify);
@@ -88,10 +92,13 @@ INLINE void ISA(fill)(struct kernels *k)
     k->cube_rows = ISA(cube_rows);
     k->cube_back = ISA(cube_back);
     k->taps = ISA(taps);
+    k->stream_end = stream_end;
     k->taps_back = ISA(taps_back);
     k->taps_dots = ISA(taps_dots);
+    k->taps_sums = ISA(taps_sums);
     k->stand_rows = ISA(stand_rows);
     k->lay_rows = ISA(lay_rows);
     k->lay_rows_add = ISA(lay_rows_add);
+    k->add_rows = ISA(add_rows);
     k->hadamard = ISA(hadamard);
 }

@@ -1,32 +1,133 @@
 /* taps.c -- convolutions along the rows: sums of neighbours by weights of each row.
  *
- * Rows of v are read from the cache width times; a vector of columns of two rows shares
- * what it loads.
+ * Bound by loads: a sum takes one for each product, and weights are loaded once for a
+ * block of rows that share them, or for the columns of a row.  Elements of 16 bits become
+ * floats a few rows at a time, which stay in the first cache.
  */
 
-/* Columns from c on, m of them at most VF_LEN, of one row. */
-INLINE void ISA(taps_row)(float *o, const float *v, int64_t ld, const float *w,
-                          int width)
-{
-    vf  a = vf_zero(), b = vf_zero();
-    int t = 0;
+/* A block of sums: columns, and rows that leave registers for a weight. */
+enum { TAPS_COLS = 32, TAPS_ROWS = VF_LEN == 16 ? 8 : 2 };
 
-    for (; t + 2 <= width; t += 2, v += 2 * ld) {
-        a = vf_fma(vf_set1(w[t]), vf_loadu(v), a);
-        b = vf_fma(vf_set1(w[t + 1]), vf_loadu(v + ld), b);
+/* Rows that become floats together, besides those that they share with the next. */
+enum { TAPS_STAGE = 16 };
+
+/* Rows that stay in registers while the taps go by. */
+enum { TAPS_SUMS = VF_LEN == 16 ? 16 : 8 };
+
+/* Where a block of sums goes. */
+struct ISA(taps_to) {
+    char   *o;
+    int64_t step; /* bytes */
+    int     dtype, far;
+};
+
+INLINE void ISA(taps_put)(char *o, int dtype, int far, const vf *x, const int V)
+{
+    const int bytes = dtype == FOCI_F32 ? 4 : 2;
+
+    UNROLL(4)
+    for (int c = 0; c < V; c++) {
+        char *const at = o + c * VF_LEN * bytes;
+
+        if (!far)
+            vf_to(at, dtype, x[c]);
+        else if (dtype == FOCI_F32)
+            vf_stream((float *)(void *)at, x[c]);
+        else if (c % 2)
+            vf_stream_16(at - VF_LEN * bytes, dtype, x[c - 1], x[c]);
     }
-    if (t < width) a = vf_fma(vf_set1(w[t]), vf_loadu(v), a);
-    vf_storeu(o, vf_add(a, b));
 }
 
-static void ISA(taps)(float *o, int64_t ldo, const float *v, int64_t ldv, int n, int d,
-                      const float *w, int64_t ldw, int width)
+/* R rows of V vectors. */
+INLINE void ISA(taps_block)(const struct ISA(taps_to) * to, int64_t i, const float *v,
+                            int64_t ldv, const float *w, int64_t ldw, int width,
+                            const int R, const int V)
 {
-    for (int i = 0; i < n; i++, o += ldo, v += ldv, w += ldw) {
-        ask_row(v, ldv, n + width - 1, d);
-        for (int c = 0; c < d; c += VF_LEN)
-            ISA(taps_row)(o + c, v + c, ldv, w, width);
+    vf          sum[TAPS_ROWS * TAPS_COLS / VF_LEN];
+    char *const o = to->o + i * to->step;
+
+    UNROLL(16)
+    for (int e = 0; e < R * V; e++)
+        sum[e] = vf_zero();
+    for (int t = 0; t < width; t++, v += ldv, w++)
+        UNROLL(16)
+    for (int e = 0; e < R * V; e++)
+        sum[e] = vf_fma(vf_set1(w[e / V * ldw]),
+                        vf_loadu(v + e / V * ldv + e % V * VF_LEN), sum[e]);
+    UNROLL(8)
+    for (int r = 0; r < R; r++)
+        switch (to->dtype) {
+        case FOCI_F32:
+            ISA(taps_put)(o + r * to->step, FOCI_F32, to->far, sum + r * V, V);
+            break;
+        case FOCI_BF16:
+            ISA(taps_put)(o + r * to->step, FOCI_BF16, to->far, sum + r * V, V);
+            break;
+        default:
+            ISA(taps_put)(o + r * to->step, FOCI_F16, to->far, sum + r * V, V);
+            break;
+        }
+}
+
+/* n rows of V vectors, from row i of the result on. */
+INLINE void ISA(taps_cols)(const struct ISA(taps_to) * to, int i, const float *v,
+                           int64_t ldv, int n, const float *w, int64_t ldw, int width,
+                           const int V)
+{
+    int r = 0;
+
+    for (; r + TAPS_ROWS <= n; r += TAPS_ROWS)
+        if (!ldw && V == TAPS_COLS / VF_LEN)
+            ISA(taps_block)(to, i + r, v + r * ldv, ldv, w, 0, width, TAPS_ROWS, V);
+        else
+            ISA(taps_block)
+    (to, i + r, v + r * ldv, ldv, w + r * ldw, ldw, width, TAPS_ROWS, V);
+    for (; r < n; r++)
+        ISA(taps_block)(to, i + r, v + r * ldv, ldv, w + r * ldw, ldw, width, 1, V);
+}
+
+/* A piece of V vectors; rows that become floats do so in `room`. */
+INLINE void ISA(taps_piece)(const struct ISA(taps_to) * to, const char *v, int64_t ldv,
+                            int n, const float *w, int64_t ldw, int width, const int V)
+{
+    const int     size = to->dtype == FOCI_F32 ? 4 : 2;
+    const int64_t step = ldv * size;
+    float         room[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
+
+    for (int i = 0; i < n; i += TAPS_STAGE) {
+        const int   rows = n - i < TAPS_STAGE ? n - i : TAPS_STAGE;
+        const char *first = v + i * step;
+
+        for (int r = 0; r < rows; r++)
+            ask_bytes(first + r * step, (n + width - 1) * step, V * VF_LEN * size);
+        if (to->dtype == FOCI_F32) {
+            ISA(taps_cols)
+            (to, i, (const float *)(const void *)first, ldv, rows, w + i * ldw, ldw,
+             width, V);
+            continue;
+        }
+        ISA(load_rows)
+        (room, V * VF_LEN, first, ldv, to->dtype, rows + width - 1, V * VF_LEN);
+        ISA(taps_cols)(to, i, room, V * VF_LEN, rows, w + i * ldw, ldw, width, V);
     }
+}
+
+static void ISA(taps)(void *o, int64_t ldo, const void *v, int64_t ldv, int dtype,
+                      int n, int d, const float *w, int64_t ldw, int width, int far)
+{
+    enum { V = TAPS_COLS / VF_LEN };
+    const int   size = dtype == FOCI_F32 ? 4 : 2;
+    const char *from = v;
+    struct ISA(taps_to) to = { o, ldo * size, dtype,
+                               far && ISA(on_boundaries)(o, ldo, dtype, TAPS_COLS) };
+    int c = 0;
+
+    for (; c + TAPS_COLS <= d; c += TAPS_COLS) {
+        ISA(taps_piece)(&to, from + c * size, ldv, n, w, ldw, width, V);
+        to.o += TAPS_COLS * size;
+    }
+    to.far = 0;
+    if (c < d) ISA(taps_piece)(&to, from + c * size, ldv, n, w, ldw, width, V / 2);
 }
 
 static void ISA(taps_back)(float *dv, const float *g, int64_t ld, int n, int d,
@@ -51,5 +152,68 @@ static void ISA(taps_dots)(float *dw, int64_t ldw, const float *g, const float *
             for (int c = 0; c < d; c += VF_LEN)
                 sum = vf_fma(vf_loadu(g + c), vf_loadu(v + t * ld + c), sum);
             dw[t] = vf_sum(sum);
+        }
+}
+
+/* R rows of one vector: what they add to the lanes of each tap. */
+INLINE void ISA(taps_sums_block)(float *lanes, const float *g, int64_t ldg,
+                                 const float *v, int64_t ldv, int width, const int R)
+{
+    vf row[TAPS_SUMS];
+
+    UNROLL(16)
+    for (int r = 0; r < R; r++)
+        row[r] = vf_loadu(g + r * ldg);
+    for (int t = 0; t < width; t++, v += ldv, lanes += TAPS_LANES) {
+        vf sum[4] = { vf_loadu(lanes), vf_zero(), vf_zero(), vf_zero() };
+
+        UNROLL(16)
+        for (int r = 0; r < R; r++)
+            sum[r % 4] = vf_fma(row[r], vf_loadu(v + r * ldv), sum[r % 4]);
+        vf_storeu(lanes, vf_add(vf_add(sum[0], sum[1]), vf_add(sum[2], sum[3])));
+    }
+}
+
+INLINE void ISA(taps_sums_rows)(float *lanes, const float *g, int64_t ldg,
+                                const float *v, int64_t ldv, int n, int d, int width)
+{
+    for (int c = 0; c < d; c += VF_LEN) {
+        float *const to = lanes + c % TAPS_LANES;
+        int          i = 0;
+
+        for (; i + TAPS_SUMS <= n; i += TAPS_SUMS)
+            ISA(taps_sums_block)
+        (to, g + i * ldg + c, ldg, v + i * ldv + c, ldv, width, TAPS_SUMS);
+        for (; i < n; i++)
+            ISA(taps_sums_block)
+        (to, g + i * ldg + c, ldg, v + i * ldv + c, ldv, width, 1);
+    }
+}
+
+static void ISA(taps_sums)(float *lanes, const void *g, int64_t ldg, const void *v,
+                           int64_t ldv, int dtype, int n, int d, int width)
+{
+    const int     size = dtype == FOCI_F32 ? 4 : 2;
+    const int64_t to_g = ldg * size, to_v = ldv * size;
+    float rows[TAPS_STAGE * TAPS_COLS], room[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
+
+    for (int c = 0; c < d; c += TAPS_COLS)
+        for (int i = 0; i < n; i += TAPS_STAGE) {
+            const int   m = n - i < TAPS_STAGE ? n - i : TAPS_STAGE;
+            const int   cols = d - c < TAPS_COLS ? d - c : TAPS_COLS;
+            const char *gs = (const char *)g + i * to_g + c * size;
+            const char *vs = (const char *)v + i * to_v + c * size;
+
+            for (int r = 0; r < m; r++)
+                ask_bytes(vs + r * to_v, (n + width - 1) * to_v, cols * size);
+            if (dtype == FOCI_F32) {
+                ISA(taps_sums_rows)
+                (lanes, (const float *)(const void *)gs, ldg,
+                 (const float *)(const void *)vs, ldv, m, cols, width);
+                continue;
+            }
+            ISA(load_rows)(rows, cols, gs, ldg, dtype, m, cols);
+            ISA(load_rows)(room, cols, vs, ldv, dtype, m + width - 1, cols);
+            ISA(taps_sums_rows)(lanes, rows, cols, room, cols, m, cols, width);
         }
 }

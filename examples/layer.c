@@ -71,7 +71,7 @@ int main(void)
                                .n_states = 1, .y = token, .params = params };
     one.work = aligned_alloc(64, foci_layer_step_bytes(layer, pool, 1, 1, LEN));
     for (int i = 0; i < LEN && !failed; i++) {
-        one.x = x + i * WIDTH;
+        one.x = &x[(size_t)i * WIDTH];
         if (foci_layer_step(layer, pool, &one)) failed = 1;
         for (int t = 0; t < WIDTH; t++)
             if (!(fabsf(token[t] - y[i * WIDTH + t]) < 1e-4f)) failed = 1;

@@ -99,10 +99,7 @@ static foci_status draw(const foci_layer *layer, const struct layer_param *p,
                         .width = p->shape[0],
                         .heads = p->heads,
                         .dim = p->shape[1] / p->heads };
-    char          why[200];
 
-    if (!frozen_can(kind, false, f.width, f.heads, f.dim, why, sizeof why))
-        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "init: %s", why);
     foci_status status = frozen_make(layer->ctx, &f, seed, p->stream);
     if (!status) status = frozen_write(&f, out);
     frozen_free(layer->ctx, &f);

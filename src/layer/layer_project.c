@@ -79,8 +79,11 @@ static foci_status add(foci_layer *layer, const struct wanted *w)
                                  .heads = w->to.heads,
                                  .frozen = -1 };
     struct projection *to = &layer->projections[layer->n_projections];
-    char               name[32];
+    char               name[32], why[200];
 
+    if (w->start == START_FRAME && !frozen_can(FROZEN_ORTHOGONAL, false, param.shape[0],
+                                               w->to.heads, w->to.dim, why, sizeof why))
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "init: %s", why);
     *to = w->to;
     to->weights = layer->n_params;
     to->bias = -1;

@@ -80,21 +80,6 @@ static void run_typed(struct levels *l, const char *spec, int i, const struct ki
     run_case(l, i % l->n, spec, &p, k->gives, (uint64_t)i);
 }
 
-/* What layers refuse of a shape, and errors.c sees refused: slots, keys and values at once,
- * of two widths; keys tied to queries of another number or width; frames of more columns
- * than rows; transforms of an odd width. */
-static bool fits(const char *spec, const foci_layer_problem *p)
-{
-    const int64_t dim = p->head_dim ? p->head_dim : p->width / p->heads;
-    const bool    cross = p->width_source && p->width_source != p->width;
-
-    if (strstr(spec, "memformer") && p->value_dim && p->value_dim != dim) return false;
-    if (strstr(spec, "tie=1") && (cross || p->kv_heads != p->heads)) return false;
-    if (strstr(spec, "sample=block") && p->heads * dim > p->width) return false;
-    if (strstr(spec, "kind=hadamard") && p->width % 2) return false;
-    return dim <= p->width;
-}
-
 /* Every spec takes two kinds and two types, by turns; mechanisms by themselves all kinds.
  * In short, each kind in one of the types. */
 static void specs(void **state)
@@ -108,7 +93,7 @@ static void specs(void **state)
         for (int k = 0; k < N_KINDS; k++) {
             const int turn = (i + k) % N_KINDS;
             if (!all && turn > 1) continue;
-            if (!fits(spec, &kinds[k].p)) continue;
+            if (!layers_fit(spec, &kinds[k].p)) continue;
             if (!layers_brief() || turn == 0) run_typed(&l, spec, i + k, &kinds[k], 0);
             if (!layers_brief() || turn == 1)
                 run_typed(&l, spec, i + k, &kinds[k], 1 + (i + k) % (N_TYPES - 1));

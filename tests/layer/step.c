@@ -197,7 +197,8 @@ static void specs(void **state)
     (void)state;
     specs_register(ctx);
     for (int i = 0; specs_next(ctx, i, spec); i++)
-        if (!layers_brief() || !strchr(spec, ' ') || i % 4 == 0)
+        if (layers_fit(spec, &shape) &&
+            (!layers_brief() || !strchr(spec, ' ') || i % 4 == 0))
             run_types(ctx, spec, shape, (uint64_t)i);
     foci_ctx_free(ctx);
 }

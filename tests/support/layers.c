@@ -70,6 +70,20 @@ foci_layer *layers_make(foci_ctx *ctx, const char *spec,
     return layer;
 }
 
+bool layers_fit(const char *spec, const foci_layer_problem *p)
+{
+    const int64_t dim = p->head_dim ? p->head_dim : p->width / p->heads;
+    const bool    cross = p->width_source && p->width_source != p->width;
+    const bool    grouped = p->kv_heads && p->kv_heads != p->heads;
+
+    if (strstr(spec, "memformer") && p->value_dim && p->value_dim != dim) return false;
+    if (strstr(spec, "tie=1") && (cross || grouped || strstr(spec, "routed")))
+        return false;
+    if (strstr(spec, "sample=block") && p->heads * dim > p->width) return false;
+    if (strstr(spec, "kind=hadamard") && p->width % 2) return false;
+    return dim <= p->width;
+}
+
 int layers_find(const foci_layer *layer, const char *name, foci_param *param)
 {
     for (int i = 0; i < foci_layer_n_params(layer); i++) {

@@ -43,6 +43,11 @@ struct layer_result {
  * other failure fails the test. */
 foci_layer *layers_make(foci_ctx *ctx, const char *spec, const foci_layer_problem *p);
 
+/* False: refused, as layer/errors.c sees.  Slots, keys and values at once, of two widths;
+ * keys tied to queries of another number or width; frames of more columns than rows;
+ * transforms of an odd width. */
+bool layers_fit(const char *spec, const foci_layer_problem *p);
+
 struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_t seed,
                               unsigned gives);
 void              layer_case_free(struct layer_case *c);

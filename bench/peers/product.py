@@ -23,7 +23,7 @@ class Case:
     share_floor: float = None
     backward: bool = False
 
-    unit = "GFLOP/s"
+    unit = "product GFLOP/s"
 
     @property
     def name(self):

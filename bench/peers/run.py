@@ -254,8 +254,8 @@ NOTES = {
 
 # Beside the chunks: fast-transformers, built or not.
 FAST = {
-    "en": (", and with fast-transformers {}", "; fast-transformers could not be built here"),
-    "zh": ("，并与 fast-transformers {} 相比", "；fast-transformers 在此无法构建"),
+    "en": (", and with fast-transformers {}", "; fast-transformers was not there to compare with"),
+    "zh": ("，并与 fast-transformers {} 相比", "；未安装 fast-transformers，故未与之比较"),
 }
 
 

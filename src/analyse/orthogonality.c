@@ -512,6 +512,11 @@ static foci_status find_shapes(const foci_plan *plan, struct look *l)
     if (foci_plan_group(plan, l->io.group, &g))
         return ctx_fail(l->ctx, FOCI_ERR_ARG, "there is no group %d", l->io.group);
     const foci_mod *mod = frozen_mod(g.mech);
+    if (!mod && !(g.reads & (FOCI_READ_Q | FOCI_READ_K)))
+        return ctx_fail(l->ctx, FOCI_ERR_UNSUP,
+                        "%s reads neither queries nor keys and has no projections of "
+                        "them to freeze; softmax frozen(orthogonal) has",
+                        g.mech->def->name);
     if (!mod)
         return ctx_fail(l->ctx, FOCI_ERR_UNSUP,
                         "%s has no frozen projections; %s frozen(orthogonal) would",

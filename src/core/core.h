@@ -46,6 +46,15 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
 void *ctx_alloc(foci_ctx *ctx, size_t n, size_t size);
 void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
 
+/* Text that is written as by snprintf: all is counted, what fits is there. */
+struct prose {
+    char  *at;
+    size_t cap;
+    int    used;
+};
+
+void prose_add(struct prose *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
 /* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
 
@@ -112,6 +121,12 @@ uint64_t rng_u64(struct rng *r);
 double   rng_uniform(struct rng *r); /* in (0, 1) */
 double   rng_normal(struct rng *r);
 int64_t  rng_below(struct rng *r, int64_t n);
+
+/* The word that a stream in state `key` draws n words on. */
+uint64_t rng_take_in(uint64_t key, uint64_t n);
+/* What dropout of row i of head h (-1: of an output) of batch entry b starts from; its
+ * element j takes in j + 1 (docs/random.md). */
+uint64_t rng_drop_key(uint64_t seed, int64_t b, int64_t h, int64_t i);
 
 /* A d x k frame of orthonormal columns, row-major, uniform on the Stiefel manifold;
  * 0 < k <= d. */

@@ -15,12 +15,28 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream)
     *r = (struct rng){ .state = seed ^ (stream + 1) * UINT64_C(0xD1342543DE82EF95) };
 }
 
-uint64_t rng_u64(struct rng *r)
+static const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
+
+uint64_t rng_take_in(uint64_t key, uint64_t n)
 {
-    uint64_t z = r->state += UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t z = key + step * n;
+
     z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
     return z ^ z >> 31;
+}
+
+uint64_t rng_drop_key(uint64_t seed, int64_t b, int64_t h, int64_t i)
+{
+    const uint64_t entry = rng_take_in(seed, (uint64_t)b + 1);
+    return rng_take_in(rng_take_in(entry, (uint64_t)(h + 1)), (uint64_t)i + 1);
+}
+
+uint64_t rng_u64(struct rng *r)
+{
+    const uint64_t z = rng_take_in(r->state, 1);
+    r->state += step;
+    return z;
 }
 
 double rng_uniform(struct rng *r)

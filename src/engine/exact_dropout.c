@@ -9,20 +9,9 @@
 
 #include "engine/exact.h"
 
-/* One step of SplitMix64 (docs/random.md), n places on. */
-static uint64_t take_in(uint64_t key, uint64_t n)
-{
-    uint64_t z = key + UINT64_C(0x9E3779B97F4A7C15) * n;
-
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
 uint64_t exact_drop_key(const struct exact *x, int64_t b, int64_t h, int64_t row)
 {
-    const uint64_t seed = take_in(x->io->dropout_seed, (uint64_t)b + 1);
-    return take_in(take_in(seed, (uint64_t)h + 1), (uint64_t)row + 1);
+    return rng_drop_key(x->io->dropout_seed, b, h, row);
 }
 
 void exact_drop_keys(const struct exact *x, const struct block *b, uint64_t *keys)

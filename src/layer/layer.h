@@ -164,6 +164,9 @@ static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64
  * nothing is. */
 void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
                 struct arena *saved, bool backward);
+/* Of it what steps need too, for products of so many rows. */
+void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
+                      bool backward, struct arena *a);
 /* Pointers into the caller's memory, and the runs. */
 void       layer_open(const foci_layer *layer, const foci_layer_io *io,
                       const foci_layer_grads *g, struct pass *x);

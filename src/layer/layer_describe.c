@@ -5,59 +5,40 @@
 
 #include "layer/layer.h"
 
-/* As snprintf: count everything, write what fits. */
-struct text {
-    char  *at;
-    size_t cap;
-    int    used;
-};
-
-static void add(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
-
-static void add(struct text *t, const char *format, ...)
-{
-    const size_t left = (size_t)t->used < t->cap ? t->cap - (size_t)t->used : 0;
-    va_list      args;
-
-    va_start(args, format);
-    const int n = vsnprintf(left ? t->at + t->used : NULL, left, format, args);
-    va_end(args);
-    if (n > 0) t->used += n;
-}
-
-static void add_tensor(struct text *t, const foci_layer *layer,
+static void add_tensor(struct prose *t, const foci_layer *layer,
                        const struct layer_param *p)
 {
     static const char *const kinds[] = { "orthogonal", "gaussian", "hadamard" };
 
-    add(t, "  %-8s", p->name);
+    prose_add(t, "  %-8s", p->name);
     for (int d = 0; d < p->n_dims; d++)
-        add(t, "%s%" PRId64, d ? " x " : " ", p->shape[d]);
+        prose_add(t, "%s%" PRId64, d ? " x " : " ", p->shape[d]);
     if (p->frozen >= 0)
-        add(t, ", frozen, %s, from the seed", kinds[layer->frozen[p->frozen].kind]);
+        prose_add(t, ", frozen, %s, from the seed",
+                  kinds[layer->frozen[p->frozen].kind]);
     else if (p->start == START_FRAME)
-        add(t, ", starts orthogonal");
-    add(t, "\n");
+        prose_add(t, ", starts orthogonal");
+    prose_add(t, "\n");
 }
 
 int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
 {
     static const char *const  kinds[] = { "attention", "gau", "conv" };
     const foci_layer_problem *p = &layer->p;
-    struct text               t = { text, cap, 0 };
+    struct prose              t = { text, cap, 0 };
 
     if (cap) text[0] = 0;
-    add(&t, "layer %s, %" PRId64 " rows of %" PRId64, kinds[p->kind], p->batch * p->len,
-        p->width);
+    prose_add(&t, "layer %s, %" PRId64 " rows of %" PRId64, kinds[p->kind],
+              p->batch * p->len, p->width);
     if (p->len_source)
-        add(&t, ", source of %" PRId64 " rows of %" PRId64, p->batch * p->len_source,
-            p->width_source);
-    if (p->memory) add(&t, ", %" PRId64 " rows of memory", p->batch * p->memory);
-    add(&t, "\n");
+        prose_add(&t, ", source of %" PRId64 " rows of %" PRId64,
+                  p->batch * p->len_source, p->width_source);
+    if (p->memory) prose_add(&t, ", %" PRId64 " rows of memory", p->batch * p->memory);
+    prose_add(&t, "\n");
     for (int i = 0; i < layer->n_params; i++)
         add_tensor(&t, layer, &layer->params[i]);
-    add(&t, "  memory   work %zu B, saved %zu B, parameters %" PRId64 "\n",
-        layer->work_bytes, layer->saved_bytes, layer->n_floats);
+    prose_add(&t, "  memory   work %zu B, saved %zu B, parameters %" PRId64 "\n",
+              layer->work_bytes, layer->saved_bytes, layer->n_floats);
 
     const size_t left = (size_t)t.used < cap ? cap - (size_t)t.used : 0;
     const int    n = foci_plan_describe(layer->plan, left ? text + t.used : NULL, left);

@@ -111,13 +111,30 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
         x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
 }
 
+void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
+                      bool backward, struct arena *a)
+{
+    const int64_t made = layer->n_distances ? foci_plan_params(layer->plan) : 0;
+
+    x->plan_params = arena_take(a, made, sizeof *x->plan_params);
+    x->plan_dparams = arena_take(a, backward ? made : 0, sizeof *x->plan_dparams);
+    x->product_work =
+        arena_take(a, (int64_t)layer_product_bytes(layer, rows, backward), 1);
+    x->bias = arena_take(a, layer_columns(layer), sizeof *x->bias);
+    x->a = arena_take(a, layer->cols, sizeof *x->a);
+    x->b = arena_take(a, layer->cols, sizeof *x->b);
+    x->c = arena_take(a, layer->cols, sizeof *x->c);
+    x->row_floats = layer_row_floats(layer);
+    x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
+                         sizeof *x->rows);
+}
+
 /* Where nothing is kept for backward, places are work memory as all else. */
 void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
                 struct arena *saved, bool backward)
 {
     const foci_layer_problem *p = &layer->p;
     struct arena             *kept = saved ? saved : work;
-    const int64_t             cols = layer_columns(layer);
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
     for (int i = 0; i < LAYER_PLACES; i++)
@@ -128,19 +145,8 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     x->runs = arena_take(work, p->batch, sizeof *x->runs);
     x->others = arena_take(work, p->batch, sizeof *x->others);
     x->lens_k = arena_take(work, p->batch, sizeof *x->lens_k);
-    const int64_t made = layer->n_distances ? foci_plan_params(layer->plan) : 0;
-    x->plan_params = arena_take(work, made, sizeof *x->plan_params);
-    x->plan_dparams = arena_take(work, backward ? made : 0, sizeof *x->plan_dparams);
     x->plan_work = arena_take(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
-    x->product_work =
-        arena_take(work, (int64_t)layer_product_bytes(layer, rows, backward), 1);
-    x->bias = arena_take(work, cols, sizeof *x->bias);
-    x->a = arena_take(work, layer->cols, sizeof *x->a);
-    x->b = arena_take(work, layer->cols, sizeof *x->b);
-    x->c = arena_take(work, layer->cols, sizeof *x->c);
-    x->row_floats = layer_row_floats(layer);
-    x->rows = arena_take(work, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
-                         sizeof *x->rows);
+    layer_take_rooms(layer, x, rows, backward, work);
     if (backward) take_back(layer, x, work);
 }
 

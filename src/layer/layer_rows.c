@@ -66,25 +66,16 @@ void layer_sum_rows(const struct pass *x, const struct sums *s, float *out)
                1);
 }
 
-/* As weights are, with head -1 (docs/random.md). */
-static uint64_t hash(uint64_t z)
-{
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
+/* What the product dropped of y, head -1. */
 static void drop_row(const struct pass *x, int64_t row, float *values)
 {
-    const uint64_t            step = UINT64_C(0x9E3779B97F4A7C15);
     const foci_layer_problem *p = &x->layer->p;
-    const uint64_t b = (uint64_t)(row / p->len), i = (uint64_t)(row % p->len);
-    const float    kept = (float)(1 / (1 - p->drop_out));
-    uint64_t       key = hash(x->io.dropout_seed + step * (b + 1));
+    const uint64_t            key =
+        rng_drop_key(x->io.dropout_seed, row / p->len, -1, row % p->len);
+    const float kept = (float)(1 / (1 - p->drop_out));
 
-    key = hash(hash(key) + step * (i + 1));
     for (int64_t c = 0; c < p->width; c++) {
-        const uint64_t z = hash(key + step * (uint64_t)(c + 1));
+        const uint64_t z = rng_take_in(key, (uint64_t)c + 1);
         const bool     drops = (double)(z >> 11) * 0x1p-53 < p->drop_out;
         values[c] = drops ? 0 : values[c] * kept;
     }

@@ -23,7 +23,6 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
                  struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
-    const int64_t             cols = layer_columns(layer);
 
     for (int i = 0; i < LAYER_PLACES; i++) {
         const struct buffer *b = &layer->places[i];
@@ -32,19 +31,8 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
                                                                   : b->heads;
         x->at[i] = take_spot(layer, b->heads ? all : 0, b->dim, tokens, a);
     }
-    x->plan_params =
-        arena_take(a, layer->n_distances ? foci_plan_params(layer->plan) : 0,
-                   sizeof *x->plan_params);
     x->runs = arena_take(a, 1, sizeof *x->runs);
-    x->product_work =
-        arena_take(a, (int64_t)layer_product_bytes(layer, tokens, false), 1);
-    x->bias = arena_take(a, cols, sizeof *x->bias);
-    x->a = arena_take(a, layer->cols, sizeof *x->a);
-    x->b = arena_take(a, layer->cols, sizeof *x->b);
-    x->c = arena_take(a, layer->cols, sizeof *x->c);
-    x->row_floats = layer_row_floats(layer);
-    x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
-                         sizeof *x->rows);
+    layer_take_rooms(layer, x, tokens, false, a);
 }
 
 size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,

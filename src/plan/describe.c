@@ -4,26 +4,6 @@
 
 #include "plan/plan.h"
 
-/* As snprintf: count everything, write what fits. */
-struct text {
-    char  *at;
-    size_t cap;
-    int    used;
-};
-
-static void add(struct text *t, const char *format, ...) PRINTF_LIKE(2, 3);
-
-static void add(struct text *t, const char *format, ...)
-{
-    const size_t left = (size_t)t->used < t->cap ? t->cap - (size_t)t->used : 0;
-    va_list      args;
-
-    va_start(args, format);
-    const int n = vsnprintf(left ? t->at + t->used : NULL, left, format, args);
-    va_end(args);
-    if (n > 0) t->used += n;
-}
-
 /* "17.18 G": four digits and a prefix of thousands. */
 static const char *scaled(double x, char text[24])
 {
@@ -37,10 +17,10 @@ static const char *scaled(double x, char text[24])
 }
 
 /* "forward 17.18 GFLOP, 33.55 MB" */
-static void add_cost(struct text *t, const char *pass, double flops, double bytes)
+static void add_cost(struct prose *t, const char *pass, double flops, double bytes)
 {
     char a[24], b[24];
-    add(t, "%s %sFLOP, %sB", pass, scaled(flops, a), scaled(bytes, b));
+    prose_add(t, "%s %sFLOP, %sB", pass, scaled(flops, a), scaled(bytes, b));
 }
 
 static const char *precision(const foci_problem *p)
@@ -57,7 +37,7 @@ static const char *best_level(const foci_ctx *ctx)
     return name;
 }
 
-static void add_group(struct text *t, const foci_plan *plan, int i)
+static void add_group(struct prose *t, const foci_plan *plan, int i)
 {
     const struct group *g = &plan->spec.groups[i];
     const struct spec   one = { .groups = &plan->spec.groups[i], .n_groups = 1 };
@@ -65,12 +45,12 @@ static void add_group(struct text *t, const foci_plan *plan, int i)
 
     spec_print(&one, text, sizeof text);
     if (g->heads == 1)
-        add(t, "  head %" PRId64 ": %s\n", g->head0, text);
+        prose_add(t, "  head %" PRId64 ": %s\n", g->head0, text);
     else
-        add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0,
-            g->head0 + g->heads - 1, text);
+        prose_add(t, "  heads %" PRId64 " to %" PRId64 ": %s\n", g->head0,
+                  g->head0 + g->heads - 1, text);
     engine_of(&plan->stages[i])->describe(plan, &plan->stages[i], text, sizeof text);
-    add(t, "%s", text);
+    prose_add(t, "%s", text);
 }
 
 /* Key/value heads are told where they are fewer than heads and routes ask for. */
@@ -87,24 +67,25 @@ static void print_problem(const foci_plan *plan, char *text, size_t cap)
 
 int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
 {
-    struct text      t = { text, cap, 0 };
+    struct prose     t = { text, cap, 0 };
     const foci_cost *c = &plan->cost;
     char             problem[160], work[24], saved[24];
 
     print_problem(plan, problem, sizeof problem);
-    add(&t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
+    prose_add(
+        &t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
         plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
         best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
     for (int i = 0; i < plan->spec.n_groups; i++)
         add_group(&t, plan, i);
-    add(&t, "  cost     ");
+    prose_add(&t, "  cost     ");
     add_cost(&t, "forward", c->forward_flops, c->forward_bytes);
     if (plan->p.flags & FOCI_TRAIN) {
-        add(&t, "; ");
+        prose_add(&t, "; ");
         add_cost(&t, "backward", c->backward_flops, c->backward_bytes);
     }
-    add(&t, "\n  memory   work %sB, saved %sB, parameters %" PRId64 "\n",
-        scaled((double)plan->work_bytes, work),
-        scaled((double)plan->saved_bytes, saved), plan->n_floats);
+    prose_add(&t, "\n  memory   work %sB, saved %sB, parameters %" PRId64 "\n",
+              scaled((double)plan->work_bytes, work),
+              scaled((double)plan->saved_bytes, saved), plan->n_floats);
     return t.used;
 }

@@ -8,23 +8,12 @@
 
 static const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
 
-/* One step of SplitMix64 (docs/random.md), n places on. */
-static uint64_t take_in(uint64_t key, uint64_t n)
-{
-    uint64_t z = key + step * n;
-
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
-/* What has taken in all but the column; outputs have head -1. */
+/* Outputs have head -1. */
 static uint64_t row_key(const struct product *p, int64_t row)
 {
-    const int64_t  at = p->drop_row0 + row;
-    const uint64_t entry = take_in(p->drop_seed, (uint64_t)(at / p->drop_len) + 1);
+    const int64_t at = p->drop_row0 + row;
 
-    return take_in(take_in(entry, 0), (uint64_t)(at % p->drop_len) + 1);
+    return rng_drop_key(p->drop_seed, at / p->drop_len, -1, at % p->drop_len);
 }
 
 /* Bits of 64 columns from j0 on for each row.  Columns are the lanes here, which the

@@ -223,7 +223,7 @@ PNG
 === frozen projections that cannot be, and options of other forms
 npy make x.npy 3x5
 npy make y.npy 1x12
-for c in '--orthogonality softmax --width 8' '--orthogonality orthogonal' '--orthogonality orthogonal --width 9 --heads 2' \
+for c in '--orthogonality softmax --width 8' '--orthogonality fixed --width 8' '--orthogonality orthogonal' '--orthogonality orthogonal --width 9 --heads 2' \
          '--orthogonality orthogonal --width 8 --dim 3' '--orthogonality orthogonal --width 8 --head-dim 9' \
          '--orthogonality orthogonal --width 8 --error linear' '--error linear --dim 3 --width 3' \
          '--orthogonality orthogonal --width 8 --out x.gif' '--orthogonality orthogonal --width 8 --x x.npy' \
@@ -234,6 +234,7 @@ foci analyse --orthogonality 'softmax frozen(hadamard)' --width 9 --quiet
 foci analyse --orthogonality 'softmax frozen(sample=block)' --width 8 --heads 3 --head-dim 3 --quiet
 --- stdout
 foci analyse: softmax: softmax has no frozen projections; softmax frozen(orthogonal) would
+foci analyse: fixed: fixed reads neither queries nor keys and has no projections of them to freeze; softmax frozen(orthogonal) has
 foci analyse: --width is missing; usage: foci analyse --orthogonality SPEC --width N
 foci analyse: --width 9 is no multiple of --heads 2; --head-dim says how wide a head is
 foci analyse: --dim belongs to --estimator

@@ -9,6 +9,7 @@ them.  Matrices of statistics are plain numbers: no gradient flows through them.
 import itertools
 import math
 
+from draws import frame
 from scalar import MARGIN, Num, Stream, Tie, cos, dot, elu1, exp, num, power, relu, sin, size, sqrt, times, total
 
 MECHANISMS = ("linear", "cosformer", "efficient", "identity", "retention", "performer")
@@ -27,27 +28,12 @@ def scale_of(group, d):
 # Directions of random features
 
 
-def haar(stream, d):
-    """A random rotation or reflection: Gram and Schmidt on the columns of normals."""
-    g = [[stream.normal() for _ in range(d)] for _ in range(d)]
-    columns = []
-    for t in range(d):
-        x = [g[r][t] for r in range(d)]
-        for _ in range(2):
-            for y in columns:
-                along = sum(a * b for a, b in zip(x, y))
-                x = [a - along * b for a, b in zip(x, y)]
-        norm = math.sqrt(sum(a * a for a in x))
-        columns.append([a / norm for a in x])
-    return [[columns[t][r] for t in range(d)] for r in range(d)]
-
-
 def draw_omega(stream, m, d, ortho=1, rows="chi"):
     if not ortho:
         return [[stream.normal() for _ in range(d)] for _ in range(m)]
     found = []
     while len(found) < m:
-        for row in haar(stream, d)[:m - len(found)]:
+        for row in frame(stream, d, d)[:m - len(found)]:
             if rows == "chi":
                 length = math.sqrt(sum(stream.normal() ** 2 for _ in range(d)))
             else:
@@ -60,7 +46,7 @@ def rounded(rows):
     return [round(x, 12) for row in rows for x in row]
 
 
-assert rounded(haar(Stream(0, 10), 2)) == [0.974820733237, -0.222989995407, -0.222989995407, -0.974820733237]
+assert rounded(frame(Stream(0, 10), 2, 2)) == [0.974820733237, -0.222989995407, -0.222989995407, -0.974820733237]
 assert rounded(draw_omega(Stream(0, 0), 3, 2)) == [-0.016228743803, -1.584077604293, 2.543546002899, -0.026058418047,
                                                    -1.265051378607, 0.804336124826]
 

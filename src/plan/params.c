@@ -134,12 +134,9 @@ int foci_plan_n_params(const foci_plan *plan) { return plan->n_params; }
 
 foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
 {
-    if (index < 0 || index >= plan->n_params || !param || !param->size ||
-        param->size > sizeof *param)
-        return FOCI_ERR_ARG;
+    if (index < 0 || index >= plan->n_params) return FOCI_ERR_ARG;
     const struct param *p = &plan->params[index];
     const foci_param    full = {
-           .size = param->size,
            .name = p->name,
            .offset = p->offset,
            .count = p->count,
@@ -147,8 +144,7 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
            .shape = { p->shape[0], p->shape[1], p->shape[2], p->shape[3] },
            .keep = p->keep,
     };
-    memcpy(param, &full, param->size);
-    return FOCI_OK;
+    return sized_give(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 /* Blocks of d rows: of each a frame, then its rows with a fresh length each. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 
 /* Extents beyond which products of a few of them could overflow. */
 static const int64_t most_width = (int64_t)1 << 24, most_rows = (int64_t)1 << 36;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "layer/layer.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads)

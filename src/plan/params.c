@@ -130,6 +130,11 @@ foci_status params_make(foci_plan *plan)
 
 int64_t foci_plan_params(const foci_plan *plan) { return plan->n_floats; }
 
+int64_t plan_mod_tensor(const foci_plan *plan, int group, size_t mod, size_t t)
+{
+    return plan->spec.groups[group].mod_param[mod][t];
+}
+
 int foci_plan_n_params(const foci_plan *plan) { return plan->n_params; }
 
 foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)

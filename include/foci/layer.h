@@ -123,7 +123,8 @@ typedef struct foci_layer_io {
     const void    *x;           /* [batch][len][width] */
     const void    *source;      /* [batch][len_source][width_source], if there is one */
     const void    *memory;      /* [batch][memory][width] rows before x, which take no
-                              * gradient; zeros where a sequence begins */
+                                 * gradient, though the weights that they meet do; zeros
+                                 * where a sequence begins */
     void          *memory_next; /* likewise: the last rows of memory and x together, for
                                  * the call that follows; NULL: not wanted */
     const void    *residual;    /* added to y, laid out as it; NULL: nothing */

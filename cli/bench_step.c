@@ -17,6 +17,7 @@ struct decoding {
     foci_step_io      io;
     const foci_layer *layer; /* NULL: the plan alone */
     void             *y;     /* what a layer gives */
+    void             *made;  /* what it makes of its parameters alone */
 };
 
 static foci_status step_layer(const struct decoding *d)
@@ -30,6 +31,7 @@ static foci_status step_layer(const struct decoding *d)
         .y = d->y,
         .params = d->io.params,
         .work = d->io.work,
+        .made = d->made,
     };
     return foci_layer_step(d->layer, d->pool, &io);
 }
@@ -102,6 +104,10 @@ static foci_status make(struct decoding *d, const foci_plan *plan, const foci_pr
     const int64_t pages = (p->len_k + FOCI_PAGE - 1) / FOCI_PAGE + 1;
     foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
 
+    if (d->layer) {
+        d->made = need(foci_layer_made_bytes(d->layer), 1);
+        if (!status) status = foci_layer_make(d->layer, d->io.params, d->made);
+    }
     for (int64_t i = 0; i < p->batch && status == FOCI_OK; i++)
         status = foci_state_create(d->pool, &d->states[i]);
     return status;
@@ -119,7 +125,8 @@ static void release(struct decoding *d)
                           (void *)d->io.q, (void *)d->io.k,
                           (void *)d->io.v, (void *)d->io.x,
                           d->io.o,         (void *)d->io.params,
-                          d->io.work,      d->y };
+                          d->io.work,      d->y,
+                          d->made };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

@@ -246,12 +246,45 @@ static void runs(void **state)
     levels_free(&l);
 }
 
+/* A last query in the middle of a block: it sees all of its tile, so that no mask hides
+ * the lanes before it. */
+static void last(void **state)
+{
+    static const char *const specs[] = {
+        "softmax txl",
+        "softmax txl shaw(clip=5) alibi sink cap(2)",
+        "l2norm txl temper",
+        "relu2 txl rope",
+    };
+    struct levels      l = levels_make(1);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .len_q = 1,
+                             .dim_qk = 8,
+                             .dim_v = 5,
+                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+            foci_problem typed = p;
+
+            typed.dtype = (foci_dtype)dtype;
+            typed.len_k = i % 2 ? 113 : 49;
+            run_case(&l, -1, specs[i], &typed, 0, i);
+        }
+    levels_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agree),
         cmocka_unit_test(mixes),
         cmocka_unit_test(runs),
+        cmocka_unit_test(last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

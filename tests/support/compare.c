@@ -272,6 +272,7 @@ struct measure {
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
     double steps; /* roundings of a feature, of which the yardstick has one */
+    double whole; /* the weights of a row, summed, at most */
 };
 
 /* A product of r elements is rounded r - 1 times, its coefficient once, and both
@@ -285,6 +286,20 @@ static double steps_of(const foci_plan *plan)
             if (m->def->engine == FOCI_LINEAR)
                 most = fmax(most, linear_of(m).order + 1);
     return most;
+}
+
+/* Weights of softmax sum to 1.  Those of l2norm have squares that do, so that n of them sum
+ * to up to sqrt(n), and they do where keys are equal: as many times the terms of softmax
+ * are added up, and as much is left where they cancel. */
+static double whole_of(const foci_plan *plan)
+{
+    bool by_squares = false;
+
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            by_squares = by_squares ||
+                         (m->def->engine == FOCI_EXACT && m->def->weigh == FOCI_L2NORM);
+    return by_squares ? sqrt(fmax(1, (double)plan->p.len_k)) : 1;
 }
 
 static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5 };
@@ -330,7 +345,7 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
         /* A logit x off by a unit in its last place makes its weight off by |x|
          * of them: what cancels is left with that. */
         bound += strict[part] * logits / 4 * finite;
-        bound += 3e-7 * (1 + logits) * terms;
+        bound += 3e-7 * (1 + logits) * terms * (is_tensor(part) ? m->whole : 1);
         bound += few_times(m, n) * yard;
         if (m->rounds) bound += 0x1p-7 * terms / fmax(1, m->rows);
     }
@@ -394,6 +409,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
     m.logits = sizes_of_terms(plan, t, m.terms);
     m.steps = steps_of(plan);
+    m.whole = whole_of(plan);
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;

@@ -268,7 +268,7 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
 
 /* What all parts are measured by. */
 struct measure {
-    bool linear, yard, is_fast, rounds;
+    bool linear, yard, is_fast, rounds, squares;
     bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
     double steps; /* roundings of a feature, of which the yardstick has one */
@@ -288,18 +288,20 @@ static double steps_of(const foci_plan *plan)
     return most;
 }
 
+static bool weighs(const foci_plan *plan, foci_weigh kind)
+{
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
+            if (m->def->engine == FOCI_EXACT && m->def->weigh == kind) return true;
+    return false;
+}
+
 /* Weights of softmax sum to 1.  Those of l2norm have squares that do, so that n of them sum
  * to up to sqrt(n), and they do where keys are equal: as many times the terms of softmax
  * are added up, and as much is left where they cancel. */
 static double whole_of(const foci_plan *plan)
 {
-    bool by_squares = false;
-
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            by_squares = by_squares ||
-                         (m->def->engine == FOCI_EXACT && m->def->weigh == FOCI_L2NORM);
-    return by_squares ? sqrt(fmax(1, (double)plan->p.len_k)) : 1;
+    return weighs(plan, FOCI_L2NORM) ? sqrt(fmax(1, (double)plan->p.len_k)) : 1;
 }
 
 static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5 };
@@ -348,13 +350,19 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
         bound += 3e-7 * (1 + logits) * terms * (is_tensor(part) ? m->whole : 1);
         bound += few_times(m, n) * yard;
         if (m->rounds) bound += 0x1p-7 * terms / fmax(1, m->rows);
+        /* A weight of relu2 may be larger than 1, and a square is off by twice what its
+         * root is.  So of o six half units: two of q and of k, one of the weight and of
+         * the value; of dv the same, and of dq and dk q, k, g, v, their product and
+         * the row that this multiplies. */
+        if (m->rounds && m->squares) bound += 6 * 0x1p-9 * finite / fmax(1, m->rows);
     }
     if (m->rounds && part == PART_DPARAMS) bound += fast[part] * finite;
     /* Each number is one pair's, and an operand may be off by half a unit. */
     if (m->rounds && part == PART_DBIAS) bound += 0x1p-9 * finite;
     /* A sum of rounded weights is off by half a unit at most. */
     if (m->rounds && part == PART_LSE) bound += 0x1p-9;
-    if (m->is_fast && m->plain && logits < 4)
+    /* What is documented is a mean over many numbers. */
+    if (m->is_fast && m->plain && logits < 4 && m->rows >= 64)
         bound = fmin(bound, fast[part] * (finite + terms));
 
     /* A yardstick is one draw of roundings, and may be a lucky one where a single
@@ -410,6 +418,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     m.logits = sizes_of_terms(plan, t, m.terms);
     m.steps = steps_of(plan);
     m.whole = whole_of(plan);
+    m.squares = weighs(plan, FOCI_RELU2);
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;

@@ -274,6 +274,7 @@ struct measure {
     double steps; /* roundings of a feature, of which the yardstick has one */
     double whole; /* the weights of a row, summed, at most */
     double lucky; /* times a yardstick of one number may be too short */
+    double draws; /* that it has at most */
 };
 
 /* A product of r elements is rounded r - 1 times, its coefficient once, and both
@@ -329,7 +330,7 @@ static double of_result(const struct trial *t, int part, double finite,
 /* Of roundings of few numbers, those of one execution may be several times another's. */
 static double few_times(const struct measure *m, int64_t n)
 {
-    return m->lucky / sqrt(fmax(1, fmin(m->rows, (double)n)));
+    return m->lucky / sqrt(fmax(1, fmin(m->draws, (double)n)));
 }
 
 static double bound_exact(const struct trial *t, const struct measure *m, int part,
@@ -407,9 +408,19 @@ static double bound_of(const struct trial *t, const struct measure *m, int part,
            (m->yard ? bound_yard : bound_exact)(t, m, part, finite, want, off);
 }
 
-/* Of few numbers a yardstick is a lucky one now and then, and more draws tell: the
- * gradient of a temperature adds up what all rows bring, of both signs.  What eight draws
- * say is near what all would, and a number is hardly ever off by more than twice that. */
+/* Roundings of a row are draws of their own.  But what an inverse makes of them lies along
+ * the one direction in which its matrix is nearest to singular, so that all rows of a head
+ * have one draw together. */
+static double draws_of(const foci_plan *plan, const struct measure *m)
+{
+    if (!trial_is(plan, FOCI_LANDMARKS)) return m->rows;
+    return (double)(plan->p.batch * plan->p.heads);
+}
+
+/* Of few draws a yardstick is a lucky one now and then, and more of them tell: the
+ * gradient of a temperature adds up what all rows bring, of both signs.  What eight times
+ * as many say is near what all would, and a number is hardly ever off by more than twice
+ * that. */
 static double bound_again(const foci_plan *plan, const struct trial *t,
                           const struct measure *m, int part, const struct result *want)
 {
@@ -437,6 +448,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
 
     m.rounds = p->dtype != FOCI_F32 || m.is_fast;
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
+    m.draws = draws_of(plan, &m);
     m.logits = sizes_of_terms(plan, t, m.terms);
     m.steps = steps_of(plan);
     m.whole = whole_of(plan);
@@ -449,7 +461,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         const double off = rms_apart(words->x[part], want->x[part], n);
         const double error = rms_apart(got->x[part], want->x[part], n);
         double       bound = bound_of(t, &m, part, want, off);
-        if (error > bound && n < 64 && words != want)
+        if (error > bound && fmin(m.draws, (double)n) < 64 && words != want)
             bound = bound_again(plan, t, &m, part, want);
         if (error <= bound) continue;
         const int64_t at = worst(got->x[part], want->x[part], n);

@@ -1,5 +1,6 @@
 /* exact_gather.c -- rows of a cell as blocks and tiles: which they are, what they see,
  * their elements. */
+#include <math.h>
 #include <string.h>
 
 #include "engine/exact_pack.h"
@@ -259,6 +260,12 @@ enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
         every &= seen[j];
     }
     return !some ? SEEN_NONE : every == b->live ? SEEN_ALL : SEEN_SOME;
+}
+
+float sweep_more(const struct sweep *s)
+{
+    const struct order *o = s->x->order;
+    return o->how.again && s->round == o->rounds ? log2f((float)o->rounds) : 0;
 }
 
 bool sweep_biased(const struct exact *x)

@@ -159,18 +159,22 @@ static void weights(struct pass *p, int slot, bool masked)
     const struct sweep_tile *t = &r->tiles[slot];
     const int                n = t->k.n;
     const struct bias_rows   bias = sweep_bias(p->s, &r->block, t, r->bias);
-    const float             *f = p->f;
+    const float             *f = p->f, more = sweep_more(p->s);
     int                      moved;
 
     if (masked || bias.at || x->score->cap > 0) {
         exact_modify(x, r->s, n, p->plain, p->f, bias, masked ? r->seen : NULL);
         f = NULL;
     }
+    for (int i = 0; i < LANES; i++)
+        p->m[i] -= more;
     if (x->bf16)
         moved = x->k->weigh_bf16(r->s, r->w, n, exact_padded(x, n) / 2, f, p->m, p->l,
                                  p->shrink, x->kind);
     else
         moved = x->k->weigh_f32(r->s, n, f, p->m, p->l, p->shrink, x->kind);
+    for (int i = 0; i < LANES; i++)
+        p->m[i] += more;
     if (!moved) return;
     x->k->shrink(r->ot, x->dv, p->shrink);
     exact_shaw_shrink(x, &r->shaw, p->shrink);

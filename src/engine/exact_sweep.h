@@ -55,6 +55,10 @@ enum seen { SEEN_NONE, SEEN_SOME, SEEN_ALL };
 enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
                      const struct sweep_tile *t, uint64_t *seen);
 
+/* What the logits of a sweep have more, in powers of two: a token that sees nothing but
+ * itself does so in every round. */
+float sweep_more(const struct sweep *s);
+
 /* Biases of a block and a tile, given and by distance; room[TILE][LANES], where
  * sweep_biased(). */
 bool             sweep_biased(const struct exact *x);

@@ -146,6 +146,7 @@ static void load_rows(const struct sweep *s, struct room *r)
     const int64_t first = (s->task.head * x->max_qt + seq->qt0) * LANES + seq->lead;
     const int64_t at = s->task.head * o->q_rows + order_q_row(x, seq);
     const struct order_row none = { .norm = x->kind == FOCI_RELU2 ? 0 : INFINITY };
+    const float            more = sweep_more(s);
 
     for (int i = 0; i < LANES; i++) {
         const bool             live = i < g->n;
@@ -154,7 +155,7 @@ static void load_rows(const struct sweep *s, struct room *r)
         r->plain[i] = row.plain;
         r->f[i] = row.f;
         r->mul[i] = row.mul;
-        r->norm[i] = row.norm;
+        r->norm[i] = row.norm - more;
         r->delta[i] = row.delta;
         r->share[i] = live && o->takes ? 1 / (float)o->taken[at + g->row[i]] : 1;
         r->own[i] = o->takes ? row.mul : 1;

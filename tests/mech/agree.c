@@ -294,13 +294,42 @@ static void last(void **state)
     levels_free(&l);
 }
 
+/* Tokens that share a bucket with no other see themselves, in as many rounds as there
+ * are. */
+static void alone(void **state)
+{
+    static const char *const specs[] = {
+        "lsh(hash=floor, width=0.05, rounds=3, dedup=0, shared=1)",
+        "lsh(hash=floor, width=0.05, rounds=3, dedup=0, shared=1) sink cap(2) temper",
+        "lsh(hash=floor, width=0.2, rounds=7, dedup=0, shared=1, chunk=4) sink",
+        "lsh(hash=floor, width=0.2, rounds=7, shared=1) sink",
+    };
+    struct levels      l = levels_make(1);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 2,
+                             .len_q = 20,
+                             .len_k = 20,
+                             .dim_qk = 8,
+                             .dim_v = 5,
+                             .flags = FOCI_TRAIN };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
+            foci_problem typed = p;
+
+            typed.dtype = (foci_dtype)dtype;
+            run_case(&l, -1, specs[i], &typed, 0, i);
+        }
+    levels_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agree),
-        cmocka_unit_test(mixes),
-        cmocka_unit_test(runs),
-        cmocka_unit_test(last),
+        cmocka_unit_test(agree), cmocka_unit_test(mixes), cmocka_unit_test(runs),
+        cmocka_unit_test(last),  cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,19 +84,12 @@ static void transform_run(struct pass *x, const struct hidden *r, const struct r
         const struct spot       *at = &x->at[to->to];
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
-<<<<<<< HEAD
-        if (!f || !gives(r, to)) continue;
+        if (!f || !hidden_gives(r, to)) continue;
         const struct hadamard_rows rows = {
             f, layer->p.dtype, run->n, r->width, at->row, at->head, x->product_work
         };
         hadamard_run(layer->ctx, &rows, row_of(layer, r->data, r->width, run->x),
                      spot_at(layer, at, to->head0, row));
-=======
-        if (!f || !hidden_gives(r, to)) continue;
-        hadamard_run(layer->ctx, f, row_of(layer, r->data, r->width, run->x), r->width,
-                     layer->p.dtype, run->n, spot_at(layer, at, to->head0, row),
-                     at->row, at->head, x->product_work);
->>>>>>> memgrad
     }
 }
 

@@ -425,7 +425,7 @@ const struct verb verb_bench = {
         "made\n"
         "up where none are given: layouts of which a quarter is seen, 16 tokens "
         "spread\n"
-        "evenly.\n\n"
+        "evenly.  Words, where they are read, are of four tokens.\n\n"
         "A problem with a width, b4h8n1024w512, is that of a layer with its "
         "projections; SPEC\n"
         "may be gau(SPEC) or conv(SPEC) then, for layers of these kinds.\n\n"

@@ -123,7 +123,8 @@ typedef struct foci_layer_io {
     const void    *x;           /* [batch][len][width] */
     const void    *source;      /* [batch][len_source][width_source], if there is one */
     const void    *memory;      /* [batch][memory][width] rows before x, which take no
-                              * gradient; zeros where a sequence begins */
+                                 * gradient, though the weights that they meet do; zeros
+                                 * where a sequence begins */
     void          *memory_next; /* likewise: the last rows of memory and x together, for
                                  * the call that follows; NULL: not wanted */
     const void    *residual;    /* added to y, laid out as it; NULL: nothing */
@@ -183,7 +184,16 @@ typedef struct foci_layer_step_io {
     const int32_t     *words;
     const float       *params;
     void              *work; /* 64-byte aligned, foci_layer_step_bytes() */
+    const void *made; /* of params, by foci_layer_make(); NULL: the step makes it */
 } foci_layer_step_io;
+
+/* What steps need that follows from the parameters alone: with txl the rows for all
+ * distances, a product dearer than all else in a step of few tokens.  Whoever makes it
+ * once gives it to every step, until parameters change.  Bytes of it, 0 where there is
+ * nothing to make; and `made`, 64-byte aligned. */
+FOCI_API size_t      foci_layer_made_bytes(const foci_layer *layer);
+FOCI_API foci_status foci_layer_make(const foci_layer *layer, const float *params,
+                                     void *made);
 
 /* Work memory of a step, as foci_step_bytes(). */
 FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,

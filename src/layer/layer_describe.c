@@ -1,7 +1,6 @@
 /* layer_describe.c -- a layer in words, and what it costs. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "layer/layer.h"
 
@@ -59,10 +58,8 @@ static double rows_of(const foci_layer *layer, const struct projection *to)
 
 foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
 {
-    if (!layer || !cost || !cost->size || cost->size > sizeof *cost)
-        return FOCI_ERR_ARG;
+    if (!layer) return FOCI_ERR_ARG;
     const foci_layer_problem *p = &layer->p;
-    const size_t              size = cost->size;
     const double              rows = (double)p->batch * (double)p->len;
     const double              out = 2 * (double)layer->params[layer->out].count;
     const double bytes = rows * (double)p->width * (double)foci_dtype_bytes(p->dtype);
@@ -82,7 +79,5 @@ foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
     }
     all.forward_bytes += 2 * bytes + 4 * (double)layer->own_floats;
     all.backward_bytes += 3 * bytes + 8 * (double)layer->own_floats;
-    all.size = size;
-    memcpy(cost, &all, size);
-    return FOCI_OK;
+    return sized_give(cost, &all, sizeof all) ? FOCI_OK : FOCI_ERR_ARG;
 }

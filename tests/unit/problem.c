@@ -151,6 +151,8 @@ static void test_planned(void **state)
     assert_int_equal(got.heads, 2);
     assert_int_equal(got.kv_heads, 77);
 
+    got.size = sizeof got.size - 1;
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
     got.size = 0;
     assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
     got.size = sizeof got + 1;

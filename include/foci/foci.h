@@ -40,7 +40,8 @@ extern "C" {
 #endif
 
 /* Structs passed by address start with their size, so that they can grow.
- * Fields left zero take the default named beside them. */
+ * Fields left zero take the default named beside them.  C++ before C++20 has no
+ * designated initialisers: foci_io io{}; io.size = sizeof io; there. */
 #define FOCI_SIZED(type) .size = sizeof(type)
 
 typedef enum foci_status {
@@ -107,9 +108,9 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
  * beyond the last. */
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
-/* What this machine can do, measured now, in about a second: floating-point
- * operations per second of all threads of ctx together in long products on
- * non-zero data, and bytes per second copied (read plus written). */
+/* What this machine can do, measured now, in about a second, per second and by all
+ * threads of ctx together: floating-point operations in long products on non-zero
+ * data, bytes copied in memory (read plus written), and bytes only read. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;

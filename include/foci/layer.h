@@ -65,7 +65,8 @@ typedef struct foci_layer_problem {
 typedef struct foci_layer foci_layer;
 
 /* spec NULL: softmax, of a GAU relu2, of a convolution lightconv.  Arguments that follow
- * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
+ * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx)
+ * says what to change. */
 FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
                                        const foci_layer_problem *problem,
                                        foci_layer              **layer);
@@ -81,7 +82,8 @@ FOCI_API const foci_plan *foci_layer_plan(const foci_layer *layer);
 FOCI_API size_t foci_layer_work_bytes(const foci_layer *layer);
 FOCI_API size_t foci_layer_saved_bytes(const foci_layer *layer);
 
-/* The projections, line by line, then the plan, as snprintf would. */
+/* The projections, line by line, with the cost and memory of all, then the plan of the
+ * heads with its own, as snprintf would. */
 FOCI_API int foci_layer_describe(const foci_layer *layer, char *text, size_t cap);
 
 /* What an execution costs, products included. */
@@ -193,12 +195,12 @@ FOCI_API size_t      foci_layer_made_bytes(const foci_layer *layer);
 FOCI_API foci_status foci_layer_make(const foci_layer *layer, const float *params,
                                      void *made);
 
-/* Work memory of a step, as by foci_step_bytes(). */
+/* Work memory of a step, as foci_step_bytes(). */
 FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
                                       int64_t n_states, int64_t tokens, int64_t max_len);
 
-/* Append the tokens to their states and compute io->y; y NULL: append only.  Row i of a
- * sequence comes out as the causal forward over the whole sequence gives it.
+/* Append the tokens to their states and compute io->y: row i of a sequence comes out as
+ * the causal forward over the whole sequence gives it.  y NULL: append only.
  * FOCI_ERR_FULL and other failures are those of foci_step(). */
 FOCI_API foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
                                      const foci_layer_step_io *io);

@@ -328,10 +328,11 @@ static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
 {
     foci_ctx *ctx = plan->ctx;
 
-    *io = (foci_estimator_io){ 0 };
-    if (!given || !given->size || given->size > sizeof *given)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "io.size is wrong: set it with FOCI_SIZED");
-    memcpy(io, given, given->size);
+    if (!sized_take(io, given, sizeof *io))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "io is NULL, or io.size is wrong: set it with "
+                        "FOCI_SIZED(foci_estimator_io), %zu here",
+                        sizeof *io);
     if (io->head < 0 || io->head >= plan->p.heads)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "io.head is %lld; the plan has heads 0 to %lld",

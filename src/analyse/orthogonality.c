@@ -466,10 +466,11 @@ static foci_status check_io(const foci_plan *plan, const foci_orthogonality_io *
 {
     foci_ctx *const ctx = plan->ctx;
 
-    *io = (foci_orthogonality_io){ 0 };
-    if (!given || !given->size || given->size > sizeof *given)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "io.size is wrong: set it with FOCI_SIZED");
-    memcpy(io, given, given->size);
+    if (!sized_take(io, given, sizeof *io))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "io is NULL, or io.size is wrong: set it with "
+                        "FOCI_SIZED(foci_orthogonality_io), %zu here",
+                        sizeof *io);
     if (io->width < 1 || io->width > INT32_MAX)
         return ctx_fail(ctx, FOCI_ERR_ARG, "io.width is %" PRId64 "; it takes 1 to %d",
                         io->width, INT32_MAX);

@@ -46,6 +46,12 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
 void *ctx_alloc(foci_ctx *ctx, size_t n, size_t size);
 void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
 
+/* Structs that start with their size (sized.c), of `bytes` in this version: the whole of
+ * one that is given, and one that is wanted.  False: it is missing, or its size is not one
+ * that was ever given out. */
+bool sized_take(void *whole, const void *given, size_t bytes);
+bool sized_give(void *place, const void *whole, size_t bytes);
+
 /* Text that is written as by snprintf: all is counted, what fits is there. */
 struct prose {
     char  *at;
@@ -54,6 +60,10 @@ struct prose {
 };
 
 void prose_add(struct prose *t, const char *format, ...) PRINTF_LIKE(2, 3);
+
+/* Lines on what an execution costs and on the memory it takes, of plans and layers. */
+void prose_cost(struct prose *t, const foci_cost *c, bool backward);
+void prose_memory(struct prose *t, size_t work, size_t saved, int64_t floats);
 
 /* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);

@@ -1,5 +1,9 @@
 /* exact.c -- the exact engine: geometry of an execution, sizes, cost, printing. */
 #include "engine/exact_order.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
+#include "engine/exact_txl.h"
 
 #include <math.h>
 #include <omp.h>

@@ -8,6 +8,8 @@
 #define FOCI_EXACT_BACK_H
 
 #include "engine/exact_order.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_txl.h"
 
 enum {
     MAX_RUN = 16, /* tiles of keys that stay at a time */

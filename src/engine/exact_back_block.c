@@ -4,6 +4,11 @@
 #include <string.h>
 
 #include "engine/exact_back.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_tiles.h"
+#include "engine/exact_txl.h"
 
 /* Where the packed rows of a block lie: with those of all others, or the thread's. */
 static size_t piece_of(const struct back *k, int64_t block)

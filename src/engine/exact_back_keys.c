@@ -4,6 +4,10 @@
 #include <string.h>
 
 #include "engine/exact_back.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
+#include "engine/exact_txl.h"
 
 int64_t back_collected(const struct exact *x, const struct exact_seq *s, int64_t kv,
                        int64_t j)

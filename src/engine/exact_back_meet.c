@@ -4,6 +4,12 @@
 #include <string.h>
 
 #include "engine/exact_back.h"
+#include "engine/exact_pairs.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
+#include "engine/exact_txl.h"
 
 /* Whether w and ds of the tile are wanted as floats too, in place of s and dp. */
 static bool wants_floats(const struct meeting *s)

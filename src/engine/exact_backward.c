@@ -14,6 +14,11 @@
 
 #include <string.h>
 
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_txl.h"
 #include "engine/rest.h"
 
 enum { MIN_RUN = 2 };

@@ -7,7 +7,8 @@
  */
 #include <math.h>
 
-#include "engine/exact.h"
+#include "engine/exact_score.h"
+#include "engine/exact_slots.h"
 
 uint64_t exact_drop_key(const struct exact *x, int64_t b, int64_t h, int64_t row)
 {

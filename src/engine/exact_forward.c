@@ -10,6 +10,13 @@
 #include <string.h>
 
 #include "engine/exact_order.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_pairs.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
+#include "engine/exact_txl.h"
 #include "engine/rest.h"
 
 enum { OWN_TILES = 8 }; /* tiles of a head that its blocks' thread packs by itself */

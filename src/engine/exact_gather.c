@@ -2,7 +2,10 @@
  * their elements. */
 #include <string.h>
 
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
 #include "engine/exact_sweep.h"
+#include "engine/exact_tiles.h"
 
 enum { LINE = 64 }; /* of the cache */
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "engine/exact_order.h"
+#include "engine/exact_pack.h"
 
 struct label_room label_room_take(const struct exact *x, struct arena *a)
 {

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_tiles.h"
 
 enum { PER_BYTE = 4 };
 

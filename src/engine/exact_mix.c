@@ -11,7 +11,9 @@
  */
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
 
 enum {
     CHUNK = 256, /* keys that are summed in one product */

@@ -4,7 +4,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_pack.h"
+#include "engine/exact_shaw.h"
 #include "engine/exact_sweep.h"
+#include "engine/exact_tiles.h"
 
 /* Whether labels are numbers without bounds at first. */
 static bool unbounded(const struct order *o)

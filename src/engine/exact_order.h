@@ -15,6 +15,7 @@
 #define FOCI_EXACT_ORDER_H
 
 #include "engine/exact.h"
+#include "engine/exact_shaw.h"
 #include "engine/exact_vectors.h"
 
 /* Queries q0 to q1 see keys k0 to k1, as the sorted lists count them. */

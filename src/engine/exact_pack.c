@@ -2,7 +2,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
 
 static const char *at(const struct exact *x, const void *base, const foci_layout *l,
                       int64_t b, int64_t row, int64_t head)

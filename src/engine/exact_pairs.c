@@ -4,7 +4,10 @@
  * Where an operand is not finite and some pairs are hidden, this keeps what is not
  * finite from the queries that do not see it.  Rare, so plain.
  */
-#include "engine/exact.h"
+#include "engine/exact_pairs.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_txl.h"
 
 static float from_bf16(uint32_t half)
 {

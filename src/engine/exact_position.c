@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_score.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
 
 /*
  * Room

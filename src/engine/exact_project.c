@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
 
 bool exact_projects(const struct exact *x) { return x->score->map == FOCI_MAP_PROJECT; }
 

@@ -9,7 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_shaw.h"
+#include "engine/exact_tiles.h"
 
 static int64_t n_vectors(const struct exact *x) { return 2 * x->score->clip + 1; }
 

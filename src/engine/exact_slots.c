@@ -8,7 +8,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_slots.h"
+#include "engine/exact_tiles.h"
 
 /* At most, of all sequences together.  Where slots depend on the length, there may be as
  * many as keys. */

@@ -3,7 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
+#include "engine/exact_tiles.h"
 
 /* Sums of values, of all sequences that are taken together, that stay in the cache. */
 enum { FOLD_BYTES = 256 << 10 };

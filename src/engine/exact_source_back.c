@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_tiles.h"
 
 /*
  * Memory

@@ -2,6 +2,7 @@
  * and, once a run is finished, into slots; their labels into chains. */
 #include <string.h>
 
+#include "engine/exact_pack.h"
 #include "engine/exact_step.h"
 
 /* Rows, times heads, from which on threads share the work. */

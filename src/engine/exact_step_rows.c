@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_pack.h"
 #include "engine/exact_step.h"
 
 /* The factor of q.k of a row, with its share among sources, without the base of the

@@ -2,7 +2,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_pack.h"
+#include "engine/exact_pairs.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
 #include "engine/exact_sweep.h"
+#include "engine/exact_tiles.h"
 
 /* Scratch of one thread. */
 struct room {

@@ -3,6 +3,7 @@
 #define FOCI_EXACT_SWEEP_H
 
 #include "engine/exact_order.h"
+#include "engine/exact_score.h"
 
 /* Tiles of keys that are packed at once for all blocks of a piece. */
 enum { SWEEP_TILES = 8 };

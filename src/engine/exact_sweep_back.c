@@ -9,7 +9,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_pack.h"
+#include "engine/exact_score.h"
+#include "engine/exact_shaw.h"
 #include "engine/exact_sweep.h"
+#include "engine/exact_tiles.h"
 
 /* Keys of a tile, packed, and what is summed for them. */
 struct packed {

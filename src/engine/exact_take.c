@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_score.h"
 #include "engine/exact_sweep.h"
 
 enum { AT_ONCE = 64 }; /* labels compared with all rows */

@@ -14,7 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_pack.h"
+#include "engine/exact_txl.h"
 
 bool exact_has_txl(const struct exact *x) { return x->score->txl_r >= 0; }
 

@@ -457,15 +457,6 @@ static size_t append_bytes(const foci_pool *pool, int g)
     return a.used;
 }
 
-static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
-                         int64_t max_len)
-{
-    (void)n_seqs;
-    (void)tokens;
-    (void)max_len;
-    return append_bytes(pool, g);
-}
-
 static void append(const struct step *step, int g)
 {
     struct arena a = { .base = step->pool->scratch };
@@ -489,6 +480,5 @@ const struct decoder positional_decoder = {
     .check = check,
     .append_bytes = append_bytes,
     .append = append,
-    .step_bytes = step_bytes,
     .step = step_all,
 };

@@ -227,15 +227,6 @@ static size_t append_bytes(const foci_pool *pool, int g)
     return a.used;
 }
 
-static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
-                         int64_t max_len)
-{
-    (void)n_seqs;
-    (void)tokens;
-    (void)max_len;
-    return append_bytes(pool, g);
-}
-
 /* With outputs, tokens are written while queries read: by step. */
 static void append(const struct step *step, int g)
 {
@@ -260,6 +251,5 @@ const struct decoder recall_decoder = {
     .check = check,
     .append_bytes = append_bytes,
     .append = append,
-    .step_bytes = step_bytes,
     .step = step_all,
 };

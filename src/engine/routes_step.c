@@ -86,9 +86,7 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     struct arena a = { 0 };
 
     room_take(pool->plan, g, n_seqs, tokens, &a);
-    const foci_pool *inner = inner_pool(pool, g, 0);
-    return a.used +
-           decoder_of(inner->plan, 0)->step_bytes(inner, 0, n_seqs, tokens, max_len);
+    return a.used + step_scratch(inner_pool(pool, g, 0), 0, n_seqs, tokens, max_len);
 }
 
 static int64_t rows_of(const struct step *step)

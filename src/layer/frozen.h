@@ -35,16 +35,21 @@ void        frozen_free(foci_ctx *ctx, struct frozen *f);
 foci_status frozen_write(const struct frozen *f, float *out);
 
 /* The transform of m rows x [m][ldx] of `dtype`: head h of row i goes to
- * out + h head + i row, in elements.  threads as the context has.  And the way back: rows
- * dx[i ldx + c] += of gradients g laid out as out, dx f32. */
+ * out + h head + i row, in elements.  And the way back: rows dx[i ldx + c] += of gradients
+ * g laid out as out, dx f32. */
+struct hadamard_rows {
+    const struct frozen *f;
+    foci_dtype           dtype;
+    int64_t              m, ldx, row, head;
+    void                *work; /* of hadamard_bytes() */
+};
+void hadamard_run(const foci_ctx *ctx, const struct hadamard_rows *at, const void *x,
+                  void *out);
+void hadamard_back(const foci_ctx *ctx, const struct hadamard_rows *at, const void *g,
+                   float *dx);
+/* Of work; threads as the context has. */
 size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f);
 /* Elements of the last H: as many of a run as a power of two that holds what is kept. */
 int64_t hadamard_last(const struct frozen *f);
-void    hadamard_run(const foci_ctx *ctx, const struct frozen *f, const void *x,
-                     int64_t ldx, foci_dtype dtype, int64_t m, void *out, int64_t row,
-                     int64_t head, void *work);
-void    hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
-                      int64_t row, int64_t head, foci_dtype dtype, int64_t m, float *dx,
-                      int64_t ldx, void *work);
 
 #endif

@@ -37,32 +37,30 @@ static struct shape shape_of(const struct frozen *f)
 int64_t hadamard_last(const struct frozen *f) { return shape_of(f).last; }
 
 struct rows {
-    const struct kernels *k;
-    const struct frozen  *f;
-    struct shape          s;
-    foci_dtype            dtype;
-    int64_t               m, ldx, row, head; /* as in frozen.h */
-    const void           *x, *g;
-    void                 *out;
-    float                *dx;
-    float                *work; /* [threads][4][width][16] */
+    const struct kernels       *k;
+    const struct hadamard_rows *at;
+    struct shape                s;
+    const void                 *x, *g;
+    void                       *out;
+    float                      *dx;
 };
 
 enum { N_BUFFERS = 4 }; /* the last one on the way back */
 
 static float *buffer(const struct rows *r, int thread, int which)
 {
-    return r->work + (thread * N_BUFFERS + which) * r->s.width * FEW_LANES;
+    float *const work = r->at->work;
+    return work + (thread * N_BUFFERS + which) * r->s.width * FEW_LANES;
 }
 
 static const float *factors(const struct rows *r, int64_t which, int i)
 {
-    return r->f->factors + (which * N_FACTORS + i) * r->s.width;
+    return r->at->f->factors + (which * N_FACTORS + i) * r->s.width;
 }
 
 static const int32_t *places(const struct rows *r, int64_t which, int i)
 {
-    return r->f->places + (which * N_PLACES + i) * r->s.width;
+    return r->at->f->places + (which * N_PLACES + i) * r->s.width;
 }
 
 static const void *element(const void *p, foci_dtype dtype, int64_t i)
@@ -104,18 +102,19 @@ static const float *transform(const struct rows *r, int64_t which, int thread)
 static void forward_rows(void *arg, int64_t i, int thread)
 {
     const struct rows *r = arg;
-    const int64_t      first = i * FEW_LANES, dim = r->f->dim;
-    const int          n = (int)min64(FEW_LANES, r->m - first);
+    const int64_t      first = i * FEW_LANES, dim = r->at->f->dim;
+    const int          n = (int)min64(FEW_LANES, r->at->m - first);
     const float       *y = NULL;
 
-    r->k->stand_rows(buffer(r, thread, 0), element(r->x, r->dtype, first * r->ldx),
-                     r->ldx, (int)r->dtype, n, (int)r->s.width);
-    for (int64_t h = 0; h < r->f->heads; h++) {
-        if (!y || !r->f->block) y = transform(r, h, thread);
-        const int64_t at = h * r->head + first * r->row;
-        r->k->lay_rows((char *)r->out + at * (r->dtype == FOCI_F32 ? 4 : 2), r->row,
-                       (int)r->dtype, y + (r->f->block ? h * dim * FEW_LANES : 0), n,
-                       (int)dim);
+    r->k->stand_rows(buffer(r, thread, 0),
+                     element(r->x, r->at->dtype, first * r->at->ldx), r->at->ldx,
+                     (int)r->at->dtype, n, (int)r->s.width);
+    for (int64_t h = 0; h < r->at->f->heads; h++) {
+        if (!y || !r->at->f->block) y = transform(r, h, thread);
+        const int64_t at = h * r->at->head + first * r->at->row;
+        r->k->lay_rows((char *)r->out + at * (r->at->dtype == FOCI_F32 ? 4 : 2),
+                       r->at->row, (int)r->at->dtype,
+                       y + (r->at->f->block ? h * dim * FEW_LANES : 0), n, (int)dim);
     }
 }
 
@@ -144,28 +143,29 @@ static void transform_back(const struct rows *r, int64_t which, int thread)
 static void block_back(const struct rows *r, int64_t first, int n, int thread)
 {
     transform_back(r, 0, thread);
-    r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, buffer(r, thread, 1),
+    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, buffer(r, thread, 1),
                        factors(r, 0, FACTOR_1), n, (int)r->s.width);
 }
 
 static void stand_head(const struct rows *r, int64_t head, int64_t first, int n,
                        float *to)
 {
-    r->k->stand_rows(to, element(r->g, r->dtype, head * r->head + first * r->row),
-                     r->row, (int)r->dtype, n, (int)r->f->dim);
+    r->k->stand_rows(
+        to, element(r->g, r->at->dtype, head * r->at->head + first * r->at->row),
+        r->at->row, (int)r->at->dtype, n, (int)r->at->f->dim);
 }
 
 /* Heads are added up as they stand: rows a power of two apart share few lines of a cache. */
 static void backward_rows(void *arg, int64_t i, int thread)
 {
     const struct rows *r = arg;
-    const int64_t      first = i * FEW_LANES, heads = r->f->heads;
-    const int          n = (int)min64(FEW_LANES, r->m - first), d = (int)r->s.width;
+    const int64_t      first = i * FEW_LANES, heads = r->at->f->heads;
+    const int          n = (int)min64(FEW_LANES, r->at->m - first), d = (int)r->s.width;
     float *const g = buffer(r, thread, 0), *const sum = buffer(r, thread, 3);
 
-    if (r->f->block || heads == 1) {
+    if (r->at->f->block || heads == 1) {
         for (int64_t h = 0; h < heads; h++)
-            stand_head(r, h, first, n, g + h * r->f->dim * FEW_LANES);
+            stand_head(r, h, first, n, g + h * r->at->f->dim * FEW_LANES);
         block_back(r, first, n, thread);
         return;
     }
@@ -175,7 +175,7 @@ static void backward_rows(void *arg, int64_t i, int thread)
         transform_back(r, h, thread);
         r->k->add_rows(sum, buffer(r, thread, 1), factors(r, h, FACTOR_1), d);
     }
-    r->k->lay_rows_add(r->dx + first * r->ldx, r->ldx, sum, NULL, n, d);
+    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, sum, NULL, n, d);
 }
 
 /*
@@ -192,48 +192,24 @@ static void run(const foci_ctx *ctx, struct rows *r,
                 void (*job)(void *arg, int64_t i, int thread))
 {
     enum { STEPS = 32 }; /* operations an element, about */
-    const int64_t      jobs = div_up(r->m, FEW_LANES);
+    const int64_t      jobs = div_up(r->at->m, FEW_LANES);
     const struct phase phase = { .n = jobs, .chunk = 1, .job = job, .arg = r };
-    const double       flops = STEPS * (double)r->m * (double)r->s.width;
+    const double       flops = STEPS * (double)r->at->m * (double)r->s.width;
 
     phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), &phase, 1);
 }
 
-void hadamard_run(const foci_ctx *ctx, const struct frozen *f, const void *x,
-                  int64_t ldx, foci_dtype dtype, int64_t m, void *out, int64_t row,
-                  int64_t head, void *work)
+void hadamard_run(const foci_ctx *ctx, const struct hadamard_rows *at, const void *x,
+                  void *out)
 {
-    struct rows r = { .k = &ctx->kernels,
-                      .f = f,
-                      .s = shape_of(f),
-                      .dtype = dtype,
-                      .m = m,
-                      .ldx = ldx,
-                      .row = row,
-                      .head = head,
-                      .x = x,
-                      .out = out,
-                      .work = work };
-
+    struct rows r = { &ctx->kernels, at, shape_of(at->f), .x = x, .out = out };
     run(ctx, &r, forward_rows);
 }
 
-void hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
-                   int64_t row, int64_t head, foci_dtype dtype, int64_t m, float *dx,
-                   int64_t ldx, void *work)
+void hadamard_back(const foci_ctx *ctx, const struct hadamard_rows *at, const void *g,
+                   float *dx)
 {
-    struct rows r = { .k = &ctx->kernels,
-                      .f = f,
-                      .s = shape_of(f),
-                      .dtype = dtype,
-                      .m = m,
-                      .ldx = ldx,
-                      .row = row,
-                      .head = head,
-                      .g = g,
-                      .dx = dx,
-                      .work = work };
-
+    struct rows r = { &ctx->kernels, at, shape_of(at->f), .g = g, .dx = dx };
     run(ctx, &r, backward_rows);
 }
 
@@ -245,16 +221,15 @@ void hadamard_back(const foci_ctx *ctx, const struct frozen *f, const void *g,
 static void write_rows(const foci_ctx *ctx, const struct frozen *f, float *units,
                        void *work, float *out)
 {
-    const int64_t n = f->width, ld = f->heads * f->dim;
+    const int64_t        n = f->width, ld = f->heads * f->dim;
+    struct hadamard_rows at = { f, FOCI_F32, 0, n, ld, f->dim, work };
 
     for (int64_t first = 0; first < n; first += FEW_LANES) {
-        const int64_t rows = min64(FEW_LANES, n - first);
-
+        at.m = min64(FEW_LANES, n - first);
         memset(units, 0, (size_t)(FEW_LANES * n) * sizeof *units);
-        for (int64_t i = 0; i < rows; i++)
+        for (int64_t i = 0; i < at.m; i++)
             units[i * n + first + i] = 1;
-        hadamard_run(ctx, f, units, n, FOCI_F32, rows, out + first * ld, ld, f->dim,
-                     work);
+        hadamard_run(ctx, &at, units, out + first * ld);
     }
 }
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "layer/layer.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 
 /* Extents beyond which products of a few of them could overflow. */
 static const int64_t most_width = (int64_t)1 << 24, most_rows = (int64_t)1 << 36;
@@ -101,13 +101,10 @@ static foci_status fill_other(foci_ctx *ctx, foci_layer_problem *p)
 static foci_status take_problem(foci_ctx *ctx, const foci_layer_problem *problem,
                                 foci_layer_problem *p)
 {
-    *p = (foci_layer_problem){ 0 };
-    if (!problem || !problem->size || problem->size > sizeof *p)
+    if (!sized_take(p, problem, sizeof *p))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "the problem's size is not that of a foci_layer_problem: start "
                         "it with FOCI_SIZED(foci_layer_problem)");
-    memcpy(p, problem, problem->size);
-    p->size = sizeof *p;
     TRY(check_extents(ctx, p));
     if (!p->width_source) p->width_source = p->width;
     if (p->kind == FOCI_LAYER_ATTENTION) return fill_attention(ctx, p);
@@ -355,12 +352,8 @@ void foci_layer_free(foci_layer *layer)
 
 foci_status foci_layer_get(const foci_layer *layer, foci_layer_problem *problem)
 {
-    if (!layer || !problem || !problem->size || problem->size > sizeof *problem)
-        return FOCI_ERR_ARG;
-    const size_t size = problem->size;
-    memcpy(problem, &layer->p, size);
-    problem->size = size;
-    return FOCI_OK;
+    return layer && sized_give(problem, &layer->p, sizeof layer->p) ? FOCI_OK
+                                                                    : FOCI_ERR_ARG;
 }
 
 const foci_plan *foci_layer_plan(const foci_layer *layer) { return layer->plan; }

@@ -113,9 +113,11 @@ static void transforms_back(struct pass *x, const struct hidden *r,
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
         if (!f || !hidden_gives(r, to)) continue;
-        hadamard_back(layer->ctx, f, spot_at(layer, d, to->head0, row), d->row, d->head,
-                      layer->p.dtype, run->n, x->dx_sum + run->x * r->width, r->width,
-                      x->product_work);
+        const struct hadamard_rows at = {
+            f, layer->p.dtype, run->n, r->width, d->row, d->head, x->product_work
+        };
+        hadamard_back(layer->ctx, &at, spot_at(layer, d, to->head0, row),
+                      x->dx_sum + run->x * r->width);
     }
     layer_store_sum(x, r->source ? NULL : x->dx_plan, r->d, r->width, run);
 }

@@ -1,24 +1,16 @@
 /* layer_check.c -- the border of an execution of a layer. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "layer/layer.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 
 foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
                            foci_layer_io *whole, foci_layer_grads *whole_grads)
 {
-    *whole = (foci_layer_io){ 0 };
-    *whole_grads = (foci_layer_grads){ 0 };
-    if (!io || !io->size || io->size > sizeof *io) return FOCI_ERR_ARG;
-    memcpy(whole, io, io->size);
-    whole->size = sizeof *whole;
-    if (!grads) return FOCI_OK;
-    if (!grads->size || grads->size > sizeof *grads) return FOCI_ERR_ARG;
-    memcpy(whole_grads, grads, grads->size);
-    whole_grads->size = sizeof *whole_grads;
-    return FOCI_OK;
+    const bool taken = sized_take(whole, io, sizeof *whole);
+    const bool other = sized_take(whole_grads, grads, sizeof *whole_grads);
+    return taken && (other || !grads) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 static foci_status say(char *text, size_t cap, const char *what)

@@ -1,7 +1,6 @@
 /* layer_describe.c -- a layer in words, and what it costs. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "layer/layer.h"
 
@@ -25,6 +24,7 @@ int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
 {
     static const char *const  kinds[] = { "attention", "gau", "conv" };
     const foci_layer_problem *p = &layer->p;
+    foci_cost                 cost = { FOCI_SIZED(foci_cost) };
     struct prose              t = { text, cap, 0 };
 
     if (cap) text[0] = 0;
@@ -37,8 +37,9 @@ int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
     prose_add(&t, "\n");
     for (int i = 0; i < layer->n_params; i++)
         add_tensor(&t, layer, &layer->params[i]);
-    prose_add(&t, "  memory   work %zu B, saved %zu B, parameters %" PRId64 "\n",
-              layer->work_bytes, layer->saved_bytes, layer->n_floats);
+    (void)foci_layer_cost(layer, &cost);
+    prose_cost(&t, &cost, p->flags & FOCI_TRAIN);
+    prose_memory(&t, layer->work_bytes, layer->saved_bytes, layer->n_floats);
 
     const size_t left = (size_t)t.used < cap ? cap - (size_t)t.used : 0;
     const int    n = foci_plan_describe(layer->plan, left ? text + t.used : NULL, left);
@@ -57,10 +58,8 @@ static double rows_of(const foci_layer *layer, const struct projection *to)
 
 foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
 {
-    if (!layer || !cost || !cost->size || cost->size > sizeof *cost)
-        return FOCI_ERR_ARG;
+    if (!layer) return FOCI_ERR_ARG;
     const foci_layer_problem *p = &layer->p;
-    const size_t              size = cost->size;
     const double              rows = (double)p->batch * (double)p->len;
     const double              out = 2 * (double)layer->params[layer->out].count;
     const double bytes = rows * (double)p->width * (double)foci_dtype_bytes(p->dtype);
@@ -80,7 +79,5 @@ foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
     }
     all.forward_bytes += 2 * bytes + 4 * (double)layer->own_floats;
     all.backward_bytes += 3 * bytes + 8 * (double)layer->own_floats;
-    all.size = size;
-    memcpy(cost, &all, size);
-    return FOCI_OK;
+    return sized_give(cost, &all, sizeof all) ? FOCI_OK : FOCI_ERR_ARG;
 }

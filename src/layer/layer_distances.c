@@ -8,37 +8,38 @@
 #include <string.h>
 
 #include "layer/layer.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 
 enum { STREAM_R = 14, OF_R = 2 }; /* R is the third tensor of the modifier */
 
+static bool reads_rows(const foci_mod *mod) { return mod->def->does & FOCI_MOD_TXL; }
+
 static int count(const foci_plan *plan)
 {
-    int n = 0;
+    foci_group g = { FOCI_SIZED(foci_group) };
+    int        n = 0;
 
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        for (size_t i = 0; i < plan->spec.groups[g].mech.n_mods; i++)
-            n += (plan->spec.groups[g].mech.mods[i].def->does & FOCI_MOD_TXL) != 0;
+    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+        for (size_t t = 0; t < g.mech->n_mods; t++)
+            n += reads_rows(&g.mech->mods[t]);
     return n;
 }
 
-static foci_status add(foci_layer *layer, int g, int64_t offset)
+static foci_status add(foci_layer *layer, int group, int64_t heads, int64_t offset)
 {
-    const foci_plan    *plan = layer->plan;
-    const struct group *group = &plan->spec.groups[g];
-    const int64_t       dim = layer->p.head_dim;
-    struct layer_param  param = { .n_dims = 2,
-                                  .shape = { layer->p.width, group->heads * dim },
-                                  .keep = FOCI_TRAINED,
-                                  .start = START_NORMAL,
-                                  .stream = STREAM_R + ((uint64_t)g << 32),
-                                  .heads = group->heads,
-                                  .frozen = -1 };
-    char                name[32] = "WR";
+    const int64_t      dim = layer->p.head_dim;
+    struct layer_param param = { .n_dims = 2,
+                                 .shape = { layer->p.width, heads * dim },
+                                 .keep = FOCI_TRAINED,
+                                 .start = START_NORMAL,
+                                 .stream = STREAM_R + ((uint64_t)group << 32),
+                                 .heads = heads,
+                                 .frozen = -1 };
+    char               name[32] = "WR";
 
-    if (plan->spec.n_groups > 1) snprintf(name, sizeof name, "%d.WR", g);
+    if (heads < layer->p.heads) snprintf(name, sizeof name, "%d.WR", group);
     layer->distances[layer->n_distances++] =
-        (struct distances){ layer->n_params, offset, group->heads, layer->len_k, dim };
+        (struct distances){ layer->n_params, offset, heads, layer->len_k, dim };
     return params_add(layer, &param, "%s", name);
 }
 
@@ -46,6 +47,7 @@ foci_status layer_distances(foci_layer *layer)
 {
     const foci_plan *plan = layer->plan;
     const int        n = count(plan);
+    foci_group       g = { FOCI_SIZED(foci_group) };
 
     if (!n) return FOCI_OK;
     layer->distances = ctx_alloc(layer->ctx, (size_t)n, sizeof *layer->distances);
@@ -53,10 +55,10 @@ foci_status layer_distances(foci_layer *layer)
                              sizeof *layer->waves);
     if (!layer->distances || !layer->waves) return FOCI_ERR_MEMORY;
     TRY(foci_sinusoid(0, layer->len_k, layer->p.width, 10000, layer->waves));
-    for (int g = 0; g < plan->spec.n_groups; g++)
-        for (size_t i = 0; i < plan->spec.groups[g].mech.n_mods; i++)
-            if (plan->spec.groups[g].mech.mods[i].def->does & FOCI_MOD_TXL)
-                TRY(add(layer, g, plan->spec.groups[g].mod_param[i][OF_R]));
+    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+        for (size_t t = 0; t < g.mech->n_mods; t++)
+            if (reads_rows(&g.mech->mods[t]))
+                TRY(add(layer, i, g.heads, plan_mod_tensor(plan, i, t, OF_R)));
     return FOCI_OK;
 }
 

@@ -85,9 +85,11 @@ static void transform_run(struct pass *x, const struct hidden *r, const struct r
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
         if (!f || !hidden_gives(r, to)) continue;
-        hadamard_run(layer->ctx, f, row_of(layer, r->data, r->width, run->x), r->width,
-                     layer->p.dtype, run->n, spot_at(layer, at, to->head0, row),
-                     at->row, at->head, x->product_work);
+        const struct hadamard_rows rows = {
+            f, layer->p.dtype, run->n, r->width, at->row, at->head, x->product_work
+        };
+        hadamard_run(layer->ctx, &rows, row_of(layer, r->data, r->width, run->x),
+                     spot_at(layer, at, to->head0, row));
     }
 }
 

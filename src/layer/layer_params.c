@@ -69,8 +69,7 @@ foci_status foci_layer_param(const foci_layer *layer, int index, foci_param *par
 {
     foci_param full;
 
-    if (index < 0 || !param || !param->size || param->size > sizeof *param)
-        return FOCI_ERR_ARG;
+    if (index < 0) return FOCI_ERR_ARG;
     if (index >= layer->n_params) {
         TRY(plan_param(layer, index - layer->n_params, &full));
     } else {
@@ -84,9 +83,7 @@ foci_status foci_layer_param(const foci_layer *layer, int index, foci_param *par
             .keep = p->keep,
         };
     }
-    full.size = param->size;
-    memcpy(param, &full, param->size);
-    return FOCI_OK;
+    return sized_give(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 /* Heads side by side, each drawn row by row, one after another. */

@@ -1,6 +1,5 @@
 /* layer_step.c -- new tokens of several sequences, through the states of the plan. */
 #include <inttypes.h>
-#include <string.h>
 
 #include "layer/layer.h"
 
@@ -133,13 +132,11 @@ foci_status foci_layer_make(const foci_layer *layer, const float *params, void *
 foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
                             const foci_layer_step_io *io)
 {
-    foci_layer_step_io whole = { 0 };
+    foci_layer_step_io whole;
     struct pass        x;
     int64_t            tokens;
 
-    if (!layer || !pool || !io || !io->size || io->size > sizeof *io)
-        return FOCI_ERR_ARG;
-    memcpy(&whole, io, io->size);
+    if (!layer || !pool || !sized_take(&whole, io, sizeof whole)) return FOCI_ERR_ARG;
     if (whole.n_states && !whole.states)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "states is NULL");
     TRY(count_tokens(layer, &whole, &tokens));

@@ -183,21 +183,12 @@ foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *t
     return FOCI_OK;
 }
 
-/* Callers of another version of the header: fields they do not have are zero, and what
- * only they have cannot be honoured. */
 foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
                           foci_grads *whole_grads)
 {
-    *whole = (foci_io){ 0 };
-    *whole_grads = (foci_grads){ 0 };
-    if (!io || !io->size || io->size > sizeof *io) return FOCI_ERR_ARG;
-    memcpy(whole, io, io->size);
-    whole->size = sizeof *whole;
-    if (!grads) return FOCI_OK;
-    if (!grads->size || grads->size > sizeof *grads) return FOCI_ERR_ARG;
-    memcpy(whole_grads, grads, grads->size);
-    whole_grads->size = sizeof *whole_grads;
-    return FOCI_OK;
+    const bool taken = sized_take(whole, io, sizeof *whole);
+    const bool other = sized_take(whole_grads, grads, sizeof *whole_grads);
+    return taken && (other || !grads) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 /* All of it, on whole structs. */

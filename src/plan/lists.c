@@ -151,8 +151,7 @@ foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
     foci_list_want found = { FOCI_SIZED(foci_list_want) };
 
     if (!ctx) return FOCI_ERR_ARG;
-    if (!spec || !problem || index < 0 || !want || !want->size ||
-        want->size > sizeof found)
+    if (!spec || !problem || index < 0 || !want)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "foci_list_wanted: no spec, problem or place, or index %d "
                         "is below 0",
@@ -160,11 +159,12 @@ foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
     TRY(problem_take(ctx, problem, &p));
     foci_status status = spec_parse(ctx, spec, &parsed);
     if (!status) status = spec_share(ctx, &parsed, &p);
-    if (!status) {
-        find_want(&parsed, index, &found);
-        found.size = want->size;
-        memcpy(want, &found, want->size);
-    }
+    if (!status) find_want(&parsed, index, &found);
+    if (!status && !sized_give(want, &found, sizeof found))
+        status = ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "want.size is %zu: set it with FOCI_SIZED(foci_list_want), %zu here",
+            want->size, sizeof found);
     spec_free(ctx, &parsed);
     return status;
 }

@@ -130,16 +130,18 @@ foci_status params_make(foci_plan *plan)
 
 int64_t foci_plan_params(const foci_plan *plan) { return plan->n_floats; }
 
+int64_t plan_mod_tensor(const foci_plan *plan, int group, size_t mod, size_t t)
+{
+    return plan->spec.groups[group].mod_param[mod][t];
+}
+
 int foci_plan_n_params(const foci_plan *plan) { return plan->n_params; }
 
 foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
 {
-    if (index < 0 || index >= plan->n_params || !param || !param->size ||
-        param->size > sizeof *param)
-        return FOCI_ERR_ARG;
+    if (index < 0 || index >= plan->n_params) return FOCI_ERR_ARG;
     const struct param *p = &plan->params[index];
     const foci_param    full = {
-           .size = param->size,
            .name = p->name,
            .offset = p->offset,
            .count = p->count,
@@ -147,8 +149,7 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
            .shape = { p->shape[0], p->shape[1], p->shape[2], p->shape[3] },
            .keep = p->keep,
     };
-    memcpy(param, &full, param->size);
-    return FOCI_OK;
+    return sized_give(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 /* Blocks of d rows: of each a frame, then its rows with a fresh length each. */

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <string.h>
 
 static const struct engine *const engines[] = {
     [FOCI_EXACT] = &engine_exact,           [FOCI_LINEAR] = &engine_linear,
@@ -140,14 +139,11 @@ static foci_status check_numbers(foci_ctx *ctx, foci_problem *p)
 
 foci_status problem_take(foci_ctx *ctx, const foci_problem *problem, foci_problem *p)
 {
-    *p = (foci_problem){ 0 };
-    if (!problem->size || problem->size > sizeof *p)
+    if (!sized_take(p, problem, sizeof *p))
         return ctx_fail(
             ctx, FOCI_ERR_ARG,
             "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here",
             problem->size, sizeof *p);
-    memcpy(p, problem, problem->size);
-    p->size = sizeof *p;
     return check_numbers(ctx, p);
 }
 
@@ -271,38 +267,26 @@ size_t foci_plan_saved_bytes(const foci_plan *plan) { return plan->saved_bytes; 
 
 foci_status foci_plan_group(const foci_plan *plan, int index, foci_group *group)
 {
-    if (!plan || index < 0 || index >= plan->spec.n_groups || !group || !group->size ||
-        group->size > sizeof *group)
-        return FOCI_ERR_ARG;
+    if (!plan || index < 0 || index >= plan->spec.n_groups) return FOCI_ERR_ARG;
     const struct group *g = &plan->spec.groups[index];
-    const foci_group    full = { .size = group->size,
-                                 .head0 = g->head0,
+    const foci_group    full = { .head0 = g->head0,
                                  .heads = g->heads,
                                  .kv0 = g->kv0,
                                  .kv_heads = g->kv_heads,
                                  .reads = stage_reads(&plan->stages[index]),
                                  .mech = &g->mech };
-    memcpy(group, &full, group->size);
-    return FOCI_OK;
+    return sized_give(group, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem)
 {
-    if (!plan || !problem || !problem->size || problem->size > sizeof *problem)
-        return FOCI_ERR_ARG;
-    const size_t size = problem->size;
-    memcpy(problem, &plan->p, size);
-    problem->size = size;
-    return FOCI_OK;
+    return plan && sized_give(problem, &plan->p, sizeof plan->p) ? FOCI_OK
+                                                                 : FOCI_ERR_ARG;
 }
 
 foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost)
 {
-    if (!cost || !cost->size || cost->size > sizeof *cost) return FOCI_ERR_ARG;
-    const size_t size = cost->size;
-    memcpy(cost, &plan->cost, size);
-    cost->size = size;
-    return FOCI_OK;
+    return sized_give(cost, &plan->cost, sizeof plan->cost) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 int foci_plan_spec(const foci_plan *plan, char *text, size_t cap)

@@ -2,45 +2,13 @@
 #ifndef FOCI_PLAN_H
 #define FOCI_PLAN_H
 
-#include "core/core.h"
+#include "plan/groups.h"
 
 /* Rows of a sequence at most: tiles of 64 of them are counted in 32 bits. */
 #define MAX_LEN ((int64_t)1 << 36)
 
 /* And of one that is sorted by labels, which number cells in 31 bits. */
 #define MAX_ORDERED ((int64_t)1 << 29)
-
-/* A parsed spec: groups of heads, each with its mechanism and modifiers. */
-struct group {
-    int64_t   head0, heads; /* heads 0 while the count is open */
-    int64_t   kv0, kv_heads;
-    int       column; /* in the spec, from 1, for messages */
-    foci_mech mech;
-    int64_t   param0[FOCI_MAX_TENSORS];     /* offset of each tensor of the mechanism */
-    int64_t (*mod_param)[FOCI_MAX_TENSORS]; /* [n_mods] of each tensor of a modifier */
-    int64_t *list;                          /* the mechanism's copy of its list */
-
-    /* The same of an inner mechanism.  Its tensors are there for each route: route r,
-     * head h at row r heads + h. */
-    int64_t inner_param[FOCI_MAX_TENSORS];
-    int64_t (*inner_mod)[FOCI_MAX_TENSORS];
-    int64_t *inner_list;
-};
-
-struct spec {
-    struct group *groups;
-    int           n_groups;
-};
-
-/* spec.c.  Parse `text`; the heads of a group without count stay 0. */
-foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec);
-/* Share heads and key/value heads out (their number too, where it is 0) and fill in
- * dims.  Assigned: and its lists are copied. */
-foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p);
-foci_status spec_assign(foci_ctx *ctx, struct spec *spec, foci_problem *p);
-void        spec_free(foci_ctx *ctx, struct spec *spec);
-/* With every argument spelled out, as snprintf would. */
-int spec_print(const struct spec *spec, char *text, size_t cap);
 
 /* lists.c: give the groups copies of the lists they ask for. */
 foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
@@ -321,15 +289,6 @@ struct seq {
     int64_t q0, k0; /* first row in the tensors */
     int64_t nq, nk; /* rows of it */
 };
-
-/* What foci_io_check() says of the tensors, leaving out work and saved memory, which
- * the judge does not need. */
-foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
-                          const foci_grads *grads, char *text, size_t cap);
-
-/* And what the engines have against them. */
-foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,
-                               size_t cap);
 
 /* The structs of a caller with missing fields filled in; FOCI_ERR_ARG where a size makes
  * no sense. */

@@ -226,44 +226,35 @@ static void run(struct landmarks *x)
  * Opening
  */
 
-static double *doubles(struct arena *a, int64_t rows, int64_t dim)
-{
-    size_t n;
-    if (!mul_size((size_t)rows, (size_t)dim, &n) || n > INT64_MAX) {
-        a->used = SIZE_MAX;
-        return NULL;
-    }
-    return arena_take(a, (int64_t)n, sizeof(double));
-}
-
 static void take_all(struct landmarks *x, struct arena *a)
 {
     const int64_t m = x->m;
 
-    x->q = doubles(a, x->nq, x->d);
-    x->k = doubles(a, x->nk, x->d);
-    x->v = doubles(a, x->nk, x->dv);
-    x->mq = doubles(a, m, x->d);
-    x->mk = doubles(a, m, x->d);
-    x->dmq = doubles(a, m, x->d);
-    x->dmk = doubles(a, m, x->d);
-    x->f = doubles(a, x->nq, m);
-    x->df = doubles(a, m, 1);
-    x->c = doubles(a, m, m);
-    x->dc = doubles(a, m, m);
-    x->dz = doubles(a, m, m);
-    x->b = doubles(a, m, x->nk);
-    x->db = doubles(a, x->nk, 1);
-    x->bv = doubles(a, m, x->dv);
-    x->dbv = doubles(a, m, x->dv);
-    x->y = doubles(a, m, x->dv);
-    x->dy = doubles(a, m, x->dv);
-    x->inverse = (struct ref_inverse){ .type = x->sum,
-                                       .m = m,
-                                       .iters = x->l.iters,
-                                       .c = x->c,
-                                       .z = doubles(a, (x->l.iters + 1) * m, m),
-                                       .room = doubles(a, REF_INVERSE_ROOM * m, m) };
+    x->q = ref_doubles(a, x->nq, x->d);
+    x->k = ref_doubles(a, x->nk, x->d);
+    x->v = ref_doubles(a, x->nk, x->dv);
+    x->mq = ref_doubles(a, m, x->d);
+    x->mk = ref_doubles(a, m, x->d);
+    x->dmq = ref_doubles(a, m, x->d);
+    x->dmk = ref_doubles(a, m, x->d);
+    x->f = ref_doubles(a, x->nq, m);
+    x->df = ref_doubles(a, m, 1);
+    x->c = ref_doubles(a, m, m);
+    x->dc = ref_doubles(a, m, m);
+    x->dz = ref_doubles(a, m, m);
+    x->b = ref_doubles(a, m, x->nk);
+    x->db = ref_doubles(a, x->nk, 1);
+    x->bv = ref_doubles(a, m, x->dv);
+    x->dbv = ref_doubles(a, m, x->dv);
+    x->y = ref_doubles(a, m, x->dv);
+    x->dy = ref_doubles(a, m, x->dv);
+    x->inverse =
+        (struct ref_inverse){ .type = x->sum,
+                              .m = m,
+                              .iters = x->l.iters,
+                              .c = x->c,
+                              .z = ref_doubles(a, (x->l.iters + 1) * m, m),
+                              .room = ref_doubles(a, REF_INVERSE_ROOM * m, m) };
 }
 
 foci_status ref_landmarks_run(const struct ref_part *p)

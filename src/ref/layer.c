@@ -1,6 +1,5 @@
 /* layer.c -- foci_ref_layer_*(): a layer written out, around the interpreter of its
  * plan. */
-#include <string.h>
 
 #include "ref/layer.h"
 
@@ -337,10 +336,7 @@ static foci_status check(const foci_layer *layer, const foci_layer_io *io,
 {
     static _Alignas(64) char nowhere[64];
 
-    *whole = (foci_layer_io){ 0 };
-    if (!layer || !io || !io->size || io->size > sizeof *whole) return FOCI_ERR_ARG;
-    memcpy(whole, io, io->size);
-    whole->size = sizeof *whole;
+    if (!layer || !sized_take(whole, io, sizeof *whole)) return FOCI_ERR_ARG;
     foci_layer_io it = *whole;
     it.work = it.saved = nowhere;
     if (grads) it.y = nowhere;
@@ -388,11 +384,9 @@ foci_status foci_ref_layer_backward(const foci_layer *layer, const foci_layer_io
                                     const foci_layer_grads *grads)
 {
     foci_layer_io    whole;
-    foci_layer_grads all = { 0 };
+    foci_layer_grads all;
 
-    if (!grads || !grads->size || grads->size > sizeof all) return FOCI_ERR_ARG;
-    memcpy(&all, grads, grads->size);
-    all.size = sizeof all;
+    if (!sized_take(&all, grads, sizeof all)) return FOCI_ERR_ARG;
     TRY(check(layer, io, &all, &whole));
     return run(layer, &whole, &all);
 }

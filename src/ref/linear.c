@@ -17,16 +17,6 @@
 
 static const double least_divisor = 1e-300;
 
-static double *doubles(struct arena *a, int64_t rows, int64_t dim)
-{
-    size_t n;
-    if (!mul_size((size_t)rows, (size_t)dim, &n) || n > INT64_MAX) {
-        a->used = SIZE_MAX;
-        return NULL;
-    }
-    return arena_take(a, (int64_t)n, sizeof(double));
-}
-
 /* Half a unit in the last place of a word, relative, is at most half of this. */
 static double unit_of(const struct ref_linear *x)
 {
@@ -337,29 +327,30 @@ static struct ref_linear open_head(const struct ref_part *p)
 static void take_features(const struct ref_linear *x, struct ref_features *f,
                           struct arena *a)
 {
-    f->value = doubles(a, f->rows, x->m);
-    f->log = doubles(a, f->rows, x->m);
-    f->dvalue = doubles(a, f->rows, x->m);
-    f->dlog = doubles(a, f->rows, x->m);
+    f->value = ref_doubles(a, f->rows, x->m);
+    f->log = ref_doubles(a, f->rows, x->m);
+    f->dvalue = ref_doubles(a, f->rows, x->m);
+    f->dlog = ref_doubles(a, f->rows, x->m);
     f->word = f->value;
     f->word_log = f->log;
     if (x->type != REF_F64) {
-        f->word = doubles(a, f->rows, x->m);
-        f->word_log = doubles(a, f->rows, x->m);
+        f->word = ref_doubles(a, f->rows, x->m);
+        f->word_log = ref_doubles(a, f->rows, x->m);
     }
-    f->along = doubles(a, x->directions, x->dqk);
+    f->along = ref_doubles(a, x->directions, x->dqk);
 }
 
 static void take_exponents(struct ref_linear *x, struct arena *a)
 {
     const int64_t d = x->dqk;
 
-    x->e = (struct exponents){ doubles(a, d, 1), doubles(a, d, d), doubles(a, d, d),
-                               doubles(a, d, d), doubles(a, d, d) };
+    x->e = (struct exponents){ ref_doubles(a, d, 1), ref_doubles(a, d, d),
+                               ref_doubles(a, d, d), ref_doubles(a, d, d),
+                               ref_doubles(a, d, d) };
     if (!x->l.moments) return;
-    x->means = (struct moments){ d, doubles(a, d, d), doubles(a, d, d),
-                                 doubles(a, d, 1), doubles(a, d, 1) };
-    x->room = doubles(a, moments_room(d), 1);
+    x->means = (struct moments){ d, ref_doubles(a, d, d), ref_doubles(a, d, d),
+                                 ref_doubles(a, d, 1), ref_doubles(a, d, 1) };
+    x->room = ref_doubles(a, moments_room(d), 1);
 }
 
 static void take_all(struct ref_linear *x, struct arena *a)
@@ -368,12 +359,12 @@ static void take_all(struct ref_linear *x, struct arena *a)
                               &x->da,    &x->dplain, &x->dturned, &x->dfade };
 
     for (size_t t = 0; t < sizeof rows / sizeof *rows; t++)
-        *rows[t] = doubles(a, x->nk, 1);
-    x->dn = doubles(a, x->dv, 1);
+        *rows[t] = ref_doubles(a, x->nk, 1);
+    x->dn = ref_doubles(a, x->dv, 1);
     if (x->l.norm == FOCI_NORM_FEATURE) {
-        x->share = doubles(a, x->nk, x->m);
-        x->top = doubles(a, x->m, 1);
-        x->sum = doubles(a, x->m, 1);
+        x->share = ref_doubles(a, x->nk, x->m);
+        x->top = ref_doubles(a, x->m, 1);
+        x->sum = ref_doubles(a, x->m, 1);
     }
     if (x->written) {
         take_features(x, &x->q, a);

@@ -29,7 +29,7 @@ int64_t ref_tensor(const struct ref_part *p, int mod, size_t t)
     return at + p->row * shape[0] * shape[1] * shape[2];
 }
 
-static double *doubles(struct arena *a, int64_t rows, int64_t dim)
+double *ref_doubles(struct arena *a, int64_t rows, int64_t dim)
 {
     size_t n;
     if (!mul_size((size_t)rows, (size_t)dim, &n) || n > INT64_MAX) {
@@ -43,53 +43,53 @@ static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
 {
     r->times = arena_take(a, cols, sizeof *r->times);
     r->held = arena_take(a, cols, sizeof *r->held);
-    r->s = doubles(a, cols, 1);
-    r->x = doubles(a, cols, 1);
-    r->slope = doubles(a, cols, 1);
-    r->a = doubles(a, cols, 1);
-    r->keep = doubles(a, cols, 1);
-    r->da = doubles(a, cols, 1);
-    r->dx = doubles(a, cols, 1);
+    r->s = ref_doubles(a, cols, 1);
+    r->x = ref_doubles(a, cols, 1);
+    r->slope = ref_doubles(a, cols, 1);
+    r->a = ref_doubles(a, cols, 1);
+    r->keep = ref_doubles(a, cols, 1);
+    r->da = ref_doubles(a, cols, 1);
+    r->dx = ref_doubles(a, cols, 1);
 }
 
 static void take_all(struct ref_head *h, struct arena *a)
 {
     const int64_t rounds = h->order.rounds;
 
-    h->uq = doubles(a, h->nq, h->du);
-    h->duq = doubles(a, h->nq, h->du);
-    h->uk = doubles(a, h->cols, h->du);
-    h->duk = doubles(a, h->cols, h->du);
-    h->v = doubles(a, h->cols, h->dv);
-    h->dv_cols = doubles(a, h->cols, h->dv);
-    h->maps = doubles(a, REF_MAPS + 3, h->dqk);
-    h->far = doubles(a, h->nq + h->nk, 1);
-    h->dfar = doubles(a, h->nq + h->nk, 1);
-    h->spread = doubles(a, h->nk, 1);
-    h->o = doubles(a, h->dv, 1);
-    h->g = doubles(a, h->dv, 1);
+    h->uq = ref_doubles(a, h->nq, h->du);
+    h->duq = ref_doubles(a, h->nq, h->du);
+    h->uk = ref_doubles(a, h->cols, h->du);
+    h->duk = ref_doubles(a, h->cols, h->du);
+    h->v = ref_doubles(a, h->cols, h->dv);
+    h->dv_cols = ref_doubles(a, h->cols, h->dv);
+    h->maps = ref_doubles(a, REF_MAPS + 3, h->dqk);
+    h->far = ref_doubles(a, h->nq + h->nk, 1);
+    h->dfar = ref_doubles(a, h->nq + h->nk, 1);
+    h->spread = ref_doubles(a, h->nk, 1);
+    h->o = ref_doubles(a, h->dv, 1);
+    h->g = ref_doubles(a, h->dv, 1);
     take_row(&h->row, h->cols, a);
     for (int key = 0; h->mech.def->map == FOCI_MAP_PROJECT && key < 2; key++)
-        h->project[key] = doubles(a, h->dqk, h->du);
+        h->project[key] = ref_doubles(a, h->dqk, h->du);
     if (h->order.label) {
-        h->label_q = doubles(a, rounds, h->nq);
-        h->label_k = doubles(a, rounds, h->nk);
+        h->label_q = ref_doubles(a, rounds, h->nq);
+        h->label_k = ref_doubles(a, rounds, h->nk);
         h->chunk = arena_take(a, rounds * h->nk, sizeof *h->chunk);
         h->taken_q = arena_take(a, h->n_labels * h->nq, 1);
         h->taken_k = arena_take(a, h->n_labels * h->nk, 1);
     }
     if (h->sources != FOCI_SOURCE_QK) {
-        h->mix = doubles(a, REF_SOURCES, 1);
-        h->dmix = doubles(a, REF_SOURCES, 1);
-        h->given = doubles(a, REF_SOURCES, h->nk);
-        h->dgiven = doubles(a, h->nk, 1);
-        h->net = doubles(a, ref_sources_room(h), 1);
-        h->dnet = doubles(a, ref_sources_room(h), 1);
+        h->mix = ref_doubles(a, REF_SOURCES, 1);
+        h->dmix = ref_doubles(a, REF_SOURCES, 1);
+        h->given = ref_doubles(a, REF_SOURCES, h->nk);
+        h->dgiven = ref_doubles(a, h->nk, 1);
+        h->net = ref_doubles(a, ref_sources_room(h), 1);
+        h->dnet = ref_doubles(a, ref_sources_room(h), 1);
     }
     if (h->second) {
-        h->y = doubles(a, h->nq, h->dv);
-        h->dy = doubles(a, h->nq, h->dv);
-        if (h->p->weights) h->paths = doubles(a, h->cols - h->nk, h->nk);
+        h->y = ref_doubles(a, h->nq, h->dv);
+        h->dy = ref_doubles(a, h->nq, h->dv);
+        if (h->p->weights) h->paths = ref_doubles(a, h->cols - h->nk, h->nk);
     }
 }
 

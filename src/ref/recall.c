@@ -234,31 +234,21 @@ static void backward(struct recall *x)
     start_back(x);
 }
 
-static double *doubles(struct arena *a, int64_t rows, int64_t dim)
-{
-    size_t n;
-    if (!mul_size((size_t)rows, (size_t)dim, &n) || n > INT64_MAX) {
-        a->used = SIZE_MAX;
-        return NULL;
-    }
-    return arena_take(a, (int64_t)n, sizeof(double));
-}
-
 static void take_all(struct recall *x, struct arena *a)
 {
     const int64_t longest = 1 + max64(x->r.slots, min64(x->r.segment, x->n));
 
-    x->q = doubles(a, x->n, x->d);
-    x->k = doubles(a, x->n, x->d);
-    x->v = doubles(a, x->n, x->d);
-    x->slots = doubles(a, (x->segments + 1) * x->r.slots, x->d);
-    x->m = doubles(a, x->r.slots, x->d);
-    x->dslots = doubles(a, x->r.slots, x->d);
-    x->dnext = doubles(a, x->r.slots, x->d);
-    x->a = doubles(a, longest, 1);
-    x->da = doubles(a, longest, 1);
-    x->y = doubles(a, x->d, 1);
-    x->dy = doubles(a, x->d, 1);
+    x->q = ref_doubles(a, x->n, x->d);
+    x->k = ref_doubles(a, x->n, x->d);
+    x->v = ref_doubles(a, x->n, x->d);
+    x->slots = ref_doubles(a, (x->segments + 1) * x->r.slots, x->d);
+    x->m = ref_doubles(a, x->r.slots, x->d);
+    x->dslots = ref_doubles(a, x->r.slots, x->d);
+    x->dnext = ref_doubles(a, x->r.slots, x->d);
+    x->a = ref_doubles(a, longest, 1);
+    x->da = ref_doubles(a, longest, 1);
+    x->y = ref_doubles(a, x->d, 1);
+    x->dy = ref_doubles(a, x->d, 1);
 }
 
 static void run(struct recall *x)

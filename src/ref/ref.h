@@ -94,6 +94,9 @@ foci_status ref_positional_run(const struct ref_part *p);
 foci_status ref_landmarks_run(const struct ref_part *p);
 foci_status ref_recall_run(const struct ref_part *p);
 
+/* rows times dim numbers; the arena is spoilt where that is more than there can be. */
+double *ref_doubles(struct arena *a, int64_t rows, int64_t dim);
+
 /* The scale of a mechanism without other modifiers than that. */
 double ref_scale(const struct ref_part *p);
 

@@ -198,7 +198,8 @@ struct decoder {
      * reserve: make room for so many tokens more and add the pages of the pool that
      * they will take to *pages; nothing that can be seen changes.  append: the rows of
      * the tokens, for which the stream of tokens has room, and what follows from them;
-     * pool->scratch has append_bytes.  step: attend.  drop: what no token from
+     * pool->scratch has append_bytes.  step: attend, with scratch memory of step_bytes
+     * (NULL: as much as an append takes, whatever the step).  drop: what no token from
      * state->len on needs.  */
     foci_status (*check)(const foci_pool *pool, int g, const foci_step_io *io);
     foci_status (*reserve)(foci_state *state, int g, int64_t tokens, int64_t *pages);
@@ -220,9 +221,11 @@ static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
 extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
     recall_decoder, routes_decoder, second_decoder;
 
-/* step.c: the parts of a step, for engines that make steps of other plans.  Room for so
- * many tokens more, as decoder.reserve; tokens into all that a state holds; what tokens
- * to come do not need. */
+/* step.c: the parts of a step, for engines that make steps of other plans.  Scratch memory
+ * of stage g; room for so many tokens more, as decoder.reserve; tokens into all that a
+ * state holds; what tokens to come do not need. */
+size_t      step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
+                         int64_t max_len);
 foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages);
 void        step_append(struct step *step);
 void        state_drop(foci_state *s);

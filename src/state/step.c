@@ -4,7 +4,6 @@
  * tables are grown, before any state is touched.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "state/state.h"
 
@@ -123,6 +122,14 @@ static foci_status reserve(foci_pool *pool, const foci_step_io *io)
                     need, pool->n_free, pool->n_pages);
 }
 
+size_t step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
+                    int64_t max_len)
+{
+    const struct decoder *d = decoder_of(pool->plan, g);
+    return d->step_bytes ? d->step_bytes(pool, g, n_seqs, tokens, max_len)
+                         : d->append_bytes(pool, g);
+}
+
 size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
                        int64_t max_len)
 {
@@ -133,8 +140,7 @@ size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
     if (n_states < 0 || tokens < 0 || max_len < 0) return 0;
     arena_take(&a, n_states, sizeof(struct step_seq));
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const size_t n =
-            decoder_of(plan, g)->step_bytes(pool, g, n_states, tokens, max_len);
+        const size_t n = step_scratch(pool, g, n_states, tokens, max_len);
         if (n > most) most = n;
     }
     return (a.used + most + 63) / 64 * 64;
@@ -198,14 +204,13 @@ static void attend(foci_pool *pool, const foci_step_io *io)
 
 foci_status foci_step(foci_pool *pool, const foci_step_io *io)
 {
-    foci_step_io whole = { 0 };
+    foci_step_io whole;
 
     if (!pool || !io) return FOCI_ERR_ARG;
-    if (!io->size || io->size > sizeof *io)
+    if (!sized_take(&whole, io, sizeof whole))
         return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
                         "io.size is %zu: set it with FOCI_SIZED(foci_step_io)",
                         io->size);
-    memcpy(&whole, io, io->size);
     TRY(check(pool, &whole));
     if (!whole.n_states) return FOCI_OK;
     TRY(reserve(pool, &whole));

@@ -79,14 +79,14 @@ foci bench: *product/m99999999*
 === comparison with a file that is not there
 foci bench softmax/n64d16/f32/fwd --compare none.json --reps 1 --quiet
 --- stderr
-foci bench: none.json: *
+foci bench: --compare none.json: cannot be opened: No such file or directory
 --- exit 1
 
 === comparison with a file that is something else
 echo '[1, 2]' > x.json
 foci bench softmax/n64d16/f32/fwd --compare x.json --reps 1 --quiet
 --- stderr
-foci bench: x.json: *
+foci bench: --compare x.json: no list "cases", as bench --json writes
 --- exit 1
 
 === mechanisms that read hidden states, lists and routes
@@ -119,7 +119,7 @@ foci bench 'softmax sink/n64d16/f32/fwd' --param sink=l.npy --quiet
 --- stderr
 foci bench: block(block=16)/n64d16/f32/fwd: layout has 9 entries; block wants 16
 foci bench: --param layout: no case asks for such a list
-foci bench: --param sink: planning reads no such list; parameters are given to foci run
+foci bench: --param sink: planning reads no such list, but layout, global; parameters are given to foci run
 --- exit 2
 
 === steps of mechanisms that need as many queries as keys
@@ -202,7 +202,7 @@ foci bench --crossover linear/h8w64/f32/fwd
 foci bench: softmax/h3n64w16/f32/fwd: *not divisible*
 foci bench: conv(softmax)/h2n64w16/f32/fwd: *softmax reads them*
 foci bench: gau(relu2)/h2n64w16/f32/fwd: *gau has one
-foci bench: gau(relu2)/h2n64d16/f32/fwd: *unknown mechanism "gau"*
+foci bench: case "gau(relu2)/h2n64d16/f32/fwd": gau is a kind of layers, whose problem has a width, *
 foci bench: problem "h2n64w0", column 6: w, the width of a layer, *
 foci bench: nystrom/h2n1m64w16/f32/step: *
 --- stderr

@@ -173,18 +173,6 @@ static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
  * Absurd numbers
  */
 
-/* Near to 0, to the end of a range, or anything. */
-static int64_t draw_any(struct choices *c, int64_t usual)
-{
-    switch (below(c, 8)) {
-    case 0: return below(c, 256) - 128;
-    case 1: return INT64_MAX - below(c, 3);
-    case 2: return INT64_MIN + below(c, 3);
-    case 3: return (INT64_C(1) << below(c, 63)) - below(c, 3);
-    default: return usual;
-    }
-}
-
 static void absurd(foci_ctx *ctx, struct choices *c)
 {
     foci_problem       p = { FOCI_SIZED(foci_problem) };
@@ -231,12 +219,10 @@ static void absurd(foci_ctx *ctx, struct choices *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct levels levels;
-    struct choices       c = { data, data + size };
-    char                 spec[SPEC_CAP];
+    struct choices c = { data, data + size };
+    foci_ctx      *ctx = draw_level(&c);
+    char           spec[SPEC_CAP];
 
-    if (!levels.n) levels = levels_make(1);
-    foci_ctx *ctx = levels.ctx[below(&c, levels.n)];
     if (chance(&c, 8)) {
         absurd(ctx, &c);
         return 0;

@@ -23,6 +23,26 @@ static inline bool chance(struct choices *c, int64_t in)
     return below(c, in) == in - 1;
 }
 
+/* Near to 0, to the end of a range, or anything. */
+static inline int64_t draw_any(struct choices *c, int64_t usual)
+{
+    switch (below(c, 8)) {
+    case 0: return below(c, 256) - 128;
+    case 1: return INT64_MAX - below(c, 3);
+    case 2: return INT64_MIN + below(c, 3);
+    case 3: return (INT64_C(1) << below(c, 63)) - below(c, 3);
+    default: return usual;
+    }
+}
+
+/* A context of one of the CPU levels. */
+static inline foci_ctx *draw_level(struct choices *c)
+{
+    static struct levels levels;
+    if (!levels.n) levels = levels_make(1);
+    return levels.ctx[below(c, levels.n)];
+}
+
 static inline void put_args(struct choices *c, char *spec, const foci_arg_def *args,
                             size_t n)
 {

@@ -288,15 +288,13 @@ static void live(struct world *w)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static struct levels levels;
-    static struct world  w;
-    struct choices       c = { data, data + size };
-    char                 spec[SPEC_CAP] = "";
-    foci_problem         p = { FOCI_SIZED(foci_problem), .batch = 1, .len_q = LONGEST,
-                               .len_k = LONGEST };
+    static struct world w;
+    struct choices      c = { data, data + size };
+    char                spec[SPEC_CAP] = "";
+    foci_problem        p = { FOCI_SIZED(foci_problem), .batch = 1, .len_q = LONGEST,
+                              .len_k = LONGEST };
 
-    if (!levels.n) levels = levels_make(1);
-    w = (struct world){ .ctx = levels.ctx[below(&c, levels.n)], .spec = spec, .c = &c };
+    w = (struct world){ .ctx = draw_level(&c), .spec = spec, .c = &c };
     put_mech(w.ctx, &c, spec);
     p.dtype = (foci_dtype)below(&c, 3);
     p.flags = FOCI_CAUSAL;

@@ -6,7 +6,6 @@
  */
 #define _XOPEN_SOURCE 700
 
-#include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include "foci/analyse.h"
 #include "foci/file.h"
 #include "support/failing.h"
+#include "support/folder.h"
 #include "support/sized.h"
 #include "support/trial.h"
 
@@ -32,15 +32,28 @@ static foci_ctx *make_ctx(void)
  */
 
 struct scene {
-    foci_ctx        *ctx;
-    const foci_plan *plan;
-    foci_pool       *pool;
-    foci_state      *state;
-    const char      *spec, *path;
-    foci_problem     p;
-    const foci_io   *io;
-    int              tolerated; /* allocations it can do without */
+    foci_ctx      *ctx;
+    foci_plan     *plan;
+    foci_pool     *pool;
+    foci_state    *state;
+    const char    *spec, *path;
+    foci_problem   p;
+    const foci_io *io;
+    int            tolerated; /* allocations it can do without */
 };
+
+static void scene_plan(struct scene *s, const char *spec)
+{
+    if (foci_plan_create(s->ctx, spec, &s->p, &s->plan))
+        fail_msg("%s: %s", spec, foci_errmsg(s->ctx));
+}
+
+static void scene_close(struct scene *s)
+{
+    foci_plan_free(s->plan);
+    foci_ctx_free(s->ctx);
+    assert_int_equal(failing_live(), 0);
+}
 
 /* What is tried once; it cleans up after itself if all went well. */
 typedef foci_status scene_fn(struct scene *s);
@@ -211,15 +224,12 @@ static void parameters(void **state)
     struct scene s = { .ctx = make_ctx(),
                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
                               .len_q = 3, .len_k = 3, .dim_qk = 4 } };
-    foci_plan   *plan;
 
     (void)state;
     assert_int_equal(foci_mechanism_register(s.ctx, &owner), FOCI_OK);
-    assert_int_equal(foci_plan_create(s.ctx, "owner", &s.p, &plan), FOCI_OK);
-    s.plan = plan;
+    scene_plan(&s, "owner");
     assert_true(every_failure(play_params, &s) > 0);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
+    scene_close(&s);
 }
 
 /* Statistics, and fresh directions with statistics anew. */
@@ -245,18 +255,13 @@ static void moves(void **state)
                         .io = &io,
                         .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
                                .len_q = 3, .len_k = 3, .dim_qk = 4 } };
-    foci_plan    *plan;
 
     (void)state;
-    assert_int_equal(
-        foci_plan_create(s.ctx, "performer(kind=favor++, redraw=1)", &s.p, &plan),
-        FOCI_OK);
-    s.plan = plan;
-    assert_in_range(foci_plan_work_bytes(plan), 0, sizeof work);
-    assert_int_equal(foci_params_init(plan, 5, params), FOCI_OK);
+    scene_plan(&s, "performer(kind=favor++, redraw=1)");
+    assert_in_range(foci_plan_work_bytes(s.plan), 0, sizeof work);
+    assert_int_equal(foci_params_init(s.plan, 5, params), FOCI_OK);
     assert_int_equal(every_failure(play_moves, &s), 4);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
+    scene_close(&s);
 }
 
 /*
@@ -332,15 +337,12 @@ static void decode(const char *spec)
                         .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                                .len_q = 3, .len_k = 3, .dim_qk = 2, .dim_x = 2,
                                .flags = FOCI_CAUSAL } };
-    foci_plan    *plan;
 
-    if (foci_plan_create(s.ctx, spec, &s.p, &plan))
-        fail_msg("%s: %s", spec, foci_errmsg(s.ctx));
-    s.plan = plan;
-    assert_in_range(foci_plan_params(plan), 0, sizeof zeros / sizeof *zeros);
+    scene_plan(&s, spec);
+    assert_in_range(foci_plan_params(s.plan), 0, sizeof zeros / sizeof *zeros);
     assert_true(every_failure(play_pool, &s) >= 7);
 
-    assert_int_equal(foci_pool_create(plan, 20, &s.pool), FOCI_OK);
+    assert_int_equal(foci_pool_create(s.plan, 20, &s.pool), FOCI_OK);
     assert_int_equal(foci_state_create(s.pool, &s.state), FOCI_OK);
     const foci_step_io io = { FOCI_SIZED(foci_step_io),
                               .states = &s.state,
@@ -363,9 +365,7 @@ static void decode(const char *spec)
     free(io.work);
     foci_state_free(s.state);
     foci_pool_free(s.pool);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
-    assert_int_equal(failing_live(), 0);
+    scene_close(&s);
 }
 
 static void decoding(void **state)
@@ -389,44 +389,32 @@ static void decoding(void **state)
 
 static char folder[64];
 
-/* Names in the folder; temporary ones begin with a dot. */
-static int entries(void)
-{
-    DIR *d = opendir(folder);
-    int  n = 0;
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));)
-        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-    closedir(d);
-    return n;
-}
-
 static const int64_t shape[] = { 2, 3 };
 static const float   data[] = { 1, 2, 3, 4, 5, 6 };
 
 static foci_status play_npy(struct scene *s)
 {
-    const int         there = entries();
+    const int         there = folder_entries(folder);
     const foci_status status = foci_npy_write(s->ctx, s->path, 2, shape, data);
-    assert_int_equal(entries(), status ? there : 1);
+    assert_int_equal(folder_entries(folder), status ? there : 1);
     return status;
 }
 
 static foci_status play_tensors(struct scene *s)
 {
     const foci_named named[] = { { "one", 2, shape, data }, { "two", 1, shape, data } };
-    const int        there = entries();
+    const int        there = folder_entries(folder);
     const foci_status status = foci_safetensors_write(s->ctx, s->path, named, 2);
-    assert_int_equal(entries(), status ? there : 1);
+    assert_int_equal(folder_entries(folder), status ? there : 1);
     return status;
 }
 
 static foci_status play_png(struct scene *s)
 {
     const uint8_t     rgb[2][3][3] = { { { 1, 2, 3 } } };
-    const int         there = entries();
+    const int         there = folder_entries(folder);
     const foci_status status = foci_png_write(s->ctx, s->path, 3, 2, rgb[0][0]);
-    assert_int_equal(entries(), status ? there : 1);
+    assert_int_equal(folder_entries(folder), status ? there : 1);
     return status;
 }
 
@@ -504,15 +492,11 @@ static void judge(void **state)
                         .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                                .len_q = 3, .len_k = 3, .dim_qk = 4,
                                .flags = FOCI_TRAIN } };
-    foci_plan    *plan;
 
     (void)state;
-    assert_int_equal(foci_plan_create(s.ctx, "softmax sink", &s.p, &plan), FOCI_OK);
-    s.plan = plan;
+    scene_plan(&s, "softmax sink");
     assert_true(every_failure(play_judge, &s) > 40);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
-    assert_int_equal(failing_live(), 0);
+    scene_close(&s);
 }
 
 static foci_status play_estimator(struct scene *s)
@@ -534,16 +518,11 @@ static void estimators(void **state)
     struct scene s = { .ctx = make_ctx(),
                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                               .len_q = 3, .len_k = 3, .dim_qk = 4 } };
-    foci_plan   *plan;
 
     (void)state;
-    assert_int_equal(foci_plan_create(s.ctx, "performer(kind=aderf)", &s.p, &plan),
-                     FOCI_OK);
-    s.plan = plan;
+    scene_plan(&s, "performer(kind=aderf)");
     assert_int_equal(every_failure(play_estimator, &s), 2);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
-    assert_int_equal(failing_live(), 0);
+    scene_close(&s);
 }
 
 static foci_status play_errors(struct scene *s)
@@ -564,15 +543,11 @@ static void errors(void **state)
     struct scene s = { .ctx = make_ctx(),
                        .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                               .len_q = 3, .len_k = 3, .dim_qk = 4 } };
-    foci_plan   *plan;
 
     (void)state;
-    assert_int_equal(foci_plan_create(s.ctx, "relu2", &s.p, &plan), FOCI_OK);
-    s.plan = plan;
+    scene_plan(&s, "relu2");
     assert_true(every_failure(play_errors, &s) > 1);
-    foci_plan_free(plan);
-    foci_ctx_free(s.ctx);
-    assert_int_equal(failing_live(), 0);
+    scene_close(&s);
 }
 
 static foci_status play_orthogonality(struct scene *s)
@@ -599,14 +574,10 @@ static void orthogonality(void **state)
         struct scene s = { .ctx = make_ctx(),
                            .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2,
                                   .len_q = 1, .len_k = 1, .dim_qk = 3 } };
-        foci_plan   *plan;
 
-        assert_int_equal(foci_plan_create(s.ctx, specs[i], &s.p, &plan), FOCI_OK);
-        s.plan = plan;
+        scene_plan(&s, specs[i]);
         assert_true(every_failure(play_orthogonality, &s) > 10);
-        foci_plan_free(plan);
-        foci_ctx_free(s.ctx);
-        assert_int_equal(failing_live(), 0);
+        scene_close(&s);
     }
 }
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/core.h"
+#include "support/ledger.h"
 
 static void clear_environment(void)
 {
@@ -225,20 +225,6 @@ static void test_names(void **state)
 }
 
 /* Memory */
-
-/* Counts bytes held; refuses the call that brings `left` below 0. */
-struct ledger {
-    int64_t held;
-    int     left;
-};
-
-static void *counted(void *user, void *old, size_t old_bytes, size_t new_bytes)
-{
-    struct ledger *l = user;
-    if (new_bytes && l->left-- <= 0) return NULL;
-    l->held += (int64_t)new_bytes - (int64_t)old_bytes;
-    return default_alloc(NULL, old, old_bytes, new_bytes);
-}
 
 static void test_allocator(void **state)
 {

@@ -234,7 +234,8 @@ static void check_run(struct trial *t)
     char *const          out = test_alloc((size_t)(f->heads * head), 4);
 
     memset(out, 0x11, (size_t)(f->heads * head) * 4);
-    hadamard_run(t->ctx, f, x, ldx, t->dtype, t->m, out, row, head, t->work);
+    const struct hadamard_rows at = { f, t->dtype, t->m, ldx, row, head, t->work };
+    hadamard_run(t->ctx, &at, x, out);
     for (int64_t i = 0; i < t->m; i++)
         for (int64_t c = 0; c < cols; c++) {
             const int64_t at = c / f->dim * head + i * row + c % f->dim;
@@ -265,7 +266,8 @@ static void check_back(struct trial *t)
 
     for (int64_t i = 0; i < t->m * ldx; i++)
         dx[i] = (float)(i % 7);
-    hadamard_back(t->ctx, f, g, row, f->dim, t->dtype, t->m, dx, ldx, t->work);
+    const struct hadamard_rows at = { f, t->dtype, t->m, ldx, row, f->dim, t->work };
+    hadamard_back(t->ctx, &at, g, dx);
     for (int64_t i = 0; i < t->m; i++)
         for (int64_t s = 0; s < f->width; s++) {
             double want = (double)((i * ldx + s) % 7);

@@ -85,14 +85,16 @@ static const struct {
     { "d64", "column 1: n, the query length, is wanted" },
     { "n64", "column 4: d, the key width, is wanted" },
     { "b2h8", "column 5: n, the query length" },
-    { "n64d", "column 4: d: d, the key width, goes from 1 to 65536" },
+    { "n64d",
+      "column 5: a number from 1 to 65536 is wanted here, for d, the key width" },
     { "n64d0", "column 4: d0: d, the key width, goes from 1 to 65536" },
     { "n64d65537", "column 4: d65537" },
     { "n64d8v0", "column 6: v0: v, the value width" },
-    { "nd8", "column 1: n: n, the query length, goes from 0 to 68719476736" },
+    { "nd8",
+      "column 2: a number from 0 to 68719476736 is wanted here, for n, the query" },
     { "n1099511627777d8", "column 1: n1099511627777" },
     { "n99999999999999999999999999d8", "column 1: n9999999999" },
-    { "n-4d8", "column 1: n: " },
+    { "n-4d8", "column 2: a number from 0 to 68719476736 is wanted here, for n, the" },
     { "h0n4d8", "column 1: h0: h, the heads, goes from 1" },
     { "h8k0n4d8", "column 3: k0: k, the key heads" },
     { "n4b2d8", "column 3: d, the key width, is wanted" },
@@ -149,6 +151,8 @@ static void test_planned(void **state)
     assert_int_equal(got.heads, 2);
     assert_int_equal(got.kv_heads, 77);
 
+    got.size = sizeof got.size - 1;
+    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
     got.size = 0;
     assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
     got.size = sizeof got + 1;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "plan/spec.h"
+#include "support/ledger.h"
 
 /* Mechanisms with the kinds of argument that the built-in ones lack. */
 
@@ -455,6 +456,8 @@ static const struct {
     { "wordy(x)", 7, "word=x: wordy takes a_word_that_is_longer_than" },
     { "softmax * + relu2", 9, "\"* + relu2\" is not expected" },
     { "softmax \x7f\xff", 9, "\"??\" is not expected" },
+    { "softmax \xef\xbc\x8crope", 9, "\"\xef\xbc\x8crope\" is not expected" },
+    { "softmax \xef\xbc", 9, "\"??\" is not expected" },
     { "softmax cap(0000000000000000000000000000000000000000000000000000000000000001)",
       13, "cap takes a number" },
     { "loop", 1,
@@ -569,19 +572,6 @@ static void test_shares(void **state)
 }
 
 /* Allocations that fail */
-
-struct ledger {
-    int64_t held;
-    int     left;
-};
-
-static void *counted(void *user, void *old, size_t old_bytes, size_t new_bytes)
-{
-    struct ledger *l = user;
-    if (new_bytes && l->left-- <= 0) return NULL;
-    l->held += (int64_t)new_bytes - (int64_t)old_bytes;
-    return default_alloc(NULL, old, old_bytes, new_bytes);
-}
 
 static void test_memory(void **state)
 {

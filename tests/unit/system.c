@@ -3,7 +3,6 @@
  * (--wrap). */
 #define _XOPEN_SOURCE 700
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -11,7 +10,7 @@
 #include <unistd.h>
 
 #include "foci/file.h"
-#include "test.h"
+#include "support/folder.h"
 
 int     __real_fstat(int fd, struct stat *st);
 void   *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
@@ -70,17 +69,6 @@ int __wrap_rename(const char *from, const char *to)
 }
 
 static char folder[64], path[96];
-
-static int entries(void)
-{
-    DIR *d = opendir(folder);
-    int  n = 0;
-    assert_non_null(d);
-    for (struct dirent *e; (e = readdir(d));)
-        n += strcmp(e->d_name, ".") && strcmp(e->d_name, "..");
-    closedir(d);
-    return n;
-}
 
 static int make(void **state)
 {
@@ -158,7 +146,7 @@ static void writing(void **state)
         assert_int_equal(failing, NONE);
         assert_non_null(strstr(foci_errmsg(*state), calls[i].says));
         assert_non_null(strstr(foci_errmsg(*state), strerror(ENOSPC)));
-        assert_int_equal(entries(), 1);
+        assert_int_equal(folder_entries(folder), 1);
         assert_true(first(*state) == 1);
     }
     failing = WRITE;

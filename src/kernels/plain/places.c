@@ -1,0 +1,92 @@
+/* places.c -- what depends on positions: turns, distances, and which weights are dropped. */
+
+static void turn(float *x, int64_t ld, const float *turns, int64_t ldt, int n, int d,
+                 int half, int back)
+{
+    for (int i = 0; i < n; i++, x += ld, turns += ldt)
+        for (int t = 0; t < d / 2; t++) {
+            const int   p = half ? t : 2 * t, q = half ? t + d / 2 : 2 * t + 1;
+            const float re = turns[p], im = back ? -turns[q] : turns[q];
+            const float a = x[p], b = x[q];
+
+            x[p] = a * re - b * im;
+            x[q] = a * im + b * re;
+        }
+}
+
+static void skew(float *s, const float *low, const float *high, int n)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            s[j * LANES + i] +=
+                i < j ? low[(LANES + i - j) * LANES + i] : high[(i - j) * LANES + i];
+}
+
+static void unskew_f32(float *band, const float *ds)
+{
+    for (int r = 0; r < LANES; r++)
+        for (int i = 0; i < LANES; i++)
+            band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
+}
+
+static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+{
+    memset(words, 0, LANES / 2 * LANES * sizeof *words);
+    for (int r = 0; r < LANES; r++)
+        for (int i = 0; i < LANES; i++) {
+            const uint16_t x = ds[(LANES + i - r) * LANES + i];
+
+            rows[r * LANES + i] = x;
+            words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
+        }
+}
+
+static void diagonals(float *sums, const void *ds, int dtype, int n, uint64_t lanes)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            if (lanes >> i & 1)
+                sums[LANES + i - j] += element(ds, j * LANES + i, dtype);
+}
+
+/*
+ * Dropping weights
+ */
+
+static void chances(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
+                    uint64_t bound)
+{
+    for (int j = 0; j < n; j++) {
+        keep[j] = 0;
+        for (int i = 0; i < LANES; i++) {
+            uint64_t z = keys[i] + UINT64_C(0x9E3779B97F4A7C15) * (first + (uint64_t)j);
+
+            z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+            z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+            z ^= z >> 31;
+            keep[j] |= (uint64_t)(z >= bound) << i;
+        }
+    }
+}
+
+static void drop_f32(float *w, int n, const uint64_t *keep)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            if (!(keep[j] >> i & 1)) w[j * LANES + i] = 0.0f;
+}
+
+static void drop_rows_bf16(uint16_t *w, int n, const uint64_t *keep)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            if (!(keep[j] >> i & 1)) w[j * LANES + i] = 0;
+}
+
+static void drop_words_bf16(uint32_t *w, int n, const uint64_t *keep)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++)
+            if (!(keep[j] >> i & 1))
+                w[j / 2 * LANES + i] &= j % 2 ? 0x0000ffffu : 0xffff0000u;
+}

@@ -331,6 +331,18 @@ static bool takes(const struct form *f, const char *name)
     return !strcmp(f->needs, name);
 }
 
+/* Refuse an option of other forms, and name them. */
+static int foreign(const struct args *a, const char *name)
+{
+    char text[96] = "";
+
+    for (int i = 0; i < N_FORMS; i++)
+        if (takes(&forms[i], name))
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s--%s",
+                     *text ? " and " : "", forms[i].name);
+    return usage_error(a, "--%s belongs to %s", name, text);
+}
+
 /* An option that belongs to other forms only. */
 static int check_options(const struct args *a, const struct form *f)
 {
@@ -344,8 +356,7 @@ static int check_options(const struct args *a, const struct form *f)
     for (int i = 0; i < N_FORMS; i++) {
         for (int t = -1; t < 0 || forms[i].takes[t]; t++) {
             const char *name = t < 0 ? forms[i].needs : forms[i].takes[t];
-            if (opt_text(a, name) && !takes(f, name))
-                return usage_error(a, "--%s belongs to --%s", name, forms[i].name);
+            if (opt_text(a, name) && !takes(f, name)) return foreign(a, name);
         }
     }
     return EXIT_OK;

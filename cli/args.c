@@ -8,11 +8,24 @@
 
 #include "cli/cli.h"
 
+static bool is_named(const char *name, size_t len, const char *what)
+{
+    return strlen(what) == len && memcmp(what, name, len) == 0;
+}
+
 static const struct option *find_option(const struct verb *verb, const char *name,
                                         size_t len)
 {
     for (const struct option *o = verb->options; o && o->name; o++)
-        if (strlen(o->name) == len && memcmp(o->name, name, len) == 0) return o;
+        if (is_named(name, len, o->name)) return o;
+    return NULL;
+}
+
+/* Another verb that has the option; NULL: none. */
+static const struct verb *other_verb(const char *name)
+{
+    for (int i = 0; verbs[i]; i++)
+        if (find_option(verbs[i], name, strlen(name))) return verbs[i];
     return NULL;
 }
 
@@ -22,6 +35,10 @@ static int unknown_option(const struct args *a, const char *text)
     struct guess n = { .word = word, .prefix = "--" };
 
     snprintf(word, sizeof word, "%.*s", (int)strcspn(text + 2, "="), text + 2);
+    const struct verb *other = other_verb(word);
+    if (other)
+        return usage_error(a, "no option '--%s' (foci %s has one); see foci %s --help",
+                           word, other->name, a->verb->name);
     for (const struct option *o = a->verb->options; o && o->name; o++)
         guess_offer(&n, o->name);
     for (const struct option *o = common_options; o->name; o++)
@@ -78,28 +95,26 @@ static int read_value(const struct args *a, struct given *g)
 /* Take argv[0], which starts with --, and its value; *used counts both. */
 static int take_option(struct args *a, int argc, char **argv, int *used)
 {
-    const char  *name = argv[0] + 2;
-    const size_t len = strcspn(name, "=");
-    bool        *common = strcmp(name, "json") == 0    ? &a->json
-                          : strcmp(name, "quiet") == 0 ? &a->quiet
-                          : strcmp(name, "help") == 0  ? &a->help
-                                                       : NULL;
+    const char          *name = argv[0] + 2;
+    const size_t         len = strcspn(name, "=");
+    bool                *common = is_named(name, len, "json")    ? &a->json
+                                  : is_named(name, len, "quiet") ? &a->quiet
+                                  : is_named(name, len, "help")  ? &a->help
+                                                                 : NULL;
+    const struct option *o = find_option(a->verb, name, len);
+
     *used = 1;
+    if (!common && !o) return unknown_option(a, argv[0]);
+    if ((common || o->kind == KIND_FLAG) && name[len])
+        return usage_error(a, "--%.*s takes no value; seen '%s'", (int)len, name,
+                           name + len + 1);
     if (common) {
         *common = true;
         return EXIT_OK;
     }
-    const struct option *o = find_option(a->verb, name, len);
-    if (!o) return unknown_option(a, argv[0]);
-
     struct given *g = &a->given[a->n_given++];
     *g = (struct given){ .option = o };
-    if (o->kind == KIND_FLAG) {
-        if (name[len])
-            return usage_error(a, "--%s takes no value; seen '%s'", o->name,
-                               name + len + 1);
-        return EXIT_OK;
-    }
+    if (o->kind == KIND_FLAG) return EXIT_OK;
     if (name[len]) {
         g->text = name + len + 1;
     } else {

@@ -3,6 +3,7 @@
  * The peak is measured before and after each case, in the same threads; the better
  * of the two is the ceiling its share is taken of.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +46,12 @@ static int parse_problem(const struct args *a, foci_ctx *ctx, const char *proble
     }
     const foci_status status = foci_problem_parse(ctx, problem, &c->problem);
     if (status) return library_error(a, ctx, status, c->text);
+    bench_layer_kind(c);
+    if (c->layer.kind != FOCI_LAYER_ATTENTION)
+        return usage_error(a,
+                           "case \"%s\": %s is a kind of layers, whose problem has a "
+                           "width, for instance b4n1024w512",
+                           c->text, layer_kind_name(c->layer.kind));
     assume_x(&c->problem);
     return EXIT_OK;
 }
@@ -228,8 +235,15 @@ static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool 
 static int compare(const struct args *a, const char *path, struct row *rows, int n)
 {
     json_error_t error;
-    json_t      *file = json_load_file(path, 0, &error);
-    if (!file) return failure(a, "%s: %s", path, error.text);
+    FILE        *in = fopen(path, "rb");
+
+    if (!in)
+        return failure(a, "--compare %s: cannot be opened: %s", path, strerror(errno));
+    json_t *file = json_loadf(in, 0, &error);
+    fclose(in);
+    if (!file)
+        return failure(a, "--compare %s: is not what bench --json writes: %s", path,
+                       error.text);
 
     const json_t *cases = json_object_get(file, "cases");
     const json_t *old;
@@ -244,7 +258,8 @@ static int compare(const struct args *a, const char *path, struct row *rows, int
     const bool ok = json_is_array(cases);
     json_decref(file);
     return ok ? EXIT_OK
-              : failure(a, "%s: no list \"cases\", as bench --json writes", path);
+              : failure(a, "--compare %s: no list \"cases\", as bench --json writes",
+                        path);
 }
 
 static int measure(const struct args *a, foci_ctx *ctx, foci_machine *machine)
@@ -410,7 +425,7 @@ const struct verb verb_bench = {
         "made\n"
         "up where none are given: layouts of which a quarter is seen, 16 tokens "
         "spread\n"
-        "evenly.\n\n"
+        "evenly.  Words, where they are read, are of four tokens.\n\n"
         "A problem with a width, b4h8n1024w512, is that of a layer with its "
         "projections; SPEC\n"
         "may be gau(SPEC) or conv(SPEC) then, for layers of these kinds.\n\n"

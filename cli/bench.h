@@ -60,6 +60,11 @@ void        bench_job_close(struct bench_job *j);
 double bench_uniform(uint64_t *state);
 void  *bench_draw(foci_dtype dtype, size_t n, uint64_t seed);
 
+/* Words of four tokens, of tokens first to first + n of each of `seqs` sequences; room for
+ * them, filled from the first token on. */
+void     bench_fill_words(int32_t *words, int64_t seqs, int64_t first, int64_t n);
+int32_t *bench_words(int64_t seqs, int64_t n);
+
 /* Time once(self), each time after before(self), which may be NULL. */
 foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void *),
                          void *self, int reps, double time, struct bench_result *r);

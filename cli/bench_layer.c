@@ -68,17 +68,6 @@ static foci_status run_job(void *self)
     return status;
 }
 
-/* Words, where they are read, are of four tokens. */
-static int32_t *make_words(size_t rows)
-{
-    enum { TOKENS_OF_A_WORD = 4 };
-    int32_t *words = need(rows, sizeof *words);
-
-    for (size_t i = 0; i < rows; i++)
-        words[i] = (int32_t)(i / TOKENS_OF_A_WORD % INT16_MAX);
-    return words;
-}
-
 static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
                             struct job *j)
 {
@@ -99,7 +88,7 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
                              .memory = before ? bench_draw(p.dtype, before, 3) : NULL,
                              .y = need(n, bytes),
                              .params = params,
-                             .words = make_words(rows),
+                             .words = bench_words(p.batch, p.len),
                              .work = need(foci_layer_work_bytes(layer), 1) };
     if (c->pass != PASS_FWD) {
         j->io.saved = need(foci_layer_saved_bytes(layer), 1);

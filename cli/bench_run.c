@@ -42,23 +42,45 @@ void *bench_draw(foci_dtype dtype, size_t n, uint64_t seed)
     return data;
 }
 
+void bench_fill_words(int32_t *words, int64_t seqs, int64_t first, int64_t n)
+{
+    enum { TOKENS_OF_A_WORD = 4 };
+
+    for (int64_t i = 0; i < seqs * n; i++)
+        words[i] = (int32_t)((first + i % n) / TOKENS_OF_A_WORD);
+}
+
+int32_t *bench_words(int64_t seqs, int64_t n)
+{
+    int32_t *words = need((size_t)(seqs * n), sizeof *words);
+
+    bench_fill_words(words, seqs, 0, n);
+    return words;
+}
+
 /* Whether the plan reads q, k or x: it asks for what it misses. */
 static bool reads(const foci_plan *plan, char tensor)
 {
     static _Alignas(64) float some[16];
     char                      text[512];
-    float *const  zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
-    const foci_io io = { FOCI_SIZED(foci_io),
-                         .q = tensor == 'q' ? NULL : some,
-                         .k = tensor == 'k' ? NULL : some,
-                         .x = tensor == 'x' ? NULL : some,
-                         .v = some,
-                         .o = some,
-                         .params = zeros,
-                         .work = some };
+    foci_problem              p = { FOCI_SIZED(foci_problem) };
+
+    foci_plan_problem(plan, &p);
+    int32_t *const words = bench_words(p.batch, p.len_q);
+    float *const   zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
+    const foci_io  io = { FOCI_SIZED(foci_io),
+                          .q = tensor == 'q' ? NULL : some,
+                          .k = tensor == 'k' ? NULL : some,
+                          .x = tensor == 'x' ? NULL : some,
+                          .v = some,
+                          .o = some,
+                          .words = words,
+                          .params = zeros,
+                          .work = some };
 
     const foci_status status = foci_io_check(plan, &io, NULL, text, sizeof text);
     free(zeros);
+    free(words);
     return status != FOCI_OK;
 }
 
@@ -90,6 +112,7 @@ foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
                        .v = bench_draw(p.dtype, kv * len_k * v, 3),
                        .x = bench_draw_x(plan, &p, rows),
                        .o = need(heads * len_q * v, bytes),
+                       .words = bench_words(p.batch, p.len_q),
                        .params = params,
                        .work = need(foci_plan_work_bytes(plan), 1) };
     if (c->pass != PASS_FWD) {
@@ -112,11 +135,13 @@ foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
 
 void bench_job_close(struct bench_job *j)
 {
-    void *const all[] = { (void *)j->io.q,      (void *)j->io.k,      (void *)j->io.v,
-                          (void *)j->io.x,      (void *)j->io.params, j->io.o,
-                          j->io.work,           j->io.saved,          j->grads.dx,
-                          (void *)j->grads.d_o, j->grads.dq,          j->grads.dk,
-                          j->grads.dv,          j->grads.dparams };
+    void *const all[] = {
+        (void *)j->io.q,      (void *)j->io.k,      (void *)j->io.v,
+        (void *)j->io.x,      (void *)j->io.params, j->io.o,
+        j->io.work,           j->io.saved,          j->grads.dx,
+        (void *)j->grads.d_o, j->grads.dq,          j->grads.dk,
+        j->grads.dv,          j->grads.dparams,     (void *)j->io.words
+    };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }

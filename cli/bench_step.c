@@ -12,11 +12,12 @@
 struct decoding {
     foci_pool        *pool;
     foci_state      **states, **early; /* early: a token behind; NULL where keep is 0 */
-    int32_t          *tokens;
-    int64_t           keep; /* keys before a step */
+    int32_t          *tokens, *words;  /* of what is appended before a step */
+    int64_t           keep;            /* keys before a step */
     foci_step_io      io;
     const foci_layer *layer; /* NULL: the plan alone */
     void             *y;     /* what a layer gives */
+    void             *made;  /* what it makes of its parameters alone */
 };
 
 static foci_status step_layer(const struct decoding *d)
@@ -28,8 +29,10 @@ static foci_status step_layer(const struct decoding *d)
         .tokens = d->io.tokens,
         .x = d->io.x,
         .y = d->y,
+        .words = d->io.words,
         .params = d->io.params,
         .work = d->io.work,
+        .made = d->made,
     };
     return foci_layer_step(d->layer, d->pool, &io);
 }
@@ -47,7 +50,7 @@ static foci_status step(void *self)
     }
 }
 
-/* `n` tokens for each of `count` states; plans attend to nothing. */
+/* `n` tokens for each of `count` states of one length; plans attend to nothing. */
 static foci_status append(struct decoding *d, foci_state *const *states, int64_t count,
                           int64_t n)
 {
@@ -56,7 +59,9 @@ static foci_status append(struct decoding *d, foci_state *const *states, int64_t
     one.io.states = states;
     one.io.n_states = count;
     one.io.tokens = d->tokens;
+    one.io.words = d->words;
     one.io.o = NULL;
+    if (count) bench_fill_words(d->words, count, foci_state_len(states[0]), n);
     for (int64_t i = 0; i < count; i++)
         d->tokens[i] = (int32_t)n;
     return step(&one);
@@ -102,6 +107,10 @@ static foci_status make(struct decoding *d, const foci_plan *plan, const foci_pr
     const int64_t pages = (p->len_k + FOCI_PAGE - 1) / FOCI_PAGE + 1;
     foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
 
+    if (d->layer) {
+        d->made = need(foci_layer_made_bytes(d->layer), 1);
+        if (!status) status = foci_layer_make(d->layer, d->io.params, d->made);
+    }
     for (int64_t i = 0; i < p->batch && status == FOCI_OK; i++)
         status = foci_state_create(d->pool, &d->states[i]);
     return status;
@@ -114,12 +123,21 @@ static void release(struct decoding *d)
         foci_state_free(d->early[i]);
     }
     foci_pool_free(d->pool);
-    void *const all[] = { d->states,       d->early,
-                          d->tokens,       (void *)d->io.tokens,
-                          (void *)d->io.q, (void *)d->io.k,
-                          (void *)d->io.v, (void *)d->io.x,
-                          d->io.o,         (void *)d->io.params,
-                          d->io.work,      d->y };
+    void *const all[] = { d->states,
+                          d->early,
+                          d->tokens,
+                          (void *)d->io.tokens,
+                          (void *)d->io.q,
+                          (void *)d->io.k,
+                          (void *)d->io.v,
+                          (void *)d->io.x,
+                          d->io.o,
+                          (void *)d->io.params,
+                          d->io.work,
+                          d->y,
+                          d->made,
+                          d->words,
+                          (void *)d->io.words };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
 }
@@ -168,12 +186,13 @@ static foci_status calibrate_page(const foci_plan *page, const foci_problem *p,
         .v = need(rows * (size_t)(p->kv_heads * p->dim_v), sizeof(float)),
         .o = need(rows * (size_t)(p->heads * p->dim_v), sizeof(float)),
         .x = bench_draw_x(page, p, rows),
+        .words = bench_words(p->batch, FOCI_PAGE),
         .params = params,
         .work = need(foci_plan_work_bytes(page), 1),
     };
     const foci_status status = foci_params_calibrate(page, &io, params);
-    void *const       all[] = { (void *)io.q, (void *)io.k, (void *)io.v,
-                                io.o,         (void *)io.x, io.work };
+    void *const       all[] = { (void *)io.q, (void *)io.k,     (void *)io.v, io.o,
+                                (void *)io.x, (void *)io.words, io.work };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -222,11 +241,13 @@ static foci_status draw_layer_params(foci_ctx *ctx, const foci_layer *layer,
             (size_t)(c->problem.batch * FOCI_PAGE) * (size_t)c->problem.dim_x;
         io.x = bench_draw(c->problem.dtype, n, 1);
         io.y = need(n, foci_dtype_bytes(c->problem.dtype));
+        io.words = bench_words(c->problem.batch, FOCI_PAGE);
         io.work = need(foci_layer_work_bytes(small), 1);
         status = foci_layer_calibrate(small, &io, params);
     }
     free((void *)io.x);
     free(io.y);
+    free((void *)io.words);
     free(io.work);
     foci_layer_free(small);
     return status;
@@ -245,17 +266,20 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *l
     const int64_t floats = layer ? foci_layer_params(layer) : foci_plan_params(plan);
     float        *params = need((size_t)floats, sizeof *params);
     int32_t      *tokens = need(batch, sizeof *tokens);
+    int32_t      *words = bench_words(p.batch, n);
     for (size_t i = 0; i < batch; i++)
         tokens[i] = (int32_t)n;
+    bench_fill_words(words, p.batch, p.len_k - n, n);
 
     struct decoding d = {
         .states = need(batch, sizeof *d.states),
         .early = need(batch, sizeof *d.early),
         .tokens = need(batch, sizeof *d.tokens),
+        .words = bench_words(p.batch, most),
         .keep = p.len_k - n,
         .layer = layer,
         .io = { FOCI_SIZED(foci_step_io), .n_states = p.batch, .tokens = tokens,
-                .params = params },
+                .words = words, .params = params },
     };
     d.io.states = d.states;
     draw(&d, plan, &p, n);

@@ -165,6 +165,37 @@ static json_t *json_lists(const foci_mech_def *d)
     return list;
 }
 
+/* What some value of an argument makes it read beside what it always does: each that is a
+ * word or a switch is tried, the others at their defaults. */
+static unsigned may_read(const foci_mech_def *d)
+{
+    foci_mech m = { .def = d };
+    unsigned  all = 0;
+
+    for (size_t i = 0; i < d->n_args; i++)
+        m.arg[i] = isnan(d->args[i].preset) ? d->args[i].min : d->args[i].preset;
+    for (size_t i = 0; d->needs && i < d->n_args; i++) {
+        const double preset = m.arg[i];
+        const char  *more = d->args[i].words ? d->args[i].words : "0|1";
+        for (m.arg[i] = 0; more; m.arg[i]++) {
+            all |= d->needs(&m);
+            more = strchr(more, '|');
+            if (more) more++;
+        }
+        m.arg[i] = preset;
+    }
+    return all & ~d->reads;
+}
+
+static json_t *json_reads(unsigned reads)
+{
+    json_t *list = json_array();
+    for (int i = 0; inputs[i].name; i++)
+        if (reads & inputs[i].bit)
+            json_array_append_new(list, json_string(inputs[i].name));
+    return list;
+}
+
 static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
 {
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "kind", e->kind,
@@ -173,11 +204,7 @@ static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
                           "arguments", json_args(e), "tensors", json_tensors(e));
     if (!e->mech) return o;
 
-    char    text[SEES_TEXT];
-    json_t *reads = json_array();
-    for (int i = 0; inputs[i].name; i++)
-        if (e->mech->reads & inputs[i].bit)
-            json_array_append_new(reads, json_string(inputs[i].name));
+    char text[SEES_TEXT];
     json_object_set_new(o, "cost", json_string(or_empty(e->mech->cost)));
     json_object_set_new(o, "engine", json_string(engines[e->mech->engine]));
     json_object_set_new(o, "sees", json_string(sees_text(e->mech, text)));
@@ -186,7 +213,8 @@ static json_t *json_entry(foci_ctx *ctx, const struct entry *e)
     json_object_set_new(o, "step", json_can(no_step(ctx, e->mech)));
     json_object_set_new(o, "cross", json_can(e->mech->no_cross));
     json_object_set_new(o, "backward", json_true());
-    json_object_set_new(o, "reads", reads);
+    json_object_set_new(o, "reads", json_reads(e->mech->reads));
+    json_object_set_new(o, "may_read", json_reads(may_read(e->mech)));
     return o;
 }
 
@@ -365,7 +393,7 @@ static void field(struct table *t, const char *name, const char *text)
 
 static void print_entry(foci_ctx *ctx, const struct entry *e)
 {
-    char          reads[32], sees[SEES_TEXT], why[512];
+    char          reads[32], more[32], sees[SEES_TEXT], why[512];
     struct table *t = table_create("ll");
 
     printf("%s, a %s: %s\n\n", e->name, e->kind, or_empty(e->summary));
@@ -374,7 +402,10 @@ static void print_entry(foci_ctx *ctx, const struct entry *e)
     if (e->mech) {
         field(t, "cost", e->mech->cost);
         field(t, "engine", engines[e->mech->engine]);
-        field(t, "reads", reads_text(e->mech->reads, reads));
+        reads_text(e->mech->reads, reads);
+        snprintf(why, sizeof why, "%s; by its arguments also %s", reads,
+                 reads_text(may_read(e->mech), more));
+        field(t, "reads", *more ? why : reads);
         field(t, "sees", sees_text(e->mech, sees));
         snprintf(why, sizeof why, "no: %s", or_empty(e->mech->no_causal));
         field(t, "causal", e->mech->no_causal ? why : "yes");

@@ -24,6 +24,7 @@ enum {
     NARROWEST_BELOW = 540, /* with a scale for what is below 0 */
     MOST_TITLE = 96,       /* letters that make a picture wider */
     MOST_CELL = 24,
+    WORD = 32, /* length of "query" */
     SEEN = 20, /* the shade of a pair that is merely seen */
 };
 
@@ -174,7 +175,10 @@ static void draw_panel(const struct map *m, struct picture *to, const struct lay
     draw_ticks(to, l, m->run.p.len_q, x - 1, y, true);
     picture_text(to, x + l->width / 2.0, y + l->height + 29, AT_MIDDLE, STYLE_PLAIN,
                  INK, "key");
-    picture_text(to, x - 30, y + l->height / 2.0, AT_MIDDLE, STYLE_UP, INK, "query");
+    /* Beside the numbers, and never up into the subtitle. */
+    const double middle = l->height > WORD ? l->height / 2.0 : WORD / 2.0;
+    picture_text(to, x - (m->run.p.len_q > 100 ? 38 : 30), y + middle, AT_MIDDLE,
+                 STYLE_UP, INK, "query");
 }
 
 /* Shades from `first` on, and the weights of the last. */

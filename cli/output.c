@@ -7,11 +7,34 @@
 
 #include "cli/cli.h"
 
+enum { BRIEF = 96 }; /* bytes of a spec that a message begins with */
+
+/* One line, whatever was typed. */
 static void message(const struct args *a, const char *format, va_list list)
 {
-    fprintf(stderr, a ? "foci %s: " : "foci: ", a ? a->verb->name : "");
-    vfprintf(stderr, format, list);
-    fputc('\n', stderr);
+    char text[8192];
+
+    vsnprintf(text, sizeof text, format, list);
+    for (char *p = text; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 127) *p = '?';
+    fprintf(stderr, a ? "foci %s: %s\n" : "foci%s: %s\n", a ? a->verb->name : "", text);
+}
+
+/* The beginning of a text that may be a page long; quoted if there is nothing to see. */
+static const char *brief(const char *text, char out[BRIEF])
+{
+    size_t n = strlen(text);
+
+    if (strspn(text, " \t\n") == n) {
+        snprintf(out, BRIEF, "'%.8s'", text);
+        return out;
+    }
+    if (n < BRIEF) return text;
+    n = BRIEF - sizeof "...";
+    while (n && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--; /* no half of a character */
+    snprintf(out, BRIEF, "%.*s...", (int)n, text);
+    return out;
 }
 
 int usage_error(const struct args *a, const char *format, ...)
@@ -35,7 +58,9 @@ int failure(const struct args *a, const char *format, ...)
 int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
                   const char *what)
 {
-    failure(a, "%s%s%s", what ? what : "", what ? ": " : "", foci_errmsg(ctx));
+    char text[BRIEF];
+    failure(a, "%s%s%s", what ? brief(what, text) : "", what ? ": " : "",
+            foci_errmsg(ctx));
     return status == FOCI_ERR_SPEC || status == FOCI_ERR_ARG ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -60,7 +85,9 @@ static int least(int a, int b, int c)
     return c < d ? c : d;
 }
 
-/* Letters to insert, delete or replace. */
+static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+/* Letters to insert, delete or replace; capitals are no mistake. */
 static int edits(const char *a, const char *b)
 {
     const int n = (int)strlen(a), m = (int)strlen(b);
@@ -74,8 +101,8 @@ static int edits(const char *a, const char *b)
         row[0] = i;
         for (int j = 1; j <= m; j++) {
             const int above = row[j];
-            row[j] =
-                least(above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1]));
+            row[j] = least(above + 1, row[j - 1] + 1,
+                           diagonal + (small(a[i - 1]) != small(b[j - 1])));
             diagonal = above;
         }
     }

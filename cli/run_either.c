@@ -1,6 +1,7 @@
 /* run_either.c -- what a plan and a layer both can be asked for. */
 #include "cli/layer.h"
 #include "cli/run.h"
+#include "foci/mechanism.h"
 
 int run_n_params(const struct run *r)
 {
@@ -18,13 +19,28 @@ char *run_text(const struct run *r)
     return r->layer ? layer_text(r->layer) : plan_text(foci_plan_describe, r->plan);
 }
 
+/* Key/value heads that a plan has where none are shared. */
+static int64_t sets_of_keys(const foci_plan *plan)
+{
+    foci_group g = { FOCI_SIZED(foci_group) };
+    int64_t    all = 0;
+
+    for (int i = 0; foci_plan_group(plan, i, &g) == FOCI_OK; i++) {
+        const foci_mech_def *def = g.mech->def;
+        all += g.heads * (def->routes ? def->routes(g.mech) : 1);
+    }
+    return all;
+}
+
 char *run_problem_text(const struct run *r)
 {
     enum { CAP = 160 };
 
     if (r->layer) return layer_problem_text(r->layer);
-    char *text = need(CAP, 1);
-    foci_problem_print(&r->p, text, CAP);
+    char        *text = need(CAP, 1);
+    foci_problem p = r->p;
+    if (p.kv_heads == sets_of_keys(r->plan)) p.kv_heads = 0;
+    foci_problem_print(&p, text, CAP);
     return text;
 }
 

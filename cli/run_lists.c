@@ -50,6 +50,25 @@ int run_lists(struct run *r)
     return code;
 }
 
+/* Say which lists there are. */
+static int no_list(const struct run *r, const char *name)
+{
+    char        text[160] = "";
+    const char *last = NULL;
+
+    for (int i = 0; foci_mechanism(r->ctx, i); i++) {
+        const foci_list_def *list = foci_mechanism(r->ctx, i)->list;
+        if (!list || (last && strcmp(last, list->name) == 0)) continue;
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s",
+                 last ? ", " : "", list->name);
+        last = list->name;
+    }
+    return usage_error(r->a,
+                       "--param %s: planning reads no such list, but %s; parameters "
+                       "are given to foci run",
+                       name, text);
+}
+
 int run_lists_only(struct run *r)
 {
     char        name[PARAM_NAME];
@@ -58,12 +77,7 @@ int run_lists_only(struct run *r)
 
     for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
         code = run_param_name(r, text, name, &path);
-        if (!code && !run_is_list(r->ctx, name))
-            code =
-                usage_error(r->a,
-                            "--param %s: planning reads no such list; parameters are "
-                            "given to foci run",
-                            name);
+        if (!code && !run_is_list(r->ctx, name)) code = no_list(r, name);
     }
     return code;
 }

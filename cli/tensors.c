@@ -46,10 +46,10 @@ static int load(const struct args *a, foci_ctx *ctx, const char *option,
 
     *out = (struct array){ .option = option, .path = path };
     const foci_status status = foci_file_open(ctx, path, &file);
-    if (status) {
-        failure(a, "--%s %s", option, foci_errmsg(ctx));
-        return EXIT_FAILED;
-    }
+    const bool        param = strcmp(option, "param") == 0;
+    if (status)
+        return failure(a, "--%s %s%s%s", option, param ? name : "", param ? "=" : "",
+                       foci_errmsg(ctx));
     int code = choose(a, ctx, file, option, name, path, &in);
     if (!code) {
         out->n_dims = in.n_dims;
@@ -60,8 +60,9 @@ static int load(const struct args *a, foci_ctx *ctx, const char *option,
         out->ints = need((size_t)in.count, sizeof *out->ints);
         if (foci_array_to_i32(&in, out->ints))
             code = failure(
-                a, "--%s %s: holds a value that is not a whole number within 32 bits",
-                option, path);
+                a,
+                "--%s %s%s%s: holds a value that is not a whole number within 32 bits",
+                option, param ? name : "", param ? "=" : "", path);
     } else if (!code) {
         out->data = need((size_t)in.count, sizeof *out->data);
         foci_array_to_f32(&in, out->data);

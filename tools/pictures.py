@@ -93,7 +93,7 @@ def mechanism(path, name, weigh, claim):
     x = logits(n)
     a = [weigh(r) for r in x]
     top = max(max(r) for r in a)
-    svg = Svg(700, 310, f"{name}: weights of {n} queries on {n} keys")
+    svg = Svg(700, 320, f"{name}: weights of {n} queries on {n} keys")
     svg.text(24, 34, name, 17, INK, weight="bold")
     svg.text(118, 34, claim, 13, SOFT)
     for i in range(n):
@@ -103,7 +103,7 @@ def mechanism(path, name, weigh, claim):
               (39 + n * cell, 51 + (row + 1) * cell), (39, 51 + (row + 1) * cell),
               (39, 51 + row * cell)], ORANGE, 1.5)
     svg.text(30, 52 + n * cell / 2, "i", 13, SOFT, "end")
-    svg.text(40 + n * cell / 2, 306, "j", 13, SOFT, "middle")
+    svg.text(40 + n * cell / 2, 307, "j", 13, SOFT, "middle")
     bars(svg, 330, 78, 340, 88, x[row], min(x[row]), max(x[row]), SOFT,
          "logits x of the framed row")
     high = max(a[row])
@@ -292,7 +292,7 @@ def frozen(foci, out):
 def routed(path):
     """Tokens, their gates, and the sets of keys and values they are summed from."""
     draw = random.Random(3)
-    svg = Svg(640, 300, "routed: gates of each token, and the routes they weigh")
+    svg = Svg(640, 312, "routed: gates of each token, and the routes they weigh")
     svg.text(24, 34, "routed", 17, INK, weight="bold")
     svg.text(104, 34, "each token mixes the outputs of several attentions by its own gates",
              13, SOFT)

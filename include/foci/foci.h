@@ -40,7 +40,8 @@ extern "C" {
 #endif
 
 /* Structs passed by address start with their size, so that they can grow.
- * Fields left zero take the default named beside them. */
+ * Fields left zero take the default named beside them.  C++ before C++20 has no
+ * designated initialisers: foci_io io{}; io.size = sizeof io; there. */
 #define FOCI_SIZED(type) .size = sizeof(type)
 
 typedef enum foci_status {
@@ -107,9 +108,9 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
  * beyond the last. */
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
-/* What this machine can do, measured now, in about a second: floating-point
- * operations per second of all threads of ctx together in long products on
- * non-zero data, and bytes per second copied (read plus written). */
+/* What this machine can do, measured now, in about a second, per second and by all
+ * threads of ctx together: floating-point operations in long products on non-zero
+ * data, bytes copied in memory (read plus written), and bytes only read. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
@@ -123,13 +124,17 @@ FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
  */
 
 enum {
-    FOCI_CAUSAL = 1 << 0, /* query i sees keys up to i + len_k - len_q */
-    FOCI_TRAIN = 1 << 1,  /* foci_backward() will be called */
-    FOCI_FAST = 1 << 2,   /* bf16 products for f32 tensors: on standard normal
-                           * inputs a relative RMS error of 4e-3 of outputs and 1e-2
-                           * of gradients; it grows with the size of the logits */
-    FOCI_MASK = 1 << 3,   /* io.mask will be given */
-    FOCI_BIAS = 1 << 4    /* io.bias will be given */
+    FOCI_CAUSAL = 1 << 0,      /* query i sees keys up to i + len_k - len_q */
+    FOCI_TRAIN = 1 << 1,       /* foci_backward() will be called */
+    FOCI_FAST = 1 << 2,        /* bf16 products for f32 tensors: on standard normal
+                                * inputs a relative RMS error of 4e-3 of outputs and
+                                * 1e-2 of gradients; it grows with the size of the
+                                * logits */
+    FOCI_MASK = 1 << 3,        /* io.mask will be given */
+    FOCI_BIAS = 1 << 4,        /* io.bias will be given */
+    FOCI_MEMORY_GRADS = 1 << 5 /* keys that are memory take gradients all the same:
+                                * weights that made them are trained through them,
+                                * though what they were made of is not */
 };
 
 /* Distances in elements between neighbours along each axis; the elements of a
@@ -157,7 +162,8 @@ typedef struct foci_problem {
     int64_t          dim_qk;
     int64_t          dim_v;    /* 0: as dim_qk */
     int64_t          dim_x;    /* of x; 0: not given */
-    int64_t          memory;   /* leading keys that take no gradient */
+    int64_t          memory;   /* leading keys that take no gradient, but for
+                                * FOCI_MEMORY_GRADS */
     int64_t          max_docs; /* documents in one pack; 0: none are packed */
     foci_layout      q, k, v, o, x;
     int64_t          mask_batch, mask_heads; /* extents of io.mask and io.bias: 0 or 1

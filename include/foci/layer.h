@@ -65,7 +65,8 @@ typedef struct foci_layer_problem {
 typedef struct foci_layer foci_layer;
 
 /* spec NULL: softmax, of a GAU relu2, of a convolution lightconv.  Arguments that follow
- * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx) says what to change. */
+ * from a length take that of the layer.  On failure *layer is NULL and foci_errmsg(ctx)
+ * says what to change. */
 FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
                                        const foci_layer_problem *problem,
                                        foci_layer              **layer);
@@ -76,13 +77,13 @@ FOCI_API foci_status      foci_layer_get(const foci_layer   *layer,
                                          foci_layer_problem *problem);
 FOCI_API const foci_plan *foci_layer_plan(const foci_layer *layer);
 
-/* Bytes of scratch memory and of what forward keeps for backward, as those of a plan. */
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
  * FOCI_TRAIN), in multiples of 64. */
 FOCI_API size_t foci_layer_work_bytes(const foci_layer *layer);
 FOCI_API size_t foci_layer_saved_bytes(const foci_layer *layer);
 
-/* The projections, line by line, then the plan, as snprintf would. */
+/* The projections, line by line, with the cost and memory of all, then the plan of the
+ * heads with its own, as snprintf would. */
 FOCI_API int foci_layer_describe(const foci_layer *layer, char *text, size_t cap);
 
 /* What an execution costs, products included. */
@@ -97,7 +98,6 @@ FOCI_API foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost);
  * learned) is not among the floats: its offset is -1, and it follows from the seed.
  */
 
-/* How much there is, and tensor number `index`. */
 /* How much there is, and tensor number `index`. */
 FOCI_API int64_t     foci_layer_params(const foci_layer *layer);   /* floats in all */
 FOCI_API int         foci_layer_n_params(const foci_layer *layer); /* tensors */
@@ -123,7 +123,8 @@ typedef struct foci_layer_io {
     const void    *x;           /* [batch][len][width] */
     const void    *source;      /* [batch][len_source][width_source], if there is one */
     const void    *memory;      /* [batch][memory][width] rows before x, which take no
-                              * gradient; zeros where a sequence begins */
+                                 * gradient, though the weights that they meet do; zeros
+                                 * where a sequence begins */
     void          *memory_next; /* likewise: the last rows of memory and x together, for
                                  * the call that follows; NULL: not wanted */
     const void    *residual;    /* added to y, laid out as it; NULL: nothing */
@@ -150,7 +151,6 @@ typedef struct foci_layer_grads {
     float      *dbias;
 } foci_layer_grads;
 
-/* Compute io->y. */
 /* Compute io->y.  On FOCI_ERR_ARG foci_layer_check() has the sentence. */
 FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
                                         const foci_layer_io *io);
@@ -184,17 +184,24 @@ typedef struct foci_layer_step_io {
     const int32_t     *words;
     const float       *params;
     void              *work; /* 64-byte aligned, foci_layer_step_bytes() */
+    const void *made; /* of params, by foci_layer_make(); NULL: the step makes it */
 } foci_layer_step_io;
 
+/* What steps need that follows from the parameters alone: with txl the rows for all
+ * distances, a product dearer than all else in a step of few tokens.  Whoever makes it
+ * once gives it to every step, until parameters change.  Bytes of it, 0 where there is
+ * nothing to make; and `made`, 64-byte aligned. */
+FOCI_API size_t      foci_layer_made_bytes(const foci_layer *layer);
+FOCI_API foci_status foci_layer_make(const foci_layer *layer, const float *params,
+                                     void *made);
+
 /* Work memory of a step, as foci_step_bytes(). */
-/* Work memory of a step, as by foci_step_bytes(), and the step: row i of a sequence comes
- * out as the causal forward over the whole sequence gives it.  FOCI_ERR_FULL and other
- * failures are those of foci_step(). */
 FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
                                       int64_t n_states, int64_t tokens, int64_t max_len);
 
-/* Append the tokens to their states and compute io->y, as foci_step(); y NULL: append
- * only. */
+/* Append the tokens to their states and compute io->y: row i of a sequence comes out as
+ * the causal forward over the whole sequence gives it.  y NULL: append only.
+ * FOCI_ERR_FULL and other failures are those of foci_step(). */
 FOCI_API foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
                                      const foci_layer_step_io *io);
 

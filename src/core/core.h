@@ -61,6 +61,10 @@ struct prose {
 
 void prose_add(struct prose *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
+/* Lines on what an execution costs and on the memory it takes, of plans and layers. */
+void prose_cost(struct prose *t, const foci_cost *c, bool backward);
+void prose_memory(struct prose *t, size_t work, size_t saved, int64_t floats);
+
 /* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
 

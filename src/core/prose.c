@@ -1,4 +1,5 @@
 /* prose.c -- text that grows as far as there is room. */
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "core/core.h"
@@ -12,4 +13,41 @@ void prose_add(struct prose *t, const char *format, ...)
     const int n = vsnprintf(left ? t->at + t->used : NULL, left, format, args);
     va_end(args);
     if (n > 0) t->used += n;
+}
+
+/* "17.18 G": four digits and a prefix of thousands. */
+static const char *scaled(double x, char text[24])
+{
+    static const char *const prefixes[] = { "", "k", "M", "G", "T", "P", "E" };
+    size_t                   i = 0;
+
+    for (; x >= 9999.5 && i + 1 < sizeof prefixes / sizeof *prefixes; i++)
+        x /= 1000;
+    snprintf(text, 24, "%.4g %s", x, prefixes[i]);
+    return text;
+}
+
+/* "forward 17.18 GFLOP, 33.55 MB" */
+static void add_pass(struct prose *t, const char *pass, double flops, double bytes)
+{
+    char a[24], b[24];
+    prose_add(t, "%s %sFLOP, %sB", pass, scaled(flops, a), scaled(bytes, b));
+}
+
+void prose_cost(struct prose *t, const foci_cost *c, bool backward)
+{
+    prose_add(t, "  cost     ");
+    add_pass(t, "forward", c->forward_flops, c->forward_bytes);
+    if (backward) {
+        prose_add(t, "; ");
+        add_pass(t, "backward", c->backward_flops, c->backward_bytes);
+    }
+    prose_add(t, "\n");
+}
+
+void prose_memory(struct prose *t, size_t work, size_t saved, int64_t floats)
+{
+    char a[24], b[24];
+    prose_add(t, "  memory   work %sB, saved %sB, parameters %" PRId64 "\n",
+              scaled((double)work, a), scaled((double)saved, b), floats);
 }

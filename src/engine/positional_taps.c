@@ -131,6 +131,20 @@ static bool as_they_lie(const struct conv *c, int64_t i, int n, int left)
            c->at.width == c->at.ld && (dtype == FOCI_F32 || c->width <= TAPS_WIDTH);
 }
 
+/* Taps of all columns: by `roll` those of which it has a form. */
+static void weigh_rows(const struct conv *c, char *o, int64_t ldo, const char *v,
+                       int64_t ldv, int dtype, int n, const float *taps, int64_t ldw)
+{
+    const struct kernels *k = c->x->k;
+    const int size = dtype == FOCI_F32 ? 4 : 2, d = c->at.ld, far = c->x->streams;
+    int       done = 0;
+
+    if (!ldw) done = k->roll(o, ldo, v, ldv, dtype, n, d, taps, c->width, far);
+    if (done == d) return;
+    k->taps(o + done * size, ldo, v + done * size, ldv, dtype, n, d - done, taps, ldw,
+            c->width, far);
+}
+
 /* Sums of v to o or, back, of the gradient to dv. */
 static void convolve(const struct conv *c, int64_t i, int n, bool back,
                      const float *taps, int64_t ldw)
@@ -146,8 +160,7 @@ static void convolve(const struct conv *c, int64_t i, int n, bool back,
         const char *from = back ? positional_g_at(x, &c->at, i - left)
                                 : positional_v_at(x, &c->at, i - left);
 
-        x->k->taps(to, o->row, from, v->row, (int)x->p->dtype, n, c->at.ld, taps, ldw,
-                   c->width, x->streams);
+        weigh_rows(c, to, o->row, from, v->row, (int)x->p->dtype, n, taps, ldw);
         return;
     }
     load_window(c, i - left, n + c->width - 1, back, c->r->window);

@@ -436,17 +436,33 @@ static void cost(const foci_plan *plan, const struct stage *s, foci_cost *c)
         engine_of(&s->inner[i]->stages[0])->cost(s->inner[i], &s->inner[i]->stages[0], c);
 }
 
+/* What the engine of all routes does to parameters, route by route. */
+static foci_status change(const foci_plan *plan, const struct stage *s,
+                          const foci_io *io, bool calibrate, float *params)
+{
+    const struct engine *e = engine_of(&s->inner[0]->stages[0]);
+    foci_status (*one)(const foci_plan *, const struct stage *, const foci_io *,
+                       float *) = calibrate ? e->calibrate : e->advance;
+
+    for (int64_t i = 0; one && i < s->n_inner; i++) {
+        const foci_plan *inner = s->inner[i];
+        const foci_io    rows = route_rows(plan, s, io, i);
+
+        TRY(one(inner, &inner->stages[0], &rows, params));
+    }
+    return FOCI_OK;
+}
+
+static foci_status advance(const foci_plan *plan, const struct stage *s,
+                           const foci_io *io, float *params)
+{
+    return change(plan, s, io, false, params);
+}
+
 static foci_status calibrate(const foci_plan *plan, const struct stage *s,
                              const foci_io *io, float *params)
 {
-    for (int64_t i = 0; i < s->n_inner; i++) {
-        const foci_plan     *inner = s->inner[i];
-        const struct engine *e = engine_of(&inner->stages[0]);
-        const foci_io        one = route_rows(plan, s, io, i);
-
-        if (e->calibrate) TRY(e->calibrate(inner, &inner->stages[0], &one, params));
-    }
-    return FOCI_OK;
+    return change(plan, s, io, true, params);
 }
 
 static foci_status check(const foci_plan *plan, const struct stage *s,
@@ -475,6 +491,7 @@ const struct engine engine_routes = {
     .saved_floats = saved_floats,
     .forward = forward,
     .backward = backward,
+    .advance = advance,
     .calibrate = calibrate,
     .check = check,
     .cost = cost,

@@ -20,6 +20,9 @@ INLINE vf       gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c);
 #include "kernels/common/lazy.c"
 #include "kernels/common/slope.c"
 
+INLINE vf roll_words(vf low, vf high) { return (vf)vw_pair(low, high); }
+#include "kernels/common/roll.c"
+
 static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
                        const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
 {
@@ -618,5 +621,6 @@ void kernels_bf16(struct kernels *k)
     k->dots_bf16 = dots;
     k->sums_bf16 = sums;
     k->near_bf16 = near_words;
+    k->roll = roll_bf16;
     k->has_bf16 = true;
 }

@@ -118,7 +118,7 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
     foci_problem              p = {
                      FOCI_SIZED(foci_problem),
                      .dtype = l->dtype,
-                     .flags = l->flags,
+                     .flags = l->flags | (l->memory ? FOCI_MEMORY_GRADS : 0U),
                      .batch = l->batch,
                      .heads = l->heads,
                      .kv_heads = l->kv_heads,

@@ -140,6 +140,16 @@ struct pass {
     float       *dx_sum;     /* where transforms add to it */
 };
 
+/* Hidden states that are projected together: x, the source or the memory. */
+struct hidden {
+    const void *data;
+    void   *d; /* their gradient; NULL: not wanted, and of the memory there is none */
+    int64_t width;
+    const struct run *runs;
+    int64_t           n_runs;
+    bool              source, memory;
+};
+
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
 static inline float *layer_room(const struct pass *x, int thread)
@@ -151,6 +161,13 @@ static inline float *layer_room(const struct pass *x, int thread)
 static inline bool by_query(enum place place)
 {
     return place != PLACE_K && place != PLACE_V;
+}
+
+/* Whether these rows give what the projection makes: those of the memory only what keys
+ * bring. */
+static inline bool hidden_gives(const struct hidden *r, const struct projection *to)
+{
+    return to->source == r->source && (!r->memory || !by_query(to->to));
 }
 
 static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64_t head,
@@ -168,10 +185,13 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
 void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
                       bool backward, struct arena *a);
 /* Pointers into the caller's memory, and the runs. */
-void       layer_open(const foci_layer *layer, const foci_layer_io *io,
-                      const foci_layer_grads *g, struct pass *x);
-foci_io    layer_plan_io(const struct pass *x);
-foci_grads layer_plan_grads(const struct pass *x);
+void layer_open(const foci_layer *layer, const foci_layer_io *io,
+                const foci_layer_grads *g, struct pass *x);
+/* Rows of x; and those that give keys and values beside them or in their place. */
+struct hidden layer_own(const struct pass *x);
+struct hidden layer_others(const struct pass *x);
+foci_io       layer_plan_io(const struct pass *x);
+foci_grads    layer_plan_grads(const struct pass *x);
 /* How a place lies in an execution of whole sequences. */
 foci_layout layer_layout(const struct buffer *b, int64_t batch);
 /* Bytes that products of so many rows need. */
@@ -203,7 +223,8 @@ void layer_gate_back(struct pass *x);
 void layer_gate_out_back(struct pass *x);
 
 /* layer_rows.c: what goes row by row.  Sums of columns over the rows of an execution, of
- * x or, with `others`, of the source; rows are numbered as queries or as keys. */
+ * x or, with `others`, of the source or the memory; rows are numbered as queries or as
+ * keys. */
 struct sums {
     const char *data; /* row 0, rows ld apart */
     int64_t     ld, cols;

@@ -72,18 +72,8 @@ static void from_output(struct pass *x)
                        x->g.dparams + layer->params[layer->out_bias].offset);
 }
 
-/* Rows that heads came from. */
-struct rows {
-    const void *data;
-    void       *d;
-    int64_t     width;
-    struct run *runs;
-    int64_t     n_runs;
-    bool        source;
-};
-
 /* Through all matrices side by side; to floats where transforms add to it. */
-static void rows_back(struct pass *x, const struct rows *r, const struct run *run)
+static void rows_back(struct pass *x, const struct hidden *r, const struct run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -95,7 +85,7 @@ static void rows_back(struct pass *x, const struct rows *r, const struct run *ru
         const struct projection *to = &layer->projections[i];
         const int64_t            cols = to->heads * to->dim;
 
-        if (to->source != r->source || layer_transform(layer, to)) continue;
+        if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
         heads = layer_head_parts(layer, x->d, to, run, x->a, heads);
         x->b[back.b.n_parts++] =
             (struct part){ (void *)layer_weights(x, to), cols, cols };
@@ -111,7 +101,8 @@ static void rows_back(struct pass *x, const struct rows *r, const struct run *ru
     product_run(layer->ctx, &back, x->product_work);
 }
 
-static void transforms_back(struct pass *x, const struct rows *r, const struct run *run)
+static void transforms_back(struct pass *x, const struct hidden *r,
+                            const struct run *run)
 {
     const foci_layer *layer = x->layer;
 
@@ -121,7 +112,7 @@ static void transforms_back(struct pass *x, const struct rows *r, const struct r
         const struct spot       *d = &x->d[to->to];
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
-        if (!f || to->source != r->source) continue;
+        if (!f || !hidden_gives(r, to)) continue;
         const struct hadamard_rows at = {
             f, layer->p.dtype, run->n, r->width, d->row, d->head, x->product_work
         };
@@ -131,7 +122,7 @@ static void transforms_back(struct pass *x, const struct rows *r, const struct r
     layer_store_sum(x, r->source ? NULL : x->dx_plan, r->d, r->width, run);
 }
 
-static void weights_back(struct pass *x, const struct rows *r, const struct run *run)
+static void weights_back(struct pass *x, const struct hidden *r, const struct run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -144,7 +135,7 @@ static void weights_back(struct pass *x, const struct rows *r, const struct run 
         const struct layer_param *w = &layer->params[to->weights];
         const int64_t             cols = to->heads * to->dim;
 
-        if (to->source != r->source || w->frozen >= 0) continue;
+        if (!hidden_gives(r, to) || w->frozen >= 0) continue;
         back.b.n_parts = layer_head_parts(layer, x->d, to, run, x->b, back.b.n_parts);
         x->c[back.c.n_parts++] = (struct part){ x->g.dparams + w->offset, cols, cols };
         back.n += cols;
@@ -157,25 +148,32 @@ static void weights_back(struct pass *x, const struct rows *r, const struct run 
     if (back.n) product_run(layer->ctx, &back, x->product_work);
 }
 
-static void biases_back(struct pass *x)
+/* A bias is of the rows that its projection was given, those of the memory among them. */
+static void bias_back(struct pass *x, const struct projection *to,
+                      const struct hidden *r)
+{
+    const struct spot *d = &x->d[to->to];
+    float             *db = x->g.dparams + x->layer->params[to->bias].offset;
+
+    for (int64_t h = 0; h < to->heads; h++) {
+        const struct sums s = { spot_at(x->layer, d, to->head0 + h, 0), d->row, to->dim,
+                                .keys = !by_query(to->to),
+                                .others = r->source || r->memory };
+        layer_sum_rows(x, &s, db + h * to->dim);
+    }
+}
+
+static void biases_back(struct pass *x, const struct hidden *r)
 {
     const foci_layer *layer = x->layer;
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
-
-        if (to->bias < 0) continue;
-        float *db = x->g.dparams + layer->params[to->bias].offset;
-        for (int64_t h = 0; h < to->heads; h++) {
-            const struct spot *d = &x->d[to->to];
-            const struct sums s = { spot_at(layer, d, to->head0 + h, 0), d->row, to->dim,
-                                    .keys = !by_query(to->to), .others = to->source };
-            layer_sum_rows(x, &s, db + h * to->dim);
-        }
+        if (to->bias >= 0 && hidden_gives(r, to)) bias_back(x, to, r);
     }
 }
 
-static void from_heads(struct pass *x, const struct rows *r)
+static void from_heads(struct pass *x, const struct hidden *r)
 {
     for (int64_t i = 0; i < r->n_runs; i++) {
         const struct run *run = &r->runs[i];
@@ -188,6 +186,7 @@ static void from_heads(struct pass *x, const struct rows *r)
         if (x->g.dparams) weights_back(x, r, run);
     }
     if (r->d) layer_clear_rest(x, r->d, r->source);
+    if (x->g.dparams && r->n_runs) biases_back(x, r);
 }
 
 foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io,
@@ -209,12 +208,8 @@ foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io
     layer_make_back(&x);
     layer_gate_back(&x);
 
-    const foci_layer_problem *p = &layer->p;
-    const struct rows own = { whole.x, g.dx, p->width, x.runs, x.n_runs, false };
-    const struct rows source = { whole.source, g.dsource,  p->width_source,
-                                 x.others,     x.n_others, true };
+    const struct hidden own = layer_own(&x), others = layer_others(&x);
     from_heads(&x, &own);
-    if (p->len_source) from_heads(&x, &source);
-    if (g.dparams) biases_back(&x);
+    from_heads(&x, &others);
     return FOCI_OK;
 }

@@ -24,6 +24,7 @@ int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
 {
     static const char *const  kinds[] = { "attention", "gau", "conv" };
     const foci_layer_problem *p = &layer->p;
+    foci_cost                 cost = { FOCI_SIZED(foci_cost) };
     struct prose              t = { text, cap, 0 };
 
     if (cap) text[0] = 0;
@@ -36,8 +37,9 @@ int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
     prose_add(&t, "\n");
     for (int i = 0; i < layer->n_params; i++)
         add_tensor(&t, layer, &layer->params[i]);
-    prose_add(&t, "  memory   work %zu B, saved %zu B, parameters %" PRId64 "\n",
-              layer->work_bytes, layer->saved_bytes, layer->n_floats);
+    (void)foci_layer_cost(layer, &cost);
+    prose_cost(&t, &cost, p->flags & FOCI_TRAIN);
+    prose_memory(&t, layer->work_bytes, layer->saved_bytes, layer->n_floats);
 
     const size_t left = (size_t)t.used < cap ? cap - (size_t)t.used : 0;
     const int    n = foci_plan_describe(layer->plan, left ? text + t.used : NULL, left);

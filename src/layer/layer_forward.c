@@ -3,15 +3,6 @@
 
 #include "layer/layer.h"
 
-/* Rows that are projected together. */
-struct rows {
-    const void *data;
-    int64_t     width;
-    struct run *runs;
-    int64_t     n_runs;
-    bool        source, memory;
-};
-
 static const char *row_of(const foci_layer *layer, const void *data, int64_t width,
                           int64_t row)
 {
@@ -23,13 +14,6 @@ const float *layer_weights(const struct pass *x, const struct projection *to)
     const struct layer_param *p = &x->layer->params[to->weights];
 
     return p->frozen < 0 ? x->io.params + p->offset : x->layer->frozen[p->frozen].dense;
-}
-
-/* Whether these rows give what the projection makes: those of the memory only what keys
- * bring. */
-static bool gives(const struct rows *r, const struct projection *to)
-{
-    return to->source == r->source && (!r->memory || !by_query(to->to));
 }
 
 const struct frozen *layer_transform(const foci_layer        *layer,
@@ -63,7 +47,7 @@ static void add_bias(const struct pass *x, const struct projection *to, int64_t 
 }
 
 /* All matrices side by side, in one product. */
-static void project_run(struct pass *x, const struct rows *r, const struct run *run)
+static void project_run(struct pass *x, const struct hidden *r, const struct run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -74,7 +58,7 @@ static void project_run(struct pass *x, const struct rows *r, const struct run *
         const struct projection *to = &layer->projections[i];
         const int64_t            cols = to->heads * to->dim;
 
-        if (!gives(r, to) || layer_transform(layer, to)) continue;
+        if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
         x->b[all.b.n_parts++] =
             (struct part){ (void *)layer_weights(x, to), cols, cols };
         all.c.n_parts = layer_head_parts(layer, x->at, to, run, x->c, all.c.n_parts);
@@ -90,7 +74,7 @@ static void project_run(struct pass *x, const struct rows *r, const struct run *
     if (all.n) product_run(layer->ctx, &all, x->product_work);
 }
 
-static void transform_run(struct pass *x, const struct rows *r, const struct run *run)
+static void transform_run(struct pass *x, const struct hidden *r, const struct run *run)
 {
     const foci_layer *layer = x->layer;
 
@@ -100,7 +84,7 @@ static void transform_run(struct pass *x, const struct rows *r, const struct run
         const struct spot       *at = &x->at[to->to];
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
-        if (!f || !gives(r, to)) continue;
+        if (!f || !hidden_gives(r, to)) continue;
         const struct hadamard_rows rows = {
             f, layer->p.dtype, run->n, r->width, at->row, at->head, x->product_work
         };
@@ -109,7 +93,7 @@ static void transform_run(struct pass *x, const struct rows *r, const struct run
     }
 }
 
-static void project_rows(struct pass *x, const struct rows *r)
+static void project_rows(struct pass *x, const struct hidden *r)
 {
     for (int64_t i = 0; i < r->n_runs; i++) {
         if (!r->runs[i].n) continue;
@@ -120,15 +104,7 @@ static void project_rows(struct pass *x, const struct rows *r)
 
 void layer_project(struct pass *x)
 {
-    const foci_layer_problem *p = &x->layer->p;
-    const bool                cross = p->len_source > 0;
-    const struct rows own = { x->io.x, p->width, x->runs, x->n_runs, false, false };
-    const struct rows others = { cross ? x->io.source : x->io.memory,
-                                 p->width_source,
-                                 x->others,
-                                 x->n_others,
-                                 cross,
-                                 !cross };
+    const struct hidden own = layer_own(x), others = layer_others(x);
 
     project_rows(x, &own);
     project_rows(x, &others);

@@ -226,6 +226,29 @@ void layer_open(const foci_layer *layer, const foci_layer_io *io,
             (int32_t)(layer->p.memory + (io->lens ? io->lens[b] : layer->p.len));
 }
 
+struct hidden layer_own(const struct pass *x)
+{
+    return (struct hidden){ .data = x->io.x,
+                            .d = x->g.dx,
+                            .width = x->layer->p.width,
+                            .runs = x->runs,
+                            .n_runs = x->n_runs };
+}
+
+struct hidden layer_others(const struct pass *x)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const bool                cross = p->len_source > 0;
+
+    return (struct hidden){ .data = cross ? x->io.source : x->io.memory,
+                            .d = cross ? x->g.dsource : NULL,
+                            .width = cross ? p->width_source : p->width,
+                            .runs = x->others,
+                            .n_runs = x->n_others,
+                            .source = cross,
+                            .memory = !cross };
+}
+
 /* Where head 0 of a place is, or would be: heads before the first that is there are never
  * asked for, and the address of theirs is a number and no more. */
 static void *base_of(const foci_layer *layer, enum place place, const struct spot *s)

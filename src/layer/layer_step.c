@@ -90,7 +90,43 @@ static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
     take(layer, x, tokens, work);
     x->runs[0] = (struct run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
-    layer_make_params(x);
+    if (io->made)
+        x->plan_params = (float *)io->made;
+    else
+        layer_make_params(x);
+}
+
+/* The plan's parameters come first, behind them what making them needs. */
+static void take_made(const foci_layer *layer, struct pass *x, struct arena *a)
+{
+    if (layer->n_distances) layer_take_rooms(layer, x, 1, false, a);
+}
+
+size_t foci_layer_made_bytes(const foci_layer *layer)
+{
+    struct pass  x = { .layer = layer };
+    struct arena a = { 0 };
+
+    if (!layer) return 0;
+    take_made(layer, &x, &a);
+    return arena_ok(&a) ? a.used : 0;
+}
+
+foci_status foci_layer_make(const foci_layer *layer, const float *params, void *made)
+{
+    struct pass  x = { .layer = layer, .io = { .params = params } };
+    struct arena a = { .base = made };
+
+    if (!layer) return FOCI_ERR_ARG;
+    if (!layer->n_distances) return FOCI_OK;
+    if (!params || !made || (uintptr_t)made % 64)
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s",
+                        params ? "made is NULL or not 64-byte aligned: see "
+                                 "foci_layer_made_bytes()"
+                               : "params is NULL: draw them by foci_layer_init()");
+    take_made(layer, &x, &a);
+    layer_make_params(&x);
+    return FOCI_OK;
 }
 
 foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,

@@ -3,7 +3,8 @@
  *     o_i = sum_t softmax_t(s q_i.m_t) m_t         slots as they were before i's segment
  *     m_t <- (m' + beta_t)/|m' + beta_t|,  m' = softmax((s/tau) m_t.[m_t; K]) [m_t; V]
  *
- * with K and V of the segment, after each that is full; at first m_t = beta_t/|beta_t|.
+ * with K and V of the segment, after each that is full; m_t = beta_t/|beta_t| where a
+ * sequence begins, that is in every forward pass; states keep slots from step to step.
  * Wu, Lan, Qian, Gu, Geramifard and Yu, "Memformer: a memory-augmented transformer for
  * sequence modeling" (2022).  Causal always.  Time O(n slots dim), memory O(slots dim).
  */

@@ -4,25 +4,6 @@
 
 #include "plan/plan.h"
 
-/* "17.18 G": four digits and a prefix of thousands. */
-static const char *scaled(double x, char text[24])
-{
-    static const char *const prefixes[] = { "", "k", "M", "G", "T", "P", "E" };
-    size_t                   i = 0;
-
-    for (; x >= 9999.5 && i + 1 < sizeof prefixes / sizeof *prefixes; i++)
-        x /= 1000;
-    snprintf(text, 24, "%.4g %s", x, prefixes[i]);
-    return text;
-}
-
-/* "forward 17.18 GFLOP, 33.55 MB" */
-static void add_cost(struct prose *t, const char *pass, double flops, double bytes)
-{
-    char a[24], b[24];
-    prose_add(t, "%s %sFLOP, %sB", pass, scaled(flops, a), scaled(bytes, b));
-}
-
 static const char *precision(const foci_problem *p)
 {
     static const char *const names[] = { "f32", "bf16", "f16" };
@@ -67,9 +48,8 @@ static void print_problem(const foci_plan *plan, char *text, size_t cap)
 
 int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
 {
-    struct prose     t = { text, cap, 0 };
-    const foci_cost *c = &plan->cost;
-    char             problem[160], work[24], saved[24];
+    struct prose t = { text, cap, 0 };
+    char         problem[160];
 
     print_problem(plan, problem, sizeof problem);
     prose_add(
@@ -78,14 +58,7 @@ int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
         best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
     for (int i = 0; i < plan->spec.n_groups; i++)
         add_group(&t, plan, i);
-    prose_add(&t, "  cost     ");
-    add_cost(&t, "forward", c->forward_flops, c->forward_bytes);
-    if (plan->p.flags & FOCI_TRAIN) {
-        prose_add(&t, "; ");
-        add_cost(&t, "backward", c->backward_flops, c->backward_bytes);
-    }
-    prose_add(&t, "\n  memory   work %sB, saved %sB, parameters %" PRId64 "\n",
-              scaled((double)plan->work_bytes, work),
-              scaled((double)plan->saved_bytes, saved), plan->n_floats);
+    prose_cost(&t, &plan->cost, plan->p.flags & FOCI_TRAIN);
+    prose_memory(&t, plan->work_bytes, plan->saved_bytes, plan->n_floats);
     return t.used;
 }

@@ -269,9 +269,8 @@ foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params
 foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
                         float *params)
 {
-    int i = 0;
-
-    while (plan->params[i].offset != offset)
-        i++;
-    return draw_run(plan, seed, i, i + 1, params);
+    for (int i = 0; i < plan->n_params; i++)
+        if (plan->params[i].offset == offset)
+            return draw_run(plan, seed, i, i + 1, params);
+    return FOCI_OK;
 }

@@ -22,7 +22,10 @@ const struct engine *engine_of(const struct stage *s)
  * The problem
  */
 
-enum { FLAGS = FOCI_CAUSAL | FOCI_TRAIN | FOCI_FAST | FOCI_MASK | FOCI_BIAS };
+enum {
+    FLAGS =
+        FOCI_CAUSAL | FOCI_TRAIN | FOCI_FAST | FOCI_MASK | FOCI_BIAS | FOCI_MEMORY_GRADS
+};
 
 static foci_status check_range(foci_ctx *ctx, const char *name, int64_t value,
                                int64_t min, int64_t max)

@@ -273,7 +273,8 @@ struct foci_plan {
 
 /* params.c: lay out the tensors of the spec's groups. */
 foci_status params_make(foci_plan *plan);
-/* Draw the tensor at `offset` alone, as foci_params_init() would from this seed. */
+/* Draw the tensor at `offset` alone, as foci_params_init() would from this seed; nothing
+ * where none starts: what routes have is drawn with that of the first. */
 foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
                         float *params);
 /* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */

@@ -59,6 +59,12 @@ static foci_status read_field(foci_ctx *ctx, const char *text, const char **s, i
     }
     (*s)++;
     *value = read_digits(s);
+    if (*s == start + 1)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "problem \"%.60s\", column %d: a number from %lld to %lld is "
+                        "wanted here, for %c, the %s",
+                        text, (int)(*s - text) + 1, (long long)f->min,
+                        (long long)f->max, letters[i], f->name);
     if (*value < f->min || *value > f->max)
         return ctx_fail(
             ctx, FOCI_ERR_ARG,

@@ -2,8 +2,8 @@
  *
  * Key/value head (h / share) routes + r of a group is route r of its head h, so the
  * plan of a route is the inner mechanism on every routes-th of them: the same problem
- * with longer steps from head to head.  Its group has the place, the modifiers and the
- * parameters of the outer one and owns none of them.
+ * with longer steps from head to head.  It has the tensors of the outer plan, its group
+ * the place, the modifiers and the parameters of the outer one, and they own none of them.
  */
 #include "plan/plan.h"
 
@@ -48,6 +48,8 @@ static foci_status make_route(foci_plan *plan, const struct stage *s, int64_t ro
                                .row = plan->p.heads * plan->p.dim_v,
                                .head = plan->p.dim_v };
     made->n_floats = plan->n_floats;
+    made->params = plan->params;
+    made->n_params = plan->n_params;
     made->spec.groups = ctx_alloc(ctx, 1, sizeof *made->spec.groups);
     if (!made->spec.groups) return FOCI_ERR_MEMORY;
     made->spec.n_groups = 1;

@@ -59,6 +59,13 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
         struct group *g = &spec->groups[i];
         const int64_t n = g->heads * mech_routes(&g->mech);
 
+        if (g->heads % per && spec->n_groups == 1)
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "kv_heads is %" PRId64 ": a head of %s has %" PRId64
+                            " sets of keys and values, so that it must be a multiple "
+                            "of %" PRId64 " that divides %" PRId64,
+                            p->kv_heads, g->mech.def->name, n / g->heads, n / g->heads,
+                            n);
         if (g->heads % per)
             return ctx_fail(ctx, FOCI_ERR_UNSUP,
                             "column %d: %s has heads %" PRId64 " to %" PRId64
@@ -86,8 +93,8 @@ foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p)
             open->column, open->mech.def->name, (long long)sum, (long long)p->heads);
     if (!open && sum != p->heads)
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "the spec counts %lld heads, the problem has %lld",
-                        (long long)sum, (long long)p->heads);
+                        "the spec counts %lld head%s, the problem has %lld",
+                        (long long)sum, sum == 1 ? "" : "s", (long long)p->heads);
     if (open) open->heads = p->heads - sum;
 
     int64_t head = 0;

@@ -73,19 +73,21 @@ static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name,
 static foci_status unknown_mech(const struct reader *r, struct span name,
                                 const struct nearest *near)
 {
-    struct nearest unused = { .word = name };
+    struct nearest unused = { .word = name }, best = *near;
     const char    *alias, *meaning;
 
-    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
+    for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
         if (span_is(name, alias))
             return reader_fail(r, name.s,
                                "\"%s\" stands for a whole spec; write \"%s\" here",
                                alias, meaning);
+        nearest_offer(&best, (struct span){ alias, strlen(alias) });
+    }
     if (find_mod(r->ctx, name, &unused))
         return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism",
                            span_quote(name).text);
     return reader_fail(r, name.s, "unknown mechanism %s; the nearest is %s",
-                       span_quote(name).text, span_quote(near->name).text);
+                       span_quote(name).text, span_quote(best.name).text);
 }
 
 static foci_status unknown_mod(const struct reader *r, struct span name,
@@ -170,7 +172,9 @@ foci_status reader_mech(struct reader *r, foci_mech *m, int depth)
 {
     reader_blanks(r);
     const struct span name = reader_name(r);
-    if (!name.len) return reader_fail(r, name.s, "a mechanism is wanted here");
+    if (!name.len)
+        return reader_fail(r, name.s,
+                           "a mechanism is wanted here, softmax for instance");
     if (depth > SPEC_DEPTH)
         return reader_fail(r, name.s, "mechanisms are nested more than %d deep",
                            SPEC_DEPTH);

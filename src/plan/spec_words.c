@@ -12,16 +12,43 @@ bool span_is(struct span a, const char *text)
     return strlen(text) == a.len && !memcmp(a.s, text, a.len);
 }
 
+/* A byte inside a character of UTF-8. */
+static bool follows(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+/* Bytes of the character at s, of n at most; 0: none that can be shown. */
+static size_t character(const char *s, size_t n)
+{
+    const unsigned char c = (unsigned char)*s;
+    const size_t        len = c < 0x80   ? 1
+                              : c < 0xc2 ? 0
+                              : c < 0xe0 ? 2
+                              : c < 0xf0 ? 3
+                              : c < 0xf5 ? 4
+                                         : 0;
+
+    if (c < 32 || c == 127 || len > n) return 0;
+    for (size_t i = 1; i < len; i++)
+        if (!follows(s[i])) return 0;
+    return len;
+}
+
 static struct quote shorten(struct span a, const char *mark)
 {
     struct quote q;
     const size_t room = sizeof q.text - 6; /* two marks, three dots, the end */
-    const size_t n = a.len < room ? a.len : room;
+    size_t       n = a.len < room ? a.len : room;
     size_t       to = (size_t)snprintf(q.text, sizeof q.text, "%s", mark);
 
-    for (size_t i = 0; i < n; i++) {
-        const unsigned char c = (unsigned char)a.s[i];
-        q.text[to++] = c < 32 || c > 126 ? '?' : a.s[i];
+    while (n < a.len && n && follows(a.s[n]))
+        n--; /* no half of a character */
+    for (size_t i = 0; i < n;) {
+        const size_t len = character(a.s + i, n - i);
+        if (len)
+            memcpy(q.text + to, a.s + i, len);
+        else
+            q.text[to] = '?';
+        to += len ? len : 1;
+        i += len ? len : 1;
     }
     snprintf(q.text + to, sizeof q.text - to, "%s%s", n < a.len ? "..." : "", mark);
     return q;
@@ -39,7 +66,9 @@ static int min3(int a, int b, int c)
     return m < c ? m : c;
 }
 
-/* Levenshtein's distance of the first EDIT_MAX characters. */
+static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
+
+/* Levenshtein's distance of the first EDIT_MAX characters; capitals are no mistake. */
 static int edits(struct span a, struct span b)
 {
     const int m = (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
@@ -52,7 +81,7 @@ static int edits(struct span a, struct span b)
         int corner = row[0];
         row[0] = i;
         for (int j = 1; j <= n; j++) {
-            const int change = corner + (a.s[i - 1] != b.s[j - 1]);
+            const int change = corner + (small(a.s[i - 1]) != small(b.s[j - 1]));
             corner = row[j];
             row[j] = min3(change, row[j] + 1, row[j - 1] + 1);
         }

@@ -264,7 +264,8 @@ static foci_status make_stage(foci_plan *plan, const struct group *g, struct sta
     TRY(check_group(plan->ctx, g, &plan->p));
     if (m->def->engine == FOCI_ROUTES) return routes_make(plan, s);
     TRY(make_score(plan->ctx, g, &s->score));
-    s->memory = max64(plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
+    if (!(plan->p.flags & FOCI_MEMORY_GRADS))
+        s->memory = max64(plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
     if (m->def->engine == FOCI_LINEAR) {
         s->linear = linear_of(m);
         s->features = linear_features(m, &s->linear);

@@ -125,8 +125,11 @@ static void fill(struct ref_head *h)
 
 int64_t ref_memory(const struct ref_part *p)
 {
-    const foci_mech *m = p->mech;
-    return max64(p->call->plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
+    const foci_mech    *m = p->mech;
+    const foci_problem *all = &p->call->plan->p;
+
+    if (all->flags & FOCI_MEMORY_GRADS) return 0;
+    return max64(all->memory, m->def->memory ? m->def->memory(m) : 0);
 }
 
 static void bring_home(struct ref_head *h)

@@ -209,6 +209,15 @@ INLINE vf vf_pair_bf16(vf low, vf high)
     return _mm256_castsi256_ps(_mm256_blend_epi16(lower, vf_round_bf16(high), 0xaa));
 }
 
+/* The even and the odd ones of 2 VF_LEN bf16 in memory. */
+INLINE void vf_unpair_bf16(const void *p, vf *low, vf *high)
+{
+    const __m256i x = _mm256_loadu_si256(p);
+
+    *low = _mm256_castsi256_ps(_mm256_slli_epi32(x, 16));
+    *high = _mm256_castsi256_ps(_mm256_and_si256(x, _mm256_set1_epi32(-0x10000)));
+}
+
 INLINE vf vf_of_16(__m128i h, int dtype)
 {
     return dtype == FOCI_BF16 ? vf_of_bf16(h) : _mm256_cvtph_ps(h);

@@ -167,6 +167,15 @@ INLINE vf vf_pair_bf16(vf low, vf high)
         _mm512_mask_blend_epi16(0xaaaaaaaa, lower, vf_round_bf16(high)));
 }
 
+/* The even and the odd ones of 2 VF_LEN bf16 in memory. */
+INLINE void vf_unpair_bf16(const void *p, vf *low, vf *high)
+{
+    const __m512i x = _mm512_loadu_si512(p);
+
+    *low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    *high = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(-0x10000)));
+}
+
 INLINE vf vf_of_16(__m256i h, int dtype)
 {
     return dtype == FOCI_BF16 ? vf_of_bf16(h) : _mm512_cvtph_ps(h);

@@ -95,16 +95,17 @@ foci_status state_check_cut(foci_state *state, int64_t len)
     const foci_plan *plan = state->pool->plan;
     const int64_t    first = state->tokens.first * PAGE;
 
+    /* Mechanisms first: those that keep sums have a better reason than rows let go. */
+    for (int g = 0; g < plan->spec.n_groups; g++) {
+        const struct decoder *d = decoder_of(plan, g);
+        if (d->truncate) TRY(d->truncate(state, g, len, false));
+    }
     if (len && state_keep(plan, len) < first)
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                         "the state cannot be cut back to %" PRId64
                         " tokens: those before token %" PRId64
                         ", which they would need, are no longer kept",
                         len, first);
-    for (int g = 0; g < plan->spec.n_groups; g++) {
-        const struct decoder *d = decoder_of(plan, g);
-        if (d->truncate) TRY(d->truncate(state, g, len, false));
-    }
     return FOCI_OK;
 }
 

@@ -137,8 +137,8 @@ foci analyse: linaer: *
 foci analyse: routed: *
 foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim N
 foci analyse: --estimator and --error do not go together
-foci analyse: --draws belongs to --estimator
-foci analyse: --out belongs to --error
+foci analyse: --draws belongs to --estimator and --orthogonality
+foci analyse: --out belongs to --error and --orthogonality
 foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
 foci analyse: --spreads is '0'; it takes up to 16 numbers from 0.001 to 1000 with commas
 foci analyse: --keys is 'some'; it takes gaussian|clustered|both
@@ -237,14 +237,14 @@ foci analyse: softmax: softmax has no frozen projections; softmax frozen(orthogo
 foci analyse: fixed: fixed reads neither queries nor keys and has no projections of them to freeze; softmax frozen(orthogonal) has
 foci analyse: --width is missing; usage: foci analyse --orthogonality SPEC --width N
 foci analyse: --width 9 is no multiple of --heads 2; --head-dim says how wide a head is
-foci analyse: --dim belongs to --estimator
+foci analyse: --dim belongs to --estimator and --error
 foci analyse: orthogonal: no 9 columns of 8 elements are orthonormal; a head may be as wide as x at most
 foci analyse: --error and --orthogonality do not go together
 foci analyse: --width belongs to --orthogonality
 foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
 foci analyse: x.npy is 3x5; --x takes rows of 8 numbers, N x 8
 foci analyse: y.npy has 1 rows; distances need two
-foci analyse: orthogonl: column 1: *
+foci analyse: orthogonl: column 1: *; the nearest is "orthogonal"
 --- stderr
 foci analyse: softmax frozen(hadamard): hadamard needs an even width, for runs of 2, 4, 8 ... elements, and 9 is odd; orthogonal takes any
 foci analyse: softmax frozen(sample=block): sample=block shares out one matrix of at most 8 columns, and 3 heads of 3 need more; narrower heads or sample=perhead will do

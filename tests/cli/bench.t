@@ -79,14 +79,14 @@ foci bench: *product/m99999999*
 === comparison with a file that is not there
 foci bench softmax/n64d16/f32/fwd --compare none.json --reps 1 --quiet
 --- stderr
-foci bench: none.json: *
+foci bench: --compare none.json: cannot be opened: No such file or directory
 --- exit 1
 
 === comparison with a file that is something else
 echo '[1, 2]' > x.json
 foci bench softmax/n64d16/f32/fwd --compare x.json --reps 1 --quiet
 --- stderr
-foci bench: x.json: *
+foci bench: --compare x.json: no list "cases", as bench --json writes
 --- exit 1
 
 === mechanisms that read hidden states, lists and routes
@@ -119,14 +119,14 @@ foci bench 'softmax sink/n64d16/f32/fwd' --param sink=l.npy --quiet
 --- stderr
 foci bench: block(block=16)/n64d16/f32/fwd: layout has 9 entries; block wants 16
 foci bench: --param layout: no case asks for such a list
-foci bench: --param sink: planning reads no such list; parameters are given to foci run
+foci bench: --param sink: planning reads no such list, but layout, global; parameters are given to foci run
 --- exit 2
 
 === steps of mechanisms that need as many queries as keys
 foci bench --reps 70 --time 0 --quiet 'local(window=16)/b2h2n1m130d16/bf16/step' 'strided(stride=8)/b2h2n1m130d16/bf16/step' \
     'lsh(shared=1, buckets=8)/b2h2n1m130d16/f32/step' 'pooled/h2n3m130d16/f32/step' 'block/n1m130d16/bf16/step' \
-    'global/n1m130d16/bf16/step' > out
-sed -n 2,7p out
+    'global/n1m130d16/bf16/step' 'fixed(words=1)/b2h7n3m130d16/bf16/step' > out
+sed -n 2,8p out
 --- stdout
 local(window=16)/b2h2n1m130d16/bf16/step *
 strided(stride=8)/b2h2n1m130d16/bf16/step *
@@ -134,12 +134,20 @@ lsh(shared=1, buckets=8)/b2h2n1m130d16/f32/step *
 pooled/h2n3m130d16/f32/step *
 block/n1m130d16/bf16/step *
 global/n1m130d16/bf16/step *
+fixed(words=1)/b2h7n3m130d16/bf16/step *
 
 === a step that cannot be is refused before time is spent
 foci bench softmax/n64d16/f32/fwd 'lsh(shared=1, chunk=8)/n1m64d16/f32/step'
 --- stderr
 foci bench: lsh(shared=1, chunk=8)/n1m64d16/f32/step: *
 --- exit 1
+
+=== words
+foci bench 'fixed(words=1)/b2h7n64d8/f32/both' 'fixed(words=1)/b3h7n50w56c/bf16/bwd' --reps 2 --time 0 --quiet > out
+sed -n 2,3p out
+--- stdout
+fixed(words=1)/b2h7n64d8/f32/both *
+fixed(words=1)/b3h7n50w56c/bf16/bwd *
 
 === a step of decoding
 foci bench softmax/b2h4k2n1m200d16/f32/step 'relu2 logn/n3m70d8/bf16/step' --reps 3 --time 0 --quiet
@@ -174,13 +182,15 @@ True
 
 === steps of layers
 foci bench 'softmax/b2h4n1m130w32/bf16/step' '2*local(window=16) + 2*softmax frozen(hadamard)/b2h4n1m130w32/f32/step' \
-    'performer(kind=aderf)/h2n3m70w16/f32/step' 'conv(lightconv)/h2n1m70w16/f32/step' --reps 70 --time 0 --quiet > out
-sed -n 2,5p out
+    'performer(kind=aderf)/h2n3m70w16/f32/step' 'conv(lightconv)/h2n1m70w16/f32/step' \
+    '1*fixed(words=1) + 1*softmax txl/b2h2n3m70w16/f32/step' --reps 70 --time 0 --quiet > out
+sed -n 2,6p out
 --- stdout
 softmax/b2h4n1m130w32/bf16/step *
 2*local(window=16) + 2*softmax frozen(hadamard)/b2h4n1m130w32/f32/step *
 performer(kind=aderf)/h2n3m70w16/f32/step *
 conv(lightconv)/h2n1m70w16/f32/step *
+1*fixed(words=1) + 1*softmax txl/b2h2n3m70w16/f32/step *
 
 === layers that cannot be are refused before time is spent
 for c in softmax/h3n64w16/f32/fwd 'conv(softmax)/h2n64w16/f32/fwd' 'gau(relu2)/h2n64w16/f32/fwd' 'gau(relu2)/h2n64d16/f32/fwd' \
@@ -192,7 +202,7 @@ foci bench --crossover linear/h8w64/f32/fwd
 foci bench: softmax/h3n64w16/f32/fwd: *not divisible*
 foci bench: conv(softmax)/h2n64w16/f32/fwd: *softmax reads them*
 foci bench: gau(relu2)/h2n64w16/f32/fwd: *gau has one
-foci bench: gau(relu2)/h2n64d16/f32/fwd: *unknown mechanism "gau"*
+foci bench: case "gau(relu2)/h2n64d16/f32/fwd": gau is a kind of layers, whose problem has a width, *
 foci bench: problem "h2n64w0", column 6: w, the width of a layer, *
 foci bench: nystrom/h2n1m64w16/f32/step: *
 --- stderr

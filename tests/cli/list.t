@@ -47,6 +47,15 @@ foci list block | sed '1,/reads/d'
   list    help
   layout  *
 
+=== what is read with other arguments
+for name in synthesizer fixed softmax; do foci list $name | grep reads; done
+foci list synthesizer --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["may_read"])'
+--- stdout
+  reads     v; by its arguments also q k x
+  reads     v; by its arguments also words
+  reads     q k v
+['q', 'k', 'x']
+
 === a mechanism around another, which reads hidden states
 foci list routed | sed '1,/source/d'
 --- stdout

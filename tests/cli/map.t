@@ -292,3 +292,20 @@ foci map: --param words=FILE is missing, and fixed(words=1) reads words
 foci map: --param words=w.npy: its shape is 4; a word for each token is needed: 5*
 foci map: fixed(words=1): words: token 2 *
 --- exit 1
+
+=== the word beside the numbers of queries keeps clear of them, and of the subtitle
+for problem in n16d4 n300d4 n1m64d4; do
+    foci map --pattern softmax $problem --out $problem.svg > table
+    python3 - $problem.svg <<'END'
+import re, sys
+text = open(sys.argv[1]).read()
+x, y = map(float, re.search(r"rotate\(-90 (\S+) (\S+)\)'>query<", text).groups())
+ends = [(float(a), n) for a, n in re.findall(r"<text x='(\S+)' .*text-anchor='end'.*>(\d+)</text>", text)]
+subtitle = float(re.search(r"<text x='24' y='(51)'", text).group(1))
+print(x < min(a - 6.5 * len(n) for a, n in ends if a < 64), y - 15 > subtitle)
+END
+done
+--- stdout
+True True
+True True
+True True

@@ -274,7 +274,7 @@ print(r["spec"], r["problem"], r["dtype"], r["by"], r["shape"], r["threads"])
 print(r["forward_seconds"] > 0, r["backward_seconds"] > 0, len(r["stages"]) > 1)
 END
 --- stdout
-2*softmax h2k2n3d4 f32 engine [2, 3, 4] 1
+2*softmax h2n3d4 f32 engine [2, 3, 4] 1
 True True True
 
 === the same bits for any number of threads

@@ -6,6 +6,15 @@ foci run
 foci run: needs an argument; usage: foci run SPEC
 --- exit 2
 
+=== routes with too few keys
+npy make q.npy 4x8
+foci run routed --q q.npy --k q.npy --v q.npy --x q.npy --out o.npy
+ls o.npy 2>&1 | sed 's/.*: //'
+--- stdout
+No such file or directory
+--- stderr
+foci run: routed: kv_heads is 1: a head of routed has 2 sets of keys and values, so that it must be a multiple of 2 that divides 2
+
 === nothing to write
 foci run softmax --q q.npy
 --- stderr
@@ -369,7 +378,7 @@ foci run 'block(block=5)' --q q.npy --k q.npy --v q.npy --out o.npy --param layo
 foci run: block(block=5) needs a list of 16 whole numbers from 0 to 1; give --param layout=FILE
 foci run: --param layout: it has 9 entries, and block(block=5) needs 16
 foci run: block(block=5): layout[0] is 2: it may be 0 to 1
-foci run: --param l.npy: holds a value that is not a whole number within 32 bits
+foci run: --param layout=l.npy: holds a value that is not a whole number within 32 bits
 --- exit 1
 
 === lists under another name

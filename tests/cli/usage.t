@@ -176,6 +176,51 @@ foci run softmax --casual
 foci run: no option '--casual' (did you mean '--causal'?); see foci run --help
 --- exit 2
 
+=== an option of another verb
+foci plan softmax n8d8 --causal
+--- stderr
+foci plan: no option '--causal' (foci run has one); see foci plan --help
+--- exit 2
+
+=== capitals are no mistake that hides what was meant
+for name in SOFTMAX Rope ORTHOGONAL; do foci list $name 2>&1; done
+foci plan 'SoftMax ROPE' n8d8 2>&1
+foci LIST 2>&1
+foci list --JSON 2>&1
+--- stdout
+foci list: no mechanism, modifier or alias 'SOFTMAX' (did you mean 'softmax'?); see foci list
+foci list: no mechanism, modifier or alias 'Rope' (did you mean 'rope'?); see foci list
+foci list: no mechanism, modifier or alias 'ORTHOGONAL' (did you mean 'orthogonal'?); see foci list
+foci plan: SoftMax ROPE: column 1: unknown mechanism "SoftMax"; the nearest is "softmax"
+foci: no verb 'LIST' (did you mean 'list'?); see foci --help
+foci list: no option '--JSON' (did you mean '--json'?); see foci list --help
+--- exit 2
+
+=== a common flag with a value
+foci list --json=yes
+--- stderr
+foci list: --json takes no value; seen 'yes'
+--- exit 2
+
+=== whatever was typed, an error is one line that can be read
+for spec in '' '  ' "$(printf 'soft\nmax')" 'softmax，rope' 'softmax r\303\266pe'; do
+    foci plan "$spec" n8d8 2>&1 | tr '\n' '$'; echo
+done
+foci plan "$(printf '%100000s' | tr ' ' a)" n8d8 2>&1 | sed 's/a\{80,\}/A/'
+foci plan "$(printf 'softmax%70000s' '')" n8d8 2>&1 | sed 's/ \{80,\}/ /'
+foci info --threads "$(printf '2\n3')"
+--- stdout
+foci plan: '': column 1: a mechanism is wanted here, softmax for instance$
+foci plan: '  ': column 3: a mechanism is wanted here, softmax for instance$
+foci plan: soft?max: *$
+foci plan: softmax，rope: column 8: "，rope" is not expected; *$
+foci plan: softmax r\303\266pe: *$
+foci plan: A...: *
+foci plan: softmax ...: *
+--- stderr
+foci info: --threads is '2?3'; it takes *
+--- exit 2
+
 === unknown option with none near
 foci run softmax --zzz=1
 --- stderr

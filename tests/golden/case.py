@@ -114,11 +114,15 @@ class Case:
                 return first // share + h // share * routes_of(group) + route
             h, first = h - group.heads, first + group.heads * routes_of(group)
 
+    def held(self, group):
+        """Leading keys that take no gradient."""
+        if group.mech == "xl":
+            return group.arg.get("memory", 0) or self.m - self.n
+        return self.memory
+
     def head(self, group, index, tensor, b, rows, cols, h, kh):
         """Head h of the problem, number `index` of its group, on key/value head kh."""
-        memory = self.memory
-        if group.mech == "xl":
-            memory = group.arg.get("memory", 0) or self.m - self.n
+        memory = self.held(group)
 
         def keys(x, d):
             found = [self.vector(x, self.m, self.kv, d, b, j, kh) for j in cols]

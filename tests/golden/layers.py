@@ -83,6 +83,10 @@ class Layer(Case):
         return [row for b in range(self.b)
                 for row in old[b * self.before:(b + 1) * self.before] + x[b * self.n:(b + 1) * self.n]]
 
+    def held(self, group):
+        """Rows of the memory take no gradient, but the keys and values that weights make of them do."""
+        return 0 if self.before else super().held(group)
+
     def draw_attention(self):
         hidden, sources = self.rows_of(self.x, self.width), self.keys_from()
         parts = {"q": [], "k": [], "v": []}  # of each group: rows

@@ -907,6 +907,8 @@ def whole_layers():
         alone("documents", 2, "softmax", n=7, d=2, docs=[1, 3, 3, 6], biases=True, causal=True),
         alone("cross", 2, "softmax", b=2, n=3, d=2, source=(5, 3), biases=True, len_q=[3, 2], len_k=[5, 2]),
         alone("memory", 2, "softmax", n=3, d=2, before=2, biases=True, causal=True),
+        alone("memory of xl", 2, "xl", {"txl": {}}, b=2, n=3, d=2, kv=1, before=4, biases=True, causal=True, len_q=[3, 1]),
+        make("memory of a mix", [Group(1, "linear"), Group(1, "softmax", sink={})], n=3, d=2, before=3, biases=True),
         alone("dropped", 2, "softmax", b=2, n=4, d=2, drop=(0.4, 7), residual=True, biases=True),
         alone("distances", 2, "softmax", {"txl": {}}, n=4, d=2, causal=True),
         alone("modifiers", 2, "softmax", {"temper": {}, "sink": {}, "rope": {}}, n=4, d=2, causal=True),

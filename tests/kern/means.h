@@ -125,7 +125,8 @@ static const struct taps {
     int  n, d, width;
     bool each; /* rows have weights of their own */
 } taps[] = { { 64, 64, 7, false }, { 64, 64, 7, true },  { 1, 16, 1, true },
-             { 33, 48, 4, false }, { 17, 16, 31, true }, { 29, 96, 32, false } };
+             { 33, 48, 4, false }, { 17, 16, 31, true }, { 29, 96, 32, false },
+             { 64, 64, 3, false }, { 5, 80, 5, false },  { 1, 32, 7, false } };
 
 static void label_taps(struct run *r, const struct taps *x, int dtype)
 {
@@ -181,6 +182,26 @@ static void try_taps(struct run *r, const struct taps *x, int dtype, int far, in
         r->k->taps(o, ldo, v, ld, dtype, x->n, x->d, w, ldw, x->width, far);
 }
 
+/* Columns that have no such form are left to the reference. */
+static void try_roll(struct run *r, const struct taps *x, int dtype, int far, int shift)
+{
+    const int64_t rows = x->n + x->width - 1, ld = x->d + 3;
+    const int64_t ldo = up(x->d, 32) + shift, size = dtype == FOCI_F32 ? 4 : 2;
+
+    label_taps(r, x, dtype);
+    const char *const  v = tap_rows(r, rows * ld, dtype);
+    const float *const w = tap_weights(r, x->width, dtype);
+    char *const        o = rows_out(r, x->n * ldo, dtype);
+
+    if (dtype == FOCI_F32) allow_taps(r, (float *)(void *)o, x->n * ldo, x->width + 1);
+    while (next(r)) {
+        const int done = r->k->roll(o, ldo, v, ld, dtype, x->n, x->d, w, x->width, far);
+        if (done < x->d)
+            r->ref->taps(o + done * size, ldo, v + done * size, ld, dtype, x->n,
+                         x->d - done, w, 0, x->width, far);
+    }
+}
+
 static void try_taps_grad(struct run *r, const struct taps *x, bool dots)
 {
     const int64_t rows = x->n + x->width - 1, ldw = x->each ? x->width : 0;
@@ -222,6 +243,14 @@ static void check_taps(struct run *r)
         for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
             for (int c = 0; c < cases(r, 1, 3); c++)
                 try_taps(r, &taps[i], dtype, c > 0, c > 1);
+}
+
+static void check_roll(struct run *r)
+{
+    for (int i = 0; i < cases(r, 2, COUNT(taps)); i++)
+        for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
+            for (int c = 0; c < cases(r, 1, 3); c++)
+                if (!taps[i].each) try_roll(r, &taps[i], dtype, c > 0, c > 1);
 }
 
 static void check_taps_back(struct run *r)

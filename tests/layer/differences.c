@@ -62,18 +62,14 @@ static bool near(double got, double want, double loss, double step)
     return fabs(got - want) <= 1e-6 * fmax(1, fabs(want)) + 0x1p-50 * fabs(loss) / step;
 }
 
-/* Floats of tensors that are not trained.  Those that make keys and values make them of
- * the memory too, which takes no gradient though the loss depends on it. */
+/* Floats of tensors that are not trained. */
 static bool is_constant(const struct point *p, int64_t at)
 {
-    const foci_layer *layer = p->layer;
-
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_n_params(p->layer); i++) {
         foci_param t = { FOCI_SIZED(foci_param) };
-        assert_int_equal(foci_layer_param(layer, i, &t), FOCI_OK);
-        if (t.offset < 0 || at < t.offset || at >= t.offset + t.count) continue;
-        const bool keys = strpbrk(t.name, "kv") && i < layers_own(layer);
-        return t.keep != FOCI_TRAINED || (keys && p->c->p.memory);
+        assert_int_equal(foci_layer_param(p->layer, i, &t), FOCI_OK);
+        if (t.offset >= 0 && at >= t.offset && at < t.offset + t.count)
+            return t.keep != FOCI_TRAINED;
     }
     return true;
 }
@@ -190,6 +186,8 @@ static void attention(void **state)
         "nystrom(landmarks=2)",
         "1*fixed + 1*softmax",
         "1*softmax frozen(orthogonal) + 1*softmax txl",
+        "fixed",
+        "segmented(length=2, integrate=second)",
     };
     static const struct {
         foci_layer_problem p;
@@ -199,6 +197,7 @@ static void attention(void **state)
         { P(2, 4, 4, 2, .drop_out = 0.3, .flags = FOCI_CAUSAL), LAYER_LENS },
         { P(1, 3, 4, 2, .len_source = 4, .width_source = 6, .biases = 1), 0 },
         { P(1, 3, 4, 2, .memory = 2, .biases = 1, .flags = FOCI_CAUSAL), 0 },
+        { P(2, 3, 4, 2, .memory = 4, .biases = 1), LAYER_LENS },
         { P(1, 7, 4, 2, .max_docs = 3, .biases = 1, .flags = FOCI_CAUSAL), LAYER_DOCS },
         { P(1, 3, 6, 4, .kv_heads = 2, .head_dim = 2, .value_dim = 2), 0 },
     };

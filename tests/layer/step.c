@@ -11,7 +11,8 @@ struct decoding {
     foci_pool               *pool;
     foci_state              *states[SEQS];
     int64_t                  done[SEQS];
-    char                    *got; /* laid out as y */
+    char                    *got;  /* laid out as y */
+    void                    *made; /* NULL: by each step */
     struct rng               rng;
 };
 
@@ -74,7 +75,8 @@ static void step(struct decoding *d, bool one)
                                     .y = y,
                                     .words = d->c->words ? words : NULL,
                                     .params = d->c->params,
-                                    .work = work };
+                                    .work = work,
+                                    .made = d->made };
     if (foci_layer_step(d->layer, d->pool, &io))
         fail_msg("%s: %s", d->c->spec, foci_errmsg(foci_layer_plan(d->layer)->ctx));
     move_rows(d, tokens, d->got, y, true);
@@ -146,11 +148,16 @@ static void decode(const foci_layer *layer, const struct layer_case *c,
     for (int s = 0; s < SEQS; s++)
         assert_int_equal(foci_state_create(d.pool, &d.states[s]), FOCI_OK);
     d.got = test_alloc((size_t)want->n[LAYER_Y], foci_dtype_bytes(p->dtype));
+    if (one) {
+        d.made = test_alloc(foci_layer_made_bytes(layer), 1);
+        assert_int_equal(foci_layer_make(layer, c->params, d.made), FOCI_OK);
+    }
     if (p->memory) remember(&d);
     while (!through(&d))
         step(&d, one);
     compare(&d, want, words);
     free(d.got);
+    free(d.made);
     for (int s = 0; s < SEQS; s++)
         foci_state_free(d.states[s]);
     foci_pool_free(d.pool);
@@ -241,12 +248,82 @@ static void other_kinds(void **state)
     foci_ctx_free(ctx);
 }
 
+/* y of one step after another, with what was made of `others`, or NULL. */
+static void one_by_one(const foci_layer *layer, const struct layer_case *c,
+                       const float *params, const float *others, float *y)
+{
+    enum { ONE = 1 };
+    foci_pool  *pool;
+    foci_state *one;
+    void       *made = test_alloc(foci_layer_made_bytes(layer), 1);
+
+    assert_int_equal(foci_pool_create(foci_layer_plan(layer), ONE, &pool), FOCI_OK);
+    assert_int_equal(foci_state_create(pool, &one), FOCI_OK);
+    if (others) assert_int_equal(foci_layer_make(layer, others, made), FOCI_OK);
+    void *work = test_alloc(foci_layer_step_bytes(layer, pool, ONE, ONE, c->p.len), 1);
+    for (int64_t i = 0; i < c->p.len; i++) {
+        const int64_t            at = i * c->p.width;
+        const foci_layer_step_io io = { FOCI_SIZED(foci_layer_step_io),
+                                        .states = &one,
+                                        .n_states = ONE,
+                                        .x = (const float *)c->x + at,
+                                        .y = y + at,
+                                        .params = params,
+                                        .work = work,
+                                        .made = others ? made : NULL };
+        assert_int_equal(foci_layer_step(layer, pool, &io), FOCI_OK);
+    }
+    foci_state_free(one);
+    foci_pool_free(pool);
+    free(work);
+    free(made);
+}
+
+/* What is made of parameters is all that a step takes from WR. */
+static void made(void **state)
+{
+    foci_ctx                *ctx = test_ctx(NULL, 1);
+    const foci_layer_problem p = { FOCI_SIZED(foci_layer_problem),
+                                   .batch = 1,
+                                   .len = 9,
+                                   .width = 8,
+                                   .heads = 2,
+                                   .flags = FOCI_CAUSAL };
+    foci_layer              *layer = layers_make(ctx, "softmax txl", &p);
+    struct layer_case        c = layers_draw(layer, "softmax txl", 1, 0);
+    const size_t             floats = (size_t)foci_layer_params(layer);
+    float     *other = test_alloc(floats, sizeof *other), y[3][9 * 8] = { 0 };
+    foci_param w = { FOCI_SIZED(foci_param) };
+
+    (void)state;
+    for (int i = 0; !w.name || strcmp(w.name, "WR") != 0; i++)
+        assert_int_equal(foci_layer_param(layer, i, &w), FOCI_OK);
+    memcpy(other, c.params, floats * sizeof *other);
+    for (int64_t t = 0; t < w.count; t++)
+        other[w.offset + t] += 0.25F;
+    one_by_one(layer, &c, other, NULL, y[0]);
+    one_by_one(layer, &c, c.params, other, y[1]);
+    one_by_one(layer, &c, c.params, c.params, y[2]);
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    assert_memory_not_equal(y[0], y[2], sizeof y[0]);
+
+    assert_int_equal(foci_layer_make(NULL, other, y), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_make(layer, NULL, y), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_make(layer, other, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_made_bytes(NULL), 0);
+    free(other);
+    layer_case_free(&c);
+    foci_layer_free(layer);
+    foci_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs),
         cmocka_unit_test(mixes),
         cmocka_unit_test(other_kinds),
+        cmocka_unit_test(made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,8 @@ static bool has_stops(const foci_mech *m)
 static int64_t memory_of(const foci_problem *p, const foci_mech *m)
 {
     int64_t n = p->memory;
+
+    if (p->flags & FOCI_MEMORY_GRADS) return 0;
     for (; m; m = m->inner)
         if (m->def->memory) n = max64(n, m->def->memory(m));
     return n;
@@ -348,6 +350,10 @@ static void differences(void **state)
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 6,
             .len_k = 6, .dim_qk = 2, .memory = 1, .flags = FOCI_TRAIN },
+          TRIAL_LENS },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 4, .len_k = 6,
+            .dim_qk = 2, .memory = 3,
+            .flags = FOCI_TRAIN | FOCI_CAUSAL | FOCI_MEMORY_GRADS },
           TRIAL_LENS },
     };
     foci_ctx *ctx = test_ctx("portable", 1);

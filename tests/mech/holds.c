@@ -176,6 +176,8 @@ static void test_sums(void **state)
     assert_non_null(strstr(foci_errmsg(s.ctx), "length=70"));
     assert_int_equal(foci_state_truncate(s.state, 69), FOCI_ERR_UNSUP);
     assert_non_null(strstr(foci_errmsg(s.ctx), "cannot be cut back to 69"));
+    assert_int_equal(foci_state_truncate(s.state, 9), FOCI_ERR_UNSUP);
+    assert_non_null(strstr(foci_errmsg(s.ctx), "keeps sums over all of them"));
     assert_int_equal(foci_state_len(s.state), 70);
     foci_state_reset(s.state);
     assert_int_equal(stretch_step(&s, 1), FOCI_OK);

@@ -297,6 +297,54 @@ static void centroids(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Centroids of a mixture move route by route, as those of each would with its keys. */
+static void routes(void **state)
+{
+    enum { ROUTES = 2, HEADS = 2 };
+    static const char  inner[] = "routing(clusters=5, lambda=0.75)";
+    static const char  spec[] = "routed(routing(clusters=5, lambda=0.75), routes=2)";
+    const foci_problem one = problem_of(30, 0);
+    foci_problem       all = one;
+
+    (void)state;
+    all.dim_x = 3;
+    foci_ctx  *ctx = test_ctx(NULL, 2);
+    foci_plan *plan = test_plan(ctx, spec, &all), *route = test_plan(ctx, inner, &one);
+    struct trial  t = trial_make(plan, spec, 4, 0);
+    foci_io       io = trial_io(&t);
+    const int64_t n = foci_plan_params(route), d = one.dim_qk;
+    const int64_t rows = one.batch * one.len_k,
+                  mu = foci_plan_params(plan) - ROUTES * n;
+    float *to = test_alloc((size_t)foci_plan_params(plan), sizeof *to);
+    float *want = test_alloc((size_t)n, sizeof *want);
+    float *k = test_alloc((size_t)(rows * HEADS * d), sizeof *k);
+
+    io.o = t.g; /* not written */
+    io.work = test_alloc(foci_plan_work_bytes(plan), 1);
+    assert_int_equal(foci_params_advance(plan, &io, to), FOCI_OK);
+    for (int64_t r = 0; r < ROUTES; r++) {
+        for (int64_t i = 0; i < rows * HEADS; i++) /* [row][head][dim] */
+            memcpy(k + i * d, (const float *)t.k + (i * ROUTES + r) * d,
+                   (size_t)d * sizeof *k);
+        foci_io its = io;
+        its.k = k;
+        its.params = t.params + mu + r * n;
+        its.work = test_alloc(foci_plan_work_bytes(route), 1);
+        assert_int_equal(foci_params_advance(route, &its, want), FOCI_OK);
+        assert_memory_equal(to + mu + r * n, want, (size_t)n * sizeof *want);
+        assert_memory_not_equal(want, its.params, (size_t)n * sizeof *want);
+        free(its.work);
+    }
+    free(k);
+    free(to);
+    free(want);
+    free(io.work);
+    trial_free(&t);
+    foci_plan_free(plan);
+    foci_plan_free(route);
+    foci_ctx_free(ctx);
+}
+
 /* Nothing moves where nothing can; a missing array is an error. */
 static void unmoved(void **state)
 {
@@ -325,7 +373,7 @@ int main(void)
         cmocka_unit_test(same),     cmocka_unit_test(lonely),
         cmocka_unit_test(two_hops), cmocka_unit_test(refusals),
         cmocka_unit_test(saved),    cmocka_unit_test(centroids),
-        cmocka_unit_test(unmoved),
+        cmocka_unit_test(routes),   cmocka_unit_test(unmoved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,9 +75,20 @@ static void normal_rows(void **state)
     free(omega);
 }
 
+/* Tensor of that name of the plan. */
+static foci_param tensor(const foci_plan *plan, const char *name)
+{
+    foci_param p = { FOCI_SIZED(foci_param) };
+
+    for (int i = 0; !p.name || strcmp(p.name, name) != 0; i++)
+        assert_int_equal(foci_plan_param(plan, i, &p), FOCI_OK);
+    return p;
+}
+
 /* With redraw=2, the second step and every second after it draw from seeds of their own;
- * in a mix, each group from its own stream. */
-static void drawn_anew(void **state)
+ * in a mix, each group from its own stream; in a mixture, of all routes. */
+static void check_drawn_anew(foci_ctx *ctx, const char *spec, const char *name,
+                             const char *count)
 {
     const foci_problem p = { FOCI_SIZED(foci_problem),
                              .batch = 1,
@@ -85,22 +96,21 @@ static void drawn_anew(void **state)
                              .len_q = 4,
                              .len_k = 4,
                              .dim_qk = 3,
+                             .dim_x = 2,
                              .seed = 5 };
     const uint64_t     step = UINT64_C(0x9E3779B97F4A7C15);
-    foci_plan         *plan =
-        test_plan(*state, "1*performer + 2*performer(redraw=2, features=7)", &p);
-    const size_t n = (size_t)foci_plan_params(plan);
+    foci_plan         *plan = test_plan(ctx, spec, &p);
+    const size_t       n = (size_t)foci_plan_params(plan);
     float *params = test_alloc(n, sizeof *params), *want = test_alloc(n, sizeof *want);
-    float *x = test_alloc(4 * 3 * 3, sizeof *x);
+    float *x = test_alloc(4 * 5 * 3, sizeof *x);
     char  *work = test_alloc(foci_plan_work_bytes(plan), 1);
-    const foci_io io = { FOCI_SIZED(foci_io), .q = x,      .k = x, .v = x, .o = x,
-                         .params = params,    .work = work };
-    foci_param    first = { FOCI_SIZED(foci_param) }, omega = first, steps = first;
+    const foci_io io = {
+        FOCI_SIZED(foci_io), .q = x,      .k = x, .v = x, .x = x, .o = x,
+        .params = params,    .work = work
+    };
+    const foci_param first = tensor(plan, "0.omega"), omega = tensor(plan, name),
+                     steps = tensor(plan, count);
 
-    assert_int_equal(foci_plan_param(plan, 0, &first), FOCI_OK);
-    assert_int_equal(foci_plan_param(plan, 1, &omega), FOCI_OK);
-    assert_int_equal(foci_plan_param(plan, 2, &steps), FOCI_OK);
-    assert_string_equal(steps.name, "1.steps");
     assert_int_equal(foci_params_init(plan, 9, params), FOCI_OK);
     for (uint64_t t = 1; t < 8; t++) {
         assert_int_equal(foci_params_advance(plan, &io, params), FOCI_OK);
@@ -108,15 +118,26 @@ static void drawn_anew(void **state)
         assert_int_equal(foci_params_init(plan, seed, want), FOCI_OK);
         assert_memory_equal(params + omega.offset, want + omega.offset,
                             (size_t)omega.count * sizeof *want);
-        assert_true(params[steps.offset] == (float)t);
+        for (int64_t i = 0; i < steps.count; i++)
+            assert_true(params[steps.offset + i] == (float)t);
         assert_int_equal(foci_params_init(plan, 9, want), FOCI_OK);
-        assert_memory_equal(params, want, (size_t)first.count * sizeof *want);
+        assert_memory_equal(params + first.offset, want + first.offset,
+                            (size_t)first.count * sizeof *want);
     }
     free(params);
     free(want);
     free(x);
     free(work);
     foci_plan_free(plan);
+}
+
+static void drawn_anew(void **state)
+{
+    check_drawn_anew(*state, "1*performer + 2*performer(redraw=2, features=7)",
+                     "1.omega", "1.steps");
+    check_drawn_anew(
+        *state, "1*performer + 2*routed(performer(redraw=2, features=7), routes=2)",
+        "1.inner.omega", "1.inner.steps");
 }
 
 int main(void)

@@ -456,6 +456,8 @@ static const struct {
     { "wordy(x)", 7, "word=x: wordy takes a_word_that_is_longer_than" },
     { "softmax * + relu2", 9, "\"* + relu2\" is not expected" },
     { "softmax \x7f\xff", 9, "\"??\" is not expected" },
+    { "softmax \xef\xbc\x8crope", 9, "\"\xef\xbc\x8crope\" is not expected" },
+    { "softmax \xef\xbc", 9, "\"??\" is not expected" },
     { "softmax cap(0000000000000000000000000000000000000000000000000000000000000001)",
       13, "cap takes a number" },
     { "loop", 1,

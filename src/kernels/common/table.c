@@ -36,6 +36,9 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/taps.c"
+
+INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
+#include "kernels/common/roll.c"
 #include "kernels/common/turn.c"
 #include "kernels/common/weigh.c"
 
@@ -92,6 +95,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->cube_rows = ISA(cube_rows);
     k->cube_back = ISA(cube_back);
     k->taps = ISA(taps);
+    k->roll = ISA(roll);
     k->stream_end = stream_end;
     k->taps_back = ISA(taps_back);
     k->taps_dots = ISA(taps_dots);

@@ -13,6 +13,13 @@ static void taps(void *o, int64_t ldo, const void *v, int64_t ldv, int dtype, in
         }
 }
 
+static int roll(void *o, int64_t ldo, const void *v, int64_t ldv, int dtype, int n,
+                int d, const float *w, int width, int far)
+{
+    taps(o, ldo, v, ldv, dtype, n, d, w, 0, width, far);
+    return d;
+}
+
 static void taps_back(float *dv, const float *g, int64_t ld, int n, int d,
                       const float *w, int64_t ldw, int width)
 {

@@ -319,10 +319,13 @@ void exact_txl_scores_back(const struct exact *x, const struct block *b, int64_t
 {
     if (!k->cols) return;
     const int64_t m = ahead(b, t);
+    /* Where the first query sees all of its own tile no pair of it is hidden, and what
+     * stands in the lanes before that query has to be a number. */
+    const bool   all = m == 0 && n - 1 <= b->r0;
     float *const near = r->band[0], *const far = r->band[1];
 
     if (m > 0 && r->held != m - 1) meet_side(x, b, m - 1, FARTHER, k, near);
-    meet_side(x, b, m, more ? BOTH : NEARER, k, far);
+    meet_side(x, b, m, more || all ? BOTH : NEARER, k, far);
     x->k->skew(s, m > 0 ? near : far, far, n);
     r->band[0] = far;
     r->band[1] = near;

@@ -29,9 +29,11 @@ void linear_load_q(const struct linear *x, const struct chunk *c, const void *ba
                    const foci_layout *l, int d, int ld, float *tile)
 {
     const int64_t row = c->seq->s.q0 + query0(c) + c->r0;
+    /* Chunks before the first key see nothing, whatever stands in their rows. */
+    const int r1 = x->causal && c->pos < 0 ? c->r0 : c->r1;
 
-    load(x, at(x, base, l, c->seq->s.b, row, x->head0 + c->h), l->row, c->r0, c->r1, d,
-         ld, tile);
+    load(x, at(x, base, l, c->seq->s.b, row, x->head0 + c->h), l->row, c->r0, r1, d, ld,
+         tile);
 }
 
 void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,

@@ -147,21 +147,94 @@ static double difference(const struct point *p, double *x, double step)
     return (up - down) / (2 * step);
 }
 
-static void check(const struct point *p)
+/* The judge's gradients, to `grad`, which is zero before. */
+static void gradients(const struct point *p, double *const grad[N_INPUTS], float *dbias)
+{
+    const foci_io    io = io_of(p);
+    const foci_grads grads = { FOCI_SIZED(foci_grads), .d_o = p->g,   .dq = grad[Q],
+                               .dk = grad[K],          .dv = grad[V], .dx = grad[X],
+                               .dbias = dbias };
+    const struct ref_call call = { .plan = p->plan,
+                                   .io = &io,
+                                   .grads = &grads,
+                                   .type = REF_F64,
+                                   .params = p->x[PARAMS],
+                                   .dparams = grad[PARAMS] };
+
+    assert_int_equal(ref_run(&call), FOCI_OK);
+}
+
+/* By how much roundings move the loss, and the gradients of each input. */
+struct grain {
+    double loss, grad[N_INPUTS];
+};
+
+/* Every input goes a unit in its last place up or down. */
+static void nudge(const struct point *p, struct rng *r, const struct point *to)
+{
+    for (int w = 0; w < N_INPUTS; w++) {
+        memset(to->grad[w], 0, (size_t)p->n[w] * sizeof(double));
+        for (int64_t i = 0; i < p->n[w]; i++)
+            to->x[w][i] = p->x[w][i] * (1 + (rng_below(r, 2) ? 0x1p-52 : -0x1p-52));
+    }
+}
+
+/* What doubles make of the problem is about what is true of one whose inputs are as far
+ * off as they are rounded, so that such problems tell how far.  Through an inverse it is
+ * far: of a matrix whose singular values are k times apart the loss is good to k 2^-52,
+ * and its gradient, which takes the inverse twice, to k^2 2^-52. */
+static struct grain grain_of(const struct point *p)
+{
+    enum { DRAWS = 8 };
+    struct grain grain = { 0 };
+    struct point off = *p;
+    const double at = loss(p);
+    struct rng   r;
+
+    rng_seed(&r, p->t->seed, 5);
+    for (int w = 0; w < N_INPUTS; w++) {
+        off.x[w] = test_alloc((size_t)p->n[w], sizeof(double));
+        off.grad[w] = test_alloc((size_t)p->n[w], sizeof(double));
+    }
+    for (int n = 0; n < DRAWS; n++) {
+        nudge(p, &r, &off);
+        grain.loss = fmax(grain.loss, fabs(loss(&off) - at));
+        gradients(&off, off.grad, NULL);
+        for (int w = 0; w < N_INPUTS; w++)
+            for (int64_t i = 0; i < p->n[w]; i++)
+                grain.grad[w] =
+                    fmax(grain.grad[w], fabs(off.grad[w][i] - p->grad[w][i]));
+    }
+    for (int w = 0; w < N_INPUTS; w++) {
+        free(off.x[w]);
+        free(off.grad[w]);
+    }
+    return grain;
+}
+
+static void check_one(const struct point *p, int w, int64_t i, double at)
 {
     static const double step = 1e-5;
-    const double        at = loss(p);
+    const double        got = p->grad[w][i];
+    const double        coarse = difference(p, &p->x[w][i], step);
+
+    if (near(got, coarse, at, step)) return;
+    /* Where the function bends much, or a label changes nearby. */
+    if (near(got, difference(p, &p->x[w][i], step / 100), at, step / 100)) return;
+    /* Where roundings weigh more than that: two losses, and twice what was drawn. */
+    const struct grain grain = grain_of(p);
+    const double       rounds = 2 * (grain.loss / step + grain.grad[w]);
+    if (!(fabs(got - coarse) <= 1e-6 * fmax(1, fabs(coarse)) + rounds))
+        trial_fail(p->plan, p->t, names[w], i, got, coarse);
+}
+
+static void check(const struct point *p)
+{
+    const double at = loss(p);
 
     for (int w = 0; w < N_INPUTS; w++)
-        for (int64_t i = 0; i < p->n[w]; i++) {
-            if (is_constant(p, w, i)) continue;
-            const double got = p->grad[w][i];
-            if (near(got, difference(p, &p->x[w][i], step), at, step)) continue;
-            /* Where the function bends much, or a label changes nearby. */
-            const double want = difference(p, &p->x[w][i], step / 100);
-            if (!near(got, want, at, step / 100))
-                trial_fail(p->plan, p->t, names[w], i, got, want);
-        }
+        for (int64_t i = 0; i < p->n[w]; i++)
+            if (!is_constant(p, w, i)) check_one(p, w, i, at);
 }
 
 static void check_bias(const struct point *p)
@@ -240,20 +313,10 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
         foci_plan_free(plan);
         return;
     }
-    struct trial          t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
-    struct point          at = point_make(plan, &t);
-    const foci_io         io = io_of(&at);
-    const foci_grads      grads = { FOCI_SIZED(foci_grads), .d_o = at.g,
-                                    .dq = at.grad[Q],       .dk = at.grad[K],
-                                    .dv = at.grad[V],       .dx = at.grad[X],
-                                    .dbias = at.dbias };
-    const struct ref_call call = { .plan = plan,
-                                   .io = &io,
-                                   .grads = &grads,
-                                   .type = REF_F64,
-                                   .params = at.x[PARAMS],
-                                   .dparams = at.grad[PARAMS] };
-    assert_int_equal(ref_run(&call), FOCI_OK);
+    struct trial t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
+    struct point at = point_make(plan, &t);
+
+    gradients(&at, at.grad, at.dbias);
     check(&at);
     check_bias(&at);
     point_free(&at);

@@ -296,8 +296,49 @@ static void nonfinite(void **state)
     levels_free(&l);
 }
 
+/* Causal queries before the first key see nothing: what stands in them reaches no gradient
+ * of a parameter. */
+static void unseen(void **state)
+{
+    static const char *const specs[] = {
+        "retention(learn=1)",
+        "retention(decay=0.7, learn=1, norm=sum)",
+        "retention(decay=0.7, learn=1, norm=retnet) rope",
+        "linear rope",
+        "softmax sink temper txl",
+    };
+    const foci_problem  p = { FOCI_SIZED(foci_problem),
+                              .batch = 1,
+                              .heads = 2,
+                              .len_q = 70,
+                              .len_k = 70,
+                              .dim_qk = 8,
+                              .flags = FOCI_TRAIN | FOCI_CAUSAL };
+    static const double off[N_PARTS];
+    struct levels       l = levels_make(1);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        foci_plan   *plan = trial_plan(l.ctx[i % (size_t)l.n], specs[i], &p);
+        struct trial t = trial_make(plan, specs[i], i, TRIAL_LENS | TRIAL_FROZEN);
+
+        t.len_k[0] = 44;
+        struct result clean = trial_run(plan, &t);
+
+        run_spot(plan, &t, &clean, &(struct spot){ Q, 0, 13, 1, off }, NAN);
+        run_spot(plan, &t, &clean, &(struct spot){ G, 0, 24, 0, off }, INFINITY);
+        result_free(&clean);
+        trial_free(&t);
+        foci_plan_free(plan);
+    }
+    levels_free(&l);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(nonfinite) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nonfinite),
+        cmocka_unit_test(unseen),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

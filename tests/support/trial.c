@@ -599,3 +599,68 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     free(params);
     return r;
 }
+
+/*
+ * Roundings
+ */
+
+/* Every column goes up or down by a few units in the last place of a word, so that other
+ * bits are rounded, and rows that were equal are. */
+static void *tensor_beside(int type, int word, const struct shape *s, const void *from,
+                           struct rng *r)
+{
+    const double unit = word == FOCI_F32 ? 0x1p-23 : 0x1p-7;
+    void        *x = from ? tensor_make(type, s) : NULL;
+    double      *by = test_alloc((size_t)s->dim, sizeof *by);
+
+    for (int64_t c = 0; c < s->dim; c++)
+        by[c] = 1 + 4 * unit * (2 * rng_uniform(r) - 1);
+    for (int64_t i = 0; x && i < count(s); i++)
+        ref_store(type, x, place(s, i),
+                  by[i % s->dim] * ref_load(type, from, place(s, i)));
+    free(by);
+    return x;
+}
+
+static void add_roundings(const foci_plan *plan, const struct trial *t,
+                          double squares[N_PARTS])
+{
+    struct result exact = trial_judge(plan, t, false),
+                  words = trial_judge(plan, t, true);
+
+    for (int part = 0; part < N_PARTS; part++)
+        for (int64_t i = 0; i < exact.n[part]; i++) {
+            const double by = words.x[part][i] - exact.x[part][i];
+            if (isfinite(by)) squares[part] += by * by / (double)exact.n[part];
+        }
+    result_free(&exact);
+    result_free(&words);
+}
+
+void trial_roundings(const foci_plan *plan, const struct trial *t, double off[N_PARTS])
+{
+    enum { DRAWS = 8 };
+    const foci_problem *p = &t->p;
+    const int           type = (int)p->dtype;
+    const int  word = ref_word_type(&(struct ref_call){ .plan = plan, .words = true });
+    double     squares[N_PARTS] = { 0 };
+    struct rng r;
+
+    rng_seed(&r, t->seed, 6);
+    for (int n = 0; n < DRAWS; n++) {
+        const struct shape q = shape_of(p, 'q'), k = shape_of(p, 'k');
+        const struct shape v = shape_of(p, 'v'), o = shape_of(p, 'o');
+        struct trial       beside = *t;
+
+        beside.q = tensor_beside(type, word, &q, t->q, &r);
+        beside.k = tensor_beside(type, word, &k, t->k, &r);
+        beside.v = tensor_beside(type, word, &v, t->v, &r);
+        beside.g = tensor_beside(type, word, &o, t->g, &r);
+        add_roundings(plan, &beside, squares);
+        void *const own[] = { beside.q, beside.k, beside.v, beside.g };
+        for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+            free(own[i]);
+    }
+    for (int part = 0; part < N_PARTS; part++)
+        off[part] = sqrt(squares[part] / DRAWS);
+}

@@ -111,6 +111,9 @@ struct result trial_run(const foci_plan *plan, const struct trial *t);
 struct result trial_judge(const foci_plan *plan, const struct trial *t, bool words);
 void          result_free(struct result *r);
 
+/* How far words are off in the judge's hands, root mean squares over trials beside t. */
+void trial_roundings(const foci_plan *plan, const struct trial *t, double off[N_PARTS]);
+
 /* Fail with all that is needed to run the case again. */
 void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
                 int64_t index, double got, double want);

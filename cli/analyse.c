@@ -32,6 +32,7 @@ struct work {
     struct values      norms, cosines;
     int64_t            dim, pairs, draws;
     uint64_t           seed;
+    struct progress   *progress;
 };
 
 int read_values(const struct args *a, const char *name, const char *preset, double min,
@@ -182,11 +183,14 @@ static int open_estimator(const struct work *w, struct estimator *e)
     return EXIT_OK;
 }
 
-static int measure(const struct work *w, struct estimator *e, struct cell *cells)
+/* `done` lengths are those of the estimators before. */
+static int measure(const struct work *w, struct estimator *e, int64_t done,
+                   struct cell *cells)
 {
     int code = open_estimator(w, e);
 
     for (int i = 0; i < w->norms.n && !code; i++) {
+        progress_tick(w->progress, done + i, e->spec);
         foci_status status = calibrate(w, e, w->norms.x[i]);
         if (!status) status = estimate(w, e, w->norms.x[i], cells);
         cells += w->cosines.n;
@@ -250,7 +254,7 @@ static int run_all(const struct work *w, struct table *t, json_t *list)
     for (int i = 0; !code && (spec = opt_nth(w->a, "estimator", i)); i++) {
         struct estimator e = { .spec = spec };
         struct cell     *cells = need(n, sizeof *cells);
-        code = measure(w, &e, cells);
+        code = measure(w, &e, (int64_t)i * w->norms.n, cells);
         if (!code && w->a->json) {
             char *full = plan_text(foci_plan_spec, e.plan);
             json_array_append_new(list, json_pack("{s:s, s:o}", "spec", full, "results",
@@ -277,6 +281,7 @@ static int show(const struct work *w)
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
     int code = run_all(w, t, list);
+    progress_end(w->progress);
     if (!code && w->a->json)
         code = print_json(
             w->a, json_pack("{s:I, s:I, s:I, s:I, s:O}", "dim", (json_int_t)w->dim,
@@ -302,6 +307,12 @@ static int analyse_estimator(const struct args *a)
     if (code) return code;
     w.ctx = open_ctx(a, 1);
     if (!w.ctx) return EXIT_FAILED;
+    struct progress progress;
+    int             n = 0;
+    while (opt_nth(a, "estimator", n))
+        n++;
+    progress_begin(&progress, a, "lengths", (int64_t)n * w.norms.n);
+    w.progress = &progress;
     code = show(&w);
     foci_ctx_free(w.ctx);
     return code;

@@ -146,12 +146,15 @@ struct progress {
     const struct args *a;
     const char        *unit; /* "cases" */
     int64_t            n;
-    double             start;
+    double             start, next;
     bool               terminal, drawn;
 };
 void progress_begin(struct progress *p, const struct args *a, const char *unit,
                     int64_t n);
 void progress_at(struct progress *p, int64_t done, const char *what);
+/* The same where pieces are many and short: `done` of them are.  From the third second on,
+ * on a terminal the bar, elsewhere a line now and then. */
+void progress_tick(struct progress *p, int64_t done, const char *what);
 void progress_end(struct progress *p);
 
 /* What the user may have meant: offer every valid name, then read `best`, NULL

@@ -8,7 +8,9 @@
 void progress_begin(struct progress *p, const struct args *a, const char *unit,
                     int64_t n)
 {
-    *p = (struct progress){ a, unit, n, seconds(), isatty(STDERR_FILENO) == 1, false };
+    const double now = seconds();
+    *p =
+        (struct progress){ a, unit, n, now, now + 2, isatty(STDERR_FILENO) == 1, false };
 }
 
 /* "[####------] 4 of 10 cases, 1.3 cases/s, 5 s left: softmax/..." within 79 columns. */
@@ -38,6 +40,21 @@ void progress_at(struct progress *p, int64_t done, const char *what)
         note(p->a, "%lld of %lld: %s", (long long)done + 1, (long long)p->n, what);
     else if (seconds() - p->start > 2)
         draw(p, done, what);
+}
+
+void progress_tick(struct progress *p, int64_t done, const char *what)
+{
+    enum { LINES = 10 }; /* seconds from line to line */
+
+    if (p->a->quiet) return;
+    const double now = seconds();
+    if (now < p->next) return;
+    if (p->terminal)
+        draw(p, done, what);
+    else
+        note(p->a, "%lld of %lld %s: %s", (long long)done, (long long)p->n, p->unit,
+             what);
+    p->next = now + (p->terminal ? 0.1 : LINES);
 }
 
 void progress_end(struct progress *p)

@@ -22,7 +22,7 @@ bool run_is_layer(const struct args *a) { return GIVEN(a, of_layers) != NULL; }
 
 static int check_layer(const struct args *a)
 {
-    static const char *const of_heads[] = { "q", "k", "v", "weights" };
+    static const char *const of_heads[] = { "q", "k", "v" };
     const char *const        layer = GIVEN(a, of_layers);
     const char              *other = GIVEN(a, of_heads);
 
@@ -32,6 +32,12 @@ static int check_layer(const struct args *a)
                            "--%s and --%s do not go together: a layer makes q, k and v "
                            "of --x itself",
                            other, layer);
+    if (opt_flag(a, "weights"))
+        return usage_error(
+            a,
+            "--weights and --%s do not go together: weights are of heads, "
+            "from --q, --k and --v",
+            layer);
     if (!opt_text(a, "x"))
         return usage_error(a, "--%s needs --x FILE, the hidden states of the layer",
                            layer);

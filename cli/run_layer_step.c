@@ -119,13 +119,18 @@ static void free_steps(struct steps *s)
 
 int run_layer_steps(struct run *r)
 {
-    struct steps s = { .r = r };
+    struct steps    s = { .r = r };
+    struct progress p;
 
     if (r->p.memory && r->words.path)
         return usage_error(r->a, "--step: rows of --memory have no words");
     int code = make_steps(&s);
-    for (int64_t at = -r->p.memory; at < r->p.len_q && !code; at++)
+    progress_begin(&p, r->a, "tokens", r->p.memory + r->p.len_q);
+    for (int64_t at = -r->p.memory; at < r->p.len_q && !code; at++) {
+        progress_tick(&p, at + r->p.memory, r->spec);
         code = one_step(&s, at);
+    }
+    progress_end(&p);
     free_steps(&s);
     return code;
 }

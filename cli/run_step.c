@@ -141,13 +141,17 @@ static void free_steps(struct steps *s)
 
 int run_steps(struct run *r)
 {
-    struct steps s = { .r = r };
+    struct steps    s = { .r = r };
+    struct progress p;
 
     int code = make_steps(&s);
+    progress_begin(&p, r->a, "tokens", r->p.len_k);
     for (int64_t at = 0; at < r->p.len_k && !code; at++) {
+        progress_tick(&p, at, r->spec);
         code = one_step(&s, at, false);
         if (!code) code = one_step(&s, at, true);
     }
+    progress_end(&p);
     free_steps(&s);
     return code;
 }

@@ -24,6 +24,24 @@ static int check_folder(const struct run *r, const char *path)
     return code;
 }
 
+static bool ends_in(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+/* A name that says something else than what is written would mislead whoever reads it. */
+static int check_name(const struct run *r, const char *option, const char *path)
+{
+    static const char npy[] = ".npy", tensors[] = ".safetensors";
+    const bool        many = strcmp(option, "dump-params") == 0;
+
+    return ends_in(path, many ? npy : tensors)
+               ? usage_error(r->a, "--%s is '%s'; what it writes is a %s file", option,
+                             path, many ? tensors : npy)
+               : EXIT_OK;
+}
+
 int run_outputs(const struct run *r)
 {
     static const char *const names[] = { "out", "weights", "dump-params", "grads" };
@@ -31,7 +49,8 @@ int run_outputs(const struct run *r)
 
     for (int i = 0; i < 4 && !code; i++) {
         const char *path = opt_text(r->a, names[i]);
-        if (path) code = check_folder(r, path);
+        if (path) code = check_name(r, names[i], path);
+        if (path && !code) code = check_folder(r, path);
         for (int j = 0; j < i && path && !code; j++) {
             const char *other = opt_text(r->a, names[j]);
             if (other && strcmp(path, other) == 0)

@@ -286,7 +286,8 @@ typedef struct foci_io {
     int64_t        n_docs;
     const int32_t *words;  /* [batch][row] word of each token, if read */
     const float   *params; /* as laid out by foci_plan_param(); NULL: none needed */
-    void          *saved;  /* forward to backward; NULL: inference only */
+    void          *saved;  /* forward to backward, 16-byte aligned, as malloc does;
+                            * NULL: inference only */
     void          *work;   /* 64-byte aligned scratch */
     const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
     const float   *bias;   /* likewise, added to the logits */

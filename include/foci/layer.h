@@ -134,8 +134,8 @@ typedef struct foci_layer_io {
     int64_t        n_docs;
     const int32_t *words;
     const float   *params;
-    void          *saved; /* forward to backward; NULL: inference only */
-    void          *work;  /* 64-byte aligned scratch */
+    void *saved; /* forward to backward, 64-byte aligned; NULL: inference only */
+    void *work;  /* 64-byte aligned scratch */
     const uint8_t *mask;
     const float   *bias;
     uint64_t       dropout_seed;

@@ -343,7 +343,8 @@ static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
                         "or more",
                         (long long)io->n, (long long)io->draws);
     if (io->n > 0 && (!io->x || !io->y))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "io.x or io.y is NULL, with %lld pairs",
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "io.x or io.y is NULL, with %lld pairs: both are read",
                         (long long)io->n);
     return FOCI_OK;
 }
@@ -362,8 +363,8 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
                              .d = plan->p.dim_qk };
     if (g->mech.def->engine != FOCI_LINEAR ||
         (s->l->feature != FOCI_FEATURE_EXP && s->l->feature != FOCI_FEATURE_TRIG))
-        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "%s has no random features",
-                        g->mech.def->name);
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "%s has no random features: performer has", g->mech.def->name);
     const struct param *omega = plan->params;
     while (omega->offset != g->param0[0])
         omega++;

@@ -482,7 +482,8 @@ static foci_status check_io(const foci_plan *plan, const foci_orthogonality_io *
         return ctx_fail(ctx, FOCI_ERR_ARG, "io.rows is %" PRId64 "; it takes 2 to %d",
                         io->rows, INT32_MAX);
     if (io->n_distortions < 1)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "io.n_distortions is %" PRId64,
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "io.n_distortions is %" PRId64 "; it takes 1 or more",
                         io->n_distortions);
     for (int64_t i = 0, least = 1; i < io->n_distortions; i++) {
         const int64_t dim = io->distortions[i].dim;

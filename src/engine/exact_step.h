@@ -69,9 +69,7 @@ foci_status labels_reserve(foci_ctx *ctx, struct label_map *m, int64_t tokens,
                            int64_t labels);
 /* Token `at` has this label; tokens come in order. */
 void labels_add(struct label_map *m, int64_t at, int64_t label);
-/* Its number; -1: no token has it. */
-int32_t labels_find(const struct label_map *m, int64_t label);
-void    labels_cut(struct label_map *m, int64_t len, int64_t new_len);
+void labels_cut(struct label_map *m, int64_t len, int64_t new_len);
 /* Into one that is empty. */
 foci_status labels_copy(foci_ctx *ctx, const struct label_map *from, int64_t len,
                         struct label_map *to);

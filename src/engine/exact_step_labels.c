@@ -124,7 +124,8 @@ void labels_add(struct label_map *m, int64_t at, int64_t label)
     m->last[*number] = (int32_t)at;
 }
 
-int32_t labels_find(const struct label_map *m, int64_t label)
+/* Its number; -1: no token has it. */
+static int32_t find(const struct label_map *m, int64_t label)
 {
     return label == NO_LABEL || !m->n_labels ? -1 : *entry(m, label);
 }
@@ -237,7 +238,7 @@ void step_label(const struct stepping *x, const struct piece *p, int row, struct
               (const char *)x->step->io->q + row_of(x, p, row) * (size_t)x->dq * x->el,
               &r->hash);
     for (int64_t t = 0; t < x->rounds; t++)
-        number[t] = labels_find(map_of(x, p, row, t), r->hash.label[t]);
+        number[t] = find(map_of(x, p, row, t), r->hash.label[t]);
 }
 
 /* Go back to the last token of each chain that a row may see. */

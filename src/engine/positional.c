@@ -147,7 +147,7 @@ void positional_load_g(const struct positional *x, const struct place *at, int64
 }
 
 /* Whether rows of tensors can be read by kernels of floats as they are. */
-bool positional_in_place(const struct positional *x, const struct place *at)
+static bool in_place(const struct positional *x, const struct place *at)
 {
     return x->p->dtype == FOCI_F32 && at->width == at->ld;
 }
@@ -156,7 +156,7 @@ static struct rows rows_at(const struct positional *x, const struct place *at,
                            const char *from, const foci_layout *l, int n, int ahead,
                            float *tile)
 {
-    if (positional_in_place(x, at))
+    if (in_place(x, at))
         return (struct rows){ (const float *)(const void *)from, l->row };
     x->k->fetch_rows(tile, at->ld, from, l->row, (int)x->p->dtype, n, at->width, ahead);
     return (struct rows){ tile, at->ld };

@@ -116,8 +116,6 @@ struct rows {
     int64_t      ld;
 };
 
-bool positional_in_place(const struct positional *x, const struct place *at);
-
 struct rows positional_v(const struct positional *x, const struct place *at, int64_t i,
                          int n, int ahead, float *tile);
 struct rows positional_g(const struct positional *x, const struct place *at, int64_t i,

@@ -136,8 +136,9 @@ static void weigh_rows(const struct conv *c, char *o, int64_t ldo, const char *v
                        int64_t ldv, int dtype, int n, const float *taps, int64_t ldw)
 {
     const struct kernels *k = c->x->k;
-    const int size = dtype == FOCI_F32 ? 4 : 2, d = c->at.ld, far = c->x->streams;
-    int       done = 0;
+    const int64_t         size = dtype == FOCI_F32 ? 4 : 2;
+    const int             d = c->at.ld, far = c->x->streams;
+    int                   done = 0;
 
     if (!ldw) done = k->roll(o, ldo, v, ldv, dtype, n, d, taps, c->width, far);
     if (done == d) return;

@@ -55,9 +55,10 @@ static foci_status open_temp(struct writer *w)
 static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path)
 {
     struct stat st;
-    const bool  there = stat(path, &st) == 0;
+    const bool  there = path && stat(path, &st) == 0;
 
     *w = (struct writer){ .ctx = ctx, .path = path, .fd = -1 };
+    if (!path) return ctx_fail(ctx, FOCI_ERR_ARG, "a file to write needs a name");
     if (there && S_ISDIR(st.st_mode))
         return file_fail(ctx, path, "is a directory; the name of a file is needed");
     if (there && !S_ISREG(st.st_mode)) {
@@ -169,7 +170,7 @@ static foci_status check_shape(foci_ctx *ctx, const char *path, int n_dims,
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "%.200s: an array to write needs data, up to 8 axes and a size "
                         "that can be counted",
-                        path);
+                        path ? path : "no name");
     return FOCI_OK;
 }
 

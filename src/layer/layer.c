@@ -43,7 +43,10 @@ static foci_status check_extents(foci_ctx *ctx, const foci_layer_problem *p)
         (double)p->batch * (double)max64(p->len + p->memory, p->len_source);
     const double wide = (double)max64(p->width, p->width_source);
     if (rows * wide > 0x1p56)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "%.3g rows of %.0f are too many", rows, wide);
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "%.3g rows of %.0f elements are too many: a layer has 2^56 "
+                        "elements at most",
+                        rows, wide);
     if (p->kind > FOCI_LAYER_CONV)
         return out_of_range(ctx, "kind", p->kind, 0, FOCI_LAYER_CONV);
     if (p->drop_out < 0 || p->drop_out >= 1 || p->drop_out != p->drop_out)

@@ -194,12 +194,8 @@ foci_io       layer_plan_io(const struct pass *x);
 foci_grads    layer_plan_grads(const struct pass *x);
 /* How a place lies in an execution of whole sequences. */
 foci_layout layer_layout(const struct buffer *b, int64_t batch);
-bool        layer_transforms(const foci_layer *layer);
 /* Bytes that products of so many rows need. */
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
-/* Columns of all products side by side; floats of the widest row. */
-int64_t layer_columns(const foci_layer *layer);
-int64_t layer_row_floats(const foci_layer *layer);
 
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
 void layer_make_params(struct pass *x);

@@ -1,7 +1,8 @@
 /* layer_pass.c -- what one execution of a layer has in memory, and which rows it has. */
 #include "layer/layer.h"
 
-int64_t layer_columns(const foci_layer *layer)
+/* Of all products side by side. */
+static int64_t columns(const foci_layer *layer)
 {
     int64_t cols = layer->p.width;
 
@@ -10,7 +11,8 @@ int64_t layer_columns(const foci_layer *layer)
     return cols;
 }
 
-int64_t layer_row_floats(const foci_layer *layer)
+/* Of the widest row. */
+static int64_t row_floats(const foci_layer *layer)
 {
     const foci_layer_problem *p = &layer->p;
     const int64_t             dim = max64(p->head_dim, p->value_dim);
@@ -18,7 +20,7 @@ int64_t layer_row_floats(const foci_layer *layer)
     return round_up(max64(dim, max64(p->width, p->width_source)), FOCI_TILE);
 }
 
-bool layer_transforms(const foci_layer *layer)
+static bool transforms(const foci_layer *layer)
 {
     for (int i = 0; i < layer->n_frozen; i++)
         if (!layer->frozen[i].dense) return true;
@@ -54,9 +56,9 @@ static struct spot take_spot(const foci_layer *layer, const struct buffer *b,
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
 {
     const foci_layer_problem *p = &layer->p;
-    const int64_t out = p->heads * p->value_dim, cols = layer_columns(layer);
-    const int64_t wide = max64(p->width, p->width_source);
-    const int64_t far = layer->n_distances ? layer->len_k : 0;
+    const int64_t             out = p->heads * p->value_dim, cols = columns(layer);
+    const int64_t             wide = max64(p->width, p->width_source);
+    const int64_t             far = layer->n_distances ? layer->len_k : 0;
     const struct {
         int64_t    m, n, k;
         bool       back, a_turned, b_turned;
@@ -107,8 +109,7 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
         x->d[i] = take_spot(layer, &layer->places[i], a);
     if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
     if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
-    if (layer_transforms(layer))
-        x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
+    if (transforms(layer)) x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
 }
 
 void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
@@ -120,11 +121,11 @@ void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
     x->plan_dparams = arena_take(a, backward ? made : 0, sizeof *x->plan_dparams);
     x->product_work =
         arena_take(a, (int64_t)layer_product_bytes(layer, rows, backward), 1);
-    x->bias = arena_take(a, layer_columns(layer), sizeof *x->bias);
+    x->bias = arena_take(a, columns(layer), sizeof *x->bias);
     x->a = arena_take(a, layer->cols, sizeof *x->a);
     x->b = arena_take(a, layer->cols, sizeof *x->b);
     x->c = arena_take(a, layer->cols, sizeof *x->c);
-    x->row_floats = layer_row_floats(layer);
+    x->row_floats = row_floats(layer);
     x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
                          sizeof *x->rows);
 }

@@ -202,6 +202,8 @@ static foci_status check_all(const foci_plan *plan, const foci_io *io,
         return refuse(out, "io.work is NULL: this plan needs %zu bytes",
                       plan->work_bytes);
     if ((uintptr_t)io->work % 64) return refuse(out, "io.work is not 64-byte aligned");
+    if ((uintptr_t)io->saved % 16)
+        return refuse(out, "io.saved is not aligned as malloc aligns, to 16 bytes");
     if (grads && plan->saved_bytes && !io->saved)
         return refuse(out,
                       "io.saved is NULL: give forward and backward the same %zu bytes",

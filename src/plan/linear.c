@@ -63,7 +63,8 @@ bool linear_signed(const foci_linear *l)
     return true;
 }
 
-bool linear_scaled(const foci_linear *l)
+/* Whether the scale means something to it. */
+static bool scaled(const foci_linear *l)
 {
     switch (l->feature) {
     case FOCI_FEATURE_ROW:
@@ -92,8 +93,7 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
 
     if (mod->does & ~(unsigned)(FOCI_MOD_SCALE | FOCI_MOD_ROPE) || mod->row_factor)
         return "it changes logits, and sums over features never form them";
-    if (mod->does & FOCI_MOD_SCALE && !linear_scaled(l))
-        return "its features are not scaled";
+    if (mod->does & FOCI_MOD_SCALE && !scaled(l)) return "its features are not scaled";
     if (mod->does & FOCI_MOD_SCALE && s->score.scale <= 0 &&
         (l->feature == FOCI_FEATURE_EXP || l->feature == FOCI_FEATURE_TRIG))
         return "random features need a scale above 0";

@@ -156,8 +156,6 @@ foci_linear linear_of(const foci_mech *m);
 int64_t     linear_features(const foci_mech *m, const foci_linear *l);
 /* Features that can be of both signs. */
 bool linear_signed(const foci_linear *l);
-/* Whether the scale means something to it. */
-bool linear_scaled(const foci_linear *l);
 /* Rows of weights sum to one or are empty, with these arguments. */
 bool mech_stochastic(const foci_mech *m);
 /* What it cannot ask for; NULL: all can be done. */

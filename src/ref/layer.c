@@ -197,6 +197,46 @@ static void remember(const struct ref_pass *x)
     }
 }
 
+/* Rows of a place of the heads that are there, of entry b: of queries, or of keys. */
+static foci_range rows_there(const struct ref_pass *x, enum ref_at at, int64_t b)
+{
+    if (at != REF_Q && x->p.len_source) return ref_valid(x, REF_SOURCE, b);
+    foci_range rows = ref_valid(x, REF_X, b);
+    if (at != REF_Q) rows.end += x->p.memory;
+    return rows;
+}
+
+static void take_heads(const struct ref_pass *x, enum ref_at at, const void *from,
+                       int64_t head0, int64_t heads)
+{
+    const struct ref_place *p = &x->at[at];
+
+    for (int64_t b = 0; b < x->p.batch; b++) {
+        const foci_range rows = rows_there(x, at, b);
+        for (int64_t i = rows.begin; i < rows.end; i++)
+            for (int64_t c = head0 * p->dim; c < (head0 + heads) * p->dim; c++) {
+                double *const to = ref_element(p, p->x, b, i, c);
+                *to = ref_load((int)x->p.dtype, from, to - p->x);
+            }
+    }
+}
+
+/* Those that were handed over, of heads that read them. */
+static void take_rows(const struct ref_pass *x)
+{
+    const void *const *rows = x->call->rows;
+    foci_group         g = { FOCI_SIZED(foci_group) };
+
+    for (int i = 0; !foci_plan_group(x->plan, i, &g); i++) {
+        if (rows[0] && g.reads & FOCI_READ_Q)
+            take_heads(x, REF_Q, rows[0], g.head0, g.heads);
+        if (rows[1] && g.reads & FOCI_READ_K)
+            take_heads(x, REF_K, rows[1], g.kv0, g.kv_heads);
+        if (rows[2] && g.reads & FOCI_READ_V)
+            take_heads(x, REF_V, rows[2], g.kv0, g.kv_heads);
+    }
+}
+
 static foci_status forward(struct ref_pass *x)
 {
     const foci_layer_io *io = x->call->io;
@@ -208,6 +248,7 @@ static foci_status forward(struct ref_pass *x)
     for (int i = 0; i < x->n_links - 1; i++)
         ref_link_run(x, &x->links[i]);
     ref_gates_in(x);
+    take_rows(x);
     TRY(run_heads(x, false));
     round_place(x, &x->at[REF_O]);
     ref_gates_out(x);

@@ -23,6 +23,11 @@ struct ref_layer_call {
     /* Round what lies between x and y to the layer's type, and the operands of products
      * as engines do. */
     bool words;
+
+    /* Rows of q, k and v, laid out as the plan has them, of the layer's type, in place of
+     * those that x projects to: what a layer has rounded is what labels are chosen by.
+     * NULL: none. */
+    const void *rows[3];
 };
 
 foci_status ref_layer_run(const struct ref_layer_call *call);

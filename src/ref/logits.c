@@ -116,20 +116,33 @@ int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j)
     return j < h->nk ? shaw_row(h, h->shaw_v, rel_of(h, i, j), h->dv) : -1;
 }
 
+/* Element c of a query and of a vector that is added to it, which round as one; at -1:
+ * none is. */
+static double brought(const struct ref_head *h, const double *q, int64_t at, int64_t c)
+{
+    return ref_word(h->words, at < 0 ? q[c] : q[c] + h->p->call->params[at + c]);
+}
+
+static double param_word(const struct ref_head *h, int64_t at)
+{
+    return ref_word(h->words, h->p->call->params[at]);
+}
+
 /* s_ij */
 static double product(const struct ref_head *h, int64_t i, int64_t j)
 {
-    const double *params = h->p->call->params;
     const double *q = h->uq + i * h->du, *k = h->uk + j * h->du;
-    double        s = dot(q, k, h->du);
+    const int64_t u = j < h->nk ? h->txl_u : -1;
+    double        s = 0;
 
+    for (int64_t c = 0; c < h->du; c++)
+        s += brought(h, q, u, c) * k[c];
     if (j >= h->nk) return s;
     const int64_t rel = rel_of(h, i, j);
     const int64_t ak = shaw_row(h, h->shaw_k, rel, h->dqk), r = txl_row(h, rel);
-    if (ak >= 0) s += dot(q, params + ak, h->dqk);
-    if (h->txl_u >= 0) s += dot(params + h->txl_u, k, h->dqk);
-    if (r >= 0) s += dot(q, params + r, h->dqk);
-    if (r >= 0) s += dot(params + h->txl_w, params + r, h->dqk);
+    if (ak >= 0) s += dot(q, h->p->call->params + ak, h->dqk);
+    for (int64_t c = 0; r >= 0 && c < h->dqk; c++)
+        s += brought(h, q, h->txl_w, c) * param_word(h, r + c);
     return s;
 }
 
@@ -183,29 +196,27 @@ void ref_logits(const struct ref_head *h, int64_t i, struct ref_row *r)
 static void product_back(const struct ref_head *h, int64_t i, int64_t j, double ds,
                          bool held)
 {
-    const double *params = h->p->call->params;
     double       *dparams = h->p->dparams;
     const double *q = h->uq + i * h->du, *k = h->uk + j * h->du;
     double       *dq = h->duq + i * h->du, *dk = h->duk + j * h->du;
+    const int64_t u = j < h->nk ? h->txl_u : -1;
 
     add(dq, ds, k, h->du);
-    if (!held) add(dk, ds, q, h->du);
+    for (int64_t c = 0; !held && c < h->du; c++)
+        dk[c] += ds * brought(h, q, u, c);
     if (j >= h->nk) return;
     const int64_t rel = rel_of(h, i, j);
     const int64_t ak = shaw_row(h, h->shaw_k, rel, h->dqk), r = txl_row(h, rel);
     if (ak >= 0) {
-        add(dq, ds, params + ak, h->dqk);
+        add(dq, ds, h->p->call->params + ak, h->dqk);
         add(dparams + ak, ds, q, h->dqk);
     }
-    if (h->txl_u >= 0) {
-        if (!held) add(dk, ds, params + h->txl_u, h->dqk);
-        add(dparams + h->txl_u, ds, k, h->dqk);
-    }
-    if (r >= 0) {
-        add(dq, ds, params + r, h->dqk);
-        add(dparams + h->txl_w, ds, params + r, h->dqk);
-        add(dparams + r, ds, q, h->dqk);
-        add(dparams + r, ds, params + h->txl_w, h->dqk);
+    if (u >= 0) add(dparams + u, ds, k, h->dqk);
+    for (int64_t c = 0; r >= 0 && c < h->dqk; c++) {
+        const double far = param_word(h, r + c);
+        dq[c] += ds * far;
+        dparams[h->txl_w + c] += ds * far;
+        dparams[r + c] += ds * brought(h, q, h->txl_w, c);
     }
 }
 

@@ -115,7 +115,8 @@ static void fill(struct ref_head *h)
     for (int64_t t = 0; t < h->nk * h->dv; t++)
         h->v[t] = h->p->v[t];
     ref_slots_fill(h);
-    round_words(h->words, h->uq, h->nq * h->du);
+    /* With vectors of txl added to them queries round later: see logits.c. */
+    round_words(h->words && h->txl_r < 0, h->uq, h->nq * h->du);
     round_words(h->words, h->uk, h->cols * h->du);
     round_words(h->words, h->v, h->cols * h->dv);
     ref_labels_find(h);

@@ -12,7 +12,7 @@
  * of c a float.  The barrier is for the compiler: what gcc knows of a tile load does
  * not say that it reads memory.
  *
- * With FOCI_AMX_EMULATED the same words are done in software, to the letter of the
+ * With FOCI_AMX_EMULATED the same words are done by AVX-512, to the letter of the
  * manual, so that kernels can be tested where there are no tiles.  What the hardware
  * would refuse with a fault is an assertion there.
  */
@@ -48,7 +48,7 @@ _Static_assert(sizeof(struct tile_config) == 64, "the hardware's layout");
 #else
 
 #include <assert.h>
-#include <math.h>
+#include <immintrin.h>
 #include <string.h>
 
 enum { N_TILES = 8, TILE_ROWS = 16, TILE_WORDS = 16 };
@@ -108,30 +108,42 @@ static void tile_store(int t, void *p, int64_t stride)
 }
 
 /* Denormals are zeros on the way in and on the way out, whatever MXCSR says. */
-static float tile_flush(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
-
-static float tile_float(uint32_t bits)
+static __m512 tile_flush(__m512 x)
 {
-    float x;
-
-    memcpy(&x, &bits, sizeof x);
-    return tile_flush(x);
+    const __mmask16 small =
+        _mm512_cmp_ps_mask(_mm512_abs_ps(x), _mm512_set1_ps(0x1p-126f), _CMP_LT_OQ);
+    return _mm512_mask_and_ps(x, small, x, _mm512_set1_ps(-0.0f));
 }
 
-/* One element of the product, rounded to nearest even at each step: the low halves
- * of the words and the high ones have a sum each, from zero, by fused multiply-add;
- * those two are added, and the result is added to c. */
-static float tile_dot(const struct tile *a, const struct tile *b, int i, int j, float c)
+static __m512 tile_floats(__m512i bits)
 {
-    float low = 0.0f, high = 0.0f;
+    return tile_flush(_mm512_castsi512_ps(bits));
+}
 
-    for (int t = 0; t < a->words; t++) {
-        const uint32_t x = a->at[i][t], y = b->at[t][j];
-        low = tile_flush(fmaf(tile_float(x << 16), tile_float(y << 16), low));
-        high = tile_flush(
-            fmaf(tile_float(x & 0xffff0000), tile_float(y & 0xffff0000), high));
+static __m512 tile_low(__m512i words)
+{
+    return tile_floats(_mm512_slli_epi32(words, 16));
+}
+
+static __m512 tile_high(__m512i words)
+{
+    return tile_floats(_mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000)));
+}
+
+/* A row of the product, rounded to nearest even at each step: the low halves of the words
+ * and the high ones have a sum each, from zero, by fused multiply-add; those two are
+ * added, and the result is added to c. */
+static __m512 tile_row(const uint32_t *a, const struct tile *b, __m512 c)
+{
+    __m512 low = _mm512_setzero_ps(), high = low;
+
+    for (int t = 0; t < b->rows; t++) {
+        const __m512i x = _mm512_set1_epi32((int)a[t]),
+                      y = _mm512_loadu_si512(b->at[t]);
+        low = tile_flush(_mm512_fmadd_ps(tile_low(x), tile_low(y), low));
+        high = tile_flush(_mm512_fmadd_ps(tile_high(x), tile_high(y), high));
     }
-    return tile_flush(c + tile_flush(low + high));
+    return tile_flush(_mm512_add_ps(c, tile_flush(_mm512_add_ps(low, high))));
 }
 
 static void tile_dp(int tc, int ta, int tb)
@@ -141,11 +153,11 @@ static void tile_dp(int tc, int ta, int tb)
 
     assert(tc != ta && tc != tb && ta != tb);
     assert(c->rows == a->rows && c->words == b->words && a->words == b->rows);
-    for (int i = 0; i < c->rows; i++)
-        for (int j = 0; j < c->words; j++) {
-            const float x = tile_dot(a, b, i, j, tile_float(c->at[i][j]));
-            memcpy(&c->at[i][j], &x, sizeof x);
-        }
+    for (int i = 0; i < c->rows; i++) {
+        const __m512 sum =
+            tile_row(a->at[i], b, tile_floats(_mm512_loadu_si512(c->at[i])));
+        _mm512_mask_storeu_ps(c->at[i], (__mmask16)((1u << c->words) - 1), sum);
+    }
 }
 
 #endif

@@ -49,7 +49,9 @@ static foci_status check_plan(const foci_plan *plan)
                         "a given mask or bias has no place in a decoding state");
     for (int g = 0; g < plan->spec.n_groups; g++)
         if (!decoder_of(plan, g))
-            return ctx_fail(ctx, FOCI_ERR_UNSUP, "%s has no decoding state",
+            return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                            "%s has no decoding state: its rows need the whole "
+                            "sequence, as in foci_forward()",
                             plan->spec.groups[g].mech.def->name);
     return FOCI_OK;
 }

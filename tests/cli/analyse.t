@@ -72,8 +72,8 @@ foci analyse: --norms is '1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1'; it takes *
 foci analyse --estimator 'linear(kernel=elu)' --dim 4
 foci analyse --estimator softmax --dim 4
 --- stderr
-foci analyse: linear(kernel=elu): linear has no random features
-foci analyse: softmax: softmax has no random features
+foci analyse: linear(kernel=elu): linear has no random features: performer has
+foci analyse: softmax: softmax has no random features: performer has
 --- exit 1
 
 === mistakes in the spec

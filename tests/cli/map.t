@@ -302,7 +302,7 @@ text = open(sys.argv[1]).read()
 x, y = map(float, re.search(r"rotate\(-90 (\S+) (\S+)\)'>query<", text).groups())
 ends = [(float(a), n) for a, n in re.findall(r"<text x='(\S+)' .*text-anchor='end'.*>(\d+)</text>", text)]
 subtitle = float(re.search(r"<text x='24' y='(51)'", text).group(1))
-print(x < min(a - 6.5 * len(n) for a, n in ends if a < 64), y - 15 > subtitle)
+print(x + 3 < min(a - 6.5 * len(n) for a, n in ends if a < 64), y - 15 > subtitle)
 END
 done
 --- stdout

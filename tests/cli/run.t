@@ -518,3 +518,14 @@ for how in '' --calibrate; do
     foci run 'performer(kind=favor++)' --q q.npy --k q.npy --v q.npy --out o$how.npy --causal --param A=a.npy $how > /dev/null
 done
 npy near o--calibrate.npy o.npy 0
+
+=== a long run says how far it is, and leaves nothing behind when it is interrupted
+npy make q.npy 200000x2
+timeout -s INT 5 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --causal --step --threads 1
+echo $?
+ls
+--- stdout
+124
+q.npy
+--- stderr
+foci run: * of 200000 tokens: softmax

@@ -15,6 +15,21 @@ No such file or directory
 --- stderr
 foci run: routed: kv_heads is 1: a head of routed has 2 sets of keys and values, so that it must be a multiple of 2 that divides 2
 
+=== names that say something else than what is written
+npy make q.npy 4x8
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.safetensors
+foci run softmax --q q.npy --k q.npy --v q.npy --weights o.safetensors
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --dump-params p.npy
+echo $?
+ls
+--- stdout
+2
+q.npy
+--- stderr
+foci run: --out is 'o.safetensors'; what it writes is a .npy file
+foci run: --weights is 'o.safetensors'; what it writes is a .npy file
+foci run: --dump-params is 'p.npy'; what it writes is a .safetensors file
+
 === nothing to write
 foci run softmax --q q.npy
 --- stderr

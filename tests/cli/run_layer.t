@@ -442,7 +442,7 @@ run --x x.npy --heads 2 --layer gru --out y.npy
 run --x x.npy --heads 0 --out y.npy
 --- stderr
 foci run: --q and --heads do not go together: a layer makes q, k and v of --x itself
-foci run: --weights and --heads do not go together: a layer makes q, k and v of --x itself
+foci run: --weights and --heads do not go together: weights are of heads, from --q, --k and --v
 foci run: --heads needs --x FILE, the hidden states of the layer
 foci run: --head-dim needs --heads N, the heads of the layer
 foci run: needs the tensors that softmax reads: --q, --k, --v; or, for a whole layer, --heads

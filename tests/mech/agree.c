@@ -262,6 +262,29 @@ static void runs(void **state)
     levels_free(&l);
 }
 
+/* Words of 16 bits where rows for distances, which are as large as they like, weigh more
+ * than keys that are scaled to length one. */
+static void distances(void **state)
+{
+    static const char *const specs[] = { "softmax txl qknorm", "l2norm txl",
+                                         "softmax txl scale(0.3)" };
+    struct levels            l = levels_make(1);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int k = 0; k < N_KINDS; k++)
+            for (int dtype = FOCI_BF16; dtype <= FOCI_F16; dtype++) {
+                foci_problem p = problem_of(&kinds[k]);
+                const int    turn = (int)i + k + dtype;
+
+                if (brief() && turn % 8 != 2) continue;
+                p.dtype = (foci_dtype)dtype;
+                run_case(&l, l.n - 1 - turn % 2, specs[i], &p, kinds[k].gives & 0xff,
+                         5000 + 1000 * i + (uint64_t)k);
+            }
+    levels_free(&l);
+}
+
 /* A last query in the middle of a block: it sees all of its tile, so that no mask hides
  * the lanes before it. */
 static void last(void **state)
@@ -328,8 +351,8 @@ static void alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agree), cmocka_unit_test(mixes), cmocka_unit_test(runs),
-        cmocka_unit_test(last),  cmocka_unit_test(alone),
+        cmocka_unit_test(agree),     cmocka_unit_test(mixes), cmocka_unit_test(runs),
+        cmocka_unit_test(distances), cmocka_unit_test(last),  cmocka_unit_test(alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

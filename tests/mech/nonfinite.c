@@ -244,7 +244,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     for (int tensor = 0; tensor < N_TENSORS; tensor++) {
         const bool   by_key = tensor == K || tensor == V;
         const double value = (seed + (uint64_t)tensor) % 3 ? NAN : INFINITY;
-        for (int n = 0; n < 2; n++) {
+        for (int n = test_sanitized(); n < 2; n++) {
             const struct spot s = { tensor, rng_below(&r, p->batch),
                                     rng_below(&r, by_key ? p->len_k : p->len_q),
                                     rng_below(&r, by_key ? p->kv_heads : p->heads),

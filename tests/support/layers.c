@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "support/rows.h"
+
 const char *const layer_part_names[LAYER_PARTS] = { "y", "dx", "dsource", "dbias",
                                                     "dparams" };
 
@@ -345,6 +347,7 @@ void layer_result_free(struct layer_result *r)
 {
     for (int i = 0; i < LAYER_PARTS; i++)
         free(r->x[i]);
+    free(r->saved);
 }
 
 /* Memory in which nothing is a number. */
@@ -406,9 +409,10 @@ struct layer_result layers_run(const foci_layer *layer, const struct layer_case 
     must(foci_layer_forward(layer, &io), layer, c, &io, NULL);
     widen((int)c->p.dtype, io.y, r.n[LAYER_Y], r.x[LAYER_Y]);
     if (c->p.flags & FOCI_TRAIN) run_back(layer, c, &io, &r);
+    rows_find(layer, &io, r.rows);
+    r.saved = io.saved;
     free(io.y);
     free(io.work);
-    free(io.saved);
     return r;
 }
 
@@ -425,6 +429,12 @@ static double *wide(const struct layer_case *c, const void *from, int64_t rows,
 
 struct layer_result layers_judge(const foci_layer *layer, const struct layer_case *c,
                                  bool words)
+{
+    return layers_judge_by(layer, c, words, NULL);
+}
+
+struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_case *c,
+                                    bool words, const struct layer_result *by)
 {
     const foci_layer_problem *p = &c->p;
     struct layer_result       r = result_make(layer, c);
@@ -447,6 +457,8 @@ struct layer_result layers_judge(const foci_layer *layer, const struct layer_cas
     struct ref_layer_call call = {
         .layer = layer, .io = &io, .type = REF_F64, .params = params, .words = words
     };
+    if (by) memcpy(call.rows, by->rows, sizeof call.rows);
+    r.given = by != NULL;
     assert_int_equal(ref_layer_run(&call), FOCI_OK);
     const foci_layer_grads g = { FOCI_SIZED(foci_layer_grads), .dy = in[4],
                                  .dx = r.x[LAYER_DX],
@@ -539,8 +551,7 @@ static double rounding(int type, const double *x, int64_t n)
     return n ? sqrt(sum / (double)n) : 0;
 }
 
-/* Labels and the largest gates are chosen, and a divisor bends: rounded queries may choose
- * otherwise, for a row or two of a few.  That leaves nothing to say; f32 says it. */
+/* Labels and the largest gates are chosen, and a divisor bends. */
 static bool chooses(const foci_plan *plan)
 {
     enum { TOP_ARG = 2 }; /* of routed */
@@ -557,6 +568,16 @@ static bool chooses(const foci_plan *plan)
     return false;
 }
 
+static bool rounds(const struct layer_case *c)
+{
+    return c->p.dtype != FOCI_F32 || c->p.flags & FOCI_FAST;
+}
+
+bool layers_choose(const foci_layer *layer, const struct layer_case *c)
+{
+    return rounds(c) && chooses(foci_layer_plan(layer));
+}
+
 /* Numbers that are compared by themselves. */
 struct piece {
     const char   *name;
@@ -564,17 +585,18 @@ struct piece {
     int64_t       n;
     double        whole;  /* the size of all of which it is part */
     bool          tensor; /* of the layer's type */
+    bool chosen; /* by other rows: for a row or two of a few that leaves nothing
+                           * to say but that numbers are finite */
 };
 
 /* Places between x and y are rounded once in the yardstick, and sums in another order
  * a few times more.  Of few numbers the yardstick may be a lucky one. */
 static double bound_of(const struct layer_case *c, const struct piece *p)
 {
-    const bool   rounds = c->p.dtype != FOCI_F32 || c->p.flags & FOCI_FAST;
     const double size = rms(p->want, p->n), yard = apart(p->words, p->want, p->n);
     const double few = 6 / sqrt(fmax(1, (double)min64(p->n, c->p.batch * c->p.len)));
 
-    if (!rounds) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
+    if (!rounds(c)) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
     double bound = (2 + few) * (yard + 0x1p-9 * size) + 0x1p-7 * p->whole;
     if (p->tensor && c->p.dtype != FOCI_F32)
         bound += 1.1 * rounding((int)c->p.dtype, p->want, p->n);
@@ -583,8 +605,7 @@ static double bound_of(const struct layer_case *c, const struct piece *p)
 
 static void compare(const foci_layer *layer, const struct layer_case *c, struct piece p)
 {
-    const bool rounds = c->p.dtype != FOCI_F32 || c->p.flags & FOCI_FAST;
-    int64_t    worst = 0;
+    int64_t worst = 0;
 
     const double bound = bound_of(c, &p);
     const double error = apart(p.got, p.want, p.n);
@@ -593,7 +614,7 @@ static void compare(const foci_layer *layer, const struct layer_case *c, struct 
             layers_fail(layer, c, p.name, i, p.got[i], p.want[i]);
         if (fabs(p.got[i] - p.want[i]) > fabs(p.got[worst] - p.want[worst])) worst = i;
     }
-    if (error <= bound || (rounds && chooses(foci_layer_plan(layer)))) return;
+    if (error <= bound || p.chosen) return;
     print_error("rms error %.3g of %.3g; allowed %.3g\n", error, rms(p.want, p.n),
                 bound);
     layers_fail(layer, c, p.name, worst, p.got[worst], p.want[worst]);
@@ -617,7 +638,7 @@ static void compare_params(const foci_layer *layer, const struct layer_case *c,
                 (struct piece){ name, got->x[LAYER_DPARAMS] + param.offset,
                                 want->x[LAYER_DPARAMS] + param.offset,
                                 words->x[LAYER_DPARAMS] + param.offset, param.count,
-                                whole, false });
+                                whole, false, layers_choose(layer, c) && !want->given });
     }
 }
 
@@ -633,7 +654,8 @@ void layers_close(const foci_layer *layer, const struct layer_case *c,
         const double whole = part == LAYER_Y ? size : fmax(size, 1);
         compare(layer, c,
                 (struct piece){ layer_part_names[part], got->x[part], want->x[part],
-                                words->x[part], want->n[part], whole, !bias });
+                                words->x[part], want->n[part], whole, !bias,
+                                layers_choose(layer, c) && !want->given });
     }
     if (want->n[LAYER_DPARAMS]) compare_params(layer, c, got, want, words);
 }

@@ -35,8 +35,11 @@ enum layer_part {
 extern const char *const layer_part_names[LAYER_PARTS];
 
 struct layer_result {
-    double *x[LAYER_PARTS];
-    int64_t n[LAYER_PARTS];
+    double     *x[LAYER_PARTS];
+    int64_t     n[LAYER_PARTS];
+    const void *rows[3]; /* of a layer that keeps them: q, k and v, somewhere in saved */
+    void       *saved;
+    bool        given; /* the judge was handed these rows */
 };
 
 /* A layer, with the lists that the spec asks for; NULL where it is not offered.  Any
@@ -61,7 +64,12 @@ struct layer_result layers_run(const foci_layer *layer, const struct layer_case 
 /* By the judge; `words` as in ref_layer_call. */
 struct layer_result layers_judge(const foci_layer *layer, const struct layer_case *c,
                                  bool words);
-void                layer_result_free(struct layer_result *r);
+/* By the rows of another execution: labels, gates and the like are then chosen alike. */
+struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_case *c,
+                                    bool words, const struct layer_result *by);
+/* Whether there is anything to choose that rounded rows may choose otherwise. */
+bool layers_choose(const foci_layer *layer, const struct layer_case *c);
+void layer_result_free(struct layer_result *r);
 
 /* Fail with all that is needed to run the case again. */
 void layers_fail(const foci_layer *layer, const struct layer_case *c, const char *what,

@@ -93,6 +93,10 @@ static void tensors(void **state)
     }
     c->io.work = c->work + 4;
     expect(c, NULL, "io.work is not 64-byte aligned");
+    c->io.work = c->work;
+    c->io.saved = c->work + 4;
+    expect(c, NULL, "io.saved is not aligned");
+    c->io.saved = NULL;
     c->io.work = NULL;
     expect(c, NULL, "io.work is NULL");
     c->io.work = c->work;

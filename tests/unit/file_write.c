@@ -111,6 +111,9 @@ static void refuses_to_write_nonsense(void **state)
     assert_int_equal(foci_npy_write(x->ctx, x->path, 1, negative, data), FOCI_ERR_ARG);
     assert_int_equal(foci_npy_write(x->ctx, x->path, 2, huge, data), FOCI_ERR_ARG);
     assert_int_equal(foci_npy_write(x->ctx, x->path, 1, one, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_npy_write(x->ctx, NULL, 1, one, data), FOCI_ERR_ARG);
+    assert_int_equal(foci_npy_write(x->ctx, NULL, 9, one, data), FOCI_ERR_ARG);
+    assert_int_equal(foci_safetensors_write(x->ctx, NULL, twice, 1), FOCI_ERR_ARG);
     assert_int_equal(foci_safetensors_write(x->ctx, x->path, &reserved, 1),
                      FOCI_ERR_ARG);
     assert_int_equal(foci_safetensors_write(x->ctx, x->path, &nameless, 1),

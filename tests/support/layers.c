@@ -53,6 +53,19 @@ static int64_t draw_lists(foci_ctx *ctx, const char *spec, const foci_layer_prob
     return n;
 }
 
+/* Routes have keys and values of their own: where they have to share too few, as many for
+ * each. */
+static int64_t kv_heads_for(foci_ctx *ctx, const char *spec, int64_t kv_heads)
+{
+    struct spec parsed;
+
+    assert_int_equal(spec_parse(ctx, spec, &parsed), FOCI_OK);
+    const int64_t routes =
+        parsed.n_groups == 1 ? mech_routes(&parsed.groups[0].mech) : 1;
+    spec_free(ctx, &parsed);
+    return kv_heads % routes ? kv_heads * routes : kv_heads;
+}
+
 foci_layer *layers_make(foci_ctx *ctx, const char *spec,
                         const foci_layer_problem *problem)
 {
@@ -61,8 +74,9 @@ foci_layer *layers_make(foci_ctx *ctx, const char *spec,
     foci_list_want     wants[MAX_LISTS];
     foci_layer        *layer = NULL;
 
+    p.kv_heads = kv_heads_for(ctx, spec, problem->kv_heads);
     p.lists = lists;
-    p.n_lists = draw_lists(ctx, spec, problem, lists, wants);
+    p.n_lists = draw_lists(ctx, spec, &p, lists, wants);
     const foci_status status = foci_layer_create(ctx, spec, &p, &layer);
     for (int64_t i = 0; i < p.n_lists; i++)
         free((void *)lists[i].data);

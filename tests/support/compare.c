@@ -338,8 +338,9 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
 {
     const int64_t n = want->n[part];
     const double  terms = m->terms[part], logits = m->logits;
+    const double  summed = terms * (is_tensor(part) ? m->whole : 1);
     const bool    typical =
-        is_tensor(part) && m->rows >= 64 && logits < 4 && finite > 0.01 * terms;
+        is_tensor(part) && m->rows >= 64 && logits < 4 && finite > 0.01 * summed;
     const double yard = m->rounds ? off : 0;
     double       bound = strict[part] * finite + 2 * yard;
 
@@ -348,7 +349,7 @@ static double bound_exact(const struct trial *t, const struct measure *m, int pa
         /* A logit x off by a unit in its last place makes its weight off by |x|
          * of them: what cancels is left with that. */
         bound += strict[part] * logits / 4 * finite;
-        bound += 3e-7 * (1 + logits) * terms * (is_tensor(part) ? m->whole : 1);
+        bound += 3e-7 * (1 + logits) * summed;
         bound += few_times(m, n) * yard;
         if (m->rounds) bound += 0x1p-7 * terms / fmax(1, m->rows);
         /* A weight of relu2 may be larger than 1, and a square is off by twice what its

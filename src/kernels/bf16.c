@@ -420,20 +420,22 @@ static void drop_words(uint32_t *w, int n, const uint64_t *keep)
  * Decoding: as common/decode.c, on words
  */
 
-/* Columns c to c + 32 of key j; keys that are not there are the last one again. */
+/* Columns c to c + 32 of key j; keys that are not there are the last one again.  Whole: all
+ * keys and columns are there. */
 INLINE vw key_words(const uint16_t *k, int j, int keys, int64_t ldk, int c, int d,
-                    const uint16_t *next)
+                    const uint16_t *next, const int whole)
 {
-    const uint16_t *const p = k + (j < keys ? j : keys - 1) * ldk + c;
+    const uint16_t *const p = k + (whole || j < keys ? j : keys - 1) * ldk + c;
 
-    if (next) PREFETCH(next + j * ldk + c);
-    return d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
+    PREFETCH(next + j * ldk + c);
+    return !whole && d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
 }
 
 /* R rows against K = 16 / R keys: sixteen sums, reduced together.  Beside each line of k
  * the same of next is asked for: asked for in one go they would queue up. */
 INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                       int64_t ldk, int keys, int d, const uint16_t *next, const int R)
+                       int64_t ldk, int keys, int d, const uint16_t *next, const int R,
+                       const int whole)
 {
     const int          K = 16 / R;
     vf                 sum[16];
@@ -446,7 +448,7 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
         UNROLL(16)
         for (int j = 0; j < K; j++)
             for (int c = 0; c < d; c += 32)
-                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, next),
+                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, next, whole),
                                 vw_load(q + c / 2), sum[j]);
     } else
         for (int c = 0; c < d; c += 32) {
@@ -457,7 +459,7 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
                 x[r] = vw_load(q + r * ldq + c / 2);
             UNROLL(16)
             for (int j = 0; j < K; j++) {
-                const vw y = key_words(k, j, keys, ldk, c, d, next);
+                const vw y = key_words(k, j, keys, ldk, c, d, next, whole);
                 UNROLL(8)
                 for (int r = 0; r < R; r++)
                     sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
@@ -473,10 +475,13 @@ INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *
 {
     const int K = 16 / R;
 
-    for (int j = 0; j < n; j += K) {
-        dots_group(s + j, q, ldq, k + j * ldk, ldk, n - j, d,
-                   next ? next + j * ldk : NULL, R);
-    }
+    if (!next)
+        next = k; /* is asked for in vain, which costs less than to ask whether */
+    for (int j = 0; j < n; j += K, k += K * ldk, next += K * ldk)
+        if (n - j >= K && d % 32 == 0)
+            dots_group(s + j, q, ldq, k, ldk, K, d, next, R, 1);
+        else
+            dots_group(s + j, q, ldq, k, ldk, n - j, d, next, R, 0);
 }
 
 static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint16_t *k,

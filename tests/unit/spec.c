@@ -324,6 +324,9 @@ static void test_print_fits(void **state)
 
 /* What is refused */
 
+#define HALVES                                                                         \
+    "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"
+
 static const struct {
     const char *text;
     int         column;
@@ -347,6 +350,13 @@ static const struct {
     { "4*orthogonal", 3, "stands for a whole spec" },
     { "softmax \x01max", 9, "\"?max\" is not expected" },
     { "\xc3\xa9", 1, "a mechanism is wanted here" },
+    { "softmax \xe2\x82\xac", 9, "\"\xe2\x82\xac\" is not expected" },
+    { "softmax \xf0\x9f\x98\x80", 9, "\"\xf0\x9f\x98\x80\" is not expected" },
+    /* half a character, none, and so many halves that none can be where it is cut */
+    { "softmax \xc3z", 9, "\"?z\" is not expected" },
+    { "softmax \xc1z", 9, "\"?z\" is not expected" },
+    { "softmax \xf5z", 9, "\"?z\" is not expected" },
+    { "softmax " HALVES HALVES HALVES HALVES, 9, "\"...\" is not expected" },
     { "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1,
       "aaaa...\";" },
     /* aliases */
@@ -401,6 +411,7 @@ static const struct {
     { "relu2(n=-3)", 9, "n=-3: relu2 takes 0 to 2147483647" },
     { "relu2(n=2147483648)", 9, "relu2 takes 0 to 2147483647" },
     { "relu2(2.5)", 7, "n=2.5: relu2 takes a whole number, 0 to 2147483647" },
+    { "performer(a=x)", 13, "a=x: performer takes auto, or a number, -1000000 to 0.12" },
     { "relu2(many)", 7, "n=many: relu2 takes a whole number" },
     { "relu2(n==3)", 9, "n==3: relu2 takes a whole number" },
     { "relu2(0x10)", 7, "takes a whole number" },

@@ -80,6 +80,7 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
     p.len_k = chance(c, 2) ? draw_len(c) : p.len_q;
     p.dim_qk = 1 + below(c, chance(c, 4) ? 100 : 24);
     p.dim_v = 1 + below(c, chance(c, 4) ? 100 : 24);
+    p.dim_x = 6;
     while (p.batch * p.heads * p.len_q * p.len_k * (p.dim_qk + p.dim_v) > COST) {
         p.dim_qk = (p.dim_qk + 1) / 2;
         p.dim_v = (p.dim_v + 1) / 2;

@@ -176,7 +176,7 @@ static void meet_tile(const struct stepping *x, const struct piece *p, struct ro
     if (page < 0) return;
     if (level >= 0 && x->stage->levels[level].slots.count_bias &&
         !x->stage->levels[level].slots.take)
-        m.extra = (float)log2((double)x->stage->levels[level].slots.every);
+        m.count = (float)log((double)x->stage->levels[level].slots.every);
     m.v = pool_values(pool, x->g, page, p->kv);
     for (int row = 0, rows; row < p->b->rows; row += rows) {
         uint64_t seen[FEW], some = 0;

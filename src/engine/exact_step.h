@@ -188,8 +188,8 @@ struct meeting {
     int64_t        j0;     /* the first key, */
     const int64_t *list;   /* or, where not NULL, where each stands */
     bool           slots;  /* they stand nowhere */
-    float          extra;  /* added to logits, in base 2 */
-    const float   *each;   /* [n] likewise, or NULL */
+    float          count;  /* the log of how many keys a slot is of, a bias */
+    const float   *each;   /* [n] added to logits, in base 2, or NULL */
     const char    *next_k; /* read after these, or NULL */
 };
 

@@ -192,14 +192,18 @@ static int64_t entry_of(const struct stepping *x, int t, int64_t back)
     return back < FAR ? own->entry[t][back] : mod->def->entry(mod, true, -back);
 }
 
-/* bias[LANES] by distance, added to another where there is one; false: there is none. */
+/* bias[LANES] by distance, or of means by how many keys they are of, added to another where
+ * there is one; false: there is none. */
 static bool fill_bias(const struct stepping *x, const struct meeting *m, int64_t place,
                       int64_t h, bool other, float *bias)
 {
     const struct score *s = x->score;
 
-    if (m->slots || (!s->slope && !s->n_tables)) return other;
+    if (m->slots ? m->count == 0 : !s->slope && !s->n_tables) return other;
     if (!other) memset(bias, 0, LANES * sizeof *bias);
+    for (int j = 0; m->slots && j < m->n; j++)
+        bias[j] += m->count;
+    if (m->slots) return true;
     if (s->slope) {
         const double by = s->slope->def->slope(s->slope, h, x->stage->group->heads);
         for (int j = 0; j < m->n; j++)
@@ -223,7 +227,7 @@ static float logits(const struct stepping *x, const struct piece *p, struct room
     const double  unit = x->kind == FOCI_RELU2 ? 1 : LOG2_E;
     const float   cap = (float)x->score->cap, *f = r->f + (int64_t)row * LANES;
     const int64_t h = head_of(x, p, row), place = place_of(x, p->b, row);
-    const bool    counted = (m->extra != 0 || m->each) && x->kind != FOCI_RELU2;
+    const bool    counted = m->each && x->kind != FOCI_RELU2;
 
     if (x->score->shaw_k >= 0) add_shaw(x, r, m, place, h, row, s);
     if (x->score->txl_r >= 0) add_txl(x, r, m, place, h, row, s);
@@ -235,7 +239,7 @@ static float logits(const struct stepping *x, const struct piece *p, struct room
         return (float)((double)f[0] * unit);
     x->k->modify(s, 1, f, (float)unit, cap, bias ? r->bias : NULL, LANES, seen);
     for (int j = 0; counted && j < m->n; j++)
-        s[j] += m->extra + (m->each ? m->each[j] : 0);
+        s[j] += m->each[j];
     return 1;
 }
 

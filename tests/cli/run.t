@@ -467,7 +467,7 @@ npy make v.npy 2x2x150x8 wave:3
 for s in 'local(window=9) rope' 'blocklocal(block=20)' 'strided(stride=12)' 'sparse_fixed(stride=12, summary=2)' \
          'bigbird(block=16, random=0)' 'lsh(buckets=8, rounds=2)' 'lsh(shared=1, buckets=8)' 'routing(clusters=6)' \
          'segmented(length=20, back=1)' 'segmented(length=20, integrate=summary)' 'pooled(block=4, levels=3)' \
-         'softmax alibi' 'softmax t5' 'softmax shaw' 'softmax txl'; do
+         'pooled(block=4, levels=3) cap(3)' 'segmented(length=20, integrate=summary, count_bias=1) cap(3)' 'softmax alibi' 'softmax t5' 'softmax shaw' 'softmax txl'; do
     for how in '' --step; do
         foci run "$s" --q q.npy --k k.npy --v v.npy --causal --out o$how.npy --seed 5 $how > /dev/null
     done

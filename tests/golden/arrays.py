@@ -77,8 +77,8 @@ class Array:
         return array(other) @ self
 
     def __pow__(self, n):
-        """A whole power; 0 ** 0 is 1."""
-        slope = n * self.value ** (n - 1) if n else np.zeros(self.shape)
+        """Whole powers; 0 ** 0 is 1."""
+        slope = n * self.value ** np.maximum(n - 1, 0)
         return Array(self.value ** n, ((self, fitting(self, slope)),))
 
     def reshape(self, *shape):

@@ -92,7 +92,11 @@ class Case:
                 self.inner += [sets[h::group.heads] for h in range(group.heads)]
             else:
                 self.inner += [[]] * group.heads
-        pairs = lambda shape, draw: np.reshape([draw() for _ in range(math.prod(shape) * self.n * self.m)], (*shape, self.n, self.m))
+
+        def pairs(shape, draw):
+            shape = *shape, self.n, self.m
+            return np.reshape([draw() for _ in range(math.prod(shape))], shape)
+
         self.mask = self.mask_shape and pairs(self.mask_shape, lambda: int(rng.random() < 0.6))
         self.bias = self.bias_shape and Array(pairs(self.bias_shape, lambda: round(8 * rng.gauss(0, 1)) / 8))
         self.x = some((self.b, self.n, self.dim_x)) if self.dim_x else None

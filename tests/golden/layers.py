@@ -13,7 +13,7 @@ import math
 import numpy as np
 
 import draws
-from arrays import Array, array, backward, concatenate, constant, sigmoid, where
+from arrays import Array, backward, concatenate, constant, sigmoid, where
 from case import Case, line, routes_of
 from formulas import reads, sinusoid
 from streams import dropout_uniform
@@ -102,8 +102,9 @@ class Layer(Case):
         return Array(found.astype(np.float32))
 
     def draw_gau(self):
-        u, v, z = (silu(self.project(self.hidden(), name, cols)) for name, cols in (("Wu", self.dv), ("Wv", self.dv), ("Wz", self.d)))
-        self.gates, self.v = u, v.reshape(self.v.shape)
+        widths = (("Wu", self.dv), ("Wv", self.dv), ("Wz", self.d))
+        self.gates, v, z = (silu(self.project(self.hidden(), name, cols)) for name, cols in widths)
+        self.v = v.reshape(self.v.shape)
         for key in "qk":
             gamma, beta = self.learn("gamma_" + key, (self.d,)), self.learn("beta_" + key, (self.d,))
             setattr(self, key, (z * gamma + beta).reshape(self.q.shape))
@@ -159,8 +160,9 @@ class Layer(Case):
     def text(self):
         out = "case %s\nspec %s\nkind %s\n" % (self.name, self.spec, self.kind)
         out += line("shape", [self.b, self.n, self.width, self.heads, self.kv, self.d, self.dv])
-        for key, there, xs in (("causal", self.causal, []), ("biases", self.biases, []), ("source_shape", self.source_shape, self.source_shape),
-                               ("before", self.before, [self.before]), ("drop_out", self.drop, self.drop), ("seed", self.seed, [self.seed]),
+        for key, there, xs in (("causal", self.causal, []), ("biases", self.biases, []),
+                               ("source_shape", self.source_shape, self.source_shape), ("before", self.before, [self.before]),
+                               ("drop_out", self.drop, self.drop), ("seed", self.seed, [self.seed]),
                                ("index", self.index, [self.index]), ("lens", self.len_q, self.len_q),
                                ("lens_source", self.source_shape and self.len_k, self.len_k), ("docs", self.docs, self.docs)):
             if there:
@@ -189,4 +191,5 @@ class Sinusoid:
 
     def text(self):
         first, rows, width, base = self.shape
-        return "case sinusoid\n" + line("sinusoid", self.shape) + line("values", sinusoid(first + rows, width, base)[first:]) + "end\n\n"
+        found = sinusoid(first + rows, width, base)[first:]
+        return "case sinusoid\n" + line("sinusoid", self.shape) + line("values", found) + "end\n\n"

@@ -185,6 +185,13 @@ def concatenate(parts, axis=0):
     return Array(np.concatenate([x.value for x in parts], axis=axis), tuple((x, part(t)) for t, x in enumerate(parts)))
 
 
+def placed(x, index, shape):
+    """Zeros of a shape, with x at an index."""
+    y = np.zeros(shape)
+    y[index] = x.value
+    return Array(y, ((x, lambda g: g[index]),))
+
+
 def stack(parts):
     """Arrays of one shape along a new first axis."""
     parts = [array(x) for x in parts]

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input
-gives the same bytes."""
+two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows
+who sees whom is drawn by `FOCI map`.  The same input gives the same bytes.  Frozen
+projections need NumPy."""
 import math
 import pathlib
 import random

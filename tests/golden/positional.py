@@ -85,18 +85,18 @@ def convolved(head, taps):
     return o, None, a[0].value if len(a) == 1 else None
 
 
+def split(head, rows):
+    """A tensor's rows by the part of the columns that they make taps of."""
+    count = len(rows) // head.arg("heads", 1)
+    return [rows[at:at + count] for at in range(0, len(rows), count)]
+
+
 def lightconv(head):
     return convolved(head, [np.ones((head.nk, 1)) @ softmax(w) for w in split(head, head.rows("W", head.arg("width", 7)))])
 
 
 def dynconv(head):
     return convolved(head, [softmax(head.x @ w.T) for w in split(head, head.rows("W", head.x.shape[1]))])
-
-
-def split(head, rows):
-    """A tensor's rows by the part of the columns that they make taps of."""
-    count = len(rows) // head.arg("heads", 1)
-    return [rows[at:at + count] for at in range(0, len(rows), count)]
 
 
 def rows_of(head):

@@ -70,9 +70,6 @@ class Array:
     def __rsub__(self, other):
         return -self + other
 
-    def __rtruediv__(self, other):
-        return array(other) / self
-
     def __rmatmul__(self, other):
         return array(other) @ self
 
@@ -90,9 +87,8 @@ class Array:
 
         return Array(self.value.sum(axis=axis, keepdims=keepdims), ((self, spread),))
 
-    def mean(self, axis=None, keepdims=False):
-        count = self.value.size if axis is None else self.shape[axis]
-        return self.sum(axis, keepdims) / float(count)
+    def mean(self, axis, keepdims=False):
+        return self.sum(axis, keepdims) / float(self.shape[axis])
 
 
 def array(x):
@@ -123,10 +119,6 @@ def each(x, y, slope):
 def exp(x):
     y = np.exp(x.value)
     return each(x, y, y)
-
-
-def log(x):
-    return each(x, np.log(x.value), 1.0 / x.value)
 
 
 def sqrt(x):

@@ -117,7 +117,7 @@ class Columns:
     row, None for slots."""
 
     def __init__(self, number, key, value, count, bias, share, rel=None):
-        self.number, self.key, self.value, self.share = list(number), key, value, share
+        self.number, self.key, self.value, self.share = number, key, value, share
         self.count, self.bias, self.rel = count, bias, rel
 
     def __add__(self, other):
@@ -127,12 +127,9 @@ class Columns:
                        both("bias", 1), np.concatenate([self.share, other.share]), rel)
 
 
-def relative(head):
-    return head.keys - head.places[:, None]
-
-
 def raw_keys(head, count):
-    return Columns(head.keys.tolist(), head.k, head.v, count, head.bias, np.eye(head.nk), relative(head))
+    rel = head.keys - head.places[:, None]
+    return Columns(head.keys.tolist(), head.k, head.v, count, head.bias, np.eye(head.nk), rel)
 
 
 def held_keys(head, count):
@@ -203,6 +200,7 @@ assert [t5_bucket(-r, True) for r in (0, 5, 15, 16, 20, 40, 127, 500)] == [0, 5,
 
 
 def t5_buckets(rel, causal, arg):
+    """One by one: logarithms that are rounded down must not differ between processors, as NumPy's may."""
     return np.array([t5_bucket(r, causal, **arg) for r in rel.ravel().tolist()], dtype=int).reshape(rel.shape)
 
 

@@ -108,7 +108,7 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
  * Executions
  */
 
-/* Some rows of a tensor times a power of two, or zero. */
+/* Some rows of a tensor, where there is one, times a power of two, or zero. */
 static void change_rows(struct choices *c, bool zero, int type, void *x,
                         const foci_layout *l, int64_t batch, int64_t rows,
                         int64_t heads, int64_t dim)
@@ -116,7 +116,7 @@ static void change_rows(struct choices *c, bool zero, int type, void *x,
     const int64_t each = 1 + below(c, 5);
     const double  factor = chance(c, 4) && zero ? 0 : ldexp(1, (int)below(c, 6) - 4);
 
-    for (int64_t b = 0; b < batch; b++)
+    for (int64_t b = 0; x && b < batch; b++)
         for (int64_t i = 0; i < rows; i += each)
             for (int64_t h = 0; h < heads; h++)
                 for (int64_t t = 0; t < dim; t++) {

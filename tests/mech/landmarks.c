@@ -28,81 +28,102 @@ static foci_problem problem_of(int64_t n, uint32_t flags)
  * C C^+ C = C, whatever its rank
  */
 
-/* Of C, the weights of a head, in doubles. */
+/* Of C, the weights of a head, in doubles.  us and v: C V = U s, and V.  The engine leaves
+ * out singular values that are n roundings of the largest, or less, as it finds them: about
+ * that limit, within a factor of two, it may do either.  inverse is C^+ of all that it may
+ * keep. */
 struct weights {
     int64_t n;
-    double *c, *inverse; /* [n][n] */
-    double  dropped;     /* singular values up to here are left out */
+    double *c, *inverse, *us, *v; /* [n][n] */
+    double *s, limit;             /* [n] */
 };
 
-/* The engine leaves out what is n roundings of the largest, or less, as it finds it: one
- * about there it may keep or leave, and both are in the bound. */
+static void invert(struct weights *w)
+{
+    const int64_t n = w->n;
+
+    memset(w->inverse, 0, (size_t)(n * n) * sizeof *w->inverse);
+    for (int64_t t = 0; t < n; t++) {
+        double square = 0;
+        for (int64_t i = 0; i < n; i++)
+            square += w->us[i * n + t] * w->us[i * n + t];
+        w->s[t] = sqrt(square);
+        w->limit = fmax(w->limit, (double)n * (double)FLT_EPSILON * w->s[t]);
+    }
+    for (int64_t t = 0; t < n; t++)
+        for (int64_t e = 0; w->s[t] > w->limit / 2 && e < n * n; e++)
+            w->inverse[e] +=
+                w->v[e / n * n + t] * w->us[e % n * n + t] / (w->s[t] * w->s[t]);
+}
+
 static struct weights weights_of(const foci_plan *plan, const struct trial *t, int64_t h)
 {
     const int64_t  n = plan->p.len_k, nn = n * n;
     float         *a = test_alloc((size_t)(plan->p.heads * nn), sizeof *a);
-    double        *room = test_alloc((size_t)(REF_INVERSE_ROOM * nn), sizeof *room);
-    struct weights w = { .n = n,
-                         .c = test_alloc((size_t)nn, sizeof *w.c),
-                         .inverse = test_alloc((size_t)nn, sizeof *w.inverse) };
-    const foci_io  io = trial_io(t);
-    double         most = 0;
+    double        *c = test_alloc((size_t)((REF_INVERSE_ROOM + 2) * nn), sizeof *c);
+    double        *room = c + 2 * nn;
+    struct weights w = {
+        .n = n, .c = c, .inverse = c + nn, .us = room, .v = room + nn, .s = room + 2 * nn
+    };
+    const foci_io io = trial_io(t);
 
     assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
     for (int64_t e = 0; e < nn; e++)
-        w.c[e] = (double)a[h * nn + e];
-    ref_inverse(&(struct ref_inverse){
-        .type = REF_F64, .m = n, .c = w.c, .z = w.inverse, .room = room });
-    /* C V = U s and V, by columns, are what is left there. */
-    double *us = room, *v = room + nn, *square = room + 2 * nn;
-    for (int64_t e = 0; e < n; e++)
-        square[e] = 0;
-    for (int64_t e = 0; e < nn; e++)
-        square[e % n] += us[e] * us[e];
-    for (int64_t e = 0; e < n; e++)
-        most = fmax(most, square[e]);
-    w.dropped = 2 * (double)n * (double)FLT_EPSILON * sqrt(most);
-    memset(w.inverse, 0, (size_t)nn * sizeof *w.inverse);
-    for (int64_t e = 0; e < n; e++)
-        for (int64_t i = 0; 4 * sqrt(square[e]) > w.dropped && i < nn; i++)
-            w.inverse[i] += v[i / n * n + e] * us[i % n * n + e] / square[e];
+        c[e] = (double)a[h * nn + e];
     free(a);
-    free(room);
+    ref_inverse(&(struct ref_inverse){
+        .type = REF_F64, .m = n, .c = c, .z = w.inverse, .room = room });
+    invert(&w);
     return w;
 }
 
-static void weights_free(struct weights *w)
-{
-    free(w->c);
-    free(w->inverse);
-}
+static void weights_free(struct weights *w) { free(w->c); }
 
-/* y = |a| |x| */
-static void sizes(int64_t n, const double *a, const double *x, double *y)
+/* y_i = sum_j a_ij^2 x_j */
+static void add_squares(int64_t n, const double *a, const double *x, double *y)
 {
     for (int64_t i = 0; i < n; i++) {
         y[i] = 0;
         for (int64_t j = 0; j < n; j++)
-            y[i] += fabs(a[i * n + j]) * fabs(x[j]);
+            y[i] += a[i * n + j] * a[i * n + j] * x[j];
     }
 }
 
-/* How far rows of C C^+ (C v) may be from C v.  Each factor is off by some roundings of its
- * elements, which the product of their sizes carries to the result; and what is left out
- * takes its singular value times |v| with it. */
-static double bound(const struct weights *w, const double *v, double *room)
+/* y_i = sum of |us_it (v_t . x)| over what may be left out */
+static void add_lost(const struct weights *w, const double *x, double *y)
 {
-    enum { ROUNDINGS = 8 };
-    double *y = room, *zy = y + w->n, *all = zy + w->n, most = 0, square = 0;
+    const int64_t n = w->n;
 
-    sizes(w->n, w->c, v, y);
-    sizes(w->n, w->inverse, y, zy);
-    sizes(w->n, w->c, zy, all);
+    memset(y, 0, (size_t)n * sizeof *y);
+    for (int64_t t = 0; t < n; t++) {
+        double along = 0;
+        if (w->s[t] > 2 * w->limit) continue;
+        for (int64_t j = 0; j < n; j++)
+            along += w->v[j * n + t] * x[j];
+        for (int64_t i = 0; i < n; i++)
+            y[i] += fabs(w->us[i * n + t] * along);
+    }
+}
+
+/* How far C C^+ (C x) may be from C x, of which room has the squares.  What C^+ is rounded
+ * by goes to the result times C and C x, and as draws add up: by their squares.  So does
+ * what sums over n are rounded by, n times. */
+static double bound(const struct weights *w, const double *x, double *room)
+{
+    enum { DEVIATIONS = 3 };
+    const double each = DEVIATIONS * (1 + sqrt((double)w->n)) * (double)FLT_EPSILON / 2;
+    double      *y = room, *zy = y + w->n, *all = zy + w->n;
+    double       most = 0, largest = 0, lost = 0;
+
+    add_squares(w->n, w->inverse, y, zy);
+    add_squares(w->n, w->c, zy, all);
+    add_lost(w, x, y);
     for (int64_t i = 0; i < w->n; i++) {
         most = fmax(most, all[i]);
-        square += v[i] * v[i];
+        largest = fmax(largest, fabs(x[i]));
+        lost = fmax(lost, y[i]);
     }
-    return ROUNDINGS * (double)FLT_EPSILON / 2 * most + w->dropped * sqrt(square);
+    return each * (sqrt(most) + largest) + lost;
 }
 
 static void check_head(const foci_plan *plan, const foci_plan *softmax,
@@ -115,15 +136,15 @@ static void check_head(const foci_plan *plan, const foci_plan *softmax,
     double             *v = test_alloc((size_t)(4 * n), sizeof *v);
 
     for (int64_t c = 0; c < p->dim_v; c++) {
-        for (int64_t j = 0; j < n; j++)
-            v[j] = ref_load(FOCI_F32, t->v, trial_at(&p->v, 0, j, 0, c));
-        const double most = bound(&w, v, v + n);
+        const int64_t first = h * p->dim_v + c, step = p->heads * p->dim_v;
         for (int64_t i = 0; i < n; i++) {
-            const int64_t e = (i * p->heads + h) * p->dim_v + c;
-            const double  off = fabs(got->x[PART_O][e] - want->x[PART_O][e]);
-            if (!(off <= most))
-                trial_fail(plan, t, "o", e, got->x[PART_O][e], want->x[PART_O][e]);
+            v[i] = ref_load(FOCI_F32, t->v, trial_at(&p->v, 0, i, 0, c));
+            v[n + i] = pow(want->x[PART_O][first + i * step], 2);
         }
+        const double most = bound(&w, v, v + n);
+        for (int64_t e = first; e < n * step; e += step)
+            if (!(fabs(got->x[PART_O][e] - want->x[PART_O][e]) <= most))
+                trial_fail(plan, t, "o", e, got->x[PART_O][e], want->x[PART_O][e]);
     }
     free(v);
     weights_free(&w);

@@ -125,12 +125,12 @@ static void change_rows(struct choices *c, bool zero, int type, void *x,
                 }
 }
 
-/* Gradients of rows that are normalised are divided by their norm, and so is what
- * rounding left of them: of a row of zeros that says nothing. */
+/* Gradients of rows that are normalised, keys that are queries among them, are divided by
+ * their norm, and so is what rounding left of them: of a row of zeros that says nothing. */
 static bool has_unit(const foci_plan *plan)
 {
     for (int i = 0; i < plan->spec.n_groups; i++)
-        if (plan->stages[i].score.unit) return true;
+        if (plan->stages[i].score.unit || plan->stages[i].order.shared) return true;
     return false;
 }
 

@@ -43,7 +43,7 @@ format: ## lay out all sources
 docs: build ## the API manual, the pictures of docs/mechanisms, the C of the READMEs
 	@mkdir -p $(BUILD)/docs
 	python3 tools/manual.py html >$(BUILD)/docs/foci.html
-	python3 tools/pictures.py $(BUILD)/foci docs/mechanisms
+	tools/python tools/pictures.py $(BUILD)/foci docs/mechanisms
 	tools/readme
 
 install: build ## the libraries, headers, command, man pages, into PREFIX

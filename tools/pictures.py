@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input
-gives the same bytes."""
+two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows
+who sees whom is drawn by `FOCI map`.  The same input gives the same bytes.  Frozen
+projections need NumPy."""
 import math
 import pathlib
 import random
@@ -276,12 +277,11 @@ def frozen(foci, out):
     svg.text(92, 34, f"{heads} heads of {dim} columns, side by side", 13, SOFT)
     for n, (name, kind, block) in enumerate((("gaussian", "gaussian", 0), ("orthogonal", "orthogonal", 0),
                                              ("orthogonal, sample=block", "orthogonal", 1))):
-        x0, columns = 30 + n * (side + 30), list(zip(*draws.projection(kind, block, width, heads, dim, 0, 10)))
+        x0, w = 30 + n * (side + 30), draws.projection(kind, block, width, heads, dim, 0, 10)
         svg.text(x0, 66, name, 13, INK)
-        for i, a in enumerate(columns):
-            for j, b in enumerate(columns):
-                svg.rect(x0 + j * cell, 78 + i * cell, cell - 0.5, cell - 0.5,
-                         shade(abs(sum(p * q for p, q in zip(a, b)))))
+        for i, row in enumerate(abs(w.T @ w)):
+            for j, x in enumerate(row):
+                svg.rect(x0 + j * cell, 78 + i * cell, cell - 0.5, cell - 0.5, shade(x))
     svg.save(out / "orthogonal.svg")
     words = [word for spec in ("orthogonal", "softmax frozen(gaussian)", "softmax frozen(hadamard)")
              for word in ("--orthogonality", spec)]

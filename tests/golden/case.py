@@ -4,10 +4,13 @@ import itertools
 import math
 import random
 
+import numpy as np
+
 import compressed
 import features
+from arrays import Array, Tie, array, backward, concatenate, constant, placed
 from formulas import Head, reads, run, tensors
-from scalar import Num, Tie, backward, constant, dot, dropout_uniform
+from streams import dropout_uniform
 
 
 def routes_of(group):
@@ -17,6 +20,13 @@ def routes_of(group):
 def has_weights(group):
     """Is there one matrix A with o = A v?"""
     return group.mech != "memformer" and not (group.mech in ("lightconv", "dynconv") and group.arg.get("heads", 1) > 1)
+
+
+def line(key, values):
+    """Of a file; values: an Array, an array of NumPy, or a list."""
+    values = values.value if isinstance(values, Array) else values
+    values = values.ravel().tolist() if isinstance(values, np.ndarray) else values
+    return key + "".join(" %r" % x for x in values) + "\n"
 
 
 class Case:
@@ -50,17 +60,17 @@ class Case:
                 assert attempt < 1000, (name, spec)
 
     def draw(self, rng, q, k, v, given):
-        def some(count, values=None):
-            values = values or [round(rng.gauss(0, 1), 3) for _ in range(count)]
-            assert len(values) == count
-            return [Num(x) for x in values]
+        def some(shape, values=None):
+            if values is None:
+                values = [round(rng.gauss(0, 1), 3) for _ in range(math.prod(shape))]
+            return Array(np.reshape(values, shape))
 
-        self.q = some(self.b * self.n * self.heads * self.d, q)
-        self.k = some(self.b * self.m * self.kv * self.d, k)
-        self.v = some(self.b * self.m * self.kv * self.dv, v)
-        self.g = some(self.b * self.n * self.heads * self.dv)
-        self.params = []  # (name, numbers of all heads)
-        self.tensor = []  # {name: numbers} of each head
+        self.q = some((self.b, self.n, self.heads, self.d), q)
+        self.k = some((self.b, self.m, self.kv, self.d), k)
+        self.v = some((self.b, self.m, self.kv, self.dv), v)
+        self.g = some((self.b, self.n, self.heads, self.dv))
+        self.params = []  # (name, Array of all heads)
+        self.tensor = []  # {name: Array} of each head
         self.inner = []  # of each head: the same of each route
 
         def draw_tensors(group, prefix, rows):
@@ -69,10 +79,10 @@ class Case:
             starts = compressed.initial(group, found, self.drawn, self.d, self.m, self.dim_x)
             for name, count in found:
                 start = starts.get(name) or features.initial(group, name, rows * count, self.d, self.drawn)
-                values = some(rows * count, given.get(name, start))
+                values = some((rows, count), given.get(name, start))
                 self.params.append((self.name_of(group, prefix + name), values))
-                for t, numbers in enumerate(sets):
-                    numbers[name] = values[t * count:(t + 1) * count]
+                for t, of_head in enumerate(sets):
+                    of_head[name] = values[t]
             return sets
 
         for group in self.groups:
@@ -82,22 +92,18 @@ class Case:
                 self.inner += [sets[h::group.heads] for h in range(group.heads)]
             else:
                 self.inner += [[]] * group.heads
-        pairs = lambda shape: range(shape[0] * shape[1] * self.n * self.m)
-        self.mask = self.mask_shape and [int(rng.random() < 0.6) for _ in pairs(self.mask_shape)]
-        self.bias = self.bias_shape and [Num(round(8 * rng.gauss(0, 1)) / 8) for _ in pairs(self.bias_shape)]
-        self.x = some(self.b * self.n * self.dim_x)
+
+        def pairs(shape, draw):
+            shape = *shape, self.n, self.m
+            return np.reshape([draw() for _ in range(math.prod(shape))], shape)
+
+        self.mask = self.mask_shape and pairs(self.mask_shape, lambda: int(rng.random() < 0.6))
+        self.bias = self.bias_shape and Array(pairs(self.bias_shape, lambda: round(8 * rng.gauss(0, 1)) / 8))
+        self.x = some((self.b, self.n, self.dim_x)) if self.dim_x else None
 
     def name_of(self, group, name):
         """Of a tensor or a list: in a mix the group's number stands before it."""
         return name if len(self.groups) == 1 else "%d.%s" % (group.number, name)
-
-    def vector(self, x, rows, heads, d, b, i, h):
-        at = ((b * rows + i) * heads + h) * d
-        return x[at:at + d]
-
-    def pair(self, x, shape, b, h, i, j):
-        b, h = (b if shape[0] > 1 else 0), (h if shape[1] > 1 else 0)
-        return x[((b * shape[1] + h) * self.n + i) * self.m + j]
 
     def sequences(self):
         """(batch entry, rows of queries, rows of keys)"""
@@ -122,51 +128,55 @@ class Case:
 
     def head(self, group, index, tensor, b, rows, cols, h, kh):
         """Head h of the problem, number `index` of its group, on key/value head kh."""
-        memory = self.held(group)
+        memory = min(self.held(group), len(cols))
+        queries, keys = slice(rows.start, rows.stop), slice(cols.start, cols.stop)
 
-        def keys(x, d):
-            found = [self.vector(x, self.m, self.kv, d, b, j, kh) for j in cols]
+        def held(x):
             # Memory takes no gradient: its rows enter as constants.
-            return [constant(row) if j - cols.start < memory else row for j, row in zip(cols, found)]
+            found = x[b, keys, kh]
+            return concatenate([constant(found[:memory]), found[memory:]])
 
-        def keep(i, number):
+        def keep(numbers):
             if not self.dropout:
-                return 1.0
+                return np.ones((len(rows), len(numbers)))
             p, seed = self.dropout
-            key = number + cols.start if number < 1 << 40 else number
-            return 0.0 if dropout_uniform(seed, b, h, rows.start + i, key) < p else 1.0 / (1.0 - p)
+            at = [t + cols.start if t < 1 << 40 else t for t in numbers]
+            return np.reshape([0.0 if dropout_uniform(seed, b, h, i, t) < p else 1.0 / (1.0 - p) for i in rows for t in at],
+                              (len(rows), len(at)))
 
-        queries = [self.vector(self.q, self.n, self.heads, self.d, b, i, h) for i in rows]
-        hidden = self.mask and (lambda i, j: not self.pair(self.mask, self.mask_shape, b, h, rows.start + i, cols.start + j))
-        bias = self.bias and (lambda i, j: self.pair(self.bias, self.bias_shape, b, h, rows.start + i, cols.start + j))
-        x = [self.x[(b * self.n + i) * self.dim_x:(b * self.n + i + 1) * self.dim_x] for i in rows]
-        return Head(group, index, tensor, self.causal, queries, keys(self.k, self.d), keys(self.v, self.dv), self.dv,
-                    self.m, x, self.words and [self.words[b * self.n + i] for i in rows], hidden, bias, keep)
+        def pair(x, preset):
+            """Of this head, where all heads or batch entries may share one matrix."""
+            if x is None:
+                return np.full((len(rows), len(cols)), preset)
+            return x[b if x.shape[0] > 1 else 0, h if x.shape[1] > 1 else 0, queries, keys]
+
+        return Head(group, index, tensor, self.causal, self.q[b, queries, h], held(self.k), held(self.v), self.m,
+                    None if self.x is None else self.x[b, queries], self.words and [self.words[b * self.n + i] for i in rows],
+                    pair(self.mask, 1) > 0, array(pair(self.bias, 0.0)), keep)
 
     def attend(self):
         """Outputs of all heads from q, k, v and x."""
-        zero = Num(0.0)
-        o = {}
-        self.lse = [-math.inf] * (self.b * self.heads * self.n)
-        self.a = [0.0] * (self.b * self.heads * self.n * self.m)
+        self.o = Array(np.zeros((self.b, self.n, self.heads, self.dv)))
+        self.lse, self.has_lse = np.full((self.b, self.heads, self.n), -math.inf), True
+        self.a = np.zeros((self.b, self.heads, self.n, self.m))
         owner = [(g, index) for g in self.groups for index in range(g.heads)]
         for b, rows, cols in self.sequences():
             for h, (group, index) in enumerate(owner):
                 head = self.head(group, index, self.tensor[h], b, rows, cols, h, self.key_head(h))
                 head.routes = [self.head(group.inner, index, tensor, b, rows, cols, h, self.key_head(h, j))
                                for j, tensor in enumerate(self.inner[h])]
-                for i, (out, lse, a) in zip(rows, run(head)):
-                    o[b, i, h] = out
-                    at = (b * self.heads + h) * self.n + i
-                    self.lse[at] = lse
-                    for j, weight in (a or {}).items():
-                        self.a[at * self.m + cols.start + j] = weight
-        rows = itertools.product(range(self.b), range(self.n), range(self.heads))
-        self.o = [x for at in rows for x in o.get(at, [zero] * self.dv)]
+                out, lse, a = run(head)
+                at, keys = slice(rows.start, rows.stop), slice(cols.start, cols.stop)
+                self.o = self.o + placed(out, (b, at, h), self.o.shape)
+                self.has_lse &= lse is not None
+                if lse is not None:
+                    self.lse[b, h, at] = lse
+                if a is not None:
+                    self.a[b, h, at, keys] = a
 
     def solve(self):
         self.attend()
-        backward(dot(self.o, constant(self.g)))
+        backward((self.o * constant(self.g)).sum())
         self.check()
         self.moments = self.calibrate() if self.calibrated else []
 
@@ -177,9 +187,9 @@ class Case:
             if not features.has_statistics(group):
                 continue
             root = math.sqrt(features.scale_of(group, self.d))
-            xs = [self.vector(self.q, self.n, self.heads, self.d, b, i, h) for b, rows, _ in self.sequences() for i in rows]
-            ys = [self.vector(self.k, self.m, self.kv, self.d, b, j, self.key_head(h)) for b, _, cols in self.sequences() for j in cols]
-            e = features.statistics(group.arg["kind"], features.numbers(xs, root), features.numbers(ys, root))
+            xs = np.concatenate([self.q.value[b, list(rows), h] for b, rows, _ in self.sequences()])
+            ys = np.concatenate([self.k.value[b, list(cols), self.key_head(h)] for b, _, cols in self.sequences()])
+            e = features.statistics(group.arg["kind"], root * xs, root * ys)
             for name, _ in tensors(group, self.d, self.dv, self.m, self.dim_x):
                 if name in features.STATISTICS:
                     found.setdefault(self.name_of(group, name), []).extend(e.numbers(name))
@@ -188,24 +198,17 @@ class Case:
     def check(self):
         """What is known beforehand: printed numbers, and that o = A v."""
         for what, (values, count) in self.printed.items():
-            mine = {"a": self.a, "o": [x.value for x in self.o]}[what][:count]
-            assert max(abs(x - y) for x, y in zip(mine, values)) < 6e-7, (self.name, what)
+            mine = {"a": self.a, "o": self.o.value}[what].ravel()[:count]
+            assert np.max(np.abs(mine - values)) < 6e-7, (self.name, what)
         if self.dropout or any(g.inner or g.mods.get("shaw", {"values": 0}).get("values", 1) or not has_weights(g)
                                for g in self.groups):
             return
-        for b, i, h in itertools.product(range(self.b), range(self.n), range(self.heads)):
-            at = ((b * self.heads + h) * self.n + i) * self.m
-            for c, x in enumerate(self.vector(self.o, self.n, self.heads, self.dv, b, i, h)):
-                values = [self.vector(self.v, self.m, self.kv, self.dv, b, j, self.key_head(h))[c] for j in range(self.m)]
-                sum_ = sum(w * y.value for w, y in zip(self.a[at:at + self.m], values))
-                assert abs(x.value - sum_) < 1e-12 * max(1.0, abs(sum_)), (self.name, self.spec)
+        for h in range(self.heads):
+            wanted = self.a[:, h] @ self.v.value[:, :, self.key_head(h)]
+            far = np.abs(self.o.value[:, :, h] - wanted) / np.maximum(1.0, np.abs(wanted))
+            assert np.max(far) < 1e-12, (self.name, self.spec)
 
     def text(self):
-        def line(key, values):
-            return key + "".join(" %r" % v for v in values) + "\n"
-
-        values = lambda xs: [x.value for x in xs]
-        grads = lambda xs: [x.grad for x in xs]
         even = self.heads % self.kv == 0
         out = "case %s\nspec %s\nproblem b%dh%d%sn%dm%dd%dv%d%s\n" % (
             self.name, self.spec, self.b, self.heads, "k%d" % self.kv if even else "", self.n, self.m, self.d, self.dv,
@@ -227,27 +230,27 @@ class Case:
                 out += line("list " + self.name_of(group, name), xs)
             for name, xs in group.inner.arrays.items() if group.inner else ():
                 out += line("list " + self.name_of(group, "inner." + name), xs)
-        if self.mask:
+        if self.mask_shape:
             out += line("mask_extents", self.mask_shape) + line("mask", self.mask)
-        if self.bias:
-            out += line("bias_extents", self.bias_shape) + line("bias", values(self.bias))
+        if self.bias_shape:
+            out += line("bias_extents", self.bias_shape) + line("bias", self.bias)
         for name, xs in self.params:
-            out += line("param " + name, values(xs))
+            out += line("param " + name, xs)
         if self.drawn is not None:
             out += line("drawn", [self.drawn])
         for name, xs in self.moments:
             out += line("calibrated " + name, xs)
-        inputs = self.reads + ["v"] + ["x"] * bool(self.x)
+        inputs = self.reads + ["v"] + ["x"] * bool(self.dim_x)
         for key in inputs + ["g", "o"]:
-            out += line(key, values(getattr(self, key)))
-        if None not in self.lse:
+            out += line(key, getattr(self, key))
+        if self.has_lse:
             out += line("lse", self.lse)
-        for key in inputs + ["bias"] * bool(self.bias):
-            out += line("d" + key, grads(getattr(self, key)))
+        for key in inputs + ["bias"] * bool(self.bias_shape):
+            out += line("d" + key, getattr(self, key).grad)
         for name, xs in self.params:
-            out += line("dparam " + name, grads(xs))
+            out += line("dparam " + name, xs.grad)
         if self.weights:
-            out += "a" + "".join(" %.9g" % x for x in self.a) + "\n"
+            out += "a" + "".join(" %.9g" % x for x in self.a.ravel()) + "\n"
         for what, (xs, _) in self.printed.items():
             out += line("printed_" + what, xs)
         return out + "end\n\n"

@@ -1,32 +1,20 @@
 """compressed.py -- logits that are learned, keys that are mixed, landmarks, and slots that
 segments write.
 
-Matrices are lists of rows.  Inverses are iterated as the literature says, or found by
-elimination; gradients go through every step of either.
+Inverses are iterated as the literature says, or exact; gradients go through every step of
+either.
 """
 
 import math
 
-from scalar import MARGIN, Num, Stream, Tie, constant, dot, exp, mean, plus, relu, sqrt, times, total
+import numpy as np
+
+from arrays import MARGIN, Array, Tie, concatenate, constant, inverse, relu, softmax, sqrt, where
+from positional import band
+from streams import Stream
 
 LEAST_PIVOT = 0.02  # of a matrix that is inverted exactly
 PRESET_RANK = 256
-
-
-def product(a, b):
-    columns = list(zip(*b))
-    return [[dot(row, column) for column in columns] for row in a]
-
-
-def softmax(logits):
-    e = [exp(x) for x in logits]
-    s = total(e)
-    return [x / s for x in e]
-
-
-def pairs(s, a, b):
-    """softmax(s a b^T), row by row."""
-    return [softmax([s * dot(x, y) for y in b]) for x in a]
 
 
 def scale_of(head, d):
@@ -58,44 +46,43 @@ def split_of(arg, planned):
     return arg.get("split", 0) or math.isqrt(most - 1) + 1
 
 
-def net(head, x, suffix):
+def net(head, suffix):
     """relu(x W1 + b1) W2 + b2"""
     b1, b2 = head.tensor["b1" + suffix], head.tensor["b2" + suffix]
-    inside = [relu(t) for t in plus(product([x], head.rows("W1" + suffix, len(b1)))[0], b1)]
-    return plus(product([inside], head.rows("W2" + suffix, len(b2)))[0], b2)
+    return relu(head.x @ head.rows("W1" + suffix, len(b1)) + b1) @ head.rows("W2" + suffix, len(b2)) + b2
 
 
-def table(head, i):
+def table(head):
     r = head.rows("R", math.isqrt(len(head.tensor["R"])))
-    return constant(r[i]) if head.arg("kind", "random") == "fixed_random" else r[i]
+    return (constant(r) if head.arg("kind", "random") == "fixed_random" else r)[:head.nq]
 
 
-def factors(head, i):
+def factors(head):
     r1, r2 = (head.rows(name, head.arg("rank", 8)) for name in ("R1", "R2"))
-    return [dot(r1[i], row) for row in r2]
+    return r1[:head.nq] @ r2.T
 
 
-def outer(head, i):
-    a, b = net(head, head.x[i], "a"), net(head, head.x[i], "b")
-    return [a[j // len(b)] * b[j % len(b)] for j in range(min(len(a) * len(b), head.nk))]
+def outer(head):
+    """Products of each number of one net with each of another."""
+    a, b = net(head, "a"), net(head, "b")
+    return (a[:, :, None] * b[:, None]).reshape(head.nq, -1)
 
 
-def synthetic(head, i):
-    """What stands in the logits of row i beside q.k, by key, and what multiplies q.k."""
+def synthetic(head):
+    """What stands in the logits beside q.k, by key, and what multiplies q.k."""
     parts = parts_of(head.group)
-    mix = softmax(head.tensor["mix"]) if len(parts) > 1 else [Num(1.0)]
-    found, factor = [Num(0.0)] * head.nk, Num(0.0)
-    for part, weight in zip(parts, mix):
+    mix = softmax(head.tensor["mix"]) if len(parts) > 1 else Array([1.0])
+    found, factor = Array(np.zeros((head.nq, head.nk))), Array(0.0)
+    for t, part in enumerate(parts):
         if part == "pairs":
-            factor = weight
+            factor = mix[t]
             continue
-        row = {"table": lambda: table(head, i), "factors": lambda: factors(head, i), "net": lambda: net(head, head.x[i], ""),
-               "outer": lambda: outer(head, i)}[part]()
-        found = plus(found, times(row, weight))
+        logits = {"table": table, "factors": factors, "net": lambda head: net(head, ""), "outer": outer}[part](head)
+        found = found + mix[t] * logits[:, :head.nk]
     return found, factor
 
 
-# Linformer: (number, key, value, {key: part of it}) of the mixtures of a run
+# Linformer
 
 
 def rank_of(arg, planned):
@@ -103,111 +90,97 @@ def rank_of(arg, planned):
 
 
 def mixtures(head, run, first):
-    """Those of the keys in the range `run`, the first of them numbered `first`."""
+    """Those of the keys in the range `run`, the first of them numbered `first`: numbers, keys,
+    values, and what part each key has in the values."""
     every = head.arg("block", 0) or head.planned
-    e, f = head.rows("E", every), head.rows("E" if head.arg("share", 1) else "F", every)
-    return [(first + t, product([ke[:len(run)]], head.k[run.start:run.stop])[0],
-             product([ve[:len(run)]], head.v[run.start:run.stop])[0], {j: ve[j - run.start].value for j in run})
-            for t, (ke, ve) in enumerate(zip(e, f))]
+    e, f = (head.rows(name, every)[:, :len(run)] for name in ("E", "E" if head.arg("share", 1) else "F"))
+    shares = np.zeros((len(f), head.nk))
+    shares[:, run.start:run.stop] = f.value
+    return list(range(first, first + len(e))), e @ head.k[run.start:run.stop], f @ head.v[run.start:run.stop], shares
 
 
 # Lowrank
 
 
 def projected(head):
-    d = len(head.raw_q[0]) if head.raw_q else len(head.raw_k[0]) if head.raw_k else 1
+    d = head.raw_q.shape[1]
     uq, uk = (head.rows(name, len(head.tensor[name]) // d) for name in ("Uq", "Uk"))
-    return product(head.raw_q, uq), product(head.raw_k, uk)
+    return head.raw_q @ uq, head.raw_k @ uk
 
 
 # Nystrom
 
 
 def landmarks(rows, m):
-    n = len(rows)
-    return [mean(rows[t * n // m:(t + 1) * n // m]) for t in range(m)]
-
-
-def unit_less(number, a):
-    """number I - a"""
-    return [[(number if i == j else 0.0) + -1.0 * x for j, x in enumerate(row)] for i, row in enumerate(a)]
+    """Means of m runs of rows."""
+    ends = np.arange(m + 1) * len(rows) // m
+    return concatenate([rows[start:end].mean(0, True) for start, end in zip(ends, ends[1:])])
 
 
 def iterated(c, steps):
-    columns = [total(column) for column in zip(*c)]
-    order = sorted(columns, key=lambda x: -x.value)
-    if len(order) > 1 and order[0].value - order[1].value < MARGIN:
+    """From c^T, divided by the largest sum of a column; rows of c sum to one."""
+    sums, unit = c.sum(0), np.eye(len(c))
+    order = np.argsort(-sums.value)
+    if len(order) > 1 and sums.value[order[0]] - sums.value[order[1]] < MARGIN:
         raise Tie
-    largest_row = 1.0  # rows of c sum to one
-    z = [[x / (order[0] * largest_row) for x in column] for column in zip(*c)]
+    z = c.T / sums[order[0]]
     for _ in range(steps):
-        y = product(c, z)
-        inner = unit_less(13.0, product(y, unit_less(15.0, product(y, unit_less(7.0, y)))))
-        z = [[0.25 * x for x in row] for row in product(z, inner)]
+        y = c @ z
+        z = 0.25 * z @ (13.0 * unit - y @ (15.0 * unit - y @ (7.0 * unit - y)))
     return z
 
 
-def inverse(c):
-    """By elimination."""
-    n = len(c)
-    rows = [list(row) + [Num(float(i == j)) for j in range(n)] for i, row in enumerate(c)]
-    for t in range(n):
-        best = max(range(t, n), key=lambda i: abs(rows[i][t].value))
-        rows[t], rows[best] = rows[best], rows[t]
-        if abs(rows[t][t].value) < LEAST_PIVOT:
+def settled(c):
+    """A matrix whose elimination meets no small pivot."""
+    rows = c.value.copy()
+    for t in range(len(rows)):
+        best = t + np.argmax(abs(rows[t:, t]))
+        rows[[t, best]] = rows[[best, t]]
+        if abs(rows[t, t]) < LEAST_PIVOT:
             raise Tie
-        rows[t] = [x / rows[t][t] for x in rows[t]]
-        for i in range(n):
-            if i != t:
-                rows[i] = [x + -1.0 * rows[i][t] * y for x, y in zip(rows[i], rows[t])]
-    return [row[n:] for row in rows]
+        rows[t + 1:] -= np.outer(rows[t + 1:, t] / rows[t, t], rows[t])
+    return c
 
 
 def nystrom(head):
     m = min(head.arg("landmarks", 64), head.nq, head.nk)
     if m == 0:
-        return [([Num(0.0)] * head.width, None, {}) for _ in range(head.nq)]
-    q, k, s = head.raw_q, head.raw_k, scale_of(head, len(head.raw_q[0]))
-    mq, mk = landmarks(q, m), landmarks(k, m)
-    c, steps = pairs(s, mq, mk), head.arg("iters", 6)
-    a = product(product(pairs(s, q, mk), iterated(c, steps) if steps else inverse(c)), pairs(s, mq, k))
+        return Array(np.zeros((head.nq, head.width))), None, np.zeros((head.nq, head.nk))
+    q, k, s = head.raw_q, head.raw_k, scale_of(head, head.raw_q.shape[1])
+    mq, mk, steps = landmarks(q, m), landmarks(k, m), head.arg("iters", 6)
+    c = softmax(s * mq @ mk.T)
+    a = softmax(s * q @ mk.T) @ (iterated(c, steps) if steps else inverse(settled(c))) @ softmax(s * mq @ k.T)
     width = head.arg("conv", 0)
-    for i, row in enumerate(a):
-        for t in range(width):
-            j = i + t - (math.ceil((width + 1) / 2) - 1)
-            if 0 <= j < head.nk:
-                row[j] = row[j] + head.tensor["W"][t]
-    return [(o, None, {j: x.value for j, x in enumerate(row)}) for o, row in zip(product(a, head.v), a)]
+    if width:
+        a = a + band(np.ones((head.nq, 1)) @ head.rows("W", width), head.nk, math.ceil((width + 1) / 2) - 1)
+    return a @ head.v, None, a.value
 
 
 # Memformer
 
 
 def normalised(x, old):
-    square = dot(x, x)
-    if square.value == 0.0:
-        return old
-    norm = sqrt(square)
-    return [t / norm for t in x]
+    """Rows of length one; the old ones where they are 0."""
+    square = (x * x).sum(1, True)
+    some = square.value > 0.0
+    return where(some, x / sqrt(where(some, square, 1.0)), old)
 
 
-def written(m, beta, keys, values, s):
-    """A slot after a segment."""
-    w = softmax([s * dot(m, key) for key in [m] + keys])
-    return normalised(plus(product([w], [m] + values)[0], beta), m)
+def written(slots, beta, keys, values, s):
+    """The slots after a segment: each attends to itself and to the segment's rows."""
+    w = softmax(s * concatenate([(slots * slots).sum(1, True), slots @ keys.T], axis=1))
+    return normalised(w[:, :1] * slots + w[:, 1:] @ values + beta, slots)
 
 
 def memformer(head):
-    d, length, rows = head.width, head.arg("segment", 64), []
-    s, beta = scale_of(head, d), head.rows("beta", head.width)
-    slots = [normalised(b, [Num(0.0)] * d) for b in beta]
+    length, s, beta = head.arg("segment", 64), scale_of(head, head.width), head.rows("beta", head.width)
+    slots, found = normalised(beta, np.zeros(beta.shape)), []
     for start in range(0, head.nq, length):
         span = slice(start, start + length)
-        for w in pairs(s, head.raw_q[span], slots):
-            rows.append((product([w], slots)[0], None, None))
+        found.append(softmax(s * head.raw_q[span] @ slots.T) @ slots)
         if start + length <= head.nk:
-            slots = [written(m, b, head.raw_k[span], head.v[span], s / head.arg("tau", 0.25)) for m, b in zip(slots, beta)]
-    return rows
+            slots = written(slots, beta, head.raw_k[span], head.v[span], s / head.arg("tau", 0.25))
+    return concatenate(found), None, None
 
 
 # Tensors

@@ -1,11 +1,11 @@
 """draws.py -- frozen projections of layers, from the recipe of docs/random.md.
 
-Matrices are lists of rows; every product is written out.
+Matrices as NumPy has them; the Hadamard matrix by products of Kronecker.
 """
 
-import math
+import numpy as np
 
-from scalar import Stream
+from streams import Stream
 
 SHAPES = (  # kind, block, width, heads, dim, seed, stream
     ("orthogonal", 0, 2, 1, 2, 0, 10),
@@ -24,46 +24,47 @@ SHAPES = (  # kind, block, width, heads, dim, seed, stream
 )
 
 
+def normals(stream, rows, cols):
+    return np.array([[stream.normal() for _ in range(cols)] for _ in range(rows)])
+
+
 def frame(stream, d, k):
     """Gram and Schmidt on the columns of normals, each twice."""
-    g = [[stream.normal() for _ in range(k)] for _ in range(d)]
-    columns = []
+    g = normals(stream, d, k)
     for t in range(k):
-        x = [g[r][t] for r in range(d)]
+        x = g[:, t]
         for _ in range(2):
-            for y in columns:
-                along = sum(a * b for a, b in zip(x, y))
-                x = [a - along * b for a, b in zip(x, y)]
-        norm = math.sqrt(sum(a * a for a in x))
-        columns.append([a / norm for a in x])
-    return [[columns[t][r] for t in range(k)] for r in range(d)]
-
-
-def product(a, b):
-    return [[sum(x * y for x, y in zip(row, column)) for column in zip(*b)] for row in a]
+            for y in g.T[:t]:
+                x -= np.sum(x * y) * y
+        x /= np.sqrt(np.sum(x * x))
+    return g
 
 
 def signs(stream, n):
-    u = [stream.uniform() for _ in range(n)]
-    return [[(-1.0 if u[i] < 0.5 else 1.0) if i == t else 0.0 for t in range(n)] for i in range(n)]
+    return np.diag([-1.0 if stream.uniform() < 0.5 else 1.0 for _ in range(n)])
 
 
 def permutation(stream, n):
-    p = stream.choose(n, range(n))
-    return [[1.0 if p[t] == i else 0.0 for t in range(n)] for i in range(n)]
+    return np.eye(n)[:, stream.choose(n, range(n))]
+
+
+def hadamard(b):
+    """Of a power of two."""
+    return np.kron(hadamard(b // 2), [[1.0, 1.0], [1.0, -1.0]]) if b > 1 else np.eye(1)
 
 
 def runs(n):
+    """Hadamard's matrix for each run of the largest power of two that divides n."""
     b = n & -n
-    return [[(-1.0) ** bin(i % b & t).count("1") / math.sqrt(b) if i // b == t // b else 0.0 for t in range(n)] for i in range(n)]
+    return np.kron(np.eye(n // b), hadamard(b) / np.sqrt(b))
 
 
 def transform(stream, n, kept):
-    found = product(signs(stream, n), runs(n))
+    found = signs(stream, n) @ runs(n)
     for _ in range(2):
-        found = product(found, permutation(stream, n))
-        found = product(product(found, signs(stream, n)), runs(n))
-    return [row[:kept] for row in found]
+        found = found @ permutation(stream, n)
+        found = found @ signs(stream, n) @ runs(n)
+    return found[:, :kept]
 
 
 def matrix(kind, stream, width, cols):
@@ -71,20 +72,20 @@ def matrix(kind, stream, width, cols):
         return frame(stream, width, cols)
     if kind == "hadamard":
         return transform(stream, width, cols)
-    return [[stream.normal() / math.sqrt(width) for _ in range(cols)] for _ in range(width)]
+    return normals(stream, width, cols) / np.sqrt(width)
 
 
 def projection(kind, block, width, heads, dim, seed, number):
+    """[width][heads dim]"""
     stream = Stream(seed, number)
     if block:
         return matrix(kind, stream, width, heads * dim)
-    drawn = [matrix(kind, stream, width, dim) for _ in range(heads)]
-    return [[x for head in drawn for x in head[i]] for i in range(width)]
+    return np.concatenate([matrix(kind, stream, width, dim) for _ in range(heads)], axis=1)
 
 
 def text():
     lines = []
     for shape in SHAPES:
         lines.append("draw %s %d %d %d %d %d %d" % shape)
-        lines.append("w " + " ".join("%.9g" % x for row in projection(*shape) for x in row))
+        lines.append("w " + " ".join("%.9g" % x for x in projection(*shape).ravel()))
     return "\n".join(lines) + "\n"

@@ -1,16 +1,19 @@
 """features.py -- linear attention and random features, one head of one sequence.
 
-Weights are written out pair by pair from the kernels' definitions, and divided by sums
-over all keys that a row sees: no sums are shared between rows.  Features appear only
-where a definition speaks of them: random ones, and under rope, which turns pairs of
-them.  Matrices of statistics are plain numbers: no gradient flows through them.
+Weights are matrices written from the kernels' definitions, and rows are divided by sums
+over all keys that they see: no sums are shared between rows.  Features appear only where
+a definition speaks of them: random ones, and under rope, which turns pairs of them.
+Matrices of statistics are plain numbers: no gradient flows through them.
 """
 
 import itertools
 import math
 
-from draws import frame
-from scalar import MARGIN, Num, Stream, Tie, cos, dot, elu1, exp, num, power, relu, sin, size, sqrt, times, total
+import numpy as np
+
+from arrays import MARGIN, Array, Tie, concatenate, cos, elu1, exp, relu, sigmoid, sin, size, softmax, sqrt, stack, where
+from draws import frame, normals
+from streams import Stream
 
 MECHANISMS = ("linear", "cosformer", "efficient", "identity", "retention", "performer")
 
@@ -30,20 +33,20 @@ def scale_of(group, d):
 
 def draw_omega(stream, m, d, ortho=1, rows="chi"):
     if not ortho:
-        return [[stream.normal() for _ in range(d)] for _ in range(m)]
+        return normals(stream, m, d)
     found = []
     while len(found) < m:
         for row in frame(stream, d, d)[:m - len(found)]:
             if rows == "chi":
-                length = math.sqrt(sum(stream.normal() ** 2 for _ in range(d)))
+                length = np.sqrt(np.sum(normals(stream, 1, d) ** 2))
             else:
                 length = {"sqrt": math.sqrt(d), "unit": 1.0}[rows]
-            found.append([length * x for x in row])
-    return found
+            found.append(length * row)
+    return np.array(found)
 
 
 def rounded(rows):
-    return [round(x, 12) for row in rows for x in row]
+    return np.round(rows, 12).ravel().tolist()
 
 
 assert rounded(frame(Stream(0, 10), 2, 2)) == [0.974820733237, -0.222989995407, -0.222989995407, -0.974820733237]
@@ -59,139 +62,70 @@ def drawn_omega(group, seed, d):
     """Of all heads of a group, one after another."""
     stream, arg = Stream(seed, group.number << 32), group.arg
     return [x for _ in range(group.heads)
-            for row in draw_omega(stream, omega_count(arg, d), d, arg.get("ortho", 1), arg.get("rows", "chi")) for x in row]
+            for x in draw_omega(stream, omega_count(arg, d), d, arg.get("ortho", 1), arg.get("rows", "chi")).ravel().tolist()]
 
 
-# Matrices of numbers
-
-
-def matmul(a, b):
-    return [[sum(x * b[t][c] for t, x in enumerate(row)) for c in range(len(b[0]))] for row in a]
-
-
-def transpose(a):
-    return [list(column) for column in zip(*a)]
-
-
-def diagonal(xs):
-    return [[x if r == c else 0.0 for c in range(len(xs))] for r, x in enumerate(xs)]
-
-
-def plus(a, b):
-    return [[x + y for x, y in zip(p, q)] for p, q in zip(a, b)]
-
-
-def multiple(s, a):
-    return [[s * x for x in row] for row in a]
-
-
-def outer(x, y):
-    return [[a * b for b in y] for a in x]
-
-
-def trace(a):
-    return sum(a[t][t] for t in range(len(a)))
-
-
-def eigen(a):
-    """Eigenvalues upward and eigenvectors, as rows, by the rotations of Jacobi."""
-    d = len(a)
-    a, v = [list(row) for row in a], diagonal([1.0] * d)
-    for _ in range(60):
-        for p in range(d):
-            for q in range(p + 1, d):
-                if a[p][q] == 0.0:
-                    continue
-                angle = 0.5 * math.atan2(2.0 * a[p][q], a[q][q] - a[p][p])
-                turn = diagonal([1.0] * d)
-                turn[p][p] = turn[q][q] = math.cos(angle)
-                turn[p][q], turn[q][p] = math.sin(angle), -math.sin(angle)
-                a = matmul(transpose(turn), matmul(a, turn))
-                v = matmul(v, turn)
-    order = sorted(range(d), key=lambda t: a[t][t])
-    return [a[t][t] for t in order], [[v[r][t] for r in range(d)] for t in order]
+# Statistics
 
 
 def spectral(a, f):
-    values, vectors = eigen(a)
-    return matmul(transpose(vectors), matmul(diagonal([f(x) for x in values]), vectors))
+    """f of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(a)
+    return vectors @ np.diag(f(values)) @ vectors.T
 
 
 def settled(values, vectors):
-    """Vectors whose largest entry is positive."""
-    for x, y in zip(values, values[1:]):
-        if y - x < MARGIN:
-            raise Tie
-    found = []
-    for v in vectors:
-        sizes = sorted(abs(x) for x in v)
-        if len(v) > 1 and sizes[-1] - sizes[-2] < MARGIN:
-            raise Tie
-        found.append([x if max(v) == sizes[-1] else -x for x in v])
-    return found
-
-
-# Exponents of random features: w.Aw + w.Bx x + x.Cx x and the same of y
+    """Vectors, as rows, whose largest entry is positive."""
+    sizes = np.sort(np.abs(vectors), axis=1)
+    if np.any(np.diff(values) < MARGIN) or np.any(sizes[:, -1:] - sizes[:, -2:-1] < MARGIN):
+        raise Tie
+    return np.where(vectors.max(axis=1, keepdims=True) == sizes[:, -1:], vectors, -vectors)
 
 
 class Exponents:
-    def __init__(self, d, a=None, bx=None, by=None, cx=None, cy=None):
-        half = diagonal([-0.5] * d)
-        self.a = a or [0.0] * d
-        self.bx = bx or diagonal([math.sqrt(1.0 - 4.0 * x) for x in self.a])
-        self.by = by or self.bx
-        self.cx, self.cy = cx or half, cy or half
+    """Of random features: w.Aw + w.Bx x + x.Cx x and the same of y; of A the diagonal."""
+
+    def __init__(self, a, bx=None, by=None, cx=None, cy=None):
+        half = -0.5 * np.eye(len(a))
+        self.a = a
+        self.bx = np.diag(np.sqrt(1.0 - 4.0 * a)) if bx is None else bx
+        self.by = self.bx if by is None else by
+        self.cx, self.cy = half if cx is None else cx, half if cy is None else cy
 
     def numbers(self, name):
         """Of a tensor."""
-        found = getattr(self, name.lower())
-        return found if name == "A" else [x for row in found for x in row]
+        return getattr(self, name.lower()).ravel().tolist()
 
 
 def best_a(r):
-    return (1.0 - 2.0 * r - math.sqrt((2.0 * r + 1.0) ** 2 + 8.0 * r)) / 16.0
-
-
-def mean_rows(rows):
-    return [sum(column) / len(rows) for column in zip(*rows)]
-
-
-def mean_outer(rows):
-    d = len(rows[0])
-    found = diagonal([0.0] * d)
-    for row in rows:
-        found = plus(found, outer(row, row))
-    return multiple(1.0 / len(rows), found)
+    return (1.0 - 2.0 * r - np.sqrt((2.0 * r + 1.0) ** 2 + 8.0 * r)) / 16.0
 
 
 def statistics(kind, xs, ys):
     """The exponents that rows xs of queries and ys of keys ask for."""
-    d = len(xs[0])
-    mx, my, mxx, myy = mean_rows(xs), mean_rows(ys), mean_outer(xs), mean_outer(ys)
-    cross = sum(a * b for a, b in zip(mx, my))
+    d = xs.shape[1]
+    mx, my, mxx, myy = xs.mean(axis=0), ys.mean(axis=0), xs.T @ xs / len(xs), ys.T @ ys / len(ys)
+    cross = mx @ my
     if kind == "favor++":
-        return Exponents(d, [best_a((trace(mxx) + trace(myy) + 2.0 * cross) / d)] * d)
+        return Exponents(np.full(d, best_a((np.trace(mxx) + np.trace(myy) + 2.0 * cross) / d)))
     if kind == "sderf":
-        values, vectors = eigen(plus(plus(mxx, myy), plus(outer(mx, my), outer(my, mx))))
-        vectors = settled(values, vectors)
-        a = [best_a(max(x, 0.0)) for x in values]
-        return Exponents(d, a, [[math.sqrt(1.0 - 4.0 * s) * x for x in v] for s, v in zip(a, vectors)])
-    m1 = plus(mxx, diagonal([1e-6 * trace(mxx) / d + 1e-12] * d))
-    m2 = plus(myy, diagonal([1e-6 * trace(myy) / d + 1e-12] * d))
-    root, inverse = spectral(m1, math.sqrt), spectral(m1, lambda x: x ** -0.5)
-    t = spectral(matmul(root, matmul(m2, root)), math.sqrt)
-    g = matmul(inverse, matmul(t, inverse))
-    a = best_a((2.0 * trace(t) + 2.0 * cross) / d)
-    b = math.sqrt(1.0 - 4.0 * a)
-    return Exponents(d, [a] * d, multiple(b, spectral(g, math.sqrt)), multiple(b, spectral(g, lambda x: x ** -0.5)),
-                     multiple(-0.5, g), multiple(-0.5, spectral(g, lambda x: 1.0 / x)))
+        values, vectors = np.linalg.eigh(mxx + myy + np.outer(mx, my) + np.outer(my, mx))
+        a = best_a(np.maximum(values, 0.0))
+        return Exponents(a, np.diag(np.sqrt(1.0 - 4.0 * a)) @ settled(values, vectors.T))
+    m1, m2 = (m + (1e-6 * np.trace(m) / d + 1e-12) * np.eye(d) for m in (mxx, myy))
+    root, inverse = spectral(m1, np.sqrt), spectral(m1, lambda x: x ** -0.5)
+    t = spectral(root @ m2 @ root, np.sqrt)
+    g = inverse @ t @ inverse
+    a = np.full(d, best_a((2.0 * np.trace(t) + 2.0 * cross) / d))
+    b = np.sqrt(1.0 - 4.0 * a[0])
+    return Exponents(a, b * spectral(g, np.sqrt), b * spectral(g, lambda x: x ** -0.5), -0.5 * g,
+                     -0.5 * spectral(g, lambda x: 1.0 / x))
 
 
 def worked():
     """The example of the definitions: mean |x + y|^2 is 3.535534."""
-    q, k = [[1, 0], [0, 1], [1, 1]], [[1, 0], [0, 2], [-1, 1]]
-    x, y = ([[t * 2.0 ** -0.25 for t in row] for row in rows] for rows in (q, k))
-    return statistics("favor++", x, y).a[0]
+    q, k = np.array([[1, 0], [0, 1], [1, 1]]), np.array([[1, 0], [0, 2], [-1, 1]])
+    return statistics("favor++", q * 2.0 ** -0.25, k * 2.0 ** -0.25).a[0]
 
 
 assert round(worked(), 6) == -0.526708
@@ -202,65 +136,53 @@ def has_statistics(group):
     return kind in ("sderf", "aderf") or kind == "favor++" and "a" not in group.arg
 
 
-def numbers(rows, s=1.0):
-    return [[s * x.value for x in row] for row in rows]
-
-
 def exponents_of(head):
-    d, kind = len(head.raw_q[0]), head.arg("kind", "favor+")
+    d, kind = head.raw_q.shape[1], head.arg("kind", "favor+")
     if not has_statistics(head.group):
-        return Exponents(d, [head.arg("a", 0.0)] * d)
-    if math.isnan(head.tensor["A"][0].value):
+        return Exponents(np.full(d, head.arg("a", 0.0)))
+    a = head.tensor["A"].value
+    if np.isnan(a[0]):
         root = math.sqrt(scale_of(head.group, d))
-        return statistics(kind, numbers(head.raw_q, root), numbers(head.raw_k, root))
-    a = [x.value for x in head.tensor["A"]]
+        return statistics(kind, root * head.raw_q.value, root * head.raw_k.value)
     if kind == "favor++":
-        return Exponents(d, a)
-    return Exponents(d, a, *(numbers(head.rows(name, d)) for name in ("Bx", "By", "Cx", "Cy")))
+        return Exponents(a)
+    return Exponents(a, *(head.rows(name, d).value for name in ("Bx", "By", "Cx", "Cy")))
 
 
-def form(c, x):
-    """x.Cx"""
-    return total(x[r] * (c[r][s] * x[s]) for r in range(len(x)) for s in range(len(x)))
+# Features where a definition speaks of them: functions of rows of queries or keys
 
 
-def random_features(head, row, keys):
+def random_features(head, rows, keys):
     """Without the factors D and 1/sqrt(m), which cancel."""
-    d, kind, e = len(row), head.arg("kind", "favor+"), head.exponents
-    x = times(row, math.sqrt(scale_of(head.group, d)))
-    omega = numbers(head.rows("omega", d))
-    extra = -0.5 * dot(x, x) if head.arg("kernel", "exp") == "gaussian" else num(0.0)
+    d, kind = rows.shape[1], head.arg("kind", "favor+")
+    x, omega = math.sqrt(scale_of(head.group, d)) * rows, head.rows("omega", d).value
+    square = (x * x).sum(1, True)
+    extra = -0.5 * square if head.arg("kernel", "exp") == "gaussian" else 0.0
     if kind == "trig":
-        front = exp(0.5 * dot(x, x) + extra)
-        angles = [dot([Num(t) for t in w], x) for w in omega]
-        return [front * cos(t) for t in angles] + [front * sin(t) for t in angles]
+        front, angles = exp(0.5 * square + extra), x @ omega.T
+        return concatenate([front * cos(angles), front * sin(angles)], axis=1)
+    e = exponents_of(head)
     b, c = (e.by, e.cy) if keys else (e.bx, e.cx)
-    quad = form(c, x) + extra
-    bx = [dot([Num(t) for t in r], x) for r in b]
-    along = [dot([Num(t) for t in w], bx) for w in omega]
-    square = [sum(a * t * t for a, t in zip(e.a, w)) for w in omega]
-    found = [exp(quad + t + s) for t, s in zip(along, square)]
-    return found + [exp(quad + -1.0 * t) for t in along] if kind == "hyp" else found
-
-
-# Features where a definition speaks of them
+    quad, along = (x @ c * x).sum(1, True) + extra, x @ b.T @ omega.T
+    found = exp(quad + along + omega ** 2 @ e.a)
+    return concatenate([found, exp(quad - along)], axis=1) if kind == "hyp" else found
 
 
 def products(x, share, s, negative):
     """Products of r elements for every power r of s q.k that has a share, as they stand in
     a dictionary: aa, ab, ac, bb, bc, cc."""
     root = math.sqrt(abs(s))
-    y, found = times(x, -root if negative else root), []
+    columns, found = (x * (-root if negative else root)).T, []
     for r, part in enumerate(share):
-        for word in itertools.combinations_with_replacement(range(len(x)), r) if part else ():
+        for word in itertools.combinations_with_replacement(range(x.shape[1]), r) if part else ():
             ways = math.factorial(r)
             for a in set(word):
                 ways //= math.factorial(word.count(a))
-            product = num(math.sqrt(part * ways))
+            product = Array(np.full(len(x), math.sqrt(part * ways)))
             for a in word:
-                product = product * y[a]
+                product = product * columns[a]
             found.append(product)
-    return found
+    return stack(found).T
 
 
 def shares(head):
@@ -271,65 +193,76 @@ def shares(head):
     return [1.0 / math.factorial(r) for r in range(head.arg("order", 2) + 1)]
 
 
-def features(head, row, place, keys):
-    mech, s = head.group.mech, scale_of(head.group, len(row))
+ELEMENTS = {"elu": elu1, "relu": relu, "cos": cos}
+
+
+def features(head, x, places, keys):
+    mech, s = head.group.mech, scale_of(head.group, x.shape[1])
     if mech == "performer":
-        return random_features(head, row, keys)
+        return random_features(head, x, keys)
     if mech == "cosformer":
-        angle = math.pi * place / (2.0 * (head.arg("length", 0) or head.nk))
-        return [math.cos(angle) * relu(x) for x in row] + [math.sin(angle) * relu(x) for x in row]
+        angles = math.pi * places[:, None] / (2.0 * (head.arg("length", 0) or head.nk))
+        return concatenate([np.cos(angles) * relu(x), np.sin(angles) * relu(x)], axis=1)
     if mech in ("identity", "retention"):
-        return row if keys else times(row, s)
+        return x if keys else s * x
     kernel = head.arg("kernel", "elu")
     if kernel in ("poly", "taylor"):
-        return products(row, shares(head), s, s < 0 and not keys)
+        return products(x, shares(head), s, s < 0 and not keys)
     if kernel == "powers":
-        root = math.copysign(math.sqrt(abs(s)), 1.0 if keys else s)
-        return [num(1.0)] + [power(root * x, r) for r in range(1, head.arg("order", 2) + 1) for x in row]
-    return [{"elu": elu1, "relu": relu, "cos": cos}[kernel](x) for x in row]
+        y = x * math.copysign(math.sqrt(abs(s)), 1.0 if keys else s)
+        return concatenate([np.ones((len(x), 1))] + [y ** r for r in range(1, head.arg("order", 2) + 1)], axis=1)
+    return ELEMENTS[kernel](x)
 
 
-# Kernels: the weight of a pair before it is divided
+# Kernels: the weights of all pairs before they are divided
 
 
 def decay_of(group, index):
     return group.arg.get("decay", 0) or 1.0 - 2.0 ** (-5 - index)
 
 
-def sigmoid(x):
-    """1/(1 + e^-x), however large x is."""
-    y = 1.0 / (1.0 + math.exp(-x.value)) if x.value > -700.0 else 0.0
-    return Num(y, ((x, y * (1.0 - y)),))
+def distances(head):
+    return head.places[:, None] - np.arange(head.nk)
 
 
-def lam(head):
-    return sigmoid(head.tensor["theta"][0]) if head.arg("learn", 0) else num(decay_of(head.group, head.index))
+def fading(head):
+    """lambda^|i - j|"""
+    lam = sigmoid(head.tensor["theta"]) if head.arg("learn", 0) else Array([decay_of(head.group, head.index)])
+    return lam ** abs(distances(head))
 
 
-def fading(head, i, j):
-    return power(head.lam, abs(i - j))
-
-
-def kernel_of(head, i, j):
-    q, k, mech = head.raw_q[i], head.raw_k[j], head.group.mech
-    s = scale_of(head.group, len(q))
+def kernel_of(head):
+    q, k, mech = head.raw_q, head.raw_k, head.group.mech
+    t = scale_of(head.group, q.shape[1]) * (q @ k.T)
     if mech == "performer":
-        return dot(head.f[i], head.g[j])
+        return random_features(head, q, False) @ random_features(head, k, True).T
     if mech == "cosformer":
-        far = (i - j) / float(head.arg("length", 0) or head.nk)
-        return math.cos(0.5 * math.pi * far) * dot([relu(x) for x in q], [relu(x) for x in k])
+        far = distances(head) / (head.arg("length", 0) or head.nk)
+        return np.cos(0.5 * math.pi * far) * (relu(q) @ relu(k).T)
     if mech == "identity":
-        return s * dot(q, k)
+        return t
     if mech == "retention":
-        return (s * dot(q, k) if head.arg("content", 1) else num(1.0)) * fading(head, i, j)
-    kernel, t = head.arg("kernel", "elu"), s * dot(q, k)
+        return t * fading(head) if head.arg("content", 1) else fading(head)
+    kernel, order = head.arg("kernel", "elu"), head.arg("order", 2)
     if kernel == "poly":
-        return power(head.arg("const", 1) + t, head.arg("power", 2))
+        return (head.arg("const", 1) + t) ** head.arg("power", 2)
     if kernel == "taylor":
-        return total(power(t, r) / float(math.factorial(r)) for r in range(head.arg("order", 2) + 1))
+        return sum(t ** r / math.factorial(r) for r in range(order + 1))
     if kernel == "powers":
-        return 1.0 + total(power(s * (x * y), r) for x, y in zip(q, k) for r in range(1, head.arg("order", 2) + 1))
-    return dot(*([{"elu": elu1, "relu": relu, "cos": cos}[kernel](x) for x in row] for row in (q, k)))
+        elements = scale_of(head.group, q.shape[1]) * (q[:, None] * k)
+        return 1.0 + sum((elements ** r).sum(2) for r in range(1, order + 1))
+    return ELEMENTS[kernel](q) @ ELEMENTS[kernel](k).T
+
+
+def turned_kernel(head, plain, rope):
+    """The weights once more, with features turned by rope."""
+    keys = np.arange(head.nk)
+    f, g = features(head, head.raw_q, head.places, False), features(head, head.raw_k, keys, True)
+    both, turned = f @ g.T, rope(f, head.places) @ rope(g, keys).T
+    if head.group.mech == "retention":
+        both, turned = both * fading(head), turned * fading(head)
+    assert np.all(abs(both.value - plain.value) < 1e-10 * np.maximum(1.0, abs(plain.value))), (head.group.mech, head.group.arg)
+    return turned
 
 
 def signed(head):
@@ -338,82 +271,61 @@ def signed(head):
         mech == "linear" and (kernel in ("cos", "powers") or len(shares(head)) % 2 == 0 and kernel in ("poly", "taylor"))
 
 
-def divided(head, i, sees, turned, plain):
-    """Weights of row i; None: the row is empty."""
-    mech = head.group.mech
-    norm = {"linear": "sum" if head.arg("normalise", 1) else "none", "cosformer": "sum", "performer": "sum"}.get(
-        mech, head.arg("norm", "none"))
-    if not sees:
-        return None
-    if norm == "none":
-        return turned
-    if norm == "n":
-        return [w / float(len(sees)) for w in turned]
-    sums = total(plain)
-    if norm == "retnet":
-        t = sqrt(total(fading(head, i, j) for j in sees))
-        r = size(sums / t)
-        if 0.0 < abs(r.value - 1.0) < MARGIN:
-            raise Tie
-        return [w / t / (r if r.value > 1.0 else 1.0) for w in turned]
-    sums = sums + head.arg("eps", 0)
-    if sums.value == 0.0:
-        return None
-    if signed(head) and abs(sums.value) < LEAST:
+def norm_of(head):
+    return {"linear": "sum" if head.arg("normalise", 1) else "none", "cosformer": "sum", "performer": "sum"}.get(
+        head.group.mech, head.arg("norm", "none"))
+
+
+def retained(head, weights, sums):
+    """Divided by roots of the sums of what fades, and where that is more than 1 by its size."""
+    some = head.visible.any(axis=1, keepdims=True)
+    t = sqrt(where(some, where(head.visible, fading(head), 0.0).sum(1, True), 1.0))
+    r = size(sums / t)
+    far = abs(r.value - 1.0)
+    if np.any(some & (0.0 < far) & (far < MARGIN)):
         raise Tie
-    return [w / sums for w in turned]
+    return weights / t / where(r.value > 1.0, r, 1.0)
 
 
-def turned_row(head, i, sees, plain, rope):
-    """The weights once more, with features turned by rope."""
-    found = []
-    for j, w in zip(sees, plain):
-        f = features(head, head.raw_q[i], head.place(i), False)
-        g = features(head, head.raw_k[j], j, True)
-        both = dot(f, g)
-        turn = dot(rope(f, head.place(i)), rope(g, j))
-        if head.group.mech == "retention":
-            both, turn = both * fading(head, i, j), turn * fading(head, i, j)
-        assert abs(both.value - w.value) < 1e-10 * max(1.0, abs(w.value)), (head.group.mech, head.group.arg)
-        found.append(turn)
-    return found
+def divided(head, weights, plain):
+    """Rows of weights that are 0 where nothing is seen, by the sums of the plain ones."""
+    count = head.visible.sum(axis=1, keepdims=True)
+    norm, sums = norm_of(head), plain.sum(1, True)
+    if norm == "none":
+        return weights
+    if norm == "n":
+        return weights / np.maximum(count, 1)
+    if norm == "retnet":
+        return retained(head, weights, sums)
+    sums = sums + head.arg("eps", 0)
+    full = (count > 0) & (sums.value != 0.0)
+    if signed(head) and np.any(full & (abs(sums.value) < LEAST)):
+        raise Tie
+    return where(full, weights / where(full, sums, 1.0), 0.0)
 
 
-def efficient(head, i, sees):
+def efficient(head):
     """Softmax over the elements of a query, and over the keys seen of every element."""
-    e = [exp(x) for x in head.raw_q[i]]
-    p = [x / total(e) for x in e]
-    weights = [num(0.0)] * len(sees)
-    for c, share in enumerate(p):
-        column = [exp(head.raw_k[j][c]) for j in sees]
-        s = total(column)
-        weights = [w + share * (x / s) for w, x in zip(weights, column)]
-    return weights if sees else None
+    e = exp(head.raw_k)
+    sums = head.visible.astype(float) @ e
+    shares_ = softmax(head.raw_q) / where(sums.value > 0.0, sums, 1.0)
+    return where(head.visible, shares_ @ e.T, 0.0)
+
+
+def weights_of(head, rope):
+    if head.group.mech == "efficient":
+        return efficient(head)
+    plain = kernel_of(head)
+    turned = turned_kernel(head, plain, rope) if rope else plain
+    return divided(head, where(head.visible, turned, 0.0), where(head.visible, plain, 0.0))
 
 
 def rows_of(head, rope):
-    """(output, None, {key: weight}) of each row; rope(x, place) or None."""
-    mech = head.group.mech
-    if mech == "retention":
-        head.lam = lam(head)
-    if mech == "performer" and head.nk:
-        head.exponents = exponents_of(head)
-        head.f = [random_features(head, x, False) for x in head.raw_q]
-        head.g = [random_features(head, x, True) for x in head.raw_k]
-    result = []
-    for i in range(head.nq):
-        sees = [j for j in range(head.nk) if head.visible(i, j)]
-        if mech == "efficient":
-            weights = efficient(head, i, sees)
-        else:
-            plain = [kernel_of(head, i, j) for j in sees]
-            turned = turned_row(head, i, sees, plain, rope) if rope else plain
-            weights = divided(head, i, sees, turned, plain)
-        o = [Num(0.0)] * head.width
-        for j, w in zip(sees, weights or ()):
-            o = [x + y * w for x, y in zip(o, head.v[j])]
-        result.append((o, None, {j: w.value for j, w in zip(sees, weights or ())}))
-    return result
+    """Outputs, None, and the weights of keys; rope(x, places) turns rows, or is None."""
+    if head.nk == 0:
+        return Array(np.zeros((head.nq, head.width))), None, np.zeros((head.nq, 0))
+    a = weights_of(head, rope)
+    return a @ head.v, None, a.value
 
 
 def initial(group, name, count, d, seed):

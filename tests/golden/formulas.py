@@ -1,16 +1,20 @@
 """formulas.py -- attention as it is defined, one head of one sequence at a time.
 
-What a row sees is a list of keys and slots; its logits are written out one by one
-and its weights are divided by a sum over all of them.  Nothing is arranged for speed,
-and nothing here has been told how the library does it.
+What the rows of a head see are columns: keys as they are, then slots made of keys.  Logits,
+weights and outputs are matrices of rows by columns; weights are divided by sums over all
+that a row sees.  Nothing is arranged for speed, and nothing here has been told how the
+library does it.
 """
 
 import math
 
+import numpy as np
+
 import compressed
 import features
 import positional
-from scalar import MARGIN, Num, Stream, Tie, constant, dot, exp, mean, plus, relu, sqrt, tanh, times, total
+from arrays import MARGIN, Array, Tie, array, concatenate, constant, exp, relu, softmax, sqrt, tanh, where
+from streams import Stream
 
 
 class Group:
@@ -26,23 +30,21 @@ class Group:
 
 class Head:
     """One head of one sequence.  Keys stand at 0, 1, ...; the last query stands at the
-    last key.  hidden(i, j), bias(i, j) and keep(i, number) belong to the problem: is
-    the pair masked, what is added to its logit, and what dropout multiplies its weight
-    by (1: nothing), where number is that of a key or a slot."""
+    last key.  shown, bias [nq][nk] and keep(numbers) belong to the problem: which pairs the
+    mask lets through, what is added to their logits, and what dropout multiplies weights by
+    (1: nothing), [nq][numbers], where a number is that of a key or a slot."""
 
-    def __init__(self, group, index, tensor, causal, q, k, v, width, planned, x=None, words=None, hidden=None, bias=None,
-                 keep=None):
-        self.group, self.index, self.tensor, self.causal = group, index, tensor, causal
-        self.width = width  # of a value
+    def __init__(self, group, index, tensor, causal, q, k, v, planned, x, words, shown, bias, keep):
+        self.group, self.index, self.causal = group, index, causal
+        self.tensor = tensor  # {name: Array}
         self.planned = planned  # keys of a whole sequence
         self.words = words  # of each token
         self.raw_q, self.raw_k, self.v, self.x = q, k, v, x
-        self.nq, self.nk = len(q), len(v)
-        self.hidden = hidden or (lambda i, j: False)
-        self.bias = bias or (lambda i, j: 0.0)
-        self.keep = keep or (lambda i, number: 1.0)
+        self.nq, self.nk, self.width = len(q), len(v), v.shape[1]
+        self.places, self.keys = self.place(np.arange(self.nq)), np.arange(self.nk)
+        self.visible = shown & (self.keys <= self.places[:, None]) if causal else shown
+        self.bias, self.keep = bias, keep
         self.routes = []  # of routed: Heads
-        self.means = {}
         self.q, self.k = mapped(self)
         setup = SETUP.get(group.mech)
         if setup:
@@ -54,43 +56,37 @@ class Head:
     def place(self, i):
         return i + self.nk - self.nq
 
-    def visible(self, i, j):
-        return not (self.causal and j > self.place(i)) and not self.hidden(i, j)
-
     def rows(self, name, width):
         """A tensor of this head as rows."""
-        x = self.tensor[name]
-        return [x[t:t + width] for t in range(0, len(x), width)]
+        return self.tensor[name].reshape(-1, width)
 
 
 # Rows as the logits read them
 
 
 def unit(x):
-    """x / |x|, the norm floored at 1e-12."""
-    square = dot(x, x)
-    norm = sqrt(square) if square.value >= 1e-24 else Num(1e-12)
-    return [t / norm for t in x]
+    """x / |x|, the norms floored at 1e-12."""
+    square = (x * x).sum(-1, True)
+    some = square.value >= 1e-24
+    return x / where(some, sqrt(where(some, square, 1.0)), 1e-12)
 
 
 def layer_norm(x):
     """Mean 0 and variance 1."""
-    m = total(x) / float(len(x))
-    c = [t + -1.0 * m for t in x]
-    s = sqrt(dot(c, c) / float(len(x)) + 1e-5)
-    return [t / s for t in c]
+    c = x - x.mean(-1, True)
+    return c / sqrt((c * c).mean(-1, True) + 1e-5)
 
 
-def rope(x, place, base=10000, layout="interleaved"):
-    """Pairs of x turned by angles that grow with the place."""
-    d, y = len(x), list(x)
+def rope(x, places, base=10000, layout="interleaved"):
+    """Pairs of every row turned by angles that grow with its place."""
+    d = x.shape[1]
     assert d % 2 == 0
-    for t in range(d // 2):
-        a, b = (2 * t, 2 * t + 1) if layout == "interleaved" else (t, t + d // 2)
-        angle = place * float(base) ** (-2.0 * t / d)
-        c, s = math.cos(angle), math.sin(angle)
-        y[a], y[b] = c * x[a] + -s * x[b], s * x[a] + c * x[b]
-    return y
+    t = np.arange(d // 2)
+    a, b = (2 * t, 2 * t + 1) if layout == "interleaved" else (t, t + d // 2)
+    angles = np.outer(places, float(base) ** (-2.0 * t / d))
+    c, s = np.cos(angles), np.sin(angles)
+    turned = concatenate([c * x[:, a] - s * x[:, b], s * x[:, a] + c * x[:, b]], 1)
+    return turned[:, np.argsort(np.concatenate([a, b]))]
 
 
 def mapped(head):
@@ -99,37 +95,77 @@ def mapped(head):
     if group.mech == "routed" or group.mech in features.MECHANISMS:
         return q, k
     if group.mech == "lsh" and group.arg.get("shared"):
-        k = [unit(x) for x in q]
+        k = unit(q)
     if group.mech == "lowrank":
         q, k = compressed.projected(head)
     if group.mech == "routing":
-        q, k = [layer_norm(x) for x in q], [layer_norm(x) for x in k]
+        q, k = layer_norm(q), layer_norm(k)
     if "qknorm" in group.mods:
-        q, k = [unit(x) for x in q], [unit(x) for x in k]
+        q, k = unit(q), unit(k)
     if "rope" in group.mods:
-        q = [rope(x, head.place(i), **group.mods["rope"]) for i, x in enumerate(q)]
-        k = [rope(x, j, **group.mods["rope"]) for j, x in enumerate(k)]
+        q, k = rope(q, head.places, **group.mods["rope"]), rope(k, head.keys, **group.mods["rope"])
     return q, k
 
 
-# Weights of one row from its logits, and the logarithm of what they were divided by.
+# What the rows of a head may see
+
+
+class Columns:
+    """Keys or slots: their numbers, keys [columns][d], values [columns][width]; how often
+    each row sees them, count [rows][columns]; what is added to logits; share [columns][nk],
+    the parts of them that are the keys; rel [rows][columns], their places less that of the
+    row, None for slots."""
+
+    def __init__(self, number, key, value, count, bias, share, rel=None):
+        self.number, self.key, self.value, self.share = number, key, value, share
+        self.count, self.bias, self.rel = count, bias, rel
+
+    def __add__(self, other):
+        both = lambda name, axis: concatenate([getattr(self, name), getattr(other, name)], axis)
+        rel = None if self.rel is None or other.rel is None else np.concatenate([self.rel, other.rel], 1)
+        return Columns(self.number + other.number, both("key", 0), both("value", 0), np.concatenate([self.count, other.count], 1),
+                       both("bias", 1), np.concatenate([self.share, other.share]), rel)
+
+
+def raw_keys(head, count):
+    rel = head.keys - head.places[:, None]
+    return Columns(head.keys.tolist(), head.k, head.v, count, head.bias, np.eye(head.nk), rel)
+
+
+def held_keys(head, count):
+    """The same where no gradient flows to the keys."""
+    found = raw_keys(head, count)
+    found.key, found.value = constant(head.k), constant(head.v)
+    return found
+
+
+def slots(number, key, value, count, share, bias=0.0):
+    return Columns(number, key, value, count, Array(np.zeros(count.shape) + bias), share)
+
+
+# Weights of rows from their logits, and the logarithms of what they were divided by.
 # A key may count several times.
 
 
-def softmax(x, count, _arg, sink):
-    e = [exp(t) if c == 1 else float(c) * exp(t) for t, c in zip(x, count)]
-    s = total(e) + (exp(sink) if sink is not None else 0.0)
-    return [t / s for t in e], math.log(s.value)
+def of_softmax(x, count, _arg, sink):
+    e = count * exp(where(count > 0, x, 0.0))
+    s = e.sum(1, True) + (exp(sink) if sink is not None else 0.0)
+    s = where(s.value > 0, s, 1.0)
+    return e / s, np.log(s.value[:, 0])
 
 
-def l2norm(x, _count, _arg, _sink):
-    s = total(exp(2.0 * t) for t in x)
-    return [exp(t) / sqrt(s) for t in x], 0.5 * math.log(s.value)
+def l2norm(x, count, _arg, _sink):
+    seen = count > 0
+    e = where(seen, exp(where(seen, x, 0.0)), 0.0)
+    s = (e * e).sum(1, True)
+    s = where(s.value > 0, s, 1.0)
+    return e / sqrt(s), 0.5 * np.log(s.value[:, 0])
 
 
-def relu2(x, _count, arg, _sink):
-    n = arg.get("n", 0) or len(x)
-    return [relu(t) * relu(t) / float(n) for t in x], math.log(n)
+def relu2(x, count, arg, _sink):
+    seen = count > 0
+    n = arg.get("n", 0) or np.maximum(seen.sum(1, keepdims=True), 1)
+    return where(seen, relu(x) ** 2 / n, 0.0), np.log(np.broadcast_to(n, (len(x), 1))[:, 0])
 
 
 WEIGH = {"l2norm": l2norm, "relu2": relu2}
@@ -163,230 +199,224 @@ assert [t5_bucket(r, False) for r in (-16, -64, -200, 20, 200)] == [10, 14, 15, 
 assert [t5_bucket(-r, True) for r in (0, 5, 15, 16, 20, 40, 127, 500)] == [0, 5, 15, 16, 17, 23, 31, 31]
 
 
+def t5_buckets(rel, causal, arg):
+    """One by one: logarithms that are rounded down must not differ between processors, as NumPy's may."""
+    return np.array([t5_bucket(r, causal, **arg) for r in rel.ravel().tolist()], dtype=int).reshape(rel.shape)
+
+
 def clip(rel, c):
-    return max(-c, min(c, rel)) + c
+    return np.clip(rel, -c, c) + c
 
 
 def sinusoid(rows, d, base=10000.0):
-    return [f(p / base ** ((t - t % 2) / d)) for p in range(rows) for t in range(d) for f in ((math.cos if t % 2 else math.sin),)]
+    """[rows][d]"""
+    t = np.arange(d)
+    angles = np.arange(rows)[:, None] / base ** ((t - t % 2) / d)
+    return np.where(t % 2, np.cos(angles), np.sin(angles))
 
 
-class Seen:
-    """A key or a slot that a row sees.  rel is its place less that of the row, share
-    {key: part of it that is this key}."""
-
-    def __init__(self, key, value, bias, rel, number, share, count=1):
-        self.key, self.value, self.bias, self.rel = key, value, bias, rel
-        self.number, self.share, self.count = number, share, count
+# Logits and outputs
 
 
-def logit(head, q, f, seen, given):
-    """given: what stands beside q.k by key, or None."""
-    mods, x, rel = head.group.mods, seen.bias, seen.rel
-    product = dot(q, seen.key)
-    if given:
-        x = x + given[seen.number]
+def by_pair(x, y):
+    """x_i . y_ij of rows x [rows][d] and y [rows][columns][d]."""
+    return (x.reshape(len(x), 1, -1) * y).sum(2)
+
+
+def products(head, cols):
+    """q.k, and what is multiplied as it is."""
+    mods, q, rel = head.group.mods, head.q, cols.rel
+    found = q @ cols.key.T
     if "shaw" in mods:
-        product = product + dot(q, head.rows("aK", len(q))[clip(rel, mods["shaw"].get("clip", 16))])
+        found = found + by_pair(q, head.rows("aK", q.shape[1])[clip(rel, mods["shaw"].get("clip", 16))])
     if "txl" in mods:
-        r = head.rows("R", len(q))[-rel]
-        product = product + dot(head.tensor["u"], seen.key) + dot(plus(q, head.tensor["w"]), r)
+        r = head.rows("R", q.shape[1])[np.maximum(-rel, 0)]  # keys behind the row's place are not seen
+        found = found + head.rows("u", q.shape[1]) @ cols.key.T + by_pair(q + head.tensor["w"], r)
+    return found
+
+
+def biases(head, cols):
+    """What stands in the logits beside products."""
+    mods, found, rel = head.group.mods, cols.bias, cols.rel
     if "alibi" in mods:
         slope = mods["alibi"].get("slope", 0) or alibi_slopes(head.group.heads)[head.index]
-        x = x + -slope * abs(rel)
+        found = found - slope * np.abs(rel)
     if "t5" in mods:
-        x = x + head.tensor["table"][t5_bucket(rel, head.causal, **mods["t5"])]
+        found = found + head.tensor["table"][t5_buckets(rel, head.causal, mods["t5"])]
     if "bias" in mods:
-        x = x + head.tensor["table"][clip(rel, mods["bias"].get("clip", 16))]
-    x = f * product + x
-    if "cap" in mods:
-        c = mods["cap"]["c"]
-        x = c * tanh(x / c)
-    return x
+        found = found + head.tensor["table"][clip(rel, mods["bias"].get("clip", 16))]
+    return found
 
 
-def factor(head, d, n):
-    """What q.k is multiplied by in a row that sees n keys and slots."""
+def factor(head, n):
+    """What q.k is multiplied by in rows that see n [rows][1] keys and slots."""
     mods = head.group.mods
-    f = Num(1.0 if "qknorm" in mods else 1.0 / math.sqrt(d))
+    f = array(1.0 if "qknorm" in mods else 1.0 / math.sqrt(head.q.shape[1]))
     if "scale" in mods:
-        f = Num(mods["scale"]["s"])
+        f = array(mods["scale"]["s"])
     if "qknorm" in mods:
-        f = f * head.tensor["tau"][0]
+        f = f * head.tensor["tau"]
     if "temper" in mods:
-        f = f * head.tensor["temper"][0]
+        f = f * head.tensor["temper"]
     if "logn" in mods:
-        ratio = math.log(n) / math.log(mods["logn"].get("n0", 512))
-        f = f * (max(1.0, ratio) if mods["logn"].get("clamp") else ratio)
+        ratio = np.log(np.maximum(n, 1)) / math.log(mods["logn"].get("n0", 512))
+        f = f * (np.maximum(1.0, ratio) if mods["logn"].get("clamp") else ratio)
     return f
 
 
-def attend(head, i, seen):
-    """Output, log of the divisor and {key: weight} of row i."""
-    sink = head.tensor["sink"][0] if "sink" in head.group.mods else None
-    if not seen:
-        return [Num(0.0)] * head.width, sink.value if sink else -math.inf, {}
-    q = head.q[i]
-    f, given = factor(head, len(q), len(seen)), None
+def attend(head, cols):
+    """Outputs, logarithms of divisors and weights of keys of all rows."""
+    sink = head.tensor["sink"] if "sink" in head.group.mods else None
+    n = (cols.count > 0).sum(1, keepdims=True)
+    f, beside = factor(head, n), biases(head, cols)
     if head.group.mech == "synthesizer":
-        given, share = compressed.synthetic(head, i)
-        f = f * share
-    x = [logit(head, q, f, s, given) for s in seen]
-    w, lse = WEIGH.get(head.group.mech, softmax)(x, [s.count for s in seen], head.group.arg, sink)
-    o, a = [Num(0.0)] * head.width, {}
-    for weight, s in zip(w, seen):
-        for j, part in s.share.items():
-            a[j] = a.get(j, 0.0) + weight.value * part
-        keep = head.keep(i, s.number)
-        weight = weight if keep == 1.0 else weight * keep
-        o = plus(o, times(s.value, weight))
-        if "shaw" in head.group.mods and head.group.mods["shaw"].get("values", 1):
-            c = head.group.mods["shaw"].get("clip", 16)
-            o = plus(o, times(head.rows("aV", head.width)[clip(s.rel, c)], weight))
+        given, share = compressed.synthetic(head)
+        f, beside = f * share, beside + given
+    x = f * products(head, cols) + beside
+    if "cap" in head.group.mods:
+        c = head.group.mods["cap"]["c"]
+        x = c * tanh(x / c)
+    w, lse = WEIGH.get(head.group.mech, of_softmax)(x, cols.count, head.group.arg, sink)
+    lse = np.where(n[:, 0] > 0, lse, -math.inf if sink is None else sink.value)
+    a, w = w.value @ cols.share, w * head.keep(cols.number)
+    o, shaw = w @ cols.value, head.group.mods.get("shaw")
+    if shaw is not None and shaw.get("values", 1):
+        by_place = head.rows("aV", head.width)[clip(cols.rel, shaw.get("clip", 16))]
+        o = o + (w.reshape(*w.shape, 1) * by_place).sum(1)
     return o, lse, a
 
 
-# Supports: how often row i sees the key at j, by the mechanism alone.
+# Supports: how often rows see keys by the mechanism alone, [nq][nk], from the places p of
+# queries, a column, and j of keys, a row.
 
 
-def everything(_head, _i, _j):
+def everything(_head, _p, _j):
     return 1
 
 
-def local(head, i, j):
-    far, dilation = abs(head.place(i) - j), head.arg("dilation", 1)
-    return far <= head.arg("window", 256) * dilation and far % dilation == 0
+def local(head, p, j):
+    far, dilation = np.abs(p - j), head.arg("dilation", 1)
+    return (far <= head.arg("window", 256) * dilation) & (far % dilation == 0)
 
 
-def blocklocal(head, i, j):
+def blocklocal(head, p, j):
     b = head.arg("block", 64)
-    return head.place(i) // b == j // b
+    return p // b == j // b
 
 
 def stride_of(head):
     return head.arg("stride", 0) or math.isqrt(head.nk - 1) + 1
 
 
-def strided(head, i, j):
-    l, part, far = stride_of(head), head.arg("part", "both"), abs(head.place(i) - j)
-    return part != 2 and far <= l or part != 1 and far % l == 0
+def strided(head, p, j):
+    l, part, far = stride_of(head), head.arg("part", "both"), np.abs(p - j)
+    return (part != 2) & (far <= l) | (part != 1) & (far % l == 0)
 
 
-def sparse_fixed(head, i, j):
+def sparse_fixed(head, p, j):
     l, part = stride_of(head), head.arg("part", "both")
-    return part != 2 and head.place(i) // l == j // l or part != 1 and j % l >= l - head.arg("summary", 1)
+    return (part != 2) & (p // l == j // l) | (part != 1) & (j % l >= l - head.arg("summary", 1))
 
 
-def block(head, i, j):
-    b = head.arg("block", 64)
-    layout = head.group.arrays["layout"]
+def block(head, p, j):
+    b, layout = head.arg("block", 64), np.array(head.group.arrays["layout"])
     nb = math.isqrt(len(layout))
-    return layout[head.place(i) // b * nb + j // b]
+    return layout.reshape(nb, nb)[p // b, j // b]
 
 
-def global_(head, i, j):
-    chosen = lambda p: p < head.arg("first", 0) or p in head.group.arrays.get("global", ())
-    return local(head, i, j) or chosen(head.place(i)) or chosen(j)
+def global_(head, p, j):
+    chosen = lambda at: (at < head.arg("first", 0)) | np.isin(at, head.group.arrays.get("global", ()))
+    return local(head, p, j) | chosen(p) | chosen(j)
 
 
 def bigbird_layout(nb, causal, radius, first, draws, seed, group):
-    """Sets of block columns."""
-    rows = []
-    for u in range(nb):
-        row = {t for t in range(nb) if abs(u - t) <= radius or u < first or t < first}
-        if u >= first:
-            free = [t for t in range(u + 1 if causal else nb) if t not in row]
-            row |= set(Stream(seed, 1000 + u + (group << 32)).choose(draws, free))
-        rows.append({t for t in row if not (causal and t > u)})
-    return rows
+    """[nb][nb]"""
+    u, t = np.ogrid[:nb, :nb]
+    layout = (np.abs(u - t) <= radius) | (u < first) | (t < first)
+    for row in range(first, nb):
+        free = np.flatnonzero(~layout[row, :row + 1 if causal else nb])
+        layout[row, Stream(seed, 1000 + row + (group << 32)).choose(draws, free)] = True
+    return np.tril(layout) if causal else layout
 
 
 def printed(layout):
-    return ["".join(str(int(t in row)) for t in range(max(row) + 1)) for row in layout]
+    return ["".join(str(int(x)) for x in row[:np.flatnonzero(row)[-1] + 1]) for row in layout]
 
 
 assert printed(bigbird_layout(5, False, 1, 1, 1, 0, 0)) == ["11111", "1111", "11111", "11111", "10111"]
 assert printed(bigbird_layout(6, True, 1, 1, 1, 0, 0)) == ["1", "11", "111", "1111", "10111", "101011"]
 
 
-def bigbird_setup(head):
-    head.layout = bigbird_layout(-(-head.nk // head.arg("block", 64)), head.causal, head.arg("radius", 1), head.arg("global", 1),
-                                 head.arg("random", 1), head.group.seed, head.group.number)
-
-
-def bigbird(head, i, j):
+def bigbird(head, p, j):
     b = head.arg("block", 64)
-    return j // b in head.layout[head.place(i) // b]
+    layout = bigbird_layout(-(-head.nk // b), head.causal, head.arg("radius", 1), head.arg("global", 1), head.arg("random", 1),
+                            head.group.seed, head.group.number)
+    return layout[p // b, j // b]
 
 
 def best(values):
-    """The index of the largest; a Tie where the next is near."""
-    order = sorted(range(len(values)), key=lambda t: -values[t])
-    if len(values) > 1 and values[order[0]] - values[order[1]] < MARGIN:
+    """Where the largest of each row is; a Tie where the next is near."""
+    order = np.sort(values, axis=1)
+    if values.shape[1] > 1 and np.any(order[:, -1] - order[:, -2] < MARGIN):
         raise Tie
-    return order[0]
-
-
-def product(x, y):
-    return sum(a.value * b.value for a, b in zip(x, y))
+    return np.argmax(values, axis=1)
 
 
 def hashes(head, r, rows):
     """Buckets of rows in round r."""
-    d = len(rows[0]) if rows else 0
+    rounds, d = head.arg("rounds", 1), rows.shape[1]
     if head.arg("hash", "angular") == "angular":
-        half = head.arg("buckets", 64) // 2
-        matrix = head.tensor["R"][r * d * half:(r + 1) * d * half]
-        turned = [[product(x, matrix[c::half]) for c in range(half)] for x in rows]
-        return [best(y + [-t for t in y]) for y in turned]
-    a, b = head.tensor["a"][r * d:(r + 1) * d], head.tensor["b"][r].value
-    places = [(product(x, a) + b) / head.arg("width", 1) for x in rows]
-    if any(abs(y - round(y)) < MARGIN for y in places):
+        turned = rows @ head.tensor["R"].value.reshape(rounds, d, -1)[r]
+        return best(np.concatenate([turned, -turned], 1))
+    y = (rows @ head.rows("a", d).value[r] + head.tensor["b"].value[r]) / head.arg("width", 1)
+    if np.any(np.abs(y - np.round(y)) < MARGIN):
         raise Tie
-    return [math.floor(y) for y in places]
+    return np.floor(y)
 
 
 def lsh_setup(head):
     head.buckets = []  # of each round: those of queries and of keys
-    head.chunks = []  # of each round: the chunk of each row, all 0 without chunks
     for r in range(head.arg("rounds", 1)):
-        of_q = hashes(head, r, head.raw_q)
-        of_k = of_q if head.arg("shared", 0) else hashes(head, r, head.raw_k)
-        head.buckets.append((of_q, of_k))
-        chunk, cut = [0] * head.nk, head.arg("chunk", 0)
-        if cut:
-            for at, j in enumerate(sorted(range(head.nk), key=lambda j: (of_k[j], j))):
-                chunk[j] = at // cut
-        head.chunks.append(chunk)
+        of_q = hashes(head, r, head.raw_q.value)
+        head.buckets.append((of_q, of_q if head.arg("shared", 0) else hashes(head, r, head.raw_k.value)))
 
 
-def lsh(head, i, j):
-    rounds = 0
-    for (of_q, of_k), chunk in zip(head.buckets, head.chunks):
-        near = not head.arg("chunk", 0) or chunk[j] in (chunk[i], chunk[i] - 1)
-        rounds += of_q[i] == of_k[j] and near
-    return min(rounds, 1) if head.arg("dedup", 1) else rounds
+def chunks(of_k, length):
+    """The chunk of each row: rows stand by their buckets, then by their places."""
+    found = np.zeros(len(of_k), dtype=int)
+    found[np.argsort(of_k, kind="stable")] = np.arange(len(of_k)) // length
+    return found
+
+
+def lsh(head, _p, _j):
+    rounds = np.zeros((head.nq, head.nk), dtype=int)
+    for of_q, of_k in head.buckets:
+        near = of_q[:, None] == of_k
+        if head.arg("chunk", 0):
+            chunk = chunks(of_k, head.arg("chunk", 0))
+            near &= np.isin(chunk[:, None] - chunk, (0, 1))
+        rounds += near
+    return np.minimum(rounds, 1) if head.arg("dedup", 1) else rounds
 
 
 def routing_setup(head):
-    mu = head.rows("mu", len(head.raw_q[0])) if head.raw_q else []
-    fits = lambda rows: [[product(layer_norm(x), m) for m in mu] for x in rows]
-    head.fit_q, head.fit_k = fits(head.raw_q), fits(head.raw_k)
+    mu = head.rows("mu", head.raw_q.shape[1]).value
+    head.fit_q, head.fit_k = (layer_norm(x).value @ mu.T for x in (head.raw_q, head.raw_k))
     if head.arg("pick", "argmax") == "argmax":
-        head.cluster_q, head.cluster_k = [best(f) for f in head.fit_q], [best(f) for f in head.fit_k]
+        head.cluster_q, head.cluster_k = best(head.fit_q), best(head.fit_k)
 
 
-def routing(head, i, j):
-    return head.cluster_q[i] == head.cluster_k[j]
+def routing(head, _p, _j):
+    return head.cluster_q[:, None] == head.cluster_k
 
 
-def segment_of(head, j):
-    return j // head.arg("length", 64)
+def segment_of(head, at):
+    return at // head.arg("length", 64)
 
 
-def segmented(head, i, j):
-    u = segment_of(head, head.place(i))
-    return u - head.arg("back", 0) <= segment_of(head, j) <= u
+def segmented(head, p, j):
+    u, t = segment_of(head, p), segment_of(head, j)
+    return (u - head.arg("back", 0) <= t) & (t <= u)
 
 
 def pooled_near(head):
@@ -394,61 +424,30 @@ def pooled_near(head):
     return head.causal or head.arg("local", 0) or head.arg("levels", 1) > 1
 
 
-def linformer(head, i, j):
-    b = head.arg("block", 0)
-    return b and head.place(i) // b == j // b
-
-
-def pooled(head, i, j):
+def pooled(head, p, j):
     b = head.arg("block", 16)
-    return pooled_near(head) and head.place(i) // b == j // b
+    return p // b == j // b if pooled_near(head) else 0
+
+
+def linformer(head, p, j):
+    b = head.arg("block", 0)
+    return p // b == j // b if b else 0
 
 
 SUPPORT = {"local": local, "blocklocal": blocklocal, "strided": strided, "sparse_fixed": sparse_fixed, "block": block,
            "global": global_, "bigbird": bigbird, "lsh": lsh, "routing": routing, "segmented": segmented, "pooled": pooled,
            "linformer": linformer}
-SETUP = {"bigbird": bigbird_setup, "lsh": lsh_setup, "routing": routing_setup}
+SETUP = {"lsh": lsh_setup, "routing": routing_setup}
 
 
-# Slots: means of keys and values, (level, number, keys) of those that row i sees.
+# Slots: means and mixtures of keys and values
 
 
-def members(head, size, t):
-    return range(t * size, min((t + 1) * size, head.nk))
-
-
-def segment_slots(head, i):
-    if head.arg("integrate", "none") != "summary":
-        return []
-    b = head.arg("length", 64)
-    u = segment_of(head, head.place(i))
-    return [(1, t, members(head, b, t)) for t in range(-(-head.nk // b))
-            if t < u - head.arg("back", 0) or not head.causal and t > u]
-
-
-def pooled_slots(head, i):
-    b, levels, p = head.arg("block", 16), head.arg("levels", 1), head.place(i)
-    slots = []
-    for level in range(1, levels + 1):
-        size = b ** level
-        for t in range(-(-head.nk // size)):
-            own = p // size
-            inside = level == levels or t // b == own // b
-            other = t < own if head.causal else t != own or not pooled_near(head)
-            if inside and other:
-                slots.append((level, t, members(head, size, t)))
-    return slots
-
-
-SLOTS = {"segmented": segment_slots, "pooled": pooled_slots}
-
-
-def slot_mean(head, level, t, keys, what):
-    """The mean of rows of head.k or head.v, made once."""
-    at = level, t, what
-    if at not in head.means:
-        head.means[at] = mean([getattr(head, what)[j] for j in keys])
-    return head.means[at]
+def averages(head, size):
+    """The matrix that takes means of `size` keys each, [slots][nk]."""
+    t = np.arange(-(-head.nk // size))[:, None]
+    inside = head.keys // size == t
+    return inside / inside.sum(1, keepdims=True)
 
 
 def counted(head):
@@ -457,53 +456,70 @@ def counted(head):
     return head.arg("levels", 1) > 1 if bias == "auto" else bool(bias)
 
 
-def mixed_keys(head, i):
-    """The mixtures that row i of linformer sees: of everything, or of the blocks before its own."""
-    every = head.arg("block", 0) or head.planned
-    runs = head.place(i) // every if head.arg("block", 0) else min(head.nk, 1)
-    seen = []
-    for u in range(runs):
-        if u not in head.means:
-            run = range(u * every, min((u + 1) * every, head.nk))
-            head.means[u] = compressed.mixtures(head, run, u * compressed.rank_of(head.group.arg, head.planned))
-        seen += [Seen(key, value, 0.0, None, (1 << 40) + t, share) for t, key, value, share in head.means[u]]
-    return seen
+def means(head, level, size, count):
+    share = averages(head, size)
+    bias = np.log((share > 0).sum(1)) if counted(head) else 0.0
+    return slots([(level << 40) + t for t in range(len(share))], share @ head.k, share @ head.v, count, share, bias)
 
 
-def raw_key(head, i, j, count=1):
-    key, value = head.k[j], head.v[j]
-    cut = head.group.mech == "segmented" and head.arg("stop_grad", 0)
-    if cut and segment_of(head, j) != segment_of(head, head.place(i)):
-        key, value = constant(key), constant(value)
-    return Seen(key, value, head.bias(i, j), j - head.place(i), j, {j: 1.0}, count)
+def segment_slots(head, p):
+    t, u = np.arange(-(-head.nk // head.arg("length", 64))), segment_of(head, p)
+    others = (t < u - head.arg("back", 0)) | (not head.causal) & (t > u)
+    return [means(head, 1, head.arg("length", 64), others.astype(int))]
 
 
-def seen_by(head, i):
-    support = SUPPORT.get(head.group.mech, everything)
-    found = [(j, int(support(head, i, j))) for j in range(head.nk) if head.visible(i, j)]
-    found = [(j, count) for j, count in found if count]
+def pooled_slots(head, p):
+    b, levels, found = head.arg("block", 16), head.arg("levels", 1), []
+    for level in range(1, levels + 1):
+        size = b ** level
+        t, own = np.arange(-(-head.nk // size)), p // size
+        inside = (level == levels) | (t // b == own // b)
+        other = t < own if head.causal else (t != own) | (not pooled_near(head))
+        found.append(means(head, level, size, (inside & other).astype(int)))
+    return found
+
+
+def mixed_keys(head, p):
+    """The mixtures that rows of linformer see: of everything, or of the blocks before their own."""
+    b = head.arg("block", 0)
+    every, found = b or head.planned, []
+    for u in range((head.nk - 1) // b if b else min(head.nk, 1)):
+        run = range(u * every, min((u + 1) * every, head.nk))
+        number, key, value, share = compressed.mixtures(head, run, u * compressed.rank_of(head.group.arg, head.planned))
+        count = np.repeat(u < p // b if b else np.ones(p.shape, dtype=int), len(number), 1)
+        found.append(slots([(1 << 40) + t for t in number], key, value, count.astype(int), share))
+    return found
+
+
+def slots_of(head, p):
+    if head.group.mech == "segmented" and head.arg("integrate", "none") == "summary":
+        return segment_slots(head, p)
+    return {"pooled": pooled_slots, "linformer": mixed_keys}.get(head.group.mech, lambda *_: [])(head, p)
+
+
+def seen(head):
+    """All that the rows of a head see."""
+    p = head.places[:, None]
+    count = head.visible * np.asarray(SUPPORT.get(head.group.mech, everything)(head, p, head.keys)).astype(int)
     if head.group.mech == "lsh" and head.arg("shared", 0):
-        found = [(j, count) for j, count in found if j != i] or found
-    seen = [raw_key(head, i, j, count) for j, count in found]
-    if head.group.mech == "linformer":
-        return seen + mixed_keys(head, i)
-    for level, t, keys in SLOTS.get(head.group.mech, lambda *_: ())(head, i):
-        bias = math.log(len(keys)) if counted(head) else 0.0
-        key, value = slot_mean(head, level, t, keys, "k"), slot_mean(head, level, t, keys, "v")
-        seen.append(Seen(key, value, bias, None, (level << 40) + t, {j: 1.0 / len(keys) for j in keys}))
-    return seen
+        others = count * (p != head.keys)
+        count = np.where(others.any(1, keepdims=True), others, count)
+    if head.group.mech == "segmented" and head.arg("stop_grad", 0):
+        own = segment_of(head, p) == segment_of(head, head.keys)
+        found = raw_keys(head, count * own) + held_keys(head, count * ~own)
+    else:
+        found = raw_keys(head, count)
+    for more in slots_of(head, p):
+        found = found + more
+    return found
 
 
-# All rows of a head: (output, log of the divisor or None, {key: weight}) of each.
+# All rows of a head: outputs [nq][width], logarithms of divisors [nq] or None, weights of
+# keys [nq][nk] or None
 
 
 def plain(head):
-    return [attend(head, i, seen_by(head, i)) for i in range(head.nq)]
-
-
-def added(a, b, factor_):
-    for j, x in b.items():
-        a[j] = a.get(j, 0.0) + factor_ * x
+    return attend(head, seen(head))
 
 
 def topk(head):
@@ -511,78 +527,54 @@ def topk(head):
     clusters = head.arg("clusters", 0)
     take = head.arg("take", 0) or max(1, head.nk // clusters)
 
-    def taken(fits, t):
-        order = sorted(range(len(fits)), key=lambda i: -fits[i][t])
-        if take < len(fits) and fits[order[take - 1]][t] - fits[order[take]][t] < MARGIN:
+    def taken(fits):
+        """[rows][clusters]"""
+        order = np.sort(fits, axis=0)[::-1]
+        if take < len(fits) and np.any(order[take - 1] - order[take] < MARGIN):
             raise Tie
-        return sorted(order[:take])
+        return fits >= order[min(take, len(fits)) - 1]
 
-    outputs = [[] for _ in range(head.nq)]
+    of_q, of_k = taken(head.fit_q), taken(head.fit_k)
+    parts = of_q / np.maximum(of_q.sum(1, keepdims=True), 1)
+    o, a = array(0.0), 0.0
     for t in range(clusters):
-        keys = taken(head.fit_k, t)
-        for i in taken(head.fit_q, t):
-            outputs[i].append(attend(head, i, [raw_key(head, i, j) for j in keys if head.visible(i, j)]))
-    result = []
-    for found in outputs:
-        a = {}
-        for _, _, weights in found:
-            added(a, weights, 1.0 / len(found))
-        result.append((mean([o for o, _, _ in found]) if found else [Num(0.0)] * head.width, None, a))
-    return result
+        found, _, weights = attend(head, raw_keys(head, head.visible * of_k[:, t].astype(int)))
+        o, a = o + parts[:, t:t + 1] * found, a + parts[:, t:t + 1] * weights
+    return o, None, a
 
 
 def second(head):
     """Attention in segments, then of every row to the segments' mean results."""
-    first = plain(head)
-    b, gamma = head.arg("length", 64), head.tensor["gamma"][0]
-    slots = [members(head, b, t) for t in range(-(-head.nk // b))]
-    means = [mean([first[j][0] for j in keys]) for keys in slots]
-    result = []
-    for i, (y, _, weights) in enumerate(first):
-        u = segment_of(head, i)
-        seen = [Seen(slot_mean(head, 1, t, keys, "k"), means[t], 0.0, None, (1 << 40) + t, {t: 1.0})
-                for t, keys in enumerate(slots) if not head.causal or t < u]
-        if not seen:
-            result.append((y, None, weights))
-            continue
-        z, _, slot_weights = attend(head, i, seen)
-        rest = 1.0 + -1.0 * gamma
-        a = {}
-        added(a, weights, rest.value)
-        for t, x in slot_weights.items():
-            for j in slots[t]:
-                added(a, first[j][2], gamma.value * x / len(slots[t]))
-        result.append((plus(times(y, rest), times(z, gamma)), None, a))
-    return result
+    y, _, weights = plain(head)
+    share, u = averages(head, head.arg("length", 64)), segment_of(head, head.places[:, None])
+    count = (np.arange(len(share)) < (u if head.causal else np.full_like(u, len(share)))).astype(int)
+    means_ = slots([(1 << 40) + t for t in range(len(share))], share @ head.k, share @ y, count, share @ weights)
+    z, _, slot_weights = attend(head, means_)
+    gamma = count.any(1, keepdims=True) * head.tensor["gamma"]
+    return (1.0 - gamma) * y + gamma * z, None, (1.0 - gamma.value) * weights + gamma.value * slot_weights
 
 
 def routed(head):
     """Routes summed by gates that are read from x."""
-    routes = [run(route) for route in head.routes]
-    wr, top = head.rows("Wr", len(head.x[0])) if head.x else [], head.arg("top", 0)
-    result = []
-    for i in range(head.nq):
-        gates = [dot(w, head.x[i]) for w in wr]
-        order = sorted(range(len(gates)), key=lambda j: -gates[j].value)
-        if top and top < len(gates):
-            if gates[order[top - 1]].value - gates[order[top]].value < MARGIN:
-                raise Tie
-            order = order[:top]
-        e = {j: exp(gates[j]) for j in sorted(order)}
-        s = total(e.values())
-        o = [Num(0.0)] * head.width
-        for j, gate in e.items():
-            o = plus(o, times(routes[j][i][0], gate / s))
-        result.append((o, None, None))
-    return result
+    top, gates = head.arg("top", 0), head.x @ head.rows("Wr", head.x.shape[1]).T
+    chosen = True
+    if top and top < gates.shape[1]:
+        order = np.sort(gates.value, axis=1)[:, ::-1]
+        if np.any(order[:, top - 1] - order[:, top] < MARGIN):
+            raise Tie
+        chosen = gates.value >= order[:, top - 1:top]
+    shares, o = softmax(gates, chosen), array(0.0)
+    for t, route in enumerate(head.routes):
+        o = o + shares[:, t:t + 1] * run(route)[0]
+    return o, None, None
 
 
 def run(head):
     mech, turn = head.group.mech, head.group.mods.get("rope")
     if head.nq == 0:
-        return []
+        return Array(np.zeros((0, head.width))), np.zeros(0), np.zeros((0, head.nk))
     if mech in features.MECHANISMS:
-        return features.rows_of(head, None if turn is None else lambda x, place: rope(x, place, **turn))
+        return features.rows_of(head, None if turn is None else lambda x, places: rope(x, places, **turn))
     if mech in positional.MECHANISMS:
         return positional.rows_of(head)
     if mech in ("nystrom", "memformer"):

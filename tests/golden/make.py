@@ -1,12 +1,11 @@
-#!/usr/bin/env python3
-"""Write the golden vectors: small cases of attention, in float64, from the formulas.
+"""make.py [DIRECTORY] -- write the golden vectors: small cases of attention, in float64, from the formulas.
 
-    python3 tests/golden/make.py            rewrites tests/golden/*.txt
+    tools/python tests/golden/make.py            rewrites tests/golden/*.txt
 
 Nothing is taken from the library: formulas.py has the definitions as they stand in
-the literature, sums run over all visible keys, and gradients come from automatic
-differentiation of the forward pass (scalar.py), never from a formula of their own.
-Here are the cases.  It needs the standard library only.
+the literature, as matrices of NumPy, sums run over all visible keys, and gradients come
+from automatic differentiation of the forward pass (arrays.py), never from a formula of
+their own.  Here are the cases.
 
 The format of the files is in README.md beside this script.
 """
@@ -14,6 +13,7 @@ The format of the files is in README.md beside this script.
 import itertools
 import os
 import random
+import sys
 
 import draws
 from case import Case
@@ -944,15 +944,13 @@ def whole_layers():
         Sinusoid(0, 3, 4, 10000.0), Sinusoid(5, 4, 7, 10000.0), Sinusoid(1000, 2, 6, 100.0)]
 
 
-def main():
-    for name, cases in itertools.chain(files(), [("layers", whole_layers())]):
-        with open(os.path.join(HERE, name + ".txt"), "w") as f:
+def main(directory):
+    for name, cases in itertools.chain(files(), [("layers", whole_layers()), ("draws", [draws])]):
+        with open(os.path.join(directory, name + ".txt"), "w") as f:
             f.write("# Made by make.py; README.md has the format.\n\n")
             for case in cases:
                 f.write(case.text())
-    with open(os.path.join(HERE, "draws.txt"), "w") as f:
-        f.write("# Made by make.py; README.md has the format.\n\n" + draws.text())
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1] if len(sys.argv) > 1 else HERE)

@@ -55,7 +55,8 @@ void positional_room(const struct positional *x, struct arena *a,
     r->state = arena_take(a, 4 * max64(x->ldv, COLUMNS), sizeof *r->state);
     r->part = arena_take(a, x->ldv, sizeof *r->part);
     r->base = arena_take(a, x->ldv, sizeof *r->base);
-    r->factor = arena_take(a, (int64_t)ROWS * CUBES, sizeof *r->factor);
+    r->factor = arena_take(a, ROWS, sizeof *r->factor);
+    r->cubes = arena_take(a, div_up(ROWS, CUBE_ROWS), sizeof *r->cubes);
     taps_room(x, a, r);
 }
 

@@ -20,7 +20,6 @@
 enum { ROWS = 64 };                         /* of a tile, at most */
 enum { TILE_FLOATS = 8192, COLUMNS = 512 }; /* of a tile of several heads, at most */
 enum { MAX_TAPS = 4096 };
-enum { CUBES = 14 }; /* factors of a row of causal start: kernel cube_rows */
 
 /* One execution of one stage. */
 struct positional {
@@ -67,10 +66,11 @@ struct place {
 
 /* Of one thread. */
 struct positional_room {
-    float  *tile, *more; /* [rows][ld] */
-    double *state;       /* [4][ld] */
-    double *part, *base; /* [ldv] */
-    double *factor;      /* [ROWS][CUBES] */
+    float        *tile, *more; /* [rows][ld] */
+    double       *state;       /* [4][ld] */
+    double       *part, *base; /* [ldv] */
+    double       *factor;      /* [ROWS] of means */
+    struct cubes *cubes;       /* of kernel cube_rows, for ROWS rows */
 
     /* Taps: windows of rows of v and of its gradient, products, weights, what makes them
      * of x, rows of x. */
@@ -138,7 +138,7 @@ void scan_backward(const struct positional *x, const struct place *at,
                    struct positional_room *r);
 
 /* The factors of kernel cube_rows for n rows from t on. */
-void positional_cubes(double *f, int64_t t, int n);
+void positional_cubes(struct cubes *f, int64_t t, int n);
 
 /* positional_taps.c: convolutions.  Room, gradients of W and x after those of v, tokens one
  * by one (o NULL: it is only kept). */

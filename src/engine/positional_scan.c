@@ -124,25 +124,45 @@ static void power_sums(double n, double s[4])
     s[3] = s[1] * s[1];
 }
 
-/* Factors that take means weighed by powers 0 to 3 of the distance from one row to the
- * next: of v, then of the means before, A_p' = f_p v + sum over r <= p of f_pr A_r. */
-void positional_cubes(double *f, int64_t t, int n)
+static double power(double x, int p)
+{
+    double y = 1;
+
+    for (; p > 0; p--)
+        y *= x;
+    return y;
+}
+
+/* From means weighed by powers 0 to 3 of the distance, before m rows from t on, to those
+ * after them, where all distances have grown by m, and to the rows, where the i-th has
+ * seen them grow by i + 1. */
+static void cubes_of(struct cubes *f, int64_t t, int m)
 {
     static const double binomial[4][4] = {
         { 1 }, { 1, 1 }, { 1, 2, 1 }, { 1, 3, 3, 1 }
     };
+    double before[4], after[4];
 
-    for (int i = 0; i < n; i++) {
-        double before[4], after[4];
-
-        power_sums((double)(t + i), before);
+    power_sums((double)t, before);
+    for (int i = 0; i < m; i++) {
         power_sums((double)(t + i + 1), after);
-        for (int p = 0; p < 4; p++)
-            *f++ = 1 / after[p];
-        for (int p = 0; p < 4; p++)
-            for (int q = 0; q <= p; q++)
-                *f++ = binomial[p][q] * before[q] / after[p];
+        for (int q = 0; q < 4; q++)
+            f->row[i][q] =
+                (float)(binomial[3][q] * power(i + 1, 3 - q) * before[q] / after[3]);
+        f->row[i][4] = (float)(1 / after[3]);
     }
+    for (int p = 0; p < 4; p++) {
+        f->in[p] = 1 / after[p];
+        for (int q = 0; q <= p; q++)
+            f->from[p * (p + 1) / 2 + q] =
+                binomial[p][q] * power(m, p - q) * before[q] / after[p];
+    }
+}
+
+void positional_cubes(struct cubes *f, int64_t t, int n)
+{
+    for (int i = 0; i < n; i += CUBE_ROWS)
+        cubes_of(f++, t + i, (int)min64(CUBE_ROWS, n - i));
 }
 
 /* Causal start: weights are cubes of the distance. */
@@ -155,8 +175,8 @@ static void cubes(const struct positional *x, const struct place *at,
 
         const struct rows v = positional_v(x, at, t, n, n, r->tile);
 
-        positional_cubes(r->factor, t, n);
-        x->k->cube_rows(r->tile, at->ld, v.at, v.ld, n, at->ld, r->factor, r->state);
+        positional_cubes(r->cubes, t, n);
+        x->k->cube_rows(r->tile, at->ld, v.at, v.ld, n, at->ld, r->cubes, r->state);
         positional_store_o(x, at, t, n, r->tile);
     }
 }
@@ -298,8 +318,8 @@ static void cubes_back(const struct positional *x, const struct place *at,
 
         const struct rows g = positional_g(x, at, t, n, -n, r->tile);
 
-        positional_cubes(r->factor, t, n);
-        x->k->cube_back(r->tile, at->ld, g.at, g.ld, n, at->ld, r->factor, r->state);
+        positional_cubes(r->cubes, t, n);
+        x->k->cube_back(r->tile, at->ld, g.at, g.ld, n, at->ld, r->cubes, r->state);
         positional_store_dv(x, at, t, n, r->tile);
     }
 }

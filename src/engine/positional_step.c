@@ -223,7 +223,8 @@ static void give_empty(const struct token *t, const double *self)
 
 static void plain_token(const struct token *t)
 {
-    double *v = t->r->base, f[CUBES];
+    double      *v = t->r->base;
+    struct cubes f;
 
     for (int c = 0; c < t->x->ldv; c++)
         v[c] = (double)t->v[c];
@@ -251,8 +252,8 @@ static void plain_token(const struct token *t)
         give(t, t->row[MEAN]);
         break;
     case FOCI_PATTERN_START:
-        positional_cubes(f, t->n, 1);
-        t->x->k->cube_rows(t->o, t->x->ldv, t->v, t->x->ldv, 1, t->x->ldv, f,
+        positional_cubes(&f, t->n, 1);
+        t->x->k->cube_rows(t->o, t->x->ldv, t->v, t->x->ldv, 1, t->x->ldv, &f,
                            t->row[MEAN]);
         break;
     default: give_empty(t, v); break;
@@ -262,7 +263,7 @@ static void plain_token(const struct token *t)
 /* A new word begins: the one before is whole. */
 static void end_word(const struct token *t, int64_t word)
 {
-    double f[CUBES];
+    struct cubes f;
 
     switch (t->what.pattern) {
     case FOCI_PATTERN_LEFT:
@@ -272,11 +273,11 @@ static void end_word(const struct token *t, int64_t word)
     case FOCI_PATTERN_PREVIOUS: keep(t, t->row[BEFORE], t->row[PART]); break;
     case FOCI_PATTERN_END: include(t, t->row[PART], word); break;
     case FOCI_PATTERN_START:
-        positional_cubes(f, word - 1, 1);
+        positional_cubes(&f, word - 1, 1);
         for (int c = 0; c < t->x->ldv; c++)
             t->r->tile[c] = (float)t->row[PART][c];
         t->x->k->cube_rows(t->r->tile, t->x->ldv, t->r->tile, t->x->ldv, 1, t->x->ldv,
-                           f, t->row[MEAN]);
+                           &f, t->row[MEAN]);
         break;
     default: break;
     }
@@ -298,7 +299,8 @@ static void give_parts(const struct token *t, double by, const double *f, int n)
 static void word_token(const struct token *t, int64_t word)
 {
     struct kept *kept = t->kept;
-    double       f[CUBES], a;
+    struct cubes f;
+    double       a, rest;
 
     if (!kept->tokens || word != kept->word) {
         if (kept->tokens) end_word(t, word);
@@ -326,12 +328,12 @@ static void word_token(const struct token *t, int64_t word)
         break;
     case FOCI_PATTERN_END:
         a = mean_factor(word + 1);
-        f[0] = 1 - a;
-        give_parts(t, a, f, 1);
+        rest = 1 - a;
+        give_parts(t, a, &rest, 1);
         break;
     case FOCI_PATTERN_START:
-        positional_cubes(f, word, 1);
-        give_parts(t, f[3], f + 10, 4);
+        positional_cubes(&f, word, 1);
+        give_parts(t, f.in[3], f.from + 6, 4);
         break;
     default: give_empty(t, t->row[PART]); break;
     }

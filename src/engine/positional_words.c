@@ -191,7 +191,8 @@ static void own_word(const struct walk *w)
     const int          ld = w->x->ldv;
     const foci_pattern p = w->at->what.pattern;
     struct word        word = { 0 };
-    double            *base = w->r->base, f[CUBES];
+    double            *base = w->r->base;
+    struct cubes       f;
     const struct walk  up = { w->x, w->at, w->r, w->words, false };
 
     zero(w, w->r->state, 4);
@@ -204,16 +205,16 @@ static void own_word(const struct walk *w)
             store_parts(w, &word, a, base);
             include(w, w->r->part, m + 1);
         } else if (p == FOCI_PATTERN_START) {
-            positional_cubes(f, m, 1);
+            positional_cubes(&f, m, 1);
             for (int c = 0; c < ld; c++) {
                 base[c] = 0;
                 for (int r = 0; r < 4; r++)
-                    base[c] += f[10 + r] * w->r->state[r * ld + c];
+                    base[c] += f.from[6 + r] * w->r->state[r * ld + c];
             }
-            store_parts(w, &word, f[3], base);
+            store_parts(w, &word, f.in[3], base);
             for (int c = 0; c < ld; c++)
                 w->r->tile[c] = (float)w->r->part[c];
-            w->x->k->cube_rows(w->r->tile, ld, w->r->tile, ld, 1, ld, f, w->r->state);
+            w->x->k->cube_rows(w->r->tile, ld, w->r->tile, ld, 1, ld, &f, w->r->state);
         } else {
             store_parts(w, &word, 1, NULL);
         }
@@ -355,16 +356,16 @@ static void whole_back(const struct walk *w)
 }
 
 /* Gradients of the four means: from those after a word to those before it. */
-static void cubes_before(const struct walk *w, const double *f)
+static void cubes_before(const struct walk *w, const struct cubes *f)
 {
     const int ld = w->x->ldv;
     double   *da = w->r->state;
 
     for (int c = 0; c < ld; c++)
         for (int r = 0; r < 4; r++) {
-            double before = f[10 + r] * w->r->base[c];
+            double before = f->from[6 + r] * w->r->base[c];
             for (int p = r; p < 4; p++)
-                before += f[4 + p * (p + 1) / 2 + r] * da[p * ld + c];
+                before += f->from[p * (p + 1) / 2 + r] * da[p * ld + c];
             da[r * ld + c] = before;
         }
 }
@@ -375,7 +376,7 @@ static void own_word_back(const struct walk *w)
     const foci_pattern p = w->at->what.pattern;
     const struct walk  up = { w->x, w->at, w->r, w->words, false };
     struct word        word = { 0 };
-    double             f[CUBES];
+    struct cubes       f;
 
     zero(w, w->r->state, 4);
     for (int64_t m = count_words(w); next_word(&up, true, &word); m--) {
@@ -391,12 +392,12 @@ static void own_word_back(const struct walk *w)
             parts_back(w, &word, a);
         } else if (p == FOCI_PATTERN_START) {
             sum_of(w, &word, w->r->base);
-            positional_cubes(f, m - 1, 1);
+            positional_cubes(&f, m - 1, 1);
             for (int c = 0; c < ld; c++)
                 for (int r = 0; r < 4; r++)
-                    w->r->part[c] += f[r] * w->r->state[r * ld + c];
-            cubes_before(w, f);
-            parts_back(w, &word, f[3]);
+                    w->r->part[c] += f.in[r] * w->r->state[r * ld + c];
+            cubes_before(w, &f);
+            parts_back(w, &word, f.in[3]);
         } else {
             parts_back(w, &word, 1);
         }

@@ -17,6 +17,15 @@ enum { FEW_LANES = 16 }; /* rows of a transform */
  * most. */
 enum { TAPS_LANES = 16, TAPS_WIDTH = 32 };
 
+/* Means weighed by powers 0 to 3 of the distance, over CUBE_ROWS rows or fewer: from those
+ * before the rows to those after them, and to each row. */
+enum { CUBE_ROWS = 16 };
+struct cubes {
+    double in[4];            /* of sums over the rows by those powers */
+    double from[10];         /* [p (p + 1)/2 + r] of mean r before, for mean p */
+    float row[CUBE_ROWS][5]; /* of the means before, and of sums by cubes up to the row */
+};
+
 /* The rows of attention in the backward pass, each [64]. */
 struct grad_rows {
     const float *f;     /* as in weigh; NULL: scores are modified already */

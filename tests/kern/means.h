@@ -83,24 +83,52 @@ static void check_mean_back(struct run *r)
     }
 }
 
-enum { FACTORS = 14 };
+/* Above 0, to 1. */
+static double part(struct run *r) { return (below(r, 1000) + 1) / 1000.0; }
 
-static void try_cube(struct run *r, const struct means *x, bool back)
+/* Small enough that the states stay of the size of the values; sums by powers of the
+ * distance are divided by what they come to. */
+static struct cubes *cube_factors(struct run *r, int n)
+{
+    const int           groups = (n + CUBE_ROWS - 1) / CUBE_ROWS;
+    struct cubes *const f = take(r, (size_t)groups * sizeof *f, false, BYTES);
+
+    for (int g = 0; g < groups; g++) {
+        double size = CUBE_ROWS;
+
+        for (int i = 0; i < 10; i++)
+            f[g].from[i] = 0.2 * part(r);
+        for (int p = 0; p < 4; p++, size *= CUBE_ROWS)
+            f[g].in[p] = 0.2 * part(r) / size;
+        for (int i = 0; i < CUBE_ROWS * 5; i++)
+            f[g].row[i / 5][i % 5] =
+                (float)(i % 5 < 4 ? 0.2 * part(r) : part(r) / size);
+    }
+    return f;
+}
+
+/* Sums over some rows are rounded to floats as they grow. */
+static void allow_groups(struct run *r, double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n && !r->bench; i++)
+        allow(r, x, i, CUBE_ROWS * E * 8);
+}
+
+static void try_cube(struct run *r, const struct means *x, bool back, bool in_place)
 {
     int64_t ld;
 
     label(r, x);
-    float *const  v = floats(r, (int64_t)x->n * x->d, NORMAL);
-    float *const  o = take(r, (size_t)x->n * (size_t)x->d * sizeof *o, true, FLOATS);
-    double *const f = doubles(r, (int64_t)x->n * FACTORS, false);
-    double *const state = doubles(r, 4 * (int64_t)x->d, true);
+    float *const v = in_place ? inout(r, (int64_t)x->n * x->d, NORMAL)
+                              : floats(r, (int64_t)x->n * x->d, NORMAL);
+    float *const o =
+        in_place ? v : take(r, (size_t)x->n * (size_t)x->d * sizeof *o, true, FLOATS);
+    const struct cubes *const f = cube_factors(r, x->n);
+    double *const             state = doubles(r, 4 * (int64_t)x->d, true);
     float *const from = first_row(v, x, &ld), *const to = first_row(o, x, &ld);
 
-    /* Small enough that the states stay of the size of the values. */
-    for (int64_t i = 0; i < (int64_t)x->n * FACTORS; i++)
-        f[i] = fmin(fabs(f[i]) / 8, 0.2);
     allow_rows(r, o, (int64_t)x->n * x->d);
-    allow_state(r, state, 4 * (int64_t)x->d);
+    allow_groups(r, state, 4 * (int64_t)x->d);
     while (next(r)) {
         if (back)
             r->k->cube_back(to, ld, from, ld, x->n, x->d, f, state);
@@ -112,13 +140,15 @@ static void try_cube(struct run *r, const struct means *x, bool back)
 static void check_cube_rows(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(means)); i++)
-        try_cube(r, &means[i], false);
+        for (int in_place = 0; in_place < cases(r, 1, 2); in_place++)
+            try_cube(r, &means[i], false, in_place);
 }
 
 static void check_cube_back(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(means)); i++)
-        try_cube(r, &means[i], true);
+        for (int in_place = 0; in_place < cases(r, 1, 2); in_place++)
+            try_cube(r, &means[i], true, in_place);
 }
 
 static const struct taps {

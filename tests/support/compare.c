@@ -468,21 +468,36 @@ static double bound_again(const foci_plan *plan, const struct trial *t,
     return bound_of(t, &drawn, part, want, off[part]);
 }
 
+/* Where the judge's own rounding is the yardstick, in f32 too. */
+static bool has_yard(const foci_plan *plan)
+{
+    return trial_is_linear(plan) || trial_is(plan, FOCI_LANDMARKS) ||
+           trial_is(plan, FOCI_RECALL);
+}
+
+static bool is_rounded(const foci_problem *p)
+{
+    return p->dtype != FOCI_F32 || p->flags & FOCI_FAST;
+}
+
+bool trial_needs_words(const foci_plan *plan)
+{
+    return has_yard(plan) || is_rounded(&plan->p);
+}
+
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
                         const struct result *got, const struct result *want,
                         const struct result *words)
 {
     const foci_problem *p = &t->p;
     struct measure      m = { .linear = trial_is_linear(plan),
-                              .yard = trial_is_linear(plan) ||
-                                      trial_is(plan, FOCI_LANDMARKS) ||
-                                      trial_is(plan, FOCI_RECALL),
+                              .yard = has_yard(plan),
                               .is_fast = (p->flags & FOCI_FAST) != 0,
                               .plain = !strpbrk(t->spec, " ("),
                               .slack = slack,
                               .lucky = 6 };
 
-    m.rounds = p->dtype != FOCI_F32 || m.is_fast;
+    m.rounds = is_rounded(p);
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
     m.draws = draws_of(plan, &m);
     m.logits = sizes_of_terms(plan, t, m.terms);

@@ -135,7 +135,8 @@ static void point_free(struct point *p)
 /* Of tables for long sequences small ones say enough. */
 enum { MOST_PARAMS = 1000 };
 
-static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *problem,
+/* Whether there is such a layer. */
+static bool run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *problem,
                      unsigned gives, uint64_t seed)
 {
     foci_layer_problem p = *problem;
@@ -144,7 +145,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *
     foci_layer *layer = layers_make(ctx, spec, &p);
     if (!layer || foci_layer_params(layer) > MOST_PARAMS) {
         foci_layer_free(layer);
-        return;
+        return false;
     }
     struct layer_case           c = layers_draw(layer, spec, 2 * seed + 1, gives);
     struct point                at = point_make(layer, &c);
@@ -163,6 +164,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *
     point_free(&at);
     layer_case_free(&c);
     foci_layer_free(layer);
+    return true;
 }
 
 #define P(b, n, w, h, ...)                                                             \
@@ -262,7 +264,8 @@ static void mixes(void **state)
     for (int i = 0; i < N_LAYER_MIXES; i++) {
         foci_layer_problem shared = p;
         shared.kv_heads = layer_mixes[i].kv_heads;
-        run_case(ctx, layer_mixes[i].spec, &shared, LAYER_LENS, (uint64_t)i);
+        assert_true(
+            run_case(ctx, layer_mixes[i].spec, &shared, LAYER_LENS, (uint64_t)i));
     }
     foci_ctx_free(ctx);
 }

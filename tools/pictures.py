@@ -253,7 +253,8 @@ ERRORS = {
     "identity": (["identity(norm=n)", "linear"], 64),
     "retention": (["retention(norm=retnet)", "retention(content=0, norm=sum)", "linear"], 64),
     "performer": (["performer(features=64)", "performer(features=256)",
-                   "performer(kind=sderf, features=256)", "performer(kind=aderf, features=256)",
+                   "performer(kind=favor++, features=256)", "performer(kind=sderf, features=256)",
+                   "performer(kind=aderf, features=256)",
                    "performer(kind=hyp, features=128)", "linear"], 16),
 }
 

@@ -118,38 +118,21 @@ static void specs(void **state)
     levels_free(&l);
 }
 
-/* Groups that read different things, with gaps between those that read the same. */
 static void mixes(void **state)
 {
-    static const struct {
-        const char *spec;
-        int64_t     kv_heads;
-    } all[] = {
-        { "7*fixed + 1*softmax", 8 },
-        { "2*softmax frozen(orthogonal) + 6*softmax", 8 },
-        { "2*softmax frozen(hadamard) + 4*fixed + 2*softmax rope", 8 },
-        { "2*softmax + 4*fixed + 2*linear", 4 },
-        { "2*fixed + 2*softmax temper + 2*lightconv + 2*local(window=3)", 8 },
-        { "3*softmax frozen(gaussian, tie=1) + 5*relu2", 8 },
-        { "4*softmax init(orthogonal) + 4*lsh(buckets=4, shared=1)", 8 },
-        { "4*softmax + 4*softmax frozen(orthogonal, sample=block)", 2 },
-        { "2*softmax txl + 2*fixed + 4*softmax txl sink", 8 },
-        { "2*synthesizer(dense, hidden=4) + 4*softmax shaw(clip=2) + 2*dynconv", 8 },
-        { "4*routed(softmax, routes=3) + 4*softmax", 16 },
-    };
     struct levels l = levels_make(1);
 
     (void)state;
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    for (int i = 0; i < N_LAYER_MIXES; i++)
         for (int type = 0; type < N_TYPES; type++)
             for (int biases = 0; biases < 2; biases++) {
                 const struct kind k = {
-                    .p = P(2, 37, 32, 8, all[i].kv_heads, .biases = biases,
+                    .p = P(2, 37, 32, 8, layer_mixes[i].kv_heads, .biases = biases,
                            .drop_out = biases ? 0.1 : 0, .flags = FOCI_CAUSAL),
                     .gives = biases ? LAYER_LENS | LAYER_RESIDUAL : 0
                 };
-                if (layers_brief() && (i + (size_t)(type + biases)) % 3) continue;
-                run_typed(&l, all[i].spec, (int)i + type + biases, &k, type);
+                if (layers_brief() && (i + type + biases) % 3) continue;
+                run_typed(&l, layer_mixes[i].spec, i + type + biases, &k, type);
             }
     levels_free(&l);
 }

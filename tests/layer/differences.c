@@ -132,14 +132,21 @@ static void point_free(struct point *p)
         free(all[i]);
 }
 
-static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *problem,
+/* Of tables for long sequences small ones say enough. */
+enum { MOST_PARAMS = 1000 };
+
+/* Whether there is such a layer. */
+static bool run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *problem,
                      unsigned gives, uint64_t seed)
 {
     foci_layer_problem p = *problem;
 
     p.flags |= FOCI_TRAIN;
     foci_layer *layer = layers_make(ctx, spec, &p);
-    if (!layer) return;
+    if (!layer || foci_layer_params(layer) > MOST_PARAMS) {
+        foci_layer_free(layer);
+        return false;
+    }
     struct layer_case           c = layers_draw(layer, spec, 2 * seed + 1, gives);
     struct point                at = point_make(layer, &c);
     const foci_layer_io         io = io_of(&at);
@@ -157,6 +164,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *
     point_free(&at);
     layer_case_free(&c);
     foci_layer_free(layer);
+    return true;
 }
 
 #define P(b, n, w, h, ...)                                                             \
@@ -217,6 +225,51 @@ static void attention(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Every mechanism, every word of its arguments, every modifier: each in two of the kinds,
+ * by turns. */
+static void specs(void **state)
+{
+    static const struct {
+        foci_layer_problem p;
+        unsigned           gives;
+    } kinds[] = {
+        { P(1, 5, 4, 2, .biases = 1), LAYER_RESIDUAL },
+        { P(1, 5, 4, 2, .biases = 1, .flags = FOCI_CAUSAL), 0 },
+        { P(1, 6, 4, 2, .max_docs = 2, .flags = FOCI_CAUSAL), LAYER_DOCS },
+        { P(2, 4, 6, 2, .head_dim = 4, .value_dim = 4), LAYER_LENS },
+    };
+    enum { N_KINDS = sizeof kinds / sizeof *kinds };
+    foci_ctx *ctx = test_ctx("portable", 1);
+    char      spec[SPEC_CAP];
+
+    (void)state;
+    specs_register(ctx);
+    for (int i = 0; specs_next(ctx, i, spec); i++)
+        for (int k = 0; k < N_KINDS; k++) {
+            /* Gradients that are held back are no derivatives. */
+            if (strstr(spec, "stop_grad=1") || !layers_fit(spec, &kinds[k].p)) continue;
+            if ((i + k) % N_KINDS < 2)
+                run_case(ctx, spec, &kinds[k].p, kinds[k].gives, (uint64_t)i);
+        }
+    foci_ctx_free(ctx);
+}
+
+static void mixes(void **state)
+{
+    const foci_layer_problem p = P(2, 5, 8, 8, .head_dim = 2, .biases = 1,
+                                   .drop_out = 0.1, .flags = FOCI_CAUSAL);
+    foci_ctx                *ctx = test_ctx("portable", 1);
+
+    (void)state;
+    for (int i = 0; i < N_LAYER_MIXES; i++) {
+        foci_layer_problem shared = p;
+        shared.kv_heads = layer_mixes[i].kv_heads;
+        assert_true(
+            run_case(ctx, layer_mixes[i].spec, &shared, LAYER_LENS, (uint64_t)i));
+    }
+    foci_ctx_free(ctx);
+}
+
 static void other_kinds(void **state)
 {
     static const struct {
@@ -249,6 +302,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention),
+        cmocka_unit_test(specs),
+        cmocka_unit_test(mixes),
         cmocka_unit_test(other_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -148,6 +148,8 @@ static void advance(void **state)
              foci_params_advance);
     run_case(ctx, "2*softmax txl + 2*routing(clusters=3)", foci_layer_advance,
              foci_params_advance);
+    run_case(ctx, "2*fixed + 2*performer(redraw=1)", foci_layer_advance,
+             foci_params_advance);
     foci_ctx_free(ctx);
 }
 
@@ -159,6 +161,8 @@ static void calibrate(void **state)
     run_case(ctx, "performer(favor++)", foci_layer_calibrate, foci_params_calibrate);
     run_case(ctx, "2*softmax txl + 2*performer(favor++)", foci_layer_calibrate,
              foci_params_calibrate);
+    run_case(ctx, "performer(sderf)", foci_layer_calibrate, foci_params_calibrate);
+    run_case(ctx, "performer(aderf)", foci_layer_calibrate, foci_params_calibrate);
     foci_ctx_free(ctx);
 }
 

@@ -13,6 +13,20 @@ const char *const layer_part_names[LAYER_PARTS] = { "y", "dx", "dsource", "dbias
  * Layers
  */
 
+const struct layer_mix layer_mixes[N_LAYER_MIXES] = {
+    { "7*fixed + 1*softmax", 8 },
+    { "2*softmax frozen(orthogonal) + 6*softmax", 8 },
+    { "2*softmax frozen(hadamard) + 4*fixed + 2*softmax rope", 8 },
+    { "2*softmax + 4*fixed + 2*linear", 4 },
+    { "2*fixed + 2*softmax temper + 2*lightconv + 2*local(window=3)", 8 },
+    { "3*softmax frozen(gaussian, tie=1) + 5*relu2", 8 },
+    { "4*softmax init(orthogonal) + 4*lsh(buckets=4, shared=1)", 8 },
+    { "4*softmax + 4*softmax frozen(orthogonal, sample=block)", 2 },
+    { "2*softmax txl + 2*fixed + 4*softmax txl sink", 8 },
+    { "2*synthesizer(dense, hidden=4) + 4*softmax shaw(clip=2) + 2*dynconv", 8 },
+    { "4*routed(softmax, routes=3) + 4*softmax", 16 },
+};
+
 enum { MAX_LISTS = 8 };
 
 static foci_problem problem_of(const foci_layer_problem *l)

@@ -51,6 +51,15 @@ foci_layer *layers_make(foci_ctx *ctx, const char *spec, const foci_layer_proble
  * transforms of an odd width. */
 bool layers_fit(const char *spec, const foci_layer_problem *p);
 
+/* Mixes of 8 heads: groups that read different things, with gaps between those that read
+ * the same. */
+struct layer_mix {
+    const char *spec;
+    int64_t     kv_heads;
+};
+enum { N_LAYER_MIXES = 11 };
+extern const struct layer_mix layer_mixes[N_LAYER_MIXES];
+
 struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_t seed,
                               unsigned gives);
 void              layer_case_free(struct layer_case *c);

@@ -14,8 +14,9 @@
 
 #include "core/core.h"
 
-/* Whether sanitizers watch.  They see where memory is read and written and which numbers
- * overflow: of cases that differ in the values of tensors alone, one is enough for them. */
+/* Whether sanitizers or valgrind watch.  They see where memory is read and written and
+ * which numbers overflow: of cases that differ in the values of tensors alone, one is
+ * enough for them. */
 static inline bool test_sanitized(void)
 {
 #ifdef FOCI_SANITIZED

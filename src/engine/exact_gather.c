@@ -13,7 +13,7 @@ enum { LINE = 64 }; /* of the cache */
 void sweep_take(const struct exact *x, struct sweep_block *b, struct sweep_tile *tiles,
                 struct arena *a)
 {
-    const int64_t n = x->order->dedup ? x->order->rounds * TILE : 0;
+    const int64_t n = x->order->rounds > 1 ? x->order->rounds * TILE : 0;
 
     b->label = arena_take(a, n, sizeof(int32_t));
     b->before = arena_take(a, x->order->how.chunk ? n : 0, sizeof(int32_t));
@@ -26,6 +26,7 @@ struct sweep sweep_of(const struct exact *x, int64_t round, struct task task)
     return (struct sweep){ .x = x,
                            .task = task,
                            .round = round,
+                           .once = !x->order->how.again,
                            .rows = { .seq = task.seq,
                                      .h = x->head0 + task.head,
                                      .kv = task.head / x->per_kv } };
@@ -100,8 +101,7 @@ static void split_labels(const struct sweep *s, struct sweep_block *b)
 /* Whether pairs may have met in an earlier round. */
 static bool again(const struct sweep *s)
 {
-    const struct order *o = s->x->order;
-    return o->dedup && s->round && s->round < o->rounds;
+    return s->once && s->round && s->round < s->x->order->rounds;
 }
 
 void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)

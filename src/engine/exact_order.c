@@ -25,7 +25,6 @@ static struct order describe(const struct exact *x)
 
     o.rounds = max64(1, o.how.rounds);
     o.sets = order_by_place(&o) ? 1 : x->heads;
-    o.dedup = o.rounds > 1 && !o.how.again;
     o.cell_cap = o.q_rows;
     o.piece_cap = order_pieces_before(o.q_rows, o.k_rows, x->max_seqs);
     o.sums_q = o.q_rows;

@@ -51,7 +51,6 @@ struct order {
     int64_t    labels;         /* vectors that rows are compared with, in a round */
     int64_t    sets;           /* of labels: a head has its own, but not by place */
     int64_t    q_rows, k_rows; /* of all sequences: [batch][len] */
-    bool       dedup;          /* pairs count once though they meet in several rounds */
 
     /* Labels [sets][rounds][rows], below 0: none.  In chunks they number the cells: twice
      * the number, plus one in the first of its label. */

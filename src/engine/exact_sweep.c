@@ -272,16 +272,19 @@ static void piece_forward(const struct sweep *s, struct room *r)
     }
 }
 
+/* A key is one however often it weighs. */
 static void piece_count(const struct sweep *s, struct room *r)
 {
     const struct piece *piece = s->task.piece;
     const struct order *o = s->x->order;
+    struct sweep        first = *s;
 
+    first.once = true;
     for (int64_t b = 0; b < piece->blocks; b++) {
-        sweep_block(s, piece->block0 + b, &r->block);
+        sweep_block(&first, piece->block0 + b, &r->block);
         for (int64_t t = 0; t < piece->tiles; t++) {
-            sweep_tile(s, t, r->tiles);
-            if (sweep_seen(s, &r->block, r->tiles, r->seen) == SEEN_NONE) continue;
+            sweep_tile(&first, t, r->tiles);
+            if (sweep_seen(&first, &r->block, r->tiles, r->seen) == SEEN_NONE) continue;
             for (int j = 0; j < r->tiles->k.n; j++)
                 for (uint64_t left = r->seen[j]; left; left &= left - 1) {
                     const int64_t at = r->block.q.at[__builtin_ctzll(left)];

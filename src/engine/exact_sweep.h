@@ -36,6 +36,7 @@ struct sweep {
     const struct exact *x;
     struct task         task;
     int64_t             round;
+    bool                once; /* pairs of an earlier round are not seen again */
     struct block        rows; /* for what depends on the head alone */
 };
 

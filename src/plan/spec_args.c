@@ -113,14 +113,14 @@ static foci_status read_which(struct reader *r, const struct owner *o, size_t *w
         return FOCI_OK;
     }
     r->at++;
-    struct nearest near = { .word = name };
-    for (size_t i = 0; i < o->n_args; i++) {
+    for (size_t i = 0; i < o->n_args; i++)
         if (span_is(name, o->args[i].name)) {
             *which = i;
             return FOCI_OK;
         }
+    struct nearest near = { .word = name };
+    for (size_t i = 0; i < o->n_args; i++)
         nearest_offer(&near, (struct span){ o->args[i].name, strlen(o->args[i].name) });
-    }
     return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s",
                        span_quote(name).text, o->name, span_quote(near.name).text);
 }

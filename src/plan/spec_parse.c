@@ -52,53 +52,56 @@ struct span reader_name(struct reader *r)
 
 /* Finding names */
 
-static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name,
-                                      struct nearest *near)
+static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name)
 {
     const foci_mech_def *def;
-    for (int i = 0; (def = foci_mechanism(ctx, i)) && !span_is(name, def->name); i++)
-        nearest_offer(near, (struct span){ def->name, strlen(def->name) });
+    for (int i = 0; (def = foci_mechanism(ctx, i)) && !span_is(name, def->name);)
+        i++;
     return def;
 }
 
-static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name,
-                                    struct nearest *near)
+static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name)
 {
     const foci_mod_def *def;
-    for (int i = 0; (def = foci_modifier(ctx, i)) && !span_is(name, def->name); i++)
-        nearest_offer(near, (struct span){ def->name, strlen(def->name) });
+    for (int i = 0; (def = foci_modifier(ctx, i)) && !span_is(name, def->name);)
+        i++;
     return def;
 }
 
-static foci_status unknown_mech(const struct reader *r, struct span name,
-                                const struct nearest *near)
+static foci_status unknown_mech(const struct reader *r, struct span name)
 {
-    struct nearest unused = { .word = name }, best = *near;
-    const char    *alias, *meaning;
+    struct nearest       near = { .word = name };
+    const foci_mech_def *def;
+    const char          *alias, *meaning;
 
+    for (int i = 0; (def = foci_mechanism(r->ctx, i)); i++)
+        nearest_offer(&near, (struct span){ def->name, strlen(def->name) });
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
         if (span_is(name, alias))
             return reader_fail(r, name.s,
                                "\"%s\" stands for a whole spec; write \"%s\" here",
                                alias, meaning);
-        nearest_offer(&best, (struct span){ alias, strlen(alias) });
+        nearest_offer(&near, (struct span){ alias, strlen(alias) });
     }
-    if (find_mod(r->ctx, name, &unused))
+    if (find_mod(r->ctx, name))
         return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism",
                            span_quote(name).text);
     return reader_fail(r, name.s, "unknown mechanism %s; the nearest is %s",
-                       span_quote(name).text, span_quote(best.name).text);
+                       span_quote(name).text, span_quote(near.name).text);
 }
 
-static foci_status unknown_mod(const struct reader *r, struct span name,
-                               const struct nearest *near)
+static foci_status unknown_mod(const struct reader *r, struct span name)
 {
-    struct nearest unused = { .word = name };
-    if (find_mech(r->ctx, name, &unused))
+    struct nearest      near = { .word = name };
+    const foci_mod_def *def;
+
+    if (find_mech(r->ctx, name))
         return reader_fail(r, name.s, "%s is a mechanism; \"+\" joins groups of heads",
                            span_quote(name).text);
+    for (int i = 0; (def = foci_modifier(r->ctx, i)); i++)
+        nearest_offer(&near, (struct span){ def->name, strlen(def->name) });
     return reader_fail(r, name.s, "unknown modifier %s; the nearest is %s",
-                       span_quote(name).text, span_quote(near->name).text);
+                       span_quote(name).text, span_quote(near.name).text);
 }
 
 /* Modifiers */
@@ -146,10 +149,9 @@ static foci_status read_mods(struct reader *r, foci_mech *m, int depth)
         const struct span name = reader_name(r);
         if (!name.len) break;
 
-        struct nearest near = { .word = name };
         memset(&mods[n], 0, sizeof mods[n]);
-        mods[n].def = find_mod(r->ctx, name, &near);
-        if (!mods[n].def) return unknown_mod(r, name, &near);
+        mods[n].def = find_mod(r->ctx, name);
+        if (!mods[n].def) return unknown_mod(r, name);
         TRY(check_mod(r, name.s, m, mods, n));
 
         const foci_mod_def *def = mods[n].def;
@@ -179,9 +181,8 @@ foci_status reader_mech(struct reader *r, foci_mech *m, int depth)
         return reader_fail(r, name.s, "mechanisms are nested more than %d deep",
                            SPEC_DEPTH);
 
-    struct nearest near = { .word = name };
-    m->def = find_mech(r->ctx, name, &near);
-    if (!m->def) return unknown_mech(r, name, &near);
+    m->def = find_mech(r->ctx, name);
+    if (!m->def) return unknown_mech(r, name);
 
     const struct owner owner = { m->def->name, m->def->args, m->def->n_args, m->arg, m,
                                  depth };

@@ -68,11 +68,16 @@ static int min3(int a, int b, int c)
 
 static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
-/* Levenshtein's distance of the first EDIT_MAX characters; capitals are no mistake. */
+/* The part of a word that is compared. */
+static int compared(struct span a)
+{
+    return (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
+}
+
+/* Levenshtein's distance; capitals are no mistake. */
 static int edits(struct span a, struct span b)
 {
-    const int m = (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
-    const int n = (int)(b.len < EDIT_MAX ? b.len : EDIT_MAX);
+    const int m = compared(a), n = compared(b);
     int       row[EDIT_MAX + 1];
 
     for (int j = 0; j <= n; j++)
@@ -91,6 +96,8 @@ static int edits(struct span a, struct span b)
 
 void nearest_offer(struct nearest *n, struct span name)
 {
+    /* What one has more than the other has to be put in. */
+    if (n->name.s && abs(compared(n->word) - compared(name)) >= n->edits) return;
     const int d = edits(n->word, name);
     if (n->name.s && d >= n->edits) return;
     n->name = name;

@@ -191,13 +191,15 @@ static void softmax_back(const struct ref_linear *x, const struct ref_features *
             d[c] - (f->queries ? sum * exp(f->log[i * x->m + c]) : 0);
 }
 
-/* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2). */
+/* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2).  In words it is rounded after
+ * every term, as engines do: all features of a key share what it is off by, so that this
+ * is not lost in their sum, as is what each of them is off by on its own. */
 static double square(const struct ref_linear *x, const struct ref_features *f,
                      const double *y)
 {
     double sum = 0;
     for (int64_t c = 0; c < x->dqk; c++)
-        sum += y[c] * dot(x, f->quad + c * x->dqk, y);
+        ref_add(x, &sum, y[c] * dot(x, f->quad + c * x->dqk, y));
     return f->root * f->root * (sum - (x->l.gaussian ? dot(x, y, y) / 2 : 0));
 }
 

@@ -142,24 +142,33 @@ static foci_status run(const struct ref_routes *r, const struct room *room)
     return FOCI_OK;
 }
 
+/* find_gates() writes one row beyond. */
+static struct room room_take(const struct ref_routes *r, struct arena *a)
+{
+    const foci_problem *p = &r->part.call->plan->p;
+    const int64_t       nq = r->part.seq->nq;
+
+    return (struct room){
+        .gate = ref_doubles(a, nq + 1, r->n),
+        .dgate = ref_doubles(a, nq, r->n),
+        .y = ref_doubles(a, nq, p->dim_v),
+        .g = ref_doubles(a, nq, p->dim_v),
+        .lse = ref_doubles(a, nq, 1),
+        .a = arena_take(a, nq, (size_t)(r->part.weights ? p->len_k : 0) * sizeof(float)),
+    };
+}
+
 foci_status ref_routes_run(const struct ref_routes *r)
 {
-    const size_t nq = (size_t)r->part.seq->nq, n = (size_t)r->n;
-    const size_t dv = (size_t)r->part.call->plan->p.dim_v;
-    const size_t ld = r->part.weights ? (size_t)r->part.call->plan->p.len_k : 0;
-    struct room  room = { .gate = calloc((nq + 1) * n, sizeof(double)),
-                          .dgate = calloc((nq + 1) * n, sizeof(double)),
-                          .y = calloc(nq * dv + 1, sizeof(double)),
-                          .g = calloc(nq * dv + 1, sizeof(double)),
-                          .lse = calloc(nq + 1, sizeof(double)),
-                          .a = calloc(nq * ld + 1, sizeof(float)) };
-    void *const  all[] = { room.gate, room.dgate, room.y, room.g, room.lse, room.a };
-    foci_status  status = FOCI_OK;
+    struct arena a = { 0 };
 
-    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
-        if (!all[t]) status = FOCI_ERR_MEMORY;
-    if (!status) status = run(r, &room);
-    for (size_t t = 0; t < sizeof all / sizeof *all; t++)
-        free(all[t]);
+    room_take(r, &a);
+    if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
+    char *memory = calloc(a.used + 1, 1);
+    if (!memory) return FOCI_ERR_MEMORY;
+    a = (struct arena){ .base = memory };
+    const struct room room = room_take(r, &a);
+    const foci_status status = run(r, &room);
+    free(memory);
     return status;
 }

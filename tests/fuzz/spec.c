@@ -8,7 +8,7 @@
 #include "fuzz/fuzz.h"
 #include "plan/plan.h"
 
-enum { CAP = 4096, LONGEST = 100000 };
+enum { CAP = 4096, LONGEST = 10000 };
 
 /* Kinds of arguments that no built-in mechanism may have. */
 static const foci_arg_def args[] = {

@@ -348,11 +348,56 @@ static void alone(void **state)
     levels_free(&l);
 }
 
+/* Rows whose scale hangs on how many keys they see: a key that is met in several ways,
+ * or weighs several times, is one. */
+static void counts(void **state)
+{
+    static const char *const specs[] = {
+        "lsh(buckets=4, rounds=3) logn(n0=9)",
+        "lsh(buckets=4, rounds=3, dedup=0) logn(n0=9)",
+        "lsh(buckets=2, rounds=9, dedup=0) logn(n0=11, clamp=1)",
+        "lsh(hash=floor, rounds=3, dedup=0) logn(n0=4) sink",
+        "lsh(buckets=6, rounds=3, dedup=0, shared=1) logn(n0=9)",
+        "lsh(hash=floor, rounds=2, dedup=0, shared=1) logn(n0=3)",
+        "lsh(buckets=4, rounds=3, dedup=0, shared=1, chunk=5) logn(n0=3) sink temper",
+        "routing(clusters=3) logn(n0=5)",
+        "routing(clusters=3, pick=topk, take=30) logn(n0=5)",
+        "strided(stride=6) logn(n0=5)",
+        "sparse_fixed(stride=6, summary=2) logn(n0=5)",
+        "global(window=3, first=2) logn(n0=5)",
+        "bigbird(block=8) logn(n0=5)",
+        "pooled(block=4, levels=2) logn(n0=5)",
+        "routed(lsh(buckets=4, rounds=3, dedup=0) logn(n0=9), routes=2)",
+    };
+    struct levels      l = levels_make(1);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 2,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .len_q = 70,
+                             .len_k = 70,
+                             .dim_qk = 8,
+                             .dim_v = 5,
+                             .flags = FOCI_TRAIN };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (unsigned t = 0; t < 4; t++) {
+            foci_problem one = p;
+
+            if (t & 1) one.flags |= FOCI_CAUSAL;
+            if (t & 2) one.flags |= FOCI_MASK;
+            run_case(&l, (int)(i + t) % l.n, specs[i], &one, 0, i);
+        }
+    levels_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(agree),     cmocka_unit_test(mixes), cmocka_unit_test(runs),
         cmocka_unit_test(distances), cmocka_unit_test(last),  cmocka_unit_test(alone),
+        cmocka_unit_test(counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

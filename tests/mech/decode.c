@@ -49,6 +49,8 @@ static void test_mixes(void **state)
         "2*fixed(start, words=1) + 1*dynconv(width=4) + 1*retention",
         "routed(inner=pooled(block=4, levels=2) qknorm)",
         "routed(inner=lsh(buckets=4, rounds=2), routes=2)",
+        "2*lsh(buckets=4, rounds=3, dedup=0) logn(n0=9) + "
+        "2*lsh(hash=floor, rounds=3, dedup=0, shared=1) logn(n0=4)",
         "routed(inner=segmented(length=6, integrate=second))",
         "2*linear rope + 1*softmax + 1*local(window=9)",
         "1*performer + 1*retention(norm=retnet) + 1*efficient + 1*pooled(block=8)",

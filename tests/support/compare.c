@@ -418,6 +418,40 @@ static double draws_of(const foci_plan *plan, const struct measure *m)
     return (double)(plan->p.batch * plan->p.heads);
 }
 
+/* Elements of a row of a part; of what has no rows, one. */
+static int64_t width_of(const struct trial *t, int part)
+{
+    switch (part) {
+    case PART_O:
+    case PART_DV: return t->p.dim_v;
+    case PART_DQ:
+    case PART_DK: return t->p.dim_qk;
+    case PART_DX: return t->p.dim_x;
+    default: return 1;
+    }
+}
+
+/* Roundings are relative, so that a row has a share in the mean of their squares as large
+ * as its own square s.  Rows of shares s are as many draws as (sum of s)^2 / (sum of s^2)
+ * equal ones would be: a row that is larger than all others together is hardly more than
+ * one, as where features are turned in pairs and divisors are not. */
+static double draws_among(const struct measure *m, const struct trial *t, int part,
+                          const struct result *want)
+{
+    const int64_t n = want->n[part], width = width_of(t, part);
+    double        sum = 0, squares = 0;
+
+    for (int64_t i = 0; i < n; i += width) {
+        double s = 0;
+        for (int64_t c = i; c < i + width; c++)
+            if (isfinite(want->x[part][c])) s += want->x[part][c] * want->x[part][c];
+        sum += s;
+        squares += s * s;
+    }
+    const double rows = squares > 0 ? sum / squares * sum : 1;
+    return fmin(m->draws, rows);
+}
+
 /* Of few draws a yardstick is a lucky one now and then, and more of them tell: the
  * gradient of a temperature adds up what all rows bring, of both signs.  What eight times
  * as many say is near what all would, and a number is hardly ever off by more than twice
@@ -430,7 +464,25 @@ static double bound_again(const foci_plan *plan, const struct trial *t,
 
     trial_roundings(plan, t, off);
     drawn.lucky = 2;
+    drawn.draws = draws_among(m, t, part, want);
     return bound_of(t, &drawn, part, want, off[part]);
+}
+
+/* Where the judge's own rounding is the yardstick, in f32 too. */
+static bool has_yard(const foci_plan *plan)
+{
+    return trial_is_linear(plan) || trial_is(plan, FOCI_LANDMARKS) ||
+           trial_is(plan, FOCI_RECALL);
+}
+
+static bool is_rounded(const foci_problem *p)
+{
+    return p->dtype != FOCI_F32 || p->flags & FOCI_FAST;
+}
+
+bool trial_needs_words(const foci_plan *plan)
+{
+    return has_yard(plan) || is_rounded(&plan->p);
 }
 
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
@@ -439,15 +491,13 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
 {
     const foci_problem *p = &t->p;
     struct measure      m = { .linear = trial_is_linear(plan),
-                              .yard = trial_is_linear(plan) ||
-                                      trial_is(plan, FOCI_LANDMARKS) ||
-                                      trial_is(plan, FOCI_RECALL),
+                              .yard = has_yard(plan),
                               .is_fast = (p->flags & FOCI_FAST) != 0,
                               .plain = !strpbrk(t->spec, " ("),
                               .slack = slack,
                               .lucky = 6 };
 
-    m.rounds = p->dtype != FOCI_F32 || m.is_fast;
+    m.rounds = is_rounded(p);
     m.rows = (double)(p->batch * p->heads * min64(p->len_q, p->len_k));
     m.draws = draws_of(plan, &m);
     m.logits = sizes_of_terms(plan, t, m.terms);
@@ -462,7 +512,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         const double off = rms_apart(words->x[part], want->x[part], n);
         const double error = rms_apart(got->x[part], want->x[part], n);
         double       bound = bound_of(t, &m, part, want, off);
-        if (error > bound && fmin(m.draws, (double)n) < 64 && words != want)
+        if (error > bound && draws_among(&m, t, part, want) < 64 && words != want)
             bound = bound_again(plan, t, &m, part, want);
         if (error <= bound) continue;
         const int64_t at = worst(got->x[part], want->x[part], n);

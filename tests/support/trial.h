@@ -127,6 +127,9 @@ void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
                  const struct result *want, const struct result *words);
 
+/* Whether it is read there; else any will do, and `want` is at hand. */
+bool trial_needs_words(const foci_plan *plan);
+
 /* Within `slack` times what that allows, for cases that were not chosen: of very many
  * some are further off than their yardstick says. */
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,

@@ -99,6 +99,21 @@ INLINE void ISA(means_as_doubles)(vd to[2], vf from)
     to[1] = vd_from(x + VD_LEN);
 }
 
+/* Two vectors of each of four states. */
+INLINE void ISA(states_load)(vd a[4][2], const double *state, int d)
+{
+    UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        a[i / 2][i % 2] = vd_load(state + i / 2 * d + i % 2 * VD_LEN);
+}
+
+INLINE void ISA(states_store)(double *state, int d, vd a[4][2])
+{
+    UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        vd_store(state + i / 2 * d + i % 2 * VD_LEN, a[i / 2][i % 2]);
+}
+
 /* Sums over rows so far: of them, of those sums, and so on. */
 struct ISA(sums) {
     vf s1, s2, s3, s4;
@@ -158,16 +173,12 @@ static void ISA(cube_rows)(float *o, int64_t ldo, const float *v, int64_t ldv, i
     for (int c = 0; c < d; c += VF_LEN) {
         vd a[4][2];
 
-        UNROLL(8)
-        for (int i = 0; i < 8; i++)
-            a[i / 2][i % 2] = vd_load(state + i / 2 * d + c + i % 2 * VD_LEN);
+        ISA(states_load)(a, state + c, d);
         for (int64_t i = 0; i < n; i += CUBE_ROWS)
             ISA(cube_group)
-            (o + i * ldo + c, ldo, v + i * ldv + c, ldv,
-             n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, n, f + i / CUBE_ROWS, a);
-        UNROLL(8)
-        for (int i = 0; i < 8; i++)
-            vd_store(state + i / 2 * d + c + i % 2 * VD_LEN, a[i / 2][i % 2]);
+        (o + i * ldo + c, ldo, v + i * ldv + c, ldv,
+         n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, n, f + i / CUBE_ROWS, a);
+        ISA(states_store)(state + c, d, a);
     }
 }
 
@@ -217,15 +228,11 @@ static void ISA(cube_back)(float *dv, int64_t ldv, const float *g, int64_t ldg, 
     for (int c = 0; c < d; c += VF_LEN) {
         vd a[4][2];
 
-        UNROLL(8)
-        for (int i = 0; i < 8; i++)
-            a[i / 2][i % 2] = vd_load(state + i / 2 * d + c + i % 2 * VD_LEN);
+        ISA(states_load)(a, state + c, d);
         for (int64_t i = (n - 1) / CUBE_ROWS * CUBE_ROWS; i >= 0; i -= CUBE_ROWS)
             ISA(cube_group_back)
-            (dv + i * ldv + c, ldv, g + i * ldg + c, ldg,
-             n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, -n, f + i / CUBE_ROWS, a);
-        UNROLL(8)
-        for (int i = 0; i < 8; i++)
-            vd_store(state + i / 2 * d + c + i % 2 * VD_LEN, a[i / 2][i % 2]);
+        (dv + i * ldv + c, ldv, g + i * ldg + c, ldg,
+         n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, -n, f + i / CUBE_ROWS, a);
+        ISA(states_store)(state + c, d, a);
     }
 }

@@ -3,7 +3,8 @@
  *
  * The shade of a pair is the square root of its weight over the largest there is: the
  * weights of a long row are small, and would be lost on a straight scale.  Where there
- * are more pairs than fit, a cell is the mean of several.
+ * are more pairs than fit, a cell is the mean of several.  Cells are square, but where
+ * that would make a thin line of a few queries or keys they are stretched across it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,36 +25,66 @@ enum {
     NARROWEST_BELOW = 540, /* with a scale for what is below 0 */
     MOST_TITLE = 96,       /* letters that make a picture wider */
     MOST_CELL = 24,
-    WORD = 32, /* length of "query" */
-    SEEN = 20, /* the shade of a pair that is merely seen */
+    THINNEST = 48, /* a side of a panel that is less is stretched, if it has the cells */
+    WORD = 32,     /* length of "query" */
+    SEEN = 20,     /* the shade of a pair that is merely seen */
+};
+
+/* Queries from top to bottom, or keys from left to right. */
+struct side {
+    int step;   /* so many in a cell */
+    int cell;   /* its length */
+    int cells;  /* how many */
+    int length; /* of all */
 };
 
 struct layout {
-    int columns, rows; /* of panels */
-    int step;          /* pairs along the side of a cell */
-    int cell;          /* its side */
-    int width, height; /* of a panel without what is around it */
-    int across, down;  /* from panel to panel */
-    int label;         /* room above each */
+    int         columns, rows; /* of panels */
+    struct side keys, queries;
+    int         across, down; /* from panel to panel */
+    int         label;        /* room above each */
 };
+
+static struct side side_of(int n, int step, int cell)
+{
+    const int cells = (n + step - 1) / step;
+    return (struct side){ step, cell, cells, cells * cell };
+}
+
+/* Cells as large as the room allows. */
+static struct side side_within(int n, int room)
+{
+    const int step = (n + room - 1) / room;
+    const int cell = room / ((n + step - 1) / step);
+    return side_of(n, step, cell < MOST_CELL ? cell : MOST_CELL);
+}
+
+/* n beside more of the other, which is laid out as `other`. */
+static struct side side_beside(int n, const struct side *other)
+{
+    const struct side square = side_of(n, other->step, other->cell);
+    const struct side stretched = side_within(n, THINNEST);
+    return square.length < stretched.length ? stretched : square;
+}
 
 static struct layout arrange(const struct map *m)
 {
     const int     n = m->n_panels;
     const int     side = n == 1 ? 448 : n <= 4 ? 320 : n <= 6 ? 264 : 208;
     const int     len_q = (int)m->run.p.len_q, len_k = (int)m->run.p.len_k;
-    const int     most = len_q > len_k ? len_q : len_k;
     struct layout l = { .label = n > 1 ? LABEL : 0 };
 
     l.columns = n <= 3 ? n : n == 4 ? 2 : n <= 6 ? 3 : 4;
     l.rows = (n + l.columns - 1) / l.columns;
-    l.step = (most + side - 1) / side;
-    const int cells = (most + l.step - 1) / l.step;
-    l.cell = side / cells < MOST_CELL ? side / cells : MOST_CELL;
-    l.width = (len_k + l.step - 1) / l.step * l.cell;
-    l.height = (len_q + l.step - 1) / l.step * l.cell;
-    l.across = LEFT + (l.width > 96 || n == 1 ? l.width : 96) + GUTTER;
-    l.down = l.label + l.height + BELOW + GUTTER;
+    if (len_q > len_k) {
+        l.queries = side_within(len_q, side);
+        l.keys = side_beside(len_k, &l.queries);
+    } else {
+        l.keys = side_within(len_k, side);
+        l.queries = side_beside(len_q, &l.keys);
+    }
+    l.across = LEFT + (l.keys.length > 96 || n == 1 ? l.keys.length : 96) + GUTTER;
+    l.down = l.label + l.queries.length + BELOW + GUTTER;
     return l;
 }
 
@@ -70,17 +101,18 @@ static const char *dots(const char *text, int room)
 }
 
 /* The mean shade of the pairs of a cell: those below 0 take from the others. */
-static uint8_t shade_of(const struct map *m, const struct panel *p, int step, int row,
-                        int column, double top)
+static uint8_t shade_of(const struct map *m, const struct panel *p,
+                        const struct layout *l, int row, int column, double top)
 {
     const int64_t len_q = m->run.p.len_q, len_k = m->run.p.len_k;
-    const int64_t i0 = (int64_t)row * step, j0 = (int64_t)column * step;
+    const int     down = l->queries.step, across = l->keys.step;
+    const int64_t i0 = (int64_t)row * down, j0 = (int64_t)column * across;
     const bool    support = opt_flag(m->a, "support");
     double        sum = 0;
     int           n = 0;
 
-    for (int64_t i = i0; i < i0 + step && i < len_q; i++)
-        for (int64_t j = j0; j < j0 + step && j < len_k; j++, n++) {
+    for (int64_t i = i0; i < i0 + down && i < len_q; i++)
+        for (int64_t j = j0; j < j0 + across && j < len_k; j++, n++) {
             const double w = (double)p->weights[i * len_k + j];
             if (!(fabs(w) > 0)) continue;
             const double shade = 1 + (SHADES - 2) * sqrt(fabs(w) / top);
@@ -93,22 +125,22 @@ static uint8_t shade_of(const struct map *m, const struct panel *p, int step, in
 static uint8_t *shades_of(const struct map *m, const struct panel *p,
                           const struct layout *l, double top)
 {
-    const int rows = l->height / l->cell, columns = l->width / l->cell;
+    const int rows = l->queries.cells, columns = l->keys.cells;
     uint8_t  *shades = need((size_t)rows, (size_t)columns);
 
     for (int y = 0; y < rows; y++)
         for (int x = 0; x < columns; x++)
             shades[(size_t)y * (size_t)columns + (size_t)x] =
-                shade_of(m, p, l->step, y, x, top);
+                shade_of(m, p, l, y, x, top);
     return shades;
 }
 
 /* Numbers along both sides, at multiples of a power of two. */
-static void draw_ticks(struct picture *to, const struct layout *l, int64_t n, double x,
+static void draw_ticks(struct picture *to, const struct side *s, int64_t n, double x,
                        double y, bool down)
 {
-    const double pitch = (double)l->cell / l->step,
-                 middle = l->cell >= 5 ? pitch / 2 : 0;
+    const double pitch = (double)s->cell / s->step,
+                 middle = s->cell >= 5 ? pitch / 2 : 0;
     const double room = down ? 30 : 36;
     int64_t      every = 1;
 
@@ -161,22 +193,26 @@ static void draw_panel(const struct map *m, struct picture *to, const struct lay
     const int x = MARGIN + LEFT + column * l->across;
     const int y = HEAD + l->label + row * l->down;
 
-    const struct grid grid = { .rows = l->height / l->cell,
-                               .columns = l->width / l->cell,
-                               .cell = l->cell,
-                               .gap = l->cell >= 8   ? 1
-                                      : l->cell >= 5 ? 0.5
-                                                     : 0,
+    const int width = l->keys.length, height = l->queries.length;
+    const int wide = l->keys.cell, tall = l->queries.cell;
+
+    const struct grid grid = { .rows = l->queries.cells,
+                               .columns = l->keys.cells,
+                               .wide = wide,
+                               .tall = tall,
+                               .gap = wide != tall || wide < 5 ? 0
+                                      : wide < 8               ? 0.5
+                                                               : 1,
                                .shades = shades };
     draw_label(m, to, &m->panels[n], l, x, y);
     picture_grid(to, x, y, &grid);
-    draw_frame(to, x, y, l->width, l->height);
-    draw_ticks(to, l, m->run.p.len_k, x, y + l->height + 1, false);
-    draw_ticks(to, l, m->run.p.len_q, x - 1, y, true);
-    picture_text(to, x + l->width / 2.0, y + l->height + 29, AT_MIDDLE, STYLE_PLAIN,
-                 INK, "key");
+    draw_frame(to, x, y, width, height);
+    draw_ticks(to, &l->keys, m->run.p.len_k, x, y + height + 1, false);
+    draw_ticks(to, &l->queries, m->run.p.len_q, x - 1, y, true);
+    picture_text(to, x + width / 2.0, y + height + 29, AT_MIDDLE, STYLE_PLAIN, INK,
+                 "key");
     /* Beside the numbers, and never up into the subtitle. */
-    const double middle = l->height > WORD ? l->height / 2.0 : WORD / 2.0;
+    const double middle = height > WORD ? height / 2.0 : WORD / 2.0;
     picture_text(to, x - (m->run.p.len_q > 100 ? 38 : 30), y + middle, AT_MIDDLE,
                  STYLE_UP, INK, "query");
 }
@@ -190,8 +226,11 @@ static void draw_bar(struct picture *to, double x, double y, int first, uint8_t 
     for (int i = 0; i < 2 * (SHADES - 1); i++)
         shades[i] = (uint8_t)(first + i % (SHADES - 1));
     picture_grid(to, x, y,
-                 &(struct grid){
-                     .rows = 2, .columns = SHADES - 1, .cell = CELL, .shades = shades });
+                 &(struct grid){ .rows = 2,
+                                 .columns = SHADES - 1,
+                                 .wide = CELL,
+                                 .tall = CELL,
+                                 .shades = shades });
     picture_text(to, x, y + 23, AT_START, STYLE_PLAIN, SOFT, "0");
     picture_text(to, x + BAR / 2.0, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
                  top / 4);

@@ -28,11 +28,12 @@ enum style {
 };
 enum { TITLE_WIDTH = 9, CODE_WIDTH = 7 };
 
-/* rows x columns of shades, each a square of `cell` units, with gaps of `gap` units
- * between them.  The shades are the caller's and stay until the picture is written. */
+/* rows x columns of shades, each a cell of `wide` x `tall` units, with gaps of `gap` units
+ * between them if cells are square.  The shades are the caller's and stay until the
+ * picture is written. */
 struct grid {
     int            rows, columns;
-    int            cell;
+    int            wide, tall;
     double         gap;
     const uint8_t *shades;
 };

@@ -66,17 +66,17 @@ static void write_text(const struct pixels *p, const struct shape *s)
 static void paint_grid(const struct pixels *p, const struct shape *s)
 {
     const struct grid *g = &s->grid;
-    const double       width = g->columns * g->cell, height = g->rows * g->cell;
+    const double       width = g->columns * g->wide, height = g->rows * g->tall;
 
     for (int y = 0; y < g->rows; y++)
         for (int x = 0; x < g->columns; x++)
-            fill(p, s->x + x * g->cell, s->y + y * g->cell, g->cell, g->cell,
+            fill(p, s->x + x * g->wide, s->y + y * g->tall, g->wide, g->tall,
                  shade_colour(g->shades[(size_t)y * (size_t)g->columns + (size_t)x]));
     if (g->gap <= 0) return;
     for (int x = 1; x < g->columns; x++)
-        fill(p, s->x + x * g->cell - g->gap / 2, s->y, g->gap, height, PAPER);
+        fill(p, s->x + x * g->wide - g->gap / 2, s->y, g->gap, height, PAPER);
     for (int y = 1; y < g->rows; y++)
-        fill(p, s->x, s->y + y * g->cell - g->gap / 2, width, g->gap, PAPER);
+        fill(p, s->x, s->y + y * g->tall - g->gap / 2, width, g->gap, PAPER);
 }
 
 /* Squares along the way, less than a pixel apart. */

@@ -92,7 +92,7 @@ static void put_gaps(struct text *t, const struct grid *g)
     put(t,
         "<path fill='none' stroke='#%06x' stroke-width='%g' "
         "shape-rendering='geometricPrecision' d='",
-        (unsigned)PAPER, g->gap / g->cell);
+        (unsigned)PAPER, g->gap / g->wide);
     for (int x = 1; x < g->columns; x++)
         put(t, "M%d 0v%d", x, g->rows);
     for (int y = 1; y < g->rows; y++)
@@ -105,8 +105,9 @@ static void put_grid(struct text *t, const struct shape *s)
     const struct grid *g = &s->grid;
     uint8_t           *done = need((size_t)g->rows, (size_t)g->columns);
 
-    put(t, "<g transform='translate(%g %g) scale(%d)' shape-rendering='crispEdges'>\n",
-        s->x, s->y, g->cell);
+    put(t, "<g transform='translate(%g %g) scale(%d", s->x, s->y, g->wide);
+    if (g->tall != g->wide) put(t, " %d", g->tall);
+    put(t, ")' shape-rendering='crispEdges'>\n");
     put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n", (unsigned)shade_colour(0),
         g->columns, g->rows, g->columns);
     for (int shade = 1; shade < ALL_SHADES; shade++) {

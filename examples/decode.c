@@ -38,15 +38,11 @@ int main(void)
         aligned_alloc(64, foci_step_bytes(pool, BEAMS, PROMPT, PROMPT + STEPS));
 
     /* The prompt in one step, then two copies of what it left. */
-    foci_step_io io = { FOCI_SIZED(foci_step_io),
-                        .states = beam,
-                        .n_states = 1,
-                        .tokens = (const int32_t[]){ PROMPT },
-                        .q = q,
-                        .k = k,
-                        .v = v,
-                        .o = o,
-                        .work = work };
+    foci_step_io io = { FOCI_SIZED(foci_step_io), .q = q, .k = k, .v = v, .o = o };
+    io.states = beam;
+    io.n_states = 1;
+    io.tokens = (const int32_t[]){ PROMPT };
+    io.work = work;
     draw(q, PROMPT * HEADS * DIM, 1);
     draw(k, PROMPT * KV_HEADS * DIM, 2);
     draw(v, PROMPT * KV_HEADS * DIM, 3);

@@ -41,6 +41,19 @@ END
     done
 done
 
+=== a few queries of many keys are no thin line, nor a few keys of many queries
+for p in n1m500d4 n3m1000d4 n40m1024d4 n500m1d4 n1m9d4 n300m400d4; do
+    foci map --pattern softmax $p --out m.svg > /dev/null
+    echo $p $(grep -o 'scale([0-9 ]*)' m.svg | head -1) $(grep -o 'M0 0h[0-9]*v[0-9]*' m.svg | head -1)
+done
+--- stdout
+n1m500d4 scale(1 24) M0 0h250v1
+n3m1000d4 scale(1 16) M0 0h334v3
+n40m1024d4 scale(1) M0 0h342v40
+n500m1d4 scale(24 1) M0 0h1v250
+n1m9d4 scale(24) M0 0h9v1
+n300m400d4 scale(1) M0 0h400v300
+
 === PNG can be decoded
 foci map --pattern '1*softmax + 1*relu2' h2n20d4 --out m.PNG > /dev/null
 python3 - <<'END'

@@ -520,12 +520,19 @@ done
 npy near o--calibrate.npy o.npy 0
 
 === a long run says how far it is, and leaves nothing behind when it is interrupted
-npy make q.npy 200000x2
-timeout -s INT 5 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --causal --step --threads 1
-echo $?
+npy make q.npy 1000000x1
+python3 - <<'END'
+import signal
+import subprocess
+run = subprocess.Popen("foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --causal "
+                       "--step --threads 1".split(), stderr=subprocess.PIPE, text=True)
+print(run.stderr.readline(), end="")
+run.send_signal(signal.SIGINT)
+run.communicate()
+print(run.returncode == -signal.SIGINT)
+END
 ls
 --- stdout
-124
+foci run: * of 1000000 tokens: softmax
+True
 q.npy
---- stderr
-foci run: * of 200000 tokens: softmax

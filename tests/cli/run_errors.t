@@ -290,7 +290,7 @@ foci: the output could not be written: No space left on device
 --- exit 1
 
 === ended by a signal, nothing is left behind
-npy make q.npy 4x3000x64
+npy make q.npy 300000x1
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --ref &
 sleep 1
 kill -TERM $!

@@ -417,8 +417,8 @@ static void test_laws(void **state)
               k * (d - k) / (d * (d - 1) * (d + 2)) * (1 + c * c * (d - 2) / d));
     check_law("untied", &laws.untied, k / (d * d));
     check_law("length", &laws.length, 2 * k * (d - k) / (d * d * (d + 2)));
-    /* Of the overlap the mean is known: its error is that of the draws themselves. */
-    check_law("overlap", &laws.overlap, laws.overlap.two);
+    check_law("overlap", &laws.overlap,
+              2 * k * k * (d - k) * (d - k) / (d * d * (d - 1) * (d + 2)));
 }
 
 int main(void)

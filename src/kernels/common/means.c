@@ -174,10 +174,12 @@ static void ISA(cube_rows)(float *o, int64_t ldo, const float *v, int64_t ldv, i
         vd a[4][2];
 
         ISA(states_load)(a, state + c, d);
-        for (int64_t i = 0; i < n; i += CUBE_ROWS)
+        for (int64_t i = 0; i < n; i += CUBE_ROWS) {
+            const int m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+
             ISA(cube_group)
-        (o + i * ldo + c, ldo, v + i * ldv + c, ldv,
-         n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, n, f + i / CUBE_ROWS, a);
+            (o + i * ldo + c, ldo, v + i * ldv + c, ldv, m, n, f + i / CUBE_ROWS, a);
+        }
         ISA(states_store)(state + c, d, a);
     }
 }
@@ -229,10 +231,12 @@ static void ISA(cube_back)(float *dv, int64_t ldv, const float *g, int64_t ldg, 
         vd a[4][2];
 
         ISA(states_load)(a, state + c, d);
-        for (int64_t i = (n - 1) / CUBE_ROWS * CUBE_ROWS; i >= 0; i -= CUBE_ROWS)
+        for (int64_t i = (n - 1) / CUBE_ROWS * CUBE_ROWS; i >= 0; i -= CUBE_ROWS) {
+            const int m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+
             ISA(cube_group_back)
-        (dv + i * ldv + c, ldv, g + i * ldg + c, ldg,
-         n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS, -n, f + i / CUBE_ROWS, a);
+            (dv + i * ldv + c, ldv, g + i * ldg + c, ldg, m, -n, f + i / CUBE_ROWS, a);
+        }
         ISA(states_store)(state + c, d, a);
     }
 }

@@ -35,9 +35,9 @@ struct step_source step_source_take(const struct stepping *x, struct arena *a)
     const int64_t         in = exact_source_nets(&x->e) ? x->plan->p.dim_x : 0;
     struct step_source    r;
 
-    r.rows = arena_take(a, BUNDLE * row_room(s), sizeof *r.rows);
-    r.ab = arena_take(a, BUNDLE * both, sizeof *r.ab);
-    r.share = arena_take(a, s->from ? BUNDLE : 0, sizeof *r.share);
+    r.rows = arena_take(a, x->bundle * row_room(s), sizeof *r.rows);
+    r.ab = arena_take(a, x->bundle * both, sizeof *r.ab);
+    r.share = arena_take(a, s->from ? x->bundle : 0, sizeof *r.share);
     r.x = arena_take(a, round_up(in, CHUNK), sizeof *r.x);
     r.h = arena_take(a, inside_most(s), sizeof *r.h);
     r.logits = arena_take(a, s->from ? LANES : 0, sizeof *r.logits);
@@ -52,7 +52,7 @@ static void layer(const struct stepping *x, const float *w, const float *b,
     memcpy(out, b, (size_t)n_out * sizeof *out);
     for (int64_t c = 0; c < n_in; c += CHUNK)
         x->k->sums_f32(out, round_up(n_out, 32), in + c, 1, w + c * n_out, n_out,
-                       FOCI_F32, (int)min64(CHUNK, n_in - c), (int)n_out, NULL);
+                       FOCI_F32, (int)min64(CHUNK, n_in - c), (int)n_out);
 }
 
 /* relu(x W1 + b1) to h, zero up to whole chunks. */
@@ -105,13 +105,13 @@ static unsigned all_of(const struct sources *s)
 }
 
 /* Row number `row` of a bundle. */
-static void load_row(const struct stepping *x, const struct piece *p, int row,
-                     struct step_source *r)
+static void load_row(const struct stepping *x, struct piece *p, int row)
 {
-    const struct sources *s = &x->e.from;
-    const int64_t         h = head_of(x, p, row);
-    float                *to = r->rows + row * row_room(s);
-    float                *ab = r->ab + row * (ab_room(&s->a) + ab_room(&s->b));
+    const struct sources     *s = &x->e.from;
+    const struct step_source *r = &p->rows.from;
+    const int64_t             h = head_of(x, p, row);
+    float                    *to = r->rows + row * row_room(s);
+    float                    *ab = r->ab + row * (ab_room(&s->a) + ab_room(&s->b));
     const float *mix = x->step->io->params + s->mix + h * __builtin_popcount(all_of(s));
 
     exact_source_shares(all_of(s), s->mix < 0 ? NULL : mix, r->share[row]);
@@ -130,16 +130,15 @@ static void load_row(const struct stepping *x, const struct piece *p, int row,
     outside(x, &s->b, h, r->x, r->h, ab + ab_room(&s->a));
 }
 
-void step_source_load(const struct stepping *x, const struct piece *p,
-                      struct step_source *r)
+void step_source_load(const struct stepping *x, struct piece *p)
 {
     for (int i = 0; x->e.from.from && i < p->b->rows; i++)
-        load_row(x, p, i, r);
+        load_row(x, p, i);
 }
 
 /* The products: with rows of R2, and with columns of W2. */
 static void add_products(const struct stepping *x, int64_t h, int64_t j0, int n,
-                         const float *row, float share, struct step_source *r)
+                         const float *row, float share, const struct step_source *r)
 {
     const struct sources *s = &x->e.from;
     const float          *params = x->step->io->params;
@@ -147,7 +146,7 @@ static void add_products(const struct stepping *x, int64_t h, int64_t j0, int n,
 
     if (s->rank) {
         x->k->dots_f32(r->more, row, rank_room(s), 1, factors(x, s->r2, h, j0), s->rank,
-                       FOCI_F32, n, s->rank, NULL);
+                       FOCI_F32, n, s->rank);
         for (int j = 0; j < n; j++)
             r->logits[j] += r->more[j];
     }
@@ -157,16 +156,17 @@ static void add_products(const struct stepping *x, int64_t h, int64_t j0, int n,
     for (int c = 0; c < s->net.inside; c += CHUNK)
         x->k->sums_f32(r->logits, LANES, row + rank_room(s) + c, 1,
                        params + s->net.w2 + (h * s->net.inside + c) * max + j0, max,
-                       FOCI_F32, (int)min64(CHUNK, s->net.inside - c), n, NULL);
+                       FOCI_F32, (int)min64(CHUNK, s->net.inside - c), n);
 }
 
 const float *step_source(const struct stepping *x, const struct piece *p, int row,
-                         int64_t j0, int n, struct step_source *r)
+                         int64_t j0, int n)
 {
-    const struct sources *s = &x->e.from;
-    const int64_t         h = head_of(x, p, row), place = place_of(x, p->b, row);
-    const int64_t         half = ab_room(&s->a);
-    const float          *ab = r->ab + row * (half + ab_room(&s->b)),
+    const struct sources     *s = &x->e.from;
+    const struct step_source *r = &p->rows.from;
+    const int64_t             h = head_of(x, p, row), place = place_of(x, p->b, row);
+    const int64_t             half = ab_room(&s->a);
+    const float              *ab = r->ab + row * (half + ab_room(&s->b)),
                 *params = x->step->io->params;
     const float table = (float)r->share[row][OF_TABLE];
 

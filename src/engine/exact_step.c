@@ -8,36 +8,45 @@
 /* Below this much to read, waking threads costs more than they save. */
 static const int64_t alone_bytes = 256 << 10;
 
-static struct room room_take(const struct stepping *x, struct arena *a)
+static struct queries queries_take(const struct stepping *x, struct arena *a)
 {
     const struct score *s = x->score;
-    struct room         r;
+    const int64_t       n = x->bundle * x->ldq;
 
-    r.q = arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.q);
+    return (struct queries){
+        .q = arena_take(a, n, sizeof(float)),
+        .words = arena_take(a, n / 2, sizeof(uint32_t)),
+        .f = arena_take(a, x->bundle * LANES, sizeof(float)),
+        .by_place = s->shaw_k >= 0 ? arena_take(a, n, sizeof(float)) : NULL,
+        .by_distance = s->txl_r >= 0 ? arena_take(a, n, sizeof(float)) : NULL,
+        .far = arena_take(a, x->bundle, sizeof(float)),
+        .from = step_source_take(x, a),
+    };
+}
+
+static struct room room_take(const struct stepping *x, struct arena *a)
+{
+    struct room r;
+
+    r.pieces = arena_take(a, x->together, sizeof *r.pieces);
+    for (int64_t i = 0; i < x->together; i++) {
+        const struct queries rows = queries_take(x, a);
+        if (r.pieces) r.pieces[i].rows = rows;
+    }
     r.wide = arena_take(a, x->ld_given, sizeof *r.wide);
-    r.words = arena_take(a, (int64_t)BUNDLE * x->ldq / 2, sizeof *r.words);
     r.s = arena_take(a, (int64_t)FEW * LANES, sizeof *r.s);
-    r.f = arena_take(a, (int64_t)BUNDLE * LANES, sizeof *r.f);
     r.bias = arena_take(a, LANES, sizeof *r.bias);
     r.near = arena_take(a, (int64_t)FEW * LANES, sizeof *r.near);
-    r.by_place = s->shaw_k >= 0
-                     ? arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.by_place)
-                     : NULL;
-    r.by_distance = s->txl_r >= 0
-                        ? arena_take(a, (int64_t)BUNDLE * x->ldq, sizeof *r.by_distance)
-                        : NULL;
-    r.far = arena_take(a, BUNDLE, sizeof *r.far);
     r.tile = arena_take(a, (int64_t)PAGE * x->ldo, sizeof *r.tile);
     r.keys = arena_take(a, x->rounds ? (int64_t)PAGE * x->dq : 0, x->el);
     r.values = arena_take(a, x->rounds ? (int64_t)PAGE * x->dv : 0, x->el);
     r.chain = arena_take(a, x->rounds, sizeof *r.chain);
     r.hash = hash_take(x, a);
-    r.from = step_source_take(x, a);
     return r;
 }
 
 static void take(struct stepping *x, int64_t n_seqs, int64_t tokens, int64_t n_bundles,
-                 int64_t pieces, struct arena *a)
+                 int64_t parts, struct arena *a)
 {
     const int64_t rows = n_bundles * x->kv_heads * x->bundle;
     struct arena  one = { 0 };
@@ -48,7 +57,8 @@ static void take(struct stepping *x, int64_t n_seqs, int64_t tokens, int64_t n_b
                                sizeof *x->e.at.turns);
     x->visible = arena_take(a, x->counts ? rows : 0, sizeof *x->visible);
     x->labels = arena_take(a, rows * x->rounds, sizeof *x->labels);
-    x->sums = arena_take(a, pieces * x->bundle, (size_t)(x->ldo + 2) * sizeof *x->sums);
+    x->sums = arena_take(a, parts * x->kv_heads * x->bundle,
+                         (size_t)(x->ldo + 2) * sizeof *x->sums);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->plan->ctx->threads, one.used);
@@ -57,6 +67,13 @@ static void take(struct stepping *x, int64_t n_seqs, int64_t tokens, int64_t n_b
 static int64_t bundle_rows(const struct stepping *x, int64_t max_tokens)
 {
     return round_up(min64(BUNDLE, max64(max_tokens * x->per_kv, 1)), FEW);
+}
+
+/* Room for the rows of a bundle, and the heads that a job may have of it. */
+static void size_jobs(struct stepping *x, int64_t rows)
+{
+    x->bundle = rows;
+    x->together = max64(1, min64(x->kv_heads, TOGETHER / rows));
 }
 
 /* Tiles of a part; parts of so many tiles, that of labels included; and of as many at
@@ -77,20 +94,26 @@ static int64_t most_parts(const struct stepping *x, int64_t tiles)
 }
 
 /* At the most: every sequence as long as the longest, and every row but one of each in
- * a bundle of its own would still be fewer than rows / BUNDLE + sequences. */
+ * a bundle of its own would still be fewer than rows / BUNDLE + sequences.  Tokens may be
+ * all of one sequence or not, so bundles of fewer rows, with more heads together, have to
+ * fit too. */
 static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
                          int64_t max_len)
 {
     struct stepping x = step_geometry(pool->plan, g);
-    struct arena    a = { 0 };
     const int64_t   bundles = tokens * x.per_kv / BUNDLE + n_seqs;
     int64_t         tiles = div_up(max_len, PAGE);
+    size_t          most = 0;
 
     for (int l = 0; l < x.stage->n_levels; l++)
         tiles += div_up(slots_done(&x.stage->levels[l].slots, max_len), PAGE);
-    x.bundle = bundle_rows(&x, tokens);
-    take(&x, n_seqs, tokens, bundles, bundles * x.kv_heads * most_parts(&x, tiles), &a);
-    return a.used;
+    for (int64_t rows = FEW; rows <= bundle_rows(&x, tokens); rows += FEW) {
+        struct arena a = { 0 };
+        size_jobs(&x, rows);
+        take(&x, n_seqs, tokens, bundles, bundles * most_parts(&x, tiles), &a);
+        if (a.used > most) most = a.used;
+    }
+    return most;
 }
 
 /* The bundles of sequence i, with the tiles they need, and how its rows are turned. */
@@ -118,12 +141,13 @@ static void cut_seq(struct stepping *x, int64_t i)
         b->per_part = per_part(b->tiles);
         b->parts = parts_of(x, b->tiles);
         b->at = x->n_bundles++;
-        b->first = x->pieces;
-        x->pieces += x->kv_heads * b->parts;
+        b->first = x->parts;
+        x->parts += b->parts;
     }
 }
 
-static struct piece piece_of(const struct stepping *x, int64_t i)
+/* The bundle that part number i of all is of. */
+static const struct bundle *bundle_of(const struct stepping *x, int64_t i)
 {
     int64_t lo = 0, hi = x->n_bundles - 1;
 
@@ -134,23 +158,25 @@ static struct piece piece_of(const struct stepping *x, int64_t i)
         else
             hi = mid - 1;
     }
-    const struct bundle *b = &x->bundles[lo];
-    const int64_t        in = i - b->first;
-    return (struct piece){ b, in / b->parts, in % b->parts, i - in % b->parts };
+    return &x->bundles[lo];
 }
 
-static struct sums sums_of(const struct stepping *x, int64_t i)
+/* The sums of a piece: of head kv in a part of a bundle. */
+static struct sums sums_of(const struct stepping *x, const struct bundle *b, int64_t kv,
+                           int64_t part)
 {
-    float *at = x->sums + i * x->bundle * (x->ldo + 2);
-    return (struct sums){ at + x->bundle * x->ldo, at + x->bundle * x->ldo + x->bundle,
-                          at };
+    const int64_t i = b->first * x->kv_heads + kv * b->parts + part;
+    float        *at = x->sums + i * x->bundle * (x->ldo + 2);
+    float        *m = at + x->bundle * x->ldo;
+
+    return (struct sums){ m, m + x->bundle, at };
 }
 
 /* What is to be known of rows before they meet keys: their labels, and how many keys
  * they see. */
 static void know(const struct stepping *x, int64_t i, struct room *r)
 {
-    const struct piece p = { &x->bundles[i / x->kv_heads], i % x->kv_heads, 0, 0 };
+    const struct piece p = { .b = &x->bundles[i / x->kv_heads], .kv = i % x->kv_heads };
 
     for (int row = 0; row < p.b->rows; row++) {
         if (x->rounds) step_label(x, &p, row, r);
@@ -161,92 +187,110 @@ static void know(const struct stepping *x, int64_t i, struct room *r)
     }
 }
 
-/* Rows of a bundle against tile t of a span. */
-static void meet_tile(const struct stepping *x, const struct piece *p, struct room *r,
-                      int level, int64_t t, const struct sums *sums, const char *next)
+/* A job: heads kv0 to kv0 + heads of a part. */
+struct job {
+    const struct bundle *b;
+    int64_t              part, kv0, heads;
+};
+
+static struct job job_of(const struct stepping *x, int64_t i)
+{
+    const int64_t        of_part = div_up(x->kv_heads, x->together), at = i / of_part;
+    const struct bundle *b = bundle_of(x, at);
+    const int64_t        kv0 = i % of_part * x->together;
+
+    return (struct job){ b, at - b->first, kv0, min64(x->together, x->kv_heads - kv0) };
+}
+
+/* What each row of a bundle sees of tile t of a span; false: none sees any of it. */
+static bool see_tile(const struct stepping *x, const struct bundle *b, int level,
+                     int64_t t, uint64_t there, uint64_t seen[BUNDLE])
+{
+    uint64_t some = 0;
+
+    for (int i = 0; i < b->rows; i++) {
+        const int64_t place = place_of(x, b, i);
+        const bool    again = i && place == place_of(x, b, i - 1);
+        seen[i] = again ? seen[i - 1] : step_seen(x, b, level, place, t) & there;
+        some |= seen[i];
+    }
+    return some != 0;
+}
+
+/* The heads of a job against tile t of a span, one after the other as they lie. */
+static void meet_tile(const struct stepping *x, const struct job *j, struct room *r,
+                      int level, int64_t t)
 {
     const foci_pool     *pool = x->step->pool;
-    const struct stream *s = stream_of(x, p->b, level);
+    const struct stream *s = stream_of(x, j->b, level);
     const int64_t        page = stream_page(s, t);
     struct meeting       m = { .n = (int)min64(PAGE, s->rows - t * PAGE),
                                .j0 = t * PAGE,
                                .slots = level >= 0 };
-    const uint64_t       there = foci_bits_in((foci_range){ 0, m.n }, 0);
+    const int            most = x->sets > 1 ? 1 : FEW;
+    uint64_t             seen[BUNDLE];
 
-    if (page < 0) return;
+    if (page < 0 ||
+        !see_tile(x, j->b, level, t, foci_bits_in((foci_range){ 0, m.n }, 0), seen))
+        return;
     if (level >= 0 && x->stage->levels[level].slots.count_bias &&
         !x->stage->levels[level].slots.take)
         m.count = (float)log((double)x->stage->levels[level].slots.every);
-    m.v = pool_values(pool, x->g, page, p->kv);
-    for (int row = 0, rows; row < p->b->rows; row += rows) {
-        uint64_t seen[FEW], some = 0;
+    for (int64_t h = 0; h < j->heads; h++) {
+        const struct piece *p = &r->pieces[h];
 
-        rows = x->sets > 1 ? 1 : (int)min64(FEW, p->b->rows - row);
-        for (int i = 0; i < rows; i++) {
-            const int64_t place = place_of(x, p->b, row + i);
-            seen[i] = step_seen(x, p->b, level, place, t) & there;
-            some |= seen[i];
+        m.v = pool_values(pool, x->g, page, p->kv);
+        for (int row = 0, rows; row < j->b->rows; row += rows) {
+            uint64_t some = 0;
+
+            rows = (int)min64(most, j->b->rows - row);
+            for (int i = 0; i < rows; i++)
+                some |= seen[row + i];
+            if (!some) continue;
+            m.k = pool_keys(pool, x->g, page, p->kv, set_of(x, p, row));
+            step_meet(x, p, r, &m, row, rows, seen + row);
         }
-        if (!some) continue;
-        m.k = pool_keys(pool, x->g, page, p->kv, set_of(x, p, row));
-        m.next_k = row || x->sets > 1 ? NULL : next;
-        step_meet(x, p, r, &m, row, rows, seen, sums);
     }
 }
 
-/* The tile after tile t of span i, where it lies; NULL: there is none. */
-static const char *next_tile(const struct stepping *x, const struct piece *p, int i,
-                             int64_t t)
+static void meet_tiles(const struct stepping *x, const struct job *j, struct room *r)
 {
-    const struct span *s = &p->b->span[i];
+    const struct bundle *b = j->b;
+    const int64_t        begin = j->part * b->per_part;
+    const int64_t        end = min64(b->tiles, begin + b->per_part);
+    int64_t              at = 0;
 
-    if (t + 1 < s->tiles.end)
-        t++;
-    else if (++i < p->b->n_spans)
-        t = (++s)->tiles.begin;
-    else
-        return NULL;
-    const int64_t page = stream_page(stream_of(x, p->b, s->level), t);
-    return page < 0 ? NULL : pool_keys(x->step->pool, x->g, page, p->kv, 0);
-}
-
-/* Tiles number begin to end of the bundle's. */
-static void meet_tiles(const struct stepping *x, const struct piece *p, struct room *r,
-                       int64_t begin, int64_t end, const struct sums *sums)
-{
-    int64_t at = 0;
-
-    for (int i = 0; i < p->b->n_spans && at < end; i++) {
-        const struct span *s = &p->b->span[i];
+    for (int i = 0; i < b->n_spans && at < end; i++) {
+        const struct span *s = &b->span[i];
         const int64_t      n = s->tiles.end - s->tiles.begin;
 
-        for (int64_t u = max64(0, begin - at); u < min64(n, end - at); u++) {
-            const int64_t t = s->tiles.begin + u;
-            meet_tile(x, p, r, s->level, t, sums,
-                      at + u + 1 < end ? next_tile(x, p, i, t) : NULL);
-        }
+        for (int64_t u = max64(0, begin - at); u < min64(n, end - at); u++)
+            meet_tile(x, j, r, s->level, s->tiles.begin + u);
         at += n;
     }
 }
 
-static void do_piece(const struct stepping *x, int64_t i, struct room *r)
+static void do_job(const struct stepping *x, int64_t i, struct room *r)
 {
-    const struct piece p = piece_of(x, i);
-    const struct sums  sums = sums_of(x, i);
+    const struct job j = job_of(x, i);
+    const bool       labels = x->rounds && j.part == j.b->parts - 1;
 
-    step_load(x, &p, r);
-    memset(sums.o, 0, (size_t)(x->bundle * x->ldo) * sizeof *sums.o);
-    for (int row = 0; row < p.b->rows; row++) {
-        sums.m[row] = -INFINITY;
-        sums.l[row] = 0;
+    for (int64_t h = 0; h < j.heads; h++) {
+        struct piece *p = &r->pieces[h];
+
+        p->b = j.b;
+        p->kv = j.kv0 + h;
+        p->sums = sums_of(x, j.b, p->kv, j.part);
+        step_load(x, p, r);
+        memset(p->sums.o, 0, (size_t)(x->bundle * x->ldo) * sizeof *p->sums.o);
+        for (int row = 0; row < p->b->rows; row++) {
+            p->sums.m[row] = -INFINITY;
+            p->sums.l[row] = 0;
+        }
+        for (int row = 0; labels && row < p->b->rows; row++)
+            step_label_meet(x, p, row, r);
     }
-    if (x->rounds && p.part == p.b->parts - 1) {
-        for (int row = 0; row < p.b->rows; row++)
-            step_label_meet(x, &p, row, r, &sums);
-        return;
-    }
-    meet_tiles(x, &p, r, p.part * p.b->per_part,
-               min64(p.b->tiles, (p.part + 1) * p.b->per_part), &sums);
+    if (!labels) meet_tiles(x, &j, r);
 }
 
 /* relu2 divides by a number, or by the keys seen. */
@@ -269,11 +313,11 @@ static void merge_row(const struct stepping *x, const struct piece *p, int r, fl
     if (sink >= 0) m = (double)x->step->io->params[sink + head_of(x, p, r)] * LOG2_E;
     const double floor = m;
     for (int64_t t = 0; t < p->b->parts; t++)
-        m = fmax(m, (double)sums_of(x, p->at + t).m[r]);
+        m = fmax(m, (double)sums_of(x, p->b, p->kv, t).m[r]);
     memset(o, 0, (size_t)x->ldo * sizeof *o);
     if (floor > -INFINITY) l = exp2(floor - m);
     for (int64_t t = 0; t < p->b->parts; t++) {
-        const struct sums s = sums_of(x, p->at + t);
+        const struct sums s = sums_of(x, p->b, p->kv, t);
         const double      far = (double)s.m[r] - m;
         if (x->kind != FOCI_RELU2 && s.m[r] == -INFINITY && s.l[r] == 0) continue;
         by = x->kind == FOCI_RELU2 ? 1 : exp2(far);
@@ -289,9 +333,8 @@ static void merge_row(const struct stepping *x, const struct piece *p, int r, fl
 
 static void merge(const struct stepping *x, int64_t i, struct room *r)
 {
-    const struct piece p = piece_of(x, i);
+    const struct piece p = { .b = &x->bundles[i / x->kv_heads], .kv = i % x->kv_heads };
 
-    if (p.part) return;
     for (int row = 0; row < p.b->rows; row++) {
         merge_row(x, &p, row, r->tile);
         x->k->store_rows((char *)x->step->io->o +
@@ -317,10 +360,10 @@ static int64_t bytes_to_read(const struct stepping *x)
     return bytes;
 }
 
-/* Pieces there will be, at the most: sequences are cut once there is room. */
-static int64_t count_pieces(const struct stepping *x, int64_t *tokens, int64_t *bundles)
+/* Parts there will be, at the most: sequences are cut once there is room. */
+static int64_t count_parts(const struct stepping *x, int64_t *tokens, int64_t *bundles)
 {
-    int64_t pieces = 0;
+    int64_t parts = 0;
 
     *tokens = *bundles = 0;
     for (int64_t i = 0; i < x->step->n_seqs; i++) {
@@ -333,9 +376,20 @@ static int64_t count_pieces(const struct stepping *x, int64_t *tokens, int64_t *
                 div_up(slots_done(&x->stage->levels[l].slots, seq->state->len), PAGE);
         *tokens += seq->tokens;
         *bundles += n;
-        pieces += n * x->kv_heads * most_parts(x, tiles);
+        parts += n * most_parts(x, tiles);
     }
-    return pieces;
+    return parts;
+}
+
+/* Jobs, of as many heads together as leave every thread a few. */
+static int64_t count_jobs(struct stepping *x, int threads)
+{
+    enum { EACH = 4 };
+
+    while (threads > 1 && x->together > 1 &&
+           x->parts * div_up(x->kv_heads, x->together) < EACH * threads)
+        x->together = div_up(x->together, 2);
+    return x->parts * div_up(x->kv_heads, x->together);
 }
 
 static void step_all(const struct step *step, int g, struct arena work)
@@ -344,13 +398,14 @@ static void step_all(const struct step *step, int g, struct arena work)
     int64_t         tokens, bundles;
 
     x.step = step;
-    x.bundle = bundle_rows(&x, step->max_tokens);
-    const int64_t pieces = count_pieces(&x, &tokens, &bundles);
-    take(&x, step->n_seqs, tokens, bundles, pieces, &work);
+    size_jobs(&x, bundle_rows(&x, step->max_tokens));
+    const int64_t parts = count_parts(&x, &tokens, &bundles);
+    take(&x, step->n_seqs, tokens, bundles, parts, &work);
     for (int64_t i = 0; i < step->n_seqs; i++)
         cut_seq(&x, i);
 
-    const int threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
+    const int     threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
+    const int64_t jobs = count_jobs(&x, threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x.scratch +
@@ -364,10 +419,10 @@ static void step_all(const struct step *step, int g, struct arena work)
                 know(&x, i, &room);
         }
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < x.pieces; i++)
-            do_piece(&x, i, &room);
+        for (int64_t i = 0; i < jobs; i++)
+            do_job(&x, i, &room);
 #pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < x.pieces; i++)
+        for (int64_t i = 0; i < x.n_bundles * x.kv_heads; i++)
             merge(&x, i, &room);
         if (x.k->end) x.k->end();
     }

@@ -4,11 +4,14 @@
  * Bound by reading keys and values: each page is read once for all rows that share it,
  * the heads of a group and the new tokens.  The rows of a sequence are cut into bundles
  * of BUNDLE, and the tiles a bundle needs, of tokens and then of slots, into parts;
- * each (bundle, key/value head, part) is a piece of work that leaves sums relative to
- * its own reference, and the parts are merged in order.  Keys that labels show are one
- * more part: every row walks the tokens that have its labels, and their rows are
- * gathered.  The cut depends on lengths alone, so results do not depend on the number
- * of threads.
+ * each (bundle, key/value head, part) is a piece that leaves sums relative to its own
+ * reference, and the parts are merged in order.  Keys that labels show are one more
+ * part: every row walks the tokens that have its labels, and their rows are gathered.
+ * The cut depends on lengths alone, so results do not depend on the number of threads.
+ *
+ * Pages of a sequence lie anywhere, and each jump between them costs as much as many
+ * lines: a job is a part of several heads together, which reads a page from its begin to
+ * its end.
  */
 #ifndef FOCI_EXACT_STEP_H
 #define FOCI_EXACT_STEP_H
@@ -20,6 +23,7 @@ enum {
     PART = 16,       /* tiles of a part, at least */
     MOST_PARTS = 64, /* of a bundle */
     BUNDLE = 64,     /* rows */
+    TOGETHER = 256,  /* rows of a job, unless one head has more */
     FEW = 8,         /* rows that kernels take at a time */
     SPANS = 64,      /* ranges of tiles of a bundle */
     FAR = 1 << 16    /* distances whose entries of a table are known beforehand */
@@ -103,7 +107,7 @@ struct bundle {
     int64_t                tiles, per_part;
     int64_t                parts; /* that of labels, the last, included */
     int64_t                at;    /* number of the bundle */
-    int64_t                first; /* number of its first piece */
+    int64_t                first; /* number of its first part */
 };
 
 /* The rows of a bundle after a part. */
@@ -124,15 +128,17 @@ struct stepping {
     int                   given, ld_given; /* widths of q and k as they are given */
     bool                  bf16;
     bool                  counts; /* the keys that rows see are counted */
+    bool                  plain;  /* logits of tokens are q.k times a factor */
     size_t                el;
     int64_t               per_kv, kv_heads, sets, rounds, bundle;
+    int64_t               together; /* key/value heads of a job */
     int64_t        own;   /* key/value heads that are made of each one that is given */
     foci_mech     *mechs; /* [n_seqs] */
     struct bundle *bundles; /* [n_bundles] */
-    int64_t        n_bundles, pieces;
+    int64_t        n_bundles, parts;
     int64_t       *visible; /* [n_bundles][kv_heads][bundle] */
     int32_t       *labels;  /* likewise, [rounds] numbers of labels; -1: none */
-    float         *sums;    /* [pieces][bundle][ldo + 2] */
+    float         *sums;    /* [parts][kv_heads] pieces: [bundle][ldo + 2] */
     char          *scratch;
     size_t         scratch_bytes;
 };
@@ -147,50 +153,55 @@ struct hash {
 
 /* Scratch of sources other than q and k (exact_source_step.c). */
 struct step_source {
-    float *rows; /* [BUNDLE] rows of factors and what is inside a net, weighed */
-    float *ab;   /* [BUNDLE] of outer: a weighed, then b */
-    double (*share)[N_SOURCES]; /* [BUNDLE] */
+    float *rows; /* [bundle] rows of factors and what is inside a net, weighed */
+    float *ab;   /* [bundle] of outer: a weighed, then b */
+    double (*share)[N_SOURCES]; /* [bundle] */
     float *x, *h;               /* hidden states of a row, what is inside */
     float *logits, *more;       /* [LANES] */
 };
 
-/* Scratch of one thread. */
-struct room {
-    float    *q;                      /* [BUNDLE][ldq] */
-    float    *wide;                   /* [ld_given] a row as it is given */
-    uint32_t *words;                  /* [BUNDLE][ldq / 2] */
-    float    *s;                      /* [FEW][LANES] */
-    float    *f;                      /* [BUNDLE][LANES], each row one number */
-    float    *bias;                   /* [LANES] */
-    float    *near;                   /* [FEW][LANES] products with rows of tables */
-    float    *by_place, *by_distance; /* [BUNDLE][ldq] queries that meet tables of Shaw
+/* The rows of a piece as they go into scores. */
+struct queries {
+    float    *q;                      /* [bundle][ldq] */
+    uint32_t *words;                  /* [bundle][ldq / 2] */
+    float    *f;                      /* [bundle][LANES], each row one number */
+    float    *by_place, *by_distance; /* [bundle][ldq] queries that meet tables of Shaw
                                        * and of txl, or NULL */
-    float    *far;    /* [BUNDLE] products with the first row of Shaw's table */
-    float    *tile;   /* [PAGE][ldo], for pages that are not finite */
-    char     *keys;   /* [PAGE][dq] gathered */
-    char     *values; /* [PAGE][dv] */
-    int32_t  *chain;  /* [rounds] */
-    struct hash        hash;
+    float    *far; /* [bundle] products with the first row of Shaw's table */
     struct step_source from;
 };
 
-/* A piece of work, or with part 0 all parts of it. */
+/* A bundle's rows of one key/value head. */
 struct piece {
     const struct bundle *b;
-    int64_t              kv, part;
-    int64_t              at; /* number of its part 0 */
+    int64_t              kv;
+    struct queries       rows; /* once they are loaded */
+    struct sums          sums; /* of one part */
+};
+
+/* Scratch of one thread. */
+struct room {
+    struct piece *pieces; /* [together] of a job */
+    float        *wide;   /* [ld_given] a row as it is given */
+    float        *s;      /* [FEW][LANES] */
+    float        *bias;   /* [LANES] */
+    float        *near;   /* [FEW][LANES] products with rows of tables */
+    float        *tile;   /* [PAGE][ldo], for pages that are not finite */
+    char         *keys;   /* [PAGE][dq] gathered */
+    char         *values; /* [PAGE][dv] */
+    int32_t      *chain;  /* [rounds] */
+    struct hash   hash;
 };
 
 /* Keys that rows meet, at most PAGE. */
 struct meeting {
     const char    *k, *v;
     int            n;
-    int64_t        j0;     /* the first key, */
-    const int64_t *list;   /* or, where not NULL, where each stands */
-    bool           slots;  /* they stand nowhere */
-    float          count;  /* the log of how many keys a slot is of, a bias */
-    const float   *each;   /* [n] added to logits, in base 2, or NULL */
-    const char    *next_k; /* read after these, or NULL */
+    int64_t        j0;    /* the first key, */
+    const int64_t *list;  /* or, where not NULL, where each stands */
+    bool           slots; /* they stand nowhere */
+    float          count; /* the log of how many keys a slot is of, a bias */
+    const float   *each;  /* [n] added to logits, in base 2, or NULL */
 };
 
 static inline int64_t head_of(const struct stepping *x, const struct piece *p, int r)
@@ -257,10 +268,9 @@ void step_turn(const struct stepping *x, int64_t place, float *row);
 /* to[ldq] = wide[given] times the matrix of a head of the stage for queries or keys. */
 void step_project_row(const struct stepping *x, int64_t head, bool keys,
                       const float *wide, float *to);
-void step_load(const struct stepping *x, const struct piece *p, struct room *r);
+void step_load(const struct stepping *x, struct piece *p, const struct room *r);
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
-               const struct meeting *keys, int first, int rows, const uint64_t *seen,
-               const struct sums *sums);
+               const struct meeting *keys, int first, int rows, const uint64_t *seen);
 
 /* exact_step_labels.c: the numbers of the labels of a row; the keys it shares one
  * with, counted, and met. */
@@ -269,7 +279,7 @@ void    step_label(const struct stepping *x, const struct piece *p, int row,
 int64_t step_label_count(const struct stepping *x, const struct piece *p, int row,
                          struct room *r);
 void    step_label_meet(const struct stepping *x, const struct piece *p, int row,
-                        struct room *r, const struct sums *sums);
+                        struct room *r);
 
 /* exact_step_hash.c: labels of a row, as it is given, for a head of the stage.  Lengths
  * of vectors first, in every step. */
@@ -280,10 +290,9 @@ void step_hash(const struct stepping *x, int64_t head, const char *row, struct h
 /* exact_source_step.c: rows of a bundle; logits[LANES] of a row for n keys from j0 on; the
  * most tokens that tensors serve; whether the mechanism refuses so many. */
 struct step_source step_source_take(const struct stepping *x, struct arena *a);
-void               step_source_load(const struct stepping *x, const struct piece *p,
-                                    struct step_source *r);
+void               step_source_load(const struct stepping *x, struct piece *p);
 const float       *step_source(const struct stepping *x, const struct piece *p, int row,
-                               int64_t j0, int n, struct step_source *r);
+                               int64_t j0, int n);
 int64_t step_source_longest(const foci_plan *plan, const struct stage *stage);
 bool step_source_refuses(const struct stage *stage, int64_t len, char *why, size_t cap);
 

@@ -77,14 +77,14 @@ static void products(const struct stepping *x, const struct vectors *v, struct h
     if (v->col == 1) {
         for (int64_t t = 0; t < v->n; t += LANES)
             x->k->dots_f32(h->scores + t, h->row, x->ldq, 1, v->at + t * v->row, v->row,
-                           FOCI_F32, (int)min64(LANES, v->n - t), x->dq, NULL);
+                           FOCI_F32, (int)min64(LANES, v->n - t), x->dq);
         return;
     }
     memset(h->scores, 0, (size_t)v->n * sizeof *h->scores);
     for (int c = 0; c < x->dq; c += LANES)
         x->k->sums_f32(h->scores, round_up(v->n, LANES), h->row + c, 1,
                        v->at + c * v->col, v->col, FOCI_F32,
-                       (int)min64(LANES, x->dq - c), (int)v->n, NULL);
+                       (int)min64(LANES, x->dq - c), (int)v->n);
 }
 
 static int64_t best(const struct stepping *x, int64_t head, int64_t round,

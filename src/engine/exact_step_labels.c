@@ -290,7 +290,7 @@ int64_t step_label_count(const struct stepping *x, const struct piece *p, int ro
 }
 
 static void meet_list(const struct stepping *x, const struct piece *p, int row,
-                      struct room *r, struct meeting *m, const struct sums *sums)
+                      struct room *r, struct meeting *m)
 {
     const foci_pool     *pool = x->step->pool;
     const struct stream *s = &p->b->seq->state->tokens;
@@ -305,7 +305,7 @@ static void meet_list(const struct stepping *x, const struct piece *p, int row,
         memcpy(r->values + (size_t)i * v, pool_values(pool, x->g, page, p->kv) + at * v,
                v);
     }
-    step_meet(x, p, r, m, row, 1, &seen, sums);
+    step_meet(x, p, r, m, row, 1, &seen);
     m->n = 0;
 }
 
@@ -322,7 +322,7 @@ static bool is_alone(const struct stepping *x, const struct piece *p, int row,
 }
 
 void step_label_meet(const struct stepping *x, const struct piece *p, int row,
-                     struct room *r, const struct sums *sums)
+                     struct room *r)
 {
     const foci_order *order = &x->stage->order;
     const int64_t     place = place_of(x, p->b, row);
@@ -339,7 +339,7 @@ void step_label_meet(const struct stepping *x, const struct piece *p, int row,
         if (hide_self && at == place) continue;
         list[m.n] = at;
         each[m.n++] = log2f((float)times);
-        if (m.n == PAGE) meet_list(x, p, row, r, &m, sums);
+        if (m.n == PAGE) meet_list(x, p, row, r, &m);
     }
-    if (m.n) meet_list(x, p, row, r, &m, sums);
+    if (m.n) meet_list(x, p, row, r, &m);
 }

@@ -38,7 +38,7 @@ static const float *txl_rows(const struct stepping *x, int64_t h)
 }
 
 /* What products with tables of places want of row i, and what is added to it. */
-static void add_places(const struct stepping *x, const struct room *r, int64_t h,
+static void add_places(const struct stepping *x, const struct queries *r, int64_t h,
                        int64_t i, float *q)
 {
     const float *params = x->step->io->params;
@@ -83,26 +83,27 @@ void step_project_row(const struct stepping *x, int64_t head, bool keys,
             to[c] += wide[t] * by[(int64_t)t * x->dq + c];
 }
 
-void step_load(const struct stepping *x, const struct piece *p, struct room *r)
+void step_load(const struct stepping *x, struct piece *p, const struct room *room)
 {
-    const int     rows = p->b->rows, dtype = (int)x->plan->p.dtype;
-    const int64_t first = p->b->seq->row0 + p->b->row0 / x->per_kv;
-    const bool    wide = exact_projects(&x->e);
-    int32_t       list[BUNDLE];
-    struct mapped mapped;
+    const int             rows = p->b->rows, dtype = (int)x->plan->p.dtype;
+    const int64_t         first = p->b->seq->row0 + p->b->row0 / x->per_kv;
+    const bool            wide = exact_projects(&x->e);
+    const struct queries *r = &p->rows;
+    int32_t               list[BUNDLE];
+    struct mapped         mapped;
 
-    step_source_load(x, p, &r->from);
-    memset(r->q, 0, (size_t)(BUNDLE * (int64_t)x->ldq) * sizeof *r->q);
+    step_source_load(x, p);
+    memset(r->q, 0, (size_t)(x->bundle * x->ldq) * sizeof *r->q);
     for (int i = 0; i < rows; i++) {
         list[i] = (int32_t)(p->b->seq->row0 + (p->b->row0 + i) / x->per_kv - first);
         float *q = r->q + (int64_t)i * x->ldq;
 
         if (!x->dq) continue;
-        x->k->load_rows(wide ? r->wide : q, wide ? x->ld_given : x->ldq,
+        x->k->load_rows(wide ? room->wide : q, wide ? x->ld_given : x->ldq,
                         (const char *)x->step->io->q +
                             row_of(x, p, i) * (size_t)x->given * x->el,
                         x->given, dtype, 1, x->given);
-        if (wide) step_project_row(x, head_of(x, p, i), false, r->wide, q);
+        if (wide) step_project_row(x, head_of(x, p, i), false, room->wide, q);
     }
     exact_map(&x->e, r->q, rows, (struct places){ first, list }, false, &mapped);
     for (int i = 0; i < rows; i++) {
@@ -117,8 +118,8 @@ void step_load(const struct stepping *x, const struct piece *p, struct room *r)
             r->f[(int64_t)i * LANES + j] = f;
     }
     if (x->bf16 && x->dq)
-        x->k->store_rows(r->words, x->ldq, FOCI_BF16, r->q, x->ldq, 1.0f, BUNDLE,
-                         x->ldq);
+        x->k->store_rows(r->words, x->ldq, FOCI_BF16, r->q, x->ldq, 1.0f,
+                         (int)x->bundle, x->ldq);
 }
 
 /*
@@ -145,40 +146,42 @@ static int64_t clipped(const struct stepping *x, int64_t place, int64_t j)
     return max64(0, j - place + x->score->clip);
 }
 
-static void add_shaw(const struct stepping *x, const struct room *r,
-                     const struct meeting *m, int64_t place, int64_t h, int row,
-                     float *s)
+static void add_shaw(const struct stepping *x, const struct piece *p,
+                     const struct room *r, const struct meeting *m, int row, float *s)
 {
-    const float *q = r->by_place + (int64_t)row * x->ldq, *table = shaw_keys(x, h);
-    int          from = m->n, n = 0;
+    const int64_t h = head_of(x, p, row), place = place_of(x, p->b, row);
+    const float  *q = p->rows.by_place + (int64_t)row * x->ldq;
+    const float  *table = shaw_keys(x, h);
+    int           from = m->n, n = 0;
 
     if (!m->list) near_keys(x, m, place, &from, &n);
     if (n)
         x->k->dots_f32(r->near, q, x->ldq, 1,
                        table + clipped(x, place, m->j0 + from) * x->dq, x->dq, FOCI_F32,
-                       n, x->dq, NULL);
+                       n, x->dq);
     for (int j = 0; j < n; j++)
         s[from + j] += r->near[j];
     for (int j = 0; j < from; j++) {
         const int64_t c = clipped(x, place, key_at(m, j));
-        r->near[0] = r->far[row];
+        r->near[0] = p->rows.far[row];
         if (c)
             x->k->dots_f32(r->near, q, x->ldq, 1, table + c * x->dq, x->dq, FOCI_F32, 1,
-                           x->dq, NULL);
+                           x->dq);
         s[j] += r->near[0];
     }
 }
 
 /* Rows of the table by distance: the last key has the first of them. */
-static void add_txl(const struct stepping *x, const struct room *r,
-                    const struct meeting *m, int64_t place, int64_t h, int row, float *s)
+static void add_txl(const struct stepping *x, const struct piece *p,
+                    const struct room *r, const struct meeting *m, int row, float *s)
 {
-    const int n = (int)min64(m->n, place - m->j0 + 1);
+    const int64_t h = head_of(x, p, row), place = place_of(x, p->b, row);
+    const int     n = (int)min64(m->n, place - m->j0 + 1);
 
     if (n <= 0) return;
-    x->k->dots_f32(r->near, r->by_distance + (int64_t)row * x->ldq, x->ldq, 1,
+    x->k->dots_f32(r->near, p->rows.by_distance + (int64_t)row * x->ldq, x->ldq, 1,
                    txl_rows(x, h) + (place - m->j0 - n + 1) * x->dq, x->dq, FOCI_F32, n,
-                   x->dq, NULL);
+                   x->dq);
     for (int j = 0; j < n; j++)
         s[j] += r->near[n - 1 - j];
 }
@@ -219,20 +222,26 @@ static bool fill_bias(const struct stepping *x, const struct meeting *m, int64_t
     return true;
 }
 
+/* Exponents are in base 2. */
+static double unit_of(const struct stepping *x)
+{
+    return x->kind == FOCI_RELU2 ? 1 : LOG2_E;
+}
+
 /* From products to logits in s[LANES], in base 2 where they are exponents; the result is
  * the factor that is still to be applied. */
 static float logits(const struct stepping *x, const struct piece *p, struct room *r,
                     const struct meeting *m, int row, const uint64_t *seen, float *s)
 {
-    const double  unit = x->kind == FOCI_RELU2 ? 1 : LOG2_E;
-    const float   cap = (float)x->score->cap, *f = r->f + (int64_t)row * LANES;
+    const double  unit = unit_of(x);
+    const float   cap = (float)x->score->cap, *f = p->rows.f + (int64_t)row * LANES;
     const int64_t h = head_of(x, p, row), place = place_of(x, p->b, row);
     const bool    counted = m->each && x->kind != FOCI_RELU2;
 
-    if (x->score->shaw_k >= 0) add_shaw(x, r, m, place, h, row, s);
-    if (x->score->txl_r >= 0) add_txl(x, r, m, place, h, row, s);
+    if (x->score->shaw_k >= 0) add_shaw(x, p, r, m, row, s);
+    if (x->score->txl_r >= 0) add_txl(x, p, r, m, row, s);
     if (x->e.from.from)
-        memcpy(x->dq ? r->bias : s, step_source(x, p, row, m->j0, m->n, &r->from),
+        memcpy(x->dq ? r->bias : s, step_source(x, p, row, m->j0, m->n),
                LANES * sizeof *s);
     const bool bias = fill_bias(x, m, place, h, exact_source_biases(&x->e), r->bias);
     if (cap == 0 && !bias && !counted && *seen == ~UINT64_C(0))
@@ -283,28 +292,31 @@ static void add_shaw_values(const struct stepping *x, const struct meeting *m,
     if (n)
         x->k->sums_f32(o, x->ldo, w + from, 1,
                        table + clipped(x, place, m->j0 + from) * x->dv, x->dv, FOCI_F32,
-                       n, x->dv, NULL);
+                       n, x->dv);
     for (int j = 0; j < from; j++) {
         const int64_t c = clipped(x, place, key_at(m, j));
         if (c)
             x->k->sums_f32(o, x->ldo, w + j, 1, table + c * x->dv, x->dv, FOCI_F32, 1,
-                           x->dv, NULL);
+                           x->dv);
         else
             all += w[j];
     }
-    if (all != 0)
-        x->k->sums_f32(o, x->ldo, &all, 1, table, x->dv, FOCI_F32, 1, x->dv, NULL);
+    if (all != 0) x->k->sums_f32(o, x->ldo, &all, 1, table, x->dv, FOCI_F32, 1, x->dv);
 }
 
 /* From logits to weights, with what was summed brought to their reference. */
 static void weigh(const struct stepping *x, const struct piece *p, struct room *r,
-                  const struct meeting *m, int first, int rows, const uint64_t *seen,
-                  const struct sums *sums)
+                  const struct meeting *m, int first, int rows, const uint64_t *seen)
 {
+    const struct sums *sums = &p->sums;
+    const double       unit = unit_of(x);
+
     for (int i = 0; i < rows; i++) {
-        const int   row = first + i;
-        float      *s = r->s + (int64_t)i * LANES, *o = sums->o + (int64_t)row * x->ldo;
-        const float by = logits(x, p, r, m, row, &seen[i], s);
+        const int  row = first + i;
+        float     *s = r->s + (int64_t)i * LANES, *o = sums->o + (int64_t)row * x->ldo;
+        const bool plain = x->plain && !m->slots && !m->each && seen[i] == ~UINT64_C(0);
+        const float by = plain ? (float)((double)p->rows.f[(int64_t)row * LANES] * unit)
+                               : logits(x, p, r, m, row, &seen[i], s);
         const float shrink =
             x->k->weigh_row(s, by, &sums->m[row], &sums->l[row], x->kind);
         for (int c = 0; shrink != 1 && c < x->dv; c++)
@@ -315,36 +327,33 @@ static void weigh(const struct stepping *x, const struct piece *p, struct room *
 }
 
 /* q.k of rows first to first + rows. */
-static void products(const struct stepping *x, struct room *r, const struct meeting *m,
-                     int first, int rows)
+static void products(const struct stepping *x, const struct piece *p, struct room *r,
+                     const struct meeting *m, int first, int rows)
 {
     if (x->bf16)
-        x->k->dots_bf16(r->s, r->words + (int64_t)first * x->ldq / 2, x->ldq / 2, rows,
-                        (const void *)m->k, x->dq, m->n, x->dq, m->next_k);
+        x->k->dots_bf16(r->s, p->rows.words + (int64_t)first * x->ldq / 2, x->ldq / 2,
+                        rows, (const void *)m->k, x->dq, m->n, x->dq);
     else
-        x->k->dots_f32(r->s, r->q + (int64_t)first * x->ldq, x->ldq, rows, m->k, x->dq,
-                       (int)x->plan->p.dtype, m->n, x->dq, m->next_k);
+        x->k->dots_f32(r->s, p->rows.q + (int64_t)first * x->ldq, x->ldq, rows, m->k,
+                       x->dq, (int)x->plan->p.dtype, m->n, x->dq);
 }
 
 void step_meet(const struct stepping *x, const struct piece *p, struct room *r,
-               const struct meeting *m, int first, int rows, const uint64_t *seen,
-               const struct sums *sums)
+               const struct meeting *m, int first, int rows, const uint64_t *seen)
 {
     const uint64_t there = foci_bits_in((foci_range){ 0, m->n }, 0);
     const int      dtype = (int)x->plan->p.dtype;
-    const char    *next_v = m->next_k ? m->next_k + (m->v - m->k) : NULL;
-    float         *o = sums->o + (int64_t)first * x->ldo;
+    float         *o = p->sums.o + (int64_t)first * x->ldo;
     uint64_t       every = there;
 
     for (int i = 0; i < rows; i++)
         every &= seen[i];
-    if (x->dq) products(x, r, m, first, rows);
-    weigh(x, p, r, m, first, rows, seen, sums);
+    if (x->dq) products(x, p, r, m, first, rows);
+    weigh(x, p, r, m, first, rows, seen);
     if (every != there && !finite(x, m->v, m->n, r->tile))
         careful_sums(x, m->v, m->n, rows, seen, r->s, r->tile, o);
     else if (x->bf16)
-        x->k->sums_bf16(o, x->ldo, r->s, rows, (const void *)m->v, x->dv, m->n, x->dv,
-                        next_v);
+        x->k->sums_bf16(o, x->ldo, r->s, rows, (const void *)m->v, x->dv, m->n, x->dv);
     else
-        x->k->sums_f32(o, x->ldo, r->s, rows, m->v, x->dv, dtype, m->n, x->dv, next_v);
+        x->k->sums_f32(o, x->ldo, r->s, rows, m->v, x->dv, dtype, m->n, x->dv);
 }

@@ -33,6 +33,8 @@ struct stepping step_geometry(const foci_plan *plan, int g)
     x.sets = s->order.shared || stage_own_keys(s) ? x.per_kv : qk;
     exact_geometry(&x.e, plan, s);
     x.e.ldq = x.ldq;
+    x.plain = x.score->cap == 0 && !x.score->slope && !x.score->n_tables &&
+              x.score->shaw_k < 0 && x.score->txl_r < 0 && !x.e.from.from;
     return x;
 }
 

@@ -123,7 +123,7 @@ static void times(const struct stepping *s, const float *row, const float *by, i
         const int some = n - i < LANES ? n - i : LANES;
 
         s->x.k->dots_f32(r->dots, row, s->ldx, 1, by + (int64_t)i * d, d, FOCI_F32,
-                         some, d, NULL);
+                         some, d);
         memcpy(out + i, r->dots, (size_t)some * sizeof *out);
     }
 }

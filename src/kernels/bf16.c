@@ -423,19 +423,17 @@ static void drop_words(uint32_t *w, int n, const uint64_t *keep)
 /* Columns c to c + 32 of key j; keys that are not there are the last one again.  Whole: all
  * keys and columns are there. */
 INLINE vw key_words(const uint16_t *k, int j, int keys, int64_t ldk, int c, int d,
-                    const uint16_t *next, const int whole)
+                    const int whole, const int ask)
 {
     const uint16_t *const p = k + (whole || j < keys ? j : keys - 1) * ldk + c;
 
-    PREFETCH(next + j * ldk + c);
+    if (ask) FOLLOW(p);
     return !whole && d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
 }
 
-/* R rows against K = 16 / R keys: sixteen sums, reduced together.  Beside each line of k
- * the same of next is asked for: asked for in one go they would queue up. */
+/* R rows against K = 16 / R keys: sixteen sums, reduced together. */
 INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                       int64_t ldk, int keys, int d, const uint16_t *next, const int R,
-                       const int whole)
+                       int64_t ldk, int keys, int d, const int R, const int whole)
 {
     const int          K = 16 / R;
     vf                 sum[16];
@@ -444,13 +442,13 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
     UNROLL(16)
     for (int i = 0; i < 16; i++)
         sum[i] = vf_zero();
-    if (R == 1) { /* along the rows as they lie */
+    if (R == 1) { /* in the order in which they lie */
         UNROLL(16)
         for (int j = 0; j < K; j++)
             for (int c = 0; c < d; c += 32)
-                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, next, whole),
+                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, whole, 0),
                                 vw_load(q + c / 2), sum[j]);
-    } else
+    } else {
         for (int c = 0; c < d; c += 32) {
             vw x[8];
 
@@ -459,70 +457,80 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
                 x[r] = vw_load(q + r * ldq + c / 2);
             UNROLL(16)
             for (int j = 0; j < K; j++) {
-                const vw y = key_words(k, j, keys, ldk, c, d, next, whole);
+                const vw y = key_words(k, j, keys, ldk, c, d, whole, 1);
                 UNROLL(8)
                 for (int r = 0; r < R; r++)
                     sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
             }
         }
+    }
     vf_store(out, vf_sums(sum));
     for (int r = 0; r < R; r++)
         memcpy(s + r * LANES, out + r * K, (size_t)(keys < K ? keys : K) * sizeof *s);
 }
 
 INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                      int64_t ldk, int n, int d, const uint16_t *next, const int R)
+                      int64_t ldk, int n, int d, const int R)
 {
     const int K = 16 / R;
 
-    if (!next)
-        next = k; /* is asked for in vain, which costs less than to ask whether */
-    for (int j = 0; j < n; j += K, k += K * ldk, next += K * ldk)
+    for (int j = 0; j < n; j += K, k += K * ldk)
         if (n - j >= K && d % 32 == 0)
-            dots_group(s + j, q, ldq, k, ldk, K, d, next, R, 1);
+            dots_group(s + j, q, ldq, k, ldk, K, d, R, 1);
         else
-            dots_group(s + j, q, ldq, k, ldk, n - j, d, next, R, 0);
+            dots_group(s + j, q, ldq, k, ldk, n - j, d, R, 0);
+}
+
+/* Widths that are common are constants: there is no time for counting columns. */
+INLINE void dots_wide(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
+                      int64_t ldk, int n, int d, const int R)
+{
+    if (d == 128 && ldq == 64)
+        dots_rows(s, q, 64, k, ldk, n, 128, R);
+    else if (d == 64 && ldq == 32)
+        dots_rows(s, q, 32, k, ldk, n, 64, R);
+    else
+        dots_rows(s, q, ldq, k, ldk, n, d, R);
 }
 
 static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint16_t *k,
-                 int64_t ldk, int n, int d, const void *next)
+                 int64_t ldk, int n, int d)
 {
     if (rows == 1)
-        dots_rows(s, q, ldq, k, ldk, n, d, next, 1);
+        dots_wide(s, q, ldq, k, ldk, n, d, 1);
     else if (rows <= 4)
-        dots_rows(s, q, ldq, k, ldk, n, d, next, 4);
+        dots_wide(s, q, ldq, k, ldk, n, d, 4);
     else
-        dots_rows(s, q, ldq, k, ldk, n, d, next, 8);
+        dots_wide(s, q, ldq, k, ldk, n, d, 8);
 }
 
-/* 32 columns of row j, `some` of them there (0: all). */
-INLINE vw value_words(const uint16_t *v, int64_t at, int some, const uint16_t *next)
+/* 32 columns of a row, `some` of them there (0: all). */
+INLINE vw value_words(const uint16_t *v, int some, const int ask)
 {
-    if (next) PREFETCH(next + at);
-    return some ? vw_stored_n(v + at, some) : vw_stored(v + at);
+    if (ask) FOLLOW(v);
+    return some ? vw_stored_n(v, some) : vw_stored(v);
 }
 
 /* C times 32 columns of R rows.  Two keys are one word. */
 INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
-                      int64_t ldv, int n, int some, const uint16_t *next, const int R,
-                      const int C)
+                      int64_t ldv, int n, int some, const int R, const int C)
 {
     vf low[8], high[8]; /* [R][C] */
 
     UNROLL(8)
     for (int i = 0; i < R * C; i++)
         low[i] = high[i] = vf_zero();
-    for (int j = 0; j < n; j += 2)
+    for (int t = 0; t < (n + 1) / 2; t++, v += 2 * ldv)
         UNROLL(4)
     for (int c = 0; c < C; c++) {
-        const vw a = value_words(v, j * ldv + c * 32, some, next);
-        const vw b = j + 1 == n ? vw_set1(0)
-                                : value_words(v, (j + 1) * ldv + c * 32, some, next);
+        const vw a = value_words(v + c * 32, some, R > 1);
+        const vw b =
+            2 * t + 1 == n ? vw_set1(0) : value_words(v + ldv + c * 32, some, R > 1);
         const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
 
         UNROLL(8)
         for (int r = 0; r < R; r++) {
-            const vw by = vw_set1(w[r * LANES / 2 + j / 2]);
+            const vw by = vw_set1(w[r * LANES / 2 + t]);
             low[r * C + c] = vw_dot(x, by, low[r * C + c]);
             high[r * C + c] = vw_dot(y, by, high[r * C + c]);
         }
@@ -535,35 +543,51 @@ INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *
     }
 }
 
-/* C chunks of columns at a time keep to the rows as they lie; what is left, one. */
+/* C chunks of columns at a time, what is left, one; and some keys at a time, to keep near
+ * to the order in which they lie. */
 INLINE void sums_rows(float *o, int64_t ldo, const float *w, const uint16_t *v,
-                      int64_t ldv, int n, int d, const uint16_t *next, const int R,
-                      const int C)
+                      int64_t ldv, int n, int d, const int R, const int C)
 {
+    enum { KEYS = 16 };
     _Alignas(64) uint32_t pairs[8 * LANES / 2];
-    int                   c = 0;
 
     for (int r = 0; r < R; r++)
         for (int i = 0; i < LANES; i += 32)
             vw_store(
                 pairs + (r * LANES + i) / 2,
                 vw_row(vf_load(w + r * LANES + i), vf_load(w + r * LANES + i + 16)));
-    for (; c + 32 * C <= d; c += 32 * C)
-        sums_cols(o + c, ldo, pairs, v + c, ldv, n, 0, next ? next + c : NULL, R, C);
-    for (; c < d; c += 32)
-        sums_cols(o + c, ldo, pairs, v + c, ldv, n, d - c < 32 ? d - c : 0,
-                  next ? next + c : NULL, R, 1);
+    for (int j = 0; j < n; j += KEYS, v += KEYS * ldv) {
+        const int keys = n - j < KEYS ? n - j : KEYS;
+        int       c = 0;
+
+        for (; keys == KEYS && c + 32 * C <= d; c += 32 * C)
+            sums_cols(o + c, ldo, pairs + j / 2, v + c, ldv, KEYS, 0, R, C);
+        for (; c < d; c += 32)
+            sums_cols(o + c, ldo, pairs + j / 2, v + c, ldv, keys,
+                      d - c < 32 ? d - c : 0, R, 1);
+    }
+}
+
+INLINE void sums_wide(float *o, int64_t ldo, const float *w, const uint16_t *v,
+                      int64_t ldv, int n, int d, const int R, const int C)
+{
+    if (d == 128 && ldv == 128 && ldo == 128)
+        sums_rows(o, 128, w, v, 128, n, 128, R, C);
+    else if (d == 64 && ldv == 64 && ldo == 64)
+        sums_rows(o, 64, w, v, 64, n, 64, R, C < 2 ? C : 2);
+    else
+        sums_rows(o, ldo, w, v, ldv, n, d, R, C);
 }
 
 static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t *v,
-                 int64_t ldv, int n, int d, const void *next)
+                 int64_t ldv, int n, int d)
 {
     if (rows == 1)
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 1, 4);
+        sums_wide(o, ldo, w, v, ldv, n, d, 1, 4);
     else if (rows <= 4)
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 4, 2);
+        sums_wide(o, ldo, w, v, ldv, n, d, 4, 2);
     else
-        sums_rows(o, ldo, w, v, ldv, n, d, next, 8, 1);
+        sums_wide(o, ldo, w, v, ldv, n, d, 8, 1);
 }
 
 /*

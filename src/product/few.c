@@ -130,7 +130,7 @@ static void plain_job(void *arg, int64_t i, int thread)
             for (int64_t r = 0; r < m; r += GROUP)
                 x->k->sums_f32(sums + r * LD, LD, a + r * TILE + s,
                                (int)min64(GROUP, m - r), rows + s * step, c.part->ld,
-                               (int)b->dtype, (int)min64(deep, n - s), c.cols, NULL);
+                               (int)b->dtype, (int)min64(deep, n - s), c.cols);
     }
     finish_few(x, j0, c.cols, sums, LD);
 }
@@ -153,7 +153,7 @@ static void turned_job(void *arg, int64_t i, int thread)
         for (int64_t r = 0; r < m; r += GROUP)
             x->k->dots_f32(some + r * TILE, x->a + r * x->ld + t, x->ld,
                            (int)min64(GROUP, m - r), rows, c.part->ld, (int)b->dtype, n,
-                           c.cols, NULL);
+                           c.cols);
         for (int s = 0; s < m * TILE; s++)
             sums[s] += some[s];
         t += c.cols;

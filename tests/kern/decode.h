@@ -5,11 +5,13 @@
 #include "kern/run.h"
 
 static const struct few {
-    int rows, n, d;
+    int rows, n, d, apart; /* rows are d + apart elements from each other */
 } fews[] = {
-    { 1, 64, 128 }, { 4, 64, 128 }, { 8, 64, 128 }, { 1, 1, 1 },   { 2, 64, 64 },
-    { 3, 17, 80 },  { 5, 33, 72 },  { 7, 5, 33 },   { 8, 63, 31 }, { 6, 64, 160 },
-    { 2, 7, 16 },   { 1, 40, 20 },  { 4, 9, 96 },   { 8, 2, 5 },
+    { 1, 64, 128, 0 }, { 4, 64, 128, 0 }, { 8, 64, 128, 0 }, { 1, 1, 1, 5 },
+    { 2, 64, 64, 0 },  { 3, 17, 80, 5 },  { 5, 33, 72, 5 },  { 7, 5, 33, 5 },
+    { 8, 63, 31, 5 },  { 6, 64, 160, 5 }, { 2, 7, 16, 0 },   { 1, 40, 20, 5 },
+    { 4, 9, 96, 0 },   { 8, 2, 5, 5 },    { 1, 64, 64, 0 },  { 8, 63, 64, 0 },
+    { 1, 63, 128, 0 }, { 3, 33, 128, 0 }, { 5, 17, 128, 0 }, { 4, 64, 128, 5 },
 };
 
 static void name_few(struct run *r, const struct few *x, int dtype)
@@ -42,7 +44,7 @@ static const void *stored(struct run *r, int64_t n, int dtype, float **values)
 
 static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
 {
-    const int64_t ldk = x->d + 3, ldq = up(x->d, 32);
+    const int64_t ldk = x->d + x->apart, ldq = up(x->d, 32);
     float        *kf;
 
     name_few(r, x, dtype);
@@ -73,9 +75,9 @@ static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
     while (next(r)) {
         memset(s + x->rows * LANES, 0, (size_t)(8 - x->rows) * LANES * sizeof *s);
         if (words)
-            r->k->dots_bf16(s, qw, ldq / 2, x->rows, k, ldk, x->n, x->d, k);
+            r->k->dots_bf16(s, qw, ldq / 2, x->rows, k, ldk, x->n, x->d);
         else
-            r->k->dots_f32(s, q, ldq, x->rows, k, ldk, dtype, x->n, x->d, k);
+            r->k->dots_f32(s, q, ldq, x->rows, k, ldk, dtype, x->n, x->d);
     }
     free(kf);
 }
@@ -95,7 +97,7 @@ static void check_dots_bf16(struct run *r)
 
 static void try_sums(struct run *r, const struct few *x, int dtype, bool words)
 {
-    const int64_t ldv = x->d + 5, ldo = up(x->d, 32);
+    const int64_t ldv = x->d + x->apart, ldo = up(x->d, 32);
     float        *vf;
 
     name_few(r, x, dtype);
@@ -115,9 +117,9 @@ static void try_sums(struct run *r, const struct few *x, int dtype, bool words)
         }
     while (next(r))
         if (words)
-            r->k->sums_bf16(o, ldo, w, x->rows, v, ldv, x->n, x->d, v);
+            r->k->sums_bf16(o, ldo, w, x->rows, v, ldv, x->n, x->d);
         else
-            r->k->sums_f32(o, ldo, w, x->rows, v, ldv, dtype, x->n, x->d, v);
+            r->k->sums_f32(o, ldo, w, x->rows, v, ldv, dtype, x->n, x->d);
     free(vf);
 }
 

@@ -8,33 +8,45 @@
 /* Sums that stay in registers. */
 enum { DOTS = VF_LEN == 16 ? 16 : 8 };
 
-INLINE void ISA(ahead)(const void *next, int64_t at, int64_t bytes)
+/* Columns c on of key j against R rows, into every K-th sum. */
+INLINE void ISA(dots_at)(vf *sum, const float *q, int64_t ldq, const char *k,
+                         const int dtype, int c, int d, const int R, const int K)
 {
-    if (!next) return;
-    for (int64_t i = 0; i < bytes; i += 64)
-        PREFETCH((const char *)next + at + i);
+    const char *const p = k + c * (dtype == FOCI_F32 ? 4 : 2);
+    const vf x = d - c < VF_LEN ? vf_from_n(p, dtype, d - c) : vf_from(p, dtype);
+
+    if (R > 1) FOLLOW(p);
+    UNROLL(8)
+    for (int r = 0; r < R; r++)
+        sum[r * K] = vf_fma(x, vf_loadu(q + r * ldq + c), sum[r * K]);
 }
 
 /* R rows against `keys` of K keys, R and K constant: keys that are not there are the
- * last one again. */
+ * last one again.  One row computes so little that the hardware looks ahead far enough,
+ * if keys are read in the order in which they lie; several ask. */
 INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k,
                             int64_t row, int keys, const int dtype, int d, const int R,
                             const int K)
 {
-    const int64_t size = dtype == FOCI_F32 ? 4 : 2;
-    vf            sum[DOTS];
+    vf sum[DOTS];
 
     UNROLL(16)
     for (int i = 0; i < R * K; i++)
         sum[i] = vf_zero();
-    for (int c = 0; c < d; c += VF_LEN)
+    if (R == 1) {
         UNROLL(16)
-    for (int j = 0; j < K; j++) {
-        const char *const p = k + (j < keys ? j : keys - 1) * row + c * size;
-        const vf x = d - c < VF_LEN ? vf_from_n(p, dtype, d - c) : vf_from(p, dtype);
-        UNROLL(8)
-        for (int r = 0; r < R; r++)
-            sum[r * K + j] = vf_fma(x, vf_loadu(q + r * ldq + c), sum[r * K + j]);
+        for (int j = 0; j < K; j++)
+            for (int c = 0; c < d; c += VF_LEN) {
+                const char *const at = k + (j < keys ? j : keys - 1) * row;
+                ISA(dots_at)(&sum[j], q, ldq, at, dtype, c, d, R, K);
+            }
+    } else {
+        for (int c = 0; c < d; c += VF_LEN)
+            UNROLL(16)
+        for (int j = 0; j < K; j++) {
+            const char *const at = k + (j < keys ? j : keys - 1) * row;
+            ISA(dots_at)(&sum[j], q, ldq, at, dtype, c, d, R, K);
+        }
     }
     UNROLL(16)
     for (int i = 0; i < R * K; i++)
@@ -42,40 +54,34 @@ INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k
 }
 
 INLINE void ISA(dots_rows)(float *s, const float *q, int64_t ldq, const void *k,
-                           int64_t ldk, const int dtype, int n, int d, const void *next,
-                           const int R)
+                           int64_t ldk, const int dtype, int n, int d, const int R)
 {
     const int64_t row = ldk * (dtype == FOCI_F32 ? 4 : 2);
     const int     K = DOTS / R;
 
-    for (int j = 0; j < n; j += K) {
-        ISA(ahead)(next, j * row, K * row);
+    for (int j = 0; j < n; j += K)
         ISA(dots_group)
-        (s + j, q, ldq, (const char *)k + j * row, row, n - j, dtype, d, R, K);
-    }
+    (s + j, q, ldq, (const char *)k + j * row, row, n - j, dtype, d, R, K);
 }
 
 INLINE void ISA(dots_type)(float *s, const float *q, int64_t ldq, int rows,
-                           const void *k, int64_t ldk, const int dtype, int n, int d,
-                           const void *next)
+                           const void *k, int64_t ldk, const int dtype, int n, int d)
 {
     if (rows == 1)
-        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 1);
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, 1);
     else if (rows <= 4)
-        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 4);
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, 4);
     else
-        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, next, 8);
+        ISA(dots_rows)(s, q, ldq, k, ldk, dtype, n, d, 8);
 }
 
-static void ISA(dots_f32)(float *s, const float *q, int64_t ldq, int rows, const void *k,
-                          int64_t ldk, int dtype, int n, int d, const void *next)
+static void ISA(dots_f32)(float *s, const float *q, int64_t ldq, int rows,
+                          const void *k, int64_t ldk, int dtype, int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F32, n, d, next); break;
-    case FOCI_BF16:
-        ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_BF16, n, d, next);
-        break;
-    default: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F16, n, d, next); break;
+    case FOCI_F32: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F32, n, d); break;
+    case FOCI_BF16: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_BF16, n, d); break;
+    default: ISA(dots_type)(s, q, ldq, rows, k, ldk, FOCI_F16, n, d); break;
     }
 }
 
@@ -95,9 +101,11 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
     for (int j = 0; j < n; j++, v += row) {
         vf x[2];
         UNROLL(2)
-        for (int i = 0; i < V; i++)
-            x[i] = i == V - 1 && some ? vf_from_n(v + i * VF_LEN * size, dtype, some)
-                                      : vf_from(v + i * VF_LEN * size, dtype);
+        for (int i = 0; i < V; i++) {
+            const char *const p = v + i * VF_LEN * size;
+            if (R > 1) FOLLOW(p);
+            x[i] = i == V - 1 && some ? vf_from_n(p, dtype, some) : vf_from(p, dtype);
+        }
         UNROLL(8)
         for (int r = 0; r < R; r++) {
             const vf by = vf_set1(w[r * LANES + j]);
@@ -122,43 +130,43 @@ static void ISA(sums_last)(float *o, int64_t ldo, const float *w, const char *v,
 }
 
 INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
-                           int64_t ldv, const int dtype, int n, int d, const void *next,
-                           const int R)
+                           int64_t ldv, const int dtype, int n, int d, const int R)
 {
+    enum { KEYS = 16 };
     const int64_t size = dtype == FOCI_F32 ? 4 : 2, row = ldv * size;
     const char   *at = v;
-    int           c = 0;
 
-    ISA(ahead)(next, 0, n * row);
-    for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
-        ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, n, 0, R, 2);
-    for (; c < d; c += VF_LEN) {
-        const int some = d - c < VF_LEN ? d - c : 0;
-        ISA(sums_last)(o + c, ldo, w, at + c * size, row, dtype, n, some, R);
+    for (int j = 0; j < n; j += KEYS, w += KEYS, at += KEYS * row) {
+        const int keys = n - j < KEYS ? n - j : KEYS;
+        int       c = 0;
+
+        for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
+            ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, keys, 0, R, 2);
+        for (; c < d; c += VF_LEN) {
+            const int some = d - c < VF_LEN ? d - c : 0;
+            ISA(sums_last)(o + c, ldo, w, at + c * size, row, dtype, keys, some, R);
+        }
     }
 }
 
 INLINE void ISA(sums_type)(float *o, int64_t ldo, const float *w, int rows,
-                           const void *v, int64_t ldv, const int dtype, int n, int d,
-                           const void *next)
+                           const void *v, int64_t ldv, const int dtype, int n, int d)
 {
     if (rows == 1)
-        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 1);
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, 1);
     else if (rows <= 4)
-        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 4);
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, 4);
     else
-        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, next, 8);
+        ISA(sums_rows)(o, ldo, w, v, ldv, dtype, n, d, 8);
 }
 
-static void ISA(sums_f32)(float *o, int64_t ldo, const float *w, int rows, const void *v,
-                          int64_t ldv, int dtype, int n, int d, const void *next)
+static void ISA(sums_f32)(float *o, int64_t ldo, const float *w, int rows,
+                          const void *v, int64_t ldv, int dtype, int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F32, n, d, next); break;
-    case FOCI_BF16:
-        ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_BF16, n, d, next);
-        break;
-    default: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F16, n, d, next); break;
+    case FOCI_F32: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F32, n, d); break;
+    case FOCI_BF16: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_BF16, n, d); break;
+    default: ISA(sums_type)(o, ldo, w, rows, v, ldv, FOCI_F16, n, d); break;
     }
 }
 

@@ -1,9 +1,8 @@
 /* decode.c -- a row of queries at a time. */
 
 static void dots_f32(float *s, const float *q, int64_t ldq, int rows, const void *k,
-                     int64_t ldk, int dtype, int n, int d, const void *next)
+                     int64_t ldk, int dtype, int n, int d)
 {
-    (void)next;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < n; j++) {
             float sum = 0.0f;
@@ -14,9 +13,8 @@ static void dots_f32(float *s, const float *q, int64_t ldq, int rows, const void
 }
 
 static void dots_bf16(float *s, const uint32_t *q, int64_t ldq, int rows,
-                      const uint16_t *k, int64_t ldk, int n, int d, const void *next)
+                      const uint16_t *k, int64_t ldk, int n, int d)
 {
-    (void)next;
     for (int r = 0; r < rows; r++)
         for (int j = 0; j < n; j++) {
             float sum = 0.0f;
@@ -28,9 +26,8 @@ static void dots_bf16(float *s, const uint32_t *q, int64_t ldq, int rows,
 }
 
 static void sums_f32(float *o, int64_t ldo, const float *w, int rows, const void *v,
-                     int64_t ldv, int dtype, int n, int d, const void *next)
+                     int64_t ldv, int dtype, int n, int d)
 {
-    (void)next;
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < d; c++)
             for (int j = 0; j < n; j++)
@@ -38,9 +35,8 @@ static void sums_f32(float *o, int64_t ldo, const float *w, int rows, const void
 }
 
 static void sums_bf16(float *o, int64_t ldo, const float *w, int rows,
-                      const uint16_t *v, int64_t ldv, int n, int d, const void *next)
+                      const uint16_t *v, int64_t ldv, int n, int d)
 {
-    (void)next;
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < d; c++)
             for (int j = 0; j < n; j++)

@@ -387,7 +387,7 @@ static int64_t count_jobs(struct stepping *x, int threads)
     enum { EACH = 4 };
 
     while (threads > 1 && x->together > 1 &&
-           x->parts * div_up(x->kv_heads, x->together) < EACH * threads)
+           x->parts * div_up(x->kv_heads, x->together) < (int64_t)EACH * threads)
         x->together = div_up(x->together, 2);
     return x->parts * div_up(x->kv_heads, x->together);
 }

@@ -87,8 +87,8 @@ static void ISA(dots_f32)(float *s, const float *q, int64_t ldq, int rows,
 
 /* Columns c to c + V vectors of R rows; `some` of the last vector, or all (0). */
 INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
-                           int64_t row, const int dtype, int n, int some, const int R,
-                           const int V)
+                           int64_t row, const int dtype, int n, int some, int ask,
+                           const int R, const int V)
 {
     const int64_t size = dtype == FOCI_F32 ? 4 : 2;
     vf            sum[8][2];
@@ -103,7 +103,7 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
         UNROLL(2)
         for (int i = 0; i < V; i++) {
             const char *const p = v + i * VF_LEN * size;
-            if (R > 1) FOLLOW(p);
+            if (ask) FOLLOW(p);
             x[i] = i == V - 1 && some ? vf_from_n(p, dtype, some) : vf_from(p, dtype);
         }
         UNROLL(8)
@@ -126,7 +126,8 @@ static void ISA(sums_last)(float *o, int64_t ldo, const float *w, const char *v,
                            int64_t row, int dtype, int n, int some, int rows)
 {
     for (int r = 0; r < rows; r++)
-        ISA(sums_cols)(o + r * ldo, ldo, w + r * LANES, v, row, dtype, n, some, 1, 1);
+        ISA(sums_cols)
+        (o + r * ldo, ldo, w + r * LANES, v, row, dtype, n, some, 0, 1, 1);
 }
 
 INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
@@ -134,6 +135,7 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
 {
     enum { KEYS = 16 };
     const int64_t size = dtype == FOCI_F32 ? 4 : 2, row = ldv * size;
+    const int     ask = R > 1 && ldv == d; /* as the rows of a page lie */
     const char   *at = v;
 
     for (int j = 0; j < n; j += KEYS, w += KEYS, at += KEYS * row) {
@@ -141,7 +143,8 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
         int       c = 0;
 
         for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
-            ISA(sums_cols)(o + c, ldo, w, at + c * size, row, dtype, keys, 0, R, 2);
+            ISA(sums_cols)
+            (o + c, ldo, w, at + c * size, row, dtype, keys, 0, ask, R, 2);
         for (; c < d; c += VF_LEN) {
             const int some = d - c < VF_LEN ? d - c : 0;
             ISA(sums_last)(o + c, ldo, w, at + c * size, row, dtype, keys, some, R);

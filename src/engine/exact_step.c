@@ -228,7 +228,7 @@ static void meet_tile(const struct stepping *x, const struct job *j, struct room
                                .j0 = t * PAGE,
                                .slots = level >= 0 };
     const int            most = x->sets > 1 ? 1 : FEW;
-    uint64_t             seen[BUNDLE];
+    uint64_t             seen[BUNDLE] = { 0 };
 
     if (page < 0 ||
         !see_tile(x, j->b, level, t, foci_bits_in((foci_range){ 0, m.n }, 0), seen))

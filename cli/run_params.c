@@ -15,7 +15,13 @@ static int no_such_param(const struct run *r, const char *name)
 {
     char         hint[96];
     struct guess n = { .word = name };
+    const char  *last = strrchr(name, '.');
 
+    if (last && run_is_words(last + 1))
+        return usage_error(r->a,
+                           "--param %s: tokens have words, not heads: "
+                           "--param words=FILE",
+                           name);
     if (!run_n_params(r))
         return usage_error(r->a, "--param %s: %s has no tensors", name, r->spec);
     for (int i = 0; i < run_n_params(r); i++) {

@@ -500,6 +500,7 @@ foci run softmax --x x.npy --heads 2 --out y.npy --param Wq=w.npy
 foci run 'softmax frozen' --x x.npy --heads 2 --out y.npy --param Wq=w.npy
 foci run 'softmax sink' --x x.npy --heads 2 --out y.npy --param sink=w.npy
 foci run 'fixed(words=1)' --x x.npy --heads 2 --out y.npy
+foci run '1*fixed(words=1) + 1*softmax' --x x.npy --heads 2 --out y.npy --param 0.words=w.npy
 foci run softmax --x x.npy --heads 2 --out y.npy --calibrate
 foci run 'xl(memory=3)' --x x.npy --heads 2 --causal --out y.npy
 --- stderr
@@ -509,6 +510,7 @@ foci run: --param Wq=w.npy: its shape is 8x4; accepted is 8x8
 foci run: --param Wq=w.npy: its shape is 8x4; accepted is 8x8
 foci run: --param sink=w.npy: its shape is 8x4; accepted are 2, or a number for all heads
 foci run: --param words=FILE is missing, and fixed(words=1) reads words
+foci run: --param 0.words: tokens have words, not heads: --param words=FILE
 foci run: --calibrate: softmax has no statistics of q and k
 foci run: --memory is missing, and xl(memory=3) reads 3 rows before those of --x
 --- exit 2

@@ -263,11 +263,12 @@ static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n,
 /* 16 columns from c on of rows 2t and 2t+1, as words. */
 INLINE vf stored_pair(const uint16_t *in, int64_t ld, int t, int n, int c, int d)
 {
-    const __mmask16 some = (__mmask16)(d - c >= 16 ? 0xffff : (1u << (d - c)) - 1);
+    const int       left = d - c < 0 ? 0 : d - c;
+    const __mmask16 some = (__mmask16)(left >= 16 ? 0xffff : (1u << left) - 1);
     __m256i         x[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
 
     for (int i = 0; i < 2; i++)
-        if (2 * t + i < n && c < d)
+        if (2 * t + i < n && left)
             x[i] = _mm256_maskz_loadu_epi16(some, in + (2 * t + i) * ld + c);
     return (vf)_mm512_or_si512(_mm512_cvtepu16_epi32(x[0]),
                                _mm512_slli_epi32(_mm512_cvtepu16_epi32(x[1]), 16));

@@ -7,17 +7,18 @@
 /* Vectors of columns that stay. */
 enum { RECUR = VF_LEN == 16 ? 8 : 4 };
 
-/* V vectors of columns, with V, `adds` and `reads` constant. */
+/* V vectors of columns from c0 on, with V, `adds` and `reads` constant.  There is a v only
+ * where it is added, and an o only where it is read. */
 INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *keep, const float *g,
                             const float *v, double *o, const float *f, int m,
-                            const int V, const int adds, const int reads)
+                            int64_t c0, const int V, const int adds, const int reads)
 {
     vd x[RECUR], sum[RECUR];
 
     UNROLL(8)
     for (int c = 0; c < V; c++) {
-        if (adds) x[c] = vd_from(v + c * VD_LEN);
-        if (reads) sum[c] = vd_load(o + c * VD_LEN);
+        if (adds) x[c] = vd_from(v + c0 + c * VD_LEN);
+        if (reads) sum[c] = vd_load(o + c0 + c * VD_LEN);
     }
     for (int i = 0; i < m; i++, s += lds) {
         const vd a = vd_set1(adds ? keep[i] : 1.0),
@@ -35,7 +36,7 @@ INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *keep, const fl
     }
     UNROLL(8)
     for (int c = 0; c < V; c++)
-        if (reads) vd_store(o + c * VD_LEN, sum[c]);
+        if (reads) vd_store(o + c0 + c * VD_LEN, sum[c]);
 }
 
 INLINE void ISA(recur_all)(double *s, int64_t lds, const double *keep, const float *g,
@@ -46,9 +47,9 @@ INLINE void ISA(recur_all)(double *s, int64_t lds, const double *keep, const flo
     int64_t   c = 0;
 
     for (; c + RECUR * VD_LEN <= lds; c += RECUR * VD_LEN)
-        ISA(recur_cols)(s + c, lds, keep, g, v + c, o + c, f, m, RECUR, adds, reads);
+        ISA(recur_cols)(s + c, lds, keep, g, v, o, f, m, c, RECUR, adds, reads);
     for (; c < lds; c += few * VD_LEN)
-        ISA(recur_cols)(s + c, lds, keep, g, v + c, o + c, f, m, few, adds, reads);
+        ISA(recur_cols)(s + c, lds, keep, g, v, o, f, m, c, few, adds, reads);
 }
 
 static void ISA(recur)(double *s, int64_t lds, const double *keep, const float *g,

@@ -125,9 +125,10 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
 static void ISA(sums_last)(float *o, int64_t ldo, const float *w, const char *v,
                            int64_t row, int dtype, int n, int some, int rows)
 {
-    for (int r = 0; r < rows; r++)
-        ISA(sums_cols)
-        (o + r * ldo, ldo, w + r * LANES, v, row, dtype, n, some, 0, 1, 1);
+    for (int r = 0; r < rows; r++) {
+        float *const to = o + r * ldo;
+        ISA(sums_cols)(to, ldo, w + r * LANES, v, row, dtype, n, some, 0, 1, 1);
+    }
 }
 
 INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
@@ -142,9 +143,10 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
         const int keys = n - j < KEYS ? n - j : KEYS;
         int       c = 0;
 
-        for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN)
-            ISA(sums_cols)
-            (o + c, ldo, w, at + c * size, row, dtype, keys, 0, ask, R, 2);
+        for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN) {
+            const char *const x = at + c * size;
+            ISA(sums_cols)(o + c, ldo, w, x, row, dtype, keys, 0, ask, R, 2);
+        }
         for (; c < d; c += VF_LEN) {
             const int some = d - c < VF_LEN ? d - c : 0;
             ISA(sums_last)(o + c, ldo, w, at + c * size, row, dtype, keys, some, R);

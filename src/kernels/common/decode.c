@@ -59,9 +59,10 @@ INLINE void ISA(dots_rows)(float *s, const float *q, int64_t ldq, const void *k,
     const int64_t row = ldk * (dtype == FOCI_F32 ? 4 : 2);
     const int     K = DOTS / R;
 
-    for (int j = 0; j < n; j += K)
-        ISA(dots_group)
-    (s + j, q, ldq, (const char *)k + j * row, row, n - j, dtype, d, R, K);
+    for (int j = 0; j < n; j += K) {
+        const char *const at = (const char *)k + j * row;
+        ISA(dots_group)(s + j, q, ldq, at, row, n - j, dtype, d, R, K);
+    }
 }
 
 INLINE void ISA(dots_type)(float *s, const float *q, int64_t ldq, int rows,

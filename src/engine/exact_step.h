@@ -270,8 +270,8 @@ uint64_t step_seen(const struct stepping *x, const struct bundle *b, int level,
 /* Those of all tiles together. */
 int64_t step_count(const struct stepping *x, const struct bundle *b, int64_t place);
 
-/* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into scores, and the meeting of rows first to
- * first + rows (at most FEW) with keys. */
+/* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into
+ * scores, and the meeting of rows first to first + rows (at most FEW) with keys. */
 void step_turn(const struct stepping *x, int64_t place, float *row);
 /* to[ldq] = wide[given] times the matrix of a head of the stage for queries or keys. */
 void step_project_row(const struct stepping *x, int64_t head, bool keys,

@@ -114,6 +114,7 @@ void args_free(struct args *a);
 
 void help_verb(FILE *out, const struct verb *verb);
 void help_all(FILE *out);
+extern const char about_texts[]; /* what a SPEC and a PROBLEM are, in a paragraph */
 
 /* Pages in the language of man(7), and scripts that complete command lines. */
 void man_verb(FILE *out, const struct verb *verb);

@@ -15,6 +15,12 @@ static bool is_file(const struct option *o)
     return o->arg && (strcmp(o->arg, "FILE") == 0 || strcmp(o->arg, "PREFIX") == 0);
 }
 
+/* "NAME=FILE" */
+static bool is_named_file(const struct option *o)
+{
+    return o->arg && strcmp(o->arg, "NAME=FILE") == 0;
+}
+
 static bool is_spec(const struct option *o)
 {
     return o->arg && strcmp(o->arg, "SPEC") == 0;
@@ -75,8 +81,11 @@ static void bash_values(FILE *out, const foci_ctx *ctx, const struct verb *verb)
             put_names(out, ctx, o->arg);
             fputs("' ;;\n", out);
         } else {
-            fputs(is_file(o) ? "_foci_files \"$cur\"; return ;;\n" : "return ;;\n", out);
+            fputs(is_file(o) ? "compopt -o default; return ;;\n" : "return ;;\n", out);
         }
+        if (is_named_file(o))
+            fprintf(out, "    '%s --%s=') compopt -o default; return ;;\n", verb->name,
+                    o->name);
     }
 }
 
@@ -96,15 +105,21 @@ static void bash_script(FILE *out, const foci_ctx *ctx)
 {
     fprintf(out, "# bash completion for foci %s, by foci --completion bash\n",
             foci_version());
-    fputs("_foci_files()\n{\n    compopt -o filenames\n"
-          "    mapfile -t COMPREPLY < <(compgen -f -- \"$1\")\n}\n\n"
-          "_foci()\n{\n"
+    /* Names of files are left to readline, which knows of quotes: -o default.  A word
+     * with an equals sign comes in three: of --option=value the option is what stands
+     * before the value, of --option name=file the option with an equals sign. */
+    fputs("_foci()\n{\n"
           "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-          "    local words= names= first=2\n"
-          "    if [[ $cur == '=' ]]; then # --option=value comes in three words\n"
-          "        cur=\n"
+          "    local words= names= first=2 equals=0\n"
+          "    COMPREPLY=()\n"
+          "    if [[ $cur == '=' ]]; then\n"
+          "        equals=$COMP_CWORD cur=\n"
           "    elif [[ $prev == '=' ]]; then\n"
-          "        prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
+          "        equals=$((COMP_CWORD - 1))\n"
+          "    fi\n"
+          "    if [[ $equals -gt 1 ]]; then\n"
+          "        prev=${COMP_WORDS[equals - 1]}\n"
+          "        [[ $prev == -* ]] || prev=${COMP_WORDS[equals - 2]}=\n"
           "    fi\n"
           "    case \"${COMP_WORDS[1]} $prev\" in\n",
           out);
@@ -121,16 +136,17 @@ static void bash_script(FILE *out, const foci_ctx *ctx)
           out);
     for (int i = 0; verbs[i]; i++)
         bash_rest(out, ctx, verbs[i]);
-    fputs("        esac\n"
-          "        [[ $cur == -* || $COMP_CWORD -ne $first || -z $names ]] || "
-          "words=$names\n"
-          "    esac\n"
-          "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-          "    [[ ${#COMPREPLY[@]} -ne 1 || ${COMPREPLY[0]} != */ ]] || "
-          "compopt -o nospace\n"
-          "}\n"
-          "complete -F _foci foci\n",
-          out);
+    fputs(
+        "        esac\n"
+        "        [[ $cur == -* || -z $names || (-z $cur && $COMP_CWORD -ne $first) ]] "
+        "||\n            words=$names\n"
+        "    esac\n"
+        "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+        "    [[ ${#COMPREPLY[@]} -ne 1 || ${COMPREPLY[0]} != */ ]] || "
+        "compopt -o nospace\n"
+        "}\n"
+        "complete -F _foci foci\n",
+        out);
 }
 
 /*
@@ -162,6 +178,8 @@ static void zsh_option(FILE *out, const foci_ctx *ctx, const struct option *o)
             putc('(', out);
             put_names(out, ctx, o->arg);
             putc(')', out);
+        } else if (is_named_file(o)) {
+            fputs("{compset -P \"*=\" && _files}", out);
         } else {
             fputs(is_file(o) ? "_files" : " ", out);
         }

@@ -116,7 +116,11 @@ void man_all(FILE *out)
         prose(out, verbs[i]->summary);
         putc('\n', out);
     }
-    fputs(".SH EXAMPLES\n.nf\n", out);
+    fputs(".SH SPECS AND PROBLEMS\n", out);
+    prose(out, about_texts);
+    fputs("\nThe file docs/specs.md of the documentation has the rest of both languages.\n"
+          ".SH EXAMPLES\n.nf\n",
+          out);
     for (int i = 0; verbs[i]; i++)
         if (verbs[i]->examples) example(out, verbs[i]->examples[0]);
     fputs(".fi\n.SH ENVIRONMENT\n"

@@ -8,7 +8,8 @@
 #include "cli/run.h"
 
 /* Files are made beside their target, so its folder must take them; what is there and
- * is no regular file, such as /dev/null, is written to as it is. */
+ * is no regular file, such as /dev/null, is written to as it is.  A file that may not be
+ * written is not replaced either. */
 static int check_folder(const struct run *r, const char *path)
 {
     const char  *slash = strrchr(path, '/');
@@ -18,8 +19,11 @@ static int check_folder(const struct run *r, const char *path)
     int          code = EXIT_OK;
 
     memcpy(folder, slash ? path : ".", len);
-    if ((stat(path, &s) || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
+    const bool there = stat(path, &s) == 0;
+    if ((!there || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
         code = failure(r->a, "%s: cannot be made: %s", path, strerror(errno));
+    else if (there && access(path, W_OK))
+        code = failure(r->a, "%s: cannot be written: %s", path, strerror(errno));
     free(folder);
     return code;
 }

@@ -7,10 +7,25 @@ if(TARGET foci)
     install(TARGETS foci)
 endif()
 install(DIRECTORY include/foci DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES CHANGELOG.md CONTRIBUTING.md LICENSE README.md README.zh-CN.md
+    DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY dev docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The prefix is found from where foci.pc lies, so the tree may be moved.
-file(RELATIVE_PATH up /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+# The prefix is found from where foci.pc lies, so the tree may be moved; folders that
+# were given in full stay what they are.
+if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
+    set(pc_prefix ${CMAKE_INSTALL_PREFIX})
+else()
+    file(RELATIVE_PATH pc_prefix /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)
+    string(REGEX REPLACE "^(.*)/$" "\${pcfiledir}/\\1" pc_prefix ${pc_prefix})
+endif()
+foreach(name libdir includedir)
+    string(TOUPPER CMAKE_INSTALL_${name} folder)
+    set(pc_${name} \${prefix}/${${folder}})
+    if(IS_ABSOLUTE ${${folder}})
+        set(pc_${name} ${${folder}})
+    endif()
+endforeach()
 list(TRANSFORM OpenMP_C_LIB_NAMES PREPEND -l OUTPUT_VARIABLE openmp_libs)
 list(JOIN openmp_libs " " openmp_libs)
 configure_file(cmake/foci.pc.in foci.pc @ONLY)

@@ -67,10 +67,11 @@ static foci_status read_offsets(struct foci_file *f, const json_t *offsets,
                          "data_offsets of '%s' are not two whole numbers", a->name);
     const json_int_t begin = json_integer_value(b), end = json_integer_value(e);
     if (begin < 0 || end < begin || (uint64_t)end > room)
-        return file_fail(f->ctx, f->path,
-                         "data_offsets of '%s' are [%lld, %lld] but the data has %zu "
-                         "bytes",
-                         a->name, (long long)begin, (long long)end, room);
+        return file_fail(
+            f->ctx, f->path,
+            "data_offsets of '%s' are [%lld, %lld]; accepted are a beginning "
+            "and an end from 0 to %zu, the bytes of data",
+            a->name, (long long)begin, (long long)end, room);
     if (!shape_size(a->n_dims, a->shape, a->type, &a->count, &bytes))
         return file_fail(f->ctx, f->path,
                          "the shape of '%s' needs more bytes than can be counted",
@@ -129,9 +130,11 @@ static foci_status check_cover(struct foci_file *f, const unsigned char *data)
     for (int i = 0; i < f->n; i++) {
         const foci_array *a = &f->arrays[i];
         if (a->data != (const void *)at)
-            return file_fail(f->ctx, f->path,
-                             "'%s' begins at byte %td of the data, where %td follows",
-                             a->name, (const unsigned char *)a->data - data, at - data);
+            return file_fail(
+                f->ctx, f->path,
+                "'%s' begins at byte %td of the data; what stands before it "
+                "ends at %td",
+                a->name, (const unsigned char *)a->data - data, at - data);
         at += (size_t)a->count * eltype_bytes(a->type);
     }
     if (at != f->map + f->bytes)

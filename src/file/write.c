@@ -1,14 +1,16 @@
 /* write.c -- write .npy and .safetensors files of floats, and files of bytes.
  *
  * A file is written beside its target under a temporary name, synced and renamed,
- * so the target is at all times the old file or the new one, whole.  A target that
- * is a link stays one: the file behind it is replaced.  A target that is no
+ * so the target is at all times the old file or the new one, whole.  The new one takes
+ * the permissions of the old one, and where those forbid writing it is not replaced.  A
+ * target that is a link stays one: the file behind it is replaced.  A target that is no
  * regular file (/dev/null, a pipe) is written to directly.
  */
 #define _XOPEN_SOURCE 700
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +33,7 @@ static foci_status fail(struct writer *w, const char *what)
 
 /* Make a file that was not there before, in the directory of the target.  Its name
  * is short, so that any name the target can have will do. */
-static foci_status open_temp(struct writer *w)
+static foci_status open_temp(struct writer *w, mode_t mode)
 {
     const char  *slash = strrchr(w->target, '/');
     const size_t dir = slash ? (size_t)(slash - w->target) + 1 : 0, cap = dir + 64;
@@ -41,7 +43,7 @@ static foci_status open_temp(struct writer *w)
     memcpy(w->temp, w->target, dir);
     for (int n = 0; n < 1000; n++) {
         snprintf(w->temp + dir, cap - dir, ".foci-%ld-%d.tmp", (long)getpid(), n);
-        w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        w->fd = open(w->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
         if (w->fd >= 0 || errno != EEXIST) break;
     }
     if (w->fd >= 0) return FOCI_OK;
@@ -52,6 +54,31 @@ static foci_status open_temp(struct writer *w)
     return status;
 }
 
+static foci_status open_new(struct writer *w)
+{
+    struct stat st;
+
+    if (lstat(w->path, &st) == 0)
+        return file_fail(w->ctx, w->path, "is a link to a file that is not there");
+    w->target = malloc(strlen(w->path) + 1);
+    if (!w->target)
+        return ctx_fail(w->ctx, FOCI_ERR_MEMORY, "no memory for a file name");
+    strcpy(w->target, w->path);
+    return open_temp(w, 0666);
+}
+
+/* Nobody may see in the new file, not even for a moment, what the old one hid. */
+static foci_status open_instead(struct writer *w, mode_t mode)
+{
+    if (faccessat(AT_FDCWD, w->path, W_OK, AT_EACCESS))
+        return fail(w, "cannot be written");
+    w->target = realpath(w->path, NULL);
+    if (!w->target) return fail(w, "cannot be resolved");
+    TRY(open_temp(w, 0600));
+    (void)fchmod(w->fd, mode & 0777);
+    return FOCI_OK;
+}
+
 static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path)
 {
     struct stat st;
@@ -59,31 +86,24 @@ static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path
 
     *w = (struct writer){ .ctx = ctx, .path = path, .fd = -1 };
     if (!path) return ctx_fail(ctx, FOCI_ERR_ARG, "a file to write needs a name");
-    if (there && S_ISDIR(st.st_mode))
+    if (!there) return open_new(w);
+    if (S_ISDIR(st.st_mode))
         return file_fail(ctx, path, "is a directory; the name of a file is needed");
-    if (there && !S_ISREG(st.st_mode)) {
-        w->fd = open(path, O_WRONLY | O_CLOEXEC);
-        return w->fd < 0 ? fail(w, "cannot be opened") : FOCI_OK;
-    }
-    if (there) {
-        w->target = realpath(path, NULL);
-        if (!w->target) return fail(w, "cannot be resolved");
-    } else {
-        w->target = malloc(strlen(path) + 1);
-        if (!w->target)
-            return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a file name");
-        strcpy(w->target, path);
-    }
-    return open_temp(w);
+    if (S_ISREG(st.st_mode)) return open_instead(w, st.st_mode);
+    w->fd = open(path, O_WRONLY | O_CLOEXEC);
+    return w->fd < 0 ? fail(w, "cannot be opened") : FOCI_OK;
 }
 
+/* A pipe may wait for its reader for ever, so that a signal ends it.  It takes pieces of
+ * PIPE_BUF whole or not at all: none that waits has begun. */
 static foci_status put(struct writer *w, const void *data, size_t bytes)
 {
     enum { MOST = 1 << 28 };
-    const char *p = data;
+    const size_t most = w->temp ? MOST : PIPE_BUF;
+    const char  *p = data;
     while (bytes) {
-        const ssize_t n = write(w->fd, p, bytes < MOST ? bytes : MOST);
-        if (n < 0 && errno == EINTR) continue;
+        const ssize_t n = write(w->fd, p, bytes < most ? bytes : most);
+        if (n < 0 && errno == EINTR && w->temp) continue;
         if (n < 0) return fail(w, "cannot be written");
         p += n;
         bytes -= (size_t)n;

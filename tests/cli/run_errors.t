@@ -302,6 +302,40 @@ q.npy
 --- stderr
 Terminated
 
+=== ended by a signal while a pipe is not read
+npy make q.npy 30000x1
+mkfifo pipe
+(head -c 1 > /dev/null; touch seen; exec sleep 60) < pipe > /dev/null 2>&1 &
+reader=$!
+foci run 'local(window=1)' --q q.npy --k q.npy --v q.npy --out pipe &
+until [ -e seen ]; do sleep 0.1; done
+kill -TERM $!
+wait $!
+echo $?
+kill $reader
+--- stdout
+143
+--- stderr
+foci run: pipe: cannot be written: Interrupted system call
+Terminated
+
+=== a file that is there: its permissions stay, and a link to nothing is no file
+npy make q.npy 3x4
+npy make o.npy 1 1
+chmod 600 o.npy
+ln -s nothing link.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy > /dev/null
+stat -c %a o.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out link.npy
+ls -A
+--- stdout
+600
+link.npy
+o.npy
+q.npy
+--- stderr
+foci run: link.npy: is a link to a file that is not there
+
 === steps need causality, and leave out what has no place in a state
 npy make q.npy 4x2
 npy make m.npy 4x4 --dtype b1

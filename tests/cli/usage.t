@@ -26,6 +26,17 @@ Verbs
   map *
   analyse *
 
+A SPEC says what to compute: *
+...
+* as in h8n4096d64c: see foci help plan.
+
+=== the text that help gives as a spec is one
+foci --help | tr '\n' ' ' | sed "s/.*as in '\([^']*\)'.* as in \([^:]*\):.*/\1\n\2/" > texts
+foci plan "$(head -1 texts)" "$(tail -1 texts)" | sed -n '1,2p'
+--- stdout
+plan h8n4096d64c, *
+  heads 0 to 3: 4*local(window=128, dilation=1) rope*
+
 === -h
 foci -h | head -1
 --- stdout
@@ -114,10 +125,11 @@ foci: no option '--json' before a verb; there are --help, --version, --man and -
 --- exit 2
 
 === man page of the command
-foci --man | sed -n '1p; /^.BR foci.-plan/p'
+foci --man | sed -n '1p; /^.BR foci.-plan/p; /^A SPEC/p'
 --- stdout
 .TH FOCI 1 "" "foci *" "User Commands"
 .BR foci\-plan (1)
+A SPEC says what to compute: *
 
 === man page of a verb
 foci --man plan | grep -A 1 '^.TH\|dtype'

@@ -188,6 +188,13 @@ static void writes_behind_links_and_to_devices(void **state)
     assert_true(S_ISLNK(st.st_mode));
     check_content(x, x->path, 1, shape, data);
 
+    snprintf(link, sizeof link, "%s/astray", x->dir);
+    assert_int_equal(symlink("nothing", link), 0);
+    assert_int_equal(foci_npy_write(x->ctx, link, 1, shape, data), FOCI_ERR_FILE);
+    assert_non_null(
+        strstr(foci_errmsg(x->ctx), "is a link to a file that is not there"));
+    assert_int_equal(folder_entries(x->dir), 3);
+
     assert_int_equal(foci_npy_write(x->ctx, "/dev/null", 1, shape, data), FOCI_OK);
     assert_int_equal(lstat("/dev/null", &st), 0);
     assert_true(S_ISCHR(st.st_mode));
@@ -198,6 +205,35 @@ static void writes_behind_links_and_to_devices(void **state)
     check_content(x, name, 1, shape, data);
 }
 
+static void keeps_permissions(void **state)
+{
+    enum { NOBODY = 65534 };
+    const int64_t shape[1] = { 1 };
+    const float   old[1] = { 7 }, new[1] = { 8 };
+    struct files *x = *state;
+    struct stat   st;
+
+    assert_int_equal(foci_npy_write(x->ctx, x->path, 1, shape, old), FOCI_OK);
+    for (mode_t mode = 0600; mode <= 0666; mode += 033) {
+        assert_int_equal(chmod(x->path, mode), 0);
+        assert_int_equal(foci_npy_write(x->ctx, x->path, 1, shape, old), FOCI_OK);
+        assert_int_equal(stat(x->path, &st), 0);
+        assert_int_equal(st.st_mode & 0777, mode);
+    }
+
+    /* Permissions are nothing to root. */
+    const bool root = geteuid() == 0;
+    assert_int_equal(chmod(x->path, 0444), 0);
+    assert_int_equal(chmod(x->dir, 0777), 0);
+    if (root) assert_int_equal(seteuid(NOBODY), 0);
+    const foci_status status = foci_npy_write(x->ctx, x->path, 1, shape, new);
+    if (root) assert_int_equal(seteuid(0), 0);
+    assert_int_equal(status, FOCI_ERR_FILE);
+    assert_non_null(strstr(foci_errmsg(x->ctx), "cannot be written"));
+    check_content(x, x->path, 1, shape, old);
+    assert_int_equal(folder_entries(x->dir), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +242,7 @@ int main(void)
         FILES_TEST(refuses_to_write_nonsense),
         FILES_TEST(reports_failed_writes),
         FILES_TEST(writes_behind_links_and_to_devices),
+        FILES_TEST(keeps_permissions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,11 +156,22 @@ static void writing(void **state)
     assert_true(first(*state) == 3);
 }
 
+static void interrupted_pipe(void **state)
+{
+    const float data[] = { 1, 2 };
+
+    failing = WRITE;
+    reason = EINTR; /* its reader may never come */
+    assert_int_equal(foci_npy_write(*state, "/dev/null", 1, shape, data), FOCI_ERR_FILE);
+    assert_non_null(strstr(foci_errmsg(*state), strerror(EINTR)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reading, make, release),
         cmocka_unit_test_setup_teardown(writing, make, release),
+        cmocka_unit_test_setup_teardown(interrupted_pipe, make, release),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -404,7 +404,7 @@ typedef struct foci_step_io {
 } foci_step_io;
 
 /* Work memory of a step of that many states with that many new tokens in all, the
- * longest of them then max_len long. */
+ * longest of them then max_len long.  0: there cannot be so many. */
 FOCI_API size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
                                 int64_t max_len);
 

@@ -48,17 +48,17 @@ static struct room room_take(const struct stepping *x, struct arena *a)
 static void take(struct stepping *x, int64_t n_seqs, int64_t tokens, int64_t n_bundles,
                  int64_t parts, struct arena *a)
 {
-    const int64_t rows = n_bundles * x->kv_heads * x->bundle;
-    struct arena  one = { 0 };
+    const size_t rows = (size_t)(x->kv_heads * x->bundle); /* of a bundle, of a part */
+    struct arena one = { 0 };
 
     x->mechs = arena_take(a, n_seqs, sizeof *x->mechs);
     x->bundles = arena_take(a, n_bundles, sizeof *x->bundles);
     x->e.at.turns = arena_take(a, x->score->rope_base > 0 ? tokens * x->dq : 0,
                                sizeof *x->e.at.turns);
-    x->visible = arena_take(a, x->counts ? rows : 0, sizeof *x->visible);
-    x->labels = arena_take(a, rows * x->rounds, sizeof *x->labels);
-    x->sums = arena_take(a, parts * x->kv_heads * x->bundle,
-                         (size_t)(x->ldo + 2) * sizeof *x->sums);
+    x->visible = arena_take(a, x->counts ? n_bundles : 0, rows * sizeof *x->visible);
+    x->labels = arena_take(a, n_bundles, rows * (size_t)x->rounds * sizeof *x->labels);
+    x->wave = min64(parts, WAVE / x->bundle);
+    x->sums = arena_take(a, x->wave, rows * (size_t)(x->ldo + 2) * sizeof *x->sums);
     room_take(x, &one);
     x->scratch_bytes = one.used;
     x->scratch = arena_take(a, x->plan->ctx->threads, one.used);
@@ -142,8 +142,18 @@ static void cut_seq(struct stepping *x, int64_t i)
         b->parts = parts_of(x, b->tiles);
         b->at = x->n_bundles++;
         b->first = x->parts;
+        b->slot = x->in_wave + b->parts > x->wave ? 0 : x->in_wave;
+        x->in_wave = b->slot + b->parts;
         x->parts += b->parts;
     }
+}
+
+/* The bundle after the last one of the wave that begins with bundle i. */
+static int64_t wave_end(const struct stepping *x, int64_t i)
+{
+    while (++i < x->n_bundles && x->bundles[i].slot > 0)
+        continue;
+    return i;
 }
 
 /* The bundle that part number i of all is of. */
@@ -165,7 +175,7 @@ static const struct bundle *bundle_of(const struct stepping *x, int64_t i)
 static struct sums sums_of(const struct stepping *x, const struct bundle *b, int64_t kv,
                            int64_t part)
 {
-    const int64_t i = b->first * x->kv_heads + kv * b->parts + part;
+    const int64_t i = b->slot * x->kv_heads + kv * b->parts + part;
     float        *at = x->sums + i * x->bundle * (x->ldo + 2);
     float        *m = at + x->bundle * x->ldo;
 
@@ -193,9 +203,14 @@ struct job {
     int64_t              part, kv0, heads;
 };
 
+static int64_t jobs_of_part(const struct stepping *x)
+{
+    return div_up(x->kv_heads, x->together);
+}
+
 static struct job job_of(const struct stepping *x, int64_t i)
 {
-    const int64_t        of_part = div_up(x->kv_heads, x->together), at = i / of_part;
+    const int64_t        of_part = jobs_of_part(x), at = i / of_part;
     const struct bundle *b = bundle_of(x, at);
     const int64_t        kv0 = i % of_part * x->together;
 
@@ -381,15 +396,28 @@ static int64_t count_parts(const struct stepping *x, int64_t *tokens, int64_t *b
     return parts;
 }
 
-/* Jobs, of as many heads together as leave every thread a few. */
-static int64_t count_jobs(struct stepping *x, int threads)
+/* As many heads together as leave every thread a few jobs. */
+static void share_heads(struct stepping *x, int threads)
 {
     enum { EACH = 4 };
 
     while (threads > 1 && x->together > 1 &&
-           x->parts * div_up(x->kv_heads, x->together) < (int64_t)EACH * threads)
+           min64(x->parts, x->wave) * jobs_of_part(x) < (int64_t)EACH * threads)
         x->together = div_up(x->together, 2);
-    return x->parts * div_up(x->kv_heads, x->together);
+}
+
+/* All threads together: the parts of bundles lo to hi, and then their rows. */
+static void do_wave(const struct stepping *x, int64_t lo, int64_t hi, struct room *r)
+{
+    const int64_t parts = x->bundles[hi - 1].first + x->bundles[hi - 1].parts;
+
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = x->bundles[lo].first * jobs_of_part(x);
+         i < parts * jobs_of_part(x); i++)
+        do_job(x, i, r);
+#pragma omp for schedule(dynamic, 4)
+    for (int64_t i = lo * x->kv_heads; i < hi * x->kv_heads; i++)
+        merge(x, i, r);
 }
 
 static void step_all(const struct step *step, int g, struct arena work)
@@ -404,8 +432,8 @@ static void step_all(const struct step *step, int g, struct arena work)
     for (int64_t i = 0; i < step->n_seqs; i++)
         cut_seq(&x, i);
 
-    const int     threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
-    const int64_t jobs = count_jobs(&x, threads);
+    const int threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
+    share_heads(&x, threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena mine = { .base = x.scratch +
@@ -418,12 +446,10 @@ static void step_all(const struct step *step, int g, struct arena work)
             for (int64_t i = 0; i < x.n_bundles * x.kv_heads; i++)
                 know(&x, i, &room);
         }
-#pragma omp for schedule(dynamic, 1)
-        for (int64_t i = 0; i < jobs; i++)
-            do_job(&x, i, &room);
-#pragma omp for schedule(dynamic, 4)
-        for (int64_t i = 0; i < x.n_bundles * x.kv_heads; i++)
-            merge(&x, i, &room);
+        for (int64_t lo = 0, hi; lo < x.n_bundles; lo = hi) {
+            hi = wave_end(&x, lo);
+            do_wave(&x, lo, hi, &room);
+        }
         if (x.k->end) x.k->end();
     }
 }

@@ -8,6 +8,8 @@
  * reference, and the parts are merged in order.  Keys that labels show are one more
  * part: every row walks the tokens that have its labels, and their rows are gathered.
  * The cut depends on lengths alone, so results do not depend on the number of threads.
+ * Bundles are taken in waves, so that the memory for parts does not grow with the tokens
+ * of a step times the keys.
  *
  * Pages of a sequence lie anywhere, and each jump between them costs as much as many
  * lines: a job is a part of several heads together, which reads a page from its begin to
@@ -24,6 +26,7 @@ enum {
     MOST_PARTS = 64, /* of a bundle */
     BUNDLE = 64,     /* rows */
     TOGETHER = 256,  /* rows of a job, unless one head has more */
+    WAVE = 8192,     /* rows of sums of a head at the same time */
     FEW = 8,         /* rows that kernels take at a time */
     SPANS = 64,      /* ranges of tiles of a bundle */
     FAR = 1 << 16    /* distances whose entries of a table are known beforehand */
@@ -90,6 +93,9 @@ int64_t labels_most(const struct stage *s);
  * A step
  */
 
+/* A wave has room for all parts of a bundle, that of labels included. */
+_Static_assert(WAVE / BUNDLE >= MOST_PARTS + 2, "bundles fit into a wave");
+
 struct span {
     int        level; /* -1: tokens */
     foci_range tiles;
@@ -108,6 +114,7 @@ struct bundle {
     int64_t                parts; /* that of labels, the last, included */
     int64_t                at;    /* number of the bundle */
     int64_t                first; /* number of its first part */
+    int64_t                slot;  /* and in its wave, which it begins if that is 0 */
 };
 
 /* The rows of a bundle after a part. */
@@ -136,11 +143,12 @@ struct stepping {
     foci_mech     *mechs; /* [n_seqs] */
     struct bundle *bundles; /* [n_bundles] */
     int64_t        n_bundles, parts;
-    int64_t       *visible; /* [n_bundles][kv_heads][bundle] */
-    int32_t       *labels;  /* likewise, [rounds] numbers of labels; -1: none */
-    float         *sums;    /* [parts][kv_heads] pieces: [bundle][ldo + 2] */
-    char          *scratch;
-    size_t         scratch_bytes;
+    int64_t  wave, in_wave; /* parts that a wave may have; that the last one has */
+    int64_t *visible;       /* [n_bundles][kv_heads][bundle] */
+    int32_t *labels;        /* likewise, [rounds] numbers of labels; -1: none */
+    float   *sums;          /* [wave][kv_heads] pieces: [bundle][ldo + 2] */
+    char    *scratch;
+    size_t   scratch_bytes;
 };
 
 /* Scratch for the labels of a row. */
@@ -262,8 +270,8 @@ uint64_t step_seen(const struct stepping *x, const struct bundle *b, int level,
 /* Those of all tiles together. */
 int64_t step_count(const struct stepping *x, const struct bundle *b, int64_t place);
 
-/* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into scores, and the meeting of rows first to
- * first + rows (at most FEW) with keys. */
+/* exact_step_rows.c: cosines and sines that turn a row at `place`; queries as they go into
+ * scores, and the meeting of rows first to first + rows (at most FEW) with keys. */
 void step_turn(const struct stepping *x, int64_t place, float *row);
 /* to[ldq] = wide[given] times the matrix of a head of the stage for queries or keys. */
 void step_project_row(const struct stepping *x, int64_t head, bool keys,

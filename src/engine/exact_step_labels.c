@@ -146,10 +146,11 @@ foci_status labels_copy(foci_ctx *ctx, const struct label_map *from, int64_t len
 {
     if (!len) return FOCI_OK;
     TRY(labels_reserve(ctx, to, len, from->n_labels));
-    memcpy(to->label, from->label, (size_t)from->n_labels * sizeof *to->label);
-    memcpy(to->last, from->last, (size_t)from->n_labels * sizeof *to->last);
     memcpy(to->before, from->before, (size_t)len * sizeof *to->before);
     memcpy(to->what, from->what, (size_t)len * sizeof *to->what);
+    if (!from->n_labels) return FOCI_OK; /* no token has one, and there are no tables */
+    memcpy(to->label, from->label, (size_t)from->n_labels * sizeof *to->label);
+    memcpy(to->last, from->last, (size_t)from->n_labels * sizeof *to->last);
     to->n_labels = from->n_labels;
     fill_table(to);
     return FOCI_OK;

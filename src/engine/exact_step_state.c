@@ -154,11 +154,14 @@ void exact_state_save(const foci_state *state, int g, struct writer *w)
         labels_save(&own->maps[i], state->len, w);
 }
 
-/* The first slot that tokens from n on need. */
+/* The first slot that tokens from n on need, of those there are. */
 static int64_t keep_of(const struct stage *s, int level, int64_t n)
 {
     const foci_mech *m = &s->group->mech;
-    return m->def->slot_keep ? max64(0, m->def->slot_keep(m, level, n)) : 0;
+    const int64_t    done = slots_done(&s->levels[level].slots, n);
+
+    return m->def->slot_keep ? min64(done, max64(0, m->def->slot_keep(m, level, n)))
+                             : 0;
 }
 
 foci_status exact_state_restore(foci_state *state, int g, struct reader *r)
@@ -171,7 +174,7 @@ foci_status exact_state_restore(foci_state *state, int g, struct reader *r)
     for (int l = 0; l < s->n_levels; l++) {
         const int64_t rows = slots_done(&s->levels[l].slots, state->len);
         TRY(stream_restore(pool, &own->level[l], g, g + 1, rows,
-                           min64(rows, keep_of(s, l, state->len)), r));
+                           keep_of(s, l, state->len), r));
         if (own->sums[l] &&
             !read_bytes(r, own->sums[l], (size_t)sum_floats(pool, g) * sizeof(float)))
             return state_damaged(pool);

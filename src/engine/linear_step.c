@@ -253,7 +253,7 @@ static void take(struct stepping *s, int64_t n_seqs, struct arena *a)
     struct linear *x = &s->x;
     struct arena   one = { 0 };
 
-    s->turns = arena_take(a, x->turns ? n_seqs * x->m : 0, sizeof *s->turns);
+    s->turns = arena_take(a, x->turns ? n_seqs : 0, (size_t)x->m * sizeof *s->turns);
     s->bias = step_has_bias(x)
                   ? arena_take(a, x->heads * (int64_t)s->set.room, sizeof *s->bias)
                   : NULL;

@@ -74,7 +74,7 @@ static struct room room_take(const foci_plan *plan, int g, int64_t n_seqs, int64
     struct room         r;
 
     r.seqs = arena_take(a, n_seqs, sizeof *r.seqs);
-    r.y = arena_take(a, rows * p->heads * p->dim_v, foci_dtype_bytes(p->dtype));
+    r.y = arena_take(a, rows * p->heads, (size_t)p->dim_v * foci_dtype_bytes(p->dtype));
     r.sum = arena_take(a, rows * s->group->heads, (size_t)p->dim_v * sizeof *r.sum);
     r.gate = arena_take(a, rows * s->group->heads * s->n_inner, sizeof *r.gate);
     return r;
@@ -86,7 +86,8 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     struct arena a = { 0 };
 
     room_take(pool->plan, g, n_seqs, tokens, &a);
-    return a.used + step_scratch(inner_pool(pool, g, 0), 0, n_seqs, tokens, max_len);
+    arena_take(&a, 1, step_scratch(inner_pool(pool, g, 0), 0, n_seqs, tokens, max_len));
+    return a.used;
 }
 
 static int64_t rows_of(const struct step *step)

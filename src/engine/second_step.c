@@ -114,9 +114,9 @@ static struct room room_take(const foci_plan *plan, int64_t n_seqs, int64_t rows
     struct room         r;
 
     r.seqs = arena_take(a, n_seqs, sizeof *r.seqs);
-    r.k = arena_take(a, rows * p->heads * p->dim_qk, el);
-    r.y = arena_take(a, rows * p->heads * p->dim_v, el);
-    r.z = arena_take(a, rows * p->heads * p->dim_v, el);
+    r.k = arena_take(a, rows * p->heads, (size_t)p->dim_qk * el);
+    r.y = arena_take(a, rows * p->heads, (size_t)p->dim_v * el);
+    r.z = arena_take(a, rows * p->heads, (size_t)p->dim_v * el);
     return r;
 }
 
@@ -132,7 +132,8 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
                                                   tokens, max_len);
         if (n > most) most = n;
     }
-    return a.used + most;
+    arena_take(&a, 1, most);
+    return a.used;
 }
 
 /* Every head of queries gets the keys it reads. */

@@ -385,11 +385,12 @@ static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
         UNROLL(8)
         for (int r = 0; r < 8; r++)
             d.two[r % 2] = d.four[r % 4] = d.eight[r] = odd;
-        for (; to >= 0; to -= 8, in += 8 * LANES)
+        for (; to >= 0; to -= 8, in += 8 * LANES) {
             UNROLL(8)
-        for (int u = 0; u < 8; u++)
-            if (u < 7 || to >= 8)
-                unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
+            for (int u = 0; u < 8; u++)
+                if (u < 7 || to >= 8)
+                    unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
+        }
     }
 }
 
@@ -520,19 +521,20 @@ INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *
     UNROLL(8)
     for (int i = 0; i < R * C; i++)
         low[i] = high[i] = vf_zero();
-    for (int t = 0; t < (n + 1) / 2; t++, v += 2 * ldv)
+    for (int t = 0; t < (n + 1) / 2; t++, v += 2 * ldv) {
         UNROLL(4)
-    for (int c = 0; c < C; c++) {
-        const vw a = value_words(v + c * 32, some, R > 1);
-        const vw b =
-            2 * t + 1 == n ? vw_set1(0) : value_words(v + ldv + c * 32, some, R > 1);
-        const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
+        for (int c = 0; c < C; c++) {
+            const vw a = value_words(v + c * 32, some, R > 1);
+            const vw b = 2 * t + 1 == n ? vw_set1(0)
+                                        : value_words(v + ldv + c * 32, some, R > 1);
+            const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
 
-        UNROLL(8)
-        for (int r = 0; r < R; r++) {
-            const vw by = vw_set1(w[r * LANES / 2 + t]);
-            low[r * C + c] = vw_dot(x, by, low[r * C + c]);
-            high[r * C + c] = vw_dot(y, by, high[r * C + c]);
+            UNROLL(8)
+            for (int r = 0; r < R; r++) {
+                const vw by = vw_set1(w[r * LANES / 2 + t]);
+                low[r * C + c] = vw_dot(x, by, low[r * C + c]);
+                high[r * C + c] = vw_dot(y, by, high[r * C + c]);
+            }
         }
     }
     UNROLL(8)

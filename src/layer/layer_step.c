@@ -43,7 +43,7 @@ size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
     if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
     const size_t bytes = foci_step_bytes(pool, n_states, tokens, max_len);
     take(layer, &x, tokens, &a);
-    if (!arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
+    if (!bytes || !arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
     return a.used + bytes;
 }
 

@@ -138,12 +138,14 @@ size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
     size_t           most = 0;
 
     if (n_states < 0 || tokens < 0 || max_len < 0) return 0;
+    if (n_states > MAX_LEN || tokens > MAX_LEN || max_len > MAX_LEN) return 0;
     arena_take(&a, n_states, sizeof(struct step_seq));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const size_t n = step_scratch(pool, g, n_states, tokens, max_len);
         if (n > most) most = n;
     }
-    return (a.used + most + 63) / 64 * 64;
+    arena_take(&a, 1, most);
+    return arena_ok(&a) ? a.used : 0;
 }
 
 void step_append(struct step *step)

@@ -219,7 +219,8 @@ foci_status stream_restore(foci_pool *pool, struct stream *s, int g0, int g1,
         return state_damaged(pool);
     if (head[2] > pool->n_free)
         return ctx_fail(pool->plan->ctx, FOCI_ERR_FULL,
-                        "the state needs %" PRId64 " pages, and %" PRId64 " are free",
+                        "the state needs %" PRId64 " pages, and %" PRId64
+                        " are free: free states or call foci_pool_grow()",
                         head[2], pool->n_free);
     TRY(make_room(pool, s, head[2]));
     s->rows = rows;

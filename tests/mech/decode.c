@@ -71,6 +71,81 @@ static void test_mixes(void **state)
     levels_free(&l);
 }
 
+/* Heads and widths of every kind, as long as the judge is through with them soon. */
+static foci_problem draw_shape(struct rng *r, int64_t len)
+{
+    static const int64_t kv_heads[] = { 1, 2, 3, 5, 9, 33 };
+    static const int64_t per[] = { 1, 2, 3, 4, 5, 8, 16, 17, 70 };
+    enum { COST = 10000000, WIDEST = 256 };
+    foci_problem p = world_shapes[0];
+
+    do {
+        p.kv_heads = kv_heads[rng_below(r, 6)];
+        p.heads = p.kv_heads * per[rng_below(r, 9)];
+        p.dim_qk = 1 + rng_below(r, 1 + rng_below(r, WIDEST));
+        p.dim_v = 1 + rng_below(r, 1 + rng_below(r, WIDEST));
+    } while (p.heads * len * len * (p.dim_qk + p.dim_v) > COST);
+    p.dtype = (foci_dtype)rng_below(r, 3);
+    return p;
+}
+
+/* All of a prompt at once, then step by step; the same bits for any number of threads. */
+static void walk_twice(foci_ctx *one, foci_ctx *seven, const char *spec,
+                       const foci_problem *p, uint64_t seed)
+{
+    static const int64_t lens[MAX_SEQS] = { 140, 66, 3 };
+    struct world         w = world_make(one, spec, p, lens, MAX_SEQS, seed);
+    struct world         x = world_make(seven, spec, p, lens, MAX_SEQS, seed);
+    const int32_t        prompt[MAX_SEQS] = { 130, 0, (int32_t)(seed % 4) };
+
+    assert_non_null(w.plan);
+    world_step(&w, prompt, true);
+    world_step(&x, prompt, true);
+    world_run(&w);
+    world_run(&x);
+    for (int s = 0; s < MAX_SEQS; s++) {
+        world_compare(&w, &w.seq[s]);
+        assert_memory_equal(w.seq[s].got, x.seq[s].got,
+                            (size_t)lens[s] * world_row_bytes(&w, p->heads, p->dim_v));
+    }
+    world_free(&w);
+    world_free(&x);
+}
+
+static void test_shapes(void **state)
+{
+    static const char *const specs[] = { "softmax sink",
+                                         "softmax rope logn",
+                                         "local(window=70) alibi",
+                                         "relu2",
+                                         "softmax cap(5) t5",
+                                         "l2norm qknorm",
+                                         "pooled(block=8)",
+                                         "softmax shaw",
+                                         "lsh(buckets=8, rounds=2)",
+                                         "strided(stride=5)",
+                                         "softmax txl",
+                                         "lsh(buckets=4, shared=1)",
+                                         "lowrank(rank=7) sink" };
+    enum { SPECS = sizeof specs / sizeof *specs };
+    const uint64_t rounds = getenv("FOCI_TEST_LONG") ? 20 : 2;
+    struct levels  one = levels_make(1), seven = levels_make(7);
+    struct rng     r;
+
+    (void)state;
+    rng_seed(&r, 1, 1);
+    for (uint64_t i = 0; i < SPECS * rounds; i++) {
+        foci_problem p = draw_shape(&r, 140);
+        const int    level = (int)rng_below(&r, one.n);
+
+        if (i % SPECS == 0) p.heads = 70 * (p.kv_heads = 1), p.dim_qk = p.dim_v = 3;
+        if (p.dim_qk % 2) p.dim_qk++; /* rows that are turned have pairs */
+        walk_twice(one.ctx[level], seven.ctx[level], specs[i % SPECS], &p, i);
+    }
+    levels_free(&one);
+    levels_free(&seven);
+}
+
 /* Long enough for several parts: the same bits for any number of threads. */
 static void test_parts(void **state)
 {
@@ -138,6 +213,44 @@ static void test_nonfinite(void **state)
                          (double)got[i], (double)want[i]);
         world_free(&w);
     }
+    foci_ctx_free(ctx);
+}
+
+/* Rows that are not numbers have no label, and a state that has seen nothing else none at
+ * all: it is copied, saved and restored like others. */
+static void test_no_labels(void **state)
+{
+    static const int64_t lens[] = { 90 };
+    foci_ctx            *ctx = test_ctx(NULL, 1);
+    struct world         w =
+        world_make(ctx, "lsh(hash=floor, rounds=2)", &world_shapes[0], lens, 1, 3);
+    struct sequence *s = &w.seq[0];
+    foci_state      *copy, *restored;
+
+    (void)state;
+    for (int i = 0; i < 10 * HEADS * 16; i++)
+        ((float *)(void *)s->k)[i] = NAN;
+    world_expect(&w, s);
+    world_step(&w, (const int32_t[MAX_SEQS]){ 10 }, true);
+    assert_int_equal(foci_state_copy(s->state, &copy), FOCI_OK);
+    const size_t bytes = foci_state_save(copy, NULL, 0);
+    char        *saved = test_alloc(1, bytes);
+    assert_int_equal(foci_state_save(copy, saved, bytes), bytes);
+    foci_state_free(copy);
+    assert_int_equal(foci_state_restore(w.pool, saved, bytes, &restored), FOCI_OK);
+    free(saved);
+    assert_int_equal(foci_state_copy(restored, &copy), FOCI_OK);
+    foci_state_free(restored);
+    foci_state_free(s->state);
+    s->state = copy;
+    world_step(&w, (const int32_t[MAX_SEQS]){ 80 }, true);
+    for (int i = 0; i < 90 * HEADS * 24; i++) {
+        const double got = ref_load(FOCI_F32, s->got, i);
+        const double want = ref_load(FOCI_F32, s->want, i);
+        if (!(fabs(got - want) <= 1e-4))
+            fail_msg("element %d is %g, not %g", i, got, want);
+    }
+    world_free(&w);
     foci_ctx_free(ctx);
 }
 
@@ -242,9 +355,10 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),    cmocka_unit_test(test_mixes),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_forks),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_steps),     cmocka_unit_test(test_mixes),
+        cmocka_unit_test(test_parts),     cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_no_labels), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

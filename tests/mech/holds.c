@@ -22,6 +22,7 @@ static struct stretch stretch_make(const char *spec, int64_t planned)
     foci_problem   p = world_shapes[0];
     struct rng     r;
 
+    kept_register(s.ctx);
     p.len_q = p.len_k = planned;
     p.dim_v = p.dim_qk;
     s.plan = test_plan(s.ctx, spec, &p);
@@ -149,6 +150,22 @@ static void test_ring(void **state)
     assert_int_equal(foci_state_len(s.state), 0);
     assert_int_equal(pages_of(&s), 0);
     stretch_to(&s, 300);
+    stretch_free(&s);
+}
+
+/* Slots that are not needed are let go with the page that they would be written into; a
+ * state is not cut back to where that page is the open one. */
+static void test_open_slots(void **state)
+{
+    struct stretch s = stretch_make("test_blind", 10);
+
+    (void)state;
+    stretch_to(&s, 300); /* 150 slots, of which the first 128 are gone */
+    assert_int_equal(foci_state_truncate(s.state, 200), FOCI_ERR_UNSUP);
+    assert_int_equal(foci_state_len(s.state), 300);
+    assert_int_equal(foci_state_truncate(s.state, 270), FOCI_OK);
+    stretch_to(&s, 300);
+    assert_int_equal(pages_of(&s), 5 + 1);
     stretch_free(&s);
 }
 
@@ -293,7 +310,7 @@ int main(void)
         cmocka_unit_test(test_sizes),      cmocka_unit_test(test_ring),
         cmocka_unit_test(test_limits),     cmocka_unit_test(test_append_only),
         cmocka_unit_test(test_many),       cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_one_by_one),
+        cmocka_unit_test(test_one_by_one), cmocka_unit_test(test_open_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

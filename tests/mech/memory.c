@@ -213,6 +213,51 @@ static void test_features(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Work memory of a step that takes a whole sequence; 0: it has no decoding state. */
+static size_t step_of(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t len)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .dtype = dtype,
+                             .flags = FOCI_CAUSAL,
+                             .batch = 1,
+                             .heads = 2,
+                             .len_q = len,
+                             .len_k = len,
+                             .dim_qk = DIM };
+    foci_plan         *plan = trial_plan(ctx, spec, &p);
+    foci_pool         *pool;
+    size_t             bytes = 0;
+
+    if (plan && foci_pool_create(plan, 0, &pool) == FOCI_OK) {
+        bytes = foci_step_bytes(pool, 1, len, len);
+        foci_pool_free(pool);
+    }
+    foci_plan_free(plan);
+    return bytes;
+}
+
+/* Steps, too: twice the tokens on twice the keys. */
+static void test_steps(void **state)
+{
+    foci_ctx *ctx;
+    int       n = 0;
+
+    (void)state;
+    assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
+    for (const foci_mech_def *m; (m = foci_mechanism(ctx, n / 3)) != NULL; n++) {
+        const foci_dtype dtype = (foci_dtype)(n % 3);
+        char             spec[SPEC_CAP];
+        spec_of(m, spec);
+        const size_t once = step_of(ctx, spec, dtype, 16384);
+        const size_t longer = step_of(ctx, spec, dtype, 65536);
+        if ((double)longer > 4.08 * (double)once)
+            fail_msg("%s, dtype %d: a step takes %zu bytes at 16384, %zu at 65536",
+                     spec, (int)dtype, once, longer);
+    }
+    assert_true(step_of(ctx, "softmax", FOCI_F32, 16384) > 0);
+    foci_ctx_free(ctx);
+}
+
 /* The counters see what the library allocates, or the test above says nothing. */
 static void test_counters(void **state)
 {
@@ -230,6 +275,7 @@ int main(void)
         cmocka_unit_test(test_counters),
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_features),
+        cmocka_unit_test(test_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

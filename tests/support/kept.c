@@ -1,6 +1,6 @@
 /* kept.c -- mechanisms that decoding has to keep different things for: a window and
- * some tokens for ever, means of runs on several levels, the last tokens of runs, and
- * tokens by label. */
+ * some tokens for ever, means of runs on several levels, means that nobody sees, the last
+ * tokens of runs, and tokens by label. */
 #include <stdio.h>
 
 #include "support/trial.h"
@@ -115,6 +115,35 @@ static int64_t heap_keep(const foci_mech *m, int64_t n)
 static int64_t heap_slot_keep(const foci_mech *m, int level, int64_t n)
 {
     return heap_range(m, level, n).begin;
+}
+
+/*
+ * All keys, and means of runs that nobody sees: none of them is needed, not even those
+ * that there are not yet.
+ */
+
+static int blind_slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
+{
+    (void)m;
+    levels[0] = (foci_slots){ .every = 2 };
+    return 1;
+}
+
+static uint64_t blind_slot_mask(const foci_mech *m, int level, int64_t i, int64_t s0)
+{
+    (void)m;
+    (void)level;
+    (void)i;
+    (void)s0;
+    return 0;
+}
+
+static int64_t blind_slot_keep(const foci_mech *m, int level, int64_t n)
+{
+    (void)m;
+    (void)level;
+    (void)n;
+    return INT64_MAX;
 }
 
 /*
@@ -266,6 +295,13 @@ static const foci_mech_def kept[] = {
       .slot_tiles = heap_slot_tiles,
       .keep = heap_keep,
       .slot_keep = heap_slot_keep },
+    { .name = "test_blind",
+      .summary = "all keys, and means that nobody sees",
+      .reads = READS,
+      .stochastic = true,
+      .slots = blind_slots,
+      .slot_mask = blind_slot_mask,
+      .slot_keep = blind_slot_keep },
     { .name = "test_tail",
       .summary = "ends of runs",
       .args = tail_args,

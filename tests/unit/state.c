@@ -181,6 +181,48 @@ static void states(void **state)
     assert_int_equal(foci_state_restore(w->pool, saved, n, NULL), FOCI_ERR_ARG);
 }
 
+/* More than there can be has no size, and none that is too small. */
+static void sizes(void **state)
+{
+    static const char *const specs[] = { "softmax rope",
+                                         "lsh(buckets=4, rounds=3)",
+                                         "linear rope",
+                                         "routed(softmax, routes=2)",
+                                         "segmented(length=4, integrate=second)",
+                                         "fixed" };
+    static const int64_t much[] = { -1, INT64_C(1) << 36, INT64_C(1) << 57, INT64_MAX };
+    const foci_problem   p = { FOCI_SIZED(foci_problem),
+                               .batch = 1,
+                               .heads = 8,
+                               .len_q = 1,
+                               .len_k = 1,
+                               .dim_qk = 1 << 12,
+                               .dim_x = 1,
+                               .flags = FOCI_CAUSAL };
+    foci_ctx            *ctx = test_ctx(NULL, 1);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        foci_plan *plan = test_plan(ctx, specs[i], &p);
+        foci_pool *pool;
+
+        assert_int_equal(foci_pool_create(plan, 0, &pool), FOCI_OK);
+        const size_t least = foci_step_bytes(pool, 1, 1, 1);
+        assert_true(least > 0);
+        for (size_t t = 0; t < sizeof much / sizeof *much; t++)
+            for (int which = 1; which < 8; which++) {
+                const size_t n =
+                    foci_step_bytes(pool, which & 1 ? much[t] : 1,
+                                    which & 2 ? much[t] : 1, which & 4 ? much[t] : 1);
+                assert_true(n == 0 || n >= least);
+                if (t != 1) assert_int_equal(n, 0);
+            }
+        foci_pool_free(pool);
+        foci_plan_free(plan);
+    }
+    foci_ctx_free(ctx);
+}
+
 enum { COPIES = 3, ROWS = 10, DIM_X = 2 };
 
 /* Of those who share a page the last to write needs no copy of its own: a pool that is
@@ -251,6 +293,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(steps, make, release),
         cmocka_unit_test_setup_teardown(pools, make, release),
         cmocka_unit_test_setup_teardown(states, make, release),
+        cmocka_unit_test(sizes),
         cmocka_unit_test(copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

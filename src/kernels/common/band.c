@@ -62,14 +62,15 @@ static void ISA(unskew_f32)(float *band, const float *ds)
         float       *out = band + (LANES + VF_LEN - 2) * LANES + i;
         struct ISA(delay) d = ISA(delay_none)();
 
-        for (int row = 0; row < LANES + VF_LEN; row += 8)
+        for (int row = 0; row < LANES + VF_LEN; row += 8) {
             UNROLL(8)
-        for (int u = 0; u < 8; u++, in += LANES, out -= LANES) {
-            const int to = LANES + VF_LEN - 2 - (row + u);
+            for (int u = 0; u < 8; u++, in += LANES, out -= LANES) {
+                const int to = LANES + VF_LEN - 2 - (row + u);
 
-            if (to < 0) continue;
-            const vf x = ISA(delayed)(&d, vf_load(in), u);
-            if (to < LANES) vf_store(out, x);
+                if (to < 0) continue;
+                const vf x = ISA(delayed)(&d, vf_load(in), u);
+                if (to < LANES) vf_store(out, x);
+            }
         }
     }
 }

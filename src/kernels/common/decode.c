@@ -41,11 +41,12 @@ INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k
                 ISA(dots_at)(&sum[j], q, ldq, at, dtype, c, d, R, K);
             }
     } else {
-        for (int c = 0; c < d; c += VF_LEN)
+        for (int c = 0; c < d; c += VF_LEN) {
             UNROLL(16)
-        for (int j = 0; j < K; j++) {
-            const char *const at = k + (j < keys ? j : keys - 1) * row;
-            ISA(dots_at)(&sum[j], q, ldq, at, dtype, c, d, R, K);
+            for (int j = 0; j < K; j++) {
+                const char *const at = k + (j < keys ? j : keys - 1) * row;
+                ISA(dots_at)(&sum[j], q, ldq, at, dtype, c, d, R, K);
+            }
         }
     }
     UNROLL(16)
@@ -95,10 +96,11 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
     vf            sum[8][2];
 
     UNROLL(8)
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < R; r++) {
         UNROLL(2)
-    for (int i = 0; i < V; i++)
-        sum[r][i] = vf_loadu(o + r * ldo + i * VF_LEN);
+        for (int i = 0; i < V; i++)
+            sum[r][i] = vf_loadu(o + r * ldo + i * VF_LEN);
+    }
     for (int j = 0; j < n; j++, v += row) {
         vf x[2];
         UNROLL(2)
@@ -116,10 +118,11 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
         }
     }
     UNROLL(8)
-    for (int r = 0; r < R; r++)
+    for (int r = 0; r < R; r++) {
         UNROLL(2)
-    for (int i = 0; i < V; i++)
-        vf_storeu(o + r * ldo + i * VF_LEN, sum[r][i]);
+        for (int i = 0; i < V; i++)
+            vf_storeu(o + r * ldo + i * VF_LEN, sum[r][i]);
+    }
 }
 
 /* The last vector, out of line: what is left is not worth a copy for every type. */

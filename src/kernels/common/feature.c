@@ -58,11 +58,12 @@ INLINE void ISA(feature_all)(float *out, const float *in, int n, const float *fa
 
     for (int v = 0; v < LANES / VF_LEN; v++)
         f[v] = vf_load(factor + v * VF_LEN);
-    for (int c = 0; c < n; c++, in += LANES, out += LANES)
+    for (int c = 0; c < n; c++, in += LANES, out += LANES) {
         UNROLL(8)
-    for (int v = 0; v < LANES / VF_LEN; v++)
-        vf_store(out + v * VF_LEN,
-                 vf_mul(f[v], ISA(phi)(vf_load(in + v * VF_LEN), kind)));
+        for (int v = 0; v < LANES / VF_LEN; v++)
+            vf_store(out + v * VF_LEN,
+                     vf_mul(f[v], ISA(phi)(vf_load(in + v * VF_LEN), kind)));
+    }
 }
 
 static void ISA(feature)(float *out, const float *in, int n, int kind,

@@ -19,10 +19,11 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     vf sum[GEMM_MOST][GEMM_VECS];
 
     UNROLL(GEMM_MOST)
-    for (int i = 0; i < R; i++)
+    for (int i = 0; i < R; i++) {
         UNROLL(GEMM_VECS)
-    for (int v = 0; v < V; v++)
-        sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
+        for (int v = 0; v < V; v++)
+            sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
+    }
 
     for (int t = 0; t < k; t++) {
         gemm_vec row[GEMM_VECS];
@@ -42,10 +43,11 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     }
 
     UNROLL(GEMM_MOST)
-    for (int i = 0; i < R; i++)
+    for (int i = 0; i < R; i++) {
         UNROLL(GEMM_VECS)
-    for (int v = 0; v < V; v++)
-        vf_store(c + i * ldc + v * VF_LEN, sum[i][v]);
+        for (int v = 0; v < V; v++)
+            vf_store(c + i * ldc + v * VF_LEN, sum[i][v]);
+    }
 }
 
 /* All rows of V vectors, R at a time, then what is left. */

@@ -249,9 +249,10 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
 
 static void ISA(add_rows)(float *out, const float *in, const float *factor, int d)
 {
-    for (int c = 0; c < d; c++, out += FEW_LANES, in += FEW_LANES)
+    for (int c = 0; c < d; c++, out += FEW_LANES, in += FEW_LANES) {
         UNROLL(2)
-    for (int lane = 0; lane < FEW_LANES; lane += VF_LEN)
-        vf_store(out + lane,
-                 vf_fma(vf_set1(factor[c]), vf_load(in + lane), vf_load(out + lane)));
+        for (int lane = 0; lane < FEW_LANES; lane += VF_LEN)
+            vf_store(out + lane, vf_fma(vf_set1(factor[c]), vf_load(in + lane),
+                                        vf_load(out + lane)));
+    }
 }

@@ -32,11 +32,12 @@ INLINE void ISA(tops)(float *top, const float *s, int n, const float *f,
             x[v] = vf_set1(-INFINITY);
             by[v] = kind == F_NONE ? vf_set1(1.0f) : vf_load(f + i + v * VF_LEN);
         }
-        for (int j = 0; j < n; j++)
+        for (int j = 0; j < n; j++) {
             UNROLL(4)
-        for (int v = 0; v < GROUP; v++) {
-            const vf t = vf_load(s + j * LANES + i + v * VF_LEN);
-            x[v] = vf_max(kind == F_ANY ? vf_mul(t, by[v]) : t, x[v]);
+            for (int v = 0; v < GROUP; v++) {
+                const vf t = vf_load(s + j * LANES + i + v * VF_LEN);
+                x[v] = vf_max(kind == F_ANY ? vf_mul(t, by[v]) : t, x[v]);
+            }
         }
         UNROLL(4)
         for (int v = 0; v < GROUP; v++)

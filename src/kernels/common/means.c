@@ -175,10 +175,11 @@ static void ISA(cube_rows)(float *o, int64_t ldo, const float *v, int64_t ldv, i
 
         ISA(states_load)(a, state + c, d);
         for (int64_t i = 0; i < n; i += CUBE_ROWS) {
-            const int m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+            const int                 m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+            const struct cubes *const by = f + i / CUBE_ROWS;
+            float *const              to = o + i * ldo + c;
 
-            ISA(cube_group)
-            (o + i * ldo + c, ldo, v + i * ldv + c, ldv, m, n, f + i / CUBE_ROWS, a);
+            ISA(cube_group)(to, ldo, v + i * ldv + c, ldv, m, n, by, a);
         }
         ISA(states_store)(state + c, d, a);
     }
@@ -232,10 +233,11 @@ static void ISA(cube_back)(float *dv, int64_t ldv, const float *g, int64_t ldg, 
 
         ISA(states_load)(a, state + c, d);
         for (int64_t i = (n - 1) / CUBE_ROWS * CUBE_ROWS; i >= 0; i -= CUBE_ROWS) {
-            const int m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+            const int                 m = n - i < CUBE_ROWS ? (int)(n - i) : CUBE_ROWS;
+            const struct cubes *const by = f + i / CUBE_ROWS;
+            float *const              to = dv + i * ldv + c;
 
-            ISA(cube_group_back)
-            (dv + i * ldv + c, ldv, g + i * ldg + c, ldg, m, -n, f + i / CUBE_ROWS, a);
+            ISA(cube_group_back)(to, ldv, g + i * ldg + c, ldg, m, -n, by, a);
         }
         ISA(states_store)(state + c, d, a);
     }

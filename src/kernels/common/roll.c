@@ -63,24 +63,26 @@ INLINE void ISA(roll_rows)(const struct ISA(roll) * a, const float *w, const int
     UNROLL(8)
     for (int t = 0; t < W; t++)
         sum[t][0] = sum[t][1] = vf_zero();
-    for (int i = 0; i < rows; i += W)
+    for (int i = 0; i < rows; i += W) {
         UNROLL(8)
-    for (int r = 0; r < W; r++) {
-        const char *const row = a->v + (i + r) * a->from;
+        for (int r = 0; r < W; r++) {
+            const char *const row = a->v + (i + r) * a->from;
 
-        if (i + r >= rows) return;
-        ask_bytes(row, rows * a->from, bytes);
-        ISA(roll_get)(row, dtype, x);
-        sum[r][0] = sum[r][1] = vf_zero();
-        UNROLL(8)
-        for (int t = 0; t < W; t++) {
-            vf *const s = sum[(r + W - t) % W];
+            if (i + r >= rows) return;
+            ask_bytes(row, rows * a->from, bytes);
+            ISA(roll_get)(row, dtype, x);
+            sum[r][0] = sum[r][1] = vf_zero();
+            UNROLL(8)
+            for (int t = 0; t < W; t++) {
+                vf *const s = sum[(r + W - t) % W];
 
-            s[0] = vf_fma(vf_set1(w[t]), x[0], s[0]);
-            s[1] = vf_fma(vf_set1(w[t]), x[1], s[1]);
+                s[0] = vf_fma(vf_set1(w[t]), x[0], s[0]);
+                s[1] = vf_fma(vf_set1(w[t]), x[1], s[1]);
+            }
+            if (i + r < W - 1) continue;
+            char *const out = a->o + (i + r - W + 1) * a->to;
+            ISA(roll_put)(out, dtype, a->far, sum[(r + 1) % W]);
         }
-        if (i + r >= W - 1) ISA(roll_put)
-        (a->o + (i + r - W + 1) * a->to, dtype, a->far, sum[(r + 1) % W]);
     }
 }
 

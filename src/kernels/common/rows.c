@@ -226,10 +226,12 @@ INLINE void ISA(store_squares)(char *out, int64_t step, const float *in,
         const vf  by = vf_load(factor + i);
         const int rows = n - i < VF_LEN ? n - i : VF_LEN;
 
-        for (int c = 0; c < d; c += VF_LEN)
-            ISA(store_square)
-        (out + i * step + c * bytes, step, in + c * LANES + i, by, rows,
-         d - c < VF_LEN ? d - c : VF_LEN, dtype);
+        for (int c = 0; c < d; c += VF_LEN) {
+            const float *const from = in + c * LANES + i;
+            char *const        to = out + i * step + c * bytes;
+            const int          cols = d - c < VF_LEN ? d - c : VF_LEN;
+            ISA(store_square)(to, step, from, by, rows, cols, dtype);
+        }
     }
 }
 
@@ -256,14 +258,18 @@ INLINE void ISA(store_bf16)(char *out, int64_t step, const float *in,
 {
     const int rows = n - n % VF_LEN, cols = d - d % (2 * VF_LEN);
 
-    for (int i = 0; i < rows; i += VF_LEN)
-        for (int c = 0; c < cols; c += 2 * VF_LEN)
-            ISA(store_pairs)
-    (out + i * step + c * 2, step, in + c * LANES + i, vf_load(factor + i));
-    ISA(store_squares)
-    (out + cols * 2, step, in + cols * LANES, factor, rows, d - cols, FOCI_BF16);
-    ISA(store_squares)
-    (out + rows * step, step, in + rows, factor + rows, n - rows, d, FOCI_BF16);
+    for (int i = 0; i < rows; i += VF_LEN) {
+        const vf by = vf_load(factor + i);
+        for (int c = 0; c < cols; c += 2 * VF_LEN) {
+            char *const to = out + i * step + c * 2;
+            ISA(store_pairs)(to, step, in + c * LANES + i, by);
+        }
+    }
+    char *const right = out + cols * 2, *const below = out + rows * step;
+    const float *const rest = in + cols * LANES;
+    ISA(store_squares)(right, step, rest, factor, rows, d - cols, FOCI_BF16);
+    factor += rows;
+    ISA(store_squares)(below, step, in + rows, factor, n - rows, d, FOCI_BF16);
 }
 
 static void ISA(store_cols)(void *out, int64_t ld_out, int dtype, const float *in,
@@ -305,10 +311,11 @@ static void ISA(shrink)(float *o, int rows, const float *factor)
     UNROLL(8)
     for (int v = 0; v < VECS; v++)
         by[v] = vf_load(factor + v * VF_LEN);
-    for (int c = 0; c < rows; c++, o += LANES)
+    for (int c = 0; c < rows; c++, o += LANES) {
         UNROLL(8)
-    for (int v = 0; v < VECS; v++)
-        vf_store(o + v * VF_LEN, vf_mul(vf_load(o + v * VF_LEN), by[v]));
+        for (int v = 0; v < VECS; v++)
+            vf_store(o + v * VF_LEN, vf_mul(vf_load(o + v * VF_LEN), by[v]));
+    }
 }
 
 static void ISA(row_dot)(float *out, const float *a, const float *b, int64_t ld, int n,

@@ -49,11 +49,12 @@ INLINE void ISA(taps_block)(const struct ISA(taps_to) * to, int64_t i, const flo
     UNROLL(16)
     for (int e = 0; e < R * V; e++)
         sum[e] = vf_zero();
-    for (int t = 0; t < width; t++, v += ldv, w++)
+    for (int t = 0; t < width; t++, v += ldv, w++) {
         UNROLL(16)
-    for (int e = 0; e < R * V; e++)
-        sum[e] = vf_fma(vf_set1(w[e / V * ldw]),
-                        vf_loadu(v + e / V * ldv + e % V * VF_LEN), sum[e]);
+        for (int e = 0; e < R * V; e++)
+            sum[e] = vf_fma(vf_set1(w[e / V * ldw]),
+                            vf_loadu(v + e / V * ldv + e % V * VF_LEN), sum[e]);
+    }
     UNROLL(8)
     for (int r = 0; r < R; r++)
         switch (to->dtype) {
@@ -76,14 +77,15 @@ INLINE void ISA(taps_cols)(const struct ISA(taps_to) * to, int i, const float *v
 {
     int r = 0;
 
-    for (; r + TAPS_ROWS <= n; r += TAPS_ROWS)
+    for (; r + TAPS_ROWS <= n; r += TAPS_ROWS, v += TAPS_ROWS * ldv) {
+        const float *const by = w + r * ldw;
         if (!ldw && V == TAPS_COLS / VF_LEN)
-            ISA(taps_block)(to, i + r, v + r * ldv, ldv, w, 0, width, TAPS_ROWS, V);
+            ISA(taps_block)(to, i + r, v, ldv, w, 0, width, TAPS_ROWS, V);
         else
-            ISA(taps_block)
-    (to, i + r, v + r * ldv, ldv, w + r * ldw, ldw, width, TAPS_ROWS, V);
-    for (; r < n; r++)
-        ISA(taps_block)(to, i + r, v + r * ldv, ldv, w + r * ldw, ldw, width, 1, V);
+            ISA(taps_block)(to, i + r, v, ldv, by, ldw, width, TAPS_ROWS, V);
+    }
+    for (; r < n; r++, v += ldv)
+        ISA(taps_block)(to, i + r, v, ldv, w + r * ldw, ldw, width, 1, V);
 }
 
 /* A piece of V vectors; rows that become floats do so in `room`. */
@@ -95,20 +97,20 @@ INLINE void ISA(taps_piece)(const struct ISA(taps_to) * to, const char *v, int64
     float         room[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
 
     for (int i = 0; i < n; i += TAPS_STAGE) {
-        const int   rows = n - i < TAPS_STAGE ? n - i : TAPS_STAGE;
-        const char *first = v + i * step;
+        const int          rows = n - i < TAPS_STAGE ? n - i : TAPS_STAGE;
+        const char        *first = v + i * step;
+        const float *const by = w + i * ldw;
 
         for (int r = 0; r < rows; r++)
             ask_bytes(first + r * step, (n + width - 1) * step, V * VF_LEN * size);
         if (to->dtype == FOCI_F32) {
-            ISA(taps_cols)
-            (to, i, (const float *)(const void *)first, ldv, rows, w + i * ldw, ldw,
-             width, V);
+            const float *const x = (const void *)first;
+            ISA(taps_cols)(to, i, x, ldv, rows, by, ldw, width, V);
             continue;
         }
-        ISA(load_rows)
-        (room, V * VF_LEN, first, ldv, to->dtype, rows + width - 1, V * VF_LEN);
-        ISA(taps_cols)(to, i, room, V * VF_LEN, rows, w + i * ldw, ldw, width, V);
+        const int all = rows + width - 1;
+        ISA(load_rows)(room, V * VF_LEN, first, ldv, to->dtype, all, V * VF_LEN);
+        ISA(taps_cols)(to, i, room, V * VF_LEN, rows, by, ldw, width, V);
     }
 }
 
@@ -179,14 +181,16 @@ INLINE void ISA(taps_sums_rows)(float *lanes, const float *g, int64_t ldg,
 {
     for (int c = 0; c < d; c += VF_LEN) {
         float *const to = lanes + c % TAPS_LANES;
+        const float *x = g + c, *y = v + c;
         int          i = 0;
 
-        for (; i + TAPS_SUMS <= n; i += TAPS_SUMS)
-            ISA(taps_sums_block)
-        (to, g + i * ldg + c, ldg, v + i * ldv + c, ldv, width, TAPS_SUMS);
-        for (; i < n; i++)
-            ISA(taps_sums_block)
-        (to, g + i * ldg + c, ldg, v + i * ldv + c, ldv, width, 1);
+        for (; i + TAPS_SUMS <= n; i += TAPS_SUMS) {
+            ISA(taps_sums_block)(to, x, ldg, y, ldv, width, TAPS_SUMS);
+            x += TAPS_SUMS * ldg;
+            y += TAPS_SUMS * ldv;
+        }
+        for (; i < n; i++, x += ldg, y += ldv)
+            ISA(taps_sums_block)(to, x, ldg, y, ldv, width, 1);
     }
 }
 
@@ -207,9 +211,8 @@ static void ISA(taps_sums)(float *lanes, const void *g, int64_t ldg, const void 
             for (int r = 0; r < m; r++)
                 ask_bytes(vs + r * to_v, (n + width - 1) * to_v, cols * size);
             if (dtype == FOCI_F32) {
-                ISA(taps_sums_rows)
-                (lanes, (const float *)(const void *)gs, ldg,
-                 (const float *)(const void *)vs, ldv, m, cols, width);
+                const float *const x = (const void *)gs, *const y = (const void *)vs;
+                ISA(taps_sums_rows)(lanes, x, ldg, y, ldv, m, cols, width);
                 continue;
             }
             ISA(load_rows)(rows, cols, gs, ldg, dtype, m, cols);

@@ -19,16 +19,17 @@ INLINE void ISA(exponentials)(float *s, int n, const float *f, const float *m, f
             by[v] = scaled ? vf_load(f + i + v * VF_LEN) : vf_zero();
             sum[v] = vf_load(l + i + v * VF_LEN);
         }
-        for (int j = 0; j < n; j++)
+        for (int j = 0; j < n; j++) {
             UNROLL(4)
-        for (int v = 0; v < GROUP; v++) {
-            float *const p = s + j * LANES + i + v * VF_LEN;
-            const vf     x = vf_load(p);
-            const vf     t = scaled ? vf_mul(x, by[v]) : x;
-            const vf     w = vf_exp2(vf_sub(t, base[v]));
+            for (int v = 0; v < GROUP; v++) {
+                float *const p = s + j * LANES + i + v * VF_LEN;
+                const vf     x = vf_load(p);
+                const vf     t = scaled ? vf_mul(x, by[v]) : x;
+                const vf     w = vf_exp2(vf_sub(t, base[v]));
 
-            vf_store(p, w);
-            sum[v] = squares ? vf_fma(w, w, sum[v]) : vf_add(sum[v], w);
+                vf_store(p, w);
+                sum[v] = squares ? vf_fma(w, w, sum[v]) : vf_add(sum[v], w);
+            }
         }
         UNROLL(4)
         for (int v = 0; v < GROUP; v++)

@@ -88,6 +88,12 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     if (d == 1) c->problem.flags |= FOCI_FAST;
     if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
     if (c->pass == PASS_STEP) c->problem.flags |= FOCI_CAUSAL;
+    if (c->pass == PASS_STEP && c->problem.len_q > c->problem.len_k)
+        return usage_error(a,
+                           "case \"%s\": m is %lld; after a step of %lld tokens there "
+                           "are at least as many keys",
+                           text, (long long)c->problem.len_k,
+                           (long long)c->problem.len_q);
     return EXIT_OK;
 }
 
@@ -239,8 +245,12 @@ static int compare(const struct args *a, const char *path, struct row *rows, int
 
     if (!in)
         return failure(a, "--compare %s: cannot be opened: %s", path, strerror(errno));
-    json_t *file = json_loadf(in, 0, &error);
+    errno = 0;
+    json_t   *file = json_loadf(in, 0, &error);
+    const int reason = ferror(in) ? errno : 0;
     fclose(in);
+    if (!file && reason)
+        return failure(a, "--compare %s: cannot be read: %s", path, strerror(reason));
     if (!file)
         return failure(a, "--compare %s: is not what bench --json writes: %s", path,
                        error.text);

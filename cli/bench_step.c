@@ -260,7 +260,7 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *l
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
     foci_plan_problem(plan, &p);
-    const int64_t n = c->problem.len_q < p.len_k ? c->problem.len_q : p.len_k;
+    const int64_t n = c->problem.len_q;
     const int64_t most = n > FOCI_PAGE ? n : FOCI_PAGE;
     const size_t  batch = (size_t)p.batch;
     const int64_t floats = layer ? foci_layer_params(layer) : foci_plan_params(plan);
@@ -318,7 +318,7 @@ static foci_cost cost_of(foci_ctx *ctx, const struct bench_case *c, int64_t len)
 void bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost)
 {
     const foci_problem *p = &c->problem;
-    const int64_t       n = p->len_q < p->len_k ? p->len_q : p->len_k;
+    const int64_t       n = p->len_q;
     const foci_cost     all = cost_of(ctx, c, p->len_k);
     const foci_cost     less = cost_of(ctx, c, p->len_k - n);
     const bool          known = n == p->len_k || less.pairs > 0;

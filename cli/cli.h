@@ -40,6 +40,9 @@ enum kind {
     KIND_WORD   /* one of `words` */
 };
 
+/* The largest whole number that no other one is rounded to when it is read. */
+#define MOST_WHOLE 9007199254740991
+
 struct option {
     const char *name; /* without dashes */
     const char *arg;  /* "FILE"; NULL: a flag */
@@ -112,8 +115,8 @@ const char *opt_nth(const struct args *a, const char *name, int i);
 int  args_parse(const struct verb *verb, int argc, char **argv, struct args *a);
 void args_free(struct args *a);
 
-void help_verb(FILE *out, const struct verb *verb);
-void help_all(FILE *out);
+void              help_verb(FILE *out, const struct verb *verb);
+void              help_all(FILE *out);
 extern const char about_texts[]; /* what a SPEC and a PROBLEM are, in a paragraph */
 
 /* Pages in the language of man(7), and scripts that complete command lines. */

@@ -364,7 +364,7 @@ static const struct option options[] = {
       .arg = "N",
       .help = "draw random q and k, and all that specs draw, from this (default 0)",
       .kind = KIND_WHOLE,
-      .max = 9007199254740992 },
+      .max = MOST_WHOLE },
     { .name = "param",
       .arg = "NAME=FILE",
       .help = "a parameter, for each head or for all; a list that planning asks for; "

@@ -201,7 +201,7 @@ static const struct option options[] = {
       .arg = "N",
       .help = "draw random blocks from this seed (default 0)",
       .kind = KIND_WHOLE,
-      .max = 9007199254740992 },
+      .max = MOST_WHOLE },
     { .name = "param",
       .arg = "NAME=FILE",
       .help = "a list that planning asks for, such as the layout of blocks",

@@ -33,17 +33,30 @@ static int load(struct run *r, const char *name, const char *path)
     return code;
 }
 
+/* A name that is given twice; the number of them all in *n. */
+static int refuse_twice(const struct run *r, int *n)
+{
+    const char *text, *other;
+
+    for (*n = 0; (text = opt_nth(r->a, "param", *n)); ++*n) {
+        const size_t len = strcspn(text, "=");
+        for (int i = 0; i < *n && (other = opt_nth(r->a, "param", i)); i++)
+            if (strcspn(other, "=") == len && memcmp(text, other, len) == 0)
+                return usage_error(r->a, "--param %.*s is given twice: %s and %s",
+                                   (int)len, text, other, text);
+    }
+    return EXIT_OK;
+}
+
 int run_lists(struct run *r)
 {
     char        name[PARAM_NAME];
     const char *text, *path = NULL;
-    int         n = 0, code = EXIT_OK;
+    int         n, code = refuse_twice(r, &n);
 
-    while (opt_nth(r->a, "param", n))
-        n++;
     r->lists = need((size_t)n, sizeof *r->lists);
     r->p.lists = r->lists;
-    for (int i = 0; (text = opt_nth(r->a, "param", i)) && !code; i++) {
+    for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++) {
         code = run_param_name(r, text, name, &path);
         if (!code && run_is_list(r->ctx, name)) code = load(r, name, path);
     }

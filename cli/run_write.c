@@ -7,18 +7,26 @@
 
 #include "cli/run.h"
 
+/* The folder that a path leads to, to be freed. */
+static char *folder_of(const char *path)
+{
+    const char  *slash = strrchr(path, '/');
+    const size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    char        *folder = need(len + 1, 1);
+
+    memcpy(folder, slash ? path : ".", len);
+    return folder;
+}
+
 /* Files are made beside their target, so its folder must take them; what is there and
  * is no regular file, such as /dev/null, is written to as it is.  A file that may not be
  * written is not replaced either. */
 static int check_folder(const struct run *r, const char *path)
 {
-    const char  *slash = strrchr(path, '/');
-    const size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    char        *folder = need(len + 1, 1);
-    struct stat  s;
-    int          code = EXIT_OK;
+    char       *folder = folder_of(path);
+    struct stat s;
+    int         code = EXIT_OK;
 
-    memcpy(folder, slash ? path : ".", len);
     const bool there = stat(path, &s) == 0;
     if ((!there || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
         code = failure(r->a, "%s: cannot be made: %s", path, strerror(errno));
@@ -26,6 +34,24 @@ static int check_folder(const struct run *r, const char *path)
         code = failure(r->a, "%s: cannot be written: %s", path, strerror(errno));
     free(folder);
     return code;
+}
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* One name in one folder, however it is spelled. */
+static bool same_place(const char *a, const char *b)
+{
+    char       *of_a = folder_of(a), *of_b = folder_of(b);
+    struct stat s, t;
+    const bool  same = strcmp(last_name(a), last_name(b)) == 0 && !stat(of_a, &s) &&
+                      !stat(of_b, &t) && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
+    free(of_a);
+    free(of_b);
+    return same;
 }
 
 static bool ends_in(const char *path, const char *end)
@@ -57,7 +83,7 @@ int run_outputs(const struct run *r)
         if (path && !code) code = check_folder(r, path);
         for (int j = 0; j < i && path && !code; j++) {
             const char *other = opt_text(r->a, names[j]);
-            if (other && strcmp(path, other) == 0)
+            if (other && same_place(path, other))
                 code = usage_error(r->a, "--%s and --%s are both '%s'", names[j],
                                    names[i], path);
         }

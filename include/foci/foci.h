@@ -61,7 +61,9 @@ FOCI_API const char *foci_status_text(foci_status status);
 /* "0.1.0" */
 FOCI_API const char *foci_version(void);
 
-/* Types of tensors.  Elements of bf16 and f16 are bit patterns, as uint16_t. */
+/* Types of tensors.  Elements of bf16 and f16 are bit patterns, as uint16_t.  Where the CPU
+ * multiplies bf16, tensors of f16 are rounded to it for that: to three bits fewer, and
+ * what is beyond 65408 comes back as infinity. */
 typedef enum foci_dtype { FOCI_F32, FOCI_BF16, FOCI_F16 } foci_dtype;
 
 /* Bytes of one element. */

@@ -136,6 +136,21 @@ block/n1m130d16/bf16/step *
 global/n1m130d16/bf16/step *
 fixed(words=1)/b2h7n3m130d16/bf16/step *
 
+=== a step of more tokens than there are keys after it
+foci bench softmax/n64m4d8/f32/step
+foci bench softmax/h2n2m1w8/f32/step
+--- stderr
+foci bench: case "softmax/n64m4d8/f32/step": m is 4; after a step of 64 tokens there are at least as many keys
+foci bench: case "softmax/h2n2m1w8/f32/step": m is 1; after a step of 2 tokens there are at least as many keys
+--- exit 2
+
+=== a folder to compare with
+mkdir old
+foci bench --compare old softmax/n8d8/f32/fwd --reps 1 --time 0
+--- stderr
+foci bench: --compare old: cannot be read: Is a directory
+--- exit 1
+
 === a step that cannot be is refused before time is spent
 foci bench softmax/n64d16/f32/fwd 'lsh(shared=1, chunk=8)/n1m64d16/f32/step'
 --- stderr

@@ -363,8 +363,31 @@ foci run: no/o.npy: cannot be made: No such file or directory
 === one file for two results
 npy make q.npy 4x8
 foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --weights o.npy
+mkdir sub
+foci run softmax --q q.npy --k q.npy --v q.npy --out sub/../o.npy --weights o.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out sub/o.npy --weights o.npy > /dev/null
+ls . sub
+--- stdout
+.:
+o.npy
+q.npy
+sub
+
+sub:
+o.npy
 --- stderr
 foci run: --out and --weights are both 'o.npy'
+foci run: --out and --weights are both 'o.npy'
+
+=== a parameter that is given twice
+npy make q.npy 4x8
+npy make s.npy 1
+npy make l.npy 1 0
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --param sink=s.npy --param sink=q.npy
+foci plan global n8d8 --param global=l.npy --param global=l.npy
+--- stderr
+foci run: --param sink is given twice: sink=s.npy and sink=q.npy
+foci plan: --param global is given twice: global=l.npy and global=l.npy
 --- exit 2
 
 === hidden states that are missing, or of another shape

@@ -302,6 +302,15 @@ foci info: --threads is empty; it takes N
 foci info: --threads is ' 1'; it takes a whole number from 1 to 1024
 2
 
+=== a whole number that would be read as another
+for n in 9007199254740991 9007199254740992 9007199254740993; do
+    foci plan bigbird n8d8 --seed $n 2>&1 | head -1
+done
+--- stdout
+plan n8d8, *
+foci plan: --seed is '9007199254740992'; it takes a whole number from 0 to 9007199254740991
+foci plan: --seed is '9007199254740993'; it takes a whole number from 0 to 9007199254740991
+
 === the last of a repeated option counts
 foci plan softmax n8d8 --dtype f32 --dtype bf16 --json | grep '"dtype"'
 --- stdout

@@ -49,7 +49,7 @@ docs: build ## the API manual, the pictures of docs/mechanisms, the C of the REA
 install: build ## the libraries, headers, command, man pages, into PREFIX
 	cmake --install $(BUILD) --prefix "$(PREFIX)"
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" = 0 ]; then \
-	    PATH="$$PATH:/sbin:/usr/sbin" ldconfig; fi # programs find it from now on
+	    PATH="$$PATH:/sbin:/usr/sbin" ldconfig || :; fi # programs find it from now on
 
 clean: ## remove what was built
 	rm -rf $(BUILD) $(BUILD)-sanitize $(BUILD)-thread $(BUILD)-valgrind \

@@ -36,14 +36,12 @@ void help_verb(FILE *out, const struct verb *verb)
 }
 
 const char about_texts[] =
-    "A SPEC says what to compute: a mechanism with arguments in parentheses, "
-    "modifiers\n"
-    "behind it, and plus signs between groups of heads, each with its count and a "
-    "star\n"
-    "before it, as in '4*local(window=128) rope + 4*softmax'.  foci list prints what\n"
-    "there is, foci list NAME the arguments of one.  A PROBLEM gives the shapes, a "
-    "letter\n"
-    "before each number, as in h8n4096d64c: see foci help plan.";
+    "A SPEC says what to compute: a mechanism with arguments in parentheses,\n"
+    "modifiers behind it, and plus signs between groups of heads, each with its\n"
+    "count and a star before it, as in '4*local(window=128) rope + 4*softmax'.\n"
+    "foci list prints what there is, foci list NAME the arguments of one.  A PROBLEM\n"
+    "gives the shapes, a letter before each number, as in h8n4096d64c: see foci help\n"
+    "plan.";
 
 void help_all(FILE *out)
 {

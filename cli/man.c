@@ -118,8 +118,7 @@ void man_all(FILE *out)
     }
     fputs(".SH SPECS AND PROBLEMS\n", out);
     prose(out, about_texts);
-    fputs("\nThe file docs/specs.md of the documentation has the rest of both "
-          "languages.\n"
+    fputs("\nThe file docs/specs.md of the documentation has the rest of both.\n"
           ".SH EXAMPLES\n.nf\n",
           out);
     for (int i = 0; verbs[i]; i++)

@@ -343,7 +343,7 @@ static inline int64_t sum_row(int64_t d) { return round_up(d, 16); }
 
 static inline int64_t sum_floats(const foci_pool *pool, int g)
 {
-    const struct part *t = &pool->parts[g];
+    const struct page_part *t = &pool->parts[g];
     return t->kv_heads * (t->sets * sum_row(t->dim_qk) + sum_row(pool->plan->p.dim_v));
 }
 

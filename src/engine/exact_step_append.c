@@ -87,9 +87,9 @@ static void store_key(const struct stepping *x, const struct exact *e, int64_t h
 char *step_row_in(const foci_pool *pool, int g, const struct stream *s, int64_t at,
                   int64_t kv, int64_t set)
 {
-    const foci_problem *p = &pool->plan->p;
-    const struct part  *t = &pool->parts[g];
-    const int64_t       d = set == t->sets ? p->dim_v : t->dim_qk;
+    const foci_problem     *p = &pool->plan->p;
+    const struct page_part *t = &pool->parts[g];
+    const int64_t           d = set == t->sets ? p->dim_v : t->dim_qk;
 
     return pool_keys(pool, g, stream_page(s, at / PAGE), kv, set) +
            (size_t)(at % PAGE * d) * foci_dtype_bytes(p->dtype);
@@ -98,8 +98,8 @@ char *step_row_in(const foci_pool *pool, int g, const struct stream *s, int64_t 
 /* The sums of a level that are of this head and set. */
 static float *sum_of(const foci_pool *pool, int g, float *sums, int64_t kv, int64_t set)
 {
-    const struct part *t = &pool->parts[g];
-    const int64_t      row = sum_row(t->dim_qk);
+    const struct page_part *t = &pool->parts[g];
+    const int64_t           row = sum_row(t->dim_qk);
 
     if (set < t->sets) return sums + (kv * t->sets + set) * row;
     return sums + t->kv_heads * t->sets * row + kv * sum_row(pool->plan->p.dim_v);
@@ -145,12 +145,12 @@ static void add_to_level(const struct stepping *x, const foci_state *state, int 
 
 void exact_sum_open(const foci_state *state, int g, int level, int64_t len, float *row)
 {
-    const foci_pool    *pool = state->pool;
-    const foci_problem *p = &pool->plan->p;
-    const struct stage *s = &pool->plan->stages[g];
-    struct exact_own   *own = state->own[g];
-    const int64_t       every = s->levels[level].slots.every;
-    const struct part  *t = &pool->parts[g];
+    const foci_pool        *pool = state->pool;
+    const foci_problem     *p = &pool->plan->p;
+    const struct stage     *s = &pool->plan->stages[g];
+    struct exact_own       *own = state->own[g];
+    const int64_t           every = s->levels[level].slots.every;
+    const struct page_part *t = &pool->parts[g];
 
     memset(own->sums[level], 0, (size_t)sum_floats(pool, g) * sizeof *own->sums[level]);
     for (int64_t j = len / every * every; j < len; j++)

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 
 #include "layer/layer.h"
+#include "state/state.h"
 
 /* Rows lie as a step of the plan wants them: all heads of a token together. */
 static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim,
@@ -61,8 +62,8 @@ static foci_status count_tokens(const foci_layer *layer, const foci_layer_step_i
     return FOCI_OK;
 }
 
-static foci_status check(const foci_layer *layer, const foci_layer_step_io *io,
-                         int64_t tokens)
+static foci_status check(const foci_layer *layer, const foci_pool *pool,
+                         const foci_layer_step_io *io, int64_t tokens)
 {
     const char *what = NULL;
 
@@ -75,6 +76,8 @@ static foci_status check(const foci_layer *layer, const foci_layer_step_io *io,
     if (!io->work || (uintptr_t)io->work % 64)
         what = "work is NULL or not 64-byte aligned: see foci_layer_step_bytes()";
     if (io->n_states < 0) what = "n_states is negative";
+    if (pool->plan != layer->plan)
+        what = "the pool is of another plan: make it from foci_layer_plan()";
     return what ? ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s", what) : FOCI_OK;
 }
 
@@ -136,11 +139,15 @@ foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
     struct pass        x;
     int64_t            tokens;
 
-    if (!layer || !pool || !sized_take(&whole, io, sizeof whole)) return FOCI_ERR_ARG;
+    if (!layer || !pool || !io) return FOCI_ERR_ARG;
+    if (!sized_take(&whole, io, sizeof whole))
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG,
+                        "io.size is %zu: set it with FOCI_SIZED(foci_layer_step_io)",
+                        io->size);
     if (whole.n_states && !whole.states)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "states is NULL");
     TRY(count_tokens(layer, &whole, &tokens));
-    TRY(check(layer, &whole, tokens));
+    TRY(check(layer, pool, &whole, tokens));
 
     struct arena work = { .base = whole.work };
     open_pass(layer, &whole, tokens, &work, &x);

@@ -66,7 +66,7 @@ static void lay_out(foci_pool *pool)
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         const struct stage   *s = &plan->stages[g];
-        struct part          *part = &pool->parts[g];
+        struct page_part     *part = &pool->parts[g];
 
         part->at = pool->page_bytes;
         part->kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads;

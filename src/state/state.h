@@ -32,19 +32,19 @@ struct slab { /* pages allocated together */
  * keys of their own, one for each of its heads, and PAGE rows of values, in the dtype of
  * the tensors.  Keys are stored as they go into scores.  Where query heads have values of
  * their own too, all are key/value heads. */
-struct part {
+struct page_part {
     size_t  at, head_bytes; /* head_bytes 0: it has none */
     int64_t sets, kv_heads;
     int64_t dim_qk; /* of keys as they are stored */
 };
 
 struct foci_pool {
-    const foci_plan *plan;
-    size_t           page_bytes, inner_bytes; /* of a page, here and in pools inside */
-    struct part     *parts;                   /* [groups] */
-    void           **own; /* [groups] what engines keep for all states together */
-    struct page     *pages;
-    int64_t          n_pages, n_free, first_free;
+    const foci_plan  *plan;
+    size_t            page_bytes, inner_bytes; /* of a page, here and in pools inside */
+    struct page_part *parts;                   /* [groups] */
+    void            **own; /* [groups] what engines keep for all states together */
+    struct page      *pages;
+    int64_t           n_pages, n_free, first_free;
     int64_t      promised; /* of a pool inside another: pages that a step will take */
     int64_t      steps;    /* begun so far */
     struct slab *slabs;
@@ -77,8 +77,8 @@ struct foci_state {
 static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv,
                               int64_t set)
 {
-    const foci_problem *p = &pool->plan->p;
-    const struct part  *t = &pool->parts[g];
+    const foci_problem     *p = &pool->plan->p;
+    const struct page_part *t = &pool->parts[g];
 
     return pool->pages[page].data + t->at + (size_t)kv * t->head_bytes +
            (size_t)(set * PAGE * t->dim_qk) * foci_dtype_bytes(p->dtype);

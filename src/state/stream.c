@@ -170,11 +170,11 @@ bool read_bytes(struct reader *r, void *data, size_t n)
 static bool move_rows(const foci_pool *pool, const struct stream *s, int64_t at, int g,
                       struct writer *w, struct reader *r)
 {
-    const foci_problem *p = &pool->plan->p;
-    const struct part  *part = &pool->parts[g];
-    const size_t        el = foci_dtype_bytes(p->dtype);
-    const struct held  *h = &s->held[at];
-    const size_t        n = (size_t)min64(PAGE, s->rows - h->tile * PAGE);
+    const foci_problem     *p = &pool->plan->p;
+    const struct page_part *part = &pool->parts[g];
+    const size_t            el = foci_dtype_bytes(p->dtype);
+    const struct held      *h = &s->held[at];
+    const size_t            n = (size_t)min64(PAGE, s->rows - h->tile * PAGE);
 
     for (int64_t i = 0; part->head_bytes && i < (part->sets + 1) * part->kv_heads; i++) {
         const int64_t kv = i / (part->sets + 1), set = i % (part->sets + 1);

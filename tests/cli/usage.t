@@ -28,7 +28,7 @@ Verbs
 
 A SPEC says what to compute: *
 ...
-* as in h8n4096d64c: see foci help plan.
+plan.
 
 === the text that help gives as a spec is one
 foci --help | tr '\n' ' ' | sed "s/.*as in '\([^']*\)'.* as in \([^:]*\):.*/\1\n\2/" > texts

@@ -274,6 +274,11 @@ static void steps(void **state)
     assert_int_equal(foci_layer_step(layer, pool, &io), FOCI_ERR_ARG);
     io.size = 0;
     assert_int_equal(foci_layer_step(layer, pool, &io), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(ctx), "io.size is 0"));
+    foci_layer *other = small(ctx, (foci_layer_problem){ .flags = FOCI_CAUSAL });
+    assert_int_equal(foci_layer_step(other, pool, &good), FOCI_ERR_ARG);
+    assert_non_null(strstr(foci_errmsg(ctx), "of another plan"));
+    foci_layer_free(other);
     assert_int_equal(foci_layer_step(layer, pool, NULL), FOCI_ERR_ARG);
     assert_int_equal(foci_layer_step(NULL, pool, &good), FOCI_ERR_ARG);
     assert_int_equal(foci_layer_step(layer, NULL, &good), FOCI_ERR_ARG);

@@ -307,17 +307,17 @@ npy make q.npy 30000x1
 mkfifo pipe
 (head -c 1 > /dev/null; touch seen; exec sleep 60) < pipe > /dev/null 2>&1 &
 reader=$!
-foci run 'local(window=1)' --q q.npy --k q.npy --v q.npy --out pipe &
+foci run 'local(window=1)' --q q.npy --k q.npy --v q.npy --out pipe 2> said &
+exec 2> /dev/null # where shells may tell of the signal
 until [ -e seen ]; do sleep 0.1; done
 kill -TERM $!
 wait $!
 echo $?
 kill $reader
+cat said
 --- stdout
 143
---- stderr
 foci run: pipe: cannot be written: Interrupted system call
-Terminated
 
 === a file that is there: its permissions stay, and a link to nothing is no file
 npy make q.npy 3x4

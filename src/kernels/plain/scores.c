@@ -7,10 +7,13 @@ static void modify(float *s, int n, const float *f, float unit, float c,
         for (int i = 0; i < LANES; i++) {
             float *const x = &s[j * LANES + i];
 
+            if (seen && !(seen[j] >> i & 1)) { /* there need not be a score */
+                *x = -INFINITY;
+                continue;
+            }
             *x = f[i] * *x + (bias ? bias[j * ldb + i] : 0.0f);
             if (c != 0.0f) *x = c * tanhf(*x / c);
             *x *= unit;
-            if (seen && !(seen[j] >> i & 1)) *x = -INFINITY;
         }
 }
 

@@ -432,7 +432,8 @@ INLINE vw key_words(const uint16_t *k, int j, int keys, int64_t ldk, int c, int 
     return !whole && d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
 }
 
-/* R rows against K = 16 / R keys: sixteen sums, reduced together. */
+/* R rows against K = 16 / R keys: sixteen sums, reduced together.  One row or two go
+ * through the keys in the order in which they lie. */
 INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
                        int64_t ldk, int keys, int d, const int R, const int whole)
 {
@@ -443,12 +444,17 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
     UNROLL(16)
     for (int i = 0; i < 16; i++)
         sum[i] = vf_zero();
-    if (R == 1) { /* in the order in which they lie */
+    if (R <= 2) {
         UNROLL(16)
         for (int j = 0; j < K; j++)
-            for (int c = 0; c < d; c += 32)
-                sum[j] = vw_dot(key_words(k, j, keys, ldk, c, d, whole, 0),
-                                vw_load(q + c / 2), sum[j]);
+            for (int c = 0; c < d; c += 32) {
+                const vw y = key_words(k, j, keys, ldk, c, d, whole, R > 1);
+                UNROLL(2)
+                for (int r = 0; r < R; r++) {
+                    const vw x = vw_load(q + r * ldq + c / 2);
+                    sum[r * K + j] = vw_dot(y, x, sum[r * K + j]);
+                }
+            }
     } else {
         for (int c = 0; c < d; c += 32) {
             vw x[8];
@@ -482,27 +488,36 @@ INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *
             dots_group(s + j, q, ldq, k, ldk, n - j, d, R, 0);
 }
 
-/* Widths that are common are constants: there is no time for counting columns. */
-INLINE void dots_wide(float *s, const uint32_t *q, int64_t ldq, const uint16_t *k,
-                      int64_t ldk, int n, int d, const int R)
+/* Up to four rows meet so many keys two at a time, so that what they read is near to the
+ * order in which it lies; the last two find it in the first cache. */
+enum { KEYS = 16 };
+
+INLINE void dots_wide(float *s, const uint32_t *q, int64_t ldq, int rows,
+                      const uint16_t *k, int64_t ldk, int n, int d)
 {
-    if (d == 128 && ldq == 64)
-        dots_rows(s, q, 64, k, ldk, n, 128, R);
-    else if (d == 64 && ldq == 32)
-        dots_rows(s, q, 32, k, ldk, n, 64, R);
-    else
-        dots_rows(s, q, ldq, k, ldk, n, d, R);
+    if (rows == 1) {
+        dots_rows(s, q, ldq, k, ldk, n, d, 1);
+    } else if (rows > 4) {
+        dots_rows(s, q, ldq, k, ldk, n, d, 8);
+    } else {
+        for (int j = 0; j < n; j += KEYS, s += KEYS, k += KEYS * ldk) {
+            const int keys = n - j < KEYS ? n - j : KEYS;
+            dots_rows(s, q, ldq, k, ldk, keys, d, 2);
+            dots_rows(s + 2 * LANES, q + 2 * ldq, ldq, k, ldk, keys, d, 2);
+        }
+    }
 }
 
+/* Widths that are common are constants: there is no time for counting columns. */
 static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint16_t *k,
                  int64_t ldk, int n, int d)
 {
-    if (rows == 1)
-        dots_wide(s, q, ldq, k, ldk, n, d, 1);
-    else if (rows <= 4)
-        dots_wide(s, q, ldq, k, ldk, n, d, 4);
+    if (d == 128 && ldq == 64)
+        dots_wide(s, q, 64, rows, k, ldk, n, 128);
+    else if (d == 64 && ldq == 32)
+        dots_wide(s, q, 32, rows, k, ldk, n, 64);
     else
-        dots_wide(s, q, ldq, k, ldk, n, d, 8);
+        dots_wide(s, q, ldq, rows, k, ldk, n, d);
 }
 
 /* 32 columns of a row, `some` of them there (0: all). */
@@ -545,51 +560,51 @@ INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *
     }
 }
 
-/* C chunks of columns at a time, what is left, one; and some keys at a time, to keep near
- * to the order in which they lie. */
-INLINE void sums_rows(float *o, int64_t ldo, const float *w, const uint16_t *v,
+/* C chunks of columns at a time, what is left, one. */
+INLINE void sums_rows(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
                       int64_t ldv, int n, int d, const int R, const int C)
 {
-    enum { KEYS = 16 };
-    _Alignas(64) uint32_t pairs[8 * LANES / 2];
+    int c = 0;
 
-    for (int r = 0; r < R; r++)
-        for (int i = 0; i < LANES; i += 32)
-            vw_store(
-                pairs + (r * LANES + i) / 2,
-                vw_row(vf_load(w + r * LANES + i), vf_load(w + r * LANES + i + 16)));
-    for (int j = 0; j < n; j += KEYS, v += KEYS * ldv) {
-        const int keys = n - j < KEYS ? n - j : KEYS;
-        int       c = 0;
-
-        for (; keys == KEYS && c + 32 * C <= d; c += 32 * C)
-            sums_cols(o + c, ldo, pairs + j / 2, v + c, ldv, KEYS, 0, R, C);
-        for (; c < d; c += 32)
-            sums_cols(o + c, ldo, pairs + j / 2, v + c, ldv, keys,
-                      d - c < 32 ? d - c : 0, R, 1);
-    }
+    for (; n == KEYS && c + 32 * C <= d; c += 32 * C)
+        sums_cols(o + c, ldo, w, v + c, ldv, KEYS, 0, R, C);
+    for (; c < d; c += 32)
+        sums_cols(o + c, ldo, w, v + c, ldv, n, d - c < 32 ? d - c : 0, R, 1);
 }
 
-INLINE void sums_wide(float *o, int64_t ldo, const float *w, const uint16_t *v,
-                      int64_t ldv, int n, int d, const int R, const int C)
+/* Some keys at a time, as in the products. */
+INLINE void sums_wide(float *o, int64_t ldo, const float *w, int rows,
+                      const uint16_t *v, int64_t ldv, int n, int d, const int C)
 {
-    if (d == 128 && ldv == 128 && ldo == 128)
-        sums_rows(o, 128, w, v, 128, n, 128, R, C);
-    else if (d == 64 && ldv == 64 && ldo == 64)
-        sums_rows(o, 64, w, v, 64, n, 64, R, C < 2 ? C : 2);
-    else
-        sums_rows(o, ldo, w, v, ldv, n, d, R, C);
+    _Alignas(64) uint32_t pairs[8 * LANES / 2];
+    const uint32_t       *p = pairs;
+    const int             all = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
+
+    for (int i = 0; i < all * LANES; i += 32)
+        vw_store(pairs + i / 2, vw_row(vf_load(w + i), vf_load(w + i + 16)));
+    for (int j = 0; j < n; j += KEYS, p += KEYS / 2, v += KEYS * ldv) {
+        const int keys = n - j < KEYS ? n - j : KEYS;
+
+        if (rows == 1) {
+            sums_rows(o, ldo, p, v, ldv, keys, d, 1, C);
+        } else if (rows > 4) {
+            sums_rows(o, ldo, p, v, ldv, keys, d, 8, 1);
+        } else {
+            sums_rows(o, ldo, p, v, ldv, keys, d, 2, C);
+            sums_rows(o + 2 * ldo, ldo, p + LANES, v, ldv, keys, d, 2, C);
+        }
+    }
 }
 
 static void sums(float *o, int64_t ldo, const float *w, int rows, const uint16_t *v,
                  int64_t ldv, int n, int d)
 {
-    if (rows == 1)
-        sums_wide(o, ldo, w, v, ldv, n, d, 1, 4);
-    else if (rows <= 4)
-        sums_wide(o, ldo, w, v, ldv, n, d, 4, 2);
+    if (d == 128 && ldv == 128 && ldo == 128)
+        sums_wide(o, 128, w, rows, v, 128, n, 128, 4);
+    else if (d == 64 && ldv == 64 && ldo == 64)
+        sums_wide(o, 64, w, rows, v, 64, n, 64, 2);
     else
-        sums_wide(o, ldo, w, v, ldv, n, d, 8, 1);
+        sums_wide(o, ldo, w, rows, v, ldv, n, d, 4);
 }
 
 /*

@@ -236,7 +236,7 @@ static size_t step_of(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t
     return bytes;
 }
 
-/* Steps, too: twice the tokens on twice the keys. */
+/* Steps, too: four times the tokens on four times the keys. */
 static void test_steps(void **state)
 {
     foci_ctx *ctx;

@@ -30,6 +30,19 @@ static void set_segments(struct linear *x)
                       : p->batch * div_up(chunks + 1, x->segment);
 }
 
+/* Where rows are divided by their sum, their scale cancels, and sums may be next to nothing:
+ * a power of two instead leaves words of queries as exact as they were given. */
+static double scale_of(const struct stage *s)
+{
+    const foci_linear *l = &s->linear;
+    int                power;
+    const double       part = frexp(s->score.scale, &power);
+
+    if (l->feature != FOCI_FEATURE_ROW || l->norm != FOCI_NORM_SUM || l->eps != 0)
+        return s->score.scale;
+    return ldexp(part == 0 ? 0 : copysign(1, part), power);
+}
+
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s)
 {
     const foci_problem   *p = &plan->p;
@@ -49,7 +62,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
         .turns = s->score.rope_base > 0,
         .logs = l->feature == FOCI_FEATURE_EXP || l->feature == FOCI_FEATURE_SOFTMAX,
         .lane_logs = l->feature == FOCI_FEATURE_TRIG,
-        .scale = s->score.scale,
+        .scale = scale_of(s),
         .dq = (int)p->dim_qk,
         .dv = (int)p->dim_v,
         .m = (int)s->features,

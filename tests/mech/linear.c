@@ -260,6 +260,36 @@ static void both_signs(void **state)
     levels_free(&l);
 }
 
+/* Rows divided by their sum know nothing of their scale, to the bit: were queries rounded
+ * with it, sums next to nothing would have another sign. */
+static void scale_cancels(void **state)
+{
+    struct levels l = levels_make(1);
+
+    (void)state;
+    for (int kind = 0; kind < 4 * l.n; kind++) {
+        foci_problem p = problem_of(150, kind % 2 ? FOCI_CAUSAL : 0);
+        p.dtype = kind / 2 % 2 ? FOCI_BF16 : FOCI_F32;
+        p.dim_qk = 40;
+        foci_ctx     *ctx = l.ctx[kind / 4];
+        struct scene  s = scene_make(ctx, "retention(norm=sum) scale(0.3)", &p, 3);
+        foci_plan    *other = trial_plan(ctx, "retention(norm=sum) scale(-3)", &p);
+        struct result got = trial_run(s.plan, &s.t), want = trial_run(other, &s.t);
+
+        assert_true(got.n[PART_O] > 0 && got.n[PART_DQ] > 0);
+        for (int part = PART_O; part <= PART_DV; part++)
+            for (int64_t i = 0; i < got.n[part]; i++)
+                if (part != PART_LSE && got.x[part][i] != want.x[part][i])
+                    trial_fail(s.plan, &s.t, part_names[part], i, got.x[part][i],
+                               want.x[part][i]);
+        result_free(&got);
+        result_free(&want);
+        foci_plan_free(other);
+        scene_free(&s);
+    }
+    levels_free(&l);
+}
+
 /* Decays of 0 and 1, as arguments and as what is learned becomes: theta far out. */
 static void decays(void **state)
 {
@@ -501,6 +531,7 @@ int main(void)
         cmocka_unit_test(equal_keys),
         cmocka_unit_test(nothing_to_divide_by),
         cmocka_unit_test(both_signs),
+        cmocka_unit_test(scale_cancels),
         cmocka_unit_test(decays),
         cmocka_unit_test(opposites),
         cmocka_unit_test(given_statistics),

@@ -8,9 +8,11 @@
 #define INLINE static inline __attribute__((always_inline))
 
 /* Before a loop of at most n constant steps, so that arrays of vectors indexed in
- * it become registers. */
+ * it become registers; builds with sanitizers keep the loop. */
 #define PRAGMA(text) _Pragma(#text)
-#if defined(__clang__)
+#if defined(KEEP_LOOPS)
+#define UNROLL(n)
+#elif defined(__clang__)
 #define UNROLL(n) PRAGMA(clang loop unroll(full))
 #else
 #define UNROLL(n) PRAGMA(GCC unroll n)

@@ -216,13 +216,15 @@ static float *route_saved(const struct routes *r, int64_t route)
     return at ? r->inner_saved + at : r->inner_saved;
 }
 
-/* The plan of a route; with `top`, the exact engine is told which rows take it. */
+/* The plan of a route; with `top`, the exact engine is told which rows take it, if there
+ * are any. */
 static foci_plan route_plan(const struct routes *r, int64_t route)
 {
     foci_plan one = *r->stage->inner[route];
 
     one.shared = r->plan->shared;
-    if (r->group->mech.arg[TOP_ARG] > 0 && engine_of(&one.stages[0]) == &engine_exact) {
+    if (r->gates && r->group->mech.arg[TOP_ARG] > 0 &&
+        engine_of(&one.stages[0]) == &engine_exact) {
         one.gates = r->gates + route;
         one.gate_step = r->n;
     }

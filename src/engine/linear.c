@@ -30,17 +30,16 @@ static void set_segments(struct linear *x)
                       : p->batch * div_up(chunks + 1, x->segment);
 }
 
-/* Where rows are divided by their sum, their scale cancels, and sums may be next to nothing:
- * a power of two instead leaves words of queries as exact as they were given. */
+/* Where rows are divided by their sum, their scale cancels.  Without it words of queries
+ * stay as exact as they were given, and sums that are next to nothing only by it are not
+ * taken for 0. */
 static double scale_of(const struct stage *s)
 {
     const foci_linear *l = &s->linear;
-    int                power;
-    const double       part = frexp(s->score.scale, &power);
+    const bool         cancels =
+        l->feature == FOCI_FEATURE_ROW && l->norm == FOCI_NORM_SUM && l->eps == 0;
 
-    if (l->feature != FOCI_FEATURE_ROW || l->norm != FOCI_NORM_SUM || l->eps != 0)
-        return s->score.scale;
-    return ldexp(part == 0 ? 0 : copysign(1, part), power);
+    return cancels && s->score.scale != 0 ? 1 : s->score.scale;
 }
 
 void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage *s)

@@ -273,7 +273,7 @@ static void scale_cancels(void **state)
         p.dim_qk = 40;
         foci_ctx     *ctx = l.ctx[kind / 4];
         struct scene  s = scene_make(ctx, "retention(norm=sum) scale(0.3)", &p, 3);
-        foci_plan    *other = trial_plan(ctx, "retention(norm=sum) scale(-3)", &p);
+        foci_plan    *other = trial_plan(ctx, "retention(norm=sum) scale(-1e-30)", &p);
         struct result got = trial_run(s.plan, &s.t), want = trial_run(other, &s.t);
 
         assert_true(got.n[PART_O] > 0 && got.n[PART_DQ] > 0);

@@ -130,6 +130,9 @@ static const char *why_not(enum level level, const struct cpu *c)
         if (!all_of(c->eax71, BF16)) return "the CPU lacks AVX512-BF16";
         return NULL;
     case LEVEL_AMX:
+#ifdef FOCI_EMULATE_TILES
+        return NULL; /* the level below does their work */
+#endif
         if (!all_of(c->edx7, AMX_TILE | AMX_BF16))
             return "the CPU lacks AMX-TILE or AMX-BF16";
         if (!all_of(c->saved, TILES)) return "the system does not save tiles";

@@ -12,7 +12,8 @@
  * of c a float.  The barrier is for the compiler: what gcc knows of a tile load does
  * not say that it reads memory.
  *
- * With FOCI_AMX_EMULATED the same words are done by AVX-512, to the letter of the
+ * With FOCI_AMX_EMULATED (a second table beside the level) or FOCI_EMULATE_TILES (the
+ * level itself) the same words are done by AVX-512, to the letter of the
  * manual, so that kernels can be tested where there are no tiles.  What the hardware
  * would refuse with a fault is an assertion there.
  */
@@ -34,7 +35,7 @@ _Static_assert(sizeof(struct tile_config) == 64, "the hardware's layout");
 
 #define tile_barrier() __asm__ volatile("" ::: "memory")
 
-#ifndef FOCI_AMX_EMULATED
+#if !defined(FOCI_AMX_EMULATED) && !defined(FOCI_EMULATE_TILES)
 
 #include <immintrin.h>
 

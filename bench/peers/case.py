@@ -27,6 +27,7 @@ class Case:
     rounds = None  # repetitions, where not those that were asked for
     calls = 1  # of a repetition: short cases are repeated inside it
     share_of = "peak of products"
+    working_set = 0  # bytes that both sides go through in turn, where the memory's rate counts
 
     def least_seconds(self, machine, ours):
         """For one repetition: all of its products at the peak rate."""

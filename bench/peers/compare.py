@@ -48,15 +48,20 @@ def difference(ours, theirs):
 
 
 class Comparison:
-    """The probe after a case is the one before the next."""
+    """The probe after a case is the one before the next, if both go through as much
+    memory."""
 
     def __init__(self, context, rounds, seconds):
         self.context, self.rounds, self.seconds = context, rounds, seconds
-        self.machine = self.probe()
+        self.last, self.machine = None, None
 
-    def probe(self):
+    def probe(self, working_set):
         time.sleep(PAUSE)
-        return self.context.measure()
+        self.last, self.machine = working_set, self.context.measure(working_set)
+        return self.machine
+
+    def before(self, case):
+        return self.machine if self.last == case.working_set else self.probe(case.working_set)
 
     def alternate(self, case, ours, theirs):
         """Seconds of each side, repetition by repetition."""
@@ -74,10 +79,10 @@ class Comparison:
         cores = [busy(side) for side in (ours, theirs)]
         error = difference(ours.results(), theirs.results()) if case.comparable else 0
 
-        before = self.machine
+        before = self.before(case)
         a, b = self.alternate(case, ours, theirs)
-        self.machine = self.probe()
-        least = min(case.least_seconds(m, ours) for m in (before, self.machine))
+        after = self.probe(case.working_set)
+        least = min(case.least_seconds(machine, ours) for machine in (before, after))
         plan = ours.plan.describe()
         for side in ours, theirs:
             side.close()

@@ -40,6 +40,10 @@ class Decode(Case):
     def work(self):  # bytes of keys and values
         return 2 * 2 * self.sequences * self.kv_heads * self.n * self.d
 
+    @property
+    def working_set(self):
+        return 2 * self.work
+
     def least_seconds(self, machine, ours):
         return self.work / machine.read_bytes
 

@@ -19,7 +19,8 @@ class Options(c.Structure):
 class Machine(c.Structure):
     _fields_ = [("size", c.c_size_t)] + [
         (name, c.c_double)
-        for name in ("f32_flops", "bf16_flops", "copy_bytes", "read_bytes")]
+        for name in ("f32_flops", "bf16_flops", "copy_bytes", "read_bytes",
+                     "working_set")]
 
 
 class Layout(c.Structure):
@@ -157,8 +158,9 @@ class Context:
             level += 1
         raise Error("no CPU level is chosen")
 
-    def measure(self):
-        machine = sized(Machine)
+    def measure(self, working_set=0):
+        """Memory by going through so many bytes over and over; 0: more than caches hold."""
+        machine = sized(Machine, working_set=working_set)
         self.check(self.lib.foci_ctx_measure(self.ctx, c.byref(machine)))
         return machine
 

@@ -49,6 +49,11 @@ class Linear(Case):
     def work(self):  # so that 1e9 of them are a million tokens
         return 1e3 * self.n
 
+    @property
+    def working_set(self):  # q, k, v, o, and when backward d_o, dq, dk, dv
+        element = 2 if self.dtype == "bf16" else 4
+        return element * (8 if self.backward else 4) * self.heads * self.n * self.d
+
     def least_seconds(self, machine, ours):
         """Products at the peak rate, or tensors at the rate of copying."""
         flops, moved = ours.plan.cost(self.backward)

@@ -14,6 +14,7 @@ import re
 import sys
 
 import peer
+import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODULES = ("attention", "decode", "product", "layer", "linear", "sparse")
@@ -85,6 +86,7 @@ def measure(args):
               "fast_transformers": version("pytorch-fast-transformers"),
               "threads": context.threads, "cpu": cpu_name(), "level": context.level,
               "peer_note": note, "cases": []}
+    print(tables.machine(report), file=sys.stderr, flush=True)
     comparison = compare.Comparison(context, args.rounds, args.seconds)
     for group in asked:
         for case in known[group]():
@@ -101,8 +103,6 @@ def measure(args):
 
 
 def main():
-    import tables
-
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--lib", default=ROOT / "build/libfoci.so")
     parser.add_argument("--threads", type=int, default=2)

@@ -111,11 +111,14 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
 /* What this machine can do, measured now, in about a second, per second and by all
- * threads of ctx together: floating-point operations in long products on non-zero
- * data, bytes copied in memory (read plus written), and bytes only read. */
+ * threads of ctx together; nothing is faster.  Floating-point operations in registers, of
+ * the products that problems in f32 and in bf16 are made of; bytes copied (read plus
+ * written) and bytes only read, over and over through a working set of so many bytes.  With
+ * working_set 0 caches do not hold it; it is then set to what was used. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
+    double working_set;
 } foci_machine;
 
 /* Measure, into the fields that machine->size covers. */

@@ -91,7 +91,10 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
         ctx->why[l] =
             asked ? "above the level asked for" : "above the level in FOCI_CPU";
     }
+    const struct cpu_model cpu = kernels_cpu();
+    ctx->levels = models_choose(&cpu, ctx->levels, name ? top : N_LEVELS, ctx->why);
     kernels_init(&ctx->kernels, ctx->levels);
+    models_tune(&cpu, &ctx->kernels);
     return FOCI_OK;
 }
 

@@ -97,6 +97,17 @@ static struct cpu ask(void)
     return c;
 }
 
+struct cpu_model kernels_cpu(void)
+{
+    uint32_t eax, name[3], signature;
+
+    if (!__get_cpuid(0, &eax, &name[0], &name[2], &name[1]) ||
+        !__get_cpuid(1, &signature, &(uint32_t){ 0 }, &(uint32_t){ 0 },
+                     &(uint32_t){ 0 }))
+        return (struct cpu_model){ CPU_OTHER, 0, 0 };
+    return models_decode((const char *)name, signature);
+}
+
 static const char *why_not(enum level level, const struct cpu *c)
 {
     enum {
@@ -163,6 +174,8 @@ unsigned kernels_detect(const char *why[N_LEVELS])
 }
 
 #else
+
+struct cpu_model kernels_cpu(void) { return (struct cpu_model){ CPU_OTHER, 0, 0 }; }
 
 static void (*const fill[N_LEVELS])(struct kernels *) = {
     [LEVEL_PORTABLE] = kernels_ref,

@@ -70,7 +70,8 @@ struct kernels {
     /* After kernels that write past the caches, before other threads read it. */
     void (*stream_end)(void);
 
-    bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
+    bool has_bf16; /* gemm_bf16 is faster than gemm_f32 */
+    int  few_bf16; /* rows up to which dots_bf16 and sums_bf16 are faster than f32's */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */
@@ -96,6 +97,24 @@ unsigned kernels_detect(const char *why[N_LEVELS]);
 
 /* The reference in every slot, then whatever does better among `levels`. */
 void kernels_init(struct kernels *k, unsigned levels);
+
+/* Which CPU it is. */
+enum cpu_vendor { CPU_OTHER, CPU_INTEL, CPU_AMD };
+struct cpu_model {
+    enum cpu_vendor vendor;
+    int             family, model;
+};
+struct cpu_model kernels_cpu(void);
+
+/* What is known of CPUs (models.c).  Of the levels that one has, those that are fast on it:
+ * a level is left out, with the reason in why[], where it is known to be slower than the one
+ * below, is the highest and is not the level `asked` for (N_LEVELS: none was).  Then choices
+ * between single kernels, in a table that is filled.  And from what CPUID says: the twelve
+ * letters of leaf 0 and eax of leaf 1. */
+unsigned         models_choose(const struct cpu_model *cpu, unsigned levels, int asked,
+                               const char *why[N_LEVELS]);
+void             models_tune(const struct cpu_model *cpu, struct kernels *k);
+struct cpu_model models_decode(const char vendor[12], uint32_t signature);
 
 extern const char *const level_names[N_LEVELS];
 

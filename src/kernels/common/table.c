@@ -33,6 +33,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/labels.c"
 #include "kernels/common/means.c"
 #include "kernels/common/modify.c"
+#include "kernels/common/peak.c"
 #include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/taps.c"
@@ -47,6 +48,8 @@ INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
 INLINE void ISA(fill)(struct kernels *k)
 {
     k->gemm_f32 = ISA(gemm_f32);
+    k->peak_f32 = ISA(peak_f32);
+    k->read_streams = ISA(read_streams);
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);

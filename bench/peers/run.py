@@ -28,14 +28,21 @@ def groups():
     return out
 
 
+# Virtual machines name no more than the brand.
+CORES = {("GenuineIntel", 6, 143): "Sapphire Rapids", ("GenuineIntel", 6, 207): "Emerald Rapids",
+         ("AuthenticAMD", 25, 17): "Zen 4", ("AuthenticAMD", 26, 2): "Zen 5"}
+
+
 def cpu_name():
     try:
-        for line in open("/proc/cpuinfo", encoding="utf-8"):
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        text = open("/proc/cpuinfo", encoding="utf-8").read().split("\n\n")[0]
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return platform.processor() or platform.machine()
+    cpu = dict(re.findall(r"^(.*?)\s*: (.*)$", text, re.MULTILINE))
+    name = re.sub(r"\((R|TM)\)| Processor$", "", cpu.get("model name", platform.machine()))
+    core = CORES.get((cpu.get("vendor_id"), int(cpu.get("cpu family", 0)),
+                      int(cpu.get("model", 0))))
+    return f"{name} ({core})" if core else name
 
 
 def version(package):

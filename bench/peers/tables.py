@@ -29,6 +29,10 @@ def figure(value, unit):
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def percent(share):
+    return "" if share is None else f"{100 * share:.0f} %"
+
+
 def with_floor(text, floor, form):
     return text if floor is None else f"{text} (≥ {form.format(floor)})"
 
@@ -40,7 +44,7 @@ def table(rows, floors):
              ["---"] * 2 + ["---:"] * (len(head) - 2 + bool(shares))]
     for r in rows:
         ratio = f"{r['ratio']:.2f}"
-        share = f"{100 * r['share']:.0f} %" if shares else ""
+        share = percent(r["share"])
         if floors:
             ratio = with_floor(ratio, r["ratio_floor"], "{:.2f}")
             share = with_floor(share, r["share_floor"] and 100 * r["share_floor"],
@@ -159,9 +163,8 @@ def front(reports, language):
                      if (r["group"], r["case"], r["against"]) == (group, name, against)]
             if found:
                 r, = found
-                share = "" if r["share"] is None else f"{100 * r['share']:.0f} %"
                 line += [f"{figure(r['rate'], r['unit'])} {r['unit']}",
-                         f"{r['ratio']:.2f}", share]
+                         f"{r['ratio']:.2f}", percent(r["share"])]
             else:
                 line += [""] * 3
         lines.append(line)

@@ -28,12 +28,12 @@ static const struct known known[] = {
      * row takes 0.24 us where dots_f32 takes 0.40, sums_bf16 of four rows 0.80 where
      * sums_f32 takes 0.48. */
     { CPU_INTEL, 6, 207, 207, true, 1,
-      "slower than avx512 on Emerald Rapids, whose bf16 dot product issues half as "
-      "often as f32 multiply-adds" },
+      "slower than avx512 on Emerald Rapids, whose bf16 dot products reach half the "
+      "rate of f32 multiply-adds" },
     /* Sapphire Rapids: the same core. */
     { CPU_INTEL, 6, 143, 143, true, 1,
-      "slower than avx512 on Sapphire Rapids, whose bf16 dot product issues half as "
-      "often as f32 multiply-adds" },
+      "slower than avx512 on Sapphire Rapids, whose bf16 dot products reach half the "
+      "rate of f32 multiply-adds" },
     /* Zen 4: vdpbf16ps reaches 467 where FMA in f32 reach 233. */
     { CPU_AMD, 25, 0, 255, false, 8, NULL },
     /* By vendor.  Intel: no core is known whose dot product is as fast as its FMA. */

@@ -78,10 +78,11 @@ static void multiply(const struct probe *p, struct operands *o)
 static double run(const struct probe *p, int64_t count, int *ran)
 {
     double begin = 0, end = 0;
-#pragma omp parallel num_threads(p->threads)
+#pragma omp parallel num_threads(team_size(p->threads))
     {
-        struct operands *o = &p->operands[omp_get_thread_num()];
-        if (p->kernels->begin) p->kernels->begin();
+        struct operands    *o = &p->operands[omp_get_thread_num()];
+        struct thread_state before;
+        if (p->kernels->begin) p->kernels->begin(&before);
 #pragma omp master
         *ran = omp_get_num_threads();
 #pragma omp barrier
@@ -92,7 +93,7 @@ static double run(const struct probe *p, int64_t count, int *ran)
 #pragma omp barrier
 #pragma omp master
         end = now();
-        if (p->kernels->end) p->kernels->end();
+        if (p->kernels->end) p->kernels->end(&before);
     }
     return end - begin;
 }
@@ -125,7 +126,7 @@ static double product_rate(const foci_ctx *ctx, struct operands *operands, bool 
                        .threads = ctx->threads,
                        .bf16 = bf16 };
 
-#pragma omp parallel num_threads(ctx->threads)
+#pragma omp parallel num_threads(team_size(ctx->threads))
     fill(&operands[omp_get_thread_num()], bf16);
 
     double best = 0;
@@ -154,7 +155,7 @@ static double traffic(char *buffer, int threads, bool copy)
     for (int i = 0; i < TRIES; i++) {
         uint64_t     total = 0;
         const double begin = now();
-#pragma omp parallel num_threads(threads) reduction(+ : total)
+#pragma omp parallel num_threads(team_size(threads)) reduction(+ : total)
         {
             const size_t n = copy ? BUFFER / 2 : BUFFER;
             const size_t t = (size_t)omp_get_thread_num();

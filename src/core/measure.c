@@ -98,10 +98,11 @@ static void fill(struct operands *o, bool bf16)
 static double run(const struct probe *p, int64_t rounds)
 {
     double begin = 0, end = 0, flops = 0;
-#pragma omp parallel num_threads(p->threads) reduction(+ : flops)
+#pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops)
     {
-        struct operands *o = &p->operands[omp_get_thread_num()];
-        if (p->kernels->begin) p->kernels->begin();
+        struct operands    *o = &p->operands[omp_get_thread_num()];
+        struct thread_state before;
+        if (p->kernels->begin) p->kernels->begin(&before);
 #pragma omp barrier
 #pragma omp          master
         begin = measure_now();
@@ -109,7 +110,7 @@ static double run(const struct probe *p, int64_t rounds)
 #pragma omp barrier
 #pragma omp master
         end = measure_now();
-        if (p->kernels->end) p->kernels->end();
+        if (p->kernels->end) p->kernels->end(&before);
     }
     return flops / (end - begin);
 }
@@ -118,16 +119,17 @@ static double run(const struct probe *p, int64_t rounds)
  * others take their share of what a clock shows. */
 static int64_t enough_rounds(const struct probe *p)
 {
-    int64_t rounds = 1;
-    double  seconds = 0;
+    struct thread_state before;
+    int64_t             rounds = 1;
+    double              seconds = 0;
 
-    if (p->kernels->begin) p->kernels->begin();
+    if (p->kernels->begin) p->kernels->begin(&before);
     for (; seconds < RUN_SECONDS && rounds < INT32_MAX; rounds *= 2) {
-        const double before = measure_busy();
+        const double start = measure_busy();
         p->stream(p->kernels, p->operands, rounds);
-        seconds = measure_busy() - before;
+        seconds = measure_busy() - start;
     }
-    if (p->kernels->end) p->kernels->end();
+    if (p->kernels->end) p->kernels->end(&before);
     return rounds;
 }
 
@@ -151,7 +153,7 @@ static double product_rate(const foci_ctx *ctx, struct operands *operands, bool 
                        .threads = ctx->threads };
     double       best = 0;
 
-#pragma omp parallel num_threads(ctx->threads)
+#pragma omp parallel num_threads(team_size(ctx->threads))
     fill(&operands[omp_get_thread_num()], bf16);
     for (int i = 0; i < 2; i++) {
         p.stream = streams[i];

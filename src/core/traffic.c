@@ -95,7 +95,7 @@ static double run(struct traffic *t, const struct way *w)
     if (t->at + bytes > t->bytes) t->at = 0;
     char *const window = t->buffer + t->at;
     t->at += bytes;
-#pragma omp parallel num_threads(t->threads) reduction(+ : total)
+#pragma omp parallel num_threads(team_size(t->threads)) reduction(+ : total)
     {
         const size_t i = (size_t)omp_get_thread_num();
         const size_t of = (size_t)omp_get_num_threads();

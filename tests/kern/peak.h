@@ -47,10 +47,11 @@ static void check_peak_f32(struct run *r)
 
 static void check_peak_bf16(struct run *r)
 {
-    const int64_t   rounds = r->bench ? 1000 : 37;
-    float *const    c = floats(r, PEAK_SIZE, NORMAL);
-    uint32_t *const a = take(r, PEAK_SIZE * sizeof *a, false, BYTES);
-    uint32_t *const b = take(r, PEAK_SIZE * sizeof *b, false, BYTES);
+    struct thread_state before;
+    const int64_t       rounds = r->bench ? 1000 : 37;
+    float *const        c = floats(r, PEAK_SIZE, NORMAL);
+    uint32_t *const     a = take(r, PEAK_SIZE * sizeof *a, false, BYTES);
+    uint32_t *const     b = take(r, PEAK_SIZE * sizeof *b, false, BYTES);
 
     snprintf(r->label, sizeof r->label, "%d rounds", (int)rounds);
     r->is_flops = true;
@@ -60,14 +61,14 @@ static void check_peak_bf16(struct run *r)
         b[i] = 0x3f803f80 | ((uint32_t)bits(r) & mantissas);
     }
     start(c);
-    if (r->now->begin) r->now->begin();
+    if (r->now->begin) r->now->begin(&before);
     r->work = r->now->peak_bf16(c, a, b, rounds);
     while (next(r)) {
         if (!r->bench) start(c);
         const double flops = r->k->peak_bf16(c, a, b, rounds);
         if (!r->bench) claim(r, c, flops, rounds);
     }
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 static void try_read_streams(struct run *r, int64_t bytes, int streams, int ahead)

@@ -101,6 +101,7 @@ struct exact {
     int                   kind; /* a foci_weigh */
     bool                  bf16; /* products on words */
     bool                  bare; /* queries see slots alone, no keys */
+    bool                  fused; /* forward, by exact_fused.c */
 
     /* Widths as they go into products, as packed for them, and of rows of floats; and of
      * rows of q and k as they are given. */

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_fused.h"
 #include "engine/exact_order.h"
 #include "engine/exact_pack.h"
 #include "engine/exact_pairs.h"
@@ -31,6 +32,9 @@ struct room {
     float    *bias;         /* [TILE][LANES] */
     uint64_t *seen;         /* [MAX_PANEL] */
 
+    struct fused fused;
+    char *key, *value; /* a tile of each, where all are packed for another kernel */
+
     struct shaw        shaw;
     struct txl         txl;
     struct source_room from;
@@ -51,6 +55,9 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.bias =
         exact_biased(x) ? arena_take(a, (int64_t)TILE * LANES, sizeof(float)) : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
+    r.fused = exact_fused_take(x, a);
+    r.key = x->fused ? arena_take(a, 1, x->key_size) : NULL;
+    r.value = x->fused ? arena_take(a, 1, x->value_size) : NULL;
     r.shaw = exact_shaw_take(x, a);
     r.txl = exact_txl_room(x, a);
     r.from = exact_source_room(x, false, a);
@@ -62,6 +69,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     const int64_t tiles = exact_natural(x) ? x->kv_heads * x->max_kt : 0;
     struct arena  one = { 0 };
 
+    x->fused = exact_fused(x);
     exact_seqs(x, x->io, a);
     if (x->stage->order.label) order_take(x, a, saved, false);
     if (!exact_keys_in_place(x)) x->keys = arena_take(a, tiles, x->key_size);
@@ -109,6 +117,30 @@ static void source_logits(struct pass *p, int64_t t, int n, float *s)
     exact_source_tile(p->x, p->b, t, n, r->q, r->ab, r->tile, s);
 }
 
+/* Tile t of the keys as an operand, packed for this where all are packed otherwise. */
+static struct operand keys_of(struct pass *p, int64_t t, int n)
+{
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+
+    if (!x->fused) return exact_keys(x, p->b->seq, p->b->kv, t);
+    exact_load_keys(x, p->b->seq, p->b->kv, t, r->tile, r->tile2);
+    exact_pack(x, r->tile, x->ldq, x->dq_pad, n, r->key, NULL, x->key_size, 0);
+    return (struct operand){ r->key, x->dq_pad / 2, 1 };
+}
+
+static struct operand values_sum_of(struct pass *p, const struct block *b, int64_t t,
+                                    int n)
+{
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+
+    if (!x->fused) return exact_values_sum(x, b->seq, b->kv, t);
+    exact_load_values(x, b->seq, b->kv, t, r->tile, r->tile2);
+    exact_pack(x, r->tile, x->ldv, x->dv_pad, n, NULL, r->value, x->value_size, 0);
+    return exact_summed(x, r->value, x->dv_pad);
+}
+
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
     const struct exact *x = p->x;
@@ -119,7 +151,7 @@ static void scores(struct pass *p, int64_t t, int n, float *s)
         source_logits(p, t, n, s);
         return;
     }
-    const struct operand keys = exact_keys(x, p->b->seq, p->b->kv, t);
+    const struct operand keys = keys_of(p, t, n);
     while (exact_cut(x, p->b, t, n, &c))
         exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
                       operand_from(keys, c.j, 0), q + c.lane, LANES,
@@ -145,7 +177,7 @@ static void values(struct pass *p, const struct block *b, int64_t t, int n, int 
                    float *ot, bool *fresh)
 {
     const struct exact  *x = p->x;
-    const struct operand sum = exact_values_sum(x, b->seq, b->kv, t);
+    const struct operand sum = values_sum_of(p, b, t, n);
     const float         *w = x->bf16 ? (const float *)p->r->w : p->r->s;
     struct cut           c = { 0 };
 
@@ -352,8 +384,7 @@ static void pack_queries(const struct exact *x, const struct block *b, struct ro
         norms[i] = sqrtf(norms[i]);
 }
 
-/* The norm of the longest key that each lane may see. */
-static void longest_keys(const struct exact *x, const struct block *b, float *longest)
+void exact_longest_keys(const struct exact *x, const struct block *b, float *longest)
 {
     const int64_t first = b->kv * x->max_kt + b->seq->kt0;
     const bool    causal = x->p->flags & FOCI_CAUSAL;
@@ -423,7 +454,7 @@ static bool start(struct pass *p, const float *norms, const float *more)
     for (int r = 0; r < LANES; r++)
         p->m[r] = sink;
     if (bounds) {
-        longest_keys(x, p->b, longest);
+        exact_longest_keys(x, p->b, longest);
         if (x->at.rel) exact_bias_top(x, p->b, bias);
         for (int r = 0; r < LANES; r++)
             product[r] = fabsf(f[r]) * (norms[r] * longest[r] + more[r]);
@@ -466,8 +497,8 @@ static void keep_norms(const struct pass *p, const struct block *b, const float 
     }
 }
 
-/* Divide by the normaliser and store. */
-static void finish(struct pass *p, const int64_t *visible, float *saved)
+/* Divide by the normaliser and store; sums lie by rows where they are fused. */
+static void finish(struct pass *p, const int64_t *visible, bool fused, float *saved)
 {
     const struct exact *x = p->x;
     _Alignas(64) float  factor[LANES];
@@ -483,6 +514,10 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     }
     for (int r = 0; r < LANES && x->drops; r++)
         factor[r] *= x->kept;
+    if (fused) {
+        exact_store_rows_by(x, p->b, x->io->o, &x->p->o, p->r->fused.o, factor);
+        return;
+    }
     for (int64_t f = 0; f < p->with; f++) {
         const struct block b = exact_follow(p->b, f);
         exact_store_block(x, &b, x->io->o, &x->p->o, sum_of(p, f), x->dv, x->ldv,
@@ -490,9 +525,25 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     }
 }
 
+/* false: the block has to go the long way. */
+static bool block_fused(const struct exact *x, const struct block *b, struct room *r,
+                        float *saved)
+{
+    struct pass p = { .x = x, .b = b, .r = r, .with = 1 };
+    int64_t     visible[LANES];
+
+    if (exact_counts(x, false)) exact_visible(x, b, visible);
+    exact_factors(x, b, visible, p.plain, p.f, NULL);
+    if (!exact_fused_block(x, b, &r->fused, p.f, r->tile, p.m, p.l)) return false;
+    finish(&p, visible, true, saved);
+    return true;
+}
+
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
                           float *saved)
 {
+    if (x->fused && block_fused(x, b, r, saved)) return;
+
     struct pass p = {
         .x = x, .b = b, .r = r, .fresh = true, .with = exact_with(x, b->seq)
     };
@@ -520,7 +571,7 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     if (x->order)
         order_keep(x, b, r->ot, p.m, p.l, r->tile);
     else
-        finish(&p, visible, saved);
+        finish(&p, visible, false, saved);
 }
 
 /* The rows of a block after all sweeps. */
@@ -532,7 +583,7 @@ static void block_finish(const struct exact *x, const struct block *b, struct ro
 
     if (exact_counts(x, false)) exact_visible(x, b, visible);
     order_back(x, b, r->ot, p.m, p.l, r->tile);
-    finish(&p, visible, saved);
+    finish(&p, visible, false, saved);
 }
 
 /* Rows that no sequence has saw nothing. */

@@ -12,14 +12,11 @@
 #include <assert.h>
 #include <immintrin.h>
 #include <math.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 #include "simd/amx.h"
 #include "simd/avx512bf16.h"
-
-#ifdef FOCI_AMX_EMULATED
-#define kernels_amx kernels_amx_emulated
-#endif
 
 enum { T = 16 }; /* rows of a tile, and words or floats of a row */
 
@@ -30,9 +27,39 @@ static const struct tile_config whole = {
     .rows = { T, T, T, T, T, T, T, T },
 };
 
-static void begin_amx(void) { tile_config(&whole); }
+/* Tile numbers are literals. */
+#define EACH_TILE(what) what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7)
 
-static void end_amx(void) { tile_release(); }
+static void begin_amx(struct thread_state *before)
+{
+    struct tile_config found;
+
+    tile_config_store(&found);
+    tile_barrier();
+    memcpy(before->config, &found, sizeof found);
+    if (found.palette) {
+#define KEEP(t)                                                                        \
+    if (found.rows[t]) tile_store(t, before->tiles[t], 64);
+        EACH_TILE(KEEP)
+    }
+    tile_config(&whole);
+}
+
+static void end_amx(const struct thread_state *before)
+{
+    struct tile_config found;
+
+    memcpy(&found, before->config, sizeof found);
+    tile_barrier();
+    if (found.palette) {
+        tile_config(&found);
+#define PUT_BACK(t)                                                                    \
+    if (found.rows[t]) tile_load(t, before->tiles[t], 64);
+        EACH_TILE(PUT_BACK)
+    } else {
+        tile_release();
+    }
+}
 
 /*
  * Products
@@ -172,7 +199,7 @@ static inline __m512i two_rows(const float *in, int64_t ld, int i, int n)
     const __m512    low = _mm512_maskz_load_ps(has_low, in + i * ld);
     const __m512    high = _mm512_maskz_load_ps(has_high, in + (i + 8) * ld);
 
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    return (__m512i)vw_row(low, high);
 }
 
 /* A transposition of 8 x 8 bf16 in each quarter of the registers: on return the

@@ -71,6 +71,13 @@ struct attend {
     uint32_t *p; /* [n][64][16] scratch */
 };
 
+/* Tiles of a thread as its caller left them: other libraries keep theirs configured from
+ * one call to the next. */
+struct thread_state {
+    _Alignas(64) unsigned char config[64];
+    unsigned char tiles[8][1024]; /* not written where nothing is configured */
+};
+
 enum level {
     LEVEL_PORTABLE,
     LEVEL_AVX2,
@@ -86,10 +93,10 @@ struct kernels {
 #undef KERNEL
 
     /* A thread calls begin before its first kernel and end after its last, where
-     * they are not NULL: state of the thread that its kernels need, such as tiles.
-     * They do not nest. */
-    void (*begin)(void);
-    void (*end)(void);
+     * they are not NULL: state of the thread that its kernels need, such as tiles.  What
+     * the thread had of it before is kept in between, and put back. */
+    void (*begin)(struct thread_state *before);
+    void (*end)(const struct thread_state *before);
 
     /* After kernels that write past the caches, before other threads read it. */
     void (*stream_end)(void);
@@ -115,9 +122,16 @@ extern const char *const kernel_names[N_KERNELS];
 typedef void (*kernel_fn)(void);
 kernel_fn kernels_slot(const struct kernels *k, int id);
 
-/* The levels this CPU has and the system allows, as bits 1 << enum level, and for
- * each level it lacks the reason in why[], NULL for those it has. */
-unsigned kernels_detect(const char *why[N_LEVELS]);
+/* The levels up to `top` that this CPU has and the system allows, as bits 1 << enum level,
+ * and for each level it lacks the reason in why[], NULL for those it has.  Of levels above
+ * `top` nothing is asked and nothing said. */
+unsigned kernels_detect(enum level top, const char *why[N_LEVELS]);
+
+/* Why tiles cannot be used in this process, NULL if they can, where the CPU has them and
+ * the system saves them; asks the system for them (tiles.c).  And the reason for which it
+ * refused with that errno. */
+const char *tiles_why_not(bool in_cpu, bool saved);
+const char *tiles_refused(int error);
 
 /* The reference in every slot, then whatever does better among `levels`. */
 void kernels_init(struct kernels *k, unsigned levels);
@@ -130,6 +144,5 @@ void kernels_avx2(struct kernels *k);
 void kernels_avx512(struct kernels *k);
 void kernels_bf16(struct kernels *k);
 void kernels_amx(struct kernels *k);
-void kernels_amx_emulated(struct kernels *k); /* tiles in software, for tests */
 
 #endif

@@ -163,10 +163,12 @@ static void check_attend_bf16(struct run *r)
         { 96, 64, 0, false, false, true, 1 },
     };
 
-    if (r->now->begin) r->now->begin();
+    struct thread_state before;
+
+    if (r->now->begin) r->now->begin(&before);
     for (int i = 0; i < cases(r, 4, COUNT(list)); i++)
         try_attend(r, &list[i]);
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 #endif

@@ -69,7 +69,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     const int64_t tiles = exact_natural(x) ? x->kv_heads * x->max_kt : 0;
     struct arena  one = { 0 };
 
-    x->fused = exact_fused(x);
+    exact_fused_geometry(x);
     exact_seqs(x, x->io, a);
     if (x->stage->order.label) order_take(x, a, saved, false);
     if (!exact_keys_in_place(x)) x->keys = arena_take(a, tiles, x->key_size);
@@ -468,19 +468,17 @@ static bool start(struct pass *p, const float *norms, const float *more)
 
 /* The logarithm of what the rows were divided by: for backward, and for the caller.
  * m and log2(l) may be large and of opposite sign, so their sum is taken in double. */
-static void keep_norms(const struct pass *p, const struct block *b, const float *share,
-                       float *saved)
+void exact_keep_norms(const struct exact *x, const struct block *b, const float *m,
+                      const float *l, const float *share, float *saved)
 {
-    const struct exact *x = p->x;
-    float               norm[LANES];
+    float norm[LANES];
 
     for (int r = 0; r < LANES; r++) {
         const double half = x->kind == FOCI_L2NORM ? 0.5 : 1;
         if (x->kind == FOCI_RELU2)
             norm[r] = share[r];
         else
-            norm[r] = p->l[r] == 0 ? INFINITY
-                                   : (float)(p->m[r] + log2((double)p->l[r]) * half);
+            norm[r] = l[r] == 0 ? INFINITY : (float)(m[r] + log2((double)l[r]) * half);
     }
     if (saved)
         memcpy(saved + exact_saved_at(x, b) + b->r0, norm + b->r0,
@@ -497,8 +495,8 @@ static void keep_norms(const struct pass *p, const struct block *b, const float 
     }
 }
 
-/* Divide by the normaliser and store; sums lie by rows where they are fused. */
-static void finish(struct pass *p, const int64_t *visible, bool fused, float *saved)
+/* Divide by the normaliser and store. */
+static void finish(struct pass *p, const int64_t *visible, float *saved)
 {
     const struct exact *x = p->x;
     _Alignas(64) float  factor[LANES];
@@ -510,14 +508,10 @@ static void finish(struct pass *p, const int64_t *visible, bool fused, float *sa
     }
     for (int64_t f = 0; (saved || x->io->lse) && f < p->with; f++) {
         const struct block b = exact_follow(p->b, f);
-        keep_norms(p, &b, factor, saved);
+        exact_keep_norms(x, &b, p->m, p->l, factor, saved);
     }
     for (int r = 0; r < LANES && x->drops; r++)
         factor[r] *= x->kept;
-    if (fused) {
-        exact_store_rows_by(x, p->b, x->io->o, &x->p->o, p->r->fused.o, factor);
-        return;
-    }
     for (int64_t f = 0; f < p->with; f++) {
         const struct block b = exact_follow(p->b, f);
         exact_store_block(x, &b, x->io->o, &x->p->o, sum_of(p, f), x->dv, x->ldv,
@@ -525,25 +519,9 @@ static void finish(struct pass *p, const int64_t *visible, bool fused, float *sa
     }
 }
 
-/* false: the block has to go the long way. */
-static bool block_fused(const struct exact *x, const struct block *b, struct room *r,
-                        float *saved)
-{
-    struct pass p = { .x = x, .b = b, .r = r, .with = 1 };
-    int64_t     visible[LANES];
-
-    if (exact_counts(x, false)) exact_visible(x, b, visible);
-    exact_factors(x, b, visible, p.plain, p.f, NULL);
-    if (!exact_fused_block(x, b, &r->fused, p.f, r->tile, p.m, p.l)) return false;
-    finish(&p, visible, true, saved);
-    return true;
-}
-
 static void block_forward(const struct exact *x, const struct block *b, struct room *r,
                           float *saved)
 {
-    if (x->fused && block_fused(x, b, r, saved)) return;
-
     struct pass p = {
         .x = x, .b = b, .r = r, .fresh = true, .with = exact_with(x, b->seq)
     };
@@ -571,7 +549,18 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
     if (x->order)
         order_keep(x, b, r->ot, p.m, p.l, r->tile);
     else
-        finish(&p, visible, false, saved);
+        finish(&p, visible, saved);
+}
+
+/* Blocks that go down their keys together, where they are fused. */
+static void blocks_forward(const struct exact *x, const struct block *b, int n,
+                           struct room *r, float *saved)
+{
+    const unsigned done =
+        x->fused ? exact_fused_blocks(x, b, n, &r->fused, r->tile, saved) : 0;
+
+    for (int i = 0; i < n; i++)
+        if (!(done >> i & 1)) block_forward(x, &b[i], r, saved);
 }
 
 /* The rows of a block after all sweeps. */
@@ -583,7 +572,7 @@ static void block_finish(const struct exact *x, const struct block *b, struct ro
 
     if (exact_counts(x, false)) exact_visible(x, b, visible);
     order_back(x, b, r->ot, p.m, p.l, r->tile);
-    finish(&p, visible, false, saved);
+    finish(&p, visible, saved);
 }
 
 /* Rows that no sequence has saw nothing. */
@@ -608,7 +597,7 @@ static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq 
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
         for (int64_t t = 0; t < s->n_qt; t++) {
             const struct block b = exact_block(x, h, s->qt0 + t);
-            block_forward(x, &b, room, saved);
+            blocks_forward(x, &b, 1, room, saved);
         }
 }
 
@@ -678,11 +667,15 @@ static void block_job(void *arg, int64_t i, int thread)
 {
     const struct job   *w = arg;
     const struct exact *x = w->x;
-    const int64_t       leads = exact_leads(x);
-    const struct block  b = exact_lead(x, i / leads, leads - 1 - i % leads);
+    const int64_t       leads = exact_leads(x), jobs = div_up(leads, x->together);
+    const int64_t       end = leads - i % jobs * x->together;
+    const int           n = (int)min64(x->together, end);
     struct room         room = room_of(x, thread);
+    struct block        b[FUSED_BLOCKS];
 
-    block_forward(x, &b, &room, w->saved);
+    for (int k = 0; k < n; k++)
+        b[k] = exact_lead(x, i / jobs, end - n + k);
+    blocks_forward(x, b, n, &room, w->saved);
 }
 
 static void finish_job(void *arg, int64_t i, int thread)
@@ -704,7 +697,7 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
     const struct phase all[] = {
         { exact_mix_jobs(x), 1, mix_job, &w },
         { made + x->kv_heads * x->n_kt, 4, pack_job, &w },
-        { x->heads * exact_leads(x), 1, block_job, &w },
+        { x->heads * div_up(exact_leads(x), x->together), 1, block_job, &w },
     };
 
     if (each_its_own(x, threads))

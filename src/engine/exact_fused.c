@@ -16,33 +16,45 @@
 #include "engine/exact_tiles.h"
 #include "engine/exact_txl.h"
 
-enum { GROUPS = TILE / ATTEND_KEYS }; /* of a tile */
+enum {
+    GROUPS = TILE / ATTEND_KEYS,     /* of a tile */
+    STRIPE = ATTEND_GROUPS / GROUPS, /* tiles */
+};
 
 /* Logits that a fixed reference is good for, and those that any is. */
 static const float held_most = 30, logit_most = 0x1p20f;
 
-bool exact_fused(const struct exact *x)
+static bool fits(const struct exact *x)
 {
     return x->k->attends && x->bf16 && x->kind == FOCI_SOFTMAX && x->dq && x->dv &&
            !x->bare && !x->drops && !x->stage->n_levels && !x->stage->order.label &&
-           x->score->cap <= 0 && !exact_biased(x) && !x->score->slope &&
-           !x->score->n_tables && !exact_has_shaw(x) && !exact_has_txl(x) &&
+           x->score->cap <= 0 && !x->score->slope && !x->score->n_tables &&
+           !exact_biased(x) && !exact_has_shaw(x) && !exact_has_txl(x) &&
            !exact_source_scores(x);
 }
 
-int exact_fused_groups(const struct exact *x)
+/* Keys and values of more than one stripe may not stay in the second level of the cache:
+ * several blocks go down each stripe, one after the other, before the next. */
+void exact_fused_geometry(struct exact *x)
 {
-    return (int)min64(ATTEND_GROUPS, div_up(x->p->len_k, TILE) * GROUPS);
+    x->fused = fits(x);
+    if (x->fused && x->support->all && x->p->len_k > STRIPE * TILE)
+        x->together = FUSED_BLOCKS;
+}
+
+static int64_t most_groups(const struct exact *x)
+{
+    return min64(ATTEND_GROUPS, div_up(x->p->len_k, TILE) * GROUPS);
 }
 
 struct fused exact_fused_take(const struct exact *x, struct arena *a)
 {
-    const int64_t n = exact_fused_groups(x);
+    const int64_t n = most_groups(x), rows = (int64_t)x->together * LANES;
     struct fused  f = { 0 };
 
     if (!x->fused) return f;
-    f.q = arena_take(a, LANES * (int64_t)x->dq_pad, sizeof(uint16_t));
-    f.o = arena_take(a, LANES * (int64_t)x->ldv, sizeof *f.o);
+    f.q = arena_take(a, rows * x->dq_pad, sizeof(uint16_t));
+    f.o = arena_take(a, rows * x->ldv, sizeof *f.o);
     f.p = arena_take(a, n * LANES, ATTEND_KEYS * sizeof(uint16_t));
     f.group = arena_take(a, n, sizeof *f.group);
     f.seen = arena_take(a, n * LANES, sizeof *f.seen);
@@ -101,7 +113,7 @@ unsigned exact_fused_pack(const struct exact *x, const struct exact_seq *s, int6
 }
 
 /* Queries as rows of words, and their norms. */
-static void pack_queries(const struct exact *x, const struct block *b, struct fused *f,
+static void pack_queries(const struct exact *x, const struct block *b, uint32_t *words,
                          float *tile, float *norms)
 {
     struct mapped mapped;
@@ -113,11 +125,11 @@ static void pack_queries(const struct exact *x, const struct block *b, struct fu
             exact_stored_block(x, b, x->io->q, &x->p->q, x->dq, tile, &ld);
 
         x->k->squares_bf16(norms, q, ld, b->r1, x->dq);
-        x->k->take_rows_bf16(f->q, q, ld, b->r1, x->dq, x->dq_pad);
+        x->k->take_rows_bf16(words, q, ld, b->r1, x->dq, x->dq_pad);
     } else {
         exact_load_queries(x, b, tile, &mapped);
         x->k->row_dot(norms, tile, tile, x->ldq, LANES, x->dq);
-        x->k->pack_rows_bf16(f->q, tile, x->ldq, LANES, x->dq_pad);
+        x->k->pack_rows_bf16(words, tile, x->ldq, LANES, x->dq_pad);
     }
     for (int r = 0; r < LANES; r++)
         norms[r] = sqrtf(norms[r]);
@@ -160,7 +172,7 @@ static bool start(const struct exact *x, const struct block *b, const float *by,
 
         if (!(fabsf(by[r]) * norms[r] * met <= logit_most)) return false;
         if (bound <= held_most && sink - bound <= held_most) {
-            m[r] = ceilf(bound);
+            m[r] = (float)((int)bound + 1);
         } else {
             m[r] = ceilf(sink);
             *held = false;
@@ -171,7 +183,7 @@ static bool start(const struct exact *x, const struct block *b, const float *by,
 
 /* The groups of a tile, after n of the list. */
 static int add_groups(const struct exact *x, const struct block *b, int64_t t,
-                      int32_t mask, struct fused *f, int n)
+                      int32_t mask, const struct fused *f, int n)
 {
     const size_t    at = (size_t)(b->kv * x->max_kt + b->seq->kt0 + t);
     const int       keys = exact_keys_in(b->seq, t);
@@ -197,41 +209,104 @@ static int add_groups(const struct exact *x, const struct block *b, int64_t t,
     return n;
 }
 
-bool exact_fused_block(const struct exact *x, const struct block *b, struct fused *f,
-                       const float *by, float *tile, float *m, float *l)
+/* A block on its way down its keys. */
+struct passage {
+    const struct block *b;
+    struct attend       a;
+    struct walk         w;
+    int64_t             t; /* the next tile, and its mask; -1: there is none */
+    int32_t             mask;
+    float               sink;
+    _Alignas(64) float by[LANES], m[LANES], l[LANES];
+};
+
+static void next_tile(struct passage *p)
 {
-    struct attend a = {
-        .q = f->q,
+    if (!exact_next(&p->w, &p->t, &p->mask)) p->t = -1;
+}
+
+/* false: the block has to go the long way. */
+static bool open_block(const struct exact *x, struct passage *p, const struct fused *f,
+                       int64_t number, float *tile)
+{
+    const struct block *b = p->b;
+    int64_t             visible[LANES];
+    float               plain[LANES];
+    uint32_t *const     q = f->q + number * LANES * x->dq_pad / 2;
+    _Alignas(64) float  norms[LANES];
+
+    p->a = (struct attend){
+        .q = q,
         .dq = x->dq_pad,
         .dv = value_width(x),
         .group = f->group,
-        .f = by,
-        .m = m,
-        .o = f->o,
+        .f = p->by,
+        .m = p->m,
+        .o = f->o + number * LANES * x->ldv,
         .ldo = x->ldv,
-        .l = l,
+        .l = p->l,
         .p = f->p,
     };
-    const int          most = exact_fused_groups(x);
-    int64_t            t;
-    int32_t            mask;
-    float              sink = -INFINITY;
-    _Alignas(64) float norms[LANES];
-
+    p->sink = -INFINITY;
     if (x->score->sink >= 0)
-        sink = x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
-    pack_queries(x, b, f, tile, norms);
-    if (!start(x, b, by, norms, sink, m, &a.held)) return false;
-    struct walk w = exact_walk_keys(x, b);
-    while (exact_wanted(x, b) && exact_next(&w, &t, &mask)) {
-        a.n = add_groups(x, b, t, mask, f, a.n);
-        if (a.n + GROUPS <= most) continue;
-        x->k->attend_bf16(&a);
-        a.add = true;
-        a.n = 0;
-    }
-    if (a.n || !a.add) x->k->attend_bf16(&a);
-    for (int r = 0; r < LANES && sink > -INFINITY; r++)
-        l[r] += exp2f(sink - m[r]);
+        p->sink = x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
+    if (exact_counts(x, false)) exact_visible(x, b, visible);
+    exact_factors(x, b, visible, plain, p->by, NULL);
+    pack_queries(x, b, q, tile, norms);
+    if (!start(x, b, p->by, norms, p->sink, p->m, &p->a.held)) return false;
+    p->w = exact_walk_keys(x, b);
+    p->t = -1;
+    if (exact_wanted(x, b)) next_tile(p);
     return true;
+}
+
+/* The tiles before number `end`, as many as go into one call. */
+static void attend(const struct exact *x, struct passage *p, const struct fused *f,
+                   int64_t end)
+{
+    const int64_t most = most_groups(x);
+
+    p->a.n = 0;
+    for (; p->t >= 0 && p->t < end && p->a.n + GROUPS <= most; next_tile(p))
+        p->a.n = add_groups(x, p->b, p->t, p->mask, f, p->a.n);
+    if (!p->a.n && p->a.add) return;
+    x->k->attend_bf16(&p->a);
+    p->a.add = true;
+}
+
+static void close_block(const struct exact *x, struct passage *p, float *saved)
+{
+    _Alignas(64) float factor[LANES];
+
+    for (int r = 0; r < LANES; r++) {
+        if (p->sink > -INFINITY) p->l[r] += exp2f(p->sink - p->m[r]);
+        factor[r] = p->l[r] == 0 ? 0 : 1 / p->l[r];
+    }
+    if (saved || x->io->lse) exact_keep_norms(x, p->b, p->m, p->l, factor, saved);
+    exact_store_rows_by(x, p->b, x->io->o, &x->p->o, p->a.o, factor);
+}
+
+/* Where blocks go together the stripes are those of the keys. */
+unsigned exact_fused_blocks(const struct exact *x, const struct block *b, int n,
+                            struct fused *f, float *tile, float *saved)
+{
+    struct passage p[FUSED_BLOCKS];
+    unsigned       done = 0;
+    bool           more = true;
+
+    for (int i = 0; i < n; i++) {
+        p[i].b = &b[i];
+        if (open_block(x, &p[i], f, i, tile)) done |= 1u << i;
+    }
+    for (int64_t end = n > 1 ? STRIPE : INT64_MAX; more; end += n > 1 ? STRIPE : 0) {
+        more = false;
+        for (int i = 0; i < n; i++) {
+            if (!(done >> i & 1)) continue;
+            attend(x, &p[i], f, end);
+            more = more || p[i].t >= 0;
+        }
+    }
+    for (int i = 0; i < n; i++)
+        if (done >> i & 1) close_block(x, &p[i], saved);
+    return done;
 }

@@ -174,19 +174,25 @@ INLINE void step_deep(const struct scores *a, struct weights *w, const int depth
     tile_store(3, a->s + 3 * T * T, 4 * T);
 }
 
-INLINE void step(const struct scores *a, struct weights *w, const enum mode mode)
+/* The scores of one step, and the weights of another.  Both are copied, for the compiler
+ * to see that no weight overwrites what they point to. */
+INLINE void step(const struct scores *next, struct weights *now, const enum mode mode)
 {
+    const struct scores a = *next;
+    struct weights      w = *now;
+
     tile_barrier();
-    switch (a->depth) {
-    case 1: step_deep(a, w, 1, mode); break;
-    case 2: step_64(a, w, mode); break;
-    case 3: step_deep(a, w, 3, mode); break;
-    default: step_deep(a, w, 4, mode); break;
+    switch (a.depth) {
+    case 1: step_deep(&a, &w, 1, mode); break;
+    case 2: step_64(&a, &w, mode); break;
+    case 3: step_deep(&a, &w, 3, mode); break;
+    default: step_deep(&a, &w, 4, mode); break;
     }
     tile_barrier();
+    if (mode == LAZY) now->top = w.top;
 }
 
-/* The scores of one step, and weights of another; out of line, since each is long. */
+/* Out of line, since each is long. */
 static __attribute__((noinline)) void step_plain(const struct scores *a,
                                                  struct weights      *w)
 {
@@ -426,11 +432,13 @@ struct passage {
     _Alignas(64) float s[2][HALF * HALF];
 };
 
-static float offset_of(float m)
+static vf offsets_of(vf m)
 {
+    const vf from = vf_sub(vf_set1(MAGIC + X_ZERO), m);
+    const vf off = vf_fma(from, vf_set1(X_ONE), vf_set1(X_ROUND));
+
     /* No reference yet: whatever comes is far beyond it. */
-    if (m == -INFINITY) return 0x1p31f;
-    return ((float)(MAGIC + X_ZERO) - m) * X_ONE + X_ROUND;
+    return vf_select(vf_eq(m, vf_set1(-INFINITY)), vf_set1(0x1p31f), off);
 }
 
 static uint32_t *weights_at(const struct passage *b, int h)
@@ -534,8 +542,9 @@ static void move_references(struct passage *b, int h, const struct weights *w)
         const float m = ceilf(top) + HEADROOM;
         if (sums && a->m[r] != -INFINITY) rescale(b, r, a->m[r] - m);
         a->m[r] = m;
-        b->off[r] = offset_of(m);
     }
+    for (int r = h * HALF; r < (h + 1) * HALF; r += T)
+        vf_store(b->off + r, offsets_of(vf_load(a->m + r)));
 }
 
 /* A step: half h of the block meets a group, scores in s. */
@@ -600,11 +609,12 @@ static void attend_bf16_amx(const struct attend *a)
         b.half[h].n = 0;
         b.half[h].add = a->add;
     }
-    for (int r = 0; r < LANES; r++) {
-        b.by[r] = a->f[r] * X_ONE;
-        b.off[r] = offset_of(a->m[r]);
-        vf_store(b.parts + r * T, vf_zero());
+    for (int r = 0; r < LANES; r += T) {
+        vf_store(b.by + r, vf_mul(vf_load(a->f + r), vf_set1(X_ONE)));
+        vf_store(b.off + r, offsets_of(vf_load(a->m + r)));
     }
+    for (int r = 0; r < LANES; r++)
+        vf_store(b.parts + r * T, vf_zero());
     for (int i = 0, turn = 0; i < 2 * a->n; i++) {
         const struct meeting now = { &a->group[i / 2], i % 2, b.s[turn] };
         if (!meets(now.group, now.h)) continue;

@@ -10,42 +10,71 @@
 /* Key number i of tile `half` of a group. */
 static inline int key_of(int half, int i) { return i / 4 * 8 + half * 4 + i % 4; }
 
-/* 32 columns from c on of 16 of the n rows, as words, transposed. */
-INLINE void key_tile(uint32_t *out, const uint16_t *in, int64_t ld, int n, int half,
-                     int c, int d)
+/* The 32 columns from c on of row j, zeros from column d and from row n on. */
+INLINE vw stored_32(const uint16_t *in, int64_t ld, int n, int d, int j, int c)
 {
-    const int       left = d - c < 0 ? 0 : d - c;
-    const __mmask32 some = left >= 32 ? 0xffffffff : (1u << left) - 1;
-    vf              x[T];
+    if (j < n && c + 32 <= d) return vw_stored(in + j * ld + c);
+    if (j >= n || c >= d) return vw_set1(0);
+    return vw_stored_n(in + j * ld + c, d - c);
+}
+
+/* A tile of 16 of the keys.  whole: none of its rows and columns is missing. */
+INLINE void key_tile(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                     int half, int c, const bool whole)
+{
+    vf x[T];
 
     UNROLL(16)
     for (int i = 0; i < T; i++) {
-        const int       j = key_of(half, i);
-        const __mmask32 has = j < n ? some : 0;
-        x[i] = (vf)_mm512_maskz_loadu_epi16(has, in + j * ld + c);
+        const int j = key_of(half, i);
+        x[i] = (vf)(whole ? vw_stored(in + j * ld + c) : stored_32(in, ld, n, d, j, c));
     }
     vf_transpose(x);
     UNROLL(16)
     for (int i = 0; i < T; i++)
-        vf_store((float *)(out + i * T), x[i]);
+        vw_store(out + i * T, (vw)x[i]);
 }
 
 static void attend_keys_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
                             int wide)
 {
-    for (int j = 0; j < LANES; j += ATTEND_KEYS)
+    for (int j = 0; j < LANES;
+         j += ATTEND_KEYS, in += ATTEND_KEYS * ld, n -= ATTEND_KEYS)
         for (int c = 0; c < wide; c += 32)
             for (int half = 0; half < 2; half++, out += T * T)
-                key_tile(out, in + j * ld, ld, n - j, half, c, d);
+                if (n >= ATTEND_KEYS && c + 32 <= d)
+                    key_tile(out, in, ld, n, d, half, c, true);
+                else
+                    key_tile(out, in, ld, n, d, half, c, false);
+}
+
+/* Two tiles of values, or of an odd number the last one. */
+INLINE void value_tiles(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                        int c, const bool two)
+{
+    for (int t = 0; t < T; t++, out += T) {
+        const vw low = stored_32(in, ld, n, d, 2 * t, c);
+        const vw high = stored_32(in, ld, n, d, 2 * t + 1, c);
+
+        vw_store(out, vw_zip_low(low, high));
+        if (two) vw_store(out + T * T, vw_zip_high(low, high));
+    }
 }
 
 static void attend_values_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n,
                               int d, int wide)
 {
-    for (int j = 0; j < LANES; j += ATTEND_KEYS)
-        for (int c = 0; c < wide; c += T)
-            for (int t = 0; t < T; t++, out += T)
-                vf_store((float *)out, stored_pair(in + j * ld, ld, t, n - j, c, d));
+    for (int j = 0; j < LANES;
+         j += ATTEND_KEYS, in += ATTEND_KEYS * ld, n -= ATTEND_KEYS)
+        for (int c = 0; c < wide; c += 2 * T) {
+            const bool two = c + T < wide;
+
+            if (two)
+                value_tiles(out, in, ld, n, d, c, true);
+            else
+                value_tiles(out, in, ld, n, d, c, false);
+            out += (two ? 2 : 1) * T * T;
+        }
 }
 
 /* Bits [64 keys][64 lanes], transposed.  Byte i of all keys becomes a vector; its bit 7

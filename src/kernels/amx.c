@@ -11,6 +11,7 @@
  */
 #include <assert.h>
 #include <immintrin.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/kernels.h"
@@ -338,15 +339,23 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
         }
 }
 
+#include "kernels/amx/attend_pack.c"
+#include "kernels/amx/attend.c"
+
 void kernels_amx(struct kernels *k)
 {
     k->gemm_bf16 = gemm_bf16_amx;
     k->peak_bf16 = peak_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
     k->take_sum_bf16 = take_sum_bf16_amx;
+    k->attend_bf16 = attend_bf16_amx;
+    k->attend_keys = attend_keys_amx;
+    k->attend_values = attend_values_amx;
+    k->seen_rows = seen_rows_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;
+    k->attends = true;
     k->sum_by_rows = true;
     k->depth = 32;
     k->panel = 128;

@@ -50,7 +50,7 @@ static bool all_of(uint64_t value, uint64_t bits) { return (value & bits) == bit
 
 /* What CPUID says, leaves 1, 7.0 and 7.1, and what the system saves. */
 struct cpu {
-    uint32_t ecx1, ebx7, edx7, eax71;
+    uint32_t ecx1, ebx7, ecx7, edx7, eax71;
     uint64_t saved;
 };
 
@@ -62,6 +62,7 @@ static struct cpu ask(void)
     if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) c.ecx1 = ecx;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
         c.ebx7 = ebx;
+        c.ecx7 = ecx;
         c.edx7 = edx;
         if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) c.eax71 = eax;
     }
@@ -90,6 +91,8 @@ static const char *why_not(enum level level, const struct cpu *c)
         AVX512DQ = 1 << 17,
         AVX512BW = 1 << 30, /* leaf 7 */
         BF16 = 1 << 5,      /* leaf 7.1 */
+        VBMI = 1 << 1,
+        VBMI2 = 1 << 6, /* leaf 7, ecx */
         AMX_BF16 = 1 << 22,
         AMX_TILE = 1 << 24, /* leaf 7, edx */
         YMM = 6,
@@ -113,6 +116,7 @@ static const char *why_not(enum level level, const struct cpu *c)
         if (!all_of(c->eax71, BF16)) return "the CPU lacks AVX512-BF16";
         return NULL;
     case LEVEL_AMX:
+        if (!all_of(c->ecx7, VBMI | VBMI2)) return "the CPU lacks AVX512-VBMI or VBMI2";
         return tiles_why_not(all_of(c->edx7, AMX_TILE | AMX_BF16),
                              all_of(c->saved, TILES));
     default: return NULL;

@@ -47,6 +47,30 @@ struct finish {
     int64_t         ld_more;
 };
 
+/* Attention in one kernel: 32 keys are a group, and a block meets up to ATTEND_GROUPS of
+ * them at once. */
+enum { ATTEND_KEYS = 32, ATTEND_GROUPS = 64 };
+
+struct attend_group {
+    const uint32_t *keys, *values; /* as attend_keys and attend_values have them */
+    const uint32_t *seen; /* [64] by query, a bit for each key; NULL: all are seen */
+};
+
+struct attend {
+    const uint32_t            *q;      /* [64][dq / 2] */
+    int                        dq, dv; /* multiples of 32 and of 16 */
+    const struct attend_group *group;  /* [n] */
+    int                        n;
+    const float               *f; /* [64] from scores to logits of base 2 */
+    float  *m;    /* [64] references, whole numbers; -inf: there is none yet */
+    bool    held; /* no logit is more than 30 from 0, and m is 30 at most and no less */
+    float  *o;    /* [64][ldo] sums of values by weights 2^(f s - m) */
+    int64_t ldo;
+    float  *l;   /* [64] sums of the weights */
+    bool    add; /* to o and l; otherwise they are overwritten */
+    uint32_t *p; /* [n][64][16] scratch */
+};
+
 /* Tiles of a thread as its caller left them: other libraries keep theirs configured from
  * one call to the next. */
 struct thread_state {
@@ -79,6 +103,8 @@ struct kernels {
 
     bool has_bf16; /* gemm_bf16 is faster than gemm_f32 */
     int  few_bf16; /* rows up to which dots_bf16 and sums_bf16 are faster than f32's */
+    bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
+    bool attends;     /* attend_bf16 is faster than what it takes the place of */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */

@@ -122,6 +122,7 @@ static float weight(float t, float m, int kind)
  * Bodies, by subject
  */
 
+#include "kernels/plain/attend.c"
 #include "kernels/plain/chunk.c"
 #include "kernels/plain/decode.c"
 #include "kernels/plain/features.c"

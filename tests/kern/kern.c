@@ -5,6 +5,7 @@
  * kernels.def, so that a kernel without one does not compile.  `kern --bench [NAME]`
  * runs the same checkers with a clock in place of the comparison.
  */
+#include "kern/attend.h"
 #include "kern/chunk.h"
 #include "kern/decode.h"
 #include "kern/features.h"

@@ -53,6 +53,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);
+    k->store_rows_by = ISA(store_rows_by);
     k->finish_rows = ISA(finish_rows);
     k->stream_rows = ISA(stream_rows);
     k->copy_rows = ISA(copy_rows);

@@ -47,6 +47,29 @@ struct finish {
     int64_t         ld_more;
 };
 
+/* A whole chunk of linear attention: LANES tokens in rows of bf16, of any alignment.  Widths
+ * are multiples of 32, up to CHUNK_WIDTH. */
+enum { CHUNK_WIDTH = 128 };
+struct chunk_rows {
+    const uint16_t *q, *k, *v; /* q NULL: no rows; k NULL: no keys of its own */
+    uint16_t       *o;
+    int64_t         ldq, ldk, ldv, ldo;
+    const uint16_t *next_q, *next_k, *next_v,
+        *next_o; /* of the chunk that follows; or NULL */
+    int          d, dv;
+    int          kind;    /* of features: FOCI_FEATURE_ROW, ELU or RELU */
+    float        scale;   /* of queries of ROW */
+    float       *sums;    /* [d][ld_sums], 64-byte aligned as everything that follows */
+    int64_t      ld_sums; /* a multiple of 16 */
+    float       *total;   /* [d] */
+    const float *by; /* [64] what rows are divided by; NULL: sum of weights + eps, */
+    float        eps, least; /* 0 where it is below this */
+    float       *saved;      /* [64], of any alignment: that.  NULL: nowhere */
+    void        *scratch;    /* of CHUNK_BYTES */
+};
+/* Operands in tiles of 1 KiB, at the widest. */
+enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 4 + 2 + 4 + 8) << 10 };
+
 enum level {
     LEVEL_PORTABLE,
     LEVEL_AVX2,
@@ -71,6 +94,7 @@ struct kernels {
     void (*stream_end)(void);
 
     bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
+    bool has_chunks;  /* chunk_rows is faster than its parts */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */

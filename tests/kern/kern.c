@@ -10,6 +10,7 @@
 #include "kern/features.h"
 #include "kern/hadamard.h"
 #include "kern/labels.h"
+#include "kern/linear.h"
 #include "kern/means.h"
 #include "kern/places.h"
 #include "kern/products.h"

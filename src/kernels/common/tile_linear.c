@@ -1,0 +1,428 @@
+/* tile_linear.c -- a whole chunk of linear attention on tiles.
+ *
+ * Rows of tokens stay rows.  Products take words of two neighbours along what they sum
+ * over, and three orders of keys and features do for all of them:
+ *
+ *     scores   queries by key       words of features 2t and 2t + 1, keys transposed
+ *     sums     features by value    words of keys r and r + 16 of 32: these come from the
+ *                                   transposed words by shifts and blends alone
+ *     weights  queries by value     the same words, which is the order in which two
+ *                                   registers of scores become one of words
+ *
+ * Operands are whole tiles of 1 KiB, one after the other.  Queries go by in strips of 16, so
+ * that scores and results of a strip stay in the first cache.
+ */
+#include <string.h>
+
+#include "foci/mechanism.h"
+
+enum {
+    CHUNK_WORDS = T * T,      /* of a tile */
+    CHUNK_KEYS = LANES / T,   /* tiles of keys */
+    CHUNK_PAIRS = LANES / 32, /* tiles of words of keys */
+};
+
+/* Operands of a chunk in scratch memory: [tiles][16][16]. */
+struct chunk_operands {
+    uint32_t *keys;     /* [d/32][4] words of features by keys */
+    uint32_t *features; /* [2][d/16] features by words of keys */
+    uint32_t *values;   /* [2][dv/16] words of keys by columns */
+    uint32_t *sums;     /* [d/32][dv/16] words of features by columns */
+    uint32_t *queries;  /* [d/32] of a strip */
+    uint32_t *weights;  /* [2] of a strip */
+    float    *scores;   /* [4] of a strip */
+    float    *rows;     /* [16][dv] of a strip */
+};
+
+static struct chunk_operands chunk_operands(const struct chunk_rows *c)
+{
+    const int             d = c->d / 32, dv = c->dv / T;
+    uint32_t             *at = c->scratch;
+    struct chunk_operands o;
+
+    o.keys = at;
+    o.features = o.keys + CHUNK_WORDS * CHUNK_KEYS * d;
+    o.values = o.features + CHUNK_WORDS * CHUNK_PAIRS * 2 * d;
+    o.sums = o.values + CHUNK_WORDS * CHUNK_PAIRS * dv;
+    o.queries = o.sums + CHUNK_WORDS * d * dv;
+    o.weights = o.queries + CHUNK_WORDS * d;
+    o.scores = (float *)(o.weights + CHUNK_WORDS * CHUNK_PAIRS);
+    o.rows = o.scores + CHUNK_WORDS * CHUNK_KEYS;
+    return o;
+}
+
+/*
+ * Features
+ */
+
+/* e^x for x <= 0 as exact as bf16 wants it, which features are rounded to. */
+INLINE vf chunk_phi(vf x, const int kind)
+{
+    const vf one = vf_set1(1.0f);
+
+    if (kind == FOCI_FEATURE_RELU) return vf_max(vf_zero(), x);
+    if (kind != FOCI_FEATURE_ELU) return x;
+    const vf low = _mm512_min_ps(vf_zero(), x); /* x where it is NaN */
+    const vf e = vf_exp2_fast(vf_mul(low, vf_set1(1.44269504f)));
+    return _mm512_mask_add_ps(e, vf_gt(x, vf_zero()), x, one);
+}
+
+/* 16 columns of a row of bf16. */
+INLINE vf chunk_load(const uint16_t *p)
+{
+    return vf_of_bf16(_mm256_loadu_si256((const __m256i *)p));
+}
+
+/* Rows `next`, which come in the next chunk, to the second cache: a row is asked for
+ * whenever one of this chunk is read. */
+INLINE void chunk_ask(const uint16_t *next, int64_t at, int d)
+{
+    for (int c = 0; next && c < d; c += 32)
+        __builtin_prefetch(next + at + c, 0, 2);
+}
+
+/*
+ * Keys and values
+ */
+
+/* From words of features of 32 keys, two tiles of 16 keys, to words of keys: a feature's
+ * row has key r in the lower half and key r + 16 in the upper half of word r. */
+INLINE void chunk_turn(uint32_t *even, uint32_t *odd, __m512i first, __m512i second)
+{
+    const __m512i high = _mm512_set1_epi32((int)0xffff0000);
+
+    _mm512_store_si512(even, _mm512_ternarylogic_epi32(
+                                 high, _mm512_slli_epi32(second, 16), first, 0xca));
+    _mm512_store_si512(odd, _mm512_ternarylogic_epi32(
+                                high, second, _mm512_srli_epi32(first, 16), 0xca));
+}
+
+/* 16 keys from row `key` on, features 32h to 32h + 31: a tile of words, transposed. */
+INLINE void chunk_key_tile(const struct chunk_rows *c, uint32_t *out, int key, int h,
+                           vf sum[2], const int kind)
+{
+    const uint16_t *row = c->k + key * c->ldk + 32 * h;
+    vf              x[T];
+
+    UNROLL(16)
+    for (int i = 0; i < T; i++, row += c->ldk) {
+        const vf a = chunk_phi(chunk_load(row), kind);
+        const vf b = chunk_phi(chunk_load(row + T), kind);
+
+        sum[0] = vf_add(sum[0], a);
+        sum[1] = vf_add(sum[1], b);
+        x[i] = (vf)vw_row(a, b);
+    }
+    vf_transpose(x);
+    UNROLL(16)
+    for (int i = 0; i < T; i++)
+        _mm512_store_ps(out + T * i, x[i]);
+}
+
+/* All keys, and the sums of their features; false: these are not finite. */
+INLINE bool chunk_keys_of(const struct chunk_rows *c, const struct chunk_operands *o,
+                          float *total, const int kind)
+{
+    const int d = c->d / 32;
+    vf        bad = vf_zero();
+
+    for (int h = 0; h < d; h++) {
+        vf sum[2] = { vf_zero(), vf_zero() };
+
+        for (int g = 0; g < CHUNK_KEYS; g++) {
+            uint32_t *const tile = o->keys + CHUNK_WORDS * (CHUNK_KEYS * h + g);
+
+            for (int i = 0; i < T; i++)
+                chunk_ask(c->next_k, (T * g + i) * c->ldk + 32 * h, 32);
+            chunk_key_tile(c, tile, T * g, h, sum, kind);
+            if (g % 2 == 0) continue;
+            uint32_t *const to = o->features + CHUNK_WORDS * (g / 2 * 2 * d + 2 * h);
+            for (int i = 0; i < T; i++)
+                chunk_turn(to + 2 * T * i, to + 2 * T * i + T,
+                           _mm512_load_si512(tile - CHUNK_WORDS + T * i),
+                           _mm512_load_si512(tile + T * i));
+        }
+        vf_store(total + 32 * h, sum[0]);
+        vf_store(total + 32 * h + T, sum[1]);
+        bad = vf_fma(sum[0], vf_zero(), vf_fma(sum[1], vf_zero(), bad));
+    }
+    return vm_all(vf_eq(bad, vf_zero()));
+}
+
+static bool chunk_keys(const struct chunk_rows *c, const struct chunk_operands *o,
+                       float *total)
+{
+    switch (c->kind) {
+    case FOCI_FEATURE_ELU: return chunk_keys_of(c, o, total, FOCI_FEATURE_ELU);
+    case FOCI_FEATURE_RELU: return chunk_keys_of(c, o, total, FOCI_FEATURE_RELU);
+    default: return chunk_keys_of(c, o, total, FOCI_FEATURE_ROW);
+    }
+}
+
+/* Words of rows r and r + 16; false: some value is not finite. */
+static bool chunk_values(const struct chunk_rows *c, const struct chunk_operands *o)
+{
+    const __m512i exponent = _mm512_set1_epi16(0x7f80);
+    __m512i       most = _mm512_setzero_si512();
+
+    for (int p = 0; p < CHUNK_PAIRS; p++)
+        for (int r = 0; r < T; r++) {
+            const uint16_t *low = c->v + (32 * p + r) * c->ldv,
+                           *high = low + T * c->ldv;
+            uint32_t *to = o->values + CHUNK_WORDS * p * (c->dv / T) + T * r;
+
+            for (int t = 0; t < c->dv; t += 32, to += 2 * CHUNK_WORDS) {
+                const vw a = vw_stored(low + t), b = vw_stored(high + t);
+
+                most = _mm512_max_epu16(
+                    most, _mm512_max_epu16(_mm512_and_si512((__m512i)a, exponent),
+                                           _mm512_and_si512((__m512i)b, exponent)));
+                vw_store(to, vw_zip_low(a, b));
+                vw_store(to + CHUNK_WORDS, vw_zip_high(a, b));
+            }
+        }
+    return !_mm512_cmpeq_epu16_mask(most, exponent);
+}
+
+/* The sums as operand. */
+static void chunk_sums(const struct chunk_rows *c, const struct chunk_operands *o)
+{
+    for (int t = 0; t < c->d / 2; t++) {
+        const float *low = c->sums + 2 * t * c->ld_sums, *high = low + c->ld_sums;
+        uint32_t    *to = o->sums + CHUNK_WORDS * (t / T) * (c->dv / T) + t % T * T;
+
+        for (int j = 0; j < c->dv; j += T, to += CHUNK_WORDS)
+            vw_store(to, vw_pair(vf_load(low + j), vf_load(high + j)));
+    }
+}
+
+/* Four tiles of columns: sums in tiles 0 to 3. */
+#define CHUNK_FOUR(do_one)                                                             \
+    do {                                                                               \
+        {                                                                              \
+            do_one(0);                                                                 \
+        }                                                                              \
+        if (n > 1) {                                                                   \
+            do_one(1);                                                                 \
+        }                                                                              \
+        if (n > 2) {                                                                   \
+            do_one(2);                                                                 \
+        }                                                                              \
+        if (n > 3) {                                                                   \
+            do_one(3);                                                                 \
+        }                                                                              \
+    } while (0)
+
+/* sums += features by values: 16 features by up to four tiles of columns. */
+INLINE void chunk_add_part(float *to, int64_t ld, const uint32_t *f, int64_t next_f,
+                           const uint32_t *v, int64_t next_v, const int n)
+{
+#define LOAD(j) tile_load(j, to + T * (j), 4 * ld)
+#define ADD(j)                                                                         \
+    tile_load(6, v + CHUNK_WORDS * (j), 64);                                           \
+    tile_dp(j, 4, 6);                                                                  \
+    tile_load(7, v + next_v + CHUNK_WORDS * (j), 64);                                  \
+    tile_dp(j, 5, 7);                                                                  \
+    tile_store(j, to + T * (j), 4 * ld)
+    tile_load(4, f, 64);
+    tile_load(5, f + next_f, 64);
+    CHUNK_FOUR(LOAD);
+    CHUNK_FOUR(ADD);
+#undef LOAD
+#undef ADD
+}
+
+static void chunk_absorb(const struct chunk_rows *c, const struct chunk_operands *o,
+                         const float *total)
+{
+    const int64_t next_f = CHUNK_WORDS * (c->d / T), next_v = CHUNK_WORDS * (c->dv / T);
+
+    tile_barrier();
+    for (int i = 0; i < c->d; i += T)
+        for (int j = 0; j < c->dv; j += 4 * T) {
+            float *const          to = c->sums + i * c->ld_sums + j;
+            const uint32_t *const f = o->features + T * i, *const v = o->values + T * j;
+
+            if (c->dv - j >= 4 * T)
+                chunk_add_part(to, c->ld_sums, f, next_f, v, next_v, 4);
+            else
+                chunk_add_part(to, c->ld_sums, f, next_f, v, next_v, 2);
+        }
+    for (int i = 0; i < c->d; i += T)
+        vf_store(c->total + i, vf_add(vf_load(c->total + i), vf_load(total + i)));
+}
+
+/*
+ * Queries
+ */
+
+/* Features of a strip as operand, and in den[16] the lanes of their products with
+ * `total`. */
+INLINE void chunk_strip(const struct chunk_rows *c, const struct chunk_operands *o,
+                        int row0, vf *den, const int kind)
+{
+    const vf scale = vf_set1(c->scale);
+
+    for (int i = 0; i < T; i++) {
+        const uint16_t *row = c->q + (row0 + i) * c->ldq;
+        vf              sum = vf_zero();
+
+        chunk_ask(c->next_q, (row0 + i) * c->ldq, c->d);
+        chunk_ask(c->next_v, (row0 + i) * c->ldv, c->dv);
+        chunk_ask(c->next_o, (row0 + i) * c->ldo, c->dv);
+        for (int h = 0; h < c->d; h += 32) {
+            vf a = chunk_phi(chunk_load(row + h), kind);
+            vf b = chunk_phi(chunk_load(row + h + T), kind);
+
+            if (kind == FOCI_FEATURE_ROW) {
+                a = vf_mul(a, scale);
+                b = vf_mul(b, scale);
+            }
+            sum = vf_fma(a, vf_load(c->total + h), sum);
+            sum = vf_fma(b, vf_load(c->total + h + T), sum);
+            vw_store(o->queries + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
+        }
+        den[i] = sum;
+    }
+}
+
+/* Scores of a strip with keys up to its own. */
+static void chunk_scores(const struct chunk_rows *c, const struct chunk_operands *o,
+                         const int n)
+{
+    const uint32_t *q = o->queries, *k = o->keys;
+
+#define ZERO(j) tile_zero(j)
+#define ADD(j)                                                                         \
+    tile_load(6, k + CHUNK_WORDS * (j), 64);                                           \
+    tile_dp(j, 4, 6)
+#define STORE(j) tile_store(j, o->scores + CHUNK_WORDS * (j), 64)
+    tile_barrier();
+    CHUNK_FOUR(ZERO);
+    for (int h = 0; h < c->d; h += 32, q += CHUNK_WORDS, k += CHUNK_KEYS * CHUNK_WORDS) {
+        tile_load(4, q, 64);
+        CHUNK_FOUR(ADD);
+    }
+    CHUNK_FOUR(STORE);
+#undef STORE
+#undef ADD
+#undef ZERO
+    tile_barrier();
+}
+
+/* Weights of a strip, of which the last of n tiles is on the diagonal: words, and sums
+ * added to den. */
+static void chunk_weights(const struct chunk_operands *o, int n, vf *den)
+{
+    for (int i = 0; i < T; i++)
+        for (int p = 0; 2 * p < n; p++) {
+            const float *const at = o->scores + CHUNK_WORDS * 2 * p + T * i;
+            const __mmask16    own = (__mmask16)((2u << i) - 1);
+            const __mmask16    low = 2 * p + 1 == n ? own : 0xffff;
+            const __mmask16 high = 2 * p + 1 == n ? 0 : 2 * p + 2 == n ? own : 0xffff;
+            const vf        a = _mm512_maskz_load_ps(low, at);
+            const vf        b = _mm512_maskz_load_ps(high, at + CHUNK_WORDS);
+
+            den[i] = vf_add(den[i], vf_add(a, b));
+            vw_store(o->weights + CHUNK_WORDS * p + T * i, vw_pair(a, b));
+        }
+}
+
+/* rows = queries by sums + weights by values, up to four tiles of columns from j on;
+ * pairs tiles of weights, 0: none. */
+INLINE void chunk_rows_part(const struct chunk_rows *c, const struct chunk_operands *o,
+                            int j0, int pairs, const int n)
+{
+    const int64_t   step = CHUNK_WORDS * (c->dv / T);
+    const uint32_t *q = o->queries, *s = o->sums + T * j0, *v = o->values + T * j0;
+
+#define ZERO(j) tile_zero(j)
+#define ADD(j)                                                                         \
+    tile_load(6, s + CHUNK_WORDS * (j), 64);                                           \
+    tile_dp(j, 4, 6)
+#define WEIGH(j)                                                                       \
+    tile_load(7, v + CHUNK_WORDS * (j), 64);                                           \
+    tile_dp(j, 5, 7)
+#define STORE(j) tile_store(j, o->rows + j0 + T * (j), 4 * c->dv)
+    CHUNK_FOUR(ZERO);
+    for (int h = 0; h < c->d; h += 32, q += CHUNK_WORDS, s += step) {
+        tile_load(4, q, 64);
+        CHUNK_FOUR(ADD);
+    }
+    for (int p = 0; p < pairs; p++, v += step) {
+        tile_load(5, o->weights + CHUNK_WORDS * p, 64);
+        CHUNK_FOUR(WEIGH);
+    }
+    CHUNK_FOUR(STORE);
+#undef STORE
+#undef WEIGH
+#undef ADD
+#undef ZERO
+}
+
+/* The strip's rows, divided. */
+static void chunk_store(const struct chunk_rows *c, const struct chunk_operands *o,
+                        int row0, vf sum)
+{
+    const vf           zero = vf_zero();
+    _Alignas(64) float factor[T];
+    vf by = c->by ? vf_loadu(c->by + row0) : vf_add(sum, vf_set1(c->eps));
+
+    /* Not below, rather than above: NaN stays. */
+    by = vf_select(vf_gt(vf_set1(c->least), vf_abs(by)), zero, by);
+    const vm empty = vf_eq(by, zero);
+    vf_store(factor, vf_select(empty, zero, vf_div(vf_set1(1.0f), by)));
+    if (c->saved) vf_storeu(c->saved + row0, by);
+    for (int i = 0; i < T; i++) {
+        const float *from = o->rows + i * c->dv;
+        uint16_t    *to = c->o + (row0 + i) * c->ldo;
+        const vf     f = vf_set1(factor[i]);
+        const vm     keep = empty >> i & 1 ? 0 : 0xffff;
+
+        for (int j = 0; j < c->dv; j += 32) {
+            const vf a = _mm512_maskz_mul_ps(keep, f, vf_load(from + j));
+            const vf b = _mm512_maskz_mul_ps(keep, f, vf_load(from + j + T));
+            vw_storeu((uint32_t *)(void *)(to + j), vw_row(a, b));
+        }
+    }
+}
+
+static void chunk_queries(const struct chunk_rows *c, const struct chunk_operands *o)
+{
+    for (int i = 0; i < LANES; i += T) {
+        const int n = c->k ? i / T + 1 : 0;
+        vf        den[T];
+
+        switch (c->kind) {
+        case FOCI_FEATURE_ELU: chunk_strip(c, o, i, den, FOCI_FEATURE_ELU); break;
+        case FOCI_FEATURE_RELU: chunk_strip(c, o, i, den, FOCI_FEATURE_RELU); break;
+        default: chunk_strip(c, o, i, den, FOCI_FEATURE_ROW); break;
+        }
+        if (n) {
+            chunk_scores(c, o, n);
+            chunk_weights(o, n, den);
+        }
+        tile_barrier();
+        for (int j = 0; j < c->dv; j += 4 * T)
+            if (c->dv - j >= 4 * T)
+                chunk_rows_part(c, o, j, (n + 1) / 2, 4);
+            else
+                chunk_rows_part(c, o, j, (n + 1) / 2, 2);
+        tile_barrier();
+        chunk_store(c, o, i, vf_sums(den));
+    }
+}
+
+static int chunk_rows_amx(const struct chunk_rows *c)
+{
+    const struct chunk_operands o = chunk_operands(c);
+    _Alignas(64) float          total[CHUNK_WIDTH];
+
+    if (c->k && !(chunk_values(c, &o) && chunk_keys(c, &o, total))) return 0;
+    if (c->q) {
+        chunk_sums(c, &o);
+        chunk_queries(c, &o);
+    }
+    if (c->k) chunk_absorb(c, &o, total);
+    return 1;
+}

@@ -290,6 +290,7 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
 }
 
 #include "kernels/common/tile_linear.c"
+#include "kernels/common/tile_linear_back.c"
 
 void kernels_amx(struct kernels *k)
 {
@@ -297,6 +298,7 @@ void kernels_amx(struct kernels *k)
     k->pack_sum_bf16 = pack_sum_bf16_amx;
     k->take_sum_bf16 = take_sum_bf16_amx;
     k->chunk_rows = chunk_rows_amx;
+    k->chunk_back = chunk_back_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

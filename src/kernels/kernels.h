@@ -68,7 +68,25 @@ struct chunk_rows {
     void        *scratch;    /* of CHUNK_BYTES */
 };
 /* Operands in tiles of 1 KiB, at the widest. */
-enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 4 + 2 + 4 + 8) << 10 };
+enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 4 + 2 + 5 + 8) << 10 };
+
+/* Its gradients, rows as above.  Those that are NULL are not wanted. */
+struct chunk_back {
+    const uint16_t *q, *k, *v, *o, *d_o;
+    uint16_t       *dq, *dk, *d_v;
+    int64_t         ldq, ldk, ldv, ldo;                           /* of gradients too */
+    const uint16_t *next_q, *next_k, *next_v, *next_o, *next_d_o; /* or NULL */
+    const uint16_t *next_dq, *next_dk, *next_dv;
+    int             d, dv, kind;
+    float           scale;   /* of queries of ROW, else 1 */
+    bool            divides; /* by the sum of weights, which has a gradient */
+    const float    *by;      /* [64] what rows were divided by; 0: they are empty */
+    const float    *sums, *total; /* over keys before the chunk */
+    float          *after, *rho;  /* over queries after it: [d][ld_sums], [d] */
+    int64_t         ld_sums;
+    void           *scratch; /* of BACK_BYTES */
+};
+enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 2 * 5 + 8 + 1) << 10 };
 
 enum level {
     LEVEL_PORTABLE,

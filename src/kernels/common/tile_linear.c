@@ -20,6 +20,7 @@ enum {
     CHUNK_WORDS = T * T,      /* of a tile */
     CHUNK_KEYS = LANES / T,   /* tiles of keys */
     CHUNK_PAIRS = LANES / 32, /* tiles of words of keys */
+    CHUNK_SCORES = LANES + T, /* floats of a row of scores: not a power of two */
 };
 
 /* Operands of a chunk in scratch memory: [tiles][16][16]. */
@@ -30,7 +31,7 @@ struct chunk_operands {
     uint32_t *sums;     /* [d/32][dv/16] words of features by columns */
     uint32_t *queries;  /* [d/32] of a strip */
     uint32_t *weights;  /* [2] of a strip */
-    float    *scores;   /* [4] of a strip */
+    float    *scores;   /* [16][CHUNK_SCORES] of a strip */
     float    *rows;     /* [16][dv] of a strip */
 };
 
@@ -47,7 +48,7 @@ static struct chunk_operands chunk_operands(const struct chunk_rows *c)
     o.queries = o.sums + CHUNK_WORDS * d * dv;
     o.weights = o.queries + CHUNK_WORDS * d;
     o.scores = (float *)(o.weights + CHUNK_WORDS * CHUNK_PAIRS);
-    o.rows = o.scores + CHUNK_WORDS * CHUNK_KEYS;
+    o.rows = o.scores + T * CHUNK_SCORES;
     return o;
 }
 
@@ -196,7 +197,10 @@ static void chunk_sums(const struct chunk_rows *c, const struct chunk_operands *
     }
 }
 
-/* Four tiles of columns: sums in tiles 0 to 3. */
+/*
+ * Strips of 16 rows by up to four tiles of columns, in tiles 0 to 3; n is constant
+ */
+
 #define CHUNK_FOUR(do_one)                                                             \
     do {                                                                               \
         {                                                                              \
@@ -213,41 +217,59 @@ static void chunk_sums(const struct chunk_rows *c, const struct chunk_operands *
         }                                                                              \
     } while (0)
 
-/* sums += features by values: 16 features by up to four tiles of columns. */
-INLINE void chunk_add_part(float *to, int64_t ld, const uint32_t *f, int64_t next_f,
-                           const uint32_t *v, int64_t next_v, const int n)
+INLINE void strip_zero(const int n) { CHUNK_FOUR(tile_zero); }
+
+INLINE void strip_load(const float *from, int64_t ld, const int n)
 {
-#define LOAD(j) tile_load(j, to + T * (j), 4 * ld)
-#define ADD(j)                                                                         \
-    tile_load(6, v + CHUNK_WORDS * (j), 64);                                           \
-    tile_dp(j, 4, 6);                                                                  \
-    tile_load(7, v + next_v + CHUNK_WORDS * (j), 64);                                  \
-    tile_dp(j, 5, 7);                                                                  \
-    tile_store(j, to + T * (j), 4 * ld)
-    tile_load(4, f, 64);
-    tile_load(5, f + next_f, 64);
+#define LOAD(j) tile_load(j, from + T * (j), 4 * ld)
     CHUNK_FOUR(LOAD);
-    CHUNK_FOUR(ADD);
 #undef LOAD
+}
+
+INLINE void strip_store(float *to, int64_t ld, const int n)
+{
+#define STORE(j) tile_store(j, to + T * (j), 4 * ld)
+    CHUNK_FOUR(STORE);
+#undef STORE
+}
+
+/* Add `depth` tiles of a, `step_a` words and rows of `row` bytes apart, by as many rows of
+ * tiles of b, step_b words apart. */
+INLINE void strip_add(const uint32_t *a, int64_t row, int64_t step_a, const uint32_t *b,
+                      int64_t step_b, int depth, const int n)
+{
+#define ADD(j)                                                                         \
+    tile_load(6, b + CHUNK_WORDS * (j), 64);                                           \
+    tile_dp(j, 4, 6)
+    for (int t = 0; t < depth; t++, a += step_a, b += step_b) {
+        tile_load(4, a, row);
+        CHUNK_FOUR(ADD);
+    }
 #undef ADD
+}
+
+/* 16 features from i on by n tiles of columns from j on. */
+INLINE void chunk_absorb_part(const struct chunk_rows     *c,
+                              const struct chunk_operands *o, int i, int j, const int n)
+{
+    float *const to = c->sums + i * c->ld_sums + j;
+
+    strip_load(to, c->ld_sums, n);
+    strip_add(o->features + T * i, 64, CHUNK_WORDS * (c->d / T), o->values + T * j,
+              CHUNK_WORDS * (c->dv / T), CHUNK_PAIRS, n);
+    strip_store(to, c->ld_sums, n);
 }
 
 static void chunk_absorb(const struct chunk_rows *c, const struct chunk_operands *o,
                          const float *total)
 {
-    const int64_t next_f = CHUNK_WORDS * (c->d / T), next_v = CHUNK_WORDS * (c->dv / T);
-
     tile_barrier();
     for (int i = 0; i < c->d; i += T)
-        for (int j = 0; j < c->dv; j += 4 * T) {
-            float *const          to = c->sums + i * c->ld_sums + j;
-            const uint32_t *const f = o->features + T * i, *const v = o->values + T * j;
-
+        for (int j = 0; j < c->dv; j += 4 * T)
             if (c->dv - j >= 4 * T)
-                chunk_add_part(to, c->ld_sums, f, next_f, v, next_v, 4);
+                chunk_absorb_part(c, o, i, j, 4);
             else
-                chunk_add_part(to, c->ld_sums, f, next_f, v, next_v, 2);
-        }
+                chunk_absorb_part(c, o, i, j, 2);
     for (int i = 0; i < c->d; i += T)
         vf_store(c->total + i, vf_add(vf_load(c->total + i), vf_load(total + i)));
 }
@@ -287,26 +309,14 @@ INLINE void chunk_strip(const struct chunk_rows *c, const struct chunk_operands 
 }
 
 /* Scores of a strip with keys up to its own. */
-static void chunk_scores(const struct chunk_rows *c, const struct chunk_operands *o,
+INLINE void chunk_scores(const struct chunk_rows *c, const struct chunk_operands *o,
                          const int n)
 {
-    const uint32_t *q = o->queries, *k = o->keys;
-
-#define ZERO(j) tile_zero(j)
-#define ADD(j)                                                                         \
-    tile_load(6, k + CHUNK_WORDS * (j), 64);                                           \
-    tile_dp(j, 4, 6)
-#define STORE(j) tile_store(j, o->scores + CHUNK_WORDS * (j), 64)
     tile_barrier();
-    CHUNK_FOUR(ZERO);
-    for (int h = 0; h < c->d; h += 32, q += CHUNK_WORDS, k += CHUNK_KEYS * CHUNK_WORDS) {
-        tile_load(4, q, 64);
-        CHUNK_FOUR(ADD);
-    }
-    CHUNK_FOUR(STORE);
-#undef STORE
-#undef ADD
-#undef ZERO
+    strip_zero(n);
+    strip_add(o->queries, 64, CHUNK_WORDS, o->keys, CHUNK_KEYS * CHUNK_WORDS, c->d / 32,
+              n);
+    strip_store(o->scores, CHUNK_SCORES, n);
     tile_barrier();
 }
 
@@ -316,48 +326,29 @@ static void chunk_weights(const struct chunk_operands *o, int n, vf *den)
 {
     for (int i = 0; i < T; i++)
         for (int p = 0; 2 * p < n; p++) {
-            const float *const at = o->scores + CHUNK_WORDS * 2 * p + T * i;
+            const float *const at = o->scores + CHUNK_SCORES * i + 32 * p;
             const __mmask16    own = (__mmask16)((2u << i) - 1);
             const __mmask16    low = 2 * p + 1 == n ? own : 0xffff;
             const __mmask16 high = 2 * p + 1 == n ? 0 : 2 * p + 2 == n ? own : 0xffff;
             const vf        a = _mm512_maskz_load_ps(low, at);
-            const vf        b = _mm512_maskz_load_ps(high, at + CHUNK_WORDS);
+            const vf        b = _mm512_maskz_load_ps(high, at + T);
 
             den[i] = vf_add(den[i], vf_add(a, b));
             vw_store(o->weights + CHUNK_WORDS * p + T * i, vw_pair(a, b));
         }
 }
 
-/* rows = queries by sums + weights by values, up to four tiles of columns from j on;
- * pairs tiles of weights, 0: none. */
+/* rows = queries by sums + weights by values, of n tiles of columns from j on; pairs tiles
+ * of weights, 0: none. */
 INLINE void chunk_rows_part(const struct chunk_rows *c, const struct chunk_operands *o,
-                            int j0, int pairs, const int n)
+                            int j, int pairs, const int n)
 {
-    const int64_t   step = CHUNK_WORDS * (c->dv / T);
-    const uint32_t *q = o->queries, *s = o->sums + T * j0, *v = o->values + T * j0;
+    const int64_t step = CHUNK_WORDS * (c->dv / T);
 
-#define ZERO(j) tile_zero(j)
-#define ADD(j)                                                                         \
-    tile_load(6, s + CHUNK_WORDS * (j), 64);                                           \
-    tile_dp(j, 4, 6)
-#define WEIGH(j)                                                                       \
-    tile_load(7, v + CHUNK_WORDS * (j), 64);                                           \
-    tile_dp(j, 5, 7)
-#define STORE(j) tile_store(j, o->rows + j0 + T * (j), 4 * c->dv)
-    CHUNK_FOUR(ZERO);
-    for (int h = 0; h < c->d; h += 32, q += CHUNK_WORDS, s += step) {
-        tile_load(4, q, 64);
-        CHUNK_FOUR(ADD);
-    }
-    for (int p = 0; p < pairs; p++, v += step) {
-        tile_load(5, o->weights + CHUNK_WORDS * p, 64);
-        CHUNK_FOUR(WEIGH);
-    }
-    CHUNK_FOUR(STORE);
-#undef STORE
-#undef WEIGH
-#undef ADD
-#undef ZERO
+    strip_zero(n);
+    strip_add(o->queries, 64, CHUNK_WORDS, o->sums + T * j, step, c->d / 32, n);
+    strip_add(o->weights, 64, CHUNK_WORDS, o->values + T * j, step, pairs, n);
+    strip_store(o->rows + j, c->dv, n);
 }
 
 /* The strip's rows, divided. */
@@ -398,10 +389,14 @@ static void chunk_queries(const struct chunk_rows *c, const struct chunk_operand
         case FOCI_FEATURE_RELU: chunk_strip(c, o, i, den, FOCI_FEATURE_RELU); break;
         default: chunk_strip(c, o, i, den, FOCI_FEATURE_ROW); break;
         }
-        if (n) {
-            chunk_scores(c, o, n);
-            chunk_weights(o, n, den);
+        switch (n) {
+        case 1: chunk_scores(c, o, 1); break;
+        case 2: chunk_scores(c, o, 2); break;
+        case 3: chunk_scores(c, o, 3); break;
+        case 4: chunk_scores(c, o, 4); break;
+        default: break;
         }
+        chunk_weights(o, n, den);
         tile_barrier();
         for (int j = 0; j < c->dv; j += 4 * T)
             if (c->dv - j >= 4 * T)

@@ -68,7 +68,7 @@ struct chunk_rows {
     void        *scratch;    /* of CHUNK_BYTES */
 };
 /* Operands in tiles of 1 KiB, at the widest. */
-enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 4 + 2 + 5 + 8) << 10 };
+enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 8 + 2 + 5 + 16 + 4) << 10 };
 
 /* Its gradients, rows as above.  Those that are NULL are not wanted. */
 struct chunk_back {

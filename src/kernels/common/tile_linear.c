@@ -29,10 +29,11 @@ struct chunk_operands {
     uint32_t *features; /* [2][d/16] features by words of keys */
     uint32_t *values;   /* [2][dv/16] words of keys by columns */
     uint32_t *sums;     /* [d/32][dv/16] words of features by columns */
-    uint32_t *queries;  /* [d/32] of a strip */
+    uint32_t *queries;  /* [2][d/32] of two strips, one after the other */
     uint32_t *weights;  /* [2] of a strip */
     float    *scores;   /* [16][CHUNK_SCORES] of a strip */
-    float    *rows;     /* [16][dv] of a strip */
+    float    *rows;     /* [2][16][dv] of two strips */
+    float    *den;      /* [4][16][16] lanes of what rows of strips are divided by */
 };
 
 static struct chunk_operands chunk_operands(const struct chunk_rows *c)
@@ -46,9 +47,10 @@ static struct chunk_operands chunk_operands(const struct chunk_rows *c)
     o.values = o.features + CHUNK_WORDS * CHUNK_PAIRS * 2 * d;
     o.sums = o.values + CHUNK_WORDS * CHUNK_PAIRS * dv;
     o.queries = o.sums + CHUNK_WORDS * d * dv;
-    o.weights = o.queries + CHUNK_WORDS * d;
+    o.weights = o.queries + 2 * CHUNK_WORDS * d;
     o.scores = (float *)(o.weights + CHUNK_WORDS * CHUNK_PAIRS);
     o.rows = o.scores + T * CHUNK_SCORES;
+    o.den = o.rows + 2 * T * c->dv;
     return o;
 }
 
@@ -56,15 +58,15 @@ static struct chunk_operands chunk_operands(const struct chunk_rows *c)
  * Features
  */
 
-/* e^x for x <= 0 as exact as bf16 wants it, which features are rounded to. */
+/* e^x as exact as bf16 wants it, which features are rounded to; where x > 0 it may be
+ * infinite, and is left out. */
 INLINE vf chunk_phi(vf x, const int kind)
 {
     const vf one = vf_set1(1.0f);
 
     if (kind == FOCI_FEATURE_RELU) return vf_max(vf_zero(), x);
     if (kind != FOCI_FEATURE_ELU) return x;
-    const vf low = _mm512_min_ps(vf_zero(), x); /* x where it is NaN */
-    const vf e = vf_exp2_fast(vf_mul(low, vf_set1(1.44269504f)));
+    const vf e = vf_exp2_fast(vf_mul(x, vf_set1(1.44269504f)));
     return _mm512_mask_add_ps(e, vf_gt(x, vf_zero()), x, one);
 }
 
@@ -260,38 +262,40 @@ INLINE void chunk_absorb_part(const struct chunk_rows     *c,
     strip_store(to, c->ld_sums, n);
 }
 
+/* The part of strip number i, one of four: features from i d/4 on, in tiles of 16. */
 static void chunk_absorb(const struct chunk_rows *c, const struct chunk_operands *o,
-                         const float *total)
+                         int i)
 {
-    tile_barrier();
-    for (int i = 0; i < c->d; i += T)
+    const int end = (i + 1) * (c->d / T) / CHUNK_KEYS;
+
+    for (int t = i * (c->d / T) / CHUNK_KEYS; t < end; t++)
         for (int j = 0; j < c->dv; j += 4 * T)
             if (c->dv - j >= 4 * T)
-                chunk_absorb_part(c, o, i, j, 4);
+                chunk_absorb_part(c, o, T * t, j, 4);
             else
-                chunk_absorb_part(c, o, i, j, 2);
-    for (int i = 0; i < c->d; i += T)
-        vf_store(c->total + i, vf_add(vf_load(c->total + i), vf_load(total + i)));
+                chunk_absorb_part(c, o, T * t, j, 2);
 }
 
 /*
  * Queries
  */
 
-/* Features of a strip as operand, and in den[16] the lanes of their products with
- * `total`. */
-INLINE void chunk_strip(const struct chunk_rows *c, const struct chunk_operands *o,
-                        int row0, vf *den, const int kind)
+/* Features of a strip as operand, and the lanes of their products with `total`. */
+INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operands *o,
+                           int s, const int kind)
 {
-    const vf scale = vf_set1(c->scale);
+    uint32_t *const words = o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
+    float *const    den = o->den + s * CHUNK_WORDS;
+    const vf        scale = vf_set1(c->scale);
 
-    for (int i = 0; i < T; i++) {
-        const uint16_t *row = c->q + (row0 + i) * c->ldq;
+    for (int64_t i = 0; i < T; i++) {
+        const int64_t   at = T * s + i;
+        const uint16_t *row = c->q + at * c->ldq;
         vf              sum = vf_zero();
 
-        chunk_ask(c->next_q, (row0 + i) * c->ldq, c->d);
-        chunk_ask(c->next_v, (row0 + i) * c->ldv, c->dv);
-        chunk_ask(c->next_o, (row0 + i) * c->ldo, c->dv);
+        chunk_ask(c->next_q, at * c->ldq, c->d);
+        chunk_ask(c->next_v, at * c->ldv, c->dv);
+        chunk_ask(c->next_o, at * c->ldo, c->dv);
         for (int h = 0; h < c->d; h += 32) {
             vf a = chunk_phi(chunk_load(row + h), kind);
             vf b = chunk_phi(chunk_load(row + h + T), kind);
@@ -302,73 +306,122 @@ INLINE void chunk_strip(const struct chunk_rows *c, const struct chunk_operands 
             }
             sum = vf_fma(a, vf_load(c->total + h), sum);
             sum = vf_fma(b, vf_load(c->total + h + T), sum);
-            vw_store(o->queries + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
+            vw_store(words + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
         }
-        den[i] = sum;
+        vf_store(den + T * i, sum);
     }
 }
 
-/* Scores of a strip with keys up to its own. */
-INLINE void chunk_scores(const struct chunk_rows *c, const struct chunk_operands *o,
-                         const int n)
+static void chunk_strip(const struct chunk_rows *c, const struct chunk_operands *o,
+                        int s)
 {
-    tile_barrier();
-    strip_zero(n);
-    strip_add(o->queries, 64, CHUNK_WORDS, o->keys, CHUNK_KEYS * CHUNK_WORDS, c->d / 32,
-              n);
-    strip_store(o->scores, CHUNK_SCORES, n);
-    tile_barrier();
+    switch (c->kind) {
+    case FOCI_FEATURE_ELU: chunk_strip_of(c, o, s, FOCI_FEATURE_ELU); break;
+    case FOCI_FEATURE_RELU: chunk_strip_of(c, o, s, FOCI_FEATURE_RELU); break;
+    default: chunk_strip_of(c, o, s, FOCI_FEATURE_ROW); break;
+    }
 }
 
-/* Weights of a strip, of which the last of n tiles is on the diagonal: words, and sums
- * added to den. */
-static void chunk_weights(const struct chunk_operands *o, int n, vf *den)
+static const uint32_t *chunk_queries_of(const struct chunk_rows     *c,
+                                        const struct chunk_operands *o, int s)
 {
-    for (int i = 0; i < T; i++)
-        for (int p = 0; 2 * p < n; p++) {
+    return o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
+}
+
+/* Scores of strip s with keys up to its own: n = s + 1 tiles. */
+INLINE void chunk_scores_of(const struct chunk_rows *c, const struct chunk_operands *o,
+                            int s, const int n)
+{
+    strip_zero(n);
+    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_WORDS, o->keys,
+              CHUNK_KEYS * CHUNK_WORDS, c->d / 32, n);
+    strip_store(o->scores, CHUNK_SCORES, n);
+}
+
+static void chunk_scores(const struct chunk_rows *c, const struct chunk_operands *o,
+                         int s)
+{
+    switch (s) {
+    case 0: chunk_scores_of(c, o, s, 1); break;
+    case 1: chunk_scores_of(c, o, s, 2); break;
+    case 2: chunk_scores_of(c, o, s, 3); break;
+    default: chunk_scores_of(c, o, s, 4); break;
+    }
+}
+
+/* Weights of strip s, whose tile s is on the diagonal: words, and what rows are divided
+ * by. */
+static void chunk_weights(const struct chunk_operands *o, int s)
+{
+    float *const den = o->den + s * CHUNK_WORDS;
+
+    for (int i = 0; i < T; i++) {
+        vf sum = vf_load(den + T * i);
+
+        for (int p = 0; 2 * p <= s; p++) {
             const float *const at = o->scores + CHUNK_SCORES * i + 32 * p;
             const __mmask16    own = (__mmask16)((2u << i) - 1);
-            const __mmask16    low = 2 * p + 1 == n ? own : 0xffff;
-            const __mmask16 high = 2 * p + 1 == n ? 0 : 2 * p + 2 == n ? own : 0xffff;
-            const vf        a = _mm512_maskz_load_ps(low, at);
-            const vf        b = _mm512_maskz_load_ps(high, at + T);
+            const __mmask16    low = 2 * p == s ? own : 0xffff;
+            const __mmask16    high = 2 * p == s ? 0 : 2 * p + 1 == s ? own : 0xffff;
+            const vf           a = _mm512_maskz_load_ps(low, at);
+            const vf           b = _mm512_maskz_load_ps(high, at + T);
 
-            den[i] = vf_add(den[i], vf_add(a, b));
+            sum = vf_add(sum, vf_add(a, b));
             vw_store(o->weights + CHUNK_WORDS * p + T * i, vw_pair(a, b));
         }
+        vf_store(den + T * i, sum);
+    }
 }
 
 /* rows = queries by sums + weights by values, of n tiles of columns from j on; pairs tiles
  * of weights, 0: none. */
 INLINE void chunk_rows_part(const struct chunk_rows *c, const struct chunk_operands *o,
-                            int j, int pairs, const int n)
+                            int s, int j, int pairs, const int n)
 {
     const int64_t step = CHUNK_WORDS * (c->dv / T);
 
     strip_zero(n);
-    strip_add(o->queries, 64, CHUNK_WORDS, o->sums + T * j, step, c->d / 32, n);
+    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_WORDS, o->sums + T * j, step,
+              c->d / 32, n);
     strip_add(o->weights, 64, CHUNK_WORDS, o->values + T * j, step, pairs, n);
-    strip_store(o->rows + j, c->dv, n);
+    strip_store(o->rows + (s % 2 * T) * c->dv + j, c->dv, n);
 }
 
-/* The strip's rows, divided. */
+static void chunk_rows_of(const struct chunk_rows *c, const struct chunk_operands *o,
+                          int s)
+{
+    const int pairs = c->k ? s / 2 + 1 : 0;
+
+    for (int j = 0; j < c->dv; j += 4 * T)
+        if (c->dv - j >= 4 * T)
+            chunk_rows_part(c, o, s, j, pairs, 4);
+        else
+            chunk_rows_part(c, o, s, j, pairs, 2);
+}
+
+/* The rows of strip s, divided. */
 static void chunk_store(const struct chunk_rows *c, const struct chunk_operands *o,
-                        int row0, vf sum)
+                        int s)
 {
     const vf           zero = vf_zero();
+    const float       *from = o->rows + (s % 2 * T) * c->dv;
+    uint16_t          *to = c->o + T * s * c->ldo;
     _Alignas(64) float factor[T];
-    vf by = c->by ? vf_loadu(c->by + row0) : vf_add(sum, vf_set1(c->eps));
+    vf                 lanes[T], by;
 
+    UNROLL(16)
+    for (int i = 0; i < T; i++)
+        lanes[i] = vf_load(o->den + s * CHUNK_WORDS + T * i);
+    by = vf_add(vf_sums(lanes), vf_set1(c->eps));
+    if (c->by) by = vf_loadu(c->by + T * s);
     /* Not below, rather than above: NaN stays. */
     by = vf_select(vf_gt(vf_set1(c->least), vf_abs(by)), zero, by);
     const vm empty = vf_eq(by, zero);
     vf_store(factor, vf_select(empty, zero, vf_div(vf_set1(1.0f), by)));
-    if (c->saved) vf_storeu(c->saved + row0, by);
-    for (int i = 0; i < T; i++) {
-        const float *from = o->rows + i * c->dv;
-        uint16_t    *to = c->o + (row0 + i) * c->ldo;
-        const vf     f = vf_set1(factor[i]);
-        const vm     keep = empty >> i & 1 ? 0 : 0xffff;
+    if (c->saved) vf_storeu(c->saved + T * s, by);
+    for (int i = 0; i < T; i++, from += c->dv, to += c->ldo) {
+        const vf f = vf_set1(factor[i]);
+        const vm keep = empty >> i & 1 ? 0 : 0xffff;
 
         for (int j = 0; j < c->dv; j += 32) {
             const vf a = _mm512_maskz_mul_ps(keep, f, vf_load(from + j));
@@ -378,34 +431,26 @@ static void chunk_store(const struct chunk_rows *c, const struct chunk_operands 
     }
 }
 
+/* Strips of queries.  Work on vectors that does not wait for the tiles before it stands
+ * after them, and runs beside them: features of the next strip, rows of the last one. */
 static void chunk_queries(const struct chunk_rows *c, const struct chunk_operands *o)
 {
-    for (int i = 0; i < LANES; i += T) {
-        const int n = c->k ? i / T + 1 : 0;
-        vf        den[T];
-
-        switch (c->kind) {
-        case FOCI_FEATURE_ELU: chunk_strip(c, o, i, den, FOCI_FEATURE_ELU); break;
-        case FOCI_FEATURE_RELU: chunk_strip(c, o, i, den, FOCI_FEATURE_RELU); break;
-        default: chunk_strip(c, o, i, den, FOCI_FEATURE_ROW); break;
-        }
-        switch (n) {
-        case 1: chunk_scores(c, o, 1); break;
-        case 2: chunk_scores(c, o, 2); break;
-        case 3: chunk_scores(c, o, 3); break;
-        case 4: chunk_scores(c, o, 4); break;
-        default: break;
-        }
-        chunk_weights(o, n, den);
+    chunk_strip(c, o, 0);
+    for (int s = 0; s < CHUNK_KEYS; s++) {
         tile_barrier();
-        for (int j = 0; j < c->dv; j += 4 * T)
-            if (c->dv - j >= 4 * T)
-                chunk_rows_part(c, o, j, (n + 1) / 2, 4);
-            else
-                chunk_rows_part(c, o, j, (n + 1) / 2, 2);
+        if (c->k) {
+            chunk_scores(c, o, s);
+            chunk_absorb(c, o, s);
+        }
         tile_barrier();
-        chunk_store(c, o, i, vf_sums(den));
+        if (s + 1 < CHUNK_KEYS) chunk_strip(c, o, s + 1);
+        if (c->k) chunk_weights(o, s);
+        tile_barrier();
+        chunk_rows_of(c, o, s);
+        tile_barrier();
+        if (s) chunk_store(c, o, s - 1);
     }
+    chunk_store(c, o, CHUNK_KEYS - 1);
 }
 
 static int chunk_rows_amx(const struct chunk_rows *c)
@@ -418,6 +463,11 @@ static int chunk_rows_amx(const struct chunk_rows *c)
         chunk_sums(c, &o);
         chunk_queries(c, &o);
     }
-    if (c->k) chunk_absorb(c, &o, total);
+    if (!c->k) return 1;
+    tile_barrier();
+    for (int s = 0; !c->q && s < CHUNK_KEYS; s++)
+        chunk_absorb(c, &o, s);
+    for (int i = 0; i < c->d; i += T)
+        vf_store(c->total + i, vf_add(vf_load(c->total + i), vf_load(total + i)));
     return 1;
 }

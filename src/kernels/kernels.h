@@ -86,7 +86,7 @@ struct chunk_back {
     int64_t         ld_sums;
     void           *scratch; /* of BACK_BYTES */
 };
-enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 2 * 5 + 8 + 1) << 10 };
+enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 4 * 5 + 4 * 8 + 1) << 10 };
 
 enum level {
     LEVEL_PORTABLE,

@@ -28,10 +28,10 @@ struct back_operands {
     uint32_t *a;                /* [2] a strip of a^T, by pairs of queries */
     uint32_t *da_keys;          /* [4][2] da^T likewise */
     uint32_t *da;               /* [4][2] da, by pairs of keys */
-    float    *scores, *slopes;  /* [16][CHUNK_SCORES] of a strip */
-    float    *rows;             /* [16][width] of a strip */
-    float    *r;                /* [64] */
-    float    *rho;              /* [d] what the chunk adds */
+    float    *scores, *slopes;  /* [2][16][CHUNK_SCORES] of two strips */
+    float    *rows, *values; /* [2][16][width] of two strips, by features and columns */
+    float    *r;             /* [64] */
+    float    *rho;           /* [d] what the chunk adds */
 };
 
 static struct back_operands back_operands(const struct chunk_back *c)
@@ -58,9 +58,10 @@ static struct back_operands back_operands(const struct chunk_back *c)
     TAKE(da, 8 * CHUNK_WORDS);
 #undef TAKE
     o.scores = (float *)at;
-    o.slopes = o.scores + T * CHUNK_SCORES;
-    o.rows = o.slopes + T * CHUNK_SCORES;
-    o.r = o.rows + T * CHUNK_WIDTH;
+    o.slopes = o.scores + 2 * T * CHUNK_SCORES;
+    o.rows = o.slopes + 2 * T * CHUNK_SCORES;
+    o.values = o.rows + 2 * T * CHUNK_WIDTH;
+    o.r = o.values + 2 * T * CHUNK_WIDTH;
     o.rho = o.r + LANES;
     return o;
 }
@@ -283,35 +284,44 @@ static bool back_pack(const struct chunk_back *c, const struct back_operands *o)
  */
 
 /* 16 keys by queries from their own on: n tiles. */
-INLINE void back_scores(const struct chunk_back *c, const struct back_operands *o,
-                        int i, const int n)
+INLINE void back_scores_of(const struct chunk_back *c, const struct back_operands *o,
+                           int i, const int n)
 {
-    const int       d = c->d / 32;
+    const int       d = c->d / 32, at = i % 2 * T * CHUNK_SCORES + T * i;
     const uint32_t *v = (const uint32_t *)(const void *)(c->v + T * i * c->ldv);
 
-    tile_barrier();
     strip_zero(n);
     strip_add(o->g_rows + CHUNK_WORDS * i * d, 64, CHUNK_WORDS,
               o->f_words + CHUNK_WORDS * i, CHUNK_KEYS * CHUNK_WORDS, d, n);
-    strip_store(o->scores + T * i, CHUNK_SCORES, n);
+    strip_store(o->scores + at, CHUNK_SCORES, n);
     strip_zero(n);
     strip_add(v, 2 * c->ldv, T, o->n_words + CHUNK_WORDS * i, CHUNK_KEYS * CHUNK_WORDS,
               c->dv / 32, n);
-    strip_store(o->slopes + T * i, CHUNK_SCORES, n);
-    tile_barrier();
+    strip_store(o->slopes + at, CHUNK_SCORES, n);
+}
+
+static void back_scores(const struct chunk_back *c, const struct back_operands *o, int i)
+{
+    switch (i) {
+    case 0: back_scores_of(c, o, i, 4); break;
+    case 1: back_scores_of(c, o, i, 3); break;
+    case 2: back_scores_of(c, o, i, 2); break;
+    default: back_scores_of(c, o, i, 1); break;
+    }
 }
 
 /* a^T and da^T of strip i, by pairs of queries; what is not seen is 0. */
 static void back_near(const struct back_operands *o, int i)
 {
     uint32_t *const da = o->da_keys + CHUNK_WORDS * 2 * i;
+    const int       at = i % 2 * T * CHUNK_SCORES;
 
     for (int p = i / 2; p < CHUNK_PAIRS; p++) {
         const vf r0 = vf_load(o->r + 32 * p), r1 = vf_load(o->r + 32 * p + T);
 
         for (int key = 0; key < T; key++) {
-            const float *const s = o->scores + CHUNK_SCORES * key + 32 * p;
-            const float *const t = o->slopes + CHUNK_SCORES * key + 32 * p;
+            const float *const s = o->scores + at + CHUNK_SCORES * key + 32 * p;
+            const float *const t = o->slopes + at + CHUNK_SCORES * key + 32 * p;
             const vm           own = (vm)(0xffffu << key);
             const vm           low = 2 * p == i ? own : 2 * p > i ? 0xffff : 0;
             const vm           high = 2 * p + 1 == i ? own : 0xffff;
@@ -337,7 +347,7 @@ INLINE void back_dv_part(const struct chunk_back *c, const struct back_operands 
               o->r_pairs + T * j, step, c->d / 32, n);
     strip_add(o->a + CHUNK_WORDS * p, 64, CHUNK_WORDS, o->n_pairs + step * p + T * j,
               step, CHUNK_PAIRS - (int)p, n);
-    strip_store(o->rows + j, c->dv, n);
+    strip_store(o->values + i % 2 * T * c->dv + j, c->dv, n);
 }
 
 INLINE void back_dg_part(const struct chunk_back *c, const struct back_operands *o,
@@ -350,7 +360,7 @@ INLINE void back_dg_part(const struct chunk_back *c, const struct back_operands 
     strip_add(v, 2 * c->ldv, T, o->r_words + T * j, step, c->dv / 32, n);
     strip_add(o->da_keys + CHUNK_WORDS * (2 * i + p), 64, CHUNK_WORDS,
               o->f_pairs + step * p + T * j, step, CHUNK_PAIRS - (int)p, n);
-    strip_store(o->rows + j, c->d, n);
+    strip_store(o->rows + i % 2 * T * c->d + j, c->d, n);
 }
 
 /* phi' from features. */
@@ -363,14 +373,14 @@ INLINE vf back_slope(vf x, vf f, const int kind)
     return x;
 }
 
-/* The strip's gradients of features [16][d], plus w[16] by more[d], to rows. */
-INLINE void back_give_of(const struct chunk_back *c, const struct back_operands *o,
-                         uint16_t *to, int64_t ld, const uint32_t *features,
-                         const float *w, const float *more, float scale, const int kind)
+/* Gradients of features rows[16][d] of a strip, plus w[16] by more[d], to rows. */
+INLINE void back_give_of(const struct chunk_back *c, const float *rows, uint16_t *to,
+                         int64_t ld, const uint32_t *features, const float *w,
+                         const float *more, float scale, const int kind)
 {
     for (int i = 0; i < T; i++, to += ld)
         for (int h = 0; h < c->d; h += 32) {
-            const float *const    x = o->rows + i * c->d + h;
+            const float *const    x = rows + i * c->d + h;
             const uint16_t *const f =
                 (const uint16_t *)(const void *)(features + CHUNK_WORDS * (h / 32) +
                                                  T * i);
@@ -388,19 +398,19 @@ INLINE void back_give_of(const struct chunk_back *c, const struct back_operands 
         }
 }
 
-static void back_give(const struct chunk_back *c, const struct back_operands *o,
-                      uint16_t *to, int64_t ld, const uint32_t *features,
-                      const float *w, const float *more, float scale)
+static void back_give(const struct chunk_back *c, const float *rows, uint16_t *to,
+                      int64_t ld, const uint32_t *features, const float *w,
+                      const float *more, float scale)
 {
     switch (c->kind) {
     case FOCI_FEATURE_ELU:
-        back_give_of(c, o, to, ld, features, w, more, scale, FOCI_FEATURE_ELU);
+        back_give_of(c, rows, to, ld, features, w, more, scale, FOCI_FEATURE_ELU);
         break;
     case FOCI_FEATURE_RELU:
-        back_give_of(c, o, to, ld, features, w, more, scale, FOCI_FEATURE_RELU);
+        back_give_of(c, rows, to, ld, features, w, more, scale, FOCI_FEATURE_RELU);
         break;
     default:
-        back_give_of(c, o, to, ld, features, w, more, scale, FOCI_FEATURE_ROW);
+        back_give_of(c, rows, to, ld, features, w, more, scale, FOCI_FEATURE_ROW);
         break;
     }
 }
@@ -412,7 +422,7 @@ static void back_give_values(const struct chunk_back *c, const struct back_opera
 
     for (int r = 0; r < T; r++, to += c->ldv)
         for (int h = 0; h < c->dv; h += 32) {
-            const float *const x = o->rows + r * c->dv + h;
+            const float *const x = o->values + (i % 2 * T + r) * c->dv + h;
             vw_storeu((uint32_t *)(void *)(to + h), vw_row(vf_load(x), vf_load(x + T)));
         }
 }
@@ -428,32 +438,28 @@ static void back_ask(const struct chunk_back *c, int row0)
     }
 }
 
-static void back_keys(const struct chunk_back *c, const struct back_operands *o, int i)
+/* dv and dg of strip i, as floats. */
+static void back_products(const struct chunk_back *c, const struct back_operands *o,
+                          int i)
 {
-    switch (i) {
-    case 0: back_scores(c, o, i, 4); break;
-    case 1: back_scores(c, o, i, 3); break;
-    case 2: back_scores(c, o, i, 2); break;
-    default: back_scores(c, o, i, 1); break;
-    }
-    back_near(o, i);
-    tile_barrier();
     for (int j = 0; j < c->dv; j += 4 * T)
         if (c->dv - j >= 4 * T)
             back_dv_part(c, o, i, j, 4);
         else
             back_dv_part(c, o, i, j, 2);
-    tile_barrier();
-    if (c->d_v) back_give_values(c, o, i);
-    tile_barrier();
     for (int j = 0; j < c->d; j += 4 * T)
         if (c->d - j >= 4 * T)
             back_dg_part(c, o, i, j, 4);
         else
             back_dg_part(c, o, i, j, 2);
-    tile_barrier();
+}
+
+static void back_give_keys(const struct chunk_back *c, const struct back_operands *o,
+                           int i)
+{
+    if (c->d_v) back_give_values(c, o, i);
     if (c->dk)
-        back_give(c, o, c->dk + T * i * c->ldk, c->ldk,
+        back_give(c, o->rows + i % 2 * T * c->d, c->dk + T * i * c->ldk, c->ldk,
                   o->g_rows + CHUNK_WORDS * i * (c->d / 32), NULL, c->rho, 1.0f);
 }
 
@@ -495,20 +501,22 @@ INLINE void back_df_part(const struct chunk_back *c, const struct back_operands 
               o->s_words + T * j, step, c->dv / 32, n);
     strip_add(o->da + CHUNK_WORDS * 2 * i, 64, CHUNK_WORDS, o->g_pairs + T * j, step,
               i / 2 + 1, n);
-    strip_store(o->rows + j, c->d, n);
+    strip_store(o->rows + i % 2 * T * c->d + j, c->d, n);
 }
 
-static void back_queries(const struct chunk_back *c, const struct back_operands *o,
-                         int i)
+static void back_df(const struct chunk_back *c, const struct back_operands *o, int i)
 {
-    tile_barrier();
     for (int j = 0; j < c->d; j += 4 * T)
         if (c->d - j >= 4 * T)
             back_df_part(c, o, i, j, 4);
         else
             back_df_part(c, o, i, j, 2);
-    tile_barrier();
-    back_give(c, o, c->dq + T * i * c->ldq, c->ldq,
+}
+
+static void back_give_queries(const struct chunk_back *c, const struct back_operands *o,
+                              int i)
+{
+    back_give(c, o->rows + i % 2 * T * c->d, c->dq + T * i * c->ldq, c->ldq,
               o->f_rows + CHUNK_WORDS * i * (c->d / 32), o->r + T * i, c->total,
               c->scale);
 }
@@ -525,17 +533,48 @@ INLINE void back_absorb_part(const struct chunk_back *c, const struct back_opera
     strip_store(to, c->ld_sums, n);
 }
 
-static void back_absorb(const struct chunk_back *c, const struct back_operands *o)
+/* The part of strip number i, one of four. */
+static void back_absorb(const struct chunk_back *c, const struct back_operands *o, int i)
 {
-    tile_barrier();
-    for (int i = 0; i < c->d; i += T)
+    const int end = (i + 1) * (c->d / T) / CHUNK_KEYS;
+
+    for (int t = i * (c->d / T) / CHUNK_KEYS; t < end; t++)
         for (int j = 0; j < c->dv; j += 4 * T)
             if (c->dv - j >= 4 * T)
-                back_absorb_part(c, o, i, j, 4);
+                back_absorb_part(c, o, T * t, j, 4);
             else
-                back_absorb_part(c, o, i, j, 2);
-    for (int i = 0; i < c->d; i += T)
-        vf_store(c->rho + i, vf_add(vf_load(c->rho + i), vf_load(o->rho + i)));
+                back_absorb_part(c, o, T * t, j, 2);
+}
+
+/* Strips of keys, then of queries.  What vectors do not wait for the tiles before them
+ * stands after these, and runs beside them. */
+static void back_keys(const struct chunk_back *c, const struct back_operands *o)
+{
+    tile_barrier();
+    back_scores(c, o, 0);
+    for (int i = 0; i < CHUNK_KEYS; i++) {
+        if (i + 1 < CHUNK_KEYS) back_scores(c, o, i + 1);
+        tile_barrier();
+        back_ask(c, T * i);
+        back_near(o, i);
+        tile_barrier();
+        back_products(c, o, i);
+        back_absorb(c, o, i);
+        tile_barrier();
+        if (i) back_give_keys(c, o, i - 1);
+    }
+}
+
+static void back_queries(const struct chunk_back *c, const struct back_operands *o)
+{
+    back_turn_slopes(o);
+    tile_barrier();
+    for (int i = 0; i < CHUNK_KEYS; i++) {
+        back_df(c, o, i);
+        tile_barrier();
+        if (i) back_give_queries(c, o, i - 1);
+    }
+    back_give_queries(c, o, CHUNK_KEYS - 1);
 }
 
 static int chunk_back_amx(const struct chunk_back *c)
@@ -543,15 +582,10 @@ static int chunk_back_amx(const struct chunk_back *c)
     const struct back_operands o = back_operands(c);
 
     if (!back_pack(c, &o)) return 0;
-    for (int i = 0; i < CHUNK_KEYS; i++) {
-        back_ask(c, T * i);
-        back_keys(c, &o, i);
-    }
-    if (c->dq) {
-        back_turn_slopes(&o);
-        for (int i = 0; i < CHUNK_KEYS; i++)
-            back_queries(c, &o, i);
-    }
-    back_absorb(c, &o);
+    back_keys(c, &o);
+    back_give_keys(c, &o, CHUNK_KEYS - 1);
+    if (c->dq) back_queries(c, &o);
+    for (int i = 0; i < c->d; i += T)
+        vf_store(c->rho + i, vf_add(vf_load(c->rho + i), vf_load(o.rho + i)));
     return 1;
 }

@@ -80,6 +80,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
     x->ldv = (int)round_up(x->dv, group);
     x->m_pad = (int)round_up(x->m, group);
     x->m_room = (int)round_up(x->m, CHUNK);
+    x->whole = linear_takes_whole(x);
     set_segments(x);
 }
 

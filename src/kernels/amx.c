@@ -341,6 +341,48 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
 
 #include "kernels/amx/attend_pack.c"
 #include "kernels/amx/attend.c"
+#include "kernels/common/tile_linear.c"
+#include "kernels/common/tile_linear_back.c"
+
+/*
+ * Decoding: the CPUs that have tiles multiply floats faster than words
+ */
+
+#include "kernels/common/decode_halves.c"
+
+static void dots_bf16_amx(float *s, const uint32_t *q, int64_t ldq, int rows,
+                          const uint16_t *k, int64_t ldk, int n, int d)
+{
+    const int          all = rows == 1 ? 1 : rows <= 4 ? 4 : HALVES_ROWS;
+    _Alignas(64) float halves[HALVES_ROWS * HALVES_WIDTH];
+
+    for (int c0 = 0; c0 < d; c0 += HALVES_WIDTH) {
+        const int wide = d - c0 < HALVES_WIDTH ? d - c0 : HALVES_WIDTH;
+
+        for (int r = 0; r < all; r++)
+            for (int c = 0; c < wide; c += 2 * VF_LEN) {
+                float *const to = halves + r * HALVES_WIDTH + c;
+                vf           low, high;
+
+                vf_unpair_bf16(q + r * ldq + (c0 + c) / 2, &low, &high);
+                vf_store(to, low);
+                vf_store(to + VF_LEN, high);
+            }
+        halves_dots(s, halves, rows, k + c0, ldk, n, wide, c0 > 0);
+    }
+}
+
+static void sums_bf16_amx(float *o, int64_t ldo, const float *w, int rows,
+                          const uint16_t *v, int64_t ldv, int n, int d)
+{
+    const int          all = rows == 1 ? 1 : rows <= 4 ? 4 : HALVES_ROWS;
+    const __m512i      high = _mm512_set1_epi32((int)0xffff0000);
+    _Alignas(64) float rounded[HALVES_ROWS * LANES];
+
+    for (int i = 0; i < all * LANES; i += VF_LEN)
+        vf_store(rounded + i, (vf)_mm512_and_si512(vf_round_bf16(vf_load(w + i)), high));
+    halves_sums(o, ldo, rounded, rows, v, ldv, n, d);
+}
 
 void kernels_amx(struct kernels *k)
 {
@@ -356,6 +398,14 @@ void kernels_amx(struct kernels *k)
     k->end = end_amx;
     k->has_bf16 = true;
     k->attends = true;
+    k->dots_bf16 = dots_bf16_amx;
+    k->sums_bf16 = sums_bf16_amx;
+    k->chunk_rows = chunk_rows_amx;
+    k->chunk_back = chunk_back_amx;
+    k->begin = begin_amx;
+    k->end = end_amx;
+    k->has_bf16 = true;
+    k->has_chunks = true;
     k->sum_by_rows = true;
     k->depth = 32;
     k->panel = 128;

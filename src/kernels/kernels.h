@@ -77,6 +77,46 @@ struct thread_state {
     _Alignas(64) unsigned char config[64];
     unsigned char tiles[8][1024]; /* not written where nothing is configured */
 };
+/* A whole chunk of linear attention: LANES tokens in rows of bf16, of any alignment.  Widths
+ * are multiples of 32, up to CHUNK_WIDTH. */
+enum { CHUNK_WIDTH = 128 };
+struct chunk_rows {
+    const uint16_t *q, *k, *v; /* q NULL: no rows; k NULL: no keys of its own */
+    uint16_t       *o;
+    int64_t         ldq, ldk, ldv, ldo;
+    const uint16_t *next_q, *next_k, *next_v,
+        *next_o; /* of the chunk that follows; or NULL */
+    int          d, dv;
+    int          kind;    /* of features: FOCI_FEATURE_ROW, ELU or RELU */
+    float        scale;   /* of queries of ROW */
+    float       *sums;    /* [d][ld_sums], 64-byte aligned as everything that follows */
+    int64_t      ld_sums; /* a multiple of 16 */
+    float       *total;   /* [d] */
+    const float *by; /* [64] what rows are divided by; NULL: sum of weights + eps, */
+    float        eps, least; /* 0 where it is below this */
+    float       *saved;      /* [64], of any alignment: that.  NULL: nowhere */
+    void        *scratch;    /* of CHUNK_BYTES */
+};
+/* Operands in tiles of 1 KiB, at the widest. */
+enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 8 + 2 + 5 + 16 + 4) << 10 };
+
+/* Its gradients, rows as above.  Those that are NULL are not wanted. */
+struct chunk_back {
+    const uint16_t *q, *k, *v, *o, *d_o;
+    uint16_t       *dq, *dk, *d_v;
+    int64_t         ldq, ldk, ldv, ldo;                           /* of gradients too */
+    const uint16_t *next_q, *next_k, *next_v, *next_o, *next_d_o; /* or NULL */
+    const uint16_t *next_dq, *next_dk, *next_dv;
+    int             d, dv, kind;
+    float           scale;   /* of queries of ROW, else 1 */
+    bool            divides; /* by the sum of weights, which has a gradient */
+    const float    *by;      /* [64] what rows were divided by; 0: they are empty */
+    const float    *sums, *total; /* over keys before the chunk */
+    float          *after, *rho;  /* over queries after it: [d][ld_sums], [d] */
+    int64_t         ld_sums;
+    void           *scratch; /* of BACK_BYTES */
+};
+enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 4 * 5 + 4 * 8 + 1) << 10 };
 
 enum level {
     LEVEL_PORTABLE,
@@ -105,6 +145,7 @@ struct kernels {
     int  few_bf16; /* rows up to which dots_bf16 and sums_bf16 are faster than f32's */
     bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
     bool attends;     /* attend_bf16 is faster than what it takes the place of */
+    bool has_chunks;  /* chunk_rows is faster than its parts */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */

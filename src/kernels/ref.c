@@ -128,6 +128,7 @@ static float weight(float t, float m, int kind)
 #include "kernels/plain/features.c"
 #include "kernels/plain/few.c"
 #include "kernels/plain/labels.c"
+#include "kernels/plain/linear.c"
 #include "kernels/plain/means.c"
 #include "kernels/plain/peak.c"
 #include "kernels/plain/places.c"

@@ -11,6 +11,7 @@
 #include "kern/features.h"
 #include "kern/hadamard.h"
 #include "kern/labels.h"
+#include "kern/linear.h"
 #include "kern/means.h"
 #include "kern/peak.h"
 #include "kern/places.h"

@@ -23,6 +23,13 @@ struct back_rows {
     unsigned bad;
 };
 
+/* Sums over the keys of each row: of gradients of logits, and of the scores that factors
+ * multiply, by weights.  The former should be 0, but for the sink, and is not where the
+ * output that delta is made of was rounded; see share_params. */
+struct row_sums {
+    _Alignas(64) float ds[LANES], mean[LANES];
+};
+
 struct back {
     struct exact      x;
     const foci_grads *g;
@@ -32,8 +39,9 @@ struct back {
     char             *q_cols, *q_rows, *g_cols, *g_rows;
     size_t            q_size, g_size;
     struct back_rows *rows;
-    float            *dqt; /* [parts][heads][max_qt][ldq][LANES] */
-    uint8_t          *met; /* [parts][heads][max_qt]: the part's dqt has been begun */
+    float            *dqt;  /* [parts][heads][max_qt][ldq][LANES] */
+    struct row_sums  *sums; /* [parts][heads][max_qt], where they are wanted; or NULL */
+    uint8_t          *met;  /* [parts][heads][max_qt]: the part's dqt has been begun */
 
     struct shaw_back   shaw;
     struct txl_back    txl;
@@ -42,9 +50,10 @@ struct back {
 
 /* Scratch of one thread. */
 struct back_room {
-    float    *tile, *tile2;   /* [TILE][max ld] */
-    float    *tile3;          /* [TILE][ldq], where keys are shared */
-    float    *s, *dp;         /* [TILE][LANES] */
+    float    *tile, *tile2; /* [TILE][max ld] */
+    float    *tile3;        /* [TILE][ldq], where keys are shared */
+    float    *s, *dp;       /* [TILE][LANES] */
+    float    *scores; /* [TILE][LANES] what factors multiply, where they are learned */
     uint16_t *w16, *ds16;     /* [TILE][LANES] */
     uint32_t *words;          /* [STACK][TILE / 2][LANES] ds of tiles that follow */
     int       waiting;        /* of them, the last ones, are still to be multiplied */
@@ -67,6 +76,9 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r);
 float *back_dqt_of(const struct back *k, int64_t part, int64_t block);
 /* A part's dq of a block, zero at first: many parts never meet most blocks. */
 float *back_dqt(const struct back *k, int64_t part, int64_t block);
+/* Whether sums over the keys of rows are wanted, and where a part has those of a block. */
+bool             back_wants_sums(const struct exact *x);
+struct row_sums *back_sums_of(const struct back *k, int64_t part, int64_t block);
 /* dq of a block is complete: add up its parts and store it. */
 void back_finish(const struct back *k, const struct block *b, struct back_room *r);
 /* Gradients of the vectors beside keys and values of a head, block by block. */

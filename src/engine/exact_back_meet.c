@@ -26,6 +26,19 @@ static uint32_t *words_of(const struct back_room *r, int waiting)
     return r->words + (int64_t)(STACK - 1 - waiting) * TILE / 2 * LANES;
 }
 
+/* Adds to the sums over the keys of each row, before anything is dropped or stopped. */
+static void sum_rows(struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    struct back_room   *r = s->r;
+    struct row_sums    *sums = back_sums_of(s->k, s->part, s->b->at);
+
+    x->k->grad_sums(sums->ds, sums->mean, x->bf16 ? (const void *)r->w16 : r->s,
+                    x->bf16 ? (const void *)r->ds16 : r->dp,
+                    x->bf16 ? FOCI_BF16 : FOCI_F32, r->scores, s->n,
+                    x->kind == FOCI_L2NORM);
+}
+
 static void weights(struct meeting *s, bool masked)
 {
     const struct exact     *x = &s->k->x;
@@ -40,6 +53,9 @@ static void weights(struct meeting *s, bool masked)
                .kind = x->kind,
     };
 
+    const bool sums = s->k->sums && s->k->g->dparams;
+
+    if (sums) memcpy(r->scores, r->s, (size_t)s->n * LANES * sizeof *r->s);
     if (exact_source_biases(x))
         exact_source_again(x, s->b, s->t, s->n, &s->k->from, &r->from, r->bias);
     const struct bias_rows bias = exact_tile_bias(x, s->b, s->t, s->n, r->bias);
@@ -52,6 +68,7 @@ static void weights(struct meeting *s, bool masked)
                         r->ds16, words_of(r, r->waiting));
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
+    if (sums) sum_rows(s);
     if (x->bf16 && wants_floats(s)) x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 

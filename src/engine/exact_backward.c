@@ -46,6 +46,7 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
                          sizeof(float));
     r.s = arena_take(a, pairs, sizeof(float));
     r.dp = arena_take(a, pairs, sizeof(float));
+    r.scores = back_wants_sums(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.ds16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.words = x->bf16 ? arena_take(a, STACK * pairs / 2, sizeof(uint32_t)) : NULL;
@@ -122,6 +123,8 @@ static void back_take(struct back *k, struct arena *a)
     k->parts = exact_natural(x) ? count_parts(x) : 1;
     k->dqt = arena_take(a, k->parts * pieces, (size_t)x->ldq * LANES * sizeof(float));
     k->met = arena_take(a, k->parts * blocks, 1);
+    k->sums =
+        back_wants_sums(x) ? arena_take(a, k->parts * blocks, sizeof *k->sums) : NULL;
     take_collected(x, a);
     exact_position_take(x, a);
     exact_position_take_back(x, k->parts, a);

@@ -1,8 +1,9 @@
 /* exact_back.h -- gradients of exact attention: what the files of the backward pass share.
  *
  * exact_backward.c has its memory and its order, exact_back_block.c what is done to blocks
- * of queries before and after, exact_back_keys.c the tiles of keys that stay, and
- * exact_back_meet.c the meeting of a tile and a block.
+ * of queries before and after, exact_back_keys.c the tiles of keys that stay,
+ * exact_back_meet.c the meeting of a tile and a block, and exact_back_panel.c that of
+ * several of both.
  */
 #ifndef FOCI_EXACT_BACK_H
 #define FOCI_EXACT_BACK_H
@@ -61,6 +62,8 @@ struct back_room {
     float *all_k, *all_v;     /* [TILE] rows as given, of several heads */
     float *bias;
     uint64_t *seen, *stop, *keep;
+    void     *panel; /* scratch of panels, where there are such, and what is seen of */
+    uint64_t *panel_seen; /* each of their tiles by each block, [TILE] */
 
     struct txl_room    txl;
     struct source_room from;
@@ -122,6 +125,23 @@ struct back_run {
     const struct exact_seq *s;
     int64_t                 kv, t, n, part;
 };
+
+/* They meet several blocks at once; mask[i][j] is that of tile i and block j. */
+struct back_panel {
+    const struct back_run *run;
+    struct block           block[PANEL_TILES];
+    int                    n;
+    int32_t                mask[PANEL_TILES][PANEL_TILES];
+    bool                   meets[PANEL_TILES][PANEL_TILES];
+};
+
+/* Whether all meetings of the execution are of this kind, scratch for runs of so many
+ * tiles, whether all operands are finite, and the meeting itself (exact_back_panel.c). */
+bool back_has_panels(const struct exact *x);
+void back_panel_take(const struct exact *x, int64_t run, struct arena *a,
+                     struct back_room *r);
+bool back_panel_finite(const struct back_panel *w);
+void back_panel(const struct back_panel *w, struct back_room *r);
 
 /* Their dk and dv, by all blocks that see them. */
 void back_keys(const struct back_run *u, struct back_room *r);

@@ -30,6 +30,7 @@ static int64_t tiles_in_run(const struct exact *x)
     const int64_t tiles =
         x->p->batch * x->kv_heads * div_up(x->p->len_k, TILE) / PIECES;
 
+    if (back_has_panels(x)) return max64(1, min64(PANEL_TILES, tiles));
     return exact_has_txl(x) && !x->from.from ? max64(MIN_RUN, min64(MAX_RUN, tiles))
                                              : 1;
 }
@@ -61,6 +62,7 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
+    back_panel_take(x, run, a, &r);
     r.txl = exact_txl_room_back(x, run, a);
     r.from = exact_source_room(x, true, a);
     return r;

@@ -11,6 +11,7 @@
  */
 #include <assert.h>
 #include <immintrin.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 #include "simd/amx.h"
@@ -289,14 +290,18 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
         }
 }
 
+#include "kernels/amx/grad.c"
+
 void kernels_amx(struct kernels *k)
 {
     k->gemm_bf16 = gemm_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
     k->take_sum_bf16 = take_sum_bf16_amx;
+    k->grad_panel_bf16 = grad_panel_bf16_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;
+    k->has_panels = true;
     k->sum_by_rows = true;
     k->depth = 32;
     k->panel = 128;

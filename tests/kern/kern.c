@@ -11,6 +11,7 @@
 #include "kern/hadamard.h"
 #include "kern/labels.h"
 #include "kern/means.h"
+#include "kern/panels.h"
 #include "kern/places.h"
 #include "kern/products.h"
 #include "kern/recur.h"

@@ -49,6 +49,12 @@ struct back {
     struct source_back from;
 };
 
+/* Operands of a meeting as products take them, where they are packed as tiles. */
+struct back_words {
+    char *keys, *values;
+    char *q_cols, *q_rows, *g_cols, *g_rows;
+};
+
 /* Scratch of one thread. */
 struct back_room {
     float    *tile, *tile2; /* [TILE][max ld] */
@@ -63,7 +69,8 @@ struct back_room {
     float *bias;
     uint64_t *seen, *stop, *keep;
     void     *panel; /* scratch of panels, where there are such, and what is seen of */
-    uint64_t *panel_seen; /* each of their tiles by each block, [TILE] */
+    uint64_t *panel_seen;  /* each of their tiles by each block, [TILE] */
+    struct back_words own; /* for a meeting apart from panels */
 
     struct txl_room    txl;
     struct source_room from;
@@ -108,6 +115,8 @@ struct meeting {
     float              *dqt, *dk, *dv;
     int64_t             with; /* sequences taken together, of which b is the first's */
     bool                more; /* the block meets tile t - 1 next */
+
+    const struct back_words *own; /* in place of what is packed; NULL: that serves */
 };
 
 /* With the mask of the tile. */
@@ -135,11 +144,16 @@ struct back_panel {
     bool                   meets[PANEL_TILES][PANEL_TILES];
 };
 
-/* Whether all meetings of the execution are of this kind, scratch for runs of so many
- * tiles, whether all operands are finite, and the meeting itself (exact_back_panel.c). */
+/* Whether all meetings of the execution are of this kind; scratch for runs of so many
+ * tiles; what is packed of a block and of keys as tiles, in place, and back again; whether
+ * all operands are finite; and the meeting itself (exact_back_panel.c). */
 bool back_has_panels(const struct exact *x);
 void back_panel_take(const struct exact *x, int64_t run, struct arena *a,
                      struct back_room *r);
+void back_tile_block(const struct back *k, const struct block *b, void *room);
+void back_tile_keys(const struct exact *x, int64_t kv, int64_t kt, void *room);
+void back_untile(const struct back_run *u, const struct block *b, int64_t t,
+                 const struct back_words *own);
 bool back_panel_finite(const struct back_panel *w);
 void back_panel(const struct back_panel *w, struct back_room *r);
 

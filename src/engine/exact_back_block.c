@@ -171,6 +171,7 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
         x->k->pack_pairs_bf16((uint32_t *)qr, r->tile, x->ldq, LANES, x->dq_pad);
     else
         memcpy(qr, r->tile, k->q_size);
+    if (r->panel) back_tile_block(k, b, r->tile);
 
     for (int i = b->r0; x->order && i < b->r1; i++)
         order_note(x, b, i,

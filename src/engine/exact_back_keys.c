@@ -137,6 +137,12 @@ static void meet(const struct back_run *u, const struct block *b, int64_t i,
              .more = more,
     };
 
+    if (r->panel) {
+        back_untile(u, b, t, &r->own);
+        st.own = &r->own;
+        st.key.at = r->own.keys;
+        st.value.at = r->own.values;
+    }
     if (exact_has_txl(x)) back_place(x, r, exact_txl_place(x, &r->txl, i));
     back_meet(&st, mask);
 }

@@ -115,10 +115,21 @@ static void query_products(struct meeting *s)
 }
 
 /* The gradient of the output of sequence number f of those taken together. */
-static const float *grad_of(const struct meeting *s, const char *packed, int64_t f)
+static const float *grad_of(const struct meeting *s, bool cols, int64_t f)
 {
     const struct block b = exact_follow(s->b, f);
-    return (const float *)(const void *)(packed + (size_t)b.at * s->k->g_size);
+    const char        *packed = cols ? s->k->g_cols : s->k->g_rows;
+
+    if (s->own) return (const void *)(cols ? s->own->g_cols : s->own->g_rows);
+    return (const void *)(packed + (size_t)b.at * s->k->g_size);
+}
+
+static const float *queries_of(const struct meeting *s, bool cols)
+{
+    const char *packed = cols ? s->k->q_cols : s->k->q_rows;
+
+    if (s->own) return (const void *)(cols ? s->own->q_cols : s->own->q_rows);
+    return (const void *)(packed + (size_t)s->b->at * s->k->q_size);
 }
 
 /* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
@@ -126,8 +137,7 @@ static void key_products(struct meeting *s)
 {
     const struct exact  *x = &s->k->x;
     struct back_room    *r = s->r;
-    const size_t         at = (size_t)s->b->at;
-    const float         *q = (const float *)(s->k->q_rows + at * s->k->q_size);
+    const float         *q = queries_of(s, false);
     const int64_t        row = LANES / x->per;
     const struct operand w = { x->bf16 ? (char *)r->w16 : (char *)r->s, row, 1 };
     const struct operand ds = { x->bf16 ? (char *)r->ds16 : (char *)r->dp, row, 1 };
@@ -138,7 +148,7 @@ static void key_products(struct meeting *s)
         const int deep = (LANES - c.lane) / x->per;
 
         for (int64_t f = 0; f < s->with; f++) {
-            const float *g = grad_of(s, s->k->g_rows, f);
+            const float *g = grad_of(s, false, f);
             exact_product(x, s->dv + (f * TILE + c.j) * x->ldv, x->ldv,
                           operand_from(w, c.j, from), g + (int64_t)from * x->ldv,
                           x->ldv, m, x->ldv, deep, 1);
@@ -199,8 +209,7 @@ static struct operand value_of(const struct meeting *s, int64_t f)
 static void scores(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
-    const size_t        at = (size_t)s->b->at;
-    const float        *q = (const float *)(s->k->q_cols + at * s->k->q_size);
+    const float        *q = queries_of(s, true);
     struct cut          c = { 0 };
 
     if (exact_source_scores(x))
@@ -213,7 +222,7 @@ static void scores(struct meeting *s)
             exact_product(x, s->r->s + to, LANES, operand_from(s->key, c.j, 0),
                           q + c.lane, LANES, m, lanes, x->dq_pad / x->per, 0);
         for (int64_t f = 0; f < s->with; f++) {
-            const float *g = grad_of(s, s->k->g_cols, f);
+            const float *g = grad_of(s, true, f);
             exact_product(x, s->r->dp + to, LANES, operand_from(value_of(s, f), c.j, 0),
                           g + c.lane, LANES, m, lanes, x->dv_pad / x->per, f > 0);
         }

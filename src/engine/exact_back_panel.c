@@ -19,8 +19,8 @@ bool back_has_panels(const struct exact *x)
                        !s->n_tables && !exact_biased(x) && !exact_has_shaw(x) &&
                        !exact_has_txl(x) && !x->from.from && !back_wants_sums(x);
 
-    return x->bf16 && x->k->has_panels && plain && x->dq > 0 &&
-           !x->drops && !x->stage->n_levels && !x->stage->order.label &&
+    return x->bf16 && x->k->has_panels && plain && x->dq > 0 && !x->drops &&
+           !x->stage->n_levels && !x->stage->order.label &&
            !x->stage->group->mech.def->stop;
 }
 
@@ -38,7 +38,74 @@ void back_panel_take(const struct exact *x, int64_t run, struct arena *a,
     if (!back_has_panels(x)) return;
     r->panel = arena_take(a, PANEL_BYTES(run, blocks), 1);
     r->panel_seen = arena_take(a, run * blocks * TILE, sizeof *r->panel_seen);
+    r->own.keys = arena_take(a, 1, x->key_size);
+    r->own.values = arena_take(a, 1, x->value_size);
+    r->own.q_cols = arena_take(a, 1, x->key_size);
+    r->own.q_rows = arena_take(a, 1, x->key_size);
+    r->own.g_cols = arena_take(a, 1, x->value_size);
+    r->own.g_rows = arena_take(a, 1, x->value_size);
 }
+
+/*
+ * Tiles of operands
+ */
+
+enum { WORDS = 16 }; /* of a row of a tile, which has as many rows */
+
+static void tile_in_place(const struct exact *x, char *words, int rows, int cols,
+                          void *room)
+{
+    memcpy(room, words, (size_t)rows * (size_t)cols * sizeof(uint32_t));
+    x->k->tile_words((void *)words, room, cols, rows, cols);
+}
+
+void back_tile_block(const struct back *k, const struct block *b, void *room)
+{
+    const struct exact *x = &k->x;
+    const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
+
+    tile_in_place(x, k->q_cols + q, x->dq_pad / 2, LANES, room);
+    tile_in_place(x, k->q_rows + q, LANES / 2, x->dq_pad, room);
+    tile_in_place(x, k->g_cols + g, x->dv_pad / 2, LANES, room);
+    tile_in_place(x, k->g_rows + g, LANES / 2, x->dv_pad, room);
+}
+
+void back_tile_keys(const struct exact *x, int64_t kv, int64_t kt, void *room)
+{
+    const size_t at = (size_t)(kv * x->max_kt + kt);
+
+    tile_in_place(x, x->keys + at * x->key_size, TILE, x->dq_pad / 2, room);
+    tile_in_place(x, x->values + at * x->value_size, TILE, x->dv_pad / 2, room);
+}
+
+static void untile(char *out, const char *tiles, int rows, int cols)
+{
+    const size_t row = WORDS * sizeof(uint32_t);
+
+    for (int i = 0; i < rows; i += WORDS)
+        for (int j = 0; j < cols; j += WORDS)
+            for (int r = i; r < i + WORDS; r++, tiles += row)
+                memcpy(out + (size_t)(r * cols + j) * sizeof(uint32_t), tiles, row);
+}
+
+void back_untile(const struct back_run *u, const struct block *b, int64_t t,
+                 const struct back_words *own)
+{
+    const struct back  *k = u->k;
+    const struct exact *x = &k->x;
+    const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
+
+    untile(own->keys, exact_keys(x, u->s, u->kv, t).at, TILE, x->dq_pad / 2);
+    untile(own->values, exact_values(x, u->s, u->kv, t).at, TILE, x->dv_pad / 2);
+    untile(own->q_cols, k->q_cols + q, x->dq_pad / 2, LANES);
+    untile(own->q_rows, k->q_rows + q, LANES / 2, x->dq_pad);
+    untile(own->g_cols, k->g_cols + g, x->dv_pad / 2, LANES);
+    untile(own->g_rows, k->g_rows + g, LANES / 2, x->dv_pad);
+}
+
+/*
+ * Meetings
+ */
 
 /* What 32 queries from `lane` on see of 32 keys. */
 static uint8_t unit_of(const uint64_t *seen, int lane)

@@ -275,9 +275,10 @@ static void prepare_job(void *arg, int64_t i, int thread)
     const int64_t       at = source - exact_source_tiles(x);
     struct back_room    room = room_of(x, thread);
 
-    if (distances < 0)
+    if (distances < 0) {
         exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-    else if (source < 0)
+        if (room.panel) back_tile_keys(x, i / x->n_kt, i % x->n_kt, room.tile);
+    } else if (source < 0)
         exact_txl_make(x, distances, room.tile);
     else if (at < 0)
         exact_source_make(x, source, &room.from);

@@ -42,14 +42,15 @@ enum { PANEL_TILES = 4, PANEL_UNIT = 32 };
 /* What is seen of 32 keys by 32 queries. */
 enum { PANEL_NONE, PANEL_SOME, PANEL_ALL };
 
+/* Operands but `sum` are tiles of what packing makes, see tile_words. */
 struct panel_tile {
-    const uint32_t *keys, *values; /* as pack_rows_bf16 has them */
-    const uint32_t *sum;           /* keys as pack_sum_bf16 has them at level "amx" */
+    const uint32_t *keys, *values; /* of pack_rows_bf16 */
+    const uint32_t *sum;           /* of the keys, by pack_sum_bf16 of level "amx" */
 };
 
 struct panel_block {
-    const uint32_t *q_cols, *g_cols;  /* queries and d_o, as pack_cols_bf16 has them */
-    const uint32_t *q_rows, *g_rows;  /* as pack_pairs_bf16 has them */
+    const uint32_t *q_cols, *g_cols;  /* of pack_cols_bf16 of queries and of d_o */
+    const uint32_t *q_rows, *g_rows;  /* of pack_pairs_bf16 */
     const float    *f, *norm, *delta; /* [64] as in grad_rows */
     float          *dqt;              /* [dq][64] */
 };
@@ -66,10 +67,10 @@ struct grad_panel {
     void           *room;                           /* PANEL_BYTES of scratch */
 };
 
-/* Scratch of so many tiles and blocks: six bytes for each pair, and what all have. */
+/* Scratch of so many tiles and blocks: two bytes for each pair, and what all have. */
 #define PANEL_BYTES(tiles, blocks)                                                     \
-    ((int64_t)(tiles) * (blocks)*6 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
-     16 * 1024)
+    ((int64_t)(tiles) * (blocks)*2 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
+     48 * 1024)
 
 /* What follows a product, x = more + keep(act(x + bias)). */
 struct finish {

@@ -92,13 +92,19 @@ static double panel_word(const uint32_t *x, int64_t word, int half)
     return (double)of_bf16((uint16_t)(x[word] >> 16 * (half & 1)));
 }
 
+/* Where word j of row i of a matrix of so many columns lies among tiles. */
+static int64_t panel_at(int i, int j, int cols)
+{
+    return (int64_t)(i / 16 * (cols / 16) + j / 16) * 256 + i % 16 * 16 + j % 16;
+}
+
 static double panel_sum(const uint32_t *rows, const uint32_t *cols, int d, int j, int i)
 {
     double sum = 0;
 
     for (int t = 0; t < d; t++)
-        sum += panel_word(rows, (int64_t)j * d / 2 + t / 2, t) *
-               panel_word(cols, (int64_t)t / 2 * LANES + i, t);
+        sum += panel_word(rows, panel_at(j, t / 2, d / 2), t) *
+               panel_word(cols, panel_at(t / 2, i, LANES), t);
     return sum;
 }
 
@@ -121,10 +127,10 @@ static void panel_pair_bounds(const struct grad_panel *p, int j, int i, double *
 
     for (int c = 0; c < p->dv; c++)
         dv[(int64_t)j * p->dv + c] +=
-            ew * fabs(panel_word(b->g_rows, (int64_t)lane / 2 * p->dv + c, lane));
+            ew * fabs(panel_word(b->g_rows, panel_at(lane / 2, c, p->dv), lane));
     for (int c = 0; c < p->dq; c++) {
         dk[(int64_t)j * p->dq + c] +=
-            eds * fabs(panel_word(b->q_rows, (int64_t)lane / 2 * p->dq + c, lane));
+            eds * fabs(panel_word(b->q_rows, panel_at(lane / 2, c, p->dq), lane));
         dqt[(int64_t)i / LANES * p->dq * LANES + c * LANES + lane] +=
             eds * fabs(panel_word(t->sum, (int64_t)c * LANES / 2 + key / 2, key));
     }
@@ -151,6 +157,25 @@ static void panel_bounds(struct run *r, const struct grad_panel *p)
     free(dk);
     free(dv);
     free(dqt);
+}
+
+static void check_tile_words(struct run *r)
+{
+    static const int sizes[][2] = { { 64, 64 }, { 32, 128 }, { 16, 16 }, { 64, 48 } };
+
+    for (int i = 0; i < cases(r, 1, COUNT(sizes)); i++) {
+        const int     rows = sizes[i][0], cols = sizes[i][1];
+        const int64_t ld = cols + 16 * (i % 2);
+
+        snprintf(r->label, sizeof r->label, "%d x %d words", rows, cols);
+        r->is_flops = false;
+        r->work = 8.0 * rows * cols;
+        const uint32_t *const in = panel_words(r, rows * ld);
+        uint32_t *const       out = output(r, (int64_t)rows * cols, sizeof *out, BYTES);
+
+        while (next(r))
+            r->k->tile_words(out, in, ld, rows, cols);
+    }
 }
 
 static void check_grad_panel_bf16(struct run *r)

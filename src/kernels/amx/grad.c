@@ -1,13 +1,15 @@
 /* grad.c -- gradients of a panel: up to 256 keys against up to 256 queries.
  *
- * Three steps.  First scores and dp, in units of 32 keys x 32 queries, 2 x 2 tiles each;
- * the weights of a unit and the gradients of its scores are made between the multiplies
- * of the next, since tiles leave the vector units free and the processor does not look
- * far enough ahead to find that work by itself.  Both are kept as tiles of bf16: weights
- * and gradients with keys as rows, for dv and dk, and gradients once more as words of two
- * keys, for dq.  Then dv and dk are summed over all queries of the panel, and dq over
- * all of its keys: the longer these sums, the fewer times their tiles are loaded and
- * stored, which is what costs.
+ * Scores and dp are made in units of 32 keys x 32 queries, 2 x 2 tiles each; the weights of
+ * a unit and the gradients of its scores are made between the multiplies of the next,
+ * since tiles leave the vector units free and the processor does not look far enough
+ * ahead to find that work by itself.  Both are kept as tiles of bf16: weights and
+ * gradients with keys as rows, for dv and dk, and gradients once more as words of two
+ * keys, for dq.  After each 32 keys their dv and dk are summed over all queries of the
+ * panel, and in the end dq over all of its keys: the longer these sums, the fewer times
+ * their tiles are loaded and stored, which is what costs.  Weights of 32 keys at a time
+ * nearly fit the first level of the cache; writing all of them to the second would take
+ * longer than making them.
  *
  * dp starts from -delta, so that it comes out as dp - delta.
  *
@@ -37,8 +39,8 @@ static const _Alignas(64) uint8_t exp_curve[64] = {
 
 /* Where the operands and results of a unit lie. */
 struct unit {
-    const uint32_t *key, *value;  /* rows of 32 keys, dq / 2 and dv / 2 words each */
-    const uint32_t *query, *grad; /* columns of 32 queries, of 64 in a row */
+    const uint32_t *key, *value;  /* rows of 32 keys: two rows of tiles */
+    const uint32_t *query, *grad; /* columns of 32 queries: two of four of tiles */
     const float    *by, *off;     /* of the queries: x + EXP_BASE = by s + off */
     const float    *minus;        /* -delta of the queries */
     const uint64_t *seen;         /* of the keys, from the first query on; NULL: all */
@@ -147,7 +149,7 @@ INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
                          const float *start, struct spread *p, const struct slopes *c,
                          const int step, const bool masked)
 {
-    const int64_t sa = 2 * d, sb = 4 * LANES;
+    const int64_t row = 4 * T;
 
     if (start) {
         tile_load(0, start, 0);
@@ -160,24 +162,24 @@ INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
         tile_zero(2);
         tile_zero(3);
     }
-    for (int t = 0; t < d; t += 2 * T, a += T, b += T * LANES) {
-        tile_load(4, a, sa);
-        tile_load(6, b, sb);
+    for (int t = 0; t < d; t += 2 * T, a += UNIT_TILE, b += 4 * UNIT_TILE) {
+        tile_load(4, a, row);
+        tile_load(6, b, row);
         tile_dp(0, 4, 6);
         unit_work(p, c, step, 0, masked);
-        tile_load(7, b + T, sb);
+        tile_load(7, b + UNIT_TILE, row);
         tile_dp(1, 4, 7);
         unit_work(p, c, step, 1, masked);
-        tile_load(5, a + T * d / 2, sa);
+        tile_load(5, a + T * d / 2, row);
         tile_dp(2, 5, 6);
         unit_work(p, c, step, 2, masked);
         tile_dp(3, 5, 7);
         unit_work(p, c, step, 3, masked);
     }
-    tile_store(0, to, 4 * T);
-    tile_store(1, to + UNIT_TILE, 4 * T);
-    tile_store(2, to + 2 * UNIT_TILE, 4 * T);
-    tile_store(3, to + 3 * UNIT_TILE, 4 * T);
+    tile_store(0, to, row);
+    tile_store(1, to + UNIT_TILE, row);
+    tile_store(2, to + 2 * UNIT_TILE, row);
+    tile_store(3, to + 3 * UNIT_TILE, row);
 }
 
 /* Scores and dp of a unit, between them the vector work of the one before. */
@@ -222,17 +224,20 @@ static void unit_next(const struct unit *u, const struct unit *before, int dq, i
  * Panels
  */
 
-/* Scratch of a panel: tiles of weights and gradients of its units, and more. */
+/* Scratch of a panel. */
 struct grad_room {
-    float    *s;              /* of two units */
-    uint32_t *w, *ds, *pairs; /* [keys / 16][queries / 32], [queries / 16][keys / 32] */
+    float    *s;                /* of two units */
+    uint32_t *w, *ds;           /* [2][queries / 32] tiles of 32 keys */
+    uint32_t *pairs;            /* [queries / 16][keys / 32] tiles of all keys */
     float    *by, *off, *minus; /* of all queries */
 };
 
+/* All are whole KiB apart: a load waits for a store before it whose address ends in the
+ * same 12 bits, and rows of a unit are written in the order in which they are read. */
 static struct grad_room grad_room_of(const struct grad_panel *p)
 {
     const int64_t    lanes = (int64_t)PANEL_TILES * LANES;
-    const int64_t    tiles = (int64_t)p->n_tiles * p->n_blocks * 8 * UNIT_TILE;
+    const int64_t    strip = (int64_t)4 * PANEL_TILES * UNIT_TILE;
     struct grad_room r;
 
     r.by = p->room;
@@ -240,8 +245,8 @@ static struct grad_room grad_room_of(const struct grad_panel *p)
     r.minus = r.off + lanes;
     r.s = r.minus + lanes;
     r.w = (uint32_t *)(void *)(r.s + 16 * UNIT_TILE);
-    r.ds = r.w + tiles;
-    r.pairs = r.ds + tiles;
+    r.ds = r.w + strip;
+    r.pairs = r.ds + strip;
     return r;
 }
 
@@ -275,34 +280,34 @@ static struct unit grad_unit(const struct grad_panel *p, const struct grad_room 
     return (struct unit){
         .key = t->keys + i % 2 * UNIT * p->dq / 2,
         .value = t->values + i % 2 * UNIT * p->dv / 2,
-        .query = b->q_cols + j % 2 * UNIT,
-        .grad = b->g_cols + j % 2 * UNIT,
+        .query = b->q_cols + j % 2 * 2 * UNIT_TILE,
+        .grad = b->g_cols + j % 2 * 2 * UNIT_TILE,
         .by = r->by + j * UNIT,
         .off = r->off + j * UNIT,
         .minus = r->minus + j * UNIT,
         .seen = seen,
         .shift = j % 2 * UNIT,
         .s = r->s + number % 2 * 8 * UNIT_TILE,
-        .w = r->w + (2 * i * across + j) * UNIT_TILE,
-        .ds = r->ds + (2 * i * across + j) * UNIT_TILE,
+        .w = r->w + j * UNIT_TILE,
+        .ds = r->ds + j * UNIT_TILE,
         .pairs = r->pairs + (2 * j * down + i) * UNIT_TILE,
         .next = across * UNIT_TILE,
         .next_pairs = down * UNIT_TILE,
     };
 }
 
-static void grad_units(const struct grad_panel *p, const struct grad_room *r)
+/* Weights and gradients of keys 32 i on. */
+static void grad_units(const struct grad_panel *p, const struct grad_room *r, int i)
 {
     struct unit u[2];
     int         n = 0; /* so far */
 
-    for (int i = 0; i < 2 * p->n_tiles; i++)
-        for (int j = 0; j < 2 * p->n_blocks; j++) {
-            if (p->unit[i][j] == PANEL_NONE) continue;
-            u[n % 2] = grad_unit(p, r, i, j, n);
-            unit_next(&u[n % 2], n ? &u[(n + 1) % 2] : NULL, p->dq, p->dv);
-            n++;
-        }
+    for (int j = 0; j < 2 * p->n_blocks; j++) {
+        if (p->unit[i][j] == PANEL_NONE) continue;
+        u[n % 2] = grad_unit(p, r, i, j, n);
+        unit_next(&u[n % 2], n ? &u[(n + 1) % 2] : NULL, p->dq, p->dv);
+        n++;
+    }
     if (n) unit_rest(&u[(n + 1) % 2]);
 }
 
@@ -358,22 +363,17 @@ static unsigned grad_steps(const struct grad_panel *p, int i, bool keys)
     return steps;
 }
 
-/* c[keys][d] += units times rows of queries. */
+/* c[32][d] += units of 32 keys times rows of queries. */
 static void sum_keys(const struct grad_panel *p, float *c, const uint32_t *units,
-                     const struct grad_operand *rows, int d)
+                     const struct grad_operand *rows, int d, unsigned steps)
 {
     const int64_t       across = 2 * p->n_blocks;
     struct grad_operand a = { .half = UNIT_TILE, .row = T, .next = across * UNIT_TILE };
 
     for (int t = 0; t < p->n_blocks; t++)
         a.at[t] = units + t * 2 * UNIT_TILE;
-    for (int j = 0; j < d; j += 2 * T)
-        for (int i = 0; i < 2 * p->n_tiles; i++) {
-            const unsigned steps = grad_steps(p, i, false);
-
-            if (steps)
-                grad_block(c + i * UNIT * d + j, d, &a, 2 * i * a.next, rows, j, steps);
-        }
+    for (int j = 0; j < d / T; j += 2)
+        grad_block(c + j * T, d, &a, 0, rows, j * UNIT_TILE, steps);
 }
 
 /* dqt[d][64] of each block += keys times units. */
@@ -399,17 +399,31 @@ static void sum_queries(const struct grad_panel *p, const struct grad_room *r)
 static void grad_panel_bf16_amx(const struct grad_panel *p)
 {
     const struct grad_room r = grad_room_of(p);
-    struct grad_operand    q = { .half = (int64_t)T * p->dq, .row = p->dq, .next = T };
-    struct grad_operand    g = { .half = (int64_t)T * p->dv, .row = p->dv, .next = T };
+    struct grad_operand q = { .half = (int64_t)T * p->dq, .row = T, .next = UNIT_TILE };
+    struct grad_operand g = { .half = (int64_t)T * p->dv, .row = T, .next = UNIT_TILE };
 
     for (int t = 0; t < p->n_blocks; t++) {
         q.at[t] = p->block[t].q_rows;
         g.at[t] = p->block[t].g_rows;
     }
     grad_rows_of(p, &r);
-    grad_units(p, &r);
-    tile_barrier();
-    sum_keys(p, p->dv_sum, r.w, &g, p->dv);
-    sum_keys(p, p->dk_sum, r.ds, &q, p->dq);
+    for (int i = 0; i < 2 * p->n_tiles; i++) {
+        const unsigned steps = grad_steps(p, i, false);
+
+        if (!steps) continue;
+        grad_units(p, &r, i);
+        tile_barrier();
+        sum_keys(p, p->dv_sum + (int64_t)i * UNIT * p->dv, r.w, &g, p->dv, steps);
+        sum_keys(p, p->dk_sum + (int64_t)i * UNIT * p->dq, r.ds, &q, p->dq, steps);
+    }
     sum_queries(p, &r);
+}
+
+static void tile_words_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
+                           int cols)
+{
+    for (int i = 0; i < rows; i += T)
+        for (int j = 0; j < cols; j += T)
+            for (int row = i; row < i + T; row++, out += T)
+                vw_store(out, vw_load(in + row * ld + j));
 }

@@ -1,9 +1,25 @@
 /* grad.c -- gradients of a panel, pair by pair. */
 
-/* Element t of a dot product of words, in row i of `rows` and column j of `cols`. */
-static float of_words(uint32_t word, int t)
+enum { WORDS = 16 }; /* of a row of a tile, which has as many rows */
+
+/* Where word j of row i of a matrix of so many columns lies among tiles. */
+static int64_t tiled(int i, int j, int cols)
 {
-    return from_bf16((uint16_t)(word >> 16 * (t & 1)));
+    return ((int64_t)(i / WORDS) * (cols / WORDS) + j / WORDS) * WORDS * WORDS +
+           i % WORDS * WORDS + j % WORDS;
+}
+
+/* The half of a word that element t of a row is. */
+static float of_word(uint32_t word, int t)
+{
+    return from_bf16(word >> 16 * (t & 1) & 0xffff);
+}
+
+static void tile_words(uint32_t *out, const uint32_t *in, int64_t ld, int rows, int cols)
+{
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++)
+            out[tiled(i, j, cols)] = in[i * ld + j];
 }
 
 /* rows[64][d / 2] by key times cols[d / 2][64] by query. */
@@ -12,16 +28,16 @@ static float panel_dot(const uint32_t *rows, const uint32_t *cols, int d, int j,
     float sum = 0.0f;
 
     for (int t = 0; t < d; t++)
-        sum +=
-            of_words(rows[j * d / 2 + t / 2], t) * of_words(cols[t / 2 * LANES + i], t);
+        sum += of_word(rows[tiled(j, t / 2, d / 2)], t) *
+               of_word(cols[tiled(t / 2, i, LANES)], t);
     return sum;
 }
 
-/* sum[d] of key j += x times query i of rows of pairs. */
+/* sum[d] += x times query i of rows of pairs. */
 static void panel_add(float *sum, float x, const uint32_t *rows, int d, int i)
 {
     for (int c = 0; c < d; c++)
-        sum[c] += x * of_words(rows[i / 2 * d + c], i);
+        sum[c] += x * of_word(rows[tiled(i / 2, c, d)], i);
 }
 
 /* Key j of tile t meets query i of block b. */
@@ -38,7 +54,7 @@ static void panel_pair(const struct grad_panel *p, int t, int j, int b, int i)
     panel_add(p->dv_sum + row * p->dv, w, q->g_rows, p->dv, i);
     panel_add(p->dk_sum + row * p->dq, ds, q->q_rows, p->dq, i);
     for (int c = 0; c < p->dq; c++)
-        q->dqt[c * LANES + i] += ds * of_words(k->sum[c * LANES / 2 + j / 2], j);
+        q->dqt[c * LANES + i] += ds * of_word(k->sum[c * LANES / 2 + j / 2], j);
 }
 
 static void grad_panel_bf16(const struct grad_panel *p)

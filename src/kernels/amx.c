@@ -339,8 +339,8 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
         }
 }
 
-#include "kernels/amx/attend_pack.c"
 #include "kernels/amx/attend.c"
+#include "kernels/amx/attend_pack.c"
 #include "kernels/common/tile_linear.c"
 #include "kernels/common/tile_linear_back.c"
 
@@ -383,6 +383,7 @@ static void sums_bf16_amx(float *o, int64_t ldo, const float *w, int rows,
         vf_store(rounded + i, (vf)_mm512_and_si512(vf_round_bf16(vf_load(w + i)), high));
     halves_sums(o, ldo, rounded, rows, v, ldv, n, d);
 }
+#include "kernels/amx/grad.c"
 
 void kernels_amx(struct kernels *k)
 {
@@ -402,10 +403,10 @@ void kernels_amx(struct kernels *k)
     k->sums_bf16 = sums_bf16_amx;
     k->chunk_rows = chunk_rows_amx;
     k->chunk_back = chunk_back_amx;
-    k->begin = begin_amx;
-    k->end = end_amx;
-    k->has_bf16 = true;
     k->has_chunks = true;
+    k->grad_panel_bf16 = grad_panel_bf16_amx;
+    k->tile_words = tile_words_amx;
+    k->has_panels = true;
     k->sum_by_rows = true;
     k->depth = 32;
     k->panel = 128;

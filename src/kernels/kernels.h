@@ -36,6 +36,42 @@ struct grad_rows {
     int          kind;  /* a foci_weigh */
 };
 
+/* A panel of the backward pass: tiles of 64 keys against blocks of 64 queries. */
+enum { PANEL_TILES = 4, PANEL_UNIT = 32 };
+
+/* What is seen of 32 keys by 32 queries. */
+enum { PANEL_NONE, PANEL_SOME, PANEL_ALL };
+
+/* Operands but `sum` are tiles of what packing makes, see tile_words. */
+struct panel_tile {
+    const uint32_t *keys, *values; /* of pack_rows_bf16 */
+    const uint32_t *sum;           /* of the keys, by pack_sum_bf16 of level "amx" */
+};
+
+struct panel_block {
+    const uint32_t *q_cols, *g_cols;  /* of pack_cols_bf16 of queries and of d_o */
+    const uint32_t *q_rows, *g_rows;  /* of pack_pairs_bf16 */
+    const float    *f, *norm, *delta; /* [64] as in grad_rows */
+    float          *dqt;              /* [dq][64] */
+};
+
+struct grad_panel {
+    int                n_tiles, n_blocks; /* PANEL_TILES at most */
+    int                dq, dv;            /* multiples of 32 */
+    struct panel_tile  tile[PANEL_TILES];
+    struct panel_block block[PANEL_TILES];
+    uint8_t            unit[2 * PANEL_TILES][2 * PANEL_TILES]; /* by keys and queries */
+    const uint64_t *seen[PANEL_TILES][PANEL_TILES]; /* [64] bits by key, where some are
+                                                        * hidden in a unit of the two */
+    float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
+    void           *room;                           /* PANEL_BYTES of scratch */
+};
+
+/* Scratch of so many tiles and blocks: two bytes for each pair, and what all have. */
+#define PANEL_BYTES(tiles, blocks)                                                     \
+    ((int64_t)(tiles) * (blocks)*2 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
+     48 * 1024)
+
 /* What follows a product, x = more + keep(act(x + bias)). */
 struct finish {
     const float    *bias; /* [d]; NULL: none */
@@ -143,9 +179,9 @@ struct kernels {
 
     bool has_bf16; /* gemm_bf16 is faster than gemm_f32 */
     int  few_bf16; /* rows up to which dots_bf16 and sums_bf16 are faster than f32's */
-    bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
-    bool attends;     /* attend_bf16 is faster than what it takes the place of */
+    bool attends;  /* attend_bf16 is faster than what it takes the place of */
     bool has_chunks;  /* chunk_rows is faster than its parts */
+    bool has_panels;  /* grad_panel_bf16 is faster than what it takes the place of */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */

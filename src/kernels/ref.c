@@ -127,6 +127,7 @@ static float weight(float t, float m, int kind)
 #include "kernels/plain/decode.c"
 #include "kernels/plain/features.c"
 #include "kernels/plain/few.c"
+#include "kernels/plain/grad.c"
 #include "kernels/plain/labels.c"
 #include "kernels/plain/linear.c"
 #include "kernels/plain/means.c"

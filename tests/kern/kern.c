@@ -13,6 +13,7 @@
 #include "kern/labels.h"
 #include "kern/linear.h"
 #include "kern/means.h"
+#include "kern/panels.h"
 #include "kern/peak.h"
 #include "kern/places.h"
 #include "kern/products.h"

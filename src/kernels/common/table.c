@@ -62,6 +62,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->modify = ISA(modify);
     k->weigh_f32 = ISA(weigh_f32);
     k->grad_f32 = ISA(grad_f32);
+    k->grad_sums = ISA(grad_sums);
     k->shrink = ISA(shrink);
     k->row_dot = ISA(row_dot);
     k->best = ISA(best);

@@ -137,10 +137,11 @@ static void try_chunk(struct run *r, const struct chunk_case *x)
 
 static void check_chunk_rows(struct run *r)
 {
-    if (r->now->begin) r->now->begin();
+    struct thread_state before;
+    if (r->now->begin) r->now->begin(&before);
     for (int i = 0; i < cases(r, 2, COUNT(chunk_cases)); i++)
         try_chunk(r, &chunk_cases[i]);
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 /*
@@ -289,10 +290,11 @@ static void try_back(struct run *r, const struct chunk_case *x)
 
 static void check_chunk_back(struct run *r)
 {
-    if (r->now->begin) r->now->begin();
+    struct thread_state before;
+    if (r->now->begin) r->now->begin(&before);
     for (int i = 0; i < cases(r, 2, COUNT(chunk_cases)); i++)
         try_back(r, &chunk_cases[i]);
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 #endif

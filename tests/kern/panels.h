@@ -201,10 +201,11 @@ static void check_grad_panel_bf16(struct run *r)
             p.block[b].dqt = dqt + (int64_t)b * c->dq * LANES;
         p.room = take(r, (size_t)PANEL_BYTES(c->tiles, c->blocks), false, BYTES);
         if (!r->bench) panel_bounds(r, &p);
-        if (r->now->begin) r->now->begin();
+        struct thread_state before;
+        if (r->now->begin) r->now->begin(&before);
         while (next(r))
             r->k->grad_panel_bf16(&p);
-        if (r->now->end) r->now->end();
+        if (r->now->end) r->now->end(&before);
     }
 }
 

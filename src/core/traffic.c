@@ -16,8 +16,10 @@
 enum {
     LEAST = 256 << 20, /* bytes that are beyond caches whose size is not known */
     WINDOW = 64 << 20, /* bytes of a run */
-    UNIT = 8 * 256,    /* a thread's part of a window is a multiple of this */
-    ROW = 4096,        /* bytes that a stream copies at a time */
+    PART =
+        2 * 8 * 256, /* a thread's share of a window is a multiple of this: two halves,
+                         * eight streams of whole steps */
+    ROW = 4096,      /* bytes that a stream copies at a time */
     TRIES = 4,
 };
 
@@ -88,7 +90,7 @@ static uint64_t pass(const struct traffic *t, const struct way *w, char *window,
 static double run(struct traffic *t, const struct way *w)
 {
     const size_t bytes = t->bytes < WINDOW ? t->bytes : WINDOW;
-    const size_t passes = WINDOW / bytes;
+    const size_t passes = bytes ? WINDOW / bytes : 0;
     double       begin = 0, end = 0;
     uint64_t     total = 0;
 
@@ -99,9 +101,8 @@ static double run(struct traffic *t, const struct way *w)
     {
         const size_t i = (size_t)omp_get_thread_num();
         const size_t of = (size_t)omp_get_num_threads();
-        const size_t units = bytes / (2 * UNIT);
-        const size_t from = units * i / of * 2 * UNIT;
-        const size_t to = units * (i + 1) / of * 2 * UNIT;
+        const size_t parts = bytes / PART;
+        const size_t from = parts * i / of * PART, to = parts * (i + 1) / of * PART;
 
 #pragma omp barrier
 #pragma omp master
@@ -130,11 +131,11 @@ static size_t last_cache(void)
 /* What was asked for, a part for each thread at least; or twice the last cache. */
 static size_t buffer_bytes(size_t asked, int threads)
 {
-    const size_t unit = 2 * UNIT, least = unit * (size_t)threads;
+    const size_t least = PART * (size_t)threads;
     const size_t beyond = 2 * last_cache() > LEAST ? 2 * last_cache() : LEAST;
     const size_t bytes = asked && asked < beyond ? asked : beyond;
 
-    return (bytes < least ? least : bytes) / unit * unit;
+    return (bytes < least ? least : bytes) / PART * PART;
 }
 
 foci_status measure_traffic(foci_ctx *ctx, foci_machine *m)

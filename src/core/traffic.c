@@ -6,6 +6,7 @@
  * goes over the next window of a buffer, so that what is in caches is what the whole
  * buffer leaves there.  Huge pages come with ctx_alloc().  Data are not zero.
  */
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,12 +16,10 @@
 
 enum {
     LEAST = 256 << 20, /* bytes that are beyond caches whose size is not known */
-    WINDOW = 64 << 20, /* bytes of a run */
-    PART =
-        2 * 8 * 256, /* a thread's share of a window is a multiple of this: two halves,
-                         * eight streams of whole steps */
-    ROW = 4096,      /* bytes that a stream copies at a time */
-    TRIES = 4,
+    WINDOW = 16 << 20, /* bytes of a run */
+    PART = 4096, /* of it; a thread has a number of these, each two halves of streams */
+    ROW = 4096,  /* bytes that a stream copies at a time */
+    TRIES = 10,
 };
 
 struct traffic {
@@ -91,13 +90,14 @@ static double run(struct traffic *t, const struct way *w)
 {
     const size_t bytes = t->bytes < WINDOW ? t->bytes : WINDOW;
     const size_t passes = bytes ? WINDOW / bytes : 0;
-    double       begin = 0, end = 0;
+    double       begin = INFINITY, end = 0;
     uint64_t     total = 0;
 
     if (t->at + bytes > t->bytes) t->at = 0;
     char *const window = t->buffer + t->at;
     t->at += bytes;
-#pragma omp parallel num_threads(team_size(t->threads)) reduction(+ : total)
+#pragma omp parallel num_threads(team_size(t->threads)) reduction(+ : total) \
+    reduction(min : begin) reduction(max : end)
     {
         const size_t i = (size_t)omp_get_thread_num();
         const size_t of = (size_t)omp_get_num_threads();
@@ -105,12 +105,9 @@ static double run(struct traffic *t, const struct way *w)
         const size_t from = parts * i / of * PART, to = parts * (i + 1) / of * PART;
 
 #pragma omp barrier
-#pragma omp master
         begin = measure_now();
         for (size_t n = 0; n < passes; n++)
             total += pass(t, w, window, bytes, from, to);
-#pragma omp barrier
-#pragma omp master
         end = measure_now();
     }
     /* The sum is looked at, so that nothing of it can be left out. */

@@ -7,6 +7,7 @@
  * Data are not zero, because zeros draw less power and run faster than any real product
  * does.  Where bf16 problems are computed in f32, that is their ceiling.
  */
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 #include <time.h>
@@ -17,10 +18,12 @@
 enum {
     SIZE = 256, /* floats or words that registers are filled from */
     BLOCK = 64, /* rows and columns of a block */
-    TRIES = 12,
+    TRIES = 48,
 };
 
-#define RUN_SECONDS 0.003
+/* Short, so that all threads of a run may have their cores to themselves for once on a
+ * machine that is busy. */
+#define RUN_SECONDS 0.0005
 
 struct operands {
     _Alignas(64) float c[BLOCK * BLOCK];
@@ -97,18 +100,16 @@ static void fill(struct operands *o, bool bf16)
  * which the system may have given fewer than were asked for. */
 static double run(const struct probe *p, int64_t rounds)
 {
-    double begin = 0, end = 0, flops = 0;
-#pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops)
+    double begin = INFINITY, end = 0, flops = 0;
+#pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops) \
+    reduction(min : begin) reduction(max : end)
     {
         struct operands    *o = &p->operands[omp_get_thread_num()];
         struct thread_state before;
         if (p->kernels->begin) p->kernels->begin(&before);
 #pragma omp barrier
-#pragma omp          master
         begin = measure_now();
         flops = p->stream(p->kernels, o, rounds);
-#pragma omp barrier
-#pragma omp master
         end = measure_now();
         if (p->kernels->end) p->kernels->end(&before);
     }

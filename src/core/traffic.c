@@ -6,6 +6,7 @@
  * goes over the next window of a buffer, so that what is in caches is what the whole
  * buffer leaves there.  Huge pages come with ctx_alloc().  Data are not zero.
  */
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,10 +16,10 @@
 
 enum {
     LEAST = 256 << 20, /* bytes that are beyond caches whose size is not known */
-    WINDOW = 64 << 20, /* bytes of a run */
-    UNIT = 8 * 256,    /* a thread's part of a window is a multiple of this */
-    ROW = 4096,        /* bytes that a stream copies at a time */
-    TRIES = 4,
+    WINDOW = 16 << 20, /* bytes of a run */
+    PART = 4096, /* of it; a thread has a number of these, each two halves of streams */
+    ROW = 4096,  /* bytes that a stream copies at a time */
+    TRIES = 10,
 };
 
 struct traffic {
@@ -88,28 +89,25 @@ static uint64_t pass(const struct traffic *t, const struct way *w, char *window,
 static double run(struct traffic *t, const struct way *w)
 {
     const size_t bytes = t->bytes < WINDOW ? t->bytes : WINDOW;
-    const size_t passes = WINDOW / bytes;
-    double       begin = 0, end = 0;
+    const size_t passes = bytes ? WINDOW / bytes : 0;
+    double       begin = INFINITY, end = 0;
     uint64_t     total = 0;
 
     if (t->at + bytes > t->bytes) t->at = 0;
     char *const window = t->buffer + t->at;
     t->at += bytes;
-#pragma omp parallel num_threads(team_size(t->threads)) reduction(+ : total)
+#pragma omp parallel num_threads(team_size(t->threads)) reduction(+ : total) \
+    reduction(min : begin) reduction(max : end)
     {
         const size_t i = (size_t)omp_get_thread_num();
         const size_t of = (size_t)omp_get_num_threads();
-        const size_t units = bytes / (2 * UNIT);
-        const size_t from = units * i / of * 2 * UNIT;
-        const size_t to = units * (i + 1) / of * 2 * UNIT;
+        const size_t parts = bytes / PART;
+        const size_t from = parts * i / of * PART, to = parts * (i + 1) / of * PART;
 
 #pragma omp barrier
-#pragma omp master
         begin = measure_now();
         for (size_t n = 0; n < passes; n++)
             total += pass(t, w, window, bytes, from, to);
-#pragma omp barrier
-#pragma omp master
         end = measure_now();
     }
     /* The sum is looked at, so that nothing of it can be left out. */
@@ -130,11 +128,11 @@ static size_t last_cache(void)
 /* What was asked for, a part for each thread at least; or twice the last cache. */
 static size_t buffer_bytes(size_t asked, int threads)
 {
-    const size_t unit = 2 * UNIT, least = unit * (size_t)threads;
+    const size_t least = PART * (size_t)threads;
     const size_t beyond = 2 * last_cache() > LEAST ? 2 * last_cache() : LEAST;
     const size_t bytes = asked && asked < beyond ? asked : beyond;
 
-    return (bytes < least ? least : bytes) / unit * unit;
+    return (bytes < least ? least : bytes) / PART * PART;
 }
 
 foci_status measure_traffic(foci_ctx *ctx, foci_machine *m)

@@ -225,6 +225,26 @@ static void next_tile(struct passage *p)
     if (!exact_next(&p->w, &p->t, &p->mask)) p->t = -1;
 }
 
+/* Ask for the rows of a block, to be read or written: they are apart, and would be waited
+ * for one after the other. */
+static void ask_rows(const struct exact *x, const struct block *b, const void *base,
+                     const foci_layout *l, int d, const bool to_write)
+{
+    enum { LINE = 64 };
+    const int64_t size = (int64_t)foci_dtype_bytes(x->p->dtype);
+    const char   *row = (const char *)base +
+                      (b->seq->s.b * l->batch +
+                       (b->seq->s.q0 + b->i0 + b->r0) * l->row + b->h * l->head) *
+                          size;
+
+    for (int r = b->r0; r < b->r1; r++, row += l->row * size)
+        for (int64_t c = 0; c < d * size; c += LINE)
+            if (to_write)
+                __builtin_prefetch(row + c, 1, 1);
+            else
+                __builtin_prefetch(row + c, 0, 3);
+}
+
 /* false: the block has to go the long way. */
 static bool open_block(const struct exact *x, struct passage *p, const struct fused *f,
                        int64_t number, float *tile)
@@ -247,6 +267,8 @@ static bool open_block(const struct exact *x, struct passage *p, const struct fu
         .l = p->l,
         .p = f->p,
     };
+    ask_rows(x, b, x->io->q, &x->p->q, x->given, false);
+    ask_rows(x, b, x->io->o, &x->p->o, x->dv, true);
     p->sink = -INFINITY;
     if (x->score->sink >= 0)
         p->sink = x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;

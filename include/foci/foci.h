@@ -21,7 +21,8 @@
  *
  * Threads.  A context plans for one thread at a time.  A plan is immutable:
  * any number of threads may execute it at once, each with its own `work`.
- * Results do not depend on the number of threads an execution uses.
+ * Results do not depend on the number of threads an execution uses.  A child
+ * that a process with several threads forks computes with one.
  */
 #ifndef FOCI_H
 #define FOCI_H

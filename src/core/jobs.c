@@ -21,9 +21,7 @@ int jobs_threads(int threads, int64_t jobs, double flops)
 static void run_alone(const struct kernels *k, int threads, const struct phase *phases,
                       int n)
 {
-    const int team = team_size(threads);
-
-#pragma omp parallel num_threads(team) if (team > 1)
+#pragma omp parallel num_threads(team_size(threads)) if (threads > 1)
     {
         const int           thread = omp_get_thread_num();
         struct thread_state before;
@@ -93,9 +91,7 @@ void phases_run(const struct kernels *k, bool shared, int threads,
 void jobs_share(const struct kernels *k, int threads, int64_t n,
                 void (*job)(void *arg, int64_t i), void *arg)
 {
-    const int team = team_size(threads);
-
-#pragma omp parallel num_threads(team)
+#pragma omp parallel num_threads(team_size(threads))
     {
         struct thread_state before;
 

@@ -32,7 +32,7 @@ static const struct tile_config whole = {
 
 static void begin_amx(struct thread_state *before)
 {
-    struct tile_config found;
+    struct tile_config found = { 0 };
 
     tile_config_store(&found);
     tile_barrier();

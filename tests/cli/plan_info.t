@@ -291,3 +291,18 @@ foci info cpu
 --- stderr
 foci info: unexpected 'cpu'; usage: foci info
 --- exit 2
+
+=== every argument of every mechanism: planned, or refused as a mistake of the command line
+arguments
+--- stdout
+* planned, * refused
+
+=== arguments that contradict each other, or the problem
+foci plan 'lsh(buckets=3)' h2n64d16
+foci plan 'sparse_fixed(stride=4, summary=5)' h2n64d16
+foci plan nystrom h2n64d16c
+--- stderr
+foci plan: lsh(buckets=3): column 1: lsh: buckets must be even: *
+foci plan: sparse_fixed(stride=4, summary=5): column 1: sparse_fixed: summary=5 is more than the stride, 4
+foci plan: nystrom: column 1: nystrom cannot be causal: *
+--- exit 2

@@ -150,13 +150,29 @@ static void foreign(void **state)
     }
 }
 
+/* What the emulation computes is what the CPU's own tiles do. */
+static void same_bits(void **state)
+{
+    (void)state;
+    foci_ctx *own = test_ctx(NULL, 1);
+    if (!has_level || tiles_emulated()) {
+        foci_ctx_free(own);
+        skip();
+    }
+    tile_emulation.always = true;
+    foci_ctx *emulated = test_ctx(NULL, 1);
+    assert_true(scenes_run(emulated) == scenes_run(own));
+    tile_emulation.always = false;
+    foci_ctx_free(own);
+    foci_ctx_free(emulated);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_stacks), /* before any tiles are granted */
-        cmocka_unit_test(asked_when_used),
-        cmocka_unit_test(refused),
-        cmocka_unit_test(foreign),
+        cmocka_unit_test(asked_when_used), cmocka_unit_test(refused),
+        cmocka_unit_test(foreign),         cmocka_unit_test(same_bits),
     };
     look();
     return cmocka_run_group_tests(tests, NULL, NULL);

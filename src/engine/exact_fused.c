@@ -24,6 +24,9 @@ enum {
 /* Logits that a fixed reference is good for, and those that any is. */
 static const float held_most = 30, logit_most = 0x1p20f;
 
+/* Norms are rounded, as products are. */
+static const float slack = 1.0001f;
+
 static bool fits(const struct exact *x)
 {
     return x->k->attends && x->bf16 && x->kind == FOCI_SOFTMAX && x->dq && x->dv &&
@@ -38,7 +41,7 @@ static bool fits(const struct exact *x)
 void exact_fused_geometry(struct exact *x)
 {
     x->fused = fits(x);
-    if (x->fused && x->support->all && x->p->len_k > STRIPE * TILE)
+    if (x->fused && x->support->all && x->p->len_k > (int64_t)STRIPE * TILE)
         x->together = FUSED_BLOCKS;
 }
 
@@ -112,27 +115,25 @@ unsigned exact_fused_pack(const struct exact *x, const struct exact_seq *s, int6
     return bad;
 }
 
-/* Queries as rows of words, and their norms. */
+/* Queries as rows of words, and the squares of their norms. */
 static void pack_queries(const struct exact *x, const struct block *b, uint32_t *words,
-                         float *tile, float *norms)
+                         float *tile, float *squares)
 {
     struct mapped mapped;
 
-    memset(norms, 0, LANES * sizeof *norms);
+    memset(squares, 0, LANES * sizeof *squares);
     if (exact_as_stored(x)) {
         int64_t         ld;
         const uint16_t *q =
             exact_stored_block(x, b, x->io->q, &x->p->q, x->dq, tile, &ld);
 
-        x->k->squares_bf16(norms, q, ld, b->r1, x->dq);
+        x->k->squares_bf16(squares, q, ld, b->r1, x->dq);
         x->k->take_rows_bf16(words, q, ld, b->r1, x->dq, x->dq_pad);
     } else {
         exact_load_queries(x, b, tile, &mapped);
-        x->k->row_dot(norms, tile, tile, x->ldq, LANES, x->dq);
+        x->k->row_dot(squares, tile, tile, x->ldq, LANES, x->dq);
         x->k->pack_rows_bf16(words, tile, x->ldq, LANES, x->dq_pad);
     }
-    for (int r = 0; r < LANES; r++)
-        norms[r] = sqrtf(norms[r]);
 }
 
 /* The norm of the longest key among the tiles of the block; infinite where something in
@@ -147,37 +148,57 @@ static float longest_met(const struct exact *x, const struct block *b)
 
     while (exact_next(&w, &t, &mask)) {
         if (x->bad_k[first + t]) return INFINITY;
-        top = fmaxf(top, x->top[first + t]);
+        if (x->top[first + t] > top) top = x->top[first + t];
     }
     return top;
 }
 
-/* Where rows start.  |q||k| bounds a row's logits: a small bound is its reference, and no
- * other will do better.  Other rows start from the sink, or from nothing.  false: some
- * logits may be out of range. */
-static bool start(const struct exact *x, const struct block *b, const float *by,
-                  const float *norms, float sink, float *m, bool *held)
+/* The largest absolute value of LANES numbers; NaN if one is. */
+static float largest(const float *x)
 {
-    const float met = longest_met(x, b);
-    float       longest[LANES];
+    float top = 0;
 
-    if (!(met <= FLT_MAX && sink <= logit_most)) return false;
+    for (int r = 0; r < LANES; r++)
+        if (fabsf(x[r]) > top || isnan(x[r])) top = fabsf(x[r]);
+    return top;
+}
+
+static float reference_above(float bound) { return (float)((int)bound + 1); }
+
+/* Where rows start.  |q||k| bounds a row's logits: a small bound is its reference, and no
+ * other will do better.  Other rows start from the sink, or from nothing. */
+static bool start_rows(const struct exact *x, const struct block *b, const float *by,
+                       const float *squares, float met, float sink, float *m)
+{
+    float longest[LANES];
+    bool  held = true;
+
     for (int r = 0; r < LANES; r++)
         longest[r] = met;
     if (x->support->all) exact_longest_keys(x, b, longest);
-    *held = true;
     for (int r = 0; r < LANES; r++) {
-        /* Norms are rounded, as products are. */
-        const float bound = fabsf(by[r]) * norms[r] * longest[r] * 1.0001f;
+        const float bound = fabsf(by[r]) * sqrtf(squares[r]) * longest[r] * slack;
+        const bool  small = bound <= held_most && sink - bound <= held_most;
 
-        if (!(fabsf(by[r]) * norms[r] * met <= logit_most)) return false;
-        if (bound <= held_most && sink - bound <= held_most) {
-            m[r] = (float)((int)bound + 1);
-        } else {
-            m[r] = ceilf(sink);
-            *held = false;
-        }
+        m[r] = small ? reference_above(bound) : ceilf(sink);
+        held = held && small;
     }
+    return held;
+}
+
+/* One reference for all rows, where the largest bound is small enough: what they come to
+ * does not depend on it.  false: some logits may be out of range. */
+static bool start(const struct exact *x, const struct block *b, const float *by,
+                  const float *squares, float sink, float *m, bool *held)
+{
+    const float met = longest_met(x, b);
+    const float bound = largest(by) * sqrtf(largest(squares)) * met * slack;
+
+    if (!(bound <= logit_most && sink <= logit_most)) return false;
+    *held = bound <= held_most && sink == -INFINITY;
+    for (int r = 0; r < LANES && *held; r++)
+        m[r] = reference_above(bound);
+    if (!*held) *held = start_rows(x, b, by, squares, met, sink, m);
     return true;
 }
 
@@ -186,25 +207,23 @@ static int add_groups(const struct exact *x, const struct block *b, int64_t t,
                       int32_t mask, const struct fused *f, int n)
 {
     const size_t    at = (size_t)(b->kv * x->max_kt + b->seq->kt0 + t);
-    const int       keys = exact_keys_in(b->seq, t);
-    uint32_t *const seen = f->seen + (int64_t)n * LANES;
+    const int       all = exact_keys_in(b->seq, t);
+    const uint32_t *keys = (const void *)(x->keys + at * x->key_size);
+    const uint32_t *values = (const void *)(x->values_sum + at * x->value_size);
+    uint32_t       *seen = f->seen + (int64_t)n * LANES;
     uint64_t        lanes[TILE];
-    const bool      masked = exact_seen(x, b, t, mask, keys, lanes);
+    const bool      masked = exact_seen(x, b, t, mask, all, lanes);
 
-    if (masked) x->k->seen_rows(seen, lanes, keys);
-    for (int g = 0; g < GROUPS && g * ATTEND_KEYS < keys; g++, n++) {
-        const int  left = keys - g * ATTEND_KEYS;
+    if (masked) x->k->seen_rows(seen, lanes, all);
+    for (int left = all; left > 0; left -= ATTEND_KEYS, n++, seen += LANES) {
         const bool whole = left >= ATTEND_KEYS;
 
-        f->group[n] = (struct attend_group){
-            (const uint32_t *)(const void *)(x->keys + at * x->key_size) +
-                g * ATTEND_KEYS / 2 * x->dq_pad,
-            (const uint32_t *)(const void *)(x->values_sum + at * x->value_size) +
-                g * ATTEND_KEYS / 2 * value_width(x),
-            masked || !whole ? seen + g * LANES : NULL,
-        };
+        f->group[n] =
+            (struct attend_group){ keys, values, masked || !whole ? seen : NULL };
+        keys += (int64_t)x->dq_pad * ATTEND_KEYS / 2;
+        values += (int64_t)value_width(x) * ATTEND_KEYS / 2;
         for (int r = 0; r < LANES && !masked && !whole; r++)
-            seen[g * LANES + r] = (UINT32_C(1) << left) - 1;
+            seen[r] = (UINT32_C(1) << left) - 1;
     }
     return n;
 }
@@ -225,15 +244,47 @@ static void next_tile(struct passage *p)
     if (!exact_next(&p->w, &p->t, &p->mask)) p->t = -1;
 }
 
+/* Ask for the rows of a block, to be read or written: they are apart, and would be waited
+ * for one after the other. */
+static void ask_rows(const struct exact *x, const struct block *b, const void *base,
+                     const foci_layout *l, int d, const bool to_write)
+{
+    enum { LINE = 64 };
+    const int64_t size = (int64_t)foci_dtype_bytes(x->p->dtype);
+    const char   *row = (const char *)base +
+                      (b->seq->s.b * l->batch +
+                       (b->seq->s.q0 + b->i0 + b->r0) * l->row + b->h * l->head) *
+                          size;
+
+    for (int r = b->r0; r < b->r1; r++, row += l->row * size)
+        for (int64_t c = 0; c < d * size; c += LINE)
+            if (to_write)
+                __builtin_prefetch(row + c, 1, 1);
+            else
+                __builtin_prefetch(row + c, 0, 3);
+}
+
+/* From scores to logits of base 2. */
+static void factors(const struct exact *x, const struct block *b, float *by)
+{
+    const float common = (float)(exact_head_scale(x, b->h) * LOG2_E);
+    int64_t     visible[LANES];
+    float       plain[LANES];
+
+    for (int r = 0; r < LANES; r++)
+        by[r] = common;
+    if (!x->score->n_rows) return;
+    exact_visible(x, b, visible);
+    exact_factors(x, b, visible, plain, by, NULL);
+}
+
 /* false: the block has to go the long way. */
 static bool open_block(const struct exact *x, struct passage *p, const struct fused *f,
                        int64_t number, float *tile)
 {
     const struct block *b = p->b;
-    int64_t             visible[LANES];
-    float               plain[LANES];
     uint32_t *const     q = f->q + number * LANES * x->dq_pad / 2;
-    _Alignas(64) float  norms[LANES];
+    _Alignas(64) float  squares[LANES];
 
     p->a = (struct attend){
         .q = q,
@@ -247,13 +298,14 @@ static bool open_block(const struct exact *x, struct passage *p, const struct fu
         .l = p->l,
         .p = f->p,
     };
+    ask_rows(x, b, x->io->q, &x->p->q, x->given, false);
+    ask_rows(x, b, x->io->o, &x->p->o, x->dv, true);
     p->sink = -INFINITY;
     if (x->score->sink >= 0)
         p->sink = x->io->params[x->score->sink + b->h - x->head0] * (float)LOG2_E;
-    if (exact_counts(x, false)) exact_visible(x, b, visible);
-    exact_factors(x, b, visible, plain, p->by, NULL);
-    pack_queries(x, b, q, tile, norms);
-    if (!start(x, b, p->by, norms, p->sink, p->m, &p->a.held)) return false;
+    factors(x, b, p->by);
+    pack_queries(x, b, q, tile, squares);
+    if (!start(x, b, p->by, squares, p->sink, p->m, &p->a.held)) return false;
     p->w = exact_walk_keys(x, b);
     p->t = -1;
     if (exact_wanted(x, b)) next_tile(p);

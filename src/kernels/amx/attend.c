@@ -1,9 +1,9 @@
 /* attend.c -- attention of a block of 64 queries, from packed operands to sums.
  *
- * Queries are rows here and keys are columns: 32 queries meet a group of 32 keys in one
- * step, 2 x 2 tiles of scores.  The exponential of a step runs between the multiplies of
- * the next: tiles leave the vector units free, and the processor does not look far
- * enough ahead to find that work by itself.  The weights of all groups are kept as tiles
+ * Queries are rows here and keys are columns: the block meets one group of 32 keys after
+ * the other.  The exponential of a meeting runs between the multiplies of the next: tiles
+ * leave the vector units free, and the processor does not look far enough ahead to find
+ * that work by itself.  The weights of all groups are kept as tiles
  * of bf16, in the second level of the cache, so that the sums of values stay in tiles
  * over the whole list of groups; loading and storing those is what would cost.
  *
@@ -17,8 +17,7 @@
  */
 
 enum {
-    HALF = 32,       /* queries of a step */
-    STEP = HALF * T, /* words of its weights */
+    HALF = 32,       /* queries whose sums are in tiles together */
     X_ONE = 1024,    /* x of an exponent of 1 */
     X_ZERO = 63,     /* exponent of which x is 0 */
     X_MOST = 0xfe00, /* a reference moves before x gets there */
@@ -38,26 +37,35 @@ static const _Alignas(64) uint8_t curve[64] = {
 /* Numbers of bits: from 4 on of each 16, to be its lower byte. */
 static const uint64_t upper_fraction = UINT64_C(0x0034002400140004);
 
-/* A step's scores. */
+/* Row tiles of 16 queries, some of the four of a block, that meet a group. */
+struct meeting {
+    const struct attend_group *group; /* NULL: nothing to do */
+    int                        first, end;
+    float                     *s; /* [4][2][16][16] scores */
+};
+
+/* Scores to be made. */
 struct scores {
-    const uint32_t *q;     /* 32 rows */
+    const uint32_t *q;     /* [64][ldq] */
     int64_t         ldq;   /* words of a row */
     const uint32_t *k;     /* [depth][2][16][16] */
     int             depth; /* multiplies along the width */
-    float          *s;     /* [2][2][16][16] */
+    int             first, end;
+    float          *s;
 };
 
-/* The weights of a step. */
+/* Weights to be made, of scores that are there. */
 struct weights {
     const float    *s;
-    const float    *by, *off; /* x + MAGIC = by s + off, [32] */
-    const uint32_t *seen;     /* [32] */
-    uint32_t       *p;        /* [32][16] */
-    __m512i         top;      /* largest x so far, of each column */
+    const float    *by, *off;  /* x + MAGIC = by s + off, [64] */
+    const uint32_t *seen;      /* [64] */
+    uint32_t       *p;         /* [64][16] */
+    int             next, end; /* row tiles */
+    __m512i         top;       /* largest x so far, of each column */
 };
 
 /* Every key is seen and x is in range; some are hidden; x may be anything. */
-enum mode { PLAIN, MASKED, LAZY, NO_WEIGHTS };
+enum mode { PLAIN, MASKED, LAZY };
 
 /* 32 scores of a query, x + MAGIC as floats, to numbers of 16 bits, saturated: 0 where
  * they are below 0. */
@@ -69,11 +77,13 @@ INLINE __m512i join_x(__m512 t0, __m512 t1)
                                _mm512_sub_epi32((__m512i)t1, base));
 }
 
-/* The weights of query r of the step. */
+/* The weights of row r of the next row tile. */
 INLINE void weigh_row(struct weights *w, const int r, const enum mode mode)
 {
-    const float *const s = w->s + r / T * 2 * T * T + r % T * T;
-    const __m512       by = _mm512_set1_ps(w->by[r]), off = _mm512_set1_ps(w->off[r]);
+    const int          row = w->next * T + r;
+    const float *const s = w->s + w->next * 2 * T * T + r * T;
+    const __m512       by = _mm512_set1_ps(w->by[row]);
+    const __m512       off = _mm512_set1_ps(w->off[row]);
     const __m512i      x = join_x(_mm512_fmadd_ps(_mm512_load_ps(s), by, off),
                                   _mm512_fmadd_ps(_mm512_load_ps(s + T * T), by, off));
     const __m512i      at =
@@ -83,112 +93,138 @@ INLINE void weigh_row(struct weights *w, const int r, const enum mode mode)
     const __m512i y = _mm512_sub_epi16(x, less), one = _mm512_set1_epi16(1);
     __mmask32     some = 0xffffffff;
 
-    if (mode != PLAIN) some = w->seen[r];
+    if (mode != PLAIN) some = w->seen[row];
     if (mode == LAZY) {
         some = _mm512_mask_test_epi16_mask(some, x, x);
         w->top = _mm512_mask_max_epu16(w->top, some, w->top, x);
     }
-    _mm512_store_si512(w->p + r * T, _mm512_maskz_shrdi_epi16(some, y, one, 3));
+    _mm512_store_si512(w->p + row * T, _mm512_maskz_shrdi_epi16(some, y, one, 3));
 }
 
-/* n queries from r on. */
-INLINE void weigh_rows(struct weights *w, const int r, const int n, const enum mode mode)
+/* n rows from r on, if there is work. */
+INLINE void weigh_rows(struct weights *w, const bool work, const int r, const int n,
+                       const enum mode mode)
 {
-    if (mode == NO_WEIGHTS) return;
+    if (!work) return;
     UNROLL(8)
     for (int i = r; i < r + n; i++)
-        if (i < HALF) weigh_row(w, i, mode);
+        if (i < T) weigh_row(w, i, mode);
 }
 
-/* A width of 64: the queries of the step stay in tiles 4 to 7. */
+/* Scores of one row tile at a width of 64, keys in tiles 4 to 7; and the weights of
+ * another. */
+INLINE void row_64(const uint32_t *q, int64_t ldq, float *s, struct weights *w,
+                   const bool work, const enum mode mode)
+{
+    tile_zero(0);
+    tile_load(2, q, 4 * ldq);
+    tile_dp(0, 2, 4);
+    weigh_rows(w, work, 0, 4, mode);
+    tile_zero(1);
+    tile_dp(1, 2, 5);
+    weigh_rows(w, work, 4, 4, mode);
+    tile_load(3, q + T, 4 * ldq);
+    tile_dp(0, 3, 6);
+    weigh_rows(w, work, 8, 4, mode);
+    tile_dp(1, 3, 7);
+    weigh_rows(w, work, 12, 4, mode);
+    tile_store(0, s, 4 * T);
+    tile_store(1, s + T * T, 4 * T);
+}
+
 INLINE void step_64(const struct scores *a, struct weights *w, const enum mode mode)
 {
-    const int64_t sq = 4 * a->ldq;
+    if (a->first < a->end) {
+        tile_load(4, a->k, 4 * T);
+        tile_load(5, a->k + T * T, 4 * T);
+        tile_load(6, a->k + 2 * T * T, 4 * T);
+        tile_load(7, a->k + 3 * T * T, 4 * T);
+    }
+    for (int i = a->first; i < a->end; i++) {
+        const uint32_t *q = a->q + i * T * a->ldq;
+        float          *s = a->s + i * 2 * T * T;
 
-    tile_load(4, a->q, sq);
-    tile_load(5, a->q + T, sq);
-    tile_load(6, a->q + T * a->ldq, sq);
-    tile_load(7, a->q + T * a->ldq + T, sq);
-    UNROLL(2)
-    for (int i = 0; i < 2; i++) {
-        const int       r = 16 * i;
-        const uint32_t *k = a->k + i * T * T;
-        float          *s = a->s + i * T * T;
-
-        tile_zero(0);
-        tile_load(2, k, 4 * T);
-        tile_dp(0, 4, 2);
-        weigh_rows(w, r, 4, mode);
-        tile_zero(1);
-        tile_dp(1, 6, 2);
-        weigh_rows(w, r + 4, 4, mode);
-        tile_load(3, k + 2 * T * T, 4 * T);
-        tile_dp(0, 5, 3);
-        weigh_rows(w, r + 8, 4, mode);
-        tile_dp(1, 7, 3);
-        weigh_rows(w, r + 12, 4, mode);
-        tile_store(0, s, 4 * T);
-        tile_store(1, s + 2 * T * T, 4 * T);
+        if (w->next < w->end) {
+            row_64(q, a->ldq, s, w, true, mode);
+            w->next++;
+        } else
+            row_64(q, a->ldq, s, w, false, mode);
     }
 }
 
-/* 32 more of another width, and per weights between any two multiplies. */
-INLINE void deepen(const struct scores *a, int t, struct weights *w, const int r,
-                   const int per, const enum mode mode)
+/* Of two row tiles at another width, 32 more columns; `per` rows of weights follow each
+ * multiply. */
+INLINE void deepen(const uint32_t *q, int64_t ldq, const uint32_t *k, struct weights *w,
+                   const bool work, const int r, const int per, const enum mode mode)
 {
-    const uint32_t *const q = a->q + t * T, *const k = a->k + (int64_t)t * 2 * T * T;
-    const int64_t sq = 4 * a->ldq;
-
-    tile_load(4, q, sq);
+    tile_load(4, q, 4 * ldq);
     tile_load(6, k, 4 * T);
     tile_dp(0, 4, 6);
-    weigh_rows(w, r, per, mode);
+    weigh_rows(w, work, r, per, mode);
     tile_load(7, k + T * T, 4 * T);
     tile_dp(1, 4, 7);
-    weigh_rows(w, r + per, per, mode);
-    tile_load(5, q + T * a->ldq, sq);
+    weigh_rows(w, work, r + per, per, mode);
+    tile_load(5, q + T * ldq, 4 * ldq);
     tile_dp(2, 5, 6);
-    weigh_rows(w, r + 2 * per, per, mode);
+    weigh_rows(w, work, r + 2 * per, per, mode);
     tile_dp(3, 5, 7);
-    weigh_rows(w, r + 3 * per, per, mode);
+    weigh_rows(w, work, r + 3 * per, per, mode);
 }
 
-/* `depth` is that of the scores, or where they are deeper the 4 that have all weights. */
-INLINE void step_deep(const struct scores *a, struct weights *w, const int depth,
+/* Two row tiles from i on.  The weights of a row tile go between the multiplies of up to
+ * two steps along the width, and those of another between the next ones. */
+INLINE void rows_deep(const struct scores *a, int i, struct weights *w, const bool work,
                       const enum mode mode)
 {
-    const int per = (HALF + 4 * depth - 1) / (4 * depth);
+    const uint32_t *q = a->q + i * T * a->ldq, *k = a->k;
+    float          *s = a->s + i * 2 * T * T;
+    int             t = 0;
 
     tile_zero(0);
     tile_zero(1);
     tile_zero(2);
     tile_zero(3);
-    UNROLL(4)
-    for (int t = 0; t < depth; t++)
-        deepen(a, t, w, 4 * t * per, per, mode);
-    for (int t = depth; t < a->depth; t++)
-        deepen(a, t, w, HALF, 0, NO_WEIGHTS);
-    tile_store(0, a->s, 4 * T);
-    tile_store(1, a->s + T * T, 4 * T);
-    tile_store(2, a->s + 2 * T * T, 4 * T);
-    tile_store(3, a->s + 3 * T * T, 4 * T);
+    if (work && a->depth >= 4)
+        for (; t < 4; t += 2, w->next++) {
+            deepen(q + t * T, a->ldq, k + t * 2 * T * T, w, true, 0, 2, mode);
+            deepen(q + (t + 1) * T, a->ldq, k + (t + 1) * 2 * T * T, w, true, 8, 2,
+                   mode);
+        }
+    else if (work)
+        for (; t < 2 && t < a->depth; t++, w->next++)
+            deepen(q + t * T, a->ldq, k + t * 2 * T * T, w, true, 0, 4, mode);
+    for (; t < a->depth; t++)
+        deepen(q + t * T, a->ldq, k + t * 2 * T * T, w, false, 0, 0, mode);
+    tile_store(0, s, 4 * T);
+    tile_store(1, s + T * T, 4 * T);
+    tile_store(2, s + 2 * T * T, 4 * T);
+    tile_store(3, s + 3 * T * T, 4 * T);
 }
 
-/* The scores of one step, and the weights of another.  Both are copied, for the compiler
- * to see that no weight overwrites what they point to. */
+INLINE void step_deep(const struct scores *a, struct weights *w, const enum mode mode)
+{
+    for (int i = a->first; i < a->end; i += 2)
+        if (w->next + 2 <= w->end)
+            rows_deep(a, i, w, true, mode);
+        else
+            rows_deep(a, i, w, false, mode);
+}
+
+/* The scores of one meeting, and the weights of another.  Both are copied, for the
+ * compiler to see that no weight overwrites what they point to. */
 INLINE void step(const struct scores *next, struct weights *now, const enum mode mode)
 {
     const struct scores a = *next;
     struct weights      w = *now;
 
     tile_barrier();
-    switch (a.depth) {
-    case 1: step_deep(&a, &w, 1, mode); break;
-    case 2: step_64(&a, &w, mode); break;
-    case 3: step_deep(&a, &w, 3, mode); break;
-    default: step_deep(&a, &w, 4, mode); break;
-    }
+    if (a.depth == 2)
+        step_64(&a, &w, mode);
+    else
+        step_deep(&a, &w, mode);
     tile_barrier();
+    for (; w.next < w.end; w.next++)
+        weigh_rows(&w, true, 0, T, mode);
     if (mode == LAZY) now->top = w.top;
 }
 
@@ -211,37 +247,23 @@ static __attribute__((noinline)) void step_lazy(const struct scores *a,
     step(a, w, LAZY);
 }
 
-static __attribute__((noinline)) void step_scores(const struct scores *a)
-{
-    struct weights none = { 0 };
-
-    step(a, &none, NO_WEIGHTS);
-}
-
-static __attribute__((noinline)) void step_weights(struct weights *w, enum mode mode)
-{
-    for (int r = 0; r < HALF; r++)
-        if (mode == PLAIN)
-            weigh_row(w, r, PLAIN);
-        else if (mode == MASKED)
-            weigh_row(w, r, MASKED);
-        else
-            weigh_row(w, r, LAZY);
-}
-
 /*
  * Values
  */
 
-/* A product of the weights of 32 queries with values, over the groups they met. */
+/* The weights and the values of a group that was met. */
+struct met {
+    const uint32_t *p, *v;
+};
+
+/* A product of the weights of 32 queries with values. */
 struct sums {
-    float                 *o; /* 32 rows */
-    int64_t                ldo;
-    float                 *parts; /* [32][16] */
-    const uint32_t        *p;     /* [n][32][16] */
-    const uint32_t *const *v;     /* [n] */
-    int                    n;
-    bool                   add;
+    float            *o; /* 32 rows */
+    int64_t           ldo;
+    float            *parts; /* [32][16] */
+    const struct met *met;   /* [n] */
+    int               n;
+    bool              add;
 };
 
 /* Add 16 queries' weights of one group to their sums, some of them. */
@@ -347,7 +369,7 @@ INLINE void sum_columns(const struct sums *a, int c, const int wide, const bool 
         l[i] = sums ? vf_load(at + i * T) : vf_zero();
     open_sums(a, c, wide);
     for (int g = 0; g < a->n; g++) {
-        const uint32_t *p = a->p + (int64_t)g * STEP, *v = a->v[g] + c * T * T;
+        const uint32_t *p = a->met[g].p, *v = a->met[g].v + c * T * T;
 
         if (wide == 3)
             group_3(p, v, sums ? l : NULL, p + r * T);
@@ -385,7 +407,7 @@ static void sum_weights(const struct sums *a, int r)
     for (int i = 0; i < T; i++)
         l[i] = vf_load(at + i * T);
     for (int g = 0; g < a->n; g++)
-        add_rows(l, a->p + (int64_t)g * STEP + r * T, 0, T);
+        add_rows(l, a->met[g].p + r * T, 0, T);
     UNROLL(16)
     for (int i = 0; i < T; i++)
         vf_store(at + i * T, l[i]);
@@ -419,9 +441,9 @@ static void sum_values(const struct sums *a, int tiles)
 
 /* A half of the block on its way. */
 struct half {
-    int             n;   /* steps whose weights wait for their values */
-    bool            add; /* there are sums already */
-    const uint32_t *v[ATTEND_GROUPS];
+    int        n;   /* groups whose weights wait for their values */
+    bool       add; /* there are sums already */
+    struct met met[ATTEND_GROUPS];
 };
 
 struct passage {
@@ -429,7 +451,7 @@ struct passage {
     struct half          half[2];
     _Alignas(64) float by[LANES], off[LANES];
     _Alignas(64) float parts[LANES * T]; /* of the sums of weights */
-    _Alignas(64) float s[2][HALF * HALF];
+    _Alignas(64) float s[2][LANES * ATTEND_KEYS];
 };
 
 static vf offsets_of(vf m)
@@ -441,11 +463,6 @@ static vf offsets_of(vf m)
     return vf_select(vf_eq(m, vf_set1(-INFINITY)), vf_set1(0x1p31f), off);
 }
 
-static uint32_t *weights_at(const struct passage *b, int h)
-{
-    return b->a->p + ((int64_t)h * b->a->n + b->half[h].n) * STEP;
-}
-
 /* Sum the values of what half h has met. */
 static void flush_half(struct passage *b, int h)
 {
@@ -455,8 +472,7 @@ static void flush_half(struct passage *b, int h)
            .o = a->o + (int64_t)h * HALF * a->ldo,
            .ldo = a->ldo,
            .parts = b->parts + h * HALF * T,
-           .p = a->p + (int64_t)h * a->n * STEP,
-           .v = half->v,
+           .met = half->met,
            .n = half->n,
            .add = half->add,
     };
@@ -502,18 +518,17 @@ static void sum_parts(struct passage *b)
     }
 }
 
-/* The largest logit of query r of a step, or -inf where its x are in range. */
+/* The largest logit of query r, or -inf where its x are in range. */
 static float logit_beyond(const struct weights *w, int r)
 {
     const float *const s = w->s + r / T * 2 * T * T + r % T * T;
     const __m512       by = _mm512_set1_ps(w->by[r]), off = _mm512_set1_ps(w->off[r]);
-    const __m512       none = _mm512_set1_ps(-INFINITY);
     const __m512       most = _mm512_set1_ps((float)(MAGIC * X_ONE + X_MOST));
     const uint32_t     seen = w->seen[r];
     __mmask16          beyond = 0;
-    __m512             top = none;
+    __m512             top = _mm512_set1_ps(-INFINITY);
 
-    /* Scores of eight neighbours are in both tiles: see attend_keys. */
+    /* Four neighbours are in one tile of keys, the next four in the other. */
     for (int i = 0; i < 2; i++) {
         const __m512    x = _mm512_load_ps(s + i * T * T);
         const __mmask16 some =
@@ -526,17 +541,16 @@ static float logit_beyond(const struct weights *w, int r)
     return beyond ? _mm512_reduce_max_ps(top) / X_ONE : -INFINITY;
 }
 
-/* References of half h that the step would leave behind move up; what was summed by them
- * shrinks. */
+/* References of half h that a meeting would leave behind move up, and what was summed by
+ * them shrinks. */
 static void move_references(struct passage *b, int h, const struct weights *w)
 {
     const struct attend *a = b->a;
     const bool           sums = b->half[h].n || b->half[h].add;
 
     if (sums) flush_half(b, h);
-    for (int i = 0; i < HALF; i++) {
-        const int   r = h * HALF + i;
-        const float top = logit_beyond(w, i);
+    for (int r = h * HALF; r < (h + 1) * HALF; r++) {
+        const float top = logit_beyond(w, r);
         if (top == -INFINITY) continue;
 
         const float m = ceilf(top) + HEADROOM;
@@ -547,19 +561,15 @@ static void move_references(struct passage *b, int h, const struct weights *w)
         vf_store(b->off + r, offsets_of(vf_load(a->m + r)));
 }
 
-/* A step: half h of the block meets a group, scores in s. */
-struct meeting {
-    const struct attend_group *group;
-    int                        h;
-    float                     *s;
-};
-
-static const _Alignas(64) uint32_t all_seen[HALF] = {
+static const _Alignas(64) uint32_t all_seen[LANES] = {
+    ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
+    ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
     ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
     ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u,
 };
 
-static bool meets(const struct attend_group *g, int h)
+/* Whether half h sees a key of the group. */
+static bool sees(const struct attend_group *g, int h)
 {
     if (!g->seen) return true;
     const __m512i any = _mm512_or_si512(_mm512_load_si512(g->seen + h * HALF),
@@ -567,42 +577,52 @@ static bool meets(const struct attend_group *g, int h)
     return _mm512_test_epi32_mask(any, any);
 }
 
-/* The weights of one step, and the scores of the next if there is one. */
-static void meet(struct passage *b, const struct meeting *now, const struct scores *next)
+/* The weights of one meeting, and the scores of the next if there is one. */
+static void meet(struct passage *b, const struct meeting *now,
+                 const struct meeting *next)
 {
     const struct attend *a = b->a;
-    const int            h = now->h;
-    const uint32_t      *seen = now->group->seen;
-    struct weights       w = {
-              .s = now->s,
-              .by = b->by + h * HALF,
-              .off = b->off + h * HALF,
-              .seen = seen ? seen + h * HALF : all_seen,
-              .p = weights_at(b, h),
-              .top = _mm512_setzero_si512(),
+    const struct scores  scores = {
+         .q = a->q,
+         .ldq = a->dq / 2,
+         .k = next->group ? next->group->keys : NULL,
+         .depth = a->dq / (2 * T),
+         .first = next->first,
+         .end = next->end,
+         .s = next->s,
     };
-    const enum mode mode = !a->held ? LAZY : seen ? MASKED : PLAIN;
+    const uint32_t *seen = now->group ? now->group->seen : NULL;
+    struct weights  w = {
+         .s = now->s,
+         .by = b->by,
+         .off = b->off,
+         .seen = seen ? seen : all_seen,
+         .p = now->group ? a->p + (now->group - a->group) * LANES * T : NULL,
+         .next = now->first,
+         .end = now->end,
+         .top = _mm512_setzero_si512(),
+    };
 
-    if (!next)
-        step_weights(&w, mode);
-    else if (mode == LAZY)
-        step_lazy(next, &w);
-    else if (mode == MASKED)
-        step_masked(next, &w);
+    if (!a->held)
+        step_lazy(&scores, &w);
+    else if (seen)
+        step_masked(&scores, &w);
     else
-        step_plain(next, &w);
-    if (_mm512_cmpge_epu16_mask(w.top, _mm512_set1_epi16((short)X_MOST))) {
-        move_references(b, h, &w);
-        w.p = weights_at(b, h);
-        step_weights(&w, LAZY);
-    }
-    b->half[h].v[b->half[h].n++] = now->group->values;
+        step_plain(&scores, &w);
+    const bool behind =
+        _mm512_cmpge_epu16_mask(w.top, _mm512_set1_epi16((short)X_MOST));
+    for (int h = now->first / 2; h < now->end / 2; h++)
+        if (behind) move_references(b, h, &w);
+    if (behind) step_lazy(&(struct scores){ .depth = 2 }, &w);
+    for (int h = now->first / 2; h < now->end / 2; h++)
+        b->half[h].met[b->half[h].n++] =
+            (struct met){ w.p + h * HALF * T, now->group->values };
 }
 
 static void attend_bf16_amx(const struct attend *a)
 {
     struct passage b;
-    struct meeting last = { 0 };
+    struct meeting last = { .group = NULL };
 
     b.a = a;
     for (int h = 0; h < 2; h++) {
@@ -615,23 +635,19 @@ static void attend_bf16_amx(const struct attend *a)
     }
     for (int r = 0; r < LANES; r++)
         vf_store(b.parts + r * T, vf_zero());
-    for (int i = 0, turn = 0; i < 2 * a->n; i++) {
-        const struct meeting now = { &a->group[i / 2], i % 2, b.s[turn] };
-        if (!meets(now.group, now.h)) continue;
-
-        const struct scores next = { .q = a->q + (int64_t)now.h * HALF * (a->dq / 2),
-                                     .ldq = a->dq / 2,
-                                     .k = now.group->keys,
-                                     .depth = a->dq / (2 * T),
-                                     .s = now.s };
-        if (last.s)
-            meet(&b, &last, &next);
-        else
-            step_scores(&next);
+    for (int i = 0, turn = 0; i < a->n; i++) {
+        const struct meeting now = {
+            .group = &a->group[i],
+            .first = sees(&a->group[i], 0) ? 0 : 2,
+            .end = sees(&a->group[i], 1) ? 4 : 2,
+            .s = b.s[turn],
+        };
+        if (now.first == now.end) continue;
+        meet(&b, &last, &now);
         last = now;
         turn ^= 1;
     }
-    if (last.s) meet(&b, &last, NULL);
+    meet(&b, &last, &(struct meeting){ .group = NULL });
     flush_half(&b, 0);
     flush_half(&b, 1);
     sum_parts(&b);

@@ -155,7 +155,8 @@ void back_tile_keys(const struct exact *x, int64_t kv, int64_t kt, void *room);
 void back_untile(const struct back_run *u, const struct block *b, int64_t t,
                  const struct back_words *own);
 bool back_panel_finite(const struct back_panel *w);
-void back_panel(const struct back_panel *w, struct back_room *r);
+void back_panel(const struct back_panel *w, const struct back_panel *next,
+                struct back_room *r);
 
 /* Their dk and dv, by all blocks that see them. */
 void back_keys(const struct back_run *u, struct back_room *r);

@@ -180,8 +180,10 @@ bool back_panel_finite(const struct back_panel *w)
     return finite;
 }
 
-void back_panel(const struct back_panel *w, struct back_room *r)
+void back_panel(const struct back_panel *w, const struct back_panel *next,
+                struct back_room *r)
 {
+    struct panel_block     ahead[PANEL_TILES];
     const struct back_run *u = w->run;
     const struct exact    *x = &u->k->x;
     struct grad_panel      p = {
@@ -192,6 +194,8 @@ void back_panel(const struct back_panel *w, struct back_room *r)
              .dk_sum = r->dk_head,
              .dv_sum = r->dv,
              .room = r->panel,
+             .next = ahead,
+             .n_next = next->n,
     };
 
     for (int i = 0; i < p.n_tiles; i++) {
@@ -201,5 +205,7 @@ void back_panel(const struct back_panel *w, struct back_room *r)
     }
     for (int j = 0; j < w->n; j++)
         p.block[j] = block_of(u, &w->block[j]);
+    for (int j = 0; j < next->n; j++)
+        ahead[j] = block_of(u, &next->block[j]);
     x->k->grad_panel_bf16(&p);
 }

@@ -299,6 +299,7 @@ void kernels_amx(struct kernels *k)
     k->take_sum_bf16 = take_sum_bf16_amx;
     k->grad_panel_bf16 = grad_panel_bf16_amx;
     k->tile_words = tile_words_amx;
+    k->take_block_bf16 = take_block_bf16_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

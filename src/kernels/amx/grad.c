@@ -522,6 +522,34 @@ static void grad_panel_bf16_amx(const struct grad_panel *p)
     sum_queries(p, &r, &ahead);
 }
 
+/* 16 words from column c on of row i; zeros from n and d on. */
+INLINE vf stored_row(const uint16_t *in, int64_t ld, int i, int n, int c, int d)
+{
+    const int left = i < n && c < d ? d - c : 0;
+
+    if (left >= UNIT) return (vf)vw_stored(in + i * ld + c);
+    return left ? (vf)vw_stored_n(in + i * ld + c, left) : vf_zero();
+}
+
+static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                                int64_t ld, int n, int d, int wide)
+{
+    for (int c = 0; c < wide; c += UNIT)
+        for (int i = 0; i < LANES; i += T, cols += UNIT_TILE) {
+            vf x[T];
+
+            for (int t = 0; t < T; t++)
+                x[t] = stored_row(in, ld, i + t, n, c, d);
+            vf_transpose(x);
+            for (int t = 0; t < T; t++)
+                vw_store(cols + t * T, (vw)x[t]);
+        }
+    for (int i = 0; i < LANES / 2; i += T)
+        for (int c = 0; c < wide; c += T, rows += UNIT_TILE)
+            for (int t = 0; t < T; t++)
+                vw_store(rows + t * T, (vw)stored_pair(in, ld, i + t, n, c, d));
+}
+
 static void tile_words_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
                            int cols)
 {

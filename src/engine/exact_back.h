@@ -146,16 +146,20 @@ struct back_panel {
 
 /* Whether all meetings of the execution are of this kind; scratch for runs of so many
  * tiles; what is packed of a block and of keys as tiles, in place, and back again; whether
- * all operands are finite; and the meeting itself (exact_back_panel.c). */
+ * blocks are taken as they are stored instead, and that; whether all operands are finite;
+ * and the meeting itself (exact_back_panel.c). */
 bool back_has_panels(const struct exact *x);
 void back_panel_take(const struct exact *x, int64_t run, struct arena *a,
                      struct back_room *r);
 void back_tile_block(const struct back *k, const struct block *b, void *room);
+bool back_as_stored(const struct exact *x, const struct back_room *r);
+void back_take_block(const struct back *k, const struct block *b, void *room);
 void back_tile_keys(const struct exact *x, int64_t kv, int64_t kt, void *room);
 void back_untile(const struct back_run *u, const struct block *b, int64_t t,
                  const struct back_words *own);
 bool back_panel_finite(const struct back_panel *w);
-void back_panel(const struct back_panel *w, struct back_room *r);
+void back_panel(const struct back_panel *w, const struct back_panel *next,
+                struct back_room *r);
 
 /* Their dk and dv, by all blocks that see them. */
 void back_keys(const struct back_run *u, struct back_room *r);

@@ -110,6 +110,7 @@ static void prepare_grad(const struct back *k, const struct block *b, float *del
     for (int i = 0; x->drops && i < LANES; i++)
         delta[i] /= x->kept;
     exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
+    if (back_as_stored(x, r)) return; /* packed with the queries */
     if (x->bf16) {
         x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
         x->k->pack_pairs_bf16((uint32_t *)gr, r->tile, x->ldv, LANES, x->dv_pad);
@@ -136,32 +137,14 @@ static void prepare_grads(const struct back *k, const struct block *b,
     }
 }
 
-void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+/* Those in r->tile. */
+static void pack_queries(const struct back *k, const struct block *b,
+                         const struct back_rows *rows, struct back_room *r)
 {
-    struct exact     *x = &k->x;
-    struct back_rows *rows = &k->rows[b->at];
-    const size_t      piece = piece_of(k, b->at);
-    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
-    int64_t visible[LANES];
-    struct mapped mapped;
+    const struct exact *x = &k->x;
+    const size_t        piece = piece_of(k, b->at);
+    char *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
 
-    rows->bad = 0;
-    prepare_grads(k, b, rows, r);
-    /* Lanes without a query weigh nothing. */
-    for (int i = 0; i < LANES; i++)
-        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
-                        : x->kind == FOCI_RELU2 ? 0
-                                                : INFINITY;
-    exact_load_queries(x, b, r->tile, &mapped);
-    if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
-    if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
-        rows->bad |= BAD_QUERY;
-    if (x->score->n_rows) exact_visible(x, b, visible);
-    exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
-    if (x->order) order_factors(x, rows->mul);
-    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
-    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
-                      &r->txl);
     if (x->bf16)
         x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -172,6 +155,38 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
     else
         memcpy(qr, r->tile, k->q_size);
     if (r->panel) back_tile_block(k, b, r->tile);
+}
+
+void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+{
+    struct exact     *x = &k->x;
+    struct back_rows *rows = &k->rows[b->at];
+    int64_t           visible[LANES];
+    struct mapped     mapped;
+
+    rows->bad = 0;
+    prepare_grads(k, b, rows, r);
+    /* Lanes without a query weigh nothing. */
+    for (int i = 0; i < LANES; i++)
+        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
+                        : x->kind == FOCI_RELU2 ? 0
+                                                : INFINITY;
+    const bool stored = back_as_stored(x, r);
+    if (stored) {
+        back_take_block(k, b, r->tile2);
+    } else {
+        exact_load_queries(x, b, r->tile, &mapped);
+        if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
+    }
+    if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
+        rows->bad |= BAD_QUERY;
+    if (x->score->n_rows) exact_visible(x, b, visible);
+    exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    if (x->order) order_factors(x, rows->mul);
+    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
+    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
+                      &r->txl);
+    if (!stored) pack_queries(k, b, rows, r);
 
     for (int i = b->r0; x->order && i < b->r1; i++)
         order_note(x, b, i,

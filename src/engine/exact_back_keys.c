@@ -190,20 +190,28 @@ static bool gather_panel(const struct back_run *u, int64_t h, struct column *c,
     return w->n > 0;
 }
 
+static void meet_apart(const struct back_panel *w, struct back_room *r)
+{
+    for (int j = 0; j < w->n; j++)
+        for (int64_t i = 0; i < w->run->n; i++)
+            if (w->meets[i][j]) meet(w->run, &w->block[j], i, w->mask[i][j], false, r);
+}
+
 /* All blocks of a head, several at once; tile by tile where something is not finite. */
 static void meet_panels(const struct back_run *u, int64_t h, struct column *c,
                         struct back_room *r)
 {
-    struct back_panel w;
+    struct back_panel two[2], *w = &two[0], *next = &two[1];
 
-    while (gather_panel(u, h, c, &w)) {
-        if (back_panel_finite(&w)) {
-            back_panel(&w, r);
-            continue;
-        }
-        for (int j = 0; j < w.n; j++)
-            for (int64_t i = 0; i < u->n; i++)
-                if (w.meets[i][j]) meet(u, &w.block[j], i, w.mask[i][j], false, r);
+    for (bool more = gather_panel(u, h, c, w); more;) {
+        more = gather_panel(u, h, c, next);
+        if (back_panel_finite(w))
+            back_panel(w, next, r);
+        else
+            meet_apart(w, r);
+        struct back_panel *const done = w;
+        w = next;
+        next = done;
     }
 }
 

@@ -4,9 +4,11 @@
  * What is not finite, and whatever adds to scores or to their gradients, goes meeting by
  * meeting (exact_back_meet.c).
  */
+#include <math.h>
 #include <string.h>
 
 #include "engine/exact_back.h"
+#include "engine/exact_pack.h"
 #include "engine/exact_score.h"
 #include "engine/exact_shaw.h"
 #include "engine/exact_tiles.h"
@@ -68,6 +70,41 @@ void back_tile_block(const struct back *k, const struct block *b, void *room)
     tile_in_place(x, k->q_rows + q, LANES / 2, x->dq_pad, room);
     tile_in_place(x, k->g_cols + g, x->dv_pad / 2, LANES, room);
     tile_in_place(x, k->g_rows + g, LANES / 2, x->dv_pad, room);
+}
+
+bool back_as_stored(const struct exact *x, const struct back_room *r)
+{
+    return r->panel && exact_as_stored(x) && !x->score->n_rows;
+}
+
+/* Rows from the first on, those without a query zero. */
+static bool take_rows(const struct exact *x, const struct block *b, const void *base,
+                      const foci_layout *l, int d, int d_pad, char *cols, char *rows,
+                      void *room)
+{
+    _Alignas(64) float square[LANES];
+    int64_t            ld;
+    const uint16_t    *in = exact_stored_block(x, b, base, l, d, room, &ld);
+    bool               finite = true;
+
+    x->k->squares_bf16(square, in, ld, b->r1, d);
+    for (int i = 0; i < b->r1; i++)
+        finite = finite && isfinite(square[i]);
+    x->k->take_block_bf16((void *)cols, (void *)rows, in, ld, b->r1, d, d_pad);
+    return finite;
+}
+
+void back_take_block(const struct back *k, const struct block *b, void *room)
+{
+    const struct exact *x = &k->x;
+    const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
+
+    if (!take_rows(x, b, x->io->q, &x->p->q, x->dq, x->dq_pad, k->q_cols + q,
+                   k->q_rows + q, room))
+        k->rows[b->at].bad |= BAD_QUERY;
+    if (!take_rows(x, b, k->g->d_o, &x->p->o, x->dv, x->dv_pad, k->g_cols + g,
+                   k->g_rows + g, room))
+        k->rows[b->at].bad |= BAD_GRAD;
 }
 
 void back_tile_keys(const struct exact *x, int64_t kv, int64_t kt, void *room)
@@ -180,8 +217,10 @@ bool back_panel_finite(const struct back_panel *w)
     return finite;
 }
 
-void back_panel(const struct back_panel *w, struct back_room *r)
+void back_panel(const struct back_panel *w, const struct back_panel *next,
+                struct back_room *r)
 {
+    struct panel_block     ahead[PANEL_TILES];
     const struct back_run *u = w->run;
     const struct exact    *x = &u->k->x;
     struct grad_panel      p = {
@@ -192,6 +231,8 @@ void back_panel(const struct back_panel *w, struct back_room *r)
              .dk_sum = r->dk_head,
              .dv_sum = r->dv,
              .room = r->panel,
+             .next = ahead,
+             .n_next = next->n,
     };
 
     for (int i = 0; i < p.n_tiles; i++) {
@@ -201,5 +242,7 @@ void back_panel(const struct back_panel *w, struct back_room *r)
     }
     for (int j = 0; j < w->n; j++)
         p.block[j] = block_of(u, &w->block[j]);
+    for (int j = 0; j < next->n; j++)
+        ahead[j] = block_of(u, &next->block[j]);
     x->k->grad_panel_bf16(&p);
 }

@@ -395,6 +395,9 @@ void kernels_amx(struct kernels *k)
     k->attend_keys = attend_keys_amx;
     k->attend_values = attend_values_amx;
     k->seen_rows = seen_rows_amx;
+    k->grad_panel_bf16 = grad_panel_bf16_amx;
+    k->tile_words = tile_words_amx;
+    k->take_block_bf16 = take_block_bf16_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

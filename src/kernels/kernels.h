@@ -65,12 +65,15 @@ struct grad_panel {
                                                         * hidden in a unit of the two */
     float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
     void           *room;                           /* PANEL_BYTES of scratch */
+
+    const struct panel_block *next; /* blocks that will be wanted after these */
+    int                       n_next;
 };
 
 /* Scratch of so many tiles and blocks: two bytes for each pair, and what all have. */
 #define PANEL_BYTES(tiles, blocks)                                                     \
     ((int64_t)(tiles) * (blocks)*2 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
-     48 * 1024)
+     80 * 1024)
 
 /* What follows a product, x = more + keep(act(x + bias)). */
 struct finish {

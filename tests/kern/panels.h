@@ -178,6 +178,29 @@ static void check_tile_words(struct run *r)
     }
 }
 
+static void check_take_block_bf16(struct run *r)
+{
+    static const int sizes[][3] = { { 64, 64, 64 }, { 64, 128, 128 }, { 63, 64, 64 },
+                                    { 1, 7, 32 },   { 33, 72, 96 },   { 64, 33, 64 } };
+
+    for (int i = 0; i < cases(r, 2, COUNT(sizes)); i++) {
+        const int     n = sizes[i][0], d = sizes[i][1], wide = sizes[i][2];
+        const int64_t ld = d + i % 3;
+
+        snprintf(r->label, sizeof r->label, "%d rows of %d", n, d);
+        r->is_flops = false;
+        r->work = 2.0 * n * d + 4.0 * LANES * wide;
+        uint16_t *const in = take(r, (size_t)((n - 1) * ld + d) * 2, false, BYTES);
+        for (int64_t t = 0; t < (n - 1) * ld + d; t++)
+            in[t] = (uint16_t)bits(r);
+        uint32_t *const cols = output(r, LANES / 2 * wide, sizeof *cols, BYTES);
+        uint32_t *const rows = output(r, LANES / 2 * wide, sizeof *rows, BYTES);
+
+        while (next(r))
+            r->k->take_block_bf16(cols, rows, in, ld, n, d, wide);
+    }
+}
+
 static void check_grad_panel_bf16(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(panel_cases)); i++) {

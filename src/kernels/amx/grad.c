@@ -5,11 +5,9 @@
  * since tiles leave the vector units free and the processor does not look far enough
  * ahead to find that work by itself.  Both are kept as tiles of bf16: weights and
  * gradients with keys as rows, for dv and dk, and gradients once more as words of two
- * keys, for dq.  After each 32 keys their dv and dk are summed over all queries of the
+ * keys, for dq.  After each tile of keys its dv and dk are summed over all queries of the
  * panel, and in the end dq over all of its keys: the longer these sums, the fewer times
- * their tiles are loaded and stored, which is what costs.  Weights of 32 keys at a time
- * nearly fit the first level of the cache; writing all of them to the second would take
- * longer than making them.
+ * their tiles are loaded and stored, which is what costs.
  *
  * dp starts from -delta, so that it comes out as dp - delta.
  *
@@ -227,7 +225,7 @@ static void unit_next(const struct unit *u, const struct unit *before, int dq, i
 /* Scratch of a panel. */
 struct grad_room {
     float    *s;                /* of two units */
-    uint32_t *w, *ds;           /* [2][queries / 32] tiles of 32 keys */
+    uint32_t *w, *ds;           /* [4][queries / 32] tiles of 64 keys */
     uint32_t *pairs;            /* [queries / 16][keys / 32] tiles of all keys */
     float    *by, *off, *minus; /* of all queries */
 };
@@ -237,7 +235,7 @@ struct grad_room {
 static struct grad_room grad_room_of(const struct grad_panel *p)
 {
     const int64_t    lanes = (int64_t)PANEL_TILES * LANES;
-    const int64_t    strip = (int64_t)4 * PANEL_TILES * UNIT_TILE;
+    const int64_t    strip = (int64_t)8 * PANEL_TILES * UNIT_TILE;
     struct grad_room r;
 
     r.by = p->room;
@@ -288,27 +286,72 @@ static struct unit grad_unit(const struct grad_panel *p, const struct grad_room 
         .seen = seen,
         .shift = j % 2 * UNIT,
         .s = r->s + number % 2 * 8 * UNIT_TILE,
-        .w = r->w + j * UNIT_TILE,
-        .ds = r->ds + j * UNIT_TILE,
+        .w = r->w + (i % 2 * 2 * across + j) * UNIT_TILE,
+        .ds = r->ds + (i % 2 * 2 * across + j) * UNIT_TILE,
         .pairs = r->pairs + (2 * j * down + i) * UNIT_TILE,
         .next = across * UNIT_TILE,
         .next_pairs = down * UNIT_TILE,
     };
 }
 
-/* Weights and gradients of keys 32 i on. */
-static void grad_units(const struct grad_panel *p, const struct grad_room *r, int i)
+/* Weights and gradients of a tile of keys, which stays in the first level of the cache
+ * while queries go by. */
+static void grad_units(const struct grad_panel *p, const struct grad_room *r, int tile)
 {
     struct unit u[2];
     int         n = 0; /* so far */
 
-    for (int j = 0; j < 2 * p->n_blocks; j++) {
+    for (int at = 0; at < 4 * p->n_blocks; at++) {
+        const int i = 2 * tile + at % 2, j = at / 2;
+
         if (p->unit[i][j] == PANEL_NONE) continue;
         u[n % 2] = grad_unit(p, r, i, j, n);
         unit_next(&u[n % 2], n ? &u[(n + 1) % 2] : NULL, p->dq, p->dv);
         n++;
     }
     if (n) unit_rest(&u[(n + 1) % 2]);
+}
+
+/*
+ * What the next panel reads is brought into the second level of the cache
+ */
+
+struct ahead {
+    const struct panel_block *block;
+    int                       n, part; /* blocks left, operand of the first */
+    int64_t                   at;      /* bytes into it */
+    int                       dq, dv;
+};
+
+static const char *ahead_part(const struct ahead *a, int64_t *bytes)
+{
+    const struct panel_block *b = a->block;
+    const void *const at[] = { b->q_cols, b->g_cols, b->q_rows, b->g_rows, b->dqt };
+    const int         d[] = { a->dq, a->dv, a->dq, a->dv, 2 * a->dq };
+
+    *bytes = (int64_t)d[a->part] * LANES * 2;
+    return at[a->part];
+}
+
+enum { LINE = 64, AHEAD_LINES = 8 }; /* at a step of a sum: as many as there are */
+
+INLINE void ahead_step(struct ahead *a)
+{
+    int64_t     bytes;
+    const char *p;
+
+    if (!a->n) return;
+    p = ahead_part(a, &bytes) + a->at;
+    UNROLL(8)
+    for (int i = 0; i < AHEAD_LINES; i++)
+        _mm_prefetch(p + i * LINE, _MM_HINT_T1);
+    a->at += AHEAD_LINES * LINE;
+    if (a->at < bytes) return;
+    a->at = 0;
+    if (++a->part < 5) return;
+    a->part = 0;
+    a->block++;
+    a->n--;
 }
 
 /*
@@ -321,34 +364,72 @@ struct grad_operand {
     int64_t         half, row, next; /* words: to the second step, row and tile */
 };
 
+INLINE const uint32_t *grad_at(const struct grad_operand *a, int t, int64_t i)
+{
+    return a->at[t / 2] + t % 2 * a->half + i;
+}
+
 /* Two by two tiles: c += a b over the steps whose bits are set. */
 INLINE void grad_block(float *c, int64_t ldc, const struct grad_operand *a, int64_t ia,
-                       const struct grad_operand *b, int64_t ib, unsigned steps)
+                       const struct grad_operand *b, int64_t ib, unsigned steps,
+                       struct ahead *ahead)
 {
-    const int64_t sa = 4 * a->row, sb = 4 * b->row;
+    const int64_t sa = 4 * a->row, sb = 4 * b->row, sc = 4 * ldc;
 
-    tile_load(0, c, 4 * ldc);
-    tile_load(1, c + T, 4 * ldc);
-    tile_load(2, c + T * ldc, 4 * ldc);
-    tile_load(3, c + T * ldc + T, 4 * ldc);
+    tile_load(0, c, sc);
+    tile_load(1, c + T, sc);
+    tile_load(2, c + T * ldc, sc);
+    tile_load(3, c + T * ldc + T, sc);
     for (; steps; steps &= steps - 1) {
-        const int       t = __builtin_ctz(steps);
-        const uint32_t *at = a->at[t / 2] + t % 2 * a->half + ia;
-        const uint32_t *bt = b->at[t / 2] + t % 2 * b->half + ib;
+        const uint32_t *at = grad_at(a, __builtin_ctz(steps), ia);
+        const uint32_t *bt = grad_at(b, __builtin_ctz(steps), ib);
 
         tile_load(4, at, sa);
         tile_load(6, bt, sb);
         tile_dp(0, 4, 6);
         tile_load(7, bt + b->next, sb);
         tile_dp(1, 4, 7);
+        ahead_step(ahead);
         tile_load(5, at + a->next, sa);
         tile_dp(2, 5, 6);
         tile_dp(3, 5, 7);
     }
-    tile_store(0, c, 4 * ldc);
-    tile_store(1, c + T, 4 * ldc);
-    tile_store(2, c + T * ldc, 4 * ldc);
-    tile_store(3, c + T * ldc + T, 4 * ldc);
+    tile_store(0, c, sc);
+    tile_store(1, c + T, sc);
+    tile_store(2, c + T * ldc, sc);
+    tile_store(3, c + T * ldc + T, sc);
+}
+
+/* One by four: a, which comes from further away, is loaded once for 64 columns. */
+INLINE void grad_quad(float *c, int64_t ldc, const struct grad_operand *a, int64_t ia,
+                      const struct grad_operand *b, int64_t ib, unsigned steps,
+                      struct ahead *ahead)
+{
+    const int64_t sa = 4 * a->row, sb = 4 * b->row, sc = 4 * ldc;
+
+    tile_load(0, c, sc);
+    tile_load(1, c + T, sc);
+    tile_load(2, c + 2 * T, sc);
+    tile_load(3, c + 3 * T, sc);
+    for (; steps; steps &= steps - 1) {
+        const uint32_t *at = grad_at(a, __builtin_ctz(steps), ia);
+        const uint32_t *bt = grad_at(b, __builtin_ctz(steps), ib);
+
+        tile_load(4, at, sa);
+        tile_load(5, bt, sb);
+        tile_dp(0, 4, 5);
+        tile_load(6, bt + b->next, sb);
+        tile_dp(1, 4, 6);
+        ahead_step(ahead);
+        tile_load(7, bt + 2 * b->next, sb);
+        tile_dp(2, 4, 7);
+        tile_load(5, bt + 3 * b->next, sb);
+        tile_dp(3, 4, 5);
+    }
+    tile_store(0, c, sc);
+    tile_store(1, c + T, sc);
+    tile_store(2, c + 2 * T, sc);
+    tile_store(3, c + 3 * T, sc);
 }
 
 /* Bits of the units of 32 queries that some of keys 32 i see, or with `keys` of the units
@@ -363,21 +444,36 @@ static unsigned grad_steps(const struct grad_panel *p, int i, bool keys)
     return steps;
 }
 
-/* c[32][d] += units of 32 keys times rows of queries. */
-static void sum_keys(const struct grad_panel *p, float *c, const uint32_t *units,
-                     const struct grad_operand *rows, int d, unsigned steps)
+/* c[64][d] += units of tile t of the keys times rows of queries. */
+static void sum_keys(const struct grad_panel *p, int t, float *c, const uint32_t *units,
+                     const struct grad_operand *rows, int d, struct ahead *ahead)
 {
     const int64_t       across = 2 * p->n_blocks;
     struct grad_operand a = { .half = UNIT_TILE, .row = T, .next = across * UNIT_TILE };
+    int                 j = 0;
 
-    for (int t = 0; t < p->n_blocks; t++)
-        a.at[t] = units + t * 2 * UNIT_TILE;
-    for (int j = 0; j < d / T; j += 2)
-        grad_block(c + j * T, d, &a, 0, rows, j * UNIT_TILE, steps);
+    for (int b = 0; b < p->n_blocks; b++)
+        a.at[b] = units + b * 2 * UNIT_TILE;
+    for (; j + 4 <= d / T; j += 4)
+        for (int i = 0; i < 4; i++) {
+            const unsigned steps = grad_steps(p, 2 * t + i / 2, false);
+
+            if (steps)
+                grad_quad(c + i * T * d + j * T, d, &a, i * a.next, rows, j * UNIT_TILE,
+                          steps, ahead);
+        }
+    for (int i = 0; i < 2 && j < d / T; i++) {
+        const unsigned steps = grad_steps(p, 2 * t + i, false);
+
+        if (steps)
+            grad_block(c + i * UNIT * d + j * T, d, &a, 2 * i * a.next, rows,
+                       j * UNIT_TILE, steps, ahead);
+    }
 }
 
 /* dqt[d][64] of each block += keys times units. */
-static void sum_queries(const struct grad_panel *p, const struct grad_room *r)
+static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
+                        struct ahead *ahead)
 {
     const int64_t       down = 2 * p->n_tiles;
     struct grad_operand a = { .half = T, .row = UNIT, .next = T * UNIT };
@@ -387,12 +483,19 @@ static void sum_queries(const struct grad_panel *p, const struct grad_room *r)
         a.at[t] = p->tile[t].sum;
         b.at[t] = r->pairs + t * 2 * UNIT_TILE;
     }
-    for (int j = 0; j < 2 * p->n_blocks; j++) {
-        const unsigned steps = grad_steps(p, j, true);
-        float         *c = p->block[j / 2].dqt + j % 2 * UNIT;
+    for (int j = 0; j < 2 * p->n_blocks; j += 2) {
+        const unsigned low = grad_steps(p, j, true), high = grad_steps(p, j + 1, true);
+        const int64_t  at = 2 * j * b.next;
+        float         *c = p->block[j / 2].dqt;
 
-        for (int i = 0; i < p->dq && steps; i += 2 * T)
-            grad_block(c + i * LANES, LANES, &a, i * UNIT, &b, 2 * j * b.next, steps);
+        for (int i = 0; i < p->dq && low && low == high; i += T)
+            grad_quad(c + i * LANES, LANES, &a, i * UNIT, &b, at, low, ahead);
+        for (int i = 0; i < p->dq && low != high; i += 2 * T) {
+            if (low) grad_block(c + i * LANES, LANES, &a, i * UNIT, &b, at, low, ahead);
+            if (high)
+                grad_block(c + i * LANES + UNIT, LANES, &a, i * UNIT, &b,
+                           at + 2 * b.next, high, ahead);
+        }
     }
 }
 
@@ -401,22 +504,50 @@ static void grad_panel_bf16_amx(const struct grad_panel *p)
     const struct grad_room r = grad_room_of(p);
     struct grad_operand q = { .half = (int64_t)T * p->dq, .row = T, .next = UNIT_TILE };
     struct grad_operand g = { .half = (int64_t)T * p->dv, .row = T, .next = UNIT_TILE };
+    struct ahead ahead = { .block = p->next, .n = p->n_next, .dq = p->dq, .dv = p->dv };
 
     for (int t = 0; t < p->n_blocks; t++) {
         q.at[t] = p->block[t].q_rows;
         g.at[t] = p->block[t].g_rows;
     }
     grad_rows_of(p, &r);
-    for (int i = 0; i < 2 * p->n_tiles; i++) {
-        const unsigned steps = grad_steps(p, i, false);
+    for (int t = 0; t < p->n_tiles; t++) {
+        const int64_t row = (int64_t)t * LANES;
 
-        if (!steps) continue;
-        grad_units(p, &r, i);
+        grad_units(p, &r, t);
         tile_barrier();
-        sum_keys(p, p->dv_sum + (int64_t)i * UNIT * p->dv, r.w, &g, p->dv, steps);
-        sum_keys(p, p->dk_sum + (int64_t)i * UNIT * p->dq, r.ds, &q, p->dq, steps);
+        sum_keys(p, t, p->dv_sum + row * p->dv, r.w, &g, p->dv, &ahead);
+        sum_keys(p, t, p->dk_sum + row * p->dq, r.ds, &q, p->dq, &ahead);
     }
-    sum_queries(p, &r);
+    sum_queries(p, &r, &ahead);
+}
+
+/* 16 words from column c on of row i; zeros from n and d on. */
+INLINE vf stored_row(const uint16_t *in, int64_t ld, int i, int n, int c, int d)
+{
+    const int left = i < n && c < d ? d - c : 0;
+
+    if (left >= UNIT) return (vf)vw_stored(in + i * ld + c);
+    return left ? (vf)vw_stored_n(in + i * ld + c, left) : vf_zero();
+}
+
+static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                                int64_t ld, int n, int d, int wide)
+{
+    for (int c = 0; c < wide; c += UNIT)
+        for (int i = 0; i < LANES; i += T, cols += UNIT_TILE) {
+            vf x[T];
+
+            for (int t = 0; t < T; t++)
+                x[t] = stored_row(in, ld, i + t, n, c, d);
+            vf_transpose(x);
+            for (int t = 0; t < T; t++)
+                vw_store(cols + t * T, (vw)x[t]);
+        }
+    for (int i = 0; i < LANES / 2; i += T)
+        for (int c = 0; c < wide; c += T, rows += UNIT_TILE)
+            for (int t = 0; t < T; t++)
+                vw_store(rows + t * T, (vw)stored_pair(in, ld, i + t, n, c, d));
 }
 
 static void tile_words_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,

@@ -22,6 +22,19 @@ static void tile_words(uint32_t *out, const uint32_t *in, int64_t ld, int rows, 
             out[tiled(i, j, cols)] = in[i * ld + j];
 }
 
+static void take_block_bf16(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                            int64_t ld, int n, int d, int wide)
+{
+    memset(cols, 0, (size_t)wide * LANES / 2 * sizeof *cols);
+    memset(rows, 0, (size_t)wide * LANES / 2 * sizeof *rows);
+    for (int i = 0; i < n; i++)
+        for (int c = 0; c < d; c++) {
+            const uint32_t x = in[i * ld + c];
+            cols[tiled(c / 2, i, LANES)] |= x << 16 * (c & 1);
+            rows[tiled(i / 2, c, wide)] |= x << 16 * (i & 1);
+        }
+}
+
 /* rows[64][d / 2] by key times cols[d / 2][64] by query. */
 static float panel_dot(const uint32_t *rows, const uint32_t *cols, int d, int j, int i)
 {

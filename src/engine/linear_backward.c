@@ -26,6 +26,10 @@ enum { ENOUGH_LINES = 8 };
 enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 16, MOST_CHUNKS = 1024 };
 static const double SEGMENT_BYTES = 2e7;
 
+/* Where whole chunks are done by one kernel, adding up keys once more takes less than
+ * writing their sums to memory and reading them again: they stay in the second cache. */
+static const double WHOLE_BYTES = 1.25e6;
+
 /*
  * Room
  */
@@ -90,6 +94,8 @@ static int64_t segment_of(const struct back *b, int64_t chunks)
     while (n > LEAST_CHUNKS && n / 2 >= chunks)
         n /= 2;
     while (n > LEAST_CHUNKS && (double)n * bytes > SEGMENT_BYTES)
+        n /= 2;
+    while (b->whole && n * n / 4 >= chunks && (double)n * bytes > WHOLE_BYTES)
         n /= 2;
     return n;
 }

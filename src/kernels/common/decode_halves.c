@@ -10,17 +10,6 @@
 /* Queries as floats: of every 32 columns the even ones, then the odd ones. */
 enum { HALVES_ROWS = 8, HALVES_WIDTH = 256 };
 
-/* Bytes ahead: so that a line is there when it is read, and not gone again. */
-enum { HALVES_ONE = 2048, HALVES_SOME = 16384 };
-
-INLINE void halves_ask(const uint16_t *p, const int R)
-{
-    if (R == 1)
-        __builtin_prefetch((const char *)p + HALVES_ONE, 0, 3);
-    else
-        PREFETCH((const char *)p + HALVES_SOME);
-}
-
 /* 32 columns from p on, or `some` of them. */
 INLINE void halves_load(const uint16_t *p, int some, vf *low, vf *high)
 {
@@ -35,7 +24,7 @@ INLINE void halves_add(vf *sum, const float *q, const uint16_t *k, int some,
 {
     vf low, high;
 
-    halves_ask(k, R);
+    FOLLOW(k);
     halves_load(k, some, &low, &high);
     UNROLL(8)
     for (int r = 0; r < R; r++) {
@@ -128,7 +117,7 @@ INLINE void halves_cols(float *o, int64_t ldo, const float *w, const uint16_t *v
         for (int c = 0; c < C; c++) {
             vf x, y;
 
-            halves_ask(v + 32 * c, R);
+            FOLLOW(v + 32 * c);
             halves_load(v + 32 * c, some, &x, &y);
             UNROLL(8)
             for (int r = 0; r < R; r++) {

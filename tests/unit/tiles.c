@@ -20,7 +20,7 @@ static const char *state_of(const foci_ctx *ctx, enum level level)
 {
     const char *state = NULL;
 
-    foci_cpu_level(ctx, level, &state);
+    foci_cpu_level(ctx, (int)level, &state);
     return state;
 }
 

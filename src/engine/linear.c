@@ -301,7 +301,11 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     char          gemm[64];
 
     linear_geometry(&x, plan, s);
-    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
+    kernel_text(plan->ctx,
+                x.whole  ? K_chunk_rows
+                : x.bf16 ? K_gemm_bf16
+                         : K_gemm_f32,
+                gemm, sizeof gemm);
     return snprintf(text, cap,
                     "    linear   %d feature%s, %s products; sums of %.4g kB a head; "
                     "chunks of %d in segments of %" PRId64 "\n"

@@ -240,12 +240,17 @@ INLINE void strip_store(float *to, int64_t ld, const int n)
 INLINE void strip_add(const uint32_t *a, int64_t row, int64_t step_a, const uint32_t *b,
                       int64_t step_b, int depth, const int n)
 {
-#define ADD(j)                                                                         \
-    tile_load(6, b + CHUNK_WORDS * (j), 64);                                           \
-    tile_dp(j, 4, 6)
+#define ADD(j, tile)                                                                   \
+    do {                                                                               \
+        tile_load(tile, b + CHUNK_WORDS * (j), 64);                                    \
+        tile_dp(j, 4, tile);                                                           \
+    } while (0)
     for (int t = 0; t < depth; t++, a += step_a, b += step_b) {
         tile_load(4, a, row);
-        CHUNK_FOUR(ADD);
+        ADD(0, 6);
+        if (n > 1) ADD(1, 7);
+        if (n > 2) ADD(2, 6);
+        if (n > 3) ADD(3, 7);
     }
 #undef ADD
 }

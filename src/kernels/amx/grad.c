@@ -20,6 +20,7 @@
 enum {
     UNIT = 32,         /* keys, and queries, of a unit */
     UNIT_TILE = T * T, /* floats, or words, of a tile */
+    LINE = 64,         /* bytes of a line of the caches */
     PAIRS = UNIT / 2, /* pairs of keys of a unit: the vector work of one goes together */
     EXP_ONE = 1024,   /* x of an exponent of 1 */
     EXP_ZERO = 63,    /* minus the exponent of which x is 0 */
@@ -121,12 +122,35 @@ INLINE void unit_pair(const struct unit *u, int g, const struct slopes *c,
     vw_store(u->pairs + u->next_pairs + g * T, vw_zip_high((vw)d0, (vw)d1));
 }
 
+/* What pair g of a unit will be written to is brought near.  The lines were last written a
+ * tile or a panel ago; stores that have to fetch them, one after the other, take as long
+ * as all multiplies of the unit. */
+INLINE void unit_near(const struct unit *u, int g)
+{
+    const int   half = g / (T / 2), row = g % (T / 2) * 2 * T;
+    const char *w = (const char *)(u->w + half * u->next + row);
+    const char *ds = (const char *)(u->ds + half * u->next + row);
+
+    __builtin_prefetch(w, 1);
+    __builtin_prefetch(w + LINE, 1);
+    __builtin_prefetch(ds, 1);
+    __builtin_prefetch(ds + LINE, 1);
+    __builtin_prefetch(u->pairs + g * T, 1);
+    __builtin_prefetch(u->pairs + u->next_pairs + g * T, 1);
+}
+
 /* How much vector work of the unit before is left, and how it is spread: `every` counts
  * multiplies for PAIRS pairs. */
 struct spread {
-    const struct unit *unit;
+    const struct unit *unit, *now;
     int                next, due, every;
 };
+
+INLINE void unit_one(struct spread *p, const struct slopes *c, const bool masked)
+{
+    unit_near(p->now, p->next);
+    unit_pair(p->unit, p->next++, c, masked);
+}
 
 /* After a multiply.  A constant `step` other than 0 is the number of pairs that are due
  * in four. */
@@ -134,11 +158,11 @@ INLINE void unit_work(struct spread *p, const struct slopes *c, const int step,
                       const int number, const bool masked)
 {
     if (step) {
-        if ((number + 1) * step % 4 < step) unit_pair(p->unit, p->next++, c, masked);
+        if ((number + 1) * step % 4 < step) unit_one(p, c, masked);
         return;
     }
     for (p->due += PAIRS; p->due >= p->every && p->next < PAIRS; p->due -= p->every)
-        unit_pair(p->unit, p->next++, c, masked);
+        unit_one(p, c, masked);
 }
 
 /* a (32 rows) times b (32 columns), from depth d on, to four tiles of c that start from
@@ -185,8 +209,10 @@ INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, i
                       const int step, const bool masked)
 {
     const struct slopes c = slopes_of(before ? before : u);
-    struct spread       p = { before, before ? 0 : PAIRS, 0, (dq + dv) / (2 * T) * 4 };
+    struct spread p = { before, u, before ? 0 : PAIRS, 0, (dq + dv) / (2 * T) * 4 };
 
+    for (int g = 0; g < PAIRS && !before; g++)
+        unit_near(u, g);
     tile_barrier();
     unit_product(u->s, u->key, u->query, dq, NULL, &p, &c, step, masked);
     unit_product(u->s + 4 * UNIT_TILE, u->value, u->grad, dv, u->minus, &p, &c, step,
@@ -333,7 +359,7 @@ static const char *ahead_part(const struct ahead *a, int64_t *bytes)
     return at[a->part];
 }
 
-enum { LINE = 64, AHEAD_LINES = 8 }; /* at a step of a sum: as many as there are */
+enum { AHEAD_LINES = 8 }; /* at a step of a sum: as many as there are */
 
 INLINE void ahead_step(struct ahead *a)
 {
@@ -400,38 +426,6 @@ INLINE void grad_block(float *c, int64_t ldc, const struct grad_operand *a, int6
     tile_store(3, c + T * ldc + T, sc);
 }
 
-/* One by four: a, which comes from further away, is loaded once for 64 columns. */
-INLINE void grad_quad(float *c, int64_t ldc, const struct grad_operand *a, int64_t ia,
-                      const struct grad_operand *b, int64_t ib, unsigned steps,
-                      struct ahead *ahead)
-{
-    const int64_t sa = 4 * a->row, sb = 4 * b->row, sc = 4 * ldc;
-
-    tile_load(0, c, sc);
-    tile_load(1, c + T, sc);
-    tile_load(2, c + 2 * T, sc);
-    tile_load(3, c + 3 * T, sc);
-    for (; steps; steps &= steps - 1) {
-        const uint32_t *at = grad_at(a, __builtin_ctz(steps), ia);
-        const uint32_t *bt = grad_at(b, __builtin_ctz(steps), ib);
-
-        tile_load(4, at, sa);
-        tile_load(5, bt, sb);
-        tile_dp(0, 4, 5);
-        tile_load(6, bt + b->next, sb);
-        tile_dp(1, 4, 6);
-        ahead_step(ahead);
-        tile_load(7, bt + 2 * b->next, sb);
-        tile_dp(2, 4, 7);
-        tile_load(5, bt + 3 * b->next, sb);
-        tile_dp(3, 4, 5);
-    }
-    tile_store(0, c, sc);
-    tile_store(1, c + T, sc);
-    tile_store(2, c + 2 * T, sc);
-    tile_store(3, c + 3 * T, sc);
-}
-
 /* Bits of the units of 32 queries that some of keys 32 i see, or with `keys` of the units
  * of keys that queries 32 i see. */
 static unsigned grad_steps(const struct grad_panel *p, int i, bool keys)
@@ -450,25 +444,17 @@ static void sum_keys(const struct grad_panel *p, int t, float *c, const uint32_t
 {
     const int64_t       across = 2 * p->n_blocks;
     struct grad_operand a = { .half = UNIT_TILE, .row = T, .next = across * UNIT_TILE };
-    int                 j = 0;
 
     for (int b = 0; b < p->n_blocks; b++)
         a.at[b] = units + b * 2 * UNIT_TILE;
-    for (; j + 4 <= d / T; j += 4)
-        for (int i = 0; i < 4; i++) {
-            const unsigned steps = grad_steps(p, 2 * t + i / 2, false);
+    for (int j = 0; j < d / T; j += 2)
+        for (int i = 0; i < 2; i++) {
+            const unsigned steps = grad_steps(p, 2 * t + i, false);
 
             if (steps)
-                grad_quad(c + i * T * d + j * T, d, &a, i * a.next, rows, j * UNIT_TILE,
-                          steps, ahead);
+                grad_block(c + i * UNIT * d + j * T, d, &a, 2 * i * a.next, rows,
+                           j * UNIT_TILE, steps, ahead);
         }
-    for (int i = 0; i < 2 && j < d / T; i++) {
-        const unsigned steps = grad_steps(p, 2 * t + i, false);
-
-        if (steps)
-            grad_block(c + i * UNIT * d + j * T, d, &a, 2 * i * a.next, rows,
-                       j * UNIT_TILE, steps, ahead);
-    }
 }
 
 /* dqt[d][64] of each block += keys times units. */
@@ -483,19 +469,13 @@ static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
         a.at[t] = p->tile[t].sum;
         b.at[t] = r->pairs + t * 2 * UNIT_TILE;
     }
-    for (int j = 0; j < 2 * p->n_blocks; j += 2) {
-        const unsigned low = grad_steps(p, j, true), high = grad_steps(p, j + 1, true);
-        const int64_t  at = 2 * j * b.next;
-        float         *c = p->block[j / 2].dqt;
+    for (int j = 0; j < 2 * p->n_blocks; j++) {
+        const unsigned steps = grad_steps(p, j, true);
+        float         *c = p->block[j / 2].dqt + j % 2 * UNIT;
 
-        for (int i = 0; i < p->dq && low && low == high; i += T)
-            grad_quad(c + i * LANES, LANES, &a, i * UNIT, &b, at, low, ahead);
-        for (int i = 0; i < p->dq && low != high; i += 2 * T) {
-            if (low) grad_block(c + i * LANES, LANES, &a, i * UNIT, &b, at, low, ahead);
-            if (high)
-                grad_block(c + i * LANES + UNIT, LANES, &a, i * UNIT, &b,
-                           at + 2 * b.next, high, ahead);
-        }
+        for (int i = 0; i < p->dq && steps; i += 2 * T)
+            grad_block(c + i * LANES, LANES, &a, i * UNIT, &b, 2 * j * b.next, steps,
+                       ahead);
     }
 }
 

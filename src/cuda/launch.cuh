@@ -5,7 +5,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/exact.h"
+#include "cuda/mma.h"
 
 /* Blocks of `n` rows at most in all sequences; aligned ones may lead and trail. */
 static inline unsigned grid_blocks(const struct cuda_exact *x, int64_t n, int64_t size,
@@ -49,10 +49,5 @@ static inline bool plain_kernel(const struct cuda_exact *x)
     return x->weigh == CUDA_SOFTMAX && !s->row_scale && !s->head_scale && s->cap <= 0 &&
            !s->slope && !s->rel && !x->mask.at && !x->bias.at && !x->drop_bound;
 }
-
-int mma_forward_bf16(const struct cuda_exact *x);
-int mma_forward_f16(const struct cuda_exact *x);
-int mma_backward_bf16(const struct cuda_exact *x);
-int mma_backward_f16(const struct cuda_exact *x);
 
 #endif

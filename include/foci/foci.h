@@ -112,8 +112,8 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
  * beyond the last. */
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
-/* What this machine can do, measured now, in about a second, per second and by all
- * threads of ctx together: floating-point operations in long products on non-zero
+/* What this machine, or the device of ctx, can do, measured now, in about a second, per
+ * second and by all threads of ctx together: floating-point operations in long products on non-zero
  * data, bytes copied in memory (read plus written), and bytes only read. */
 typedef struct foci_machine {
     size_t size;

@@ -86,6 +86,11 @@ static int stream_device(void *stream, int *device)
 static const char *exact_name(const struct cuda_exact *x, int what)
 {
     const struct cuda_family *f = cuda_exact_family(x, what);
+    const struct cuda_family *split =
+        what == CUDA_FORWARD ? cuda_exact_family(x, CUDA_DECODE) : NULL;
+
+    if (split)
+        return split == &cuda_family_mma ? "mma (keys split)" : "hopper (keys split)";
     return f ? f->name : NULL;
 }
 
@@ -103,6 +108,7 @@ static const struct cuda_calls calls = {
     .wait = wait,
     .place = place,
     .stream_device = stream_device,
+    .measure = cuda_measure,
     .exact_name = exact_name,
     .exact_work_bytes = cuda_exact_work_bytes,
     .exact_forward = cuda_exact_forward,
@@ -116,6 +122,8 @@ static const struct cuda_calls calls = {
     .visible = cuda_pass_visible,
     .map = cuda_pass_map,
     .map_back = cuda_pass_map_back,
+    .bias_back = cuda_pass_bias_back,
+    .tables_back = cuda_pass_tables_back,
     .sink_back = cuda_pass_sink_back,
     .factors_back = cuda_pass_factors_back,
 };

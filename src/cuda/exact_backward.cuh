@@ -8,6 +8,9 @@
  * makes dQ.  Weights are made anew in both: seven products instead of five, but each
  * gradient is summed by one CTA in one order, so that results repeat bit by bit.
  */
+#ifndef FOCI_EXACT_BACKWARD_CUH
+#define FOCI_EXACT_BACKWARD_CUH
+
 #include "cuda/exact_sums.cuh"
 
 /* What is known of the 64 queries of a block, in shared memory. */
@@ -93,11 +96,11 @@ DEVICE void store_row_pair(const struct cuda_out &out, int f32, int64_t at, int 
         store_pair((T *)out.at + at + col, a, b, left);
 }
 
-template <int D> struct BackShape {
-    static constexpr int TILE_BYTES = CUDA_TILE * D * 2;
-    static constexpr int STAGES = D > 128 ? 1 : 2;
+template <typename T, int D> struct BackShape {
+    static constexpr int TILE_BYTES = CUDA_TILE * D * (int)sizeof(T);
+    static constexpr int STAGES = D * sizeof(T) > 256 ? 1 : 2;
     static constexpr int WEIGHTS = TILE_BYTES * (2 + 2 * STAGES);
-    static constexpr int ROWS = WEIGHTS + CUDA_TILE * CUDA_TILE * 2;
+    static constexpr int ROWS = WEIGHTS + CUDA_TILE * CUDA_TILE * (int)sizeof(T);
     static constexpr int BYTES = ROWS + 2 * (int)sizeof(QueryRows);
 };
 
@@ -125,7 +128,7 @@ template <typename T, int D, bool PLAIN, int PART>
 __global__ void __launch_bounds__(THREADS)
     exact_back_keys_kernel(const __grid_constant__ struct cuda_exact x)
 {
-    using Shape = BackShape<D>;
+    using Shape = BackShape<T, D>;
     extern __shared__ __align__(128) char shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const int group = x.heads / x.kv_heads, h0 = (int)blockIdx.y * group;
@@ -200,8 +203,8 @@ __global__ void __launch_bounds__(THREADS)
             const bool full = i0 >= 0 && i0 + CUDA_TILE <= s.nq &&
                               tile_is_full(x, s, now_mask, i0 + s.pos0, j0);
 
-            multiply_rows<T, D>(c, k_tile, warp * 16, q_now, x.d);
-            multiply_rows<T, D>(da, v_tile, warp * 16, g_now, x.dv);
+            Tiles<T>::template multiply_rows<D>(c, k_tile, warp * 16, q_now, x.d);
+            Tiles<T>::template multiply_rows<D>(da, v_tile, warp * 16, g_now, x.dv);
             if (!full) visible_queries<PLAIN>(x, s, i0, j0, j, now_mask, seen);
 #pragma unroll
             for (int n = 0; n < 8; n++)
@@ -215,20 +218,20 @@ __global__ void __launch_bounds__(THREADS)
                     c[n][e] = hidden ? 0 : p;
                     da[n][e] = hidden ? 0 : ds * now->by[col];
                 }
-            uint32_t a[4][4];
+            typename Tiles<T>::Operand a;
             if constexpr (PART & 1) {
                 char *tile = g_at + stage * Shape::TILE_BYTES;
                 if (!full && tile_nonfinite<T, D>(tile))
                     add_nonfinite<T, D>(dv, c, seen, tile, weights, x.dv);
-                pack_operand<T>(a, c);
-                multiply_cols<T, D>(dv, a, g_now, x.dv);
+                Tiles<T>::pack(a, c);
+                Tiles<T>::template multiply_cols<D>(dv, a, g_now, x.dv);
             }
             if constexpr (PART & 2) {
                 char *tile = q_at + stage * Shape::TILE_BYTES;
                 if (!full && tile_nonfinite<T, D>(tile))
                     add_nonfinite<T, D>(dk, da, seen, tile, weights, x.d);
-                pack_operand<T>(a, da);
-                multiply_cols<T, D>(dk, a, q_now, x.d);
+                Tiles<T>::pack(a, da);
+                Tiles<T>::template multiply_cols<D>(dk, a, q_now, x.d);
             }
             __syncthreads();
             if (Shape::STAGES == 1 && u >= 0) {
@@ -299,7 +302,7 @@ template <typename T, int D, bool PLAIN>
 __global__ void __launch_bounds__(THREADS)
     exact_back_queries_kernel(const __grid_constant__ struct cuda_exact x)
 {
-    using Shape = BackShape<D>;
+    using Shape = BackShape<T, D>;
     extern __shared__ __align__(128) char shared[];
     const int lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
 
@@ -365,8 +368,8 @@ __global__ void __launch_bounds__(THREADS)
         const bool full =
             i0 >= 0 && i0 + CUDA_TILE <= s.nq && tile_is_full(x, s, now_mask, pos, j0);
 
-        multiply_rows<T, D>(c, q_tile, warp * 16, k_now, x.d);
-        multiply_rows<T, D>(da, g_tile, warp * 16, v_now, x.dv);
+        Tiles<T>::template multiply_rows<D>(c, q_tile, warp * 16, k_now, x.d);
+        Tiles<T>::template multiply_rows<D>(da, g_tile, warp * 16, v_now, x.dv);
         if (!full) visible_to_queries<PLAIN>(x, s, i0, j0, i, now_mask, seen);
 #pragma unroll
         for (int n = 0; n < 8; n++)
@@ -384,9 +387,9 @@ __global__ void __launch_bounds__(THREADS)
         char *tile = k_at + stage * Shape::TILE_BYTES;
         if (!full && tile_nonfinite<T, D>(tile))
             add_nonfinite<T, D>(dq, da, seen, tile, weights, x.d);
-        uint32_t a[4][4];
-        pack_operand<T>(a, da);
-        multiply_cols<T, D>(dq, a, k_now, x.d);
+        typename Tiles<T>::Operand a;
+        Tiles<T>::pack(a, da);
+        Tiles<T>::template multiply_cols<D>(dq, a, k_now, x.d);
         __syncthreads();
         if (Shape::STAGES == 1 && t >= 0) {
             load_tile<T, D>(k_tile, k_at, k, t * 64, s.nk, x.d, wide_k);
@@ -414,21 +417,4 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* delta: a warp for each row. */
-template <typename T>
-__global__ void exact_delta_kernel(const __grid_constant__ struct cuda_exact x)
-{
-    const int     lane = threadIdx.x % WARP;
-    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
-    const int64_t h = blockIdx.y, b = blockIdx.z;
-
-    if (row >= x.len_q) return;
-    const T *o = (const T *)x.o.at + b * x.o.seq + row * x.o.row + h * x.o.head;
-    const T *g = (const T *)x.d_o.at + b * x.d_o.seq + row * x.d_o.row + h * x.d_o.head;
-    float    sum = 0;
-    for (int c = lane; c < x.dv; c += WARP)
-        sum += to_float(o[c]) * to_float(g[c]);
-    for (int t = 16; t; t /= 2)
-        sum += __shfl_xor_sync(~0u, sum, t);
-    if (!lane) x.delta[(h * x.batch + b) * x.len_q + row] = sum;
-}
+#endif

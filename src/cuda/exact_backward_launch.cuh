@@ -7,9 +7,9 @@ static int back_keys(const struct cuda_exact *x)
 {
     const dim3 grid(grid_blocks(x, x->len_k, CUDA_TILE, 0), (unsigned)x->kv_heads,
                     x->seqs ? 1 : (unsigned)x->batch);
-    const int  bytes = BackShape<D>::BYTES;
+    const int  bytes = BackShape<T, D>::BYTES;
 
-    if constexpr (D <= 128)
+    if constexpr (D * sizeof(T) <= 256 || sizeof(T) == 4)
         return launch(exact_back_keys_kernel<T, D, PLAIN, 3>, grid, THREADS, bytes, x);
     else { /* sums of both do not fit into registers */
         int error = 0;
@@ -29,7 +29,7 @@ static int back_queries(const struct cuda_exact *x)
     const dim3 grid(grid_blocks(x, x->len_q, CUDA_TILE, x->tiles.row0 != NULL),
                     (unsigned)x->heads, x->seqs ? 1 : (unsigned)x->batch);
     return launch(exact_back_queries_kernel<T, D, PLAIN>, grid, THREADS,
-                  BackShape<D>::BYTES, x);
+                  BackShape<T, D>::BYTES, x);
 }
 
 template <typename T, int D, bool PLAIN>
@@ -50,14 +50,11 @@ template <typename T, int D> static int backward_of_width(const struct cuda_exac
 
 template <typename T> static int backward_of_type(const struct cuda_exact *x)
 {
-    const dim3 grid((unsigned)((x->len_q + 3) / 4), (unsigned)x->heads,
-                    (unsigned)x->batch);
-    const int  error = launch(exact_delta_kernel<T>, grid, THREADS, 0, x);
-
-    if (error) return error;
     switch (padded_width(x)) {
     case 64: return backward_of_width<T, 64>(x);
     case 128: return backward_of_width<T, 128>(x);
-    default: return backward_of_width<T, 256>(x);
+    default:
+        if constexpr (sizeof(T) == 2) return backward_of_width<T, 256>(x);
+        return cudaErrorInvalidValue;
     }
 }

@@ -233,24 +233,35 @@ DEVICE float tanh_fast(float y)
     return 1 - __fdividef(2, exp2_fast(2.88539008177792681f * y) + 1);
 }
 
+/* What is added to the logit of a pair by distance and as given; a call, for the loops
+ * around it are unrolled 32 times. */
+static __device__ __noinline__ float added_bias(const struct cuda_exact &x,
+                                                const Seq &s, int i, int j)
+{
+    const float unit = x.score.cap > 0 ? 1 : x.score.unit;
+    float       sum = 0;
+
+    if (x.score.rel) {
+        const int64_t at = x.score.rel0 + i + s.pos0 - j, last = x.score.n_rel - 1;
+        sum += x.score.rel[s.h * x.score.n_rel + (at < 0 ? 0 : at > last ? last : at)];
+    }
+    if (x.bias.at && i >= 0 && i < s.nq && j < s.nk) {
+        const float *of =
+            (const float *)x.bias.at + s.b * x.bias.seq + s.h * x.bias.head;
+        sum += unit * of[(s.q0 + i) * x.bias.row + s.k0 + j];
+    }
+    return sum;
+}
+
 /* The logit of a pair from f_i (q_i . k_j).  level: the tangent hyperbolic, 0 without a
  * cap. */
 DEVICE float logit(const struct cuda_exact &x, const Seq &s, float product, int i,
                    int j, float *level)
 {
-    const float unit = x.score.cap > 0 ? 1 : x.score.unit;
-    const int   rel = i + s.pos0 - j;
+    const int rel = i + s.pos0 - j;
 
     if (x.score.slope) product -= x.score.slope[s.h] * fabsf((float)rel);
-    if (x.score.rel)
-        product +=
-            x.score.rel[s.h * x.score.n_rel +
-                        max((int64_t)0, min(x.score.n_rel - 1, x.score.rel0 + rel))];
-    if (x.bias.at && i >= 0 && i < s.nq && j < s.nk) {
-        const float *at =
-            (const float *)x.bias.at + s.b * x.bias.seq + s.h * x.bias.head;
-        product += unit * at[(s.q0 + i) * x.bias.row + s.k0 + j];
-    }
+    if (x.score.rel || x.bias.at) product += added_bias(x, s, i, j);
     *level = 0;
     if (x.score.cap <= 0) return product;
     *level = tanh_fast(product / x.score.cap);
@@ -276,7 +287,8 @@ DEVICE uint64_t drop_key(const struct cuda_exact &x, const Seq &s, int i)
     return drop_hash(key, (uint64_t)(s.q0 + i));
 }
 
-DEVICE float drop_factor(const struct cuda_exact &x, const Seq &s, uint64_t key, int j)
+static __device__ __noinline__ float drop_factor(const struct cuda_exact &x,
+                                                 const Seq &s, uint64_t key, int j)
 {
     return drop_hash(key, (uint64_t)(s.k0 + j)) < x.drop_bound ? 0 : x.kept;
 }

@@ -187,11 +187,12 @@ DEVICE void finish_rows(const struct cuda_exact &x, const Seq &s, int weigh,
     }
 }
 
-template <int D> struct ForwardShape {
-    static constexpr int TILE_BYTES = CUDA_TILE * D * 2;
-    static constexpr int STAGES = D > 128 ? 1 : 2; /* copies of keys and of values */
+template <typename T, int D> struct ForwardShape {
+    static constexpr int TILE_BYTES = CUDA_TILE * D * (int)sizeof(T);
+    static constexpr int STAGES =
+        D * sizeof(T) > 256 ? 1 : 2; /* copies of keys and of values */
     static constexpr int WEIGHTS = TILE_BYTES * (1 + 2 * STAGES);
-    static constexpr int BYTES = WEIGHTS + CUDA_TILE * CUDA_TILE * 2;
+    static constexpr int BYTES = WEIGHTS + CUDA_TILE * CUDA_TILE * (int)sizeof(T);
 };
 
 /* PLAIN: a softmax of scaled products under causality and tables alone. */
@@ -199,7 +200,7 @@ template <typename T, int D, bool PLAIN>
 __global__ void __launch_bounds__(THREADS)
     exact_forward_kernel(const __grid_constant__ struct cuda_exact x)
 {
-    using Shape = ForwardShape<D>;
+    using Shape = ForwardShape<T, D>;
     extern __shared__ __align__(128) char shared[];
     const int                             warp = threadIdx.x / WARP;
     const int                             weigh = PLAIN ? (int)CUDA_SOFTMAX : x.weigh;
@@ -232,21 +233,21 @@ __global__ void __launch_bounds__(THREADS)
     if (t >= 0) load_tile<T, D>(k_tile, k_at, k, t * 64, s.nk, x.d, wide_k);
     copy_commit();
     while (t >= 0) {
-        const uint32_t k_now = k_tile + stage * Shape::TILE_BYTES;
-        const uint32_t v_now = v_tile + stage * Shape::TILE_BYTES;
-        char *const    v_here = v_at + stage * Shape::TILE_BYTES;
-        const int      j0 = t * CUDA_TILE, now_mask = mask;
-        const bool     full = tile_is_full(x, s, now_mask, pos, j0);
-        float          c[8][4];
-        uint64_t       seen[2] = { ~UINT64_C(0), ~UINT64_C(0) };
-        float          scale[2];
-        uint32_t       p[4][4];
+        const uint32_t             k_now = k_tile + stage * Shape::TILE_BYTES;
+        const uint32_t             v_now = v_tile + stage * Shape::TILE_BYTES;
+        char *const                v_here = v_at + stage * Shape::TILE_BYTES;
+        const int                  j0 = t * CUDA_TILE, now_mask = mask;
+        const bool                 full = tile_is_full(x, s, now_mask, pos, j0);
+        float                      c[8][4];
+        uint64_t                   seen[2] = { ~UINT64_C(0), ~UINT64_C(0) };
+        float                      scale[2];
+        typename Tiles<T>::Operand p;
 
         load_tile<T, D>(v_now, v_here, v, j0, s.nk, x.dv, wide_v);
         copy_commit();
         copy_wait<1>();
         __syncthreads();
-        multiply_rows<T, D>(c, q_tile, warp * 16, k_now, x.d);
+        Tiles<T>::template multiply_rows<D>(c, q_tile, warp * 16, k_now, x.d);
         t = walk_next(x, w);
         mask = w.mask;
         const int next = Shape::STAGES > 1 ? stage ^ 1 : 0;
@@ -266,13 +267,13 @@ __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 o[n][e] *= scale[e >> 1];
-        pack_operand<T>(p, c);
+        Tiles<T>::pack(p, c);
         copy_wait<1>();
         __syncthreads();
         if (!full && tile_nonfinite<T, D>(v_here))
             add_nonfinite<T, D>(o, c, seen, v_here, (T *)(shared + Shape::WEIGHTS),
                                 x.dv);
-        multiply_cols<T, D>(o, p, v_now, x.dv);
+        Tiles<T>::template multiply_cols<D>(o, p, v_now, x.dv);
         if (Shape::STAGES == 1) __syncthreads(); /* the values have been read */
         stage = next;
     }

@@ -6,7 +6,7 @@ template <typename T, int D> static int forward_of_width(const struct cuda_exact
 {
     const dim3 grid(grid_blocks(x, x->len_q, CUDA_TILE, x->tiles.row0 != NULL),
                     (unsigned)x->heads, x->seqs ? 1 : (unsigned)x->batch);
-    const int  bytes = ForwardShape<D>::BYTES;
+    const int  bytes = ForwardShape<T, D>::BYTES;
 
     if (plain_kernel(x))
         return launch(exact_forward_kernel<T, D, true>, grid, THREADS, bytes, x);
@@ -18,6 +18,8 @@ template <typename T> static int forward_of_type(const struct cuda_exact *x)
     switch (padded_width(x)) {
     case 64: return forward_of_width<T, 64>(x);
     case 128: return forward_of_width<T, 128>(x);
-    default: return forward_of_width<T, 256>(x);
+    default:
+        if constexpr (sizeof(T) == 2) return forward_of_width<T, 256>(x);
+        return cudaErrorInvalidValue;
     }
 }

@@ -29,15 +29,14 @@ DEVICE void add_nonfinite(float o[D / 8][4], const float p[8][4],
             for (int e = 0; e < 4; e++) {
                 const int col = 8 * c + lane % 4 * 2 + (e & 1);
                 if (col >= width || !(seen[e >> 1] >> j & 1)) continue;
-                const float v = to_float(
-                    *(const T *)(tile + tile_offset<D>(j, col / 8) + col % 8 * 2));
+                const float v = to_float(*tile_element<T, D>(tile, j, col));
                 if (!isfinite(v))
                     o[c][e] +=
                         to_float(weights[(row + 8 * (e >> 1)) * CUDA_TILE + j]) * v;
             }
     __syncthreads();
     for (int t = threadIdx.x; t < CUDA_TILE * D; t += THREADS) {
-        T *v = (T *)(tile + tile_offset<D>(t / D, t % D / 8) + t % 8 * 2);
+        T *v = tile_element<T, D>(tile, t / D, t % D);
         if (!isfinite(to_float(*v))) *v = from_float<T>(0);
     }
     __syncthreads();
@@ -48,22 +47,20 @@ template <typename T, int D> DEVICE bool tile_nonfinite(const char *tile)
 {
     int bad = 0;
 
-    for (int t = threadIdx.x; t < CUDA_TILE * D / 2; t += THREADS) {
-        const uint32_t pair = ((const uint32_t *)tile)[t];
-        const T       *v = (const T *)&pair;
-        bad |= !isfinite(to_float(v[0])) || !isfinite(to_float(v[1]));
-    }
+    for (int t = threadIdx.x; t < CUDA_TILE * D; t += THREADS)
+        bad |= !isfinite(to_float(((const T *)tile)[t]));
     return __syncthreads_or(bad);
 }
 
 template <typename T> DEVICE void store_pair(T *to, float a, float b, int left)
 {
-    if (left >= 2 && (uintptr_t)to % 4 == 0)
-        *(uint32_t *)to = pack_pair<T>(a, b);
-    else {
-        if (left >= 1) to[0] = from_float<T>(a);
-        if (left >= 2) to[1] = from_float<T>(b);
-    }
+    if constexpr (sizeof(T) == 2)
+        if (left >= 2 && (uintptr_t)to % 4 == 0) {
+            *(uint32_t *)to = pack_pair<T>(a, b);
+            return;
+        }
+    if (left >= 1) to[0] = from_float<T>(a);
+    if (left >= 2) to[1] = from_float<T>(b);
 }
 
 #endif

@@ -16,6 +16,14 @@ struct cuda_info {
     size_t memory_bytes, free_bytes;
 };
 
+/* Per second, measured: products of bf16, of floats as three of TF32; bytes. */
+struct cuda_peaks {
+    double bf16_flops, f32_flops, read_bytes, copy_bytes;
+};
+
+/* measure.cu: takes half a second and a gigabyte. */
+int cuda_measure(int n_sm, struct cuda_peaks *peaks);
+
 /* Where memory lies. */
 enum { CUDA_ON_HOST, CUDA_ON_DEVICE, CUDA_ANYWHERE };
 
@@ -35,6 +43,8 @@ struct cuda_calls {
     int (*wait)(void *stream);                             /* NULL: for all of them */
     int (*place)(const void *memory, int *device);         /* CUDA_ON_HOST... */
     int (*stream_device)(void *stream, int *device);       /* -1: cannot be told */
+
+    int (*measure)(int n_sm, struct cuda_peaks *peaks);
 
     const char *(*exact_name)(const struct cuda_exact *x, int what);
     size_t (*exact_work_bytes)(const struct cuda_exact *x, int what);
@@ -57,6 +67,10 @@ struct cuda_calls {
     int (*map_back)(const struct cuda_exact *x, const struct cuda_map *m, int keys,
                     const struct cuda_in *of, const struct cuda_in *d_mapped,
                     const struct cuda_out *to);
+    int (*bias_back)(const struct cuda_exact *x, float *dbias);
+    int (*tables_back)(const struct cuda_exact *x, const struct cuda_tables *t,
+                       int64_t rel0, int first_band, int n_bands, float *sums,
+                       float *dparams);
     int (*sink_back)(const struct cuda_exact *x, float *dparams, int64_t at);
     int (*factors_back)(const struct cuda_exact *x, const struct cuda_factors *f,
                         double by, float *dparams);

@@ -1,6 +1,7 @@
 /* params.cu -- gradients of parameters that are numbers of heads.  A CTA has a head and
  * adds up its rows in one order, in double. */
 #include "cuda/exact_block.cuh"
+#include "cuda/mma.h"
 #include "cuda/passes.h"
 
 enum { SUM_THREADS = 256 };
@@ -76,5 +77,47 @@ int cuda_pass_factors_back(const struct cuda_exact *x, const struct cuda_factors
 {
     factors_kernel<<<(unsigned)x->heads, SUM_THREADS, 0, (cudaStream_t)x->stream>>>(
         *x, *f, by, dparams);
+    return cudaGetLastError();
+}
+
+int cuda_pass_bias_back(const struct cuda_exact *x, float *dbias)
+{
+    if (!x->len_q || !x->len_k || !x->batch) return 0;
+    return x->dtype == CUDA_F32    ? mma_bias_back_f32(x, dbias)
+           : x->dtype == CUDA_BF16 ? mma_bias_back_bf16(x, dbias)
+                                   : mma_bias_back_f16(x, dbias);
+}
+
+/* Distances in order, by one thread for each table and head: neighbours mostly share an
+ * entry. */
+__global__ void fold_kernel(struct cuda_tables t, int64_t rel0, int64_t first,
+                            int64_t n, const float *sums, float *dparams)
+{
+    const int64_t  h = blockIdx.x, i = blockIdx.y;
+    const int32_t *entry = t.entry[i] + rel0 + first;
+    float         *table = dparams + t.at[i] + h * t.size[i];
+    double         sum = 0;
+
+    for (int64_t d = 0; d < n; d++) {
+        sum += (double)sums[h * n + d];
+        if (d + 1 < n && entry[d + 1] == entry[d]) continue;
+        table[entry[d]] += (float)sum;
+        sum = 0;
+    }
+}
+
+int cuda_pass_tables_back(const struct cuda_exact *x, const struct cuda_tables *t,
+                          int64_t rel0, int first_band, int n_bands, float *sums,
+                          float *dparams)
+{
+    if (!x->len_q || !x->len_k || !x->batch) return 0;
+    const int error =
+        x->dtype == CUDA_F32    ? mma_tables_back_f32(x, sums, first_band, n_bands)
+        : x->dtype == CUDA_BF16 ? mma_tables_back_bf16(x, sums, first_band, n_bands)
+                                : mma_tables_back_f16(x, sums, first_band, n_bands);
+    if (error) return error;
+    fold_kernel<<<dim3((unsigned)x->heads, (unsigned)t->n), 1, 0, (cudaStream_t)x->stream>>>(
+        *t, rel0, (int64_t)first_band * CUDA_TILE, (int64_t)n_bands * CUDA_TILE, sums,
+        dparams);
     return cudaGetLastError();
 }

@@ -265,3 +265,42 @@ int cuda_pass_visible(const struct cuda_exact *x)
                      CUDA_TILE, 0, stream_of(x)>>>(*x);
     return cudaGetLastError();
 }
+
+/*
+ * Sums of a da
+ */
+
+/* delta: a warp for each row. */
+template <typename T>
+__global__ void exact_delta_kernel(const __grid_constant__ struct cuda_exact x)
+{
+    const int     lane = threadIdx.x % WARP;
+    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
+    const int64_t h = blockIdx.y, b = blockIdx.z;
+
+    if (row >= x.len_q) return;
+    const T *o = (const T *)x.o.at + b * x.o.seq + row * x.o.row + h * x.o.head;
+    const T *g = (const T *)x.d_o.at + b * x.d_o.seq + row * x.d_o.row + h * x.d_o.head;
+    float    sum = 0;
+    for (int c = lane; c < x.dv; c += WARP)
+        sum += to_float(o[c]) * to_float(g[c]);
+    for (int t = 16; t; t /= 2)
+        sum += __shfl_xor_sync(~0u, sum, t);
+    if (!lane) x.delta[(h * x.batch + b) * x.len_q + row] = sum;
+}
+
+int cuda_pass_delta(const struct cuda_exact *x)
+{
+    const dim3 grid(blocks_for(x->len_q, 4), (unsigned)x->heads, (unsigned)x->batch);
+    const int  threads = 4 * WARP;
+    const cudaStream_t on = stream_of(x);
+
+    if (!x->len_q || !x->batch) return 0;
+    if (x->dtype == CUDA_F32)
+        exact_delta_kernel<float><<<grid, threads, 0, on>>>(*x);
+    else if (x->dtype == CUDA_BF16)
+        exact_delta_kernel<__nv_bfloat16><<<grid, threads, 0, on>>>(*x);
+    else
+        exact_delta_kernel<__half><<<grid, threads, 0, on>>>(*x);
+    return cudaGetLastError();
+}

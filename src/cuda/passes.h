@@ -76,6 +76,18 @@ int cuda_pass_map_back(const struct cuda_exact *x, const struct cuda_map *m, int
                        const struct cuda_in *of, const struct cuda_in *d_mapped,
                        const struct cuda_out *to);
 
+/* x->delta, from o and d_o. */
+int cuda_pass_delta(const struct cuda_exact *x);
+
+/* dbias += the gradient of x->bias, laid out as it is. */
+int cuda_pass_bias_back(const struct cuda_exact *x, float *dbias);
+
+/* dparams += the gradients of the tables.  sums[heads][n_bands][64] is scratch, of the
+ * distances from 64 first_band on, which must be all there are. */
+int cuda_pass_tables_back(const struct cuda_exact *x, const struct cuda_tables *t,
+                          int64_t rel0, int first_band, int n_bands, float *sums,
+                          float *dparams);
+
 /* dparams[at + h] += the gradient of the sink, from norm and delta of x. */
 int cuda_pass_sink_back(const struct cuda_exact *x, float *dparams, int64_t at);
 

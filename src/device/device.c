@@ -31,7 +31,7 @@ static void *open_in(const char *folder, char *path, size_t cap)
 
 static void *open_library(void)
 {
-    static const char *const folders[] = { "", "../lib/", NULL };
+    static const char *const folders[] = { "", "../", "../lib/", NULL };
     char                     path[PATH_MAX + 64];
 
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
@@ -207,6 +207,23 @@ foci_status foci_device_wait(foci_ctx *ctx, void *stream)
     if (!error) error = d->calls->wait(stream);
     d->calls->leave(before);
     return device_status(ctx, error, "executing");
+}
+
+foci_status device_measure(foci_ctx *ctx, foci_machine *machine)
+{
+    struct device    *d = ctx->device;
+    struct cuda_peaks peaks = { 0 };
+    int               before = 0;
+    int               error = d->calls->enter(d->index, &before);
+
+    if (!error) error = d->calls->measure(d->info.n_sm, &peaks);
+    d->calls->leave(before);
+    TRY(device_status(ctx, error, "measuring"));
+    const foci_machine whole = { .f32_flops = peaks.f32_flops,
+                                 .bf16_flops = peaks.bf16_flops,
+                                 .copy_bytes = peaks.copy_bytes,
+                                 .read_bytes = peaks.read_bytes };
+    return sized_give(machine, &whole, sizeof whole) ? FOCI_OK : FOCI_ERR_ARG;
 }
 
 foci_status foci_ctx_device(const foci_ctx *ctx, foci_device *device)

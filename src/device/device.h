@@ -24,6 +24,9 @@ void        device_close(foci_ctx *ctx);
 /* FOCI_ERR_DEVICE with what the device says of the error; FOCI_OK of 0. */
 foci_status device_status(foci_ctx *ctx, int error, const char *doing);
 
+/* foci_ctx_measure() of the device. */
+foci_status device_measure(foci_ctx *ctx, foci_machine *machine);
+
 /* device_check.c: FOCI_ERR_UNSUP, by name, where a stage has no form on the device. */
 foci_status device_refuse(const foci_plan *plan, const struct stage *s);
 /* Refuse pointers of the host and streams of other devices. */
@@ -34,6 +37,10 @@ foci_status device_check_io(const foci_plan *plan, const foci_io *io,
 struct device_stage;
 foci_status device_stage_make(foci_plan *plan, struct stage *s);
 void        device_stage_free(foci_ctx *ctx, struct stage *s);
+
+/* All stages add to the gradient of a bias: zeros first. */
+foci_status device_clear_dbias(const foci_plan *plan, const foci_io *io,
+                               const foci_grads *grads);
 
 extern const struct engine engine_exact_device;
 

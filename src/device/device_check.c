@@ -5,15 +5,13 @@
 #include "device/device.h"
 
 /* Modifiers by what they do. */
-static const char *against_mods(const foci_plan *plan, const struct stage *s)
+static const char *against_mods(const struct stage *s)
 {
     const foci_mech *m = &s->group->mech;
 
     for (size_t i = 0; i < m->n_mods; i++) {
         const unsigned does = m->mods[i].def->does;
         if (does & (FOCI_MOD_SHAW | FOCI_MOD_TXL)) return m->mods[i].def->name;
-        if (does & FOCI_MOD_TABLE && plan->p.flags & FOCI_TRAIN)
-            return m->mods[i].def->name;
     }
     return NULL;
 }
@@ -33,8 +31,6 @@ static const char *against_mech(const foci_plan *plan, const struct stage *s)
     if (def->map == FOCI_MAP_PROJECT) return "projected rows have no form there";
     if (def->stop && plan->p.flags & FOCI_TRAIN)
         return "pairs without a gradient have no form there";
-    if (plan->p.flags & FOCI_BIAS && plan->p.flags & FOCI_TRAIN)
-        return "biases have no gradient there";
     if (def->by_length && plan->p.max_docs)
         return "its mask depends on the length, which documents have each their own";
     return NULL;
@@ -43,10 +39,10 @@ static const char *against_mech(const foci_plan *plan, const struct stage *s)
 static const char *against_problem(const foci_plan *plan)
 {
     const foci_problem *p = &plan->p;
-    const int64_t       most = p->dtype == FOCI_F32 ? 0 : 256;
+    const int64_t       most = p->dtype == FOCI_F32 ? 128 : 256;
 
     if (p->dim_qk > most || p->dim_v > most)
-        return p->dtype == FOCI_F32 ? "f32 has no form there"
+        return p->dtype == FOCI_F32 ? "rows of f32 have up to 128 elements there"
                                     : "rows have up to 256 elements there";
     if (p->len_q > INT32_MAX / 2 || p->len_k > INT32_MAX / 2)
         return "sequences have up to 2^30 rows there";
@@ -60,16 +56,15 @@ foci_status device_refuse(const foci_plan *plan, const struct stage *s)
     const foci_mech_def *def = s->group->mech.def;
     const char          *name = plan->ctx->device->name;
     const char          *why = against_mech(plan, s);
-    const char          *mod = against_mods(plan, s);
+    const char          *mod = against_mods(s);
 
     if (!why) why = against_problem(plan);
     if (why)
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "column %d: %s on %s: %s",
                         s->group->column, def->name, name, why);
     if (mod)
-        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "column %d: %s has no form on %s%s",
-                        s->group->column, mod, name,
-                        plan->p.flags & FOCI_TRAIN ? " with gradients" : "");
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "column %d: %s has no form on %s",
+                        s->group->column, mod, name);
     return FOCI_OK;
 }
 
@@ -145,15 +140,15 @@ static foci_status check_grads(const struct device *d, const foci_grads *g, char
                                size_t cap)
 {
     const struct pointer pointers[] = {
-        { "grads.d_o", g->d_o }, { "grads.dq", g->dq }, { "grads.dk", g->dk },
-        { "grads.dv", g->dv },   { "grads.dx", g->dx }, { "grads.dparams", g->dparams },
+        { "grads.d_o", g->d_o },     { "grads.dq", g->dq },
+        { "grads.dk", g->dk },       { "grads.dv", g->dv },
+        { "grads.dx", g->dx },       { "grads.dparams", g->dparams },
+        { "grads.dbias", g->dbias },
     };
 
     for (size_t i = 0; i < sizeof pointers / sizeof *pointers; i++)
         TRY(check_pointer(d, pointers[i], text, cap));
-    if (!g->dbias) return FOCI_OK;
-    snprintf(text, cap, "grads.dbias is given: it has no form on %s", d->name);
-    return FOCI_ERR_UNSUP;
+    return FOCI_OK;
 }
 
 foci_status device_check_io(const foci_plan *plan, const foci_io *io,

@@ -30,7 +30,19 @@ struct run {
     float           *head_scale, *rel;
     void            *q, *k;   /* mapped rows */
     float           *dq, *dk; /* gradients of mapped rows */
+    float           *sums;    /* [heads][n_bands][64] of ds, by distance */
 };
+
+/* Bands of 64 distances between queries and keys. */
+static int first_band(const foci_problem *p)
+{
+    return p->flags & FOCI_CAUSAL ? 0 : -(int)div_up(p->len_q, FOCI_TILE);
+}
+
+static int n_bands(const foci_problem *p)
+{
+    return (int)div_up(p->len_k, FOCI_TILE) - first_band(p);
+}
 
 static bool has_map(const struct cuda_map *m)
 {
@@ -69,6 +81,8 @@ static void take(struct run *r, struct arena *a, bool backward)
     if (backward) {
         r->x.delta = arena_take(a, rows, sizeof(float));
         if (score->n_factors) r->x.row_ds = arena_take(a, rows, sizeof(float));
+        if (score->n_tables)
+            r->sums = arena_take(a, g->heads * n_bands(p) * FOCI_TILE, sizeof(float));
         if (has_map(&r->on->map)) {
             r->dq = arena_take(a, p->batch * p->len_q * g->heads * wide, sizeof(float));
             r->dk =
@@ -204,6 +218,22 @@ static struct cuda_factors factors_of(const struct run *r)
     return f;
 }
 
+static struct cuda_tables tables_of(const struct run *r)
+{
+    const struct score *s = &r->stage->score;
+    struct cuda_tables  t = { .params = r->io->params,
+                              .slope = r->on->x.score.slope,
+                              .n = s->n_tables,
+                              .unit = (float)r->on->bias_unit };
+
+    for (int i = 0; i < s->n_tables; i++) {
+        t.entry[i] = r->on->entry[i];
+        t.at[i] = s->table_at[i];
+        t.size[i] = s->table_size[i];
+    }
+    return t;
+}
+
 static int make_numbers(struct run *r)
 {
     const struct score *s = &r->stage->score;
@@ -215,15 +245,7 @@ static int make_numbers(struct run *r)
         x->score.head_scale = r->head_scale;
     }
     if (s->n_tables) {
-        struct cuda_tables t = { .params = r->io->params,
-                                 .slope = x->score.slope,
-                                 .n = s->n_tables,
-                                 .unit = (float)r->on->bias_unit };
-        for (int i = 0; i < s->n_tables; i++) {
-            t.entry[i] = r->on->entry[i];
-            t.at[i] = s->table_at[i];
-            t.size[i] = s->table_size[i];
-        }
+        const struct cuda_tables t = tables_of(r);
         x->score.n_rel = r->on->n_rel;
         x->score.rel0 = r->on->rel0;
         STEP(r->calls->rel(x->stream, &t, x->heads, r->on->n_rel, r->on->rel0, r->rel));
@@ -348,10 +370,21 @@ static int param_grads(struct back *b)
     struct run               *r = &b->r;
     const struct score       *s = &r->stage->score;
     const struct cuda_factors f = factors_of(r);
+    const foci_problem       *p = &r->plan->p;
 
+    if (b->g->dbias) {
+        const int64_t at =
+            p->mask_heads > 1 ? r->stage->group->head0 * p->len_q * p->len_k : 0;
+        STEP(r->calls->bias_back(&r->x, b->g->dbias + at));
+    }
     if (!b->g->dparams) return 0;
     if (s->sink >= 0) STEP(r->calls->sink_back(&r->x, b->g->dparams, s->sink));
     if (s->n_factors) STEP(r->calls->factors_back(&r->x, &f, s->scale, b->g->dparams));
+    if (s->n_tables) {
+        const struct cuda_tables t = tables_of(r);
+        STEP(r->calls->tables_back(&r->x, &t, r->on->rel0, first_band(p), n_bands(p),
+                                   r->sums, b->g->dparams));
+    }
     return 0;
 }
 
@@ -396,6 +429,22 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     take(&b.r, &a, true);
     if (!g->dparams) x->row_ds = NULL;
     run_on(plan, &b.r, run_backward);
+}
+
+foci_status device_clear_dbias(const foci_plan *plan, const foci_io *io,
+                               const foci_grads *grads)
+{
+    const struct device *d = plan->ctx->device;
+    const foci_problem  *p = &plan->p;
+    const int64_t        n = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
+    int                  before = 0;
+
+    if (!grads->dbias) return FOCI_OK;
+    int error = d->calls->enter(d->index, &before);
+    if (!error)
+        error = d->calls->zero(io->stream, grads->dbias, (size_t)n * sizeof(float));
+    d->calls->leave(before);
+    return error ? FOCI_ERR_DEVICE : FOCI_OK;
 }
 
 /*

@@ -12,7 +12,7 @@ struct device_stage {
     double            bias_unit; /* what biases by distance are multiplied by */
     const int32_t    *entry[2];  /* [n_rel] of tables over distances */
     int64_t           n_rel, rel0;
-    void             *memory;    /* that the pointers point into */
+    void             *memory; /* that the pointers point into */
 };
 
 /* log2(e) where weights are exponentials, else 1. */

@@ -342,7 +342,9 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    if (!plan->ctx->device) {
+    if (plan->ctx->device)
+        TRY(device_clear_dbias(plan, &whole, &whole_grads));
+    else {
         clear_dx(plan, whole_grads.dx);
         clear_dbias(plan, whole_grads.dbias);
     }

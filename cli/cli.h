@@ -185,6 +185,8 @@ const char *guess_hint(const struct guess *n, char *text, size_t cap);
 
 /* A context with `threads` (0: the default), or NULL with the message printed. */
 foci_ctx *open_ctx(const struct args *a, int threads);
+/* The same of verbs with --device. */
+foci_ctx *open_device_ctx(const struct args *a, int threads);
 
 /* Where hidden states are not given: they are as wide as all heads together. */
 void assume_x(foci_problem *p);

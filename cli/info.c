@@ -184,7 +184,7 @@ static int show(const struct args *a, foci_ctx *ctx)
 
 static int run(const struct args *a)
 {
-    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    foci_ctx *ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
     const int code = show(a, ctx);
     foci_ctx_free(ctx);

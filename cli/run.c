@@ -252,7 +252,7 @@ static int run(const struct args *a)
 
     int code = run_check_options(a);
     if (code) return code;
-    r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    r.ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;
 
     r.p.dtype = opt_word(a, "dtype", 0) ? FOCI_BF16 : FOCI_F32;

@@ -74,8 +74,9 @@ foci_status device_use(foci_ctx *ctx, const char *name, const struct cuda_calls 
     if (calls->size != sizeof *calls || strcmp(calls->version, FOCI_VERSION) != 0)
         return ctx_fail(
             NULL, FOCI_ERR_DEVICE,
-            "device %.40s: %s is of version %.20s, and this is " FOCI_VERSION, name,
-            library_name, calls->version);
+            "device %.40s: %s does not belong to this library, " FOCI_VERSION
+            ": build and install both together",
+            name, library_name);
     int error = calls->count(&n);
     if (error)
         return ctx_fail(NULL, FOCI_ERR_DEVICE,

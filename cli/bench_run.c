@@ -164,6 +164,15 @@ double bench_median(double *x, int n)
     return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }
 
+static void tell_fault(const struct bench_job *j, const foci_io *io)
+{
+    const foci_grads *g = j->there ? &j->copy.grads : &j->grads;
+    char              text[512] = "";
+
+    foci_io_check(j->plan, io, j->pass == PASS_FWD ? NULL : g, text, sizeof text);
+    fprintf(stderr, "foci: %s\n", text);
+}
+
 foci_status bench_job_run(void *job)
 {
     const struct bench_job *j = job;
@@ -175,6 +184,7 @@ foci_status bench_job_run(void *job)
     if (j->pass != PASS_FWD && status == FOCI_OK)
         status = foci_backward(j->plan, io, j->there ? &j->copy.grads : &j->grads);
     if (j->there && status == FOCI_OK) status = foci_device_wait(j->copy.ctx, NULL);
+    if (status == FOCI_ERR_ARG) tell_fault(j, io);
     return status;
 }
 

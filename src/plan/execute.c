@@ -169,8 +169,16 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
     if (!plan) return refuse(out, "the plan is NULL");
     if (!io) return refuse(out, "io is NULL");
     TRY(check_tensors(plan, io, out));
-    TRY(plan->ctx->device ? device_check_io(plan, io, grads, text, cap)
-                          : check_lengths(plan, io, out));
+    TRY(check_lengths(plan, io, out));
+    return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
+}
+
+/* The same of memory of a device: lengths cannot be looked at. */
+static foci_status check_io_there(const foci_plan *plan, const foci_io *io,
+                                  const foci_grads *grads, struct out out)
+{
+    TRY(check_tensors(plan, io, out));
+    TRY(device_check_io(plan, io, grads, out.text, out.cap));
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
@@ -199,7 +207,8 @@ static foci_status check_all(const foci_plan *plan, const foci_io *io,
 {
     const struct out out = { text, cap };
 
-    TRY(plan_check_io(plan, io, grads, text, cap));
+    TRY(plan && plan->ctx->device ? check_io_there(plan, io, grads, out)
+                                  : plan_check_io(plan, io, grads, text, cap));
     if (plan->work_bytes && !io->work)
         return refuse(out, "io.work is NULL: this plan needs %zu bytes",
                       plan->work_bytes);

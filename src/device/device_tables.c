@@ -206,6 +206,11 @@ foci_status device_stage_make(foci_plan *plan, struct stage *s)
     s->device = ctx_alloc(plan->ctx, 1, sizeof *s->device);
     if (!s->device) return FOCI_ERR_MEMORY;
     describe_launch(plan, s);
+    const struct device *d = plan->ctx->device;
+    if (!d->calls->exact_name(&s->device->x, CUDA_FORWARD))
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "%s: %s has capability %d.%d, and kernels need 8.0", d->name,
+                        d->info.name, d->info.sm / 10, d->info.sm % 10);
     return upload(plan, s);
 }
 

@@ -3,8 +3,8 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build help setup test test-full coverage demo bench bench-peers format docs \
-        install clean
+.PHONY: all build help setup test test-full test-gpu coverage demo bench bench-peers \
+        format docs install clean
 
 all build: $(BUILD)/build.ninja ## build the library and the command in build/
 	cmake --build $(BUILD) -j $(JOBS)
@@ -24,6 +24,9 @@ test: setup ## install what is missing, build, run the tests
 test-full: ## all at full length, fuzzing, threads, valgrind, coverage, aarch64
 	@tools/setup full
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
+
+test-gpu: build ## the properties of all mechanisms on a CUDA device
+	@BUILD=$(BUILD) tools/gpu
 
 coverage: setup ## run the tests and print the lines and branches they reach
 	@tools/coverage make $(BUILD)-coverage $(JOBS)

@@ -369,7 +369,7 @@ static int run(const struct args *a)
 {
     if (opt_text(a, "limit") && !opt_flag(a, "crossover"))
         return usage_error(a, "--limit needs --crossover, whose lengths it ends");
-    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    foci_ctx *ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
 
     enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
@@ -382,6 +382,7 @@ static int run(const struct args *a)
 
 static const struct option options[] = {
     OPTION_THREADS,
+    OPTION_DEVICE,
     { .name = "reps",
       .arg = "N",
       .kind = KIND_WHOLE,

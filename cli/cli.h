@@ -61,6 +61,12 @@ struct option {
         .help = "threads to use (default $FOCI_THREADS, or one a core)",               \
         .kind = KIND_WHOLE, .min = 1, .max = 1024                                      \
     }
+#define OPTION_DEVICE                                                                  \
+    {                                                                                  \
+        .name = "device", .arg = "NAME",                                               \
+        .help = "run on an accelerator: cuda, cuda:0, cuda:1... (default the CPU)",    \
+        .kind = KIND_TEXT                                                              \
+    }
 #define OPTION_PRECISION                                                               \
     {                                                                                  \
         .name = "precision", .arg = "HOW",                                             \
@@ -179,6 +185,8 @@ const char *guess_hint(const struct guess *n, char *text, size_t cap);
 
 /* A context with `threads` (0: the default), or NULL with the message printed. */
 foci_ctx *open_ctx(const struct args *a, int threads);
+/* The same of verbs with --device. */
+foci_ctx *open_device_ctx(const struct args *a, int threads);
 
 /* Where hidden states are not given: they are as wide as all heads together. */
 void assume_x(foci_problem *p);

@@ -99,10 +99,19 @@ static const char *chosen_level(const foci_ctx *ctx)
 
 static json_t *json_machine(const foci_ctx *ctx, const char *system, const char *model)
 {
-    return json_pack("{s:s, s:s, s:s, s:I, s:i, s:s, s:o}", "version", foci_version(),
-                     "system", system, "cpu", model, "memory_bytes",
-                     (json_int_t)memory_bytes(), "threads", foci_ctx_threads(ctx),
-                     "level", chosen_level(ctx), "levels", json_levels(ctx));
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:i, s:s, s:o}", "version", foci_version(), "system",
+        system, "cpu", model, "memory_bytes", (json_int_t)memory_bytes(), "threads",
+        foci_ctx_threads(ctx), "level", chosen_level(ctx), "levels", json_levels(ctx));
+    foci_device d = { FOCI_SIZED(foci_device) };
+
+    if (!foci_ctx_device(ctx, &d) && d.name)
+        json_object_set_new(o, "device",
+                            json_pack("{s:s, s:s, s:i, s:i, s:I}", "name", d.name,
+                                      "model", d.model, "processors", d.processors,
+                                      "capability", d.capability, "memory_bytes",
+                                      (json_int_t)d.memory_bytes));
+    return o;
 }
 
 static void print_machine(const foci_ctx *ctx, const char *system, const char *model)
@@ -116,6 +125,10 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     table_pair(t, "memory", "%sB", thousands(memory_bytes(), text));
     table_pair(t, "threads", "%d", foci_ctx_threads(ctx));
     table_pair(t, "level", "%s", chosen_level(ctx));
+    foci_device d = { FOCI_SIZED(foci_device) };
+    if (!foci_ctx_device(ctx, &d) && d.name)
+        table_pair(t, "device", "%s, %s, %d processors, %sB", d.name, d.model,
+                   d.processors, thousands((double)d.memory_bytes, text));
     table_print(t, stdout);
     table_free(t);
 }
@@ -205,7 +218,7 @@ static int show(const struct args *a, foci_ctx *ctx)
 
 static int run(const struct args *a)
 {
-    foci_ctx *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    foci_ctx *ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
     const int code = show(a, ctx);
     foci_ctx_free(ctx);
@@ -216,6 +229,7 @@ static const struct option options[] = {
     { .name = "kernels", .help = "list the kernels and the levels they are taken from" },
     { .name = "measure", .help = "measure products and memory, in about a second" },
     OPTION_THREADS,
+    OPTION_DEVICE,
     { 0 },
 };
 

@@ -166,7 +166,7 @@ static int run(const struct args *a)
                      .spec = a->words[0],
                      .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1 } };
 
-    r.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    r.ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;
     int code = run_lists_only(&r);
     if (!code) code = make(&r);
@@ -209,6 +209,7 @@ static const struct option options[] = {
       .many = true },
     OPTION_PRECISION,
     OPTION_THREADS,
+    OPTION_DEVICE,
     { 0 },
 };
 

@@ -8,13 +8,24 @@
 
 #include "cli/cli.h"
 
-foci_ctx *open_ctx(const struct args *a, int threads)
+static foci_ctx *open_on(const struct args *a, int threads, const char *device)
 {
     foci_ctx          *ctx;
-    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads };
+    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads,
+                                   .device = device };
 
     if (foci_ctx_create(&options, &ctx)) failure(a, "%s", foci_errmsg(NULL));
     return ctx;
+}
+
+foci_ctx *open_ctx(const struct args *a, int threads)
+{
+    return open_on(a, threads, NULL);
+}
+
+foci_ctx *open_device_ctx(const struct args *a, int threads)
+{
+    return open_on(a, threads, opt_text(a, "device"));
 }
 
 void assume_x(foci_problem *p)

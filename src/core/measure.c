@@ -14,6 +14,7 @@
 
 #include "core/core.h"
 #include "core/measure.h"
+#include "device/device.h"
 
 enum {
     SIZE = 256, /* floats or words that registers are filled from */
@@ -183,6 +184,7 @@ foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "measure: no struct to fill, or its size is 0");
 
+    if (ctx->device) return device_measure(ctx, machine);
     foci_machine m = { FOCI_SIZED(foci_machine) };
     const size_t known = machine->size < sizeof m ? machine->size : sizeof m;
     memcpy(&m, machine, known);

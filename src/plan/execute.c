@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "plan/plan.h"
 
 int64_t plan_max_seqs(const foci_plan *plan)
@@ -172,6 +173,15 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
+/* The same of memory of a device: lengths cannot be looked at. */
+static foci_status check_io_there(const foci_plan *plan, const foci_io *io,
+                                  const foci_grads *grads, struct out out)
+{
+    TRY(check_tensors(plan, io, out));
+    TRY(device_check_io(plan, io, grads, out.text, out.cap));
+    return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
+}
+
 foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,
                                size_t cap)
 {
@@ -197,7 +207,8 @@ static foci_status check_all(const foci_plan *plan, const foci_io *io,
 {
     const struct out out = { text, cap };
 
-    TRY(plan_check_io(plan, io, grads, text, cap));
+    TRY(plan && plan->ctx->device ? check_io_there(plan, io, grads, out)
+                                  : plan_check_io(plan, io, grads, text, cap));
     if (plan->work_bytes && !io->work)
         return refuse(out, "io.work is NULL: this plan needs %zu bytes",
                       plan->work_bytes);
@@ -278,18 +289,24 @@ static bool adds_twice(const foci_plan *plan, const foci_grads *grads)
 }
 
 /* The dearest first, so that cheap ones fill the gaps at its end. */
-static void run_stages(const foci_plan *plan, const foci_io *io, const foci_grads *grads)
+static foci_status run_stages(const foci_plan *plan, const foci_io *io,
+                              const foci_grads *grads)
 {
+    int fault = 0;
+
     const int    n = plan->spec.n_groups;
     const double flops = grads ? plan->cost.backward_flops : plan->cost.forward_flops;
     const int    threads = jobs_threads(plan->ctx->threads, INT64_MAX, flops);
     foci_plan    copy = *plan;
     struct pass  pass = { &copy, io, grads };
 
-    copy.shared = n > 1 && threads > 1 && !adds_twice(plan, grads);
+    copy.fault = &fault;
+    copy.shared =
+        n > 1 && threads > 1 && !plan->ctx->device && !adds_twice(plan, grads);
     if (copy.shared) jobs_share(&plan->ctx->kernels, threads, n, run_stage, &pass);
-    for (int i = 0; i < n && !copy.shared; i++)
+    for (int i = 0; i < n && !copy.shared && !fault; i++)
         run_stage(&pass, i);
+    return fault ? FOCI_ERR_DEVICE : FOCI_OK;
 }
 
 foci_status foci_forward(const foci_plan *plan, const foci_io *io)
@@ -300,8 +317,7 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
     TRY(plan_whole_io(io, NULL, &whole, &none));
     TRY(check_all(plan, &whole, NULL, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    run_stages(plan, &whole, NULL);
-    return FOCI_OK;
+    return run_stages(plan, &whole, NULL);
 }
 
 /* The stages that read x add to its gradient. */
@@ -335,10 +351,13 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    clear_dx(plan, whole_grads.dx);
-    clear_dbias(plan, whole_grads.dbias);
-    run_stages(plan, &whole, &whole_grads);
-    return FOCI_OK;
+    if (plan->ctx->device)
+        TRY(device_clear_dbias(plan, &whole, &whole_grads));
+    else {
+        clear_dx(plan, whole_grads.dx);
+        clear_dbias(plan, whole_grads.dbias);
+    }
+    return run_stages(plan, &whole, &whole_grads);
 }
 
 /* One of the two functions of an engine that change parameters. */

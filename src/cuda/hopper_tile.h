@@ -1,0 +1,52 @@
+/* What the Hopper kernels share above single instructions. */
+#ifndef FOCI_CUDA_HOPPER_TILE_H
+#define FOCI_CUDA_HOPPER_TILE_H
+
+#include "hopper_ptx.h"
+
+/* A place in a ring of shared memory: the stage, and the parity to wait for. */
+template <int stages> struct Ring {
+    int stage = 0;
+    uint32_t parity;
+    __device__ __forceinline__ explicit Ring(uint32_t p) : parity(p) {}
+    __device__ __forceinline__ void next()
+    {
+        if (++stage == stages)
+            stage = 0, parity ^= 1;
+    }
+};
+
+/* Stores `columns` (a multiple of 8) of a row of an accumulator of n columns, of which
+ * the thread holds x[4 i] and x[4 i + 1] in each eight, times `by`. The four threads of
+ * the row transpose four pairs, so that each stores sixteen bytes. */
+template <class T, int n>
+__device__ __forceinline__ void store_row(uint16_t *to, const float *x, float by,
+                                          int columns, int lane)
+{
+    const int quad = lane & 3;
+#pragma unroll
+    for (int g = 0; g < n / 8; g += 4) {
+        uint32_t r[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            r[i] = g + i < n / 8 ? T::pack(x[(g + i) * 4] * by, x[(g + i) * 4 + 1] * by)
+                                 : 0;
+        uint32_t p = quad & 1 ? r[0] : r[1], q = quad & 1 ? r[2] : r[3];
+        p = __shfl_xor_sync(~0u, p, 1), q = __shfl_xor_sync(~0u, q, 1);
+        if (quad & 1)
+            r[0] = p, r[2] = q;
+        else
+            r[1] = p, r[3] = q;
+        p = quad & 2 ? r[0] : r[2], q = quad & 2 ? r[1] : r[3];
+        p = __shfl_xor_sync(~0u, p, 2), q = __shfl_xor_sync(~0u, q, 2);
+        if (quad & 2)
+            r[0] = p, r[1] = q;
+        else
+            r[2] = p, r[3] = q;
+        const int column = g * 8 + quad * 8;
+        if (column < columns)
+            *reinterpret_cast<uint4 *>(to + column) = make_uint4(r[0], r[1], r[2], r[3]);
+    }
+}
+
+#endif

@@ -8,10 +8,12 @@
  *
  * In one step the matrix unit has dV and the next scores to do while dS is formed, and
  * dK and the next dP while the next weights are. */
-#ifndef FOCI_CUDA_HOPPER_BACKWARD_H
-#define FOCI_CUDA_HOPPER_BACKWARD_H
+#ifndef FOCI_CUDA_HOPPER_BACKWARD_CUH
+#define FOCI_CUDA_HOPPER_BACKWARD_CUH
 
-#include "hopper_tile.h"
+#include "cuda/hopper_tile.cuh"
+
+namespace hopper {
 
 struct BackwardArgs {
     uint16_t *dk, *dv;
@@ -25,7 +27,14 @@ struct BackwardArgs {
     float scale, scale_natural;
 };
 
-template <class T_, int d_, int queries_, bool causal_, bool ordered_> struct BackwardShape {
+/* How a step is ordered, and where its dS comes from as operand of dK. */
+enum Pace { pace_ahead_shared, pace_ahead_registers, pace_plain };
+
+template <class T_, int d_, int queries_, bool causal_, bool ordered_, Pace pace_,
+          bool direct_>
+struct BackwardShape {
+    static constexpr Pace pace = pace_;
+    static constexpr bool direct = direct_; /* dQ is added from registers */
     using T = T_;
     static constexpr int d = d_, queries = queries_, keys = 128, threads = 384;
     static constexpr bool causal = causal_, ordered = ordered_;
@@ -39,7 +48,7 @@ template <class T_, int d_, int queries_, bool causal_, bool ordered_> struct Ba
                          at_o = at_q + q_stages * q_bytes,
                          at_s = at_o + o_stages * q_bytes,
                          at_dq = at_s + s_stages * s_bytes,
-                         at_norm = at_dq + 2 * dq_bytes,
+                         at_norm = at_dq + (direct ? 0 : 2 * dq_bytes),
                          at_delta = at_norm + q_stages * queries * 4,
                          at_barriers = at_delta + o_stages * queries * 4;
     static constexpr int shared_bytes = at_barriers + 256 + 1024;
@@ -223,7 +232,7 @@ template <class C> struct BackwardConsumer {
     const BackwardShared<C> &s;
     const int group, warp, lane;
     float dk[C::d / 2], dv[C::d / 2], score[nq / 2], dp[nq / 2], dq[C::dq_columns / 2];
-    uint32_t weight[nq / 4];
+    uint32_t weight[nq / 4], ds[C::pace == pace_ahead_shared ? 1 : nq / 4];
     Ring<C::q_stages> q{0}, q_next{0}; /* of dK; of the scores, which run ahead */
     Ring<C::o_stages> o{0}, o_next{0};
     uint32_t dq_parity = 1;
@@ -280,9 +289,15 @@ template <class C> struct BackwardConsumer {
         const uint64_t b = operand(s.q + q.stage * C::q_bytes, nq * 128);
         const uint64_t x = operand(s.ds + buffer * C::s_bytes + group * 64 * 128, 16);
 #pragma unroll
-        for (int i = 0; i < nq / 16; i++)
-            Width<C::d>::template ss<T, true, false, true>(
-                dk, x + ((i / 4 * C::keys * 128 + i % 4 * 32) >> 4), b + (i * 2048 >> 4));
+        for (int i = 0; i < nq / 16; i++) {
+            if constexpr (C::pace == pace_ahead_shared)
+                Width<C::d>::template ss<T, true, false, true>(
+                    dk, x + ((i / 4 * C::keys * 128 + i % 4 * 32) >> 4),
+                    b + (i * 2048 >> 4));
+            else
+                Width<C::d>::template rs<T, true, true>(dk, ds + 4 * i,
+                                                        b + (i * 2048 >> 4));
+        }
         wgmma_commit();
     }
     /* 64 queries, half of the columns (or half of the queries, all columns). */
@@ -348,38 +363,55 @@ template <class C> struct BackwardConsumer {
         q_next.next();
     }
 
-    /* dS = weight (dP - delta), transposed, to shared memory with the swizzle. */
-    __device__ __forceinline__ void form_ds()
+    /* dS = weight (dP - delta) of columns c .. c + 15 as a register operand. */
+    __device__ __forceinline__ void form_ds(uint32_t *r, int c)
     {
         const uint32_t at = s.delta + o.stage * nq * 4 + (lane & 3) * 8;
-        const int row = group * 64 + warp * 16 + (lane & 15);
-        const uint32_t to = s.ds + buffer * C::s_bytes + row * 128;
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            float d0, d1, *x = dp + 4 * (c + i);
+            asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                         : "=f"(d0), "=f"(d1)
+                         : "r"(at + (c + i) * 32)
+                         : "memory");
+            const float2 p0 = T::unpack(weight[2 * (c + i)]);
+            const float2 p1 = T::unpack(weight[2 * (c + i) + 1]);
+            r[2 * i] = T::pack(p0.x * (x[0] - d0), p0.y * (x[1] - d1));
+            r[2 * i + 1] = T::pack(p1.x * (x[2] - d0), p1.y * (x[3] - d1));
+        }
+    }
+    /* The same to shared memory, keys x queries, with the swizzle. */
+    __device__ __forceinline__ void put_ds(const uint32_t *r, int c)
+    {
+        const int row = group * 64 + warp * 16 + (lane & 15), chunk = c % 8 + (lane >> 4);
+        store_matrix(s.ds + buffer * C::s_bytes + row * 128 + c / 8 * C::keys * 128 +
+                         ((chunk ^ (row & 7)) << 4),
+                     r);
+    }
+    __device__ __forceinline__ void make_ds()
+    {
 #pragma unroll
         for (int c = 0; c < nq / 8; c += 2) {
-            uint32_t r[4];
-#pragma unroll
-            for (int i = 0; i < 2; i++) {
-                float d0, d1, *x = dp + 4 * (c + i);
-                asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-                             : "=f"(d0), "=f"(d1)
-                             : "r"(at + (c + i) * 32)
-                             : "memory");
-                const float2 p0 = T::unpack(weight[2 * (c + i)]);
-                const float2 p1 = T::unpack(weight[2 * (c + i) + 1]);
-                r[2 * i] = T::pack(p0.x * (x[0] - d0), p0.y * (x[1] - d1));
-                r[2 * i + 1] = T::pack(p1.x * (x[2] - d0), p1.y * (x[3] - d1));
+            if constexpr (C::pace == pace_ahead_shared) {
+                uint32_t r[4];
+                form_ds(r, c), put_ds(r, c);
+            } else {
+                form_ds(ds + 2 * c, c), put_ds(ds + 2 * c, c);
             }
-            const int chunk = c % 8 + (lane >> 4);
-            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::
-                             "r"(to + c / 8 * C::keys * 128 + ((chunk ^ (row & 7)) << 4)),
-                         "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                         : "memory");
         }
         fence_async_proxy();
     }
 
-    __device__ __forceinline__ void store_dq()
+    __device__ __forceinline__ void store_dq(float *to_memory)
     {
+        if constexpr (C::direct) {
+            float *at = to_memory + group * (C::dq_bytes / 4) + (warp * 32 + lane) * 4;
+#pragma unroll
+            for (int i = 0; i < C::dq_columns / 8; i++)
+                add_vector(at + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2],
+                           dq[4 * i + 3]);
+            return;
+        }
         barrier_wait(s.empty_dq + 8 * group, dq_parity);
         dq_parity ^= 1;
         const uint32_t to = s.dq + group * C::dq_bytes + (warp * 32 + lane) * 16;
@@ -396,16 +428,16 @@ template <class C> struct BackwardConsumer {
     }
 
     /* Weights and dP of this step are there; those of block `next` are made. */
-    template <bool more> __device__ __forceinline__ void step(int next)
+    template <bool more> __device__ __forceinline__ void step(float *to, int next)
     {
         pin(dv), pin(weight);
         wgmma_fence();
         issue_dv();
         if (more)
             issue_scores();
-        form_ds();
+        make_ds();
         named_sync(1, 256);
-        pin(dk);
+        pin(dk), pin(ds);
         wgmma_fence();
         issue_dq();
         issue_dk();
@@ -416,14 +448,14 @@ template <class C> struct BackwardConsumer {
         if (lane == 0)
             barrier_arrive(s.empty_o + 8 * o.stage);
         o.next();
-        store_dq();
+        store_dq(to);
         if (more) {
             issue_dp();
             weigh(next);
             pin(weight);
         }
         wgmma_wait<0>();
-        pin(dk);
+        pin(dk), pin(ds);
         if (more)
             pin(dp);
         if (lane == 0)
@@ -432,26 +464,85 @@ template <class C> struct BackwardConsumer {
         buffer ^= 1;
     }
 
+    /* Scores and dP of this step are there. */
+    template <bool more> __device__ __forceinline__ void plain_step(float *to, int m)
+    {
+        weigh(m);
+#pragma unroll
+        for (int c = 0; c < nq / 8; c += 2)
+            form_ds(ds + 2 * c, c);
+        pin(dv), pin(weight);
+        wgmma_fence();
+        issue_dv();
+#pragma unroll
+        for (int c = 0; c < nq / 8; c += 2)
+            put_ds(ds + 2 * c, c);
+        fence_async_proxy();
+        named_sync(1, 256);
+        pin(dk), pin(ds);
+        wgmma_fence();
+        issue_dq();
+        issue_dk();
+        wgmma_wait<1>();
+        pin(dv), pin(dq), pin(weight);
+        if (lane == 0)
+            barrier_arrive(s.empty_o + 8 * o.stage);
+        o.next();
+        store_dq(to);
+        if (more)
+            issue_scores(), issue_dp();
+        wgmma_wait<0>();
+        pin(dk), pin(ds);
+        if (more)
+            pin(score), pin(dp);
+        if (lane == 0)
+            barrier_arrive(s.empty_q + 8 * q.stage);
+        q.next();
+        buffer ^= 1;
+    }
+
+    /* Where block m of dQ of the head of step `number` is. */
+    __device__ __forceinline__ float *dq_tile(int g, int m)
+    {
+        const int64_t tile0 =
+            ((int64_t)(w.head * a.share + g) * a.batch + w.batch) * a.row_tiles;
+        return a.dq + (tile0 + m) * (2 * C::dq_bytes / 4);
+    }
+
+    __device__ __forceinline__ void all_steps()
+    {
+        int t = 0, g = 0, m = w.queries(a, 0);
+        issue_scores();
+        issue_dp();
+        wgmma_wait<0>();
+        pin(score), pin(dp);
+        if (C::pace != pace_plain)
+            weigh(m);
+        for (int left = w.steps * a.share; --left > 0;) {
+            float *to = dq_tile(g, m);
+            const int before = m;
+            if (++t == w.steps)
+                t = 0, g++;
+            m = w.queries(a, t);
+            if constexpr (C::pace == pace_plain)
+                plain_step<true>(to, before);
+            else
+                step<true>(to, m);
+        }
+        if constexpr (C::pace == pace_plain)
+            plain_step<false>(dq_tile(g, m), m);
+        else
+            step<false>(dq_tile(g, m), 0);
+    }
+
     __device__ __forceinline__ void run()
     {
 #pragma unroll
         for (int i = 0; i < C::d / 2; i++)
             dk[i] = dv[i] = 0;
         barrier_wait(s.full_kv, 0);
-        if (w.steps > 0) {
-            issue_scores();
-            issue_dp();
-            wgmma_wait<0>();
-            pin(score), pin(dp);
-            weigh(w.queries(a, 0));
-            int t = 0, left = w.steps * a.share;
-            while (--left > 0) {
-                if (++t == w.steps)
-                    t = 0;
-                step<true>(w.queries(a, t));
-            }
-            step<false>(0);
-        }
+        if (w.steps > 0)
+            all_steps();
         const int key = w.block * C::keys + group * 64 + warp * 16 + (lane >> 2);
         uint16_t *k = a.dk + w.batch * a.dk_batch + w.head * a.dk_head + key * a.dk_row;
         uint16_t *v = a.dv + w.batch * a.dv_batch + w.head * a.dv_head + key * a.dv_row;
@@ -484,7 +575,7 @@ __global__ void __launch_bounds__(C::threads, 1)
         const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
         if (warp == 0)
             backward_produce<C>(a, w, s, &mq, &mk, &mv, &mo);
-        else if (threadIdx.x == 32)
+        else if (!C::direct && threadIdx.x == 32)
             backward_reduce<C>(a, w, s);
     } else {
         more_registers<240>();
@@ -528,4 +619,5 @@ __global__ void __launch_bounds__(256) backward_finish(const __grid_constant__ F
                                             row + 8 < f.rows ? columns : 0, lane);
 }
 
+}  // namespace hopper
 #endif

@@ -1,8 +1,51 @@
 /* What the Hopper kernels share above single instructions. */
-#ifndef FOCI_CUDA_HOPPER_TILE_H
-#define FOCI_CUDA_HOPPER_TILE_H
+#ifndef FOCI_CUDA_HOPPER_TILE_CUH
+#define FOCI_CUDA_HOPPER_TILE_CUH
 
-#include "hopper_ptx.h"
+#include "cuda/hopper_ptx.cuh"
+
+namespace hopper {
+
+/* The greatest multiple of m that is not above x. */
+__device__ __forceinline__ int floor_of(int x, int m)
+{
+    return (x / m - (x % m < 0)) * m;
+}
+
+__device__ __forceinline__ uint64_t low_bits(int n)
+{
+    return n >= 64 ? ~UINT64_C(0) : n <= 0 ? 0 : ~UINT64_C(0) >> (64 - n);
+}
+
+/* Over the four threads that share a row of an accumulator. */
+__device__ __forceinline__ float quad_max(float x)
+{
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+
+__device__ __forceinline__ float quad_sum(float x)
+{
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+__device__ __forceinline__ float tanh_by_exp2(float x)
+{
+    return 1 - __fdividef(2, exp2_approx(2.88539008177792681f * x) + 1);
+}
+
+/* Adds the weight of a sink to a row whose divisor is 2^norm; returns by what its
+ * weights shrink. */
+__device__ __forceinline__ float add_sink(float &norm, float sink)
+{
+    const float m = fmaxf(norm, sink);
+    if (m == -INFINITY)
+        return 1;
+    const float before = norm;
+    norm = m + log2f(exp2_approx(norm - m) + exp2_approx(sink - m));
+    return exp2_approx(before - norm);
+}
 
 /* A place in a ring of shared memory: the stage, and the parity to wait for. */
 template <int stages> struct Ring {
@@ -49,4 +92,5 @@ __device__ __forceinline__ void store_row(uint16_t *to, const float *x, float by
     }
 }
 
+}  // namespace hopper
 #endif

@@ -1,13 +1,15 @@
 /* Hopper instructions without a C++ spelling: transaction barriers, the tensor copy
  * engine, warpgroup matrix products and register reallocation. Shared memory is
  * addressed by its 32-bit window address throughout. */
-#ifndef FOCI_CUDA_HOPPER_PTX_H
-#define FOCI_CUDA_HOPPER_PTX_H
+#ifndef FOCI_CUDA_HOPPER_PTX_CUH
+#define FOCI_CUDA_HOPPER_PTX_CUH
 
 #include <cstdint>
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+namespace hopper {
 
 #define HOPPER_INLINE static __device__ __forceinline__
 
@@ -103,6 +105,14 @@ HOPPER_INLINE void bulk_add(float *to, uint32_t from, uint32_t bytes)
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], "
                  "%2;" ::"l"(to),
                  "r"(from), "r"(bytes)
+                 : "memory");
+}
+
+/* Adds four floats to memory at once. */
+HOPPER_INLINE void add_vector(float *to, float x, float y, float z, float w)
+{
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x), "f"(y),
+                 "f"(z), "f"(w)
                  : "memory");
 }
 
@@ -284,6 +294,22 @@ HOPPER_WIDTH(256, 128, 128, 129, 130, 131, 132, 133, 134);
 
 /* ---- registers, arithmetic ---- */
 
+/* Four 8 x 8 matrices of 16 bits: the A operand of a product of depth 16. */
+HOPPER_INLINE void load_matrix(uint32_t *r, uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+HOPPER_INLINE void store_matrix(uint32_t at, const uint32_t *r)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+                 : "memory");
+}
+
 template <int n> HOPPER_INLINE void more_registers()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(n));
@@ -332,4 +358,5 @@ struct F16 {
     }
 };
 
+}  // namespace hopper
 #endif

@@ -1,0 +1,852 @@
+/* Exact attention forward on Hopper.
+ *
+ * One persistent block for each multiprocessor: a producer warp feeds tiles of Q, K and
+ * V through the copy engine; two or three consumer warpgroups own 64 query rows each.
+ * A consumer issues the scores of the next key block before the values of the current
+ * one, so that softmax runs under matrix work; the warpgroups take turns at issuing.
+ *
+ * The reference of the exponentials is the exact running maximum, moved only when it
+ * has risen by more than 2^8 (`exact`), or, in blocks without hidden pairs, a reference
+ * that moves by a power of two when a sum has passed 2^16 (`quick`). Scores that rise
+ * by 2^100 within one block defeat the latter: the sum is then not finite, and the tile
+ * is done again, and the block's later tiles at once, with the exact maximum. */
+#ifndef FOCI_CUDA_HOPPER_FORWARD_CUH
+#define FOCI_CUDA_HOPPER_FORWARD_CUH
+
+#include "cuda/exact.h"
+#include "cuda/hopper_tile.cuh"
+
+namespace hopper {
+
+/* All pairs; key <= position; tables, sequences or both. */
+enum Support { support_full, support_causal, support_listed };
+
+/* What consumers know of a tile, through shared memory. */
+struct ForwardTile {
+    int number;          /* -1: there are no more */
+    int safe;            /* exact maximum throughout */
+    int head, batch;
+    int row, nq, nk;     /* query of row 0 (below 0 in a block that leads) */
+    int q0, k0;          /* first rows of the sequence */
+    int first, last;     /* key blocks, unless they are listed */
+};
+
+/* Two key tiles of 64 that one block of a listed support has, and for each warpgroup
+ * their masks: an entry of the dictionary, or one of these. */
+enum { mask_none = -1, mask_all = -2 };
+
+struct ForwardBlock {
+    int tile[2], last, pad;
+    int mask[3][2];
+};
+
+struct ForwardArgs {
+    struct cuda_exact x;
+    int *counter;      /* tiles handed out, blocks done; zero before */
+    int row_tiles;     /* of one sequence, if all are alike */
+    int heads_at_once; /* heads whose K and V share the L2 */
+    int tiles;         /* -1: as sequences say */
+    int dynamic;       /* tiles are handed out by the counter */
+};
+
+template <class T_, int d_, int groups_, int keys_, bool q_registers_, Support support_,
+          bool quick_, bool modified_ = false>
+struct ForwardShape {
+    using T = T_;
+    static constexpr int d = d_, groups = groups_, keys = keys_, stages = 2;
+    static constexpr bool q_registers = q_registers_, modified = modified_;
+    static constexpr bool quick = quick_, listed = support_ == support_listed;
+    static constexpr Support support = support_;
+    static constexpr int rows = groups * 64, threads = (groups + 1) * 128;
+    static constexpr int panels = (d + 63) / 64, key_tiles = keys / 64;
+    static constexpr int box_keys = listed ? 64 : keys; /* of one load */
+    static constexpr int q_bytes = rows * panels * 128, kv_bytes = keys * panels * 128;
+    static constexpr int at_k = q_bytes, at_v = at_k + stages * kv_bytes,
+                         at_barriers = at_v + stages * kv_bytes, at_tile = at_barriers + 128,
+                         at_blocks = at_tile + 128;
+    static constexpr int shared_bytes = at_blocks + 64 * stages + 1024;
+    static constexpr int few = groups == 3 ? 32 : listed ? 40 : 24,
+                         many = groups == 3 ? 160 : listed ? 232 : 240;
+    static_assert(sizeof(ForwardTile) <= 64, "place of tiles");
+    static_assert(!listed || keys % 64 == 0, "listed blocks have whole tiles");
+    static_assert(shared_bytes <= 232448, "shared memory");
+};
+
+template <class C> struct ForwardShared {
+    uint32_t q, k, v, full_k, empty_k, full_v, empty_v, full_q, empty_q, done;
+    ForwardTile *tile; /* two, in turn: the last one is read until its end */
+    int *redo; /* set by consumers that want the tile again */
+    ForwardBlock *blocks;
+    __device__ __forceinline__ explicit ForwardShared(uint8_t *raw)
+    {
+        const uint32_t at = shared_address(raw);
+        q = (at + 1023) & ~1023u;
+        k = q + C::at_k, v = q + C::at_v;
+        full_k = q + C::at_barriers, empty_k = full_k + 8 * C::stages;
+        full_v = empty_k + 8 * C::stages, empty_v = full_v + 8 * C::stages;
+        full_q = empty_v + 8 * C::stages, empty_q = full_q + 8, done = full_q + 16;
+        redo = reinterpret_cast<int *>(raw + (q - at) + C::at_barriers + 120);
+        tile = reinterpret_cast<ForwardTile *>(raw + (q - at) + C::at_tile);
+        blocks = reinterpret_cast<ForwardBlock *>(raw + (q - at) + C::at_blocks);
+    }
+    __device__ __forceinline__ void init() const
+    {
+        for (int i = 0; i < C::stages; i++) {
+            barrier_init(full_k + 8 * i, 1), barrier_init(full_v + 8 * i, 1);
+            barrier_init(empty_k + 8 * i, C::groups * 4);
+            barrier_init(empty_v + 8 * i, C::groups * 4);
+        }
+        barrier_init(full_q, 1), barrier_init(empty_q, C::groups * 4);
+        barrier_init(done, C::groups * 4);
+        *redo = 0;
+        barrier_init_fence();
+    }
+};
+
+/* ---- the producer ---- */
+
+/* The tiles of 64 keys that rows of one warpgroup need, in order. A lane walks for its
+ * warpgroup; the run after the current one is on its way. */
+struct KeyWalk {
+    const struct cuda_run *run, *end;
+    struct cuda_run now, ahead;
+    int next, limit;
+    __device__ __forceinline__ void fetch()
+    {
+        if (run < end)
+            ahead = *run++;
+        else
+            ahead.begin = ahead.end = 0x7FFFFFFF, ahead.mask = mask_none;
+    }
+    __device__ __forceinline__ void advance() { now = ahead, fetch(); }
+    __device__ __forceinline__ KeyWalk(const struct cuda_exact &x, int pos, int nk,
+                                       bool idle)
+    {
+        limit = (nk + 63) / 64, next = 0, run = end = nullptr;
+        if (x.causal)
+            limit = min(limit, pos + 64 <= 0 ? 0 : (pos + 127) / 64);
+        now.begin = 0, now.end = limit, now.mask = mask_none;
+        if (idle)
+            limit = 0;
+        if (!x.tiles.row0)
+            return;
+        if (pos < 0 || pos / 64 >= x.tiles.n_rows)
+            limit = 0;
+        if (limit == 0)
+            return;
+        run = x.tiles.rows + x.tiles.row0[pos / 64];
+        end = x.tiles.rows + x.tiles.row0[pos / 64 + 1];
+        fetch(), advance();
+    }
+    /* The tile to come, or a number beyond all. */
+    __device__ __forceinline__ int peek()
+    {
+        while (next >= now.end && now.begin < limit && now.end < limit)
+            advance();
+        next = max(next, now.begin);
+        return next < min(limit, now.end) ? next : 0x7FFFFFFF;
+    }
+};
+
+template <class C> struct ForwardProducer {
+    const ForwardArgs &a;
+    const struct cuda_exact &x;
+    const ForwardShared<C> &s;
+    const CUtensorMap *mq, *mk, *mv;
+    const int lane;
+    Ring<C::stages> k{1}, v{1};
+    uint32_t q_parity = 1, done_parity = 0;
+    ForwardTile tile;
+    int slot = 1;
+    int sent = -1, again = -1; /* the tile sent last; one that must be done again */
+
+    __device__ __forceinline__ ForwardProducer(const ForwardArgs &args,
+                                               const ForwardShared<C> &shared,
+                                               const CUtensorMap *q, const CUtensorMap *kk,
+                                               const CUtensorMap *vv)
+        : a(args), x(args.x), s(shared), mq(q), mk(kk), mv(vv), lane(threadIdx.x)
+    {
+    }
+
+    __device__ __forceinline__ void decode_dense(int t)
+    {
+        const int all = x.heads * (int)x.batch, span = a.heads_at_once * a.row_tiles;
+        const int wave = t / span, r = t - wave * span, at = wave * a.heads_at_once;
+        const int now = min(a.heads_at_once, all - at);
+        const int block = C::support == support_full ? r % a.row_tiles
+                                                     : a.row_tiles - 1 - r / now;
+        const int h = at + (C::support == support_full ? r / a.row_tiles : r % now);
+        tile.batch = h / x.heads, tile.head = h - tile.batch * x.heads;
+        tile.nq = (int)x.len_q, tile.nk = (int)x.len_k, tile.q0 = 0;
+        tile.row = block * C::rows;
+        int end = tile.nk;
+        if (C::support == support_causal)
+            end = min(end, tile.row + C::rows + tile.nk - tile.nq);
+        tile.first = 0, tile.last = max((end + C::keys - 1) / C::keys, 1) - 1;
+    }
+
+    /* Heads outermost; of a head the last block first. */
+    __device__ __forceinline__ void decode_listed(int t, int blocks)
+    {
+        int block = blocks - 1 - t % blocks, low = 0;
+        tile.head = t / blocks;
+        if (x.seqs) {
+            int high = x.n_seqs;
+            while (high - low > 1) {
+                const int middle = (low + high) / 2;
+                if (x.seqs[middle].q_block[C::groups - 1] <= block)
+                    low = middle;
+                else
+                    high = middle;
+            }
+            const struct cuda_seq *q = x.seqs + low;
+            block -= q->q_block[C::groups - 1];
+            tile.batch = q->b, tile.nq = q->nq, tile.nk = q->nk, tile.q0 = (int)q->q0;
+            tile.k0 = (int)q->k0;
+        } else {
+            tile.batch = block / a.row_tiles, block -= tile.batch * a.row_tiles;
+            tile.nq = (int)x.len_q, tile.nk = (int)x.len_k, tile.q0 = tile.k0 = 0;
+        }
+        const int pos0 = tile.nk - tile.nq;
+        tile.row = block * C::rows;
+        if (x.tiles.row0)
+            tile.row += floor_of(pos0, C::rows) - pos0;
+    }
+
+    __device__ __forceinline__ void load_rows(uint32_t to, uint32_t full, uint32_t empty,
+                                              const CUtensorMap *m,
+                                              Ring<C::stages> &ring, int row0, int row1)
+    {
+        const uint32_t bar = full + 8 * ring.stage;
+        const int head = tile.head / (x.heads / x.kv_heads);
+        barrier_wait(empty + 8 * ring.stage, ring.parity);
+        if (lane == 0) {
+            barrier_expect(bar, C::kv_bytes);
+#pragma unroll
+            for (int i = 0; i < C::panels; i++)
+#pragma unroll
+                for (int j = 0; j < C::keys / C::box_keys; j++)
+                    load_box(to + ring.stage * C::kv_bytes + i * C::keys * 128 +
+                                 j * C::box_keys * 128,
+                             m, bar, i * 64, j ? row1 : row0, head, tile.batch);
+        }
+        ring.next();
+    }
+    __device__ __forceinline__ void load_k(int row0, int row1)
+    {
+        load_rows(s.k, s.full_k, s.empty_k, mk, k, row0, row1);
+    }
+    __device__ __forceinline__ void load_v(int row0, int row1)
+    {
+        load_rows(s.v, s.full_v, s.empty_v, mv, v, row0, row1);
+    }
+
+    __device__ __forceinline__ void send_tile()
+    {
+        barrier_wait(s.empty_q, q_parity);
+        q_parity ^= 1;
+        slot ^= 1;
+        if (lane == 0) {
+            s.tile[slot] = tile;
+            if (tile.number < 0) {
+                barrier_arrive(s.full_q);
+                return;
+            }
+            barrier_expect(s.full_q, C::q_bytes);
+#pragma unroll
+            for (int i = 0; i < C::panels; i++)
+                load_box(s.q + i * C::rows * 128, mq, s.full_q, i * 64,
+                         tile.q0 + tile.row, tile.head, tile.batch);
+        }
+    }
+
+    /* Waits for the end of the tile sent last and asks whether it must be done again. At
+     * this place in the stream consumers cannot have ended the tile after it. */
+    __device__ __forceinline__ void ask()
+    {
+        if (!C::quick || sent < 0)
+            return;
+        barrier_wait(s.done, done_parity);
+        done_parity ^= 1;
+        if (*(volatile int *)s.redo)
+            again = sent;
+        __syncwarp();
+        if (again >= 0 && lane == 0)
+            *(volatile int *)s.redo = 0;
+    }
+
+    __device__ __forceinline__ void send_dense()
+    {
+        send_tile();
+        load_k(tile.last * C::keys, 0);
+        for (int j = tile.last; j >= tile.first; j--) {
+            if (j > tile.first)
+                load_k((j - 1) * C::keys, 0);
+            else
+                ask();
+            load_v(j * C::keys, 0);
+        }
+    }
+
+    /* The next block of up to key_tiles tiles; returns whether it has any. */
+    __device__ __forceinline__ bool next_block(KeyWalk &walk, ForwardBlock &b, int &mask0,
+                                               int &mask1)
+    {
+        mask0 = mask1 = mask_all;
+        b.tile[0] = b.tile[1] = -1;
+#pragma unroll
+        for (int i = 0; i < C::key_tiles; i++) {
+            const int mine = walk.peek();
+            int t = min(mine, __shfl_sync(~0u, mine, 1));
+            t = min(t, __shfl_sync(~0u, mine, 2));
+            t = __shfl_sync(~0u, t, 0);
+            if (t == 0x7FFFFFFF)
+                break;
+            b.tile[i] = t;
+            if (mine == t) {
+                (i ? mask1 : mask0) = walk.now.mask;
+                walk.next = t + 1;
+            }
+        }
+        return b.tile[0] >= 0;
+    }
+
+    /* Rows of K and V of a tile: beyond all rows, so zeros, if there is none. */
+    __device__ __forceinline__ int key_row(int t) const
+    {
+        return t < 0 ? 0x40000000 : tile.k0 + t * 64;
+    }
+
+    __device__ __forceinline__ void send_listed()
+    {
+        send_tile();
+        const int pos = tile.row + tile.nk - tile.nq + lane * 64;
+        KeyWalk walk(x, pos, tile.nk, lane >= C::groups);
+        ForwardBlock now, then;
+        int m0, m1, n0, n1;
+        next_block(walk, now, m0, m1);
+        int v0 = -1, v1 = -1;
+        bool more, first = true;
+        do {
+            more = next_block(walk, then, n0, n1);
+            barrier_wait(s.empty_k + 8 * k.stage, k.parity);
+            ForwardBlock *to = s.blocks + k.stage;
+            if (lane == 0)
+                to->tile[0] = now.tile[0], to->tile[1] = now.tile[1], to->last = !more;
+            if (lane < C::groups)
+                to->mask[lane][0] = m0, to->mask[lane][1] = m1;
+            __syncwarp();
+            load_k(key_row(now.tile[0]), key_row(now.tile[1]));
+            if (!first)
+                load_v(key_row(v0), key_row(v1));
+            v0 = now.tile[0], v1 = now.tile[1], first = false;
+            now = then, m0 = n0, m1 = n1;
+        } while (more);
+        load_v(key_row(v0), key_row(v1));
+    }
+
+    __device__ __forceinline__ void send(int t, int blocks, int safe)
+    {
+        again = -1;
+        tile.number = t, tile.safe = safe;
+        if constexpr (C::listed) {
+            decode_listed(t, blocks);
+            send_listed();
+        } else {
+            decode_dense(t);
+            send_dense();
+        }
+        sent = t;
+    }
+
+    __device__ __forceinline__ int take_next()
+    {
+        int next = 0x7FFFFFFF;
+        if (a.dynamic) {
+            if (lane == 0)
+                next = atomicAdd(a.counter, 1) + gridDim.x;
+            next = __shfl_sync(~0u, next, 0);
+        }
+        return next;
+    }
+
+    __device__ __forceinline__ void run()
+    {
+        int blocks = a.row_tiles * (int)x.batch, tiles = a.tiles, safe = !C::quick;
+        if (C::listed && x.seqs) {
+            blocks = x.seqs[x.n_seqs].q_block[C::groups - 1];
+            tiles = blocks * x.heads;
+        }
+        int t = blockIdx.x;
+        while (t < tiles) {
+            const int next = take_next();
+            send(t, blocks, safe);
+            while (again >= 0)
+                safe = 1, send(again, blocks, 1);
+            t = next;
+        }
+        ask();
+        if (again >= 0)
+            send(again, blocks, 1);
+        tile.number = -1;
+        send_tile();
+    }
+};
+
+/* ---- consumers ---- */
+
+/* A block of a listed support as one warpgroup sees it. */
+struct ConsumerBlock {
+    int tile0, tile1, mask0, mask1, last;
+};
+
+/* One warpgroup's 64 rows. A thread holds rows r and r + 8 of its warp's sixteen; in
+ * each group of eight columns, two of either row. */
+template <class C> struct ForwardConsumer {
+    using T = typename C::T;
+    const ForwardArgs &a;
+    const ForwardShared<C> &s;
+    const int group, warp, lane;
+    Ring<C::stages> k{0}, v{0};
+    uint32_t q_parity = 0;
+    float out[C::d / 2], score[C::keys / 2];
+    uint32_t weight[C::keys / 4], query[C::q_registers ? C::d / 4 : 1];
+    float scale;                    /* of scores, in base 2 */
+    float base0, base1;             /* weight = 2^(score * scale + base) */
+    float sum0, sum1, more0, more1; /* of even and odd columns */
+    float shrink0, shrink1;
+    bool rescale_due;
+    const ForwardTile *tile;
+    int row;  /* query of the thread's first row */
+    int pos0; /* position of query 0 */
+
+    __device__ __forceinline__ ForwardConsumer(const ForwardArgs &args,
+                                               const ForwardShared<C> &shared, int g)
+        : a(args), s(shared), group(g), warp((threadIdx.x & 127) >> 5),
+          lane(threadIdx.x & 31)
+    {
+    }
+
+    __device__ __forceinline__ void arrive(uint32_t bar)
+    {
+        if (lane == 0)
+            barrier_arrive(bar);
+    }
+    __device__ __forceinline__ void load_query()
+    {
+        if constexpr (C::q_registers) {
+            const int r = warp * 16 + (lane & 15);
+#pragma unroll
+            for (int i = 0; i < C::d / 16; i++) {
+                const int chunk = i % 4 * 2 + (lane >> 4);
+                const uint32_t at = s.q + i / 4 * C::rows * 128 +
+                                    (group * 64 + r) * 128 + ((chunk ^ (r & 7)) << 4);
+                load_matrix(query + 4 * i, at);
+            }
+            __syncwarp();
+            arrive(s.empty_q);
+        }
+    }
+
+    __device__ __forceinline__ void issue_scores()
+    {
+        const uint64_t dk = operand(s.k + k.stage * C::kv_bytes, 16);
+        const uint64_t dq = operand(s.q + group * 64 * 128, 16);
+#pragma unroll
+        for (int i = 0; i < C::d / 16; i++) {
+            const uint64_t b = dk + ((i / 4 * C::keys * 128 + i % 4 * 32) >> 4);
+            const uint64_t x = dq + ((i / 4 * C::rows * 128 + i % 4 * 32) >> 4);
+            if constexpr (C::q_registers) {
+                if (i == 0)
+                    Width<C::keys>::template rs<T, false, false>(score, query, b);
+                else
+                    Width<C::keys>::template rs<T, true, false>(score, query + 4 * i, b);
+            } else {
+                if (i == 0)
+                    Width<C::keys>::template ss<T, false, false, false>(score, x, b);
+                else
+                    Width<C::keys>::template ss<T, true, false, false>(score, x, b);
+            }
+        }
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void issue_values()
+    {
+        const uint64_t dv = operand(s.v + v.stage * C::kv_bytes, C::keys * 128);
+#pragma unroll
+        for (int i = 0; i < C::keys / 16; i++)
+            Width<C::d>::template rs<T, true, true>(out, weight + 4 * i,
+                                                    dv + (i * 2048 >> 4));
+        wgmma_commit();
+    }
+    __device__ __forceinline__ void wait_k()
+    {
+        barrier_wait(s.full_k + 8 * k.stage, k.parity);
+    }
+    __device__ __forceinline__ void wait_v()
+    {
+        barrier_wait(s.full_v + 8 * v.stage, v.parity);
+    }
+    __device__ __forceinline__ void release_k()
+    {
+        arrive(s.empty_k + 8 * k.stage);
+        k.next();
+    }
+    __device__ __forceinline__ void release_v()
+    {
+        arrive(s.empty_v + 8 * v.stage);
+        v.next();
+    }
+    __device__ __forceinline__ void take_turn() { named_sync(1 + group, 256); }
+    __device__ __forceinline__ void pass_turn()
+    {
+        named_arrive(1 + (group + 1 == C::groups ? 0 : group + 1), 256);
+    }
+
+    /* Scores of keys that the thread's two rows do not see become -inf. */
+    __device__ __forceinline__ void mask_dense(int block)
+    {
+        int high0 = tile->nk - 1, high1 = high0;
+        if (C::support == support_causal) {
+            const int pos = row + pos0;
+            high0 = min(high0, pos), high1 = min(high1, pos + 8);
+        }
+        const int column = block * C::keys + (lane & 3) * 2;
+        high0 -= column, high1 -= column;
+#pragma unroll
+        for (int i = 0; i < C::keys / 2; i++)
+            if (i / 4 * 8 + (i & 1) > (i & 2 ? high1 : high0))
+                score[i] = -INFINITY;
+    }
+
+    /* Of one tile of 64 keys of a listed block. */
+    __device__ __forceinline__ void mask_tile(float *x, int t, int mask)
+    {
+        const int pos = row + pos0, key = t * 64;
+        const int top = tile->row + group * 64 + pos0; /* of the rows */
+        if (mask == mask_none && key + 64 <= tile->nk &&
+            !(a.x.causal && key + 63 > top))
+            return;
+        uint64_t seen0 = 0, seen1 = 0;
+        if (mask != mask_all) {
+            const int end = tile->nk - key;
+            seen0 = low_bits(a.x.causal ? min(end, pos + 1 - key) : end);
+            seen1 = low_bits(a.x.causal ? min(end, pos + 9 - key) : end);
+        }
+        if (mask >= 0) {
+            seen0 &= a.x.tiles.by_query[mask][pos - top];
+            seen1 &= a.x.tiles.by_query[mask][pos + 8 - top];
+        }
+        seen0 >>= (lane & 3) * 2, seen1 >>= (lane & 3) * 2;
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            if (!((i & 2 ? seen1 : seen0) >> (i / 4 * 8 + (i & 1)) & 1))
+                x[i] = -INFINITY;
+    }
+
+    /* From products to logits in base 2. */
+    __device__ __forceinline__ void modify(float *x, int t)
+    {
+        const struct cuda_score &f = a.x.score;
+        const float by = f.head_scale ? f.head_scale[tile->head] : f.scale;
+        const float slope = f.slope ? f.slope[tile->head] : 0;
+        const float cap = f.cap, inverse = cap > 0 ? 1 / cap : 0;
+        const float at = (float)(row + pos0 - t * 64 - (lane & 3) * 2);
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            const float far = at + (float)((i & 2) * 4 - i / 4 * 8 - (i & 1));
+            x[i] = x[i] * by - slope * fabsf(far);
+        }
+        if (cap > 0) {
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                x[i] = cap * f.unit * tanh_by_exp2(x[i] * inverse);
+        }
+    }
+
+    __device__ __forceinline__ void exponentials()
+    {
+#pragma unroll
+        for (int i = 0; i < C::keys / 8; i++) {
+            float *x = score + 4 * i;
+            x[0] = exp2_approx(fmaf(x[0], scale, base0));
+            x[1] = exp2_approx(fmaf(x[1], scale, base0));
+            x[2] = exp2_approx(fmaf(x[2], scale, base1));
+            x[3] = exp2_approx(fmaf(x[3], scale, base1));
+            sum0 += x[0], more0 += x[1], sum1 += x[2], more1 += x[3];
+        }
+    }
+    __device__ __forceinline__ void shrink_sums()
+    {
+        sum0 *= shrink0, more0 *= shrink0, sum1 *= shrink1, more1 *= shrink1;
+    }
+
+    /* Moves the reference if the maximum of a row has risen far. */
+    __device__ __forceinline__ void move_reference()
+    {
+        float x0 = fmaxf(score[0], score[1]), x1 = fmaxf(score[2], score[3]);
+        float y0 = fmaxf(score[4], score[5]), y1 = fmaxf(score[6], score[7]);
+#pragma unroll
+        for (int i = 8; i < C::keys / 2; i += 8) {
+            x0 = fmaxf(x0, score[i]), x1 = fmaxf(x1, score[i + 2]);
+            y0 = fmaxf(y0, score[i + 4]), y1 = fmaxf(y1, score[i + 6]);
+            x0 = fmaxf(x0, score[i + 1]), x1 = fmaxf(x1, score[i + 3]);
+            y0 = fmaxf(y0, score[i + 5]), y1 = fmaxf(y1, score[i + 7]);
+        }
+        x0 = quad_max(fmaxf(x0, y0)), x1 = quad_max(fmaxf(x1, y1));
+        x0 = fminf(-x0 * scale, base0), x1 = fminf(-x1 * scale, base1);
+        rescale_due = __any_sync(~0u, fmaxf(base0 - x0, base1 - x1) > 8.0f);
+        x0 = rescale_due ? x0 : base0, x1 = rescale_due ? x1 : base1;
+        shrink0 = exp2_approx(x0 - base0), shrink1 = exp2_approx(x1 - base1);
+        base0 = x0, base1 = x1;
+        shrink_sums();
+    }
+
+    /* The same from the sums so far, before the scores are there. Sums are brought back
+     * to 1 .. 2. */
+    __device__ __forceinline__ void move_reference_by_sums()
+    {
+        const float most = 65536;
+        rescale_due = __any_sync(~0u, fmaxf(sum0 + more0, sum1 + more1) > most);
+        if (rescale_due) {
+            const float x0 = quad_max(sum0 + more0), x1 = quad_max(sum1 + more1);
+            const float e0 = (float)max((__float_as_int(x0) >> 23) - 127, 0);
+            const float e1 = (float)max((__float_as_int(x1) >> 23) - 127, 0);
+            shrink0 = exp2_approx(-e0), shrink1 = exp2_approx(-e1);
+            base0 -= e0, base1 -= e1;
+            shrink_sums();
+        }
+    }
+
+    __device__ __forceinline__ void pack_weights()
+    {
+#pragma unroll
+        for (int i = 0; i < C::keys / 4; i++)
+            weight[i] = T::pack(score[2 * i], score[2 * i + 1]);
+    }
+    __device__ __forceinline__ void rescale_output()
+    {
+        if (rescale_due) {
+#pragma unroll
+            for (int i = 0; i < C::d / 2; i++)
+                out[i] *= i & 2 ? shrink1 : shrink0;
+        }
+    }
+
+    /* Scores that are complete to weights in f32; `masked`: some may be hidden. */
+    __device__ __forceinline__ void weigh(int block, bool masked, const ConsumerBlock &b)
+    {
+        if constexpr (C::listed) {
+#pragma unroll
+            for (int i = 0; i < C::key_tiles; i++) {
+                if (C::modified)
+                    modify(score + 32 * i, i ? b.tile1 : b.tile0);
+                mask_tile(score + 32 * i, i ? b.tile1 : b.tile0, i ? b.mask1 : b.mask0);
+            }
+        } else if (masked) {
+            mask_dense(block);
+        }
+        move_reference();
+        exponentials();
+    }
+
+    /* What the block in the ring is; waits for its keys. */
+    __device__ __forceinline__ void look(ConsumerBlock &b)
+    {
+        wait_k();
+        if constexpr (C::listed) {
+            const ForwardBlock *from = s.blocks + k.stage;
+            b.tile0 = from->tile[0], b.tile1 = from->tile[1], b.last = from->last;
+            b.mask0 = from->mask[group][0], b.mask1 = from->mask[group][1];
+        }
+    }
+
+    /* The scores of this block, then the values of the one before it. */
+    template <bool quick>
+    __device__ __forceinline__ void step(int block, bool masked, ConsumerBlock &b, bool last)
+    {
+        look(b);
+        take_turn();
+        pin(out), pin(weight);
+        wgmma_fence();
+        issue_scores();
+        wait_v();
+        wgmma_fence();
+        issue_values();
+        pass_turn();
+        if (quick)
+            move_reference_by_sums();
+        wgmma_wait<1>();
+        pin(score);
+        release_k();
+        if (!C::q_registers && (C::listed ? b.last : last))
+            arrive(s.empty_q);
+        if (quick)
+            exponentials();
+        else
+            weigh(block, masked, b);
+        pin(score); /* the exponentials run under the product of values */
+        wgmma_wait<0>();
+        pin(out), pin(weight);
+        release_v();
+        pack_weights();
+        rescale_output();
+    }
+
+    __device__ __forceinline__ void first_block(ConsumerBlock &b)
+    {
+        look(b);
+        take_turn();
+        wgmma_fence();
+        issue_scores();
+        pass_turn();
+#pragma unroll
+        for (int i = 0; i < C::d / 2; i++)
+            out[i] = 0;
+        base0 = base1 = 1e30f;
+        sum0 = sum1 = more0 = more1 = 0;
+        wgmma_wait<0>();
+        pin(score);
+        release_k();
+        if (!C::q_registers && (C::listed ? b.last : tile->last == tile->first))
+            arrive(s.empty_q);
+        weigh(tile->last,
+              C::support != support_full || (tile->last + 1) * C::keys > tile->nk, b);
+        pack_weights();
+    }
+
+    __device__ __forceinline__ void other_blocks(ConsumerBlock &b)
+    {
+        if constexpr (C::listed) {
+            while (!b.last)
+                step<false>(0, true, b, false);
+        } else {
+            const int first = tile->first;
+            int j = tile->last - 1;
+            if (C::support == support_causal) {
+                const int top = tile->row + group * 64 + pos0;
+                for (; j >= first && (j + 1) * C::keys - 1 > top; j--)
+                    step<false>(j, true, b, j == first);
+            }
+            if (C::quick && !tile->safe) {
+                for (; j >= first; j--)
+                    step<true>(j, false, b, j == first);
+            } else {
+                for (; j >= first; j--)
+                    step<false>(j, false, b, j == first);
+            }
+        }
+    }
+
+    __device__ __forceinline__ void last_values()
+    {
+        wait_v();
+        pin(out), pin(weight);
+        wgmma_fence();
+        issue_values();
+        wgmma_wait<0>();
+        pin(out), pin(weight);
+        release_v();
+    }
+
+    /* Divides by the sum and stores: a row without keys has output 0, log-sum-exp -inf
+     * and norm +inf. */
+    __device__ __forceinline__ void finish()
+    {
+        const struct cuda_exact &x = a.x;
+        float l0 = quad_sum(sum0 + more0), l1 = quad_sum(sum1 + more1);
+        if (C::quick) {
+            if (!tile->safe && !(fmaxf(l0, l1) < 1e30f && l0 == l0 && l1 == l1))
+                *(volatile int *)s.redo = 1;
+            __syncwarp();
+            arrive(s.done);
+        }
+        const bool in0 = row >= 0 && row < tile->nq, in1 = row >= -8 && row + 8 < tile->nq;
+        float by0 = l0 == 0 ? 0 : 1 / l0, by1 = l1 == 0 ? 0 : 1 / l1;
+        float norm0 = log2f(l0) - base0, norm1 = log2f(l1) - base1;
+        if (l0 == 0)
+            norm0 = -INFINITY;
+        if (l1 == 0)
+            norm1 = -INFINITY;
+        const bool none0 = l0 == 0, none1 = l1 == 0;
+        if (x.score.sink) {
+            const float sink = x.score.sink[tile->head] * 1.44269504088896341f;
+            by0 *= add_sink(norm0, sink), by1 *= add_sink(norm1, sink);
+        }
+        uint16_t *o = (uint16_t *)x.o.at + tile->batch * x.o.seq + tile->head * x.o.head +
+                      ((int64_t)tile->q0 + row) * x.o.row;
+        store_row<T, C::d>(o, out, by0, in0 ? x.dv : 0, lane);
+        store_row<T, C::d>(o + 8 * x.o.row, out + 2, by1, in1 ? x.dv : 0, lane);
+        if ((lane & 3) == 0) {
+            if (x.norm) {
+                float *to = x.norm + ((int64_t)tile->head * x.batch + tile->batch) * x.len_q +
+                            tile->q0 + row;
+                if (in0)
+                    to[0] = none0 ? INFINITY : norm0;
+                if (in1)
+                    to[8] = none1 ? INFINITY : norm1;
+            }
+            if (x.lse) {
+                const float ln2 = 0.6931471805599453f;
+                float *to = x.lse + tile->batch * x.lse_seq + tile->head * x.lse_head +
+                            tile->q0 + row;
+                if (in0)
+                    to[0] = norm0 * ln2;
+                if (in1)
+                    to[8] = norm1 * ln2;
+            }
+        }
+    }
+
+    __device__ __forceinline__ void run()
+    {
+        if (group == C::groups - 1)
+            named_arrive(1, 256); /* the first turn is the first warpgroup's */
+        scale = C::modified ? 1 : a.x.score.scale;
+        for (;;) {
+            barrier_wait(s.full_q, q_parity);
+            tile = s.tile + q_parity;
+            q_parity ^= 1;
+            if (tile->number < 0)
+                break;
+            pos0 = tile->nk - tile->nq;
+            row = tile->row + group * 64 + warp * 16 + (lane >> 2);
+            load_query();
+            ConsumerBlock b;
+            first_block(b);
+            other_blocks(b);
+            last_values();
+            finish();
+        }
+    }
+};
+
+template <class C>
+__global__ void __launch_bounds__(C::threads, 1)
+    forward_kernel(const __grid_constant__ CUtensorMap mq,
+                   const __grid_constant__ CUtensorMap mk,
+                   const __grid_constant__ CUtensorMap mv,
+                   const __grid_constant__ ForwardArgs a)
+{
+    extern __shared__ uint8_t raw[];
+    const ForwardShared<C> s(raw);
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x >> 7, 0);
+    if (threadIdx.x == 0)
+        s.init();
+    __syncthreads();
+    if (warpgroup == 0) {
+        fewer_registers<C::few>();
+        if (threadIdx.x < 32) {
+            prefetch_map(&mq), prefetch_map(&mk), prefetch_map(&mv);
+            ForwardProducer<C> producer(a, s, &mq, &mk, &mv);
+            producer.run();
+        }
+    } else {
+        more_registers<C::many>();
+        ForwardConsumer<C> consumer(a, s, warpgroup - 1);
+        consumer.run();
+    }
+}
+
+}  // namespace hopper
+#endif

@@ -68,7 +68,7 @@ static bool common_fit(const struct cuda_exact *x)
     return x->sm == 90 && (x->dtype == CUDA_BF16 || x->dtype == CUDA_F16) &&
            x->weigh == CUDA_SOFTMAX && x->len_q > 0 && x->len_k > 0 && x->batch > 0 &&
            x->heads > 0 && !f->row_scale && !f->rel && !x->mask.at && !x->bias.at &&
-           !x->drop_bound && !x->pages.table &&
+           !x->drop_bound &&
            rows_fit(x->q, x->d, x->heads, x->batch) &&
            rows_fit(x->k, x->d, x->kv_heads, x->batch) &&
            rows_fit(x->v, x->dv, x->kv_heads, x->batch);
@@ -85,15 +85,20 @@ static int fits(const struct cuda_exact *x, int what)
     if (!common_fit(x))
         return 0;
     switch (what) {
-    case CUDA_FORWARD: return rows_fit(x->o, x->dv, x->heads, x->batch);
+    case CUDA_FORWARD:
+        return !x->pages.table && rows_fit(x->o, x->dv, x->heads, x->batch);
+    case CUDA_DECODE: return plain_logits(x) && decode_fits(x);
     default: return 0;
     }
 }
 
 static size_t work_bytes(const struct cuda_exact *x, int what)
 {
-    (void)x;
-    return what == CUDA_FORWARD ? 16 : 0;
+    switch (what) {
+    case CUDA_FORWARD: return 16;
+    case CUDA_DECODE: return decode_work_bytes(x);
+    default: return 0;
+    }
 }
 
 static int forward(const struct cuda_exact *x)
@@ -104,5 +109,5 @@ static int forward(const struct cuda_exact *x)
 }  // namespace hopper
 
 extern const struct cuda_family cuda_family_hopper = {
-    "hopper", hopper::fits, hopper::work_bytes, hopper::forward, nullptr, nullptr,
+    "hopper", hopper::fits, hopper::work_bytes, hopper::forward, nullptr, hopper::decode,
 };

@@ -30,9 +30,13 @@ struct BackwardArgs {
 /* How a step is ordered, and where its dS comes from as operand of dK. */
 enum Pace { pace_ahead_shared, pace_ahead_registers, pace_plain };
 
+/* Which of the block's own rows are operands in registers. */
+enum Held { held_none, held_k, held_kv };
+
 template <class T_, int d_, int queries_, bool causal_, bool ordered_, Pace pace_,
-          bool direct_>
+          bool direct_, Held held_>
 struct BackwardShape {
+    static constexpr Held held = held_;
     static constexpr Pace pace = pace_;
     static constexpr bool direct = direct_; /* dQ is added from registers */
     using T = T_;
@@ -233,6 +237,8 @@ template <class C> struct BackwardConsumer {
     const int group, warp, lane;
     float dk[C::d / 2], dv[C::d / 2], score[nq / 2], dp[nq / 2], dq[C::dq_columns / 2];
     uint32_t weight[nq / 4], ds[C::pace == pace_ahead_shared ? 1 : nq / 4];
+    uint32_t held_k_[C::held >= held_k ? C::d / 4 : 1];
+    uint32_t held_v_[C::held >= held_kv ? C::d / 4 : 1];
     Ring<C::q_stages> q{0}, q_next{0}; /* of dK; of the scores, which run ahead */
     Ring<C::o_stages> o{0}, o_next{0};
     uint32_t dq_parity = 1;
@@ -246,19 +252,39 @@ template <class C> struct BackwardConsumer {
     {
     }
 
+    /* The warpgroup's rows of K or V as operands in registers. */
+    __device__ __forceinline__ void hold(uint32_t *to, uint32_t from)
+    {
+        const int r = group * 64 + warp * 16 + (lane & 15);
+#pragma unroll
+        for (int i = 0; i < C::d / 16; i++) {
+            const int chunk = i % 4 * 2 + (lane >> 4);
+            load_matrix(to + 4 * i,
+                        from + i / 4 * C::keys * 128 + r * 128 + ((chunk ^ (r & 7)) << 4));
+        }
+    }
+
     /* keys x queries = (rows of K or V) (rows of Q or dO)^T */
-    __device__ __forceinline__ void issue_transposed(float (&x)[nq / 2], uint32_t left,
-                                                     uint32_t right)
+    template <bool registers>
+    __device__ __forceinline__ void issue_transposed(float (&x)[nq / 2], const uint32_t *held,
+                                                     uint32_t left, uint32_t right)
     {
         const uint64_t da = operand(left + group * 64 * 128, 16), db = operand(right, 16);
 #pragma unroll
         for (int i = 0; i < C::d / 16; i++) {
             const uint64_t at = (i / 4 * C::keys * 128 + i % 4 * 32) >> 4;
             const uint64_t bt = (i / 4 * nq * 128 + i % 4 * 32) >> 4;
-            if (i == 0)
-                Width<nq>::template ss<T, false, false, false>(x, da + at, db + bt);
-            else
-                Width<nq>::template ss<T, true, false, false>(x, da + at, db + bt);
+            if constexpr (registers) {
+                if (i == 0)
+                    Width<nq>::template rs<T, false, false>(x, held + 4 * i, db + bt);
+                else
+                    Width<nq>::template rs<T, true, false>(x, held + 4 * i, db + bt);
+            } else {
+                if (i == 0)
+                    Width<nq>::template ss<T, false, false, false>(x, da + at, db + bt);
+                else
+                    Width<nq>::template ss<T, true, false, false>(x, da + at, db + bt);
+            }
         }
         wgmma_commit();
     }
@@ -266,13 +292,13 @@ template <class C> struct BackwardConsumer {
     {
         barrier_wait(s.full_q + 8 * q_next.stage, q_next.parity);
         wgmma_fence();
-        issue_transposed(score, s.k, s.q + q_next.stage * C::q_bytes);
+        issue_transposed<C::held >= held_k>(score, held_k_, s.k, s.q + q_next.stage * C::q_bytes);
     }
     __device__ __forceinline__ void issue_dp()
     {
         barrier_wait(s.full_o + 8 * o_next.stage, o_next.parity);
         wgmma_fence();
-        issue_transposed(dp, s.v, s.o + o_next.stage * C::q_bytes);
+        issue_transposed<C::held >= held_kv>(dp, held_v_, s.v, s.o + o_next.stage * C::q_bytes);
         o_next.next();
     }
     __device__ __forceinline__ void issue_dv()
@@ -512,6 +538,10 @@ template <class C> struct BackwardConsumer {
     __device__ __forceinline__ void all_steps()
     {
         int t = 0, g = 0, m = w.queries(a, 0);
+        if (C::held >= held_k)
+            hold(held_k_, s.k);
+        if (C::held >= held_kv)
+            hold(held_v_, s.v);
         issue_scores();
         issue_dp();
         wgmma_wait<0>();

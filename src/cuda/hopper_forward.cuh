@@ -14,27 +14,15 @@
 #define FOCI_CUDA_HOPPER_FORWARD_CUH
 
 #include "cuda/exact.h"
-#include "cuda/hopper_tile.cuh"
+#include "cuda/hopper_careful.cuh"
 
 namespace hopper {
 
 /* All pairs; key <= position; tables, sequences or both. */
 enum Support { support_full, support_causal, support_listed };
 
-/* What consumers know of a tile, through shared memory. */
-struct ForwardTile {
-    int number;          /* -1: there are no more */
-    int safe;            /* exact maximum throughout */
-    int head, batch;
-    int row, nq, nk;     /* query of row 0 (below 0 in a block that leads) */
-    int q0, k0;          /* first rows of the sequence */
-    int first, last;     /* key blocks, unless they are listed */
-};
-
 /* Two key tiles of 64 that one block of a listed support has, and for each warpgroup
- * their masks: an entry of the dictionary, or one of these. */
-enum { mask_none = -1, mask_all = -2 };
-
+ * their masks: an entry of the dictionary, mask_none or mask_all. */
 struct ForwardBlock {
     int tile[2], last, pad;
     int mask[3][2];
@@ -386,6 +374,7 @@ template <class C> struct ForwardProducer {
             t = next;
         }
         ask();
+        sent = -1; /* it has been asked for */
         if (again >= 0)
             send(again, blocks, 1);
         tile.number = -1;
@@ -738,9 +727,29 @@ template <class C> struct ForwardConsumer {
         }
     }
 
-    __device__ __forceinline__ void last_values()
+    /* Values beyond the end of a sequence are another's, or nothing's: weights of 0
+     * must not meet them. Only the last block of a tile can have such rows. */
+    __device__ __forceinline__ void clear_dead_values(const ConsumerBlock &b)
+    {
+        const int tile0 = C::key_tiles == 2 && b.tile1 >= 0 ? b.tile1 : b.tile0;
+        const int half = C::key_tiles == 2 && b.tile1 >= 0 ? 64 : 0;
+        const int from = max(tile->nk - tile0 * 64, 0);
+        if (tile0 < 0 || from >= 64)
+            return;
+        const uint32_t at = s.v + v.stage * C::kv_bytes + half * 128;
+        for (int i = from * 8 + (threadIdx.x & 127); i < 64 * 8; i += 128)
+#pragma unroll
+            for (int p = 0; p < C::panels; p++)
+                store_zeros(at + p * C::keys * 128 + i * 16);
+        fence_async_proxy();
+        named_sync(1 + C::groups + group, 128);
+    }
+
+    __device__ __forceinline__ void last_values(const ConsumerBlock &b)
     {
         wait_v();
+        if (C::listed)
+            clear_dead_values(b);
         pin(out), pin(weight);
         wgmma_fence();
         issue_values();
@@ -749,16 +758,30 @@ template <class C> struct ForwardConsumer {
         release_v();
     }
 
+    /* 0 times a value that is not finite is NaN: where hidden pairs and such values may
+     * have met, the warp does its rows again, pair by pair. */
+    __device__ __forceinline__ bool suspicious() const
+    {
+        if (C::support == support_full)
+            return false;
+        float x = 0;
+#pragma unroll
+        for (int i = 0; i < C::d / 2; i++)
+            x += out[i] * 0;
+        return __any_sync(~0u, x != 0);
+    }
+
     /* Divides by the sum and stores: a row without keys has output 0, log-sum-exp -inf
      * and norm +inf. */
     __device__ __forceinline__ void finish()
     {
         const struct cuda_exact &x = a.x;
         float l0 = quad_sum(sum0 + more0), l1 = quad_sum(sum1 + more1);
+        bool redo = false;
         if (C::quick) {
-            if (!tile->safe && !(fmaxf(l0, l1) < 1e30f && l0 == l0 && l1 == l1))
+            redo = __any_sync(~0u, !tile->safe && !(l0 < 1e30f && l1 < 1e30f));
+            if (redo && lane == 0)
                 *(volatile int *)s.redo = 1;
-            __syncwarp();
             arrive(s.done);
         }
         const bool in0 = row >= 0 && row < tile->nq, in1 = row >= -8 && row + 8 < tile->nq;
@@ -773,6 +796,7 @@ template <class C> struct ForwardConsumer {
             const float sink = x.score.sink[tile->head] * 1.44269504088896341f;
             by0 *= add_sink(norm0, sink), by1 *= add_sink(norm1, sink);
         }
+        const bool again = !redo && suspicious();
         uint16_t *o = (uint16_t *)x.o.at + tile->batch * x.o.seq + tile->head * x.o.head +
                       ((int64_t)tile->q0 + row) * x.o.row;
         store_row<T, C::d>(o, out, by0, in0 ? x.dv : 0, lane);
@@ -796,6 +820,11 @@ template <class C> struct ForwardConsumer {
                     to[8] = norm1 * ln2;
             }
         }
+        if (again) {
+#pragma unroll 1
+            for (int r = 0; r < 16; r++)
+                careful_row<T>(x, *tile, tile->row + group * 64 + warp * 16 + r, lane);
+        }
     }
 
     __device__ __forceinline__ void run()
@@ -815,7 +844,7 @@ template <class C> struct ForwardConsumer {
             ConsumerBlock b;
             first_block(b);
             other_blocks(b);
-            last_values();
+            last_values(b);
             finish();
         }
     }

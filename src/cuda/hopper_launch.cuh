@@ -80,5 +80,9 @@ bool plain_logits(const struct cuda_exact *x);
 int forward_bf16(const struct cuda_exact *x);
 int forward_f16(const struct cuda_exact *x);
 
+bool decode_fits(const struct cuda_exact *x);
+size_t decode_work_bytes(const struct cuda_exact *x);
+int decode(const struct cuda_exact *x);
+
 }  // namespace hopper
 #endif

@@ -92,6 +92,30 @@ HOPPER_INLINE void load_box(uint32_t to, const CUtensorMap *map, uint32_t bar, i
                  : "memory");
 }
 
+/* The same for what is read once: the L2 keeps it no longer than need be. */
+HOPPER_INLINE uint64_t evict_first_policy()
+{
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+HOPPER_INLINE void load_box_once(uint32_t to, const CUtensorMap *map, uint32_t bar,
+                                 int column, int row, int head, int batch, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
+                 "bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+                 "l"(map), "r"(bar), "r"(column), "r"(row), "r"(head), "r"(batch),
+                 "l"(policy)
+                 : "memory");
+}
+
+/* Waits for the launch before this one, where the two may overlap. */
+HOPPER_INLINE void wait_for_launch_before()
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 /* Bulk copies of contiguous bytes from shared to global memory, and f32 sums. */
 HOPPER_INLINE void bulk_store(void *to, uint32_t from, uint32_t bytes)
 {
@@ -294,10 +318,23 @@ HOPPER_WIDTH(256, 128, 128, 129, 130, 131, 132, 133, 134);
 
 /* ---- registers, arithmetic ---- */
 
+HOPPER_INLINE void store_zeros(uint32_t at)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
+}
+
 /* Four 8 x 8 matrices of 16 bits: the A operand of a product of depth 16. */
 HOPPER_INLINE void load_matrix(uint32_t *r, uint32_t at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+HOPPER_INLINE void load_matrix_transposed(uint32_t *r, uint32_t at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(at)
                  : "memory");
@@ -337,6 +374,10 @@ struct Bf16 {
         asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
         return r;
     }
+    static __device__ __forceinline__ float to_float(Bf16 x)
+    {
+        return __uint_as_float((uint32_t)x.bits << 16);
+    }
     static __device__ __forceinline__ float2 unpack(uint32_t r)
     {
         return make_float2(__uint_as_float(r << 16), __uint_as_float(r & 0xFFFF0000u));
@@ -352,11 +393,31 @@ struct F16 {
         asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
         return r;
     }
+    static __device__ __forceinline__ float to_float(F16 x)
+    {
+        return __half2float(__ushort_as_half(x.bits));
+    }
     static __device__ __forceinline__ float2 unpack(uint32_t r)
     {
         return __half22float2(*reinterpret_cast<const __half2 *>(&r));
     }
 };
+
+/* One warp's product of depth 16: c (16 x 8) += a (16 x 16) b (16 x 8). */
+template <class T>
+HOPPER_INLINE void multiply_16x8(float *c, const uint32_t *a, const uint32_t *b)
+{
+#define HOPPER_MMA(type)                                                                \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "         \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"      \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+    if constexpr (T::is_bf16)
+        HOPPER_MMA("bf16");
+    else
+        HOPPER_MMA("f16");
+#undef HOPPER_MMA
+}
 
 }  // namespace hopper
 #endif

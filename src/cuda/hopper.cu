@@ -87,6 +87,12 @@ static int fits(const struct cuda_exact *x, int what)
     switch (what) {
     case CUDA_FORWARD:
         return !x->pages.table && rows_fit(x->o, x->dv, x->heads, x->batch);
+    case CUDA_BACKWARD:
+        return !x->pages.table && backward_fits(x) &&
+               rows_fit(x->d_o, x->dv, x->heads, x->batch) &&
+               rows_fit(x->dq, x->d, x->heads, x->batch) &&
+               rows_fit(x->dk, x->d, x->kv_heads, x->batch) &&
+               rows_fit(x->dv_out, x->dv, x->kv_heads, x->batch);
     case CUDA_DECODE: return plain_logits(x) && decode_fits(x);
     default: return 0;
     }
@@ -96,6 +102,7 @@ static size_t work_bytes(const struct cuda_exact *x, int what)
 {
     switch (what) {
     case CUDA_FORWARD: return 16;
+    case CUDA_BACKWARD: return backward_work_bytes(x);
     case CUDA_DECODE: return decode_work_bytes(x);
     default: return 0;
     }
@@ -109,5 +116,5 @@ static int forward(const struct cuda_exact *x)
 }  // namespace hopper
 
 extern const struct cuda_family cuda_family_hopper = {
-    "hopper", hopper::fits, hopper::work_bytes, hopper::forward, nullptr, hopper::decode,
+    "hopper", hopper::fits, hopper::work_bytes, hopper::forward, hopper::backward, hopper::decode,
 };

@@ -18,9 +18,6 @@ struct ForwardTile {
     int first, last;     /* key blocks, unless they are listed */
 };
 
-/* Masks of tiles beside entries of the dictionary. */
-enum { mask_none = -1, mask_all = -2 };
-
 /* The logit of a pair, in base 2. */
 template <class T>
 __device__ __forceinline__ float careful_logit(const struct cuda_exact &x, const T *q,

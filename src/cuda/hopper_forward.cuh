@@ -93,49 +93,6 @@ template <class C> struct ForwardShared {
 
 /* ---- the producer ---- */
 
-/* The tiles of 64 keys that rows of one warpgroup need, in order. A lane walks for its
- * warpgroup; the run after the current one is on its way. */
-struct KeyWalk {
-    const struct cuda_run *run, *end;
-    struct cuda_run now, ahead;
-    int next, limit;
-    __device__ __forceinline__ void fetch()
-    {
-        if (run < end)
-            ahead = *run++;
-        else
-            ahead.begin = ahead.end = 0x7FFFFFFF, ahead.mask = mask_none;
-    }
-    __device__ __forceinline__ void advance() { now = ahead, fetch(); }
-    __device__ __forceinline__ KeyWalk(const struct cuda_exact &x, int pos, int nk,
-                                       bool idle)
-    {
-        limit = (nk + 63) / 64, next = 0, run = end = nullptr;
-        if (x.causal)
-            limit = min(limit, pos + 64 <= 0 ? 0 : (pos + 127) / 64);
-        now.begin = 0, now.end = limit, now.mask = mask_none;
-        if (idle)
-            limit = 0;
-        if (!x.tiles.row0)
-            return;
-        if (pos < 0 || pos / 64 >= x.tiles.n_rows)
-            limit = 0;
-        if (limit == 0)
-            return;
-        run = x.tiles.rows + x.tiles.row0[pos / 64];
-        end = x.tiles.rows + x.tiles.row0[pos / 64 + 1];
-        fetch(), advance();
-    }
-    /* The tile to come, or a number beyond all. */
-    __device__ __forceinline__ int peek()
-    {
-        while (next >= now.end && now.begin < limit && now.end < limit)
-            advance();
-        next = max(next, now.begin);
-        return next < min(limit, now.end) ? next : 0x7FFFFFFF;
-    }
-};
-
 template <class C> struct ForwardProducer {
     const ForwardArgs &a;
     const struct cuda_exact &x;
@@ -277,7 +234,7 @@ template <class C> struct ForwardProducer {
     }
 
     /* The next block of up to key_tiles tiles; returns whether it has any. */
-    __device__ __forceinline__ bool next_block(KeyWalk &walk, ForwardBlock &b, int &mask0,
+    __device__ __forceinline__ bool next_block(TileWalk &walk, ForwardBlock &b, int &mask0,
                                                int &mask1)
     {
         mask0 = mask1 = mask_all;
@@ -288,7 +245,7 @@ template <class C> struct ForwardProducer {
             int t = min(mine, __shfl_sync(~0u, mine, 1));
             t = min(t, __shfl_sync(~0u, mine, 2));
             t = __shfl_sync(~0u, t, 0);
-            if (t == 0x7FFFFFFF)
+            if (t == INT32_MAX)
                 break;
             b.tile[i] = t;
             if (mine == t) {
@@ -305,11 +262,25 @@ template <class C> struct ForwardProducer {
         return t < 0 ? 0x40000000 : tile.k0 + t * 64;
     }
 
+    /* Tiles of keys that the 64 rows from position pos on may meet. A lane looks for its
+     * warpgroup; those without one see none. */
+    __device__ __forceinline__ int keys_met(int pos) const
+    {
+        int limit = (tile.nk + 63) / 64;
+        if (x.causal)
+            limit = min(limit, pos + 64 <= 0 ? 0 : (pos + 127) / 64);
+        if (lane >= C::groups || (x.tiles.row0 && (pos < 0 || pos / 64 >= x.tiles.n_rows)))
+            limit = 0;
+        return limit;
+    }
+
     __device__ __forceinline__ void send_listed()
     {
         send_tile();
         const int pos = tile.row + tile.nk - tile.nq + lane * 64;
-        KeyWalk walk(x, pos, tile.nk, lane >= C::groups);
+        TileWalk walk(0, keys_met(pos), 0);
+        if (x.tiles.row0)
+            walk.use(x.tiles.rows, x.tiles.row0, pos / 64);
         ForwardBlock now, then;
         int m0, m1, n0, n1;
         next_block(walk, now, m0, m1);
@@ -349,7 +320,7 @@ template <class C> struct ForwardProducer {
 
     __device__ __forceinline__ int take_next()
     {
-        int next = 0x7FFFFFFF;
+        int next = INT32_MAX;
         if (a.dynamic) {
             if (lane == 0)
                 next = atomicAdd(a.counter, 1) + gridDim.x;

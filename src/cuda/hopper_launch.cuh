@@ -80,6 +80,10 @@ bool plain_logits(const struct cuda_exact *x);
 int forward_bf16(const struct cuda_exact *x);
 int forward_f16(const struct cuda_exact *x);
 
+bool backward_fits(const struct cuda_exact *x);
+size_t backward_work_bytes(const struct cuda_exact *x);
+int backward(const struct cuda_exact *x);
+
 bool decode_fits(const struct cuda_exact *x);
 size_t decode_work_bytes(const struct cuda_exact *x);
 int decode(const struct cuda_exact *x);

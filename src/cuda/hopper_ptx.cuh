@@ -318,6 +318,28 @@ HOPPER_WIDTH(256, 128, 128, 129, 130, 131, 132, 133, 134);
 
 /* ---- registers, arithmetic ---- */
 
+HOPPER_INLINE void store_float(uint32_t at, float x)
+{
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
+}
+
+HOPPER_INLINE void store_floats(uint32_t at, const float *x)
+{
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+
+HOPPER_INLINE float2 load_float2(uint32_t at)
+{
+    float2 x;
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x.x), "=f"(x.y)
+                 : "r"(at)
+                 : "memory");
+    return x;
+}
+
 HOPPER_INLINE void store_zeros(uint32_t at)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");

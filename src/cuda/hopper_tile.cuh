@@ -2,6 +2,7 @@
 #ifndef FOCI_CUDA_HOPPER_TILE_CUH
 #define FOCI_CUDA_HOPPER_TILE_CUH
 
+#include "cuda/exact.h"
 #include "cuda/hopper_ptx.cuh"
 
 namespace hopper {
@@ -59,6 +60,49 @@ template <int stages> struct Ring {
     }
 };
 
+/* Masks of tiles beside entries of the dictionary. */
+enum { mask_none = -1, mask_all = -2 };
+
+/* The tiles of a row or column of a table of tiles, in order; the run after the current
+ * one is on its way. Without a table it is all of them. */
+struct TileWalk {
+    const struct cuda_run *run, *end;
+    struct cuda_run now, ahead;
+    int next, limit, shift;
+    /* Tiles `from` .. `to` of those that runs count from `shift` on. */
+    __device__ __forceinline__ TileWalk(int from, int to, int shift_)
+        : run(nullptr), end(nullptr), next(from), limit(to), shift(shift_)
+    {
+        now.begin = from, now.end = to, now.mask = mask_none;
+    }
+    __device__ __forceinline__ void use(const struct cuda_run *runs, const int64_t *start,
+                                        int line)
+    {
+        if (next >= limit)
+            return;
+        run = runs + start[line], end = runs + start[line + 1];
+        fetch(), advance();
+    }
+    __device__ __forceinline__ void fetch()
+    {
+        if (run < end) {
+            ahead = *run++;
+            ahead.begin -= shift, ahead.end -= shift;
+        } else {
+            ahead.begin = ahead.end = INT32_MAX, ahead.mask = mask_none;
+        }
+    }
+    __device__ __forceinline__ void advance() { now = ahead, fetch(); }
+    /* The tile to come, or a number beyond all. */
+    __device__ __forceinline__ int peek()
+    {
+        while (next >= now.end && now.end < limit)
+            advance();
+        next = max(next, now.begin);
+        return next < min(limit, now.end) ? next : INT32_MAX;
+    }
+};
+
 /* Stores `columns` (a multiple of 8) of a row of an accumulator of n columns, of which
  * the thread holds x[4 i] and x[4 i + 1] in each eight, times `by`. The four threads of
  * the row transpose four pairs, so that each stores sixteen bytes. */
@@ -89,6 +133,20 @@ __device__ __forceinline__ void store_row(uint16_t *to, const float *x, float by
         const int column = g * 8 + quad * 8;
         if (column < columns)
             *reinterpret_cast<uint4 *>(to + column) = make_uint4(r[0], r[1], r[2], r[3]);
+    }
+}
+
+/* The same in f32. */
+template <int n>
+__device__ __forceinline__ void store_row_f32(float *to, const float *x, float by,
+                                              int columns, int lane)
+{
+#pragma unroll
+    for (int g = 0; g < n / 8; g++) {
+        const int column = g * 8 + (lane & 3) * 2;
+        if (column < columns)
+            *reinterpret_cast<float2 *>(to + column) =
+                make_float2(x[g * 4] * by, x[g * 4 + 1] * by);
     }
 }
 

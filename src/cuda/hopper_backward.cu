@@ -93,14 +93,14 @@ template <class C> static int launch_backward(const struct cuda_exact *x)
 
 template <class T, int d> static int backward_of_width(const struct cuda_exact *x)
 {
+    constexpr Route route = d == 64 ? route_direct : route_bulk;
     if (backward_listed(x))
         return plain_logits(x)
-                   ? launch_backward<BackwardShape<T, d, false, true, false, false>>(x)
-                   : launch_backward<BackwardShape<T, d, false, true, true, false>>(x);
-    constexpr bool ordered = d == 64;
+                   ? launch_backward<BackwardShape<T, d, false, true, false, route>>(x)
+                   : launch_backward<BackwardShape<T, d, false, true, true, route>>(x);
     return x->causal
-               ? launch_backward<BackwardShape<T, d, true, false, false, ordered>>(x)
-               : launch_backward<BackwardShape<T, d, false, false, false, ordered>>(x);
+               ? launch_backward<BackwardShape<T, d, true, false, false, route>>(x)
+               : launch_backward<BackwardShape<T, d, false, false, false, route>>(x);
 }
 
 template <class T> static int backward_of_type(const struct cuda_exact *x)

@@ -13,6 +13,10 @@
 
 namespace hopper {
 
+/* How dQ reaches memory: added from registers, or through shared memory by a warp of its
+ * own, in any order or in a fixed one. */
+enum Route { route_direct, route_bulk, route_ordered };
+
 struct BackwardArgs {
     struct cuda_exact x;
     float *dq;      /* tiles of 64 x d, in the order of threads */
@@ -22,12 +26,15 @@ struct BackwardArgs {
     int heads_at_once, chunk;
 };
 
-template <class T_, int d_, bool causal_, bool listed_, bool modified_, bool ordered_>
+template <class T_, int d_, bool causal_, bool listed_, bool modified_, Route route_>
 struct BackwardShape {
     using T = T_;
     static constexpr int d = d_, queries = 64, keys = 128, threads = 384;
     static constexpr bool causal = causal_, listed = listed_, modified = modified_;
-    static constexpr bool ordered = ordered_, held = d == 64; /* K and V in registers */
+    static constexpr Route route = route_;
+    static constexpr bool ordered = route == route_ordered, bulk = route != route_direct;
+    /* With d = 64 registers hold K and V too, and a step works ahead of the next one. */
+    static constexpr bool held = d == 64, ahead = d == 64;
     static constexpr int panels = (d + 63) / 64, q_stages = 3, o_stages = 2, s_stages = 2;
     static constexpr int k_bytes = keys * panels * 128, q_bytes = queries * panels * 128;
     static constexpr int s_bytes = keys * queries * 2;
@@ -36,10 +43,10 @@ struct BackwardShape {
                          at_o = at_q + q_stages * q_bytes,
                          at_s = at_o + o_stages * q_bytes,
                          at_dq = at_s + s_stages * s_bytes,
-                         at_norm = at_dq + (ordered ? 2 * dq_bytes : 0),
+                         at_norm = at_dq + (bulk ? 2 * dq_bytes : 0),
                          at_delta = at_norm + q_stages * queries * 4,
                          at_steps = at_delta + o_stages * queries * 4,
-                         at_work = at_steps + 32 * q_stages + 32,
+                         at_work = at_steps + 32 * q_stages + 64,
                          at_barriers = at_work + 64;
     static constexpr int few = 32, many = 240;
     static constexpr int shared_bytes = at_barriers + 256 + 1024;
@@ -53,6 +60,7 @@ struct BackwardStep {
     int dq_tile; /* where its dQ is added up */
     int head;    /* of queries */
     int last;
+    int turn;    /* how many blocks of keys add to it before, if the order is fixed */
     int mask[2]; /* of the warpgroups' key tiles */
 };
 
@@ -106,6 +114,7 @@ template <class C> struct BackwardShared {
     uint32_t full_kv, full_q, empty_q, full_o, empty_o, full_dq, empty_dq;
     BackwardStep *steps;
     int *none; /* there is no step at all */
+    int *where; /* [2][4] of a half of dQ: its tile, its turn, whether it is the last */
     BackwardWork *work;
     __device__ __forceinline__ explicit BackwardShared(uint8_t *raw)
     {
@@ -119,6 +128,7 @@ template <class C> struct BackwardShared {
         empty_dq = full_dq + 16;
         steps = reinterpret_cast<BackwardStep *>(raw + (k - at) + C::at_steps);
         none = reinterpret_cast<int *>(raw + (k - at) + C::at_steps + 32 * C::q_stages);
+        where = none + 4;
         work = reinterpret_cast<BackwardWork *>(raw + (k - at) + C::at_work);
     }
     __device__ __forceinline__ void init() const
@@ -258,6 +268,7 @@ template <class C> struct BackwardProducer {
                 step.row = m * C::queries;
                 step.dq_tile = step.head * w.dq_tiles + w.dq_tile0 + m;
                 step.last = g == share - 1 && t == order.count - 1;
+                step.turn = C::ordered ? order.turn(m) : 1;
                 send(step);
             }
         }
@@ -302,6 +313,7 @@ template <class C> struct BackwardProducer {
     {
         const int share = x.heads / x.kv_heads;
         BackwardStep now, then;
+        now.turn = then.turn = 1;
         for (int g = 0; g < share; g++) {
             TileWalk tiles = walk();
             now.head = then.head = w.head * share + g;
@@ -318,38 +330,40 @@ template <class C> struct BackwardProducer {
     }
 };
 
-/* One thread: adds the halves of dQ to memory in turn. */
+/* One thread: adds the halves of dQ to memory. */
 template <class C>
-__device__ __forceinline__ void
-backward_reduce(const BackwardArgs &a, const BackwardWork &w, const BackwardShared<C> &s)
+__device__ __forceinline__ void backward_reduce(const BackwardArgs &a,
+                                                const BackwardShared<C> &s)
 {
-    const BackwardOrder<C> order(a, w);
-    const int share = a.x.heads / a.x.kv_heads;
     uint32_t parity = 0;
-    for (int g = 0; g < share; g++) {
-        for (int t = 0; t < order.count; t++, parity ^= 1) {
-            const int m = order.tile(t), mine = order.turn(m);
-            const int64_t tile =
-                (int64_t)(w.head * share + g) * w.dq_tiles + w.dq_tile0 + m;
-            float *to = a.dq + tile * (2 * C::dq_bytes / 4);
-            for (int half = 0; half < 2; half++) {
-                barrier_wait(s.full_dq + 8 * half, parity);
-                if (half == 0)
-                    wait_turn(a.turns + tile, mine);
-                if (mine == 0)
-                    bulk_store(to + half * (C::dq_bytes / 4), s.dq + half * C::dq_bytes,
-                               C::dq_bytes);
-                else
-                    bulk_add(to + half * (C::dq_bytes / 4), s.dq + half * C::dq_bytes,
-                             C::dq_bytes);
-                bulk_commit();
-            }
-            bulk_wait_read<0>();
-            barrier_arrive(s.empty_dq), barrier_arrive(s.empty_dq + 8);
+    int last = 0;
+    barrier_wait(s.full_kv, 0);
+    if (*s.none)
+        return;
+    for (; !last; parity ^= 1) {
+        int tile = 0, turn = 0;
+        for (int half = 0; half < 2; half++) {
+            barrier_wait(s.full_dq + 8 * half, parity);
+            const volatile int *where = s.where + 4 * half;
+            tile = where[0], turn = where[1], last = where[2];
+            if (C::ordered && half == 0)
+                wait_turn(a.turns + tile, turn);
+            float *to = a.dq + ((int64_t)tile * 2 + half) * (C::dq_bytes / 4);
+            if (turn == 0)
+                bulk_store(to, s.dq + half * C::dq_bytes, C::dq_bytes);
+            else
+                bulk_add(to, s.dq + half * C::dq_bytes, C::dq_bytes);
+            bulk_commit();
+            if (half == 1)
+                bulk_wait_read<0>();
+        }
+        barrier_arrive(s.empty_dq), barrier_arrive(s.empty_dq + 8);
+        if (C::ordered) {
             bulk_wait<0>();
-            pass_turn(a.turns + tile, mine + 1);
+            pass_turn(a.turns + tile, turn + 1);
         }
     }
+    bulk_wait<0>();
 }
 
 }  // namespace hopper

@@ -27,8 +27,8 @@ template <class C> struct BackwardConsumer {
     uint32_t weight[nq / 4], ds[nq / 4];
     uint32_t slanted[C::modified ? nq / 4 : 1]; /* weights times slopes of the cap */
     uint32_t held_k[C::held ? C::d / 4 : 1], held_v[C::held ? C::d / 4 : 1];
-    Ring<C::q_stages> q{0};
-    Ring<C::o_stages> o{0};
+    Ring<C::q_stages> q{0}, q_ahead{0}; /* of dK; of scores, the same or one ahead */
+    Ring<C::o_stages> o{0}, o_ahead{0};
     uint32_t dq_parity = 1;
     int buffer = 0;
 
@@ -122,7 +122,7 @@ template <class C> struct BackwardConsumer {
         return mask >= 0 ? seen & x.tiles.by_key[mask][j % 64] : seen;
     }
 
-    /* Hidden pairs get score -inf and dP 0: their weights and dS are 0. */
+    /* Hidden pairs get score -inf: their weights and dS are 0. */
     __device__ __forceinline__ void hide(const BackwardStep &step)
     {
         const int top = w.block * C::keys + group * 64; /* first key */
@@ -137,7 +137,7 @@ template <class C> struct BackwardConsumer {
 #pragma unroll
         for (int i = 0; i < nq / 2; i++)
             if (!((i & 2 ? seen1 : seen0) >> (i / 4 * 8 + (i & 1)) & 1))
-                score[i] = -INFINITY, dp[i] = 0;
+                score[i] = -INFINITY;
     }
 
     /* Scores to weights. */
@@ -197,7 +197,7 @@ template <class C> struct BackwardConsumer {
             const float *z = dp + 4 * i;
             float2 y0 = make_float2(score[4 * i], score[4 * i + 1]);
             float2 y1 = make_float2(score[4 * i + 2], score[4 * i + 3]);
-            if constexpr (C::listed) { /* fewer registers */
+            if constexpr (C::listed || C::ahead) { /* fewer registers */
                 const uint32_t *from = C::modified ? slanted : weight;
                 y0 = T::unpack(from[2 * i]), y1 = T::unpack(from[2 * i + 1]);
             }
@@ -217,10 +217,10 @@ template <class C> struct BackwardConsumer {
         fence_async_proxy();
     }
 
-    __device__ __forceinline__ void add_dq(int tile)
+    __device__ __forceinline__ void add_dq(const BackwardStep &step)
     {
-        if constexpr (!C::ordered) {
-            float *to = a.dq + ((int64_t)tile * 2 + group) * (C::dq_bytes / 4) +
+        if constexpr (!C::bulk) {
+            float *to = a.dq + ((int64_t)step.dq_tile * 2 + group) * (C::dq_bytes / 4) +
                         (warp * 32 + lane) * 4;
 #pragma unroll
             for (int i = 0; i < C::dq_columns / 8; i++)
@@ -234,6 +234,10 @@ template <class C> struct BackwardConsumer {
             for (int i = 0; i < C::dq_columns / 8; i++)
                 store_floats(to + i * 2048, dq + 4 * i);
             fence_async_proxy();
+            if (warp == 0 && lane == 0) {
+                volatile int *where = s.where + 4 * group;
+                where[0] = step.dq_tile, where[1] = step.turn, where[2] = step.last;
+            }
             __syncwarp();
             if (lane == 0)
                 barrier_arrive(s.full_dq + 8 * group);
@@ -276,33 +280,52 @@ template <class C> struct BackwardConsumer {
 
     /* ---- steps ---- */
 
-    /* What the producer says of the step at the ring's place, until its Q is released. */
+    /* What the producer says of a step, until its Q is released. */
     __device__ __forceinline__ const BackwardStep &now() const { return s.steps[q.stage]; }
 
-    __device__ __forceinline__ void begin()
+    __device__ __forceinline__ void begin_scores()
     {
-        const uint32_t rows = s.q + q.stage * C::q_bytes;
-        barrier_wait(s.full_q + 8 * q.stage, q.parity);
-        clear_queries(now(), rows);
+        const uint32_t rows = s.q + q_ahead.stage * C::q_bytes;
+        barrier_wait(s.full_q + 8 * q_ahead.stage, q_ahead.parity);
+        clear_queries(s.steps[q_ahead.stage], rows);
         wgmma_fence();
         issue_transposed(score, held_k, s.k, rows);
-        const uint32_t other = s.o + o.stage * C::q_bytes;
-        barrier_wait(s.full_o + 8 * o.stage, o.parity);
-        clear_queries(now(), other);
-        wgmma_fence();
-        issue_transposed(dp, held_v, s.v, other);
     }
-
-    /* Scores and dP of a step are there; those of the step after it are begun. */
-    template <bool more> __device__ __forceinline__ void take()
+    __device__ __forceinline__ void begin_dp()
     {
-        const BackwardStep &step = now();
-        const uint32_t norms = s.norm + q.stage * nq * 4 + (lane & 3) * 8;
+        const uint32_t rows = s.o + o_ahead.stage * C::q_bytes;
+        barrier_wait(s.full_o + 8 * o_ahead.stage, o_ahead.parity);
+        clear_queries(s.steps[q_ahead.stage], rows);
+        wgmma_fence();
+        issue_transposed(dp, held_v, s.v, rows);
+    }
+    __device__ __forceinline__ void weigh()
+    {
+        const BackwardStep &step = s.steps[q_ahead.stage];
+        const uint32_t norms = s.norm + q_ahead.stage * nq * 4 + (lane & 3) * 8;
         hide(step);
         if constexpr (C::modified)
             weigh_modified(norms, step);
         else
             weigh_plain(norms);
+    }
+    __device__ __forceinline__ void release_o()
+    {
+        if (lane == 0)
+            barrier_arrive(s.empty_o + 8 * o.stage);
+        o.next();
+    }
+    __device__ __forceinline__ void release_q()
+    {
+        if (lane == 0)
+            barrier_arrive(s.empty_q + 8 * q.stage);
+        q.next();
+    }
+
+    /* Scores and dP of a step are there; those of the step after it are begun. */
+    template <bool more> __device__ __forceinline__ void take()
+    {
+        weigh();
         form_ds();
         pin(dv), pin(weight);
         wgmma_fence();
@@ -315,21 +338,70 @@ template <class C> struct BackwardConsumer {
         issue_sum(dk, ds, s.q + q.stage * C::q_bytes);
         wgmma_wait<1>();
         pin(dv), pin(dq), pin(weight);
-        if (lane == 0)
-            barrier_arrive(s.empty_o + 8 * o.stage);
-        o.next();
-        add_dq(step.dq_tile);
-        const uint32_t done = s.empty_q + 8 * q.stage;
-        q.next();
+        release_o();
+        add_dq(now());
+        q_ahead.next(), o_ahead.next();
         if (more)
-            begin();
+            begin_scores(), begin_dp();
         wgmma_wait<0>();
         pin(dk), pin(ds);
         if (more)
             pin(score), pin(dp);
-        if (lane == 0)
-            barrier_arrive(done);
+        release_q();
         buffer ^= 1;
+    }
+
+    /* The same where weights and dP are there: the matrix unit has dV and the next
+     * scores to do while dS is formed, dK and the next dP while the next weights are. */
+    template <bool more> __device__ __forceinline__ void take_ahead()
+    {
+        pin(dv), pin(weight);
+        wgmma_fence();
+        issue_sum(dv, weight, s.o + o.stage * C::q_bytes);
+        q_ahead.next(), o_ahead.next();
+        if (more)
+            begin_scores();
+        form_ds();
+        put_ds();
+        named_sync(1, 256);
+        pin(dk), pin(ds);
+        wgmma_fence();
+        issue_dq();
+        issue_sum(dk, ds, s.q + q.stage * C::q_bytes);
+        wgmma_wait<1>();
+        pin(dv), pin(dq), pin(weight);
+        if (more)
+            pin(score);
+        release_o();
+        add_dq(now());
+        if (more) {
+            begin_dp();
+            weigh();
+            pin(weight);
+        }
+        wgmma_wait<0>();
+        pin(dk), pin(ds);
+        if (more)
+            pin(dp);
+        release_q();
+        buffer ^= 1;
+    }
+
+    __device__ __forceinline__ void all_steps()
+    {
+        begin_scores(), begin_dp();
+        wgmma_wait<0>();
+        pin(score), pin(dp);
+        if constexpr (C::ahead) {
+            weigh();
+            while (!now().last)
+                take_ahead<true>();
+            take_ahead<false>();
+        } else {
+            while (!now().last)
+                take<true>();
+            take<false>();
+        }
     }
 
     __device__ __forceinline__ void store()
@@ -365,12 +437,7 @@ template <class C> struct BackwardConsumer {
             clear_keys();
             if constexpr (C::held)
                 hold(held_k, s.k), hold(held_v, s.v);
-            begin();
-            wgmma_wait<0>();
-            pin(score), pin(dp);
-            while (!now().last)
-                take<true>();
-            take<false>();
+            all_steps();
         }
         store();
     }
@@ -404,8 +471,8 @@ __global__ void __launch_bounds__(C::threads, 1)
                 producer.run_listed(&mk, &mv);
             else
                 producer.run_dense(&mk, &mv);
-        } else if (C::ordered && threadIdx.x == 32) {
-            backward_reduce<C>(a, w, s);
+        } else if (C::bulk && threadIdx.x == 32) {
+            backward_reduce<C>(a, s);
         }
     } else {
         more_registers<C::many>();

@@ -14,14 +14,16 @@ static int64_t decode_blocks(const struct cuda_exact *x)
     return (x->len_k + 127) / 128 * decode_seqs(x) * x->kv_heads;
 }
 
-/* Blocks of a unit: one unit for each multiprocessor while there are few, eight and
+/* Blocks of a unit: one unit for each multiprocessor while there are few, four and
  * more, handed out as they end, when there are many. */
 static int decode_unit(const struct cuda_exact *x)
 {
     const int64_t blocks = decode_blocks(x), each = blocks / x->n_sm;
-    if (each <= 8)
-        return (int)((blocks + x->n_sm - 1) / x->n_sm);
-    return (int)(each / 8 < 4 ? 4 : each / 8);
+    const int64_t least = (x->len_k + 127) / 128 / (decode_most_units - 2) + 1;
+    int64_t unit = (blocks + x->n_sm - 1) / x->n_sm;
+    if (each > 16)
+        unit = each / 4;
+    return (int)(unit < least ? least : unit);
 }
 
 static int64_t decode_units(const struct cuda_exact *x)
@@ -35,11 +37,6 @@ static int decode_rows(const struct cuda_exact *x)
     return x->heads / x->kv_heads * (int)x->len_q;
 }
 
-static size_t counter_bytes(const struct cuda_exact *x)
-{
-    return ((size_t)(1 + decode_seqs(x) * x->kv_heads) * sizeof(int) + 63) / 64 * 64;
-}
-
 static int decode_width(const struct cuda_exact *x)
 {
     return (x->d > x->dv ? x->d : x->dv) <= 64 ? 64 : 128;
@@ -48,14 +45,13 @@ static int decode_width(const struct cuda_exact *x)
 bool decode_fits(const struct cuda_exact *x)
 {
     return decode_rows(x) <= 16 && x->d <= 128 && x->dv <= 128 && !x->tiles.row0 &&
-           !x->packed && decode_blocks(x) < INT32_MAX;
+           !x->packed && decode_blocks(x) < INT32_MAX && x->kv_heads < 65536;
 }
 
 size_t decode_work_bytes(const struct cuda_exact *x)
 {
     const int rows = decode_rows(x) <= 8 ? 8 : 16;
-    return counter_bytes(x) +
-           (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
+    return 64 + (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
 }
 
 /* Pages are entries of a batch, of 64 rows each; there is no telling how many. */
@@ -63,9 +59,26 @@ static int decode_map(CUtensorMap *map, const struct cuda_exact *x, struct cuda_
                       int columns, int64_t page)
 {
     if (!x->pages.table)
-        return encode_map(map, in, x->dtype, columns, x->len_k, x->kv_heads, x->batch, 64);
+        return encode_map(map, in, x->dtype, columns, x->len_k, x->kv_heads, x->batch, 128);
     in.seq = page;
     return encode_map(map, in, x->dtype, columns, 64, x->kv_heads, INT32_MAX, 64);
+}
+
+/* A launch that may start while the one before it ends. */
+template <typename Kernel, typename... Args>
+static int launch_early(Kernel kernel, dim3 grid, int threads, int bytes, void *stream,
+                        Args... args)
+{
+    cudaLaunchAttribute early;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3((unsigned)threads);
+    config.dynamicSmemBytes = (size_t)bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = &early, config.numAttrs = 1;
+    return cudaLaunchKernelEx(&config, kernel, args...);
 }
 
 template <class C> static int launch_decode(const struct cuda_exact *x)
@@ -80,25 +93,29 @@ template <class C> static int launch_decode(const struct cuda_exact *x)
         return error;
     DecodeArgs a;
     a.x = *x;
-    a.counter = (int *)x->work, a.arrived = a.counter + 1;
-    a.partial = (float *)((char *)x->work + counter_bytes(x));
+    a.partial = (float *)((char *)x->work + 64);
     a.unit = decode_unit(x);
     a.blocks = (int)((x->len_k + 127) / 128);
     const int64_t units = decode_units(x);
+    const bool many = units > x->n_sm;
+    a.counter = many ? (int *)x->work : nullptr;
     cudaStream_t stream = (cudaStream_t)x->stream;
-    clear_counters<<<1, 256, 0, stream>>>(a.counter,
-                                          (int)(1 + decode_seqs(x) * x->kv_heads));
-    cudaLaunchAttribute overlap;
-    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    overlap.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)(units < x->n_sm ? units : x->n_sm));
-    config.blockDim = dim3(C::threads);
-    config.dynamicSmemBytes = C::shared_bytes;
-    config.stream = stream;
-    config.attrs = &overlap, config.numAttrs = 1;
-    error = cudaLaunchKernelEx(&config, decode_kernel<C>, mk, mv, a);
-    return error ? error : (int)cudaGetLastError();
+    const unsigned grid = (unsigned)(many ? x->n_sm : units);
+    if (many) {
+        clear_counter<<<1, 1, 0, stream>>>(a.counter);
+        error = launch_early(decode_kernel<C>, dim3(grid), C::threads, C::shared_bytes,
+                             stream, mk, mv, a);
+    } else {
+        decode_kernel<C><<<grid, C::threads, C::shared_bytes, stream>>>(mk, mv, a);
+    }
+    if (!error)
+        error = cudaGetLastError();
+    if (error)
+        return error;
+    return launch_early(decode_merge<C>,
+                        dim3((unsigned)decode_seqs(x), (unsigned)x->kv_heads,
+                             (unsigned)decode_rows(x)),
+                        C::d, 0, stream, a);
 }
 
 template <class T> static int decode_of_type(const struct cuda_exact *x)

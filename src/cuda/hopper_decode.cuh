@@ -2,10 +2,11 @@
  *
  * Bound by reading K and V. All query rows that share a key head are the rows of one
  * product (sixteen at most). Keys of all sequences and heads form one line of blocks of
- * 128, cut into units of equal length that blocks of threads fetch from a counter; a
- * unit may begin and end inside sequences. Of each block of keys a warp takes sixteen,
- * with a maximum of its own; warps meet at the end of a sequence or unit. A sequence
- * that lies in several units is merged by whoever ends last, in the order of units. */
+ * 128, cut into units of equal length, one for each block of threads or, if there are
+ * many, handed out by a counter; a unit may begin and end inside sequences. Of each block
+ * of keys a warp takes sixteen, with a maximum of its own; warps meet at the end of a
+ * sequence or unit. A second launch, which starts early and waits, merges sequences that
+ * lie in several units, in the order of units. */
 #ifndef FOCI_CUDA_HOPPER_DECODE_CUH
 #define FOCI_CUDA_HOPPER_DECODE_CUH
 
@@ -14,10 +15,11 @@
 
 namespace hopper {
 
+enum { decode_most_units = 2048 }; /* that one sequence may lie in */
+
 struct DecodeArgs {
     struct cuda_exact x;
-    int *counter;   /* units handed out; zero before */
-    int *arrived;   /* [kv_heads][n_seqs] units that have ended; zero before */
+    int *counter;   /* units handed out, zero before; null: one for each block */
     float *partial; /* [units][2][rows][dv + 2] */
     int unit;       /* blocks of keys of a unit */
     int blocks;     /* of one sequence, if all are alike */
@@ -89,7 +91,6 @@ template <class C> struct DecodeLine {
 template <class C> struct DecodeShared {
     uint32_t k, v, full_k, full_v, empty_k, empty_v, full_unit, empty_unit;
     int *unit; /* two, in turn */
-    int *last;
     float *meet;
     __device__ __forceinline__ explicit DecodeShared(uint8_t *raw)
     {
@@ -102,7 +103,6 @@ template <class C> struct DecodeShared {
         uint8_t *base = raw + (k - at);
         meet = reinterpret_cast<float *>(base + C::at_meet);
         unit = reinterpret_cast<int *>(base + C::at_barriers + 32 * C::stages + 32);
-        last = unit + 2;
     }
     __device__ __forceinline__ void init() const
     {
@@ -122,20 +122,21 @@ __device__ __forceinline__ void decode_load(const DecodeArgs &a, const DecodePie
                                             const CUtensorMap *m, uint64_t policy)
 {
     barrier_expect(full, C::bytes);
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int tile = block * 2 + i;
-        int row = p.k0 + tile * 64, batch = p.batch;
-        if (a.x.pages.table) {
-            const int64_t pages = p.seq * a.x.pages.max_pages;
-            const bool inside = tile * 64 < p.nk;
-            row = inside ? 0 : 64;
-            batch = inside ? a.x.pages.table[pages + tile] : 0;
-        }
+    if (!a.x.pages.table) {
 #pragma unroll
         for (int c = 0; c < C::panels; c++)
-            load_box_once(to + c * C::keys * 128 + i * 64 * 128, m, full, c * 64, row,
-                          p.head, batch, policy);
+            load_box_once(to + c * C::keys * 128, m, full, c * 64, p.k0 + block * C::keys,
+                          p.head, p.batch, policy);
+        return;
+    }
+    for (int i = 0; i < 2; i++) { /* pages of 64; beyond the last one, rows of none */
+        const int tile = block * 2 + i;
+        const bool inside = tile * 64 < p.nk;
+        const int page = inside ? a.x.pages.table[p.seq * a.x.pages.max_pages + tile] : 0;
+#pragma unroll
+        for (int c = 0; c < C::panels; c++)
+            load_box_once(to + c * C::keys * 128 + i * 64 * 128, m, full, c * 64,
+                          inside ? 0 : 64, p.head, page, policy);
     }
 }
 
@@ -176,8 +177,36 @@ __device__ __forceinline__ void decode_produce(const DecodeArgs &a, const Decode
         }
         if (!waited)
             wait_for_launch_before(), waited = true; /* it has cleared the counter */
-        unit = atomicAdd(a.counter, 1) + gridDim.x;
+        unit = a.counter ? atomicAdd(a.counter, 1) + (int)gridDim.x : units;
     }
+}
+
+/* Column c of row r of a sequence: stored, divided by the sum. */
+template <class T>
+__device__ __forceinline__ void decode_store(const struct cuda_exact &x, const DecodePiece &p,
+                                             int r, int c, float o, float top, float sum)
+{
+    const int share = x.heads / x.kv_heads, head = p.head * share + r / p.nq;
+    const int64_t i = (int64_t)p.q0 + r % p.nq;
+    const bool none = sum == 0;
+    float norm = none ? -INFINITY : top + log2f(sum), by = none ? 0 : 1 / sum;
+    if (x.score.sink)
+        by *= add_sink(norm, x.score.sink[head] * 1.44269504088896341f);
+    if (c < x.dv)
+        ((uint16_t *)x.o.at)[p.batch * x.o.seq + head * x.o.head + i * x.o.row + c] =
+            (uint16_t)T::pack(o * by, 0);
+    if (c == 0 && x.norm)
+        x.norm[((int64_t)head * x.batch + p.batch) * x.len_q + i] = none ? INFINITY : norm;
+    if (c == 0 && x.lse)
+        x.lse[p.batch * x.lse_seq + head * x.lse_head + i] = norm * 0.6931471805599453f;
+}
+
+/* Row r of what a unit has of the sequence that starts in it, or of the one before. */
+template <class C>
+__device__ __forceinline__ float *decode_partial(const DecodeArgs &a, int64_t unit,
+                                                 bool starts, int r)
+{
+    return a.partial + ((unit * 2 + starts) * C::rows + r) * (C::d + 2);
 }
 
 template <class C> struct DecodeConsumer {
@@ -326,32 +355,6 @@ template <class C> struct DecodeConsumer {
             to[d] = top[h], to[d + 1] = all;
     }
 
-    __device__ __forceinline__ void store(const DecodePiece &p, int r, int c, float o,
-                                          float top_, float sum_)
-    {
-        const struct cuda_exact &x = a.x;
-        const int share = x.heads / x.kv_heads, head = p.head * share + r / p.nq;
-        const int64_t i = (int64_t)p.q0 + r % p.nq;
-        const bool none = sum_ == 0;
-        float norm = none ? -INFINITY : top_ + log2f(sum_), by = none ? 0 : 1 / sum_;
-        if (x.score.sink)
-            by *= add_sink(norm, x.score.sink[head] * 1.44269504088896341f);
-        if (c < x.dv)
-            ((uint16_t *)x.o.at)[p.batch * x.o.seq + head * x.o.head + i * x.o.row + c] =
-                (uint16_t)T::pack(o * by, 0);
-        if (c == 0 && x.norm)
-            x.norm[((int64_t)head * x.batch + p.batch) * x.len_q + i] =
-                none ? INFINITY : norm;
-        if (c == 0 && x.lse)
-            x.lse[p.batch * x.lse_seq + head * x.lse_head + i] =
-                norm * 0.6931471805599453f;
-    }
-
-    __device__ __forceinline__ float *partial(int64_t unit, bool starts, int r) const
-    {
-        return a.partial + ((unit * 2 + starts) * C::rows + r) * (d + 2);
-    }
-
     /* The warps' parts of rows 8 h .. 8 h + 7: to the output, or to a partial result. */
     __device__ __forceinline__ void meet_warps(const DecodePiece &p, int h, int count,
                                                int64_t unit, bool whole, bool starts)
@@ -373,35 +376,15 @@ template <class C> struct DecodeConsumer {
                 o += by * x[c], l += by * x[d + 1];
             }
             if (whole) {
-                store(p, 8 * h + r, c, o, high, l);
+                decode_store<T>(a.x, p, 8 * h + r, c, o, high, l);
             } else {
-                float *to = partial(unit, starts, 8 * h + r);
+                float *to = decode_partial<C>(a, unit, starts, 8 * h + r);
                 to[c] = o;
                 if (c == 0)
                     to[d] = high, to[d + 1] = l;
             }
         }
         named_sync(1, C::warps * 32);
-    }
-
-    /* The parts of all units of a sequence, in their order. */
-    __device__ __forceinline__ void meet_units(const DecodePiece &p, int count, int64_t first,
-                                               int units)
-    {
-        for (int e = threadIdx.x; e < count * d; e += C::warps * 32) {
-            const int r = e / d, c = e % d;
-            float high = -INFINITY, o = 0, l = 0;
-            for (int u = 0; u < units; u++)
-                high = fmaxf(high, __ldcg(partial(first + u, u == 0, r) + d));
-            const float base = high == -INFINITY ? 0 : high;
-#pragma unroll 4
-            for (int u = 0; u < units; u++) {
-                const float *x = partial(first + u, u == 0, r);
-                const float by = exp2_approx(__ldcg(x + d) - base);
-                o += by * __ldcg(x + c), l += by * __ldcg(x + d + 1);
-            }
-            store(p, r, c, o, high, l);
-        }
     }
 
     __device__ __forceinline__ void end_piece(const DecodePiece &p, int64_t unit)
@@ -412,20 +395,6 @@ template <class C> struct DecodeConsumer {
         meet_warps(p, 0, count, unit, whole, starts);
         if (two && count > 8)
             meet_warps(p, 1, count, unit, whole, starts);
-        if (whole)
-            return;
-        __threadfence();
-        named_sync(1, C::warps * 32);
-        if (threadIdx.x == 0) {
-            wait_for_launch_before();
-            int *at = a.arrived + p.head * (a.x.seqs ? a.x.n_seqs : (int)a.x.batch) + p.seq;
-            *s.last = atomicAdd(at, 1) == (int)(last - first);
-            __threadfence();
-        }
-        named_sync(1, C::warps * 32);
-        if (*s.last)
-            meet_units(p, count, first, (int)(last - first + 1));
-        named_sync(1, C::warps * 32);
     }
 
     __device__ __forceinline__ void run()
@@ -472,6 +441,7 @@ __global__ void __launch_bounds__(C::threads, 1)
     if (threadIdx.x == 0)
         s.init();
     __syncthreads();
+    start_launch_after();
     if (threadIdx.x < C::warps * 32) {
         DecodeConsumer<C> consumer(a, s);
         consumer.run();
@@ -480,12 +450,66 @@ __global__ void __launch_bounds__(C::threads, 1)
     }
 }
 
-/* Clears counters; the kernel after it starts at once and waits before it uses them. */
-static __global__ void clear_counters(int *at, int n)
+/* Merges the parts of one row of one sequence: a thread has a column. */
+template <class C>
+__global__ void __launch_bounds__(C::d) decode_merge(const __grid_constant__ DecodeArgs a)
 {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-    for (int i = threadIdx.x; i < n; i += blockDim.x)
-        at[i] = 0;
+    __shared__ float weight[decode_most_units], total[C::d / 32];
+    const struct cuda_exact &x = a.x;
+    const int seq = blockIdx.x, head = blockIdx.y, r = blockIdx.z, c = threadIdx.x;
+    const DecodeLine<C> line(a);
+    const int64_t at = head * line.total +
+                       (x.seqs ? x.seqs[seq].k_block[1] : (int64_t)seq * a.blocks);
+    const int count = x.seqs ? x.seqs[seq + 1].k_block[1] - x.seqs[seq].k_block[1] : a.blocks;
+    if (count == 0)
+        return;
+    const DecodePiece p = line.piece(at, at + 1);
+    const int64_t first = p.from / a.unit;
+    const int units = (int)((p.to - 1) / a.unit - first) + 1;
+    if (units == 1 || r >= x.heads / x.kv_heads * p.nq)
+        return;
+    wait_for_launch_before();
+    float high = -INFINITY;
+    for (int u = c; u < units; u += C::d) {
+        weight[u] = decode_partial<C>(a, first + u, u == 0, r)[C::d];
+        high = fmaxf(high, weight[u]);
+    }
+    for (int step = 16; step; step /= 2)
+        high = fmaxf(high, __shfl_xor_sync(~0u, high, step));
+    if (c % 32 == 0)
+        total[c / 32] = high;
+    __syncthreads();
+#pragma unroll
+    for (int w = 0; w < C::d / 32; w++)
+        high = fmaxf(high, total[w]);
+    const float base = high == -INFINITY ? 0 : high;
+    float sum = 0;
+    for (int u = c; u < units; u += C::d) {
+        weight[u] = exp2_approx(weight[u] - base);
+        sum += weight[u] * decode_partial<C>(a, first + u, u == 0, r)[C::d + 1];
+    }
+    for (int step = 16; step; step /= 2)
+        sum += __shfl_xor_sync(~0u, sum, step);
+    __syncthreads();
+    if (c % 32 == 0)
+        total[c / 32] = sum;
+    __syncthreads();
+    sum = 0;
+#pragma unroll
+    for (int w = 0; w < C::d / 32; w++)
+        sum += total[w];
+    float o = 0;
+#pragma unroll 8
+    for (int u = 0; u < units; u++)
+        o += weight[u] * decode_partial<C>(a, first + u, u == 0, r)[c];
+    decode_store<typename C::T>(x, p, r, c, o, high, sum);
+}
+
+/* Clears the counter; the launch after it starts at once and waits before it counts. */
+static __global__ void clear_counter(int *at)
+{
+    start_launch_after();
+    *at = 0;
 }
 
 }  // namespace hopper

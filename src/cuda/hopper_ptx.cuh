@@ -110,7 +110,12 @@ HOPPER_INLINE void load_box_once(uint32_t to, const CUtensorMap *map, uint32_t b
                  : "memory");
 }
 
-/* Waits for the launch before this one, where the two may overlap. */
+/* Lets the launch after this one start, if it may overlap; waits for the one before. */
+HOPPER_INLINE void start_launch_after()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 HOPPER_INLINE void wait_for_launch_before()
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");

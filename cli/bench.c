@@ -374,6 +374,7 @@ static int run(const struct args *a)
 
 static const struct option options[] = {
     OPTION_THREADS,
+    OPTION_DEVICE,
     { .name = "reps",
       .arg = "N",
       .kind = KIND_WHOLE,

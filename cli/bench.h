@@ -2,6 +2,7 @@
 #ifndef FOCI_CLI_BENCH_H
 #define FOCI_CLI_BENCH_H
 
+#include "cli/device.h"
 #include "cli/layer.h"
 #include "cli/run.h"
 
@@ -45,14 +46,16 @@ void bench_release(struct bench_result *r);
 
 /* A case ready to be executed as often as one likes; not one of steps. */
 struct bench_job {
-    const foci_plan *plan;
-    enum pass        pass;
-    foci_io          io;
-    foci_grads       grads;
+    const foci_plan   *plan;
+    enum pass          pass;
+    foci_io            io;
+    foci_grads         grads;
+    bool               there; /* it runs on a device, on copies of the two */
+    struct device_copy copy;
 };
 /* bench_job_close() in any case. */
-foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
-                           struct bench_job *j);
+foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
+                           const struct bench_case *c, struct bench_job *j);
 foci_status bench_job_run(void *job);
 void        bench_job_close(struct bench_job *j);
 

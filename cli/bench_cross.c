@@ -122,7 +122,7 @@ static int open_side(const struct cross *w, const struct crossing *x, const char
     foci_status status = bench_plan(w->ctx, &s->c, &s->plan);
     if (status) return library_error(w->a, w->ctx, status, s->text);
     s->open = true;
-    status = bench_job_open(s->plan, &s->c, &s->job);
+    status = bench_job_open(w->ctx, s->plan, &s->c, &s->job);
     return status ? failure(w->a, "%s: execution failed: %s", s->text,
                             foci_status_text(status))
                   : EXIT_OK;

@@ -89,8 +89,8 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
     return reads(plan, 'x') ? bench_draw(p->dtype, n * (size_t)p->dim_x, 5) : NULL;
 }
 
-foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
-                           struct bench_job *j)
+foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
+                           const struct bench_case *c, struct bench_job *j)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
@@ -128,9 +128,14 @@ foci_status bench_job_open(const foci_plan *plan, const struct bench_case *c,
     }
     foci_status status = foci_params_init(plan, 1, params);
     /* Otherwise statistics are found in each sequence, and that is timed. */
-    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL)
+    j->there = on_device(ctx);
+    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL && !j->there)
         status = foci_params_calibrate(plan, &j->io, params);
-    return status == FOCI_OK ? foci_forward(plan, &j->io) : status;
+    if (status == FOCI_OK && j->there)
+        status = device_send(ctx, plan, &j->io, c->pass == PASS_FWD ? NULL : &j->grads,
+                             &j->copy);
+    return status == FOCI_OK ? foci_forward(plan, j->there ? &j->copy.io : &j->io)
+                             : status;
 }
 
 void bench_job_close(struct bench_job *j)
@@ -144,6 +149,7 @@ void bench_job_close(struct bench_job *j)
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
+    if (j->there) device_release(&j->copy);
 }
 
 static int by_size(const void *a, const void *b)
@@ -163,9 +169,12 @@ foci_status bench_job_run(void *job)
     const struct bench_job *j = job;
     foci_status             status = FOCI_OK;
 
-    if (j->pass != PASS_BWD) status = foci_forward(j->plan, &j->io);
+    const foci_io *io = j->there ? &j->copy.io : &j->io;
+
+    if (j->pass != PASS_BWD) status = foci_forward(j->plan, io);
     if (j->pass != PASS_FWD && status == FOCI_OK)
-        status = foci_backward(j->plan, &j->io, &j->grads);
+        status = foci_backward(j->plan, io, j->there ? &j->copy.grads : &j->grads);
+    if (j->there && status == FOCI_OK) status = foci_device_wait(j->copy.ctx, NULL);
     return status;
 }
 
@@ -196,11 +205,12 @@ foci_status bench_repeat(foci_status (*once)(void *), foci_status (*before)(void
     return status;
 }
 
-static foci_status run_plan(const foci_plan *plan, const struct bench_case *c, int reps,
-                            double time, struct bench_result *r)
+static foci_status run_plan(foci_ctx *ctx, const foci_plan *plan,
+                            const struct bench_case *c, int reps, double time,
+                            struct bench_result *r)
 {
     struct bench_job j;
-    foci_status      status = bench_job_open(plan, c, &j);
+    foci_status      status = bench_job_open(ctx, plan, c, &j);
 
     if (status == FOCI_OK)
         status = bench_repeat(bench_job_run, NULL, &j, reps, time, r);
@@ -257,7 +267,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
 
     count(ctx, plan, c, r);
     status = c->pass == PASS_STEP ? bench_step(ctx, plan, NULL, c, reps, time, r)
-                                  : run_plan(plan, c, reps, time, r);
+                                  : run_plan(ctx, plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK
                              : failure(a, "%s: execution failed: %s", c->text,

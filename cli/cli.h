@@ -61,6 +61,12 @@ struct option {
         .help = "threads to use (default $FOCI_THREADS, or one a core)",               \
         .kind = KIND_WHOLE, .min = 1, .max = 1024                                      \
     }
+#define OPTION_DEVICE                                                                  \
+    {                                                                                  \
+        .name = "device", .arg = "NAME",                                               \
+        .help = "run on an accelerator: cuda, cuda:0, cuda:1... (default the CPU)",    \
+        .kind = KIND_TEXT                                                              \
+    }
 #define OPTION_PRECISION                                                               \
     {                                                                                  \
         .name = "precision", .arg = "HOW",                                             \

@@ -71,10 +71,17 @@ static json_t *json_info(const foci_ctx *ctx, const char *system, const char *mo
                               json_pack("{s:s, s:s, s:o}", "name", name, "level", text,
                                         "higher", json_higher(ctx, text)));
 
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:i, s:o, s:o}", "version",
-                          foci_version(), "system", system, "cpu", model,
-                          "memory_bytes", (json_int_t)memory_bytes(), "threads",
-                          foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
+    json_t     *o = json_pack("{s:s, s:s, s:s, s:I, s:i, s:o, s:o}", "version",
+                              foci_version(), "system", system, "cpu", model,
+                              "memory_bytes", (json_int_t)memory_bytes(), "threads",
+                              foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
+    foci_device d = { FOCI_SIZED(foci_device) };
+    if (!foci_ctx_device(ctx, &d) && d.name)
+        json_object_set_new(o, "device",
+                            json_pack("{s:s, s:s, s:i, s:i, s:I}", "name", d.name,
+                                      "model", d.model, "processors", d.processors,
+                                      "capability", d.capability, "memory_bytes",
+                                      (json_int_t)d.memory_bytes));
     if (m)
         json_object_set_new(o, "measured",
                             json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops,
@@ -93,6 +100,10 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     if (*model) table_pair(t, "cpu", "%s", model);
     table_pair(t, "memory", "%sB", thousands(memory_bytes(), text));
     table_pair(t, "threads", "%d", foci_ctx_threads(ctx));
+    foci_device d = { FOCI_SIZED(foci_device) };
+    if (!foci_ctx_device(ctx, &d) && d.name)
+        table_pair(t, "device", "%s, %s, %d processors, %sB", d.name, d.model,
+                   d.processors, thousands((double)d.memory_bytes, text));
     table_print(t, stdout);
     table_free(t);
 }
@@ -183,6 +194,7 @@ static int run(const struct args *a)
 static const struct option options[] = {
     { .name = "measure", .help = "measure products and memory, in about a second" },
     OPTION_THREADS,
+    OPTION_DEVICE,
     { 0 },
 };
 

@@ -209,6 +209,7 @@ static const struct option options[] = {
       .many = true },
     OPTION_PRECISION,
     OPTION_THREADS,
+    OPTION_DEVICE,
     { 0 },
 };
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/device.h"
 #include "cli/layer.h"
 #include "cli/run.h"
 
@@ -49,6 +50,7 @@ static int check_missing(const struct run *r)
     for (int i = 0; i < 4 && !code; i++) {
         if (tensors[i]->file.path) continue;
         *fields[i] = NULL;
+        if (on_device(r->ctx)) return EXIT_OK; /* its copies are looked at */
         if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
             code = usage_error(r->a, "--%s is missing, and %s reads it", names[i],
                                r->spec);
@@ -138,6 +140,34 @@ static int execution_error(const struct run *r, const char *pass, foci_status st
                    foci_status_text(status));
 }
 
+/* The same on a device, from and to memory of the host. */
+static int execute_there(struct run *r, const foci_io *io, const foci_grads *grads)
+{
+    struct device_copy c;
+    char               text[512] = "";
+    const char        *pass = "forward";
+    foci_status        status =
+        device_send(r->ctx, r->plan, io, r->dout.data ? grads : NULL, &c);
+
+    double start = seconds();
+    if (!status) status = foci_forward(r->plan, &c.io);
+    if (!status) status = foci_device_wait(r->ctx, NULL);
+    r->forward_s = seconds() - start;
+    if (!status && r->dout.data) {
+        pass = "backward";
+        start = seconds();
+        status = foci_backward(r->plan, &c.io, &c.grads);
+        if (!status) status = foci_device_wait(r->ctx, NULL);
+        r->backward_s = seconds() - start;
+    }
+    if (!status) status = device_fetch(&c);
+    if (status == FOCI_ERR_ARG)
+        foci_io_check(r->plan, &c.io, r->dout.data ? &c.grads : NULL, text, sizeof text);
+    device_release(&c);
+    if (*text) return failure(r->a, "%s", text);
+    return status ? execution_error(r, pass, status) : EXIT_OK;
+}
+
 static int execute(struct run *r)
 {
     const bool       ref = opt_flag(r->a, "ref"), step = opt_flag(r->a, "step");
@@ -157,6 +187,7 @@ static int execute(struct run *r)
                        r->spec);
     if (status) return execution_error(r, "weights", status);
 
+    if (on_device(r->ctx) && !ref && !step) return execute_there(r, &io, &grads);
     double start = seconds();
     if (step) {
         const int code = run_steps(r);
@@ -285,6 +316,7 @@ static const struct option options[] = {
       .kind = KIND_WHOLE,
       .max = MOST_WHOLE },
     OPTION_THREADS,
+    OPTION_DEVICE,
     { .name = "param",
       .arg = "NAME=FILE",
       .help = "a parameter, for each head or for all; a list that planning asks for",

@@ -11,7 +11,8 @@
 foci_ctx *open_ctx(const struct args *a, int threads)
 {
     foci_ctx          *ctx;
-    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads };
+    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads,
+                                   .device = opt_text(a, "device") };
 
     if (foci_ctx_create(&options, &ctx)) failure(a, "%s", foci_errmsg(NULL));
     return ctx;

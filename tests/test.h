@@ -38,11 +38,12 @@ static inline void *test_alloc(size_t n, size_t size)
     return p;
 }
 
-/* cpu NULL: the best level there is. */
+/* cpu NULL: the best level there is, or the device that FOCI_TEST_DEVICE names. */
 static inline foci_ctx *test_ctx(const char *cpu, int threads)
 {
     const foci_options options = { FOCI_SIZED(foci_options), .threads = threads,
-                                   .cpu = cpu };
+                                   .cpu = cpu,
+                                   .device = cpu ? NULL : getenv("FOCI_TEST_DEVICE") };
     foci_ctx          *ctx = NULL;
     if (foci_ctx_create(&options, &ctx) != FOCI_OK)
         fail_msg("no context of level %s: %s", cpu ? cpu : "(any)", foci_errmsg(NULL));

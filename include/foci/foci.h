@@ -88,6 +88,8 @@ typedef struct foci_options {
                             * them; NULL: $FOCI_CPU, or the best there is */
     foci_alloc_fn alloc;   /* NULL: malloc and free */
     void         *user;    /* given to alloc */
+    const char   *device;  /* "cuda" or "cuda:1": plans run there, see below; NULL: on
+                            * the CPU */
 } foci_options;
 
 /* `options` may be NULL.  When even the context cannot be made, *ctx is NULL and
@@ -110,8 +112,8 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
  * beyond the last. */
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
-/* What this machine can do, measured now, in about a second, per second and by all
- * threads of ctx together: floating-point operations in long products on non-zero
+/* What this machine, or the device of ctx, can do, measured now, in about a second, per
+ * second and by all threads of ctx together: floating-point operations in long products on non-zero
  * data, bytes copied in memory (read plus written), and bytes only read. */
 typedef struct foci_machine {
     size_t size;
@@ -120,6 +122,45 @@ typedef struct foci_machine {
 
 /* Measure, into the fields that machine->size covers. */
 FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
+
+/*
+ * Devices
+ *
+ * Plans made on a context with a device run on it.  All pointers of foci_io and
+ * foci_grads are then of its memory, lengths, documents and parameters included, and
+ * executions return when their work is in the queue of foci_io.stream: they allocate
+ * nothing, never wait, and can be captured in a CUDA graph.  Lengths out of range are
+ * clipped.  What has no form on the device is refused when planning, by name.  The judge
+ * and foci_params_init() work on memory of the host.
+ */
+
+/* The device of a context; name is NULL where it has none. */
+typedef struct foci_device {
+    size_t      size;
+    const char *name;                   /* "cuda:0" */
+    const char *model;                  /* as its maker calls it */
+    int         processors, capability; /* multiprocessors; 90 for 9.0 */
+    size_t      memory_bytes;
+} foci_device;
+
+/* What it is, into the fields that device->size covers. */
+FOCI_API foci_status foci_ctx_device(const foci_ctx *ctx, foci_device *device);
+
+/* Memory that plans on ctx can work on, 256-byte aligned on a device: for programs that do
+ * not know CUDA.  Without a device it is the host's, 64-byte aligned. */
+FOCI_API foci_status foci_device_alloc(foci_ctx *ctx, size_t bytes, void **memory);
+FOCI_API void        foci_device_free(foci_ctx *ctx, void *memory, size_t bytes);
+
+/* Copy from the host to such memory, and back; they wait until it is done, for what is in
+ * the default queue too. */
+FOCI_API foci_status foci_device_write(foci_ctx *ctx, void *to, const void *from,
+                                       size_t bytes);
+FOCI_API foci_status foci_device_read(foci_ctx *ctx, void *to, const void *from,
+                                      size_t bytes);
+
+/* Wait for all work of a stream, or, NULL, of the device; what failed there is told
+ * here. */
+FOCI_API foci_status foci_device_wait(foci_ctx *ctx, void *stream);
 
 /*
  * Problems
@@ -294,6 +335,7 @@ typedef struct foci_io {
     const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
     const float   *bias;   /* likewise, added to the logits */
     uint64_t       dropout_seed; /* weight (b, h, i, j) is dropped by a hash of these */
+    void *stream; /* on a device, a cudaStream_t of it; NULL: the default one */
 } foci_io;
 
 /* Gradients.  Those of inputs are written and have the layout and dtype of their

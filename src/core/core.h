@@ -34,6 +34,7 @@ struct foci_ctx {
     struct kernels        kernels;
     const foci_mech_def **own; /* registered by the program */
     int                   n_own;
+    struct device        *device; /* device/device.h; NULL: plans run on the CPU */
     char                  message[512];
 };
 

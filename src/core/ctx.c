@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/core.h"
+#include "device/device.h"
 
 /* The reason why there is no context, for foci_errmsg(NULL). */
 static _Thread_local char orphan[sizeof((foci_ctx *)0)->message];
@@ -130,6 +131,7 @@ foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
 
     foci_status status = choose_threads(ctx, o.threads);
     if (!status) status = choose_levels(ctx, o.cpu);
+    if (!status && o.device) status = device_open(ctx, o.device);
     if (status) {
         foci_ctx_free(ctx);
         return status;
@@ -141,6 +143,7 @@ foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
 void foci_ctx_free(foci_ctx *ctx)
 {
     if (!ctx) return;
+    device_close(ctx);
     if (ctx->own) ctx_free(ctx, ctx->own, (size_t)ctx->n_own, sizeof *ctx->own);
     ctx->alloc(ctx->user, ctx, sizeof *ctx, 0);
 }

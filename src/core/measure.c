@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "core/core.h"
+#include "device/device.h"
 
 enum {
     WORDS = 16384,      /* of an operand, at most */
@@ -172,6 +173,7 @@ foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "measure: no struct to fill, or its size is 0");
 
+    if (ctx->device) return device_measure(ctx, machine);
     const size_t     n = (size_t)ctx->threads;
     struct operands *operands = ctx_alloc(ctx, n, sizeof *operands);
     if (!operands) return FOCI_ERR_MEMORY;

@@ -322,6 +322,9 @@ foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
     if (!layer) return FOCI_ERR_ARG;
     *layer = NULL;
     if (!ctx) return FOCI_ERR_ARG;
+    if (ctx->device)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "layers have no form on a device: plan their mechanism there");
     foci_layer *l = ctx_alloc(ctx, 1, sizeof *l);
     if (!l) return FOCI_ERR_MEMORY;
     l->ctx = ctx;

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "device/device.h"
 #include "plan/plan.h"
 
 static const char *precision(const foci_problem *p)
@@ -52,10 +53,14 @@ int foci_plan_describe(const foci_plan *plan, char *text, size_t cap)
     char         problem[160];
 
     print_problem(plan, problem, sizeof problem);
-    prose_add(
-        &t, "plan %s, %s%s, level %s, %d thread%s\n", problem, precision(&plan->p),
-        plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "",
-        best_level(plan->ctx), plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
+    prose_add(&t, "plan %s, %s%s, ", problem, precision(&plan->p),
+              plan->p.flags & FOCI_TRAIN ? ", forward and backward" : "");
+    if (plan->ctx->device)
+        prose_add(&t, "on %s, %s\n", plan->ctx->device->name,
+                  plan->ctx->device->info.name);
+    else
+        prose_add(&t, "level %s, %d thread%s\n", best_level(plan->ctx),
+                  plan->ctx->threads, plan->ctx->threads == 1 ? "" : "s");
     for (int i = 0; i < plan->spec.n_groups; i++)
         add_group(&t, plan, i);
     prose_cost(&t, &plan->cost, plan->p.flags & FOCI_TRAIN);

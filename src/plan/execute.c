@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/device.h"
 #include "plan/plan.h"
 
 int64_t plan_max_seqs(const foci_plan *plan)
@@ -168,7 +169,8 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
     if (!plan) return refuse(out, "the plan is NULL");
     if (!io) return refuse(out, "io is NULL");
     TRY(check_tensors(plan, io, out));
-    TRY(check_lengths(plan, io, out));
+    TRY(plan->ctx->device ? device_check_io(plan, io, grads, text, cap)
+                          : check_lengths(plan, io, out));
     return grads ? check_grads(plan, io, grads, out) : FOCI_OK;
 }
 
@@ -278,18 +280,24 @@ static bool adds_twice(const foci_plan *plan, const foci_grads *grads)
 }
 
 /* The dearest first, so that cheap ones fill the gaps at its end. */
-static void run_stages(const foci_plan *plan, const foci_io *io, const foci_grads *grads)
+static foci_status run_stages(const foci_plan *plan, const foci_io *io,
+                              const foci_grads *grads)
 {
+    int fault = 0;
+
     const int    n = plan->spec.n_groups;
     const double flops = grads ? plan->cost.backward_flops : plan->cost.forward_flops;
     const int    threads = jobs_threads(plan->ctx->threads, INT64_MAX, flops);
     foci_plan    copy = *plan;
     struct pass  pass = { &copy, io, grads };
 
-    copy.shared = n > 1 && threads > 1 && !adds_twice(plan, grads);
+    copy.fault = &fault;
+    copy.shared =
+        n > 1 && threads > 1 && !plan->ctx->device && !adds_twice(plan, grads);
     if (copy.shared) jobs_share(&plan->ctx->kernels, threads, n, run_stage, &pass);
-    for (int i = 0; i < n && !copy.shared; i++)
+    for (int i = 0; i < n && !copy.shared && !fault; i++)
         run_stage(&pass, i);
+    return fault ? FOCI_ERR_DEVICE : FOCI_OK;
 }
 
 foci_status foci_forward(const foci_plan *plan, const foci_io *io)
@@ -300,8 +308,7 @@ foci_status foci_forward(const foci_plan *plan, const foci_io *io)
     TRY(plan_whole_io(io, NULL, &whole, &none));
     TRY(check_all(plan, &whole, NULL, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    run_stages(plan, &whole, NULL);
-    return FOCI_OK;
+    return run_stages(plan, &whole, NULL);
 }
 
 /* The stages that read x add to its gradient. */
@@ -335,10 +342,13 @@ foci_status foci_backward(const foci_plan *plan, const foci_io *io,
     TRY(plan_whole_io(io, grads, &whole, &whole_grads));
     TRY(check_all(plan, &whole, &whole_grads, NULL, 0));
     TRY(plan_check_engines(plan, &whole, NULL, 0));
-    clear_dx(plan, whole_grads.dx);
-    clear_dbias(plan, whole_grads.dbias);
-    run_stages(plan, &whole, &whole_grads);
-    return FOCI_OK;
+    if (plan->ctx->device)
+        TRY(device_clear_dbias(plan, &whole, &whole_grads));
+    else {
+        clear_dx(plan, whole_grads.dx);
+        clear_dbias(plan, whole_grads.dbias);
+    }
+    return run_stages(plan, &whole, &whole_grads);
 }
 
 /* One of the two functions of an engine that change parameters. */

@@ -1,5 +1,6 @@
 /* plan.c -- from spec and problem to a plan: checks, stages, sizes. */
 #include "plan/plan.h"
+#include "device/device.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,6 +15,7 @@ const struct engine *engine_of(const struct stage *s)
 {
     const foci_mech *m = &s->group->mech;
 
+    if (s->device) return &engine_exact_device;
     if (m->def->second && m->def->second(m)) return &engine_second;
     return engines[m->def->engine];
 }

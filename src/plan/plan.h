@@ -134,21 +134,22 @@ foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o
                           struct labelled *l);
 
 struct stage { /* one group of heads, ready to run */
-    const struct group *group;
-    struct score        score;
-    struct support      support;
-    struct slot_level   levels[FOCI_MAX_LEVELS];
-    int                 n_levels;
-    foci_order          order; /* label FOCI_LABEL_NONE: none */
-    struct labelled     labelled;
-    int64_t             memory; /* leading keys that take no gradient */
-    foci_plan         **inner;  /* [n_inner] the plans of its routes */
-    int64_t             n_inner;
-    foci_linear         linear;   /* of the linear engine */
-    int64_t             features; /* that it has */
-    int64_t             saved0;   /* floats before its part of what forward saves */
-    size_t              work0;    /* bytes before its part of the work memory */
-    double              flops;    /* of its forward pass */
+    const struct group  *group;
+    struct score         score;
+    struct support       support;
+    struct slot_level    levels[FOCI_MAX_LEVELS];
+    int                  n_levels;
+    foci_order           order; /* label FOCI_LABEL_NONE: none */
+    struct labelled      labelled;
+    int64_t              memory; /* leading keys that take no gradient */
+    foci_plan          **inner;  /* [n_inner] the plans of its routes */
+    int64_t              n_inner;
+    foci_linear          linear;   /* of the linear engine */
+    int64_t              features; /* that it has */
+    int64_t              saved0;   /* floats before its part of what forward saves */
+    size_t               work0;    /* bytes before its part of the work memory */
+    double               flops;    /* of its forward pass */
+    struct device_stage *device; /* what it keeps on the context's device; NULL: none */
 };
 
 /* linear.c: what a mechanism of the linear engine says; how many features that makes. */
@@ -263,6 +264,9 @@ struct foci_plan {
 
     /* In the copy that one execution of several stages makes: they share the threads. */
     bool shared;
+
+    /* In that copy: the first error of the device; NULL: nobody asks. */
+    int *fault;
 
     /* In the copy of a route's plan that one execution makes: how much of its output
      * each row takes, [batch len_q][heads of the group], gate_step apart.  The exact

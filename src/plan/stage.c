@@ -2,6 +2,7 @@
  * to, which tiles does it need. */
 #include <math.h>
 
+#include "device/device.h"
 #include "plan/plan.h"
 
 /* Modifiers that speak of the distance between a query and a key; those that change what
@@ -283,8 +284,10 @@ foci_status stages_make(foci_plan *plan)
     plan->stages =
         ctx_alloc(plan->ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
     if (!plan->stages) return FOCI_ERR_MEMORY;
-    for (int i = 0; i < plan->spec.n_groups; i++)
+    for (int i = 0; i < plan->spec.n_groups; i++) {
         TRY(make_stage(plan, &plan->spec.groups[i], &plan->stages[i]));
+        if (plan->ctx->device) TRY(device_stage_make(plan, &plan->stages[i]));
+    }
     return FOCI_OK;
 }
 
@@ -296,6 +299,7 @@ void stages_free(foci_plan *plan)
     for (size_t i = 0; plan->stages && i < n; i++) {
         struct stage *s = &plan->stages[i];
 
+        device_stage_free(ctx, s);
         support_free(ctx, &s->support);
         for (int l = 0; l < FOCI_MAX_LEVELS; l++)
             support_free(ctx, &s->levels[l].support);

@@ -112,6 +112,9 @@ foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **p
     if (!plan || !pool) return FOCI_ERR_ARG;
     *pool = NULL;
     TRY(check_plan(plan));
+    if (plan->ctx->device)
+        return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                        "decoding has no form on a device: its pools are of the host");
 
     foci_pool *made = ctx_alloc(plan->ctx, 1, sizeof *made);
     if (!made) return FOCI_ERR_MEMORY;

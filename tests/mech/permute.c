@@ -114,9 +114,9 @@ static struct trial move(const foci_plan *plan, const struct trial *t,
 
     u.params = test_alloc((size_t)plan->n_floats, sizeof *u.params);
     permute_params(plan, t->params, m->head, u.params);
-    u.len_q = test_alloc(BATCH, sizeof *u.len_q);
-    u.len_k = test_alloc(BATCH, sizeof *u.len_k);
-    for (int b = 0; b < BATCH; b++) {
+    if (t->len_q) u.len_q = test_alloc(BATCH, sizeof *u.len_q);
+    if (t->len_k) u.len_k = test_alloc(BATCH, sizeof *u.len_k);
+    for (int b = 0; t->len_q && b < BATCH; b++) {
         u.len_q[batch[b]] = t->len_q[b];
         u.len_k[batch[b]] = t->len_k[b];
     }

@@ -512,6 +512,13 @@ struct levels levels_make(int threads)
     foci_ctx     *any = test_ctx(NULL, 1);
     const char   *name, *state;
 
+    if (any->device) { /* it is the only level then */
+        foci_ctx_free(any);
+        l.ctx[l.n] = test_ctx(NULL, threads);
+        specs_register(l.ctx[l.n++]);
+        return l;
+    }
+
     for (int t = 0; (name = foci_cpu_level(any, t, &state)); t++) {
         if (strcmp(state, "chosen") != 0 && strcmp(state, "available") != 0) continue;
         l.ctx[l.n] = test_ctx(name, threads);

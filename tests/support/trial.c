@@ -1,6 +1,8 @@
 /* trial.c -- draw inputs, run the engine or the judge, compare. */
 #include "support/trial.h"
 
+#include "support/remote.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -272,6 +274,14 @@ void trial_params(const foci_plan *plan, uint64_t seed, struct rng *r, float *pa
     }
 }
 
+/* On a device a mask that depends on the length is that of the length planned. */
+static bool takes_lengths(const foci_plan *plan)
+{
+    for (int g = 0; plan->ctx->device && g < plan->spec.n_groups; g++)
+        if (plan->spec.groups[g].mech.def->by_length) return false;
+    return true;
+}
+
 struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
                         unsigned gives)
 {
@@ -294,7 +304,7 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     t.params = test_alloc((size_t)plan->n_floats, sizeof *t.params);
     trial_params(plan, seed, &r, t.params);
 
-    if (gives & TRIAL_LENS) {
+    if (gives & TRIAL_LENS && takes_lengths(plan)) {
         t.len_q = trial_lens(&r, p->batch, p->len_q);
         t.len_k = trial_lens(&r, p->batch, p->len_k);
         for (int g = 0; g < plan->spec.n_groups; g++)
@@ -484,7 +494,7 @@ static void check_added(const foci_plan *plan, const struct trial *t, const foci
                                .dparams = once->dparams };
 
     if (!plan->n_floats) return;
-    must(foci_backward(plan, io, &again), plan, io, &again);
+    must(remote_execute(plan, io, &again), plan, io, &again);
     for (int64_t i = 0; i < plan->n_floats; i++) {
         const double got = (double)once->dparams[i];
         if (got != 2 * want[i] && !(isnan(got) && isnan(want[i])))
@@ -512,7 +522,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     io.saved = test_alloc(foci_plan_saved_bytes(plan), 1);
     memset(io.work, 0xff, foci_plan_work_bytes(plan));
     memset(io.saved, 0xff, foci_plan_saved_bytes(plan));
-    must(foci_forward(plan, &io), plan, &io, NULL);
+    must(remote_execute(plan, &io, NULL), plan, &io, NULL);
 
     if (p->flags & FOCI_TRAIN) {
         foci_grads grads = {
@@ -523,7 +533,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
         };
         if (t->x) grads.dx = tensor_make(type, &x);
         memset(io.work, 0xff, foci_plan_work_bytes(plan));
-        must(foci_backward(plan, &io, &grads), plan, &io, &grads);
+        must(remote_execute(plan, &io, &grads), plan, &io, &grads);
         r.x[PART_DQ] = tensor_collect(type, &q, grads.dq);
         r.x[PART_DK] = tensor_collect(type, &k, grads.dk);
         r.x[PART_DV] = tensor_collect(type, &v, grads.dv);

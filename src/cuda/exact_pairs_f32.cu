@@ -1,0 +1,13 @@
+/* exact_pairs_f32.cu -- gradients of biases and tables for f32. */
+#include "cuda/exact_pairs_launch.cuh"
+
+int mma_bias_back_f32(const struct cuda_exact *x, float *dbias)
+{
+    return bias_of_type<float>(x, dbias);
+}
+
+int mma_tables_back_f32(const struct cuda_exact *x, float *sums, int first_band,
+                        int n_bands)
+{
+    return tables_of_type<float>(x, sums, first_band, n_bands);
+}

@@ -1,0 +1,45 @@
+/* families.c -- which family of kernels takes a launch. */
+#include "cuda/exact.h"
+#include "cuda/passes.h"
+
+static const struct cuda_family *const families[] = { &cuda_family_hopper,
+                                                      &cuda_family_mma };
+
+const struct cuda_family *cuda_exact_family(const struct cuda_exact *x, int what)
+{
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        if (families[i]->fits && families[i]->fits(x, what)) return families[i];
+    return NULL;
+}
+
+/* Few queries with many keys are decoded. */
+static int what_of(const struct cuda_exact *x, int what)
+{
+    return what == CUDA_FORWARD && cuda_exact_family(x, CUDA_DECODE) ? CUDA_DECODE
+                                                                     : what;
+}
+
+size_t cuda_exact_work_bytes(const struct cuda_exact *x, int what)
+{
+    const int                 kind = what_of(x, what);
+    const struct cuda_family *f = cuda_exact_family(x, kind);
+
+    return f && f->work_bytes ? f->work_bytes(x, kind) : 0;
+}
+
+int cuda_exact_forward(const struct cuda_exact *x)
+{
+    if (x->work && what_of(x, CUDA_FORWARD) == CUDA_DECODE) return cuda_exact_decode(x);
+    return cuda_exact_family(x, CUDA_FORWARD)->forward(x);
+}
+
+int cuda_exact_backward(const struct cuda_exact *x)
+{
+    const int error = cuda_pass_delta(x);
+    return error ? error : cuda_exact_family(x, CUDA_BACKWARD)->backward(x);
+}
+
+int cuda_exact_decode(const struct cuda_exact *x)
+{
+    return cuda_exact_family(x, CUDA_DECODE)->decode(x);
+}

@@ -1,0 +1,21 @@
+/* device_exact.h -- what a stage of exact attention keeps on a device: the launch as far
+ * as planning knows it, and tables that were uploaded. */
+#ifndef FOCI_DEVICE_EXACT_H
+#define FOCI_DEVICE_EXACT_H
+
+#include "device/device.h"
+
+struct device_stage {
+    struct cuda_exact x;
+    struct cuda_map   map;
+    double            scale; /* of all heads, with log2(e) where x.score.scale has it */
+    double            bias_unit; /* what biases by distance are multiplied by */
+    const int32_t    *entry[2];  /* [n_rel] of tables over distances */
+    int64_t           n_rel, rel0;
+    void             *memory; /* that the pointers point into */
+};
+
+/* log2(e) where weights are exponentials, else 1. */
+double device_unit(const struct stage *s);
+
+#endif

@@ -12,7 +12,7 @@ typedef CUresult (*EncodeTiled)(CUtensorMap *, CUtensorMapDataType, cuuint32_t, 
 /* The driver's function, found at run time: nothing links against the driver. */
 static EncodeTiled find_encode()
 {
-    void *at = nullptr;
+    void                           *at = nullptr;
     cudaDriverEntryPointQueryResult found;
     if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &at, 12000,
                                          cudaEnableDefault, &found))
@@ -24,14 +24,14 @@ int encode_map(CUtensorMap *map, const struct cuda_in &in, int dtype, int column
                int64_t rows, int heads, int64_t batch, int box_rows)
 {
     static const EncodeTiled encode = find_encode();
-    const cuuint64_t size[4] = {(cuuint64_t)columns, (cuuint64_t)rows, (cuuint64_t)heads,
-                                (cuuint64_t)batch};
-    const cuuint64_t row = (cuuint64_t)(rows > 1 ? in.row : columns) * 2;
-    const cuuint64_t stride[3] = {row, heads > 1 ? (cuuint64_t)in.head * 2 : row,
-                                  batch > 1 ? (cuuint64_t)in.seq * 2 : row};
-    const cuuint32_t box[4] = {64, (cuuint32_t)box_rows, 1, 1}, step[4] = {1, 1, 1, 1};
-    if (!encode)
-        return cudaErrorNotSupported;
+    const cuuint64_t         size[4] = { (cuuint64_t)columns, (cuuint64_t)rows,
+                                         (cuuint64_t)heads, (cuuint64_t)batch };
+    const cuuint64_t         row = (cuuint64_t)(rows > 1 ? in.row : columns) * 2;
+    const cuuint64_t stride[3] = { row, heads > 1 ? (cuuint64_t)in.head * 2 : row,
+                                   batch > 1 ? (cuuint64_t)in.seq * 2 : row };
+    const cuuint32_t box[4] = { 64, (cuuint32_t)box_rows, 1, 1 },
+                     step[4] = { 1, 1, 1, 1 };
+    if (!encode) return cudaErrorNotSupported;
     const CUresult error =
         encode(map,
                dtype == CUDA_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
@@ -56,7 +56,7 @@ bool rows_fit(const struct cuda_in &in, int columns, int heads, int64_t batch)
 
 static bool rows_fit(const struct cuda_out &out, int columns, int heads, int64_t batch)
 {
-    const struct cuda_in in = {out.at, out.seq, out.row, out.head};
+    const struct cuda_in in = { out.at, out.seq, out.row, out.head };
     return rows_fit(in, columns, heads, batch);
 }
 
@@ -68,8 +68,7 @@ static bool common_fit(const struct cuda_exact *x)
     return x->sm == 90 && (x->dtype == CUDA_BF16 || x->dtype == CUDA_F16) &&
            x->weigh == CUDA_SOFTMAX && x->len_q > 0 && x->len_k > 0 && x->batch > 0 &&
            x->heads > 0 && !f->row_scale && !f->rel && !x->mask.at && !x->bias.at &&
-           !x->drop_bound &&
-           rows_fit(x->q, x->d, x->heads, x->batch) &&
+           !x->drop_bound && rows_fit(x->q, x->d, x->heads, x->batch) &&
            rows_fit(x->k, x->d, x->kv_heads, x->batch) &&
            rows_fit(x->v, x->dv, x->kv_heads, x->batch);
 }
@@ -82,8 +81,7 @@ bool plain_logits(const struct cuda_exact *x)
 
 static int fits(const struct cuda_exact *x, int what)
 {
-    if (!common_fit(x))
-        return 0;
+    if (!common_fit(x)) return 0;
     switch (what) {
     case CUDA_FORWARD:
         return !x->pages.table && rows_fit(x->o, x->dv, x->heads, x->batch);
@@ -113,8 +111,9 @@ static int forward(const struct cuda_exact *x)
     return x->dtype == CUDA_BF16 ? forward_bf16(x) : forward_f16(x);
 }
 
-}  // namespace hopper
+} // namespace hopper
 
 extern const struct cuda_family cuda_family_hopper = {
-    "hopper", hopper::fits, hopper::work_bytes, hopper::forward, hopper::backward, hopper::decode,
+    "hopper",        hopper::fits,     hopper::work_bytes,
+    hopper::forward, hopper::backward, hopper::decode,
 };

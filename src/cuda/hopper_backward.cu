@@ -17,7 +17,8 @@ static int backward_width(const struct cuda_exact *x)
 /* Tiles of queries of all heads, at most. */
 static int64_t backward_tiles(const struct cuda_exact *x)
 {
-    const int64_t of_one = query_blocks(x->len_q, x->len_k, 64, x->tiles.row0 != nullptr);
+    const int64_t of_one =
+        query_blocks(x->len_q, x->len_k, 64, x->tiles.row0 != nullptr);
     int64_t tiles = of_one * x->batch;
     if (x->seqs)
         tiles = (x->packed ? of_one : of_one * x->n_seqs) + 2 * (int64_t)x->n_seqs;
@@ -47,17 +48,16 @@ template <class C> static int launch_backward(const struct cuda_exact *x)
     CUtensorMap mq, mk, mv, mo;
     int error = encode_map(&mq, x->q, x->dtype, x->d, x->len_q, x->heads, x->batch, 64);
     if (!error)
-        error = encode_map(&mo, x->d_o, x->dtype, x->dv, x->len_q, x->heads, x->batch, 64);
+        error =
+            encode_map(&mo, x->d_o, x->dtype, x->dv, x->len_q, x->heads, x->batch, 64);
     if (!error)
         error = encode_map(&mk, x->k, x->dtype, x->d, x->len_k, x->kv_heads, x->batch,
                            C::keys);
     if (!error)
         error = encode_map(&mv, x->v, x->dtype, x->dv, x->len_k, x->kv_heads, x->batch,
                            C::keys);
-    if (!error)
-        error = allow_shared(backward_kernel<C>, C::shared_bytes);
-    if (error)
-        return error;
+    if (!error) error = allow_shared(backward_kernel<C>, C::shared_bytes);
+    if (error) return error;
     BackwardArgs a;
     a.x = *x;
     a.dq = (float *)x->work;
@@ -72,20 +72,20 @@ template <class C> static int launch_backward(const struct cuda_exact *x)
                                                                 : heads);
     int64_t blocks = a.key_blocks * x->batch;
     if (x->seqs)
-        blocks = (x->packed ? a.key_blocks : a.key_blocks * (int64_t)x->n_seqs) + x->n_seqs;
-    cudaStream_t stream = (cudaStream_t)x->stream;
+        blocks =
+            (x->packed ? a.key_blocks : a.key_blocks * (int64_t)x->n_seqs) + x->n_seqs;
+    cudaStream_t  stream = (cudaStream_t)x->stream;
     const int64_t tiles = backward_tiles(x);
     if (C::ordered)
         error = cudaMemsetAsync(a.turns, 0, (size_t)tiles * sizeof(int), stream);
     if (!error && (!C::ordered || C::causal))
         error = cudaMemsetAsync(a.dq, 0, dq_bytes(x), stream);
-    if (error)
-        return error;
-    backward_kernel<C><<<(unsigned)(blocks * x->kv_heads), C::threads, C::shared_bytes,
-                         stream>>>(mq, mk, mv, mo, a);
+    if (error) return error;
+    backward_kernel<C>
+        <<<(unsigned)(blocks * x->kv_heads), C::threads, C::shared_bytes, stream>>>(
+            mq, mk, mv, mo, a);
     error = cudaGetLastError();
-    if (error)
-        return error;
+    if (error) return error;
     const dim3 grid((unsigned)(tiles / x->heads), (unsigned)x->heads);
     backward_finish<C><<<grid, 256, 0, stream>>>(a);
     return cudaGetLastError();
@@ -114,4 +114,4 @@ int backward(const struct cuda_exact *x)
     return x->dtype == CUDA_BF16 ? backward_of_type<Bf16>(x) : backward_of_type<F16>(x);
 }
 
-}  // namespace hopper
+} // namespace hopper

@@ -19,26 +19,30 @@ enum Route { route_direct, route_bulk, route_ordered };
 
 struct BackwardArgs {
     struct cuda_exact x;
-    float *dq;      /* tiles of 64 x d, in the order of threads */
-    int *turns;     /* of those tiles: additions made; null: any order */
-    int row_tiles;  /* of one sequence, if all are alike */
-    int key_blocks; /* likewise */
-    int heads_at_once, chunk;
+    float            *dq;         /* tiles of 64 x d, in the order of threads */
+    int              *turns;      /* of those tiles: additions made; null: any order */
+    int               row_tiles;  /* of one sequence, if all are alike */
+    int               key_blocks; /* likewise */
+    int               heads_at_once, chunk;
 };
 
 template <class T_, int d_, bool causal_, bool listed_, bool modified_, Route route_>
 struct BackwardShape {
     using T = T_;
-    static constexpr int d = d_, queries = 64, keys = 128, threads = 384;
-    static constexpr bool causal = causal_, listed = listed_, modified = modified_;
+    static constexpr int   d = d_, queries = 64, keys = 128, threads = 384;
+    static constexpr bool  causal = causal_, listed = listed_, modified = modified_;
     static constexpr Route route = route_;
-    static constexpr bool ordered = route == route_ordered, bulk = route != route_direct;
+    static constexpr bool  ordered = route == route_ordered,
+                          bulk = route != route_direct;
     /* With d = 64 registers hold K and V too, and a step works ahead of the next one. */
     static constexpr bool held = d == 64, ahead = d == 64;
-    static constexpr int panels = (d + 63) / 64, q_stages = 3, o_stages = 2, s_stages = 2;
-    static constexpr int k_bytes = keys * panels * 128, q_bytes = queries * panels * 128;
+    static constexpr int  panels = (d + 63) / 64, q_stages = 3, o_stages = 2,
+                         s_stages = 2;
+    static constexpr int k_bytes = keys * panels * 128,
+                         q_bytes = queries * panels * 128;
     static constexpr int s_bytes = keys * queries * 2;
-    static constexpr int dq_columns = d / 2, dq_bytes = 64 * dq_columns * 4; /* a half */
+    static constexpr int dq_columns = d / 2,
+                         dq_bytes = 64 * dq_columns * 4; /* a half */
     static constexpr int at_v = k_bytes, at_q = at_v + k_bytes,
                          at_o = at_q + q_stages * q_bytes,
                          at_s = at_o + o_stages * q_bytes,
@@ -77,7 +81,8 @@ struct BackwardWork {
             find_sequence(x);
             return;
         }
-        const int all = x.kv_heads * (int)x.batch, span = a.heads_at_once * a.key_blocks;
+        const int all = x.kv_heads * (int)x.batch,
+                  span = a.heads_at_once * a.key_blocks;
         const int wave = blockIdx.x / span, r = blockIdx.x - wave * span;
         const int at = wave * a.heads_at_once, now = min(a.heads_at_once, all - at);
         const int h = at + r % now;
@@ -89,11 +94,10 @@ struct BackwardWork {
     __device__ __forceinline__ void find_sequence(const struct cuda_exact &x)
     {
         const struct cuda_seq *s = x.seqs;
-        const int blocks = s[x.n_seqs].k_block[1];
+        const int              blocks = s[x.n_seqs].k_block[1];
         head = blocks ? blockIdx.x / blocks : x.kv_heads;
         block = -1;
-        if (head >= x.kv_heads)
-            return;
+        if (head >= x.kv_heads) return;
         int at = blockIdx.x - head * blocks, low = 0, high = x.n_seqs;
         while (high - low > 1) {
             const int middle = (low + high) / 2;
@@ -110,13 +114,13 @@ struct BackwardWork {
 };
 
 template <class C> struct BackwardShared {
-    uint32_t k, v, q, o, ds, dq, norm, delta;
-    uint32_t full_kv, full_q, empty_q, full_o, empty_o, full_dq, empty_dq;
+    uint32_t      k, v, q, o, ds, dq, norm, delta;
+    uint32_t      full_kv, full_q, empty_q, full_o, empty_o, full_dq, empty_dq;
     BackwardStep *steps;
-    int *none; /* there is no step at all */
+    int          *none; /* there is no step at all */
     int *where; /* [2][4] of a half of dQ: its tile, its turn, whether it is the last */
     BackwardWork *work;
-    __device__ __forceinline__ explicit BackwardShared(uint8_t *raw)
+    __device__    __forceinline__ explicit BackwardShared(uint8_t *raw)
     {
         const uint32_t at = shared_address(raw);
         k = (at + 1023) & ~1023u;
@@ -147,17 +151,19 @@ template <class C> struct BackwardShared {
 /* The order in which a block of keys of a dense support visits blocks of queries: from
  * `start` on and around, so that blocks of keys do not meet at one tile of dQ. */
 template <class C> struct BackwardOrder {
-    const BackwardArgs &a;
-    const int block, offset;
-    int first, start, count;
-    __device__ __forceinline__ BackwardOrder(const BackwardArgs &args, const BackwardWork &w)
+    const BackwardArgs        &a;
+    const int                  block, offset;
+    int                        first, start, count;
+    __device__ __forceinline__ BackwardOrder(const BackwardArgs &args,
+                                             const BackwardWork &w)
         : a(args), block(w.block), offset(w.nk - w.nq)
     {
         first = start = 0;
         if (C::causal) {
             first = min(max(block * C::keys - offset, 0) / C::queries, a.row_tiles);
         } else {
-            const int c0 = block / a.chunk * a.chunk, n = min(a.chunk, a.key_blocks - c0);
+            const int c0 = block / a.chunk * a.chunk,
+                      n = min(a.chunk, a.key_blocks - c0);
             start = (int)((int64_t)(block - c0) * a.row_tiles / n);
         }
         count = a.row_tiles - first;
@@ -185,34 +191,36 @@ template <class C> struct BackwardOrder {
 
 /* One warp: loads Q with the norms of its rows, and dO with their deltas. */
 template <class C> struct BackwardProducer {
-    const BackwardArgs &a;
+    const BackwardArgs      &a;
     const struct cuda_exact &x;
-    const BackwardWork &w;
+    const BackwardWork      &w;
     const BackwardShared<C> &s;
-    const CUtensorMap *mq, *mo;
-    const int lane;
-    Ring<C::q_stages> q{1};
-    Ring<C::o_stages> o{1};
+    const CUtensorMap       *mq, *mo;
+    const int                lane;
+    Ring<C::q_stages>        q{ 1 };
+    Ring<C::o_stages>        o{ 1 };
 
-    __device__ __forceinline__ BackwardProducer(const BackwardArgs &args,
-                                                const BackwardWork &work,
+    __device__ __forceinline__ BackwardProducer(const BackwardArgs      &args,
+                                                const BackwardWork      &work,
                                                 const BackwardShared<C> &shared,
-                                                const CUtensorMap *q_, const CUtensorMap *o_)
+                                                const CUtensorMap       *q_,
+                                                const CUtensorMap       *o_)
         : a(args), x(args.x), w(work), s(shared), mq(q_), mo(o_), lane(threadIdx.x)
     {
     }
 
-    __device__ __forceinline__ void load_keys(const CUtensorMap *mk, const CUtensorMap *mv,
-                                              bool none)
+    __device__ __forceinline__ void load_keys(const CUtensorMap *mk,
+                                              const CUtensorMap *mv, bool none)
     {
-        if (lane)
-            return;
+        if (lane) return;
         *s.none = none;
         barrier_expect(s.full_kv, 2 * C::k_bytes);
         const int row = w.k0 + w.block * C::keys;
         for (int p = 0; p < C::panels; p++) {
-            load_box(s.k + p * C::keys * 128, mk, s.full_kv, p * 64, row, w.head, w.batch);
-            load_box(s.v + p * C::keys * 128, mv, s.full_kv, p * 64, row, w.head, w.batch);
+            load_box(s.k + p * C::keys * 128, mk, s.full_kv, p * 64, row, w.head,
+                     w.batch);
+            load_box(s.v + p * C::keys * 128, mv, s.full_kv, p * 64, row, w.head,
+                     w.batch);
         }
     }
 
@@ -229,22 +237,20 @@ template <class C> struct BackwardProducer {
         }
         store_float(floats + 4 * lane, x0), store_float(floats + 4 * lane + 128, x1);
         __syncwarp();
-        if (lane == 0)
-            barrier_expect(full, C::q_bytes);
+        if (lane == 0) barrier_expect(full, C::q_bytes);
     }
 
     __device__ __forceinline__ void send(const BackwardStep &step)
     {
-        const int row0 = step.row + lane, row1 = row0 + 32;
-        const bool in0 = row0 >= 0 && row0 < w.nq, in1 = row1 >= 0 && row1 < w.nq;
+        const int     row0 = step.row + lane, row1 = row0 + 32;
+        const bool    in0 = row0 >= 0 && row0 < w.nq, in1 = row1 >= 0 && row1 < w.nq;
         const int64_t at =
             ((int64_t)step.head * x.batch + w.batch) * x.len_q + w.q0 + row0;
         const float norm0 = in0 ? x.norm[at] : INFINITY;
         const float norm1 = in1 ? x.norm[at + 32] : INFINITY;
         const float delta0 = in0 ? x.delta[at] : 0, delta1 = in1 ? x.delta[at + 32] : 0;
         barrier_wait(s.empty_q + 8 * q.stage, q.parity);
-        if (lane == 0)
-            s.steps[q.stage] = step;
+        if (lane == 0) s.steps[q.stage] = step;
         load_rows(mq, s.q + q.stage * C::q_bytes, s.full_q + 8 * q.stage, step.row,
                   step.head, s.norm + q.stage * C::queries * 4, norm0, norm1);
         q.next();
@@ -254,10 +260,11 @@ template <class C> struct BackwardProducer {
         o.next();
     }
 
-    __device__ __forceinline__ void run_dense(const CUtensorMap *mk, const CUtensorMap *mv)
+    __device__ __forceinline__ void run_dense(const CUtensorMap *mk,
+                                              const CUtensorMap *mv)
     {
         const BackwardOrder<C> order(a, w);
-        const int share = x.heads / x.kv_heads;
+        const int              share = x.heads / x.kv_heads;
         load_keys(mk, mv, order.count == 0);
         BackwardStep step;
         step.mask[0] = step.mask[1] = mask_none;
@@ -281,16 +288,13 @@ template <class C> struct BackwardProducer {
         const int pos0 = w.nk - w.nq, t = w.block * 2 + lane;
         const int shift = x.tiles.row0 ? floor_of(pos0, 64) / 64 : 0;
         const int row0 = x.tiles.row0 ? shift * 64 - pos0 : 0; /* of block 0 */
-        int limit = (w.nq - row0 + 63) / 64, first = 0;
-        if (x.causal)
-            first = max(t * 64 - pos0 - row0, 0) / 64;
+        int       limit = (w.nq - row0 + 63) / 64, first = 0;
+        if (x.causal) first = max(t * 64 - pos0 - row0, 0) / 64;
         if (lane > 1 || t * 64 >= w.nk || (x.tiles.row0 && t >= x.tiles.n_cols))
             limit = 0;
-        if (x.tiles.row0)
-            first = max(first, -shift);
+        if (x.tiles.row0) first = max(first, -shift);
         TileWalk walk(first, limit, shift);
-        if (x.tiles.row0)
-            walk.use(x.tiles.cols, x.tiles.col0, t);
+        if (x.tiles.row0) walk.use(x.tiles.cols, x.tiles.col0, t);
         return walk;
     }
 
@@ -298,9 +302,8 @@ template <class C> struct BackwardProducer {
     {
         const int mine = walk.peek();
         const int m = min(__shfl_sync(~0u, mine, 0), __shfl_sync(~0u, mine, 1));
-        int mask = mask_all;
-        if (mine == m && m != INT32_MAX)
-            mask = walk.now.mask, walk.next = m + 1;
+        int       mask = mask_all;
+        if (mine == m && m != INT32_MAX) mask = walk.now.mask, walk.next = m + 1;
         step.mask[0] = __shfl_sync(~0u, mask, 0);
         step.mask[1] = __shfl_sync(~0u, mask, 1);
         const int pos0 = w.nk - w.nq;
@@ -309,17 +312,17 @@ template <class C> struct BackwardProducer {
         return m != INT32_MAX;
     }
 
-    __device__ __forceinline__ void run_listed(const CUtensorMap *mk, const CUtensorMap *mv)
+    __device__ __forceinline__ void run_listed(const CUtensorMap *mk,
+                                               const CUtensorMap *mv)
     {
-        const int share = x.heads / x.kv_heads;
+        const int    share = x.heads / x.kv_heads;
         BackwardStep now, then;
         now.turn = then.turn = 1;
         for (int g = 0; g < share; g++) {
             TileWalk tiles = walk();
             now.head = then.head = w.head * share + g;
             bool more = next_tile(tiles, now);
-            if (g == 0)
-                load_keys(mk, mv, !more);
+            if (g == 0) load_keys(mk, mv, !more);
             while (more) {
                 more = next_tile(tiles, then);
                 now.last = !more && g == share - 1;
@@ -332,30 +335,27 @@ template <class C> struct BackwardProducer {
 
 /* One thread: adds the halves of dQ to memory. */
 template <class C>
-__device__ __forceinline__ void backward_reduce(const BackwardArgs &a,
+__device__ __forceinline__ void backward_reduce(const BackwardArgs      &a,
                                                 const BackwardShared<C> &s)
 {
     uint32_t parity = 0;
-    int last = 0;
+    int      last = 0;
     barrier_wait(s.full_kv, 0);
-    if (*s.none)
-        return;
+    if (*s.none) return;
     for (; !last; parity ^= 1) {
         int tile = 0, turn = 0;
         for (int half = 0; half < 2; half++) {
             barrier_wait(s.full_dq + 8 * half, parity);
             const volatile int *where = s.where + 4 * half;
             tile = where[0], turn = where[1], last = where[2];
-            if (C::ordered && half == 0)
-                wait_turn(a.turns + tile, turn);
+            if (C::ordered && half == 0) wait_turn(a.turns + tile, turn);
             float *to = a.dq + ((int64_t)tile * 2 + half) * (C::dq_bytes / 4);
             if (turn == 0)
                 bulk_store(to, s.dq + half * C::dq_bytes, C::dq_bytes);
             else
                 bulk_add(to, s.dq + half * C::dq_bytes, C::dq_bytes);
             bulk_commit();
-            if (half == 1)
-                bulk_wait_read<0>();
+            if (half == 1) bulk_wait_read<0>();
         }
         barrier_arrive(s.empty_dq), barrier_arrive(s.empty_dq + 8);
         if (C::ordered) {
@@ -366,5 +366,5 @@ __device__ __forceinline__ void backward_reduce(const BackwardArgs &a,
     bulk_wait<0>();
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

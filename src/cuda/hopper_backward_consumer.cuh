@@ -17,23 +17,24 @@ __device__ __forceinline__ float natural_scale(const struct cuda_exact &x, int h
  * each group of eight queries, two for either key. */
 template <class C> struct BackwardConsumer {
     using T = typename C::T;
-    static constexpr int nq = C::queries;
-    const BackwardArgs &a;
+    static constexpr int     nq = C::queries;
+    const BackwardArgs      &a;
     const struct cuda_exact &x;
-    const BackwardWork &w;
+    const BackwardWork      &w;
     const BackwardShared<C> &s;
-    const int group, warp, lane;
+    const int                group, warp, lane;
     float dk[C::d / 2], dv[C::d / 2], score[nq / 2], dp[nq / 2], dq[C::dq_columns / 2];
     uint32_t weight[nq / 4], ds[nq / 4];
     uint32_t slanted[C::modified ? nq / 4 : 1]; /* weights times slopes of the cap */
     uint32_t held_k[C::held ? C::d / 4 : 1], held_v[C::held ? C::d / 4 : 1];
-    Ring<C::q_stages> q{0}, q_ahead{0}; /* of dK; of scores, the same or one ahead */
-    Ring<C::o_stages> o{0}, o_ahead{0};
-    uint32_t dq_parity = 1;
-    int buffer = 0;
+    Ring<C::q_stages> q{ 0 },
+        q_ahead{ 0 }; /* of dK; of scores, the same or one ahead */
+    Ring<C::o_stages> o{ 0 }, o_ahead{ 0 };
+    uint32_t          dq_parity = 1;
+    int               buffer = 0;
 
-    __device__ __forceinline__ BackwardConsumer(const BackwardArgs &args,
-                                                const BackwardWork &work,
+    __device__ __forceinline__ BackwardConsumer(const BackwardArgs      &args,
+                                                const BackwardWork      &work,
                                                 const BackwardShared<C> &shared, int g)
         : a(args), x(args.x), w(work), s(shared), group(g),
           warp((threadIdx.x & 127) >> 5), lane(threadIdx.x & 31)
@@ -49,16 +50,18 @@ template <class C> struct BackwardConsumer {
 #pragma unroll
         for (int i = 0; i < C::d / 16; i++) {
             const int chunk = i % 4 * 2 + (lane >> 4);
-            load_matrix(to + 4 * i,
-                        from + i / 4 * C::keys * 128 + r * 128 + ((chunk ^ (r & 7)) << 4));
+            load_matrix(to + 4 * i, from + i / 4 * C::keys * 128 + r * 128 +
+                                        ((chunk ^ (r & 7)) << 4));
         }
     }
 
     /* keys x queries = (rows of K or V) (rows of Q or dO)^T */
-    __device__ __forceinline__ void issue_transposed(float (&y)[nq / 2], const uint32_t *held,
+    __device__ __forceinline__ void issue_transposed(float (&y)[nq / 2],
+                                                     const uint32_t *held,
                                                      uint32_t left, uint32_t right)
     {
-        const uint64_t da = operand(left + group * 64 * 128, 16), db = operand(right, 16);
+        const uint64_t da = operand(left + group * 64 * 128, 16),
+                       db = operand(right, 16);
 #pragma unroll
         for (int i = 0; i < C::d / 16; i++) {
             const uint64_t at = (i / 4 * C::keys * 128 + i % 4 * 32) >> 4;
@@ -79,20 +82,21 @@ template <class C> struct BackwardConsumer {
     }
 
     /* dK or dV += (keys x queries in registers) (rows of Q or dO) */
-    __device__ __forceinline__ void issue_sum(float (&y)[C::d / 2], const uint32_t *left,
-                                              uint32_t right)
+    __device__ __forceinline__ void issue_sum(float (&y)[C::d / 2],
+                                              const uint32_t *left, uint32_t right)
     {
         const uint64_t b = operand(right, nq * 128);
 #pragma unroll
         for (int i = 0; i < nq / 16; i++)
-            Width<C::d>::template rs<T, true, true>(y, left + 4 * i, b + (i * 2048 >> 4));
+            Width<C::d>::template rs<T, true, true>(y, left + 4 * i,
+                                                    b + (i * 2048 >> 4));
         wgmma_commit();
     }
 
     /* Half of the columns of dQ, over all keys of the block. */
     __device__ __forceinline__ void issue_dq()
     {
-        constexpr int n = C::dq_columns;
+        constexpr int  n = C::dq_columns;
         const uint64_t left = operand(s.ds + buffer * C::s_bytes, C::keys * 128);
         const uint64_t b = operand(
             s.k + (n == 64 ? group * C::keys * 128 : group * n * 2), C::keys * 128);
@@ -110,10 +114,10 @@ template <class C> struct BackwardConsumer {
     /* ---- what lies between the products ---- */
 
     /* Which of the block's 64 queries see key j, given its tile's mask. */
-    __device__ __forceinline__ uint64_t seen_by(const BackwardStep &step, int j, int mask)
+    __device__ __forceinline__ uint64_t seen_by(const BackwardStep &step, int j,
+                                                int mask)
     {
-        if (j >= w.nk || mask == mask_all)
-            return 0;
+        if (j >= w.nk || mask == mask_all) return 0;
         int first = max(-step.row, 0);
         if (C::listed ? x.causal : C::causal)
             first = max(first, j - (w.nk - w.nq) - step.row);
@@ -125,13 +129,13 @@ template <class C> struct BackwardConsumer {
     /* Hidden pairs get score -inf: their weights and dS are 0. */
     __device__ __forceinline__ void hide(const BackwardStep &step)
     {
-        const int top = w.block * C::keys + group * 64; /* first key */
-        const int mask = C::listed ? step.mask[group] : (int)mask_none;
+        const int  top = w.block * C::keys + group * 64; /* first key */
+        const int  mask = C::listed ? step.mask[group] : (int)mask_none;
         const bool causal = C::listed ? x.causal : C::causal;
         if (mask == mask_none && top + 64 <= w.nk && step.row >= 0 &&
             step.row + 64 <= w.nq && !(causal && step.row + w.nk - w.nq < top + 63))
             return;
-        const int j = top + warp * 16 + (lane >> 2), shift = (lane & 3) * 2;
+        const int      j = top + warp * 16 + (lane >> 2), shift = (lane & 3) * 2;
         const uint64_t seen0 = seen_by(step, j, mask) >> shift;
         const uint64_t seen1 = seen_by(step, j + 8, mask) >> shift;
 #pragma unroll
@@ -147,32 +151,35 @@ template <class C> struct BackwardConsumer {
 #pragma unroll
         for (int i = 0; i < nq / 8; i++) {
             const float2 n = load_float2(norms + i * 32);
-            float *y = score + 4 * i;
+            float       *y = score + 4 * i;
             y[0] = exp2_approx(fmaf(y[0], scale, -n.x));
             y[1] = exp2_approx(fmaf(y[1], scale, -n.y));
             y[2] = exp2_approx(fmaf(y[2], scale, -n.x));
             y[3] = exp2_approx(fmaf(y[3], scale, -n.y));
-            weight[2 * i] = T::pack(y[0], y[1]), weight[2 * i + 1] = T::pack(y[2], y[3]);
+            weight[2 * i] = T::pack(y[0], y[1]),
+                       weight[2 * i + 1] = T::pack(y[2], y[3]);
         }
     }
 
-    __device__ __forceinline__ void weigh_modified(uint32_t norms, const BackwardStep &step)
+    __device__ __forceinline__ void weigh_modified(uint32_t            norms,
+                                                   const BackwardStep &step)
     {
         const struct cuda_score &f = x.score;
-        const float by = f.head_scale ? f.head_scale[step.head] : f.scale;
-        const float slope = f.slope ? f.slope[step.head] : 0, cap = f.cap;
-        const float inverse = cap > 0 ? 1 / cap : 0;
-        const float at = (float)(step.row + w.nk - w.nq + (lane & 3) * 2 -
-                                 (w.block * C::keys + group * 64 + warp * 16 + (lane >> 2)));
+        const float              by = f.head_scale ? f.head_scale[step.head] : f.scale;
+        const float              slope = f.slope ? f.slope[step.head] : 0, cap = f.cap;
+        const float              inverse = cap > 0 ? 1 / cap : 0;
+        const float              at =
+            (float)(step.row + w.nk - w.nq + (lane & 3) * 2 -
+                    (w.block * C::keys + group * 64 + warp * 16 + (lane >> 2)));
 #pragma unroll
         for (int i = 0; i < nq / 8; i++) {
             const float2 n = load_float2(norms + i * 32);
-            float p[4], slope_of[4];
+            float        p[4], slope_of[4];
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const float y = score[4 * i + e];
                 const float far = at + (float)(i * 8 + (e & 1) - (e & 2) * 4);
-                float logit = y * by - slope * fabsf(far);
+                float       logit = y * by - slope * fabsf(far);
                 slope_of[e] = 1;
                 if (cap > 0) {
                     const float level = tanh_by_exp2(logit * inverse);
@@ -182,7 +189,8 @@ template <class C> struct BackwardConsumer {
                 p[e] = y == -INFINITY ? 0 : exp2_approx(logit - (e & 1 ? n.y : n.x));
                 slope_of[e] *= p[e];
             }
-            weight[2 * i] = T::pack(p[0], p[1]), weight[2 * i + 1] = T::pack(p[2], p[3]);
+            weight[2 * i] = T::pack(p[0], p[1]),
+                       weight[2 * i + 1] = T::pack(p[2], p[3]);
             slanted[2 * i] = T::pack(slope_of[0], slope_of[1]);
             slanted[2 * i + 1] = T::pack(slope_of[2], slope_of[3]);
         }
@@ -195,8 +203,8 @@ template <class C> struct BackwardConsumer {
         for (int i = 0; i < nq / 8; i++) {
             const float2 d = load_float2(deltas + i * 32);
             const float *z = dp + 4 * i;
-            float2 y0 = make_float2(score[4 * i], score[4 * i + 1]);
-            float2 y1 = make_float2(score[4 * i + 2], score[4 * i + 3]);
+            float2       y0 = make_float2(score[4 * i], score[4 * i + 1]);
+            float2       y1 = make_float2(score[4 * i + 2], score[4 * i + 3]);
             if constexpr (C::listed || C::ahead) { /* fewer registers */
                 const uint32_t *from = C::modified ? slanted : weight;
                 y0 = T::unpack(from[2 * i]), y1 = T::unpack(from[2 * i + 1]);
@@ -209,7 +217,7 @@ template <class C> struct BackwardConsumer {
     /* dS to shared memory, keys x queries, with the swizzle. */
     __device__ __forceinline__ void put_ds()
     {
-        const int row = group * 64 + warp * 16 + (lane & 15);
+        const int      row = group * 64 + warp * 16 + (lane & 15);
         const uint32_t to = s.ds + buffer * C::s_bytes + row * 128;
 #pragma unroll
         for (int c = 0; c < nq / 8; c += 2)
@@ -239,8 +247,7 @@ template <class C> struct BackwardConsumer {
                 where[0] = step.dq_tile, where[1] = step.turn, where[2] = step.last;
             }
             __syncwarp();
-            if (lane == 0)
-                barrier_arrive(s.full_dq + 8 * group);
+            if (lane == 0) barrier_arrive(s.full_dq + 8 * group);
         }
     }
 
@@ -262,26 +269,25 @@ template <class C> struct BackwardConsumer {
     __device__ __forceinline__ void clear_keys()
     {
         const int from = w.nk - w.block * C::keys;
-        if (!C::listed || from >= C::keys)
-            return;
+        if (!C::listed || from >= C::keys) return;
         clear(s.k, C::keys, from, C::keys), clear(s.v, C::keys, from, C::keys);
         end_clear();
     }
     __device__ __forceinline__ void clear_queries(const BackwardStep &step, uint32_t at)
     {
-        if (!C::listed || (step.row >= 0 && step.row + nq <= w.nq))
-            return;
-        if (step.row < 0)
-            clear(at, nq, 0, -step.row);
-        if (step.row + nq > w.nq)
-            clear(at, nq, max(w.nq - step.row, 0), nq);
+        if (!C::listed || (step.row >= 0 && step.row + nq <= w.nq)) return;
+        if (step.row < 0) clear(at, nq, 0, -step.row);
+        if (step.row + nq > w.nq) clear(at, nq, max(w.nq - step.row, 0), nq);
         end_clear();
     }
 
     /* ---- steps ---- */
 
     /* What the producer says of a step, until its Q is released. */
-    __device__ __forceinline__ const BackwardStep &now() const { return s.steps[q.stage]; }
+    __device__ __forceinline__ const BackwardStep &now() const
+    {
+        return s.steps[q.stage];
+    }
 
     __device__ __forceinline__ void begin_scores()
     {
@@ -302,7 +308,7 @@ template <class C> struct BackwardConsumer {
     __device__ __forceinline__ void weigh()
     {
         const BackwardStep &step = s.steps[q_ahead.stage];
-        const uint32_t norms = s.norm + q_ahead.stage * nq * 4 + (lane & 3) * 8;
+        const uint32_t      norms = s.norm + q_ahead.stage * nq * 4 + (lane & 3) * 8;
         hide(step);
         if constexpr (C::modified)
             weigh_modified(norms, step);
@@ -311,14 +317,12 @@ template <class C> struct BackwardConsumer {
     }
     __device__ __forceinline__ void release_o()
     {
-        if (lane == 0)
-            barrier_arrive(s.empty_o + 8 * o.stage);
+        if (lane == 0) barrier_arrive(s.empty_o + 8 * o.stage);
         o.next();
     }
     __device__ __forceinline__ void release_q()
     {
-        if (lane == 0)
-            barrier_arrive(s.empty_q + 8 * q.stage);
+        if (lane == 0) barrier_arrive(s.empty_q + 8 * q.stage);
         q.next();
     }
 
@@ -341,12 +345,10 @@ template <class C> struct BackwardConsumer {
         release_o();
         add_dq(now());
         q_ahead.next(), o_ahead.next();
-        if (more)
-            begin_scores(), begin_dp();
+        if (more) begin_scores(), begin_dp();
         wgmma_wait<0>();
         pin(dk), pin(ds);
-        if (more)
-            pin(score), pin(dp);
+        if (more) pin(score), pin(dp);
         release_q();
         buffer ^= 1;
     }
@@ -359,8 +361,7 @@ template <class C> struct BackwardConsumer {
         wgmma_fence();
         issue_sum(dv, weight, s.o + o.stage * C::q_bytes);
         q_ahead.next(), o_ahead.next();
-        if (more)
-            begin_scores();
+        if (more) begin_scores();
         form_ds();
         put_ds();
         named_sync(1, 256);
@@ -370,8 +371,7 @@ template <class C> struct BackwardConsumer {
         issue_sum(dk, ds, s.q + q.stage * C::q_bytes);
         wgmma_wait<1>();
         pin(dv), pin(dq), pin(weight);
-        if (more)
-            pin(score);
+        if (more) pin(score);
         release_o();
         add_dq(now());
         if (more) {
@@ -381,8 +381,7 @@ template <class C> struct BackwardConsumer {
         }
         wgmma_wait<0>();
         pin(dk), pin(ds);
-        if (more)
-            pin(dp);
+        if (more) pin(dp);
         release_q();
         buffer ^= 1;
     }
@@ -406,13 +405,13 @@ template <class C> struct BackwardConsumer {
 
     __device__ __forceinline__ void store()
     {
-        const int j = w.block * C::keys + group * 64 + warp * 16 + (lane >> 2);
-        const bool in0 = j < w.nk, in1 = j + 8 < w.nk;
+        const int     j = w.block * C::keys + group * 64 + warp * 16 + (lane >> 2);
+        const bool    in0 = j < w.nk, in1 = j + 8 < w.nk;
         const int64_t row = (int64_t)w.k0 + j;
-        const int share = x.heads / x.kv_heads;
-        const float by = natural_scale(x, w.head * share);
+        const int     share = x.heads / x.kv_heads;
+        const float   by = natural_scale(x, w.head * share);
         const int64_t at_k = w.batch * x.dk.seq + w.head * x.dk.head + row * x.dk.row;
-        uint16_t *v = (uint16_t *)x.dv_out.at + w.batch * x.dv_out.seq +
+        uint16_t     *v = (uint16_t *)x.dv_out.at + w.batch * x.dv_out.seq +
                       w.head * x.dv_out.head + row * x.dv_out.row;
         if (x.dk_f32) {
             float *k = (float *)x.dk.at + at_k;
@@ -435,8 +434,7 @@ template <class C> struct BackwardConsumer {
         barrier_wait(s.full_kv, 0);
         if (!*s.none) {
             clear_keys();
-            if constexpr (C::held)
-                hold(held_k, s.k), hold(held_v, s.v);
+            if constexpr (C::held) hold(held_k, s.k), hold(held_v, s.v);
             all_steps();
         }
         store();
@@ -445,23 +443,22 @@ template <class C> struct BackwardConsumer {
 
 template <class C>
 __global__ void __launch_bounds__(C::threads, 1)
-    backward_kernel(const __grid_constant__ CUtensorMap mq,
-                    const __grid_constant__ CUtensorMap mk,
-                    const __grid_constant__ CUtensorMap mv,
-                    const __grid_constant__ CUtensorMap mo,
+    backward_kernel(const __grid_constant__ CUtensorMap  mq,
+                    const __grid_constant__ CUtensorMap  mk,
+                    const __grid_constant__ CUtensorMap  mv,
+                    const __grid_constant__ CUtensorMap  mo,
                     const __grid_constant__ BackwardArgs a)
 {
     extern __shared__ uint8_t raw[];
-    const BackwardShared<C> s(raw);
-    const int warpgroup = __shfl_sync(~0u, threadIdx.x >> 7, 0);
+    const BackwardShared<C>   s(raw);
+    const int                 warpgroup = __shfl_sync(~0u, threadIdx.x >> 7, 0);
     if (threadIdx.x == 0) {
         *s.work = BackwardWork(a, C::causal && C::ordered);
         s.init();
     }
     __syncthreads();
     const BackwardWork &w = *s.work;
-    if (w.block < 0)
-        return;
+    if (w.block < 0) return;
     if (warpgroup == 0) {
         fewer_registers<C::few>();
         const int warp = __shfl_sync(~0u, threadIdx.x >> 5, 0);
@@ -483,17 +480,17 @@ __global__ void __launch_bounds__(C::threads, 1)
 
 /* dQ from tiles in the order of threads, f32, to rows: a block makes a tile. */
 template <class C>
-__global__ void __launch_bounds__(256) backward_finish(const __grid_constant__ BackwardArgs a)
+__global__ void __launch_bounds__(256)
+    backward_finish(const __grid_constant__ BackwardArgs a)
 {
     const struct cuda_exact &x = a.x;
-    int tile = blockIdx.x, batch = tile / max(a.row_tiles, 1), nq, nk, q0 = 0;
+    int       tile = blockIdx.x, batch = tile / max(a.row_tiles, 1), nq, nk, q0 = 0;
     const int head = blockIdx.y;
-    int64_t from_tile;
+    int64_t   from_tile;
     if (x.seqs) {
         const struct cuda_seq *s = x.seqs;
-        const int tiles = s[x.n_seqs].q_block[0];
-        if (tile >= tiles)
-            return;
+        const int              tiles = s[x.n_seqs].q_block[0];
+        if (tile >= tiles) return;
         int low = 0, high = x.n_seqs;
         while (high - low > 1) {
             const int middle = (low + high) / 2;
@@ -509,10 +506,10 @@ __global__ void __launch_bounds__(256) backward_finish(const __grid_constant__ B
         from_tile = (int64_t)head * a.row_tiles * x.batch + tile;
         tile -= batch * a.row_tiles, nq = (int)x.len_q, nk = (int)x.len_k;
     }
-    const int half = threadIdx.x >> 7, id = threadIdx.x & 127, lane = id & 31;
-    const int pos0 = nk - nq, row0 = x.tiles.row0 ? floor_of(pos0, 64) - pos0 : 0;
-    const int row = row0 + tile * 64 + (id >> 5) * 16 + (lane >> 2);
-    const int column = half * C::dq_columns;
+    const int     half = threadIdx.x >> 7, id = threadIdx.x & 127, lane = id & 31;
+    const int     pos0 = nk - nq, row0 = x.tiles.row0 ? floor_of(pos0, 64) - pos0 : 0;
+    const int     row = row0 + tile * 64 + (id >> 5) * 16 + (lane >> 2);
+    const int     column = half * C::dq_columns;
     const float4 *from = reinterpret_cast<const float4 *>(
         a.dq + (from_tile * 2 + half) * (C::dq_bytes / 4));
     float y[C::dq_columns / 2];
@@ -521,23 +518,23 @@ __global__ void __launch_bounds__(256) backward_finish(const __grid_constant__ B
         const float4 z = from[i * 128 + id];
         y[4 * i] = z.x, y[4 * i + 1] = z.y, y[4 * i + 2] = z.z, y[4 * i + 3] = z.w;
     }
-    const bool in0 = row >= 0 && row < nq, in1 = row >= -8 && row + 8 < nq;
-    const float by = natural_scale(x, head);
-    const int64_t at = batch * x.dq.seq + head * x.dq.head +
-                       ((int64_t)q0 + row) * x.dq.row + column;
+    const bool    in0 = row >= 0 && row < nq, in1 = row >= -8 && row + 8 < nq;
+    const float   by = natural_scale(x, head);
+    const int64_t at =
+        batch * x.dq.seq + head * x.dq.head + ((int64_t)q0 + row) * x.dq.row + column;
     if (x.dq_f32) {
         float *to = (float *)x.dq.at + at;
         store_row_f32<C::dq_columns>(to, y, by, in0 ? x.d - column : 0, lane);
-        store_row_f32<C::dq_columns>(to + 8 * x.dq.row, y + 2, by, in1 ? x.d - column : 0,
-                                     lane);
+        store_row_f32<C::dq_columns>(to + 8 * x.dq.row, y + 2, by,
+                                     in1 ? x.d - column : 0, lane);
     } else {
         using T = typename C::T;
         uint16_t *to = (uint16_t *)x.dq.at + at;
         store_row<T, C::dq_columns>(to, y, by, in0 ? x.d - column : 0, lane);
-        store_row<T, C::dq_columns>(to + 8 * x.dq.row, y + 2, by, in1 ? x.d - column : 0,
-                                    lane);
+        store_row<T, C::dq_columns>(to + 8 * x.dq.row, y + 2, by,
+                                    in1 ? x.d - column : 0, lane);
     }
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

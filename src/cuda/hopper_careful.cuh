@@ -10,12 +10,12 @@ namespace hopper {
 
 /* What consumers know of a tile, through shared memory. */
 struct ForwardTile {
-    int number;          /* -1: there are no more */
-    int safe;            /* exact maximum throughout */
+    int number; /* -1: there are no more */
+    int safe;   /* exact maximum throughout */
     int head, batch;
-    int row, nq, nk;     /* query of row 0 (below 0 in a block that leads) */
-    int q0, k0;          /* first rows of the sequence */
-    int first, last;     /* key blocks, unless they are listed */
+    int row, nq, nk; /* query of row 0 (below 0 in a block that leads) */
+    int q0, k0;      /* first rows of the sequence */
+    int first, last; /* key blocks, unless they are listed */
 };
 
 /* The logit of a pair, in base 2. */
@@ -24,24 +24,21 @@ __device__ __forceinline__ float careful_logit(const struct cuda_exact &x, const
                                                const T *k, int head, int far)
 {
     const struct cuda_score &f = x.score;
-    float dot = 0;
+    float                    dot = 0;
     for (int c = 0; c < x.d; c++)
         dot += T::to_float(q[c]) * T::to_float(k[c]);
     dot *= f.head_scale ? f.head_scale[head] : f.scale;
-    if (f.slope)
-        dot -= f.slope[head] * fabsf((float)far);
+    if (f.slope) dot -= f.slope[head] * fabsf((float)far);
     return f.cap > 0 ? f.cap * f.unit * tanh_by_exp2(dot / f.cap) : dot;
 }
 
 /* Which of the 64 keys of tile t the query at pos sees. */
-__device__ __forceinline__ uint64_t careful_seen(const struct cuda_exact &x, int pos, int nk,
-                                                 int t)
+__device__ __forceinline__ uint64_t careful_seen(const struct cuda_exact &x, int pos,
+                                                 int nk, int t)
 {
     uint64_t seen = low_bits(x.causal ? min(nk, pos + 1) - t * 64 : nk - t * 64);
-    if (!x.tiles.row0)
-        return seen;
-    if (pos < 0 || pos / 64 >= x.tiles.n_rows)
-        return 0;
+    if (!x.tiles.row0) return seen;
+    if (pos < 0 || pos / 64 >= x.tiles.n_rows) return 0;
     for (int64_t r = x.tiles.row0[pos / 64]; r < x.tiles.row0[pos / 64 + 1]; r++) {
         const struct cuda_run run = x.tiles.rows[r];
         if (t >= run.begin && t < run.end)
@@ -55,27 +52,26 @@ template <class T>
 __device__ __forceinline__ void careful_row(const struct cuda_exact &x,
                                             const ForwardTile &tile, int i, int lane)
 {
-    if (i < 0 || i >= tile.nq)
-        return;
+    if (i < 0 || i >= tile.nq) return;
     const int head = tile.head, key_head = head / (x.heads / x.kv_heads);
     const int pos = i + tile.nk - tile.nq;
-    const T *q = (const T *)x.q.at + tile.batch * x.q.seq + head * x.q.head +
+    const T  *q = (const T *)x.q.at + tile.batch * x.q.seq + head * x.q.head +
                  ((int64_t)tile.q0 + i) * x.q.row;
     const T *k = (const T *)x.k.at + tile.batch * x.k.seq + key_head * x.k.head +
                  (int64_t)tile.k0 * x.k.row;
     const T *v = (const T *)x.v.at + tile.batch * x.v.seq + key_head * x.v.head +
                  (int64_t)tile.k0 * x.v.row;
-    float out[8] = {}, sum = 0, top = -INFINITY;
+    float     out[8] = {}, sum = 0, top = -INFINITY;
     const int tiles = (tile.nk + 63) / 64;
 #pragma unroll 1
     for (int t = 0; t < 2 * tiles; t++) { /* halves of tiles: a lane has a key */
         const uint64_t seen = careful_seen(x, pos, tile.nk, t / 2);
         const uint32_t part = (uint32_t)(seen >> t % 2 * 32);
-        if (!part)
-            continue;
-        const int j = t * 32 + lane;
+        if (!part) continue;
+        const int  j = t * 32 + lane;
         const bool mine = part >> lane & 1;
-        float p = mine ? careful_logit(x, q, k + j * x.k.row, head, pos - j) : -INFINITY;
+        float      p =
+            mine ? careful_logit(x, q, k + j * x.k.row, head, pos - j) : -INFINITY;
         float high = p;
         for (int step = 16; step; step /= 2)
             high = fmaxf(high, __shfl_xor_sync(~0u, high, step));
@@ -90,12 +86,12 @@ __device__ __forceinline__ void careful_row(const struct cuda_exact &x,
 #pragma unroll 1
         for (int l = 0; l < 32; l++) {
             const float w = __shfl_sync(~0u, p, l);
-            if (!(part >> l & 1))
-                continue;
+            if (!(part >> l & 1)) continue;
 #pragma unroll
             for (int c = 0; c < 8; c++)
                 if (c * 32 + lane < x.dv)
-                    out[c] += w * T::to_float(v[(t * 32 + l) * x.v.row + c * 32 + lane]);
+                    out[c] +=
+                        w * T::to_float(v[(t * 32 + l) * x.v.row + c * 32 + lane]);
         }
     }
     for (int step = 16; step; step /= 2)
@@ -110,5 +106,5 @@ __device__ __forceinline__ void careful_row(const struct cuda_exact &x,
             o[c * 32 + lane] = (uint16_t)T::pack(sum == 0 ? 0 : out[c] / sum, 0);
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

@@ -20,9 +20,8 @@ static int decode_unit(const struct cuda_exact *x)
 {
     const int64_t blocks = decode_blocks(x), each = blocks / x->n_sm;
     const int64_t least = (x->len_k + 127) / 128 / (decode_most_units - 2) + 1;
-    int64_t unit = (blocks + x->n_sm - 1) / x->n_sm;
-    if (each > 16)
-        unit = each / 4;
+    int64_t       unit = (blocks + x->n_sm - 1) / x->n_sm;
+    if (each > 16) unit = each / 4;
     return (int)(unit < least ? least : unit);
 }
 
@@ -51,7 +50,8 @@ bool decode_fits(const struct cuda_exact *x)
 size_t decode_work_bytes(const struct cuda_exact *x)
 {
     const int rows = decode_rows(x) <= 8 ? 8 : 16;
-    return 64 + (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
+    return 64 +
+           (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
 }
 
 /* Pages are entries of a batch, of 64 rows each; there is no telling how many. */
@@ -59,7 +59,8 @@ static int decode_map(CUtensorMap *map, const struct cuda_exact *x, struct cuda_
                       int columns, int64_t page)
 {
     if (!x->pages.table)
-        return encode_map(map, in, x->dtype, columns, x->len_k, x->kv_heads, x->batch, 128);
+        return encode_map(map, in, x->dtype, columns, x->len_k, x->kv_heads, x->batch,
+                          128);
     in.seq = page;
     return encode_map(map, in, x->dtype, columns, 64, x->kv_heads, INT32_MAX, 64);
 }
@@ -84,22 +85,19 @@ static int launch_early(Kernel kernel, dim3 grid, int threads, int bytes, void *
 template <class C> static int launch_decode(const struct cuda_exact *x)
 {
     CUtensorMap mk, mv;
-    int error = decode_map(&mk, x, x->k, x->d, x->pages.k_page);
-    if (!error)
-        error = decode_map(&mv, x, x->v, x->dv, x->pages.v_page);
-    if (!error)
-        error = allow_shared(decode_kernel<C>, C::shared_bytes);
-    if (error)
-        return error;
+    int         error = decode_map(&mk, x, x->k, x->d, x->pages.k_page);
+    if (!error) error = decode_map(&mv, x, x->v, x->dv, x->pages.v_page);
+    if (!error) error = allow_shared(decode_kernel<C>, C::shared_bytes);
+    if (error) return error;
     DecodeArgs a;
     a.x = *x;
     a.partial = (float *)((char *)x->work + 64);
     a.unit = decode_unit(x);
     a.blocks = (int)((x->len_k + 127) / 128);
     const int64_t units = decode_units(x);
-    const bool many = units > x->n_sm;
+    const bool    many = units > x->n_sm;
     a.counter = many ? (int *)x->work : nullptr;
-    cudaStream_t stream = (cudaStream_t)x->stream;
+    cudaStream_t   stream = (cudaStream_t)x->stream;
     const unsigned grid = (unsigned)(many ? x->n_sm : units);
     if (many) {
         clear_counter<<<1, 1, 0, stream>>>(a.counter);
@@ -108,14 +106,12 @@ template <class C> static int launch_decode(const struct cuda_exact *x)
     } else {
         decode_kernel<C><<<grid, C::threads, C::shared_bytes, stream>>>(mk, mv, a);
     }
-    if (!error)
-        error = cudaGetLastError();
-    if (error)
-        return error;
-    return launch_early(decode_merge<C>,
-                        dim3((unsigned)decode_seqs(x), (unsigned)x->kv_heads,
-                             (unsigned)decode_rows(x)),
-                        C::d, 0, stream, a);
+    if (!error) error = cudaGetLastError();
+    if (error) return error;
+    return launch_early(
+        decode_merge<C>,
+        dim3((unsigned)decode_seqs(x), (unsigned)x->kv_heads, (unsigned)decode_rows(x)),
+        C::d, 0, stream, a);
 }
 
 template <class T> static int decode_of_type(const struct cuda_exact *x)
@@ -133,4 +129,4 @@ int decode(const struct cuda_exact *x)
     return x->dtype == CUDA_BF16 ? decode_of_type<Bf16>(x) : decode_of_type<F16>(x);
 }
 
-}  // namespace hopper
+} // namespace hopper

@@ -19,10 +19,10 @@ enum { decode_most_units = 2048 }; /* that one sequence may lie in */
 
 struct DecodeArgs {
     struct cuda_exact x;
-    int *counter;   /* units handed out, zero before; null: one for each block */
+    int   *counter; /* units handed out, zero before; null: one for each block */
     float *partial; /* [units][2][rows][dv + 2] */
-    int unit;       /* blocks of keys of a unit */
-    int blocks;     /* of one sequence, if all are alike */
+    int    unit;    /* blocks of keys of a unit */
+    int    blocks;  /* of one sequence, if all are alike */
 };
 
 template <class T_, int d_, int rows_> struct DecodeShape {
@@ -39,14 +39,14 @@ template <class T_, int d_, int rows_> struct DecodeShape {
 
 /* A piece of a unit: blocks of one sequence and key head. */
 struct DecodePiece {
-    int head, seq, batch, nq, nk, k0, q0;
-    int begin, end;         /* blocks */
-    int64_t from, to;       /* the sequence's blocks in the line */
+    int     head, seq, batch, nq, nk, k0, q0;
+    int     begin, end; /* blocks */
+    int64_t from, to;   /* the sequence's blocks in the line */
 };
 
 template <class C> struct DecodeLine {
     const DecodeArgs &a;
-    int64_t total; /* blocks of one head */
+    int64_t           total; /* blocks of one head */
     __device__ __forceinline__ explicit DecodeLine(const DecodeArgs &args) : a(args)
     {
         const struct cuda_exact &x = a.x;
@@ -60,10 +60,10 @@ template <class C> struct DecodeLine {
     __device__ __forceinline__ DecodePiece piece(int64_t at, int64_t limit) const
     {
         const struct cuda_exact &x = a.x;
-        DecodePiece p;
+        DecodePiece              p;
         p.head = (int)(at / total);
         const int block = (int)(at - p.head * total);
-        int first, count;
+        int       first, count;
         if (x.seqs) {
             int low = 0, high = x.n_seqs;
             while (high - low > 1) {
@@ -89,9 +89,9 @@ template <class C> struct DecodeLine {
 };
 
 template <class C> struct DecodeShared {
-    uint32_t k, v, full_k, full_v, empty_k, empty_v, full_unit, empty_unit;
-    int *unit; /* two, in turn */
-    float *meet;
+    uint32_t   k, v, full_k, full_v, empty_k, empty_v, full_unit, empty_unit;
+    int       *unit; /* two, in turn */
+    float     *meet;
     __device__ __forceinline__ explicit DecodeShared(uint8_t *raw)
     {
         const uint32_t at = shared_address(raw);
@@ -108,10 +108,12 @@ template <class C> struct DecodeShared {
     {
         for (int i = 0; i < C::stages; i++) {
             barrier_init(full_k + 8 * i, 1), barrier_init(full_v + 8 * i, 1);
-            barrier_init(empty_k + 8 * i, C::warps), barrier_init(empty_v + 8 * i, C::warps);
+            barrier_init(empty_k + 8 * i, C::warps),
+                barrier_init(empty_v + 8 * i, C::warps);
         }
         for (int i = 0; i < 2; i++)
-            barrier_init(full_unit + 8 * i, 1), barrier_init(empty_unit + 8 * i, C::warps);
+            barrier_init(full_unit + 8 * i, 1),
+                barrier_init(empty_unit + 8 * i, C::warps);
         barrier_init_fence();
     }
 };
@@ -125,14 +127,15 @@ __device__ __forceinline__ void decode_load(const DecodeArgs &a, const DecodePie
     if (!a.x.pages.table) {
 #pragma unroll
         for (int c = 0; c < C::panels; c++)
-            load_box_once(to + c * C::keys * 128, m, full, c * 64, p.k0 + block * C::keys,
-                          p.head, p.batch, policy);
+            load_box_once(to + c * C::keys * 128, m, full, c * 64,
+                          p.k0 + block * C::keys, p.head, p.batch, policy);
         return;
     }
     for (int i = 0; i < 2; i++) { /* pages of 64; beyond the last one, rows of none */
-        const int tile = block * 2 + i;
+        const int  tile = block * 2 + i;
         const bool inside = tile * 64 < p.nk;
-        const int page = inside ? a.x.pages.table[p.seq * a.x.pages.max_pages + tile] : 0;
+        const int  page =
+            inside ? a.x.pages.table[p.seq * a.x.pages.max_pages + tile] : 0;
 #pragma unroll
         for (int c = 0; c < C::panels; c++)
             load_box_once(to + c * C::keys * 128 + i * 64 * 128, m, full, c * 64,
@@ -142,35 +145,36 @@ __device__ __forceinline__ void decode_load(const DecodeArgs &a, const DecodePie
 
 /* One thread: fetches units and streams their blocks. */
 template <class C>
-__device__ __forceinline__ void decode_produce(const DecodeArgs &a, const DecodeShared<C> &s,
-                                               const CUtensorMap *mk, const CUtensorMap *mv)
+__device__ __forceinline__ void decode_produce(const DecodeArgs      &a,
+                                               const DecodeShared<C> &s,
+                                               const CUtensorMap     *mk,
+                                               const CUtensorMap     *mv)
 {
     const DecodeLine<C> line(a);
-    const uint64_t policy = evict_first_policy();
-    const int units = line.units();
-    Ring<C::stages> k(1);
-    Ring<2> slot(1);
-    int unit = blockIdx.x;
-    bool waited = false;
+    const uint64_t      policy = evict_first_policy();
+    const int           units = line.units();
+    Ring<C::stages>     k(1);
+    Ring<2>             slot(1);
+    int                 unit = blockIdx.x;
+    bool                waited = false;
     for (;;) {
         const bool more = unit < units;
         barrier_wait(s.empty_unit + 8 * slot.stage, slot.parity);
         s.unit[slot.stage] = more ? unit : -1;
         barrier_arrive(s.full_unit + 8 * slot.stage);
         slot.next();
-        if (!more)
-            return;
-        int64_t at = (int64_t)unit * a.unit;
+        if (!more) return;
+        int64_t       at = (int64_t)unit * a.unit;
         const int64_t limit = min(at + a.unit, line.total * a.x.kv_heads);
         while (at < limit) {
             const DecodePiece p = line.piece(at, limit);
             for (int j = p.begin; j < p.end; j++) {
                 barrier_wait(s.empty_k + 8 * k.stage, k.parity);
-                decode_load<C>(a, p, j, s.k + k.stage * C::bytes, s.full_k + 8 * k.stage, mk,
-                               policy);
+                decode_load<C>(a, p, j, s.k + k.stage * C::bytes,
+                               s.full_k + 8 * k.stage, mk, policy);
                 barrier_wait(s.empty_v + 8 * k.stage, k.parity);
-                decode_load<C>(a, p, j, s.v + k.stage * C::bytes, s.full_v + 8 * k.stage, mv,
-                               policy);
+                decode_load<C>(a, p, j, s.v + k.stage * C::bytes,
+                               s.full_v + 8 * k.stage, mv, policy);
                 k.next();
             }
             at = p.from + p.end;
@@ -183,20 +187,21 @@ __device__ __forceinline__ void decode_produce(const DecodeArgs &a, const Decode
 
 /* Column c of row r of a sequence: stored, divided by the sum. */
 template <class T>
-__device__ __forceinline__ void decode_store(const struct cuda_exact &x, const DecodePiece &p,
-                                             int r, int c, float o, float top, float sum)
+__device__ __forceinline__ void decode_store(const struct cuda_exact &x,
+                                             const DecodePiece &p, int r, int c,
+                                             float o, float top, float sum)
 {
-    const int share = x.heads / x.kv_heads, head = p.head * share + r / p.nq;
+    const int     share = x.heads / x.kv_heads, head = p.head * share + r / p.nq;
     const int64_t i = (int64_t)p.q0 + r % p.nq;
-    const bool none = sum == 0;
-    float norm = none ? -INFINITY : top + log2f(sum), by = none ? 0 : 1 / sum;
-    if (x.score.sink)
-        by *= add_sink(norm, x.score.sink[head] * 1.44269504088896341f);
+    const bool    none = sum == 0;
+    float         norm = none ? -INFINITY : top + log2f(sum), by = none ? 0 : 1 / sum;
+    if (x.score.sink) by *= add_sink(norm, x.score.sink[head] * 1.44269504088896341f);
     if (c < x.dv)
         ((uint16_t *)x.o.at)[p.batch * x.o.seq + head * x.o.head + i * x.o.row + c] =
             (uint16_t)T::pack(o * by, 0);
     if (c == 0 && x.norm)
-        x.norm[((int64_t)head * x.batch + p.batch) * x.len_q + i] = none ? INFINITY : norm;
+        x.norm[((int64_t)head * x.batch + p.batch) * x.len_q + i] =
+            none ? INFINITY : norm;
     if (c == 0 && x.lse)
         x.lse[p.batch * x.lse_seq + head * x.lse_head + i] = norm * 0.6931471805599453f;
 }
@@ -211,16 +216,16 @@ __device__ __forceinline__ float *decode_partial(const DecodeArgs &a, int64_t un
 
 template <class C> struct DecodeConsumer {
     using T = typename C::T;
-    static constexpr int d = C::d, two = C::rows == 16;
-    const DecodeArgs &a;
+    static constexpr int   d = C::d, two = C::rows == 16;
+    const DecodeArgs      &a;
     const DecodeShared<C> &s;
-    const int warp, lane;
-    Ring<C::stages> k{0};
-    uint32_t query[d / 4];       /* A operands of d / 16 products */
-    float out[d / 8][4];
-    float top[2], sum[2];
+    const int              warp, lane;
+    Ring<C::stages>        k{ 0 };
+    uint32_t               query[d / 4]; /* A operands of d / 16 products */
+    float                  out[d / 8][4];
+    float                  top[2], sum[2];
 
-    __device__ __forceinline__ DecodeConsumer(const DecodeArgs &args,
+    __device__ __forceinline__ DecodeConsumer(const DecodeArgs      &args,
                                               const DecodeShared<C> &shared)
         : a(args), s(shared), warp(threadIdx.x >> 5), lane(threadIdx.x & 31)
     {
@@ -230,12 +235,12 @@ template <class C> struct DecodeConsumer {
     __device__ __forceinline__ void load_query(const DecodePiece &p)
     {
         const struct cuda_exact &x = a.x;
-        const int share = x.heads / x.kv_heads, count = share * p.nq;
+        const int                share = x.heads / x.kv_heads, count = share * p.nq;
 #pragma unroll
         for (int h = 0; h < 1 + two; h++) {
-            const int r = (lane >> 2) + 8 * h;
-            const bool in = r < count;
-            const int head = p.head * share + (in ? r / p.nq : 0);
+            const int       r = (lane >> 2) + 8 * h;
+            const bool      in = r < count;
+            const int       head = p.head * share + (in ? r / p.nq : 0);
             const uint16_t *q = (const uint16_t *)x.q.at + p.batch * x.q.seq +
                                 head * x.q.head +
                                 ((int64_t)p.q0 + (in ? r % p.nq : 0)) * x.q.row;
@@ -254,14 +259,15 @@ template <class C> struct DecodeConsumer {
 
     __device__ __forceinline__ void one_block(const DecodePiece &p, int block)
     {
-        const float scale = a.x.score.scale;
-        const int part = lane >> 3, r8 = lane & 7;
+        const float    scale = a.x.score.scale;
+        const int      part = lane >> 3, r8 = lane & 7;
         const uint32_t k_at = s.k + k.stage * C::bytes, v_at = s.v + k.stage * C::bytes;
-        float score[2][4] = {};
+        float          score[2][4] = {};
         barrier_wait(s.full_k + 8 * k.stage, k.parity);
 #pragma unroll
         for (int i = 0; i < d / 16; i++) {
-            const int key = warp * 16 + (part >> 1) * 8 + r8, c = i % 4 * 2 + (part & 1);
+            const int key = warp * 16 + (part >> 1) * 8 + r8,
+                      c = i % 4 * 2 + (part & 1);
             uint32_t b[4];
             load_matrix(b, k_at + i / 4 * C::keys * 128 + key * 128 +
                                ((c ^ (key & 7)) << 4));
@@ -269,18 +275,17 @@ template <class C> struct DecodeConsumer {
             multiply_16x8<T>(score[1], query + 4 * i, b + 2);
         }
         __syncwarp();
-        if (lane == 0)
-            barrier_arrive(s.empty_k + 8 * k.stage);
-        const int key = block * C::keys + warp * 16 + (lane & 3) * 2;
+        if (lane == 0) barrier_arrive(s.empty_k + 8 * k.stage);
+        const int  key = block * C::keys + warp * 16 + (lane & 3) * 2;
         const bool tail = (block + 1) * C::keys > p.nk - (a.x.causal ? p.nq - 1 : 0);
-        if (tail)
-            mask(p, key, score);
+        if (tail) mask(p, key, score);
         uint32_t weight[4];
         weigh(score, scale, weight);
         barrier_wait(s.full_v + 8 * k.stage, k.parity);
 #pragma unroll
         for (int i = 0; i < d / 16; i++) {
-            const int row = warp * 16 + (part & 1) * 8 + r8, c = i % 4 * 2 + (part >> 1);
+            const int row = warp * 16 + (part & 1) * 8 + r8,
+                      c = i % 4 * 2 + (part >> 1);
             uint32_t b[4];
             load_matrix_transposed(b, v_at + i / 4 * C::keys * 128 + row * 128 +
                                           ((c ^ (row & 7)) << 4));
@@ -295,12 +300,12 @@ template <class C> struct DecodeConsumer {
             multiply_16x8<T>(out[2 * i + 1], weight, b + 2);
         }
         __syncwarp();
-        if (lane == 0)
-            barrier_arrive(s.empty_v + 8 * k.stage);
+        if (lane == 0) barrier_arrive(s.empty_v + 8 * k.stage);
         k.next();
     }
 
-    __device__ __forceinline__ void mask(const DecodePiece &p, int key, float score[2][4])
+    __device__ __forceinline__ void mask(const DecodePiece &p, int key,
+                                         float score[2][4])
     {
 #pragma unroll
         for (int h = 0; h < 1 + two; h++) {
@@ -313,7 +318,8 @@ template <class C> struct DecodeConsumer {
         }
     }
 
-    __device__ __forceinline__ void weigh(float score[2][4], float scale, uint32_t weight[4])
+    __device__ __forceinline__ void weigh(float score[2][4], float scale,
+                                          uint32_t weight[4])
     {
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -321,11 +327,12 @@ template <class C> struct DecodeConsumer {
                 weight[1] = weight[3] = 0;
                 break;
             }
-            float *x = score[0] + 2 * h, *y = score[1] + 2 * h;
+            float      *x = score[0] + 2 * h, *y = score[1] + 2 * h;
             const float high =
                 quad_max(fmaxf(fmaxf(x[0], x[1]), fmaxf(y[0], y[1]))) * scale;
             if (__any_sync(~0u, high > top[h] + 8)) {
-                const float next = fmaxf(top[h], high), from = next == -INFINITY ? 0 : next;
+                const float next = fmaxf(top[h], high),
+                            from = next == -INFINITY ? 0 : next;
                 const float shrink = exp2_approx(top[h] - from);
                 top[h] = next, sum[h] *= shrink;
 #pragma unroll
@@ -345,14 +352,13 @@ template <class C> struct DecodeConsumer {
     /* Puts eight rows of all warps side by side: output, maximum, sum. */
     __device__ __forceinline__ void put_rows(int h)
     {
-        float *to = s.meet + (warp * 8 + (lane >> 2)) * C::pitch;
+        float      *to = s.meet + (warp * 8 + (lane >> 2)) * C::pitch;
         const float all = quad_sum(sum[h]);
 #pragma unroll
         for (int i = 0; i < d / 8; i++)
             *reinterpret_cast<float2 *>(to + i * 8 + (lane & 3) * 2) =
                 make_float2(out[i][2 * h], out[i][2 * h + 1]);
-        if ((lane & 3) == 0)
-            to[d] = top[h], to[d + 1] = all;
+        if ((lane & 3) == 0) to[d] = top[h], to[d + 1] = all;
     }
 
     /* The warps' parts of rows 8 h .. 8 h + 7: to the output, or to a partial result. */
@@ -362,9 +368,9 @@ template <class C> struct DecodeConsumer {
         put_rows(h);
         named_sync(1, C::warps * 32);
         for (int e = threadIdx.x; e < min(count - 8 * h, 8) * d; e += C::warps * 32) {
-            const int r = e / d, c = e % d;
+            const int    r = e / d, c = e % d;
             const float *from = s.meet + r * C::pitch;
-            float high = -INFINITY, o = 0, l = 0;
+            float        high = -INFINITY, o = 0, l = 0;
 #pragma unroll
             for (int w = 0; w < C::warps; w++)
                 high = fmaxf(high, from[w * 8 * C::pitch + d]);
@@ -372,7 +378,7 @@ template <class C> struct DecodeConsumer {
 #pragma unroll
             for (int w = 0; w < C::warps; w++) {
                 const float *x = from + w * 8 * C::pitch;
-                const float by = exp2_approx(x[d] - base);
+                const float  by = exp2_approx(x[d] - base);
                 o += by * x[c], l += by * x[d + 1];
             }
             if (whole) {
@@ -380,8 +386,7 @@ template <class C> struct DecodeConsumer {
             } else {
                 float *to = decode_partial<C>(a, unit, starts, 8 * h + r);
                 to[c] = o;
-                if (c == 0)
-                    to[d] = high, to[d + 1] = l;
+                if (c == 0) to[d] = high, to[d + 1] = l;
             }
         }
         named_sync(1, C::warps * 32);
@@ -389,28 +394,25 @@ template <class C> struct DecodeConsumer {
 
     __device__ __forceinline__ void end_piece(const DecodePiece &p, int64_t unit)
     {
-        const int count = a.x.heads / a.x.kv_heads * p.nq;
+        const int     count = a.x.heads / a.x.kv_heads * p.nq;
         const int64_t first = p.from / a.unit, last = (p.to - 1) / a.unit;
-        const bool whole = first == last, starts = unit == first;
+        const bool    whole = first == last, starts = unit == first;
         meet_warps(p, 0, count, unit, whole, starts);
-        if (two && count > 8)
-            meet_warps(p, 1, count, unit, whole, starts);
+        if (two && count > 8) meet_warps(p, 1, count, unit, whole, starts);
     }
 
     __device__ __forceinline__ void run()
     {
         const DecodeLine<C> line(a);
-        Ring<2> slot(0);
+        Ring<2>             slot(0);
         for (;;) {
             barrier_wait(s.full_unit + 8 * slot.stage, slot.parity);
             const int unit = s.unit[slot.stage];
             __syncwarp();
-            if (lane == 0)
-                barrier_arrive(s.empty_unit + 8 * slot.stage);
+            if (lane == 0) barrier_arrive(s.empty_unit + 8 * slot.stage);
             slot.next();
-            if (unit < 0)
-                return;
-            int64_t at = (int64_t)unit * a.unit;
+            if (unit < 0) return;
+            int64_t       at = (int64_t)unit * a.unit;
             const int64_t limit = min(at + a.unit, line.total * a.x.kv_heads);
             while (at < limit) {
                 const DecodePiece p = line.piece(at, limit);
@@ -423,8 +425,7 @@ template <class C> struct DecodeConsumer {
                 }
                 for (int j = p.begin; j < p.end; j++)
                     one_block(p, j);
-                if (p.nq > 0)
-                    end_piece(p, unit);
+                if (p.nq > 0) end_piece(p, unit);
                 at = p.from + p.end;
             }
         }
@@ -434,12 +435,12 @@ template <class C> struct DecodeConsumer {
 template <class C>
 __global__ void __launch_bounds__(C::threads, 1)
     decode_kernel(const __grid_constant__ CUtensorMap mk,
-                  const __grid_constant__ CUtensorMap mv, const __grid_constant__ DecodeArgs a)
+                  const __grid_constant__ CUtensorMap mv,
+                  const __grid_constant__ DecodeArgs  a)
 {
     extern __shared__ uint8_t raw[];
-    const DecodeShared<C> s(raw);
-    if (threadIdx.x == 0)
-        s.init();
+    const DecodeShared<C>     s(raw);
+    if (threadIdx.x == 0) s.init();
     __syncthreads();
     start_launch_after();
     if (threadIdx.x < C::warps * 32) {
@@ -452,22 +453,22 @@ __global__ void __launch_bounds__(C::threads, 1)
 
 /* Merges the parts of one row of one sequence: a thread has a column. */
 template <class C>
-__global__ void __launch_bounds__(C::d) decode_merge(const __grid_constant__ DecodeArgs a)
+__global__ void __launch_bounds__(C::d)
+    decode_merge(const __grid_constant__ DecodeArgs a)
 {
-    __shared__ float weight[decode_most_units], total[C::d / 32];
+    __shared__ float         weight[decode_most_units], total[C::d / 32];
     const struct cuda_exact &x = a.x;
     const int seq = blockIdx.x, head = blockIdx.y, r = blockIdx.z, c = threadIdx.x;
     const DecodeLine<C> line(a);
-    const int64_t at = head * line.total +
-                       (x.seqs ? x.seqs[seq].k_block[1] : (int64_t)seq * a.blocks);
-    const int count = x.seqs ? x.seqs[seq + 1].k_block[1] - x.seqs[seq].k_block[1] : a.blocks;
-    if (count == 0)
-        return;
+    const int64_t       at =
+        head * line.total + (x.seqs ? x.seqs[seq].k_block[1] : (int64_t)seq * a.blocks);
+    const int count =
+        x.seqs ? x.seqs[seq + 1].k_block[1] - x.seqs[seq].k_block[1] : a.blocks;
+    if (count == 0) return;
     const DecodePiece p = line.piece(at, at + 1);
-    const int64_t first = p.from / a.unit;
-    const int units = (int)((p.to - 1) / a.unit - first) + 1;
-    if (units == 1 || r >= x.heads / x.kv_heads * p.nq)
-        return;
+    const int64_t     first = p.from / a.unit;
+    const int         units = (int)((p.to - 1) / a.unit - first) + 1;
+    if (units == 1 || r >= x.heads / x.kv_heads * p.nq) return;
     wait_for_launch_before();
     float high = -INFINITY;
     for (int u = c; u < units; u += C::d) {
@@ -476,14 +477,13 @@ __global__ void __launch_bounds__(C::d) decode_merge(const __grid_constant__ Dec
     }
     for (int step = 16; step; step /= 2)
         high = fmaxf(high, __shfl_xor_sync(~0u, high, step));
-    if (c % 32 == 0)
-        total[c / 32] = high;
+    if (c % 32 == 0) total[c / 32] = high;
     __syncthreads();
 #pragma unroll
     for (int w = 0; w < C::d / 32; w++)
         high = fmaxf(high, total[w]);
     const float base = high == -INFINITY ? 0 : high;
-    float sum = 0;
+    float       sum = 0;
     for (int u = c; u < units; u += C::d) {
         weight[u] = exp2_approx(weight[u] - base);
         sum += weight[u] * decode_partial<C>(a, first + u, u == 0, r)[C::d + 1];
@@ -491,8 +491,7 @@ __global__ void __launch_bounds__(C::d) decode_merge(const __grid_constant__ Dec
     for (int step = 16; step; step /= 2)
         sum += __shfl_xor_sync(~0u, sum, step);
     __syncthreads();
-    if (c % 32 == 0)
-        total[c / 32] = sum;
+    if (c % 32 == 0) total[c / 32] = sum;
     __syncthreads();
     sum = 0;
 #pragma unroll
@@ -512,5 +511,5 @@ static __global__ void clear_counter(int *at)
     *at = 0;
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

@@ -4,7 +4,7 @@
 
 #include <cuda_runtime.h>
 
-#include "cuda/hopper_forward.cuh"
+#include "cuda/hopper_forward_consumer.cuh"
 
 namespace hopper {
 
@@ -16,18 +16,17 @@ int encode_map(CUtensorMap *map, const struct cuda_in &in, int dtype, int column
 /* Whether the copy engine can reach rows so laid out. */
 bool rows_fit(const struct cuda_in &in, int columns, int heads, int64_t batch);
 
-template <typename Kernel>
-static inline int allow_shared(Kernel kernel, int bytes)
+template <typename Kernel> static inline int allow_shared(Kernel kernel, int bytes)
 {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                bytes);
 }
 
 /* Query blocks of one sequence at most; those aligned in positions may lead. */
 static inline int64_t query_blocks(int64_t nq, int64_t nk, int size, bool aligned)
 {
     const int64_t pos0 = nk - nq;
-    if (!aligned)
-        return (nq + size - 1) / size;
+    if (!aligned) return (nq + size - 1) / size;
     const int64_t low = pos0 < 0 ? -((-pos0 + size - 1) / size) : pos0 / size;
     const int64_t high = nk > 0 ? (nk - 1) / size : -1;
     return high - low + 1;
@@ -36,17 +35,16 @@ static inline int64_t query_blocks(int64_t nq, int64_t nk, int size, bool aligne
 template <class C> int launch_forward(const struct cuda_exact *x)
 {
     CUtensorMap mq, mk, mv;
-    int error = encode_map(&mq, x->q, x->dtype, x->d, x->len_q, x->heads, x->batch, C::rows);
+    int         error =
+        encode_map(&mq, x->q, x->dtype, x->d, x->len_q, x->heads, x->batch, C::rows);
     if (!error)
         error = encode_map(&mk, x->k, x->dtype, x->d, x->len_k, x->kv_heads, x->batch,
                            C::box_keys);
     if (!error)
         error = encode_map(&mv, x->v, x->dtype, x->dv, x->len_k, x->kv_heads, x->batch,
                            C::box_keys);
-    if (!error)
-        error = allow_shared(forward_kernel<C>, C::shared_bytes);
-    if (error)
-        return error;
+    if (!error) error = allow_shared(forward_kernel<C>, C::shared_bytes);
+    if (error) return error;
     ForwardArgs a;
     a.x = *x;
     a.counter = (int *)x->work;
@@ -66,10 +64,8 @@ template <class C> int launch_forward(const struct cuda_exact *x)
     const int grid = (int)(most < x->n_sm ? most : x->n_sm);
     a.dynamic = most > grid;
     cudaStream_t stream = (cudaStream_t)x->stream;
-    if (a.dynamic)
-        error = cudaMemsetAsync(x->work, 0, sizeof(int), stream);
-    if (error)
-        return error;
+    if (a.dynamic) error = cudaMemsetAsync(x->work, 0, sizeof(int), stream);
+    if (error) return error;
     forward_kernel<C><<<grid, C::threads, C::shared_bytes, stream>>>(mq, mk, mv, a);
     return cudaGetLastError();
 }
@@ -80,13 +76,13 @@ bool plain_logits(const struct cuda_exact *x);
 int forward_bf16(const struct cuda_exact *x);
 int forward_f16(const struct cuda_exact *x);
 
-bool backward_fits(const struct cuda_exact *x);
+bool   backward_fits(const struct cuda_exact *x);
 size_t backward_work_bytes(const struct cuda_exact *x);
-int backward(const struct cuda_exact *x);
+int    backward(const struct cuda_exact *x);
 
-bool decode_fits(const struct cuda_exact *x);
+bool   decode_fits(const struct cuda_exact *x);
 size_t decode_work_bytes(const struct cuda_exact *x);
-int decode(const struct cuda_exact *x);
+int    decode(const struct cuda_exact *x);
 
-}  // namespace hopper
+} // namespace hopper
 #endif

@@ -83,13 +83,14 @@ HOPPER_INLINE void prefetch_map(const CUtensorMap *map)
 }
 
 /* Loads the box of a map of (column, row, head, batch) at the given coordinates. */
-HOPPER_INLINE void load_box(uint32_t to, const CUtensorMap *map, uint32_t bar, int column,
-                            int row, int head, int batch)
+HOPPER_INLINE void load_box(uint32_t to, const CUtensorMap *map, uint32_t bar,
+                            int column, int row, int head, int batch)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
-                 "bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
-                 "l"(map), "r"(bar), "r"(column), "r"(row), "r"(head), "r"(batch)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
+        "bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+        "l"(map), "r"(bar), "r"(column), "r"(row), "r"(head), "r"(batch)
+        : "memory");
 }
 
 /* The same for what is read once: the L2 keeps it no longer than need be. */
@@ -101,13 +102,14 @@ HOPPER_INLINE uint64_t evict_first_policy()
 }
 
 HOPPER_INLINE void load_box_once(uint32_t to, const CUtensorMap *map, uint32_t bar,
-                                 int column, int row, int head, int batch, uint64_t policy)
+                                 int column, int row, int head, int batch,
+                                 uint64_t policy)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
-                 "bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
-                 "l"(map), "r"(bar), "r"(column), "r"(row), "r"(head), "r"(batch),
-                 "l"(policy)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::"
+        "bytes.L2::cache_hint [%0], [%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(to),
+        "l"(map), "r"(bar), "r"(column), "r"(row), "r"(head), "r"(batch), "l"(policy)
+        : "memory");
 }
 
 /* Lets the launch after this one start, if it may overlap; waits for the one before. */
@@ -131,17 +133,18 @@ HOPPER_INLINE void bulk_store(void *to, uint32_t from, uint32_t bytes)
 
 HOPPER_INLINE void bulk_add(float *to, uint32_t from, uint32_t bytes)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], "
-                 "%2;" ::"l"(to),
-                 "r"(from), "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], "
+        "%2;" ::"l"(to),
+        "r"(from), "r"(bytes)
+        : "memory");
 }
 
 /* Adds four floats to memory at once. */
 HOPPER_INLINE void add_vector(float *to, float x, float y, float z, float w)
 {
-    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x), "f"(y),
-                 "f"(z), "f"(w)
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x),
+                 "f"(y), "f"(z), "f"(w)
                  : "memory");
 }
 
@@ -167,7 +170,10 @@ HOPPER_INLINE void wait_turn(const int *turn, int mine)
 {
     int now;
     do {
-        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(now) : "l"(turn) : "memory");
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                     : "=r"(now)
+                     : "l"(turn)
+                     : "memory");
     } while (now != mine);
     asm volatile("fence.proxy.async;" ::: "memory");
 }
@@ -175,7 +181,8 @@ HOPPER_INLINE void wait_turn(const int *turn, int mine)
 HOPPER_INLINE void pass_turn(int *turn, int next)
 {
     asm volatile("fence.proxy.async;" ::: "memory");
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(next) : "memory");
+    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(next)
+                 : "memory");
 }
 
 /* ---- warpgroup products ---- */
@@ -226,9 +233,9 @@ HOPPER_INLINE uint64_t operand(uint32_t address, uint32_t leading)
  * D, transpose_a and transpose_b say that the depth runs across the rows. */
 template <int n> struct Width;
 
-#define HOPPER_R8(s, a, b, c, d, e, f, g, h)                                            \
+#define HOPPER_R8(s, a, b, c, d, e, f, g, h)                                           \
     s "%" #a ", %" #b ", %" #c ", %" #d ", %" #e ", %" #f ", %" #g ", %" #h
-#define HOPPER_REGS_8 HOPPER_R8("", 0, 1, 2, 3, 4, 5, 6, 7)
+#define HOPPER_REGS_8  HOPPER_R8("", 0, 1, 2, 3, 4, 5, 6, 7)
 #define HOPPER_REGS_16 HOPPER_REGS_8 HOPPER_R8(", ", 8, 9, 10, 11, 12, 13, 14, 15)
 #define HOPPER_REGS_24 HOPPER_REGS_16 HOPPER_R8(", ", 16, 17, 18, 19, 20, 21, 22, 23)
 #define HOPPER_REGS_32 HOPPER_REGS_24 HOPPER_R8(", ", 24, 25, 26, 27, 28, 29, 30, 31)
@@ -240,73 +247,73 @@ template <int n> struct Width;
 #define HOPPER_REGS_80 HOPPER_REGS_72 HOPPER_R8(", ", 72, 73, 74, 75, 76, 77, 78, 79)
 #define HOPPER_REGS_88 HOPPER_REGS_80 HOPPER_R8(", ", 80, 81, 82, 83, 84, 85, 86, 87)
 #define HOPPER_REGS_96 HOPPER_REGS_88 HOPPER_R8(", ", 88, 89, 90, 91, 92, 93, 94, 95)
-#define HOPPER_REGS_104                                                                 \
+#define HOPPER_REGS_104                                                                \
     HOPPER_REGS_96 HOPPER_R8(", ", 96, 97, 98, 99, 100, 101, 102, 103)
-#define HOPPER_REGS_112                                                                 \
+#define HOPPER_REGS_112                                                                \
     HOPPER_REGS_104 HOPPER_R8(", ", 104, 105, 106, 107, 108, 109, 110, 111)
-#define HOPPER_REGS_120                                                                 \
+#define HOPPER_REGS_120                                                                \
     HOPPER_REGS_112 HOPPER_R8(", ", 112, 113, 114, 115, 116, 117, 118, 119)
-#define HOPPER_REGS_128                                                                 \
+#define HOPPER_REGS_128                                                                \
     HOPPER_REGS_120 HOPPER_R8(", ", 120, 121, 122, 123, 124, 125, 126, 127)
 
-#define HOPPER_F8(d, i)                                                                 \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),         \
+#define HOPPER_F8(d, i)                                                                \
+    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]),        \
         "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define HOPPER_OUT_8(d) HOPPER_F8(d, 0)
-#define HOPPER_OUT_16(d) HOPPER_OUT_8(d), HOPPER_F8(d, 8)
-#define HOPPER_OUT_24(d) HOPPER_OUT_16(d), HOPPER_F8(d, 16)
-#define HOPPER_OUT_32(d) HOPPER_OUT_24(d), HOPPER_F8(d, 24)
-#define HOPPER_OUT_40(d) HOPPER_OUT_32(d), HOPPER_F8(d, 32)
-#define HOPPER_OUT_48(d) HOPPER_OUT_40(d), HOPPER_F8(d, 40)
-#define HOPPER_OUT_56(d) HOPPER_OUT_48(d), HOPPER_F8(d, 48)
-#define HOPPER_OUT_64(d) HOPPER_OUT_56(d), HOPPER_F8(d, 56)
-#define HOPPER_OUT_72(d) HOPPER_OUT_64(d), HOPPER_F8(d, 64)
-#define HOPPER_OUT_80(d) HOPPER_OUT_72(d), HOPPER_F8(d, 72)
-#define HOPPER_OUT_88(d) HOPPER_OUT_80(d), HOPPER_F8(d, 80)
-#define HOPPER_OUT_96(d) HOPPER_OUT_88(d), HOPPER_F8(d, 88)
+#define HOPPER_OUT_8(d)   HOPPER_F8(d, 0)
+#define HOPPER_OUT_16(d)  HOPPER_OUT_8(d), HOPPER_F8(d, 8)
+#define HOPPER_OUT_24(d)  HOPPER_OUT_16(d), HOPPER_F8(d, 16)
+#define HOPPER_OUT_32(d)  HOPPER_OUT_24(d), HOPPER_F8(d, 24)
+#define HOPPER_OUT_40(d)  HOPPER_OUT_32(d), HOPPER_F8(d, 32)
+#define HOPPER_OUT_48(d)  HOPPER_OUT_40(d), HOPPER_F8(d, 40)
+#define HOPPER_OUT_56(d)  HOPPER_OUT_48(d), HOPPER_F8(d, 48)
+#define HOPPER_OUT_64(d)  HOPPER_OUT_56(d), HOPPER_F8(d, 56)
+#define HOPPER_OUT_72(d)  HOPPER_OUT_64(d), HOPPER_F8(d, 64)
+#define HOPPER_OUT_80(d)  HOPPER_OUT_72(d), HOPPER_F8(d, 72)
+#define HOPPER_OUT_88(d)  HOPPER_OUT_80(d), HOPPER_F8(d, 80)
+#define HOPPER_OUT_96(d)  HOPPER_OUT_88(d), HOPPER_F8(d, 88)
 #define HOPPER_OUT_104(d) HOPPER_OUT_96(d), HOPPER_F8(d, 96)
 #define HOPPER_OUT_112(d) HOPPER_OUT_104(d), HOPPER_F8(d, 104)
 #define HOPPER_OUT_120(d) HOPPER_OUT_112(d), HOPPER_F8(d, 112)
 #define HOPPER_OUT_128(d) HOPPER_OUT_120(d), HOPPER_F8(d, 120)
 
-#define HOPPER_WGMMA_SS(n, r, type, i0, i1, i2, i3, i4)                                 \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\n"                      \
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type        \
-                 " {" HOPPER_REGS_##r "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3           \
-                 ", %" #i4 ";\n}\n"                                                     \
-                 : HOPPER_OUT_##r(d)                                                    \
-                 : "l"(a), "l"(b), "n"((int)keep), "n"((int)transpose_a),               \
+#define HOPPER_WGMMA_SS(n, r, type, i0, i1, i2, i3, i4)                                \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i2 ", 0;\n"                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type       \
+                 " {" HOPPER_REGS_##r "}, %" #i0 ", %" #i1 ", p, 1, 1, %" #i3          \
+                                      ", %" #i4 ";\n}\n"                               \
+                 : HOPPER_OUT_##r(d)                                                   \
+                 : "l"(a), "l"(b), "n"((int)keep), "n"((int)transpose_a),              \
                    "n"((int)transpose_b))
 
-#define HOPPER_WGMMA_RS(n, r, type, i0, i1, i2, i3, i4, i5, i6)                         \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\n"                      \
-                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type        \
-                 " {" HOPPER_REGS_##r "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3         \
-                 "}, %" #i4 ", p, 1, 1, %" #i6 ";\n}\n"                                 \
-                 : HOPPER_OUT_##r(d)                                                    \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                  \
-                   "n"((int)keep), "n"((int)transpose_b))
+#define HOPPER_WGMMA_RS(n, r, type, i0, i1, i2, i3, i4, i5, i6)                        \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #i5 ", 0;\n"                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #n "k16.f32." type "." type       \
+                 " {" HOPPER_REGS_##r "}, {%" #i0 ", %" #i1 ", %" #i2 ", %" #i3        \
+                                      "}, %" #i4 ", p, 1, 1, %" #i6 ";\n}\n"           \
+                 : HOPPER_OUT_##r(d)                                                   \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"((int)keep), \
+                   "n"((int)transpose_b))
 
-#define HOPPER_WIDTH(n, r, i0, i1, i2, i3, i4, i5, i6)                                  \
-    template <> struct Width<n> {                                                       \
-        template <class T, bool keep, bool transpose_a, bool transpose_b>               \
-        static __device__ __forceinline__ void ss(float (&d)[r], uint64_t a,            \
-                                                  uint64_t b)                           \
-        {                                                                               \
-            if constexpr (sizeof(T) == 2 && T::is_bf16)                                 \
-                HOPPER_WGMMA_SS(n, r, "bf16", i0, i1, i2, i3, i4);                      \
-            else                                                                        \
-                HOPPER_WGMMA_SS(n, r, "f16", i0, i1, i2, i3, i4);                       \
-        }                                                                               \
-        template <class T, bool keep, bool transpose_b>                                 \
-        static __device__ __forceinline__ void rs(float (&d)[r], const uint32_t *a,     \
-                                                  uint64_t b)                           \
-        {                                                                               \
-            if constexpr (sizeof(T) == 2 && T::is_bf16)                                 \
-                HOPPER_WGMMA_RS(n, r, "bf16", i0, i1, i2, i3, i4, i5, i6);              \
-            else                                                                        \
-                HOPPER_WGMMA_RS(n, r, "f16", i0, i1, i2, i3, i4, i5, i6);               \
-        }                                                                               \
+#define HOPPER_WIDTH(n, r, i0, i1, i2, i3, i4, i5, i6)                                 \
+    template <> struct Width<n> {                                                      \
+        template <class T, bool keep, bool transpose_a, bool transpose_b>              \
+        static __device__ __forceinline__ void ss(float (&d)[r], uint64_t a,           \
+                                                  uint64_t b)                          \
+        {                                                                              \
+            if constexpr (sizeof(T) == 2 && T::is_bf16)                                \
+                HOPPER_WGMMA_SS(n, r, "bf16", i0, i1, i2, i3, i4);                     \
+            else                                                                       \
+                HOPPER_WGMMA_SS(n, r, "f16", i0, i1, i2, i3, i4);                      \
+        }                                                                              \
+        template <class T, bool keep, bool transpose_b>                                \
+        static __device__ __forceinline__ void rs(float (&d)[r], const uint32_t *a,    \
+                                                  uint64_t b)                          \
+        {                                                                              \
+            if constexpr (sizeof(T) == 2 && T::is_bf16)                                \
+                HOPPER_WGMMA_RS(n, r, "bf16", i0, i1, i2, i3, i4, i5, i6);             \
+            else                                                                       \
+                HOPPER_WGMMA_RS(n, r, "f16", i0, i1, i2, i3, i4, i5, i6);              \
+        }                                                                              \
     }
 
 HOPPER_WIDTH(32, 16, 16, 17, 18, 19, 20, 21, 22);
@@ -330,8 +337,8 @@ HOPPER_INLINE void store_float(uint32_t at, float x)
 
 HOPPER_INLINE void store_floats(uint32_t at, const float *x)
 {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(x[0]), "f"(x[1]),
-                 "f"(x[2]), "f"(x[3])
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at), "f"(x[0]),
+                 "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");
 }
 
@@ -347,7 +354,8 @@ HOPPER_INLINE float2 load_float2(uint32_t at)
 
 HOPPER_INLINE void store_zeros(uint32_t at)
 {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0) : "memory");
+    asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(at), "r"(0)
+                 : "memory");
 }
 
 /* Four 8 x 8 matrices of 16 bits: the A operand of a product of depth 16. */
@@ -361,17 +369,19 @@ HOPPER_INLINE void load_matrix(uint32_t *r, uint32_t at)
 
 HOPPER_INLINE void load_matrix_transposed(uint32_t *r, uint32_t at)
 {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"(at)
-                 : "memory");
+    asm volatile(
+        "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+        : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+        : "r"(at)
+        : "memory");
 }
 
 HOPPER_INLINE void store_matrix(uint32_t at, const uint32_t *r)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
-                 "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
-                 : "memory");
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+        "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+        : "memory");
 }
 
 template <int n> HOPPER_INLINE void more_registers()
@@ -393,8 +403,8 @@ HOPPER_INLINE float exp2_approx(float x)
 
 /* The two 16-bit types: how two f32 become one register of an operand. */
 struct Bf16 {
-    static constexpr bool is_bf16 = true;
-    uint16_t bits;
+    static constexpr bool                      is_bf16 = true;
+    uint16_t                                   bits;
     static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     {
         uint32_t r;
@@ -412,8 +422,8 @@ struct Bf16 {
 };
 
 struct F16 {
-    static constexpr bool is_bf16 = false;
-    uint16_t bits;
+    static constexpr bool                      is_bf16 = false;
+    uint16_t                                   bits;
     static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     {
         uint32_t r;
@@ -434,10 +444,10 @@ struct F16 {
 template <class T>
 HOPPER_INLINE void multiply_16x8(float *c, const uint32_t *a, const uint32_t *b)
 {
-#define HOPPER_MMA(type)                                                                \
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "         \
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"      \
-                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                       \
+#define HOPPER_MMA(type)                                                               \
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." type "." type ".f32 "        \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"     \
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                      \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
     if constexpr (T::is_bf16)
         HOPPER_MMA("bf16");
@@ -446,5 +456,5 @@ HOPPER_INLINE void multiply_16x8(float *c, const uint32_t *a, const uint32_t *b)
 #undef HOPPER_MMA
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

@@ -41,8 +41,7 @@ __device__ __forceinline__ float tanh_by_exp2(float x)
 __device__ __forceinline__ float add_sink(float &norm, float sink)
 {
     const float m = fmaxf(norm, sink);
-    if (m == -INFINITY)
-        return 1;
+    if (m == -INFINITY) return 1;
     const float before = norm;
     norm = m + log2f(exp2_approx(norm - m) + exp2_approx(sink - m));
     return exp2_approx(before - norm);
@@ -50,13 +49,12 @@ __device__ __forceinline__ float add_sink(float &norm, float sink)
 
 /* A place in a ring of shared memory: the stage, and the parity to wait for. */
 template <int stages> struct Ring {
-    int stage = 0;
-    uint32_t parity;
+    int        stage = 0;
+    uint32_t   parity;
     __device__ __forceinline__ explicit Ring(uint32_t p) : parity(p) {}
     __device__ __forceinline__ void next()
     {
-        if (++stage == stages)
-            stage = 0, parity ^= 1;
+        if (++stage == stages) stage = 0, parity ^= 1;
     }
 };
 
@@ -67,19 +65,18 @@ enum { mask_none = -1, mask_all = -2 };
  * one is on its way. Without a table it is all of them. */
 struct TileWalk {
     const struct cuda_run *run, *end;
-    struct cuda_run now, ahead;
-    int next, limit, shift;
+    struct cuda_run        now, ahead;
+    int                    next, limit, shift;
     /* Tiles `from` .. `to` of those that runs count from `shift` on. */
     __device__ __forceinline__ TileWalk(int from, int to, int shift_)
         : run(nullptr), end(nullptr), next(from), limit(to), shift(shift_)
     {
         now.begin = from, now.end = to, now.mask = mask_none;
     }
-    __device__ __forceinline__ void use(const struct cuda_run *runs, const int64_t *start,
-                                        int line)
+    __device__ __forceinline__ void use(const struct cuda_run *runs,
+                                        const int64_t *start, int line)
     {
-        if (next >= limit)
-            return;
+        if (next >= limit) return;
         run = runs + start[line], end = runs + start[line + 1];
         fetch(), advance();
     }
@@ -132,7 +129,8 @@ __device__ __forceinline__ void store_row(uint16_t *to, const float *x, float by
             r[2] = p, r[3] = q;
         const int column = g * 8 + quad * 8;
         if (column < columns)
-            *reinterpret_cast<uint4 *>(to + column) = make_uint4(r[0], r[1], r[2], r[3]);
+            *reinterpret_cast<uint4 *>(to + column) =
+                make_uint4(r[0], r[1], r[2], r[3]);
     }
 }
 
@@ -150,5 +148,5 @@ __device__ __forceinline__ void store_row_f32(float *to, const float *x, float b
     }
 }
 
-}  // namespace hopper
+} // namespace hopper
 #endif

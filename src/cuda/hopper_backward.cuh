@@ -52,7 +52,8 @@ struct BackwardShape {
                          at_steps = at_delta + o_stages * queries * 4,
                          at_work = at_steps + 32 * q_stages + 64,
                          at_barriers = at_work + 64;
-    static constexpr int few = 32, many = 240;
+    /* Both consumers and the producer share 504 registers of a thread. */
+    static constexpr int few = d == 64 ? 40 : 24, many = d == 64 ? 232 : 240;
     static constexpr int shared_bytes = at_barriers + 256 + 1024;
     static_assert(!(ordered && listed), "the order of tables is not known");
     static_assert(shared_bytes <= 232448, "shared memory");

@@ -14,14 +14,12 @@ static int64_t decode_blocks(const struct cuda_exact *x)
     return (x->len_k + 127) / 128 * decode_seqs(x) * x->kv_heads;
 }
 
-/* Blocks of a unit: one unit for each multiprocessor while there are few, four and
- * more, handed out as they end, when there are many. */
+/* Blocks of a unit: one unit for each multiprocessor. Smaller ones, handed out as they
+ * end, were not faster. */
 static int decode_unit(const struct cuda_exact *x)
 {
-    const int64_t blocks = decode_blocks(x), each = blocks / x->n_sm;
     const int64_t least = (x->len_k + 127) / 128 / (decode_most_units - 2) + 1;
-    int64_t       unit = (blocks + x->n_sm - 1) / x->n_sm;
-    if (each > 16) unit = each / 4;
+    const int64_t unit = (decode_blocks(x) + x->n_sm - 1) / x->n_sm;
     return (int)(unit < least ? least : unit);
 }
 

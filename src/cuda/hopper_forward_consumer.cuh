@@ -331,7 +331,7 @@ template <class C> struct ForwardConsumer {
             int       j = tile->last - 1;
             if (C::support == support_causal) {
                 const int top = tile->row + group * 64 + pos0;
-                for (; j >= first && (j + 1) * C::keys - 1 > top; j--)
+                for (; j >= first && (j + 1) * C::keys > top; j--)
                     step<false>(j, true, b, j == first);
             }
             if (C::quick && !tile->safe) {

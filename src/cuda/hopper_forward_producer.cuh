@@ -36,7 +36,7 @@ template <class C> struct ForwardProducer {
             C::support == support_full ? r % a.row_tiles : a.row_tiles - 1 - r / now;
         const int h = at + (C::support == support_full ? r / a.row_tiles : r % now);
         tile.batch = h / x.heads, tile.head = h - tile.batch * x.heads;
-        tile.nq = (int)x.len_q, tile.nk = (int)x.len_k, tile.q0 = 0;
+        tile.nq = (int)x.len_q, tile.nk = (int)x.len_k, tile.q0 = tile.k0 = 0;
         tile.row = block * C::rows;
         int end = tile.nk;
         if (C::support == support_causal)

@@ -14,13 +14,10 @@ static int64_t decode_blocks(const struct cuda_exact *x)
     return (x->len_k + 127) / 128 * decode_seqs(x) * x->kv_heads;
 }
 
-/* Blocks of a unit: one unit for each multiprocessor. Smaller ones, handed out as they
- * end, were not faster. */
+/* Blocks of a unit: one unit for each multiprocessor. */
 static int decode_unit(const struct cuda_exact *x)
 {
-    const int64_t least = (x->len_k + 127) / 128 / (decode_most_units - 2) + 1;
-    const int64_t unit = (decode_blocks(x) + x->n_sm - 1) / x->n_sm;
-    return (int)(unit < least ? least : unit);
+    return (int)((decode_blocks(x) + x->n_sm - 1) / x->n_sm);
 }
 
 static int64_t decode_units(const struct cuda_exact *x)
@@ -42,14 +39,14 @@ static int decode_width(const struct cuda_exact *x)
 bool decode_fits(const struct cuda_exact *x)
 {
     return decode_rows(x) <= 16 && x->d <= 128 && x->dv <= 128 && !x->tiles.row0 &&
-           !x->packed && decode_blocks(x) < INT32_MAX && x->kv_heads < 65536;
+           !x->packed && decode_blocks(x) < INT32_MAX && x->kv_heads < 65536 &&
+           x->n_sm <= decode_most_units;
 }
 
 size_t decode_work_bytes(const struct cuda_exact *x)
 {
     const int rows = decode_rows(x) <= 8 ? 8 : 16;
-    return 64 +
-           (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
+    return (size_t)decode_units(x) * 2 * rows * (decode_width(x) + 2) * sizeof(float);
 }
 
 /* Pages are entries of a batch, of 64 rows each; there is no telling how many. */
@@ -89,22 +86,13 @@ template <class C> static int launch_decode(const struct cuda_exact *x)
     if (error) return error;
     DecodeArgs a;
     a.x = *x;
-    a.partial = (float *)((char *)x->work + 64);
+    a.partial = (float *)x->work;
     a.unit = decode_unit(x);
     a.blocks = (int)((x->len_k + 127) / 128);
-    const int64_t units = decode_units(x);
-    const bool    many = units > x->n_sm;
-    a.counter = many ? (int *)x->work : nullptr;
-    cudaStream_t   stream = (cudaStream_t)x->stream;
-    const unsigned grid = (unsigned)(many ? x->n_sm : units);
-    if (many) {
-        clear_counter<<<1, 1, 0, stream>>>(a.counter);
-        error = launch_early(decode_kernel<C>, dim3(grid), C::threads, C::shared_bytes,
-                             stream, mk, mv, a);
-    } else {
-        decode_kernel<C><<<grid, C::threads, C::shared_bytes, stream>>>(mk, mv, a);
-    }
-    if (!error) error = cudaGetLastError();
+    cudaStream_t stream = (cudaStream_t)x->stream;
+    decode_kernel<C>
+        <<<(unsigned)decode_units(x), C::threads, C::shared_bytes, stream>>>(mk, mv, a);
+    error = cudaGetLastError();
     if (error) return error;
     return launch_early(
         decode_merge<C>,

@@ -2,9 +2,9 @@
  *
  * Bound by reading K and V. All query rows that share a key head are the rows of one
  * product (sixteen at most). Keys of all sequences and heads form one line of blocks of
- * 128, cut into units of equal length, one for each block of threads or, if there are
- * many, handed out by a counter; a unit may begin and end inside sequences. Of each block
- * of keys a warp takes sixteen, with a maximum of its own; warps meet at the end of a
+ * 128, cut into units of equal length, one for each multiprocessor (smaller ones, handed
+ * out as they end, were not faster); a unit may begin and end inside sequences. Of each
+ * block of keys a warp takes sixteen, with a maximum of its own; warps meet at the end of a
  * sequence or unit. A second launch, which starts early and waits, merges sequences that
  * lie in several units, in the order of units. */
 #ifndef FOCI_CUDA_HOPPER_DECODE_CUH
@@ -19,10 +19,9 @@ enum { decode_most_units = 2048 }; /* that one sequence may lie in */
 
 struct DecodeArgs {
     struct cuda_exact x;
-    int   *counter; /* units handed out, zero before; null: one for each block */
-    float *partial; /* [units][2][rows][dv + 2] */
-    int    unit;    /* blocks of keys of a unit */
-    int    blocks;  /* of one sequence, if all are alike */
+    float            *partial; /* [units][2][rows][dv + 2] */
+    int               unit;    /* blocks of keys of a unit */
+    int               blocks;  /* of one sequence, if all are alike */
 };
 
 template <class T_, int d_, int rows_> struct DecodeShape {
@@ -51,10 +50,6 @@ template <class C> struct DecodeLine {
     {
         const struct cuda_exact &x = a.x;
         total = x.seqs ? x.seqs[x.n_seqs].k_block[1] : a.blocks * x.batch;
-    }
-    __device__ __forceinline__ int units() const
-    {
-        return (int)((total * a.x.kv_heads + a.unit - 1) / a.unit);
     }
     /* The piece of the line that starts at `at` and ends at `limit` at most. */
     __device__ __forceinline__ DecodePiece piece(int64_t at, int64_t limit) const
@@ -89,8 +84,7 @@ template <class C> struct DecodeLine {
 };
 
 template <class C> struct DecodeShared {
-    uint32_t   k, v, full_k, full_v, empty_k, empty_v, full_unit, empty_unit;
-    int       *unit; /* two, in turn */
+    uint32_t   k, v, full_k, full_v, empty_k, empty_v;
     float     *meet;
     __device__ __forceinline__ explicit DecodeShared(uint8_t *raw)
     {
@@ -99,10 +93,8 @@ template <class C> struct DecodeShared {
         v = k + C::at_v;
         full_k = k + C::at_barriers, full_v = full_k + 8 * C::stages;
         empty_k = full_v + 8 * C::stages, empty_v = empty_k + 8 * C::stages;
-        full_unit = empty_v + 8 * C::stages, empty_unit = full_unit + 16;
         uint8_t *base = raw + (k - at);
         meet = reinterpret_cast<float *>(base + C::at_meet);
-        unit = reinterpret_cast<int *>(base + C::at_barriers + 32 * C::stages + 32);
     }
     __device__ __forceinline__ void init() const
     {
@@ -111,9 +103,6 @@ template <class C> struct DecodeShared {
             barrier_init(empty_k + 8 * i, C::warps),
                 barrier_init(empty_v + 8 * i, C::warps);
         }
-        for (int i = 0; i < 2; i++)
-            barrier_init(full_unit + 8 * i, 1),
-                barrier_init(empty_unit + 8 * i, C::warps);
         barrier_init_fence();
     }
 };
@@ -143,7 +132,7 @@ __device__ __forceinline__ void decode_load(const DecodeArgs &a, const DecodePie
     }
 }
 
-/* One thread: fetches units and streams their blocks. */
+/* One thread: streams the blocks of the unit. */
 template <class C>
 __device__ __forceinline__ void decode_produce(const DecodeArgs      &a,
                                                const DecodeShared<C> &s,
@@ -152,36 +141,21 @@ __device__ __forceinline__ void decode_produce(const DecodeArgs      &a,
 {
     const DecodeLine<C> line(a);
     const uint64_t      policy = evict_first_policy();
-    const int           units = line.units();
     Ring<C::stages>     k(1);
-    Ring<2>             slot(1);
-    int                 unit = blockIdx.x;
-    bool                waited = false;
-    for (;;) {
-        const bool more = unit < units;
-        barrier_wait(s.empty_unit + 8 * slot.stage, slot.parity);
-        s.unit[slot.stage] = more ? unit : -1;
-        barrier_arrive(s.full_unit + 8 * slot.stage);
-        slot.next();
-        if (!more) return;
-        int64_t       at = (int64_t)unit * a.unit;
-        const int64_t limit = min(at + a.unit, line.total * a.x.kv_heads);
-        while (at < limit) {
-            const DecodePiece p = line.piece(at, limit);
-            for (int j = p.begin; j < p.end; j++) {
-                barrier_wait(s.empty_k + 8 * k.stage, k.parity);
-                decode_load<C>(a, p, j, s.k + k.stage * C::bytes,
-                               s.full_k + 8 * k.stage, mk, policy);
-                barrier_wait(s.empty_v + 8 * k.stage, k.parity);
-                decode_load<C>(a, p, j, s.v + k.stage * C::bytes,
-                               s.full_v + 8 * k.stage, mv, policy);
-                k.next();
-            }
-            at = p.from + p.end;
+    int64_t             at = (int64_t)blockIdx.x * a.unit;
+    const int64_t       limit = min(at + a.unit, line.total * a.x.kv_heads);
+    while (at < limit) {
+        const DecodePiece p = line.piece(at, limit);
+        for (int j = p.begin; j < p.end; j++) {
+            barrier_wait(s.empty_k + 8 * k.stage, k.parity);
+            decode_load<C>(a, p, j, s.k + k.stage * C::bytes, s.full_k + 8 * k.stage,
+                           mk, policy);
+            barrier_wait(s.empty_v + 8 * k.stage, k.parity);
+            decode_load<C>(a, p, j, s.v + k.stage * C::bytes, s.full_v + 8 * k.stage,
+                           mv, policy);
+            k.next();
         }
-        if (!waited)
-            wait_for_launch_before(), waited = true; /* it has cleared the counter */
-        unit = a.counter ? atomicAdd(a.counter, 1) + (int)gridDim.x : units;
+        at = p.from + p.end;
     }
 }
 
@@ -404,30 +378,19 @@ template <class C> struct DecodeConsumer {
     __device__ __forceinline__ void run()
     {
         const DecodeLine<C> line(a);
-        Ring<2>             slot(0);
-        for (;;) {
-            barrier_wait(s.full_unit + 8 * slot.stage, slot.parity);
-            const int unit = s.unit[slot.stage];
-            __syncwarp();
-            if (lane == 0) barrier_arrive(s.empty_unit + 8 * slot.stage);
-            slot.next();
-            if (unit < 0) return;
-            int64_t       at = (int64_t)unit * a.unit;
-            const int64_t limit = min(at + a.unit, line.total * a.x.kv_heads);
-            while (at < limit) {
-                const DecodePiece p = line.piece(at, limit);
-                if (p.nq > 0) {
-                    load_query(p);
-                    top[0] = top[1] = -INFINITY, sum[0] = sum[1] = 0;
+        int64_t             at = (int64_t)blockIdx.x * a.unit;
+        const int64_t       limit = min(at + a.unit, line.total * a.x.kv_heads);
+        while (at < limit) {
+            const DecodePiece p = line.piece(at, limit);
+            if (p.nq > 0) load_query(p);
+            top[0] = top[1] = -INFINITY, sum[0] = sum[1] = 0;
 #pragma unroll
-                    for (int i = 0; i < d / 8; i++)
-                        out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0;
-                }
-                for (int j = p.begin; j < p.end; j++)
-                    one_block(p, j);
-                if (p.nq > 0) end_piece(p, unit);
-                at = p.from + p.end;
-            }
+            for (int i = 0; i < d / 8; i++)
+                out[i][0] = out[i][1] = out[i][2] = out[i][3] = 0;
+            for (int j = p.begin; j < p.end; j++)
+                one_block(p, j);
+            if (p.nq > 0) end_piece(p, blockIdx.x);
+            at = p.from + p.end;
         }
     }
 };
@@ -502,13 +465,6 @@ __global__ void __launch_bounds__(C::d)
     for (int u = 0; u < units; u++)
         o += weight[u] * decode_partial<C>(a, first + u, u == 0, r)[c];
     decode_store<typename C::T>(x, p, r, c, o, high, sum);
-}
-
-/* Clears the counter; the launch after it starts at once and waits before it counts. */
-static __global__ void clear_counter(int *at)
-{
-    start_launch_after();
-    *at = 0;
 }
 
 } // namespace hopper

@@ -27,13 +27,15 @@ static const float held_most = 30, logit_most = 0x1p20f;
 /* Norms are rounded, as products are. */
 static const float slack = 1.0001f;
 
+/* Rows that are multiplied by matrices make a few large logits, whose weights are rounded
+ * here, and not where the largest of a row is 1: gradients would show it. */
 static bool fits(const struct exact *x)
 {
     return x->k->attends && x->bf16 && x->kind == FOCI_SOFTMAX && x->dq && x->dv &&
            !x->bare && !x->drops && !x->stage->n_levels && !x->stage->order.label &&
            x->score->cap <= 0 && !x->score->slope && !x->score->n_tables &&
            !exact_biased(x) && !exact_has_shaw(x) && !exact_has_txl(x) &&
-           !exact_source_scores(x);
+           !exact_source_scores(x) && !exact_projects(x);
 }
 
 /* Keys and values of more than one stripe may not stay in the second level of the cache:

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_back.h"
 
 /* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
 static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
@@ -103,7 +103,11 @@ int exact_describe(const foci_plan *plan, const struct stage *s, char *text, siz
     engine_exact.cost(plan, s, &c);
     kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
     kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
-    kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
+    kernel_text(plan->ctx,
+                back_has_panels(&x) ? K_grad_panel_bf16
+                : x.bf16            ? K_grad_bf16
+                                    : K_grad_f32,
+                grad, sizeof grad);
     int used = add(text, cap, 0, "    pack     %s, as %s, widths %d and %d%s\n",
                    packing(&x), x.bf16 ? "bf16" : "f32",
                    exact_keys_in_place(&x) ? x.dq

@@ -1,7 +1,7 @@
 # The kernels of the device, in a library of their own that libfoci opens when a device is
 # asked for.  nvcc compiles them by itself, so that the rest needs to know nothing of it.
 find_program(FOCI_NVCC nvcc HINTS /usr/local/cuda/bin $ENV{CUDA_HOME}/bin)
-option(FOCI_CUDA "Build the kernels for CUDA devices, where nvcc is" ON)
+option(FOCI_CUDA "Build the kernels for CUDA devices, where nvcc is" OFF)
 set(FOCI_CUDA_ARCHS "80;90a" CACHE STRING "Architectures to compile for")
 
 if(NOT FOCI_CUDA OR FOCI_SANITIZE OR FOCI_COVERAGE)

@@ -38,7 +38,7 @@ void back_panel_take(const struct exact *x, int64_t run, struct arena *a,
 
     r->panel = NULL;
     if (!back_has_panels(x)) return;
-    r->panel = arena_take(a, PANEL_BYTES(run, blocks), 1);
+    r->panel = arena_take(a, panel_bytes(run, blocks), 1);
     r->panel_seen = arena_take(a, run * blocks * TILE, sizeof *r->panel_seen);
     r->own.keys = arena_take(a, 1, x->key_size);
     r->own.values = arena_take(a, 1, x->value_size);
@@ -144,12 +144,12 @@ void back_untile(const struct back_run *u, const struct block *b, int64_t t,
  * Meetings
  */
 
-/* What 32 queries from `lane` on see of 32 keys. */
-static uint8_t unit_of(const uint64_t *seen, int lane)
+/* What 32 queries from `lane` on see of the keys from `first` on. */
+static uint8_t unit_of(const uint64_t *seen, int first, int lane)
 {
     uint32_t any = 0, all = UINT32_MAX;
 
-    for (int j = 0; j < PANEL_UNIT; j++) {
+    for (int j = first; j < first + PANEL_UNIT; j++) {
         any |= (uint32_t)(seen[j] >> lane);
         all &= (uint32_t)(seen[j] >> lane);
     }
@@ -171,7 +171,7 @@ static void look(const struct back_panel *w, int i, int j, struct back_room *r,
     p->seen[i][j] = seen;
     for (int k = 0; k < 4; k++)
         p->unit[2 * i + k / 2][2 * j + k % 2] =
-            masked || n < TILE ? unit_of(seen + k / 2 * PANEL_UNIT, k % 2 * PANEL_UNIT)
+            masked || n < TILE ? unit_of(seen, k / 2 * PANEL_UNIT, k % 2 * PANEL_UNIT)
                                : PANEL_ALL;
 }
 

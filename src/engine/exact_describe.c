@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/exact.h"
+#include "engine/exact_back.h"
 #include "engine/exact_fused.h"
 
 /* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
@@ -102,7 +102,11 @@ static int add_kernels(const struct exact *x, char *text, size_t cap, int used)
     kernel_text(x->plan->ctx, K_attend_bf16, attend, sizeof attend);
     kernel_text(x->plan->ctx, x->bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
     kernel_text(x->plan->ctx, x->bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
-    kernel_text(x->plan->ctx, x->bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
+    kernel_text(x->plan->ctx,
+                back_has_panels(x) ? K_grad_panel_bf16
+                : x->bf16          ? K_grad_bf16
+                                   : K_grad_f32,
+                grad, sizeof grad);
     if (!x->fused)
         return add(text, cap, used, "    kernels  %s, %s%s%s\n", gemm, weigh,
                    train ? ", " : "", train ? grad : "");

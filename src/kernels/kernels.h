@@ -64,16 +64,19 @@ struct grad_panel {
     const uint64_t *seen[PANEL_TILES][PANEL_TILES]; /* [64] bits by key, where some are
                                                         * hidden in a unit of the two */
     float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
-    void           *room;                           /* PANEL_BYTES of scratch */
+    void           *room;                           /* panel_bytes() of scratch */
 
     const struct panel_block *next; /* blocks that will be wanted after these */
     int                       n_next;
 };
 
-/* Scratch of so many tiles and blocks: two bytes for each pair, and what all have. */
-#define PANEL_BYTES(tiles, blocks)                                                     \
-    ((int64_t)(tiles) * (blocks)*2 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
-     80 * 1024)
+/* Bytes of scratch for so many tiles and blocks: two for each pair, and what all have. */
+static inline int64_t panel_bytes(int64_t tiles, int64_t blocks)
+{
+    const int64_t rows = (int64_t)3 * 4 * PANEL_TILES * LANES;
+
+    return tiles * blocks * 2 * LANES * LANES + rows + (int64_t)80 * 1024;
+}
 
 /* What follows a product, x = more + keep(act(x + bias)). */
 struct finish {

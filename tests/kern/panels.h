@@ -222,7 +222,7 @@ static void check_grad_panel_bf16(struct run *r)
         float *const dqt = inout(r, lanes * c->dq, NORMAL);
         for (int b = 0; b < c->blocks; b++)
             p.block[b].dqt = dqt + (int64_t)b * c->dq * LANES;
-        p.room = take(r, (size_t)PANEL_BYTES(c->tiles, c->blocks), false, BYTES);
+        p.room = take(r, (size_t)panel_bytes(c->tiles, c->blocks), false, BYTES);
         if (!r->bench) panel_bounds(r, &p);
         struct thread_state before;
         if (r->now->begin) r->now->begin(&before);

@@ -522,6 +522,104 @@ static void executions(void **state)
     foci_ctx_free(ctx);
 }
 
+/*
+ * Chunks that one kernel may do: features element by element, widths multiples of 32
+ */
+
+static const char *const whole_specs[] = {
+    "linear",          "linear(relu)", "linear(normalise=0)",
+    "linear(eps=0.5)", "identity",     "identity(norm=n)"
+};
+
+static const struct whole_case {
+    int64_t  heads, kv_heads, len_q, len_k, d, dv;
+    uint32_t flags;
+    unsigned gives;
+} whole_cases[] = {
+    { 8, 8, 200, 200, 64, 64, FOCI_CAUSAL, 0 },
+    { 2, 2, 300, 300, 64, 32, FOCI_CAUSAL, 0 },
+    { 2, 1, 130, 130, 32, 96, FOCI_CAUSAL, 0 },
+    { 2, 2, 128, 128, 128, 128, 0, 0 },
+    { 1, 1, 70, 330, 64, 64, FOCI_CAUSAL, 0 },
+    { 1, 1, 200, 136, 32, 32, FOCI_CAUSAL, 0 },
+    { 4, 4, 400, 400, 32, 32, FOCI_CAUSAL, TRIAL_DOCS },
+    { 2, 2, 260, 260, 64, 64, FOCI_CAUSAL, TRIAL_LENS },
+};
+
+static foci_problem whole_problem(const struct whole_case *x)
+{
+    return (foci_problem){ FOCI_SIZED(foci_problem),
+                           .dtype = FOCI_BF16,
+                           .batch = x->gives & TRIAL_LENS ? 2 : 1,
+                           .heads = x->heads,
+                           .kv_heads = x->kv_heads,
+                           .len_q = x->len_q,
+                           .len_k = x->len_k,
+                           .dim_qk = x->d,
+                           .dim_v = x->dv,
+                           .max_docs = x->gives & TRIAL_DOCS ? 3 : 0,
+                           .flags = FOCI_TRAIN | x->flags };
+}
+
+/* Against the judge, and with three threads the same. */
+static void whole_chunks(void **state)
+{
+    struct levels one = levels_make(1), three = levels_make(3);
+
+    (void)state;
+    for (size_t k = 0; k < sizeof whole_specs / sizeof *whole_specs; k++)
+        for (size_t i = 0; i < sizeof whole_cases / sizeof *whole_cases; i++) {
+            const foci_problem p = whole_problem(&whole_cases[i]);
+            const int          level = one.n - 1 - (int)((i + k) % 2);
+            struct scene s = { .plan = trial_plan(one.ctx[level], whole_specs[k], &p) };
+            foci_plan   *many = trial_plan(three.ctx[level], whole_specs[k], &p);
+
+            if (!s.plan || !many) fail_msg("%s is refused", whole_specs[k]);
+            s.t = trial_make(s.plan, whole_specs[k], 10 * k + i, whole_cases[i].gives);
+            scene_check(&s);
+            struct result want = trial_run(s.plan, &s.t), got = trial_run(many, &s.t);
+            trial_equal(many, &s.t, "3 threads", &got, &want);
+            result_free(&want);
+            result_free(&got);
+            foci_plan_free(many);
+            scene_free(&s);
+        }
+    levels_free(&one);
+    levels_free(&three);
+}
+
+/* A key that is NaN is felt from its row on, a query in its own. */
+static void whole_spoilt(void **state)
+{
+    struct levels l = levels_make(1);
+
+    (void)state;
+    for (int key = 0; key < 2; key++) {
+        const int64_t      n = 256, at = 100, d = 64;
+        const foci_problem p =
+            whole_problem(&(struct whole_case){ 1, 1, n, n, d, d, FOCI_CAUSAL, 0 });
+        struct scene  s = scene_make(l.ctx[l.n - 1], "linear", &p, 7);
+        struct result want = trial_run(s.plan, &s.t);
+
+        ref_store(FOCI_BF16, key ? s.t.k : s.t.q,
+                  trial_at(key ? &s.t.p.k : &s.t.p.q, 0, at, 0, 3), (double)NAN);
+        struct result got = trial_run(s.plan, &s.t);
+        for (int64_t i = 0; i < n * d; i++) {
+            const int64_t row = i / d;
+            const bool    felt = key ? row >= at : row == at;
+            for (int part = PART_O; part <= PART_DQ; part += PART_DQ - PART_O) {
+                const double x = got.x[part][i], y = want.x[part][i];
+                if (felt ? !isnan(x) : !(fabs(x - y) <= 0.02 * (1 + fabs(y))))
+                    fail_msg("row %d: %g, %g without NaN", (int)row, x, y);
+            }
+        }
+        result_free(&want);
+        result_free(&got);
+        scene_free(&s);
+    }
+    levels_free(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +636,8 @@ int main(void)
         cmocka_unit_test(own_statistics),
         cmocka_unit_test(plans),
         cmocka_unit_test(executions),
+        cmocka_unit_test(whole_chunks),
+        cmocka_unit_test(whole_spoilt),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

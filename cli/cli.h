@@ -142,8 +142,8 @@ int usage_error(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 int failure(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* A call of the library failed: print foci_errmsg(ctx), with `what` and a colon
- * before it unless NULL.  EXIT_USAGE if spec or problem are at fault, else
- * EXIT_FAILED. */
+ * before it unless NULL.  EXIT_USAGE if spec or problem are at fault, or go together no
+ * way that is offered, else EXIT_FAILED. */
 int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
                   const char *what);
 

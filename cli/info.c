@@ -1,4 +1,5 @@
-/* info.c -- foci info: the machine, the CPU levels and the kernels in use. */
+/* info.c -- foci info: the machine and the CPU level in use, what it can do (--measure) and
+ * which kernels it has (--kernels). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -57,36 +58,59 @@ static json_t *json_higher(const foci_ctx *ctx, const char *level)
     return o;
 }
 
-static json_t *json_info(const foci_ctx *ctx, const char *system, const char *model,
-                         const foci_machine *m)
+static json_t *json_levels(const foci_ctx *ctx)
 {
-    json_t     *levels = json_array(), *kernels = json_array();
-    const char *name, *text;
+    json_t     *levels = json_array();
+    const char *name, *state;
 
-    for (int i = 0; (name = foci_cpu_level(ctx, i, &text)); i++)
+    for (int i = 0; (name = foci_cpu_level(ctx, i, &state)); i++)
         json_array_append_new(levels,
-                              json_pack("{s:s, s:s}", "name", name, "state", text));
-    for (int i = 0; (name = foci_kernel(ctx, i, &text)); i++)
-        json_array_append_new(kernels,
-                              json_pack("{s:s, s:s, s:o}", "name", name, "level", text,
-                                        "higher", json_higher(ctx, text)));
+                              json_pack("{s:s, s:s}", "name", name, "state", state));
+    return levels;
+}
 
-    json_t     *o = json_pack("{s:s, s:s, s:s, s:I, s:i, s:o, s:o}", "version",
-                              foci_version(), "system", system, "cpu", model,
-                              "memory_bytes", (json_int_t)memory_bytes(), "threads",
-                              foci_ctx_threads(ctx), "levels", levels, "kernels", kernels);
+static json_t *json_kernels(const foci_ctx *ctx)
+{
+    json_t     *kernels = json_array();
+    const char *name, *level;
+
+    for (int i = 0; (name = foci_kernel(ctx, i, &level)); i++)
+        json_array_append_new(kernels,
+                              json_pack("{s:s, s:s, s:o}", "name", name, "level", level,
+                                        "higher", json_higher(ctx, level)));
+    return kernels;
+}
+
+static json_t *json_measured(const foci_machine *m)
+{
+    return json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops, "bf16_flops",
+                     m->bf16_flops, "copy_bytes", m->copy_bytes, "read_bytes",
+                     m->read_bytes);
+}
+
+static const char *chosen_level(const foci_ctx *ctx)
+{
+    const char *name, *state;
+
+    for (int i = 0; (name = foci_cpu_level(ctx, i, &state)); i++)
+        if (strcmp(state, "chosen") == 0) break;
+    return name ? name : "";
+}
+
+static json_t *json_machine(const foci_ctx *ctx, const char *system, const char *model)
+{
+    json_t *o = json_pack(
+        "{s:s, s:s, s:s, s:I, s:i, s:s, s:o}", "version", foci_version(), "system",
+        system, "cpu", model, "memory_bytes", (json_int_t)memory_bytes(), "threads",
+        foci_ctx_threads(ctx), "level", chosen_level(ctx), "levels", json_levels(ctx));
     foci_device d = { FOCI_SIZED(foci_device) };
+
     if (!foci_ctx_device(ctx, &d) && d.name)
         json_object_set_new(o, "device",
                             json_pack("{s:s, s:s, s:i, s:i, s:I}", "name", d.name,
                                       "model", d.model, "processors", d.processors,
                                       "capability", d.capability, "memory_bytes",
                                       (json_int_t)d.memory_bytes));
-    if (m)
-        json_object_set_new(o, "measured",
-                            json_pack("{s:f, s:f, s:f, s:f}", "f32_flops", m->f32_flops,
-                                      "bf16_flops", m->bf16_flops, "copy_bytes",
-                                      m->copy_bytes, "read_bytes", m->read_bytes));
     return o;
 }
 
@@ -100,6 +124,7 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     if (*model) table_pair(t, "cpu", "%s", model);
     table_pair(t, "memory", "%sB", thousands(memory_bytes(), text));
     table_pair(t, "threads", "%d", foci_ctx_threads(ctx));
+    table_pair(t, "level", "%s", chosen_level(ctx));
     foci_device d = { FOCI_SIZED(foci_device) };
     if (!foci_ctx_device(ctx, &d) && d.name)
         table_pair(t, "device", "%s, %s, %d processors, %sB", d.name, d.model,
@@ -159,6 +184,14 @@ static void print_measured(const foci_machine *m)
     table_free(t);
 }
 
+static int show_json(const struct args *a, const foci_ctx *ctx, json_t *o,
+                     const foci_machine *m)
+{
+    if (opt_flag(a, "kernels")) json_object_set_new(o, "kernels", json_kernels(ctx));
+    if (m) json_object_set_new(o, "measured", json_measured(m));
+    return print_json(a, o);
+}
+
 static int show(const struct args *a, foci_ctx *ctx)
 {
     struct utsname name;
@@ -174,10 +207,11 @@ static int show(const struct args *a, foci_ctx *ctx)
         if (status) return library_error(a, ctx, status, "measuring");
     }
     if (a->json)
-        return print_json(a, json_info(ctx, system, model, measure ? &machine : NULL));
+        return show_json(a, ctx, json_machine(ctx, system, model),
+                         measure ? &machine : NULL);
     print_machine(ctx, system, model);
     print_levels(ctx);
-    print_kernels(ctx);
+    if (opt_flag(a, "kernels")) print_kernels(ctx);
     if (measure) print_measured(&machine);
     return EXIT_OK;
 }
@@ -192,6 +226,7 @@ static int run(const struct args *a)
 }
 
 static const struct option options[] = {
+    { .name = "kernels", .help = "list the kernels and the levels they are taken from" },
     { .name = "measure", .help = "measure products and memory, in about a second" },
     OPTION_THREADS,
     OPTION_DEVICE,
@@ -201,13 +236,14 @@ static const struct option options[] = {
 static const char *const examples[] = {
     "foci info",
     "foci info --measure",
+    "FOCI_CPU=avx2 foci info --kernels",
     NULL,
 };
 
 const struct verb verb_info = {
     .name = "info",
     .run = run,
-    .summary = "the machine, its CPU levels, and the kernels chosen",
+    .summary = "the machine, its CPU levels and why one is chosen",
     .usage = "",
     .options = options,
     .examples = examples,

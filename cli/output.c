@@ -61,7 +61,9 @@ int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
     char text[BRIEF];
     failure(a, "%s%s%s", what ? brief(what, text) : "", what ? ": " : "",
             foci_errmsg(ctx));
-    return status == FOCI_ERR_SPEC || status == FOCI_ERR_ARG ? EXIT_USAGE : EXIT_FAILED;
+    const bool asked =
+        status == FOCI_ERR_SPEC || status == FOCI_ERR_ARG || status == FOCI_ERR_UNSUP;
+    return asked ? EXIT_USAGE : EXIT_FAILED;
 }
 
 void note(const struct args *a, const char *format, ...)

@@ -91,9 +91,11 @@ int run_steps(struct run *r);
  * token by token. */
 int run_layer(struct run *r);
 int run_layer_steps(struct run *r);
-/* run_write.c: see that files can be written there, before anything is computed; write
- * all that were asked for; print what was done. */
+/* run_write.c: see that files can be written there, before anything is computed, and that
+ * gradients, once there is memory for them, are no other result's files; write all that
+ * were asked for; print what was done. */
 int run_outputs(const struct run *r);
+int run_check_grads(const struct run *r);
 int run_write(struct run *r);
 int run_report(struct run *r);
 

@@ -256,7 +256,8 @@ int run_layer(struct run *r)
     if (!code) code = run_params(r);
     if (!code) {
         make_memory(r);
-        code = check_io(r);
+        code = run_check_grads(r);
+        if (!code) code = check_io(r);
     }
     return code ? code : execute(r);
 }

@@ -143,28 +143,66 @@ static int write_dbias(const struct run *r)
     return code;
 }
 
-static int write_grads(const struct run *r)
+/* A gradient that is written: of a tensor, of a parameter, or else of the bias. */
+struct grad {
+    const char          *name;
+    const struct tensor *tensor;
+    const foci_param    *param;
+};
+
+static int each_grad(const struct run *r,
+                     int (*act)(const struct run *r, const struct grad *g))
 {
     const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx,
                                              &r->dsource };
     static const char *const   names[] = { "q", "k", "v", "x", "source" };
     int                        code = EXIT_OK;
 
-    if (r->dbias) code = write_dbias(r);
-    for (int i = 0; i < 5 && !code; i++) {
-        if (!tensors[i]->data) continue;
-        char *path = grad_path(r, names[i]);
-        code = write_tensor(r, path, tensors[i]);
-        free(path);
-    }
+    if (r->dbias) code = act(r, &(struct grad){ .name = "bias" });
+    for (int i = 0; i < 5 && !code; i++)
+        if (tensors[i]->data)
+            code = act(r, &(struct grad){ names[i], .tensor = tensors[i] });
     for (int i = 0; i < run_n_params(r) && !code; i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
         if (run_param(r, i, &p) || p.keep != FOCI_TRAINED) continue;
-        char *path = grad_path(r, p.name);
-        code = write_npy(r, path, p.n_dims, p.shape, r->dparams + p.offset);
-        free(path);
+        code = act(r, &(struct grad){ p.name, .param = &p });
     }
     return code;
+}
+
+static int write_grad(const struct run *r, const struct grad *g)
+{
+    const foci_param *p = g->param;
+
+    if (!g->tensor && !p) return write_dbias(r);
+    char     *path = grad_path(r, g->name);
+    const int code =
+        g->tensor ? write_tensor(r, path, g->tensor)
+                  : write_npy(r, path, p->n_dims, p->shape, r->dparams + p->offset);
+    free(path);
+    return code;
+}
+
+/* No gradient may replace another result. */
+static int check_grad(const struct run *r, const struct grad *g)
+{
+    static const char *const others[] = { "out", "weights", "dump-params" };
+    char                    *path = grad_path(r, g->name);
+    int                      code = EXIT_OK;
+
+    for (int i = 0; i < 3 && !code; i++) {
+        const char *other = opt_text(r->a, others[i]);
+        if (other && same_place(path, other))
+            code = usage_error(r->a, "--%s is '%s', which is where --grads puts d%s",
+                               others[i], other, g->name);
+    }
+    free(path);
+    return code;
+}
+
+int run_check_grads(const struct run *r)
+{
+    return opt_text(r->a, "grads") ? each_grad(r, check_grad) : EXIT_OK;
 }
 
 /* Where parameter `index` lies; a frozen projection is written out first, to what is
@@ -213,7 +251,7 @@ int run_write(struct run *r)
     if (out) code = write_tensor(r, out, &r->o);
     if (!code && weights)
         code = write_npy(r, weights, r->o.n_dims, shape + skip, r->weights);
-    if (!code && opt_text(r->a, "grads")) code = write_grads(r);
+    if (!code && opt_text(r->a, "grads")) code = each_grad(r, write_grad);
     if (!code && params) code = write_params(r, params);
     release_signals();
     return code;

@@ -16,24 +16,37 @@ cmake_path(GET FOCI_NVCC PARENT_PATH cuda_bin)
 cmake_path(GET cuda_bin PARENT_PATH cuda_home)
 set(cuda_flags -O3 -std=c++17 -I${PROJECT_SOURCE_DIR}/src -Werror all-warnings
     -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra)
+set(cuda_archs)
 foreach(arch ${FOCI_CUDA_ARCHS})
-    list(APPEND cuda_flags -gencode arch=compute_${arch},code=sm_${arch})
+    list(APPEND cuda_archs -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 
+# Files of the Hopper family have instructions that sm_90a alone knows; hopper.c stands in
+# for them where it is not compiled for.
 file(GLOB cuda_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cu)
+file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.c)
+if("90a" IN_LIST FOCI_CUDA_ARCHS)
+    list(FILTER cuda_host EXCLUDE REGEX "/hopper\\.c$")
+else()
+    list(FILTER cuda_sources EXCLUDE REGEX "/hopper[^/]*\\.cu$")
+endif()
 set(cuda_objects)
 foreach(source ${cuda_sources})
     cmake_path(GET source STEM name)
+    set(archs ${cuda_archs})
+    if(name MATCHES "^hopper")
+        set(archs -gencode arch=compute_90a,code=sm_90a)
+    endif()
     set(object ${PROJECT_BINARY_DIR}/cuda/${name}.o)
     add_custom_command(OUTPUT ${object}
         COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/cuda
-        COMMAND ${FOCI_NVCC} ${cuda_flags} -MD -MF ${object}.d -c ${source} -o ${object}
+        COMMAND ${FOCI_NVCC} ${cuda_flags} ${archs} -MD -MF ${object}.d
+            -c ${source} -o ${object}
         DEPENDS ${source} DEPFILE ${object}.d VERBATIM
         COMMENT "nvcc ${name}.cu")
     list(APPEND cuda_objects ${object})
 endforeach()
 
-file(GLOB cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.c)
 add_library(foci_cuda SHARED ${cuda_host} ${cuda_objects})
 set_source_files_properties(${cuda_objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
 target_include_directories(foci_cuda PRIVATE src)

@@ -3,12 +3,9 @@
 set(avx2_flags -mavx2 -mfma -mf16c)
 set(avx512_flags ${avx2_flags} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(bf16_flags ${avx512_flags} -mavx512bf16)
-set(amx_flags ${bf16_flags} -mamx-tile -mamx-bf16)
-if(FOCI_EMULATE_TILES)
-    set(amx_flags ${bf16_flags} -DFOCI_EMULATE_TILES)
-    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/kernels/dispatch.c PROPERTIES
-        COMPILE_DEFINITIONS FOCI_EMULATE_TILES)
-endif()
+# Every CPU with tiles has these too.
+set(vbmi_flags -mavx512vbmi -mavx512vbmi2 -mbmi2)
+set(amx_flags ${bf16_flags} ${vbmi_flags} -mamx-tile -mamx-bf16)
 
 foreach(level avx2 avx512 bf16 amx)
     set(source ${PROJECT_SOURCE_DIR}/src/kernels/${level}.c)

@@ -38,10 +38,14 @@ static inline void *test_alloc(size_t n, size_t size)
     return p;
 }
 
-/* cpu NULL: the best level there is, or the device that FOCI_TEST_DEVICE names. */
+/* cpu NULL: the best level there is, or the device that FOCI_TEST_DEVICE names.
+ * FOCI_TEST_THREADS gives all contexts as many threads, to see tests pass with other numbers
+ * of them than those that they were written with. */
 static inline foci_ctx *test_ctx(const char *cpu, int threads)
 {
-    const foci_options options = { FOCI_SIZED(foci_options), .threads = threads,
+    const char        *all = getenv("FOCI_TEST_THREADS");
+    const foci_options options = { FOCI_SIZED(foci_options),
+                                   .threads = all ? (int)strtol(all, NULL, 10) : threads,
                                    .cpu = cpu,
                                    .device = cpu ? NULL : getenv("FOCI_TEST_DEVICE") };
     foci_ctx          *ctx = NULL;

@@ -2,9 +2,10 @@
 import torch
 
 import libfoci
+from case import Nothing
 
 
-class Foci:
+class Foci(Nothing):
     def __init__(self, context, spec, tensors, dtype="bf16", causal=False,
                  backward=False, lists=None, docs=None):
         q, k, v, dout = tensors
@@ -36,9 +37,6 @@ class Foci:
         dq, dk, dv = (g.data_ptr() for g in self.grads)
         self.d = libfoci.sized(libfoci.Grads, d_o=dout.data_ptr(), dq=dq, dk=dk, dv=dv)
         self.plan.forward(self.io)
-
-    def prepare(self):
-        pass
 
     def run(self):
         if self.backward:

@@ -1,8 +1,8 @@
 """Decoding: one new token of several sequences, against PyTorch's attention of one
 query row to keys and values that lie ready.
 
-Bound by reading keys and values; the share is of the bandwidth of merely reading a
-large buffer, measured beside it.
+Bound by reading keys and values; the share is of the rate of merely reading a large
+buffer, measured beside it.
 """
 from dataclasses import dataclass
 
@@ -10,23 +10,26 @@ import torch
 import torch.nn.functional as F
 
 import libfoci
+from case import Case, Floor, Nothing, draw
 
 PAGE = 64
 
 
 @dataclass
-class Case:
+class Decode(Case):
     sequences: int
     heads: int
     kv_heads: int
     n: int
     d: int = 128
-    ratio_floor: float = 1.0
-    share_floor: float = 0.85
+    floor: Floor = Floor(1.0, 0.85)
+    floor_amx: Floor = Floor(1.0, 0.85)
     dtype: str = "bf16"
     backward: bool = False
 
     unit = "GB/s"
+    peer = "PyTorch"
+    share_of = "rate of reading memory"
 
     @property
     def name(self):
@@ -37,23 +40,29 @@ class Case:
     def work(self):  # bytes of keys and values
         return 2 * 2 * self.sequences * self.kv_heads * self.n * self.d
 
-    def peak(self, machine):
-        return machine.read_bytes
+    @property
+    def working_set(self):
+        return 2 * self.work
+
+    def least_seconds(self, machine, ours):
+        return self.work / machine.read_bytes
 
     def sides(self, context):
         make = torch.Generator().manual_seed(self.n)
         shape = (self.sequences, self.kv_heads, self.n, self.d)
         k, v = (torch.empty(shape, dtype=torch.bfloat16).normal_(generator=make)
                 for _ in range(2))
-        q = torch.randn((self.sequences, self.heads, 1, self.d),
-                        generator=make).to(torch.bfloat16)
+        q, = draw((self.sequences, self.heads, 1, self.d), self.dtype, self.n, 1)
         return Foci(context, self, q, k, v), Torch(self, q, k, v)
 
 
 def cases():
-    return [Case(b, 32, kv, n) for b, kv, n in (
+    return [Decode(b, 32, kv, n) for b, kv, n in (
         (8, 8, 4096), (8, 8, 32768), (1, 8, 4096), (1, 8, 32768), (8, 32, 4096),
         (1, 32, 32768))]
+
+
+GROUPS = {"decode": cases}
 
 
 class Foci:
@@ -94,13 +103,10 @@ class Foci:
         self.decoder.close()
 
 
-class Torch:
+class Torch(Nothing):
     def __init__(self, case, q, k, v):
         self.q, self.k, self.v = q, k, v
         self.grouped = case.heads != case.kv_heads
-
-    def prepare(self):
-        pass
 
     def run(self):
         with torch.no_grad():
@@ -109,6 +115,3 @@ class Torch:
 
     def results(self):
         return [self.o]
-
-    def close(self):
-        pass

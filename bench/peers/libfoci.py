@@ -19,7 +19,8 @@ class Options(c.Structure):
 class Machine(c.Structure):
     _fields_ = [("size", c.c_size_t)] + [
         (name, c.c_double)
-        for name in ("f32_flops", "bf16_flops", "copy_bytes", "read_bytes")]
+        for name in ("f32_flops", "bf16_flops", "copy_bytes", "read_bytes",
+                     "working_set")]
 
 
 class Layout(c.Structure):
@@ -142,13 +143,24 @@ class Context:
                                        c.byref(self.ctx)))
         self.threads = lib.foci_ctx_threads(self.ctx)
         self.version = lib.foci_version().decode()
+        self.level = self.chosen_level()
 
     def check(self, status):
         if status != OK:
             raise Error(self.lib.foci_errmsg(self.ctx).decode())
 
-    def measure(self):
-        machine = sized(Machine)
+    def chosen_level(self):
+        self.lib.foci_cpu_level.restype = c.c_char_p
+        state, level = c.c_char_p(), 0
+        while name := self.lib.foci_cpu_level(self.ctx, level, c.byref(state)):
+            if state.value == b"chosen":
+                return name.decode()
+            level += 1
+        raise Error("no CPU level is chosen")
+
+    def measure(self, working_set=0):
+        """Memory by going through so many bytes over and over; 0: more than caches hold."""
+        machine = sized(Machine, working_set=working_set)
         self.check(self.lib.foci_ctx_measure(self.ctx, c.byref(machine)))
         return machine
 
@@ -175,10 +187,21 @@ class Plan:
         self.work_bytes = self.lib.foci_plan_work_bytes(self.plan)
         self.saved_bytes = self.lib.foci_plan_saved_bytes(self.plan)
 
-    def density(self):
-        """Tiles computed over tiles there are."""
+    def costs(self):
         cost = sized(Cost)
         self.context.check(self.lib.foci_plan_cost(self.plan, c.byref(cost)))
+        return cost
+
+    def cost(self, backward):
+        """(FLOP, bytes) of one pass."""
+        cost = self.costs()
+        if backward:
+            return cost.backward_flops, cost.backward_bytes
+        return cost.forward_flops, cost.forward_bytes
+
+    def density(self):
+        """Tiles computed over tiles there are."""
+        cost = self.costs()
         done = cost.tiles_full + cost.tiles_part
         return done / (done + cost.tiles_skipped)
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 
 from attend import Foci
+from case import NONE, Case, Floor, Nothing, draw
 
 try:
     from fast_transformers.causal_product import causal_dot_product
@@ -24,50 +25,61 @@ except ImportError:  # it is built from source, which not every compiler can
 
 
 @dataclass
-class Case:
+class Linear(Case):
     n: int
-    against: str  # chunked, fast-transformers
+    peer: str  # chunked, fast-transformers
     dtype: str
     backward: bool
-    ratio_floor: float
+    floor: Floor = NONE
+    floor_amx: Floor = NONE
     causal: bool = True
     heads: int = 8
     d: int = 64
-    least: int = 5  # repetitions
-    share_floor: float = None
+    rounds: int = 5
 
     unit = "Mtoken/s"
+    share_of = "roofline"
 
     @property
     def name(self):
         return (f"linear/h{self.heads}n{self.n}d{self.d}c/{self.dtype}/"
-                f"{'bwd' if self.backward else 'fwd'} : {self.against}")
+                f"{'bwd' if self.backward else 'fwd'}")
 
     @property
     def work(self):  # so that 1e9 of them are a million tokens
         return 1e3 * self.n
 
-    def peak(self, machine):
-        return machine.f32_flops if self.dtype == "f32" else machine.bf16_flops
+    @property
+    def working_set(self):  # q, k, v, o, and when backward d_o, dq, dk, dv
+        element = 2 if self.dtype == "bf16" else 4
+        return element * (8 if self.backward else 4) * self.heads * self.n * self.d
+
+    def least_seconds(self, machine, ours):
+        """Products at the peak rate, or tensors at the rate of copying."""
+        flops, moved = ours.plan.cost(self.backward)
+        peak = machine.f32_flops if self.dtype == "f32" else machine.bf16_flops
+        return max(flops / peak, moved / machine.copy_bytes)
 
     def sides(self, context):
-        kind = torch.bfloat16 if self.dtype == "bf16" else torch.float32
-        make = torch.Generator().manual_seed(self.n)
-        shape = (1, self.heads, self.n, self.d)
-        tensors = [torch.randn(shape, generator=make).to(kind) for _ in range(4)]
+        tensors = draw((1, self.heads, self.n, self.d), self.dtype, self.n)
         ours = Foci(context, "linear", tensors, self.dtype, causal=True,
                     backward=self.backward)
-        peer = Chunked if self.against == "chunked" else Fast
+        peer = Chunked if self.peer == "chunked" else Fast
         return ours, peer(tensors, self.backward)
 
 
-def cases(lengths=(4096, 65536)):
-    out = []
-    for n, dtype, backward in itertools.product(lengths, ("bf16", "f32"), (False, True)):
-        out.append(Case(n, "chunked", dtype, backward, 4))
-    if causal_dot_product:
-        out += [Case(n, "fast-transformers", "f32", False, 15) for n in lengths]
+def cases(dtype, lengths=(4096, 65536)):
+    out = [Linear(n, "chunked", dtype, backward, Floor(4),
+                  Floor((12, 8)[backward], 0.40) if n == 65536 and dtype == "bf16" else
+                  Floor(4))
+           for n, backward in itertools.product(lengths, (False, True))]
+    if causal_dot_product and dtype == "f32":
+        out += [Linear(n, "fast-transformers", dtype, False, Floor(15), Floor(15))
+                for n in lengths]
     return out
+
+
+GROUPS = {"linear": lambda: cases("bf16"), "linear-f32": lambda: cases("f32")}
 
 
 def phi(x):
@@ -99,7 +111,7 @@ def attend(q, k, v, chunk, loop, wide):
     return (top / below).to(kind).reshape(shape)
 
 
-class Side:
+class Side(Nothing):
     def __init__(self, tensors, backward):
         *inputs, self.dout = tensors
         self.backward = backward
@@ -122,15 +134,12 @@ class Side:
     def results(self):
         return [t.grad for t in self.inputs] if self.backward else [self.o]
 
-    def close(self):
-        pass
-
 
 class Chunked(Side):
     def __init__(self, tensors, backward):
         super().__init__(tensors, backward)
         self.attend = attend
-        self.how = min(self.variants(), key=self.seconds)
+        self.how = self.fastest()
         self.forward(**self.how)
 
     def variants(self):
@@ -140,11 +149,18 @@ class Chunked(Side):
             if n % chunk == 0:
                 yield {"chunk": chunk, "loop": loop, "wide": wide}
 
-    def seconds(self, how):
-        """The better of two repetitions of what is timed, after one that warms up."""
+    def fastest(self):
+        """By one repetition each, after one that warms up; then those that came near the
+        best by two more."""
+        first = [(self.seconds(how, 1), how) for how in self.variants()]
+        best = min(seconds for seconds, _ in first)
+        near = [how for seconds, how in first if seconds < 1.3 * best]
+        return min(near, key=lambda how: self.seconds(how, 2))
+
+    def seconds(self, how, rounds):
         self.how, taken = how, []
         self.forward(**how)
-        for _ in range(3):
+        for _ in range(1 + rounds):
             self.prepare()
             begin = time.perf_counter()
             self.run()

@@ -1,5 +1,5 @@
-"""Products of matrices, against PyTorch's matmul: squares, and the projections of a
-layer, 4096 tokens times a square of its width.
+"""Products of matrices, against PyTorch's matmul: squares, and the tall ones of a layer,
+4096 tokens times a square of its width, or three of them side by side.
 
 A matrix stored the other way round (tn, nt) is one that PyTorch is given transposed.
 """
@@ -8,22 +8,23 @@ from dataclasses import dataclass
 import torch
 
 import libfoci
+from case import NONE, Case, Floor, Nothing, kind
 
 FLAGS = {"nn": 0, "tn": libfoci.TURN_A, "nt": libfoci.TURN_B}
 
 
 @dataclass
-class Case:
+class Product(Case):
     dtype: str  # f32, bf16
     m: int
     n: int
     k: int
     form: str = "nn"
-    ratio_floor: float = None
-    share_floor: float = None
+    floor: Floor = NONE
+    floor_amx: Floor = NONE
     backward: bool = False
 
-    unit = "product GFLOP/s"
+    peer = "PyTorch"
 
     @property
     def name(self):
@@ -33,35 +34,34 @@ class Case:
     def work(self):
         return 2 * self.m * self.n * self.k
 
-    def peak(self, machine):
-        return machine.f32_flops if self.dtype == "f32" else machine.bf16_flops
-
     def sides(self, context):
-        kind = torch.bfloat16 if self.dtype == "bf16" else torch.float32
         make = torch.Generator().manual_seed(self.m + self.k)
 
         def draw(rows, cols, turned):
             shape = (cols, rows) if turned else (rows, cols)
-            return torch.randn(shape, generator=make).to(kind)
+            return torch.randn(shape, generator=make).to(kind(self.dtype))
 
         a = draw(self.m, self.k, self.form == "tn")
         b = draw(self.k, self.n, self.form == "nt")
         return Foci(context, self, a, b), Torch(self, a, b)
 
 
-def cases():
-    out = []
-    for dtype, ratio in ("bf16", 1.5), ("f32", 0.95):
-        for n in 1024, 2048, 4096:
-            out.append(Case(dtype, n, n, n, ratio_floor=ratio))
-        for width in 256, 512, 1024:
-            out.append(Case(dtype, 4096, width, width, ratio_floor=ratio))
-        out.append(Case(dtype, 4096, 1024, 1024, "nt", ratio))
-        out.append(Case(dtype, 1024, 1024, 4096, "tn", ratio))
-    return out
+SHAPES = ([(n, n, n, "nn") for n in (1024, 2048, 4096)] +
+          [(4096, width, width, "nn") for width in (256, 512, 1024)] +
+          [(4096, 1536, 512, "nn"), (4096, 1024, 1024, "nt"), (1024, 1024, 4096, "tn")])
 
 
-class Foci:
+def cases(dtype, floor, floor_amx):
+    return [Product(dtype, *shape, floor, floor_amx) for shape in SHAPES]
+
+
+GROUPS = {
+    "product": lambda: cases("bf16", Floor(1.5), Floor(1.25, 0.42)),
+    "product-f32": lambda: cases("f32", Floor(0.95), Floor(0.98)),
+}
+
+
+class Foci(Nothing):
     class plan:
         """Products have no plan to describe."""
 
@@ -71,17 +71,14 @@ class Foci:
 
     def __init__(self, context, case, a, b):
         self.context, self.keep = context, (a, b)
-        kind = libfoci.BF16 if case.dtype == "bf16" else libfoci.F32
+        element = libfoci.BF16 if case.dtype == "bf16" else libfoci.F32
         self.c = torch.empty((case.m, case.n), dtype=a.dtype)
         self.io = libfoci.sized(
             libfoci.ProductIO, m=case.m, n=case.n, k=case.k, a=a.data_ptr(),
-            b=b.data_ptr(), c=self.c.data_ptr(), type_a=kind, type_b=kind, type_c=kind,
-            flags=FLAGS[case.form])
+            b=b.data_ptr(), c=self.c.data_ptr(), type_a=element, type_b=element,
+            type_c=element, flags=FLAGS[case.form])
         self.work = torch.empty(context.product_work(self.io) + 64, dtype=torch.uint8)
         self.io.work = (self.work.data_ptr() + 63) // 64 * 64
-
-    def prepare(self):
-        pass
 
     def run(self):
         self.context.product(self.io)
@@ -89,24 +86,15 @@ class Foci:
     def results(self):
         return [self.c]
 
-    def close(self):
-        pass
 
-
-class Torch:
+class Torch(Nothing):
     def __init__(self, case, a, b):
         self.a = a.t() if case.form == "tn" else a
         self.b = b.t() if case.form == "nt" else b
         self.c = torch.empty((case.m, case.n), dtype=a.dtype)
-
-    def prepare(self):
-        pass
 
     def run(self):
         torch.matmul(self.a, self.b, out=self.c)
 
     def results(self):
         return [self.c]
-
-    def close(self):
-        pass

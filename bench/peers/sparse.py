@@ -11,14 +11,16 @@ import torch
 import torch.nn.functional as F
 
 from attend import Foci
+from case import NONE, Case, Floor, Nothing, draw
 
 
 @dataclass
-class Case:
+class Sparse(Case):
     spec: str
     n: int
-    against: str  # softmax, share of softmax, flex, dense mask
-    ratio_floor: float
+    peer: str  # softmax, share of softmax, flex, dense mask
+    floor: Floor
+    floor_amx: Floor = NONE
     backward: bool = False
     causal: bool = False
     heads: int = 8
@@ -26,30 +28,26 @@ class Case:
     dtype: str = "bf16"
     lists: dict = field(default_factory=dict)
     docs: list = None
-    least: int = 3  # repetitions
-    share_floor: float = None
+    rounds: int = 3
     label: str = ""  # what the spec does not say
 
     unit = "ktoken/s"
+    share_of = None
 
     @property
     def name(self):
-        return (f"{self.spec}{self.label}/h{self.heads}n{self.n}d{self.d}{'c' * self.causal}/{self.dtype}/"
-                f"{'bwd' if self.backward else 'fwd'} : {self.against}")
+        return (f"{self.spec}{self.label}/h{self.heads}n{self.n}d{self.d}"
+                f"{'c' * self.causal}/{self.dtype}/{'bwd' if self.backward else 'fwd'}")
 
     @property
     def work(self):  # so that 1e9 of them are a thousand tokens
         return 1e6 * self.n
 
-    def peak(self, machine):
-        self.copy_bytes = machine.copy_bytes
-        return machine.bf16_flops
+    def least_seconds(self, machine, ours):
+        return 0
 
     def sides(self, context):
-        make = torch.Generator().manual_seed(self.n)
-        shape = (1, self.heads, self.n, self.d)
-        tensors = [torch.randn(shape, generator=make).to(torch.bfloat16)
-                   for _ in range(4)]
+        tensors = draw((1, self.heads, self.n, self.d), self.dtype, self.n)
         how = {"causal": self.causal, "backward": self.backward}
         ours = Foci(context, self.spec, tensors, lists=self.lists, docs=self.docs, **how)
         if self.comparable:
@@ -58,15 +56,14 @@ class Case:
 
     @property
     def comparable(self):
-        return self.against in ("flex", "dense mask")
+        return self.peer in ("flex", "dense mask")
 
-    def peer_seconds(self, seconds, ours):
-        """The time to beat, from that of the other side."""
-        if self.against != "share of softmax":
+    def peer_seconds(self, seconds, ours, machine):
+        if self.peer != "share of softmax":
             return seconds
         tensors = 11 if self.backward else 4  # q k v o do lse, and gradients
         moved = 2 * tensors * self.heads * self.n * self.d * 2
-        return ours.plan.density() * seconds + moved / self.copy_bytes
+        return ours.plan.density() * seconds + moved / machine.copy_bytes
 
 
 def layout(n, block, every):
@@ -75,36 +72,62 @@ def layout(n, block, every):
     return [int((u + t) % every == 0 or u == t) for u in range(nb) for t in range(nb)]
 
 
-def cases():
-    out, n = [], 16384
-    for backward in False, True:
-        def share(spec, **more):
-            out.append(Case(spec, n, "share of softmax", 1 / 1.35, backward, **more))
-        share("local(window=256)")
-        share("blocklocal(block=512)")
-        for every in 4, 8, 16:
-            share("block(block=64)", lists={"layout": layout(n, 64, every)},
-                  label=f" at 1/{every}")
-        share("bigbird")
-        share("global(first=16)")
-    for spec, floor, length in (
-            ("strided(stride=128)", 20, n), ("segmented(length=64, back=1)", 30, n),
-            ("pooled(block=64)", 20, n), ("lsh(buckets=256, rounds=4)", 4, n),
-            ("lsh(buckets=256, rounds=4)", 10, 65536)):
-        out.append(Case(spec, length, "softmax", floor, least=3 if length == n else 1))
-    out += [
-        Case("local(window=256)", 4096, "flex", 3, least=10),
-        Case("softmax", 4096, "flex", 3, docs=[0, 500, 1300, 1400, 2900, 4096], least=10),
-        Case("block(block=128)", 4096, "flex", 3, least=10,
-             lists={"layout": layout(4096, 128, 4)}),
-        Case("block(block=64)", 4096, "dense mask", 5, least=10,
-             lists={"layout": layout(4096, 64, 4)}),
-    ]
-    for mod, most in (("rope", 1.10), ("alibi", 1.10), ("t5", 1.15), ("bias", 1.15),
-                      ("cap(30)", 1.60), ("shaw", 1.60)):
-        out.append(Case(f"softmax {mod}", 2048, "softmax", 1 / most, least=20))
-    # Defined for causal problems only.
-    return out + [Case("softmax txl", 2048, "softmax", 1 / 1.60, causal=True, least=20)]
+LONG = 16384
+
+
+def share(backward, spec, **more):
+    """0.74 of softmax's rate times the density, and more of it on tiles."""
+    return Sparse(spec, LONG, "share of softmax", Floor(0.74), Floor(0.8), backward, **more)
+
+
+def layouts(backward, *every):
+    return [share(backward, "block(block=64)", lists={"layout": layout(LONG, 64, one)},
+                  label=f" at 1/{one}") for one in every]
+
+
+def main(backward):
+    return [share(backward, "local(window=256)"), *layouts(backward, 8),
+            share(backward, "bigbird")]
+
+
+def more(backward):
+    return [share(backward, "blocklocal(block=512)"), *layouts(backward, 4, 16),
+            share(backward, "global(first=16)")]
+
+
+def routed():
+    return [Sparse(spec, n, "softmax", Floor(floor), Floor(floor),
+                   rounds=3 if n == LONG else 1)
+            for spec, floor, n in (
+                ("strided(stride=128)", 20, LONG),
+                ("segmented(length=64, back=1)", 30, LONG), ("pooled(block=64)", 20, LONG),
+                ("lsh(buckets=256, rounds=4)", 4, LONG),
+                ("lsh(buckets=256, rounds=4)", 10, 65536))]
+
+
+def masks():
+    def case(spec, peer, floor, **more):
+        return Sparse(spec, 4096, peer, Floor(floor), Floor(floor), rounds=10, **more)
+    return [case("local(window=256)", "flex", 3),
+            case("softmax", "flex", 3, docs=[0, 500, 1300, 1400, 2900, 4096],
+                 label=" of 5 documents"),
+            case("block(block=128)", "flex", 3, lists={"layout": layout(4096, 128, 4)}),
+            case("block(block=64)", "dense mask", 5,
+                 lists={"layout": layout(4096, 64, 4)})]
+
+
+def positions():
+    def case(mod, most, **more):
+        return Sparse(f"softmax {mod}", 2048, "softmax", Floor(1 / most), Floor(1 / most),
+                      rounds=20, **more)
+    return [case("rope", 1.10), case("alibi", 1.10), case("t5", 1.15), case("bias", 1.15),
+            case("cap(30)", 1.60), case("shaw", 1.60),
+            case("txl", 1.60, causal=True)]  # defined for causal problems only
+
+
+GROUPS = {"sparse": lambda: main(False), "sparse-backward": lambda: main(True),
+          "sparse-more": lambda: more(False), "sparse-more-backward": lambda: more(True),
+          "routed": routed, "masks": masks, "positions": positions}
 
 
 def mask_of(case):
@@ -123,12 +146,12 @@ def mask_of(case):
     return lambda b, h, i, j: (i - j).abs() <= window
 
 
-class Torch:
+class Torch(Nothing):
     def __init__(self, case, tensors):
         self.q, self.k, self.v = tensors[:3]
         see = mask_of(case)
         i = torch.arange(case.n)
-        if case.against == "dense mask":
+        if case.peer == "dense mask":
             mask = see(0, 0, i[:, None], i[None, :])
             self.attend = lambda: F.scaled_dot_product_attention(
                 self.q, self.k, self.v, attn_mask=mask)
@@ -143,15 +166,9 @@ class Torch:
             self.attend = lambda: compiled(self.q, self.k, self.v, block_mask=blocks)
         self.run()
 
-    def prepare(self):
-        pass
-
     def run(self):
         with torch.no_grad():
             self.o = self.attend()
 
     def results(self):
         return [self.o]
-
-    def close(self):
-        pass

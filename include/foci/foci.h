@@ -21,7 +21,8 @@
  *
  * Threads.  A context plans for one thread at a time.  A plan is immutable:
  * any number of threads may execute it at once, each with its own `work`.
- * Results do not depend on the number of threads an execution uses.
+ * Results do not depend on the number of threads an execution uses.  A child
+ * that a process with several threads forks computes with one.
  */
 #ifndef FOCI_H
 #define FOCI_H
@@ -113,11 +114,14 @@ FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char *
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
 /* What this machine, or the device of ctx, can do, measured now, in about a second, per
- * second and by all threads of ctx together: floating-point operations in long products on non-zero
- * data, bytes copied in memory (read plus written), and bytes only read. */
+ * second and by all threads of ctx together; nothing is faster.  Floating-point operations
+ * in registers, of the products that problems in f32 and in bf16 are made of; bytes copied
+ * (read plus written) and bytes only read, over and over through a working set of so many
+ * bytes.  With working_set 0 caches do not hold it; it is then set to what was used. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
+    double working_set;
 } foci_machine;
 
 /* Measure, into the fields that machine->size covers. */
@@ -170,9 +174,11 @@ enum {
     FOCI_CAUSAL = 1 << 0,      /* query i sees keys up to i + len_k - len_q */
     FOCI_TRAIN = 1 << 1,       /* foci_backward() will be called */
     FOCI_FAST = 1 << 2,        /* bf16 products for f32 tensors: on standard normal
-                                * inputs a relative RMS error of 4e-3 of outputs and
-                                * 1e-2 of gradients; it grows with the size of the
-                                * logits */
+                                * inputs a relative RMS error of at most 8e-3 of
+                                * outputs and 3e-2 of gradients, of mechanisms and of
+                                * layers (softmax alone: 4e-3 and 1e-2); it grows
+                                * with the size of the logits.  Layers that choose keys
+                                * by labels may choose others */
     FOCI_MASK = 1 << 3,        /* io.mask will be given */
     FOCI_BIAS = 1 << 4,        /* io.bias will be given */
     FOCI_MEMORY_GRADS = 1 << 5 /* keys that are memory take gradients all the same:

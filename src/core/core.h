@@ -107,6 +107,11 @@ struct phase {
     void *arg;
 };
 
+/* Of so many threads those that a parallel region of this process may have (team.c), as
+ * from the first call of team_init(). */
+void team_init(void);
+int  team_size(int threads);
+
 /* How many threads so many jobs of so much work in all are worth. */
 int jobs_threads(int threads, int64_t jobs, double flops);
 

@@ -85,14 +85,14 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
             ;
         if (top == N_LEVELS) return unknown_level(name, origin);
     }
-    ctx->levels = kernels_detect(ctx->why);
-    for (int l = top + 1; l < N_LEVELS; l++) {
-        if (!(ctx->levels >> l & 1)) continue;
-        ctx->levels &= ~(1u << l);
+    ctx->levels = kernels_detect((enum level)top, ctx->why);
+    for (int l = top + 1; l < N_LEVELS; l++)
         ctx->why[l] =
             asked ? "above the level asked for" : "above the level in FOCI_CPU";
-    }
+    const struct cpu_model cpu = kernels_cpu();
+    ctx->levels = models_choose(&cpu, ctx->levels, name ? top : N_LEVELS, ctx->why);
     kernels_init(&ctx->kernels, ctx->levels);
+    models_tune(&cpu, &ctx->kernels);
     return FOCI_OK;
 }
 
@@ -129,6 +129,7 @@ foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
     ctx->alloc = alloc;
     ctx->user = o.user;
 
+    team_init();
     foci_status status = choose_threads(ctx, o.threads);
     if (!status) status = choose_levels(ctx, o.cpu);
     if (!status && o.device) status = device_open(ctx, o.device);

@@ -21,11 +21,12 @@ int jobs_threads(int threads, int64_t jobs, double flops)
 static void run_alone(const struct kernels *k, int threads, const struct phase *phases,
                       int n)
 {
-#pragma omp parallel num_threads(threads) if (threads > 1)
+#pragma omp parallel num_threads(team_size(threads)) if (threads > 1)
     {
-        const int thread = omp_get_thread_num();
+        const int           thread = omp_get_thread_num();
+        struct thread_state before;
 
-        if (k->begin) k->begin();
+        if (k->begin) k->begin(&before);
         for (int p = 0; p < n; p++) {
             const struct phase *phase = &phases[p];
 
@@ -34,7 +35,7 @@ static void run_alone(const struct kernels *k, int threads, const struct phase *
             for (int64_t i = 0; i < phase->n; i++)
                 phase->job(phase->arg, i, thread);
         }
-        if (k->end) k->end();
+        if (k->end) k->end(&before);
     }
 }
 
@@ -90,14 +91,16 @@ void phases_run(const struct kernels *k, bool shared, int threads,
 void jobs_share(const struct kernels *k, int threads, int64_t n,
                 void (*job)(void *arg, int64_t i), void *arg)
 {
-#pragma omp parallel num_threads(threads)
+#pragma omp parallel num_threads(team_size(threads))
     {
-        if (k->begin) k->begin();
+        struct thread_state before;
+
+        if (k->begin) k->begin(&before);
 #pragma omp single
         for (int64_t i = 0; i < n; i++) {
 #pragma omp task firstprivate(i)
             job(arg, i);
         }
-        if (k->end) k->end();
+        if (k->end) k->end(&before);
     }
 }

@@ -1,57 +1,91 @@
 /* measure.c -- what this machine can do: products and memory traffic.
  *
- * Products are those of the context's own kernels, on blocks that stay in the first
- * cache, in all threads at once.  Several shapes are tried, for none suits every
- * level, and the best of several short runs counts: clocks wander, and a ceiling is
- * what was reached, not what was usual.  Data are not zero, because zeros draw less
- * power and run faster than any real product does.
+ * A ceiling is what nothing exceeds.  Products are those of registers (peak_f32 and
+ * peak_bf16 of the context's kernels), in all threads at once, and beside them the
+ * product of blocks in the first cache, should a level have no better.  The best of several
+ * short runs counts: clocks wander, and a ceiling is what was reached, not what was usual.
+ * Data are not zero, because zeros draw less power and run faster than any real product
+ * does.  Where bf16 problems are computed in f32, that is their ceiling.
  */
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/core.h"
+#include "core/measure.h"
 #include "device/device.h"
 
 enum {
-    WORDS = 16384,      /* of an operand, at most */
-    TRIES = 6,          /* runs of a shape */
-    BUFFER = 256 << 20, /* bytes, beyond any cache */
+    SIZE = 256, /* floats or words that registers are filled from */
+    BLOCK = 64, /* rows and columns of a block */
+    TRIES = 48,
 };
 
-#define RUN_SECONDS 0.01
-
-struct shape {
-    int m, n, k; /* k in words */
-};
+/* Short, so that all threads of a run may have their cores to themselves for once on a
+ * machine that is busy. */
+#define RUN_SECONDS 0.0005
 
 struct operands {
-    _Alignas(64) float c[WORDS];
+    _Alignas(64) float c[BLOCK * BLOCK];
     _Alignas(64) union {
-        float    f32[WORDS];
-        uint32_t words[WORDS];
+        float    f32[BLOCK * BLOCK];
+        uint32_t words[BLOCK * BLOCK];
     } a, b;
 };
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double measure_now(void) { return seconds_of(CLOCK_MONOTONIC); }
+
+double measure_busy(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
+
+/* One call on a thread's operands, `rounds` of it; the result is FLOP. */
+typedef double (*stream_fn)(const struct kernels *k, struct operands *o, int64_t rounds);
 
 struct probe {
     const struct kernels *kernels;
     struct operands      *operands; /* one for each thread */
     int                   threads;
-    bool                  bf16;
-    struct shape          shape;
+    stream_fn             stream;
 };
 
-static double now(void)
+static double registers_f32(const struct kernels *k, struct operands *o, int64_t rounds)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return k->peak_f32(o->c, o->a.f32, o->b.f32, rounds);
+}
+
+static double registers_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
+{
+    return k->peak_bf16(o->c, o->a.words, o->b.words, rounds);
+}
+
+static double block_f32(const struct kernels *k, struct operands *o, int64_t rounds)
+{
+    for (int64_t r = 0; r < rounds; r++)
+        k->gemm_f32(o->c, BLOCK, o->a.f32, BLOCK, 1, o->b.f32, BLOCK, BLOCK, BLOCK,
+                    BLOCK, 0);
+    return 2.0 * BLOCK * BLOCK * BLOCK * (double)rounds;
+}
+
+static double block_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
+{
+    for (int64_t r = 0; r < rounds; r++)
+        k->gemm_bf16(o->c, BLOCK, o->a.words, BLOCK, 1, o->b.words, BLOCK, BLOCK, BLOCK,
+                     BLOCK, 0);
+    return 4.0 * BLOCK * BLOCK * BLOCK * (double)rounds;
 }
 
 /* Numbers from 1 to 2, in either format. */
 static void fill(struct operands *o, bool bf16)
 {
-    for (int i = 0; i < WORDS; i++) {
+    memset(o->c, 0, sizeof o->c);
+    for (int i = 0; i < BLOCK * BLOCK; i++) {
         const uint32_t bits = (uint32_t)i * 2654435761u;
         if (bf16) {
             o->a.words[i] = 0x3f803f80u | (bits & 0x007f007fu);
@@ -63,54 +97,50 @@ static void fill(struct operands *o, bool bf16)
     }
 }
 
-static void multiply(const struct probe *p, struct operands *o)
+/* FLOP a second of so many rounds in each thread, without the start of the threads, of
+ * which the system may have given fewer than were asked for. */
+static double run(const struct probe *p, int64_t rounds)
 {
-    const struct shape s = p->shape;
-    if (p->bf16)
-        p->kernels->gemm_bf16(o->c, s.n, o->a.words, s.k, 1, o->b.words, s.n, s.m, s.n,
-                              s.k, 0);
-    else
-        p->kernels->gemm_f32(o->c, s.n, o->a.f32, s.k, 1, o->b.f32, s.n, s.m, s.n, s.k,
-                             0);
+    double begin = INFINITY, end = 0, flops = 0;
+#pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops) \
+    reduction(min : begin) reduction(max : end)
+    {
+        struct operands    *o = &p->operands[omp_get_thread_num()];
+        struct thread_state before;
+        if (p->kernels->begin) p->kernels->begin(&before);
+#pragma omp barrier
+        begin = measure_now();
+        flops = p->stream(p->kernels, o, rounds);
+        end = measure_now();
+        if (p->kernels->end) p->kernels->end(&before);
+    }
+    return flops / (end - begin);
 }
 
-/* Seconds for `count` products in each thread, without the start of the threads, of
- * which the system may have given fewer than were asked for: *ran is their number. */
-static double run(const struct probe *p, int64_t count, int *ran)
+/* Rounds that take long enough, by the processor time of this thread: on a busy machine
+ * others take their share of what a clock shows. */
+static int64_t enough_rounds(const struct probe *p)
 {
-    double begin = 0, end = 0;
-#pragma omp parallel num_threads(p->threads)
-    {
-        struct operands *o = &p->operands[omp_get_thread_num()];
-        if (p->kernels->begin) p->kernels->begin();
-#pragma omp master
-        *ran = omp_get_num_threads();
-#pragma omp barrier
-#pragma omp master
-        begin = now();
-        for (int64_t i = 0; i < count; i++)
-            multiply(p, o);
-#pragma omp barrier
-#pragma omp master
-        end = now();
-        if (p->kernels->end) p->kernels->end();
+    struct thread_state before;
+    int64_t             rounds = 1;
+    double              seconds = 0;
+
+    if (p->kernels->begin) p->kernels->begin(&before);
+    for (; seconds < RUN_SECONDS && rounds < INT32_MAX; rounds *= 2) {
+        const double start = measure_busy();
+        p->stream(p->kernels, p->operands, rounds);
+        seconds = measure_busy() - start;
     }
-    return end - begin;
+    if (p->kernels->end) p->kernels->end(&before);
+    return rounds;
 }
 
 static double best_rate(const struct probe *p)
 {
-    const struct shape s = p->shape;
-    const double       terms = (double)s.m * s.n * s.k * (p->bf16 ? 2 : 1);
-    int64_t            count = 1;
-    int                ran = 1;
-    while (run(p, count, &ran) < RUN_SECONDS && count < INT32_MAX)
-        count *= 2;
-
-    double best = 0;
+    const int64_t rounds = enough_rounds(p);
+    double        best = 0;
     for (int i = 0; i < TRIES; i++) {
-        const double t = run(p, count, &ran);
-        const double rate = 2 * terms * (double)count * ran / t;
+        const double rate = run(p, rounds);
         if (rate > best) best = rate;
     }
     return best;
@@ -118,60 +148,34 @@ static double best_rate(const struct probe *p)
 
 static double product_rate(const foci_ctx *ctx, struct operands *operands, bool bf16)
 {
-    static const struct shape shapes[] = {
-        { 64, 64, 64 }, { 48, 64, 64 }, { 32, 32, 128 }, { 32, 64, 64 }
-    };
+    const stream_fn streams[] = { bf16 ? registers_bf16 : registers_f32,
+                                  bf16 ? block_bf16 : block_f32 };
     struct probe p = { .kernels = &ctx->kernels,
                        .operands = operands,
-                       .threads = ctx->threads,
-                       .bf16 = bf16 };
+                       .threads = ctx->threads };
+    double       best = 0;
 
-#pragma omp parallel num_threads(ctx->threads)
+#pragma omp parallel num_threads(team_size(ctx->threads))
     fill(&operands[omp_get_thread_num()], bf16);
-
-    double best = 0;
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        p.shape = shapes[i];
+    for (int i = 0; i < 2; i++) {
+        p.stream = streams[i];
         const double rate = best_rate(&p);
         if (rate > best) best = rate;
     }
     return best;
 }
 
-static uint64_t sum(const uint64_t *x, size_t n)
+static foci_status measure_products(foci_ctx *ctx, foci_machine *m)
 {
-    uint64_t s[8] = { 0 };
-    for (size_t i = 0; i + 8 <= n; i += 8)
-        for (size_t j = 0; j < 8; j++)
-            s[j] += x[i + j];
-    return s[0] + s[1] + s[2] + s[3] + s[4] + s[5] + s[6] + s[7];
-}
+    const size_t     n = (size_t)ctx->threads;
+    struct operands *operands = ctx_alloc(ctx, n, sizeof *operands);
+    if (!operands) return FOCI_ERR_MEMORY;
 
-/* Passes of all threads over the buffer, which is not zero: a copy of one half to the
- * other, or a sum, looked at so that the compiler cannot leave it out. */
-static double traffic(char *buffer, int threads, bool copy)
-{
-    double best = 0;
-    for (int i = 0; i < TRIES; i++) {
-        uint64_t     total = 0;
-        const double begin = now();
-#pragma omp parallel num_threads(threads) reduction(+ : total)
-        {
-            const size_t n = copy ? BUFFER / 2 : BUFFER;
-            const size_t t = (size_t)omp_get_thread_num();
-            const size_t of = (size_t)omp_get_num_threads();
-            const size_t from = n / of * t / 64 * 64;
-            const size_t to = t + 1 == of ? n : n / of * (t + 1) / 64 * 64;
-            if (copy)
-                memcpy(buffer + n + from, buffer + from, to - from);
-            else
-                total += sum((const uint64_t *)(const void *)(buffer + from),
-                             (to - from) / sizeof(uint64_t));
-        }
-        const double rate = BUFFER / (now() - begin);
-        if (rate > best && (copy || total > 0)) best = rate;
-    }
-    return best;
+    m->f32_flops = product_rate(ctx, operands, false);
+    m->bf16_flops = ctx->kernels.has_bf16 ? product_rate(ctx, operands, true) : 0;
+    if (m->bf16_flops < m->f32_flops) m->bf16_flops = m->f32_flops;
+    ctx_free(ctx, operands, n, sizeof *operands);
+    return FOCI_OK;
 }
 
 foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine)
@@ -181,21 +185,11 @@ foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine)
                         "measure: no struct to fill, or its size is 0");
 
     if (ctx->device) return device_measure(ctx, machine);
-    const size_t     n = (size_t)ctx->threads;
-    struct operands *operands = ctx_alloc(ctx, n, sizeof *operands);
-    if (!operands) return FOCI_ERR_MEMORY;
-    foci_machine m = { .size = machine->size };
-    m.f32_flops = product_rate(ctx, operands, false);
-    m.bf16_flops = product_rate(ctx, operands, true);
-    ctx_free(ctx, operands, n, sizeof *operands);
-
-    char *buffer = ctx_alloc(ctx, BUFFER, 1);
-    if (!buffer) return FOCI_ERR_MEMORY;
-    memset(buffer, 1, BUFFER);
-    m.copy_bytes = traffic(buffer, ctx->threads, true);
-    m.read_bytes = traffic(buffer, ctx->threads, false);
-    ctx_free(ctx, buffer, BUFFER, 1);
-
-    memcpy(machine, &m, machine->size < sizeof m ? machine->size : sizeof m);
+    foci_machine m = { FOCI_SIZED(foci_machine) };
+    const size_t known = machine->size < sizeof m ? machine->size : sizeof m;
+    memcpy(&m, machine, known);
+    TRY(measure_products(ctx, &m));
+    TRY(measure_traffic(ctx, &m));
+    memcpy(machine, &m, known);
     return FOCI_OK;
 }

@@ -48,6 +48,7 @@ void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *
         .threads = plan->ctx->threads,
         .panel = (int)min64(k->panel, MAX_PANEL),
         .drops = p->dropout > 0,
+        .together = 1,
         .kept = (float)(1 / (1 - p->dropout)),
         /* What a causal query sees cannot depend on what follows it. */
         .by_length = s->group->mech.def->by_length && !(p->flags & FOCI_CAUSAL),

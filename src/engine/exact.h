@@ -98,9 +98,10 @@ struct exact {
     const struct support *support;
     const struct kernels *k;
     const foci_io        *io;
-    int                   kind; /* a foci_weigh */
-    bool                  bf16; /* products on words */
-    bool                  bare; /* queries see slots alone, no keys */
+    int                   kind;  /* a foci_weigh */
+    bool                  bf16;  /* products on words */
+    bool                  bare;  /* queries see slots alone, no keys */
+    bool                  fused; /* forward, by exact_fused.c */
 
     /* Widths as they go into products, as packed for them, and of rows of floats; and of
      * rows of q and k as they are given. */
@@ -154,6 +155,7 @@ struct exact {
     bool               drops; /* some weights are dropped */
     float              kept;  /* factor of those that are not */
 
+    int    together; /* blocks that forward takes at once */
     int    threads;
     char  *scratch; /* [threads] pieces */
     size_t scratch_bytes;

@@ -88,7 +88,8 @@ static void add_heads(struct exact *x, double *sums, int64_t each,
                       const struct exact_seq *s)
 {
     const struct order *o = x->order;
-    const int threads = exact_threads(x, x->heads, x->plan->cost.forward_flops);
+    const int           threads =
+        team_size(exact_threads(x, x->heads, x->plan->cost.forward_flops));
 
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {

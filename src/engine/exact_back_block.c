@@ -29,6 +29,29 @@ static uint8_t *met(const struct back *k, int64_t part, int64_t block)
     return k->met + part * k->x.heads * k->x.max_qt + block;
 }
 
+/* Whether something that multiplies the products of q and k is learned, or the sink. */
+static bool has_factors(const struct exact *x)
+{
+    return x->score->n_factors || (exact_source_biases(x) && x->from.mix >= 0);
+}
+
+static bool learns(const struct exact *x)
+{
+    return has_factors(x) || x->score->sink >= 0;
+}
+
+/* Gradients of relu2 have no delta, and those of capped logits need not add up to 0. */
+bool back_wants_sums(const struct exact *x)
+{
+    return has_factors(x) && x->kind != FOCI_RELU2 && !(x->score->cap > 0) &&
+           !x->stage->order.label;
+}
+
+struct row_sums *back_sums_of(const struct back *k, int64_t part, int64_t block)
+{
+    return k->sums + part * k->x.heads * k->x.max_qt + block;
+}
+
 float *back_dqt(const struct back *k, int64_t part, int64_t block)
 {
     float   *dqt = back_dqt_of(k, part, block);
@@ -36,6 +59,7 @@ float *back_dqt(const struct back *k, int64_t part, int64_t block)
 
     if (!*begun) {
         memset(dqt, 0, (size_t)k->x.ldq * LANES * sizeof *dqt);
+        if (k->sums) *back_sums_of(k, part, block) = (struct row_sums){ 0 };
         exact_shaw_begin_back(&k->x, &k->shaw, part, block);
         exact_txl_begin_back(&k->x, &k->txl, part, block);
         exact_source_begin_back(&k->x, &k->from, part, block);
@@ -86,6 +110,7 @@ static void prepare_grad(const struct back *k, const struct block *b, float *del
     for (int i = 0; x->drops && i < LANES; i++)
         delta[i] /= x->kept;
     exact_shaw_prepare_g(x, b, &k->shaw, r->tile, r->tile2);
+    if (back_as_stored(x, r)) return; /* packed with the queries */
     if (x->bf16) {
         x->k->pack_cols_bf16((uint32_t *)gc, r->tile, x->ldv, LANES, x->dv_pad);
         x->k->pack_pairs_bf16((uint32_t *)gr, r->tile, x->ldv, LANES, x->dv_pad);
@@ -112,32 +137,14 @@ static void prepare_grads(const struct back *k, const struct block *b,
     }
 }
 
-void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+/* Those in r->tile. */
+static void pack_queries(const struct back *k, const struct block *b,
+                         const struct back_rows *rows, struct back_room *r)
 {
-    struct exact     *x = &k->x;
-    struct back_rows *rows = &k->rows[b->at];
-    const size_t      piece = piece_of(k, b->at);
-    char   *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
-    int64_t visible[LANES];
-    struct mapped mapped;
+    const struct exact *x = &k->x;
+    const size_t        piece = piece_of(k, b->at);
+    char *qc = k->q_cols + piece * k->q_size, *qr = k->q_rows + piece * k->q_size;
 
-    rows->bad = 0;
-    prepare_grads(k, b, rows, r);
-    /* Lanes without a query weigh nothing. */
-    for (int i = 0; i < LANES; i++)
-        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
-                        : x->kind == FOCI_RELU2 ? 0
-                                                : INFINITY;
-    exact_load_queries(x, b, r->tile, &mapped);
-    if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
-    if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
-        rows->bad |= BAD_QUERY;
-    if (x->score->n_rows) exact_visible(x, b, visible);
-    exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
-    if (x->order) order_factors(x, rows->mul);
-    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
-    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
-                      &r->txl);
     if (x->bf16)
         x->k->pack_cols_bf16((uint32_t *)qc, r->tile, x->ldq, LANES, x->dq_pad);
     else
@@ -147,6 +154,39 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
         x->k->pack_pairs_bf16((uint32_t *)qr, r->tile, x->ldq, LANES, x->dq_pad);
     else
         memcpy(qr, r->tile, k->q_size);
+    if (r->panel) back_tile_block(k, b, r->tile);
+}
+
+void back_prepare(struct back *k, const struct block *b, struct back_room *r)
+{
+    struct exact     *x = &k->x;
+    struct back_rows *rows = &k->rows[b->at];
+    int64_t           visible[LANES];
+    struct mapped     mapped;
+
+    rows->bad = 0;
+    prepare_grads(k, b, rows, r);
+    /* Lanes without a query weigh nothing. */
+    for (int i = 0; i < LANES; i++)
+        rows->norm[i] = i >= b->r0 && i < b->r1 ? k->saved[exact_saved_at(x, b) + i]
+                        : x->kind == FOCI_RELU2 ? 0
+                                                : INFINITY;
+    const bool stored = back_as_stored(x, r);
+    if (stored) {
+        back_take_block(k, b, r->tile2);
+    } else {
+        exact_load_queries(x, b, r->tile, &mapped);
+        if (!exact_finite(x, r->tile, x->ldq, x->dq, LANES)) rows->bad |= BAD_QUERY;
+    }
+    if (!exact_source_prepare(x, b, &k->from, blind_lanes(x, b, rows), &r->from))
+        rows->bad |= BAD_QUERY;
+    if (x->score->n_rows) exact_visible(x, b, visible);
+    exact_factors(x, b, visible, rows->plain, rows->f, rows->mul);
+    if (x->order) order_factors(x, rows->mul);
+    exact_shaw_prepare_q(x, b, &k->shaw, r->tile, r->tile2);
+    exact_txl_prepare(x, b, &k->txl, blind_lanes(x, b, rows), rows->mul, r->tile,
+                      &r->txl);
+    if (!stored) pack_queries(k, b, rows, r);
 
     for (int i = b->r0; x->order && i < b->r1; i++)
         order_note(x, b, i,
@@ -154,6 +194,14 @@ void back_prepare(struct back *k, const struct block *b, struct back_room *r)
                                        rows->norm[i], rows->delta[i] });
     for (int64_t part = 0; part < k->parts; part++)
         *met(k, part, b->at) = 0;
+}
+
+static void add_sums(struct row_sums *to, const struct row_sums *more)
+{
+    for (int i = 0; i < LANES; i++) {
+        to->ds[i] += more->ds[i];
+        to->mean[i] += more->mean[i];
+    }
 }
 
 static void add_parts(const struct back *k, const struct block *b)
@@ -168,19 +216,31 @@ static void add_parts(const struct back *k, const struct block *b)
         if (!*met(k, part, b->at)) continue;
         for (int64_t i = 0; i < (int64_t)x->dq * LANES; i++)
             dqt[i] += more[i];
+        if (k->sums) add_sums(back_sums_of(k, 0, b->at), back_sums_of(k, part, b->at));
     }
     if (x->order) order_add_dq(x, b, dqt);
 }
 
-/* Whether something that multiplies the products of q and k is learned, or the sink. */
-static bool has_factors(const struct exact *x)
+/* The weight of the sink in row i of a block. */
+static double sink_weight(const struct exact *x, const struct block *b,
+                          const struct back_rows *rows, int i)
 {
-    return x->score->n_factors || (exact_source_biases(x) && x->from.mix >= 0);
+    if (x->score->sink < 0 || rows->norm[i] == INFINITY) return 0;
+    const double sink = (double)x->io->params[x->score->sink + b->h - x->head0];
+    return exp2(sink * LOG2_E - (double)rows->norm[i]);
 }
 
-static bool learns(const struct exact *x)
+/* What the rounding of delta brought into the gradient of factors in row i.  Delta enters
+ * as minus itself times each weight, so an error e of it moves the sum of the row's
+ * gradients by -e, and that of its gradients times scores by -e times their mean; where
+ * attention is peaked, that is more than all that should be left of the latter sum.  The
+ * sum of all gradients, the sink's among them, is 0 and so gives e. */
+static double rounding_of(const struct row_sums *sums, const struct back_rows *rows,
+                          int i, double sink)
 {
-    return has_factors(x) || x->score->sink >= 0;
+    const double e = sink * (double)rows->delta[i] - (double)sums->ds[i];
+
+    return -e * (double)sums->mean[i] * (double)rows->mul[i];
 }
 
 /* The block's share of the gradients of what multiplies the logits and of the sink.
@@ -202,10 +262,10 @@ static void share_params(const struct back *k, const struct block *b, const floa
         for (int c = 0; has_factors(x) && c < x->dq; c++)
             rows->d_factor += (double)dqt[c * LANES + i] *
                               (double)q[(int64_t)i * x->ldq + c] * (double)rows->mul[i];
-        if (x->score->sink < 0 || rows->norm[i] == INFINITY) continue;
-        const double sink = (double)x->io->params[x->score->sink + b->h - x->head0];
-        rows->d_sink -=
-            exp2(sink * LOG2_E - (double)rows->norm[i]) * (double)rows->delta[i];
+        const double sink = sink_weight(x, b, rows, i);
+        if (k->sums)
+            rows->d_factor -= rounding_of(back_sums_of(k, 0, b->at), rows, i, sink);
+        rows->d_sink -= sink * (double)rows->delta[i];
     }
 }
 

@@ -112,6 +112,41 @@ static int64_t first_block(const struct column *c, int64_t n)
     return first;
 }
 
+/* A block meets tile i of the run, with the mask of the two, and `more` before it. */
+static void meet(const struct back_run *u, const struct block *b, int64_t i,
+                 int32_t mask, bool more, struct back_room *r)
+{
+    const struct back  *k = u->k;
+    const struct exact *x = &k->x;
+    const int64_t       t = u->t + i;
+    struct meeting      st = {
+             .k = k,
+             .b = b,
+             .r = r,
+             .t = t,
+             .kt = u->s->kt0 + t,
+             .n = exact_keys_in(u->s, t),
+             .key = exact_keys(x, u->s, u->kv, t),
+             .value = exact_values(x, u->s, u->kv, t),
+             .key_sum = exact_keys_sum(x, u->s, u->kv, t),
+             .part = u->part,
+             .dqt = back_dqt(k, u->part, b->at),
+             .dk = r->dk_head + i * TILE * x->ldq,
+             .dv = r->dv + i * TILE * x->ldv,
+             .with = exact_with(x, u->s),
+             .more = more,
+    };
+
+    if (r->panel) {
+        back_untile(u, b, t, &r->own);
+        st.own = &r->own;
+        st.key.at = r->own.keys;
+        st.value.at = r->own.values;
+    }
+    if (exact_has_txl(x)) back_place(x, r, exact_txl_place(x, &r->txl, i));
+    back_meet(&st, mask);
+}
+
 /* A block meets those tiles of the run that see it, from the last on. */
 static void meet_run(const struct back_run *u, const struct block *b, int64_t qt,
                      struct column *c, struct back_room *r)
@@ -121,34 +156,63 @@ static void meet_run(const struct back_run *u, const struct block *b, int64_t qt
     const bool          wanted = exact_wanted(x, b);
 
     for (int64_t i = u->n - 1; i >= 0; i--) {
-        const int64_t t = u->t + i;
         const int32_t mask = c[i].mask;
 
         if (c[i].qt != qt) continue;
         column_next(&c[i]);
-        if (!wanted) continue;
-        struct meeting st = {
-            .k = k,
-            .b = b,
-            .r = r,
-            .t = t,
-            .kt = u->s->kt0 + t,
-            .n = exact_keys_in(u->s, t),
-            .key = exact_keys(x, u->s, u->kv, t),
-            .value = exact_values(x, u->s, u->kv, t),
-            .key_sum = exact_keys_sum(x, u->s, u->kv, t),
-            .part = u->part,
-            .dqt = back_dqt(k, u->part, b->at),
-            .dk = r->dk_head + i * TILE * x->ldq,
-            .dv = r->dv + i * TILE * x->ldv,
-            .with = exact_with(x, u->s),
-            .more = i > 0 && c[i - 1].qt == qt,
-        };
-        if (exact_has_txl(x)) back_place(x, r, exact_txl_place(x, &r->txl, i));
-        back_meet(&st, mask);
+        if (wanted) meet(u, b, i, mask, i > 0 && c[i - 1].qt == qt, r);
     }
     exact_txl_end_back(x, b, &k->txl, k->rows[b->at].mul, &r->txl, u->part,
                        back_dqt_of(k, u->part, b->at));
+}
+
+/* The next blocks that the tiles of the run are to meet, as many as a panel takes; false:
+ * there are no more. */
+static bool gather_panel(const struct back_run *u, int64_t h, struct column *c,
+                         struct back_panel *w)
+{
+    int64_t qt;
+
+    *w = (struct back_panel){ .run = u };
+    while (w->n < PANEL_TILES && (qt = first_block(c, u->n)) >= 0) {
+        const struct block b = exact_block(&u->k->x, h, u->s->qt0 + qt);
+        const bool         wanted = exact_wanted(&u->k->x, &b);
+
+        w->block[w->n] = b;
+        for (int64_t i = 0; i < u->n; i++) {
+            if (c[i].qt != qt) continue;
+            w->mask[i][w->n] = c[i].mask;
+            w->meets[i][w->n] = wanted;
+            column_next(&c[i]);
+        }
+        w->n += wanted;
+    }
+    return w->n > 0;
+}
+
+static void meet_apart(const struct back_panel *w, struct back_room *r)
+{
+    for (int j = 0; j < w->n; j++)
+        for (int64_t i = 0; i < w->run->n; i++)
+            if (w->meets[i][j]) meet(w->run, &w->block[j], i, w->mask[i][j], false, r);
+}
+
+/* All blocks of a head, several at once; tile by tile where something is not finite. */
+static void meet_panels(const struct back_run *u, int64_t h, struct column *c,
+                        struct back_room *r)
+{
+    struct back_panel two[2], *w = &two[0], *next = &two[1];
+
+    for (bool more = gather_panel(u, h, c, w); more;) {
+        more = gather_panel(u, h, c, next);
+        if (back_panel_finite(w))
+            back_panel(w, next, r);
+        else
+            meet_apart(w, r);
+        struct back_panel *const done = w;
+        w = next;
+        next = done;
+    }
 }
 
 /* dk and dv of the run are complete, as far as this sweep goes. */
@@ -188,6 +252,7 @@ void back_keys(const struct back_run *u, struct back_room *r)
             c[i].w = exact_walk_blocks(x, u->s, u->t + i);
             column_next(&c[i]);
         }
+        if (r->panel) meet_panels(u, h, c, r);
         for (int64_t qt; (qt = first_block(c, u->n)) >= 0;) {
             const struct block b = exact_block(x, h, u->s->qt0 + qt);
             meet_run(u, &b, qt, c, r);

@@ -26,6 +26,19 @@ static uint32_t *words_of(const struct back_room *r, int waiting)
     return r->words + (int64_t)(STACK - 1 - waiting) * TILE / 2 * LANES;
 }
 
+/* Adds to the sums over the keys of each row, before anything is dropped or stopped. */
+static void sum_rows(struct meeting *s)
+{
+    const struct exact *x = &s->k->x;
+    struct back_room   *r = s->r;
+    struct row_sums    *sums = back_sums_of(s->k, s->part, s->b->at);
+
+    x->k->grad_sums(sums->ds, sums->mean, x->bf16 ? (const void *)r->w16 : r->s,
+                    x->bf16 ? (const void *)r->ds16 : r->dp,
+                    x->bf16 ? FOCI_BF16 : FOCI_F32, r->scores, s->n,
+                    x->kind == FOCI_L2NORM);
+}
+
 static void weights(struct meeting *s, bool masked)
 {
     const struct exact     *x = &s->k->x;
@@ -40,6 +53,9 @@ static void weights(struct meeting *s, bool masked)
                .kind = x->kind,
     };
 
+    const bool sums = s->k->sums && s->k->g->dparams;
+
+    if (sums) memcpy(r->scores, r->s, (size_t)s->n * LANES * sizeof *r->s);
     if (exact_source_biases(x))
         exact_source_again(x, s->b, s->t, s->n, &s->k->from, &r->from, r->bias);
     const struct bias_rows bias = exact_tile_bias(x, s->b, s->t, s->n, r->bias);
@@ -52,6 +68,7 @@ static void weights(struct meeting *s, bool masked)
                         r->ds16, words_of(r, r->waiting));
     else
         x->k->grad_f32(r->s, r->dp, s->n, &g);
+    if (sums) sum_rows(s);
     if (x->bf16 && wants_floats(s)) x->k->grad_f32(r->s, r->dp, s->n, &g);
 }
 
@@ -98,10 +115,21 @@ static void query_products(struct meeting *s)
 }
 
 /* The gradient of the output of sequence number f of those taken together. */
-static const float *grad_of(const struct meeting *s, const char *packed, int64_t f)
+static const float *grad_of(const struct meeting *s, bool cols, int64_t f)
 {
     const struct block b = exact_follow(s->b, f);
-    return (const float *)(const void *)(packed + (size_t)b.at * s->k->g_size);
+    const char        *packed = cols ? s->k->g_cols : s->k->g_rows;
+
+    if (s->own) return (const void *)(cols ? s->own->g_cols : s->own->g_rows);
+    return (const void *)(packed + (size_t)b.at * s->k->g_size);
+}
+
+static const float *queries_of(const struct meeting *s, bool cols)
+{
+    const char *packed = cols ? s->k->q_cols : s->k->q_rows;
+
+    if (s->own) return (const void *)(cols ? s->own->q_cols : s->own->q_rows);
+    return (const void *)(packed + (size_t)s->b->at * s->k->q_size);
 }
 
 /* dv += w do, dk += ds q: on words, w and ds are rows of bf16. */
@@ -109,8 +137,7 @@ static void key_products(struct meeting *s)
 {
     const struct exact  *x = &s->k->x;
     struct back_room    *r = s->r;
-    const size_t         at = (size_t)s->b->at;
-    const float         *q = (const float *)(s->k->q_rows + at * s->k->q_size);
+    const float         *q = queries_of(s, false);
     const int64_t        row = LANES / x->per;
     const struct operand w = { x->bf16 ? (char *)r->w16 : (char *)r->s, row, 1 };
     const struct operand ds = { x->bf16 ? (char *)r->ds16 : (char *)r->dp, row, 1 };
@@ -121,7 +148,7 @@ static void key_products(struct meeting *s)
         const int deep = (LANES - c.lane) / x->per;
 
         for (int64_t f = 0; f < s->with; f++) {
-            const float *g = grad_of(s, s->k->g_rows, f);
+            const float *g = grad_of(s, false, f);
             exact_product(x, s->dv + (f * TILE + c.j) * x->ldv, x->ldv,
                           operand_from(w, c.j, from), g + (int64_t)from * x->ldv,
                           x->ldv, m, x->ldv, deep, 1);
@@ -182,8 +209,7 @@ static struct operand value_of(const struct meeting *s, int64_t f)
 static void scores(struct meeting *s)
 {
     const struct exact *x = &s->k->x;
-    const size_t        at = (size_t)s->b->at;
-    const float        *q = (const float *)(s->k->q_cols + at * s->k->q_size);
+    const float        *q = queries_of(s, true);
     struct cut          c = { 0 };
 
     if (exact_source_scores(x))
@@ -196,7 +222,7 @@ static void scores(struct meeting *s)
             exact_product(x, s->r->s + to, LANES, operand_from(s->key, c.j, 0),
                           q + c.lane, LANES, m, lanes, x->dq_pad / x->per, 0);
         for (int64_t f = 0; f < s->with; f++) {
-            const float *g = grad_of(s, s->k->g_cols, f);
+            const float *g = grad_of(s, true, f);
             exact_product(x, s->r->dp + to, LANES, operand_from(value_of(s, f), c.j, 0),
                           g + c.lane, LANES, m, lanes, x->dv_pad / x->per, f > 0);
         }

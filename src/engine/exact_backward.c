@@ -30,6 +30,7 @@ static int64_t tiles_in_run(const struct exact *x)
     const int64_t tiles =
         x->p->batch * x->kv_heads * div_up(x->p->len_k, TILE) / PIECES;
 
+    if (back_has_panels(x)) return max64(1, min64(PANEL_TILES, tiles));
     return exact_has_txl(x) && !x->from.from ? max64(MIN_RUN, min64(MAX_RUN, tiles))
                                              : 1;
 }
@@ -46,6 +47,7 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
                          sizeof(float));
     r.s = arena_take(a, pairs, sizeof(float));
     r.dp = arena_take(a, pairs, sizeof(float));
+    r.scores = back_wants_sums(x) ? arena_take(a, pairs, sizeof(float)) : NULL;
     r.w16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.ds16 = x->bf16 ? arena_take(a, pairs, sizeof(uint16_t)) : NULL;
     r.words = x->bf16 ? arena_take(a, STACK * pairs / 2, sizeof(uint32_t)) : NULL;
@@ -60,6 +62,7 @@ static struct back_room room_take(const struct exact *x, struct arena *a)
     r.seen = arena_take(a, TILE, sizeof(uint64_t));
     r.stop = arena_take(a, TILE, sizeof(uint64_t));
     r.keep = x->drops ? arena_take(a, TILE, sizeof(uint64_t)) : NULL;
+    back_panel_take(x, run, a, &r);
     r.txl = exact_txl_room_back(x, run, a);
     r.from = exact_source_room(x, true, a);
     return r;
@@ -122,6 +125,8 @@ static void back_take(struct back *k, struct arena *a)
     k->parts = exact_natural(x) ? count_parts(x) : 1;
     k->dqt = arena_take(a, k->parts * pieces, (size_t)x->ldq * LANES * sizeof(float));
     k->met = arena_take(a, k->parts * blocks, 1);
+    k->sums =
+        back_wants_sums(x) ? arena_take(a, k->parts * blocks, sizeof *k->sums) : NULL;
     take_collected(x, a);
     exact_position_take(x, a);
     exact_position_take_back(x, k->parts, a);
@@ -270,9 +275,10 @@ static void prepare_job(void *arg, int64_t i, int thread)
     const int64_t       at = source - exact_source_tiles(x);
     struct back_room    room = room_of(x, thread);
 
-    if (distances < 0)
+    if (distances < 0) {
         exact_pack_tile(x, i / x->n_kt, i % x->n_kt, room.tile, room.tile2);
-    else if (source < 0)
+        if (room.panel) back_tile_keys(x, i / x->n_kt, i % x->n_kt, room.tile);
+    } else if (source < 0)
         exact_txl_make(x, distances, room.tile);
     else if (at < 0)
         exact_source_make(x, source, &room.from);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "engine/exact.h"
+#include "engine/exact_fused.h"
 
 /* "gemm_f32 (avx512)": a kernel and the CPU level it comes from. */
 static const char *kernel_text(const foci_ctx *ctx, int id, char *text, size_t cap)
@@ -92,18 +93,32 @@ static int add_slots(const struct stage *s, char *text, size_t cap, int used)
     return used;
 }
 
+/* The kernels of the passes. */
+static int add_kernels(const struct exact *x, char *text, size_t cap, int used)
+{
+    const bool train = x->p->flags & FOCI_TRAIN;
+    char       attend[64], gemm[64], weigh[64], grad[64];
+
+    kernel_text(x->plan->ctx, K_attend_bf16, attend, sizeof attend);
+    kernel_text(x->plan->ctx, x->bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
+    kernel_text(x->plan->ctx, x->bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
+    kernel_text(x->plan->ctx, x->bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
+    if (!x->fused)
+        return add(text, cap, used, "    kernels  %s, %s%s%s\n", gemm, weigh,
+                   train ? ", " : "", train ? grad : "");
+    used = add(text, cap, used, "    kernels  %s", attend);
+    return train ? add(text, cap, used, "; %s, %s\n", gemm, grad)
+                 : add(text, cap, used, "\n");
+}
+
 int exact_describe(const foci_plan *plan, const struct stage *s, char *text, size_t cap)
 {
     struct exact x;
     foci_cost    c = { 0 };
-    char         gemm[64], weigh[64], grad[64];
-    const bool   train = plan->p.flags & FOCI_TRAIN;
 
     exact_geometry(&x, plan, s);
+    exact_fused_geometry(&x);
     engine_exact.cost(plan, s, &c);
-    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
-    kernel_text(plan->ctx, x.bf16 ? K_weigh_bf16 : K_weigh_f32, weigh, sizeof weigh);
-    kernel_text(plan->ctx, x.bf16 ? K_grad_bf16 : K_grad_f32, grad, sizeof grad);
     int used = add(text, cap, 0, "    pack     %s, as %s, widths %d and %d%s\n",
                    packing(&x), x.bf16 ? "bf16" : "f32",
                    exact_keys_in_place(&x) ? x.dq
@@ -115,11 +130,13 @@ int exact_describe(const foci_plan *plan, const struct stage *s, char *text, siz
                    s->score.unit ? ", rows of q and k normalised" : "");
     used = add_labels(s, text, cap, used);
     used = add_slots(s, text, cap, used);
-    return add(text, cap, used,
+    used = add(text, cap, used,
                "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
-               " skipped; %d mask%s; panels of %d keys\n"
-               "    kernels  %s, %s%s%s\n",
+               " skipped; %d mask%s",
                c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
-               s->support.n_masks == 1 ? "" : "s", x.panel, gemm, weigh,
-               train ? ", " : "", train ? grad : "");
+               s->support.n_masks == 1 ? "" : "s");
+    used = x.fused ? add(text, cap, used, "; up to %d keys at once\n",
+                         ATTEND_GROUPS * ATTEND_KEYS)
+                   : add(text, cap, used, "; panels of %d keys\n", x.panel);
+    return add_kernels(&x, text, cap, used);
 }

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_fused.h"
 #include "engine/exact_order.h"
 #include "engine/exact_pack.h"
 #include "engine/exact_pairs.h"
@@ -31,6 +32,9 @@ struct room {
     float    *bias;         /* [TILE][LANES] */
     uint64_t *seen;         /* [MAX_PANEL] */
 
+    struct fused fused;
+    char *key, *value; /* a tile of each, where all are packed for another kernel */
+
     struct shaw        shaw;
     struct txl         txl;
     struct source_room from;
@@ -51,6 +55,9 @@ static struct room room_take(const struct exact *x, struct arena *a)
     r.bias =
         exact_biased(x) ? arena_take(a, (int64_t)TILE * LANES, sizeof(float)) : NULL;
     r.seen = arena_take(a, x->panel, sizeof(uint64_t));
+    r.fused = exact_fused_take(x, a);
+    r.key = x->fused ? arena_take(a, 1, x->key_size) : NULL;
+    r.value = x->fused ? arena_take(a, 1, x->value_size) : NULL;
     r.shaw = exact_shaw_take(x, a);
     r.txl = exact_txl_room(x, a);
     r.from = exact_source_room(x, false, a);
@@ -62,6 +69,7 @@ void exact_forward_take(struct exact *x, struct arena *a, float *saved)
     const int64_t tiles = exact_natural(x) ? x->kv_heads * x->max_kt : 0;
     struct arena  one = { 0 };
 
+    exact_fused_geometry(x);
     exact_seqs(x, x->io, a);
     if (x->stage->order.label) order_take(x, a, saved, false);
     if (!exact_keys_in_place(x)) x->keys = arena_take(a, tiles, x->key_size);
@@ -109,6 +117,30 @@ static void source_logits(struct pass *p, int64_t t, int n, float *s)
     exact_source_tile(p->x, p->b, t, n, r->q, r->ab, r->tile, s);
 }
 
+/* Tile t of the keys as an operand, packed for this where all are packed otherwise. */
+static struct operand keys_of(struct pass *p, int64_t t, int n)
+{
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+
+    if (!x->fused) return exact_keys(x, p->b->seq, p->b->kv, t);
+    exact_load_keys(x, p->b->seq, p->b->kv, t, r->tile, r->tile2);
+    exact_pack(x, r->tile, x->ldq, x->dq_pad, n, r->key, NULL, x->key_size, 0);
+    return (struct operand){ r->key, x->dq_pad / 2, 1 };
+}
+
+static struct operand values_sum_of(struct pass *p, const struct block *b, int64_t t,
+                                    int n)
+{
+    const struct exact *x = p->x;
+    struct room        *r = p->r;
+
+    if (!x->fused) return exact_values_sum(x, b->seq, b->kv, t);
+    exact_load_values(x, b->seq, b->kv, t, r->tile, r->tile2);
+    exact_pack(x, r->tile, x->ldv, x->dv_pad, n, NULL, r->value, x->value_size, 0);
+    return exact_summed(x, r->value, x->dv_pad);
+}
+
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
     const struct exact *x = p->x;
@@ -119,7 +151,7 @@ static void scores(struct pass *p, int64_t t, int n, float *s)
         source_logits(p, t, n, s);
         return;
     }
-    const struct operand keys = exact_keys(x, p->b->seq, p->b->kv, t);
+    const struct operand keys = keys_of(p, t, n);
     while (exact_cut(x, p->b, t, n, &c))
         exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
                       operand_from(keys, c.j, 0), q + c.lane, LANES,
@@ -145,7 +177,7 @@ static void values(struct pass *p, const struct block *b, int64_t t, int n, int 
                    float *ot, bool *fresh)
 {
     const struct exact  *x = p->x;
-    const struct operand sum = exact_values_sum(x, b->seq, b->kv, t);
+    const struct operand sum = values_sum_of(p, b, t, n);
     const float         *w = x->bf16 ? (const float *)p->r->w : p->r->s;
     struct cut           c = { 0 };
 
@@ -352,8 +384,7 @@ static void pack_queries(const struct exact *x, const struct block *b, struct ro
         norms[i] = sqrtf(norms[i]);
 }
 
-/* The norm of the longest key that each lane may see. */
-static void longest_keys(const struct exact *x, const struct block *b, float *longest)
+void exact_longest_keys(const struct exact *x, const struct block *b, float *longest)
 {
     const int64_t first = b->kv * x->max_kt + b->seq->kt0;
     const bool    causal = x->p->flags & FOCI_CAUSAL;
@@ -423,7 +454,7 @@ static bool start(struct pass *p, const float *norms, const float *more)
     for (int r = 0; r < LANES; r++)
         p->m[r] = sink;
     if (bounds) {
-        longest_keys(x, p->b, longest);
+        exact_longest_keys(x, p->b, longest);
         if (x->at.rel) exact_bias_top(x, p->b, bias);
         for (int r = 0; r < LANES; r++)
             product[r] = fabsf(f[r]) * (norms[r] * longest[r] + more[r]);
@@ -437,19 +468,17 @@ static bool start(struct pass *p, const float *norms, const float *more)
 
 /* The logarithm of what the rows were divided by: for backward, and for the caller.
  * m and log2(l) may be large and of opposite sign, so their sum is taken in double. */
-static void keep_norms(const struct pass *p, const struct block *b, const float *share,
-                       float *saved)
+void exact_keep_norms(const struct exact *x, const struct block *b, const float *m,
+                      const float *l, const float *share, float *saved)
 {
-    const struct exact *x = p->x;
-    float               norm[LANES];
+    float norm[LANES];
 
     for (int r = 0; r < LANES; r++) {
         const double half = x->kind == FOCI_L2NORM ? 0.5 : 1;
         if (x->kind == FOCI_RELU2)
             norm[r] = share[r];
         else
-            norm[r] = p->l[r] == 0 ? INFINITY
-                                   : (float)(p->m[r] + log2((double)p->l[r]) * half);
+            norm[r] = l[r] == 0 ? INFINITY : (float)(m[r] + log2((double)l[r]) * half);
     }
     if (saved)
         memcpy(saved + exact_saved_at(x, b) + b->r0, norm + b->r0,
@@ -479,7 +508,7 @@ static void finish(struct pass *p, const int64_t *visible, float *saved)
     }
     for (int64_t f = 0; (saved || x->io->lse) && f < p->with; f++) {
         const struct block b = exact_follow(p->b, f);
-        keep_norms(p, &b, factor, saved);
+        exact_keep_norms(x, &b, p->m, p->l, factor, saved);
     }
     for (int r = 0; r < LANES && x->drops; r++)
         factor[r] *= x->kept;
@@ -523,6 +552,17 @@ static void block_forward(const struct exact *x, const struct block *b, struct r
         finish(&p, visible, saved);
 }
 
+/* Blocks that go down their keys together, where they are fused. */
+static void blocks_forward(const struct exact *x, const struct block *b, int n,
+                           struct room *r, float *saved)
+{
+    const unsigned done =
+        x->fused ? exact_fused_blocks(x, b, n, &r->fused, r->tile, saved) : 0;
+
+    for (int i = 0; i < n; i++)
+        if (!(done >> i & 1)) block_forward(x, &b[i], r, saved);
+}
+
 /* The rows of a block after all sweeps. */
 static void block_finish(const struct exact *x, const struct block *b, struct room *r,
                          float *saved)
@@ -557,7 +597,7 @@ static void own_sweep(const struct exact *x, int64_t kv, const struct exact_seq 
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
         for (int64_t t = 0; t < s->n_qt; t++) {
             const struct block b = exact_block(x, h, s->qt0 + t);
-            block_forward(x, &b, room, saved);
+            blocks_forward(x, &b, 1, room, saved);
         }
 }
 
@@ -627,11 +667,15 @@ static void block_job(void *arg, int64_t i, int thread)
 {
     const struct job   *w = arg;
     const struct exact *x = w->x;
-    const int64_t       leads = exact_leads(x);
-    const struct block  b = exact_lead(x, i / leads, leads - 1 - i % leads);
+    const int64_t       leads = exact_leads(x), jobs = div_up(leads, x->together);
+    const int64_t       end = leads - i % jobs * x->together;
+    const int           n = (int)min64(x->together, end);
     struct room         room = room_of(x, thread);
+    struct block        b[FUSED_BLOCKS];
 
-    block_forward(x, &b, &room, w->saved);
+    for (int k = 0; k < n; k++)
+        b[k] = exact_lead(x, i / jobs, end - n + k);
+    blocks_forward(x, b, n, &room, w->saved);
 }
 
 static void finish_job(void *arg, int64_t i, int thread)
@@ -653,7 +697,7 @@ static void natural_sweep(const struct exact *x, int threads, float *saved)
     const struct phase all[] = {
         { exact_mix_jobs(x), 1, mix_job, &w },
         { made + x->kv_heads * x->n_kt, 4, pack_job, &w },
-        { x->heads * exact_leads(x), 1, block_job, &w },
+        { x->heads * div_up(exact_leads(x), x->together), 1, block_job, &w },
     };
 
     if (each_its_own(x, threads))

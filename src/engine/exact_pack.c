@@ -2,6 +2,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "engine/exact_fused.h"
 #include "engine/exact_pack.h"
 #include "engine/exact_score.h"
 #include "engine/exact_slots.h"
@@ -53,6 +54,14 @@ const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
     return room;
 }
 
+const uint16_t *exact_stored_tile(const struct exact *x, const struct exact_seq *s,
+                                  int64_t kv, int64_t t, const void *base,
+                                  const foci_layout *l)
+{
+    return (const void *)at(x, base, l, s->s.b, s->s.k0 + t * TILE,
+                            exact_given_head(x, kv));
+}
+
 void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
                      float *tile)
@@ -81,6 +90,16 @@ void exact_store_rows(const struct exact *x, const struct block *b, void *base,
 
     x->k->store_rows(rows, l->row, (int)x->p->dtype, tile + (int64_t)b->r0 * ld, ld,
                      1.0f, b->r1 - b->r0, d);
+}
+
+void exact_store_rows_by(const struct exact *x, const struct block *b, void *base,
+                         const foci_layout *l, const float *tile, const float *factor)
+{
+    char *rows =
+        (char *)at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
+
+    x->k->store_rows_by(rows, l->row, (int)x->p->dtype, tile + (int64_t)b->r0 * x->ldv,
+                        x->ldv, factor + b->r0, b->r1 - b->r0, x->dv);
 }
 
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
@@ -309,9 +328,16 @@ void exact_pack(const struct exact *x, const float *tile, int ld, int d_pad, int
     if (sum) x->k->pack_sum_bf16((void *)(sum + at * size), tile, ld, n, d_pad);
 }
 
-/* From the squares of the keys as they go into scores, in place, to their norms, infinite
- * for those that are not finite; false if there are such. */
-static bool measure_keys(const struct exact *x, int n, size_t at)
+bool exact_finite_stored(const struct exact *x, const uint16_t *rows, int64_t ld, int d,
+                         int n)
+{
+    _Alignas(64) float square[TILE];
+
+    x->k->squares_bf16(square, rows, ld, n, d);
+    return all_finite(square, n);
+}
+
+bool exact_measure_keys(const struct exact *x, int n, size_t at)
 {
     float *norm = x->norms + at * TILE;
     float  top = 0;
@@ -341,9 +367,7 @@ static void take_tile(const struct exact *x, const uint16_t *in, int64_t ld, int
     if (sum) x->k->take_sum_bf16((void *)(sum + at * size), in, ld, n, d, wide);
 }
 
-/* Whether it matters that a value is not finite: forward, which packs values for sums
- * alone, asks only where some pairs are hidden. */
-static bool minds_values(const struct exact *x)
+bool exact_minds_values(const struct exact *x)
 {
     return x->values || x->drops || !x->support->all ||
            x->p->flags & (FOCI_CAUSAL | FOCI_MASK);
@@ -354,32 +378,25 @@ static bool keys_stored(const struct exact *x, const struct exact_seq *s, int64_
                         int64_t t, size_t to)
 {
     const foci_layout *l = &x->p->k;
-    const int64_t      j = s->s.k0 + t * TILE;
-    const uint16_t    *k =
-        (const void *)at(x, x->io->k, l, s->s.b, j, exact_given_head(x, kv));
-    const int n = exact_keys_in(s, t);
+    const uint16_t    *k = exact_stored_tile(x, s, kv, t, x->io->k, l);
+    const int          n = exact_keys_in(s, t);
 
     x->k->squares_bf16(x->norms + to * TILE, k, l->row, n, x->dq);
     take_tile(x, k, l->row, n, x->dq, x->dq_pad, x->keys, x->keys_sum, x->key_size, to);
-    return measure_keys(x, n, to);
+    return exact_measure_keys(x, n, to);
 }
 
 static unsigned pack_stored(const struct exact *x, const struct exact_seq *s,
                             int64_t kv, int64_t t, size_t to)
 {
     const foci_layout *lv = &x->p->v;
-    const int64_t      j = s->s.k0 + t * TILE;
-    const uint16_t    *v =
-        (const void *)at(x, x->io->v, lv, s->s.b, j, exact_given_head(x, kv));
+    const uint16_t    *v = exact_stored_tile(x, s, kv, t, x->io->v, lv);
     const int          n = exact_keys_in(s, t);
     unsigned           bad = 0;
-    _Alignas(64) float square[TILE];
 
     if (x->dq && !keys_stored(x, s, kv, t, to)) bad |= BAD_KEY;
-    if (minds_values(x)) {
-        x->k->squares_bf16(square, v, lv->row, n, x->dv);
-        if (!all_finite(square, n)) bad |= BAD_VALUE;
-    }
+    if (exact_minds_values(x) && !exact_finite_stored(x, v, lv->row, x->dv, n))
+        bad |= BAD_VALUE;
     take_tile(x, v, lv->row, n, x->dv, x->dv_pad, x->values, x->values_sum,
               x->value_size, to);
     return bad;
@@ -395,6 +412,10 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     unsigned                bad = 0;
 
     if (unused(x, s, t)) return;
+    if (x->fused) {
+        x->bad_k[at] = (uint8_t)exact_fused_pack(x, s, kv, t, at, tile, room);
+        return;
+    }
     if (exact_as_stored(x)) {
         x->bad_k[at] = (uint8_t)pack_stored(x, s, kv, t, at);
         return;
@@ -402,7 +423,7 @@ void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
     if (x->dq) {
         exact_load_keys(x, s, kv, t, tile, room);
         x->k->row_dot(x->norms + at * TILE, tile, tile, x->ldq, n, x->dq);
-        if (!measure_keys(x, n, at)) bad |= BAD_KEY;
+        if (!exact_measure_keys(x, n, at)) bad |= BAD_KEY;
         exact_pack(x, tile, x->ldq, x->dq_pad, n, x->keys, x->keys_sum, x->key_size, at);
     }
     exact_load_values(x, s, kv, t, tile, room);

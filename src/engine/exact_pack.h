@@ -56,11 +56,26 @@ void exact_raise(const struct exact *x, float *tile, int ld, int d, void *room);
 void exact_pack_tile(const struct exact *x, int64_t kv, int64_t kt, float *tile,
                      float *room);
 bool exact_finite(const struct exact *x, const float *tile, int ld, int d, int n);
+bool exact_finite_stored(const struct exact *x, const uint16_t *rows, int64_t ld, int d,
+                         int n);
+/* Tile t of keys or values where it is stored as bf16. */
+const uint16_t *exact_stored_tile(const struct exact *x, const struct exact_seq *s,
+                                  int64_t kv, int64_t t, const void *base,
+                                  const foci_layout *l);
+/* From the squares of the n keys of tile number `at`, in place, to their norms, infinite
+ * for those that are not finite; false if there are such. */
+bool exact_measure_keys(const struct exact *x, int n, size_t at);
+/* Whether it matters that a value is not finite: forward, which packs values for sums
+ * alone, asks only where some pairs are hidden. */
+bool exact_minds_values(const struct exact *x);
 
 /* The way back from cols[d][LANES], times factor[LANES]. */
 void exact_store_block(const struct exact *x, const struct block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile);
+/* And from rows tile[LANES][ldv], row i times factor[i]. */
+void exact_store_rows_by(const struct exact *x, const struct block *b, void *base,
+                         const foci_layout *l, const float *tile, const float *factor);
 /* And from rows tile[LANES][ld]. */
 void exact_store_rows(const struct exact *x, const struct block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld);

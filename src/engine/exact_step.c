@@ -432,15 +432,17 @@ static void step_all(const struct step *step, int g, struct arena work)
     for (int64_t i = 0; i < step->n_seqs; i++)
         cut_seq(&x, i);
 
-    const int threads = bytes_to_read(&x) < alone_bytes ? 1 : x.plan->ctx->threads;
+    const int threads =
+        bytes_to_read(&x) < alone_bytes ? 1 : team_size(x.plan->ctx->threads);
     share_heads(&x, threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        struct arena mine = { .base = x.scratch +
-                                      (size_t)exact_thread() * x.scratch_bytes };
-        struct room  room = room_take(&x, &mine);
+        struct arena        mine = { .base = x.scratch +
+                                             (size_t)exact_thread() * x.scratch_bytes };
+        struct room         room = room_take(&x, &mine);
+        struct thread_state before;
 
-        if (x.k->begin) x.k->begin();
+        if (x.k->begin) x.k->begin(&before);
         if (x.counts || x.rounds) {
 #pragma omp for schedule(dynamic, 1)
             for (int64_t i = 0; i < x.n_bundles * x.kv_heads; i++)
@@ -450,7 +452,7 @@ static void step_all(const struct step *step, int g, struct arena work)
             hi = wave_end(&x, lo);
             do_wave(&x, lo, hi, &room);
         }
-        if (x.k->end) x.k->end();
+        if (x.k->end) x.k->end(&before);
     }
 }
 

@@ -280,8 +280,9 @@ void exact_append(const struct step *step, int g)
         extend_levels(&x, &step->seqs[i]);
         rows += step->seqs[i].tokens;
     }
-    const int threads =
-        rows * (x.kv_heads + label_jobs(&x)) < MANY_ROWS ? 1 : x.plan->ctx->threads;
+    const int threads = rows * (x.kv_heads + label_jobs(&x)) < MANY_ROWS
+                            ? 1
+                            : team_size(x.plan->ctx->threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
         struct arena a = { .base = step->pool->scratch +

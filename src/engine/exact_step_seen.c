@@ -16,7 +16,6 @@ struct stepping step_geometry(const foci_plan *plan, int g)
             .kind = (int)s->group->mech.def->weigh,
             .dq = (int)mech_width(&s->group->mech),
             .dv = (int)p->dim_v,
-            .bf16 = plan->ctx->kernels.has_bf16 && p->dtype == FOCI_BF16,
             .el = foci_dtype_bytes(p->dtype),
             .kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads,
             .given = (int)p->dim_qk,
@@ -25,6 +24,7 @@ struct stepping step_geometry(const foci_plan *plan, int g)
     const bool qk = mech_sources(&s->group->mech) & FOCI_SOURCE_QK;
     if (!qk) x.dq = 0;
     x.per_kv = s->group->heads / x.kv_heads;
+    x.bf16 = p->dtype == FOCI_BF16 && min64(x.per_kv, FEW) <= x.k->few_bf16;
     x.own = x.kv_heads / s->group->kv_heads;
     x.ldq = (int)round_up(x.dq, 32);
     x.ld_given = (int)round_up(x.given, 32);

@@ -80,6 +80,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
     x->ldv = (int)round_up(x->dv, group);
     x->m_pad = (int)round_up(x->m, group);
     x->m_room = (int)round_up(x->m, CHUNK);
+    x->whole = linear_takes_whole(x);
     set_segments(x);
 }
 
@@ -300,7 +301,11 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     char          gemm[64];
 
     linear_geometry(&x, plan, s);
-    kernel_text(plan->ctx, x.bf16 ? K_gemm_bf16 : K_gemm_f32, gemm, sizeof gemm);
+    kernel_text(plan->ctx,
+                x.whole  ? K_chunk_rows
+                : x.bf16 ? K_gemm_bf16
+                         : K_gemm_f32,
+                gemm, sizeof gemm);
     return snprintf(text, cap,
                     "    linear   %d feature%s, %s products; sums of %.4g kB a head; "
                     "chunks of %d in segments of %" PRId64 "\n"

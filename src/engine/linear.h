@@ -56,6 +56,9 @@ enum { CHUNK = LANES };
 /* Growth of a log inside a chunk that leaves sums of floats enough room. */
 static const float STEEP = 40.0f;
 
+/* Sums of weights of both signs below this are none. */
+static const float LEAST_DIVISOR = 1e-30f;
+
 /* Chunks start at multiples of 64 in position, of queries as of keys; where there are
  * more queries than keys some come before position 0 and have no keys. */
 struct linear_seq {
@@ -112,6 +115,7 @@ struct linear {
     bool                  causal;
     bool                  divides;   /* rows are divided by sums of weights */
     bool                  turns;     /* features are turned by positions: rope */
+    bool                  whole;     /* one kernel does a whole chunk */
     bool                  logs;      /* features are powers of e, each with its own c */
     bool                  lane_logs; /* TRIG: one log for each row */
     double                scale;
@@ -366,6 +370,15 @@ void linear_queries(const struct linear *x, const struct chunk *c, struct sums_o
                     const struct keys *k, struct queries *q);
 /* Lanes b to e of a chunk as one of its own. */
 struct chunk linear_piece(const struct chunk *c, int b, int e);
+
+/* linear_whole.c: whether one kernel does whole chunks, and one of them: its rows by sums s
+ * and with both by its keys, which are added to sums then.  Rows of `next` are asked for
+ * where that is not NULL.  false: the chunk is short or not finite; nothing was done. */
+enum { LINEAR_ROWS = 1, LINEAR_KEYS = 2 };
+bool linear_takes_whole(const struct linear *x);
+bool linear_whole(const struct linear *x, const struct chunk *c, unsigned parts,
+                  struct sums_of s, const struct chunk *next, float *saved,
+                  void *scratch);
 
 /* linear_forward.c, for steps of many tokens: memory of one thread, sums before a causal
  * chunk, and what its keys add to them. */

@@ -30,6 +30,7 @@ struct back {
     bool apart;      /* what divides is not the sum of the weights that o is made of: of
                       * each feature its sum, or features that are not turned */
     bool learns;     /* the decay takes a gradient */
+    bool whole;      /* one kernel does a whole chunk */
     bool in_line;    /* a sequence is one piece of work, segment after segment */
     int  n_sums;
 
@@ -70,6 +71,8 @@ struct back_room {
     struct chunk ahead; /* that comes next, whose rows are asked for in parts */
     int          asked; /* of these */
     unsigned     asks;  /* ASK_ bits */
+
+    char *whole; /* scratch of the kernel that does a whole chunk */
 
     double d_lam;
 };
@@ -130,6 +133,12 @@ void back_add_keys(const struct back *b, struct back_room *r, struct sums_of s,
 /* Where every feature is divided by its sum and nothing is causal. */
 void back_finish_features(const struct linear *x, struct sums_of keys,
                           struct sums_of queries);
+
+/* linear_back_whole.c: by one kernel.  false: the chunk is short or not finite, and nothing
+ * was done. */
+bool back_takes_whole(const struct back *b);
+bool back_whole(const struct back *b, struct back_room *r, const struct chunk *c,
+                struct meeting m);
 
 /* linear_back_apart.c: gradients of what divides, where that is apart. */
 void back_prefix(const struct back *b, struct back_room *r, const struct chunk *c,

@@ -26,6 +26,10 @@ enum { ENOUGH_LINES = 8 };
 enum { LEAST_CHUNKS = 4, FEW_CHUNKS = 16, MOST_CHUNKS = 1024 };
 static const double SEGMENT_BYTES = 2e7;
 
+/* Where whole chunks are done by one kernel, adding up keys once more takes less than
+ * writing their sums to memory and reading them again: they stay in the second cache. */
+static const double WHOLE_BYTES = 1.25e6;
+
 /*
  * Room
  */
@@ -68,6 +72,7 @@ static struct back_room room_take(const struct back *b, struct arena *a)
     r.own = linear_sums_take(x, b->n_sums, a);
     r.carry = linear_sums_take(x, 1, a);
     r.next = linear_sums_take(x, 1, a);
+    r.whole = arena_take(a, x->whole ? BACK_BYTES : 0, sizeof *r.whole);
     return r;
 }
 
@@ -89,6 +94,8 @@ static int64_t segment_of(const struct back *b, int64_t chunks)
     while (n > LEAST_CHUNKS && n / 2 >= chunks)
         n /= 2;
     while (n > LEAST_CHUNKS && (double)n * bytes > SEGMENT_BYTES)
+        n /= 2;
+    while (b->whole && n * n / 4 >= chunks && (double)n * bytes > WHOLE_BYTES)
         n /= 2;
     return n;
 }
@@ -124,6 +131,7 @@ static void set_kind(struct back *b)
     b->learns = x->l->decays && g->mech.def->n_tensors && g->param0[0] >= 0 && b->g &&
                 b->g->dparams;
     b->n_sums = b->two ? N_SUMS : 2;
+    b->whole = back_takes_whole(b);
     b->in_line = enough_lines(x) || (x->causal && (b->by_feature || x->lane_logs));
 }
 
@@ -262,6 +270,18 @@ static void ask_parts(const struct back *b, struct back_room *r, int n)
         back_ask(b, r);
 }
 
+/* Add chunk t to sums over keys by one kernel. */
+static bool add_whole(const struct back *b, struct back_room *r, int64_t h,
+                      const struct stretch *p, int64_t t, struct sums_of s)
+{
+    const struct linear *x = &b->x;
+    const struct chunk   c = linear_chunk(x, p->s, h, t);
+    const struct chunk   next = linear_chunk(x, p->s, h, t + 1);
+
+    return linear_whole(x, &c, LINEAR_KEYS, s, t + 1 < p->end ? &next : NULL, NULL,
+                        r->whole);
+}
+
 /* Sums over the keys of a segment, also as those before it see them. */
 static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
                      const struct stretch *p)
@@ -274,6 +294,7 @@ static void sum_keys(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        if (add_whole(b, r, h, p, t, m.of[KEYS])) continue;
         look_ahead(b, r, h, p, t + 1, ASK_KEYS);
         ask_parts(b, r, BACK_PARTS / 2);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
@@ -416,9 +437,10 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
     for (int64_t t = p->begin; t < p->end; t++) {
         const struct chunk c = linear_chunk(x, p->s, h, t);
 
+        linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
+        if (t + 1 < p->end && add_whole(b, r, h, p, t, m.of[KEYS])) continue;
         look_ahead(b, r, h, p, t + 1, ASK_KEYS);
         ask_parts(b, r, BACK_PARTS / 2);
-        linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m.of[KEYS]);
         linear_keys(x, &c, false, m.of[KEYS], &r->k);
         ask_parts(b, r, BACK_PARTS / 2);
         if (t + 1 < p->end) linear_absorb(x, &c, &r->k, m.of[KEYS]);
@@ -436,7 +458,7 @@ static void scan_back(const struct back *b, struct back_room *r, int64_t h,
         look_ahead(b, r, h, p, t - 1, ASK_KEYS | ASK_QUERIES | ASK_GRADIENTS);
         m.of[KEYS] = linear_sums_at(x, r->before, t - p->begin);
         if (b->two) m.of[QUERIES_BEFORE] = linear_sums_at(x, r->before2, t - p->begin);
-        back_chunk(b, r, &c, m, 0, from);
+        if (!back_whole(b, r, &c, m)) back_chunk(b, r, &c, m, 0, from);
     }
 }
 
@@ -527,6 +549,7 @@ static void run_line(const struct back *b, struct back_room *r, int64_t kv, int6
             for (int64_t t = p.begin; i + 1 < i1 && t < p.end; t++) {
                 const struct chunk c = linear_chunk(x, s, h, t);
 
+                if (add_whole(b, r, h, &p, t, r->carry)) continue;
                 look_ahead(b, r, h, &p, t + 1, ASK_KEYS);
                 ask_parts(b, r, BACK_PARTS / 2);
                 linear_keys(x, &c, false, r->carry, &r->k);

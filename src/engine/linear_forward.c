@@ -32,6 +32,7 @@ struct room {
     float         *tile;  /* [64][ldv] */
     struct chunk   ahead; /* the chunk that follows */
     int            asked; /* parts of it asked for */
+    char          *whole; /* scratch of the kernel that does a whole chunk */
     _Alignas(64) float den[CHUNK];
 };
 
@@ -65,6 +66,7 @@ static struct room room_take(const struct linear *x, struct arena *a)
     r.words = arena_take(a, x->bf16 ? CHUNK * CHUNK / 2 : 0, sizeof *r.words);
     r.ot = arena_take(a, tile, sizeof *r.ot);
     r.tile = arena_take(a, tile, sizeof *r.tile);
+    r.whole = arena_take(a, x->whole ? CHUNK_BYTES : 0, sizeof *r.whole);
     return r;
 }
 
@@ -199,8 +201,6 @@ static void ask_keys(const struct linear *x, const struct chunk *c, struct room 
 /* What lane i is divided by; 0: the row is empty. */
 static float divisor(const struct linear *x, const struct chunk *c, int i, float den)
 {
-    const float least = 1e-30f; /* of sums of both signs */
-
     switch (x->l->norm) {
     case FOCI_NORM_NONE: return 1;
     case FOCI_NORM_FEATURE: return linear_visible(x, c, i) > 0 ? 1.0f : 0.0f;
@@ -211,7 +211,7 @@ static float divisor(const struct linear *x, const struct chunk *c, int i, float
     }
     case FOCI_NORM_SUM: den += (float)x->l->eps; break;
     }
-    return linear_signed(x->l) && fabsf(den) < least ? 0 : den;
+    return linear_signed(x->l) && fabsf(den) < LEAST_DIVISOR ? 0 : den;
 }
 
 static void finish(const struct pass *p, const struct chunk *c, struct room *r)
@@ -269,8 +269,21 @@ static bool read_chunk(const struct pass *p, const struct chunk *c, struct room 
     return true;
 }
 
+/* The same by one kernel, keys into sums included. */
+static bool whole_chunk(const struct pass *p, const struct chunk *c, struct room *r)
+{
+    const struct chunk *next = r->asked ? NULL : &r->ahead;
+
+    if (!linear_whole(p->x, c, LINEAR_ROWS | LINEAR_KEYS, r->s, next, p->saved,
+                      r->whole))
+        return false;
+    r->asked = LINEAR_PARTS;
+    return true;
+}
+
 static void scan_chunk(const struct pass *p, const struct chunk *c, struct room *r)
 {
+    if (whole_chunk(p, c, r)) return;
     if (!read_chunk(p, c, r)) {
         const int          half = (int)max64(c->n, c->r1) / 2;
         const struct chunk first = linear_piece(c, 0, half);
@@ -344,6 +357,11 @@ static void sum_segment(const struct pass *p, int64_t h, int64_t i, struct room 
     linear_sums_clear(x, s);
     for (int64_t t = g.begin; t < g.end; t++) {
         const struct chunk c = linear_chunk(x, g.s, h, t);
+        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
+
+        if (linear_whole(x, &c, LINEAR_KEYS, s, t + 1 < g.end ? &next : NULL, NULL,
+                         r->whole))
+            continue;
         linear_keys(x, &c, false, s, &r->k);
         linear_absorb(x, &c, &r->k, s);
     }
@@ -411,8 +429,12 @@ static void ask_segment(const struct pass *p, int64_t h, int64_t i, struct room 
     across_pack(x, &r->sums, x->m_pad);
     for (int64_t t = g.begin; t < g.end; t++) {
         const struct chunk c = linear_chunk(x, g.s, h, t);
+        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
 
         if (c.r0 >= c.r1) continue;
+        if (linear_whole(x, &c, LINEAR_ROWS, s, t + 1 < g.end ? &next : NULL, p->saved,
+                         r->whole))
+            continue;
         linear_queries(x, &c, s, NULL, &r->q);
         ask_sums(x, r, s, true, NULL, lanes_of(&c), 0);
         finish(p, &c, r);

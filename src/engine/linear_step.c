@@ -560,7 +560,7 @@ static int threads_of(const struct stepping *s)
     for (int64_t i = 0; i < s->step->n_seqs; i++)
         all += (double)s->step->seqs[i].tokens * (double)s->set.sets *
                (double)s->set.all * 2;
-    return all < alone_bytes ? 1 : s->x.threads;
+    return all < alone_bytes ? 1 : team_size(s->x.threads);
 }
 
 static void run(struct stepping *s, bool attend)
@@ -572,11 +572,12 @@ static void run(struct stepping *s, bool attend)
         start_turns(s, &s->step->seqs[i], 0, s->turns + i * s->x.m);
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
-        struct arena     mine = { .base = s->scratch +
-                                          (size_t)omp_get_thread_num() * s->scratch_bytes };
-        struct step_room r = room_take(s, &mine);
+        struct arena        mine = { .base = s->scratch +
+                                             (size_t)omp_get_thread_num() * s->scratch_bytes };
+        struct step_room    r = room_take(s, &mine);
+        struct thread_state before;
 
-        if (s->x.k->begin) s->x.k->begin();
+        if (s->x.k->begin) s->x.k->begin(&before);
         if (s->bias) {
 #pragma omp for schedule(dynamic, 1)
             for (int64_t h = 0; h < s->x.heads; h++)
@@ -585,7 +586,7 @@ static void run(struct stepping *s, bool attend)
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < items; i++)
             do_item(s, i, attend, &r);
-        if (s->x.k->end) s->x.k->end();
+        if (s->x.k->end) s->x.k->end(&before);
     }
 }
 

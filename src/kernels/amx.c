@@ -11,14 +11,12 @@
  */
 #include <assert.h>
 #include <immintrin.h>
+#include <math.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 #include "simd/amx.h"
 #include "simd/avx512bf16.h"
-
-#ifdef FOCI_AMX_EMULATED
-#define kernels_amx kernels_amx_emulated
-#endif
 
 enum { T = 16 }; /* rows of a tile, and words or floats of a row */
 
@@ -29,9 +27,39 @@ static const struct tile_config whole = {
     .rows = { T, T, T, T, T, T, T, T },
 };
 
-static void begin_amx(void) { tile_config(&whole); }
+/* Tile numbers are literals. */
+#define EACH_TILE(what) what(0) what(1) what(2) what(3) what(4) what(5) what(6) what(7)
 
-static void end_amx(void) { tile_release(); }
+static void begin_amx(struct thread_state *before)
+{
+    struct tile_config found = { 0 };
+
+    tile_config_store(&found);
+    tile_barrier();
+    memcpy(before->config, &found, sizeof found);
+    if (found.palette) {
+#define KEEP(t)                                                                        \
+    if (found.rows[t]) tile_store(t, before->tiles[t], 64);
+        EACH_TILE(KEEP)
+    }
+    tile_config(&whole);
+}
+
+static void end_amx(const struct thread_state *before)
+{
+    struct tile_config found;
+
+    memcpy(&found, before->config, sizeof found);
+    tile_barrier();
+    if (found.palette) {
+        tile_config(&found);
+#define PUT_BACK(t)                                                                    \
+    if (found.rows[t]) tile_load(t, before->tiles[t], 64);
+        EACH_TILE(PUT_BACK)
+    } else {
+        tile_release();
+    }
+}
 
 /*
  * Products
@@ -159,6 +187,28 @@ static void gemm_bf16_amx(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
     }
 }
 
+/* Four products a round, of tiles that stay where they are, into one: that is the full rate,
+ * also while a sibling thread leaves few registers to be renamed. */
+static double peak_bf16_amx(float *c, const uint32_t *a, const uint32_t *b,
+                            int64_t rounds)
+{
+    enum { ROW = 4 * T };
+
+    tile_barrier();
+    tile_load(0, c, ROW);
+    tile_load(1, a, ROW);
+    tile_load(2, b, ROW);
+    for (int64_t r = 0; r < rounds; r++) {
+        tile_dp(0, 1, 2);
+        tile_dp(0, 1, 2);
+        tile_dp(0, 1, 2);
+        tile_dp(0, 1, 2);
+    }
+    tile_store(0, c, ROW);
+    tile_barrier();
+    return 4 * 4.0 * T * T * T * (double)rounds;
+}
+
 /*
  * Packing
  */
@@ -171,7 +221,7 @@ static inline __m512i two_rows(const float *in, int64_t ld, int i, int n)
     const __m512    low = _mm512_maskz_load_ps(has_low, in + i * ld);
     const __m512    high = _mm512_maskz_load_ps(has_high, in + (i + 8) * ld);
 
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    return (__m512i)vw_row(low, high);
 }
 
 /* A transposition of 8 x 8 bf16 in each quarter of the registers: on return the
@@ -289,14 +339,77 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
         }
 }
 
+#include "kernels/amx/attend.c"
+#include "kernels/amx/attend_pack.c"
+#include "kernels/common/tile_linear.c"
+#include "kernels/common/tile_linear_back.c"
+
+/*
+ * Decoding: the CPUs that have tiles multiply floats faster than words
+ */
+
+#include "kernels/common/decode_halves.c"
+
+static void dots_bf16_amx(float *s, const uint32_t *q, int64_t ldq, int rows,
+                          const uint16_t *k, int64_t ldk, int n, int d)
+{
+    const int          all = rows == 1 ? 1 : rows <= 4 ? 4 : HALVES_ROWS;
+    _Alignas(64) float halves[HALVES_ROWS * HALVES_WIDTH];
+
+    for (int c0 = 0; c0 < d; c0 += HALVES_WIDTH) {
+        const int wide = d - c0 < HALVES_WIDTH ? d - c0 : HALVES_WIDTH;
+
+        for (int r = 0; r < all; r++)
+            for (int c = 0; c < wide; c += 2 * VF_LEN) {
+                float *const to = halves + r * HALVES_WIDTH + c;
+                vf           low, high;
+
+                vf_unpair_bf16(q + r * ldq + (c0 + c) / 2, &low, &high);
+                vf_store(to, low);
+                vf_store(to + VF_LEN, high);
+            }
+        halves_dots(s, halves, rows, k + c0, ldk, n, wide, c0 > 0);
+    }
+}
+
+static void sums_bf16_amx(float *o, int64_t ldo, const float *w, int rows,
+                          const uint16_t *v, int64_t ldv, int n, int d)
+{
+    const int          all = rows == 1 ? 1 : rows <= 4 ? 4 : HALVES_ROWS;
+    const __m512i      high = _mm512_set1_epi32((int)0xffff0000);
+    _Alignas(64) float rounded[HALVES_ROWS * LANES];
+
+    for (int i = 0; i < all * LANES; i += VF_LEN)
+        vf_store(rounded + i, (vf)_mm512_and_si512(vf_round_bf16(vf_load(w + i)), high));
+    halves_sums(o, ldo, rounded, rows, v, ldv, n, d);
+}
+#include "kernels/amx/grad.c"
+
 void kernels_amx(struct kernels *k)
 {
     k->gemm_bf16 = gemm_bf16_amx;
+    k->peak_bf16 = peak_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
     k->take_sum_bf16 = take_sum_bf16_amx;
+    k->attend_bf16 = attend_bf16_amx;
+    k->attend_keys = attend_keys_amx;
+    k->attend_values = attend_values_amx;
+    k->seen_rows = seen_rows_amx;
+    k->grad_panel_bf16 = grad_panel_bf16_amx;
+    k->tile_words = tile_words_amx;
+    k->take_block_bf16 = take_block_bf16_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;
+    k->attends = true;
+    k->dots_bf16 = dots_bf16_amx;
+    k->sums_bf16 = sums_bf16_amx;
+    k->chunk_rows = chunk_rows_amx;
+    k->chunk_back = chunk_back_amx;
+    k->has_chunks = true;
+    k->grad_panel_bf16 = grad_panel_bf16_amx;
+    k->tile_words = tile_words_amx;
+    k->has_panels = true;
     k->sum_by_rows = true;
     k->depth = 32;
     k->panel = 128;

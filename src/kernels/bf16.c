@@ -649,9 +649,35 @@ static void near_words(const float *a, uint32_t *p, int n, int k, const float *b
         near_all(a, p, n, k, by, 0, sum);
 }
 
+/*
+ * The peak, as in common/peak.c
+ */
+
+static double peak(float *c, const uint32_t *a, const uint32_t *b, int64_t rounds)
+{
+    enum { SUMS = 16 };
+    const vw x[2] = { vw_load(a), vw_load(a + VF_LEN) };
+    const vw y[2] = { vw_load(b), vw_load(b + VF_LEN) };
+    vf       sum[SUMS];
+
+    UNROLL(16)
+    for (int i = 0; i < SUMS; i++)
+        sum[i] = vf_load(c + i * VF_LEN);
+    for (int64_t r = 0; r < rounds; r++) {
+        UNROLL(16)
+        for (int i = 0; i < SUMS; i++)
+            sum[i] = vw_dot(x[i % 2], y[i / 2 % 2], sum[i]);
+    }
+    UNROLL(16)
+    for (int i = 0; i < SUMS; i++)
+        vf_store(c + i * VF_LEN, sum[i]);
+    return 4.0 * SUMS * VF_LEN * (double)rounds;
+}
+
 void kernels_bf16(struct kernels *k)
 {
     k->gemm_bf16 = gemm_words;
+    k->peak_bf16 = peak;
     k->pack_cols_bf16 = pack_cols;
     k->pack_rows_bf16 = pack_rows;
     k->pack_pairs_bf16 = pack_pairs;
@@ -670,4 +696,5 @@ void kernels_bf16(struct kernels *k)
     k->near_bf16 = near_words;
     k->roll = roll_bf16;
     k->has_bf16 = true;
+    k->few_bf16 = 8;
 }

@@ -1,14 +1,8 @@
 /* dispatch.c -- which levels there are, and the table they make.
  *
  * A level counts only if the CPU has its instructions, the system saves its
- * registers and the level below is there too.  Linux hands out the tile registers
- * of AMX to those who ask; the answer holds for the whole process and asking twice
- * does no harm, so there is no state to guard here.
+ * registers and the level below is there too.
  */
-#ifndef _DEFAULT_SOURCE
-#define _DEFAULT_SOURCE 1 /* syscall() */
-#endif
-
 #if defined(__AVX__) || defined(__AVX2__) || defined(__AVX512F__)
 #error "dispatch.c must run on any CPU: keep ISA flags out of it"
 #endif
@@ -52,33 +46,11 @@ static uint64_t saved_registers(void)
     return (uint64_t)high << 32 | low;
 }
 
-#if defined(__linux__)
-
-#include <sys/syscall.h>
-#include <unistd.h>
-
-enum { XCOMP_GET_PERM = 0x1022, XCOMP_REQ_PERM = 0x1023, TILE_DATA = 18 };
-
-static bool tiles_granted(void)
-{
-    unsigned long mask = 0;
-
-    if (syscall(SYS_arch_prctl, XCOMP_REQ_PERM, TILE_DATA) != 0) return false;
-    if (syscall(SYS_arch_prctl, XCOMP_GET_PERM, &mask) != 0) return false;
-    return mask >> TILE_DATA & 1;
-}
-
-#else
-
-static bool tiles_granted(void) { return false; }
-
-#endif
-
 static bool all_of(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
 /* What CPUID says, leaves 1, 7.0 and 7.1, and what the system saves. */
 struct cpu {
-    uint32_t ecx1, ebx7, edx7, eax71;
+    uint32_t ecx1, ebx7, ecx7, edx7, eax71;
     uint64_t saved;
 };
 
@@ -90,11 +62,23 @@ static struct cpu ask(void)
     if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) c.ecx1 = ecx;
     if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
         c.ebx7 = ebx;
+        c.ecx7 = ecx;
         c.edx7 = edx;
         if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) c.eax71 = eax;
     }
     if (c.ecx1 >> 27 & 1) c.saved = saved_registers();
     return c;
+}
+
+struct cpu_model kernels_cpu(void)
+{
+    uint32_t eax, name[3], signature;
+
+    if (!__get_cpuid(0, &eax, &name[0], &name[2], &name[1]) ||
+        !__get_cpuid(1, &signature, &(uint32_t){ 0 }, &(uint32_t){ 0 },
+                     &(uint32_t){ 0 }))
+        return (struct cpu_model){ CPU_OTHER, 0, 0 };
+    return models_decode((const char *)name, signature);
 }
 
 static const char *why_not(enum level level, const struct cpu *c)
@@ -107,6 +91,8 @@ static const char *why_not(enum level level, const struct cpu *c)
         AVX512DQ = 1 << 17,
         AVX512BW = 1 << 30, /* leaf 7 */
         BF16 = 1 << 5,      /* leaf 7.1 */
+        VBMI = 1 << 1,
+        VBMI2 = 1 << 6, /* leaf 7, ecx */
         AMX_BF16 = 1 << 22,
         AMX_TILE = 1 << 24, /* leaf 7, edx */
         YMM = 6,
@@ -130,14 +116,9 @@ static const char *why_not(enum level level, const struct cpu *c)
         if (!all_of(c->eax71, BF16)) return "the CPU lacks AVX512-BF16";
         return NULL;
     case LEVEL_AMX:
-#ifdef FOCI_EMULATE_TILES
-        return NULL; /* the level below does their work */
-#endif
-        if (!all_of(c->edx7, AMX_TILE | AMX_BF16))
-            return "the CPU lacks AMX-TILE or AMX-BF16";
-        if (!all_of(c->saved, TILES)) return "the system does not save tiles";
-        if (!tiles_granted()) return "the system refuses tiles to this process";
-        return NULL;
+        if (!all_of(c->ecx7, VBMI | VBMI2)) return "the CPU lacks AVX512-VBMI or VBMI2";
+        return tiles_why_not(all_of(c->edx7, AMX_TILE | AMX_BF16),
+                             all_of(c->saved, TILES));
     default: return NULL;
     }
 }
@@ -148,13 +129,13 @@ static void (*const fill[N_LEVELS])(struct kernels *) = {
     [LEVEL_AMX] = kernels_amx,
 };
 
-unsigned kernels_detect(const char *why[N_LEVELS])
+unsigned kernels_detect(enum level top, const char *why[N_LEVELS])
 {
     const struct cpu c = ask();
     unsigned         levels = 1u << LEVEL_PORTABLE;
 
     why[LEVEL_PORTABLE] = NULL;
-    for (int i = LEVEL_PORTABLE + 1; i < N_LEVELS; i++) {
+    for (int i = LEVEL_PORTABLE + 1; i < N_LEVELS && i <= (int)top; i++) {
         why[i] = levels >> (i - 1) & 1 ? why_not((enum level)i, &c)
                                        : "the level below is missing";
         if (!why[i]) levels |= 1u << i;
@@ -164,14 +145,16 @@ unsigned kernels_detect(const char *why[N_LEVELS])
 
 #else
 
+struct cpu_model kernels_cpu(void) { return (struct cpu_model){ CPU_OTHER, 0, 0 }; }
+
 static void (*const fill[N_LEVELS])(struct kernels *) = {
     [LEVEL_PORTABLE] = kernels_ref,
 };
 
-unsigned kernels_detect(const char *why[N_LEVELS])
+unsigned kernels_detect(enum level top, const char *why[N_LEVELS])
 {
     why[LEVEL_PORTABLE] = NULL;
-    for (int i = LEVEL_PORTABLE + 1; i < N_LEVELS; i++)
+    for (int i = LEVEL_PORTABLE + 1; i < N_LEVELS && i <= (int)top; i++)
         why[i] = "built for a machine other than x86-64";
     return 1u << LEVEL_PORTABLE;
 }

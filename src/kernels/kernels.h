@@ -36,6 +36,45 @@ struct grad_rows {
     int          kind;  /* a foci_weigh */
 };
 
+/* A panel of the backward pass: tiles of 64 keys against blocks of 64 queries. */
+enum { PANEL_TILES = 4, PANEL_UNIT = 32 };
+
+/* What is seen of 32 keys by 32 queries. */
+enum { PANEL_NONE, PANEL_SOME, PANEL_ALL };
+
+/* Operands but `sum` are tiles of what packing makes, see tile_words. */
+struct panel_tile {
+    const uint32_t *keys, *values; /* of pack_rows_bf16 */
+    const uint32_t *sum;           /* of the keys, by pack_sum_bf16 of level "amx" */
+};
+
+struct panel_block {
+    const uint32_t *q_cols, *g_cols;  /* of pack_cols_bf16 of queries and of d_o */
+    const uint32_t *q_rows, *g_rows;  /* of pack_pairs_bf16 */
+    const float    *f, *norm, *delta; /* [64] as in grad_rows */
+    float          *dqt;              /* [dq][64] */
+};
+
+struct grad_panel {
+    int                n_tiles, n_blocks; /* PANEL_TILES at most */
+    int                dq, dv;            /* multiples of 32 */
+    struct panel_tile  tile[PANEL_TILES];
+    struct panel_block block[PANEL_TILES];
+    uint8_t            unit[2 * PANEL_TILES][2 * PANEL_TILES]; /* by keys and queries */
+    const uint64_t *seen[PANEL_TILES][PANEL_TILES]; /* [64] bits by key, where some are
+                                                        * hidden in a unit of the two */
+    float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
+    void           *room;                           /* PANEL_BYTES of scratch */
+
+    const struct panel_block *next; /* blocks that will be wanted after these */
+    int                       n_next;
+};
+
+/* Scratch of so many tiles and blocks: two bytes for each pair, and what all have. */
+#define PANEL_BYTES(tiles, blocks)                                                     \
+    ((int64_t)(tiles) * (blocks)*2 * LANES * LANES + 3 * 4 * PANEL_TILES * LANES +     \
+     80 * 1024)
+
 /* What follows a product, x = more + keep(act(x + bias)). */
 struct finish {
     const float    *bias; /* [d]; NULL: none */
@@ -46,6 +85,77 @@ struct finish {
     const void     *more;   /* of the type of the result; NULL: nothing */
     int64_t         ld_more;
 };
+
+/* Attention in one kernel: 32 keys are a group, and a block meets up to ATTEND_GROUPS of
+ * them at once. */
+enum { ATTEND_KEYS = 32, ATTEND_GROUPS = 64 };
+
+struct attend_group {
+    const uint32_t *keys, *values; /* as attend_keys and attend_values have them */
+    const uint32_t *seen; /* [64] by query, a bit for each key; NULL: all are seen */
+};
+
+struct attend {
+    const uint32_t            *q;      /* [64][dq / 2] */
+    int                        dq, dv; /* multiples of 32 and of 16 */
+    const struct attend_group *group;  /* [n] */
+    int                        n;
+    const float               *f; /* [64] from scores to logits of base 2 */
+    float  *m;    /* [64] references, whole numbers; -inf: there is none yet */
+    bool    held; /* no logit is more than 30 from 0, and m is 30 at most and no less */
+    float  *o;    /* [64][ldo] sums of values by weights 2^(f s - m) */
+    int64_t ldo;
+    float  *l;   /* [64] sums of the weights */
+    bool    add; /* to o and l; otherwise they are overwritten */
+    uint32_t *p; /* [n][64][16] scratch */
+};
+
+/* Tiles of a thread as its caller left them: other libraries keep theirs configured from
+ * one call to the next. */
+struct thread_state {
+    _Alignas(64) unsigned char config[64];
+    unsigned char tiles[8][1024]; /* not written where nothing is configured */
+};
+/* A whole chunk of linear attention: LANES tokens in rows of bf16, of any alignment.  Widths
+ * are multiples of 32, up to CHUNK_WIDTH. */
+enum { CHUNK_WIDTH = 128 };
+struct chunk_rows {
+    const uint16_t *q, *k, *v; /* q NULL: no rows; k NULL: no keys of its own */
+    uint16_t       *o;
+    int64_t         ldq, ldk, ldv, ldo;
+    const uint16_t *next_q, *next_k, *next_v,
+        *next_o; /* of the chunk that follows; or NULL */
+    int          d, dv;
+    int          kind;    /* of features: FOCI_FEATURE_ROW, ELU or RELU */
+    float        scale;   /* of queries of ROW */
+    float       *sums;    /* [d][ld_sums], 64-byte aligned as everything that follows */
+    int64_t      ld_sums; /* a multiple of 16 */
+    float       *total;   /* [d] */
+    const float *by; /* [64] what rows are divided by; NULL: sum of weights + eps, */
+    float        eps, least; /* 0 where it is below this */
+    float       *saved;      /* [64], of any alignment: that.  NULL: nowhere */
+    void        *scratch;    /* of CHUNK_BYTES */
+};
+/* Operands in tiles of 1 KiB, at the widest. */
+enum { CHUNK_BYTES = (16 + 16 + 16 + 32 + 8 + 2 + 5 + 16 + 4) << 10 };
+
+/* Its gradients, rows as above.  Those that are NULL are not wanted. */
+struct chunk_back {
+    const uint16_t *q, *k, *v, *o, *d_o;
+    uint16_t       *dq, *dk, *d_v;
+    int64_t         ldq, ldk, ldv, ldo;                           /* of gradients too */
+    const uint16_t *next_q, *next_k, *next_v, *next_o, *next_d_o; /* or NULL */
+    const uint16_t *next_dq, *next_dk, *next_dv;
+    int             d, dv, kind;
+    float           scale;   /* of queries of ROW, else 1 */
+    bool            divides; /* by the sum of weights, which has a gradient */
+    const float    *by;      /* [64] what rows were divided by; 0: they are empty */
+    const float    *sums, *total; /* over keys before the chunk */
+    float          *after, *rho;  /* over queries after it: [d][ld_sums], [d] */
+    int64_t         ld_sums;
+    void           *scratch; /* of BACK_BYTES */
+};
+enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 4 * 5 + 4 * 8 + 1) << 10 };
 
 enum level {
     LEVEL_PORTABLE,
@@ -62,15 +172,19 @@ struct kernels {
 #undef KERNEL
 
     /* A thread calls begin before its first kernel and end after its last, where
-     * they are not NULL: state of the thread that its kernels need, such as tiles.
-     * They do not nest. */
-    void (*begin)(void);
-    void (*end)(void);
+     * they are not NULL: state of the thread that its kernels need, such as tiles.  What
+     * the thread had of it before is kept in between, and put back. */
+    void (*begin)(struct thread_state *before);
+    void (*end)(const struct thread_state *before);
 
     /* After kernels that write past the caches, before other threads read it. */
     void (*stream_end)(void);
 
-    bool has_bf16;    /* gemm_bf16 is faster than gemm_f32 */
+    bool has_bf16; /* gemm_bf16 is faster than gemm_f32 */
+    int  few_bf16; /* rows up to which dots_bf16 and sums_bf16 are faster than f32's */
+    bool attends;  /* attend_bf16 is faster than what it takes the place of */
+    bool has_chunks;  /* chunk_rows is faster than its parts */
+    bool has_panels;  /* grad_panel_bf16 is faster than what it takes the place of */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth;       /* widths of bf16 products are padded to multiples of this */
     int  panel;       /* keys that go through the exponential together */
@@ -90,12 +204,37 @@ extern const char *const kernel_names[N_KERNELS];
 typedef void (*kernel_fn)(void);
 kernel_fn kernels_slot(const struct kernels *k, int id);
 
-/* The levels this CPU has and the system allows, as bits 1 << enum level, and for
- * each level it lacks the reason in why[], NULL for those it has. */
-unsigned kernels_detect(const char *why[N_LEVELS]);
+/* The levels up to `top` that this CPU has and the system allows, as bits 1 << enum level,
+ * and for each level it lacks the reason in why[], NULL for those it has.  Of levels above
+ * `top` nothing is asked and nothing said. */
+unsigned kernels_detect(enum level top, const char *why[N_LEVELS]);
+
+/* Why tiles cannot be used in this process, NULL if they can, where the CPU has them and
+ * the system saves them; asks the system for them (tiles.c).  And the reason for which it
+ * refused with that errno. */
+const char *tiles_why_not(bool in_cpu, bool saved);
+const char *tiles_refused(int error);
 
 /* The reference in every slot, then whatever does better among `levels`. */
 void kernels_init(struct kernels *k, unsigned levels);
+
+/* Which CPU it is. */
+enum cpu_vendor { CPU_OTHER, CPU_INTEL, CPU_AMD };
+struct cpu_model {
+    enum cpu_vendor vendor;
+    int             family, model;
+};
+struct cpu_model kernels_cpu(void);
+
+/* What is known of CPUs (models.c).  Of the levels that one has, those that are fast on it:
+ * a level is left out, with the reason in why[], where it is known to be slower than the one
+ * below, is the highest and is not the level `asked` for (N_LEVELS: none was).  Then choices
+ * between single kernels, in a table that is filled.  And from what CPUID says: the twelve
+ * letters of leaf 0 and eax of leaf 1. */
+unsigned         models_choose(const struct cpu_model *cpu, unsigned levels, int asked,
+                               const char *why[N_LEVELS]);
+void             models_tune(const struct cpu_model *cpu, struct kernels *k);
+struct cpu_model models_decode(const char vendor[12], uint32_t signature);
 
 extern const char *const level_names[N_LEVELS];
 
@@ -105,6 +244,5 @@ void kernels_avx2(struct kernels *k);
 void kernels_avx512(struct kernels *k);
 void kernels_bf16(struct kernels *k);
 void kernels_amx(struct kernels *k);
-void kernels_amx_emulated(struct kernels *k); /* tiles in software, for tests */
 
 #endif

@@ -122,12 +122,16 @@ static float weight(float t, float m, int kind)
  * Bodies, by subject
  */
 
+#include "kernels/plain/attend.c"
 #include "kernels/plain/chunk.c"
 #include "kernels/plain/decode.c"
 #include "kernels/plain/features.c"
 #include "kernels/plain/few.c"
+#include "kernels/plain/grad.c"
 #include "kernels/plain/labels.c"
+#include "kernels/plain/linear.c"
 #include "kernels/plain/means.c"
+#include "kernels/plain/peak.c"
 #include "kernels/plain/places.c"
 #include "kernels/plain/products.c"
 #include "kernels/plain/recur.c"
@@ -143,6 +147,7 @@ void kernels_ref(struct kernels *k)
 #undef KERNEL
         .stream_end = stream_end,
         .has_bf16 = false,
+        .few_bf16 = 0,
         .sum_by_rows = false,
         .depth = 2,
         .panel = 64,

@@ -176,6 +176,32 @@ INLINE void vf_unpair_bf16(const void *p, vf *low, vf *high)
     *high = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(-0x10000)));
 }
 
+/* The same of the first n < 2 VF_LEN; the others are 0. */
+INLINE void vf_unpair_bf16_n(const void *p, int n, vf *low, vf *high)
+{
+    const __m512i x = _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1), p);
+
+    *low = _mm512_castsi512_ps(_mm512_slli_epi32(x, 16));
+    *high = _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32(-0x10000)));
+}
+
+/* Even and odd ones of 2 VF_LEN floats in order: the first half of them, or the second;
+ * and back from both halves to the even ones, or the odd ones. */
+INLINE vf vf_zip(vf even, vf odd, const int second)
+{
+    const __m512i first =
+        _mm512_set_epi32(23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i at = second ? _mm512_add_epi32(first, _mm512_set1_epi32(8)) : first;
+    return _mm512_permutex2var_ps(even, at, odd);
+}
+INLINE vf vf_unzip(vf first, vf second, const int odd)
+{
+    const __m512i even =
+        _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i at = odd ? _mm512_add_epi32(even, _mm512_set1_epi32(1)) : even;
+    return _mm512_permutex2var_ps(first, at, second);
+}
+
 INLINE vf vf_of_16(__m256i h, int dtype)
 {
     return dtype == FOCI_BF16 ? vf_of_bf16(h) : _mm512_cvtph_ps(h);
@@ -258,6 +284,29 @@ INLINE void vf_transpose(vf r[VF_LEN])
         r[i + 8] = _mm512_shuffle_f32x4(a, c, 0xdd);
         r[i + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
     }
+}
+
+/* Sums of the lanes of x[0] to x[15], in order. */
+INLINE vf vf_sums(const vf x[16])
+{
+    vf a[8], b[4];
+
+    UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        a[i] = vf_add(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]),
+                      _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
+    UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        const __m512d p = _mm512_castps_pd(a[2 * i]),
+                      q = _mm512_castps_pd(a[2 * i + 1]);
+        b[i] = vf_add(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)),
+                      _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
+    }
+    const vf c = vf_add(_mm512_shuffle_f32x4(b[0], b[1], 0x88),
+                        _mm512_shuffle_f32x4(b[0], b[1], 0xdd));
+    const vf d = vf_add(_mm512_shuffle_f32x4(b[2], b[3], 0x88),
+                        _mm512_shuffle_f32x4(b[2], b[3], 0xdd));
+    return vf_add(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
 }
 
 #endif

@@ -108,27 +108,4 @@ INLINE vf vf_unmix(vf low, vf high, const int second)
     return _mm512_permutex2var_ps(low, at, high);
 }
 
-/* Sums of the lanes of x[0] to x[15], in order. */
-INLINE vf vf_sums(const vf x[16])
-{
-    vf a[8], b[4];
-
-    UNROLL(8)
-    for (int i = 0; i < 8; i++)
-        a[i] = vf_add(_mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]),
-                      _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]));
-    UNROLL(4)
-    for (int i = 0; i < 4; i++) {
-        const __m512d p = _mm512_castps_pd(a[2 * i]),
-                      q = _mm512_castps_pd(a[2 * i + 1]);
-        b[i] = vf_add(_mm512_castpd_ps(_mm512_unpacklo_pd(p, q)),
-                      _mm512_castpd_ps(_mm512_unpackhi_pd(p, q)));
-    }
-    const vf c = vf_add(_mm512_shuffle_f32x4(b[0], b[1], 0x88),
-                        _mm512_shuffle_f32x4(b[0], b[1], 0xdd));
-    const vf d = vf_add(_mm512_shuffle_f32x4(b[2], b[3], 0x88),
-                        _mm512_shuffle_f32x4(b[2], b[3], 0xdd));
-    return vf_add(_mm512_shuffle_f32x4(c, d, 0x88), _mm512_shuffle_f32x4(c, d, 0xdd));
-}
-
 #endif

@@ -74,7 +74,7 @@ foci analyse --estimator softmax --dim 4
 --- stderr
 foci analyse: linear(kernel=elu): linear has no random features: performer has
 foci analyse: softmax: softmax has no random features: performer has
---- exit 1
+--- exit 2
 
 === mistakes in the spec
 foci analyse --estimator perfromer --dim 4
@@ -248,4 +248,4 @@ foci analyse: orthogonl: column 1: *; the nearest is "orthogonal"
 --- stderr
 foci analyse: softmax frozen(hadamard): hadamard needs an even width, for runs of 2, 4, 8 ... elements, and 9 is odd; orthogonal takes any
 foci analyse: softmax frozen(sample=block): sample=block shares out one matrix of at most 8 columns, and 3 heads of 3 need more; narrower heads or sample=perhead will do
---- exit 1
+--- exit 2

@@ -155,7 +155,7 @@ foci bench: --compare old: cannot be read: Is a directory
 foci bench softmax/n64d16/f32/fwd 'lsh(shared=1, chunk=8)/n1m64d16/f32/step'
 --- stderr
 foci bench: lsh(shared=1, chunk=8)/n1m64d16/f32/step: *
---- exit 1
+--- exit 2
 
 === words
 foci bench 'fixed(words=1)/b2h7n64d8/f32/both' 'fixed(words=1)/b3h7n50w56c/bf16/bwd' --reps 2 --time 0 --quiet > out

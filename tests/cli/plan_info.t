@@ -250,18 +250,25 @@ version * 0.*
 system *
 ...
 threads  2
+level *
 
 CPU level *state
 portable *
 ...
+
+=== info has no kernels unless they are asked for
+foci info | grep -c gemm
+foci info --kernels | grep '^kernel\|^gemm_f32'
+--- stdout
+0
 kernel *taken from *higher levels
 gemm_f32 *
-...
 
 === info with a level
-FOCI_CPU=portable foci info --threads 1 | sed -n '/^threads/p; /^gemm_f32/p'
+FOCI_CPU=portable foci info --kernels --threads 1 | sed -n '/^threads/p; /^level/p; /^gemm_f32/p'
 --- stdout
 threads  1
+level    portable
 gemm_f32 * portable*
 
 === info as JSON
@@ -269,12 +276,17 @@ foci info --json | python3 -c '
 import json, sys
 i = json.load(sys.stdin)
 print(sorted(i))
-print(type(i["memory_bytes"]).__name__, sorted(i["kernels"][0]))
-print(i["threads"], [l["state"] for l in i["levels"]].count("chosen"), len(i["kernels"]) > 3)'
+print(type(i["memory_bytes"]).__name__, i["threads"])
+print([l["name"] for l in i["levels"] if l["state"] == "chosen"] == [i["level"]])'
+foci info --kernels --json | python3 -c '
+import json, sys
+k = json.load(sys.stdin)["kernels"]
+print(sorted(k[0]), len(k) > 3)'
 --- stdout
-['cpu', 'kernels', 'levels', 'memory_bytes', 'system', 'threads', 'version']
-int ['higher', 'level', 'name']
-2 1 True
+['cpu', 'level', 'levels', 'memory_bytes', 'system', 'threads', 'version']
+int 2
+True
+['higher', 'level', 'name'] True
 
 === measured
 foci info --measure --json | python3 -c '
@@ -290,4 +302,19 @@ True
 foci info cpu
 --- stderr
 foci info: unexpected 'cpu'; usage: foci info
+--- exit 2
+
+=== every argument of every mechanism: planned, or refused as a mistake of the command line
+arguments
+--- stdout
+* planned, * refused
+
+=== arguments that contradict each other, or the problem
+foci plan 'lsh(buckets=3)' h2n64d16
+foci plan 'sparse_fixed(stride=4, summary=5)' h2n64d16
+foci plan nystrom h2n64d16c
+--- stderr
+foci plan: lsh(buckets=3): column 1: lsh: buckets must be even: *
+foci plan: sparse_fixed(stride=4, summary=5): column 1: sparse_fixed: summary=5 is more than the stride, 4
+foci plan: nystrom: column 1: nystrom cannot be causal: *
 --- exit 2

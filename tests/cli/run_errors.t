@@ -379,6 +379,38 @@ o.npy
 foci run: --out and --weights are both 'o.npy'
 foci run: --out and --weights are both 'o.npy'
 
+=== a file that is a gradient's too
+npy make q.npy 4x8
+mkdir sub
+foci run softmax --q q.npy --k q.npy --v q.npy --dout q.npy --out g.dq.npy --grads g
+foci run softmax --q q.npy --k q.npy --v q.npy --dout q.npy --weights sub/../g.dv.npy --grads g
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --dout q.npy --out sub/g.dsink.npy --grads ./sub/g
+foci run softmax --layer attention --heads 2 --x q.npy --dout q.npy --out g.dWq.npy --grads g
+foci run softmax --q q.npy --k q.npy --v q.npy --dout q.npy --out g.dx.npy --grads g > /dev/null
+ls . sub
+--- stdout
+.:
+g.dk.npy
+g.dq.npy
+g.dv.npy
+g.dx.npy
+q.npy
+sub
+
+sub:
+--- stderr
+foci run: --out is 'g.dq.npy', which is where --grads puts dq
+foci run: --weights is 'sub/../g.dv.npy', which is where --grads puts dv
+foci run: --out is 'sub/g.dsink.npy', which is where --grads puts dsink
+foci run: --out is 'g.dWq.npy', which is where --grads puts dWq
+
+=== a gradient's file alone
+npy make q.npy 4x8
+foci run softmax --q q.npy --k q.npy --v q.npy --dout q.npy --out g.dq.npy --grads g
+--- stderr
+foci run: --out is 'g.dq.npy', which is where --grads puts dq
+--- exit 2
+
 === a parameter that is given twice
 npy make q.npy 4x8
 npy make s.npy 1
@@ -506,7 +538,7 @@ foci run: strided: column 1: strided: a causal problem needs *
 foci run: sparse_fixed: column 1: sparse_fixed: a causal problem needs *
 foci run: routing: column 1: routing: *
 foci run: local: column 1: local needs as many queries as keys: *
---- exit 1
+--- exit 2
 
 === statistics that are not frozen, of what is causal
 npy make q.npy 3x4

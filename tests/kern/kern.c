@@ -5,12 +5,16 @@
  * kernels.def, so that a kernel without one does not compile.  `kern --bench [NAME]`
  * runs the same checkers with a clock in place of the comparison.
  */
+#include "kern/attend.h"
 #include "kern/chunk.h"
 #include "kern/decode.h"
 #include "kern/features.h"
 #include "kern/hadamard.h"
 #include "kern/labels.h"
+#include "kern/linear.h"
 #include "kern/means.h"
+#include "kern/panels.h"
+#include "kern/peak.h"
 #include "kern/places.h"
 #include "kern/products.h"
 #include "kern/recur.h"
@@ -18,8 +22,8 @@
 #include "kern/run.h"
 #include "kern/scores.h"
 
-#ifdef FOCI_AMX_EMULATED
-void kernels_amx_emulated(struct kernels *k);
+#ifdef FOCI_TILES_EMULATED
+#include "emulated/tiles.h"
 #endif
 
 static void (*const checkers[N_KERNELS])(struct run *) = {
@@ -137,32 +141,45 @@ enum { MAX_TABLES = N_LEVELS + 1, MAX_TESTS = MAX_TABLES * (N_KERNELS + 4) };
 static struct kernels tables[MAX_TABLES];
 static const char    *table_names[MAX_TABLES];
 
-/* The tables of this machine, the reference first, and for tests that of the tiles in
- * software; the result is their number. */
-static int climb(bool emulate)
+static int climb_to(enum level level, unsigned levels, const char *name, int n)
+{
+    kernels_init(&tables[n], levels & ((2u << level) - 1));
+    table_names[n] = name;
+    return n + 1;
+}
+
+/* Tiles in software, beside those of the CPU if it has any; not to be timed. */
+static int climb_emulated(unsigned levels, bool timed, int n)
+{
+#ifdef FOCI_TILES_EMULATED
+    if (timed) return tiles_emulated() ? n - 1 : n;
+    if (tiles_emulated()) {
+        table_names[n - 1] = "amx emulated";
+        return n;
+    }
+    tile_emulation.always = true;
+    n = climb_to(LEVEL_AMX, levels, "amx emulated", n);
+    tile_emulation.always = false;
+#else
+    (void)levels, (void)timed;
+#endif
+    return n;
+}
+
+/* The tables of this machine, the reference first; the result is their number. */
+static int climb(bool timed)
 {
     const char    *why[N_LEVELS];
-    const unsigned levels = kernels_detect(why);
+    const unsigned levels = kernels_detect(N_LEVELS - 1, why);
     int            n = 0;
 
     for (int i = 0; i < N_LEVELS; i++) {
-        if (why[i]) {
+        if (why[i])
             printf("# no %s: %s\n", level_names[i], why[i]);
-            continue;
-        }
-        kernels_init(&tables[n], levels & ((2u << i) - 1));
-        table_names[n++] = level_names[i];
+        else
+            n = climb_to((enum level)i, levels, level_names[i], n);
     }
-#ifdef FOCI_AMX_EMULATED
-    if (emulate && levels >> LEVEL_BF16 & 1) {
-        kernels_init(&tables[n], levels & ((2u << LEVEL_BF16) - 1));
-        kernels_amx_emulated(&tables[n]);
-        table_names[n++] = "amx emulated";
-    }
-#else
-    (void)emulate;
-#endif
-    return n;
+    return levels >> LEVEL_AMX & 1 ? climb_emulated(levels, timed, n) : n;
 }
 
 static void test_kernel(void **state)
@@ -216,7 +233,7 @@ static void bench(int n_tables, const char *only)
 int main(int argc, char **argv)
 {
     const bool timed = argc > 1 && strcmp(argv[1], "--bench") == 0;
-    const int  n_tables = climb(!timed);
+    const int  n_tables = climb(timed);
 
     if (timed) {
         bench(n_tables, argc > 2 ? argv[2] : NULL);

@@ -104,6 +104,35 @@ static void check_diagonals(struct run *r)
         }
 }
 
+/* Sums of products of two numbers below 6, some weights being 0 and their x NaN. */
+static void check_grad_sums(struct run *r)
+{
+    for (int i = 0; i < cases(r, 1, COUNT(band_keys)); i++)
+        for (int dtype = FOCI_F32; dtype <= cases(r, FOCI_BF16, FOCI_F16); dtype++)
+            for (int square = 0; square < 2; square++) {
+                const int n = band_keys[i];
+
+                name_places(r, n, square, dtype, 4.0 * n * LANES);
+                void *const w = (void *)some_numbers(r, (int64_t)n * LANES, dtype);
+                const void *const ds = some_numbers(r, (int64_t)n * LANES, dtype);
+                float *const      x = floats(r, (int64_t)n * LANES, NORMAL);
+                float *const      sums = inout(r, LANES, NORMAL);
+                float *const      means = inout(r, LANES, NORMAL);
+                const size_t      size = dtype == FOCI_F32 ? 4 : 2;
+
+                for (int64_t at = 0; at < (int64_t)n * LANES; at += 5) {
+                    memset((char *)w + (size_t)at * size, 0, size);
+                    x[at] = NAN;
+                }
+                for (int t = 0; t < LANES; t++) {
+                    allow(r, sums, t, 2 * 66 * E * 66 * 6);
+                    allow(r, means, t, 2 * 66 * E * 66 * 216);
+                }
+                while (next(r))
+                    r->k->grad_sums(sums, means, w, ds, dtype, x, n, square);
+            }
+}
+
 static void check_chances(struct run *r)
 {
     static const uint64_t bounds[] = { UINT64_C(0x4000000000000000), 0, UINT64_MAX,

@@ -92,6 +92,8 @@ static uint32_t *words(struct run *r, int64_t n, enum data data)
 
 static void try_gemm_bf16(struct run *r, struct product x, enum data data)
 {
+    struct thread_state before;
+
     if (r->now->sum_by_rows) { /* tiles */
         x.m = up(x.m, 16);
         x.k = up(x.k, 16);
@@ -122,10 +124,10 @@ static void try_gemm_bf16(struct run *r, struct product x, enum data data)
             allow(r, c, i * ldc + j,
                   2.0 * (2 * x.k + 2) * E * sum + 12.0 * x.k * (double)FLT_MIN);
         }
-    if (r->now->begin) r->now->begin();
+    if (r->now->begin) r->now->begin(&before);
     while (next(r))
         r->k->gemm_bf16(c, ldc, a, ra, ca, b, ldb, x.m, x.n, x.k, x.add);
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 static void check_gemm_bf16(struct run *r)

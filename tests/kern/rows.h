@@ -118,10 +118,15 @@ static void try_store_rows(struct run *r, const struct tile *x, int dtype, int s
     const float *const in = floats(r, x->n * ld_in, data);
     char *const        out = rows_out(r, x->n * ld_out + shift, dtype);
     const float        scale = shift ? -0.75f : 1.0f;
+    const float *const factor = floats(r, x->n, NORMAL);
 
     while (next(r))
-        r->k->store_rows(out + (size_t)shift * size, ld_out, dtype, in, ld_in, scale,
-                         x->n, x->d);
+        if (r->id == K_store_rows)
+            r->k->store_rows(out + (size_t)shift * size, ld_out, dtype, in, ld_in,
+                             scale, x->n, x->d);
+        else
+            r->k->store_rows_by(out + (size_t)shift * size, ld_out, dtype, in, ld_in,
+                                factor, x->n, x->d);
 }
 
 static void check_store_rows(struct run *r)
@@ -131,6 +136,8 @@ static void check_store_rows(struct run *r)
             for (int c = 0; c < cases(r, 1, 2 * N_DATA); c++)
                 try_store_rows(r, &tiles[i], dtype, c % 2, (enum data)(c / 2));
 }
+
+static void check_store_rows_by(struct run *r) { check_store_rows(r); }
 
 /* What follows a product, bit b of `with` for each part of it: bias, silu, keep, more. */
 enum { WITH_BIAS = 1, WITH_SILU = 2, WITH_KEEP = 4, WITH_MORE = 8, N_WITH = 16 };

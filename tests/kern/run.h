@@ -39,7 +39,7 @@
 #define BF16     0x1p-7
 #define COUNT(a) ((int)(sizeof(a) / sizeof *(a)))
 
-enum { GUARD = 256, MAX_BUFS = 16 };
+enum { GUARD = 256, MAX_BUFS = 20 };
 enum type {
     FLOATS,
     HALVES,

@@ -132,7 +132,7 @@ static void structs(void **state)
     foci_ctx_free(ctx);
 }
 
-enum { LEN = 6, WIDTH = 8, ROOM = 1 << 22 };
+enum { LEN = 6, WIDTH = 8, ROOM = 1 << 26 };
 
 static _Alignas(64) char work[ROOM], saved[ROOM];
 static float rows[2 * LEN * WIDTH], out[2 * LEN * WIDTH], params[1 << 12];

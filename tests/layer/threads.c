@@ -13,19 +13,45 @@ static const foci_layer_problem shape = { FOCI_SIZED(foci_layer_problem),
                                           .drop_out = 0.2,
                                           .flags = FOCI_TRAIN };
 
-static void run_case(foci_ctx *one, foci_ctx *many, const char *spec,
+/* One thread, and others. */
+enum { N_COUNTS = 4 };
+static const int counts[N_COUNTS] = { 1, 2, 7, 16 };
+
+struct contexts {
+    foci_ctx *with[N_COUNTS];
+};
+
+static struct contexts contexts_make(void)
+{
+    struct contexts c;
+    for (int i = 0; i < N_COUNTS; i++)
+        c.with[i] = test_ctx(NULL, counts[i]);
+    return c;
+}
+
+static void contexts_free(struct contexts *c)
+{
+    for (int i = 0; i < N_COUNTS; i++)
+        foci_ctx_free(c->with[i]);
+}
+
+static void run_case(const struct contexts *of, const char *spec,
                      const foci_layer_problem *p, unsigned gives)
 {
-    foci_layer         *a = layers_make(one, spec, p), *b = layers_make(many, spec, p);
-    struct layer_case   c = layers_draw(a, spec, 3, gives | LAYER_RESIDUAL);
-    struct layer_result want = layers_run(a, &c), got = layers_run(b, &c);
+    foci_layer         *one = layers_make(of->with[0], spec, p);
+    struct layer_case   c = layers_draw(one, spec, 3, gives | LAYER_RESIDUAL);
+    struct layer_result want = layers_run(one, &c);
 
-    layers_equal(b, &c, "seven threads", &got, &want);
-    layer_result_free(&got);
+    for (int i = 1; i < N_COUNTS; i++) {
+        foci_layer         *many = layers_make(of->with[i], spec, p);
+        struct layer_result got = layers_run(many, &c);
+        layers_equal(many, &c, "another number of threads", &got, &want);
+        layer_result_free(&got);
+        foci_layer_free(many);
+    }
     layer_result_free(&want);
     layer_case_free(&c);
-    foci_layer_free(a);
-    foci_layer_free(b);
+    foci_layer_free(one);
 }
 
 static void same_bits(void **state)
@@ -38,7 +64,7 @@ static void same_bits(void **state)
         "1*fixed + 1*softmax + 2*linear",
         "routed(softmax, routes=2)",
     };
-    foci_ctx *one = test_ctx(NULL, 1), *many = test_ctx(NULL, 7);
+    struct contexts of = contexts_make();
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -47,28 +73,26 @@ static void same_bits(void **state)
             p.dtype = (foci_dtype)dtype;
             p.flags |= i % 2 ? FOCI_CAUSAL : 0;
             if (layers_brief() && (i + (size_t)dtype) % 2) continue;
-            run_case(one, many, specs[i], &p, i % 2 ? LAYER_LENS : 0);
+            run_case(&of, specs[i], &p, i % 2 ? LAYER_LENS : 0);
         }
-    foci_ctx_free(one);
-    foci_ctx_free(many);
+    contexts_free(&of);
 }
 
 static void same_bits_others(void **state)
 {
-    foci_ctx *one = test_ctx(NULL, 1), *many = test_ctx(NULL, 7);
+    struct contexts of = contexts_make();
 
     (void)state;
     for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
         foci_layer_problem p = shape;
         p.dtype = (foci_dtype)dtype;
         p.kind = FOCI_LAYER_CONV;
-        run_case(one, many, "dynconv", &p, LAYER_LENS);
+        run_case(&of, "dynconv", &p, LAYER_LENS);
         p.kind = FOCI_LAYER_GAU;
         p.heads = 1;
-        run_case(one, many, "relu2", &p, 0);
+        run_case(&of, "relu2", &p, 0);
     }
-    foci_ctx_free(one);
-    foci_ctx_free(many);
+    contexts_free(&of);
 }
 
 /* What is dropped is 0 where nothing is added to it; what stays is larger by as much. */

@@ -262,6 +262,37 @@ static void runs(void **state)
     levels_free(&l);
 }
 
+/* More keys than one call of a kernel takes, by several blocks of queries: plain, far apart
+ * in their logits, and few of many. */
+static void stripes(void **state)
+{
+    static const char *const specs[] = {
+        "softmax",           "softmax scale(3) sink", "softmax rope qknorm temper",
+        "local(window=700)", "test_chance",
+    };
+    struct levels      l = levels_make(1);
+    const foci_problem p = { FOCI_SIZED(foci_problem),
+                             .batch = 1,
+                             .heads = 2,
+                             .kv_heads = 1,
+                             .len_q = 330,
+                             .len_k = 2500,
+                             .dim_qk = 40,
+                             .dim_v = 24 };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int causal = 0; causal < 2; causal++) {
+            foci_problem typed = p;
+
+            if (brief() && (i + (size_t)causal) % 2) continue;
+            typed.dtype = FOCI_BF16;
+            typed.flags = causal ? FOCI_CAUSAL : 0;
+            run_case(&l, l.n - 1, specs[i], &typed, 0, i);
+        }
+    levels_free(&l);
+}
+
 /* Words of 16 bits where rows for distances, which are as large as they like, weigh more
  * than keys that are scaled to length one. */
 static void distances(void **state)
@@ -395,9 +426,9 @@ static void counts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agree),     cmocka_unit_test(mixes), cmocka_unit_test(runs),
-        cmocka_unit_test(distances), cmocka_unit_test(last),  cmocka_unit_test(alone),
-        cmocka_unit_test(counts),
+        cmocka_unit_test(agree),   cmocka_unit_test(mixes),     cmocka_unit_test(runs),
+        cmocka_unit_test(stripes), cmocka_unit_test(distances), cmocka_unit_test(last),
+        cmocka_unit_test(alone),   cmocka_unit_test(counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -259,6 +259,49 @@ static void run_norms(foci_ctx *ctx, const char *spec, uint64_t seed)
     foci_plan_free(plan);
 }
 
+/* Where attention is peaked, gradients of logits all but cancel in a row, and what is left
+ * of them times large logits is the gradient of a factor: a rounded output must not
+ * drown it. */
+static void run_peaked(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
+{
+    foci_problem p = problem_of(dtype, FOCI_CAUSAL);
+
+    p.len_q = p.len_k = 512;
+    p.dim_qk = p.dim_v = 64;
+    foci_plan   *plan = trial_plan(ctx, spec, &p);
+    struct trial t = trial_make(plan, spec, seed, 0);
+
+    change((int)dtype, t.q, n_q(&t.p), p.dim_qk, 3, NULL);
+    change((int)dtype, t.k, n_k(&t.p), p.dim_qk, 3, NULL);
+    struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
+    for (int64_t i = 0; i < got.n[PART_DPARAMS]; i++) {
+        const double x = got.x[PART_DPARAMS][i], y = want.x[PART_DPARAMS][i];
+        if (!(fabs(x - y) <= 0.05 * fabs(y) + 0.1))
+            trial_fail(plan, &t, "a gradient of a factor", i, x, y);
+    }
+    result_free(&got);
+    result_free(&want);
+    trial_free(&t);
+    foci_plan_free(plan);
+}
+
+static void peaked(void **state)
+{
+    static const char *const specs[] = {
+        "softmax temper",       "softmax logn temper", "softmax temper sink",
+        "softmax temper alibi", "l2norm temper",       "softmax qknorm(tau=60)"
+    };
+    struct levels l = levels_make(1);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (int level = 0; specs_wanted(specs[i]) && level < l.n; level++) {
+            run_peaked(l.ctx[level], specs[i], FOCI_BF16, i);
+            run_peaked(l.ctx[level], specs[i], FOCI_F32, i);
+        }
+    levels_free(&l);
+}
+
 static void extremes(void **state)
 {
     const bool    brief = getenv("FOCI_TEST_SHORT") != NULL;
@@ -280,6 +323,7 @@ static void extremes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(extremes) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(peaked),
+                                        cmocka_unit_test(extremes) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

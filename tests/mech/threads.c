@@ -4,28 +4,42 @@
 
 #include "support/trial.h"
 
-static void run_case(foci_ctx *one, foci_ctx *seven, const char *spec,
-                     const foci_problem *p, unsigned gives, uint64_t seed)
+enum { N_COUNTS = 3 };
+static const int counts[N_COUNTS] = { 2, 7, 16 };
+
+static void run_many(foci_ctx *ctx, const struct trial *t, const foci_problem *p,
+                     const struct result *want)
 {
-    foci_plan *plan = trial_plan(one, spec, p);
+    foci_plan    *plan = trial_plan(ctx, t->spec, p);
+    struct result got = trial_run(plan, t);
+    char          what[32];
+
+    snprintf(what, sizeof what, "%d threads", foci_ctx_threads(ctx));
+    trial_equal(plan, t, what, &got, want);
+    result_free(&got);
+    foci_plan_free(plan);
+}
+
+static void run_case(struct levels *one, struct levels many[N_COUNTS], int level,
+                     const char *spec, const foci_problem *p, unsigned gives,
+                     uint64_t seed)
+{
+    foci_plan *plan = trial_plan(one->ctx[level], spec, p);
     if (!plan) return;
-    foci_plan    *many = trial_plan(seven, spec, p);
     struct trial  t = trial_make(plan, spec, seed, gives);
     struct result want = trial_run(plan, &t);
     struct result again = trial_run(plan, &t);
-    struct result got = trial_run(many, &t);
 
     trial_equal(plan, &t, "run twice", &again, &want);
-    trial_equal(many, &t, "7 threads", &got, &want);
+    for (int c = 0; c < N_COUNTS; c++)
+        run_many(many[c].ctx[level], &t, p, &want);
     result_free(&want);
     result_free(&again);
-    result_free(&got);
     trial_free(&t);
     foci_plan_free(plan);
-    foci_plan_free(many);
 }
 
-/* The seven threads share what cores there are; few cases say enough. */
+/* The threads share what cores there are; few cases say enough. */
 static void threads(void **state)
 {
     static const struct {
@@ -48,19 +62,21 @@ static void threads(void **state)
             .len_k = 900, .dim_qk = 32, .flags = 0 },
           0 },
     };
-    struct levels one = levels_make(1), seven = levels_make(7);
+    struct levels one = levels_make(1), many[N_COUNTS];
     char          spec[SPEC_CAP];
 
     (void)state;
+    for (int c = 0; c < N_COUNTS; c++)
+        many[c] = levels_make(counts[c]);
     for (int i = 0; specs_next(one.ctx[0], i, spec); i++) {
         const size_t k = (size_t)i % (sizeof kinds / sizeof *kinds);
         const int    level = i / 3 % one.n;
         if (strchr(spec, ' ') && i % 2) continue;
-        run_case(one.ctx[level], seven.ctx[level], spec, &kinds[k].p, kinds[k].gives,
-                 (uint64_t)i);
+        run_case(&one, many, level, spec, &kinds[k].p, kinds[k].gives, (uint64_t)i);
     }
     levels_free(&one);
-    levels_free(&seven);
+    for (int c = 0; c < N_COUNTS; c++)
+        levels_free(&many[c]);
 }
 
 /* Two plans of one text are one; so is that of the text a plan prints. */

@@ -3,6 +3,9 @@
 #include <stdio.h>
 
 #include "support/trial.h"
+#ifdef FOCI_TILES_EMULATED
+#include "emulated/tiles.h"
+#endif
 
 /*
  * A window of neighbours and some tokens that all share, with tiles.
@@ -524,11 +527,12 @@ struct levels levels_make(int threads)
         l.ctx[l.n] = test_ctx(name, threads);
         specs_register(l.ctx[l.n++]);
     }
-#ifdef FOCI_AMX_EMULATED
-    /* Tiles written out where the CPU has none. */
-    if (any->levels & 1u << LEVEL_BF16 && !(any->levels & 1u << LEVEL_AMX)) {
+#ifdef FOCI_TILES_EMULATED
+    /* Beside the CPU's own tiles, where there are any. */
+    if (any->levels >> LEVEL_AMX & 1 && !tiles_emulated()) {
+        tile_emulation.always = true;
         l.ctx[l.n] = test_ctx(NULL, threads);
-        kernels_amx_emulated(&l.ctx[l.n]->kernels);
+        tile_emulation.always = false;
         specs_register(l.ctx[l.n++]);
     }
 #endif

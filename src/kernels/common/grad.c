@@ -25,6 +25,49 @@ INLINE void ISA(grad_kind)(float *s, float *dp, int n, const struct grad_rows *r
         ISA(grad_all)(s, dp, n, r, kind, 0);
 }
 
+INLINE void ISA(grad_sums_all)(float *sums, float *means, const char *w, const char *ds,
+                               const int dtype, const float *x, int n, const int square)
+{
+    const int size = dtype == FOCI_F32 ? 4 : 2;
+
+    for (int i = 0; i < LANES; i += VF_LEN) {
+        vf sum = vf_load(sums + i), mean = vf_load(means + i);
+
+        for (int j = 0; j < n; j++) {
+            const int at = j * LANES + i;
+            const vf  weight = vf_from(w + at * size, dtype);
+            const vf  term =
+                vf_mul(square ? vf_mul(weight, weight) : weight, vf_load(x + at));
+
+            sum = vf_add(sum, vf_from(ds + at * size, dtype));
+            mean = vf_add(mean, vf_select(vf_eq(weight, vf_zero()), vf_zero(), term));
+        }
+        vf_store(sums + i, sum);
+        vf_store(means + i, mean);
+    }
+}
+
+INLINE void ISA(grad_sums_of)(float *sums, float *means, const void *w, const void *ds,
+                              const int dtype, const float *x, int n, int square)
+{
+    if (square)
+        ISA(grad_sums_all)(sums, means, w, ds, dtype, x, n, 1);
+    else
+        ISA(grad_sums_all)(sums, means, w, ds, dtype, x, n, 0);
+}
+
+static void ISA(grad_sums)(float *sums, float *means, const void *w, const void *ds,
+                           int dtype, const float *x, int n, int square)
+{
+    switch (dtype) {
+    case FOCI_F32: ISA(grad_sums_of)(sums, means, w, ds, FOCI_F32, x, n, square); break;
+    case FOCI_BF16:
+        ISA(grad_sums_of)(sums, means, w, ds, FOCI_BF16, x, n, square);
+        break;
+    default: ISA(grad_sums_of)(sums, means, w, ds, FOCI_F16, x, n, square); break;
+    }
+}
+
 static void ISA(grad_f32)(float *s, float *dp, int n, const struct grad_rows *r)
 {
     switch (r->kind) {

@@ -76,6 +76,16 @@ static void ISA(store_rows)(void *out, int64_t ld_out, int dtype, const float *i
         }
 }
 
+static void ISA(store_rows_by)(void *out, int64_t ld_out, int dtype, const float *in,
+                               int64_t ld_in, const float *factor, int n, int d)
+{
+    char         *row = out;
+    const int64_t step = ld_out * (dtype == FOCI_F32 ? 4 : 2);
+
+    for (int i = 0; i < n; i++, row += step, in += ld_in)
+        ISA(store_rows)(row, ld_out, dtype, in, ld_in, factor[i], 1, d);
+}
+
 /* Columns c on, of row i, `some` of them or all (0). */
 INLINE vf ISA(finished)(vf x, const struct finish *f, int i, int c, int some,
                         const int dtype)

@@ -33,6 +33,7 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/labels.c"
 #include "kernels/common/means.c"
 #include "kernels/common/modify.c"
+#include "kernels/common/peak.c"
 #include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
 #include "kernels/common/taps.c"
@@ -47,9 +48,12 @@ INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
 INLINE void ISA(fill)(struct kernels *k)
 {
     k->gemm_f32 = ISA(gemm_f32);
+    k->peak_f32 = ISA(peak_f32);
+    k->read_streams = ISA(read_streams);
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);
+    k->store_rows_by = ISA(store_rows_by);
     k->finish_rows = ISA(finish_rows);
     k->stream_rows = ISA(stream_rows);
     k->copy_rows = ISA(copy_rows);
@@ -58,6 +62,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->modify = ISA(modify);
     k->weigh_f32 = ISA(weigh_f32);
     k->grad_f32 = ISA(grad_f32);
+    k->grad_sums = ISA(grad_sums);
     k->shrink = ISA(shrink);
     k->row_dot = ISA(row_dot);
     k->best = ISA(best);

@@ -23,6 +23,16 @@ static void store_rows(void *out, int64_t ld_out, int dtype, const float *in,
             set_element(out, i * ld_out + c, dtype, in[i * ld_in + c] * scale);
 }
 
+static void store_rows_by(void *out, int64_t ld_out, int dtype, const float *in,
+                          int64_t ld_in, const float *factor, int n, int d)
+{
+    const int64_t step = ld_out * (dtype == FOCI_F32 ? 4 : 2);
+
+    for (int i = 0; i < n; i++)
+        store_rows((char *)out + i * step, ld_out, dtype, in + i * ld_in, ld_in,
+                   factor[i], 1, d);
+}
+
 static void finish_rows(void *out, int64_t ld_out, int dtype, const float *in,
                         int64_t ld_in, const struct finish *f, int n, int d)
 {

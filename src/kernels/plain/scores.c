@@ -133,6 +133,19 @@ static void grad_bf16(const float *s, const float *dp, int n, int k,
         }
 }
 
+static void grad_sums(float *sums, float *means, const void *w, const void *ds,
+                      int dtype, const float *x, int n, int square)
+{
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < LANES; i++) {
+            const int   at = j * LANES + i;
+            const float by = element(w, at, dtype);
+
+            sums[i] += element(ds, at, dtype);
+            if (by != 0.0f) means[i] += (square ? by * by : by) * x[at];
+        }
+}
+
 static void shrink(float *o, int rows, const float *factor)
 {
     for (int c = 0; c < rows; c++)

@@ -1,0 +1,66 @@
+/* tiles.c -- whether this process may use the tiles of AMX.
+ *
+ * Linux hands out their registers to those who ask.  The answer holds for the whole
+ * process and for children that it forks, and asking twice does no harm, so there is no
+ * state to guard.  It has a price: from then on every alternate signal stack must have
+ * room for the tiles, which is why nobody asks who does not use them.
+ */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE 1 /* syscall() */
+#endif
+
+#include <errno.h>
+#include <stddef.h>
+
+#include "kernels/kernels.h"
+
+const char *tiles_refused(int error)
+{
+    switch (error) {
+    case 0: return NULL;
+    case ENOSPC:
+        return "tiles refused: a thread's alternate signal stack is too small for them";
+    case EINVAL: return "tiles refused: the kernel is older than Linux 5.16";
+    case EOPNOTSUPP: return "tiles refused: the kernel has them switched off";
+    case ENOSYS:
+    case EACCES:
+    case EPERM: return "tiles refused: a sandbox forbids to ask for them (arch_prctl)";
+    default: return "tiles refused: the system gives no reason that is known";
+    }
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { XCOMP_GET_PERM = 0x1022, XCOMP_REQ_PERM = 0x1023, TILE_DATA = 18 };
+
+/* 0, or an errno. */
+static int ask(void)
+{
+    const int     before = errno;
+    unsigned long mask = 0;
+    int           error = 0;
+
+    if (syscall(SYS_arch_prctl, XCOMP_REQ_PERM, TILE_DATA) != 0 ||
+        syscall(SYS_arch_prctl, XCOMP_GET_PERM, &mask) != 0)
+        error = errno;
+    else if (!(mask >> TILE_DATA & 1))
+        error = EOPNOTSUPP;
+    errno = before;
+    return error;
+}
+
+#else
+
+static int ask(void) { return ENOSYS; }
+
+#endif
+
+const char *tiles_why_not(bool in_cpu, bool saved)
+{
+    if (!in_cpu) return "the CPU lacks AMX-TILE or AMX-BF16";
+    if (!saved) return "the system does not save tiles";
+    return tiles_refused(ask());
+}

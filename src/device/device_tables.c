@@ -233,8 +233,9 @@ foci_status device_stage_make(foci_plan *plan, struct stage *s)
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                         "%s: %s has capability %d.%d, and kernels need 8.0", d->name,
                         d->info.name, d->info.sm / 10, d->info.sm % 10);
+    TRY(upload(plan, s));
     count_work(plan, s);
-    return upload(plan, s);
+    return FOCI_OK;
 }
 
 void device_stage_free(foci_ctx *ctx, struct stage *s)

@@ -36,6 +36,10 @@ static const struct cuda_family *choose(const struct cuda_exact *x, int what)
         const struct cuda_family *f = families[i];
 
         if (!f->fits || !f->fits(x, what)) continue;
+        /* The kernels of Hopper make all three gradients. */
+        if (f == &cuda_family_hopper && what == CUDA_BACKWARD &&
+            !(x->dq.at && x->dk.at && x->dv_out.at))
+            continue;
         if (!f->work_bytes || f->work_bytes(x, what) <= x->work_bytes) return f;
     }
     return NULL;

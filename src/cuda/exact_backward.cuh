@@ -99,8 +99,8 @@ DEVICE void store_row_pair(const struct cuda_out &out, int f32, int64_t at, int 
 template <typename T, int D> struct BackShape {
     static constexpr int TILE_BYTES = CUDA_TILE * D * (int)sizeof(T);
     static constexpr int STAGES = D * sizeof(T) > 256 ? 1 : 2;
-    static constexpr int KEPT = TILE_BYTES * (2 + 2 * STAGES);
-    static constexpr int ROWS = KEPT + (int)sizeof(Nonfinite<T>);
+    static constexpr int WEIGHTS = TILE_BYTES * (2 + 2 * STAGES);
+    static constexpr int ROWS = WEIGHTS + CUDA_TILE * CUDA_TILE * (int)sizeof(T);
     static constexpr int BYTES = ROWS + 2 * (int)sizeof(QueryRows);
 };
 
@@ -144,10 +144,10 @@ __global__ void __launch_bounds__(THREADS)
     const Rows k = key_rows(x, x.k, s, x.pages.k_page, sizeof(T));
     const Rows v = key_rows(x, x.v, s, x.pages.v_page, sizeof(T));
 
-    char *const         q_at = shared + 2 * Shape::TILE_BYTES;
-    char *const         g_at = q_at + Shape::STAGES * Shape::TILE_BYTES;
-    QueryRows *const    rows = (QueryRows *)(shared + Shape::ROWS);
-    Nonfinite<T> *const kept = (Nonfinite<T> *)(shared + Shape::KEPT);
+    char *const      q_at = shared + 2 * Shape::TILE_BYTES;
+    char *const      g_at = q_at + Shape::STAGES * Shape::TILE_BYTES;
+    QueryRows *const rows = (QueryRows *)(shared + Shape::ROWS);
+    T *const         weights = (T *)(shared + Shape::WEIGHTS);
     const uint32_t k_tile = shared_address(shared), v_tile = k_tile + Shape::TILE_BYTES;
     const uint32_t q_tile = shared_address(q_at), g_tile = shared_address(g_at);
     float          dk[PART & 2 ? D / 8 : 1][4] = {}, dv[PART & 1 ? D / 8 : 1][4] = {};
@@ -220,23 +220,18 @@ __global__ void __launch_bounds__(THREADS)
                 }
             typename Tiles<T>::Operand a;
             if constexpr (PART & 1) {
-                char      *tile = g_at + stage * Shape::TILE_BYTES;
-                const bool bad = !full && tile_nonfinite<T, D>(tile);
-                if (bad) take_nonfinite<T, D>(c, seen, tile, kept);
+                char *tile = g_at + stage * Shape::TILE_BYTES;
+                if (!full && tile_nonfinite<T, D>(tile))
+                    add_nonfinite<T, D>(dv, c, seen, tile, weights, x.dv);
                 Tiles<T>::pack(a, c);
                 Tiles<T>::template multiply_cols<D>(dv, a, g_now, x.dv);
-                if (bad)
-                    add_nonfinite<T, D>(dv, g_now, tile, g, i0, s.nq, x.dv, wide_g,
-                                        kept);
             }
             if constexpr (PART & 2) {
-                char      *tile = q_at + stage * Shape::TILE_BYTES;
-                const bool bad = !full && tile_nonfinite<T, D>(tile);
-                if (bad) take_nonfinite<T, D>(da, seen, tile, kept);
+                char *tile = q_at + stage * Shape::TILE_BYTES;
+                if (!full && tile_nonfinite<T, D>(tile))
+                    add_nonfinite<T, D>(dk, da, seen, tile, weights, x.d);
                 Tiles<T>::pack(a, da);
                 Tiles<T>::template multiply_cols<D>(dk, a, q_now, x.d);
-                if (bad)
-                    add_nonfinite<T, D>(dk, q_now, tile, q, i0, s.nq, x.d, wide_q, kept);
             }
             __syncthreads();
             if (Shape::STAGES == 1 && u >= 0) {
@@ -326,10 +321,10 @@ __global__ void __launch_bounds__(THREADS)
     const bool wide_k = wide_rows(k, x.d, sizeof(T)),
                wide_v = wide_rows(v, x.dv, sizeof(T));
 
-    char *const         k_at = shared + 2 * Shape::TILE_BYTES;
-    char *const         v_at = k_at + Shape::STAGES * Shape::TILE_BYTES;
-    QueryRows *const    rows = (QueryRows *)(shared + Shape::ROWS);
-    Nonfinite<T> *const kept = (Nonfinite<T> *)(shared + Shape::KEPT);
+    char *const      k_at = shared + 2 * Shape::TILE_BYTES;
+    char *const      v_at = k_at + Shape::STAGES * Shape::TILE_BYTES;
+    QueryRows *const rows = (QueryRows *)(shared + Shape::ROWS);
+    T *const         weights = (T *)(shared + Shape::WEIGHTS);
     const uint32_t q_tile = shared_address(shared), g_tile = q_tile + Shape::TILE_BYTES;
     const uint32_t k_tile = shared_address(k_at), v_tile = shared_address(v_at);
     float          dq[D / 8][4] = {}, sums[2] = { 0, 0 };
@@ -389,13 +384,12 @@ __global__ void __launch_bounds__(THREADS)
                 if (!PLAIN) sums[e >> 1] += hidden ? 0 : ds * c[n][e];
                 da[n][e] = hidden ? 0 : ds * rows->by[r];
             }
-        char      *tile = k_at + stage * Shape::TILE_BYTES;
-        const bool bad = !full && tile_nonfinite<T, D>(tile);
-        if (bad) take_nonfinite<T, D>(da, seen, tile, kept);
+        char *tile = k_at + stage * Shape::TILE_BYTES;
+        if (!full && tile_nonfinite<T, D>(tile))
+            add_nonfinite<T, D>(dq, da, seen, tile, weights, x.d);
         typename Tiles<T>::Operand a;
         Tiles<T>::pack(a, da);
         Tiles<T>::template multiply_cols<D>(dq, a, k_now, x.d);
-        if (bad) add_nonfinite<T, D>(dq, k_now, tile, k, j0, s.nk, x.d, wide_k, kept);
         __syncthreads();
         if (Shape::STAGES == 1 && t >= 0) {
             load_tile<T, D>(k_tile, k_at, k, t * 64, s.nk, x.d, wide_k);

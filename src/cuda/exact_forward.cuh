@@ -191,8 +191,8 @@ template <typename T, int D> struct ForwardShape {
     static constexpr int TILE_BYTES = CUDA_TILE * D * (int)sizeof(T);
     static constexpr int STAGES =
         D * sizeof(T) > 256 ? 1 : 2; /* copies of keys and of values */
-    static constexpr int KEPT = TILE_BYTES * (1 + 2 * STAGES);
-    static constexpr int BYTES = KEPT + (int)sizeof(Nonfinite<T>);
+    static constexpr int WEIGHTS = TILE_BYTES * (1 + 2 * STAGES);
+    static constexpr int BYTES = WEIGHTS + CUDA_TILE * CUDA_TILE * (int)sizeof(T);
 };
 
 /* PLAIN: a softmax of scaled products under causality and tables alone. */
@@ -204,7 +204,6 @@ __global__ void __launch_bounds__(THREADS)
     extern __shared__ __align__(128) char shared[];
     const int                             warp = threadIdx.x / WARP;
     const int                             weigh = PLAIN ? (int)CUDA_SOFTMAX : x.weigh;
-    Nonfinite<T> *const                   kept = (Nonfinite<T> *)(shared + Shape::KEPT);
 
     int number = (int)blockIdx.z, block = (int)(gridDim.x - 1 - blockIdx.x);
     if (x.seqs) number = find_seq(x, &block, false, 0);
@@ -271,10 +270,10 @@ __global__ void __launch_bounds__(THREADS)
         Tiles<T>::pack(p, c);
         copy_wait<1>();
         __syncthreads();
-        const bool bad = !full && tile_nonfinite<T, D>(v_here);
-        if (bad) take_nonfinite<T, D>(c, seen, v_here, kept);
+        if (!full && tile_nonfinite<T, D>(v_here))
+            add_nonfinite<T, D>(o, c, seen, v_here, (T *)(shared + Shape::WEIGHTS),
+                                x.dv);
         Tiles<T>::template multiply_cols<D>(o, p, v_now, x.dv);
-        if (bad) add_nonfinite<T, D>(o, v_now, v_here, v, j0, s.nk, x.dv, wide_v, kept);
         if (Shape::STAGES == 1) __syncthreads(); /* the values have been read */
         stage = next;
     }

@@ -178,21 +178,6 @@ DEVICE const char *row_at(const Rows &rows, int64_t j)
     return rows.at + j * rows.row;
 }
 
-/* Element by element, for rows that do not lie in chunks: a call, for this is long. */
-template <typename T, int D>
-static __device__ __noinline__ void load_elements(char *tile, const Rows rows,
-                                                  int64_t first, int64_t n, int width)
-{
-#pragma unroll 1
-    for (int t = threadIdx.x; t < CUDA_TILE * D; t += THREADS) {
-        const int     r = t / D, c = t % D;
-        const int64_t j = first + r;
-        T             x = from_float<T>(0);
-        if (j >= 0 && j < n && c < width) x = ((const T *)row_at(rows, j))[c];
-        *tile_element<T, D>(tile, r, c) = x;
-    }
-}
-
 /* Copy rows first to first + 63 of `width` elements; those outside [0, n) and elements
  * beyond the width become zeros.  `wide`: rows start at, and are, multiples of 16
  * bytes. */
@@ -203,7 +188,6 @@ DEVICE void load_tile(uint32_t tile, char *generic, const Rows &rows, int64_t fi
     constexpr int PER = 16 / (int)sizeof(T), CHUNKS = D / PER;
 
     if (wide) {
-#pragma unroll 4
         for (int t = threadIdx.x; t < CUDA_TILE * CHUNKS; t += THREADS) {
             const int     r = t / CHUNKS, c = t % CHUNKS;
             const int64_t j = first + r;
@@ -213,7 +197,13 @@ DEVICE void load_tile(uint32_t tile, char *generic, const Rows &rows, int64_t fi
         }
         return;
     }
-    load_elements<T, D>(generic, rows, first, n, width);
+    for (int t = threadIdx.x; t < CUDA_TILE * D; t += THREADS) {
+        const int     r = t / D, c = t % D;
+        const int64_t j = first + r;
+        T             x = from_float<T>(0);
+        if (j >= 0 && j < n && c < width) x = ((const T *)row_at(rows, j))[c];
+        *tile_element<T, D>(generic, r, c) = x;
+    }
 }
 
 /*

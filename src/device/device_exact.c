@@ -89,8 +89,7 @@ static void take(struct run *r, struct arena *a, bool backward)
                 arena_take(a, p->batch * p->len_k * g->kv_heads * wide, sizeof(float));
         }
     }
-    r->x.work_bytes =
-        r->calls->exact_work_bytes(&r->x, backward ? CUDA_BACKWARD : CUDA_FORWARD);
+    r->x.work_bytes = r->on->kernel_bytes[backward];
     r->x.work = r->x.work_bytes ? arena_take(a, (int64_t)r->x.work_bytes, 1) : NULL;
 }
 

@@ -12,7 +12,8 @@ struct device_stage {
     double            bias_unit; /* what biases by distance are multiplied by */
     const int32_t    *entry[2];  /* [n_rel] of tables over distances */
     int64_t           n_rel, rel0;
-    void             *memory; /* that the pointers point into */
+    size_t kernel_bytes[2]; /* work memory of kernels, forward and backward */
+    void  *memory;          /* that the pointers point into */
 };
 
 /* log2(e) where weights are exponentials, else 1. */

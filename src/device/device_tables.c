@@ -200,6 +200,28 @@ static void describe_launch(const foci_plan *plan, const struct stage *s)
     if (p->dropout > 0) x->drop_bound = (uint64_t)ceil(p->dropout * 0x1p53) << 11;
 }
 
+/* Tensors as executions give them, but for where they lie; the work memory that kernels
+ * ask for with these. */
+static void count_work(const foci_plan *plan, const struct stage *s)
+{
+    const foci_problem      *p = &plan->p;
+    const struct cuda_calls *calls = plan->ctx->device->calls;
+    struct device_stage     *d = s->device;
+    struct cuda_exact        x = d->x;
+
+    x.q = (struct cuda_in){ NULL, p->q.batch, p->q.row, p->q.head };
+    x.k = (struct cuda_in){ NULL, p->k.batch, p->k.row, p->k.head };
+    x.v = (struct cuda_in){ NULL, p->v.batch, p->v.row, p->v.head };
+    x.o = (struct cuda_out){ NULL, p->o.batch, p->o.row, p->o.head };
+    x.d_o = (struct cuda_in){ NULL, p->o.batch, p->o.row, p->o.head };
+    x.dq = (struct cuda_out){ NULL, p->q.batch, p->q.row, p->q.head };
+    x.dk = (struct cuda_out){ NULL, p->k.batch, p->k.row, p->k.head };
+    x.dv_out = (struct cuda_out){ NULL, p->v.batch, p->v.row, p->v.head };
+    d->kernel_bytes[0] = calls->exact_work_bytes(&x, CUDA_FORWARD);
+    if (p->flags & FOCI_TRAIN)
+        d->kernel_bytes[1] = calls->exact_work_bytes(&x, CUDA_BACKWARD);
+}
+
 foci_status device_stage_make(foci_plan *plan, struct stage *s)
 {
     TRY(device_refuse(plan, s));
@@ -211,7 +233,9 @@ foci_status device_stage_make(foci_plan *plan, struct stage *s)
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                         "%s: %s has capability %d.%d, and kernels need 8.0", d->name,
                         d->info.name, d->info.sm / 10, d->info.sm % 10);
-    return upload(plan, s);
+    TRY(upload(plan, s));
+    count_work(plan, s);
+    return FOCI_OK;
 }
 
 void device_stage_free(foci_ctx *ctx, struct stage *s)

@@ -289,11 +289,19 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
         }
 }
 
+#include "kernels/common/tile_product.c"
+
 void kernels_amx(struct kernels *k)
 {
     k->gemm_bf16 = gemm_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
     k->take_sum_bf16 = take_sum_bf16_amx;
+    k->tile_panel = tile_panel_amx;
+    k->tile_rest = tile_rest_amx;
+    k->tile_multiply = tile_multiply_amx;
+    k->transpose_bf16 = transpose_bf16_amx;
+    k->tile_pairs = tile_pairs_amx;
+    k->tile_words = tile_words_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

@@ -17,6 +17,7 @@
 #include "kern/rows.h"
 #include "kern/run.h"
 #include "kern/scores.h"
+#include "kern/tiles.h"
 
 #ifdef FOCI_AMX_EMULATED
 void kernels_amx_emulated(struct kernels *k);

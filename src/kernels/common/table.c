@@ -24,6 +24,8 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
     ISA(gemm)(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
 }
 
+#include "kernels/common/panel.c"
+
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
@@ -47,6 +49,7 @@ INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
 INLINE void ISA(fill)(struct kernels *k)
 {
     k->gemm_f32 = ISA(gemm_f32);
+    k->panel_f32 = ISA(panel_f32);
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);

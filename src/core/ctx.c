@@ -92,6 +92,7 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
             asked ? "above the level asked for" : "above the level in FOCI_CPU";
     }
     kernels_init(&ctx->kernels, ctx->levels);
+    ctx->l2_bytes = cpu_l2_bytes();
     return FOCI_OK;
 }
 

@@ -73,39 +73,46 @@ static void multiply(const struct probe *p, struct operands *o)
                              0);
 }
 
-/* Seconds for `count` products in each thread, without the start of the threads. */
-static double run(const struct probe *p, int64_t count)
+/* Seconds for `count` products in each thread, without the start of the threads, of
+ * which the system may have given fewer than were asked for: *ran is their number. */
+static double run(const struct probe *p, int64_t count, int *ran)
 {
     double begin = 0, end = 0;
 #pragma omp parallel num_threads(p->threads)
     {
         struct operands *o = &p->operands[omp_get_thread_num()];
+        if (p->kernels->begin) p->kernels->begin();
+#pragma omp master
+        *ran = omp_get_num_threads();
 #pragma omp barrier
-#pragma omp          master
+#pragma omp master
         begin = now();
         for (int64_t i = 0; i < count; i++)
             multiply(p, o);
 #pragma omp barrier
 #pragma omp master
         end = now();
+        if (p->kernels->end) p->kernels->end();
     }
     return end - begin;
 }
 
 static double best_rate(const struct probe *p)
 {
-    int64_t count = 1;
-    while (run(p, count) < RUN_SECONDS && count < INT32_MAX)
-        count *= 2;
-
-    double best = run(p, count);
-    for (int i = 1; i < TRIES; i++) {
-        const double t = run(p, count);
-        if (t < best) best = t;
-    }
     const struct shape s = p->shape;
     const double       terms = (double)s.m * s.n * s.k * (p->bf16 ? 2 : 1);
-    return 2 * terms * (double)count * p->threads / best;
+    int64_t            count = 1;
+    int                ran = 1;
+    while (run(p, count, &ran) < RUN_SECONDS && count < INT32_MAX)
+        count *= 2;
+
+    double best = 0;
+    for (int i = 0; i < TRIES; i++) {
+        const double t = run(p, count, &ran);
+        const double rate = 2 * terms * (double)count * ran / t;
+        if (rate > best) best = rate;
+    }
+    return best;
 }
 
 static double product_rate(const foci_ctx *ctx, struct operands *operands, bool bf16)

@@ -11,6 +11,7 @@
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 
+
 #define TRY(expr)                                                                      \
     do {                                                                               \
         const foci_status try_status = (expr);                                         \
@@ -32,6 +33,7 @@ struct foci_ctx {
     unsigned              levels;        /* in use, bits of enum level */
     const char           *why[N_LEVELS]; /* a level is not in use; NULL: it is */
     struct kernels        kernels;
+    int64_t               l2_bytes; /* of a core's second cache; 0: not known */
     const foci_mech_def **own; /* registered by the program */
     int                   n_own;
     struct device        *device; /* device/device.h; NULL: plans run on the CPU */
@@ -71,6 +73,9 @@ void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
 
 /* Processors this process may run on, 1 to MAX_THREADS. */
 int cpu_count(void);
+
+/* Bytes of the second cache, 0 where the system does not say. */
+int64_t cpu_l2_bytes(void);
 
 /* Products of sizes that say when they overflow: false, *out untouched. */
 bool mul_size(size_t a, size_t b, size_t *out);

@@ -1,4 +1,4 @@
-/* cpus.c -- how many processors this process may run on. */
+/* cpus.c -- how many processors this process may run on, and their second cache. */
 #if defined(__linux__)
 #define _GNU_SOURCE
 #include <sched.h>
@@ -23,4 +23,13 @@ int cpu_count(void)
 #endif
     if (n < 1) return 1;
     return n < MAX_THREADS ? (int)n : MAX_THREADS;
+}
+
+int64_t cpu_l2_bytes(void)
+{
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+    return max64(0, sysconf(_SC_LEVEL2_CACHE_SIZE));
+#else
+    return 0;
+#endif
 }

@@ -93,6 +93,7 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
     ctx->levels = models_choose(&cpu, ctx->levels, name ? top : N_LEVELS, ctx->why);
     kernels_init(&ctx->kernels, ctx->levels);
     models_tune(&cpu, &ctx->kernels);
+    ctx->l2_bytes = cpu_l2_bytes();
     return FOCI_OK;
 }
 

@@ -238,6 +238,31 @@ static inline void exact_product(const struct exact *x, float *c, int64_t ldc,
         x->k->gemm_f32(c, ldc, at, a.row, a.col, b, ldb, m, n, k, add);
 }
 
+/* The same of 64 columns where tiles of `a` follow one another and the next one, so many
+ * rows on, is wanted soon: floats of long sequences come from the third cache. */
+static inline void exact_product_ahead(const struct exact *x, float *c,
+                                       struct operand a, const void *b, int m, int k,
+                                       int add, const char *ahead)
+{
+    if (x->bf16) {
+        x->k->gemm_bf16(c, LANES, (const void *)a.at, a.row, a.col, b, LANES, m, LANES,
+                        k, add);
+        return;
+    }
+    x->k->panel_f32(&(struct panel_f32){ .out = c,
+                                         .sums = add ? c : NULL,
+                                         .a = (const float *)(const void *)a.at,
+                                         .b = b,
+                                         .ldo = LANES,
+                                         .lds = LANES,
+                                         .ra = a.row,
+                                         .ca = a.col,
+                                         .m = m,
+                                         .k = k,
+                                         .ahead = ahead,
+                                         .twice = true });
+}
+
 /* Whether there is a sweep in natural order. */
 static inline bool exact_natural(const struct exact *x)
 {

@@ -141,6 +141,14 @@ static struct operand values_sum_of(struct pass *p, const struct block *b, int64
     return exact_summed(x, r->value, x->dv_pad);
 }
 
+/* Where the rows that follow `tiles` tiles begin, or the tile itself where rows lie
+ * apart. */
+static const char *next_tile(struct operand a, int tiles, int64_t row, int d)
+{
+    return row == d ? a.at + (int64_t)tiles * TILE * row * (int64_t)sizeof(float)
+                    : a.at;
+}
+
 static void scores(struct pass *p, int64_t t, int n, float *s)
 {
     const struct exact *x = p->x;
@@ -153,9 +161,13 @@ static void scores(struct pass *p, int64_t t, int n, float *s)
     }
     const struct operand keys = keys_of(p, t, n);
     while (exact_cut(x, p->b, t, n, &c))
-        exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
-                      operand_from(keys, c.j, 0), q + c.lane, LANES,
-                      exact_padded(x, c.m), LANES - c.lane, x->dq_pad / x->per, 0);
+        if (c.m == TILE && !x->bf16)
+            exact_product_ahead(x, s, keys, q, TILE, x->dq_pad, 0,
+                                next_tile(keys, 1, keys.row, x->dq));
+        else
+            exact_product(x, s + (int64_t)c.j * LANES + c.lane, LANES,
+                          operand_from(keys, c.j, 0), q + c.lane, LANES,
+                          exact_padded(x, c.m), LANES - c.lane, x->dq_pad / x->per, 0);
 }
 
 /* The sums of values of sequence number f of those taken together. */
@@ -182,6 +194,12 @@ static void values(struct pass *p, const struct block *b, int64_t t, int n, int 
     struct cut           c = { 0 };
 
     while (exact_cut(x, b, t, n, &c)) {
+        if (c.m == n && n % TILE == 0 && !x->bf16) {
+            exact_product_ahead(x, ot, sum, w + (int64_t)at * LANES, x->dv_pad, n,
+                                !*fresh, next_tile(sum, n / TILE, sum.col, x->dv));
+            *fresh = false;
+            continue;
+        }
         if (c.lane) need_sum(x, ot, fresh);
         exact_product(x, ot + c.lane, LANES, operand_from(sum, 0, c.j / x->per),
                       w + (int64_t)(at + c.j) / x->per * LANES + c.lane, LANES,
@@ -198,7 +216,7 @@ static int in_one(const struct pass *p, int i)
     const struct panel *pa = &p->panel;
     int                 n = 1;
 
-    if (!x->bf16 || x->k->sum_by_rows || p->with == 1) return 1;
+    if (x->bf16 && (x->k->sum_by_rows || p->with == 1)) return 1;
     while (i + n < pa->n_tiles && !pa->masked[i] && !pa->masked[i + n] &&
            pa->tile[i + n] == pa->tile[i] + n)
         n++;

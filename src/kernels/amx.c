@@ -384,6 +384,7 @@ static void sums_bf16_amx(float *o, int64_t ldo, const float *w, int rows,
     halves_sums(o, ldo, rounded, rows, v, ldv, n, d);
 }
 #include "kernels/amx/grad.c"
+#include "kernels/common/tile_product.c"
 
 void kernels_amx(struct kernels *k)
 {
@@ -398,6 +399,12 @@ void kernels_amx(struct kernels *k)
     k->grad_panel_bf16 = grad_panel_bf16_amx;
     k->tile_words = tile_words_amx;
     k->take_block_bf16 = take_block_bf16_amx;
+    k->tile_panel = tile_panel_amx;
+    k->tile_rest = tile_rest_amx;
+    k->tile_multiply = tile_multiply_amx;
+    k->transpose_bf16 = transpose_bf16_amx;
+    k->tile_pairs = tile_pairs_amx;
+    k->tile_words = tile_words_amx;
     k->begin = begin_amx;
     k->end = end_amx;
     k->has_bf16 = true;

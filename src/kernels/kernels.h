@@ -159,6 +159,72 @@ struct chunk_back {
     void           *scratch; /* of BACK_BYTES */
 };
 enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 4 * 5 + 4 * 8 + 1) << 10 };
+/* Rows of a large product: out[m][64] = sums + a b, with a(i, t) at a[i ra + t ca] and
+ * b[k][64] packed.  Lines at `ahead` and on, which need not be there, are brought near
+ * meanwhile: one or two for six rows and four terms. */
+struct panel_f32 {
+    float       *out;  /* rows of it and of sums are 64-byte aligned */
+    const float *sums; /* may be out; NULL: none */
+    const float *a, *b;
+    int64_t      ldo, lds, ra, ca;
+    int          m, k;
+    const char  *ahead;
+    bool         twice; /* two lines at once */
+};
+
+/* Large products on tiles.  A panel of the first operand is at most 48 rows, a strip of
+ * the second 32 columns, and a step of the sum 32 terms; of each step a panel has tiles
+ * of 16 rows, [rows][32], and a strip two tiles of words, [2][16][16]. */
+enum { TILE_PANEL = 48, TILE_STRIP = 32, TILE_DEPTH = 32, TILE_UNIT = 8 };
+enum { TILE_BLOCK = TILE_PANEL * TILE_STRIP }; /* sums of a panel and a strip */
+
+/* Rows of bf16 as they are stored. */
+struct tile_source {
+    const uint16_t *data;
+    int64_t         ld;
+};
+
+/* A panel in the making, by units of eight rows and one step: unit u has rows 8 (u /
+ * steps) and on, and step u % steps.  Row i of it at step t is 32 elements of row
+ * `row` + i of from[t]. */
+struct tile_panel {
+    uint16_t                 *out; /* [steps][rows][32] */
+    const struct tile_source *from;
+    int64_t                   row;
+    int                       rows, valid; /* a multiple of 16; zeros from `valid` on */
+    int                       steps;
+};
+
+/* Where the rows of a strip go, f32 or bf16: out = more + (sums + bias). */
+struct tile_result {
+    char        *out;  /* NULL: the sums are wanted */
+    const char  *more; /* of the type of the result; NULL: nothing */
+    const float *bias; /* [32]; NULL: none */
+    int64_t      ld, ld_more;
+};
+
+/* Rows of a result that are still to be written. */
+struct tile_rest {
+    const float       *in; /* [rows][32] */
+    struct tile_result to;
+    int                rows;
+};
+
+/* A panel by all strips of a part of b, and what is done beside it. */
+struct tile_multiply {
+    const uint16_t           *a;
+    const uint32_t           *b; /* [strips][steps][512] */
+    int                       rows, valid, steps, strips;
+    const struct tile_result *to; /* [strips], of row 0; NULL: sums are wanted of all */
+    int64_t                   row; /* of the panel, in `to` */
+    int                       dtype;
+    float *sums; /* [strips][48][32], of strips that are not written */
+    bool   add;  /* to the sums that are there */
+
+    const struct tile_panel *next; /* is made meanwhile; NULL: none */
+    struct tile_rest        *rest; /* is written meanwhile, and is what is left then */
+    float                   *c[2]; /* [48][32] each; the rest is in one of them */
+};
 
 enum level {
     LEVEL_PORTABLE,

@@ -138,6 +138,7 @@ static float weight(float t, float m, int kind)
 #include "kernels/plain/rows.c"
 #include "kernels/plain/scores.c"
 #include "kernels/plain/taps.c"
+#include "kernels/plain/tiles.c"
 
 void kernels_ref(struct kernels *k)
 {

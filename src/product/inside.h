@@ -3,6 +3,7 @@
  * b is packed once, a block by block, into what the micro-kernels multiply: panels of 64
  * columns of b, of which tiles of 64 terms of the sum follow one another, and blocks of
  * rows of a.  Where products are of bf16, both are words of two neighbours along k.
+ * Products on the tiles of AMX have a way of their own (tiled.h).
  */
 #ifndef FOCI_PRODUCT_INSIDE_H
 #define FOCI_PRODUCT_INSIDE_H
@@ -43,6 +44,7 @@ struct packing {
     int64_t               tiles, panels; /* along k and n */
     char                 *b;             /* [panels][tiles] of 64 x 64 */
     size_t                tile_bytes;
+    bool                  large; /* the second cache is */
 };
 
 /* What a thread has for itself. */
@@ -54,11 +56,10 @@ struct room {
 };
 
 /* An operand of the micro-kernels: element (i, t) at data[i rows + t terms], in floats or
- * words, and so much further for each tile of the sum where `apart`. */
+ * words. */
 struct left {
     const char *data;
     int64_t     rows, terms;
-    bool        apart;
 };
 
 /* pack.c */

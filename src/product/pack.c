@@ -77,7 +77,7 @@ static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
 
-    if (in && !x->k->sum_by_rows) {
+    if (in) {
         x->k->take_sum_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
@@ -174,7 +174,7 @@ static struct left plain_words(const struct packing *x, struct cut cut,
             x->k->pack_rows_bf16(out, r->tile, padded(cut.d), cut.n, wide);
         }
     }
-    return (struct left){ r->a, wide / 2, 1, false };
+    return (struct left){ r->a, wide / 2, 1 };
 }
 
 /* Pairs of rows that are terms of the sum, 64 terms at a time. */
@@ -199,25 +199,27 @@ static struct left turned_words(const struct packing *x, struct cut cut,
             x->k->pack_sum_bf16(out, r->tile, wide, cut.n, wide);
         }
     }
-    if (x->k->sum_by_rows) return (struct left){ r->a, TILE / 2, 1, true };
-    return (struct left){ r->a, 1, wide, false };
+    return (struct left){ r->a, 1, wide };
 }
 
-/* Rows that the micro-kernels can read where they are: whole words, and all rows and terms
- * that a level wants. */
+/* Floats from row to row, 16 KiB, at which the rows of a block meet in an eighth of the
+ * sets of the second cache and leave no place there for b. */
+enum { FAR = 4096 };
+
+/* Rows that the micro-kernels can read where they are: whole words, and all terms that a
+ * level wants. */
 static bool in_place(const struct packing *x, struct cut cut, struct left *left)
 {
     const struct matrix *a = &x->p->a;
     const struct piece   p = piece_at(a, cut.col, cut.d);
     const char *const    at = piece_row(a, p, cut.row);
     const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
-    const int            rows = x->k->sum_by_rows ? 16 : 1;
 
     if (a->turned || a->dtype != needs || p.cols != cut.d) return false;
     if ((uintptr_t)at % sizeof(float)) return false;
-    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1, false };
-    return !x->words ||
-           (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0 && cut.n % rows == 0);
+    if (!x->words && x->large && p.part->ld % FAR == 0) return false;
+    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1 };
+    return !x->words || (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0);
 }
 
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
@@ -236,6 +238,5 @@ struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int t
     const int64_t    ld = padded(cut.d);
 
     load_cut(x->k, a, cut, (float *)(void *)r->a, ld, r->piece);
-    return a->turned ? (struct left){ r->a, 1, ld, false }
-                     : (struct left){ r->a, ld, 1, false };
+    return a->turned ? (struct left){ r->a, 1, ld } : (struct left){ r->a, ld, 1 };
 }

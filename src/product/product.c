@@ -7,12 +7,19 @@
 #include <string.h>
 
 #include "product/inside.h"
+#include "product/tiled.h"
+
+/* A second cache that holds two panels of b and a block of a, of floats, and results. */
+enum {
+    AHEAD_BYTES = 4 * BLOCK_TERMS * (2 * TILE + BLOCK_ROWS) * 5 / 4,
+};
 
 struct multiply {
     struct packing x;
     struct room   *rooms;      /* [threads] */
     int64_t        rows, cols; /* of blocks of c */
     int64_t        across;     /* blocks side by side */
+    int            threads;
 };
 
 static bool in_words(const foci_ctx *ctx, const struct product *p)
@@ -25,8 +32,7 @@ static size_t element_bytes(bool words)
     return words ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* Rows and columns of packed blocks are padded for the tiles of AMX and the kernels that
- * pack 64 rows. */
+/* Rows and columns of packed blocks are padded for the kernels that pack 64 rows. */
 static void take_room(struct room *r, struct arena *a)
 {
     enum { ROWS = BLOCK_ROWS + TILE, TERMS = BLOCK_TERMS + TILE };
@@ -63,8 +69,12 @@ size_t product_bytes(const foci_ctx *ctx, const struct product *p)
 {
     struct arena    many = { 0 }, few = { 0 };
     struct multiply x;
+    struct tiled    t;
 
-    take_packed(ctx, p, &x, &many);
+    if (tiled_can(ctx, in_words(ctx, p)))
+        tiled_take(ctx, p, &t, &many);
+    else
+        take_packed(ctx, p, &x, &many);
     few_take(ctx, p, &few);
     return many.used > few.used ? many.used : few.used;
 }
@@ -82,33 +92,83 @@ static void pack_job(void *arg, int64_t i, int thread)
         pack_b(&x->x, i % panels, i / panels, r);
 }
 
-/* A block of a against one panel of b, from tile t on. */
-static void multiply_panel(const struct packing *x, const struct left *a, int m,
-                           int64_t panel, int64_t t, int terms, float *c)
+static char *panel_at(const struct packing *x, int64_t panel, int64_t tile)
 {
-    const struct kernels *k = x->k;
-    const int             n = (int)round_up(min64(TILE, x->p->n - panel * TILE), 16);
-    const char *const     b = x->b + (size_t)(panel * x->tiles + t) * x->tile_bytes;
-    const bool            add = t > 0;
+    return x->b + (size_t)(panel * x->tiles + tile) * x->tile_bytes;
+}
 
-    if (!x->words) {
-        k->gemm_f32(c, TILE, (const float *)(const void *)a->data, a->rows, a->terms,
-                    (const float *)(const void *)b, TILE, m, n, terms, add);
-        return;
+/* A block of a against one panel of b, from tile t on, as words. */
+static void multiply_words(const struct packing *x, const struct left *a,
+                           struct block b, int64_t t, int terms, float *c)
+{
+    const uint32_t *const left = (const uint32_t *)(const void *)a->data;
+    const uint32_t *const right =
+        (const uint32_t *)(const void *)panel_at(x, b.j / TILE, t);
+
+    x->k->gemm_bf16(c, TILE, left, a->rows, a->terms, right, TILE, b.m,
+                    (int)round_up(b.n, 16), (int)round_up(terms, x->k->depth) / 2,
+                    t > 0);
+}
+
+/* Where the sums of a block of 64 columns are the result; NULL: something follows. */
+static float *result_of(const struct product *p, struct block b, int64_t *ld)
+{
+    enum { LINE = 64, FLOATS = 16 };
+
+    if (p->c.dtype != FOCI_F32 || b.n < TILE || p->add) return NULL;
+    if (p->bias || p->residual || p->drop > 0 || p->act != PRODUCT_PLAIN) return NULL;
+
+    const struct piece c = piece_at(&p->c, b.j, TILE);
+    float *const       out = (float *)(void *)piece_row(&p->c, c, b.i);
+
+    if (c.cols < TILE || c.part->ld % FLOATS || (uintptr_t)out % LINE) return NULL;
+    *ld = c.part->ld;
+    return out;
+}
+
+/* The panel of b that a thread wants after that of column j of block i, from term t on. */
+static const char *panel_after(const struct multiply *x, int64_t i, int64_t j, int n,
+                               int64_t t)
+{
+    const bool    deeper = t + BLOCK_TERMS < x->x.p->k;
+    const int64_t next = deeper ? i : i + x->threads;
+    const int64_t col = next % x->across * x->cols;
+
+    if (j + TILE < n)
+        return panel_at(&x->x, (i % x->across * x->cols + j) / TILE + 1, t / TILE);
+    return panel_at(&x->x, col / TILE, deeper ? (t + BLOCK_TERMS) / TILE : 0);
+}
+
+/* The same in floats, to c or, where that is all, to the result: then the answer is
+ * true.  The lines of a panel are asked for once, by the rows of a block; without that
+ * it is those of the panel at hand. */
+static bool multiply_floats(const struct multiply *x, const struct left *a,
+                            struct block b, int64_t t, int terms, float *c,
+                            const char *ahead)
+{
+    const char *const panel = panel_at(&x->x, b.j / TILE, t);
+    int64_t           ld = TILE;
+    float *const out = t * TILE + terms == x->x.p->k ? result_of(x->x.p, b, &ld) : NULL;
+    const float *const left = (const float *)(const void *)a->data;
+    const float *const right = (const float *)(const void *)panel;
+
+    if (b.n <= TILE - 16) {
+        x->x.k->gemm_f32(c, TILE, left, a->rows, a->terms, right, TILE, b.m,
+                         (int)round_up(b.n, 16), terms, t > 0);
+        return false;
     }
-    const uint32_t *left = (const uint32_t *)(const void *)a->data;
-    const uint32_t *right = (const uint32_t *)(const void *)b;
-    const int       rows = (int)round_up(m, k->sum_by_rows ? 16 : 1);
-    const int       step = a->apart ? TILE : terms;
-
-    for (int done = 0; done < terms; done += step) {
-        const int some = (int)min64(step, terms - done);
-
-        k->gemm_bf16(c, TILE, left, a->rows, a->terms,
-                     right + (ptrdiff_t)done / 2 * TILE, TILE, rows, n,
-                     (int)round_up(some, k->depth) / 2, add || done > 0);
-        left += round_up(m, 32) * TILE / 2;
-    }
+    x->x.k->panel_f32(&(struct panel_f32){ .out = out ? out : c,
+                                           .sums = t > 0 ? c : NULL,
+                                           .a = left,
+                                           .b = right,
+                                           .ldo = ld,
+                                           .lds = TILE,
+                                           .ra = a->rows,
+                                           .ca = a->terms,
+                                           .m = b.m,
+                                           .k = terms,
+                                           .ahead = x->x.large ? ahead : panel });
+    return out != NULL;
 }
 
 enum { PANEL = (BLOCK_ROWS + TILE) * TILE }; /* floats of c */
@@ -134,9 +194,14 @@ static void block_job(void *arg, int64_t i, int thread)
         for (int j = 0; j < n; j += TILE) {
             float *const       c = r->c + j / TILE * step;
             const struct block b = { i0, j0 + j, m, (int)min64(TILE, n - j) };
+            bool               done = false;
 
-            if (terms) multiply_panel(&x->x, &a, m, b.j / TILE, t / TILE, terms, c);
-            if (t + terms == p->k) finish(x->x.k, p, b, c, TILE);
+            if (terms && x->x.words)
+                multiply_words(&x->x, &a, b, t / TILE, terms, c);
+            else if (terms)
+                done = multiply_floats(x, &a, b, t / TILE, terms, c,
+                                       panel_after(x, i, j, n, t));
+            if (t + terms == p->k && !done) finish(x->x.k, p, b, c, TILE);
         }
     }
 }
@@ -146,10 +211,12 @@ static void block_job(void *arg, int64_t i, int thread)
 static double cost_of(const struct product *p, int threads, int64_t rows, int64_t cols)
 {
     static const double pack = 25, fetch = 3;
-    const int64_t       jobs = div_up(p->m, rows) * div_up(p->n, cols);
+    const int64_t       across = div_up(p->n, cols), whole = (p->m - 1) / rows;
     const double        r = (double)rows, c = (double)cols;
+    const double        rest = (double)(p->m - whole * rows); /* of the last ones */
 
-    return (double)div_up(jobs, threads) * (r * c + pack * r + fetch * c);
+    return (double)div_up(whole * across, threads) * (r * c + pack * r + fetch * c) +
+           (double)div_up(across, threads) * (rest * c + pack * rest + fetch * c);
 }
 
 /* Blocks that are large, and as many for each thread. */
@@ -157,7 +224,7 @@ static void choose_blocks(const foci_ctx *ctx, struct multiply *x)
 {
     enum { MOST = 32 }; /* blocks side by side */
     const struct product *p = x->x.p;
-    const int64_t         step = ctx->kernels.sum_by_rows ? 32 : 12;
+    const int64_t         step = 12;
     const int64_t         most = min64(BLOCK_ROWS, round_up(p->m, step));
     double                best = 0;
 
@@ -181,6 +248,8 @@ static void packed_run(const foci_ctx *ctx, const struct product *p, void *work)
 
     take_packed(ctx, p, &x, &a);
     choose_blocks(ctx, &x);
+    x.threads = ctx->threads;
+    x.x.large = ctx->l2_bytes >= AHEAD_BYTES;
 
     const int64_t      jobs = div_up(p->m, x.rows) * x.across;
     const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
@@ -196,6 +265,8 @@ void product_run(const foci_ctx *ctx, const struct product *p, void *work)
     if (!p->m || !p->n) return;
     if (few_can(p, in_words(ctx, p)))
         few_run(ctx, p, work);
+    else if (tiled_can(ctx, in_words(ctx, p)))
+        tiled_run(ctx, p, work);
     else
         packed_run(ctx, p, work);
 }

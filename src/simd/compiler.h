@@ -22,6 +22,14 @@
  * first level, which is full of what is being read. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 1)
 
+/* Into the second level, soon; and a line that will be written, as the owner. */
+#define PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
+#if defined(__x86_64__)
+#define PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(p)))
+#else
+#define PREFETCH_WRITE(p) __builtin_prefetch((p), 1, 2)
+#endif
+
 /* Ask for the line 8 kB after p, where the reader of p comes next, for pauses between its
  * loads in which the hardware does not look ahead.  There need not be anything. */
 #define FOLLOW(p) PREFETCH((const void *)((uintptr_t)(p) + 8192))

@@ -21,6 +21,7 @@
 #include "kern/rows.h"
 #include "kern/run.h"
 #include "kern/scores.h"
+#include "kern/tiles.h"
 
 #ifdef FOCI_TILES_EMULATED
 #include "emulated/tiles.h"

@@ -75,6 +75,50 @@ static void check_gemm_f32(struct run *r)
             try_gemm_f32(r, &products[i], (enum data)data);
 }
 
+static void try_panel_f32(struct run *r, const struct product *x, enum data data)
+{
+    const int64_t ldo = LANES + 16, lds = LANES + 32;
+    int64_t       ra, ca, size;
+
+    name_product(r, x, (int)data);
+    strides(x, &ra, &ca, &size);
+    const float *const a = floats(r, size, data);
+    const float *const b = floats(r, x->k * (int64_t)LANES, NORMAL);
+    const float *const sums = floats(r, x->m * lds, NORMAL);
+    float *const       out = output(r, x->m * ldo, sizeof *out, FLOATS);
+
+    if (!r->bench)
+        for (int i = 0; i < x->m; i++)
+            for (int j = 0; j < LANES; j++)
+                allow(r, out, i * ldo + j,
+                      product_bound(x, a, ra, ca, b, LANES, sums[i * lds + j], i, j));
+    while (next(r))
+        r->k->panel_f32(&(struct panel_f32){ .out = out,
+                                             .sums = x->add ? sums : NULL,
+                                             .a = a,
+                                             .b = b,
+                                             .ldo = ldo,
+                                             .lds = lds,
+                                             .ra = ra,
+                                             .ca = ca,
+                                             .m = x->m,
+                                             .k = x->k,
+                                             .ahead = (const char *)b });
+}
+
+static void check_panel_f32(struct run *r)
+{
+    for (int i = 0; i < cases(r, 5, COUNT(products)); i++)
+        for (int data = 0; data < cases(r, 1, N_DATA); data++) {
+            struct product x = products[i];
+
+            x.n = LANES;
+            try_panel_f32(r, &x, (enum data)data);
+        }
+    for (int m = 1; m <= 24 && !r->bench; m++)
+        try_panel_f32(r, &(struct product){ m, LANES, 9, m % 3, m % 2 }, NORMAL);
+}
+
 /* n random words, and their halves as floats. */
 static uint32_t *words(struct run *r, int64_t n, enum data data)
 {

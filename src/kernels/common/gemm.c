@@ -11,6 +11,24 @@
  * GEMM_MOST, the rows of a block of two vectors or fewer.
  */
 
+/* One term of R rows by V vectors. */
+INLINE void ISA(gemm_term)(vf sum[GEMM_MOST][GEMM_VECS], const GEMM_ELEM *a, int64_t ra,
+                           const GEMM_ELEM *b, const int R, const int V)
+{
+    gemm_vec row[GEMM_VECS];
+
+    UNROLL(GEMM_VECS)
+    for (int v = 0; v < V; v++)
+        row[v] = gemm_row(b + v * VF_LEN);
+    UNROLL(GEMM_MOST)
+    for (int i = 0; i < R; i++) {
+        const gemm_vec x = gemm_all(a + i * ra);
+        UNROLL(GEMM_VECS)
+        for (int v = 0; v < V; v++)
+            sum[i][v] = gemm_mac(x, row[v], sum[i][v]);
+    }
+}
+
 /* R rows by V vectors, both constant. */
 INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
                             int64_t ca, const GEMM_ELEM *b, int64_t ldb, int k, int add,
@@ -25,22 +43,8 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
             sum[i][v] = add ? vf_load(c + i * ldc + v * VF_LEN) : vf_zero();
     }
 
-    for (int t = 0; t < k; t++) {
-        gemm_vec row[GEMM_VECS];
-
-        UNROLL(GEMM_VECS)
-        for (int v = 0; v < V; v++)
-            row[v] = gemm_row(b + v * VF_LEN);
-        UNROLL(GEMM_MOST)
-        for (int i = 0; i < R; i++) {
-            const gemm_vec x = gemm_all(a + i * ra);
-            UNROLL(GEMM_VECS)
-            for (int v = 0; v < V; v++)
-                sum[i][v] = gemm_mac(x, row[v], sum[i][v]);
-        }
-        a += ca;
-        b += ldb;
-    }
+    for (int t = 0; t < k; t++, a += ca, b += ldb)
+        ISA(gemm_term)(sum, a, ra, b, R, V);
 
     UNROLL(GEMM_MOST)
     for (int i = 0; i < R; i++) {
@@ -50,17 +54,11 @@ INLINE void ISA(gemm_block)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     }
 }
 
-/* All rows of V vectors, R at a time, then what is left. */
-INLINE void ISA(gemm_strip)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
-                            int64_t ca, const GEMM_ELEM *b, int64_t ldb, int m, int k,
-                            int add, const int R, const int V)
+/* Fewer than six rows of V vectors. */
+INLINE void ISA(gemm_rest)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
+                           int64_t ca, const GEMM_ELEM *b, int64_t ldb, int m, int k,
+                           int add, const int V)
 {
-    for (; m >= R; m -= R, c += R * ldc, a += R * ra)
-        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, R, V);
-    if (m >= 6) {
-        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 6, V);
-        m -= 6, c += 6 * ldc, a += 6 * ra;
-    }
     switch (m) {
     case 5: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 5, V); break;
     case 4: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 4, V); break;
@@ -69,6 +67,25 @@ INLINE void ISA(gemm_strip)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t r
     case 1: ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 1, V); break;
     default: break;
     }
+}
+
+/* All rows of V vectors, R at a time, then what is left. */
+INLINE void ISA(gemm_strip)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra,
+                            int64_t ca, const GEMM_ELEM *b, int64_t ldb, int m, int k,
+                            int add, const int R, const int V)
+{
+    for (; m >= R && !(R == 6 && m > 6 && m <= 10); m -= R, c += R * ldc, a += R * ra)
+        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, R, V);
+    if (R == 6 && m > 6) { /* better halved than cut into six and few */
+        const int half = (m + 1) / 2;
+
+        ISA(gemm_rest)(c, ldc, a, ra, ca, b, ldb, half, k, add, V);
+        m -= half, c += half * ldc, a += half * ra;
+    } else if (m >= 6) {
+        ISA(gemm_block)(c, ldc, a, ra, ca, b, ldb, k, add, 6, V);
+        m -= 6, c += 6 * ldc, a += 6 * ra;
+    }
+    ISA(gemm_rest)(c, ldc, a, ra, ca, b, ldb, m, k, add, V);
 }
 
 INLINE void ISA(gemm)(float *c, int64_t ldc, const GEMM_ELEM *a, int64_t ra, int64_t ca,

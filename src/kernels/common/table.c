@@ -24,6 +24,8 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
     ISA(gemm)(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
 }
 
+#include "kernels/common/panel.c"
+
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
@@ -50,6 +52,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->gemm_f32 = ISA(gemm_f32);
     k->peak_f32 = ISA(peak_f32);
     k->read_streams = ISA(read_streams);
+    k->panel_f32 = ISA(panel_f32);
     k->load_rows = ISA(load_rows);
     k->fetch_rows = ISA(fetch_rows);
     k->store_rows = ISA(store_rows);

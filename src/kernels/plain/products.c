@@ -18,6 +18,19 @@ static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra, int64_t 
     }
 }
 
+static void panel_f32(const struct panel_f32 *x)
+{
+    for (int i = 0; i < x->m; i++) {
+        float row[LANES] = { 0.0f };
+
+        if (x->sums) memcpy(row, x->sums + i * x->lds, sizeof row);
+        for (int t = 0; t < x->k; t++)
+            for (int j = 0; j < LANES; j++)
+                row[j] += x->a[i * x->ra + t * x->ca] * x->b[(int64_t)t * LANES + j];
+        memcpy(x->out + i * x->ldo, row, sizeof row);
+    }
+}
+
 static void gemm_bf16(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
                       const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
 {

@@ -1,0 +1,84 @@
+/* tiled.h -- what the files of products on tiles share.
+ *
+ * Panels of 48 rows of a meet strips of 32 columns of b (kernels.h).  A job is a part of
+ * c; its part of b, at most BLOCK_PAIRS pairs of tiles, stays in the second cache while
+ * the panels go by.  Where the sum is deeper than that it is cut, and sums wait in
+ * memory.  Sums continue where they stopped, so that no cut changes a bit of them.
+ */
+#ifndef FOCI_PRODUCT_TILED_H
+#define FOCI_PRODUCT_TILED_H
+
+#include <stdatomic.h>
+
+#include "product/inside.h"
+
+enum {
+    BLOCK_PAIRS = 512,   /* of tiles of b: 1 MiB */
+    MOST_STEPS = 64,     /* at once */
+    SHALLOW = 16,        /* steps, up to which panels of 32 rows are as good */
+    MOST_STRIPS = 64,    /* of a job */
+    MOST_SUMS = 1 << 20, /* that wait, of a job */
+    MOST_ROWS = 1 << 20, /* of a job */
+    PAIR_WORDS = TILE_STRIP * TILE_DEPTH / 2
+};
+
+/* Work that the threads share when they come to it: parts that somebody has begun, and
+ * that are done.  Nobody waits for a thread that is not there yet. */
+struct tiled_share {
+    _Atomic int64_t begun, done;
+};
+
+/* What a thread has for itself. */
+struct tiled_room {
+    uint16_t           *a[2]; /* the panel that is multiplied, and the next */
+    float              *c[2]; /* sums of a block, while they are written */
+    float              *sums; /* of the blocks of a panel; of a job, where it is cut */
+    struct tile_result *to;   /* [MOST_STRIPS] */
+    float              *tile, *piece; /* [64][MOST_STEPS 32] floats on their way */
+};
+
+struct tiled {
+    const struct kernels *k;
+    const struct product *p;
+    int64_t               steps, strips; /* of 32 terms, of 32 columns */
+    int                   depth, cuts;   /* steps at once, how often */
+    int                   high;          /* rows of a panel */
+    int64_t               rows, cols;    /* rows and strips of a job */
+    int64_t               across, down;  /* jobs */
+    bool                  own;           /* each job packs its part of b */
+    bool                  direct;        /* a is copied as it is stored */
+    struct tile_source   *sources;       /* [steps], of a or its transpose */
+    uint16_t             *transpose;     /* [m][ld], of a turned a */
+    int64_t               ld;
+    uint32_t             *b;      /* packed */
+    struct tiled_share   *shares; /* [across][cuts], and that of the transpose */
+    struct tiled_room    *rooms;  /* [threads] */
+};
+
+/* A job's columns, and a range of steps. */
+struct span {
+    int64_t strip, step;
+    int     strips, steps;
+};
+
+/* tiled_pack.c.  b is packed in parts: steps of a span, or strips where it is turned. */
+int  tiled_parts(const struct tiled *x, struct span s);
+void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
+                     const struct tiled_room *r);
+
+/* Where rows of a are read; false: they have to be converted. */
+bool tiled_sources(struct tiled *x);
+/* A turned a is transposed first, in so many jobs. */
+int64_t tiled_turns(const struct tiled *x);
+void    tiled_turn(const struct tiled *x, int64_t job, const struct tiled_room *r);
+/* Rows i0 and on as a panel, which is made here unless a is direct. */
+struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int64_t step,
+                              int steps, uint16_t *out, const struct tiled_room *r);
+
+/* tiled.c */
+bool tiled_can(const foci_ctx *ctx, bool words);
+void tiled_take(const foci_ctx *ctx, const struct product *p, struct tiled *x,
+                struct arena *a);
+void tiled_run(const foci_ctx *ctx, const struct product *p, void *work);
+
+#endif

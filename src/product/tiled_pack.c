@@ -1,0 +1,218 @@
+/* tiled_pack.c -- operands of a product in tile order. */
+#include <string.h>
+
+#include "product/tiled.h"
+
+/* All parts begin and end on multiples of n columns. */
+static bool parts_are_multiples(const struct matrix *m, int64_t n)
+{
+    for (int i = 0; i < m->n_parts; i++)
+        if (m->parts[i].cols % n) return false;
+    return true;
+}
+
+/*
+ * b
+ */
+
+/* As it is stored: f32 or bf16, a strip or a step in one part. */
+static bool b_is_regular(const struct matrix *b)
+{
+    if (b->dtype != FOCI_F32 && b->dtype != FOCI_BF16) return false;
+    return b->n_parts == 1 || parts_are_multiples(b, TILE_STRIP);
+}
+
+/* One step of all strips, the rows being terms. */
+static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out,
+                      const struct tiled_room *r)
+{
+    const struct product *p = x->p;
+    const int64_t         row = (s.step + t) * TILE_DEPTH,
+                  ld_out = (int64_t)s.steps * PAIR_WORDS;
+    const int64_t end = min64(p->n, (s.strip + s.strips) * TILE_STRIP);
+    const int     terms = (int)min64(TILE_DEPTH, p->k - row);
+    const bool    regular = b_is_regular(&p->b);
+
+    enum { MOST = MOST_STEPS * TILE_DEPTH }; /* columns of floats */
+    for (int64_t c = s.strip * TILE_STRIP, cols; c < end; c += cols) {
+        uint32_t *const to =
+            out + (c / TILE_STRIP - s.strip) * ld_out + (int64_t)t * PAIR_WORDS;
+
+        if (regular) {
+            const struct piece b = piece_at(&p->b, c, end - c);
+            cols = b.cols;
+            x->k->tile_pairs(to, ld_out, piece_row(&p->b, b, row), b.part->ld,
+                             (int)p->b.dtype, terms, b.cols);
+        } else {
+            cols = min64(MOST, end - c);
+            const int64_t ld = round_up(cols, 16);
+            load_cut(x->k, &p->b, (struct cut){ row, c, terms, (int)cols }, r->tile, ld,
+                     r->piece);
+            x->k->tile_pairs(to, ld_out, r->tile, ld, FOCI_F32, terms, (int)cols);
+        }
+    }
+}
+
+/* All steps of one strip, the rows being columns. */
+static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *out,
+                       const struct tiled_room *r)
+{
+    const struct product *p = x->p;
+    const int64_t         row = (s.strip + i) * TILE_STRIP;
+    const int             cols = (int)min64(TILE_STRIP, p->n - row);
+    const int64_t         from = s.step * TILE_DEPTH;
+    const int64_t         end = min64(p->k, from + (int64_t)s.steps * TILE_DEPTH);
+
+    out += (int64_t)i * s.steps * PAIR_WORDS;
+    if (!b_is_regular(&p->b)) {
+        const int64_t ld = round_up(end - from, 16);
+        load_cut(x->k, &p->b, (struct cut){ row, from, cols, (int)(end - from) },
+                 r->tile, ld, r->piece);
+        x->k->tile_words(out, r->tile, ld, FOCI_F32, cols, (int)(end - from));
+        return;
+    }
+    for (int64_t t = from; t < end;) {
+        const struct piece b = piece_at(&p->b, t, end - t);
+
+        x->k->tile_words(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
+                         piece_row(&p->b, b, row), b.part->ld, (int)p->b.dtype, cols,
+                         b.cols);
+        t += b.cols;
+    }
+}
+
+int tiled_parts(const struct tiled *x, struct span s)
+{
+    return x->p->b.turned ? s.strips : s.steps;
+}
+
+void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
+                     const struct tiled_room *r)
+{
+    if (x->p->b.turned)
+        pack_strip(x, s, part, out, r);
+    else
+        pack_step(x, s, part, out, r);
+}
+
+/*
+ * a
+ */
+
+bool tiled_sources(struct tiled *x)
+{
+    const struct matrix *a = &x->p->a;
+
+    for (int64_t t = 0; a->turned && t < x->steps; t++)
+        x->sources[t] = (struct tile_source){ x->transpose + t * TILE_DEPTH, x->ld };
+    if (a->turned) return true;
+    if (a->dtype != FOCI_BF16 || x->p->k % TILE_DEPTH) return false;
+    if (!parts_are_multiples(a, TILE_DEPTH)) return false;
+    for (int64_t t = 0; t < x->steps; t++) {
+        const struct piece p = piece_at(a, t * TILE_DEPTH, TILE_DEPTH);
+        x->sources[t] =
+            (struct tile_source){ (const uint16_t *)(const void *)piece_row(a, p, 0),
+                                  p.part->ld };
+    }
+    return true;
+}
+
+/* Lines of 64 bytes, rows of the one and of the other so many elements apart. */
+static void copy_lines(uint16_t *out, int64_t ld_out, const uint16_t *in, int64_t ld,
+                       int rows)
+{
+    for (int i = 0; i < rows; i++)
+        memcpy(out + i * ld_out, in + i * ld, TILE_DEPTH * sizeof *out);
+}
+
+/* By way of floats. */
+static void panel_of_rows(const struct tiled *x, const struct tile_panel *to,
+                          struct cut cut, const struct tiled_room *r)
+{
+    const int       wide = to->steps * TILE_DEPTH;
+    uint32_t *const words = (uint32_t *)(void *)r->piece;
+
+    load_cut(x->k, &x->p->a, cut, r->tile, wide, r->piece);
+    x->k->pack_rows_bf16(words, r->tile, wide, cut.n, wide);
+    for (int t = 0; t < to->steps; t++)
+        copy_lines(to->out + (ptrdiff_t)t * to->rows * TILE_DEPTH, TILE_DEPTH,
+                   (const uint16_t *)(const void *)words + (ptrdiff_t)t * TILE_DEPTH,
+                   wide, to->rows);
+}
+
+struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int64_t step,
+                              int steps, uint16_t *out, const struct tiled_room *r)
+{
+    const int64_t           term = step * TILE_DEPTH;
+    const struct tile_panel p = { .out = out,
+                                  .from = x->sources + step,
+                                  .row = i0,
+                                  .rows = (int)round_up(valid, 16),
+                                  .valid = valid,
+                                  .steps = steps };
+
+    if (x->direct || !steps) return p;
+    const int terms = (int)min64((int64_t)steps * TILE_DEPTH, x->p->k - term);
+    panel_of_rows(x, &p, (struct cut){ i0, term, valid, terms }, r);
+    return p;
+}
+
+/* Columns and terms of a job: of both so many that neither reads nor writes are short. */
+enum { TURN_COLS = 2 * TILE, TURN_TERMS = 4 * TILE };
+
+int64_t tiled_turns(const struct tiled *x)
+{
+    if (!x->p->a.turned) return 0;
+    return div_up(x->p->m, TURN_COLS) * div_up(x->p->k, TURN_TERMS);
+}
+
+/* At most 64 by 64, by way of floats. */
+static void turn_floats(const struct tiled *x, struct cut cut, uint16_t *out,
+                        const struct tiled_room *r)
+{
+    uint32_t *const words = (uint32_t *)(void *)r->piece;
+
+    load_cut(x->k, &x->p->a, cut, r->tile, TILE, r->piece);
+    x->k->pack_sum_bf16(words, r->tile, TILE, cut.n, TILE);
+    for (int t = 0; t < cut.n; t += TILE_DEPTH)
+        copy_lines(out + t, x->ld, (const uint16_t *)(const void *)words + t, TILE,
+                   cut.d);
+}
+
+static void turn_stored(const struct tiled *x, struct cut cut, uint16_t *out)
+{
+    const struct matrix *a = &x->p->a;
+
+    for (int done = 0; done < cut.d;) {
+        const struct piece p = piece_at(a, cut.col + done, cut.d - done);
+
+        x->k->transpose_bf16(out + done * x->ld, x->ld,
+                             (const uint16_t *)(const void *)piece_row(a, p, cut.row),
+                             p.part->ld, cut.n, p.cols);
+        done += p.cols;
+    }
+}
+
+void tiled_turn(const struct tiled *x, int64_t job, const struct tiled_room *r)
+{
+    const struct product *p = x->p;
+    const int64_t         across = div_up(p->m, TURN_COLS);
+    const int64_t         c0 = job % across * TURN_COLS, t0 = job / across * TURN_TERMS;
+    const int64_t         c1 = min64(p->m, c0 + TURN_COLS);
+    const int64_t         t1 = min64(p->k, t0 + TURN_TERMS);
+    const bool            stored =
+        p->a.dtype == FOCI_BF16 && parts_are_multiples(&p->a, TILE_UNIT);
+    const int64_t wide = stored ? TURN_COLS : TILE, high = stored ? TILE_DEPTH : TILE;
+
+    for (int64_t t = t0; t < t1; t += high)
+        for (int64_t c = c0; c < c1; c += wide) {
+            const struct cut cut = { t, c, (int)min64(high, t1 - t),
+                                     (int)min64(wide, c1 - c) };
+            uint16_t *const  out = x->transpose + c * x->ld + t;
+
+            if (stored)
+                turn_stored(x, cut, out);
+            else
+                turn_floats(x, cut, out, r);
+        }
+}

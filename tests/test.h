@@ -44,11 +44,11 @@ static inline void *test_alloc(size_t n, size_t size)
 static inline foci_ctx *test_ctx(const char *cpu, int threads)
 {
     const char        *all = getenv("FOCI_TEST_THREADS");
-    const foci_options options = { FOCI_SIZED(foci_options),
-                                   .threads = all ? (int)strtol(all, NULL, 10) : threads,
-                                   .cpu = cpu,
-                                   .device = cpu ? NULL : getenv("FOCI_TEST_DEVICE") };
-    foci_ctx          *ctx = NULL;
+    const foci_options options = {
+        FOCI_SIZED(foci_options), .threads = all ? (int)strtol(all, NULL, 10) : threads,
+        .cpu = cpu, .device = cpu ? NULL : getenv("FOCI_TEST_DEVICE")
+    };
+    foci_ctx *ctx = NULL;
     if (foci_ctx_create(&options, &ctx) != FOCI_OK)
         fail_msg("no context of level %s: %s", cpu ? cpu : "(any)", foci_errmsg(NULL));
     return ctx;

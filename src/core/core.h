@@ -11,7 +11,6 @@
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 
-
 #define TRY(expr)                                                                      \
     do {                                                                               \
         const foci_status try_status = (expr);                                         \
@@ -34,7 +33,7 @@ struct foci_ctx {
     const char           *why[N_LEVELS]; /* a level is not in use; NULL: it is */
     struct kernels        kernels;
     int64_t               l2_bytes; /* of a core's second cache; 0: not known */
-    const foci_mech_def **own; /* registered by the program */
+    const foci_mech_def **own;      /* registered by the program */
     int                   n_own;
     struct device        *device; /* device/device.h; NULL: plans run on the CPU */
     char                  message[512];

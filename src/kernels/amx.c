@@ -18,7 +18,8 @@
 #include "simd/amx.h"
 #include "simd/avx512bf16.h"
 
-enum { T = 16 }; /* rows of a tile, and words or floats of a row */
+enum { T = 16 };    /* rows of a tile, and words or floats of a row */
+enum { LINE = 64 }; /* bytes of a cache line, and of a row of a tile */
 
 /* Operands are padded to whole tiles, so that one shape does for all. */
 static const struct tile_config whole = {
@@ -383,6 +384,7 @@ static void sums_bf16_amx(float *o, int64_t ldo, const float *w, int rows,
         vf_store(rounded + i, (vf)_mm512_and_si512(vf_round_bf16(vf_load(w + i)), high));
     halves_sums(o, ldo, rounded, rows, v, ldv, n, d);
 }
+
 #include "kernels/amx/grad.c"
 #include "kernels/common/tile_product.c"
 
@@ -404,18 +406,16 @@ void kernels_amx(struct kernels *k)
     k->tile_multiply = tile_multiply_amx;
     k->transpose_bf16 = transpose_bf16_amx;
     k->tile_pairs = tile_pairs_amx;
-    k->tile_words = tile_words_amx;
-    k->begin = begin_amx;
-    k->end = end_amx;
-    k->has_bf16 = true;
-    k->attends = true;
+    k->tile_strip = tile_strip_amx;
     k->dots_bf16 = dots_bf16_amx;
     k->sums_bf16 = sums_bf16_amx;
     k->chunk_rows = chunk_rows_amx;
     k->chunk_back = chunk_back_amx;
+    k->begin = begin_amx;
+    k->end = end_amx;
+    k->has_bf16 = true;
+    k->attends = true;
     k->has_chunks = true;
-    k->grad_panel_bf16 = grad_panel_bf16_amx;
-    k->tile_words = tile_words_amx;
     k->has_panels = true;
     k->sum_by_rows = true;
     k->depth = 32;

@@ -68,13 +68,13 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
         const int64_t ld = round_up(end - from, 16);
         load_cut(x->k, &p->b, (struct cut){ row, from, cols, (int)(end - from) },
                  r->tile, ld, r->piece);
-        x->k->tile_words(out, r->tile, ld, FOCI_F32, cols, (int)(end - from));
+        x->k->tile_strip(out, r->tile, ld, FOCI_F32, cols, (int)(end - from));
         return;
     }
     for (int64_t t = from; t < end;) {
         const struct piece b = piece_at(&p->b, t, end - t);
 
-        x->k->tile_words(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
+        x->k->tile_strip(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
                          piece_row(&p->b, b, row), b.part->ld, (int)p->b.dtype, cols,
                          b.cols);
         t += b.cols;

@@ -188,7 +188,8 @@ static void try_tile_multiply(struct run *r, const struct panel_shape *s, int wi
     if (with) x.next = &after;
     x.c[0] = c[0];
     x.c[1] = c[1];
-    if (r->now->begin) r->now->begin();
+    struct thread_state before;
+    if (r->now->begin) r->now->begin(&before);
     while (next(r)) {
         struct tile_rest rest = { .rows = 0 };
 
@@ -196,7 +197,7 @@ static void try_tile_multiply(struct run *r, const struct panel_shape *s, int wi
         r->k->tile_multiply(&x);
         r->k->tile_rest(&rest, dtype);
     }
-    if (r->now->end) r->now->end();
+    if (r->now->end) r->now->end(&before);
 }
 
 static void check_tile_multiply(struct run *r)
@@ -253,7 +254,7 @@ static void check_tile_pairs(struct run *r)
         }
 }
 
-static void check_tile_words(struct run *r)
+static void check_tile_strip(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(strip_shapes)); i++)
         for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
@@ -265,7 +266,7 @@ static void check_tile_words(struct run *r)
             const void *const in = stored_rows(r, n, ld, d, dtype);
             uint32_t *const   out = output(r, steps * 512, 4, HALVES);
             while (next(r))
-                r->k->tile_words(out, in, ld, dtype, n, d);
+                r->k->tile_strip(out, in, ld, dtype, n, d);
         }
 }
 

@@ -20,7 +20,6 @@
 enum {
     UNIT = 32,         /* keys, and queries, of a unit */
     UNIT_TILE = T * T, /* floats, or words, of a tile */
-    LINE = 64,         /* bytes of a line of the caches */
     PAIRS = UNIT / 2, /* pairs of keys of a unit: the vector work of one goes together */
     EXP_ONE = 1024,   /* x of an exponent of 1 */
     EXP_ZERO = 63,    /* minus the exponent of which x is 0 */

@@ -165,7 +165,7 @@ INLINE void some_fetches(struct beside *s)
  * Blocks
  */
 
-enum { TILE_BYTES = T * TILE_DEPTH * (int)sizeof(uint16_t), LINE = 64 };
+enum { TILE_BYTES = T * TILE_DEPTH * (int)sizeof(uint16_t) };
 
 /* A panel by a strip. */
 struct block {
@@ -476,7 +476,7 @@ static __attribute__((noinline)) void words_of_halves(char *out, const char *in,
     words_tile(out, in, ld, FOCI_BF16, n, d);
 }
 
-static void tile_words_amx(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
+static void tile_strip_amx(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
                            int d)
 {
     const int64_t size = dtype == FOCI_F32 ? 4 : 2;

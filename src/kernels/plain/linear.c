@@ -148,7 +148,8 @@ static void back_row(const struct chunk_back *c, const struct back_plain *x, int
             dg += x->da[j][i] * rounded(x->f[j][t]);
         }
         if (c->dq)
-            c->dq[i * c->ldq + t] = to_bf16(c->scale * phi_slope(df, x->f[i][t], c->kind));
+            c->dq[i * c->ldq + t] =
+                to_bf16(c->scale * phi_slope(df, x->f[i][t], c->kind));
         if (c->dk) c->dk[i * c->ldk + t] = to_bf16(phi_slope(dg, x->g[i][t], c->kind));
     }
     for (int j = 0; j < c->dv && c->d_v; j++) {

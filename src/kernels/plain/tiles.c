@@ -113,7 +113,7 @@ static void tile_pairs(uint32_t *out, int64_t ld_out, const void *in, int64_t ld
     }
 }
 
-static void tile_words(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
+static void tile_strip(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
                        int d)
 {
     for (int t = 0; t < (d + TILE_DEPTH - 1) / TILE_DEPTH * TILE_DEPTH; t += 2)

@@ -3,7 +3,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build help setup test test-full test-gpu coverage demo bench bench-peers \
+.PHONY: all build cuda help setup test test-full test-gpu coverage demo bench bench-peers \
         format docs install clean
 
 all build: $(BUILD)/build.ninja ## build the library and the command in build/
@@ -25,7 +25,11 @@ test-full: ## all at full length, fuzzing, threads, valgrind, coverage, aarch64
 	@tools/setup full
 	@BUILD=$(BUILD) JOBS=$(JOBS) tools/check full
 
-test-gpu: build ## the properties of all mechanisms on a CUDA device
+cuda: setup ## build the kernels for CUDA devices too (needs nvcc)
+	cmake -S . -B $(BUILD) -G Ninja -DFOCI_CUDA=ON
+	cmake --build $(BUILD) -j $(JOBS)
+
+test-gpu: cuda ## the properties of all mechanisms on a CUDA device
 	@BUILD=$(BUILD) tools/gpu
 
 coverage: setup ## run the tests and print the lines and branches they reach

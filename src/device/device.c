@@ -111,10 +111,11 @@ foci_status device_open(foci_ctx *ctx, const char *name)
     void *library = open_library();
 
     if (!library)
-        return ctx_fail(NULL, FOCI_ERR_DEVICE,
-                        "device %.40s: %s is not there: it is built where nvcc is, and "
-                        "lies beside this library (%.120s)",
-                        name, library_name, dlerror());
+        return ctx_fail(
+            NULL, FOCI_ERR_DEVICE,
+            "device %.40s: %s is not there: `make cuda` builds it where nvcc is, and "
+            "lies beside this library (%.120s)",
+            name, library_name, dlerror());
     const struct cuda_calls *(*calls)(void);
     *(void **)&calls = dlsym(library, "foci_cuda_calls");
     if (!calls) {

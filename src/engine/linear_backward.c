@@ -13,6 +13,7 @@
  * Where nothing is causal the sums of all segments are added up, and chunks do not matter
  * to each other.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -109,6 +110,7 @@ static void count_segments(struct back *b)
     const int64_t        len = max64(p->len_q, p->len_k), most = div_up(len, CHUNK) + 1;
 
     b->segment = segment_of(b, most);
+    assert(b->segment > 0);
     if (p->max_docs) {
         const int64_t chunks = len / CHUNK + 2 * p->max_docs;
         b->max_segs = chunks / b->segment + p->max_docs;

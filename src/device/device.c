@@ -113,8 +113,8 @@ foci_status device_open(foci_ctx *ctx, const char *name)
     if (!library)
         return ctx_fail(
             NULL, FOCI_ERR_DEVICE,
-            "device %.40s: %s is not there: `make cuda` builds it where nvcc is, and "
-            "lies beside this library (%.120s)",
+            "device %.40s: %s is not there: `make cuda` builds it where nvcc is; "
+            "it lies beside this library (%.120s)",
             name, library_name, dlerror());
     const struct cuda_calls *(*calls)(void);
     *(void **)&calls = dlsym(library, "foci_cuda_calls");

@@ -84,6 +84,10 @@ foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *pa
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path);
 foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path);
 
+/* Write rgb[height][width][3] as a .png file. */
+foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t height,
+                      const uint8_t *rgb);
+
 /* One pixel of a letter of the bitmap font; other than ASCII is a question mark. */
 enum { FONT_WIDTH = 10, FONT_HEIGHT = 20, FONT_ASCENT = 16 };
 bool font_pixel(char letter, int x, int y);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/picture.h"
-#include "foci/file.h"
 
 enum { SCALE = 2 };
 
@@ -113,7 +112,7 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
         else
             fill(&to, s->x, s->y, s->width, s->height, s->colour);
     }
-    const foci_status status = foci_png_write(ctx, path, to.width, to.height, to.rgb);
+    const foci_status status = png_write(ctx, path, to.width, to.height, to.rgb);
     free(to.rgb);
     return status;
 }

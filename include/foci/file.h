@@ -1,4 +1,4 @@
-/* file.h -- arrays in files: NumPy's .npy and .safetensors; pictures as .png.
+/* file.h -- arrays in files: NumPy's .npy and .safetensors.
  *
  * Files are mapped; every size is checked against the file before anything is
  * read.  Writers make a temporary file beside the target and rename it, so a
@@ -80,10 +80,6 @@ FOCI_API foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
 /* Write bytes as they are. */
 FOCI_API foci_status foci_file_write(foci_ctx *ctx, const char *path, const void *data,
                                      size_t bytes);
-
-/* Write rgb[height][width][3] as a picture; each length from 1 to 65535. */
-FOCI_API foci_status foci_png_write(foci_ctx *ctx, const char *path, int64_t width,
-                                    int64_t height, const uint8_t *rgb);
 
 #ifdef __cplusplus
 }

@@ -35,14 +35,6 @@ size_t eltype_bytes(foci_eltype type);
 bool shape_size(int n_dims, const int64_t *shape, foci_eltype type, int64_t *count,
                 size_t *bytes);
 
-/* deflate.c: a zlib stream of in[n] to out, which has room for deflate_room(n); the
- * result is its length.  Bytes `row` before are tried as a match: what lies above in a
- * picture.  heads[DEFLATE_HEADS] is scratch memory. */
-enum { DEFLATE_HEADS = 1 << 14 };
-size_t deflate_room(size_t n);
-size_t deflate_pack(const uint8_t *in, size_t n, size_t row, int64_t *heads,
-                    uint8_t *out);
-
 static inline bool host_is_little(void)
 {
     const uint16_t one = 1;

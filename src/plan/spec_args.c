@@ -99,20 +99,45 @@ static foci_status read_preset_inner(const struct reader *r, const struct owner 
                : reader_fail(&preset, preset.at, "the mechanism should end here");
 }
 
-/* Which argument "name =" at r->at speaks of, moving past it; without a name it is
- * the first. */
-static foci_status read_which(struct reader *r, const struct owner *o, size_t *which)
+/* What an argument list has had so far. */
+struct list {
+    unsigned given;      /* a bit for each argument */
+    size_t   positional; /* values without a name, which all come first */
+    bool     named;
+};
+
+/* The argument that a value without a name gives: the next by position, as in Python. */
+static foci_status positional(const struct reader *r, const struct owner *o,
+                              struct list *list, size_t *which)
+{
+    if (list->named)
+        return reader_fail(r, r->at,
+                           "%s has no name, but follows an argument with one; "
+                           "write NAME=%s, or put it first",
+                           span_quote(value_span(r)).text,
+                           span_bare(value_span(r)).text);
+    if (list->positional == o->n_args)
+        return reader_fail(r, r->at, "%s takes %zu argument%s at most", o->name,
+                           o->n_args, o->n_args == 1 ? "" : "s");
+    *which = list->positional++;
+    return FOCI_OK;
+}
+
+/* Finds the argument that "name =" at r->at names, and moves past it; a value without a
+ * name goes by its position. */
+static foci_status read_which(struct reader *r, const struct owner *o,
+                              struct list *list, size_t *which)
 {
     const char       *start = r->at;
     const struct span name = reader_name(r);
     reader_blanks(r);
 
-    *which = 0;
     if (!name.len || r->at == r->end || *r->at != '=') {
         r->at = start;
-        return FOCI_OK;
+        return positional(r, o, list, which);
     }
     r->at++;
+    list->named = true;
     for (size_t i = 0; i < o->n_args; i++)
         if (span_is(name, o->args[i].name)) {
             *which = i;
@@ -125,21 +150,19 @@ static foci_status read_which(struct reader *r, const struct owner *o, size_t *w
                        span_quote(name).text, o->name, span_quote(near.name).text);
 }
 
-static foci_status read_arg(struct reader *r, const struct owner *o, unsigned *given)
+static foci_status read_arg(struct reader *r, const struct owner *o, struct list *list)
 {
     reader_blanks(r);
     const char *start = r->at;
-    size_t      which;
+    size_t      which = 0;
     if (!value_span(r).len)
         return reader_fail(r, start, "an argument of %s is missing here", o->name);
-    TRY(read_which(r, o, &which));
+    TRY(read_which(r, o, list, &which));
 
     const foci_arg_def *a = &o->args[which];
-    if (*given >> which & 1)
-        return reader_fail(
-            r, start, "%s of %s is given twice%s", a->name, o->name,
-            r->at == start ? "; a value without name is the first argument" : "");
-    *given |= 1u << which;
+    if (list->given >> which & 1)
+        return reader_fail(r, start, "%s of %s is given twice", a->name, o->name);
+    list->given |= 1u << which;
 
     reader_blanks(r);
     const struct span v = value_span(r);
@@ -169,13 +192,13 @@ static bool is_closed(const struct reader *r)
     return false;
 }
 
-static foci_status read_list(struct reader *r, const struct owner *o, unsigned *given)
+static foci_status read_list(struct reader *r, const struct owner *o, struct list *list)
 {
     if (!is_closed(r)) return reader_fail(r, r->at, "this \"(\" has no \")\"");
     if (!o->n_args) return reader_fail(r, r->at, "%s takes no arguments", o->name);
     do {
         r->at++;
-        TRY(read_arg(r, o, given));
+        TRY(read_arg(r, o, list));
     } while (*r->at == ',');
     r->at++;
     return FOCI_OK;
@@ -183,16 +206,16 @@ static foci_status read_list(struct reader *r, const struct owner *o, unsigned *
 
 foci_status reader_args(struct reader *r, const char *at, const struct owner *o)
 {
-    unsigned given = 0;
+    struct list list = { 0 };
 
     for (size_t i = 0; i < o->n_args; i++)
         o->arg[i] = o->args[i].preset;
     reader_blanks(r);
-    if (r->at < r->end && *r->at == '(') TRY(read_list(r, o, &given));
+    if (r->at < r->end && *r->at == '(') TRY(read_list(r, o, &list));
 
     for (size_t i = 0; i < o->n_args; i++) {
         const foci_arg_def *a = &o->args[i];
-        if (given >> i & 1) continue;
+        if (list.given >> i & 1) continue;
         if (a->mech)
             TRY(read_preset_inner(r, o, a));
         else if (isnan(a->preset))

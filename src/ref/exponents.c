@@ -57,7 +57,8 @@ foci_status ref_exponents(struct ref_linear *x)
         if (x->causal) return FOCI_ERR_ARG; /* they would know what is to come */
         average(x, &x->q, x->means.x, x->means.xx);
         average(x, &x->k, x->means.y, x->means.yy);
-        if (x->nq && x->nk) moments_solve(x->l.moments, &x->means, x->room, &x->e);
+        if (x->nq && x->nk)
+            ref_moments_solve(x->l.moments, &x->means, x->scratch, &x->e);
         return FOCI_OK;
     }
     follow(x);

@@ -158,6 +158,39 @@ static void products(const struct ref_linear *x, const struct ref_features *f,
     }
 }
 
+/* Multisets of r of d elements for every r whose share is not 0: each further element is
+ * in a multiset of r elements or leaves it as it was. */
+static int64_t products_count(const foci_linear *l, int64_t d)
+{
+    int64_t of[FOCI_MAX_ORDER + 1] = { 1 }, sum = 0;
+
+    for (int64_t c = 0; c < d; c++)
+        for (int r = 1; r <= l->order; r++)
+            of[r] += of[r - 1];
+    for (int r = 0; r <= l->order; r++)
+        if (l->share[r] != 0) sum += of[r];
+    return sum;
+}
+
+int64_t ref_features_count(const foci_mech *m, const foci_linear *l, int64_t d)
+{
+    int64_t omega[3] = { 0 };
+
+    switch (l->feature) {
+    case FOCI_FEATURE_ONE: return 1;
+    case FOCI_FEATURE_POWERS: return 1 + l->order * d;
+    case FOCI_FEATURE_PRODUCTS: return products_count(l, d);
+    case FOCI_FEATURE_RELU: return l->turned ? 2 * d : d;
+    case FOCI_FEATURE_EXP: /* of w, and of -w */
+        m->def->tensors[0].shape(m, m->arg, omega);
+        return l->both ? 2 * omega[0] : omega[0];
+    case FOCI_FEATURE_TRIG: /* cosines and sines */
+        m->def->tensors[0].shape(m, m->arg, omega);
+        return 2 * omega[0];
+    default: return d;
+    }
+}
+
 /*
  * Logs
  */

@@ -303,7 +303,7 @@ static struct ref_linear open_head(const struct ref_part *p)
 
     read_modifiers(&x);
     read_decay(&x);
-    x.m = linear_features(p->mech, &x.l);
+    x.m = ref_features_count(p->mech, &x.l, x.dqk);
     x.length = x.l.length > 0 ? x.l.length : (double)x.nk;
     x.logs = x.l.feature == FOCI_FEATURE_EXP || x.l.feature == FOCI_FEATURE_TRIG ||
              x.l.feature == FOCI_FEATURE_SOFTMAX;
@@ -344,13 +344,13 @@ static void take_exponents(struct ref_linear *x, struct arena *a)
 {
     const int64_t d = x->dqk;
 
-    x->e = (struct exponents){ ref_doubles(a, d, 1), ref_doubles(a, d, d),
-                               ref_doubles(a, d, d), ref_doubles(a, d, d),
-                               ref_doubles(a, d, d) };
+    x->e = (struct ref_exponents){ ref_doubles(a, d, 1), ref_doubles(a, d, d),
+                                   ref_doubles(a, d, d), ref_doubles(a, d, d),
+                                   ref_doubles(a, d, d) };
     if (!x->l.moments) return;
-    x->means = (struct moments){ d, ref_doubles(a, d, d), ref_doubles(a, d, d),
-                                 ref_doubles(a, d, 1), ref_doubles(a, d, 1) };
-    x->room = ref_doubles(a, moments_room(d), 1);
+    x->means = (struct ref_moments){ d, ref_doubles(a, d, d), ref_doubles(a, d, d),
+                                     ref_doubles(a, d, 1), ref_doubles(a, d, 1) };
+    x->scratch = ref_doubles(a, ref_moments_scratch(d), 1);
 }
 
 static void take_all(struct ref_linear *x, struct arena *a)

@@ -12,7 +12,6 @@
 #ifndef FOCI_REF_LINEAR_H
 #define FOCI_REF_LINEAR_H
 
-#include "plan/moments.h"
 #include "ref/ref.h"
 
 /* Features of the rows of q or k, [rows][m], and gradients of what makes them. */
@@ -29,6 +28,17 @@ struct ref_features {
     bool          queries;         /* else keys */
 };
 
+/* Exponents of features e^(w.Aw + w.By + y.Cy): A a diagonal [d], the others [d][d]. */
+struct ref_exponents {
+    double *a, *bx, *by, *cx, *cy;
+};
+
+/* Means over rows: x x^T and y y^T [d][d], x and y [d]. */
+struct ref_moments {
+    int64_t d;
+    double *xx, *yy, *x, *y;
+};
+
 struct ref_linear {
     const struct ref_part *p;
     foci_linear            l;
@@ -40,12 +50,12 @@ struct ref_linear {
     double                 scale, length, lam;
     int64_t                theta; /* the parameter that lam comes from; -1: none */
 
-    struct ref_features q, k;
-    const double       *omega; /* [directions][dqk] */
-    int64_t             directions;
-    struct exponents    e;
-    struct moments      means;
-    double             *room; /* of moments_solve() */
+    struct ref_features  q, k;
+    const double        *omega; /* [directions][dqk] */
+    int64_t              directions;
+    struct ref_exponents e;
+    struct ref_moments   means;
+    double              *scratch; /* of ref_moments_solve() */
 
     /* One row: keys up to `n` are seen. */
     int64_t n;
@@ -79,8 +89,14 @@ static inline void ref_add(const struct ref_linear *x, double *sum, double term)
 /* exponents.c: what the parameters say, or q and k. */
 foci_status ref_exponents(struct ref_linear *x);
 
+/* best_exponents.c: the ones that estimate best; doubles of scratch that this needs. */
+void ref_moments_solve(foci_moments kind, const struct ref_moments *m, double *scratch,
+                       struct ref_exponents *e);
+int64_t ref_moments_scratch(int64_t d);
+
 /* features.c */
-void ref_features_fill(const struct ref_linear *x, struct ref_features *f);
+int64_t ref_features_count(const foci_mech *m, const foci_linear *l, int64_t d);
+void    ref_features_fill(const struct ref_linear *x, struct ref_features *f);
 /* Adds to dx of row i. */
 void ref_features_back(const struct ref_linear *x, const struct ref_features *f,
                        int64_t i);

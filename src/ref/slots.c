@@ -7,6 +7,25 @@
  */
 #include "ref/ref.h"
 
+/* Whether key j is one of the last `take` keys of its run, which are slots as they are. */
+static bool copied(const foci_slots *s, int64_t j)
+{
+    return j % s->every >= s->every - s->take;
+}
+
+/* Slots of n keys: copies of some of them, or one, or several learned ones, a run. */
+static int64_t count(const foci_slots *s, int64_t n)
+{
+    int64_t slots = 0;
+
+    for (int64_t j = 0; j < n; j++)
+        if (s->take)
+            slots += copied(s, j);
+        else if (j % s->every == 0)
+            slots += s->learned ? s->learned : 1;
+    return slots;
+}
+
 void ref_slots_count(struct ref_head *h)
 {
     const foci_mech *m = &h->mech;
@@ -15,7 +34,7 @@ void ref_slots_count(struct ref_head *h)
     h->second = m->def->second && m->def->second(m);
     h->first[0] = h->nk;
     for (int l = 0; l < h->n_levels; l++)
-        h->first[l + 1] = h->first[l] + slots_of(&h->levels[l], h->nk);
+        h->first[l + 1] = h->first[l] + count(&h->levels[l], h->nk);
     h->cols = h->first[h->n_levels];
 }
 
@@ -29,8 +48,17 @@ int ref_slot_level(const struct ref_head *h, int64_t column)
 
 foci_range ref_slot_keys(const struct ref_head *h, int64_t column)
 {
-    const int l = ref_slot_level(h, column);
-    return slot_keys(&h->levels[l], column - h->first[l], h->nk);
+    const int         l = ref_slot_level(h, column);
+    const foci_slots *s = &h->levels[l];
+    int64_t           left = column - h->first[l], j = 0;
+
+    if (s->take) {
+        while (!copied(s, j) || left--)
+            j++;
+        return (foci_range){ j, j + 1 };
+    }
+    j = left / (s->learned ? s->learned : 1) * s->every;
+    return (foci_range){ j, j + s->every < h->nk ? j + s->every : h->nk };
 }
 
 /* The parameter that key j, or its value, has in a learned slot; -1: the slot is a

@@ -178,6 +178,15 @@ foci map --pattern softmax n4d4 --param sink=s.npy
 foci map: --param sink: softmax has no tensors
 --- exit 2
 
+=== a .png, read by the rules of the format
+foci map --pattern 'local(window=1)' n4d4 --out m.png >table
+png m.png 0,0
+foci map --pattern softmax n1024d4 --out big.png >table
+png big.png 0,0
+--- stdout
+960 x 492, 37 colours ffffff
+960 x 984, 36 colours ffffff
+
 === a place where no file can be
 foci map --pattern softmax n4d4 --out no/such/m.svg
 foci map --pattern softmax n4d4 --out no/such/m.png

@@ -234,11 +234,36 @@ static void keeps_permissions(void **state)
     assert_int_equal(folder_entries(x->dir), 1);
 }
 
+static void check_bytes(const char *path, const void *data, size_t n)
+{
+    char  got[8];
+    FILE *f = fopen(path, "rb");
+
+    assert_non_null(f);
+    assert_int_equal(fread(got, 1, sizeof got, f), n);
+    assert_memory_equal(got, data, n);
+    fclose(f);
+}
+
+static void writes_bytes(void **state)
+{
+    struct files *x = *state;
+
+    assert_int_equal(foci_file_write(x->ctx, x->path, "a\0b", 3), FOCI_OK);
+    check_bytes(x->path, "a\0b", 3);
+    assert_int_equal(foci_file_write(x->ctx, x->path, NULL, 0), FOCI_OK);
+    check_bytes(x->path, "", 0);
+    assert_int_equal(foci_file_write(x->ctx, NULL, "a", 1), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_write(x->ctx, x->path, NULL, 1), FOCI_ERR_ARG);
+    assert_int_equal(foci_file_write(x->ctx, "/no/such/place", "a", 1), FOCI_ERR_FILE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FILES_TEST(writes_npy),
         FILES_TEST(writes_safetensors),
+        FILES_TEST(writes_bytes),
         FILES_TEST(refuses_to_write_nonsense),
         FILES_TEST(reports_failed_writes),
         FILES_TEST(writes_behind_links_and_to_devices),

@@ -262,7 +262,8 @@ static void run_norms(foci_ctx *ctx, const char *spec, uint64_t seed)
 /* Where attention is peaked, gradients of logits all but cancel in a row, and what is left
  * of them times large logits is the gradient of a factor: a rounded output must not
  * drown it. */
-static void run_peaked(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
+static void run_peaked(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed,
+                       struct result *want)
 {
     foci_problem p = problem_of(dtype, FOCI_CAUSAL);
 
@@ -273,14 +274,14 @@ static void run_peaked(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64
 
     change((int)dtype, t.q, n_q(&t.p), p.dim_qk, 3, NULL);
     change((int)dtype, t.k, n_k(&t.p), p.dim_qk, 3, NULL);
-    struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
+    struct result got = trial_run(plan, &t);
+    if (!want->x[PART_DPARAMS]) *want = trial_judge(plan, &t, false);
     for (int64_t i = 0; i < got.n[PART_DPARAMS]; i++) {
-        const double x = got.x[PART_DPARAMS][i], y = want.x[PART_DPARAMS][i];
+        const double x = got.x[PART_DPARAMS][i], y = want->x[PART_DPARAMS][i];
         if (!(fabs(x - y) <= 0.05 * fabs(y) + 0.1))
             trial_fail(plan, &t, "a gradient of a factor", i, x, y);
     }
     result_free(&got);
-    result_free(&want);
     trial_free(&t);
     foci_plan_free(plan);
 }
@@ -294,11 +295,16 @@ static void peaked(void **state)
     struct levels l = levels_make(1);
 
     (void)state;
-    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        struct result bf16 = { 0 }, f32 = { 0 }; /* the judge's: of all levels */
+
         for (int level = 0; specs_wanted(specs[i]) && level < l.n; level++) {
-            run_peaked(l.ctx[level], specs[i], FOCI_BF16, i);
-            run_peaked(l.ctx[level], specs[i], FOCI_F32, i);
+            run_peaked(l.ctx[level], specs[i], FOCI_BF16, i, &bf16);
+            run_peaked(l.ctx[level], specs[i], FOCI_F32, i, &f32);
         }
+        result_free(&bf16);
+        result_free(&f32);
+    }
     levels_free(&l);
 }
 

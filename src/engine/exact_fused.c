@@ -27,8 +27,9 @@ static const float held_most = 30, logit_most = 0x1p20f;
 /* Norms are rounded, as products are. */
 static const float slack = 1.0001f;
 
-/* Rows that are multiplied by matrices make a few large logits, whose weights are rounded
- * here, and not where the largest of a row is 1: gradients would show it. */
+/* Rows that are multiplied by matrices (lowrank) keep the separate kernels: with this one
+ * a gradient beside a row that is not finite moved by more than mech/nonfinite allows.  The
+ * cause is not known; the rounding of the saved normaliser is suspected. */
 static bool fits(const struct exact *x)
 {
     return x->k->attends && x->bf16 && x->kind == FOCI_SOFTMAX && x->dq && x->dv &&

@@ -77,7 +77,7 @@ foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t he
     const size_t row = 3 * (size_t)width + 1, n = row * (size_t)height;
     const size_t room = (size_t)compressBound((uLong)n);
     uint8_t     *rows = need(n, 1);
-    uint8_t     *file = need(sizeof signature + HEADER + 3 * AROUND + room, 1);
+    uint8_t     *file = need(sizeof signature + HEADER + 3 * (size_t)AROUND + room, 1);
 
     for (int64_t y = 0; y < height; y++) {
         rows[(size_t)y * row] = 0; /* no filter */

@@ -204,8 +204,8 @@ static void run_judged(const foci_plan *plan, struct trial *t,
     spoil(t, s, old);
 }
 
-/* A chunk of the linear engine that is taken apart, and a panel of the exact one, round
- * other intermediate results: what roundings do to each part, in the judge's hands. */
+/* A chunk that is taken apart rounds words of other features, which may cancel: what
+ * roundings do to each part, in the judge's hands. */
 static void measure(const foci_plan *plan, const struct trial *t, double off[N_PARTS])
 {
     struct result exact = trial_judge(plan, t, false),
@@ -237,8 +237,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     struct rng          r;
     double              off[N_PARTS] = { 0 };
 
-    if (trial_is_linear(plan) || p->dtype != FOCI_F32 || p->flags & FOCI_FAST)
-        measure(plan, &t, off);
+    if (trial_is_linear(plan)) measure(plan, &t, off);
     if (judge) judged = trial_judge(plan, &t, false);
 
     rng_seed(&r, seed, 3);

@@ -61,16 +61,20 @@ foci_status device_status(foci_ctx *ctx, int error, const char *doing)
                     d->calls->error_text(error));
 }
 
+static foci_status no_such_device(const char *name)
+{
+    return ctx_fail(NULL, FOCI_ERR_ARG,
+                    "device=%.40s: no such device; there are cuda, cuda:0, cuda:1...",
+                    name);
+}
+
 foci_status device_use(foci_ctx *ctx, const char *name, const struct cuda_calls *calls,
                        void *library)
 {
     const int index = parse_index(name);
     int       n = 0;
 
-    if (index < 0)
-        return ctx_fail(
-            NULL, FOCI_ERR_ARG,
-            "device=%.40s: no such device; there are cuda, cuda:0, cuda:1...", name);
+    if (index < 0) return no_such_device(name);
     if (calls->size != sizeof *calls || strcmp(calls->version, FOCI_VERSION) != 0)
         return ctx_fail(
             NULL, FOCI_ERR_DEVICE,
@@ -108,6 +112,7 @@ foci_status device_use(foci_ctx *ctx, const char *name, const struct cuda_calls 
 
 foci_status device_open(foci_ctx *ctx, const char *name)
 {
+    if (parse_index(name) < 0) return no_such_device(name);
     void *library = open_library();
 
     if (!library)

@@ -2,33 +2,34 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "foci/product.h"
-#include "product/product.h"
+#include "product/call.h"
 
 enum {
-    KNOWN =
-        FOCI_PRODUCT_TURN_A | FOCI_PRODUCT_TURN_B | FOCI_PRODUCT_ADD | FOCI_PRODUCT_FAST
+    KNOWN = FOCI_PRODUCT_TRANSPOSE_A | FOCI_PRODUCT_TRANSPOSE_B | FOCI_PRODUCT_ADD |
+            FOCI_PRODUCT_FAST | FOCI_PRODUCT_GATED
 };
 
-struct call {
-    foci_product_io io;
-    struct part     a, b, c;
-    struct product  p;
-};
+bool call_has(const struct call *x, uint32_t flag) { return x->io.flags & flag; }
 
-static bool flag(const struct call *x, uint32_t which) { return x->io.flags & which; }
+int64_t call_wide(const struct call *x)
+{
+    int64_t n = 0;
 
-/* The fields that the caller's struct has. */
-static foci_status open_call(const foci_product_io *io, struct call *x)
+    if (!call_has(x, FOCI_PRODUCT_GATED)) return x->io.n;
+    return __builtin_mul_overflow(x->io.n, 2, &n) ? INT64_MAX : n;
+}
+
+bool call_open(const foci_product_io *io, struct call *x)
 {
     *x = (struct call){ .io = { .size = 0 } };
-    if (!io || io->size < offsetof(foci_product_io, work)) return FOCI_ERR_ARG;
-    memcpy(&x->io, io, io->size < sizeof x->io ? io->size : sizeof x->io);
+    if (!sized_read(&x->io, io, sizeof x->io)) return false;
+    if (io->size < offsetof(foci_product_io, work)) return false;
     io = &x->io;
 
-    const bool    turn_a = flag(x, FOCI_PRODUCT_TURN_A);
-    const bool    turn_b = flag(x, FOCI_PRODUCT_TURN_B);
-    const int64_t a = turn_a ? io->m : io->k, b = turn_b ? io->k : io->n;
+    const bool    transpose_a = call_has(x, FOCI_PRODUCT_TRANSPOSE_A);
+    const bool    transpose_b = call_has(x, FOCI_PRODUCT_TRANSPOSE_B);
+    const int64_t n = call_wide(x);
+    const int64_t a = transpose_a ? io->m : io->k, b = transpose_b ? io->k : n;
 
     x->a = (struct part){ (void *)io->a, io->ld_a ? io->ld_a : a, a };
     x->b = (struct part){ (void *)io->b, io->ld_b ? io->ld_b : b, b };
@@ -36,37 +37,79 @@ static foci_status open_call(const foci_product_io *io, struct call *x)
     x->p = (struct product){ .m = io->m,
                              .n = io->n,
                              .k = io->k,
-                             .a = { &x->a, 1, io->type_a, turn_a },
-                             .b = { &x->b, 1, io->type_b, turn_b },
+                             .a = { &x->a, 1, io->type_a, transpose_a },
+                             .b = { &x->b, 1, io->type_b, transpose_b },
                              .c = { &x->c, 1, io->type_c, false },
-                             .add = flag(x, FOCI_PRODUCT_ADD),
-                             .fast = flag(x, FOCI_PRODUCT_FAST) };
+                             .add = call_has(x, FOCI_PRODUCT_ADD),
+                             .fast = call_has(x, FOCI_PRODUCT_FAST),
+                             .gated = call_has(x, FOCI_PRODUCT_GATED),
+                             .bias = io->bias,
+                             .act = io->act,
+                             .pre = io->pre,
+                             .ld_pre = io->ld_pre ? io->ld_pre : n,
+                             .residual = io->residual,
+                             .ld_residual = io->ld_residual ? io->ld_residual : io->n,
+                             .drop = io->dropout,
+                             .drop_seed = io->dropout_seed };
+    return true;
+}
+
+foci_status call_check_rows(foci_ctx *ctx, const char *name, int64_t rows, int64_t cols,
+                            int64_t ld)
+{
+    int64_t all = 0;
+
+    if (ld < cols)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "product: rows of %s are %" PRId64 " elements long, and "
+                        "ld_%s %" PRId64 " apart",
+                        name, cols, name, ld);
+    if (__builtin_mul_overflow(rows, ld, &all) || all > INT64_MAX / 4)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "product: %" PRId64 " rows of %s, %" PRId64
+                        " elements apart, are more than can be counted",
+                        rows, name, ld);
     return FOCI_OK;
 }
 
 static foci_status check_matrix(foci_ctx *ctx, const char *name, const struct matrix *m,
                                 int64_t rows)
 {
-    const struct part *p = m->parts;
-    int64_t            all = 0;
-
     if (m->dtype != FOCI_F32 && m->dtype != FOCI_BF16 && m->dtype != FOCI_F16)
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: type %d of %s is no foci_dtype",
                         (int)m->dtype, name);
-    if (p->ld < p->cols)
+    return call_check_rows(ctx, name, rows, m->parts->cols, m->parts->ld);
+}
+
+foci_status call_check_act(foci_ctx *ctx, foci_act act, double dropout)
+{
+    if ((int)act < FOCI_ACT_NONE || act > FOCI_ACT_SILU)
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "product: rows of %s are %" PRId64 " elements long, and "
-                        "ld_%s %" PRId64 " apart",
-                        name, p->cols, name, p->ld);
-    if (__builtin_mul_overflow(rows, p->ld, &all) || all > INT64_MAX / 4)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "product: %" PRId64 " rows of %s, %" PRId64
-                        " elements apart, are more than can be counted",
-                        rows, name, p->ld);
+                        "product: activation %d is no foci_act, 0 to %d", (int)act,
+                        FOCI_ACT_SILU);
+    if (!(dropout >= 0 && dropout < 1))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "product: dropout is 0 to below 1, not %g",
+                        dropout);
     return FOCI_OK;
 }
 
-static foci_status check_extents(foci_ctx *ctx, const struct call *x)
+static foci_status check_following(foci_ctx *ctx, const struct call *x)
+{
+    const foci_product_io *io = &x->io;
+    const bool some = io->bias || io->act != FOCI_ACT_NONE || io->pre || io->residual ||
+                      io->dropout > 0 || x->p.gated;
+
+    TRY(call_check_act(ctx, io->act, io->dropout));
+    if (x->p.add && io->type_c != FOCI_F32)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "product: sums are added to f32 only");
+    if (x->p.add && some)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "product: nothing follows sums that are added to c");
+    TRY(call_check_rows(ctx, "pre", io->m, call_wide(x), x->p.ld_pre));
+    return call_check_rows(ctx, "residual", io->m, io->n, x->p.ld_residual);
+}
+
+foci_status call_check(foci_ctx *ctx, const struct call *x)
 {
     const foci_product_io *io = &x->io;
 
@@ -78,18 +121,29 @@ static foci_status check_extents(foci_ctx *ctx, const struct call *x)
     if (io->flags & ~(uint32_t)KNOWN)
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: flags %#" PRIx32 " are not known",
                         io->flags & ~(uint32_t)KNOWN);
-    if (x->p.add && io->type_c != FOCI_F32)
-        return ctx_fail(ctx, FOCI_ERR_ARG, "product: sums are added to f32 only");
-    TRY(check_matrix(ctx, "a", &x->p.a, x->p.a.turned ? io->k : io->m));
-    TRY(check_matrix(ctx, "b", &x->p.b, x->p.b.turned ? io->n : io->k));
+    TRY(check_following(ctx, x));
+    TRY(check_matrix(ctx, "a", &x->p.a, x->p.a.transposed ? io->k : io->m));
+    TRY(check_matrix(ctx, "b", &x->p.b, x->p.b.transposed ? call_wide(x) : io->k));
     return check_matrix(ctx, "c", &x->p.c, io->m);
 }
 
-size_t foci_product_work(const foci_ctx *ctx, const foci_product_io *io)
+foci_status call_no_struct(foci_ctx *ctx, const void *io)
+{
+    return ctx_fail(ctx, FOCI_ERR_ARG, "product: no struct, or its size is %s",
+                    io ? "not one that it has" : "not set");
+}
+
+foci_status call_no_work(foci_ctx *ctx)
+{
+    return ctx_fail(ctx, FOCI_ERR_ARG,
+                    "product: work is missing or not 64-byte aligned");
+}
+
+size_t foci_product_work_bytes(const foci_ctx *ctx, const foci_product_io *io)
 {
     struct call x;
 
-    if (!ctx || open_call(io, &x) || check_extents(NULL, &x)) return SIZE_MAX;
+    if (!ctx || !call_open(io, &x) || call_check(NULL, &x)) return SIZE_MAX;
     return product_bytes(ctx, &x.p);
 }
 
@@ -100,9 +154,7 @@ static foci_status check_memory(foci_ctx *ctx, const struct call *x)
 
     if ((some && io->k && (!io->a || !io->b)) || (some && !io->c))
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: a, b or c is missing");
-    if (some && (!io->work || (uintptr_t)io->work % 64))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "product: work is missing or not 64-byte aligned");
+    if (some && (!io->work || (uintptr_t)io->work % 64)) return call_no_work(ctx);
     return FOCI_OK;
 }
 
@@ -111,10 +163,8 @@ foci_status foci_product(foci_ctx *ctx, const foci_product_io *io)
     struct call x;
 
     if (!ctx) return FOCI_ERR_ARG;
-    if (open_call(io, &x))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "product: no struct, or its size is %s",
-                        io ? "too small" : "not set");
-    TRY(check_extents(ctx, &x));
+    if (!call_open(io, &x)) return call_no_struct(ctx, io);
+    TRY(call_check(ctx, &x));
     TRY(check_memory(ctx, &x));
     if (product_bytes(ctx, &x.p) == SIZE_MAX)
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: it does not fit into memory");

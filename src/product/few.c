@@ -12,7 +12,7 @@ enum {
     STRIP = 1024,      /* columns of a plain b at most */
     LEAST = 64,        /* and at least */
     LD = STRIP + 32,   /* of sums, which would meet in the cache otherwise */
-    DEEPEST = 1 << 16, /* terms of a turned one at once */
+    DEEPEST = 1 << 16, /* terms of a transposed one at once */
     VECTOR = 16,       /* floats, on whose boundaries parts begin */
 };
 
@@ -20,8 +20,8 @@ struct few {
     const struct kernels *k;
     const struct product *p;
     int64_t               tiles, ld;
-    float                *a;     /* plain b: [tiles][16][64]; turned: [16][ld] */
-    float               **sums;  /* [threads] of [16][LD] */
+    float                *a;     /* plain b: [tiles][16][64]; transposed: [16][ld] */
+    float               **sums;  /* [threads] of [16][LD], twice where b is gated */
     int                   width; /* of strips */
 };
 
@@ -31,30 +31,30 @@ bool few_can(const struct product *p, bool words)
     int64_t at = 0;
 
     if (p->m > (words ? GROUP : FEW)) return false;
-    for (int i = 0; p->b.turned && i < p->b.n_parts; i++) {
+    for (int i = 0; p->b.transposed && i < p->b.n_parts; i++) {
         if (at % VECTOR && p->b.parts[i].cols) return false;
         at += p->b.parts[i].cols;
     }
     return true;
 }
 
-static void take(const foci_ctx *ctx, const struct product *p, struct few *x,
-                 struct arena *a)
+static void carve(const foci_ctx *ctx, const struct product *p, struct few *x,
+                  struct arena *a)
 {
     *x = (struct few){ .k = &ctx->kernels, .p = p, .tiles = div_up(p->k, TILE) };
     x->ld = x->tiles * TILE;
-    x->a = arena_take(a, x->ld, FEW * sizeof *x->a);
-    x->sums = arena_take(a, ctx->threads, sizeof *x->sums);
+    x->a = arena_alloc(a, x->ld, FEW * sizeof *x->a);
+    x->sums = arena_alloc(a, ctx->threads, sizeof *x->sums);
     for (int t = 0; t < ctx->threads; t++) {
-        float *const sums = arena_take(a, (int64_t)FEW * LD, sizeof *sums);
+        float *const sums = arena_alloc(a, (int64_t)FEW * LD * 2, sizeof *sums);
         if (x->sums) x->sums[t] = sums;
     }
 }
 
-void few_take(const foci_ctx *ctx, const struct product *p, struct arena *a)
+void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a)
 {
     struct few x;
-    take(ctx, p, &x, a);
+    carve(ctx, p, &x, a);
 }
 
 /* Tile t of a, which is [16][64], and 0 where it has no rows or columns. */
@@ -64,15 +64,15 @@ static void load_a(void *arg, int64_t t, int thread)
     const struct product *p = x->p;
     const int64_t         t0 = t * TILE;
     const int             terms = (int)min64(TILE, p->k - t0), m = (int)p->m;
-    const bool            turned = p->b.turned;
-    float *const          out = turned ? x->a + t0 : x->a + t0 * FEW;
-    const int64_t         ld = turned ? x->ld : TILE;
+    const bool            transposed = p->b.transposed;
+    float *const          out = transposed ? x->a + t0 : x->a + t0 * FEW;
+    const int64_t         ld = transposed ? x->ld : TILE;
     float *const          piece = x->sums[thread]; /* of no use yet */
     _Alignas(64) float    tile[TILE * FEW];
 
     for (int i = 0; i < FEW; i++)
         memset(out + i * ld, 0, TILE * sizeof *out);
-    if (!p->a.turned) {
+    if (!p->a.transposed) {
         load_cut(x->k, &p->a, (struct cut){ 0, t0, m, terms }, tile, TILE, piece);
         for (int i = 0; i < m; i++)
             memcpy(out + i * ld, tile + (int64_t)i * TILE, TILE * sizeof *out);
@@ -84,6 +84,12 @@ static void load_a(void *arg, int64_t t, int thread)
             out[i * ld + s] = tile[s * FEW + i];
 }
 
+/* Columns of a part that are dealt out: of a gated b, which has one, those of the gates. */
+static int64_t dealt(const struct few *x, const struct part *part)
+{
+    return gates(x->p) ? x->p->n : part->cols;
+}
+
 /* The columns of strip number i; none of them in another part. */
 static struct piece strip_at(const struct few *x, int64_t i, int64_t *j0)
 {
@@ -91,30 +97,27 @@ static struct piece strip_at(const struct few *x, int64_t i, int64_t *j0)
     int64_t            n;
 
     *j0 = 0;
-    while (i >= (n = div_up(part->cols, x->width)))
+    while (i >= (n = div_up(dealt(x, part), x->width)))
         i -= n, *j0 += part++->cols;
     *j0 += i * x->width;
     return (struct piece){ part, i * x->width,
-                           (int)min64(x->width, part->cols - i * x->width) };
+                           (int)min64(x->width, dealt(x, part) - i * x->width) };
 }
 
 static void finish_few(const struct few *x, int64_t j0, int n, const float *sums,
-                       int64_t ld)
+                       const float *up, int64_t ld)
 {
     for (int j = 0; j < n; j += TILE)
         finish(x->k, x->p,
                (struct block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
-               sums + j, ld);
+               sums + j, up + j, ld);
 }
 
-static void plain_job(void *arg, int64_t i, int thread)
+/* sums[m][LD] of the columns of a plain b from c on. */
+static void plain_sums(const struct few *x, struct piece c, float *sums)
 {
-    const struct few    *x = arg;
     const struct matrix *b = &x->p->b;
     const int            m = (int)x->p->m;
-    float *const         sums = x->sums[thread];
-    int64_t              j0;
-    const struct piece   c = strip_at(x, i, &j0);
     const int64_t        step = c.part->ld * (int64_t)foci_dtype_bytes(b->dtype);
     /* Rows of b at a time, along which the hardware looks ahead: sums of one row of c are
      * cheap to take up again, those of several are not. */
@@ -132,18 +135,27 @@ static void plain_job(void *arg, int64_t i, int thread)
                                (int)min64(GROUP, m - r), rows + s * step, c.part->ld,
                                (int)b->dtype, (int)min64(deep, n - s), c.cols);
     }
-    finish_few(x, j0, c.cols, sums, LD);
 }
 
-/* 64 columns, which are rows as b is stored. */
-static void turned_job(void *arg, int64_t i, int thread)
+static void plain_job(void *arg, int64_t i, int thread)
 {
-    const struct few    *x = arg;
+    const struct few *x = arg;
+    float *const sums = x->sums[thread], *const up = sums + (ptrdiff_t)FEW * LD;
+    int64_t            j0;
+    const struct piece c = strip_at(x, i, &j0);
+
+    plain_sums(x, c, sums);
+    if (gates(x->p))
+        plain_sums(x, (struct piece){ c.part, x->p->n + c.col, c.cols }, up);
+    finish_few(x, j0, c.cols, sums, up, LD);
+}
+
+/* sums[m][64] of n columns of a transposed b, which are rows as it is stored, from j0 on. */
+static void transposed_sums(const struct few *x, int64_t j0, int n, float *sums)
+{
     const struct matrix *b = &x->p->b;
     const int            m = (int)x->p->m;
-    const int64_t        j0 = i * TILE;
-    const int            n = (int)min64(TILE, x->p->n - j0);
-    float *const sums = x->sums[thread], *const some = sums + (ptrdiff_t)FEW * TILE;
+    float *const         some = sums + (ptrdiff_t)FEW * TILE;
 
     memset(sums, 0, 2 * (size_t)FEW * TILE * sizeof *sums);
     for (int64_t t = 0; t < x->p->k;) {
@@ -158,7 +170,18 @@ static void turned_job(void *arg, int64_t i, int thread)
             sums[s] += some[s];
         t += c.cols;
     }
-    finish_few(x, j0, n, sums, TILE);
+}
+
+static void transposed_job(void *arg, int64_t i, int thread)
+{
+    const struct few *x = arg;
+    const int64_t     j0 = i * TILE;
+    const int         n = (int)min64(TILE, x->p->n - j0);
+    float *const sums = x->sums[thread], *const up = sums + (ptrdiff_t)FEW * LD;
+
+    transposed_sums(x, j0, n, sums);
+    if (gates(x->p)) transposed_sums(x, x->p->n + j0, n, up);
+    finish_few(x, j0, n, sums, up, TILE);
 }
 
 static int64_t count_strips(const struct few *x)
@@ -166,7 +189,7 @@ static int64_t count_strips(const struct few *x)
     int64_t n = 0;
 
     for (int i = 0; i < x->p->b.n_parts; i++)
-        n += div_up(x->p->b.parts[i].cols, x->width);
+        n += div_up(dealt(x, &x->p->b.parts[i]), x->width);
     return n;
 }
 
@@ -176,14 +199,17 @@ void few_run(const foci_ctx *ctx, const struct product *p, void *work)
     const int64_t share = div_up(p->n, ctx->threads);
     struct few    x;
 
-    take(ctx, p, &x, &a);
+    carve(ctx, p, &x, &a);
     x.width = (int)max64(LEAST, min64(STRIP, round_up(share, LEAST)));
 
-    const int64_t      jobs = p->b.turned ? div_up(p->n, TILE) : count_strips(&x);
-    const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
+    const int64_t      jobs = p->b.transposed ? div_up(p->n, TILE) : count_strips(&x);
+    const double       flops = product_flops(p);
     const struct phase phases[] = {
         { .n = x.tiles, .chunk = 1, .job = load_a, .arg = &x },
-        { .n = jobs, .chunk = 1, .job = p->b.turned ? turned_job : plain_job, .arg = &x },
+        { .n = jobs,
+          .chunk = 1,
+          .job = p->b.transposed ? transposed_job : plain_job,
+          .arg = &x },
     };
     phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, flops), phases, 2);
 }

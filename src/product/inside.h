@@ -36,11 +36,29 @@ struct cut {
     int     n, d;
 };
 
+/* Columns of b as they are multiplied, `width` at a time: their number, and those of number
+ * i.  Where b is gated, gates and what they gate take turns, the last of each as short as
+ * the other. */
+struct cols {
+    int64_t at;
+    int     n;
+};
+static inline bool gates(const struct product *p) { return p->gated && !p->back; }
+int64_t            cols_count(const struct product *p, int width);
+struct cols        cols_at(const struct product *p, int64_t i, int width);
+
+/* FLOP of it. */
+double product_flops(const struct product *p);
+
+/* Whether sums are the result, but for a bias and what is added. */
+bool is_bare(const struct product *p);
+
 /* A context, a product, and where its operands are packed. */
 struct packing {
     const struct kernels *k;
     const struct product *p;
     bool                  words;
+    int64_t               term0; /* of a piece, where terms are rows of a and b */
     int64_t               tiles, panels; /* along k and n */
     char                 *b;             /* [panels][tiles] of 64 x 64 */
     size_t                tile_bytes;
@@ -48,7 +66,7 @@ struct packing {
 };
 
 /* What a thread has for itself. */
-struct room {
+struct scratch {
     float *tile;  /* [64][BLOCK_TERMS] floats on their way */
     float *piece; /* the same */
     char  *a;     /* a block of a */
@@ -63,9 +81,10 @@ struct left {
 };
 
 /* pack.c */
-void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct room *r);
+void        pack_b(const struct packing *x, int64_t panel, int64_t tile,
+                   const struct scratch *r);
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
-                   const struct room *r);
+                   const struct scratch *r);
 void        load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
                      float *out, int64_t ld, float *room);
 
@@ -75,14 +94,14 @@ struct block {
     int     m, n;
 };
 
-/* finish.c: a block, of 64 columns at most, from in[m][ld]. */
+/* finish.c: a block, of 64 columns at most, from in[m][ld], and up[m][ld] where b is gated. */
 void finish(const struct kernels *k, const struct product *p, struct block b,
-            const float *in, int64_t ld);
+            const float *in, const float *up, int64_t ld);
 
 /* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
 enum { FEW = 16 };
 bool few_can(const struct product *p, bool words);
-void few_take(const foci_ctx *ctx, const struct product *p, struct arena *a);
+void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a);
 void few_run(const foci_ctx *ctx, const struct product *p, void *work);
 
 #endif

@@ -72,7 +72,7 @@ static const uint16_t *stored(const struct matrix *m, struct cut cut, int64_t *l
  */
 
 static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *out,
-                             const struct room *r)
+                             const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
@@ -97,8 +97,8 @@ static const float *whole_tile(const struct matrix *m, struct cut cut, int64_t *
     return (const float *)(const void *)at;
 }
 
-static void pack_turned_floats(const struct packing *x, struct cut cut, float *out,
-                               const struct room *r)
+static void pack_transposed_floats(const struct packing *x, struct cut cut, float *out,
+                                   const struct scratch *r)
 {
     int64_t      ld = TILE;
     const float *in = whole_tile(&x->p->b, cut, &ld);
@@ -110,8 +110,8 @@ static void pack_turned_floats(const struct packing *x, struct cut cut, float *o
     x->k->pack_cols_f32(out, in, ld, cut.n, TILE);
 }
 
-static void pack_turned_words(const struct packing *x, struct cut cut, uint32_t *out,
-                              const struct room *r)
+static void pack_transposed_words(const struct packing *x, struct cut cut,
+                                  uint32_t *out, const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
@@ -129,21 +129,23 @@ static void pack_turned_words(const struct packing *x, struct cut cut, uint32_t 
     x->k->pack_cols_bf16(out, whole, ld, cut.n, TILE);
 }
 
-void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct room *r)
+void pack_b(const struct packing *x, int64_t panel, int64_t tile,
+            const struct scratch *r)
 {
     const struct product *p = x->p;
-    const int64_t         j0 = panel * TILE, t0 = tile * TILE;
-    const int             cols = (int)min64(TILE, p->n - j0);
+    const struct cols     cols = cols_at(p, panel, TILE);
+    const int64_t         t0 = tile * TILE;
     const int             terms = (int)min64(TILE, p->k - t0);
     char *const      out = x->b + (size_t)(panel * x->tiles + tile) * x->tile_bytes;
-    const struct cut plain = { t0, j0, terms, cols }, turned = { j0, t0, cols, terms };
+    const struct cut plain = { x->term0 + t0, cols.at, terms, cols.n };
+    const struct cut transposed = { cols.at, t0, cols.n, terms };
 
-    if (x->words && p->b.turned) {
-        pack_turned_words(x, turned, (uint32_t *)(void *)out, r);
+    if (x->words && p->b.transposed) {
+        pack_transposed_words(x, transposed, (uint32_t *)(void *)out, r);
     } else if (x->words) {
         pack_plain_words(x, plain, (uint32_t *)(void *)out, r);
-    } else if (p->b.turned) {
-        pack_turned_floats(x, turned, (float *)(void *)out, r);
+    } else if (p->b.transposed) {
+        pack_transposed_floats(x, transposed, (float *)(void *)out, r);
     } else {
         load_cut(x->k, &p->b, plain, (float *)(void *)out, TILE, r->piece);
     }
@@ -155,7 +157,7 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile, const struct r
 
 /* Rows of words, `wide` columns of them. */
 static struct left plain_words(const struct packing *x, struct cut cut,
-                               const struct room *r)
+                               const struct scratch *r)
 {
     const struct matrix *a = &x->p->a;
     const int            m = cut.n, wide = (int)round_up(cut.d, x->k->depth);
@@ -178,8 +180,8 @@ static struct left plain_words(const struct packing *x, struct cut cut,
 }
 
 /* Pairs of rows that are terms of the sum, 64 terms at a time. */
-static struct left turned_words(const struct packing *x, struct cut cut,
-                                const struct room *r)
+static struct left transposed_words(const struct packing *x, struct cut cut,
+                                    const struct scratch *r)
 {
     enum { WHOLE = 32 }; /* columns, of every level */
     const struct matrix *a = &x->p->a;
@@ -215,7 +217,7 @@ static bool in_place(const struct packing *x, struct cut cut, struct left *left)
     const char *const    at = piece_row(a, p, cut.row);
     const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
 
-    if (a->turned || a->dtype != needs || p.cols != cut.d) return false;
+    if (a->transposed || a->dtype != needs || p.cols != cut.d) return false;
     if ((uintptr_t)at % sizeof(float)) return false;
     if (!x->words && x->large && p.part->ld % FAR == 0) return false;
     *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1 };
@@ -223,20 +225,22 @@ static bool in_place(const struct packing *x, struct cut cut, struct left *left)
 }
 
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
-                   const struct room *r)
+                   const struct scratch *r)
 {
     const struct matrix *a = &x->p->a;
-    const struct cut     plain = { i0, t0, m, terms }, turned = { t0, i0, terms, m };
+    const struct cut     plain = { i0, t0, m, terms };
+    const struct cut     transposed = { x->term0 + t0, i0, terms, m };
     struct left          left;
 
-    if (!a->turned && in_place(x, plain, &left)) return left;
+    if (!a->transposed && in_place(x, plain, &left)) return left;
 
     if (x->words)
-        return a->turned ? turned_words(x, turned, r) : plain_words(x, plain, r);
+        return a->transposed ? transposed_words(x, transposed, r)
+                             : plain_words(x, plain, r);
 
-    const struct cut cut = a->turned ? turned : plain;
+    const struct cut cut = a->transposed ? transposed : plain;
     const int64_t    ld = padded(cut.d);
 
     load_cut(x->k, a, cut, (float *)(void *)r->a, ld, r->piece);
-    return a->turned ? (struct left){ r->a, 1, ld } : (struct left){ r->a, ld, 1 };
+    return a->transposed ? (struct left){ r->a, 1, ld } : (struct left){ r->a, ld, 1 };
 }

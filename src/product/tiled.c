@@ -12,19 +12,19 @@ bool tiled_can(const foci_ctx *ctx, bool words)
  * Memory
  */
 
-static void take_room(struct tiled_room *r, int64_t sums, struct arena *a)
+static void carve_scratch(struct tiled_scratch *r, int64_t sums, struct arena *a)
 {
     enum { FLOATS = TILE * MOST_STEPS * TILE_DEPTH };
 
     for (int i = 0; i < 2; i++) {
-        r->a[i] = arena_take(a, (int64_t)TILE_PANEL * MOST_STEPS * TILE_DEPTH,
-                             sizeof *r->a[i]);
-        r->c[i] = arena_take(a, TILE_BLOCK, sizeof *r->c[i]);
+        r->a[i] = arena_alloc(a, (int64_t)TILE_PANEL * MOST_STEPS * TILE_DEPTH,
+                              sizeof *r->a[i]);
+        r->c[i] = arena_alloc(a, TILE_BLOCK, sizeof *r->c[i]);
     }
-    r->sums = arena_take(a, sums, sizeof *r->sums);
-    r->to = arena_take(a, MOST_STRIPS, sizeof *r->to);
-    r->tile = arena_take(a, FLOATS, sizeof *r->tile);
-    r->piece = arena_take(a, FLOATS, sizeof *r->piece);
+    r->sums = arena_alloc(a, sums, sizeof *r->sums);
+    r->to = arena_alloc(a, MOST_STRIPS, sizeof *r->to);
+    r->tile = arena_alloc(a, FLOATS, sizeof *r->tile);
+    r->piece = arena_alloc(a, FLOATS, sizeof *r->piece);
 }
 
 /* Sums of a panel, or of a job where it is cut: no more of them than c has. */
@@ -37,28 +37,29 @@ static int64_t most_sums(const struct tiled *x)
     return max64(panel, rows > MOST_SUMS / cols ? MOST_SUMS : rows * cols);
 }
 
-void tiled_take(const foci_ctx *ctx, const struct product *p, struct tiled *x,
-                struct arena *a)
+void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
+                 struct arena *a)
 {
-    int64_t pairs = 0, turned = 0;
+    int64_t pairs = 0, transposed = 0;
 
     *x = (struct tiled){ .k = &ctx->kernels,
                          .p = p,
                          .steps = div_up(p->k, TILE_DEPTH),
-                         .strips = div_up(p->n, TILE_STRIP) };
+                         .strips = cols_count(p, TILE_STRIP) };
     x->ld = (x->steps + 1) * TILE_DEPTH; /* no power of two, where rows would meet */
     if (__builtin_mul_overflow(x->steps, x->strips, &pairs)) a->used = SIZE_MAX;
-    if (__builtin_mul_overflow(x->ld, p->m, &turned)) a->used = SIZE_MAX;
-    x->b = arena_take(a, pairs, PAIR_WORDS * sizeof *x->b);
-    x->transpose = arena_take(a, p->a.turned ? turned : 0, sizeof *x->transpose);
-    x->sources = arena_take(a, x->steps, sizeof *x->sources);
-    x->shares = arena_take(a, pairs + 1, sizeof *x->shares);
-    x->rooms = arena_take(a, ctx->threads, sizeof *x->rooms);
+    if (__builtin_mul_overflow(x->ld, p->m, &transposed)) a->used = SIZE_MAX;
+    x->b = arena_alloc(a, pairs, PAIR_WORDS * sizeof *x->b);
+    x->transpose =
+        arena_alloc(a, p->a.transposed ? transposed : 0, sizeof *x->transpose);
+    x->sources = arena_alloc(a, x->steps, sizeof *x->sources);
+    x->shares = arena_alloc(a, pairs + 1, sizeof *x->shares);
+    x->scratch = arena_alloc(a, ctx->threads, sizeof *x->scratch);
     for (int t = 0; t < ctx->threads; t++) {
-        struct tiled_room r;
+        struct tiled_scratch r;
 
-        take_room(&r, most_sums(x), a);
-        if (x->rooms) x->rooms[t] = r;
+        carve_scratch(&r, most_sums(x), a);
+        if (x->scratch) x->scratch[t] = r;
     }
 }
 
@@ -88,6 +89,9 @@ static double cost_of(const struct tiled *x, int threads)
            (x->own ? 0 : all * (pack / threads + (threads > 1 ? fetch : 0)));
 }
 
+/* Strips that a job has a multiple of: gates come with what they gate. */
+static int64_t unit_of(const struct tiled *x) { return gates(x->p) ? 2 : 1; }
+
 /* A job's part of b fits into the second cache, its sums where they wait, and what jobs
  * pack for themselves into the memory of b. */
 static bool fits(const struct tiled *x, int threads)
@@ -95,7 +99,7 @@ static bool fits(const struct tiled *x, int threads)
     const int64_t block = x->cols * x->depth;
     const int64_t used = min64(threads, x->across * x->down);
 
-    if (block > BLOCK_PAIRS && x->cols > 1) return false;
+    if (block > BLOCK_PAIRS && x->cols > unit_of(x)) return false;
     if (x->cuts > 1 && round_up(x->rows, TILE_PANEL) * x->cols * TILE_STRIP > MOST_SUMS)
         return false;
     return !x->own || used * block <= x->steps * x->strips;
@@ -131,7 +135,7 @@ static void choose_jobs(struct tiled *x, int threads)
         const int64_t across = div_up(x->strips, cols);
 
         for (int64_t i = across; i < min64(across + MORE, x->strips + 1); i++) {
-            y.cols = div_up(x->strips, i);
+            y.cols = round_up(div_up(x->strips, i), unit_of(x));
             y.across = div_up(x->strips, y.cols);
             int64_t down = div_up(most, MOST_ROWS);
             if (y.cuts > 1) {
@@ -163,21 +167,20 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
 {
     const int64_t size = (int64_t)foci_dtype_bytes(p->c.dtype);
 
-    if (p->c.dtype == FOCI_F16 || p->n - j < TILE_STRIP)
-        return (struct tile_result){ .out = NULL };
-    if (!p->add && (p->act != PRODUCT_PLAIN || p->drop > 0))
+    if (p->c.dtype == FOCI_F16 || p->n - j < TILE_STRIP || !is_bare(p))
         return (struct tile_result){ .out = NULL };
 
     const struct piece c = piece_at(&p->c, j, TILE_STRIP);
     struct tile_result to = { .out = piece_row(&p->c, c, i),
                               .ld = c.part->ld,
-                              .ld_more = c.part->ld };
+                              .ld_more = p->ld_residual && !p->add ? p->ld_residual
+                                                                   : c.part->ld };
 
     if (c.cols < TILE_STRIP) return (struct tile_result){ .out = NULL };
     if (p->add)
         to.more = to.out;
     else if (p->residual)
-        to.more = (const char *)p->residual + (i * c.part->ld + c.col) * size;
+        to.more = (const char *)p->residual + (i * to.ld_more + c.col) * size;
     if (!p->add && p->bias) to.bias = p->bias + j;
     return to;
 }
@@ -189,19 +192,24 @@ static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
     const struct product *p = x->p;
 
     for (int j = 0; j < s.strips; j++) {
-        const int64_t col = (s.strip + j) * TILE_STRIP;
+        const struct cols  cols = cols_at(p, s.strip + j, TILE_STRIP);
+        const float *const sums = run->sums + (ptrdiff_t)j * TILE_BLOCK;
+        struct block       b = { i0 + run->row, cols.at, run->valid, cols.n };
 
         if (run->to[j].out) continue;
-        finish(x->k, p,
-               (struct block){ i0 + run->row, col, run->valid,
-                               (int)min64(TILE_STRIP, p->n - col) },
-               run->sums + (ptrdiff_t)j * TILE_BLOCK, TILE_STRIP);
+        if (!gates(p)) {
+            finish(x->k, p, b, sums, NULL, TILE_STRIP);
+        } else if (j % 2) {
+            b.j -= p->n;
+            finish(x->k, p, b, sums - TILE_BLOCK, sums, TILE_STRIP);
+        }
     }
 }
 
 /* All panels of m rows from i0 on by the strips and steps of s, packed in b. */
-static void run_panels(const struct tiled *x, const struct tiled_room *r, struct span s,
-                       const uint32_t *b, int64_t i0, int m, struct tile_rest *rest)
+static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
+                       struct span s, const uint32_t *b, int64_t i0, int m,
+                       struct tile_rest *rest)
 {
     const bool              last = s.step + s.steps == x->steps;
     int                     rows = panel_rows(x, m), at = 0;
@@ -252,15 +260,15 @@ static struct span span_at(const struct tiled *x, int64_t job, int cut)
                           (int)min64(x->depth, x->steps - step) };
 }
 
-static void turn_part(const struct tiled *x, struct span s, int64_t part,
-                      const struct tiled_room *r)
+static void transpose_part(const struct tiled *x, struct span s, int64_t part,
+                           const struct tiled_scratch *r)
 {
     (void)s;
-    tiled_turn(x, part, r);
+    tiled_transpose(x, part, r);
 }
 
 static void pack_part(const struct tiled *x, struct span s, int64_t part,
-                      const struct tiled_room *r)
+                      const struct tiled_scratch *r)
 {
     tiled_pack_part(x, s, (int)part, packed_at(x, s), r);
 }
@@ -269,8 +277,8 @@ static void pack_part(const struct tiled *x, struct span s, int64_t part,
 static void do_shared(const struct tiled *x, struct tiled_share *share, struct span s,
                       int64_t parts,
                       void (*part)(const struct tiled *, struct span, int64_t,
-                                   const struct tiled_room *),
-                      const struct tiled_room *r)
+                                   const struct tiled_scratch *),
+                      const struct tiled_scratch *r)
 {
     int64_t i;
 
@@ -286,9 +294,9 @@ static void do_shared(const struct tiled *x, struct tiled_share *share, struct s
 static const uint32_t *packed(const struct tiled *x, struct span s, int64_t job,
                               int cut, int thread)
 {
-    const struct tiled_room *r = &x->rooms[thread];
-    uint32_t *const          own = x->b + thread * x->cols * x->depth * PAIR_WORDS;
-    const int                parts = tiled_parts(x, s);
+    const struct tiled_scratch *r = &x->scratch[thread];
+    uint32_t *const             own = x->b + thread * x->cols * x->depth * PAIR_WORDS;
+    const int                   parts = tiled_parts(x, s);
 
     if (!x->own) {
         do_shared(x, &x->shares[1 + job * x->cuts + cut], s, parts, pack_part, r);
@@ -302,19 +310,20 @@ static const uint32_t *packed(const struct tiled *x, struct span s, int64_t job,
 /* Jobs of the same columns follow one another. */
 static void tiled_job(void *arg, int64_t i, int thread)
 {
-    const struct tiled      *x = arg;
-    const struct tiled_room *r = &x->rooms[thread];
-    const int64_t            i0 = i % x->down * x->rows, job = i / x->down;
-    const int                m = (int)min64(x->rows, x->p->m - i0);
-    struct tile_rest         rest = { .rows = 0 };
+    const struct tiled         *x = arg;
+    const struct tiled_scratch *r = &x->scratch[thread];
+    const int64_t               i0 = i % x->down * x->rows, job = i / x->down;
+    const int                   m = (int)min64(x->rows, x->p->m - i0);
+    struct tile_rest            rest = { .rows = 0 };
 
-    do_shared(x, &x->shares[0], (struct span){ 0 }, tiled_turns(x), turn_part, r);
+    do_shared(x, &x->shares[0], (struct span){ 0 }, tiled_transposes(x), transpose_part,
+              r);
     for (int cut = 0; cut < x->cuts; cut++) {
         const struct span     s = span_at(x, job, cut);
         const uint32_t *const b = packed(x, s, job, cut, thread);
 
         for (int j = 0; j < s.strips; j++)
-            r->to[j] = result_at(x->p, i0, (s.strip + j) * TILE_STRIP);
+            r->to[j] = result_at(x->p, i0, cols_at(x->p, s.strip + j, TILE_STRIP).at);
         run_panels(x, r, s, b, i0, m, &rest);
     }
     x->k->tile_rest(&rest, (int)x->p->c.dtype);
@@ -325,12 +334,12 @@ void tiled_run(const foci_ctx *ctx, const struct product *p, void *work)
     struct arena a = { .base = work };
     struct tiled x;
 
-    tiled_take(ctx, p, &x, &a);
+    tiled_carve(ctx, p, &x, &a);
     x.direct = tiled_sources(&x);
     choose_jobs(&x, ctx->threads);
 
     const int64_t      jobs = x.across * x.down;
-    const double       flops = 2 * (double)p->m * (double)p->n * (double)p->k;
+    const double       flops = product_flops(p);
     const struct phase phase = { .n = jobs, .chunk = 1, .job = tiled_job, .arg = &x };
 
     for (int64_t i = 0; i <= x.across * x.cuts; i++) {

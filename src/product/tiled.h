@@ -29,7 +29,7 @@ struct tiled_share {
 };
 
 /* What a thread has for itself. */
-struct tiled_room {
+struct tiled_scratch {
     uint16_t           *a[2]; /* the panel that is multiplied, and the next */
     float              *c[2]; /* sums of a block, while they are written */
     float              *sums; /* of the blocks of a panel; of a job, where it is cut */
@@ -48,11 +48,11 @@ struct tiled {
     bool                  own;           /* each job packs its part of b */
     bool                  direct;        /* a is copied as it is stored */
     struct tile_source   *sources;       /* [steps], of a or its transpose */
-    uint16_t             *transpose;     /* [m][ld], of a turned a */
+    uint16_t             *transpose;     /* [m][ld], of a transposed a */
     int64_t               ld;
-    uint32_t             *b;      /* packed */
-    struct tiled_share   *shares; /* [across][cuts], and that of the transpose */
-    struct tiled_room    *rooms;  /* [threads] */
+    uint32_t             *b;       /* packed */
+    struct tiled_share   *shares;  /* [across][cuts], and that of the transpose */
+    struct tiled_scratch *scratch; /* [threads] */
 };
 
 /* A job's columns, and a range of steps. */
@@ -61,24 +61,24 @@ struct span {
     int     strips, steps;
 };
 
-/* tiled_pack.c.  b is packed in parts: steps of a span, or strips where it is turned. */
+/* tiled_pack.c.  b is packed in parts: steps of a span, or strips where it is transposed. */
 int  tiled_parts(const struct tiled *x, struct span s);
 void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
-                     const struct tiled_room *r);
+                     const struct tiled_scratch *r);
 
 /* Where rows of a are read; false: they have to be converted. */
 bool tiled_sources(struct tiled *x);
-/* A turned a is transposed first, in so many jobs. */
-int64_t tiled_turns(const struct tiled *x);
-void    tiled_turn(const struct tiled *x, int64_t job, const struct tiled_room *r);
+/* A transposed a is transposed first, in so many jobs. */
+int64_t tiled_transposes(const struct tiled *x);
+void tiled_transpose(const struct tiled *x, int64_t job, const struct tiled_scratch *r);
 /* Rows i0 and on as a panel, which is made here unless a is direct. */
 struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int64_t step,
-                              int steps, uint16_t *out, const struct tiled_room *r);
+                              int steps, uint16_t *out, const struct tiled_scratch *r);
 
 /* tiled.c */
 bool tiled_can(const foci_ctx *ctx, bool words);
-void tiled_take(const foci_ctx *ctx, const struct product *p, struct tiled *x,
-                struct arena *a);
+void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
+                 struct arena *a);
 void tiled_run(const foci_ctx *ctx, const struct product *p, void *work);
 
 #endif

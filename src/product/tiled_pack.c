@@ -22,44 +22,59 @@ static bool b_is_regular(const struct matrix *b)
     return b->n_parts == 1 || parts_are_multiples(b, TILE_STRIP);
 }
 
-/* One step of all strips, the rows being terms. */
-static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out,
-                      const struct tiled_room *r)
+/* Strips of neighbouring columns, from c to end, of one step; the rows are terms. */
+static void pack_cols(const struct tiled *x, int64_t row, int64_t c, int64_t end,
+                      uint32_t *out, int64_t ld_out, const struct tiled_scratch *r)
 {
-    const struct product *p = x->p;
-    const int64_t         row = (s.step + t) * TILE_DEPTH,
-                  ld_out = (int64_t)s.steps * PAIR_WORDS;
-    const int64_t end = min64(p->n, (s.strip + s.strips) * TILE_STRIP);
-    const int     terms = (int)min64(TILE_DEPTH, p->k - row);
-    const bool    regular = b_is_regular(&p->b);
-
     enum { MOST = MOST_STEPS * TILE_DEPTH }; /* columns of floats */
-    for (int64_t c = s.strip * TILE_STRIP, cols; c < end; c += cols) {
-        uint32_t *const to =
-            out + (c / TILE_STRIP - s.strip) * ld_out + (int64_t)t * PAIR_WORDS;
+    const struct product *p = x->p;
+    const int             terms = (int)min64(TILE_DEPTH, p->k - row);
+    const bool            regular = b_is_regular(&p->b);
 
+    for (int64_t cols; c < end; c += cols, out += div_up(cols, TILE_STRIP) * ld_out) {
         if (regular) {
             const struct piece b = piece_at(&p->b, c, end - c);
             cols = b.cols;
-            x->k->tile_pairs(to, ld_out, piece_row(&p->b, b, row), b.part->ld,
+            x->k->tile_pairs(out, ld_out, piece_row(&p->b, b, row), b.part->ld,
                              (int)p->b.dtype, terms, b.cols);
         } else {
             cols = min64(MOST, end - c);
             const int64_t ld = round_up(cols, 16);
             load_cut(x->k, &p->b, (struct cut){ row, c, terms, (int)cols }, r->tile, ld,
                      r->piece);
-            x->k->tile_pairs(to, ld_out, r->tile, ld, FOCI_F32, terms, (int)cols);
+            x->k->tile_pairs(out, ld_out, r->tile, ld, FOCI_F32, terms, (int)cols);
         }
+    }
+}
+
+/* One step of all strips. */
+static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out,
+                      const struct tiled_scratch *r)
+{
+    const struct product *p = x->p;
+    const int64_t         row = (s.step + t) * TILE_DEPTH;
+    const int64_t         ld_out = (int64_t)s.steps * PAIR_WORDS;
+
+    out += (int64_t)t * PAIR_WORDS;
+    if (!gates(p)) {
+        const int64_t end = min64(p->n, (s.strip + s.strips) * TILE_STRIP);
+        pack_cols(x, row, s.strip * TILE_STRIP, end, out, ld_out, r);
+        return;
+    }
+    for (int i = 0; i < s.strips; i++, out += ld_out) {
+        const struct cols cols = cols_at(p, s.strip + i, TILE_STRIP);
+        pack_cols(x, row, cols.at, cols.at + cols.n, out, ld_out, r);
     }
 }
 
 /* All steps of one strip, the rows being columns. */
 static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *out,
-                       const struct tiled_room *r)
+                       const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
-    const int64_t         row = (s.strip + i) * TILE_STRIP;
-    const int             cols = (int)min64(TILE_STRIP, p->n - row);
+    const struct cols     strip = cols_at(p, s.strip + i, TILE_STRIP);
+    const int64_t         row = strip.at;
+    const int             cols = strip.n;
     const int64_t         from = s.step * TILE_DEPTH;
     const int64_t         end = min64(p->k, from + (int64_t)s.steps * TILE_DEPTH);
 
@@ -83,13 +98,13 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
 
 int tiled_parts(const struct tiled *x, struct span s)
 {
-    return x->p->b.turned ? s.strips : s.steps;
+    return x->p->b.transposed ? s.strips : s.steps;
 }
 
 void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
-                     const struct tiled_room *r)
+                     const struct tiled_scratch *r)
 {
-    if (x->p->b.turned)
+    if (x->p->b.transposed)
         pack_strip(x, s, part, out, r);
     else
         pack_step(x, s, part, out, r);
@@ -103,9 +118,9 @@ bool tiled_sources(struct tiled *x)
 {
     const struct matrix *a = &x->p->a;
 
-    for (int64_t t = 0; a->turned && t < x->steps; t++)
+    for (int64_t t = 0; a->transposed && t < x->steps; t++)
         x->sources[t] = (struct tile_source){ x->transpose + t * TILE_DEPTH, x->ld };
-    if (a->turned) return true;
+    if (a->transposed) return true;
     if (a->dtype != FOCI_BF16 || x->p->k % TILE_DEPTH) return false;
     if (!parts_are_multiples(a, TILE_DEPTH)) return false;
     for (int64_t t = 0; t < x->steps; t++) {
@@ -127,7 +142,7 @@ static void copy_lines(uint16_t *out, int64_t ld_out, const uint16_t *in, int64_
 
 /* By way of floats. */
 static void panel_of_rows(const struct tiled *x, const struct tile_panel *to,
-                          struct cut cut, const struct tiled_room *r)
+                          struct cut cut, const struct tiled_scratch *r)
 {
     const int       wide = to->steps * TILE_DEPTH;
     uint32_t *const words = (uint32_t *)(void *)r->piece;
@@ -141,7 +156,7 @@ static void panel_of_rows(const struct tiled *x, const struct tile_panel *to,
 }
 
 struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int64_t step,
-                              int steps, uint16_t *out, const struct tiled_room *r)
+                              int steps, uint16_t *out, const struct tiled_scratch *r)
 {
     const int64_t           term = step * TILE_DEPTH;
     const struct tile_panel p = { .out = out,
@@ -158,17 +173,17 @@ struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int6
 }
 
 /* Columns and terms of a job: of both so many that neither reads nor writes are short. */
-enum { TURN_COLS = 2 * TILE, TURN_TERMS = 4 * TILE };
+enum { TRANSPOSE_COLS = 2 * TILE, TRANSPOSE_TERMS = 4 * TILE };
 
-int64_t tiled_turns(const struct tiled *x)
+int64_t tiled_transposes(const struct tiled *x)
 {
-    if (!x->p->a.turned) return 0;
-    return div_up(x->p->m, TURN_COLS) * div_up(x->p->k, TURN_TERMS);
+    if (!x->p->a.transposed) return 0;
+    return div_up(x->p->m, TRANSPOSE_COLS) * div_up(x->p->k, TRANSPOSE_TERMS);
 }
 
 /* At most 64 by 64, by way of floats. */
-static void turn_floats(const struct tiled *x, struct cut cut, uint16_t *out,
-                        const struct tiled_room *r)
+static void transpose_floats(const struct tiled *x, struct cut cut, uint16_t *out,
+                             const struct tiled_scratch *r)
 {
     uint32_t *const words = (uint32_t *)(void *)r->piece;
 
@@ -179,7 +194,7 @@ static void turn_floats(const struct tiled *x, struct cut cut, uint16_t *out,
                    cut.d);
 }
 
-static void turn_stored(const struct tiled *x, struct cut cut, uint16_t *out)
+static void transpose_stored(const struct tiled *x, struct cut cut, uint16_t *out)
 {
     const struct matrix *a = &x->p->a;
 
@@ -193,16 +208,18 @@ static void turn_stored(const struct tiled *x, struct cut cut, uint16_t *out)
     }
 }
 
-void tiled_turn(const struct tiled *x, int64_t job, const struct tiled_room *r)
+void tiled_transpose(const struct tiled *x, int64_t job, const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
-    const int64_t         across = div_up(p->m, TURN_COLS);
-    const int64_t         c0 = job % across * TURN_COLS, t0 = job / across * TURN_TERMS;
-    const int64_t         c1 = min64(p->m, c0 + TURN_COLS);
-    const int64_t         t1 = min64(p->k, t0 + TURN_TERMS);
-    const bool            stored =
+    const int64_t         across = div_up(p->m, TRANSPOSE_COLS);
+    const int64_t         c0 = job % across * TRANSPOSE_COLS,
+                  t0 = job / across * TRANSPOSE_TERMS;
+    const int64_t c1 = min64(p->m, c0 + TRANSPOSE_COLS);
+    const int64_t t1 = min64(p->k, t0 + TRANSPOSE_TERMS);
+    const bool    stored =
         p->a.dtype == FOCI_BF16 && parts_are_multiples(&p->a, TILE_UNIT);
-    const int64_t wide = stored ? TURN_COLS : TILE, high = stored ? TILE_DEPTH : TILE;
+    const int64_t wide = stored ? TRANSPOSE_COLS : TILE,
+                  high = stored ? TILE_DEPTH : TILE;
 
     for (int64_t t = t0; t < t1; t += high)
         for (int64_t c = c0; c < c1; c += wide) {
@@ -211,8 +228,8 @@ void tiled_turn(const struct tiled *x, int64_t job, const struct tiled_room *r)
             uint16_t *const  out = x->transpose + c * x->ld + t;
 
             if (stored)
-                turn_stored(x, cut, out);
+                transpose_stored(x, cut, out);
             else
-                turn_floats(x, cut, out, r);
+                transpose_floats(x, cut, out, r);
         }
 }

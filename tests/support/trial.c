@@ -160,8 +160,8 @@ static void draw_pairs(struct trial *t, struct rng *r)
     const foci_problem *p = &t->p;
     const int64_t       n = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
 
-    if (p->flags & FOCI_MASK) t->mask = test_alloc((size_t)n, 1);
-    if (p->flags & FOCI_BIAS) t->bias = test_alloc((size_t)n, sizeof *t->bias);
+    if (p->flags & FOCI_FLAG_MASK) t->mask = test_alloc((size_t)n, 1);
+    if (p->flags & FOCI_FLAG_BIAS) t->bias = test_alloc((size_t)n, sizeof *t->bias);
     for (int64_t i = 0; t->mask && i < n; i++) {
         const bool whole_row = i / p->len_k % 7 == 3; /* hidden altogether */
         t->mask[i] = !whole_row && rng_uniform(r) < 0.7;
@@ -180,8 +180,8 @@ bool trial_is(const foci_plan *plan, foci_engine engine)
 
 bool trial_is_other(const foci_plan *plan)
 {
-    static const foci_engine others[] = { FOCI_LINEAR, FOCI_POSITIONAL, FOCI_LANDMARKS,
-                                          FOCI_RECALL };
+    static const foci_engine others[] = { FOCI_ENGINE_LINEAR, FOCI_ENGINE_POSITIONAL,
+                                          FOCI_ENGINE_NYSTROM, FOCI_ENGINE_MEMFORMER };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (trial_is(plan, others[i])) return true;
     return false;
@@ -193,7 +193,7 @@ bool trial_has_weights(const foci_plan *plan)
         const foci_mech *m = &plan->spec.groups[g].mech;
         foci_positional  p = { 0 };
         if (m->def->positional) m->def->positional(m, 0, &p);
-        if (m->def->routes || m->def->recall || p.parts > 1) return false;
+        if (m->def->routes || m->def->memformer || p.parts > 1) return false;
     }
     return true;
 }
@@ -214,7 +214,7 @@ static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
     const foci_problem *p = &t->p;
     const bool          few =
         gives & (TRIAL_LENS | TRIAL_DOCS) || p->len_q + p->len_k <= p->dim_qk;
-    const bool always = few || p->flags & FOCI_CAUSAL || gives & TRIAL_FROZEN;
+    const bool always = few || p->flags & FOCI_FLAG_CAUSAL || gives & TRIAL_FROZEN;
     foci_io    io = trial_io(t);
 
     if (!trial_is_linear(plan) || !(always || t->seed % 2)) return;
@@ -309,7 +309,7 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
         t.len_k = trial_lens(&r, p->batch, p->len_k);
         for (int g = 0; g < plan->spec.n_groups; g++)
             if (mech_paired(&plan->spec.groups[g].mech) ||
-                plan->stages[g].linear.turned) /* the two are counted from one start */
+                plan->stages[g].linear.cosine) /* the two are counted from one start */
                 memcpy(t.len_k, t.len_q, (size_t)p->batch * sizeof *t.len_k);
     }
     if (gives & TRIAL_DOCS) t.docs = trial_docs(&r, p->max_docs, p->len_q);
@@ -322,7 +322,7 @@ struct trial trial_make(const foci_plan *plan, const char *spec, uint64_t seed,
     if (seed % 2 && !(trial_reads(plan) & FOCI_READ_K)) free(t.k), t.k = NULL;
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            if (m->def->engine == FOCI_LINEAR && (cancels(m) || bends(m)))
+            if (m->def->engine == FOCI_ENGINE_LINEAR && (cancels(m) || bends(m)))
                 keep_off(&t, m);
     freeze(plan, &t, gives);
     return t;
@@ -366,7 +366,7 @@ static bool mask_shows(const foci_plan *plan, const struct group *g,
         m.dims.len = s->nk;
         m.dims.len_q = s->nq;
     }
-    if (plan->p.flags & FOCI_CAUSAL && j > at) return false;
+    if (plan->p.flags & FOCI_FLAG_CAUSAL && j > at) return false;
     if (!m.def->mask) return true;
     return at >= 0 &&
            m.def->mask(&m, at, j / FOCI_TILE * FOCI_TILE) >> j % FOCI_TILE & 1;
@@ -401,8 +401,8 @@ bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, in
     while (h >= g->head0 + g->heads)
         g++;
     def = g->mech.def;
-    if (def->slots || def->order || def->routes || def->second || def->positional ||
-        def->landmarks) {
+    if (def->slots || def->order || def->routes || def->two_pass || def->positional ||
+        def->nystrom) {
         const int64_t rows = p->batch * p->heads * p->len_q;
         if (!t->seen) {
             t->seen = test_alloc((size_t)(rows * p->len_k), sizeof *t->seen);
@@ -461,9 +461,9 @@ static struct result result_make(const foci_plan *plan, const foci_problem *p)
                                     [PART_DPARAMS] = plan->n_floats } };
     const struct shape x = shape_of(p, 'x');
     r.n[PART_DX] = count(&x);
-    if (p->flags & FOCI_BIAS)
+    if (p->flags & FOCI_FLAG_BIAS)
         r.n[PART_DBIAS] = p->mask_batch * p->mask_heads * p->len_q * p->len_k;
-    for (int part = PART_DQ; !(p->flags & FOCI_TRAIN) && part < N_PARTS; part++)
+    for (int part = PART_DQ; !(p->flags & FOCI_FLAG_TRAIN) && part < N_PARTS; part++)
         r.n[part] = 0;
     r.x[PART_DBIAS] = test_alloc((size_t)r.n[PART_DBIAS], sizeof(double));
     r.x[PART_LSE] = test_alloc((size_t)r.n[PART_LSE], sizeof(double));
@@ -524,7 +524,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     memset(io.saved, 0xff, foci_plan_saved_bytes(plan));
     must(remote_execute(plan, &io, NULL), plan, &io, NULL);
 
-    if (p->flags & FOCI_TRAIN) {
+    if (p->flags & FOCI_FLAG_TRAIN) {
         foci_grads grads = {
             FOCI_SIZED(foci_grads),         .d_o = t->g,
             .dq = tensor_make(type, &q),    .dk = tensor_make(type, &k),
@@ -586,7 +586,7 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
     assert_int_equal(ref_run(&call), FOCI_OK);
     r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);
 
-    if (p->flags & FOCI_TRAIN) {
+    if (p->flags & FOCI_FLAG_TRAIN) {
         foci_grads grads = {
             FOCI_SIZED(foci_grads),         .d_o = wide[3],
             .dq = tensor_make(REF_F64, &q), .dk = tensor_make(REF_F64, &k),

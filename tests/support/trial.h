@@ -144,7 +144,7 @@ bool               trial_is(const foci_plan *plan, foci_engine engine);
 bool               trial_is_other(const foci_plan *plan);
 static inline bool trial_is_linear(const foci_plan *plan)
 {
-    return trial_is(plan, FOCI_LINEAR);
+    return trial_is(plan, FOCI_ENGINE_LINEAR);
 }
 
 /* Whether some matrix A has o = A v. */

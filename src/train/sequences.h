@@ -1,0 +1,28 @@
+/* sequences.h -- sequences that a model writes, token by token. */
+#ifndef FOCI_SEQUENCES_H
+#define FOCI_SEQUENCES_H
+
+#include "train/pass.h"
+
+struct foci_sequences {
+    foci_model   *model;
+    int64_t       cap, n; /* sequences that there is room for, and that there are */
+    int64_t       n_sources, source_len;
+    foci_pool   **pools;  /* [blocks] */
+    foci_state ***states; /* [blocks][cap]; of a stack that decodes */
+    foci_state  **spare;  /* [cap] */
+    void        **made; /* [blocks] what steps need of parameters alone; may be NULL */
+    size_t       *made_bytes;
+    char        **taps;   /* [blocks][cap][conv - 1][width] rows before a convolution */
+    int64_t      *lens;   /* [cap] tokens so far */
+    int64_t      *of;     /* [cap] source of each */
+    foci_layer  **cross;  /* [blocks] for n queries of n_sources sources */
+    char         *source; /* [n_sources][source_len][width] */
+    int32_t      *source_lens;
+    size_t        source_bytes, source_count;
+    int64_t       cross_queries; /* of each source, that `cross` is for */
+    char         *memory;        /* of a step */
+    size_t        memory_bytes;
+};
+
+#endif

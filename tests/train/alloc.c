@@ -1,0 +1,157 @@
+/* alloc.c -- each allocation of a model, its training, its folder and its decoding fails once:
+ * an error, a sentence, and nothing is lost. */
+#include <stdio.h>
+
+#include "support/training.h"
+
+/* An allocator that fails on demand and counts what it gave. */
+struct counter {
+    int64_t left; /* calls until one fails; negative: none does */
+    int64_t held; /* bytes */
+};
+
+static void *count_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
+{
+    struct counter *c = user;
+
+    if (new_bytes && c->left == 0) return NULL;
+    if (new_bytes && c->left > 0) c->left--;
+    void *new = default_alloc(NULL, old, old_bytes, new_bytes);
+    if (new || !new_bytes)
+        c->held += (int64_t)new_bytes - (int64_t)(old ? old_bytes : 0);
+    return new;
+}
+
+struct scene {
+    foci_ctx         *ctx;
+    foci_model       *model;
+    foci_data        *data;
+    foci_trainer     *trainer;
+    const char       *task, *folder;
+    foci_model_config config;
+};
+
+static int told(void *user, int32_t token)
+{
+    (void)user;
+    return token < 0;
+}
+
+static int translated(void *user, int64_t sentence, const int32_t *ids, int64_t n,
+                      double score)
+{
+    (void)user;
+    (void)ids;
+    return sentence < 0 || n < 0 || score > 0;
+}
+
+static foci_status use(struct scene *s)
+{
+    const int32_t ids[] = { 3, 4, 5 };
+    const int64_t lens[] = { 2, 1 };
+
+    if (s->config.task == FOCI_MODEL_TRANSLATE)
+        return foci_translate(
+            s->model, 2, ids, lens,
+            &(foci_translate_options){ FOCI_SIZED(foci_translate_options), .beam = 2,
+                                       .longest = 3 },
+            translated, NULL);
+    return foci_generate(s->model, ids, 3, 3, NULL, told, NULL);
+}
+
+static foci_status play(struct scene *s)
+{
+    const foci_data_options d = { FOCI_SIZED(foci_data_options), .kind = FOCI_DATA_TASK,
+                                  .task = s->task, .batch = 2, .seed = 1 };
+    const foci_train_options o = { FOCI_SIZED(foci_train_options), .steps = 2,
+                                   .folder = s->folder };
+    foci_model              *copy = NULL;
+
+    TRY(foci_data_open(s->ctx, &d, &s->data));
+    TRY(foci_model_create(s->ctx, &s->config, &s->model));
+    TRY(foci_trainer_create(s->model, s->data, NULL, NULL, &o, &s->trainer));
+    TRY(foci_trainer_run(s->trainer));
+    TRY(use(s));
+    const foci_status status = foci_model_load(s->ctx, s->folder, &copy, NULL);
+    foci_model_free(copy);
+    return status;
+}
+
+static foci_status once(struct scene *s, struct counter *c)
+{
+    const foci_options o = { FOCI_SIZED(foci_options), .threads = 1,
+                             .alloc = count_alloc, .user = c };
+    struct scene       x = *s;
+    const int64_t      left = c->left;
+
+    c->left = -1;
+    if (foci_ctx_create(&o, &x.ctx)) fail_msg("%s", foci_errmsg(NULL));
+    c->left = left;
+    const foci_status status = play(&x);
+    if (status == FOCI_ERR_MEMORY) assert_true(strlen(foci_errmsg(x.ctx)) > 5);
+    c->left = -1;
+    foci_trainer_free(x.trainer);
+    foci_model_free(x.model);
+    foci_data_free(x.data);
+    foci_ctx_free(x.ctx);
+    return status;
+}
+
+static void fail_each(struct scene *s)
+{
+    char folder[64];
+
+    training_folder(folder);
+    s->folder = folder;
+    const int64_t step = getenv("FOCI_TEST_SHORT") ? 17 : 1;
+    for (int64_t n = 0;; n += step) {
+        struct counter    c = { .left = n };
+        const foci_status status = once(s, &c);
+        if (c.held)
+            fail_msg("allocation %lld: %lld bytes are lost", (long long)n,
+                     (long long)c.held);
+        if (status == FOCI_OK) break;
+        if (status != FOCI_ERR_MEMORY)
+            fail_msg("allocation %lld: status %d", (long long)n, (int)status);
+    }
+    training_remove(folder);
+}
+
+static void lm(void **state)
+{
+    struct scene s = { .task = "copy(symbols=6, least=1, longest=3, test=3, form=row)",
+                       .config =
+                           training_small("1*softmax frozen(orthogonal) + 3*softmax") };
+
+    (void)state;
+    s.config.layers = 1;
+    s.config.task = FOCI_MODEL_LM;
+    s.config.vocab = 11;
+    s.config.context = 7;
+    s.config.conv = 2;
+    s.config.positions = FOCI_POSITIONS_ROPE;
+    fail_each(&s);
+}
+
+static void translate(void **state)
+{
+    struct scene s = { .task = "copy(symbols=6, least=1, longest=3, test=3)",
+                       .config = training_small("softmax") };
+
+    (void)state;
+    s.config.layers = 1;
+    s.config.task = FOCI_MODEL_TRANSLATE;
+    s.config.vocab = 11;
+    s.config.context = s.config.source_context = 5;
+    s.config.positions = FOCI_POSITIONS_SINUSOID;
+    s.config.specials[FOCI_TOKEN_BOS] = 1;
+    s.config.specials[FOCI_TOKEN_EOS] = 2;
+    fail_each(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(lm),
+                                        cmocka_unit_test(translate) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

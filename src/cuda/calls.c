@@ -63,20 +63,27 @@ static int place(const void *memory, int *device)
     struct cudaPointerAttributes a;
 
     *device = -1;
-    if (cudaPointerGetAttributes(&a, memory)) {
+    const cudaError_t error = cudaPointerGetAttributes(&a, memory);
+    if (error) { /* of a device that is lost nothing can be told: executing says why */
         (void)cudaGetLastError();
-        return CUDA_ON_HOST;
+        return error == cudaErrorInvalidValue ? CUDA_ON_HOST : CUDA_ANYWHERE;
     }
     *device = a.device;
     if (a.type == cudaMemoryTypeManaged) return CUDA_ANYWHERE;
     return a.type == cudaMemoryTypeDevice ? CUDA_ON_DEVICE : CUDA_ON_HOST;
 }
 
+/* While a stream is captured it may not be asked: what is captured is tied to no device
+ * that could be told. */
 static int stream_device(void *stream, int *device)
 {
     *device = -1;
 #if CUDART_VERSION >= 12080
-    return stream ? (int)cudaStreamGetDevice((cudaStream_t)stream, device) : 0;
+    enum cudaStreamCaptureStatus capture;
+    if (!stream) return 0;
+    const cudaError_t error = cudaStreamIsCapturing((cudaStream_t)stream, &capture);
+    if (error || capture != cudaStreamCaptureStatusNone) return (int)error;
+    return (int)cudaStreamGetDevice((cudaStream_t)stream, device);
 #else
     (void)stream;
     return 0;
@@ -113,6 +120,7 @@ static const struct cuda_calls calls = {
     .exact_work_bytes = cuda_exact_work_bytes,
     .exact_forward = cuda_exact_forward,
     .exact_backward = cuda_exact_backward,
+    .exact_launches = cuda_exact_launches,
     .seqs = cuda_pass_seqs,
     .clear = cuda_pass_clear,
     .clear_lse = cuda_pass_clear_lse,

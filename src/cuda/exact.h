@@ -168,7 +168,7 @@ struct cuda_exact {
 
 /* Which kernels take it: the first family whose `fits` says yes.  `what` is one of the
  * enum; families answer NULL from `names` where they have nothing for it. */
-enum { CUDA_FORWARD, CUDA_BACKWARD, CUDA_DECODE };
+enum { CUDA_FORWARD, CUDA_BACKWARD, CUDA_DECODE, CUDA_N_PASSES };
 
 struct cuda_family {
     const char *name; /* "hopper", "mma" */
@@ -187,7 +187,13 @@ const struct cuda_family *cuda_exact_family(const struct cuda_exact *x, int what
 size_t                    cuda_exact_work_bytes(const struct cuda_exact *x, int what);
 int                       cuda_exact_forward(const struct cuda_exact *x);
 int                       cuda_exact_backward(const struct cuda_exact *x);
-int                       cuda_exact_decode(const struct cuda_exact *x);
+
+/* Launches that each family has taken in this process, by pass: tests tell what they saw. */
+struct cuda_launches {
+    long hopper[CUDA_N_PASSES], mma[CUDA_N_PASSES];
+};
+
+void cuda_exact_launches(struct cuda_launches *launches);
 
 #ifdef __cplusplus
 }

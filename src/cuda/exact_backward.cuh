@@ -54,34 +54,45 @@ DEVICE void load_query_rows(const struct cuda_exact &x, const Seq &s, int i0,
     if (!PLAIN && x.drop_bound) to->drop[r] = drop_key(x, s, i);
 }
 
-/* From a product q.k and da to the weight that values are summed with and the gradient of
- * the natural logit before its cap. */
+/* What a pair is in the backward pass: the weight that values are summed with, the gradient
+ * of the natural logit before its cap, and for the sums of rows what da adds to delta and
+ * what delta adds to ds. */
+struct PairBack {
+    float p, ds, a_da, by_delta;
+};
+
 template <bool PLAIN>
-DEVICE void pair_back(const struct cuda_exact &x, const Seq &s, const QueryRows *rows,
-                      int r, int i, int j, float product, float da, float *p, float *ds)
+DEVICE PairBack pair_back(const struct cuda_exact &x, const Seq &s,
+                          const QueryRows *rows, int r, int i, int j, float product,
+                          float da)
 {
     const float norm = rows->norm[r], delta = rows->delta[r];
     float       level = 0, keep = 1, logit_of = product * rows->f[r];
+    PairBack    y = {};
 
     if (PLAIN) {
-        *p = exp2_fast(logit_of - norm);
-        *ds = *p * (da - delta);
-        return;
+        y.p = exp2_fast(logit_of - norm);
+        y.ds = y.p * (da - delta);
+        return y;
     }
     logit_of = logit(x, s, logit_of, i, j, &level);
     if (x.drop_bound) keep = drop_factor(x, s, rows->drop[r], j);
     da *= keep;
-    float a, d;
+    const float slope = 1 - level * level;
+    float       a;
     if (x.weigh == CUDA_RELU2) {
-        const float y = logit_of < 0 ? 0 : logit_of;
-        a = y * y * norm;
-        d = 2 * y * norm * da;
+        const float z = logit_of < 0 ? 0 : logit_of;
+        a = z * z * norm;
+        y.ds = 2 * z * norm * da * slope;
     } else {
         a = exp2_fast(logit_of - norm);
-        d = a * (da - (x.weigh == CUDA_L2NORM ? a * delta : delta));
+        const float of_delta = x.weigh == CUDA_L2NORM ? a * a : a;
+        y.a_da = a * da;
+        y.by_delta = of_delta * slope;
+        y.ds = y.a_da * slope - y.by_delta * delta;
     }
-    *p = a * keep;
-    *ds = d * (1 - level * level);
+    y.p = a * keep;
+    return y;
 }
 
 template <typename T>
@@ -114,12 +125,14 @@ DEVICE void visible_queries(const struct cuda_exact &x, const Seq &s, int i0, in
         seen[e] = queries_after(x, s, i0, j[e]);
         if (mask >= 0) seen[e] &= x.tiles.by_key[mask][j[e] - j0];
         if constexpr (!PLAIN)
-            if (x.mask.at)
+            if (x.mask.at) { /* a lane looks at its columns */
                 for (int c = 0; c < 16; c++) {
                     const int col = c / 2 * 8 + threadIdx.x % 4 * 2 + c % 2;
                     if (given_hides(x, s, i0 + col, j[e]))
                         seen[e] &= ~(UINT64_C(1) << col);
                 }
+                seen[e] = quad_and(seen[e]);
+            }
     }
 }
 
@@ -210,13 +223,12 @@ __global__ void __launch_bounds__(THREADS)
             for (int n = 0; n < 8; n++)
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    const int col = 8 * n + lane % 4 * 2 + (e & 1);
-                    float     p, ds;
-                    pair_back<PLAIN>(x, s, now, col, i0 + col, j[e >> 1], c[n][e],
-                                     da[n][e], &p, &ds);
-                    const bool hidden = !(seen[e >> 1] >> col & 1);
-                    c[n][e] = hidden ? 0 : p;
-                    da[n][e] = hidden ? 0 : ds * now->by[col];
+                    const int      col = 8 * n + lane % 4 * 2 + (e & 1);
+                    const PairBack y = pair_back<PLAIN>(x, s, now, col, i0 + col,
+                                                        j[e >> 1], c[n][e], da[n][e]);
+                    const bool     hidden = !(seen[e >> 1] >> col & 1);
+                    c[n][e] = hidden ? 0 : y.p;
+                    da[n][e] = hidden ? 0 : y.ds * now->by[col];
                 }
             typename Tiles<T>::Operand a;
             if constexpr (PART & 1) {
@@ -289,14 +301,36 @@ DEVICE void visible_to_queries(const struct cuda_exact &x, const Seq &s, int i0,
         if (i[e] < 0 || i[e] >= s.nq) seen[e] = 0;
         if (mask >= 0) seen[e] &= x.tiles.by_query[mask][i[e] - i0];
         if constexpr (!PLAIN)
-            if (x.mask.at)
+            if (x.mask.at) { /* a lane looks at its columns */
                 for (int c = 0; c < 16; c++) {
                     const int col = c / 2 * 8 + threadIdx.x % 4 * 2 + c % 2;
                     if (given_hides(x, s, i[e], j0 + col))
                         seen[e] &= ~(UINT64_C(1) << col);
                 }
+                seen[e] = quad_and(seen[e]);
+            }
     }
 }
+
+/* The gradient of a row's factor, sum over j of ds (q . k).  Where attention is peaked ds all
+ * but cancels in the row, and delta comes from a rounded output: what it is off by, which the
+ * sum of a da tells, is taken back. */
+struct FactorSums {
+    float ds_product, a_da, delta_product;
+
+    __device__ __forceinline__ void add(const PairBack &y, float product)
+    {
+        ds_product += y.ds * product;
+        a_da += y.a_da;
+        delta_product += y.by_delta * product;
+    }
+    __device__ __forceinline__ float total(const float *delta, int warp, int lane,
+                                           int e) const
+    {
+        const float of = delta[warp * 16 + lane / 4 + 8 * e], right = quad_sum(a_da);
+        return quad_sum(ds_product) + (of - right) * quad_sum(delta_product);
+    }
+};
 
 template <typename T, int D, bool PLAIN>
 __global__ void __launch_bounds__(THREADS)
@@ -327,7 +361,8 @@ __global__ void __launch_bounds__(THREADS)
     T *const         weights = (T *)(shared + Shape::WEIGHTS);
     const uint32_t q_tile = shared_address(shared), g_tile = q_tile + Shape::TILE_BYTES;
     const uint32_t k_tile = shared_address(k_at), v_tile = shared_address(v_at);
-    float          dq[D / 8][4] = {}, sums[2] = { 0, 0 };
+    float          dq[D / 8][4] = {};
+    FactorSums     sums[2] = {};
     Walk           w = walk_keys(x, s, pos, CUDA_TILE);
     int            t = walk_next(x, w), mask = w.mask, stage = 0;
 
@@ -375,14 +410,13 @@ __global__ void __launch_bounds__(THREADS)
         for (int n = 0; n < 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                const int col = 8 * n + lane % 4 * 2 + (e & 1);
-                const int r = warp * 16 + lane / 4 + 8 * (e >> 1);
-                float     p, ds;
-                pair_back<PLAIN>(x, s, rows, r, i[e >> 1], j0 + col, c[n][e], da[n][e],
-                                 &p, &ds);
-                const bool hidden = !(seen[e >> 1] >> col & 1);
-                if (!PLAIN) sums[e >> 1] += hidden ? 0 : ds * c[n][e];
-                da[n][e] = hidden ? 0 : ds * rows->by[r];
+                const int      col = 8 * n + lane % 4 * 2 + (e & 1);
+                const int      r = warp * 16 + lane / 4 + 8 * (e >> 1);
+                const PairBack y = pair_back<PLAIN>(x, s, rows, r, i[e >> 1], j0 + col,
+                                                    c[n][e], da[n][e]);
+                const bool     hidden = !(seen[e >> 1] >> col & 1);
+                if (!PLAIN && !hidden) sums[e >> 1].add(y, c[n][e]);
+                da[n][e] = hidden ? 0 : y.ds * rows->by[r];
             }
         char *tile = k_at + stage * Shape::TILE_BYTES;
         if (!full && tile_nonfinite<T, D>(tile))
@@ -399,11 +433,12 @@ __global__ void __launch_bounds__(THREADS)
         stage = next;
     }
     copy_wait<0>();
+    __syncthreads(); /* where there was no tile, rows have not been waited for */
 
     const float end = scaled_early(x) ? 1 : x.score.scale * natural_unit(x);
 #pragma unroll
     for (int e = 0; e < 2; e++) {
-        const float sum = quad_sum(sums[e]);
+        const float sum = PLAIN ? 0 : sums[e].total(rows->delta, warp, lane, e);
         if (i[e] < 0 || i[e] >= s.nq) continue;
         const int64_t at = s.b * x.dq.seq + (s.q0 + i[e]) * x.dq.row + s.h * x.dq.head;
         if (!PLAIN && x.row_ds && lane % 4 == 0) x.row_ds[row_place(x, s, i[e])] = sum;

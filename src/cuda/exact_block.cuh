@@ -233,6 +233,9 @@ DEVICE float tanh_fast(float y)
     return 1 - __fdividef(2, exp2_fast(2.88539008177792681f * y) + 1);
 }
 
+/* As good as floats are, for logits of floats; a call. */
+static __device__ __noinline__ float tanh_exact(float y) { return tanhf(y); }
+
 /* What is added to the logit of a pair by distance and as given; a call, for the loops
  * around it are unrolled 32 times. */
 static __device__ __noinline__ float added_bias(const struct cuda_exact &x,
@@ -264,7 +267,8 @@ DEVICE float logit(const struct cuda_exact &x, const Seq &s, float product, int 
     if (x.score.rel || x.bias.at) product += added_bias(x, s, i, j);
     *level = 0;
     if (x.score.cap <= 0) return product;
-    *level = tanh_fast(product / x.score.cap);
+    *level = x.dtype == CUDA_F32 ? tanh_exact(product / x.score.cap)
+                                 : tanh_fast(product / x.score.cap);
     return x.score.cap * *level * x.score.unit;
 }
 

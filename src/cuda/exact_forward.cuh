@@ -55,12 +55,14 @@ DEVICE void visible_keys(const struct cuda_exact &x, const Seq &s, const Forward
     if constexpr (!PLAIN)
         if (x.mask.at)
 #pragma unroll
-            for (int e = 0; e < 2; e++)
+            for (int e = 0; e < 2; e++) { /* a lane looks at its columns */
                 for (int c = 0; c < 16; c++) {
                     const int col = c / 2 * 8 + threadIdx.x % 4 * 2 + c % 2;
                     if (given_hides(x, s, r.i[e], j0 + col))
                         seen[e] &= ~(UINT64_C(1) << col);
                 }
+                seen[e] = quad_and(seen[e]);
+            }
 }
 
 /* Products to logits; hidden pairs to -inf. */

@@ -56,12 +56,11 @@ DEVICE void make_ds(const struct cuda_exact &x, const Seq &s, int i0, int j0, in
     for (int n = 0; n < 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int col = 8 * n + lane % 4 * 2 + (e & 1);
-            const int r = warp * 16 + lane / 4 + 8 * (e >> 1);
-            float     p, ds;
-            pair_back<false>(x, s, rows, r, i[e >> 1], j0 + col, c[n][e], da[n][e], &p,
-                             &ds);
-            out[r * Shape::DS_LD + col] = seen[e >> 1] >> col & 1 ? ds : 0;
+            const int      col = 8 * n + lane % 4 * 2 + (e & 1);
+            const int      r = warp * 16 + lane / 4 + 8 * (e >> 1);
+            const PairBack y =
+                pair_back<false>(x, s, rows, r, i[e >> 1], j0 + col, c[n][e], da[n][e]);
+            out[r * Shape::DS_LD + col] = seen[e >> 1] >> col & 1 ? y.ds : 0;
         }
     __syncthreads();
 }

@@ -7,17 +7,27 @@
 static const struct cuda_family *const families[] = { &cuda_family_hopper,
                                                       &cuda_family_mma };
 
-/* The sums of dQ in Hopper's backward have no fixed order, and results must repeat bit by
- * bit: gradients are mma's (dev/cuda-hopper.md). */
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+/* Launches that families took, for tests. */
+static _Atomic long n_launches[N_FAMILIES][CUDA_N_PASSES];
+
+void cuda_exact_launches(struct cuda_launches *launches)
+{
+    for (int what = 0; what < CUDA_N_PASSES; what++) {
+        launches->hopper[what] = n_launches[0][what];
+        launches->mma[what] = n_launches[1][what];
+    }
+}
+
 static bool takes(const struct cuda_family *f, const struct cuda_exact *x, int what)
 {
-    if (f == &cuda_family_hopper && what == CUDA_BACKWARD) return false;
     return f->fits && f->fits(x, what);
 }
 
 const struct cuda_family *cuda_exact_family(const struct cuda_exact *x, int what)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+    for (size_t i = 0; i < N_FAMILIES; i++)
         if (takes(families[i], x, what)) return families[i];
     return NULL;
 }
@@ -26,7 +36,7 @@ static size_t most_bytes(const struct cuda_exact *x, int what)
 {
     size_t most = 0;
 
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0; i < N_FAMILIES; i++) {
         const struct cuda_family *f = families[i];
         const size_t              bytes =
             takes(f, x, what) && f->work_bytes ? f->work_bytes(x, what) : 0;
@@ -45,14 +55,24 @@ size_t cuda_exact_work_bytes(const struct cuda_exact *x, int what)
     return split > bytes ? split : bytes;
 }
 
+/* The kernels of Hopper make all three gradients. */
+static bool asked_for_all(const struct cuda_exact *x)
+{
+    return x->dq.at && x->dk.at && x->dv_out.at;
+}
+
 /* The first family that takes it with the work memory there is. */
 static const struct cuda_family *choose(const struct cuda_exact *x, int what)
 {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
+    for (size_t i = 0; i < N_FAMILIES; i++) {
         const struct cuda_family *f = families[i];
 
         if (!takes(f, x, what)) continue;
-        if (!f->work_bytes || f->work_bytes(x, what) <= x->work_bytes) return f;
+        if (f == &cuda_family_hopper && what == CUDA_BACKWARD && !asked_for_all(x))
+            continue;
+        if (f->work_bytes && f->work_bytes(x, what) > x->work_bytes) continue;
+        n_launches[i][what]++;
+        return f;
     }
     return NULL;
 }
@@ -68,9 +88,4 @@ int cuda_exact_backward(const struct cuda_exact *x)
 {
     const int error = cuda_pass_delta(x);
     return error ? error : choose(x, CUDA_BACKWARD)->backward(x);
-}
-
-int cuda_exact_decode(const struct cuda_exact *x)
-{
-    return choose(x, CUDA_DECODE)->decode(x);
 }

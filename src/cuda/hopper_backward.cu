@@ -1,5 +1,6 @@
 /* Launches of the backward kernels: which one, work memory, the pass over dQ. */
 #include "cuda/hopper_backward_consumer.cuh"
+#include "cuda/hopper_backward_finish.cuh"
 #include "cuda/hopper_launch.cuh"
 
 namespace hopper {
@@ -32,7 +33,7 @@ bool backward_fits(const struct cuda_exact *x)
            backward_tiles(x) < INT32_MAX;
 }
 
-/* Sums of dQ, then turns, which dense supports without sequences have. */
+/* Sums of dQ, then their turns. */
 static size_t dq_bytes(const struct cuda_exact *x)
 {
     return (size_t)backward_tiles(x) * 64 * (size_t)backward_width(x) * sizeof(float);
@@ -64,22 +65,17 @@ template <class C> static int launch_backward(const struct cuda_exact *x)
     a.turns = (int *)((char *)x->work + dq_bytes(x));
     a.row_tiles = (int)query_blocks(x->len_q, x->len_k, 64, x->tiles.row0 != nullptr);
     a.key_blocks = (int)((x->len_k + C::keys - 1) / C::keys);
-    a.chunk = x->n_sm;
-    const int64_t bytes = x->len_q * (x->d + x->dv) * 2 * (x->heads / x->kv_heads) + 1;
-    const int64_t fit = ((int64_t)32 << 20) / bytes, heads = x->kv_heads * x->batch;
-    a.heads_at_once = (int)(!C::causal || C::ordered || fit < 1 ? 1
-                            : fit < heads                       ? fit
-                                                                : heads);
+    /* About eight blocks of a head run at once: they follow one another through the
+     * queries, so that what they read stays in the L2; more would hold each other up. */
+    const int64_t heads = x->kv_heads * x->batch, at_once = (x->n_sm + 7) / 8;
+    a.heads_at_once = (int)(at_once < heads ? at_once : heads);
     int64_t blocks = a.key_blocks * x->batch;
     if (x->seqs)
         blocks =
             (x->packed ? a.key_blocks : a.key_blocks * (int64_t)x->n_seqs) + x->n_seqs;
     cudaStream_t  stream = (cudaStream_t)x->stream;
     const int64_t tiles = backward_tiles(x);
-    if (C::ordered)
-        error = cudaMemsetAsync(a.turns, 0, (size_t)tiles * sizeof(int), stream);
-    if (!error && (!C::ordered || C::causal))
-        error = cudaMemsetAsync(a.dq, 0, dq_bytes(x), stream);
+    error = cudaMemsetAsync(a.turns, 0, (size_t)tiles * sizeof(int), stream);
     if (error) return error;
     backward_kernel<C>
         <<<(unsigned)(blocks * x->kv_heads), C::threads, C::shared_bytes, stream>>>(
@@ -93,14 +89,12 @@ template <class C> static int launch_backward(const struct cuda_exact *x)
 
 template <class T, int d> static int backward_of_width(const struct cuda_exact *x)
 {
-    constexpr Route route = d == 64 ? route_direct : route_bulk;
     if (backward_listed(x))
         return plain_logits(x)
-                   ? launch_backward<BackwardShape<T, d, false, true, false, route>>(x)
-                   : launch_backward<BackwardShape<T, d, false, true, true, route>>(x);
-    return x->causal
-               ? launch_backward<BackwardShape<T, d, true, false, false, route>>(x)
-               : launch_backward<BackwardShape<T, d, false, false, false, route>>(x);
+                   ? launch_backward<BackwardShape<T, d, false, true, false>>(x)
+                   : launch_backward<BackwardShape<T, d, false, true, true>>(x);
+    return x->causal ? launch_backward<BackwardShape<T, d, true, false, false>>(x)
+                     : launch_backward<BackwardShape<T, d, false, false, false>>(x);
 }
 
 template <class T> static int backward_of_type(const struct cuda_exact *x)

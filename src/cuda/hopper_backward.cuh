@@ -1,11 +1,16 @@
 /* Exact attention backward on Hopper.
  *
  * A block owns 128 keys, 64 for each of two consumer warpgroups, and visits blocks of 64
- * queries; dK and dV stay in registers. Scores and weights are kept transposed (keys x
- * queries), so that weights and dS are register operands of dV and dK; dS also goes
- * through shared memory, as operand of dQ across the warpgroups. dQ is added in f32 to
- * memory, from registers in any order, or in a fixed one by a warp of its own. Shared
- * memory is the bottleneck: what can be an operand in registers is one. */
+ * queries, the last one first; dK and dV stay in registers. Scores and weights are kept
+ * transposed (keys x queries), so that weights and dS are register operands of dV and dK;
+ * dS also goes through shared memory, as operand of dQ across the warpgroups. Shared memory
+ * is the bottleneck: what can be an operand in registers is one.
+ *
+ * dQ is added in f32 to tiles in memory by threads of their own, in the order of blocks of
+ * keys: a tile has a count of the additions made to it, and a block waits until those of
+ * all blocks before it are there. Blocks are started in that order too, so that none waits
+ * for one that cannot run; and as all go through the queries from the end, a block comes
+ * to a tile when the one before it has just been there. */
 #ifndef FOCI_CUDA_HOPPER_BACKWARD_CUH
 #define FOCI_CUDA_HOPPER_BACKWARD_CUH
 
@@ -13,31 +18,27 @@
 
 namespace hopper {
 
-/* How dQ reaches memory: added from registers, or through shared memory by a warp of its
- * own, in any order or in a fixed one. */
-enum Route { route_direct, route_bulk, route_ordered };
-
 struct BackwardArgs {
     struct cuda_exact x;
-    float            *dq;         /* tiles of 64 x d, in the order of threads */
-    int              *turns;      /* of those tiles: additions made; null: any order */
-    int               row_tiles;  /* of one sequence, if all are alike */
-    int               key_blocks; /* likewise */
-    int               heads_at_once, chunk;
+    float            *dq;            /* tiles of 64 x d, in the order of threads */
+    int              *turns;         /* of those tiles: additions made */
+    int               row_tiles;     /* of one sequence, if all are alike */
+    int               key_blocks;    /* likewise */
+    int               heads_at_once; /* whose blocks run side by side */
 };
 
-template <class T_, int d_, bool causal_, bool listed_, bool modified_, Route route_>
+template <class T_, int d_, bool causal_, bool listed_, bool modified_>
 struct BackwardShape {
     using T = T_;
-    static constexpr int   d = d_, queries = 64, keys = 128, threads = 384;
-    static constexpr bool  causal = causal_, listed = listed_, modified = modified_;
-    static constexpr Route route = route_;
-    static constexpr bool  ordered = route == route_ordered,
-                          bulk = route != route_direct;
+    static constexpr int  d = d_, queries = 64, keys = 128, threads = 384;
+    static constexpr bool causal = causal_, listed = listed_, modified = modified_;
     /* With d = 64 registers hold K and V too, and a step works ahead of the next one. */
     static constexpr bool held = d == 64, ahead = d == 64;
     static constexpr int  panels = (d + 63) / 64, q_stages = 3, o_stages = 2,
                          s_stages = 2;
+    /* Threads that add dQ to memory, a step each in turn, and the places they add from:
+     * while one waits for the end of its addition, the next one begins. */
+    static constexpr int reducers = d == 64 ? 3 : 2, buffers = d == 64 ? 3 : 1;
     static constexpr int k_bytes = keys * panels * 128,
                          q_bytes = queries * panels * 128;
     static constexpr int s_bytes = keys * queries * 2;
@@ -47,15 +48,14 @@ struct BackwardShape {
                          at_o = at_q + q_stages * q_bytes,
                          at_s = at_o + o_stages * q_bytes,
                          at_dq = at_s + s_stages * s_bytes,
-                         at_norm = at_dq + (bulk ? 2 * dq_bytes : 0),
+                         at_norm = at_dq + buffers * 2 * dq_bytes,
                          at_delta = at_norm + q_stages * queries * 4,
                          at_steps = at_delta + o_stages * queries * 4,
-                         at_work = at_steps + 32 * q_stages + 64,
+                         at_sums = at_steps + 32 * q_stages, at_work = at_sums + 64,
                          at_barriers = at_work + 64;
     /* Both consumers and the producer share 504 registers of a thread. */
     static constexpr int few = d == 64 ? 40 : 24, many = d == 64 ? 232 : 240;
     static constexpr int shared_bytes = at_barriers + 256 + 1024;
-    static_assert(!(ordered && listed), "the order of tables is not known");
     static_assert(shared_bytes <= 232448, "shared memory");
 };
 
@@ -65,8 +65,13 @@ struct BackwardStep {
     int dq_tile; /* where its dQ is added up */
     int head;    /* of queries */
     int last;
-    int turn;    /* how many blocks of keys add to it before, if the order is fixed */
+    int turn;    /* how many blocks of keys add to it before */
     int mask[2]; /* of the warpgroups' key tiles */
+};
+
+/* A half of dQ that lies in shared memory: where it is to be added, when. */
+struct BackwardSum {
+    int dq_tile, turn; /* dq_tile -1: there are no more */
 };
 
 /* A block of keys of one key head. */
@@ -75,7 +80,7 @@ struct BackwardWork {
     int nq, nk, q0, k0;
     int dq_tile0, dq_tiles; /* its tiles of dQ for head 0, tiles of one head */
 
-    __device__ __forceinline__ BackwardWork(const BackwardArgs &a, bool short_first)
+    __device__ __forceinline__ explicit BackwardWork(const BackwardArgs &a)
     {
         const struct cuda_exact &x = a.x;
         if (x.seqs) {
@@ -87,7 +92,7 @@ struct BackwardWork {
         const int wave = blockIdx.x / span, r = blockIdx.x - wave * span;
         const int at = wave * a.heads_at_once, now = min(a.heads_at_once, all - at);
         const int h = at + r % now;
-        block = short_first ? a.key_blocks - 1 - r / now : r / now;
+        block = r / now;
         batch = h / x.kv_heads, head = h - batch * x.kv_heads;
         nq = (int)x.len_q, nk = (int)x.len_k, q0 = k0 = 0;
         dq_tile0 = batch * a.row_tiles, dq_tiles = (int)x.batch * a.row_tiles;
@@ -114,12 +119,18 @@ struct BackwardWork {
     }
 };
 
+/* The first block of queries that sees a block of keys of a dense support. */
+template <class C> __device__ __forceinline__ int first_queries(const BackwardWork &w)
+{
+    return C::causal ? max(w.block * C::keys - (w.nk - w.nq), 0) / C::queries : 0;
+}
+
 template <class C> struct BackwardShared {
     uint32_t      k, v, q, o, ds, dq, norm, delta;
     uint32_t      full_kv, full_q, empty_q, full_o, empty_o, full_dq, empty_dq;
     BackwardStep *steps;
+    BackwardSum  *sums; /* [reducers][2] of the halves of dQ */
     int          *none; /* there is no step at all */
-    int *where; /* [2][4] of a half of dQ: its tile, its turn, whether it is the last */
     BackwardWork *work;
     __device__    __forceinline__ explicit BackwardShared(uint8_t *raw)
     {
@@ -130,10 +141,10 @@ template <class C> struct BackwardShared {
         full_kv = k + C::at_barriers, full_q = full_kv + 8;
         empty_q = full_q + 8 * C::q_stages, full_o = empty_q + 8 * C::q_stages;
         empty_o = full_o + 8 * C::o_stages, full_dq = empty_o + 8 * C::o_stages;
-        empty_dq = full_dq + 16;
+        empty_dq = full_dq + 16 * C::reducers;
         steps = reinterpret_cast<BackwardStep *>(raw + (k - at) + C::at_steps);
-        none = reinterpret_cast<int *>(raw + (k - at) + C::at_steps + 32 * C::q_stages);
-        where = none + 4;
+        sums = reinterpret_cast<BackwardSum *>(raw + (k - at) + C::at_sums);
+        none = reinterpret_cast<int *>(sums + 2 * C::reducers);
         work = reinterpret_cast<BackwardWork *>(raw + (k - at) + C::at_work);
     }
     __device__ __forceinline__ void init() const
@@ -143,48 +154,11 @@ template <class C> struct BackwardShared {
             barrier_init(full_q + 8 * i, 1), barrier_init(empty_q + 8 * i, 8);
         for (int i = 0; i < C::o_stages; i++)
             barrier_init(full_o + 8 * i, 1), barrier_init(empty_o + 8 * i, 8);
-        for (int i = 0; i < 2; i++)
-            barrier_init(full_dq + 8 * i, 4), barrier_init(empty_dq + 8 * i, 1);
+        for (int i = 0; i < 2 * C::reducers; i++)
+            barrier_init(full_dq + 8 * i, 4);
+        for (int i = 0; i < 2 * C::buffers; i++)
+            barrier_init(empty_dq + 8 * i, 1);
         barrier_init_fence();
-    }
-};
-
-/* The order in which a block of keys of a dense support visits blocks of queries: from
- * `start` on and around, so that blocks of keys do not meet at one tile of dQ. */
-template <class C> struct BackwardOrder {
-    const BackwardArgs        &a;
-    const int                  block, offset;
-    int                        first, start, count;
-    __device__ __forceinline__ BackwardOrder(const BackwardArgs &args,
-                                             const BackwardWork &w)
-        : a(args), block(w.block), offset(w.nk - w.nq)
-    {
-        first = start = 0;
-        if (C::causal) {
-            first = min(max(block * C::keys - offset, 0) / C::queries, a.row_tiles);
-        } else {
-            const int c0 = block / a.chunk * a.chunk,
-                      n = min(a.chunk, a.key_blocks - c0);
-            start = (int)((int64_t)(block - c0) * a.row_tiles / n);
-        }
-        count = a.row_tiles - first;
-    }
-    __device__ __forceinline__ int tile(int t) const
-    {
-        const int m = first + start + t;
-        return m < a.row_tiles ? m : m - a.row_tiles;
-    }
-    /* How many blocks of keys add to tile m of dQ before this one. */
-    __device__ __forceinline__ int turn(int m) const
-    {
-        if (C::causal) {
-            const int last = (m * C::queries + C::queries - 1 + offset) / C::keys;
-            return min(last, a.key_blocks - 1) - block;
-        }
-        const int c0 = block / a.chunk * a.chunk, n = min(a.chunk, a.key_blocks - c0);
-        const int at = min(n - 1, (int)(((int64_t)(m + 1) * n - 1) / a.row_tiles));
-        const int r = at - (block - c0);
-        return c0 + (r < 0 ? r + n : r);
     }
 };
 
@@ -264,53 +238,79 @@ template <class C> struct BackwardProducer {
     __device__ __forceinline__ void run_dense(const CUtensorMap *mk,
                                               const CUtensorMap *mv)
     {
-        const BackwardOrder<C> order(a, w);
-        const int              share = x.heads / x.kv_heads;
-        load_keys(mk, mv, order.count == 0);
+        const int share = x.heads / x.kv_heads, first = first_queries<C>(w);
+        load_keys(mk, mv, first >= a.row_tiles);
         BackwardStep step;
         step.mask[0] = step.mask[1] = mask_none;
+        step.turn = w.block; /* what it meets, those before it meet */
         for (int g = 0; g < share; g++) {
             step.head = w.head * share + g;
-            for (int t = 0; t < order.count; t++) {
-                const int m = order.tile(t);
+#pragma unroll 1
+            for (int m = a.row_tiles - 1; m >= first; m--) {
                 step.row = m * C::queries;
                 step.dq_tile = step.head * w.dq_tiles + w.dq_tile0 + m;
-                step.last = g == share - 1 && t == order.count - 1;
-                step.turn = C::ordered ? order.turn(m) : 1;
+                step.last = g == share - 1 && m == first;
                 send(step);
             }
         }
     }
 
+    /* The position of query 0 in tiles of a table, and query 0 of its first tile. */
+    __device__ __forceinline__ int shift() const
+    {
+        return x.tiles.row0 ? floor_of(w.nk - w.nq, 64) / 64 : 0;
+    }
+    __device__ __forceinline__ int row0() const
+    {
+        return x.tiles.row0 ? shift() * 64 - (w.nk - w.nq) : 0;
+    }
+
     /* The walk of this lane's key tile over blocks of queries, which are counted as
      * tiles of dQ are; lanes 0 and 1 have one each. */
-    __device__ __forceinline__ TileWalk walk() const
+    __device__ __forceinline__ TileWalkDown walk() const
     {
-        const int pos0 = w.nk - w.nq, t = w.block * 2 + lane;
-        const int shift = x.tiles.row0 ? floor_of(pos0, 64) / 64 : 0;
-        const int row0 = x.tiles.row0 ? shift * 64 - pos0 : 0; /* of block 0 */
-        int       limit = (w.nq - row0 + 63) / 64, first = 0;
-        if (x.causal) first = max(t * 64 - pos0 - row0, 0) / 64;
+        const int t = w.block * 2 + lane;
+        int       end = (w.nq - row0() + 63) / 64, first = 0;
+        if (x.causal) first = max(t * 64 - (w.nk - w.nq) - row0(), 0) / 64;
         if (lane > 1 || t * 64 >= w.nk || (x.tiles.row0 && t >= x.tiles.n_cols))
-            limit = 0;
-        if (x.tiles.row0) first = max(first, -shift);
-        TileWalk walk(first, limit, shift);
+            end = 0;
+        if (x.tiles.row0) first = max(first, -shift());
+        TileWalkDown walk(first, end, shift());
         if (x.tiles.row0) walk.use(x.tiles.cols, x.tiles.col0, t);
         return walk;
     }
 
-    __device__ __forceinline__ bool next_tile(TileWalk &walk, BackwardStep &step)
+    /* How many blocks of keys before this one meet block m of queries: the table has
+     * its key tiles in order, of which two make a block. What causality hides from a
+     * block it hides from those after it. */
+    __device__ __forceinline__ int turn(int m) const
+    {
+        if (!x.tiles.row0) return w.block;
+        const int64_t begin = x.tiles.row0[m + shift()],
+                      end = x.tiles.row0[m + shift() + 1];
+        int n = 0;
+        for (int64_t r = begin + lane; r < end; r += 32) {
+            int       from = x.tiles.rows[r].begin / 2;
+            const int to = min((x.tiles.rows[r].end + 1) / 2, w.block);
+            if (r > begin && (x.tiles.rows[r - 1].end - 1) / 2 == from) from++;
+            n += max(to - from, 0);
+        }
+        return __reduce_add_sync(~0u, n);
+    }
+
+    __device__ __forceinline__ bool next_tile(TileWalkDown &walk, BackwardStep &step)
     {
         const int mine = walk.peek();
-        const int m = min(__shfl_sync(~0u, mine, 0), __shfl_sync(~0u, mine, 1));
-        int       mask = mask_all;
-        if (mine == m && m != INT32_MAX) mask = walk.now.mask, walk.next = m + 1;
+        const int m = max(__shfl_sync(~0u, mine, 0), __shfl_sync(~0u, mine, 1));
+        if (m < 0) return false;
+        int mask = mask_all;
+        if (mine == m) mask = walk.now.mask, walk.next = m - 1;
         step.mask[0] = __shfl_sync(~0u, mask, 0);
         step.mask[1] = __shfl_sync(~0u, mask, 1);
-        const int pos0 = w.nk - w.nq;
-        step.row = m * 64 + (x.tiles.row0 ? floor_of(pos0, 64) - pos0 : 0);
+        step.row = m * 64 + row0();
         step.dq_tile = step.head * w.dq_tiles + w.dq_tile0 + m;
-        return m != INT32_MAX;
+        step.turn = turn(m);
+        return true;
     }
 
     __device__ __forceinline__ void run_listed(const CUtensorMap *mk,
@@ -318,9 +318,8 @@ template <class C> struct BackwardProducer {
     {
         const int    share = x.heads / x.kv_heads;
         BackwardStep now, then;
-        now.turn = then.turn = 1;
         for (int g = 0; g < share; g++) {
-            TileWalk tiles = walk();
+            TileWalkDown tiles = walk();
             now.head = then.head = w.head * share + g;
             bool more = next_tile(tiles, now);
             if (g == 0) load_keys(mk, mv, !more);
@@ -334,37 +333,36 @@ template <class C> struct BackwardProducer {
     }
 };
 
-/* One thread: adds the halves of dQ to memory. */
+/* One thread: adds the halves of dQ of every step that is its turn to memory. */
 template <class C>
 __device__ __forceinline__ void backward_reduce(const BackwardArgs      &a,
-                                                const BackwardShared<C> &s)
+                                                const BackwardShared<C> &s, int reducer)
 {
-    uint32_t parity = 0;
-    int      last = 0;
+    const int      buffer = reducer % C::buffers;
+    const uint32_t full = s.full_dq + 16 * reducer, empty = s.empty_dq + 16 * buffer;
+    const uint32_t from = s.dq + 2 * buffer * C::dq_bytes;
     barrier_wait(s.full_kv, 0);
     if (*s.none) return;
-    for (; !last; parity ^= 1) {
+    for (uint32_t parity = 0;; parity ^= 1) {
         int tile = 0, turn = 0;
         for (int half = 0; half < 2; half++) {
-            barrier_wait(s.full_dq + 8 * half, parity);
-            const volatile int *where = s.where + 4 * half;
-            tile = where[0], turn = where[1], last = where[2];
-            if (C::ordered && half == 0) wait_turn(a.turns + tile, turn);
+            barrier_wait(full + 8 * half, parity);
+            const volatile BackwardSum *sum = s.sums + 2 * reducer + half;
+            tile = sum->dq_tile, turn = sum->turn;
+            if (tile < 0) return;
+            if (half == 0) wait_turn(a.turns + tile, turn);
             float *to = a.dq + ((int64_t)tile * 2 + half) * (C::dq_bytes / 4);
             if (turn == 0)
-                bulk_store(to, s.dq + half * C::dq_bytes, C::dq_bytes);
+                bulk_store(to, from + half * C::dq_bytes, C::dq_bytes);
             else
-                bulk_add(to, s.dq + half * C::dq_bytes, C::dq_bytes);
+                bulk_add(to, from + half * C::dq_bytes, C::dq_bytes);
             bulk_commit();
-            if (half == 1) bulk_wait_read<0>();
         }
-        barrier_arrive(s.empty_dq), barrier_arrive(s.empty_dq + 8);
-        if (C::ordered) {
-            bulk_wait<0>();
-            pass_turn(a.turns + tile, turn + 1);
-        }
+        bulk_wait_read<0>();
+        barrier_arrive(empty), barrier_arrive(empty + 8);
+        bulk_wait<0>();
+        pass_turn(a.turns + tile, turn + 1);
     }
-    bulk_wait<0>();
 }
 
 } // namespace hopper

@@ -1,17 +1,11 @@
-/* The consumers of the Hopper backward kernel, the kernel, and the pass over dQ. */
+/* The consumers of the Hopper backward kernel, and the kernel. */
 #ifndef FOCI_CUDA_HOPPER_BACKWARD_CONSUMER_CUH
 #define FOCI_CUDA_HOPPER_BACKWARD_CONSUMER_CUH
 
 #include "cuda/hopper_backward.cuh"
+#include "cuda/hopper_backward_careful.cuh"
 
 namespace hopper {
-
-/* The factor of q.k in the natural logit, of a head. */
-__device__ __forceinline__ float natural_scale(const struct cuda_exact &x, int head)
-{
-    const float scale = x.score.head_scale ? x.score.head_scale[head] : x.score.scale;
-    return x.score.cap > 0 ? scale : scale * 0.6931471805599453f;
-}
 
 /* One warpgroup's 64 keys. A thread holds keys r and r + 8 of its warp's sixteen; in
  * each group of eight queries, two for either key. */
@@ -30,8 +24,11 @@ template <class C> struct BackwardConsumer {
     Ring<C::q_stages> q{ 0 },
         q_ahead{ 0 }; /* of dK; of scores, the same or one ahead */
     Ring<C::o_stages> o{ 0 }, o_ahead{ 0 };
-    uint32_t          dq_parity = 1;
-    int               buffer = 0;
+    Ring<C::buffers>  sums{ 1 };
+    int               reducer = 0, buffer = 0;
+    /* Of a dense support: the block of queries whose scores come next, and the query
+     * from which on nothing is hidden. */
+    int at, open;
 
     __device__ __forceinline__ BackwardConsumer(const BackwardArgs      &args,
                                                 const BackwardWork      &work,
@@ -39,6 +36,15 @@ template <class C> struct BackwardConsumer {
         : a(args), x(args.x), w(work), s(shared), group(g),
           warp((threadIdx.x & 127) >> 5), lane(threadIdx.x & 31)
     {
+        at = C::causal ? a.row_tiles - 1 : 0;
+        open = C::causal ? first_key() + 63 - (w.nk - w.nq) : 0;
+        if (first_key() + 64 > w.nk) open = INT32_MAX;
+    }
+
+    /* Of the warpgroup. */
+    __device__ __forceinline__ int first_key() const
+    {
+        return w.block * C::keys + group * 64;
     }
 
     /* ---- products ---- */
@@ -119,21 +125,18 @@ template <class C> struct BackwardConsumer {
     {
         if (j >= w.nk || mask == mask_all) return 0;
         int first = max(-step.row, 0);
-        if (C::listed ? x.causal : C::causal)
-            first = max(first, j - (w.nk - w.nq) - step.row);
+        if (x.causal) first = max(first, j - (w.nk - w.nq) - step.row);
         uint64_t seen = first >= 64 ? 0 : ~UINT64_C(0) << first;
         seen &= low_bits(w.nq - step.row);
         return mask >= 0 ? seen & x.tiles.by_key[mask][j % 64] : seen;
     }
 
-    /* Hidden pairs get score -inf: their weights and dS are 0. */
-    __device__ __forceinline__ void hide(const BackwardStep &step)
+    /* Scores of hidden pairs become -inf, so that weights and dS are 0. */
+    __device__ __forceinline__ void hide_listed(const BackwardStep &step)
     {
-        const int  top = w.block * C::keys + group * 64; /* first key */
-        const int  mask = C::listed ? step.mask[group] : (int)mask_none;
-        const bool causal = C::listed ? x.causal : C::causal;
+        const int mask = step.mask[group], top = first_key();
         if (mask == mask_none && top + 64 <= w.nk && step.row >= 0 &&
-            step.row + 64 <= w.nq && !(causal && step.row + w.nk - w.nq < top + 63))
+            step.row + 64 <= w.nq && !(x.causal && step.row + w.nk - w.nq < top + 63))
             return;
         const int      j = top + warp * 16 + (lane >> 2), shift = (lane & 3) * 2;
         const uint64_t seen0 = seen_by(step, j, mask) >> shift;
@@ -142,6 +145,23 @@ template <class C> struct BackwardConsumer {
         for (int i = 0; i < nq / 2; i++)
             if (!((i & 2 ? seen1 : seen0) >> (i / 4 * 8 + (i & 1)) & 1))
                 score[i] = -INFINITY;
+    }
+
+    /* The same of a dense support, where it is the first queries of a block that a key is
+     * hidden from. Queries beyond the last one have norm +inf. */
+    __device__ __forceinline__ void hide_dense()
+    {
+        const int row = at * nq;
+        if (C::causal && --at < first_queries<C>(w)) at = a.row_tiles - 1;
+        if (row >= open) return;
+        const int j = first_key() + warp * 16 + (lane >> 2);
+        int       first0 = C::causal ? j - (w.nk - w.nq) - row : 0, first1 = first0 + 8;
+        if (j >= w.nk) first0 = nq;
+        if (j + 8 >= w.nk || !C::causal) first1 = j + 8 >= w.nk ? nq : 0;
+        first0 -= (lane & 3) * 2, first1 -= (lane & 3) * 2;
+#pragma unroll
+        for (int i = 0; i < nq / 2; i++)
+            if (i / 4 * 8 + (i & 1) < (i & 2 ? first1 : first0)) score[i] = -INFINITY;
     }
 
     /* Scores to weights. */
@@ -225,30 +245,40 @@ template <class C> struct BackwardConsumer {
         fence_async_proxy();
     }
 
+    /* Tells the next of the threads that add dQ what lies in shared memory for it. */
+    __device__ __forceinline__ void tell_dq(int dq_tile, int turn)
+    {
+        if (warp == 0 && lane == 0) {
+            volatile BackwardSum *sum = s.sums + 2 * reducer + group;
+            sum->dq_tile = dq_tile, sum->turn = turn;
+        }
+        __syncwarp();
+        if (lane == 0) barrier_arrive(s.full_dq + 16 * reducer + 8 * group);
+        reducer = reducer + 1 == C::reducers ? 0 : reducer + 1;
+    }
+    __device__ __forceinline__ void wait_dq()
+    {
+        barrier_wait(s.empty_dq + 16 * sums.stage + 8 * group, sums.parity);
+    }
     __device__ __forceinline__ void add_dq(const BackwardStep &step)
     {
-        if constexpr (!C::bulk) {
-            float *to = a.dq + ((int64_t)step.dq_tile * 2 + group) * (C::dq_bytes / 4) +
-                        (warp * 32 + lane) * 4;
+        wait_dq();
+        const uint32_t to =
+            s.dq + (2 * sums.stage + group) * C::dq_bytes + (warp * 32 + lane) * 16;
 #pragma unroll
-            for (int i = 0; i < C::dq_columns / 8; i++)
-                add_vector(to + i * 512, dq[4 * i], dq[4 * i + 1], dq[4 * i + 2],
-                           dq[4 * i + 3]);
-        } else {
-            barrier_wait(s.empty_dq + 8 * group, dq_parity);
-            dq_parity ^= 1;
-            const uint32_t to = s.dq + group * C::dq_bytes + (warp * 32 + lane) * 16;
-#pragma unroll
-            for (int i = 0; i < C::dq_columns / 8; i++)
-                store_floats(to + i * 2048, dq + 4 * i);
-            fence_async_proxy();
-            if (warp == 0 && lane == 0) {
-                volatile int *where = s.where + 4 * group;
-                where[0] = step.dq_tile, where[1] = step.turn, where[2] = step.last;
-            }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(s.full_dq + 8 * group);
-        }
+        for (int i = 0; i < C::dq_columns / 8; i++)
+            store_floats(to + i * 2048, dq + 4 * i);
+        fence_async_proxy();
+        sums.next();
+        tell_dq(step.dq_tile, step.turn);
+    }
+    /* When all has been read they are told that there is no more. */
+    __device__ __forceinline__ void end_dq()
+    {
+        for (int i = 0; i < C::buffers; i++)
+            wait_dq(), sums.next();
+        for (int i = 0; i < C::reducers; i++)
+            tell_dq(-1, 0);
     }
 
     /* ---- rows that are not the sequence's ---- */
@@ -309,19 +339,25 @@ template <class C> struct BackwardConsumer {
     {
         const BackwardStep &step = s.steps[q_ahead.stage];
         const uint32_t      norms = s.norm + q_ahead.stage * nq * 4 + (lane & 3) * 8;
-        hide(step);
+        if constexpr (C::listed)
+            hide_listed(step);
+        else
+            hide_dense();
         if constexpr (C::modified)
             weigh_modified(norms, step);
         else
             weigh_plain(norms);
     }
+    /* Lane 0 speaks for the warp. */
     __device__ __forceinline__ void release_o()
     {
+        __syncwarp();
         if (lane == 0) barrier_arrive(s.empty_o + 8 * o.stage);
         o.next();
     }
     __device__ __forceinline__ void release_q()
     {
+        __syncwarp();
         if (lane == 0) barrier_arrive(s.empty_q + 8 * q.stage);
         q.next();
     }
@@ -386,26 +422,28 @@ template <class C> struct BackwardConsumer {
         buffer ^= 1;
     }
 
+    template <bool more> __device__ __forceinline__ void step()
+    {
+        if constexpr (C::ahead)
+            take_ahead<more>();
+        else
+            take<more>();
+    }
     __device__ __forceinline__ void all_steps()
     {
         begin_scores(), begin_dp();
         wgmma_wait<0>();
         pin(score), pin(dp);
-        if constexpr (C::ahead) {
-            weigh();
-            while (!now().last)
-                take_ahead<true>();
-            take_ahead<false>();
-        } else {
-            while (!now().last)
-                take<true>();
-            take<false>();
-        }
+        if constexpr (C::ahead) weigh();
+        while (!now().last)
+            step<true>();
+        step<false>();
+        end_dq();
     }
 
     __device__ __forceinline__ void store()
     {
-        const int     j = w.block * C::keys + group * 64 + warp * 16 + (lane >> 2);
+        const int     j = first_key() + warp * 16 + (lane >> 2);
         const bool    in0 = j < w.nk, in1 = j + 8 < w.nk;
         const int64_t row = (int64_t)w.k0 + j;
         const int     share = x.heads / x.kv_heads;
@@ -426,6 +464,23 @@ template <class C> struct BackwardConsumer {
         store_row<T, C::d>(v + 8 * x.dv_out.row, dv + 2, 1, in1 ? x.dv : 0, lane);
     }
 
+    /* Where numbers that are not finite may have met hidden pairs, the warp does its
+     * keys again, pair by pair. */
+    __device__ __forceinline__ void store_again()
+    {
+        if (!C::causal && !C::listed) return;
+        float y = 0;
+#pragma unroll
+        for (int i = 0; i < C::d / 2; i++)
+            y += dk[i] * 0 + dv[i] * 0;
+        if (!__any_sync(~0u, y != 0)) return;
+        __syncwarp();
+        const CarefulSeq seq = { w.batch, w.nq, w.nk, w.q0, w.k0 };
+#pragma unroll 1
+        for (int r = 0; r < 16; r++)
+            careful_key<T>(x, seq, w.head, first_key() + warp * 16 + r, lane);
+    }
+
     __device__ __forceinline__ void run()
     {
 #pragma unroll
@@ -438,6 +493,7 @@ template <class C> struct BackwardConsumer {
             all_steps();
         }
         store();
+        store_again();
     }
 };
 
@@ -453,7 +509,7 @@ __global__ void __launch_bounds__(C::threads, 1)
     const BackwardShared<C>   s(raw);
     const int                 warpgroup = __shfl_sync(~0u, threadIdx.x >> 7, 0);
     if (threadIdx.x == 0) {
-        *s.work = BackwardWork(a, C::causal && C::ordered);
+        *s.work = BackwardWork(a);
         s.init();
     }
     __syncthreads();
@@ -468,71 +524,13 @@ __global__ void __launch_bounds__(C::threads, 1)
                 producer.run_listed(&mk, &mv);
             else
                 producer.run_dense(&mk, &mv);
-        } else if (C::bulk && threadIdx.x == 32) {
-            backward_reduce<C>(a, s);
+        } else if (warp <= C::reducers && (threadIdx.x & 31) == 0) {
+            backward_reduce<C>(a, s, warp - 1);
         }
     } else {
         more_registers<C::many>();
         BackwardConsumer<C> consumer(a, w, s, warpgroup - 1);
         consumer.run();
-    }
-}
-
-/* dQ from tiles in the order of threads, f32, to rows: a block makes a tile. */
-template <class C>
-__global__ void __launch_bounds__(256)
-    backward_finish(const __grid_constant__ BackwardArgs a)
-{
-    const struct cuda_exact &x = a.x;
-    int       tile = blockIdx.x, batch = tile / max(a.row_tiles, 1), nq, nk, q0 = 0;
-    const int head = blockIdx.y;
-    int64_t   from_tile;
-    if (x.seqs) {
-        const struct cuda_seq *s = x.seqs;
-        const int              tiles = s[x.n_seqs].q_block[0];
-        if (tile >= tiles) return;
-        int low = 0, high = x.n_seqs;
-        while (high - low > 1) {
-            const int middle = (low + high) / 2;
-            if (s[middle].q_block[0] <= tile)
-                low = middle;
-            else
-                high = middle;
-        }
-        from_tile = (int64_t)head * tiles + tile;
-        tile -= s[low].q_block[0];
-        batch = s[low].b, nq = s[low].nq, nk = s[low].nk, q0 = (int)s[low].q0;
-    } else {
-        from_tile = (int64_t)head * a.row_tiles * x.batch + tile;
-        tile -= batch * a.row_tiles, nq = (int)x.len_q, nk = (int)x.len_k;
-    }
-    const int     half = threadIdx.x >> 7, id = threadIdx.x & 127, lane = id & 31;
-    const int     pos0 = nk - nq, row0 = x.tiles.row0 ? floor_of(pos0, 64) - pos0 : 0;
-    const int     row = row0 + tile * 64 + (id >> 5) * 16 + (lane >> 2);
-    const int     column = half * C::dq_columns;
-    const float4 *from = reinterpret_cast<const float4 *>(
-        a.dq + (from_tile * 2 + half) * (C::dq_bytes / 4));
-    float y[C::dq_columns / 2];
-#pragma unroll
-    for (int i = 0; i < C::dq_columns / 8; i++) {
-        const float4 z = from[i * 128 + id];
-        y[4 * i] = z.x, y[4 * i + 1] = z.y, y[4 * i + 2] = z.z, y[4 * i + 3] = z.w;
-    }
-    const bool    in0 = row >= 0 && row < nq, in1 = row >= -8 && row + 8 < nq;
-    const float   by = natural_scale(x, head);
-    const int64_t at =
-        batch * x.dq.seq + head * x.dq.head + ((int64_t)q0 + row) * x.dq.row + column;
-    if (x.dq_f32) {
-        float *to = (float *)x.dq.at + at;
-        store_row_f32<C::dq_columns>(to, y, by, in0 ? x.d - column : 0, lane);
-        store_row_f32<C::dq_columns>(to + 8 * x.dq.row, y + 2, by,
-                                     in1 ? x.d - column : 0, lane);
-    } else {
-        using T = typename C::T;
-        uint16_t *to = (uint16_t *)x.dq.at + at;
-        store_row<T, C::dq_columns>(to, y, by, in0 ? x.d - column : 0, lane);
-        store_row<T, C::dq_columns>(to + 8 * x.dq.row, y + 2, by,
-                                    in1 ? x.d - column : 0, lane);
     }
 }
 

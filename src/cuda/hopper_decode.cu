@@ -36,10 +36,13 @@ static int decode_width(const struct cuda_exact *x)
     return (x->d > x->dv ? x->d : x->dv) <= 64 ? 64 : 128;
 }
 
+/* Every row must see every key of its sequence: values of hidden ones would meet weights
+ * of 0 in a product. */
 bool decode_fits(const struct cuda_exact *x)
 {
-    return decode_rows(x) <= 16 && x->d <= 128 && x->dv <= 128 && !x->tiles.row0 &&
-           !x->packed && decode_blocks(x) < INT32_MAX && x->kv_heads < 65536 &&
+    return decode_rows(x) <= 16 && (x->len_q == 1 || !x->causal) && x->d <= 128 &&
+           x->dv <= 128 && !x->tiles.row0 && !x->packed &&
+           decode_blocks(x) < INT32_MAX && x->kv_heads < 65536 &&
            x->n_sm <= decode_most_units;
 }
 

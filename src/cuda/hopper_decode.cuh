@@ -305,7 +305,7 @@ template <class C> struct DecodeConsumer {
             const float high =
                 quad_max(fmaxf(fmaxf(x[0], x[1]), fmaxf(y[0], y[1]))) * scale;
             if (__any_sync(~0u, high > top[h] + 8)) {
-                const float next = fmaxf(top[h], high),
+                const float next = high > top[h] + 8 ? high : top[h],
                             from = next == -INFINITY ? 0 : next;
                 const float shrink = exp2_approx(top[h] - from);
                 top[h] = next, sum[h] *= shrink;

@@ -9,7 +9,7 @@
  * has risen by more than 2^8 (`exact`), or, in blocks without hidden pairs, a reference
  * that moves by a power of two when a sum has passed 2^16 (`quick`). Scores that rise
  * by 2^100 within one block defeat the latter: the sum is then not finite, and the tile
- * is done again, and the block's later tiles at once, with the exact maximum. */
+ * is done again with the exact maximum. */
 #ifndef FOCI_CUDA_HOPPER_FORWARD_CUH
 #define FOCI_CUDA_HOPPER_FORWARD_CUH
 

@@ -99,6 +99,7 @@ template <class C> struct ForwardConsumer {
     }
     __device__ __forceinline__ void release_k()
     {
+        if (C::listed) __syncwarp(); /* all lanes have read what the block is */
         arrive(s.empty_k + 8 * k.stage);
         k.next();
     }
@@ -189,7 +190,8 @@ template <class C> struct ForwardConsumer {
         sum0 *= shrink0, more0 *= shrink0, sum1 *= shrink1, more1 *= shrink1;
     }
 
-    /* Moves the reference if the maximum of a row has risen far. */
+    /* Moves the reference of a row whose maximum has risen far. What one row does is none
+     * of the others' business: bits must not change with keys that a row does not see. */
     __device__ __forceinline__ void move_reference()
     {
         float x0 = fmaxf(score[0], score[1]), x1 = fmaxf(score[2], score[3]);
@@ -203,8 +205,9 @@ template <class C> struct ForwardConsumer {
         }
         x0 = quad_max(fmaxf(x0, y0)), x1 = quad_max(fmaxf(x1, y1));
         x0 = fminf(-x0 * scale, base0), x1 = fminf(-x1 * scale, base1);
-        rescale_due = __any_sync(~0u, fmaxf(base0 - x0, base1 - x1) > 8.0f);
-        x0 = rescale_due ? x0 : base0, x1 = rescale_due ? x1 : base1;
+        const bool far0 = base0 - x0 > 8, far1 = base1 - x1 > 8;
+        rescale_due = __any_sync(~0u, far0 || far1);
+        x0 = far0 ? x0 : base0, x1 = far1 ? x1 : base1;
         shrink0 = exp2_approx(x0 - base0), shrink1 = exp2_approx(x1 - base1);
         base0 = x0, base1 = x1;
         shrink_sums();
@@ -218,8 +221,8 @@ template <class C> struct ForwardConsumer {
         rescale_due = __any_sync(~0u, fmaxf(sum0 + more0, sum1 + more1) > most);
         if (rescale_due) {
             const float x0 = quad_max(sum0 + more0), x1 = quad_max(sum1 + more1);
-            const float e0 = (float)max((__float_as_int(x0) >> 23) - 127, 0);
-            const float e1 = (float)max((__float_as_int(x1) >> 23) - 127, 0);
+            const float e0 = x0 > most ? (float)((__float_as_int(x0) >> 23) - 127) : 0;
+            const float e1 = x1 > most ? (float)((__float_as_int(x1) >> 23) - 127) : 0;
             shrink0 = exp2_approx(-e0), shrink1 = exp2_approx(-e1);
             base0 -= e0, base1 -= e1;
             shrink_sums();

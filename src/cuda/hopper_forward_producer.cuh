@@ -236,7 +236,7 @@ template <class C> struct ForwardProducer {
 
     __device__ __forceinline__ void run()
     {
-        int blocks = a.row_tiles * (int)x.batch, tiles = a.tiles, safe = !C::quick;
+        int blocks = a.row_tiles * (int)x.batch, tiles = a.tiles;
         if (C::listed && x.seqs) {
             blocks = x.seqs[x.n_seqs].q_block[C::groups - 1];
             tiles = blocks * x.heads;
@@ -244,9 +244,9 @@ template <class C> struct ForwardProducer {
         int t = blockIdx.x;
         while (t < tiles) {
             const int next = take_next();
-            send(t, blocks, safe);
+            send(t, blocks, !C::quick);
             while (again >= 0)
-                safe = 1, send(again, blocks, 1);
+                send(again, blocks, 1);
             t = next;
         }
         ask();

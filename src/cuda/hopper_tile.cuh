@@ -100,6 +100,43 @@ struct TileWalk {
     }
 };
 
+/* The same from the last tile to the first. */
+struct TileWalkDown {
+    const struct cuda_run     *run, *begin;
+    struct cuda_run            now, behind;
+    int                        next, limit, shift;
+    __device__ __forceinline__ TileWalkDown(int from, int to, int shift_)
+        : run(nullptr), begin(nullptr), next(to - 1), limit(from), shift(shift_)
+    {
+        now.begin = from, now.end = to, now.mask = mask_none;
+    }
+    __device__ __forceinline__ void use(const struct cuda_run *runs,
+                                        const int64_t *start, int line)
+    {
+        if (next < limit) return;
+        begin = runs + start[line], run = runs + start[line + 1];
+        fetch(), advance();
+    }
+    __device__ __forceinline__ void fetch()
+    {
+        if (run > begin) {
+            behind = *--run;
+            behind.begin -= shift, behind.end -= shift;
+        } else {
+            behind.begin = behind.end = -0x40000000, behind.mask = mask_none;
+        }
+    }
+    __device__ __forceinline__ void advance() { now = behind, fetch(); }
+    /* The tile to come, or -1. */
+    __device__ __forceinline__ int peek()
+    {
+        while (next < now.begin && now.begin > limit)
+            advance();
+        next = min(next, now.end - 1);
+        return next >= max(limit, now.begin) ? next : -1;
+    }
+};
+
 /* Stores `columns` (a multiple of 8) of a row of an accumulator of n columns, of which
  * the thread holds x[4 i] and x[4 i + 1] in each eight, times `by`. The four threads of
  * the row transpose four pairs, so that each stores sixteen bytes. */

@@ -5,6 +5,7 @@
 
 #include "cuda/exact.h"
 #include "cuda/passes.h"
+#include "foci/foci.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,6 +51,7 @@ struct cuda_calls {
     size_t (*exact_work_bytes)(const struct cuda_exact *x, int what);
     int (*exact_forward)(const struct cuda_exact *x);
     int (*exact_backward)(const struct cuda_exact *x);
+    void (*exact_launches)(struct cuda_launches *launches);
 
     int (*seqs)(const struct cuda_exact *x, const struct cuda_lengths *lengths,
                 struct cuda_seq *seqs);

@@ -356,22 +356,35 @@ template <> struct Tiles<float> {
         }
     }
 
+    /* Products drop bits of a sum below its last one, always towards zero: each tile has a
+     * sum of its own, which is added as floats are. */
     template <int D>
     DEVICE void multiply_cols(float c[D / 8][4], const Operand &a, uint32_t b, int width)
     {
-        const int g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
+        constexpr int N = 4; /* times eight columns at once */
+        const int     g = threadIdx.x % WARP / 4, t = threadIdx.x % 4;
 
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            const Halves fa[4] = { halves(a.a[k][0]), halves(a.a[k][2]),
-                                   halves(a.a[k][1]), halves(a.a[k][3]) };
+        for (int n0 = 0; n0 < D / 8; n0 += N) {
+            if (n0 * 8 >= width) break;
+            float sum[N][4] = {};
 #pragma unroll
-            for (int n = 0; n < D / 8; n++) {
-                if (n * 8 >= width) break;
-                const Halves fb[2] = { tile_halves<D>(b, 8 * k + 2 * t, 8 * n + g),
-                                       tile_halves<D>(b, 8 * k + 2 * t + 1, 8 * n + g) };
-                multiply_halves(c[n], fa, fb);
+            for (int k = 0; k < 8; k++) {
+                const Halves fa[4] = { halves(a.a[k][0]), halves(a.a[k][2]),
+                                       halves(a.a[k][1]), halves(a.a[k][3]) };
+#pragma unroll
+                for (int n = 0; n < N; n++) {
+                    const int    col = 8 * (n0 + n) + g;
+                    const Halves fb[2] = { tile_halves<D>(b, 8 * k + 2 * t, col),
+                                           tile_halves<D>(b, 8 * k + 2 * t + 1, col) };
+                    multiply_halves(sum[n], fa, fb);
+                }
             }
+#pragma unroll
+            for (int n = 0; n < N; n++)
+#pragma unroll
+                for (int e = 0; e < 4; e++)
+                    c[n0 + n][e] += sum[n][e];
         }
     }
 };
@@ -386,6 +399,11 @@ DEVICE float quad_sum(float x)
 {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
+}
+DEVICE uint64_t quad_and(uint64_t x)
+{
+    x &= __shfl_xor_sync(~0u, (unsigned long long)x, 1);
+    return x & __shfl_xor_sync(~0u, (unsigned long long)x, 2);
 }
 
 #endif

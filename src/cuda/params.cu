@@ -6,7 +6,7 @@
 
 enum { SUM_THREADS = 256 };
 
-/* The sum of what threads have, in thread 0. */
+/* The sum of what threads have, in thread 0; the others get 0. */
 DEVICE double block_sum(double mine)
 {
     __shared__ double sums[SUM_THREADS];
@@ -16,7 +16,7 @@ DEVICE double block_sum(double mine)
         __syncthreads();
         if ((int)threadIdx.x < n) sums[threadIdx.x] += sums[threadIdx.x + n];
     }
-    return sums[0];
+    return threadIdx.x ? 0 : sums[0];
 }
 
 /* Row r of batch entry b sees a key. */

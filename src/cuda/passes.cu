@@ -55,12 +55,28 @@ DEVICE int count_blocks(const struct cuda_seq &q, int size, bool keys, bool alig
     return floor_div(q.nk - 1, size) - floor_div(q.nk - q.nq, size) + 1;
 }
 
-/* One CTA; thread t has a run of sequences, and adds up what the threads before have. */
 enum { SEQ_THREADS = 256 };
+
+/* Adds to what each thread has what those before it have. */
+DEVICE void add_before(int sums[2 * CUDA_N_BLOCKS][SEQ_THREADS])
+{
+    for (int step = 1; step < SEQ_THREADS; step *= 2) {
+        int before[2 * CUDA_N_BLOCKS];
+        __syncthreads();
+        for (int i = 0; i < 2 * CUDA_N_BLOCKS; i++)
+            before[i] = (int)threadIdx.x >= step ? sums[i][threadIdx.x - step] : 0;
+        __syncthreads();
+        for (int i = 0; i < 2 * CUDA_N_BLOCKS; i++)
+            sums[i][threadIdx.x] += before[i];
+    }
+    __syncthreads();
+}
+
+/* One CTA; a thread has a run of sequences. */
 
 __global__ void __launch_bounds__(SEQ_THREADS) seqs_kernel(SeqArgs a)
 {
-    __shared__ int sums[SEQ_THREADS][2 * CUDA_N_BLOCKS];
+    __shared__ int sums[2 * CUDA_N_BLOCKS][SEQ_THREADS];
     const int      each = (a.n + SEQ_THREADS - 1) / SEQ_THREADS;
     const int      from = min((int)threadIdx.x * each, a.n), to = min(from + each, a.n);
     int            at[2 * CUDA_N_BLOCKS] = {};
@@ -72,13 +88,10 @@ __global__ void __launch_bounds__(SEQ_THREADS) seqs_kernel(SeqArgs a)
             at[i] += count_blocks(q, a.sizes[i / 2], i % 2, a.aligned);
     }
     for (int i = 0; i < 2 * CUDA_N_BLOCKS; i++)
-        sums[threadIdx.x][i] = at[i];
-    __syncthreads();
-    for (int i = 0; i < 2 * CUDA_N_BLOCKS; i++) {
-        at[i] = 0;
-        for (int t = 0; t < (int)threadIdx.x; t++)
-            at[i] += sums[t][i];
-    }
+        sums[i][threadIdx.x] = at[i];
+    add_before(sums);
+    for (int i = 0; i < 2 * CUDA_N_BLOCKS; i++)
+        at[i] = threadIdx.x ? sums[i][threadIdx.x - 1] : 0;
     for (int s = from; s <= to; s++) {
         struct cuda_seq q = {};
         if (s < to)
@@ -270,37 +283,74 @@ int cuda_pass_visible(const struct cuda_exact *x)
  * Sums of a da
  */
 
-/* delta: a warp for each row. */
-template <typename T>
-__global__ void exact_delta_kernel(const __grid_constant__ struct cuda_exact x)
+/* Sixteen bytes of o times those of d_o. */
+template <typename T> DEVICE float chunk_dot(const T *o, const T *g)
 {
-    const int     lane = threadIdx.x % WARP;
-    const int64_t row = (int64_t)blockIdx.x * (blockDim.x / WARP) + threadIdx.x / WARP;
-    const int64_t h = blockIdx.y, b = blockIdx.z;
+    constexpr int N = 16 / (int)sizeof(T);
+    const uint4   a = *(const uint4 *)o, b = *(const uint4 *)g;
+    float         sum = 0;
+#pragma unroll
+    for (int c = 0; c < N; c++)
+        sum += to_float(((const T *)&a)[c]) * to_float(((const T *)&b)[c]);
+    return sum;
+}
 
-    if (row >= x.len_q) return;
-    const T *o = (const T *)x.o.at + b * x.o.seq + row * x.o.row + h * x.o.head;
-    const T *g = (const T *)x.d_o.at + b * x.d_o.seq + row * x.d_o.row + h * x.d_o.head;
-    float    sum = 0;
-    for (int c = lane; c < x.dv; c += WARP)
-        sum += to_float(o[c]) * to_float(g[c]);
-    for (int t = 16; t; t /= 2)
+/* delta: `lanes` lanes, a power of two, for each row.  CHUNKS: rows are read 16 bytes at a
+ * time. */
+template <typename T, bool CHUNKS>
+__global__ void exact_delta_kernel(const __grid_constant__ struct cuda_exact x,
+                                   int                                       lanes)
+{
+    constexpr int N = CHUNKS ? 16 / (int)sizeof(T) : 1;
+    const int     lane = threadIdx.x % lanes;
+    const int64_t row =
+        (int64_t)blockIdx.x * (blockDim.x / lanes) + threadIdx.x / lanes;
+    const int64_t h = blockIdx.y, b = blockIdx.z;
+    float         sum = 0;
+
+    if (row < x.len_q) {
+        const T *o = (const T *)x.o.at + b * x.o.seq + row * x.o.row + h * x.o.head;
+        const T *g =
+            (const T *)x.d_o.at + b * x.d_o.seq + row * x.d_o.row + h * x.d_o.head;
+        for (int c = lane * N; c < x.dv; c += lanes * N)
+            sum += CHUNKS ? chunk_dot(o + c, g + c) : to_float(o[c]) * to_float(g[c]);
+    }
+    for (int t = lanes / 2; t; t /= 2)
         sum += __shfl_xor_sync(~0u, sum, t);
-    if (!lane) x.delta[(h * x.batch + b) * x.len_q + row] = sum;
+    if (!lane && row < x.len_q) x.delta[(h * x.batch + b) * x.len_q + row] = sum;
+}
+
+static bool has_chunks(const void *at, int64_t seq, int64_t row, int64_t head, int n)
+{
+    return (uintptr_t)at % 16 == 0 && seq % n == 0 && row % n == 0 && head % n == 0;
+}
+
+template <typename T> static int delta_of_type(const struct cuda_exact *x)
+{
+    const int  n = 16 / (int)sizeof(T), threads = 128;
+    const bool chunks = x->dv % n == 0 &&
+                        has_chunks(x->o.at, x->o.seq, x->o.row, x->o.head, n) &&
+                        has_chunks(x->d_o.at, x->d_o.seq, x->d_o.row, x->d_o.head, n);
+    const cudaStream_t on = stream_of(x);
+    int                lanes = 1;
+
+    while (lanes < WARP && lanes * (chunks ? n : 1) < x->dv)
+        lanes *= 2;
+    const dim3 grid(blocks_for(x->len_q, threads / lanes), (unsigned)x->heads,
+                    (unsigned)x->batch);
+    if (chunks)
+        exact_delta_kernel<T, true><<<grid, threads, 0, on>>>(*x, lanes);
+    else
+        exact_delta_kernel<T, false><<<grid, threads, 0, on>>>(*x, lanes);
+    return cudaGetLastError();
 }
 
 int cuda_pass_delta(const struct cuda_exact *x)
 {
-    const dim3 grid(blocks_for(x->len_q, 4), (unsigned)x->heads, (unsigned)x->batch);
-    const int  threads = 4 * WARP;
-    const cudaStream_t on = stream_of(x);
-
     if (!x->len_q || !x->batch) return 0;
-    if (x->dtype == CUDA_F32)
-        exact_delta_kernel<float><<<grid, threads, 0, on>>>(*x);
-    else if (x->dtype == CUDA_BF16)
-        exact_delta_kernel<__nv_bfloat16><<<grid, threads, 0, on>>>(*x);
-    else
-        exact_delta_kernel<__half><<<grid, threads, 0, on>>>(*x);
-    return cudaGetLastError();
+    switch (x->dtype) {
+    case CUDA_F32: return delta_of_type<float>(x);
+    case CUDA_BF16: return delta_of_type<__nv_bfloat16>(x);
+    default: return delta_of_type<__half>(x);
+    }
 }

@@ -29,10 +29,15 @@ static void *open_in(const char *folder, char *path, size_t cap)
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
+/* $FOCI_CUDA_LIBRARY names the file; else it lies beside the one that this code is in, or
+ * where the system looks. */
 static void *open_library(void)
 {
     static const char *const folders[] = { "", "../", "../lib/", NULL };
     char                     path[PATH_MAX + 64];
+    const char              *named = getenv("FOCI_CUDA_LIBRARY");
+
+    if (named && *named) return dlopen(named, RTLD_NOW | RTLD_LOCAL);
 
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
         void *library = open_in(folders[i], path, sizeof path);
@@ -119,7 +124,7 @@ foci_status device_open(foci_ctx *ctx, const char *name)
         return ctx_fail(
             NULL, FOCI_ERR_DEVICE,
             "device %.40s: %s is not there: `make cuda` builds it where nvcc is; "
-            "it lies beside this library (%.120s)",
+            "it lies beside this library, or $FOCI_CUDA_LIBRARY names it (%.120s)",
             name, library_name, dlerror());
     const struct cuda_calls *(*calls)(void);
     *(void **)&calls = dlsym(library, "foci_cuda_calls");
@@ -149,7 +154,9 @@ void device_close(foci_ctx *ctx)
 
 foci_status foci_device_alloc(foci_ctx *ctx, size_t bytes, void **memory)
 {
-    if (!ctx || !memory) return FOCI_ERR_ARG;
+    if (!ctx || !memory)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_device_alloc: %s is NULL",
+                        ctx ? "memory" : "the context");
     *memory = NULL;
     struct device *d = ctx->device;
     if (!d) {
@@ -180,7 +187,11 @@ void foci_device_free(foci_ctx *ctx, void *memory, size_t bytes)
 
 static foci_status copy(foci_ctx *ctx, void *to, const void *from, size_t bytes)
 {
-    if (!ctx || (bytes && (!to || !from))) return FOCI_ERR_ARG;
+    if (!ctx || (bytes && (!to || !from)))
+        return ctx_fail(ctx, FOCI_ERR_ARG, "copying: %s is NULL",
+                        !ctx ? "the context"
+                        : to ? "from"
+                             : "to");
     struct device *d = ctx->device;
     if (!bytes) return FOCI_OK;
     if (!d) {
@@ -206,7 +217,8 @@ foci_status foci_device_read(foci_ctx *ctx, void *to, const void *from, size_t b
 
 foci_status foci_device_wait(foci_ctx *ctx, void *stream)
 {
-    if (!ctx) return FOCI_ERR_ARG;
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_device_wait: the context is NULL");
     struct device *d = ctx->device;
     if (!d) return FOCI_OK;
     int before;
@@ -230,14 +242,15 @@ foci_status device_measure(foci_ctx *ctx, foci_machine *machine)
                                  .bf16_flops = peaks.bf16_flops,
                                  .copy_bytes = peaks.copy_bytes,
                                  .read_bytes = peaks.read_bytes };
-    return sized_give(machine, &whole, sizeof whole) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out(ctx, "foci_machine", machine, &whole, sizeof whole);
 }
 
-foci_status foci_ctx_device(const foci_ctx *ctx, foci_device *device)
+foci_status foci_ctx_get_device(const foci_ctx *ctx, foci_device *device)
 {
     foci_device whole = { 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_ctx_get_device: the context is NULL");
     const struct device *d = ctx->device;
     if (d) {
         whole.name = d->name;
@@ -246,5 +259,5 @@ foci_status foci_ctx_device(const foci_ctx *ctx, foci_device *device)
         whole.capability = d->info.sm;
         whole.memory_bytes = d->info.memory_bytes;
     }
-    return sized_give(device, &whole, sizeof whole) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out((foci_ctx *)ctx, "foci_device", device, &whole, sizeof whole);
 }

@@ -4,7 +4,7 @@
 #define FOCI_DEVICE_H
 
 #include "cuda/interface.h"
-#include "plan/plan.h"
+#include "engine/engine.h"
 
 struct device {
     const struct cuda_calls *calls;

@@ -22,14 +22,15 @@ static const char *against_mech(const foci_plan *plan, const struct stage *s)
     const foci_mech     *m = &s->group->mech;
     const foci_mech_def *def = m->def;
 
-    if (def->engine != FOCI_EXACT) return "only exact attention has a form there";
-    if (def->second && def->second(m)) return "second passes have no form there";
+    if (def->engine != FOCI_ENGINE_EXACT)
+        return "only exact attention has a form there";
+    if (def->two_pass && def->two_pass(m)) return "second passes have no form there";
     if (s->order.label) return "labels have no form there";
     if (s->n_levels) return "slots have no form there";
     if (mech_sources(m) != FOCI_SOURCE_QK)
         return "logits that do not come from queries and keys have no form there";
     if (def->map == FOCI_MAP_PROJECT) return "projected rows have no form there";
-    if (def->stop && plan->p.flags & FOCI_TRAIN)
+    if (def->stop && plan->p.flags & FOCI_FLAG_TRAIN)
         return "pairs without a gradient have no form there";
     if (def->by_length && plan->p.max_docs)
         return "its mask depends on the length, which documents have each their own";

@@ -36,7 +36,7 @@ struct run {
 /* Bands of 64 distances between queries and keys. */
 static int first_band(const foci_problem *p)
 {
-    return p->flags & FOCI_CAUSAL ? 0 : -(int)div_up(p->len_q, FOCI_TILE);
+    return p->flags & FOCI_FLAG_CAUSAL ? 0 : -(int)div_up(p->len_q, FOCI_TILE);
 }
 
 static int n_bands(const foci_problem *p)
@@ -44,8 +44,9 @@ static int n_bands(const foci_problem *p)
     return (int)div_up(p->len_k, FOCI_TILE) - first_band(p);
 }
 
-static bool has_map(const struct cuda_map *m)
+bool device_maps(const struct stage *s)
 {
+    const struct cuda_map *m = &s->device->map;
     return m->standard || m->unit || m->rope_base > 0;
 }
 
@@ -55,9 +56,19 @@ static int64_t mapped_width(const foci_problem *p)
     return round_up(p->dim_qk, 16 / (int64_t)foci_dtype_bytes(p->dtype));
 }
 
+foci_layout device_rows(const struct stage *s, const foci_problem *p, bool keys)
+{
+    const int64_t wide = mapped_width(p);
+    const int64_t rows = keys ? p->len_k : p->len_q;
+    const int64_t heads = keys ? s->group->kv_heads : s->group->heads;
+
+    if (!device_maps(s)) return keys ? p->k : p->q;
+    return (foci_layout){ rows * heads * wide, heads * wide, wide };
+}
+
 static bool counts_keys(const struct stage *s)
 {
-    return s->score.n_rows || s->group->mech.def->weigh == FOCI_RELU2;
+    return s->score.n_rows || s->group->mech.def->weigh == FOCI_WEIGH_RELU2;
 }
 
 /* The pieces, from an arena that may be null: sizes and uses cannot disagree. */
@@ -70,37 +81,42 @@ static void take(struct run *r, struct arena *a, bool backward)
     const int64_t       wide = mapped_width(p);
     const size_t        el = foci_dtype_bytes(p->dtype);
 
-    r->seqs = arena_take(a, plan_max_seqs(r->plan) + 1, sizeof *r->seqs);
-    if (score->n_factors) r->head_scale = arena_take(a, g->heads, sizeof(float));
-    if (score->n_tables) r->rel = arena_take(a, g->heads * r->on->n_rel, sizeof(float));
-    if (counts_keys(r->stage)) r->x.visible = arena_take(a, rows, sizeof(int32_t));
-    if (has_map(&r->on->map)) {
-        r->q = arena_take(a, p->batch * p->len_q * g->heads * wide, el);
-        r->k = arena_take(a, p->batch * p->len_k * g->kv_heads * wide, el);
+    r->seqs = arena_alloc(a, plan_max_seqs(r->plan) + 1, sizeof *r->seqs);
+    if (score->n_factors) r->head_scale = arena_alloc(a, g->heads, sizeof(float));
+    if (score->n_tables)
+        r->rel = arena_alloc(a, g->heads * r->on->n_rel, sizeof(float));
+    if (counts_keys(r->stage)) r->x.visible = arena_alloc(a, rows, sizeof(int32_t));
+    if (device_maps(r->stage)) {
+        r->q = arena_alloc(a, p->batch * p->len_q * g->heads * wide, el);
+        r->k = arena_alloc(a, p->batch * p->len_k * g->kv_heads * wide, el);
     }
     if (backward) {
-        r->x.delta = arena_take(a, rows, sizeof(float));
-        if (score->n_factors) r->x.row_ds = arena_take(a, rows, sizeof(float));
+        r->x.delta = arena_alloc(a, rows, sizeof(float));
+        if (score->n_factors) r->x.row_ds = arena_alloc(a, rows, sizeof(float));
         if (score->n_tables)
-            r->sums = arena_take(a, g->heads * n_bands(p) * FOCI_TILE, sizeof(float));
-        if (has_map(&r->on->map)) {
-            r->dq = arena_take(a, p->batch * p->len_q * g->heads * wide, sizeof(float));
+            r->sums = arena_alloc(a, g->heads * n_bands(p) * FOCI_TILE, sizeof(float));
+        if (device_maps(r->stage)) {
+            r->dq =
+                arena_alloc(a, p->batch * p->len_q * g->heads * wide, sizeof(float));
             r->dk =
-                arena_take(a, p->batch * p->len_k * g->kv_heads * wide, sizeof(float));
+                arena_alloc(a, p->batch * p->len_k * g->kv_heads * wide, sizeof(float));
         }
     }
     r->x.work_bytes = r->on->kernel_bytes[backward];
-    r->x.work = r->x.work_bytes ? arena_take(a, (int64_t)r->x.work_bytes, 1) : NULL;
+    r->x.work = r->x.work_bytes ? arena_alloc(a, (int64_t)r->x.work_bytes, 1) : NULL;
 }
 
 static struct run run_of(const foci_plan *plan, const struct stage *s, const foci_io *io)
 {
-    return (struct run){ .x = s->device->x,
-                         .calls = plan->ctx->device->calls,
-                         .on = s->device,
-                         .plan = plan,
-                         .stage = s,
-                         .io = io };
+    struct run r = { .x = s->device->x,
+                     .calls = plan->ctx->device->calls,
+                     .on = s->device,
+                     .plan = plan,
+                     .stage = s,
+                     .io = io };
+
+    r.x.row_ds = NULL; /* until it has a place */
+    return r;
 }
 
 static size_t bytes_of(const foci_plan *plan, const struct stage *s, bool backward)
@@ -115,7 +131,8 @@ static size_t bytes_of(const foci_plan *plan, const struct stage *s, bool backwa
 static size_t work_bytes(const foci_plan *plan, const struct stage *s)
 {
     const size_t forward = bytes_of(plan, s, false);
-    const size_t backward = plan->p.flags & FOCI_TRAIN ? bytes_of(plan, s, true) : 0;
+    const size_t backward =
+        plan->p.flags & FOCI_FLAG_TRAIN ? bytes_of(plan, s, true) : 0;
     return forward > backward ? forward : backward;
 }
 
@@ -139,12 +156,6 @@ static struct cuda_out rows_out(void *at, const foci_layout *l, int64_t head0, s
 {
     char *first = at ? (char *)at + (size_t)(head0 * l->head) * el : NULL;
     return (struct cuda_out){ first, l->batch, l->row, l->head };
-}
-
-/* Rows packed as [batch][row][head][wide]. */
-static foci_layout packed(int64_t rows, int64_t heads, int64_t wide)
-{
-    return (foci_layout){ rows * heads * wide, heads * wide, wide };
 }
 
 static struct cuda_pairs pairs_of(const struct run *r, const void *at, size_t el)
@@ -256,15 +267,13 @@ static int make_numbers(struct run *r)
 
 static int map_rows(struct run *r, bool keys)
 {
-    const foci_problem *p = &r->plan->p;
-    struct cuda_exact  *x = &r->x;
-    const int64_t       wide = mapped_width(p);
-    const foci_layout   l =
-        keys ? packed(p->len_k, x->kv_heads, wide) : packed(p->len_q, x->heads, wide);
+    const foci_problem   *p = &r->plan->p;
+    struct cuda_exact    *x = &r->x;
+    const foci_layout     l = device_rows(r->stage, p, keys);
     const struct cuda_out to = { keys ? r->k : r->q, l.batch, l.row, l.head };
     struct cuda_in       *rows = keys ? &x->k : &x->q;
 
-    STEP(r->calls->map(x, &r->on->map, keys, rows, &to, (int)wide));
+    STEP(r->calls->map(x, &r->on->map, keys, rows, &to, (int)mapped_width(p)));
     *rows = (struct cuda_in){ to.at, to.seq, to.row, to.head };
     return 0;
 }
@@ -273,7 +282,7 @@ static int prepare(struct run *r)
 {
     STEP(make_seqs(r));
     STEP(make_numbers(r));
-    if (!has_map(&r->on->map)) return 0;
+    if (!device_maps(r->stage)) return 0;
     STEP(map_rows(r, false));
     return map_rows(r, true);
 }
@@ -295,33 +304,34 @@ static int run_forward(struct run *r)
     return r->calls->exact_forward(x);
 }
 
-/* Executions report to the copy of the plan that they run on. */
-static void report(const foci_plan *plan, int error)
+/* The first error counts. */
+static void report(const struct execution *exec, int error)
 {
-    if (error && plan->fault && !*plan->fault) *plan->fault = error;
+    if (error && exec->fault && !*exec->fault) *exec->fault = error;
 }
 
-static void run_on(const foci_plan *plan, struct run *r, int (*pass)(struct run *))
+static void run_on(const struct execution *exec, struct run *r,
+                   int (*pass)(struct run *))
 {
-    const struct device *d = plan->ctx->device;
+    const struct device *d = exec->plan->ctx->device;
     int                  before = 0;
     int                  error = d->calls->enter(d->index, &before);
 
     if (!error) error = pass(r);
     d->calls->leave(before);
-    report(plan, error);
+    report(exec, error);
 }
 
-static void forward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                    float *saved)
+static void forward(const struct execution *exec, const struct stage *s,
+                    const foci_io *io, float *saved)
 {
-    struct run   r = run_of(plan, s, io);
+    struct run   r = run_of(exec->plan, s, io);
     struct arena a = { .base = io->work };
 
     set_tensors(&r);
     r.x.norm = saved;
     take(&r, &a, false);
-    run_on(plan, &r, run_forward);
+    run_on(exec, &r, run_forward);
 }
 
 /*
@@ -347,10 +357,8 @@ static int clear_grads(struct run *r)
 /* Gradients of mapped rows go to work memory, as floats. */
 static struct cuda_out aside(struct run *r, bool keys)
 {
-    const foci_problem *p = &r->plan->p;
-    const int64_t       wide = mapped_width(p);
-    const foci_layout   l = keys ? packed(p->len_k, r->x.kv_heads, wide)
-                                 : packed(p->len_q, r->x.heads, wide);
+    const foci_layout l = device_rows(r->stage, &r->plan->p, keys);
+
     return (struct cuda_out){ keys ? r->dk : r->dq, l.batch, l.row, l.head };
 }
 
@@ -393,7 +401,7 @@ static int run_backward(struct run *r)
     struct cuda_exact    *x = &r->x;
     const struct cuda_in  q = x->q, k = x->k;
     const struct cuda_out dq = x->dq, dk = x->dk;
-    const bool            mapped = has_map(&r->on->map);
+    const bool            mapped = device_maps(r->stage);
 
     STEP(prepare(r));
     STEP(clear_grads(r));
@@ -410,12 +418,12 @@ static int run_backward(struct run *r)
     return param_grads(b);
 }
 
-static void backward(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                     const float *saved, const foci_grads *g)
+static void backward(const struct execution *exec, const struct stage *s,
+                     const foci_io *io, const float *saved, const foci_grads *g)
 {
-    const foci_problem *p = &plan->p;
+    const foci_problem *p = &exec->plan->p;
     const size_t        el = foci_dtype_bytes(p->dtype);
-    struct back         b = { run_of(plan, s, io), g };
+    struct back         b = { run_of(exec->plan, s, io), g };
     struct cuda_exact  *x = &b.r.x;
     struct arena        a = { .base = io->work };
 
@@ -427,7 +435,7 @@ static void backward(const foci_plan *plan, const struct stage *s, const foci_io
     x->dv_out = rows_out(g->dv, &p->v, s->group->kv0, el);
     take(&b.r, &a, true);
     if (!g->dparams) x->row_ds = NULL;
-    run_on(plan, &b.r, run_backward);
+    run_on(exec, &b.r, run_backward);
 }
 
 foci_status device_clear_dbias(const foci_plan *plan, const foci_io *io,
@@ -443,7 +451,7 @@ foci_status device_clear_dbias(const foci_plan *plan, const foci_io *io,
     if (!error)
         error = d->calls->zero(io->stream, grads->dbias, (size_t)n * sizeof(float));
     d->calls->leave(before);
-    return error ? FOCI_ERR_DEVICE : FOCI_OK;
+    return device_status(plan->ctx, error, "launching");
 }
 
 /*
@@ -460,19 +468,19 @@ static int describe(const foci_plan *plan, const struct stage *s, char *text, si
     const struct cuda_calls *calls = plan->ctx->device->calls;
     const struct cuda_exact *x = &s->device->x;
     const char              *backward = calls->exact_name(x, CUDA_BACKWARD);
-    struct prose             t = { text, cap, 0 };
+    struct printer           t = { text, cap, 0 };
     foci_cost                c = { 0 };
 
     cost(plan, s, &c);
-    if (has_map(&s->device->map)) prose_add(&t, "    map      rows of q and k, once\n");
-    prose_add(&t,
-              "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
-              " skipped; %d mask%s\n",
-              c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
-              s->support.n_masks == 1 ? "" : "s");
-    prose_add(&t, "    kernels  %s forward", calls->exact_name(x, CUDA_FORWARD));
-    if (plan->p.flags & FOCI_TRAIN) prose_add(&t, ", %s backward", backward);
-    prose_add(&t, " on %s\n", plan->ctx->device->name);
+    if (device_maps(s)) printer_add(&t, "    map      rows of q and k, once\n");
+    printer_add(&t,
+                "    exact    tiles %" PRId64 " full, %" PRId64 " partial, %" PRId64
+                " skipped; %d mask%s\n",
+                c.tiles_full, c.tiles_part, c.tiles_skipped, (int)s->support.n_masks,
+                s->support.n_masks == 1 ? "" : "s");
+    printer_add(&t, "    kernels  %s forward", calls->exact_name(x, CUDA_FORWARD));
+    if (plan->p.flags & FOCI_FLAG_TRAIN) printer_add(&t, ", %s backward", backward);
+    printer_add(&t, " on %s\n", plan->ctx->device->name);
     return t.used;
 }
 
@@ -489,5 +497,5 @@ const struct engine engine_exact_device = {
 /* log2(e) where weights are exponentials. */
 double device_unit(const struct stage *s)
 {
-    return s->group->mech.def->weigh == FOCI_RELU2 ? 1 : log2_e;
+    return s->group->mech.def->weigh == FOCI_WEIGH_RELU2 ? 1 : log2_e;
 }

@@ -16,6 +16,11 @@ struct device_stage {
     void  *memory;          /* that the pointers point into */
 };
 
+/* Whether rows of q and k are mapped before they meet; where kernels then find them: rows
+ * packed as [batch][row][head], of chunks of 16 bytes; or as they are given. */
+bool        device_maps(const struct stage *s);
+foci_layout device_rows(const struct stage *s, const foci_problem *p, bool keys);
+
 /* log2(e) where weights are exponentials, else 1. */
 double device_unit(const struct stage *s);
 

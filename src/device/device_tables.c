@@ -11,8 +11,8 @@ _Static_assert(sizeof(struct cuda_run) == sizeof(struct tile_run),
 _Static_assert((int)CUDA_TILE == (int)FOCI_TILE, "tiles are the same");
 _Static_assert((int)CUDA_BF16 == (int)FOCI_BF16 && (int)CUDA_F16 == (int)FOCI_F16,
                "types are numbered alike");
-_Static_assert((int)CUDA_L2NORM == (int)FOCI_L2NORM &&
-                   (int)CUDA_RELU2 == (int)FOCI_RELU2,
+_Static_assert((int)CUDA_L2NORM == (int)FOCI_WEIGH_L2NORM &&
+                   (int)CUDA_RELU2 == (int)FOCI_WEIGH_RELU2,
                "weights are numbered alike");
 
 /* The pieces on the host; offsets into the block hold on the device too. */
@@ -33,19 +33,19 @@ static void take_tables(const struct stage *s, const foci_problem *p, struct are
 
     *t = (struct tables){ 0 };
     if (!u->all) {
-        t->row0 = arena_take(a, u->n_tiles + 1, sizeof *t->row0);
-        t->col0 = arena_take(a, u->n_key_tiles + 1, sizeof *t->col0);
-        t->rows = arena_take(a, u->n_rows, sizeof *t->rows);
-        t->cols = arena_take(a, u->n_cols, sizeof *t->cols);
-        t->by_query = arena_take(a, u->n_masks, sizeof *t->by_query);
-        t->by_key = arena_take(a, u->n_masks, sizeof *t->by_key);
+        t->row0 = arena_alloc(a, u->n_tiles + 1, sizeof *t->row0);
+        t->col0 = arena_alloc(a, u->n_key_tiles + 1, sizeof *t->col0);
+        t->rows = arena_alloc(a, u->n_rows, sizeof *t->rows);
+        t->cols = arena_alloc(a, u->n_cols, sizeof *t->cols);
+        t->by_query = arena_alloc(a, u->n_masks, sizeof *t->by_query);
+        t->by_key = arena_alloc(a, u->n_masks, sizeof *t->by_key);
     }
-    if (score->n_rows) t->row_scale = arena_take(a, p->len_k + 1, sizeof(float));
-    if (s->group->mech.def->weigh == FOCI_RELU2)
-        t->share = arena_take(a, p->len_k + 1, sizeof(float));
-    if (score->slope) t->slope = arena_take(a, s->group->heads, sizeof(float));
+    if (score->n_rows) t->row_scale = arena_alloc(a, p->len_k + 1, sizeof(float));
+    if (s->group->mech.def->weigh == FOCI_WEIGH_RELU2)
+        t->share = arena_alloc(a, p->len_k + 1, sizeof(float));
+    if (score->slope) t->slope = arena_alloc(a, s->group->heads, sizeof(float));
     for (int i = 0; i < score->n_tables; i++)
-        t->entry[i] = arena_take(a, s->device->n_rel, sizeof(int32_t));
+        t->entry[i] = arena_alloc(a, s->device->n_rel, sizeof(int32_t));
 }
 
 /* by_query is the transpose of by_key. */
@@ -80,7 +80,7 @@ static void fill_support(const struct support *u, struct tables *t)
 static void fill_counts(const struct stage *s, const foci_problem *p, struct tables *t)
 {
     const foci_mech *m = &s->group->mech;
-    const double     fixed = m->def->count ? m->def->count(m) : 0;
+    const double     fixed = m->def->divisor ? m->def->divisor(m) : 0;
 
     for (int64_t n = 0; t->row_scale && n <= p->len_k; n++) {
         double by = 1;
@@ -105,7 +105,7 @@ static void fill_distances(const struct stage *s, const foci_problem *p,
     for (int i = 0; i < score->n_tables; i++)
         for (int64_t at = 0; at < d->n_rel; at++)
             t->entry[i][at] = (int32_t)score->table[i]->def->entry(
-                score->table[i], p->flags & FOCI_CAUSAL, d->rel0 - at);
+                score->table[i], p->flags & FOCI_FLAG_CAUSAL, d->rel0 - at);
 }
 
 /* Where the device has what the host has at `at`. */
@@ -181,7 +181,7 @@ static void describe_launch(const foci_plan *plan, const struct stage *s)
         .n_sm = plan->ctx->device->info.n_sm,
         .dtype = (int)p->dtype,
         .weigh = (int)s->group->mech.def->weigh,
-        .causal = (p->flags & FOCI_CAUSAL) != 0,
+        .causal = (p->flags & FOCI_FLAG_CAUSAL) != 0,
         .batch = p->batch,
         .len_q = p->len_q,
         .len_k = p->len_k,
@@ -200,26 +200,71 @@ static void describe_launch(const foci_plan *plan, const struct stage *s)
     if (p->dropout > 0) x->drop_bound = (uint64_t)ceil(p->dropout * 0x1p53) << 11;
 }
 
-/* Tensors as executions give them, but for where they lie; the work memory that kernels
- * ask for with these. */
-static void count_work(const foci_plan *plan, const struct stage *s)
+static struct cuda_in in_as(const foci_layout *l)
 {
-    const foci_problem      *p = &plan->p;
-    const struct cuda_calls *calls = plan->ctx->device->calls;
-    struct device_stage     *d = s->device;
-    struct cuda_exact        x = d->x;
+    return (struct cuda_in){ NULL, l->batch, l->row, l->head };
+}
 
-    x.q = (struct cuda_in){ NULL, p->q.batch, p->q.row, p->q.head };
-    x.k = (struct cuda_in){ NULL, p->k.batch, p->k.row, p->k.head };
-    x.v = (struct cuda_in){ NULL, p->v.batch, p->v.row, p->v.head };
-    x.o = (struct cuda_out){ NULL, p->o.batch, p->o.row, p->o.head };
-    x.d_o = (struct cuda_in){ NULL, p->o.batch, p->o.row, p->o.head };
-    x.dq = (struct cuda_out){ NULL, p->q.batch, p->q.row, p->q.head };
-    x.dk = (struct cuda_out){ NULL, p->k.batch, p->k.row, p->k.head };
-    x.dv_out = (struct cuda_out){ NULL, p->v.batch, p->v.row, p->v.head };
-    d->kernel_bytes[0] = calls->exact_work_bytes(&x, CUDA_FORWARD);
-    if (p->flags & FOCI_TRAIN)
-        d->kernel_bytes[1] = calls->exact_work_bytes(&x, CUDA_BACKWARD);
+static struct cuda_out out_as(const foci_layout *l)
+{
+    return (struct cuda_out){ NULL, l->batch, l->row, l->head };
+}
+
+/* What executions will give, so that kernels that cannot do with it are not named and get no
+ * memory: any address stands for it until then. */
+static void describe_given(const foci_plan *plan, const struct stage *s)
+{
+    static float       given;
+    struct cuda_exact *x = &s->device->x;
+
+    if (plan->p.flags & FOCI_FLAG_MASK) x->mask.at = &given;
+    if (plan->p.flags & FOCI_FLAG_BIAS) x->bias.at = &given;
+    if (s->score.n_tables) x->score.rel = &given;
+    if (s->score.n_factors) {
+        x->score.head_scale = &given;
+        if (plan->p.flags & FOCI_FLAG_TRAIN) x->row_ds = &given;
+    }
+}
+
+static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
+
+/* The work memory that kernels ask for, with lengths or documents if they are given. */
+static size_t count_work(const foci_plan *plan, const struct cuda_exact *launch,
+                         int what)
+{
+    static const struct cuda_seq given;
+    const struct cuda_calls     *calls = plan->ctx->device->calls;
+    struct cuda_exact            x = *launch;
+    size_t                       bytes = calls->exact_work_bytes(&x, what);
+
+    x.seqs = &given;
+    bytes = max_size(bytes, calls->exact_work_bytes(&x, what));
+    x.packed = plan->p.max_docs > 0;
+    x.n_seqs = (int)plan_max_seqs(plan);
+    return max_size(bytes, calls->exact_work_bytes(&x, what));
+}
+
+/* Tensors as executions give them to kernels, but for where they lie, and the work memory
+ * for them. */
+static void describe_tensors(const foci_plan *plan, const struct stage *s)
+{
+    const foci_problem  *p = &plan->p;
+    struct device_stage *d = s->device;
+    struct cuda_exact   *x = &d->x;
+    const foci_layout    q = device_rows(s, p, false), k = device_rows(s, p, true);
+
+    x->q = in_as(&q);
+    x->k = in_as(&k);
+    x->v = in_as(&p->v);
+    x->o = out_as(&p->o);
+    x->d_o = in_as(&p->o);
+    x->dq = out_as(&q);
+    x->dk = out_as(&k);
+    x->dv_out = out_as(&p->v);
+    describe_given(plan, s);
+    d->kernel_bytes[0] = count_work(plan, x, CUDA_FORWARD);
+    if (p->flags & FOCI_FLAG_TRAIN)
+        d->kernel_bytes[1] = count_work(plan, x, CUDA_BACKWARD);
 }
 
 foci_status device_stage_make(foci_plan *plan, struct stage *s)
@@ -234,7 +279,7 @@ foci_status device_stage_make(foci_plan *plan, struct stage *s)
                         "%s: %s has capability %d.%d, and kernels need 8.0", d->name,
                         d->info.name, d->info.sm / 10, d->info.sm % 10);
     TRY(upload(plan, s));
-    count_work(plan, s);
+    describe_tensors(plan, s);
     return FOCI_OK;
 }
 

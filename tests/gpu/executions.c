@@ -58,7 +58,7 @@ static struct bench bench_make(foci_ctx *ctx, const char *spec, const foci_probl
     struct bench b = { .ctx = ctx, .plan = test_plan(ctx, spec, p) };
     foci_problem f = { FOCI_SIZED(foci_problem) };
 
-    foci_plan_problem(b.plan, &f);
+    foci_plan_get_problem(b.plan, &f);
     b.q_bytes = (size_t)(f.batch * f.len_q * f.heads * f.dim_qk) * 2;
     b.k_bytes = (size_t)(f.batch * f.len_k * f.kv_heads * f.dim_qk) * 2;
     b.o_bytes = (size_t)(f.batch * f.len_q * f.heads * f.dim_v) * 2;
@@ -97,7 +97,7 @@ static const foci_problem grouped = { FOCI_SIZED(foci_problem),
                                       .len_q = 1000,
                                       .len_k = 1000,
                                       .dim_qk = 128,
-                                      .flags = FOCI_CAUSAL | FOCI_TRAIN };
+                                      .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_TRAIN };
 
 /* Forward and backward, and what they left. */
 static void *results(struct bench *b)
@@ -244,7 +244,7 @@ static void decoding(void **state)
                                  .len_q = LEN,
                                  .len_k = LEN,
                                  .dim_qk = D,
-                                 .flags = FOCI_CAUSAL | FOCI_TRAIN };
+                                 .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_TRAIN };
     foci_problem       last = whole;
     foci_ctx          *ctx = open_device();
     char               words[2000];

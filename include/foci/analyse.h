@@ -74,7 +74,7 @@ typedef enum foci_figure_id {
     FOCI_FIGURE_PARAMETERS,      /* that need not be learned */
     FOCI_FIGURE_FILE_BYTES,      /* of them as floats */
     FOCI_FIGURE_TRAINING_BYTES,  /* with a gradient and the two moments of Adam */
-    FOCI_N_FIGURES
+    FOCI_FIGURE_COUNT
 } foci_figure_id;
 
 /* A number, and what theory says of it. */
@@ -104,7 +104,7 @@ typedef struct foci_orthogonality_io {
     int64_t      rows;
 
     /* Results; NULL: not wanted. */
-    foci_figure     *figures;     /* [FOCI_N_FIGURES] */
+    foci_figure     *figures;     /* [FOCI_FIGURE_COUNT] */
     foci_distortion *distortions; /* [n_distortions], dims from 1 to width, upward */
     int64_t          n_distortions;
 } foci_orthogonality_io;

@@ -13,8 +13,13 @@
  *     foci_plan_free(plan);
  *
  * Planning does all that can fail: it parses, checks, chooses kernels and
- * allocates.  Executing allocates nothing and reads the plan only; it refuses
- * what could not be known before (a missing pointer, a length out of range).
+ * allocates.  Executing allocates nothing (of decoding see foci_step()) and reads
+ * the plan only; it refuses what could not be known before (a missing pointer, a
+ * length out of range).
+ * Whatever fails says why: see foci_errmsg().
+ *
+ * Lists.  What there are several of has a function *_count; another, given a number from 0
+ * to that count - 1, gives one of them.  Outside it returns NULL, or FOCI_ERR_ARG.
  *
  * Ownership.  Every *_create has one *_free, which accepts NULL.  Tensors and
  * scratch memory are the caller's throughout; no call keeps a pointer to them.
@@ -59,12 +64,19 @@ typedef enum foci_status {
 /* A short English name of a status, never NULL. */
 FOCI_API const char *foci_status_text(foci_status status);
 
-/* "0.1.0" */
+/* The version of this header, in numbers and as text, "0.1.0"; and that of the library. */
+#define FOCI_VERSION_MAJOR    0
+#define FOCI_VERSION_MINOR    1
+#define FOCI_VERSION_PATCH    0
+#define FOCI_DOTTED_(a, b, c) #a "." #b "." #c
+#define FOCI_DOTTED(a, b, c)  FOCI_DOTTED_(a, b, c)
+#define FOCI_VERSION                                                                   \
+    FOCI_DOTTED(FOCI_VERSION_MAJOR, FOCI_VERSION_MINOR, FOCI_VERSION_PATCH)
 FOCI_API const char *foci_version(void);
 
-/* Types of tensors.  Elements of bf16 and f16 are bit patterns, as uint16_t.  Where the CPU
- * multiplies bf16, tensors of f16 are rounded to it for that: to three bits fewer, and
- * what is beyond 65408 comes back as infinity. */
+/* Types of tensors.  Elements of bf16 and f16 are bit patterns, as uint16_t.  Where the
+ * CPU multiplies bf16, tensors of f16 are rounded to it for that: to three bits fewer,
+ * and what is beyond 65408 comes back as infinity. */
 typedef enum foci_dtype { FOCI_F32, FOCI_BF16, FOCI_F16 } foci_dtype;
 
 /* Bytes of one element. */
@@ -74,7 +86,7 @@ FOCI_API size_t foci_dtype_bytes(foci_dtype dtype);
  * Contexts
  */
 
-/* Threads, CPU level and allocator of the plans made on it. */
+/* A context: threads, CPU level, allocator and device of the plans that are made on it. */
 typedef struct foci_ctx foci_ctx;
 
 /* Allocate (ptr NULL), resize, or free (new_bytes 0) a block, as realloc would,
@@ -98,26 +110,40 @@ typedef struct foci_options {
 FOCI_API foci_status foci_ctx_create(const foci_options *options, foci_ctx **ctx);
 FOCI_API void        foci_ctx_free(foci_ctx *ctx);
 
-/* Why the last call that takes ctx, or a plan made on it, failed; valid until the
- * next failure.  Executions do not write it: see foci_forward(). */
+/* Why the last failed call of this thread failed, one sentence: what was wrong, the
+ * value seen, what would be accepted.  Every call that returns a foci_status other than
+ * FOCI_OK leaves one, executions included.  Each thread has its own, so that threads
+ * which execute one plan see their own failures and no other's.  It is that of a call on
+ * ctx, on a plan or layer or pool made on it, and "" where the last failure of the
+ * thread was of another context; with ctx NULL it is the last one, of whatever it was
+ * (for calls that take no context, or failed to make one).  Valid until the thread's
+ * next failure. */
 FOCI_API const char *foci_errmsg(const foci_ctx *ctx);
 
 /* Threads that executions use. */
 FOCI_API int foci_ctx_threads(const foci_ctx *ctx);
 
-/* CPU levels from the portable one (0) up; NULL beyond the last.  `state` says
- * "chosen", "available" or why the level is not used. */
+/* CPU levels from the portable one (0) up.  `state` says "chosen", "available" or why the
+ * level is not used. */
+FOCI_API int         foci_cpu_level_count(const foci_ctx *ctx);
 FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char **state);
 
-/* Kernel number i of this context and the level its code was taken from; NULL
- * beyond the last. */
+/* Kernels of this context and the level the code of each was taken from. */
+FOCI_API int         foci_kernel_count(const foci_ctx *ctx);
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
+/* Convert n elements of one type to another, on the host: rounded to nearest, ties to
+ * even; what is too large becomes infinity, and a NaN stays one.  Arrays must not
+ * overlap. */
+FOCI_API foci_status foci_convert(const foci_ctx *ctx, foci_dtype to_type, void *to,
+                                  foci_dtype from_type, const void *from, int64_t n);
+
 /* What this machine, or the device of ctx, can do, measured now, in about a second, per
- * second and by all threads of ctx together; nothing is faster.  Floating-point operations
- * in registers, of the products that problems in f32 and in bf16 are made of; bytes copied
- * (read plus written) and bytes only read, over and over through a working set of so many
- * bytes.  With working_set 0 caches do not hold it; it is then set to what was used. */
+ * second and by all threads of ctx together; nothing is faster.  Floating-point
+ * operations in registers, of the products that problems in f32 and in bf16 are made of;
+ * bytes copied (read plus written) and bytes only read, over and over through a working
+ * set of so many bytes.  With working_set 0 caches do not hold it; it is then set to
+ * what was used. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
@@ -138,7 +164,7 @@ FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
  * and foci_params_init() work on memory of the host.
  */
 
-/* The device of a context; name is NULL where it has none. */
+/* A description of the device of a context; name is NULL where it has none. */
 typedef struct foci_device {
     size_t      size;
     const char *name;                   /* "cuda:0" */
@@ -147,23 +173,22 @@ typedef struct foci_device {
     size_t      memory_bytes;
 } foci_device;
 
-/* What it is, into the fields that device->size covers. */
-FOCI_API foci_status foci_ctx_device(const foci_ctx *ctx, foci_device *device);
+/* Describe the device of ctx, into the fields that device->size covers. */
+FOCI_API foci_status foci_ctx_get_device(const foci_ctx *ctx, foci_device *device);
 
-/* Memory that plans on ctx can work on, 256-byte aligned on a device: for programs that do
- * not know CUDA.  Without a device it is the host's, 64-byte aligned. */
+/* Memory that plans on ctx can work on, 256-byte aligned on a device: for programs that
+ * do not know CUDA.  Without a device it is the host's, 64-byte aligned. */
 FOCI_API foci_status foci_device_alloc(foci_ctx *ctx, size_t bytes, void **memory);
 FOCI_API void        foci_device_free(foci_ctx *ctx, void *memory, size_t bytes);
 
-/* Copy from the host to such memory, and back; they wait until it is done, for what is in
- * the default queue too. */
+/* Copy from the host to memory of the device, and back. Both wait until the copy, and all
+ * work queued before it on the default stream, is done. */
 FOCI_API foci_status foci_device_write(foci_ctx *ctx, void *to, const void *from,
                                        size_t bytes);
 FOCI_API foci_status foci_device_read(foci_ctx *ctx, void *to, const void *from,
                                       size_t bytes);
 
-/* Wait for all work of a stream, or, NULL, of the device; what failed there is told
- * here. */
+/* Wait for all work of a stream (NULL: of the device); the status is that of this work. */
 FOCI_API foci_status foci_device_wait(foci_ctx *ctx, void *stream);
 
 /*
@@ -171,25 +196,33 @@ FOCI_API foci_status foci_device_wait(foci_ctx *ctx, void *stream);
  */
 
 enum {
-    FOCI_CAUSAL = 1 << 0,      /* query i sees keys up to i + len_k - len_q */
-    FOCI_TRAIN = 1 << 1,       /* foci_backward() will be called */
-    FOCI_FAST = 1 << 2,        /* bf16 products for f32 tensors: on standard normal
+    FOCI_FLAG_CAUSAL = 1 << 0,      /* query i sees keys up to i + len_k - len_q */
+    FOCI_FLAG_TRAIN = 1 << 1,       /* foci_backward() will be called */
+    FOCI_FLAG_FAST = 1 << 2,        /* bf16 products for f32 tensors: on standard normal
                                 * inputs a relative RMS error of at most 8e-3 of
                                 * outputs and 3e-2 of gradients, of mechanisms and of
                                 * layers (softmax alone: 4e-3 and 1e-2); it grows
                                 * with the size of the logits.  Layers that choose keys
                                 * by labels may choose others */
-    FOCI_MASK = 1 << 3,        /* io.mask will be given */
-    FOCI_BIAS = 1 << 4,        /* io.bias will be given */
-    FOCI_MEMORY_GRADS = 1 << 5 /* keys that are memory take gradients all the same:
+    FOCI_FLAG_MASK = 1 << 3,        /* io.mask will be given */
+    FOCI_FLAG_BIAS = 1 << 4,        /* io.bias will be given */
+    FOCI_FLAG_MEMORY_GRADS = 1 << 5 /* keys that are memory take gradients all the same:
                                 * weights that made them are trained through them,
                                 * though what they were made of is not */
 };
 
-/* Distances in elements between neighbours along each axis; the elements of a
- * row are adjacent.  All zero: packed as [batch][row][head][dim]. */
+/* The stride of an axis along which all rows are the same: of inputs only. */
+#define FOCI_BROADCAST INT64_MIN
+
+/* Strides: distances in elements between neighbours along each axis; the elements of a
+ * row are adjacent.  Each that is 0 is filled in, the innermost first, so that with
+ * three zeros the tensor is packed as [batch][row][head][dim].  Rows of outputs (o;
+ * gradients that are wanted) must not overlap, nor rows of inputs with strides that were
+ * filled in. */
 typedef struct foci_layout {
-    int64_t batch, row, head;
+    int64_t batch; /* 0: what the rows of all heads take */
+    int64_t row;   /* 0: what the heads take */
+    int64_t head;  /* 0: dim */
 } foci_layout;
 
 /* A list of whole numbers that a mechanism asks for when it is planned ("layout" of
@@ -200,31 +233,34 @@ typedef struct foci_list {
     int64_t        count;
 } foci_list;
 
+/* Fields left 0 take the default that is named beside them. */
 typedef struct foci_problem {
-    size_t           size;
-    foci_dtype       dtype; /* of q, k, v, x and o; sums are kept in f32 */
-    uint32_t         flags; /* FOCI_CAUSAL and so on */
-    int64_t          batch, heads;
-    int64_t          kv_heads; /* 0: as many as heads; must divide heads (each head of a
-                           * mechanism with routes counts for as many) */
-    int64_t          len_q, len_k;
-    int64_t          dim_qk;
-    int64_t          dim_v;    /* 0: as dim_qk */
-    int64_t          dim_x;    /* of x; 0: not given */
-    int64_t          memory;   /* leading keys that take no gradient, but for
-                                * FOCI_MEMORY_GRADS */
-    int64_t          max_docs; /* documents in one pack; 0: none are packed */
-    foci_layout      q, k, v, o, x;
-    int64_t          mask_batch, mask_heads; /* extents of io.mask and io.bias: 0 or 1
-                                         * (shared), or batch and heads */
-    const foci_list *lists;
+    size_t      size;
+    foci_dtype  dtype;    /* of q, k, v, x and o (0: FOCI_F32); sums are kept in f32 */
+    uint32_t    flags;    /* FOCI_FLAG_CAUSAL and so on; 0: none */
+    int64_t     batch;    /* sequences; 0: 1 */
+    int64_t     heads;    /* of queries; 0: 1 */
+    int64_t     kv_heads; /* 0: as many as heads; must divide heads (each head of a
+                          * mechanism with routes counts for as many) */
+    int64_t     len_q;    /* rows of q and o; must be given */
+    int64_t     len_k;    /* rows of k and v; 0: as len_q */
+    int64_t     dim_qk;   /* elements of a row of q and k; must be given */
+    int64_t     dim_v;    /* of v and o; 0: as dim_qk */
+    int64_t     dim_x;    /* of x; 0: there is no x */
+    int64_t     memory;   /* leading keys that take no gradient, but for
+                          * FOCI_FLAG_MEMORY_GRADS; 0: none */
+    int64_t     max_docs; /* documents in one pack; 0: none are packed */
+    foci_layout q, k, v, o, x;          /* 0: see foci_layout */
+    int64_t     mask_batch, mask_heads; /* extents of io.mask and io.bias: batch and
+                                              * heads, or 1 (shared); 0: 1 */
+    const foci_list *lists;             /* n_lists of them; 0 and NULL: none */
     int64_t          n_lists;
     uint64_t         seed;    /* of supports that are drawn (bigbird) */
     double           dropout; /* share of the weights that executions drop, below 1 */
 } foci_problem;
 
 /* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
- * batch, heads, lengths, widths and FOCI_CAUSAL of *problem; other fields are
+ * batch, heads, lengths, widths and FOCI_FLAG_CAUSAL of *problem; other fields are
  * left alone.  Without k, kv_heads is 0, which a plan fills in.  Without a context the
  * message is lost. */
 FOCI_API foci_status foci_problem_parse(foci_ctx *ctx, const char *text,
@@ -245,13 +281,14 @@ typedef struct foci_list_want {
     int64_t most;     /* entries are 0 to this */
 } foci_list_want;
 
-/* Number `index`, from 0, of the lists that planning `spec` on `problem` asks for; its
- * name is empty beyond the last. */
+/* The lists that planning `spec` on `problem` asks for: how many, and number `index`. */
+FOCI_API foci_status foci_list_wanted_count(foci_ctx *ctx, const char *spec,
+                                            const foci_problem *problem, int *count);
 FOCI_API foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
                                       const foci_problem *problem, int index,
                                       foci_list_want *want);
 
-/* How to compute a spec on a problem.  It never changes. */
+/* A plan: how to compute a spec on a problem. It is immutable. */
 typedef struct foci_plan foci_plan;
 
 /* Plan `spec`, for instance "softmax" or "4*softmax logn + 4*relu2", on `problem`.
@@ -262,10 +299,10 @@ FOCI_API void        foci_plan_free(foci_plan *plan);
 
 /* The problem that was planned, with layouts and what else was left 0 filled in, into the
  * fields that problem->size covers; the lists are not kept, and NULL. */
-FOCI_API foci_status foci_plan_problem(const foci_plan *plan, foci_problem *problem);
+FOCI_API foci_status foci_plan_get_problem(const foci_plan *plan, foci_problem *problem);
 
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
- * FOCI_TRAIN), in multiples of 64. */
+ * FOCI_FLAG_TRAIN), in multiples of 64. */
 FOCI_API size_t foci_plan_work_bytes(const foci_plan *plan);
 FOCI_API size_t foci_plan_saved_bytes(const foci_plan *plan);
 
@@ -293,9 +330,9 @@ FOCI_API foci_status foci_plan_cost(const foci_plan *plan, foci_cost *cost);
  */
 
 typedef enum foci_keep {
-    FOCI_FROZEN,
-    FOCI_TRAINED,
-    FOCI_MOVED /* by the mechanism's own rule */
+    FOCI_KEEP_FROZEN,
+    FOCI_KEEP_TRAINED,
+    FOCI_KEEP_MOVED /* by the mechanism's own rule */
 } foci_keep;
 
 typedef struct foci_param {
@@ -308,13 +345,13 @@ typedef struct foci_param {
     foci_keep   keep;
 } foci_param;
 
-/* How much there is, and tensor number `index`. */
-FOCI_API int64_t     foci_plan_params(const foci_plan *plan);   /* floats in all */
-FOCI_API int         foci_plan_n_params(const foci_plan *plan); /* tensors */
+/* Floats of all parameters together; the tensors, and number `index` of them. */
+FOCI_API int64_t     foci_plan_param_floats(const foci_plan *plan);
+FOCI_API int         foci_plan_param_count(const foci_plan *plan);
 FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index,
                                      foci_param *param);
 
-/* Draw all of them from a seed. */
+/* Draw all parameters from a seed. */
 FOCI_API foci_status foci_params_init(const foci_plan *plan, uint64_t seed,
                                       float *params);
 
@@ -335,9 +372,9 @@ typedef struct foci_io {
     int64_t        n_docs;
     const int32_t *words;  /* [batch][row] word of each token, if read */
     const float   *params; /* as laid out by foci_plan_param(); NULL: none needed */
-    void          *saved;  /* forward to backward, 16-byte aligned, as malloc does;
-                            * NULL: inference only */
-    void          *work;   /* 64-byte aligned scratch */
+    void          *saved;  /* foci_plan_saved_bytes() from forward to backward, 64-byte
+                            * aligned; NULL: inference only */
+    void          *work;   /* foci_plan_work_bytes() of scratch, 64-byte aligned */
     const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
     const float   *bias;   /* likewise, added to the logits */
     uint64_t       dropout_seed; /* weight (b, h, i, j) is dropped by a hash of these */
@@ -356,18 +393,19 @@ typedef struct foci_grads {
                         * they write zeros */
 } foci_grads;
 
-/* Compute io->o (and lse).  Rows beyond a length give zero.  On FOCI_ERR_ARG
- * foci_io_check() has the sentence. */
+/* Compute io->o (and lse).  Rows beyond a length give zero.  Outputs that overlap inputs
+ * or each other are refused; columns of the same rows, as in one buffer [row][q, k, v,
+ * o], do not overlap. */
 FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 
 /* Needs the io of the forward call, with its o and saved as forward left them. */
 FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads);
 
-/* Move the parameters that a mechanism moves itself (FOCI_MOVED), once a training step:
- * from io->params, by what q and k of the batch hold, to `params`, which may be the same
- * array.  Others are not written.  io as for foci_forward(), though v and o are neither
- * read nor written. */
+/* Move the parameters that a mechanism moves itself (FOCI_KEEP_MOVED), once a training
+ * step: from io->params, by what q and k of the batch hold, to `params`, which may be
+ * the same array.  Others are not written.  io as for foci_forward(), though v and o are
+ * neither read nor written. */
 FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
                                          float *params);
 
@@ -401,20 +439,20 @@ typedef struct foci_state foci_state;
  * outlive the pool.  Lengths and batch of its problem do not matter. */
 FOCI_API foci_status foci_pool_create(const foci_plan *plan, int64_t pages,
                                       foci_pool **pool);
-/* States on it must have been freed. */
+/* Free a pool; its states must have been freed before. */
 FOCI_API void foci_pool_free(foci_pool *pool);
 
 /* Add pages.  Those in use stay where they are. */
 FOCI_API foci_status foci_pool_grow(foci_pool *pool, int64_t pages);
 
-/* Pages in all and pages that no state holds; bytes of one page. */
-FOCI_API int64_t foci_pool_pages(const foci_pool *pool);
-FOCI_API int64_t foci_pool_free_pages(const foci_pool *pool);
+/* Pages of the pool, those that no state holds, and bytes of one page. */
+FOCI_API int64_t foci_pool_page_count(const foci_pool *pool);
+FOCI_API int64_t foci_pool_free_count(const foci_pool *pool);
 FOCI_API size_t  foci_pool_page_bytes(const foci_pool *pool);
 
-/* An empty sequence. */
+/* The state of an empty sequence. */
 FOCI_API foci_status foci_state_create(foci_pool *pool, foci_state **state);
-/* One that has seen the same; for beams and shared prompts. */
+/* A copy that has seen the same tokens, for beams and shared prompts. */
 FOCI_API foci_status foci_state_copy(const foci_state *state, foci_state **copy);
 FOCI_API void        foci_state_free(foci_state *state);
 
@@ -423,6 +461,11 @@ FOCI_API void        foci_state_free(foci_state *state);
  * first `len` would need is gone; nothing was changed. */
 FOCI_API void        foci_state_reset(foci_state *state);
 FOCI_API foci_status foci_state_truncate(foci_state *state, int64_t len);
+
+/* Grow the tables of a state for so many more tokens.  The steps that append them then
+ * allocate nothing: their pages are the pool's, which this call does not set aside.
+ * Without it tables grow in foci_step(), to twice their size whenever they are full. */
+FOCI_API foci_status foci_state_reserve(foci_state *state, int64_t tokens);
 
 /* Tokens seen, and bytes held (shared pages counted whole). */
 FOCI_API int64_t foci_state_len(const foci_state *state);
@@ -446,20 +489,21 @@ typedef struct foci_step_io {
     void              *o; /* NULL: append only, nothing is attended; q is then needed
                            * only where keys are made of queries (lsh, shared) */
     const float       *params; /* as in foci_io */
-    void              *work;   /* 64-byte aligned, foci_step_bytes() */
+    void              *work;   /* 64-byte aligned, foci_step_work_bytes() */
     const void        *x;      /* [row][dim_x] hidden states, if read */
     const int32_t     *words;  /* [row] word of each token, if read */
 } foci_step_io;
 
 /* Work memory of a step of that many states with that many new tokens in all, the
  * longest of them then max_len long.  0: there cannot be so many. */
-FOCI_API size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
-                                int64_t max_len);
+FOCI_API size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states,
+                                     int64_t tokens, int64_t max_len);
 
-/* Append the tokens to their states and attend: row i of a sequence sees what the
- * causal forward over the whole sequence shows it.  FOCI_ERR_FULL: the pool has too few
- * free pages; nothing was changed, free or grow and call again.  The reason of other
- * failures goes to foci_errmsg() of the plan's context. */
+/* Append the tokens to their states and attend: row i of a sequence sees what the causal
+ * forward over the whole sequence shows it.  FOCI_ERR_FULL: the pool has too few free
+ * pages; nothing was changed, free or grow and call again.  Pages come from the pool;
+ * memory is allocated only where the tables of a state are full (foci_state_reserve()),
+ * and after FOCI_ERR_MEMORY nothing was changed. */
 FOCI_API foci_status foci_step(foci_pool *pool, const foci_step_io *io);
 
 /*

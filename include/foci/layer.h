@@ -7,8 +7,8 @@
  *     foci_layer *layer;
  *     if (foci_layer_create(ctx, "4*softmax frozen(orthogonal) + 4*softmax", &p, &layer))
  *         die(foci_errmsg(ctx));
- *     float *params = calloc(foci_layer_params(layer), sizeof *params);
- *     foci_layer_init(layer, 1, params);
+ *     float *params = calloc(foci_layer_param_floats(layer), sizeof *params);
+ *     foci_layer_params_init(layer, 1, params);
  *     foci_layer_forward(layer, &(foci_layer_io){ FOCI_SIZED(foci_layer_io), .x = x,
  *                                                 .y = y, .params = params,
  *                                                 .work = work });
@@ -33,35 +33,40 @@ typedef enum foci_layer_kind {
     FOCI_LAYER_CONV       /* y = heads of (a * sigmoid(b)) Wo, [a, b] = x Wi */
 } foci_layer_kind;
 
-/* The shape of hidden states and heads. */
+/* The shape of hidden states and heads.  Fields left 0 take the default that is named
+ * beside them. */
 typedef struct foci_layer_problem {
-    size_t           size;
-    foci_layer_kind  kind;
-    foci_dtype       dtype;        /* of x, source, y and all that passes between */
-    uint32_t         flags;        /* FOCI_CAUSAL and so on, as in foci_problem */
-    int64_t          batch, len;   /* rows of x */
-    int64_t          len_source;   /* cross-attention: rows that give keys and values */
-    int64_t          width;        /* of x and y */
-    int64_t          width_source; /* 0: as width */
-    int64_t          heads;
-    int64_t          kv_heads;  /* as in foci_problem */
-    int64_t          head_dim;  /* 0: width / heads; of a GAU 128 */
-    int64_t          value_dim; /* 0: as head_dim; of a GAU 2 width */
-    int64_t          memory;    /* rows before x that give keys and values only; 0: as
-                                 * many as xl asks for, there without a number len */
-    int64_t          max_docs;
-    int64_t          mask_batch, mask_heads;
-    const foci_list *lists;
+    size_t          size;
+    foci_layer_kind kind; /* 0: FOCI_LAYER_ATTENTION */
+    foci_dtype dtype;     /* of x, source, y and all that passes between; 0: FOCI_F32 */
+    uint32_t   flags;     /* FOCI_FLAG_CAUSAL and so on, as in foci_problem; 0: none */
+    int64_t    batch;     /* sequences; 0: 1 */
+    int64_t    len;       /* rows of x; must be given */
+    int64_t    len_source;   /* cross-attention: rows that give keys and values; 0:
+                                    * x gives them */
+    int64_t    width;        /* of x and y; must be given */
+    int64_t    width_source; /* 0: as width */
+    int64_t    heads;        /* 0: 1 */
+    int64_t    kv_heads;     /* 0: as many as heads, as in foci_problem */
+    int64_t    head_dim;     /* 0: width / heads; of a GAU 128 */
+    int64_t    value_dim;    /* 0: as head_dim; of a GAU 2 width */
+    int64_t    memory;       /* rows before x that give keys and values only; 0: as many
+                                * as xl asks for, there without a number len */
+    int64_t    max_docs;     /* documents in one pack; 0: none are packed */
+    int64_t    mask_batch, mask_heads; /* as in foci_problem; 0: 1 */
+    const foci_list *lists;            /* n_lists of them; 0 and NULL: none */
     int64_t          n_lists;
-    int              biases;   /* 1: every projection adds one */
-    double           dropout;  /* of weights: exact engine only */
-    double           drop_out; /* of what is projected out, before the residual */
+    int              biases;         /* 1: every projection adds one; 0: none does */
+    double           weight_dropout; /* share of the attention weights that executions
+                                      * drop, below 1: exact engine only */
+    double           output_dropout; /* of the elements of what is projected out, before
+                                      * the residual is added */
     uint64_t         seed;  /* of frozen projections and of supports that are drawn */
     uint64_t         index; /* of the layer in its model: frozen projections are drawn
                              * from seed + index */
 } foci_layer_problem;
 
-/* How to compute a layer.  It never changes, but for foci_layer_give(). */
+/* How to compute a layer.  It never changes, but for foci_layer_frozen_set(). */
 typedef struct foci_layer foci_layer;
 
 /* spec NULL: softmax, of a GAU relu2, of a convolution lightconv.  Arguments that follow
@@ -73,12 +78,12 @@ FOCI_API foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
 FOCI_API void        foci_layer_free(foci_layer *layer);
 
 /* The problem with what was left 0 filled in, and the plan of its heads. */
-FOCI_API foci_status      foci_layer_get(const foci_layer   *layer,
-                                         foci_layer_problem *problem);
+FOCI_API foci_status      foci_layer_get_problem(const foci_layer   *layer,
+                                                 foci_layer_problem *problem);
 FOCI_API const foci_plan *foci_layer_plan(const foci_layer *layer);
 
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
- * FOCI_TRAIN), in multiples of 64. */
+ * FOCI_FLAG_TRAIN), in multiples of 64. */
 FOCI_API size_t foci_layer_work_bytes(const foci_layer *layer);
 FOCI_API size_t foci_layer_saved_bytes(const foci_layer *layer);
 
@@ -99,19 +104,21 @@ FOCI_API foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost);
  */
 
 /* How much there is, and tensor number `index`. */
-FOCI_API int64_t     foci_layer_params(const foci_layer *layer);   /* floats in all */
-FOCI_API int         foci_layer_n_params(const foci_layer *layer); /* tensors */
+FOCI_API int64_t foci_layer_param_floats(const foci_layer *layer); /* floats in all */
+FOCI_API int     foci_layer_param_count(const foci_layer *layer);  /* tensors */
 FOCI_API foci_status foci_layer_param(const foci_layer *layer, int index,
                                       foci_param *param);
 
 /* Draw all that is stored from a seed. */
-FOCI_API foci_status foci_layer_init(const foci_layer *layer, uint64_t seed,
-                                     float *params);
+FOCI_API foci_status foci_layer_params_init(const foci_layer *layer, uint64_t seed,
+                                            float *params);
 
 /* Frozen tensor number `index` written out, [width][heads times head_dim]; and one that
  * takes the place of what was drawn, before any execution. */
-FOCI_API foci_status foci_layer_frozen(const foci_layer *layer, int index, float *out);
-FOCI_API foci_status foci_layer_give(foci_layer *layer, int index, const float *data);
+FOCI_API foci_status foci_layer_frozen_get(const foci_layer *layer, int index,
+                                           float *out);
+FOCI_API foci_status foci_layer_frozen_set(foci_layer *layer, int index,
+                                           const float *data);
 
 /*
  * Execution
@@ -151,7 +158,7 @@ typedef struct foci_layer_grads {
     float      *dbias;
 } foci_layer_grads;
 
-/* Compute io->y.  On FOCI_ERR_ARG foci_layer_check() has the sentence. */
+/* Compute io->y, which must not overlap x, source or memory; it may be the residual. */
 FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
                                         const foci_layer_io *io);
 
@@ -161,15 +168,16 @@ FOCI_API foci_status foci_layer_backward(const foci_layer       *layer,
                                          const foci_layer_grads *grads);
 
 /* As foci_params_advance() and foci_params_calibrate(), from the hidden states. */
-FOCI_API foci_status foci_layer_advance(const foci_layer    *layer,
-                                        const foci_layer_io *io, float *params);
-FOCI_API foci_status foci_layer_calibrate(const foci_layer    *layer,
-                                          const foci_layer_io *io, float *params);
+FOCI_API foci_status foci_layer_params_advance(const foci_layer    *layer,
+                                               const foci_layer_io *io, float *params);
+FOCI_API foci_status foci_layer_params_calibrate(const foci_layer    *layer,
+                                                 const foci_layer_io *io, float *params);
 
 /* What these would say of their arguments, as foci_io_check(). */
-FOCI_API foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
-                                      const foci_layer_grads *grads, char *text,
-                                      size_t cap);
+FOCI_API foci_status foci_layer_io_check(const foci_layer       *layer,
+                                         const foci_layer_io    *io,
+                                         const foci_layer_grads *grads, char *text,
+                                         size_t cap);
 
 /* Decoding: states are those of the plan, from foci_pool_create(foci_layer_plan(layer),
  * ...); rows of x and y lie one after another, the tokens of states[0] first. */
@@ -183,21 +191,23 @@ typedef struct foci_layer_step_io {
     void              *y;
     const int32_t     *words;
     const float       *params;
-    void              *work; /* 64-byte aligned, foci_layer_step_bytes() */
-    const void *made; /* of params, by foci_layer_make(); NULL: the step makes it */
+    void              *work; /* 64-byte aligned, foci_layer_step_work_bytes() */
+    const void *precomputed; /* by foci_layer_precompute(), from the same params; NULL:
+                              * every step computes it */
 } foci_layer_step_io;
 
 /* What steps need that follows from the parameters alone: with txl the rows for all
- * distances, a product dearer than all else in a step of few tokens.  Whoever makes it
- * once gives it to every step, until parameters change.  Bytes of it, 0 where there is
- * nothing to make; and `made`, 64-byte aligned. */
-FOCI_API size_t      foci_layer_made_bytes(const foci_layer *layer);
-FOCI_API foci_status foci_layer_make(const foci_layer *layer, const float *params,
-                                     void *made);
+ * distances, a product dearer than all else in a step of few tokens.  Computed
+ * once, it serves every step until parameters change.  Its bytes, 0 where there is nothing
+ * to compute; and write it to `precomputed`, 64-byte aligned. */
+FOCI_API size_t      foci_layer_precompute_bytes(const foci_layer *layer);
+FOCI_API foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
+                                           void *precomputed);
 
-/* Work memory of a step, as foci_step_bytes(). */
-FOCI_API size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
-                                      int64_t n_states, int64_t tokens, int64_t max_len);
+/* Work memory of a step, as foci_step_work_bytes(). */
+FOCI_API size_t foci_layer_step_work_bytes(const foci_layer *layer,
+                                           const foci_pool *pool, int64_t n_states,
+                                           int64_t tokens, int64_t max_len);
 
 /* Append the tokens to their states and compute io->y: row i of a sequence comes out as
  * the causal forward over the whole sequence gives it.  y NULL: append only.

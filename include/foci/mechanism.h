@@ -41,8 +41,9 @@ static inline uint64_t foci_bits_in(foci_range r, int64_t j0)
     return (~UINT64_C(0) >> (FOCI_TILE - (e - b))) << b;
 }
 
-/* Arguments that follow from a length where they are 0: in a layer from its context, so
- * that causal ones need no number. */
+/* What an argument that is left 0 takes from the length of the sequence.  Layers know
+ * their context, so there causal mechanisms, whose arguments may not depend on the
+ * length of one sequence, need no number either. */
 typedef enum foci_follows {
     FOCI_FOLLOWS_NONE,
     FOCI_FOLLOWS_LEN, /* the length */
@@ -50,19 +51,20 @@ typedef enum foci_follows {
 } foci_follows;
 
 typedef struct foci_arg_def {
-    const char  *name;
-    double       preset, min, max; /* exact for whole numbers up to 2^53; preset NAN:
+    const char *name;
+    double      preset, min, max; /* exact for whole numbers up to 2^53; preset NAN:
                                    * must be given */
-    const char  *help;
-    const char  *words; /* "elu|relu|poly": the value is the index; max is implied */
-    bool         real;  /* fractions allowed */
-    bool         mech; /* takes a mechanism as its value, by default the one in words */
-    const char  *word; /* stands for the preset, which may then be out of bounds */
-    foci_follows follows; /* what 0 stands for in a layer */
+    const char *help;
+    const char *choices; /* "elu|relu|poly": the value is the index; max is implied */
+    bool        real;    /* fractions allowed */
+    bool mech; /* takes a mechanism as its value, by default the one in choices */
+    const char *preset_word; /* stands for the preset, which may then be out of bounds */
+    foci_follows follows;    /* what 0 stands for in a layer */
 } foci_arg_def;
 
-/* Widths of a head, and the length of the sequence: of its keys, and of its queries.
- * `planned` is the number of keys that the plan, and so its tensors, are for. */
+/* Widths of a head (qk, v, x) and lengths of the sequence: `len` keys and `len_q`
+ * queries.  The plan and its tensors are made for `planned` keys, of which a sequence
+ * may have fewer. */
 typedef struct foci_dims {
     int64_t qk, v, x, len, len_q, planned;
 } foci_dims;
@@ -76,15 +78,15 @@ typedef enum foci_init {
     FOCI_INIT_NORMAL,
     FOCI_INIT_ORTHOGONAL,
     FOCI_INIT_UNIFORM,  /* from 0 to value; nothing is drawn where that is 0 */
-    FOCI_INIT_SINUSOID, /* row p: sin(p / 10000^(2t/d)), cos(...) and so on */
+    FOCI_INIT_SINUSOID, /* row p: sin, cos of p / 10000^(2t/d), t = 0, 1, ... */
     FOCI_INIT_ROWS      /* directions of random features; value is a foci_rows */
 } foci_init;
 
-/* Rows of FOCI_INIT_ROWS.  But for the first, d rows after one another are orthogonal,
- * and what is named is their length. */
+/* Rows of FOCI_INIT_ROWS. All but the first kind are blocks of d orthogonal rows; the
+ * name says how long a row is. */
 typedef enum foci_rows {
     FOCI_ROWS_NORMAL, /* independent normals */
-    FOCI_ROWS_CHI,    /* that of d normals */
+    FOCI_ROWS_CHI,    /* as long as a vector of d independent normals */
     FOCI_ROWS_SQRT,   /* sqrt(d) */
     FOCI_ROWS_UNIT    /* 1 */
 } foci_rows;
@@ -99,8 +101,8 @@ typedef struct foci_tensor_def {
     void (*shape)(const foci_mech *m, const double *arg, int64_t *shape);
     foci_init init;
     double    value; /* the constant, the variance of normals, the width of uniforms */
-    int preset; /* FOCI_INIT_CONST: 1 + index of the argument that has the constant; 0: value */
-    double (*amount)(const foci_mech *m, const double *arg); /* in place of value */
+    int preset; /* FOCI_INIT_CONST: 1 + index of the argument with the constant; 0: value */
+    double (*value_of)(const foci_mech *m, const double *arg); /* in place of value */
     /* FOCI_INIT_CONST: one constant a head, counted in its group */
     double (*by_head)(const foci_mech *m, int64_t head, int64_t heads);
     uint32_t  stream;    /* of the seed */
@@ -109,26 +111,23 @@ typedef struct foci_tensor_def {
     bool (*frozen)(const foci_mech *m, const double *arg); /* true: in place of keep */
 } foci_tensor_def;
 
-/* Whole numbers that are given when planning (foci_problem.lists): they are part of
- * the support. */
+/* A list of whole numbers that the caller gives when planning (foci_problem.lists), for
+ * instance which blocks see each other. */
 typedef struct foci_list_def {
     const char *name, *help;
     int64_t (*count)(const foci_mech *m); /* entries; -1: any number, or none */
     int64_t (*most)(const foci_mech *m);  /* entries are 0 to this */
-    bool sorted; /* their order says nothing: the mechanism gets them upward */
+    bool sorted; /* a set: the mechanism gets the numbers in ascending order */
 } foci_list_def;
 
-/* The loops that compute it: over pairs in tiles, over chunks with a running state,
- * over positions alone; an inner mechanism on several sets of keys and values, summed by
- * gates; two softmaxes with few rows between them; slots that are read, and written after
- * every segment. */
+/* The engine that computes a mechanism. */
 typedef enum foci_engine {
-    FOCI_EXACT,
-    FOCI_LINEAR,
-    FOCI_POSITIONAL,
-    FOCI_ROUTES,
-    FOCI_LANDMARKS,
-    FOCI_RECALL
+    FOCI_ENGINE_EXACT,  /* weights of all visible pairs, in tiles of queries and keys */
+    FOCI_ENGINE_LINEAR, /* products of features, in chunks with a running state */
+    FOCI_ENGINE_POSITIONAL, /* weights that depend on positions (or on x) alone */
+    FOCI_ENGINE_ROUTED, /* an inner mechanism on several sets of keys, mixed by gates */
+    FOCI_ENGINE_NYSTROM,  /* two softmaxes around a small matrix of landmarks */
+    FOCI_ENGINE_MEMFORMER /* a memory of slots, read and updated segment by segment */
 } foci_engine;
 
 /* What a mechanism reads. */
@@ -140,14 +139,14 @@ enum {
     FOCI_READ_WORDS = 16
 };
 
-/* How the exact engine turns the logits x of a row into weights. */
+/* FOCI_ENGINE_EXACT: the weights of a row with logits x. */
 typedef enum foci_weigh {
-    FOCI_SOFTMAX, /* e^x / sum e^x */
-    FOCI_L2NORM,  /* e^x / sqrt(sum e^2x) */
-    FOCI_RELU2    /* relu(x)^2 / n, n = `count` or the keys visible */
+    FOCI_WEIGH_SOFTMAX, /* e^x / sum e^x */
+    FOCI_WEIGH_L2NORM,  /* e^x / sqrt(sum e^2x) */
+    FOCI_WEIGH_RELU2    /* relu(x)^2 / n, n = divisor() or the keys visible */
 } foci_weigh;
 
-/* What becomes of the rows of q and k before they meet. */
+/* What is applied to rows of q and k before their product. */
 typedef enum foci_map {
     FOCI_MAP_NONE,
     FOCI_MAP_PROJECT, /* q times tensor 0, k times tensor 1, both [d][r]; the scale is
@@ -155,20 +154,21 @@ typedef enum foci_map {
     FOCI_MAP_STANDARD /* mean 0 and variance 1 over the row, 1e-5 added to the variance */
 } foci_map;
 
-/* Slots: rows that stand for runs of keys and are seen beside them, in one softmax. */
+/* Slots: rows of keys and values that summarise runs of them. Queries attend to slots and
+ * keys in one softmax. */
 typedef struct foci_slots {
-    int64_t every; /* keys of a run; the last may be short */
-    int64_t take;  /* 0: one slot a run, the mean of its keys and of its values; else
-                    * slots are copies of the last `take` rows of each run of `every` */
-    bool    count_bias; /* the logit of a mean grows by the log of its number of keys */
+    int64_t run_len; /* keys of a run; the last may be short */
+    int64_t tail;    /* 0: one slot a run, the mean of its keys and of its values; else
+                      * slots are copies of the last `tail` rows of each run */
+    bool    count_bias; /* log(number of keys in the mean) is added to its logit */
     int64_t learned; /* not 0: so many slots a run, sums of its keys by tensor 0 and of
-                         * its values by tensor 1 (left out: 0 too), [learned][every]; a
+                         * its values by tensor 1 (left out: 0 too), [learned][run_len]; a
                          * run that is short takes the first columns; no other level */
     bool    all;     /* every query sees all of them; slot_mask() says so too */
 } foci_slots;
 
-/* Logits that do not come from pairs of q and k: FOCI_EXACT, sums of what is named.  i and j
- * are positions, x_i the row of the hidden states. */
+/* FOCI_ENGINE_EXACT: where logits come from; several flags add up. i and j are positions
+ * of query and key, x_i is a row of the hidden states. */
 enum {
     FOCI_SOURCE_QK = 1,      /* s q_i.k_j, changed as modifiers say */
     FOCI_SOURCE_TABLE = 2,   /* R[i][j] */
@@ -191,8 +191,7 @@ enum {
     FOCI_AT_MIX = FOCI_AT_W1B + 4
 };
 
-/* FOCI_POSITIONAL: what a row takes from where.  Patterns are weighed by cubes, and a row's
- * weights sum to one. */
+/* FOCI_ENGINE_POSITIONAL: the weights of row i, up to a factor that makes their sum one. */
 typedef enum foci_pattern {
     FOCI_PATTERN_CURRENT,  /* j = i */
     FOCI_PATTERN_PREVIOUS, /* j = i - 1 */
@@ -207,26 +206,27 @@ typedef enum foci_pattern {
 
 typedef struct foci_positional {
     foci_pattern pattern;
-    bool         words; /* of words: their tokens share a row, and a word's weight */
-    bool         self;  /* a row that would be empty takes itself (its word) */
-    int64_t      width; /* taps */
-    int64_t      parts; /* runs of the value's elements, each with its own taps */
+    bool    words; /* positions are those of words, whose tokens share one weight */
+    bool    self;  /* a row that would be empty takes itself (its word) */
+    int64_t width; /* taps */
+    int64_t parts; /* runs of the value's elements, each with its own taps */
 } foci_positional;
 
-/* FOCI_LANDMARKS: means of runs of queries and keys between two softmaxes. */
-typedef struct foci_landmarks {
-    int64_t count; /* at most; never more than queries or keys */
-    int64_t iters; /* of the inverse; 0: exactly */
-    int64_t width; /* of a convolution of the values that is added, tensor 0; 0: none */
-} foci_landmarks;
+/* FOCI_ENGINE_NYSTROM: landmarks, which are means of runs of queries and of keys. */
+typedef struct foci_nystrom {
+    int64_t count; /* landmarks at most; never more than queries or keys */
+    int64_t iters; /* iterations for the pseudoinverse; 0: the exact one */
+    int64_t width; /* of the kernel, tensor 0, of a convolution of the values that is added
+                    * to the output; 0: none */
+} foci_nystrom;
 
-/* FOCI_RECALL: tensor 0 is beta [slots][d]. */
-typedef struct foci_recall {
+/* FOCI_ENGINE_MEMFORMER: tensor 0 is beta [slots][d]. */
+typedef struct foci_memformer {
     int64_t slots, segment;
     double  tau;
-} foci_recall;
+} foci_memformer;
 
-/* Labels: queries see the keys that have their label. */
+/* Labels (hash buckets, clusters): a query sees the keys that have its label. */
 typedef enum foci_label {
     FOCI_LABEL_NONE,
     FOCI_LABEL_PLACE,   /* place(), by position */
@@ -236,20 +236,20 @@ typedef enum foci_label {
                          * b [rounds] */
 } foci_label;
 
-/* Ties go to the smaller number.  x is a row of q or k as the mechanism's map, but no
- * modifier, leaves it. */
+/* How rows are labelled and sorted.  Labels are of rows after the mechanism's map and
+ * before any modifier; ties go to the smaller label. */
 typedef struct foci_order {
     foci_label label;
     int64_t    rounds; /* a key is seen if labels agree in at least one */
     double     width;
-    bool       again; /* a key weighs as often as labels agree */
-    bool shared;   /* keys are the unit vectors of the queries; a token sees itself only
-                  * where it sees nothing else */
-    int64_t chunk; /* not 0: rows sorted by label and position are cut into chunks of
+    bool weigh_repeats; /* the weight of a key counts once for each round that agrees */
+    bool shared_qk; /* keys are the normalised queries; a token sees itself only where it
+                     * sees nothing else */
+    int64_t chunk;  /* not 0: rows sorted by label and position are cut into chunks of
                     * so many, and a query sees its chunk and the one before */
-    int64_t take;  /* not 0: each label takes the so many queries and the so many keys
-                    * that are nearest; a query's outputs are averaged over the labels
-                    * that took it */
+    int64_t topk; /* not 0: each label takes the `topk` queries and the `topk` keys that
+                   * are nearest to it; the outputs of a query are averaged over the
+                   * labels that took it */
 } foci_order;
 
 /*
@@ -266,14 +266,14 @@ typedef enum foci_feature {
     FOCI_FEATURE_RELU,     /* max(x, 0); not scaled */
     FOCI_FEATURE_COS,      /* cos x; not scaled */
     FOCI_FEATURE_POWERS,   /* 1, and (sqrt(s) x)^r element by element, r = 1 to order */
-    FOCI_FEATURE_PRODUCTS, /* of up to `order` elements: w = sum share[r] (s q.k)^r */
+    FOCI_FEATURE_PRODUCTS, /* of up to `order` elements: w = sum coeff[r] (s q.k)^r */
     FOCI_FEATURE_SOFTMAX,  /* e^x; of queries divided by its sum over the row */
     FOCI_FEATURE_EXP,      /* e^(projections): below */
     FOCI_FEATURE_TRIG /* e^(x.x/2) [cos(Wx), sin(Wx)], x = sqrt(s) q or sqrt(s) k */
 } foci_feature;
 
-/* What the weights of a row are divided by.  A row whose divisor is 0 (less than 1e-30
- * where weights have signs) is empty. */
+/* What the weights of a row are divided by.  A row with divisor 0 (below 1e-30 where
+ * weights can be negative) is empty: its output is zero. */
 typedef enum foci_norm {
     FOCI_NORM_NONE,
     FOCI_NORM_SUM,     /* their sum, plus eps */
@@ -295,8 +295,8 @@ typedef enum foci_moments {
                              * and Bx, By, Cx, Cy [d][d] */
     FOCI_MOMENTS_PAIR       /* from those of x x^T and y y^T; likewise */
 } foci_moments;
-/* A tensor 1 that is NaN asks an execution, which must not be causal, to find them in
- * the q and k of each sequence.  foci_params_calibrate() fills the tensors. */
+/* Where tensor 1 is NaN, executions compute the statistics from the q and k of each
+ * sequence, which causal ones may not. foci_params_calibrate() fills the tensors. */
 
 /* Elements of the longest products that can be features. */
 enum { FOCI_MAX_ORDER = 8 };
@@ -305,9 +305,9 @@ typedef struct foci_linear {
     foci_feature feature;
     foci_norm    norm;
     int          order;
-    double       share[FOCI_MAX_ORDER + 1];
+    double       coeff[FOCI_MAX_ORDER + 1];
     double       eps;
-    bool   turned;   /* RELU: times cos and sin of pi i/(2 length), i the position */
+    bool   cosine;   /* RELU: times cos and sin of pi i/(2 length), i the position */
     double length;   /* 0: that of the sequence */
     bool   both;     /* EXP: of every row w also -w */
     bool   gaussian; /* EXP, TRIG: e^(-|x - y|^2/2), so f and g take e^(-x.x/2) and
@@ -319,7 +319,10 @@ typedef struct foci_linear {
                           * 0 anew; the last tensor counts them; 0: never */
 } foci_linear;
 
+/* A field left zero means "not that".  `size` also says which version of this header the
+ * arrays below were compiled with. */
 typedef struct foci_mech_def {
+    size_t      size;
     const char *name, *summary, *formula, *source;
     const char *cost; /* time and memory, for people */
 
@@ -341,24 +344,25 @@ typedef struct foci_mech_def {
     bool (*refuse)(const foci_mech *m, char *why, size_t cap);
 
     /* What is read, where that depends on arguments: in place of `reads`. */
-    unsigned (*needs)(const foci_mech *m);
+    unsigned (*reads_of)(const foci_mech *m);
 
-    /* FOCI_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the width
-     * r. */
+    /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the
+     * width r. */
     unsigned (*sources)(const foci_mech *m);
     int64_t (*width)(const foci_mech *m);
 
-    /* FOCI_POSITIONAL, of a head counted in its group; FOCI_LANDMARKS; FOCI_RECALL. */
+    /* FOCI_ENGINE_POSITIONAL, of a head counted in its group; FOCI_ENGINE_NYSTROM;
+     * FOCI_ENGINE_MEMFORMER. */
     void (*positional)(const foci_mech *m, int64_t head, foci_positional *p);
-    void (*landmarks)(const foci_mech *m, foci_landmarks *l);
-    void (*recall)(const foci_mech *m, foci_recall *r);
+    void (*nystrom)(const foci_mech *m, foci_nystrom *n);
+    void (*memformer)(const foci_mech *m, foci_memformer *s);
 
-    /* FOCI_LINEAR: fill what is not zero; the number of features follows from it. */
+    /* FOCI_ENGINE_LINEAR: fill what is not zero; the number of features follows from it. */
     void (*linear)(const foci_mech *m, foci_linear *l);
     double (*decay)(const foci_mech *m, int64_t head, int64_t heads);
 
-    /* relu2's n; NULL or 0: the keys visible. */
-    double (*count)(const foci_mech *m);
+    /* FOCI_WEIGH_RELU2: n; NULL or 0: the keys visible. */
+    double (*divisor)(const foci_mech *m);
 
     /* Bit t: does query i see key j0 + t?  NULL: all.  Queries are counted as keys
      * are: the last query stands at the last key. */
@@ -380,28 +384,32 @@ typedef struct foci_mech_def {
     void (*order)(const foci_mech *m, foci_order *order);
     int64_t (*place)(const foci_mech *m, int64_t i);
 
-    /* Of FOCI_LABEL_NEAREST: tensor 0 moves by foci_params_advance(), and this share of
-     * it stays.  NULL: it does not move. */
-    double (*keeps)(const foci_mech *m);
+    /* FOCI_LABEL_NEAREST: foci_params_advance() makes tensor 0 an exponential moving
+     * average with this decay.  NULL: it does not move. */
+    double (*ema_decay)(const foci_mech *m);
 
     /* Leading keys that take no gradient.  Bit t of stop(): key j0 + t takes none
      * from query i. */
     int64_t (*memory)(const foci_mech *m);
     uint64_t (*stop)(const foci_mech *m, int64_t i, int64_t j0);
 
-    /* The first key that decoding still needs for tokens from n on; NULL: all.  Keys
-     * before it that are needed for ever: hold() is true of ranges that have one.  The
-     * first slot of a level, likewise. */
-    int64_t (*keep)(const foci_mech *m, int64_t n);
-    bool (*hold)(const foci_mech *m, foci_range keys);
-    int64_t (*slot_keep)(const foci_mech *m, int level, int64_t n);
+    /* The first key that decoding still needs for tokens from n on; NULL: all.  A range
+     * before it for which pinned() is true has keys that are needed for ever.
+     * first_slot() is to slots of a level what first_key() is to keys. */
+    int64_t (*first_key)(const foci_mech *m, int64_t n);
+    bool (*pinned)(const foci_mech *m, foci_range keys);
+    int64_t (*first_slot)(const foci_mech *m, int level, int64_t n);
 
     /* Sets of keys and values a head has; NULL: one. */
     int64_t (*routes)(const foci_mech *m);
 
-    /* true: outputs are averaged over runs of slots(level 0).every, attended to once
+    /* With routes: the routes of which a token keeps the gates, those with the largest.
+     * NULL or 0: all. */
+    int64_t (*top_routes)(const foci_mech *m);
+
+    /* true: outputs are averaged over runs of slots(level 0).run_len, attended to once
      * more by the means of keys, and mixed in by tensor 0. */
-    bool (*second)(const foci_mech *m);
+    bool (*two_pass)(const foci_mech *m);
 } foci_mech_def;
 
 /* What a modifier does.  The logits are
@@ -413,11 +421,11 @@ typedef struct foci_mech_def {
 enum {
     FOCI_MOD_SCALE = 1,   /* argument 0 is the scale, in place of 1/sqrt(dim) */
     FOCI_MOD_FACTOR = 2,  /* tensor 0, one number a head, multiplies the scale */
-    FOCI_MOD_UNIT = 4,    /* q and k are divided by their norms; scale 1 */
+    FOCI_MOD_UNIT = 4,    /* rows of q and k are divided by their norms; scale 1 */
     FOCI_MOD_CAP = 8,     /* argument 0 is c of c tanh(x/c) */
     FOCI_MOD_SINK = 16,   /* tensor 0, one logit a head, adds e^sink to the sum */
-    FOCI_MOD_ROPE = 32,   /* q and k are turned: base and layout (0: pairs of
-                          * neighbours, 1: of halves) are arguments 0 and 1 */
+    FOCI_MOD_ROPE = 32,   /* q and k are rotated by position; arguments 0 and 1 are base
+                          * and layout (0: pairs of neighbours, 1: of halves) */
     FOCI_MOD_TABLE = 64,  /* bias: entry(rel) of tensor 0 */
     FOCI_MOD_SLOPE = 128, /* bias: -slope(head) |rel| */
     FOCI_MOD_SHAW = 256,  /* r = q_i . aK[c], and aV[c] is added to the value; c is rel
@@ -477,6 +485,12 @@ static inline int64_t foci_arg_int(const foci_mech *m, int a)
     return (int64_t)m->arg[a];
 }
 
+/* For supports that are drawn: stream number `stream` of a seed (docs/random.md), to
+ * which a mechanism adds its own foci_mech.stream, and the next of its numbers, from 0
+ * to n - 1.  They are the same everywhere. */
+FOCI_API uint64_t foci_draw_begin(uint64_t seed, uint64_t stream);
+FOCI_API int64_t  foci_draw_below(uint64_t *state, int64_t n);
+
 /* A group of a plan's heads: which they are, of queries and of keys, and what they read
  * (FOCI_READ_Q and so on). */
 typedef struct foci_group {
@@ -487,20 +501,23 @@ typedef struct foci_group {
     const foci_mech *mech; /* lives as long as the plan */
 } foci_group;
 
-/* Group number `index` from 0, into the fields that group->size covers; FOCI_ERR_ARG
- * beyond the last. */
+/* The groups of a plan; one goes into the fields that group->size covers. */
+FOCI_API int         foci_plan_group_count(const foci_plan *plan);
 FOCI_API foci_status foci_plan_group(const foci_plan *plan, int index,
                                      foci_group *group);
 
-/* Make `def`, which must outlive the context, known to specs planned on ctx.  Its
- * name must be new. */
+/* Make a copy of `def` known to specs planned on ctx; what it points to must outlive the
+ * context.  Its name must be new. */
 FOCI_API foci_status foci_mechanism_register(foci_ctx *ctx, const foci_mech_def *def);
 
-/* Mechanisms (those registered last) and modifiers by number; NULL beyond the last. */
+/* Mechanisms (those registered last) and modifiers. */
+FOCI_API int                  foci_mechanism_count(const foci_ctx *ctx);
+FOCI_API int                  foci_modifier_count(const foci_ctx *ctx);
 FOCI_API const foci_mech_def *foci_mechanism(const foci_ctx *ctx, int i);
 FOCI_API const foci_mod_def  *foci_modifier(const foci_ctx *ctx, int i);
 
-/* Texts that stand for others in specs ("8L" for "8*softmax"); NULL beyond the last. */
+/* Texts that stand for others in specs ("8L" for "8*softmax"). */
+FOCI_API int         foci_alias_count(void);
 FOCI_API const char *foci_alias(int i, const char **meaning);
 
 #ifdef __cplusplus

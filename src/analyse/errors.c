@@ -1,6 +1,7 @@
 /* errors.c -- how far the output of a plan is from that of softmax attention. */
 #include <math.h>
 
+#include "api/check.h"
 #include "foci/analyse.h"
 #include "plan/plan.h"
 #include "ref/ref.h"
@@ -21,7 +22,7 @@ static foci_status open_softmax(const foci_plan *plan, struct softmax *s)
     foci_problem p = plan->p;
 
     *s = (struct softmax){ 0 };
-    p.flags &= ~(uint32_t)(FOCI_TRAIN | FOCI_FAST);
+    p.flags &= ~(uint32_t)(FOCI_FLAG_TRAIN | FOCI_FLAG_FAST);
     p.o = p.x = (foci_layout){ 0 };
     p.lists = NULL;
     p.n_lists = p.dim_x = 0;
@@ -69,13 +70,15 @@ foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io, double
 {
     struct softmax s;
 
-    if (!plan || !errors) return FOCI_ERR_ARG;
+    if (!plan || !errors)
+        return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_softmax_errors: %s is NULL", plan ? "errors" : "plan");
     TRY(foci_forward(plan, io));
     foci_status status = open_softmax(plan, &s);
     if (!status) {
         foci_io    it;
         foci_grads none;
-        plan_whole_io(io, NULL, &it, &none);
+        (void)plan_whole_io(plan, io, NULL, &it, &none);
         it.lse = NULL;
         it.params = NULL;
         it.saved = NULL;

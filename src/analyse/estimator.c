@@ -328,7 +328,7 @@ static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
 {
     foci_ctx *ctx = plan->ctx;
 
-    if (!sized_take(io, given, sizeof *io))
+    if (!sized_read(io, given, sizeof *io))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "io is NULL, or io.size is wrong: set it with "
                         "FOCI_SIZED(foci_estimator_io), %zu here",
@@ -361,7 +361,7 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
                              .at = g->param0,
                              .head = head - g->head0,
                              .d = plan->p.dim_qk };
-    if (g->mech.def->engine != FOCI_LINEAR ||
+    if (g->mech.def->engine != FOCI_ENGINE_LINEAR ||
         (s->l->feature != FOCI_FEATURE_EXP && s->l->feature != FOCI_FEATURE_TRIG))
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                         "%s has no random features: performer has", g->mech.def->name);
@@ -376,7 +376,7 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
 
 static double *doubles(struct arena *a, int64_t n)
 {
-    return arena_take(a, n, sizeof(double));
+    return arena_alloc(a, n, sizeof(double));
 }
 
 static void take(struct estimator *s, int64_t n, struct arena *a)
@@ -395,7 +395,7 @@ static void take(struct estimator *s, int64_t n, struct arena *a)
     s->var = doubles(a, n);
     s->none = doubles(a, d);
     s->frame = doubles(a, d * d);
-    s->omega = arena_take(a, s->rows * d, sizeof *s->omega);
+    s->omega = arena_alloc(a, s->rows * d, sizeof *s->omega);
 }
 
 /* With memory for n pairs, zeroed, in `a`. */

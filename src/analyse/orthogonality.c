@@ -448,17 +448,17 @@ static void take(struct look *l, struct arena *a, struct memory *m)
         l->io.distortions ? l->io.distortions[l->io.n_distortions - 1].dim : 0;
     const int64_t side = l->q.block ? n : l->q.dim;
 
-    l->wq = arena_take(a, d * n, sizeof *l->wq);
-    l->wk = arena_take(a, d * n, sizeof *l->wk);
-    l->gram = arena_take(a, side * side, sizeof *l->gram);
-    l->ends = arena_take(a, 3 * side, sizeof *l->ends);
-    l->x = arena_take(a, d, sizeof *l->x);
-    l->y = arena_take(a, d, sizeof *l->y);
-    l->u = arena_take(a, n, sizeof *l->u);
-    l->v = arena_take(a, n, sizeof *l->v);
-    m->x = arena_take(a, most ? l->io.rows * d : 0, sizeof *m->x);
-    m->w = arena_take(a, most * d, sizeof *m->w);
-    m->y = arena_take(a, most * l->io.rows, sizeof *m->y);
+    l->wq = arena_alloc(a, d * n, sizeof *l->wq);
+    l->wk = arena_alloc(a, d * n, sizeof *l->wk);
+    l->gram = arena_alloc(a, side * side, sizeof *l->gram);
+    l->ends = arena_alloc(a, 3 * side, sizeof *l->ends);
+    l->x = arena_alloc(a, d, sizeof *l->x);
+    l->y = arena_alloc(a, d, sizeof *l->y);
+    l->u = arena_alloc(a, n, sizeof *l->u);
+    l->v = arena_alloc(a, n, sizeof *l->v);
+    m->x = arena_alloc(a, most ? l->io.rows * d : 0, sizeof *m->x);
+    m->w = arena_alloc(a, most * d, sizeof *m->w);
+    m->y = arena_alloc(a, most * l->io.rows, sizeof *m->y);
 }
 
 static foci_status check_io(const foci_plan *plan, const foci_orthogonality_io *given,
@@ -466,7 +466,7 @@ static foci_status check_io(const foci_plan *plan, const foci_orthogonality_io *
 {
     foci_ctx *const ctx = plan->ctx;
 
-    if (!sized_take(io, given, sizeof *io))
+    if (!sized_read(io, given, sizeof *io))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "io is NULL, or io.size is wrong: set it with "
                         "FOCI_SIZED(foci_orthogonality_io), %zu here",
@@ -511,7 +511,7 @@ static foci_status find_shapes(const foci_plan *plan, struct look *l)
     foci_group g = { FOCI_SIZED(foci_group) };
     char       why[256];
 
-    if (foci_plan_group(plan, l->io.group, &g))
+    if (l->io.group < 0 || foci_plan_group(plan, l->io.group, &g))
         return ctx_fail(l->ctx, FOCI_ERR_ARG, "there is no group %d", l->io.group);
     const foci_mod *mod = frozen_mod(g.mech);
     if (!mod && !(g.reads & (FOCI_READ_Q | FOCI_READ_K)))
@@ -547,7 +547,8 @@ foci_status foci_orthogonality_run(const foci_plan             *plan,
     struct arena  a = { 0 };
     struct memory m;
 
-    if (!plan) return FOCI_ERR_ARG;
+    if (!plan)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_orthogonality_run: the plan is NULL");
     TRY(check_io(plan, given, &l.io));
     TRY(find_shapes(plan, &l));
     take(&l, &a, &m);

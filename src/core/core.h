@@ -1,4 +1,4 @@
-/* core.h -- context, errors, memory, random numbers: what every part stands on. */
+/* core.h -- context, errors, memory, random numbers: the base of every other folder. */
 #ifndef FOCI_CORE_H
 #define FOCI_CORE_H
 
@@ -26,20 +26,22 @@
 enum { MAX_THREADS = 1024 };
 
 struct foci_ctx {
-    foci_alloc_fn         alloc;
-    void                 *user;
-    int                   threads;
-    unsigned              levels;        /* in use, bits of enum level */
-    const char           *why[N_LEVELS]; /* a level is not in use; NULL: it is */
-    struct kernels        kernels;
-    int64_t               l2_bytes; /* of a core's second cache; 0: not known */
-    const foci_mech_def **own;      /* registered by the program */
-    int                   n_own;
-    struct device        *device; /* device/device.h; NULL: plans run on the CPU */
-    char                  message[512];
+    foci_alloc_fn   alloc;
+    void           *user;
+    int             threads;
+    unsigned        levels;        /* in use, bits of enum level */
+    const char     *why[N_LEVELS]; /* a level is not in use; NULL: it is */
+    struct kernels  kernels;
+    int64_t         l2_bytes; /* of a core's second cache; 0: not known */
+    foci_mech_def **own;      /* registered by the program */
+    int             n_own;
+    struct device  *device; /* device/device.h; NULL: plans run on the CPU */
+    uint64_t        number; /* that messages know it by (message.c) */
 };
 
-/* Put the sentence into ctx (which may be NULL), as one line, and return the status. */
+/* message.c: the number of a new context.  ctx_fail() makes the sentence, as one line, the
+ * message of this thread, of a call on ctx (NULL: there is none), and returns the status. */
+uint64_t    ctx_number(void);
 foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
@@ -51,21 +53,27 @@ void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
 /* Structs that start with their size (sized.c), of `bytes` in this version: the whole of
  * one that is given, and one that is wanted.  False: it is missing, or its size is not one
  * that was ever given out. */
-bool sized_take(void *whole, const void *given, size_t bytes);
-bool sized_give(void *place, const void *whole, size_t bytes);
+bool sized_read(void *whole, const void *given, size_t bytes);
+bool sized_write(void *place, const void *whole, size_t bytes);
+
+/* The same for the structs of calls on ctx, with a sentence that names the type. */
+foci_status sized_in(foci_ctx *ctx, const char *type, void *whole, const void *given,
+                     size_t bytes);
+foci_status sized_out(foci_ctx *ctx, const char *type, void *place, const void *whole,
+                      size_t bytes);
 
 /* Text that is written as by snprintf: all is counted, what fits is there. */
-struct prose {
+struct printer {
     char  *at;
     size_t cap;
     int    used;
 };
 
-void prose_add(struct prose *t, const char *format, ...) PRINTF_LIKE(2, 3);
+void printer_add(struct printer *t, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Lines on what an execution costs and on the memory it takes, of plans and layers. */
-void prose_cost(struct prose *t, const foci_cost *c, bool backward);
-void prose_memory(struct prose *t, size_t work, size_t saved, int64_t floats);
+void printer_cost(struct printer *t, const foci_cost *c, bool backward);
+void printer_memory(struct printer *t, size_t work, size_t saved, int64_t floats);
 
 /* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
@@ -93,7 +101,7 @@ struct arena {
 
 /* n elements of `size` bytes, 64-byte aligned; NULL on a null arena.  The plan has
  * checked that the sum does not overflow by arena_ok(). */
-void *arena_take(struct arena *a, int64_t n, size_t size);
+void *arena_alloc(struct arena *a, int64_t n, size_t size);
 
 /* used is SIZE_MAX once a piece did not fit into a size_t. */
 static inline bool arena_ok(const struct arena *a) { return a->used != SIZE_MAX; }
@@ -143,7 +151,7 @@ double   rng_normal(struct rng *r);
 int64_t  rng_below(struct rng *r, int64_t n);
 
 /* The word that a stream in state `key` draws n words on. */
-uint64_t rng_take_in(uint64_t key, uint64_t n);
+uint64_t rng_absorb(uint64_t key, uint64_t n);
 /* What dropout of row i of head h (-1: of an output) of batch entry b starts from; its
  * element j takes in j + 1 (docs/random.md). */
 uint64_t rng_drop_key(uint64_t seed, int64_t b, int64_t h, int64_t i);

@@ -1,4 +1,4 @@
-/* cpus.c -- how many processors this process may run on, and their second cache. */
+/* cpus.c -- the processors this process may run on, and the size of their second-level cache. */
 #if defined(__linux__)
 #define _GNU_SOURCE
 #include <sched.h>

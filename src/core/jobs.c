@@ -1,16 +1,16 @@
-/* jobs.c -- one list of work for the threads of a context.
+/* jobs.c -- phases of independent jobs, run by the threads of a context.
  *
- * By itself an engine has a team of threads from phases_run().  Where several stages run
- * together they share one team: the thread of a stage leaves a task for each of the others,
- * which goes through the jobs of its phase with it.  A thread that has nothing left of
- * one stage thus goes on with another.
+ * A single stage gets a team of threads of its own from phases_run().  Several stages that run
+ * together share one team: the thread of a stage spawns a task for each other thread, and
+ * these tasks take jobs of its current phase.  A thread that runs out of jobs of one stage
+ * thus continues with another.
  */
 #include <omp.h>
 #include <stdatomic.h>
 
 #include "core/core.h"
 
-/* Below so many operations threads cost more than they save. */
+/* With fewer operations than these, waking threads costs more than it saves. */
 static const double few_flops = 2e5;
 
 int jobs_threads(int threads, int64_t jobs, double flops)

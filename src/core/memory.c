@@ -1,4 +1,4 @@
-/* memory.c -- the context's allocator and arenas of work memory. */
+/* memory.c -- the context's allocator, and arenas of scratch memory. */
 #define _DEFAULT_SOURCE /* madvise() */
 #include <stdlib.h>
 #include <string.h>
@@ -86,7 +86,7 @@ void ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size)
     if (p && block_bytes(n, size, &bytes)) ctx->alloc(ctx->user, p, bytes, 0);
 }
 
-void *arena_take(struct arena *a, int64_t n, size_t size)
+void *arena_alloc(struct arena *a, int64_t n, size_t size)
 {
     size_t bytes;
     if (!arena_ok(a)) return NULL;

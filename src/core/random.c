@@ -17,7 +17,7 @@ void rng_seed(struct rng *r, uint64_t seed, uint64_t stream)
 
 static const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
 
-uint64_t rng_take_in(uint64_t key, uint64_t n)
+uint64_t rng_absorb(uint64_t key, uint64_t n)
 {
     uint64_t z = key + step * n;
 
@@ -28,13 +28,13 @@ uint64_t rng_take_in(uint64_t key, uint64_t n)
 
 uint64_t rng_drop_key(uint64_t seed, int64_t b, int64_t h, int64_t i)
 {
-    const uint64_t entry = rng_take_in(seed, (uint64_t)b + 1);
-    return rng_take_in(rng_take_in(entry, (uint64_t)(h + 1)), (uint64_t)i + 1);
+    const uint64_t entry = rng_absorb(seed, (uint64_t)b + 1);
+    return rng_absorb(rng_absorb(entry, (uint64_t)(h + 1)), (uint64_t)i + 1);
 }
 
 uint64_t rng_u64(struct rng *r)
 {
-    const uint64_t z = rng_take_in(r->state, 1);
+    const uint64_t z = rng_absorb(r->state, 1);
     r->state += step;
     return z;
 }
@@ -64,6 +64,21 @@ double rng_normal(struct rng *r)
 int64_t rng_below(struct rng *r, int64_t n)
 {
     return min64((int64_t)(rng_uniform(r) * (double)n), n - 1);
+}
+
+uint64_t foci_draw_begin(uint64_t seed, uint64_t stream)
+{
+    struct rng r;
+    rng_seed(&r, seed, stream);
+    return r.state;
+}
+
+int64_t foci_draw_below(uint64_t *state, int64_t n)
+{
+    struct rng    r = { .state = *state };
+    const int64_t drawn = rng_below(&r, n);
+    *state = r.state;
+    return drawn;
 }
 
 /*

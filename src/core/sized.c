@@ -17,7 +17,19 @@ static size_t size_of(const void *given, size_t bytes)
     return size < sizeof size || size > bytes ? 0 : size;
 }
 
-bool sized_take(void *whole, const void *given, size_t bytes)
+static foci_status refuse(foci_ctx *ctx, const char *type, const void *given,
+                          size_t bytes)
+{
+    size_t size;
+
+    if (!given) return ctx_fail(ctx, FOCI_ERR_ARG, "%s: the pointer is NULL", type);
+    memcpy(&size, given, sizeof size);
+    return ctx_fail(ctx, FOCI_ERR_ARG,
+                    "%s.size is %zu: start the struct with FOCI_SIZED(%s), %zu here",
+                    type, size, type, bytes);
+}
+
+bool sized_read(void *whole, const void *given, size_t bytes)
 {
     const size_t size = size_of(given, bytes);
 
@@ -28,7 +40,19 @@ bool sized_take(void *whole, const void *given, size_t bytes)
     return true;
 }
 
-bool sized_give(void *place, const void *whole, size_t bytes)
+foci_status sized_in(foci_ctx *ctx, const char *type, void *whole, const void *given,
+                     size_t bytes)
+{
+    return sized_read(whole, given, bytes) ? FOCI_OK : refuse(ctx, type, given, bytes);
+}
+
+foci_status sized_out(foci_ctx *ctx, const char *type, void *place, const void *whole,
+                      size_t bytes)
+{
+    return sized_write(place, whole, bytes) ? FOCI_OK : refuse(ctx, type, place, bytes);
+}
+
+bool sized_write(void *place, const void *whole, size_t bytes)
 {
     const size_t size = size_of(place, bytes);
 

@@ -1,9 +1,5 @@
-/* status.c -- names of small things: statuses, the version, element types. */
+/* status.c -- names: statuses, the version, element types. */
 #include "core/core.h"
-
-#ifndef FOCI_VERSION
-#define FOCI_VERSION "unversioned" /* compiled without the build files */
-#endif
 
 const char *foci_status_text(foci_status status)
 {

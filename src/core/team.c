@@ -1,9 +1,9 @@
 /* team.c -- how many threads may compute in this process.
  *
- * A child that was forked has one thread, the copy of the one that forked.  libgomp does
- * not know that and waits for ever for the others of the team that the parent had.  What
- * it remembers cannot be reset, so such a child computes with the one thread it has; the
- * bits are the same.  A child of a process that had no other threads has lost none.
+ * A forked child has one thread, a copy of the one that forked.  libgomp does not know this
+ * and waits for ever for the rest of the parent's team, and its state cannot be reset.  Such a
+ * child therefore computes with its one thread, with the same bits.  A child of a process
+ * that had no other threads has lost none and may start a team.
  */
 #include <pthread.h>
 #include <stdatomic.h>

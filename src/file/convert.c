@@ -137,7 +137,10 @@ foci_status foci_array_to_i32(const foci_array *array, int32_t *out)
         const int64_t n = walk_next(&w, run);
         for (int64_t i = 0; i < n; i++) {
             if (!(run[i] >= INT32_MIN && run[i] <= INT32_MAX) || run[i] != trunc(run[i]))
-                return FOCI_ERR_ARG;
+                return ctx_fail(NULL, FOCI_ERR_ARG,
+                                "%s: element %lld is %g: a whole number that fits into "
+                                "32 bits is wanted",
+                                array->name, (long long)done, run[i]);
             out[done++] = (int32_t)run[i];
         }
     }

@@ -26,6 +26,18 @@ foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
 foci_status npy_read(struct foci_file *f);
 foci_status safetensors_read(struct foci_file *f);
 
+/* "F32": how the format names a type. */
+const char *safetensors_dtype(foci_eltype type);
+
+/* Write n packed arrays whose sizes are known to be right; metadata: texts by name, or
+ * NULL. */
+foci_status safetensors_write(foci_ctx *ctx, const char *path, const foci_array *arrays,
+                              int n, json_t *metadata);
+
+/* The header of a .npy file, of which f->map may have the beginning only: an empty array is
+ * filled but for its data, which are `bytes` from byte `begin` on. */
+foci_status npy_parse(struct foci_file *f, foci_array *a, size_t *begin, size_t *bytes);
+
 /* Bytes of one element. */
 size_t eltype_bytes(foci_eltype type);
 

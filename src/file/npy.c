@@ -209,27 +209,36 @@ static foci_status frame(struct foci_file *f, size_t *begin, size_t *len)
     return FOCI_OK;
 }
 
+foci_status npy_parse(struct foci_file *f, foci_array *a, size_t *begin, size_t *bytes)
+{
+    size_t len = 0;
+    TRY(frame(f, begin, &len));
+
+    const char *text = (const char *)f->map + *begin;
+    a->size = sizeof *a;
+    a->name = "";
+    TRY(read_header(f, (struct text){ text, text + len }, a));
+    if (!shape_size(a->n_dims, a->shape, a->type, &a->count, bytes))
+        return file_fail(f->ctx, f->path,
+                         "its shape needs more bytes than can be counted");
+    *begin += len;
+    return FOCI_OK;
+}
+
 foci_status npy_read(struct foci_file *f)
 {
-    size_t begin = 0, len = 0, bytes;
-    TRY(frame(f, &begin, &len));
+    size_t begin = 0, bytes;
 
     f->arrays = ctx_alloc(f->ctx, 1, sizeof *f->arrays);
     if (!f->arrays) return FOCI_ERR_MEMORY;
     f->n = f->room = 1;
 
     foci_array *a = f->arrays;
-    const char *text = (const char *)f->map + begin;
-    a->size = sizeof *a;
-    a->name = "";
-    TRY(read_header(f, (struct text){ text, text + len }, a));
-    if (!shape_size(a->n_dims, a->shape, a->type, &a->count, &bytes))
-        return file_fail(f->ctx, f->path,
-                         "its shape needs more bytes than can be counted");
-    if (bytes != f->bytes - begin - len)
+    TRY(npy_parse(f, a, &begin, &bytes));
+    if (bytes != f->bytes - begin)
         return file_fail(f->ctx, f->path,
                          "its shape needs %zu bytes of data but the file has %zu",
-                         bytes, f->bytes - begin - len);
-    a->data = f->map + begin + len;
+                         bytes, f->bytes - begin);
+    a->data = f->map + begin;
     return FOCI_OK;
 }

@@ -16,24 +16,32 @@
 
 enum { MAX_HEADER = 100000000 }; /* the format's own limit */
 
+static const struct {
+    const char *name;
+    foci_eltype type;
+} known[] = {
+    { "BOOL", FOCI_EL_BOOL }, { "I8", FOCI_EL_I8 },     { "U8", FOCI_EL_U8 },
+    { "I16", FOCI_EL_I16 },   { "U16", FOCI_EL_U16 },   { "I32", FOCI_EL_I32 },
+    { "U32", FOCI_EL_U32 },   { "I64", FOCI_EL_I64 },   { "U64", FOCI_EL_U64 },
+    { "F16", FOCI_EL_F16 },   { "BF16", FOCI_EL_BF16 }, { "F32", FOCI_EL_F32 },
+    { "F64", FOCI_EL_F64 },
+};
+
 static bool find_dtype(const char *text, foci_eltype *type)
 {
-    static const struct {
-        const char *name;
-        foci_eltype type;
-    } known[] = {
-        { "BOOL", FOCI_EL_BOOL }, { "I8", FOCI_EL_I8 },     { "U8", FOCI_EL_U8 },
-        { "I16", FOCI_EL_I16 },   { "U16", FOCI_EL_U16 },   { "I32", FOCI_EL_I32 },
-        { "U32", FOCI_EL_U32 },   { "I64", FOCI_EL_I64 },   { "U64", FOCI_EL_U64 },
-        { "F16", FOCI_EL_F16 },   { "BF16", FOCI_EL_BF16 }, { "F32", FOCI_EL_F32 },
-        { "F64", FOCI_EL_F64 },
-    };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (strcmp(text, known[i].name) != 0) continue;
         *type = known[i].type;
         return true;
     }
     return false;
+}
+
+const char *safetensors_dtype(foci_eltype type)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].type == type) return known[i].name;
+    return NULL;
 }
 
 static foci_status read_shape(struct foci_file *f, const json_t *shape, foci_array *a)

@@ -111,22 +111,21 @@ static foci_status put(struct writer *w, const void *data, size_t bytes)
     return FOCI_OK;
 }
 
-/* Both formats are written least byte first. */
-static foci_status put_floats(struct writer *w, const float *data, int64_t count)
+/* Both formats are written least byte first.  Elements of `size` bytes. */
+static foci_status put_elements(struct writer *w, const void *data, int64_t count,
+                                size_t size)
 {
-    if (host_is_little()) return put(w, data, (size_t)count * sizeof *data);
+    const unsigned char *from = data;
 
-    unsigned char run[1024];
+    if (host_is_little()) return put(w, data, (size_t)count * size);
+
+    unsigned char run[4096];
     while (count) {
-        const int64_t n = min64(count, (int64_t)(sizeof run / sizeof *data));
-        memcpy(run, data, (size_t)n * sizeof *data);
-        for (int64_t i = 0; i < 4 * n; i += 4) {
-            const unsigned char a = run[i], b = run[i + 1];
-            run[i] = run[i + 3], run[i + 1] = run[i + 2];
-            run[i + 2] = b, run[i + 3] = a;
-        }
-        TRY(put(w, run, (size_t)n * sizeof *data));
-        data += n;
+        const int64_t n = min64(count, (int64_t)(sizeof run / size));
+        for (size_t i = 0; i < (size_t)n * size; i++)
+            run[i] = from[i - i % size + (size - 1 - i % size)];
+        TRY(put(w, run, (size_t)n * size));
+        from += (size_t)n * size;
         count -= n;
     }
     return FOCI_OK;
@@ -225,15 +224,16 @@ foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
 
     foci_status status = writer_open(&w, ctx, path);
     if (!status) status = put(&w, header, n);
-    if (!status) status = put_floats(&w, data, count);
+    if (!status) status = put_elements(&w, data, count, sizeof *data);
     return writer_close(&w, status);
 }
 
 /* One entry of the header; NULL without memory. */
-static json_t *describe(const foci_named *a, int64_t begin, int64_t end)
+static json_t *describe(const foci_array *a, int64_t begin, int64_t end)
 {
-    json_t *entry = json_pack("{s:s, s:[], s:[I,I]}", "dtype", "F32", "shape",
-                              "data_offsets", (json_int_t)begin, (json_int_t)end);
+    json_t *entry =
+        json_pack("{s:s, s:[], s:[I,I]}", "dtype", safetensors_dtype(a->type), "shape",
+                  "data_offsets", (json_int_t)begin, (json_int_t)end);
     json_t *shape = json_object_get(entry, "shape");
 
     for (int i = 0; i < a->n_dims; i++)
@@ -268,11 +268,13 @@ static bool is_utf8(const char *text)
     return true;
 }
 
-/* Add a tensor whose data begins at byte `at`. */
-static foci_status add_entry(foci_ctx *ctx, const char *path, const foci_named *a,
-                             int64_t at, int64_t count, json_t *root)
+/* Add a tensor whose data begins at byte *at, and move that to its end. */
+static foci_status add_entry(foci_ctx *ctx, const char *path, const foci_array *a,
+                             int64_t *at, json_t *root)
 {
-    if (count > (INT64_MAX - at) / 4)
+    const int64_t size = (int64_t)eltype_bytes(a->type);
+
+    if (a->count > (INT64_MAX - *at) / size)
         return ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: more bytes than can be counted",
                         path);
     if (!a->name || strcmp(a->name, "__metadata__") == 0 ||
@@ -283,8 +285,10 @@ static foci_status add_entry(foci_ctx *ctx, const char *path, const foci_named *
     if (!is_utf8(a->name))
         return ctx_fail(ctx, FOCI_ERR_ARG, "%.200s: tensor name '%.64s' is not UTF-8",
                         path, a->name);
-    if (json_object_set_new(root, a->name, describe(a, at, at + 4 * count)))
+    const int64_t end = *at + size * a->count;
+    if (json_object_set_new(root, a->name, describe(a, *at, end)))
         return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    *at = end;
     return FOCI_OK;
 }
 
@@ -306,19 +310,17 @@ static foci_status print_header(foci_ctx *ctx, const json_t *root, struct header
     return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
 }
 
-static foci_status make_header(foci_ctx *ctx, const char *path,
-                               const foci_named *arrays, int n, struct header *h)
+static foci_status make_header(foci_ctx *ctx, const char *path, const foci_array *arrays,
+                               int n, json_t *metadata, struct header *h)
 {
     json_t     *root = json_object();
-    int64_t     at = 0, count = 0;
+    int64_t     at = 0;
     foci_status status = FOCI_OK;
 
-    for (int i = 0; i < n && !status; i++) {
-        const foci_named *a = &arrays[i];
-        status = check_shape(ctx, path, a->n_dims, a->shape, a->data, &count);
-        if (!status) status = add_entry(ctx, path, a, at, count, root);
-        at += 4 * count;
-    }
+    if (metadata && json_object_set(root, "__metadata__", metadata))
+        status = ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a header");
+    for (int i = 0; i < n && !status; i++)
+        status = add_entry(ctx, path, &arrays[i], &at, root);
     if (!status) status = print_header(ctx, root, h);
     json_decref(root);
     return status;
@@ -337,21 +339,46 @@ static foci_status put_header(struct writer *w, const struct header *h)
     return put(w, blanks, padded - h->bytes);
 }
 
+foci_status safetensors_write(foci_ctx *ctx, const char *path, const foci_array *arrays,
+                              int n, json_t *metadata)
+{
+    struct header h = { 0 };
+    struct writer w;
+
+    TRY(make_header(ctx, path, arrays, n, metadata, &h));
+    foci_status status = writer_open(&w, ctx, path);
+    if (!status) status = put_header(&w, &h);
+    for (int i = 0; i < n && !status; i++)
+        status = put_elements(&w, arrays[i].data, arrays[i].count,
+                              eltype_bytes(arrays[i].type));
+    ctx_free(ctx, h.text, h.bytes, 1);
+    return writer_close(&w, status);
+}
+
+/* Arrays of floats, with their sizes checked. */
+static foci_status take_named(foci_ctx *ctx, const char *path, const foci_named *named,
+                              int n, foci_array *arrays)
+{
+    for (int i = 0; i < n; i++) {
+        const foci_named *a = &named[i];
+        foci_array       *to = &arrays[i];
+        *to = (foci_array){ FOCI_SIZED(foci_array), .name = a->name,
+                            .type = FOCI_EL_F32, .n_dims = a->n_dims, .data = a->data };
+        TRY(check_shape(ctx, path, a->n_dims, a->shape, a->data, &to->count));
+        for (int d = 0; d < a->n_dims; d++)
+            to->shape[d] = a->shape[d];
+    }
+    return FOCI_OK;
+}
+
 foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
                                    const foci_named *arrays, int n)
 {
-    struct header h = { 0 };
-    int64_t       count;
-    struct writer w;
+    foci_array *all = n > 0 ? ctx_alloc(ctx, (size_t)n, sizeof *all) : NULL;
 
-    TRY(make_header(ctx, path, arrays, n, &h));
-    foci_status status = writer_open(&w, ctx, path);
-    if (!status) status = put_header(&w, &h);
-    for (int i = 0; i < n && !status; i++) {
-        status = check_shape(ctx, path, arrays[i].n_dims, arrays[i].shape,
-                             arrays[i].data, &count);
-        if (!status) status = put_floats(&w, arrays[i].data, count);
-    }
-    ctx_free(ctx, h.text, h.bytes, 1);
-    return writer_close(&w, status);
+    if (n > 0 && !all) return FOCI_ERR_MEMORY;
+    foci_status status = take_named(ctx, path, arrays, n, all);
+    if (!status) status = safetensors_write(ctx, path, all, n, NULL);
+    if (all) ctx_free(ctx, all, (size_t)n, sizeof *all);
+    return status;
 }

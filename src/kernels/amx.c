@@ -1,13 +1,12 @@
-/* amx.c -- level "amx": products of bf16 words on tiles.
+/* amx.c -- level "amx": products of bf16 pairs on AMX tiles.
  *
- * A tile is 16 rows of 16 words or floats; a product of two tiles takes 16 cycles, a
- * load 8, a store 16, and a thread has eight tiles.  The sums therefore stay in tiles
- * over the whole depth, and what decides is how often an operand is loaded and a
- * result stored.  Everything else is taken from the levels below; only the packing of
- * the first operand of a sum over keys has a layout of its own, since tiles want the
- * summed index contiguous in rows.
+ * A tile is 16 rows of 16 pairs or floats.  A tile product takes 16 cycles, a load 8 and a
+ * store 16, and a thread has eight tiles.  The sums therefore stay in tiles over the whole
+ * depth, and speed depends on how often operands are loaded and results stored.  Everything
+ * else comes from the levels below, except the packing of the first operand of a sum over
+ * keys: tiles want the summed index contiguous in rows.
  *
- * What was counted and what was tried is in dev/amx.md.
+ * dev/amx.md has the counts and the experiments.
  */
 #include <assert.h>
 #include <immintrin.h>
@@ -18,7 +17,7 @@
 #include "simd/amx.h"
 #include "simd/avx512bf16.h"
 
-enum { T = 16 };    /* rows of a tile, and words or floats of a row */
+enum { T = 16 };    /* rows of a tile, and pairs or floats of a row */
 enum { LINE = 64 }; /* bytes of a cache line, and of a row of a tile */
 
 /* Operands are padded to whole tiles, so that one shape does for all. */
@@ -66,7 +65,7 @@ static void end_amx(const struct thread_state *before)
  * Products
  */
 
-/* c[m][n] (+)= a[m][k] b[k][n] and the distances of their rows in words. */
+/* c[m][n] (+)= a[m][k] b[k][n] and the distances of their rows in pairs. */
 struct product {
     float          *c;
     const uint32_t *a, *b;
@@ -124,7 +123,7 @@ INLINE void block(const struct product p, const bool tall, const bool wide)
     if (tall && wide) tile_store(3, p.c + T * p.ldc + T, sc);
 }
 
-/* 32 columns at depth 32 words, over all m rows: b stays in tiles 4 to 7 while rows
+/* 32 columns at depth 32 pairs, over all m rows: b stays in tiles 4 to 7 while rows
  * of a go by in 2 and 3, sums in 0 and 1.  That is scores at d = 64 and every sum
  * over 64 keys or queries, and saves half the loads of the block above. */
 static void strip(const struct product p, int m)
@@ -273,7 +272,7 @@ static inline void join(uint32_t *out, __m512i x, __m512i y)
     _mm512_store_si512(out + 32 * 8, _mm512_shuffle_i32x4(x, y, 0xdd));
 }
 
-/* 16 columns of 32 rows, of which n count: 16 words in each of 16 rows of out. */
+/* 16 columns of 32 rows, of which n count: 16 pairs in each of 16 rows of out. */
 INLINE void turn(uint32_t *out, const float *in, int64_t ld, int n)
 {
     __m512i x[8], y[8];
@@ -311,7 +310,7 @@ static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n,
         }
 }
 
-/* 16 columns from c on of rows 2t and 2t+1, as words. */
+/* 16 columns from c on of rows 2t and 2t+1, as pairs. */
 INLINE vf stored_pair(const uint16_t *in, int64_t ld, int t, int n, int c, int d)
 {
     const int       left = d - c < 0 ? 0 : d - c;
@@ -346,7 +345,7 @@ static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int
 #include "kernels/common/tile_linear_back.c"
 
 /*
- * Decoding: the CPUs that have tiles multiply floats faster than words
+ * Decoding: the CPUs that have tiles multiply floats faster than pairs
  */
 
 #include "kernels/common/decode_halves.c"

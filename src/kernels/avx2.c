@@ -1,4 +1,4 @@
-/* avx2.c -- the common bodies on 8 lanes. */
+/* avx2.c -- level "avx2": the bodies of kernels/common on 8 lanes. */
 #include "simd/avx2.h"
 
 #define ISA(name) name##_avx2

@@ -1,4 +1,4 @@
-/* avx512.c -- the common bodies on 16 lanes. */
+/* avx512.c -- level "avx512": the bodies of kernels/common on 16 lanes. */
 #include "simd/avx512.h"
 
 #define ISA(name) name##_avx512

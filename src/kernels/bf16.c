@@ -1,9 +1,12 @@
-/* bf16.c -- products of bf16 with AVX512-BF16, and what prepares their operands. */
+/* bf16.c -- level "avx512bf16": bf16 products by AVX512-BF16, and the packing of their
+ * operands. */
 #include <string.h>
 
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
 #include "simd/avx512bf16.h"
+
+#include "simd/act.h"
 
 #define ISA(name) name##_bf16
 
@@ -23,6 +26,15 @@ INLINE vf       gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c);
 INLINE vf roll_words(vf low, vf high) { return (vf)vw_pair(low, high); }
 #include "kernels/common/roll.c"
 
+/* Rows of activations, rounded by one instruction. */
+#define VF_PUT   vw_to
+#define VF_PUT_N vw_to_n
+#include "kernels/common/row.c"
+
+#include "kernels/common/finish.c"
+#include "kernels/common/loss.c"
+#include "kernels/common/norm.c"
+
 static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
                        const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
 {
@@ -33,7 +45,7 @@ static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int
  * Packing
  */
 
-/* Columns c to c + 32 of row i as words; rows from n and columns from ld are 0. */
+/* Columns c to c + 32 of row i as pairs; rows from n and columns from ld are 0. */
 INLINE vw row_words(const float *in, int64_t ld, int n, int i, int64_t c)
 {
     const float *const p = in + i * ld + c;
@@ -60,16 +72,16 @@ static void pack_cols(uint32_t *out, const float *in, int64_t ld, int n, int d)
 
 static void pack_rows(uint32_t *out, const float *in, int64_t ld, int n, int d)
 {
-    const int words = d / 2;
+    const int pairs = d / 2;
 
-    for (int i = 0; i < LANES; i++, out += words)
-        for (int t = 0; t < words; t += 16) {
+    for (int i = 0; i < LANES; i++, out += pairs)
+        for (int t = 0; t < pairs; t += 16) {
             const vw x = row_words(in, ld, n, i, 2 * t);
 
-            if (words - t >= 16)
+            if (pairs - t >= 16)
                 vw_storeu(out + t, x);
             else
-                vw_store_n(out + t, x, words - t);
+                vw_store_n(out + t, x, pairs - t);
         }
 }
 
@@ -131,20 +143,20 @@ static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int 
 static void take_rows(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
                       int wide)
 {
-    const int words = wide / 2;
+    const int pairs = wide / 2;
 
-    for (int i = 0; i < LANES; i++, in += ld, out += words)
-        for (int t = 0; t < words; t += 16) {
+    for (int i = 0; i < LANES; i++, in += ld, out += pairs)
+        for (int t = 0; t < pairs; t += 16) {
             const vw x = i < n ? stored_words(in, 2 * t, d) : vw_set1(0);
 
-            if (words - t >= 16)
+            if (pairs - t >= 16)
                 vw_storeu(out + t, x);
             else
-                vw_store_n(out + t, x, words - t);
+                vw_store_n(out + t, x, pairs - t);
         }
 }
 
-/* The first n of 16 words, none where n is below 1. */
+/* The first n of 16 pairs, none where n is below 1. */
 INLINE void store_up_to(uint32_t *p, vw x, int n)
 {
     if (n >= 16)
@@ -200,14 +212,14 @@ INLINE vf weights(const float *s, vf by, vf base, const int scaled, const int ki
     const vf x = vf_load(s);
     const vf t = scaled ? vf_mul(x, by) : x;
 
-    if (kind == FOCI_RELU2) {
+    if (kind == FOCI_WEIGH_RELU2) {
         const vf y = vf_max(vf_zero(), t);
         return vf_mul(y, y);
     }
     return vf_exp2_fast(vf_sub(t, base));
 }
 
-/* Pass 2: words of two keys, and sums by a dot product with ones, or with the words
+/* Pass 2: pairs of two keys, and sums by a dot product with ones, or with the pairs
  * themselves where squares are summed. */
 INLINE void weigh_all(const float *s, uint32_t *p, int n, int k, const float *f,
                       const float *m, float *l, const int scaled, const int kind)
@@ -233,12 +245,12 @@ INLINE void weigh_all(const float *s, uint32_t *p, int n, int k, const float *f,
             const vw w = vw_pair(low, high);
 
             vw_store(p + v * VF_LEN, w);
-            if (kind != FOCI_RELU2)
-                sum[v] = vw_dot(w, kind == FOCI_L2NORM ? w : ones, sum[v]);
+            if (kind != FOCI_WEIGH_RELU2)
+                sum[v] = vw_dot(w, kind == FOCI_WEIGH_L2NORM ? w : ones, sum[v]);
         }
     }
     memset(p, 0, (size_t)(k - (n + 1) / 2) * LANES * sizeof *p);
-    if (kind == FOCI_RELU2) return;
+    if (kind == FOCI_WEIGH_RELU2) return;
     UNROLL(4)
     for (int v = 0; v < VECS; v++)
         vf_store(l + v * VF_LEN, sum[v]);
@@ -258,11 +270,11 @@ static int weigh(const float *s, uint32_t *p, int n, int k, const float *f, floa
 {
     int moved = 0;
 
-    if (kind != FOCI_RELU2) moved = move_bf16(s, n, f, m, l, shrink, kind);
+    if (kind != FOCI_WEIGH_RELU2) moved = move_bf16(s, n, f, m, l, shrink, kind);
     switch (kind) {
-    case FOCI_SOFTMAX: weigh_kind(s, p, n, k, f, m, l, FOCI_SOFTMAX); break;
-    case FOCI_L2NORM: weigh_kind(s, p, n, k, f, m, l, FOCI_L2NORM); break;
-    default: weigh_kind(s, p, n, k, f, m, l, FOCI_RELU2); break;
+    case FOCI_WEIGH_SOFTMAX: weigh_kind(s, p, n, k, f, m, l, FOCI_WEIGH_SOFTMAX); break;
+    case FOCI_WEIGH_L2NORM: weigh_kind(s, p, n, k, f, m, l, FOCI_WEIGH_L2NORM); break;
+    default: weigh_kind(s, p, n, k, f, m, l, FOCI_WEIGH_RELU2); break;
     }
     return moved;
 }
@@ -326,9 +338,13 @@ static void grad(const float *s, const float *dp, int n, int k,
                  const struct grad_rows *r, uint16_t *w, uint16_t *ds, uint32_t *p)
 {
     switch (r->kind) {
-    case FOCI_SOFTMAX: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_SOFTMAX); break;
-    case FOCI_L2NORM: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_L2NORM); break;
-    default: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_RELU2); break;
+    case FOCI_WEIGH_SOFTMAX:
+        grad_kind(s, dp, n, k, r, w, ds, p, FOCI_WEIGH_SOFTMAX);
+        break;
+    case FOCI_WEIGH_L2NORM:
+        grad_kind(s, dp, n, k, r, w, ds, p, FOCI_WEIGH_L2NORM);
+        break;
+    default: grad_kind(s, dp, n, k, r, w, ds, p, FOCI_WEIGH_RELU2); break;
     }
 }
 
@@ -359,7 +375,7 @@ INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
 /* One row more; what comes out goes to row `to`, if there is one.  Rows come from the
  * last to the first, so that a pair is complete with its even one. */
 INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows,
-                       uint32_t *words, int to, vw *odd, const int u)
+                       uint32_t *pairs, int to, vw *odd, const int u)
 {
     const vw out = delayed_words(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
 
@@ -369,11 +385,11 @@ INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows
         *odd = out;
         return;
     }
-    vw_store(words + to / 2 * LANES, vw_zip_low(out, *odd));
-    vw_store(words + to / 2 * LANES + VF_LEN, vw_zip_high(out, *odd));
+    vw_store(pairs + to / 2 * LANES, vw_zip_low(out, *odd));
+    vw_store(pairs + to / 2 * LANES + VF_LEN, vw_zip_high(out, *odd));
 }
 
-static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+static void unskew(uint16_t *rows, uint32_t *pairs, const uint16_t *ds)
 {
     for (int i = 0; i < LANES; i += 32) {
         const uint16_t    *in = ds + (i + 1) * LANES + i;
@@ -389,7 +405,7 @@ static void unskew(uint16_t *rows, uint32_t *words, const uint16_t *ds)
             UNROLL(8)
             for (int u = 0; u < 8; u++)
                 if (u < 7 || to >= 8)
-                    unskew_row(&d, in + u * LANES, rows + i, words + i, to - u, &odd, u);
+                    unskew_row(&d, in + u * LANES, rows + i, pairs + i, to - u, &odd, u);
         }
     }
 }
@@ -418,7 +434,7 @@ static void drop_words(uint32_t *w, int n, const uint64_t *keep)
 }
 
 /*
- * Decoding: as common/decode.c, on words
+ * Decoding: as common/decode.c, on pairs
  */
 
 /* Columns c to c + 32 of key j; keys that are not there are the last one again.  Whole: all
@@ -528,7 +544,7 @@ INLINE vw value_words(const uint16_t *v, int some, const int ask)
     return some ? vw_stored_n(v, some) : vw_stored(v);
 }
 
-/* C times 32 columns of R rows.  Two keys are one word. */
+/* C times 32 columns of R rows.  Two keys are one pair. */
 INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *v,
                       int64_t ldv, int n, int some, const int R, const int C)
 {
@@ -695,6 +711,11 @@ void kernels_bf16(struct kernels *k)
     k->sums_bf16 = sums;
     k->near_bf16 = near_words;
     k->roll = roll_bf16;
+    k->finish_rows = finish_rows_bf16;
+    k->finish_back = finish_back_bf16;
+    k->loss_row = loss_row_bf16;
+    k->norm_rows = norm_rows_bf16;
+    k->norm_back = norm_back_bf16;
     k->has_bf16 = true;
     k->few_bf16 = 8;
 }

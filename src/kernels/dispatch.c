@@ -1,7 +1,7 @@
-/* dispatch.c -- which levels there are, and the table they make.
+/* dispatch.c -- CPU levels: detection, and the table of kernels they fill.
  *
- * A level counts only if the CPU has its instructions, the system saves its
- * registers and the level below is there too.
+ * A level counts only if the CPU has its instructions, the system saves its registers and
+ * the level below is available too.
  */
 #if defined(__AVX__) || defined(__AVX2__) || defined(__AVX512F__)
 #error "dispatch.c must run on any CPU: keep ISA flags out of it"

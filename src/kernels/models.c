@@ -1,11 +1,11 @@
-/* models.c -- which levels are slower than those below them, by CPU.
+/* models.c -- CPU models on which a level is slower than the one below.
  *
- * A higher level has more instructions, but they are not faster everywhere.  What is known
- * of a CPU is a line below, with the measurement behind it; nothing is timed at run time, so
- * that a machine always gives the same bits.  CPUs that are not in the table go by their
- * vendor's last line, others by the height of levels.
+ * A higher level has more instructions, but they are not faster on every CPU.  Each line of
+ * the table below is a CPU model with the measurement that justifies it; nothing is timed at
+ * run time, so that a machine always gives the same bits.  A model that is not listed takes
+ * the last line of its vendor; other vendors use the highest level.
  *
- * This file asks nothing of the machine it runs on.
+ * Pure functions: nothing here asks the machine it runs on.
  */
 #include <stddef.h>
 #include <string.h>

@@ -1,15 +1,16 @@
-/* ref.c -- every kernel in plain C, to be believed by reading.
+/* ref.c -- every kernel in plain C, simple enough to be trusted by reading.
  *
- * This is the table of machines without a better one, and the judge of all the
- * others (tests/kern).  Sums run upward in float, in one accumulator; bf16 is
- * rounded to nearest even and keeps its denormals.  Nothing here is clever, and
- * nothing here should become so: speed lives in the levels above.
+ * This is the table of machines without a better one, and the reference that tests/kern
+ * holds all others to.  Sums run upward in float with one accumulator; bf16 is rounded to
+ * nearest even and keeps denormals.  Nothing here should become clever: speed belongs to the
+ * levels above.
  */
 #include <math.h>
 #include <string.h>
 
 #include "foci/foci.h"
 #include "foci/mechanism.h"
+#include "foci/product.h"
 #include "kernels/kernels.h"
 
 /*
@@ -99,7 +100,7 @@ static void set_element(void *out, int64_t i, int dtype, float x)
     }
 }
 
-static uint32_t word(float low, float high)
+static uint32_t pair(float low, float high)
 {
     return to_bf16(low) | (uint32_t)to_bf16(high) << 16;
 }
@@ -114,7 +115,7 @@ static float positive(float x) { return x <= 0.0f ? 0.0f : x; }
 /* The weight of score t against reference m. */
 static float weight(float t, float m, int kind)
 {
-    if (kind == FOCI_RELU2) return positive(t) * positive(t);
+    if (kind == FOCI_WEIGH_RELU2) return positive(t) * positive(t);
     return exp2f(t - (m == -INFINITY ? 0.0f : m));
 }
 
@@ -127,18 +128,24 @@ static float weight(float t, float m, int kind)
 #include "kernels/plain/decode.c"
 #include "kernels/plain/features.c"
 #include "kernels/plain/few.c"
+#include "kernels/plain/finish.c"
 #include "kernels/plain/grad.c"
 #include "kernels/plain/labels.c"
 #include "kernels/plain/linear.c"
+#include "kernels/plain/loss.c"
 #include "kernels/plain/means.c"
+#include "kernels/plain/norm.c"
 #include "kernels/plain/peak.c"
 #include "kernels/plain/places.c"
 #include "kernels/plain/products.c"
 #include "kernels/plain/recur.c"
 #include "kernels/plain/rows.c"
 #include "kernels/plain/scores.c"
+#include "kernels/plain/short_conv.c"
+#include "kernels/plain/sums.c"
 #include "kernels/plain/taps.c"
 #include "kernels/plain/tiles.c"
+#include "kernels/plain/update.c"
 
 void kernels_ref(struct kernels *k)
 {

@@ -1,9 +1,9 @@
-/* tiles.c -- whether this process may use the tiles of AMX.
+/* tiles.c -- whether this process may use AMX tiles.
  *
- * Linux hands out their registers to those who ask.  The answer holds for the whole
- * process and for children that it forks, and asking twice does no harm, so there is no
- * state to guard.  It has a price: from then on every alternate signal stack must have
- * room for the tiles, which is why nobody asks who does not use them.
+ * Linux grants the tile registers on request, for the whole process and the children that it
+ * forks; repeating the request is harmless, so there is no state to guard.  The price: from
+ * then on every alternate signal stack must be large enough for the tiles.  Contexts
+ * that do not use tiles therefore make no request.
  */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE 1 /* syscall() */

@@ -24,8 +24,8 @@ static foci_status check_extents(foci_ctx *ctx, const foci_layer_problem *p)
         const char *name;
         int64_t     is, least, most;
     } all[] = {
-        { "batch", p->batch, 0, most_rows },
-        { "len", p->len, 0, most_rows },
+        { "batch", p->batch, 1, most_rows },
+        { "len", p->len, 1, most_rows },
         { "len_source", p->len_source, 0, most_rows },
         { "memory", p->memory, 0, most_rows },
         { "width", p->width, 1, most_width },
@@ -49,9 +49,11 @@ static foci_status check_extents(foci_ctx *ctx, const foci_layer_problem *p)
                         rows, wide);
     if (p->kind > FOCI_LAYER_CONV)
         return out_of_range(ctx, "kind", p->kind, 0, FOCI_LAYER_CONV);
-    if (p->drop_out < 0 || p->drop_out >= 1 || p->drop_out != p->drop_out)
+    if (p->output_dropout < 0 || p->output_dropout >= 1 ||
+        p->output_dropout != p->output_dropout)
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "drop_out is %g: it may be 0 or more, and below 1", p->drop_out);
+                        "output_dropout is %g: it may be 0 or more, and below 1",
+                        p->output_dropout);
     if (p->len_source && p->memory)
         return ctx_fail(
             ctx, FOCI_ERR_ARG,
@@ -104,10 +106,12 @@ static foci_status fill_other(foci_ctx *ctx, foci_layer_problem *p)
 static foci_status take_problem(foci_ctx *ctx, const foci_layer_problem *problem,
                                 foci_layer_problem *p)
 {
-    if (!sized_take(p, problem, sizeof *p))
+    if (!sized_read(p, problem, sizeof *p))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "the problem's size is not that of a foci_layer_problem: start "
                         "it with FOCI_SIZED(foci_layer_problem)");
+    if (!p->batch) p->batch = 1;
+    if (!p->heads) p->heads = 1;
     TRY(check_extents(ctx, p));
     if (!p->width_source) p->width_source = p->width;
     if (p->kind == FOCI_LAYER_ATTENTION) return fill_attention(ctx, p);
@@ -121,7 +125,7 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
     foci_problem              p = {
                      FOCI_SIZED(foci_problem),
                      .dtype = l->dtype,
-                     .flags = l->flags | (l->memory ? FOCI_MEMORY_GRADS : 0U),
+                     .flags = l->flags | (l->memory ? FOCI_FLAG_MEMORY_GRADS : 0U),
                      .batch = l->batch,
                      .heads = l->heads,
                      .kv_heads = l->kv_heads,
@@ -137,7 +141,7 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
                      .lists = l->lists,
                      .n_lists = l->n_lists,
                      .seed = l->seed,
-                     .dropout = l->dropout,
+                     .dropout = l->weight_dropout,
     };
     const struct buffer q = { .len = l->len, .dim = l->head_dim };
     const struct buffer k = { .len = layer->len_k, .dim = l->head_dim };
@@ -152,7 +156,7 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
     }
     TRY(foci_plan_create(layer->ctx, spec, &p, &layer->plan));
     p.size = sizeof p;
-    TRY(foci_plan_problem(layer->plan, &p));
+    TRY(foci_plan_get_problem(layer->plan, &p));
     layer->p.kv_heads = p.kv_heads;
     return FOCI_OK;
 }
@@ -177,7 +181,8 @@ static void make_places(foci_layer *layer)
     at[PLACE_K] = (struct buffer){ .len = layer->len_k, .dim = p->head_dim };
     at[PLACE_V] = (struct buffer){ .len = layer->len_k, .dim = p->value_dim };
     at[PLACE_O] = (struct buffer){ 0, p->heads, p->len, p->value_dim };
-    for (int i = 0; !foci_plan_group(layer->plan, i, &g); i++) {
+    for (int i = 0; i < foci_plan_group_count(layer->plan); i++) {
+        (void)foci_plan_group(layer->plan, i, &g);
         if (g.reads & FOCI_READ_Q) widen(&at[PLACE_Q], g.head0, g.heads);
         if (g.reads & FOCI_READ_K) widen(&at[PLACE_K], g.kv0, g.kv_heads);
         if (g.reads & FOCI_READ_V) widen(&at[PLACE_V], g.kv0, g.kv_heads);
@@ -202,9 +207,10 @@ static foci_status check_kind(const foci_layer *layer)
                         "a layer of kind gau has one head of keys, and this mechanism "
                         "reads %" PRId64,
                         p->kv_heads);
-    for (int i = 0; p->kind == FOCI_LAYER_CONV && !foci_plan_group(layer->plan, i, &g);
-         i++)
-        if (g.reads & (FOCI_READ_Q | FOCI_READ_K))
+    for (int i = 0;
+         p->kind == FOCI_LAYER_CONV && i < foci_plan_group_count(layer->plan); i++)
+        if (!foci_plan_group(layer->plan, i, &g) &&
+            g.reads & (FOCI_READ_Q | FOCI_READ_K))
             return ctx_fail(
                 layer->ctx, FOCI_ERR_UNSUP,
                 "a layer of kind conv has no queries and keys, and %s reads "
@@ -227,7 +233,7 @@ static bool sizes_of(foci_layer *layer, bool saves, bool backward)
 
 static foci_status add_up(foci_layer *layer)
 {
-    const bool train = layer->p.flags & FOCI_TRAIN;
+    const bool train = layer->p.flags & FOCI_FLAG_TRAIN;
 
     layer->cols = 1;
     for (int i = 0; i < layer->n_projections; i++)
@@ -276,7 +282,7 @@ static foci_status plan_parsed(foci_layer *layer, const char *spec, struct spec 
 
     ask_memory(parsed, p);
     layer->len_k = p->len_source ? p->len_source : p->memory + p->len;
-    for (int g = 0; p->flags & FOCI_CAUSAL && g < parsed->n_groups; g++)
+    for (int g = 0; p->flags & FOCI_FLAG_CAUSAL && g < parsed->n_groups; g++)
         filled |= fill_args(&parsed->groups[g].mech, (double)max64(layer->len_k, 1));
     if (!filled) return make_plan(layer, spec);
 
@@ -319,9 +325,12 @@ static foci_status build(foci_layer *layer, const char *spec,
 foci_status foci_layer_create(foci_ctx *ctx, const char *spec,
                               const foci_layer_problem *problem, foci_layer **layer)
 {
-    if (!layer) return FOCI_ERR_ARG;
+    if (!layer)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "foci_layer_create: nowhere to put the layer");
     *layer = NULL;
-    if (!ctx) return FOCI_ERR_ARG;
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_create: the context is NULL");
     if (ctx->device)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "layers have no form on a device: plan their mechanism there");
@@ -356,10 +365,12 @@ void foci_layer_free(foci_layer *layer)
     ctx_free(ctx, layer, 1, sizeof *layer);
 }
 
-foci_status foci_layer_get(const foci_layer *layer, foci_layer_problem *problem)
+foci_status foci_layer_get_problem(const foci_layer *layer, foci_layer_problem *problem)
 {
-    return layer && sized_give(problem, &layer->p, sizeof layer->p) ? FOCI_OK
-                                                                    : FOCI_ERR_ARG;
+    if (!layer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_get_problem: the layer is NULL");
+    return sized_out(layer->ctx, "foci_layer_problem", problem, &layer->p,
+                     sizeof layer->p);
 }
 
 const foci_plan *foci_layer_plan(const foci_layer *layer) { return layer->plan; }

@@ -243,9 +243,9 @@ void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t w
                      const struct run *run);
 
 /* layer_check.c */
-foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
-                           foci_layer_io *whole, foci_layer_grads *whole_grads);
-/* Of an execution that changes parameters, which engines need not accept yet. */
-foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io);
+/* With engines false their say is left out: an execution that changes parameters. */
+foci_status layer_open_call(const foci_layer *layer, const foci_layer_io *io,
+                            const foci_layer_grads *grads, bool engines,
+                            foci_layer_io *whole, foci_layer_grads *whole_grads);
 
 #endif

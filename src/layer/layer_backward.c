@@ -23,7 +23,7 @@ static void output_back(struct pass *x, const struct run *run)
     struct product            back = { .m = run->n,
                                        .n = p->heads * p->value_dim,
                                        .k = p->width,
-                                       .fast = p->flags & FOCI_FAST };
+                                       .fast = p->flags & FOCI_FLAG_FAST };
 
     x->a[0] = (struct part){ (void *)dy_of(x, run->x), p->width, p->width };
     x->b[0] = (struct part){ (void *)w, p->width, p->width };
@@ -43,7 +43,7 @@ static void output_weights(struct pass *x, const struct run *run)
                                        .n = p->width,
                                        .k = run->n,
                                        .add = true,
-                                       .fast = p->flags & FOCI_FAST };
+                                       .fast = p->flags & FOCI_FLAG_FAST };
 
     x->b[0] = (struct part){ (void *)dy_of(x, run->x), p->width, p->width };
     x->c[0] = (struct part){ dw, p->width, p->width };
@@ -77,9 +77,11 @@ static void rows_back(struct pass *x, const struct hidden *r, const struct run *
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
-    struct product back = { .m = run->n, .n = r->width, .fast = p->flags & FOCI_FAST };
-    const bool     plan = layer->reads_x && !r->source;
-    int            heads = 0;
+    struct product            back = { .m = run->n,
+                                       .n = r->width,
+                                       .fast = p->flags & FOCI_FLAG_FAST };
+    const bool                plan = layer->reads_x && !r->source;
+    int                       heads = 0;
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
@@ -127,7 +129,7 @@ static void weights_back(struct pass *x, const struct hidden *r, const struct ru
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
     struct product            back = {
-                   .m = r->width, .k = run->n, .add = true, .fast = p->flags & FOCI_FAST
+                   .m = r->width, .k = run->n, .add = true, .fast = p->flags & FOCI_FLAG_FAST
     };
 
     for (int i = 0; i < layer->n_projections; i++) {
@@ -196,9 +198,10 @@ foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io
     foci_layer_grads g;
     struct pass      x;
 
-    if (!layer || !grads) return FOCI_ERR_ARG;
-    TRY(layer_whole_io(io, grads, &whole, &g));
-    TRY(foci_layer_check(layer, &whole, &g, NULL, 0));
+    if (!grads)
+        return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_layer_backward: grads is NULL");
+    TRY(layer_open_call(layer, io, grads, true, &whole, &g));
     layer_open(layer, &whole, &g, &x);
     from_output(&x);
     layer_gate_out_back(&x);

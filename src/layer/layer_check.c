@@ -1,47 +1,89 @@
 /* layer_check.c -- the border of an execution of a layer. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "api/check.h"
 #include "layer/layer.h"
 #include "plan/groups.h"
 
-foci_status layer_whole_io(const foci_layer_io *io, const foci_layer_grads *grads,
-                           foci_layer_io *whole, foci_layer_grads *whole_grads)
+static foci_status whole_io(const foci_layer *layer, const foci_layer_io *io,
+                            const foci_layer_grads *grads, foci_layer_io *whole,
+                            foci_layer_grads *whole_grads)
 {
-    const bool taken = sized_take(whole, io, sizeof *whole);
-    const bool other = sized_take(whole_grads, grads, sizeof *whole_grads);
-    return taken && (other || !grads) ? FOCI_OK : FOCI_ERR_ARG;
+    memset(whole_grads, 0, sizeof *whole_grads);
+    if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
+    TRY(sized_in(layer->ctx, "foci_layer_io", whole, io, sizeof *whole));
+    return grads ? sized_in(layer->ctx, "foci_layer_grads", whole_grads, grads,
+                            sizeof *whole_grads)
+                 : FOCI_OK;
 }
 
-static foci_status say(char *text, size_t cap, const char *what)
+/* A tensor of rows without gaps. */
+struct rows {
+    const void *data; /* NULL: it is not there */
+    int64_t     n, width;
+};
+
+static bool meet(const foci_layer *layer, struct rows a, struct rows b)
 {
-    snprintf(text, cap, "%s", what);
-    return FOCI_ERR_ARG;
+    const size_t    el = foci_dtype_bytes(layer->p.dtype);
+    const uintptr_t from_a = (uintptr_t)a.data, from_b = (uintptr_t)b.data;
+
+    return a.data && b.data && from_a < from_b + (size_t)(b.n * b.width) * el &&
+           from_b < from_a + (size_t)(a.n * a.width) * el;
+}
+
+static const char *overlap(const foci_layer *layer, const foci_layer_io *io,
+                           const foci_layer_grads *g)
+{
+    const foci_layer_problem *p = &layer->p;
+    const int64_t             n = p->batch * p->len;
+    const struct rows         x = { io->x, n, p->width }, y = { io->y, n, p->width };
+    const struct rows source = { io->source, p->batch * p->len_source, p->width_source };
+    const struct rows memory = { io->memory, p->batch * p->memory, p->width };
+    const struct rows residual = { io->residual, n, p->width };
+
+    if (!g) {
+        if (meet(layer, y, x) || meet(layer, y, source) || meet(layer, y, memory))
+            return "io.y overlaps io.x, io.source or io.memory: it needs memory of its "
+                   "own";
+        if (io->y != io->residual && meet(layer, y, residual))
+            return "io.y overlaps io.residual and is not the same tensor";
+        return NULL;
+    }
+    const struct rows dx = { g->dx, n, p->width }, dy = { g->dy, n, p->width };
+    const struct rows dsource = { g->dsource, source.n, p->width_source };
+    const struct rows ins[] = { x, source, memory, dy };
+    for (size_t i = 0; i < sizeof ins / sizeof *ins; i++)
+        if (meet(layer, dx, ins[i]) || meet(layer, dsource, ins[i]))
+            return "grads.dx or grads.dsource overlaps an input: it needs memory of "
+                   "its own";
+    return meet(layer, dx, dsource) ? "grads.dx and grads.dsource overlap" : NULL;
 }
 
 static const char *fault(const foci_layer *layer, const foci_layer_io *io,
                          const foci_layer_grads *g)
 {
     const foci_layer_problem *p = &layer->p;
-    const bool                rows = p->batch && p->len;
-
-    if (rows && !io->x) return "io.x is NULL: hidden states are what a layer reads";
-    if (rows && !io->y && !g) return "io.y is NULL: the output needs a place";
-    if (p->batch && p->len_source && !io->source)
+    if (!io->x) return "io.x is NULL: hidden states are what a layer reads";
+    if (!io->y && !g) return "io.y is NULL: the output needs a place";
+    if (p->len_source && !io->source)
         return "io.source is NULL, and the layer was made with len_source";
-    if (p->batch && p->memory && !io->memory)
+    if (p->memory && !io->memory)
         return "io.memory is NULL, and the layer has memory: give zeros at first";
     if (io->lens_source && !p->len_source)
         return "io.lens_source is given, and there is no source";
-    if (!io->params) return "io.params is NULL: draw them by foci_layer_init()";
+    if (!io->params) return "io.params is NULL: draw them by foci_layer_params_init()";
     if (layer->work_bytes && (!io->work || (uintptr_t)io->work % 64))
         return "io.work is NULL or not 64-byte aligned: see foci_layer_work_bytes()";
     if ((uintptr_t)io->saved % 64) return "io.saved is not 64-byte aligned";
     if (!g) return NULL;
-    if (!(p->flags & FOCI_TRAIN)) return "the layer was made without FOCI_TRAIN";
+    if (!(p->flags & FOCI_FLAG_TRAIN))
+        return "the layer was made without FOCI_FLAG_TRAIN";
     if (layer->saved_bytes && !io->saved)
         return "io.saved is NULL: backward needs what forward saved";
-    if (rows && !g->dy) return "grads.dy is NULL: the gradient of y is where it starts";
+    if (!g->dy) return "grads.dy is NULL: the gradient of y is where it starts";
     if (g->dsource && !p->len_source)
         return "grads.dsource is given, and there is no source";
     return NULL;
@@ -83,31 +125,28 @@ static foci_status check_plan(const foci_layer *layer, const foci_layer_io *io,
     return plan_check_engines(layer->plan, &plan_io, text, cap);
 }
 
-static foci_status check_all(const foci_layer *layer, const foci_layer_io *io,
-                             const foci_layer_grads *grads, bool engines, char *text,
-                             size_t cap)
+foci_status layer_open_call(const foci_layer *layer, const foci_layer_io *io,
+                            const foci_layer_grads *grads, bool engines,
+                            foci_layer_io *whole, foci_layer_grads *whole_grads)
 {
-    foci_layer_io    whole;
-    foci_layer_grads g;
+    char                    text[400] = "";
+    const foci_layer_grads *g = grads ? whole_grads : NULL;
 
-    if (cap) text[0] = 0;
-    if (!layer) return say(text, cap, "the layer is NULL");
-    if (layer_whole_io(io, grads, &whole, &g))
-        return say(
-            text, cap,
-            "io or grads is NULL or of a strange size: start them with FOCI_SIZED");
-    const char *what = fault(layer, &whole, grads ? &g : NULL);
-    if (what) return say(text, cap, what);
-    return check_plan(layer, &whole, grads ? &g : NULL, engines, text, cap);
+    TRY(whole_io(layer, io, grads, whole, whole_grads));
+    const char *what = fault(layer, whole, g);
+    if (!what && engines) what = overlap(layer, whole, g);
+    if (what) return ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s", what);
+    const foci_status status = check_plan(layer, whole, g, engines, text, sizeof text);
+    return status ? ctx_fail(layer->ctx, status, "%s", text) : FOCI_OK;
 }
 
-foci_status layer_check_change(const foci_layer *layer, const foci_layer_io *io)
+foci_status foci_layer_io_check(const foci_layer *layer, const foci_layer_io *io,
+                                const foci_layer_grads *grads, char *text, size_t cap)
 {
-    return check_all(layer, io, NULL, false, NULL, 0);
-}
+    foci_layer_io     whole = { 0 };
+    foci_layer_grads  g = { 0 };
+    const foci_status status = layer_open_call(layer, io, grads, true, &whole, &g);
 
-foci_status foci_layer_check(const foci_layer *layer, const foci_layer_io *io,
-                             const foci_layer_grads *grads, char *text, size_t cap)
-{
-    return check_all(layer, io, grads, true, text, cap);
+    snprintf(text, cap, "%s", status ? foci_errmsg(NULL) : "");
+    return status;
 }

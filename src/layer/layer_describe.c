@@ -4,20 +4,20 @@
 
 #include "layer/layer.h"
 
-static void add_tensor(struct prose *t, const foci_layer *layer,
+static void add_tensor(struct printer *t, const foci_layer *layer,
                        const struct layer_param *p)
 {
     static const char *const kinds[] = { "orthogonal", "gaussian", "hadamard" };
 
-    prose_add(t, "  %-8s", p->name);
+    printer_add(t, "  %-8s", p->name);
     for (int d = 0; d < p->n_dims; d++)
-        prose_add(t, "%s%" PRId64, d ? " x " : " ", p->shape[d]);
+        printer_add(t, "%s%" PRId64, d ? " x " : " ", p->shape[d]);
     if (p->frozen >= 0)
-        prose_add(t, ", frozen, %s, from the seed",
-                  kinds[layer->frozen[p->frozen].kind]);
+        printer_add(t, ", frozen, %s, from the seed",
+                    kinds[layer->frozen[p->frozen].kind]);
     else if (p->start == START_FRAME)
-        prose_add(t, ", starts orthogonal");
-    prose_add(t, "\n");
+        printer_add(t, ", starts orthogonal");
+    printer_add(t, "\n");
 }
 
 int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
@@ -25,21 +25,22 @@ int foci_layer_describe(const foci_layer *layer, char *text, size_t cap)
     static const char *const  kinds[] = { "attention", "gau", "conv" };
     const foci_layer_problem *p = &layer->p;
     foci_cost                 cost = { FOCI_SIZED(foci_cost) };
-    struct prose              t = { text, cap, 0 };
+    struct printer            t = { text, cap, 0 };
 
     if (cap) text[0] = 0;
-    prose_add(&t, "layer %s, %" PRId64 " rows of %" PRId64, kinds[p->kind],
-              p->batch * p->len, p->width);
+    printer_add(&t, "layer %s, %" PRId64 " rows of %" PRId64, kinds[p->kind],
+                p->batch * p->len, p->width);
     if (p->len_source)
-        prose_add(&t, ", source of %" PRId64 " rows of %" PRId64,
-                  p->batch * p->len_source, p->width_source);
-    if (p->memory) prose_add(&t, ", %" PRId64 " rows of memory", p->batch * p->memory);
-    prose_add(&t, "\n");
+        printer_add(&t, ", source of %" PRId64 " rows of %" PRId64,
+                    p->batch * p->len_source, p->width_source);
+    if (p->memory)
+        printer_add(&t, ", %" PRId64 " rows of memory", p->batch * p->memory);
+    printer_add(&t, "\n");
     for (int i = 0; i < layer->n_params; i++)
         add_tensor(&t, layer, &layer->params[i]);
     (void)foci_layer_cost(layer, &cost);
-    prose_cost(&t, &cost, p->flags & FOCI_TRAIN);
-    prose_memory(&t, layer->work_bytes, layer->saved_bytes, layer->n_floats);
+    printer_cost(&t, &cost, p->flags & FOCI_FLAG_TRAIN);
+    printer_memory(&t, layer->work_bytes, layer->saved_bytes, layer->n_floats);
 
     const size_t left = (size_t)t.used < cap ? cap - (size_t)t.used : 0;
     const int    n = foci_plan_describe(layer->plan, left ? text + t.used : NULL, left);
@@ -58,7 +59,8 @@ static double rows_of(const foci_layer *layer, const struct projection *to)
 
 foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
 {
-    if (!layer) return FOCI_ERR_ARG;
+    if (!layer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_cost: the layer is NULL");
     const foci_layer_problem *p = &layer->p;
     const double              rows = (double)p->batch * (double)p->len;
     const double              out = 2 * (double)layer->params[layer->out].count;
@@ -79,5 +81,5 @@ foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost)
     }
     all.forward_bytes += 2 * bytes + 4 * (double)layer->own_floats;
     all.backward_bytes += 3 * bytes + 8 * (double)layer->own_floats;
-    return sized_give(cost, &all, sizeof all) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out(layer->ctx, "foci_cost", cost, &all, sizeof all);
 }

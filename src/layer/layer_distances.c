@@ -19,9 +19,11 @@ static int count(const foci_plan *plan)
     foci_group g = { FOCI_SIZED(foci_group) };
     int        n = 0;
 
-    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+    for (int i = 0; i < foci_plan_group_count(plan); i++) {
+        (void)foci_plan_group(plan, i, &g);
         for (size_t t = 0; t < g.mech->n_mods; t++)
             n += reads_rows(&g.mech->mods[t]);
+    }
     return n;
 }
 
@@ -30,7 +32,7 @@ static foci_status add(foci_layer *layer, int group, int64_t heads, int64_t offs
     const int64_t      dim = layer->p.head_dim;
     struct layer_param param = { .n_dims = 2,
                                  .shape = { layer->p.width, heads * dim },
-                                 .keep = FOCI_TRAINED,
+                                 .keep = FOCI_KEEP_TRAINED,
                                  .start = START_NORMAL,
                                  .stream = STREAM_R + ((uint64_t)group << 32),
                                  .heads = heads,
@@ -55,10 +57,12 @@ foci_status layer_distances(foci_layer *layer)
                              sizeof *layer->waves);
     if (!layer->distances || !layer->waves) return FOCI_ERR_MEMORY;
     TRY(foci_sinusoid(0, layer->len_k, layer->p.width, 10000, layer->waves));
-    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+    for (int i = 0; i < foci_plan_group_count(plan); i++) {
+        (void)foci_plan_group(plan, i, &g);
         for (size_t t = 0; t < g.mech->n_mods; t++)
             if (reads_rows(&g.mech->mods[t]))
                 TRY(add(layer, i, g.heads, plan_mod_tensor(plan, i, t, OF_R)));
+    }
     return FOCI_OK;
 }
 
@@ -97,7 +101,7 @@ bool layer_makes(const foci_layer *layer, int64_t offset)
 /* Floats of the plan between two that are made; from `at`, the result is their end. */
 static int64_t piece_end(const foci_layer *layer, int64_t at)
 {
-    int64_t end = foci_plan_params(layer->plan);
+    int64_t end = foci_plan_param_floats(layer->plan);
 
     for (int i = 0; i < layer->n_distances; i++)
         if (layer->distances[i].offset >= at)
@@ -120,7 +124,7 @@ enum way { TO_STORED, TO_ALL, ADD_TO_STORED };
 
 static void move(const foci_layer *layer, float *all, float *stored, enum way way)
 {
-    const int64_t n = foci_plan_params(layer->plan);
+    const int64_t n = foci_plan_param_floats(layer->plan);
 
     for (int64_t at = 0, end; at < n; at = piece_next(layer, end)) {
         end = piece_end(layer, at);
@@ -172,7 +176,7 @@ void layer_make_params(struct pass *x)
     }
     if (x->plan_dparams)
         memset(x->plan_dparams, 0,
-               (size_t)foci_plan_params(layer->plan) * sizeof *x->plan_dparams);
+               (size_t)foci_plan_param_floats(layer->plan) * sizeof *x->plan_dparams);
 }
 
 void layer_make_back(struct pass *x)

@@ -52,7 +52,9 @@ static void project_run(struct pass *x, const struct hidden *r, const struct run
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
     const char               *rows = row_of(layer, r->data, r->width, run->x);
-    struct product all = { .m = run->n, .k = r->width, .fast = p->flags & FOCI_FAST };
+    struct product            all = { .m = run->n,
+                                      .k = r->width,
+                                      .fast = p->flags & FOCI_FLAG_FAST };
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
@@ -70,7 +72,7 @@ static void project_run(struct pass *x, const struct hidden *r, const struct run
     all.b = (struct matrix){ x->b, all.b.n_parts, FOCI_F32, false };
     all.c = (struct matrix){ x->c, all.c.n_parts, p->dtype, false };
     all.bias = p->biases ? x->bias : NULL;
-    all.act = x->active ? PRODUCT_SILU : PRODUCT_PLAIN;
+    all.act = x->active ? FOCI_ACT_SILU : FOCI_ACT_NONE;
     if (all.n) product_run(layer->ctx, &all, x->product_work);
 }
 
@@ -133,7 +135,7 @@ void layer_output(struct pass *x)
         struct product    out = { .m = run->n,
                                   .n = p->width,
                                   .k = p->heads * p->value_dim,
-                                  .fast = p->flags & FOCI_FAST };
+                                  .fast = p->flags & FOCI_FLAG_FAST };
 
         x->b[0] = (struct part){ (void *)w, p->width, p->width };
         x->c[0] = (struct part){ (void *)row_of(layer, x->io.y, p->width, run->x),
@@ -146,7 +148,7 @@ void layer_output(struct pass *x)
             out.bias = layer_tensor(layer, layer->out_bias, x->io.params);
         if (x->io.residual)
             out.residual = row_of(layer, x->io.residual, p->width, run->x);
-        out.drop = p->drop_out;
+        out.drop = p->output_dropout;
         out.drop_seed = x->io.dropout_seed;
         out.drop_len = p->len;
         out.drop_row0 = run->x;
@@ -160,9 +162,7 @@ foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
     foci_layer_grads none;
     struct pass      x;
 
-    if (!layer) return FOCI_ERR_ARG;
-    TRY(layer_whole_io(io, NULL, &whole, &none));
-    TRY(foci_layer_check(layer, &whole, NULL, NULL, 0));
+    TRY(layer_open_call(layer, io, NULL, true, &whole, &none));
     layer_open(layer, &whole, NULL, &x);
     layer_project(&x);
     layer_gate(&x);
@@ -185,10 +185,9 @@ static foci_status change(const foci_layer *layer, const foci_layer_io *io,
     foci_layer_grads none;
     struct pass      x;
 
-    if (!layer) return FOCI_ERR_ARG;
-    TRY(layer_whole_io(io, NULL, &whole, &none));
-    TRY(layer_check_change(layer, &whole));
-    if (layer->n_floats && !params) return FOCI_ERR_ARG;
+    TRY(layer_open_call(layer, io, NULL, false, &whole, &none));
+    if (layer->n_floats && !params)
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "params is NULL: nothing can change");
     whole.saved = NULL; /* of the forward pass it is left alone */
     layer_open(layer, &whole, NULL, &x);
     layer_project(&x);
@@ -201,14 +200,14 @@ static foci_status change(const foci_layer *layer, const foci_layer_io *io,
     return FOCI_OK;
 }
 
-foci_status foci_layer_advance(const foci_layer *layer, const foci_layer_io *io,
-                               float *params)
+foci_status foci_layer_params_advance(const foci_layer *layer, const foci_layer_io *io,
+                                      float *params)
 {
     return change(layer, io, params, foci_params_advance);
 }
 
-foci_status foci_layer_calibrate(const foci_layer *layer, const foci_layer_io *io,
-                                 float *params)
+foci_status foci_layer_params_calibrate(const foci_layer    *layer,
+                                        const foci_layer_io *io, float *params)
 {
     return change(layer, io, params, foci_params_calibrate);
 }

@@ -36,7 +36,7 @@ foci_status params_add(foci_layer *layer, const struct layer_param *like,
 /* Tensors of the plan that the layer makes are not its parameters. */
 foci_status layer_params_plan(foci_layer *layer)
 {
-    const int64_t plan = foci_plan_params(layer->plan);
+    const int64_t plan = foci_plan_param_floats(layer->plan);
     const int64_t stored = plan - layer_made_before(layer, plan);
 
     if (__builtin_add_overflow(layer->own_floats, stored, &layer->n_floats) ||
@@ -45,11 +45,11 @@ foci_status layer_params_plan(foci_layer *layer)
     return FOCI_OK;
 }
 
-int64_t foci_layer_params(const foci_layer *layer) { return layer->n_floats; }
+int64_t foci_layer_param_floats(const foci_layer *layer) { return layer->n_floats; }
 
-int foci_layer_n_params(const foci_layer *layer)
+int foci_layer_param_count(const foci_layer *layer)
 {
-    return layer->n_params + foci_plan_n_params(layer->plan) - layer->n_distances;
+    return layer->n_params + foci_plan_param_count(layer->plan) - layer->n_distances;
 }
 
 /* Number `index` of the plan's tensors that are stored. */
@@ -69,7 +69,12 @@ foci_status foci_layer_param(const foci_layer *layer, int index, foci_param *par
 {
     foci_param full;
 
-    if (index < 0) return FOCI_ERR_ARG;
+    if (!layer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_param: the layer is NULL");
+    const int n = foci_layer_param_count(layer);
+    if (index < 0 || index >= n)
+        return ctx_fail(layer->ctx, FOCI_ERR_ARG,
+                        "parameter tensor %d: this layer has %d", index, n);
     if (index >= layer->n_params) {
         TRY(plan_param(layer, index - layer->n_params, &full));
     } else {
@@ -83,7 +88,7 @@ foci_status foci_layer_param(const foci_layer *layer, int index, foci_param *par
             .keep = p->keep,
         };
     }
-    return sized_give(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out(layer->ctx, "foci_param", param, &full, sizeof full);
 }
 
 /* Heads side by side, each drawn row by row, one after another. */
@@ -106,7 +111,7 @@ static foci_status draw(const foci_layer *layer, const struct layer_param *p,
 /* All of the plan's, of which those that are stored are kept. */
 static foci_status init_plan(const foci_layer *layer, uint64_t seed, float *params)
 {
-    const int64_t n = foci_plan_params(layer->plan);
+    const int64_t n = foci_plan_param_floats(layer->plan);
 
     if (!layer->n_distances) return foci_params_init(layer->plan, seed, params);
     float *all = ctx_alloc(layer->ctx, (size_t)n, sizeof *all);
@@ -117,9 +122,12 @@ static foci_status init_plan(const foci_layer *layer, uint64_t seed, float *para
     return status;
 }
 
-foci_status foci_layer_init(const foci_layer *layer, uint64_t seed, float *params)
+foci_status foci_layer_params_init(const foci_layer *layer, uint64_t seed, float *params)
 {
-    if (!layer || (layer->n_floats && !params)) return FOCI_ERR_ARG;
+    if (!layer || (layer->n_floats && !params))
+        return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_layer_params_init: %s is NULL",
+                        layer ? "params" : "the layer");
     for (int i = 0; i < layer->n_params; i++) {
         const struct layer_param *p = &layer->params[i];
 
@@ -139,20 +147,30 @@ static const struct layer_param *frozen_param(const foci_layer *layer, int index
     return layer->params[index].frozen < 0 ? NULL : &layer->params[index];
 }
 
-foci_status foci_layer_frozen(const foci_layer *layer, int index, float *out)
+static foci_status no_frozen(const foci_layer *layer, int index,
+                             const struct layer_param *p)
+{
+    if (!layer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "frozen tensors: the layer is NULL");
+    if (p) return ctx_fail(layer->ctx, FOCI_ERR_ARG, "frozen tensors: data is NULL");
+    return ctx_fail(layer->ctx, FOCI_ERR_ARG,
+                    "tensor %d of this layer is not one that is frozen", index);
+}
+
+foci_status foci_layer_frozen_get(const foci_layer *layer, int index, float *out)
 {
     const struct layer_param *p = frozen_param(layer, index);
 
-    if (!p || !out) return FOCI_ERR_ARG;
+    if (!p || !out) return no_frozen(layer, index, p);
     return frozen_write(&layer->frozen[p->frozen], out);
 }
 
 /* A transform becomes the matrix that was given. */
-foci_status foci_layer_give(foci_layer *layer, int index, const float *data)
+foci_status foci_layer_frozen_set(foci_layer *layer, int index, const float *data)
 {
     const struct layer_param *p = frozen_param(layer, index);
 
-    if (!p || !data) return FOCI_ERR_ARG;
+    if (!p || !data) return no_frozen(layer, index, p);
     struct frozen *f = &layer->frozen[p->frozen];
     if (!f->dense) {
         float *dense = ctx_alloc(layer->ctx, (size_t)p->count, sizeof *dense);

@@ -48,7 +48,7 @@ static struct spot take_spot(const foci_layer *layer, const struct buffer *b,
     if (__builtin_mul_overflow(l.head, b->heads, &n))
         a->used = SIZE_MAX;
     else
-        s.data = arena_take(a, n, foci_dtype_bytes(layer->p.dtype));
+        s.data = arena_alloc(a, n, foci_dtype_bytes(layer->p.dtype));
     return s;
 }
 
@@ -81,10 +81,10 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
             .m = all[i].m,
             .n = all[i].n,
             .k = all[i].k,
-            .a = { .dtype = all[i].a, .turned = all[i].a_turned },
-            .b = { .dtype = all[i].b, .turned = all[i].b_turned },
+            .a = { .dtype = all[i].a, .transposed = all[i].a_turned },
+            .b = { .dtype = all[i].b, .transposed = all[i].b_turned },
             .c = { .dtype = all[i].c },
-            .fast = p->flags & FOCI_FAST
+            .fast = p->flags & FOCI_FLAG_FAST
         };
         const size_t bytes = product_bytes(layer->ctx, &one);
         if (bytes > most) most = bytes;
@@ -107,27 +107,27 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
 
     for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = take_spot(layer, &layer->places[i], a);
-    if (p->drop_out > 0) x->dy_kept = arena_take(a, all, el);
-    if (layer->reads_x) x->dx_plan = arena_take(a, all, el);
-    if (transforms(layer)) x->dx_sum = arena_take(a, rows * wide, sizeof *x->dx_sum);
+    if (p->output_dropout > 0) x->dy_kept = arena_alloc(a, all, el);
+    if (layer->reads_x) x->dx_plan = arena_alloc(a, all, el);
+    if (transforms(layer)) x->dx_sum = arena_alloc(a, rows * wide, sizeof *x->dx_sum);
 }
 
 void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
                       bool backward, struct arena *a)
 {
-    const int64_t made = layer->n_distances ? foci_plan_params(layer->plan) : 0;
+    const int64_t made = layer->n_distances ? foci_plan_param_floats(layer->plan) : 0;
 
-    x->plan_params = arena_take(a, made, sizeof *x->plan_params);
-    x->plan_dparams = arena_take(a, backward ? made : 0, sizeof *x->plan_dparams);
+    x->plan_params = arena_alloc(a, made, sizeof *x->plan_params);
+    x->plan_dparams = arena_alloc(a, backward ? made : 0, sizeof *x->plan_dparams);
     x->product_work =
-        arena_take(a, (int64_t)layer_product_bytes(layer, rows, backward), 1);
-    x->bias = arena_take(a, columns(layer), sizeof *x->bias);
-    x->a = arena_take(a, layer->cols, sizeof *x->a);
-    x->b = arena_take(a, layer->cols, sizeof *x->b);
-    x->c = arena_take(a, layer->cols, sizeof *x->c);
+        arena_alloc(a, (int64_t)layer_product_bytes(layer, rows, backward), 1);
+    x->bias = arena_alloc(a, columns(layer), sizeof *x->bias);
+    x->a = arena_alloc(a, layer->cols, sizeof *x->a);
+    x->b = arena_alloc(a, layer->cols, sizeof *x->b);
+    x->c = arena_alloc(a, layer->cols, sizeof *x->c);
     x->row_floats = row_floats(layer);
-    x->rows = arena_take(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
-                         sizeof *x->rows);
+    x->rows = arena_alloc(a, (int64_t)layer->ctx->threads * GATE_ROWS * x->row_floats,
+                          sizeof *x->rows);
 }
 
 /* Where nothing is kept for backward, places are work memory as all else. */
@@ -142,11 +142,11 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
         x->at[i] = take_spot(layer, &layer->places[i], kept);
     if (saved)
         x->plan_saved =
-            arena_take(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
-    x->runs = arena_take(work, p->batch, sizeof *x->runs);
-    x->others = arena_take(work, p->batch, sizeof *x->others);
-    x->lens_k = arena_take(work, p->batch, sizeof *x->lens_k);
-    x->plan_work = arena_take(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
+            arena_alloc(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
+    x->runs = arena_alloc(work, p->batch, sizeof *x->runs);
+    x->others = arena_alloc(work, p->batch, sizeof *x->others);
+    x->lens_k = arena_alloc(work, p->batch, sizeof *x->lens_k);
+    x->plan_work = arena_alloc(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
     layer_take_rooms(layer, x, rows, backward, work);
     if (backward) take_back(layer, x, work);
 }

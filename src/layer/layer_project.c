@@ -54,9 +54,7 @@ static struct said said_of(const foci_mech *m)
 static void name_of(const foci_layer *layer, int group, const char *tensor, char *name,
                     size_t cap)
 {
-    foci_group second = { FOCI_SIZED(foci_group) };
-
-    if (group < 0 || foci_plan_group(layer->plan, 1, &second))
+    if (group < 0 || foci_plan_group_count(layer->plan) == 1)
         snprintf(name, cap, "%s", tensor);
     else
         snprintf(name, cap, "%d.%s", group, tensor);
@@ -73,7 +71,7 @@ static foci_status add(foci_layer *layer, const struct wanted *w)
     const int64_t      cols = w->to.heads * w->to.dim;
     struct layer_param param = { .n_dims = 2,
                                  .shape = { input_width(layer, w->to.source), cols },
-                                 .keep = FOCI_TRAINED,
+                                 .keep = FOCI_KEEP_TRAINED,
                                  .start = w->start,
                                  .stream = w->stream,
                                  .heads = w->to.heads,
@@ -92,7 +90,7 @@ static foci_status add(foci_layer *layer, const struct wanted *w)
     if (layer->p.biases) {
         to->bias = layer->n_params;
         param = (struct layer_param){
-            .n_dims = 1, .shape = { cols }, .keep = FOCI_TRAINED, .frozen = -1
+            .n_dims = 1, .shape = { cols }, .keep = FOCI_KEEP_TRAINED, .frozen = -1
         };
         name_of(layer, w->group, w->bias, name, sizeof name);
         TRY(params_add(layer, &param, "%s", name));
@@ -113,7 +111,7 @@ static foci_status add_frozen(foci_layer *layer, const struct wanted *w,
 
     struct layer_param param = { .n_dims = 2,
                                  .shape = { width, w->to.heads * w->to.dim },
-                                 .keep = FOCI_FROZEN,
+                                 .keep = FOCI_KEEP_FROZEN,
                                  .stream = w->stream,
                                  .heads = w->to.heads,
                                  .frozen = same < 0 ? layer->n_frozen : same };
@@ -197,7 +195,8 @@ static foci_status add_attention(foci_layer *layer)
     const foci_layer_problem *p = &layer->p;
     foci_group                g = { FOCI_SIZED(foci_group) };
 
-    for (int i = 0; !foci_plan_group(layer->plan, i, &g); i++) {
+    for (int i = 0; i < foci_plan_group_count(layer->plan); i++) {
+        (void)foci_plan_group(layer->plan, i, &g);
         const struct wanted v = { { .to = PLACE_V,
                                     .head0 = g.kv0,
                                     .heads = g.kv_heads,
@@ -251,7 +250,7 @@ static foci_status add_gau(foci_layer *layer)
     for (int i = 0; i < 4 && layer->places[PLACE_Z].heads; i++) {
         const struct layer_param param = { .n_dims = 1,
                                            .shape = { p->head_dim },
-                                           .keep = FOCI_TRAINED,
+                                           .keep = FOCI_KEEP_TRAINED,
                                            .start = i % 2 ? START_ZERO : START_ONE,
                                            .frozen = -1 };
         layer->gamma[i] = layer->n_params;
@@ -279,7 +278,7 @@ static foci_status add_out(foci_layer *layer)
     const foci_layer_problem *p = &layer->p;
     struct layer_param        param = { .n_dims = 2,
                                         .shape = { p->heads * p->value_dim, p->width },
-                                        .keep = FOCI_TRAINED,
+                                        .keep = FOCI_KEEP_TRAINED,
                                         .start = START_NORMAL,
                                         .stream = STREAM_O,
                                         .heads = 1,
@@ -290,26 +289,16 @@ static foci_status add_out(foci_layer *layer)
     if (!p->biases) return FOCI_OK;
     layer->out_bias = layer->n_params;
     param = (struct layer_param){
-        .n_dims = 1, .shape = { p->width }, .keep = FOCI_TRAINED, .frozen = -1
+        .n_dims = 1, .shape = { p->width }, .keep = FOCI_KEEP_TRAINED, .frozen = -1
     };
     return params_add(layer, &param, "bo");
-}
-
-static int count_groups(const foci_plan *plan)
-{
-    foci_group g = { FOCI_SIZED(foci_group) };
-    int        n = 0;
-
-    while (!foci_plan_group(plan, n, &g))
-        n++;
-    return n;
 }
 
 foci_status layer_projections(foci_layer *layer)
 {
     enum { OF_GROUP = 3, OTHERS = 10, TENSORS = 2 };
     foci_ctx *ctx = layer->ctx;
-    const int n = OF_GROUP * count_groups(layer->plan) + OTHERS;
+    const int n = OF_GROUP * foci_plan_group_count(layer->plan) + OTHERS;
 
     layer->cap_projections = layer->cap_frozen = n;
     layer->cap_params = TENSORS * n;

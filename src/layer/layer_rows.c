@@ -72,11 +72,11 @@ static void drop_row(const struct pass *x, int64_t row, float *values)
     const foci_layer_problem *p = &x->layer->p;
     const uint64_t            key =
         rng_drop_key(x->io.dropout_seed, row / p->len, -1, row % p->len);
-    const float kept = (float)(1 / (1 - p->drop_out));
+    const float kept = (float)(1 / (1 - p->output_dropout));
 
     for (int64_t c = 0; c < p->width; c++) {
-        const uint64_t z = rng_take_in(key, (uint64_t)c + 1);
-        const bool     drops = (double)(z >> 11) * 0x1p-53 < p->drop_out;
+        const uint64_t z = rng_absorb(key, (uint64_t)c + 1);
+        const bool     drops = (double)(z >> 11) * 0x1p-53 < p->output_dropout;
         values[c] = drops ? 0 : values[c] * kept;
     }
 }

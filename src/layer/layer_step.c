@@ -15,7 +15,7 @@ static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim
     if (__builtin_mul_overflow(row, tokens, &n))
         a->used = SIZE_MAX;
     else
-        s.data = arena_take(a, n, foci_dtype_bytes(layer->p.dtype));
+        s.data = arena_alloc(a, n, foci_dtype_bytes(layer->p.dtype));
     return s;
 }
 
@@ -31,18 +31,18 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
                                                                   : b->heads;
         x->at[i] = take_spot(layer, b->heads ? all : 0, b->dim, tokens, a);
     }
-    x->runs = arena_take(a, 1, sizeof *x->runs);
+    x->runs = arena_alloc(a, 1, sizeof *x->runs);
     layer_take_rooms(layer, x, tokens, false, a);
 }
 
-size_t foci_layer_step_bytes(const foci_layer *layer, const foci_pool *pool,
-                             int64_t n_states, int64_t tokens, int64_t max_len)
+size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool,
+                                  int64_t n_states, int64_t tokens, int64_t max_len)
 {
     struct pass  x = { .layer = layer };
     struct arena a = { 0 };
 
     if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
-    const size_t bytes = foci_step_bytes(pool, n_states, tokens, max_len);
+    const size_t bytes = foci_step_work_bytes(pool, n_states, tokens, max_len);
     take(layer, &x, tokens, &a);
     if (!bytes || !arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
     return a.used + bytes;
@@ -72,9 +72,9 @@ static foci_status check(const foci_layer *layer, const foci_pool *pool,
                         "a layer with a source has its keys from there and needs no "
                         "state: give the new rows to foci_layer_forward()");
     if (tokens && !io->x) what = "x is NULL: hidden states are what a layer reads";
-    if (!io->params) what = "params is NULL: draw them by foci_layer_init()";
+    if (!io->params) what = "params is NULL: draw them by foci_layer_params_init()";
     if (!io->work || (uintptr_t)io->work % 64)
-        what = "work is NULL or not 64-byte aligned: see foci_layer_step_bytes()";
+        what = "work is NULL or not 64-byte aligned: see foci_layer_step_work_bytes()";
     if (io->n_states < 0) what = "n_states is negative";
     if (pool->plan != layer->plan)
         what = "the pool is of another plan: make it from foci_layer_plan()";
@@ -93,8 +93,8 @@ static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
     take(layer, x, tokens, work);
     x->runs[0] = (struct run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
-    if (io->made)
-        x->plan_params = (float *)io->made;
+    if (io->precomputed)
+        x->plan_params = (float *)io->precomputed;
     else
         layer_make_params(x);
 }
@@ -105,7 +105,7 @@ static void take_made(const foci_layer *layer, struct pass *x, struct arena *a)
     if (layer->n_distances) layer_take_rooms(layer, x, 1, false, a);
 }
 
-size_t foci_layer_made_bytes(const foci_layer *layer)
+size_t foci_layer_precompute_bytes(const foci_layer *layer)
 {
     struct pass  x = { .layer = layer };
     struct arena a = { 0 };
@@ -115,18 +115,21 @@ size_t foci_layer_made_bytes(const foci_layer *layer)
     return arena_ok(&a) ? a.used : 0;
 }
 
-foci_status foci_layer_make(const foci_layer *layer, const float *params, void *made)
+foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
+                                  void *precomputed)
 {
     struct pass  x = { .layer = layer, .io = { .params = params } };
-    struct arena a = { .base = made };
+    struct arena a = { .base = precomputed };
 
-    if (!layer) return FOCI_ERR_ARG;
+    if (!layer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_precompute: the layer is NULL");
     if (!layer->n_distances) return FOCI_OK;
-    if (!params || !made || (uintptr_t)made % 64)
+    if (!params || !precomputed || (uintptr_t)precomputed % 64)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s",
-                        params ? "made is NULL or not 64-byte aligned: see "
-                                 "foci_layer_made_bytes()"
-                               : "params is NULL: draw them by foci_layer_init()");
+                        params
+                            ? "precomputed is NULL or not 64-byte aligned: see "
+                              "foci_layer_precompute_bytes()"
+                            : "params is NULL: draw them by foci_layer_params_init()");
     take_made(layer, &x, &a);
     layer_make_params(&x);
     return FOCI_OK;
@@ -139,11 +142,10 @@ foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
     struct pass        x;
     int64_t            tokens;
 
-    if (!layer || !pool || !io) return FOCI_ERR_ARG;
-    if (!sized_take(&whole, io, sizeof whole))
-        return ctx_fail(layer->ctx, FOCI_ERR_ARG,
-                        "io.size is %zu: set it with FOCI_SIZED(foci_layer_step_io)",
-                        io->size);
+    if (!layer || !pool)
+        return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_layer_step: the %s is NULL", layer ? "pool" : "layer");
+    TRY(sized_in(layer->ctx, "foci_layer_step_io", &whole, io, sizeof whole));
     if (whole.n_states && !whole.states)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "states is NULL");
     TRY(count_tokens(layer, &whole, &tokens));

@@ -9,7 +9,6 @@
  * does not have yet (if causal, among those up to u), so that what a causal row sees
  * does not depend on the length.  Time O(n b (2 radius + 1 + g + r) dim), memory O(n).
  */
-#include "core/core.h"
 #include "mech/mech.h"
 
 enum { BLOCK, RADIUS, GLOBAL, RANDOM };
@@ -56,16 +55,17 @@ static foci_range tokens(struct shape s, int64_t first, int64_t end)
 static int draw(const foci_mech *m, int64_t u, int64_t columns[MAX_RANDOM])
 {
     const struct shape s = shape(m);
-    const int64_t      n = div_up(m->dims.len, s.b), right = u + s.radius + 1;
-    const int64_t      before = max64(0, u - s.radius - s.g);
-    const int64_t      len = before + (m->causal ? 0 : max64(0, n - right));
+    const int64_t      n = (m->dims.len + s.b - 1) / s.b, right = u + s.radius + 1;
+    const int64_t      left = u - s.radius - s.g, before = left > 0 ? left : 0;
+    const int64_t      after = m->causal || right > n ? 0 : n - right;
+    const int64_t      len = before + after;
     int64_t            moved_at[MAX_RANDOM], moved[MAX_RANDOM];
-    struct rng         r;
+    uint64_t           stream;
     int                t = 0;
 
-    rng_seed(&r, m->seed, FIRST_STREAM + (uint64_t)u + m->stream);
-    for (; t < min64(s.random, len); t++) {
-        const int64_t at = t + rng_below(&r, len - t);
+    stream = foci_draw_begin(m->seed, FIRST_STREAM + (uint64_t)u + m->stream);
+    for (; t < s.random && t < len; t++) {
+        const int64_t at = t + foci_draw_below(&stream, len - t);
         int64_t       entry = at, first = t;
 
         for (int i = 0; i < t; i++) {
@@ -107,7 +107,7 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
     foci_tiles_cover(out, global, global);
     foci_tiles_cover(out, tokens(s, u0 - s.radius, u1 + s.radius + 1),
                      tokens(s, u1 - s.radius, u0 + s.radius + 1));
-    for (int64_t u = max64(u0, s.g); u <= u1; u++) {
+    for (int64_t u = u0 > s.g ? u0 : s.g; u <= u1; u++) {
         const int n = draw(m, u, columns);
         for (int t = 0; t < n; t++) {
             const foci_range one = tokens(s, columns[t], columns[t] + 1);
@@ -117,7 +117,7 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 }
 
 /* Blocks by chance reach back to the first. */
-static int64_t keep(const foci_mech *m, int64_t n)
+static int64_t first_key(const foci_mech *m, int64_t n)
 {
     const struct shape s = shape(m);
 
@@ -125,12 +125,13 @@ static int64_t keep(const foci_mech *m, int64_t n)
     return (n / s.b - s.radius) * s.b;
 }
 
-static bool hold(const foci_mech *m, foci_range keys)
+static bool pinned(const foci_mech *m, foci_range keys)
 {
     return keys.begin < tokens(shape(m), 0, shape(m).g).end;
 }
 
 const foci_mech_def mech_bigbird = {
+    FOCI_SIZED(foci_mech_def),
     .name = "bigbird",
     .summary = "softmax over neighbouring, first and random blocks",
     .formula = "w_ij = e^x_ij / sum e^x_it over |u - t| <= radius, u < g, t < g, "
@@ -139,14 +140,14 @@ const foci_mech_def mech_bigbird = {
     .cost = "time n b (2 radius + 1 + g + r) dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .by_length = true,
     .no_cross = "rows and columns are blocks of one sequence",
     .mask = mask,
     .tiles = tiles,
-    .keep = keep,
-    .hold = hold,
+    .first_key = first_key,
+    .pinned = pinned,
 };

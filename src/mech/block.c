@@ -89,6 +89,7 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 }
 
 const foci_mech_def mech_block = {
+    FOCI_SIZED(foci_mech_def),
     .name = "block",
     .summary = "softmax over a given layout of blocks",
     .formula = "w_ij = e^x_ij / sum e^x_it over layout[floor(i/b)][floor(j/b)] = 1",
@@ -97,9 +98,9 @@ const foci_mech_def mech_block = {
     .args = args,
     .n_args = N_ELEMENTS(args),
     .list = &layout,
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "rows and columns of the layout are blocks of one sequence",
     .mask = mask,

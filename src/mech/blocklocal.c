@@ -38,9 +38,13 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
     foci_tiles_cover(out, hull, core);
 }
 
-static int64_t keep(const foci_mech *m, int64_t n) { return blocks_of(m, n, n).begin; }
+static int64_t first_key(const foci_mech *m, int64_t n)
+{
+    return blocks_of(m, n, n).begin;
+}
 
 const foci_mech_def mech_blocklocal = {
+    FOCI_SIZED(foci_mech_def),
     .name = "blocklocal",
     .summary = "softmax inside blocks of tokens",
     .formula = "w_ij = e^x_ij / sum e^x_it over floor(i/b) = floor(j/b)",
@@ -48,12 +52,12 @@ const foci_mech_def mech_blocklocal = {
     .cost = "time n b dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "queries and keys share blocks by position",
     .mask = mask,
     .tiles = tiles,
-    .keep = keep,
+    .first_key = first_key,
 };

@@ -23,7 +23,7 @@ static void linear(const foci_mech *m, foci_linear *l)
 {
     l->feature = FOCI_FEATURE_RELU;
     l->norm = FOCI_NORM_SUM;
-    l->turned = true;
+    l->cosine = true;
     l->length = m->arg[LENGTH];
 }
 
@@ -44,6 +44,7 @@ static bool refuse(const foci_mech *m, char *why, size_t cap)
 }
 
 const foci_mech_def mech_cosformer = {
+    FOCI_SIZED(foci_mech_def),
     .name = "cosformer",
     .summary = "linear attention that fades with the distance",
     .formula = "A_ij ~ relu(q_i).relu(k_j) cos(pi/2 (i - j)/M)",
@@ -51,7 +52,7 @@ const foci_mech_def mech_cosformer = {
     .cost = "time n dim^2, memory dim^2",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .stochastic = true,
     .no_cross = "queries and keys are counted from the same start",

@@ -33,12 +33,13 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 2,
       .shape = shape,
       .init = FOCI_INIT_NORMAL,
-      .amount = variance,
+      .value_of = variance,
       .stream = 8,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mech_def mech_dynconv = {
+    FOCI_SIZED(foci_mech_def),
     .name = "dynconv",
     .summary = "a convolution whose kernel each token makes",
     .formula = "o_i = sum_t softmax(W x_i)_t v_(i+t-left)",
@@ -48,7 +49,7 @@ const foci_mech_def mech_dynconv = {
     .n_args = N_ELEMENTS(taps_args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_POSITIONAL,
+    .engine = FOCI_ENGINE_POSITIONAL,
     .reads = FOCI_READ_V | FOCI_READ_X,
     .no_cross = "a row is its position",
     .refuse = taps_refuse,

@@ -16,12 +16,13 @@ static void linear(const foci_mech *m, foci_linear *l)
 }
 
 const foci_mech_def mech_efficient = {
+    FOCI_SIZED(foci_mech_def),
     .name = "efficient",
     .summary = "softmax over features of queries and over positions of keys",
     .formula = "A_ij = sum_c softmax_c(q_i) softmax_j(k_c)",
     .source = "Shen et al., Efficient attention, 2021",
     .cost = "time n dim^2, memory dim^2",
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .stochastic = true,
     .linear = linear,

@@ -18,11 +18,11 @@ enum { ALL, ONE }; /* of the words of PATTERN: in turn, or one of those that fol
 
 static const foci_arg_def args[] = {
     [PATTERN] = { .name = "pattern",
-                  .words = "all|current|previous|next|left|right|end|start",
+                  .choices = "all|current|previous|next|left|right|end|start",
                   .help = "which; all: those that see anything, head by head" },
     [WORDS] = { .name = "words", .max = 1, .help = "1: patterns of words" },
     [EMPTY] = { .name = "empty",
-                .words = "zero|self",
+                .choices = "zero|self",
                 .help = "what a row without keys takes" },
 };
 
@@ -48,12 +48,13 @@ static void positional(const foci_mech *m, int64_t head, foci_positional *p)
         p->pattern = every[head % (int64_t)N_ELEMENTS(every)];
 }
 
-static unsigned needs(const foci_mech *m)
+static unsigned reads(const foci_mech *m)
 {
     return m->arg[WORDS] > 0 ? FOCI_READ_V | FOCI_READ_WORDS : FOCI_READ_V;
 }
 
 const foci_mech_def mech_fixed = {
+    FOCI_SIZED(foci_mech_def),
     .name = "fixed",
     .summary = "fixed patterns of positions",
     .formula = "A_ij = 1 at one neighbour, or a cube of the position over its sum",
@@ -61,10 +62,10 @@ const foci_mech_def mech_fixed = {
     .cost = "time n dim, memory dim",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_POSITIONAL,
+    .engine = FOCI_ENGINE_POSITIONAL,
     .reads = FOCI_READ_V,
     .stochastic = true,
     .no_cross = "a row is its position",
-    .needs = needs,
+    .reads_of = reads,
     .positional = positional,
 };

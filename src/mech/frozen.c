@@ -12,10 +12,10 @@
 
 static const foci_arg_def args[] = {
     { .name = "kind",
-      .words = "orthogonal|gaussian|hadamard",
+      .choices = "orthogonal|gaussian|hadamard",
       .help = "columns that are orthonormal, entries that are normal, or a transform" },
     { .name = "sample",
-      .words = "perhead|block",
+      .choices = "perhead|block",
       .help =
           "a matrix for each head, or one that heads share out: they are orthogonal "
           "then" },

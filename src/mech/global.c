@@ -112,13 +112,14 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 }
 
 /* A global token still to come needs all that went before. */
-static int64_t keep(const foci_mech *m, int64_t n)
+static int64_t first_key(const foci_mech *m, int64_t n)
 {
     if (any_in(m, (foci_range){ n, INT64_MAX })) return 0;
     return n - window_reach(window(m));
 }
 
 const foci_mech_def mech_global = {
+    FOCI_SIZED(foci_mech_def),
     .name = "global",
     .summary = "softmax over a window and over tokens that see and are seen by all",
     .formula = "w_ij = e^x_ij / sum e^x_it over |i - j| <= w g, g | i - j, "
@@ -128,13 +129,13 @@ const foci_mech_def mech_global = {
     .args = args,
     .n_args = N_ELEMENTS(args),
     .list = &list,
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "a token is global as query and as key",
     .mask = mask,
     .tiles = tiles,
-    .keep = keep,
-    .hold = any_in,
+    .first_key = first_key,
+    .pinned = any_in,
 };

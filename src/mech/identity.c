@@ -10,7 +10,9 @@
 enum { NORM };
 
 static const foci_arg_def args[] = {
-    [NORM] = { .name = "norm", .words = "none|n", .help = "what weights are divided by" },
+    [NORM] = { .name = "norm",
+               .choices = "none|n",
+               .help = "what weights are divided by" },
 };
 
 static void linear(const foci_mech *m, foci_linear *l)
@@ -19,6 +21,7 @@ static void linear(const foci_mech *m, foci_linear *l)
 }
 
 const foci_mech_def mech_identity = {
+    FOCI_SIZED(foci_mech_def),
     .name = "identity",
     .summary = "logits as weights, without a map",
     .formula = "A_ij = s q_i.k_j",
@@ -26,7 +29,7 @@ const foci_mech_def mech_identity = {
     .cost = "time n dim^2, memory dim^2",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .linear = linear,
 };

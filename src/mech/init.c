@@ -9,7 +9,7 @@
 
 static const foci_arg_def args[] = {
     { .name = "kind",
-      .words = "orthogonal|gaussian",
+      .choices = "orthogonal|gaussian",
       .help = "columns that are orthonormal, or entries that are normal" },
 };
 

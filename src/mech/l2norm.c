@@ -10,12 +10,13 @@
 #include "mech/mech.h"
 
 const foci_mech_def mech_l2norm = {
+    FOCI_SIZED(foci_mech_def),
     .name = "l2norm",
     .summary = "exponential weights of unit Euclidean norm",
     .formula = "w_ij = e^x_ij / sqrt(sum_t e^2x_it)",
     .source = "Su, 2022",
     .cost = "time n^2 dim, memory n",
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_L2NORM,
+    .weigh = FOCI_WEIGH_L2NORM,
 };

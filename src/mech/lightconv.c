@@ -29,10 +29,11 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 2,
       .shape = shape,
       .stream = 8,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mech_def mech_lightconv = {
+    FOCI_SIZED(foci_mech_def),
     .name = "lightconv",
     .summary = "a convolution with one normalised kernel",
     .formula = "o_i = sum_t softmax(W)_t v_(i+t-left)",
@@ -42,7 +43,7 @@ const foci_mech_def mech_lightconv = {
     .n_args = N_ELEMENTS(taps_args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_POSITIONAL,
+    .engine = FOCI_ENGINE_POSITIONAL,
     .reads = FOCI_READ_V,
     .no_cross = "a row is its position",
     .refuse = taps_refuse,

@@ -19,7 +19,7 @@ enum { MOST_FEATURES = 1 << 16 };
 
 static const foci_arg_def args[] = {
     [KERNEL] = { .name = "kernel",
-                 .words = "elu|relu|poly|taylor|powers|cos",
+                 .choices = "elu|relu|poly|taylor|powers|cos",
                  .help = "what becomes of queries and keys" },
     [POWER] = { .name = "power",
                 .preset = 2,
@@ -51,12 +51,12 @@ static void set_shares(const foci_mech *m, foci_linear *l)
 
     l->order = (int)foci_arg_int(m, poly ? POWER : ORDER);
     for (int r = 0; r <= l->order; r++) {
-        l->share[r] = share;
+        l->coeff[r] = share;
         share *= poly ? (double)(l->order - r) / (r + 1) : 1.0 / (r + 1);
     }
     for (int r = 0; poly && r <= l->order; r++)
         for (int t = r; t < l->order; t++)
-            l->share[r] *= m->arg[CONST];
+            l->coeff[r] *= m->arg[CONST];
 }
 
 static void linear(const foci_mech *m, foci_linear *l)
@@ -98,6 +98,7 @@ static bool refuse(const foci_mech *m, char *why, size_t cap)
 }
 
 const foci_mech_def mech_linear = {
+    FOCI_SIZED(foci_mech_def),
     .name = "linear",
     .summary = "linear attention: kernels that are products of features",
     .formula = "A_ij = phi(q_i).phi(k_j) / sum_j phi(q_i).phi(k_j)",
@@ -105,7 +106,7 @@ const foci_mech_def mech_linear = {
     .cost = "time n m dim, memory m dim, m features",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .stochastic = true,
     .refuse = refuse,

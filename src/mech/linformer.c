@@ -84,7 +84,7 @@ static double variance(const foci_mech *m, const double *arg)
 #define MIXTURE(n, s, text)                                                            \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 2, .shape = (s), .init = FOCI_INIT_NORMAL,  \
-        .amount = variance, .stream = 2, .keep = FOCI_TRAINED                          \
+        .value_of = variance, .stream = 2, .keep = FOCI_KEEP_TRAINED                   \
     }
 
 static const foci_tensor_def tensors[] = {
@@ -115,7 +115,7 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 
 static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
-    levels[0] = (foci_slots){ .every = run_of(m),
+    levels[0] = (foci_slots){ .run_len = run_of(m),
                               .learned = rank_of(m),
                               .all = m->arg[BLOCK] == 0 };
     return 1;
@@ -142,13 +142,14 @@ static void slot_tiles(const foci_mech *m, int level, foci_range rows,
 }
 
 /* Decoding needs the raw keys of the block that is being filled. */
-static int64_t keep(const foci_mech *m, int64_t n)
+static int64_t first_key(const foci_mech *m, int64_t n)
 {
     const int64_t block = foci_arg_int(m, BLOCK);
     return block ? n / block * block : 0;
 }
 
 const foci_mech_def mech_linformer = {
+    FOCI_SIZED(foci_mech_def),
     .name = "linformer",
     .summary = "softmax over learned mixtures of the keys",
     .formula = "O = softmax(s Q (E K)^T) (F V)",
@@ -158,7 +159,7 @@ const foci_mech_def mech_linformer = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .refuse = refuse,
     .mask = mask,
@@ -166,5 +167,5 @@ const foci_mech_def mech_linformer = {
     .slots = slots,
     .slot_mask = slot_mask,
     .slot_tiles = slot_tiles,
-    .keep = keep,
+    .first_key = first_key,
 };

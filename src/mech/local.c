@@ -37,12 +37,13 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
     window_tiles(window(m), m->dims.len, rows, out);
 }
 
-static int64_t keep(const foci_mech *m, int64_t n)
+static int64_t first_key(const foci_mech *m, int64_t n)
 {
     return n - window_reach(window(m));
 }
 
 const foci_mech_def mech_local = {
+    FOCI_SIZED(foci_mech_def),
     .name = "local",
     .summary = "softmax over a window of neighbours",
     .formula = "w_ij = e^x_ij / sum e^x_it over |i - j| <= w g, g | i - j",
@@ -50,12 +51,12 @@ const foci_mech_def mech_local = {
     .cost = "time n w dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "a window is about a query's own position",
     .mask = mask,
     .tiles = tiles,
-    .keep = keep,
+    .first_key = first_key,
 };

@@ -47,8 +47,8 @@ static double variance(const foci_mech *m, const double *arg)
 #define PROJECTION(n, text)                                                            \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 2, .shape = shape,                          \
-        .init = FOCI_INIT_NORMAL, .amount = variance, .stream = 3,                     \
-        .keep = FOCI_TRAINED                                                           \
+        .init = FOCI_INIT_NORMAL, .value_of = variance, .stream = 3,                   \
+        .keep = FOCI_KEEP_TRAINED                                                      \
     }
 
 static const foci_tensor_def tensors[] = {
@@ -57,6 +57,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mech_def mech_lowrank = {
+    FOCI_SIZED(foci_mech_def),
     .name = "lowrank",
     .summary = "softmax over logits of low rank",
     .formula = "A = softmax(s (Q Uq)(K Uk)^T)",
@@ -66,7 +67,7 @@ const foci_mech_def mech_lowrank = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .map = FOCI_MAP_PROJECT,
     .stochastic = true,

@@ -19,7 +19,7 @@ enum { ANGULAR, FLOOR };
 enum { MOST_BUCKETS = 1 << 20, MOST_ROUNDS = 64 };
 
 static const foci_arg_def args[] = {
-    [HASH] = { .name = "hash", .words = "angular|floor", .help = "which hash" },
+    [HASH] = { .name = "hash", .choices = "angular|floor", .help = "which hash" },
     [BUCKETS] = { .name = "buckets",
                   .preset = 64,
                   .min = 2,
@@ -119,7 +119,7 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = b_shape,
       .init = FOCI_INIT_UNIFORM,
-      .amount = b_width,
+      .value_of = b_width,
       .stream = STREAM,
       .by_rounds = true },
 };
@@ -129,12 +129,13 @@ static void order(const foci_mech *m, foci_order *order)
     order->label = m->arg[HASH] == ANGULAR ? FOCI_LABEL_ANGULAR : FOCI_LABEL_FLOOR;
     order->rounds = foci_arg_int(m, ROUNDS);
     order->width = m->arg[WIDTH];
-    order->again = !(m->arg[DEDUP] > 0);
-    order->shared = m->arg[SHARED] > 0;
+    order->weigh_repeats = !(m->arg[DEDUP] > 0);
+    order->shared_qk = m->arg[SHARED] > 0;
     order->chunk = foci_arg_int(m, CHUNK);
 }
 
 const foci_mech_def mech_lsh = {
+    FOCI_SIZED(foci_mech_def),
     .name = "lsh",
     .summary = "softmax over the keys in the same bucket of a hash",
     .formula = "j: h_r(q_i) = h_r(k_j) in at least one round r",
@@ -144,9 +145,9 @@ const foci_mech_def mech_lsh = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .refuse = refuse,
     .order = order,

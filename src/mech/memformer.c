@@ -29,7 +29,7 @@ static const foci_arg_def args[] = {
               .help = "temperature of writing" },
 };
 
-static void recall(const foci_mech *m, foci_recall *r)
+static void slots(const foci_mech *m, foci_memformer *r)
 {
     r->slots = foci_arg_int(m, SLOTS);
     r->segment = foci_arg_int(m, SEGMENT);
@@ -60,10 +60,11 @@ static const foci_tensor_def tensors[] = {
       .init = FOCI_INIT_NORMAL,
       .value = 1,
       .stream = 7,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mech_def mech_memformer = {
+    FOCI_SIZED(foci_mech_def),
     .name = "memformer",
     .summary = "slots that tokens read and segments write",
     .formula = "o_i = softmax(s q_i M^T) M",
@@ -73,9 +74,9 @@ const foci_mech_def mech_memformer = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_RECALL,
+    .engine = FOCI_ENGINE_MEMFORMER,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .no_cross = "queries and keys are cut into the same segments",
     .refuse = refuse,
-    .recall = recall,
+    .memformer = slots,
 };

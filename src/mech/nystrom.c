@@ -27,7 +27,7 @@ static const foci_arg_def args[] = {
                .help = "width of a convolution of the values that is added; 0: none" },
 };
 
-static void landmarks(const foci_mech *m, foci_landmarks *l)
+static void landmarks(const foci_mech *m, foci_nystrom *l)
 {
     l->count = foci_arg_int(m, LANDMARKS);
     l->iters = foci_arg_int(m, ITERS);
@@ -52,12 +52,13 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = shape,
       .init = FOCI_INIT_NORMAL,
-      .amount = variance,
+      .value_of = variance,
       .stream = 8,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mech_def mech_nystrom = {
+    FOCI_SIZED(foci_mech_def),
     .name = "nystrom",
     .summary = "softmax attention through a few landmarks",
     .formula = "O = softmax(s Q K~^T) softmax(s Q~ K~^T)^+ softmax(s Q~ K^T) V",
@@ -67,8 +68,8 @@ const foci_mech_def mech_nystrom = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_LANDMARKS,
+    .engine = FOCI_ENGINE_NYSTROM,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .no_causal = "landmarks are means of tokens of all positions",
-    .landmarks = landmarks,
+    .nystrom = landmarks,
 };

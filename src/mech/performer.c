@@ -24,7 +24,7 @@ static const double auto_a = 1; /* a number that a cannot be */
 
 static const foci_arg_def args[] = {
     [KIND] = { .name = "kind",
-               .words = "favor+|favor++|sderf|aderf|trig|hyp",
+               .choices = "favor+|favor++|sderf|aderf|trig|hyp",
                .help = "the features" },
     [FEATURES] = { .name = "features",
                    .max = 1 << 16,
@@ -34,17 +34,17 @@ static const foci_arg_def args[] = {
                 .max = 1,
                 .help = "1: rows are orthogonal, as many as fit" },
     [ROWS] = { .name = "rows",
-               .words = "chi|sqrt|unit",
+               .choices = "chi|sqrt|unit",
                .help = "lengths of orthogonal rows; unit ones are biased" },
     [A] = { .name = "a",
             .preset = auto_a,
             .min = -1e6,
             .max = 0.12,
             .real = true,
-            .word = "auto",
+            .preset_word = "auto",
             .help = "of favor++; auto: from q and k, or calibrated" },
     [KERNEL] = { .name = "kernel",
-                 .words = "exp|gaussian",
+                 .choices = "exp|gaussian",
                  .help = "what is estimated: e^(x.y), or e^(-|x-y|^2/2)" },
     [REDRAW] = { .name = "redraw",
                  .max = INT32_MAX,
@@ -125,7 +125,7 @@ static double unknown(const foci_mech *m, const double *arg)
 #define STATISTIC(n, s, text)                                                          \
     {                                                                                  \
         .name = n, .help = text, .n_dims = (s) == a_shape ? 1 : 2, .shape = (s),       \
-        .amount = unknown, .keep = FOCI_MOVED                                          \
+        .value_of = unknown, .keep = FOCI_KEEP_MOVED                                   \
     }
 
 static const foci_tensor_def tensors[] = {
@@ -134,9 +134,9 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 2,
       .shape = omega_shape,
       .init = FOCI_INIT_ROWS,
-      .amount = omega_rows,
+      .value_of = omega_rows,
       .stream = 0,
-      .keep = FOCI_MOVED },
+      .keep = FOCI_KEEP_MOVED },
     STATISTIC("A", a_shape, "factors of w_t^2; NaN: found in q and k"),
     STATISTIC("Bx", square_shape, "of queries"),
     STATISTIC("By", square_shape, "of keys"),
@@ -146,10 +146,11 @@ static const foci_tensor_def tensors[] = {
       .help = "training steps so far",
       .n_dims = 1,
       .shape = steps_shape,
-      .keep = FOCI_MOVED },
+      .keep = FOCI_KEEP_MOVED },
 };
 
 const foci_mech_def mech_performer = {
+    FOCI_SIZED(foci_mech_def),
     .name = "performer",
     .summary = "random features that estimate softmax attention",
     .formula = "A_ij ~ 1/m sum_r f(w_r, q_i) g(w_r, k_j), of mean e^(s q_i.k_j)",
@@ -159,7 +160,7 @@ const foci_mech_def mech_performer = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .stochastic = true,
     .refuse = refuse,

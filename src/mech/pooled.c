@@ -36,7 +36,7 @@ static const foci_arg_def args[] = {
     [COUNT_BIAS] = { .name = "count_bias",
                      .help = "1: a mean weighs as many tokens as it stands for; auto: "
                              "with several levels",
-                     .words = "auto|0|1" },
+                     .choices = "auto|0|1" },
 };
 
 static bool local(const foci_mech *m)
@@ -81,7 +81,7 @@ static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
     const int64_t n = foci_arg_int(m, LEVELS), bias = foci_arg_int(m, COUNT_BIAS);
 
     for (int l = 0; l < n; l++)
-        levels[l] = (foci_slots){ .every = size_of(m, l),
+        levels[l] = (foci_slots){ .run_len = size_of(m, l),
                                   .count_bias = bias == ON || (bias == AUTO && n > 1) };
     return (int)n;
 }
@@ -126,14 +126,18 @@ static void slot_tiles(const foci_mech *m, int level, foci_range rows,
                                    first.end });
 }
 
-static int64_t keep(const foci_mech *m, int64_t n) { return tokens(m, n, n).begin; }
+static int64_t first_key(const foci_mech *m, int64_t n)
+{
+    return tokens(m, n, n).begin;
+}
 
-static int64_t slot_keep(const foci_mech *m, int level, int64_t n)
+static int64_t first_slot(const foci_mech *m, int level, int64_t n)
 {
     return family(m, level, n).begin;
 }
 
 const foci_mech_def mech_pooled = {
+    FOCI_SIZED(foci_mech_def),
     .name = "pooled",
     .summary = "softmax over means of blocks, of one level or several",
     .formula = "o_i = sum_t softmax_t(s q_i . mean k) mean v, own block by tokens",
@@ -141,9 +145,9 @@ const foci_mech_def mech_pooled = {
     .cost = "time n (b levels + n/b^levels) dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "queries and keys share blocks by position",
     .mask = mask,
@@ -151,6 +155,6 @@ const foci_mech_def mech_pooled = {
     .slots = slots,
     .slot_mask = slot_mask,
     .slot_tiles = slot_tiles,
-    .keep = keep,
-    .slot_keep = slot_keep,
+    .first_key = first_key,
+    .first_slot = first_slot,
 };

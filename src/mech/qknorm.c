@@ -23,7 +23,7 @@ static const foci_tensor_def tensors[] = {
       .help = "factor of the cosines",
       .init = FOCI_INIT_CONST,
       .preset = 1 + TAU,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mod_def mod_qknorm = {

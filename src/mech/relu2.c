@@ -17,9 +17,10 @@ static const foci_arg_def args[] = {
                 .help = "divisor of the weights; 0: the keys visible" },
 };
 
-static double count(const foci_mech *m) { return m->arg[COUNT]; }
+static double divisor(const foci_mech *m) { return m->arg[COUNT]; }
 
 const foci_mech_def mech_relu2 = {
+    FOCI_SIZED(foci_mech_def),
     .name = "relu2",
     .summary = "squared positive logits, divided by the number of keys",
     .formula = "w_ij = max(x_ij, 0)^2 / n",
@@ -27,8 +28,8 @@ const foci_mech_def mech_relu2 = {
     .cost = "time n^2 dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_RELU2,
-    .count = count,
+    .weigh = FOCI_WEIGH_RELU2,
+    .divisor = divisor,
 };

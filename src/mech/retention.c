@@ -23,7 +23,7 @@ static const foci_arg_def args[] = {
                   .max = 1,
                   .help = "0: weights know nothing of q and k" },
     [NORM] = { .name = "norm",
-               .words = "none|sum|retnet",
+               .choices = "none|sum|retnet",
                .help = "what rows are divided by" },
     [LEARN] = { .name = "learn",
                 .max = 1,
@@ -55,7 +55,7 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = theta_shape,
       .by_head = theta,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 static void linear(const foci_mech *m, foci_linear *l)
@@ -70,6 +70,7 @@ static void linear(const foci_mech *m, foci_linear *l)
 }
 
 const foci_mech_def mech_retention = {
+    FOCI_SIZED(foci_mech_def),
     .name = "retention",
     .summary = "weights that fade with the distance, as a recurrence",
     .formula = "A_ij = s q_i.k_j lam^|i-j|",
@@ -79,7 +80,7 @@ const foci_mech_def mech_retention = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_LINEAR,
+    .engine = FOCI_ENGINE_LINEAR,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .no_cross = "the distance of a query and a key counts",
     .linear = linear,

@@ -17,7 +17,7 @@ static const foci_arg_def args[] = {
       .real = true,
       .help = "the slowest pair turns by about 1/base a position" },
     { .name = "layout",
-      .words = "interleaved|half",
+      .choices = "interleaved|half",
       .help = "pairs of neighbours, or of the halves of a row" },
 };
 

@@ -16,7 +16,7 @@ enum { INNER, ROUTES, TOP };
 
 static const foci_arg_def args[] = {
     [INNER] = { .name = "inner",
-                .words = "softmax",
+                .choices = "softmax",
                 .mech = true,
                 .help = "the mechanism of every route" },
     [ROUTES] = { .name = "routes",
@@ -28,6 +28,8 @@ static const foci_arg_def args[] = {
 };
 
 static int64_t routes(const foci_mech *m) { return foci_arg_int(m, ROUTES); }
+
+static int64_t top_routes(const foci_mech *m) { return foci_arg_int(m, TOP); }
 
 static void shape(const foci_mech *m, const double *arg, int64_t *shape)
 {
@@ -47,14 +49,14 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 2,
       .shape = shape,
       .init = FOCI_INIT_NORMAL,
-      .amount = variance,
+      .value_of = variance,
       .stream = 6,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 static bool refuse(const foci_mech *m, char *why, size_t cap)
 {
-    if (m->inner->def->engine == FOCI_ROUTES)
+    if (m->inner->def->engine == FOCI_ENGINE_ROUTED)
         snprintf(why, cap, "routes inside of routes are not offered");
     else if (!m->dims.x)
         snprintf(why, cap, "the gates read hidden states x, and dim_x is 0");
@@ -67,6 +69,7 @@ static bool refuse(const foci_mech *m, char *why, size_t cap)
 }
 
 const foci_mech_def mech_routed = {
+    FOCI_SIZED(foci_mech_def),
     .name = "routed",
     .summary =
         "a mixture of attentions to several sets of keys, by gates of each token",
@@ -77,8 +80,9 @@ const foci_mech_def mech_routed = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_ROUTES,
+    .engine = FOCI_ENGINE_ROUTED,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V | FOCI_READ_X,
     .refuse = refuse,
     .routes = routes,
+    .top_routes = top_routes,
 };

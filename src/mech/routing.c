@@ -26,7 +26,7 @@ static const foci_arg_def args[] = {
                    .max = MOST_CLUSTERS,
                    .help = "centroids; 0: the square root of the length, rounded up" },
     [PICK] = { .name = "pick",
-               .words = "argmax|topk",
+               .choices = "argmax|topk",
                .help = "rows choose their centroid, or centroids their rows" },
     [TAKE] = { .name = "take",
                .max = INT32_MAX,
@@ -79,21 +79,22 @@ static const foci_tensor_def tensors[] = {
       .init = FOCI_INIT_NORMAL,
       .value = 1,
       .stream = 4,
-      .keep = FOCI_MOVED },
+      .keep = FOCI_KEEP_MOVED },
 };
 
 static void order(const foci_mech *m, foci_order *order)
 {
     order->label = FOCI_LABEL_NEAREST;
     if (m->arg[PICK] != TOPK) return;
-    order->take = foci_arg_int(m, TAKE);
-    if (!order->take) order->take = m->dims.len / clusters_of(m);
-    if (!order->take) order->take = 1;
+    order->topk = foci_arg_int(m, TAKE);
+    if (!order->topk) order->topk = m->dims.len / clusters_of(m);
+    if (!order->topk) order->topk = 1;
 }
 
-static double keeps(const foci_mech *m) { return m->arg[LAMBDA]; }
+static double ema_decay(const foci_mech *m) { return m->arg[LAMBDA]; }
 
 const foci_mech_def mech_routing = {
+    FOCI_SIZED(foci_mech_def),
     .name = "routing",
     .summary = "softmax over the keys of the same cluster",
     .formula = "j: argmax_t q^_i.mu_t = argmax_t k^_j.mu_t",
@@ -103,13 +104,13 @@ const foci_mech_def mech_routing = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .map = FOCI_MAP_STANDARD,
     .stochastic = true,
     .by_length = true,
     .refuse = refuse,
     .order = order,
-    .keeps = keeps,
+    .ema_decay = ema_decay,
 };

@@ -31,7 +31,7 @@ static const foci_arg_def args[] = {
     [INTEGRATE] = { .name = "integrate",
                     .help = "how other segments take part: not, by a mean each, or by "
                             "attending once more",
-                    .words = "none|summary|second" },
+                    .choices = "none|summary|second" },
     [COUNT_BIAS] = { .name = "count_bias",
                      .max = 1,
                      .help = "1: a mean weighs as many tokens as it stands for" },
@@ -45,7 +45,10 @@ static const foci_arg_def args[] = {
                     .help = "1: segments before the own take no gradient" },
 };
 
-static bool second(const foci_mech *m) { return foci_arg_int(m, INTEGRATE) == SECOND; }
+static bool two_pass(const foci_mech *m)
+{
+    return foci_arg_int(m, INTEGRATE) == SECOND;
+}
 
 /* One number, where there is a second attention. */
 static void gamma_shape(const foci_mech *m, const double *arg, int64_t *shape)
@@ -60,7 +63,7 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = gamma_shape,
       .preset = 1 + GAMMA,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 static int64_t segment(const foci_mech *m, int64_t i)
@@ -94,7 +97,7 @@ static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
     const int64_t how = foci_arg_int(m, INTEGRATE);
 
     if (how == NONE) return 0;
-    levels[0] = (foci_slots){ .every = foci_arg_int(m, LENGTH),
+    levels[0] = (foci_slots){ .run_len = foci_arg_int(m, LENGTH),
                               .count_bias = how == SUMMARY && m->arg[COUNT_BIAS] != 0 };
     return 1;
 }
@@ -102,10 +105,10 @@ static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 /* The slots that tokens of segment u do not see. */
 static foci_range hidden(const foci_mech *m, int64_t u)
 {
-    const int64_t back = second(m) ? 0 : foci_arg_int(m, BACK);
+    const int64_t back = two_pass(m) ? 0 : foci_arg_int(m, BACK);
 
     if (m->causal) return (foci_range){ u - back, INT64_MAX };
-    return second(m) ? (foci_range){ 0, 0 } : (foci_range){ u - back, u + 1 };
+    return two_pass(m) ? (foci_range){ 0, 0 } : (foci_range){ u - back, u + 1 };
 }
 
 static uint64_t slot_mask(const foci_mech *m, int level, int64_t i, int64_t s0)
@@ -132,13 +135,14 @@ static uint64_t stop(const foci_mech *m, int64_t i, int64_t j0)
     return foci_bits_in(tokens(m, 0, segment(m, i) - 1), j0);
 }
 
-static int64_t keep(const foci_mech *m, int64_t n)
+static int64_t first_key(const foci_mech *m, int64_t n)
 {
     const int64_t u = segment(m, n);
     return tokens(m, u - foci_arg_int(m, BACK), u).begin;
 }
 
 const foci_mech_def mech_segmented = {
+    FOCI_SIZED(foci_mech_def),
     .name = "segmented",
     .summary = "softmax inside segments, with means of the others",
     .formula = "w_ij = e^x_ij / sum e^x_it over u - back <= floor(j/B) <= u, "
@@ -149,9 +153,9 @@ const foci_mech_def mech_segmented = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .no_cross = "queries and keys share segments by position",
     .mask = mask,
@@ -160,6 +164,6 @@ const foci_mech_def mech_segmented = {
     .slot_mask = slot_mask,
     .slot_tiles = slot_tiles,
     .stop = stop,
-    .keep = keep,
-    .second = second,
+    .first_key = first_key,
+    .two_pass = two_pass,
 };

@@ -48,17 +48,17 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 2,
       .shape = shape_k,
       .init = FOCI_INIT_NORMAL,
-      .amount = variance,
+      .value_of = variance,
       .stream = STREAM,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
     { .name = "aV",
       .help = "added to the values at each distance",
       .n_dims = 2,
       .shape = shape_v,
       .init = FOCI_INIT_NORMAL,
-      .amount = variance,
+      .value_of = variance,
       .stream = STREAM,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mod_def mod_shaw = {

@@ -13,12 +13,12 @@ static const foci_tensor_def tensors[] = {
     { .name = "sink",
       .help = "logit that absorbs weight",
       .init = FOCI_INIT_CONST,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 static const char *refuse(const foci_mech *mech)
 {
-    return mech->def->weigh == FOCI_SOFTMAX
+    return mech->def->weigh == FOCI_WEIGH_SOFTMAX
                ? NULL
                : "its weights are not divided by their sum, so "
                  "there is nothing to absorb";

@@ -9,13 +9,14 @@
 #include "mech/mech.h"
 
 const foci_mech_def mech_softmax = {
+    FOCI_SIZED(foci_mech_def),
     .name = "softmax",
     .summary = "scaled dot-product attention",
     .formula = "w_ij = e^x_ij / sum_t e^x_it",
     .source = "Vaswani et al., Attention is all you need, 2017",
     .cost = "time n^2 dim, memory n",
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
 };

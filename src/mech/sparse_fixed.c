@@ -31,7 +31,7 @@ static const foci_arg_def args[] = {
                   .help = "columns at the end of a block that all see" },
     [PART] = { .name = "part",
                .help = "the own block (1), the columns (2), or both",
-               .words = "both|1|2" },
+               .choices = "both|1|2" },
 };
 
 static int64_t stride(const foci_mech *m)
@@ -91,7 +91,7 @@ static int64_t columns(const foci_mech *m)
 static int slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
     if (foci_arg_int(m, PART) == BLOCK_ONLY) return 0;
-    levels[0] = (foci_slots){ .every = stride(m), .take = columns(m) };
+    levels[0] = (foci_slots){ .run_len = stride(m), .tail = columns(m) };
     return 1;
 }
 
@@ -123,9 +123,13 @@ static void slot_tiles(const foci_mech *m, int level, foci_range rows,
                      (foci_range){ last.end, INT64_MAX });
 }
 
-static int64_t keep(const foci_mech *m, int64_t n) { return blocks_of(m, n, n).begin; }
+static int64_t first_key(const foci_mech *m, int64_t n)
+{
+    return blocks_of(m, n, n).begin;
+}
 
 const foci_mech_def mech_sparse_fixed = {
+    FOCI_SIZED(foci_mech_def),
     .name = "sparse_fixed",
     .summary = "softmax over the own block and the last columns of every block",
     .formula = "w_ij = e^x_ij / sum e^x_it over floor(i/l) = floor(j/l) or "
@@ -134,9 +138,9 @@ const foci_mech_def mech_sparse_fixed = {
     .cost = "time n (l + c n/l) dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .by_length = true,
     .no_cross = "queries and keys share blocks by position",
@@ -146,5 +150,5 @@ const foci_mech_def mech_sparse_fixed = {
     .slots = slots,
     .slot_mask = slot_mask,
     .slot_tiles = slot_tiles,
-    .keep = keep,
+    .first_key = first_key,
 };

@@ -22,7 +22,7 @@ static const foci_arg_def args[] = {
                  .max = INT32_MAX,
                  .help = "the distance; 0: the square root of the length, rounded up" },
     [PART] = { .name = "part",
-               .words = "both|1|2",
+               .choices = "both|1|2",
                .help = "the window, every so many-th token, or both" },
 };
 
@@ -87,6 +87,7 @@ static void order(const foci_mech *m, foci_order *order)
 static int64_t place(const foci_mech *m, int64_t i) { return i % stride_of(m); }
 
 const foci_mech_def mech_strided = {
+    FOCI_SIZED(foci_mech_def),
     .name = "strided",
     .summary = "a window, and every so many-th token before and after it",
     .formula = "j: |i - j| <= stride, or stride divides i - j",
@@ -94,9 +95,9 @@ const foci_mech_def mech_strided = {
     .cost = "time n (stride + n/stride) dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .by_length = true,
     .no_cross = "distances between tokens of one sequence are what it looks at",

@@ -28,8 +28,8 @@ enum {
 
 static const foci_arg_def args[] = {
     [KIND] = { .name = "kind",
-               .words = "random|fixed_random|dense|fdense|frandom|random+dense|"
-                        "random+vanilla|dense+vanilla",
+               .choices = "random|fixed_random|dense|fdense|frandom|random+dense|"
+                          "random+vanilla|dense+vanilla",
                .help = "where the logits come from" },
     [MAX] = { .name = "max",
               .max = 1 << 20,
@@ -60,7 +60,7 @@ static unsigned sources(const foci_mech *m)
     return of_kind[foci_arg_int(m, KIND)];
 }
 
-static unsigned needs(const foci_mech *m)
+static unsigned reads(const foci_mech *m)
 {
     const unsigned from = sources(m);
     unsigned       reads = FOCI_READ_V;
@@ -198,12 +198,12 @@ static bool is_fixed(const foci_mech *m, const double *arg)
 #define DRAWN(n, s, variance, text)                                                    \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 2, .shape = (s), .init = FOCI_INIT_NORMAL,  \
-        .value = 1, .amount = (variance), .stream = 5, .keep = FOCI_TRAINED            \
+        .value = 1, .value_of = (variance), .stream = 5, .keep = FOCI_KEEP_TRAINED     \
     }
 #define ZERO(n, s, text)                                                               \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 1, .shape = (s), .stream = 5,               \
-        .keep = FOCI_TRAINED                                                           \
+        .keep = FOCI_KEEP_TRAINED                                                      \
     }
 
 static const foci_tensor_def tensors[] = {
@@ -214,7 +214,7 @@ static const foci_tensor_def tensors[] = {
                     .init = FOCI_INIT_NORMAL,
                     .value = 1,
                     .stream = 5,
-                    .keep = FOCI_TRAINED,
+                    .keep = FOCI_KEEP_TRAINED,
                     .frozen = is_fixed },
     [FOCI_AT_R1] = DRAWN("R1", factor_shape, of_rank, "factor of rows"),
     [FOCI_AT_R2] = DRAWN("R2", factor_shape, of_rank, "factor of columns"),
@@ -234,6 +234,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mech_def mech_synthesizer = {
+    FOCI_SIZED(foci_mech_def),
     .name = "synthesizer",
     .summary = "softmax over logits that are learned or made by each token alone",
     .formula = "A = softmax(R), or of a net of x_i, or mixtures",
@@ -243,11 +244,11 @@ const foci_mech_def mech_synthesizer = {
     .n_args = N_ELEMENTS(args),
     .tensors = tensors,
     .n_tensors = N_ELEMENTS(tensors),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_V,
     .stochastic = true,
     .no_cross = "a row is its position",
     .refuse = refuse,
-    .needs = needs,
+    .reads_of = reads,
     .sources = sources,
 };

@@ -40,7 +40,7 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = shape,
       .init = FOCI_INIT_CONST,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 static int64_t entry(const foci_mod *mod, bool causal, int64_t rel)

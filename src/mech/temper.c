@@ -13,7 +13,7 @@ static const foci_tensor_def tensors[] = {
       .help = "factor of the logits",
       .init = FOCI_INIT_CONST,
       .value = 1,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mod_def mod_temper = {

@@ -28,19 +28,19 @@ static const foci_tensor_def tensors[] = {
       .n_dims = 1,
       .shape = shape_row,
       .init = FOCI_INIT_CONST,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
     { .name = "w",
       .help = "added to the queries that meet distances",
       .n_dims = 1,
       .shape = shape_row,
       .init = FOCI_INIT_CONST,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
     { .name = "R",
       .help = "a row for each distance",
       .n_dims = 2,
       .shape = shape_r,
       .init = FOCI_INIT_SINUSOID,
-      .keep = FOCI_TRAINED },
+      .keep = FOCI_KEEP_TRAINED },
 };
 
 const foci_mod_def mod_txl = {

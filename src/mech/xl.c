@@ -38,6 +38,7 @@ static bool refuse(const foci_mech *m, char *why, size_t cap)
 }
 
 const foci_mech_def mech_xl = {
+    FOCI_SIZED(foci_mech_def),
     .name = "xl",
     .summary = "softmax with a memory before the keys, which takes no gradient",
     .formula = "w_ij = e^x_ij / sum_t e^x_it, k = [memory; current]",
@@ -45,9 +46,9 @@ const foci_mech_def mech_xl = {
     .cost = "time n (n + M) dim, memory n",
     .args = args,
     .n_args = N_ELEMENTS(args),
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .weigh = FOCI_SOFTMAX,
+    .weigh = FOCI_WEIGH_SOFTMAX,
     .stochastic = true,
     .refuse = refuse,
     .memory = memory,

@@ -40,13 +40,4 @@ int spec_print(const struct spec *spec, char *text, size_t cap);
  * the plan. */
 int64_t plan_mod_tensor(const foci_plan *plan, int group, size_t mod, size_t t);
 
-/* execute.c: what foci_io_check() says of the tensors, leaving out work and saved memory,
- * which the judge does not need. */
-foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
-                          const foci_grads *grads, char *text, size_t cap);
-
-/* And what the engines have against them. */
-foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,
-                               size_t cap);
-
 #endif

@@ -112,9 +112,9 @@ static void expect(const foci_mech *m, const foci_order *o, struct labelled *l)
         rows_k = fmin(nk, 2 * (double)o->chunk);
         labels = rows_q > 0 ? nq / rows_q : 0;
     }
-    if (o->take) {
-        rows_q = fmin(nq, (double)o->take);
-        rows_k = fmin(nk, (double)o->take);
+    if (o->topk) {
+        rows_q = fmin(nq, (double)o->topk);
+        rows_k = fmin(nk, (double)o->topk);
     }
     add_bucket(l, m->causal, rows_q, rows_k);
     l->pairs *= labels;
@@ -124,7 +124,7 @@ static void expect(const foci_mech *m, const foci_order *o, struct labelled *l)
 
     /* A pair that several rounds show is seen once. */
     const double all = m->causal ? causal_pairs(nq, nk) : nq * nk;
-    if (all > 0 && !o->take) l->pairs = all * (1 - pow(1 - l->pairs / all, rounds));
+    if (all > 0 && !o->topk) l->pairs = all * (1 - pow(1 - l->pairs / all, rounds));
 }
 
 foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o,

@@ -16,7 +16,7 @@ static int64_t count_products(const foci_linear *l, int64_t d)
     int64_t n = 0, of_r = 1;
 
     for (int64_t r = 0; r <= l->order; r++) {
-        if (l->share[r] != 0) n += of_r;
+        if (l->coeff[r] != 0) n += of_r;
         of_r = of_r * (d + r) / (r + 1);
     }
     return n;
@@ -35,7 +35,7 @@ int64_t linear_features(const foci_mech *m, const foci_linear *l)
     case FOCI_FEATURE_TRIG:
         m->def->tensors[0].shape(m, m->arg, omega);
         return l->both || l->feature == FOCI_FEATURE_TRIG ? 2 * omega[0] : omega[0];
-    case FOCI_FEATURE_RELU: return l->turned ? 2 * d : d;
+    case FOCI_FEATURE_RELU: return l->cosine ? 2 * d : d;
     case FOCI_FEATURE_ROW:
     case FOCI_FEATURE_ELU:
     case FOCI_FEATURE_COS:
@@ -78,7 +78,7 @@ static bool scaled(const foci_linear *l)
 
 bool mech_stochastic(const foci_mech *m)
 {
-    if (m->def->engine != FOCI_LINEAR) return m->def->stochastic;
+    if (m->def->engine != FOCI_ENGINE_LINEAR) return m->def->stochastic;
     const foci_linear l = linear_of(m);
 
     for (size_t i = 0; i < m->n_mods; i++)

@@ -125,46 +125,64 @@ foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p)
     return check_names(ctx, spec, p);
 }
 
-/* Number `index` of those asked for, in the order of the groups. */
-static void find_want(const struct spec *spec, int index, foci_list_want *want)
+/* The result is their number; that with `index`, in the order of the groups, goes to
+ * *want, which may be NULL. */
+static int find_wanted(const struct spec *spec, int index, foci_list_want *want)
 {
     char prefix[32];
+    int  n = 0;
 
     for (int i = 0; i < spec->n_groups; i++)
         for (const foci_mech *m = &spec->groups[i].mech; m; m = m->inner) {
             const foci_list_def *def = m->def->list;
-            if (!def || index--) continue;
+            if (!def || n++ != index || !want) continue;
             list_prefix(spec, i, m != &spec->groups[i].mech, prefix);
             snprintf(want->name, sizeof want->name, "%s%s", prefix, def->name);
             want->count = def->count(m);
             want->most = def->most(m);
-            return;
         }
+    return n;
+}
+
+/* Parse the spec and share out the heads, which the numbers of some lists depend on. */
+static foci_status look(foci_ctx *ctx, const char *spec, const foci_problem *problem,
+                        int index, foci_list_want *want, int *count)
+{
+    struct spec  parsed = { 0 };
+    foci_problem p;
+
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_list_wanted: the context is NULL");
+    if (!spec || !problem)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_list_wanted: %s is NULL",
+                        spec ? "problem" : "spec");
+    TRY(problem_copy(ctx, problem, &p));
+    foci_status status = spec_parse(ctx, spec, &parsed);
+    if (!status) status = spec_share(ctx, &parsed, &p);
+    if (!status) *count = find_wanted(&parsed, index, want);
+    spec_free(ctx, &parsed);
+    return status;
+}
+
+foci_status foci_list_wanted_count(foci_ctx *ctx, const char *spec,
+                                   const foci_problem *problem, int *count)
+{
+    if (!count)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_list_wanted_count: count is NULL");
+    *count = 0;
+    return look(ctx, spec, problem, -1, NULL, count);
 }
 
 foci_status foci_list_wanted(foci_ctx *ctx, const char *spec,
                              const foci_problem *problem, int index,
                              foci_list_want *want)
 {
-    struct spec    parsed = { 0 };
-    foci_problem   p;
     foci_list_want found = { FOCI_SIZED(foci_list_want) };
+    int            count = 0;
 
-    if (!ctx) return FOCI_ERR_ARG;
-    if (!spec || !problem || index < 0 || !want)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "foci_list_wanted: no spec, problem or place, or index %d "
-                        "is below 0",
-                        index);
-    TRY(problem_take(ctx, problem, &p));
-    foci_status status = spec_parse(ctx, spec, &parsed);
-    if (!status) status = spec_share(ctx, &parsed, &p);
-    if (!status) find_want(&parsed, index, &found);
-    if (!status && !sized_give(want, &found, sizeof found))
-        status = ctx_fail(
-            ctx, FOCI_ERR_ARG,
-            "want.size is %zu: set it with FOCI_SIZED(foci_list_want), %zu here",
-            want->size, sizeof found);
-    spec_free(ctx, &parsed);
-    return status;
+    TRY(look(ctx, spec, problem, index, &found, &count));
+    if (index < 0 || index >= count)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "list %d: this spec asks for %d", index,
+                        count);
+    return sized_out(ctx, "foci_list_want", want, &found, sizeof found);
 }

@@ -67,8 +67,8 @@ static foci_status add(const struct owner *o, const foci_tensor_def *def,
             p->count > INT64_MAX / 64)
             return ctx_fail(plan->ctx, FOCI_ERR_ARG, "%s: its size overflows", p->name);
     if (!p->count) return FOCI_OK;
-    p->keep = def->frozen && def->frozen(o->mech, arg) ? FOCI_FROZEN : def->keep;
-    p->value = def->amount   ? def->amount(o->mech, arg)
+    p->keep = def->frozen && def->frozen(o->mech, arg) ? FOCI_KEEP_FROZEN : def->keep;
+    p->value = def->value_of ? def->value_of(o->mech, arg)
                : def->preset ? arg[def->preset - 1]
                              : def->value;
     plan->n_params++;
@@ -128,18 +128,21 @@ foci_status params_make(foci_plan *plan)
     return FOCI_OK;
 }
 
-int64_t foci_plan_params(const foci_plan *plan) { return plan->n_floats; }
+int64_t foci_plan_param_floats(const foci_plan *plan) { return plan->n_floats; }
 
 int64_t plan_mod_tensor(const foci_plan *plan, int group, size_t mod, size_t t)
 {
     return plan->spec.groups[group].mod_param[mod][t];
 }
 
-int foci_plan_n_params(const foci_plan *plan) { return plan->n_params; }
+int foci_plan_param_count(const foci_plan *plan) { return plan->n_params; }
 
 foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
 {
-    if (index < 0 || index >= plan->n_params) return FOCI_ERR_ARG;
+    if (!plan) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_plan_param: the plan is NULL");
+    if (index < 0 || index >= plan->n_params)
+        return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                        "parameter tensor %d: this plan has %d", index, plan->n_params);
     const struct param *p = &plan->params[index];
     const foci_param    full = {
            .name = p->name,
@@ -149,7 +152,7 @@ foci_status foci_plan_param(const foci_plan *plan, int index, foci_param *param)
            .shape = { p->shape[0], p->shape[1], p->shape[2], p->shape[3] },
            .keep = p->keep,
     };
-    return sized_give(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out(plan->ctx, "foci_param", param, &full, sizeof full);
 }
 
 /* Blocks of d rows: of each a frame, then its rows with a fresh length each. */
@@ -251,7 +254,13 @@ static foci_status draw_run(const foci_plan *plan, uint64_t seed, int i, int end
 
 foci_status foci_params_init(const foci_plan *plan, uint64_t seed, float *params)
 {
-    if (plan->n_floats && !params) return FOCI_ERR_ARG;
+    if (!plan)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_params_init: the plan is NULL");
+    if (plan->n_floats && !params)
+        return ctx_fail(plan->ctx, FOCI_ERR_ARG,
+                        "foci_params_init: params is NULL, and this plan has %" PRId64
+                        " floats of them",
+                        plan->n_floats);
 
     for (int i = 0, end; i < plan->n_params; i = end) {
         const struct param *p = &plan->params[i];

@@ -13,8 +13,10 @@
 /* lists.c: give the groups copies of the lists they ask for. */
 foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
 
-/* plan.c: a copy of a caller's problem, with what can be said before the spec is known. */
-foci_status problem_take(foci_ctx *ctx, const foci_problem *problem, foci_problem *p);
+/* problem_check.c: a copy of a caller's problem, with what can be said before the spec is
+ * known; and the layouts of its tensors, once the heads are shared out. */
+foci_status problem_copy(foci_ctx *ctx, const foci_problem *problem, foci_problem *p);
+foci_status problem_complete(foci_ctx *ctx, foci_problem *p);
 
 /* tiles.c: which key tiles each query tile needs, once for all executions.
  *
@@ -134,21 +136,23 @@ foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o
                           struct labelled *l);
 
 struct stage { /* one group of heads, ready to run */
-    const struct group  *group;
-    struct score         score;
-    struct support       support;
-    struct slot_level    levels[FOCI_MAX_LEVELS];
-    int                  n_levels;
-    foci_order           order; /* label FOCI_LABEL_NONE: none */
-    struct labelled      labelled;
-    int64_t              memory; /* leading keys that take no gradient */
-    foci_plan          **inner;  /* [n_inner] the plans of its routes */
-    int64_t              n_inner;
-    foci_linear          linear;   /* of the linear engine */
-    int64_t              features; /* that it has */
-    int64_t              saved0;   /* floats before its part of what forward saves */
-    size_t               work0;    /* bytes before its part of the work memory */
-    double               flops;    /* of its forward pass */
+    const struct group   *group;
+    const struct engine  *engine;  /* engine/engine.h */
+    const struct decoder *decoder; /* state/state.h; NULL: there is no decoding */
+    struct score          score;
+    struct support        support;
+    struct slot_level     levels[FOCI_MAX_LEVELS];
+    int                   n_levels;
+    foci_order            order; /* label FOCI_LABEL_NONE: none */
+    struct labelled       labelled;
+    int64_t               memory; /* leading keys that take no gradient */
+    foci_plan           **inner;  /* [n_inner] the plans of its routes */
+    int64_t               n_inner;
+    foci_linear           linear;   /* of the linear engine */
+    int64_t               features; /* that it has */
+    int64_t               saved0;   /* floats before its part of what forward saves */
+    size_t                work0;    /* bytes before its part of the work memory */
+    double                flops;    /* of its forward pass */
     struct device_stage *device; /* what it keeps on the context's device; NULL: none */
 };
 
@@ -167,7 +171,7 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod);
 /* What a mechanism reads with these arguments. */
 static inline unsigned mech_reads(const foci_mech *m)
 {
-    return m->def->needs ? m->def->needs(m) : m->def->reads;
+    return m->def->reads_of ? m->def->reads_of(m) : m->def->reads;
 }
 
 /* Where its logits come from: flags FOCI_SOURCE. */
@@ -185,18 +189,19 @@ static inline int64_t mech_width(const foci_mech *m)
 /* Slots that n keys have. */
 static inline int64_t slots_of(const foci_slots *s, int64_t n)
 {
-    const int64_t rest = n % s->every;
-    if (s->learned) return div_up(n, s->every) * s->learned;
-    if (!s->take) return div_up(n, s->every);
-    return n / s->every * s->take + max64(0, rest - (s->every - s->take));
+    const int64_t rest = n % s->run_len;
+    if (s->learned) return div_up(n, s->run_len) * s->learned;
+    if (!s->tail) return div_up(n, s->run_len);
+    return n / s->run_len * s->tail + max64(0, rest - (s->run_len - s->tail));
 }
 
 /* The keys that slot number t stands for, of n keys. */
 static inline foci_range slot_keys(const foci_slots *s, int64_t t, int64_t n)
 {
     const int64_t run = s->learned ? t / s->learned : t;
-    if (!s->take) return (foci_range){ run * s->every, min64((run + 1) * s->every, n) };
-    const int64_t j = t / s->take * s->every + s->every - s->take + t % s->take;
+    if (!s->tail)
+        return (foci_range){ run * s->run_len, min64((run + 1) * s->run_len, n) };
+    const int64_t j = t / s->tail * s->run_len + s->run_len - s->tail + t % s->tail;
     return (foci_range){ j, j + 1 };
 }
 
@@ -216,40 +221,41 @@ static inline bool stage_own_keys(const struct stage *s)
 static inline unsigned stage_reads(const struct stage *s)
 {
     const unsigned all = mech_reads(&s->group->mech);
-    return s->order.shared ? all & ~(unsigned)FOCI_READ_K : all;
+    return s->order.shared_qk ? all & ~(unsigned)FOCI_READ_K : all;
 }
 
-/* stage.c: what of the spec's groups becomes stages. */
-foci_status stages_make(foci_plan *plan);
-void        stages_free(foci_plan *plan);
-
-/* plan.c: sizes and cost, once the stages are there. */
-foci_status plan_add_up(foci_plan *plan);
-
-/* routes.c: plans of the routes of a stage, which share groups and parameters with the
- * plan they are part of. */
-foci_status routes_make(foci_plan *plan, struct stage *s);
-void        routes_free(foci_plan *plan, struct stage *s);
+/* stage.c: what a group of the spec comes to, all but its engine, the plans of its routes
+ * and what a device keeps. */
+foci_status stage_make(foci_plan *plan, const struct group *g, struct stage *s);
+void        stage_free(foci_ctx *ctx, struct stage *s);
 
 static inline int64_t mech_routes(const foci_mech *m)
 {
     return m->def->routes ? m->def->routes(m) : 1;
 }
 
+/* Gates that a token keeps; 0: all. */
+static inline int64_t mech_top_routes(const foci_mech *m)
+{
+    return m->def->top_routes ? m->def->top_routes(m) : 0;
+}
+
 /* Whether a row is a query and a key at once, so that sequences have as many of both. */
 static inline bool mech_paired(const foci_mech *m)
 {
-    foci_order     order = { 0 };
-    foci_landmarks marks = { 0 };
+    foci_order   order = { 0 };
+    foci_nystrom marks = { 0 };
 
     if (m->def->order) m->def->order(m, &order);
-    if (m->def->landmarks) m->def->landmarks(m, &marks);
-    return order.shared || (m->def->second && m->def->second(m)) ||
-           m->def->engine == FOCI_POSITIONAL || m->def->engine == FOCI_RECALL ||
+    if (m->def->nystrom) m->def->nystrom(m, &marks);
+    return order.shared_qk || (m->def->two_pass && m->def->two_pass(m)) ||
+           m->def->engine == FOCI_ENGINE_POSITIONAL ||
+           m->def->engine == FOCI_ENGINE_MEMFORMER ||
            mech_sources(m) != FOCI_SOURCE_QK || marks.width ||
            (m->inner && mech_paired(m->inner));
 }
 
+/* A plan never changes once it is made. */
 struct foci_plan {
     foci_ctx     *ctx;
     foci_problem  p; /* layouts and defaults filled in */
@@ -261,18 +267,6 @@ struct foci_plan {
     size_t        work_bytes, saved_bytes;
     foci_cost     cost;
     int          *by_cost; /* [spec.n_groups] stages, the dearest first */
-
-    /* In the copy that one execution of several stages makes: they share the threads. */
-    bool shared;
-
-    /* In that copy: the first error of the device; NULL: nobody asks. */
-    int *fault;
-
-    /* In the copy of a route's plan that one execution makes: how much of its output
-     * each row takes, [batch len_q][heads of the group], gate_step apart.  The exact
-     * engine leaves out blocks of which no row takes any.  NULL: all are wanted. */
-    const float *gates;
-    int64_t      gate_step;
 };
 
 /* params.c: lay out the tensors of the spec's groups. */
@@ -292,47 +286,12 @@ struct seq {
     int64_t nq, nk; /* rows of it */
 };
 
-/* The structs of a caller with missing fields filled in; FOCI_ERR_ARG where a size makes
- * no sense. */
-foci_status plan_whole_io(const foci_io *io, const foci_grads *grads, foci_io *whole,
-                          foci_grads *whole_grads);
-
+/* seqs.c: at most, and those of an execution. */
 int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);
 
-struct decoder; /* of sequences token by token: state/state.h */
-
-/* What an engine offers.  Sizes come from a dry run of the code that uses them. */
-struct engine {
-    const char *name;
-    size_t (*work_bytes)(const foci_plan *plan, const struct stage *s);
-    int64_t (*saved_floats)(const foci_plan *plan, const struct stage *s);
-    void (*forward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                    float *saved);
-    void (*backward)(const foci_plan *plan, const struct stage *s, const foci_io *io,
-                     const float *saved, const foci_grads *g);
-    /* Move parameters that the mechanism moves itself; NULL: it never does. */
-    foci_status (*advance)(const foci_plan *plan, const struct stage *s,
-                           const foci_io *io, float *params);
-    /* Fill parameters that are statistics of q and k; NULL: it has none. */
-    foci_status (*calibrate)(const foci_plan *plan, const struct stage *s,
-                             const foci_io *io, float *params);
-    /* What an execution cannot be, with the sentence; NULL: nothing to say. */
-    foci_status (*check)(const foci_plan *plan, const struct stage *s,
-                         const foci_io *io, char *text, size_t cap);
-    void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);
-    int (*describe)(const foci_plan *plan, const struct stage *s, char *text,
-                    size_t cap);
-
-    const struct decoder *decoder; /* NULL: there is no decoding */
-};
-
-extern const struct engine engine_exact, engine_linear, engine_positional,
-    engine_routes, engine_landmarks, engine_recall, engine_second;
-const struct engine *engine_of(const struct stage *s);
-
-/* Lists of built-in descriptors, ending in NULL. */
+/* list.c: the built-in descriptors, ending in NULL. */
 extern const foci_mech_def *const mech_list[];
 extern const foci_mod_def *const  mod_list[];
 

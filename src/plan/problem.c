@@ -22,12 +22,12 @@ static const struct field {
     int64_t     preset;
     int         like; /* -1: none */
 } fields[N_LETTERS] = {
-    [BATCH] = { "batch", offsetof(foci_problem, batch), 0, INT32_MAX, 1, -1 },
+    [BATCH] = { "batch", offsetof(foci_problem, batch), 1, INT32_MAX, 1, -1 },
     [HEADS] = { "heads", offsetof(foci_problem, heads), 1, 65536, 1, -1 },
     [KV_HEADS] = { "key heads", offsetof(foci_problem, kv_heads), 1, 65536, 0, -1 },
-    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 0, MAX_LEN, NO_PRESET,
+    [LEN_Q] = { "query length", offsetof(foci_problem, len_q), 1, MAX_LEN, NO_PRESET,
                 -1 },
-    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 0, MAX_LEN, NO_PRESET,
+    [LEN_K] = { "key length", offsetof(foci_problem, len_k), 1, MAX_LEN, NO_PRESET,
                 LEN_Q },
     [DIM_QK] = { "key width", offsetof(foci_problem, dim_qk), 1, 65536, NO_PRESET, -1 },
     [DIM_V] = { "value width", offsetof(foci_problem, dim_v), 1, 65536, NO_PRESET,
@@ -94,8 +94,8 @@ foci_status foci_problem_parse(foci_ctx *ctx, const char *text, foci_problem *pr
 
     for (int i = 0; i < N_LETTERS; i++)
         memcpy((char *)problem + fields[i].offset, &value[i], sizeof value[i]);
-    problem->flags =
-        (problem->flags & ~(uint32_t)FOCI_CAUSAL) | (causal ? FOCI_CAUSAL : 0);
+    problem->flags = (problem->flags & ~(uint32_t)FOCI_FLAG_CAUSAL) |
+                     (causal ? FOCI_FLAG_CAUSAL : 0);
     return FOCI_OK;
 }
 
@@ -109,14 +109,12 @@ int foci_problem_print(const foci_problem *problem, char *text, size_t cap)
     for (int i = 0; i < N_LETTERS; i++) {
         const struct field *f = &fields[i];
         memcpy(&value[i], (const char *)problem + f->offset, sizeof value[i]);
-        int64_t implied = f->preset;
-        if (f->like >= 0) {
-            implied = value[f->like];
-            if (!value[i] && f->min) value[i] = implied; /* 0 says "the same" */
-        }
+        const int64_t implied = f->like >= 0 ? value[f->like] : f->preset;
+        if (!value[i] && implied > 0) value[i] = implied; /* 0 is the default */
         if (value[i] != implied)
             len += snprintf(full + len, sizeof full - (size_t)len, "%c%lld", letters[i],
                             (long long)value[i]);
     }
-    return snprintf(text, cap, "%s%s", full, problem->flags & FOCI_CAUSAL ? "c" : "");
+    return snprintf(text, cap, "%s%s", full,
+                    problem->flags & FOCI_FLAG_CAUSAL ? "c" : "");
 }

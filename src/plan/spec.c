@@ -26,7 +26,7 @@ static void set_dims(foci_mech *m, const foci_problem *p, int group)
                                .len = p->len_k,
                                .len_q = p->len_q,
                                .planned = p->len_k };
-        m->causal = p->flags & FOCI_CAUSAL;
+        m->causal = p->flags & FOCI_FLAG_CAUSAL;
         m->seed = p->seed;
         m->stream = (uint64_t)group << 32;
     }

@@ -29,7 +29,7 @@ static foci_status bad_word(const struct reader *r, const struct owner *o,
     char           all[200] = "";
     size_t         len = 0;
 
-    for (int i = 0; word_at(a->words, i, &word); i++) {
+    for (int i = 0; word_at(a->choices, i, &word); i++) {
         nearest_offer(&near, word);
         if (len < sizeof all)
             len += (size_t)snprintf(all + len, sizeof all - len, "%s%.*s",
@@ -43,7 +43,7 @@ static foci_status read_word(const struct reader *r, const struct owner *o,
                              const foci_arg_def *a, struct span v, double *out)
 {
     struct span word;
-    for (int i = 0; word_at(a->words, i, &word); i++) {
+    for (int i = 0; word_at(a->choices, i, &word); i++) {
         if (word.len != v.len || memcmp(word.s, v.s, v.len) != 0) continue;
         *out = i;
         return FOCI_OK;
@@ -57,7 +57,7 @@ static foci_status read_number(const struct reader *r, const struct owner *o,
     double      x;
     const char *kind = a->real ? "a number, " : "a whole number, ";
 
-    if (a->word && span_is(v, a->word)) {
+    if (a->preset_word && span_is(v, a->preset_word)) {
         *out = a->preset;
         return FOCI_OK;
     }
@@ -67,8 +67,9 @@ static foci_status read_number(const struct reader *r, const struct owner *o,
         number_print(a->min, min);
         number_print(a->max, max);
         return reader_fail(r, v.s, "%s=%s: %s takes %s%s%s%s to %s", a->name,
-                           span_bare(v).text, o->name, a->word ? a->word : "",
-                           a->word ? ", or " : "", kind, min, max);
+                           span_bare(v).text, o->name,
+                           a->preset_word ? a->preset_word : "",
+                           a->preset_word ? ", or " : "", kind, min, max);
     }
     *out = x;
     return FOCI_OK;
@@ -86,7 +87,7 @@ static foci_status read_inner(struct reader *r, const struct owner *o)
 static foci_status read_preset_inner(const struct reader *r, const struct owner *o,
                                      const foci_arg_def *a)
 {
-    const char   *text = a->words ? a->words : mech_list[0]->name;
+    const char   *text = a->choices ? a->choices : mech_list[0]->name;
     char          label[120];
     struct reader preset = { r->ctx, text, text, text + strlen(text), label };
 
@@ -178,8 +179,8 @@ static foci_status read_arg(struct reader *r, const struct owner *o, struct list
     }
     r->at = v.s + v.len;
     reader_blanks(r);
-    return a->words ? read_word(r, o, a, v, &o->arg[which])
-                    : read_number(r, o, a, v, &o->arg[which]);
+    return a->choices ? read_word(r, o, a, v, &o->arg[which])
+                      : read_number(r, o, a, v, &o->arg[which]);
 }
 
 static bool is_closed(const struct reader *r)

@@ -34,10 +34,10 @@ static void print_args(struct out *out, const foci_arg_def *args, size_t n_args,
         if (args[i].mech) {
             assert(inner); /* modifiers take no mechanisms */
             print_mech(out, inner);
-        } else if (args[i].words && word_at(args[i].words, (int)arg[i], &word)) {
+        } else if (args[i].choices && word_at(args[i].choices, (int)arg[i], &word)) {
             emit(out, "%.*s", (int)word.len, word.s);
-        } else if (args[i].word && arg[i] == args[i].preset) {
-            emit(out, "%s", args[i].word);
+        } else if (args[i].preset_word && arg[i] == args[i].preset) {
+            emit(out, "%s", args[i].preset_word);
         } else {
             char number[32];
             number_print(arg[i], number);
@@ -69,4 +69,9 @@ int spec_print(const struct spec *spec, char *text, size_t cap)
         print_mech(&out, &g->mech);
     }
     return out.len < INT_MAX ? (int)out.len : INT_MAX;
+}
+
+int foci_plan_spec(const foci_plan *plan, char *text, size_t cap)
+{
+    return spec_print(&plan->spec, text, cap);
 }

@@ -2,7 +2,6 @@
  * to, which tiles does it need. */
 #include <math.h>
 
-#include "device/device.h"
 #include "plan/plan.h"
 
 /* Modifiers that speak of the distance between a query and a key; those that change what
@@ -44,7 +43,7 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
         if (mod->does & OF_LAYERS) {
             if (!(mech_reads(m) & (FOCI_READ_Q | FOCI_READ_K)))
                 why = "it reads neither queries nor keys, which are what is projected";
-        } else if (m->def->engine == FOCI_ROUTES)
+        } else if (m->def->engine == FOCI_ENGINE_ROUTED)
             why = "write it after the inner mechanism";
         else if (mod->does & BY_DISTANCE && slots)
             why = "a slot stands for many keys and has no position";
@@ -58,7 +57,7 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
             why = "its logits do not come from queries and keys";
         else if (mod->does & WITH_ROWS && m->def->map == FOCI_MAP_PROJECT)
             why = "queries and keys are projected to another width than its rows have";
-        else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_LINEAR &&
+        else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_ENGINE_LINEAR &&
                  mech_width(m) % 2)
             why = "pairs of elements are turned, and the width of q and k is odd";
         if (why)
@@ -74,7 +73,7 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
     const foci_mech_def *def = g->mech.def;
     char                 why[300] = "";
 
-    if (p->flags & FOCI_CAUSAL && def->no_causal)
+    if (p->flags & FOCI_FLAG_CAUSAL && def->no_causal)
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot be causal: %s",
                         g->column, def->name, def->no_causal);
     const char *no_cross = def->no_cross;
@@ -231,8 +230,8 @@ static const char *against_mod(const struct stage *s, const foci_mod_def *mod)
     const foci_engine engine = s->group->mech.def->engine;
 
     if (mod->does & OF_LAYERS) return NULL;
-    if (engine == FOCI_LINEAR) return linear_against(s, mod);
-    if (engine == FOCI_POSITIONAL) return "there are no logits to change";
+    if (engine == FOCI_ENGINE_LINEAR) return linear_against(s, mod);
+    if (engine == FOCI_ENGINE_POSITIONAL) return "there are no logits to change";
     return mod->does == FOCI_MOD_SCALE ? NULL : "only the scale can be changed";
 }
 
@@ -248,8 +247,8 @@ static foci_status check_no_weights(foci_ctx *ctx, const struct stage *s,
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
                             s->group->column, m->mods[i].def->name, m->def->name, why);
     }
-    if (p->flags & FOCI_MASK) what = "a mask";
-    if (p->flags & FOCI_BIAS) what = "a bias";
+    if (p->flags & FOCI_FLAG_MASK) what = "a mask";
+    if (p->flags & FOCI_FLAG_BIAS) what = "a bias";
     if (p->dropout > 0) what = "dropout of weights";
     if (!what) return FOCI_OK;
     return ctx_fail(ctx, FOCI_ERR_UNSUP,
@@ -257,17 +256,17 @@ static foci_status check_no_weights(foci_ctx *ctx, const struct stage *s,
                     s->group->column, m->def->name, what);
 }
 
-static foci_status make_stage(foci_plan *plan, const struct group *g, struct stage *s)
+foci_status stage_make(foci_plan *plan, const struct group *g, struct stage *s)
 {
     const foci_mech *m = &g->mech;
 
     s->group = g;
     TRY(check_group(plan->ctx, g, &plan->p));
-    if (m->def->engine == FOCI_ROUTES) return routes_make(plan, s);
+    if (m->def->engine == FOCI_ENGINE_ROUTED) return FOCI_OK;
     TRY(make_score(plan->ctx, g, &s->score));
-    if (!(plan->p.flags & FOCI_MEMORY_GRADS))
+    if (!(plan->p.flags & FOCI_FLAG_MEMORY_GRADS))
         s->memory = max64(plan->p.memory, m->def->memory ? m->def->memory(m) : 0);
-    if (m->def->engine == FOCI_LINEAR) {
+    if (m->def->engine == FOCI_ENGINE_LINEAR) {
         s->linear = linear_of(m);
         s->features = linear_features(m, &s->linear);
         const char *fault = linear_fault(&s->linear);
@@ -275,35 +274,14 @@ static foci_status make_stage(foci_plan *plan, const struct group *g, struct sta
             return ctx_fail(plan->ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column,
                             m->def->name, fault);
     }
-    if (m->def->engine != FOCI_EXACT) return check_no_weights(plan->ctx, s, &plan->p);
+    if (m->def->engine != FOCI_ENGINE_EXACT)
+        return check_no_weights(plan->ctx, s, &plan->p);
     return make_support(plan->ctx, s);
 }
 
-foci_status stages_make(foci_plan *plan)
+void stage_free(foci_ctx *ctx, struct stage *s)
 {
-    plan->stages =
-        ctx_alloc(plan->ctx, (size_t)plan->spec.n_groups, sizeof *plan->stages);
-    if (!plan->stages) return FOCI_ERR_MEMORY;
-    for (int i = 0; i < plan->spec.n_groups; i++) {
-        TRY(make_stage(plan, &plan->spec.groups[i], &plan->stages[i]));
-        if (plan->ctx->device) TRY(device_stage_make(plan, &plan->stages[i]));
-    }
-    return FOCI_OK;
-}
-
-void stages_free(foci_plan *plan)
-{
-    foci_ctx    *ctx = plan->ctx;
-    const size_t n = (size_t)plan->spec.n_groups;
-
-    for (size_t i = 0; plan->stages && i < n; i++) {
-        struct stage *s = &plan->stages[i];
-
-        device_stage_free(ctx, s);
-        support_free(ctx, &s->support);
-        for (int l = 0; l < FOCI_MAX_LEVELS; l++)
-            support_free(ctx, &s->levels[l].support);
-        routes_free(plan, s);
-    }
-    ctx_free(ctx, plan->stages, n, sizeof *plan->stages);
+    support_free(ctx, &s->support);
+    for (int l = 0; l < FOCI_MAX_LEVELS; l++)
+        support_free(ctx, &s->levels[l].support);
 }

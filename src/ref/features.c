@@ -56,7 +56,7 @@ static void elements(const struct ref_linear *x, const struct ref_features *f, i
 
     for (int64_t c = 0; c < x->dqk; c++) {
         to[c] = element(x->l.feature, from[c], &slope);
-        if (!x->l.turned) continue;
+        if (!x->l.cosine) continue;
         to[x->dqk + c] = to[c] * sin(angle);
         to[c] *= cos(angle);
     }
@@ -72,7 +72,7 @@ static void elements_back(const struct ref_linear *x, const struct ref_features 
     for (int64_t c = 0; c < x->dqk; c++) {
         element(x->l.feature, from[c], &slope);
         dx[c] += slope *
-                 (x->l.turned ? d[c] * cos(angle) + d[x->dqk + c] * sin(angle) : d[c]);
+                 (x->l.cosine ? d[c] * cos(angle) + d[x->dqk + c] * sin(angle) : d[c]);
     }
 }
 
@@ -145,10 +145,10 @@ static void products(const struct ref_linear *x, const struct ref_features *f,
 
     for (int r = 0; r <= x->l.order; r++) {
         int64_t c[FOCI_MAX_ORDER + 1] = { 0 };
-        if (x->l.share[r] == 0) continue;
+        if (x->l.coeff[r] == 0) continue;
         do {
-            const double sign = f->queries && x->l.share[r] < 0 ? -1 : 1;
-            const double by = sign * sqrt(fabs(x->l.share[r]) * orders(c, r));
+            const double sign = f->queries && x->l.coeff[r] < 0 ? -1 : 1;
+            const double by = sign * sqrt(fabs(x->l.coeff[r]) * orders(c, r));
             if (!back) f->value[at] = by * product(x, f, i, c, r, -1);
             for (int t = 0; back && t < r; t++)
                 f->dx[i * x->dqk + c[t]] +=
@@ -168,7 +168,7 @@ static int64_t products_count(const foci_linear *l, int64_t d)
         for (int r = 1; r <= l->order; r++)
             of[r] += of[r - 1];
     for (int r = 0; r <= l->order; r++)
-        if (l->share[r] != 0) sum += of[r];
+        if (l->coeff[r] != 0) sum += of[r];
     return sum;
 }
 
@@ -180,7 +180,7 @@ int64_t ref_features_count(const foci_mech *m, const foci_linear *l, int64_t d)
     case FOCI_FEATURE_ONE: return 1;
     case FOCI_FEATURE_POWERS: return 1 + l->order * d;
     case FOCI_FEATURE_PRODUCTS: return products_count(l, d);
-    case FOCI_FEATURE_RELU: return l->turned ? 2 * d : d;
+    case FOCI_FEATURE_RELU: return l->cosine ? 2 * d : d;
     case FOCI_FEATURE_EXP: /* of w, and of -w */
         m->def->tensors[0].shape(m, m->arg, omega);
         return l->both ? 2 * omega[0] : omega[0];

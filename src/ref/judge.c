@@ -1,6 +1,7 @@
 /* judge.c -- foci_ref_*(): the public face of the interpreter. */
 #include <stdlib.h>
 
+#include "api/check.h"
 #include "ref/ref.h"
 
 /* The caller's structs as whole ones. */
@@ -14,14 +15,16 @@ struct call {
 static foci_status check(const foci_plan *plan, const foci_io *io,
                          const foci_grads *grads, bool needs_o, struct call *call)
 {
-    char    nowhere;
+    char    nowhere, text[400];
     foci_io it;
 
-    TRY(plan_whole_io(io, grads, &call->io, &call->grads));
+    TRY(plan_whole_io(plan, io, grads, &call->io, &call->grads));
     it = call->io;
     if (!needs_o) it.o = &nowhere;
-    TRY(plan_check_io(plan, &it, grads ? &call->grads : NULL, NULL, 0));
-    return plan_check_engines(plan, &it, NULL, 0);
+    foci_status status =
+        plan_check_io(plan, &it, grads ? &call->grads : NULL, text, sizeof text);
+    if (!status) status = plan_check_engines(plan, &it, text, sizeof text);
+    return status ? ctx_fail(plan->ctx, status, "%s", text) : FOCI_OK;
 }
 
 static double *doubles(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
@@ -60,7 +63,9 @@ end:
     free(params);
     free(dparams);
     free(lse);
-    return status;
+    return status ? ctx_fail(plan->ctx, status, "the judge cannot compute this: %s",
+                             foci_status_text(status))
+                  : FOCI_OK;
 }
 
 foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
@@ -76,7 +81,9 @@ foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
 {
     struct call call;
 
-    if (!grads) return FOCI_ERR_ARG;
+    if (!grads)
+        return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_ref_backward: grads is NULL");
     TRY(check(plan, io, grads, false, &call));
     return run(plan, &call.io, &call.grads, NULL);
 }
@@ -86,8 +93,9 @@ static const char *no_weights(const foci_mech *m)
 {
     foci_positional p = { .parts = 1 };
 
-    if (m->def->engine == FOCI_ROUTES) return "its routes have values of their own";
-    if (m->def->engine == FOCI_RECALL)
+    if (m->def->engine == FOCI_ENGINE_ROUTED)
+        return "its routes have values of their own";
+    if (m->def->engine == FOCI_ENGINE_MEMFORMER)
         return "rows are made of slots, which are normalised on the way from the "
                "values";
     if (m->def->positional) m->def->positional(m, 0, &p);
@@ -111,7 +119,9 @@ foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *we
 {
     struct call call;
 
-    if (!weights) return FOCI_ERR_ARG;
+    if (!weights)
+        return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_ref_weights: weights is NULL");
     TRY(check(plan, io, NULL, false, &call));
     TRY(check_weights(plan));
     call.io.o = NULL;

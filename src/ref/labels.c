@@ -19,7 +19,7 @@ void ref_labels_count(struct ref_head *h)
     if (m->def->order) m->def->order(m, &h->order);
     if (h->order.rounds < 1) h->order.rounds = 1;
     h->n_labels = 0;
-    if (!h->order.take) return;
+    if (!h->order.topk) return;
     ref_shape(h->p, -1, 0, shape);
     h->n_labels = shape[0];
 }
@@ -104,7 +104,7 @@ static void find_labels(struct ref_head *h, int64_t round)
     for (int64_t j = 0; j < h->nk; j++) {
         if (place)
             of_k[j] = label_at(h, j);
-        else if (h->order.shared)
+        else if (h->order.shared_qk)
             of_k[j] = of_q[j];
         else
             of_k[j] = label_of(h, round, h->p->k + j * h->dqk);
@@ -139,7 +139,7 @@ static void find_taken(const struct ref_head *h, const double *x, int64_t n,
             int64_t nearer = 0;
             for (int64_t t = 0; t < n; t++)
                 nearer += fit[t] > fit[i] || (fit[t] == fit[i] && t < i);
-            taken[l * n + i] = nearer < h->order.take;
+            taken[l * n + i] = nearer < h->order.topk;
         }
     }
 }
@@ -147,7 +147,7 @@ static void find_taken(const struct ref_head *h, const double *x, int64_t n,
 void ref_labels_find(struct ref_head *h)
 {
     if (h->order.label == FOCI_LABEL_NONE) return;
-    if (h->order.take) {
+    if (h->order.topk) {
         find_taken(h, h->p->q, h->nq, h->label_q, h->taken_q);
         find_taken(h, h->p->k, h->nk, h->label_k, h->taken_k);
         return;

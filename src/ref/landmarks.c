@@ -12,7 +12,7 @@
 
 struct landmarks {
     const struct ref_part *p;
-    foci_landmarks         l;
+    foci_nystrom           l;
     int                    word, sum; /* types of operands and of sums */
     int64_t                nq, nk, d, dv, m, memory;
     double                 scale;
@@ -270,7 +270,7 @@ foci_status ref_landmarks_run(const struct ref_part *p)
                               .scale = ref_scale(p) };
     struct arena        a = { 0 };
 
-    p->mech->def->landmarks(p->mech, &x.l);
+    p->mech->def->nystrom(p->mech, &x.l);
     x.m = min64(x.l.count, min64(x.nq, x.nk));
     x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
     take_all(&x, &a);

@@ -25,8 +25,8 @@ static void take_place(const struct ref_pass *x, struct ref_place *p, struct are
                            : (x->p.batch - 1) * p->l.batch + (p->rows - 1) * p->l.row +
                                  (p->heads - 1) * p->l.head + p->dim;
 
-    p->x = arena_take(room, n, sizeof *p->x);
-    p->d = arena_take(room, n, sizeof *p->d);
+    p->x = arena_alloc(room, n, sizeof *p->x);
+    p->d = arena_alloc(room, n, sizeof *p->d);
 }
 
 static struct ref_place heads_of(foci_layout l, int64_t rows, int64_t heads, int64_t dim)
@@ -67,9 +67,9 @@ static void take_all(struct ref_pass *x, struct arena *room)
 {
     for (int i = 0; i < REF_PLACES; i++)
         take_place(x, &x->at[i], room);
-    x->lens_k = arena_take(room, x->p.batch, sizeof *x->lens_k);
-    x->plan_params = arena_take(room, x->plan->n_floats, sizeof *x->plan_params);
-    x->dplan = arena_take(room, x->plan->n_floats, sizeof *x->dplan);
+    x->lens_k = arena_alloc(room, x->p.batch, sizeof *x->lens_k);
+    x->plan_params = arena_alloc(room, x->plan->n_floats, sizeof *x->plan_params);
+    x->dplan = arena_alloc(room, x->plan->n_floats, sizeof *x->dplan);
     ref_links_take(x, room);
 }
 
@@ -103,9 +103,11 @@ static bool is_exact(const foci_plan *plan)
 {
     foci_group g = { FOCI_SIZED(foci_group) };
 
-    for (int i = 0; !foci_plan_group(plan, i, &g); i++)
+    for (int i = 0; i < foci_plan_group_count(plan); i++) {
+        (void)foci_plan_group(plan, i, &g);
         for (const foci_mech *m = g.mech; m; m = m->inner)
-            if (m->def->engine == FOCI_EXACT) return true;
+            if (m->def->engine == FOCI_ENGINE_EXACT) return true;
+    }
     return false;
 }
 
@@ -227,7 +229,8 @@ static void take_rows(const struct ref_pass *x)
     const void *const *rows = x->call->rows;
     foci_group         g = { FOCI_SIZED(foci_group) };
 
-    for (int i = 0; !foci_plan_group(x->plan, i, &g); i++) {
+    for (int i = 0; i < foci_plan_group_count(x->plan); i++) {
+        (void)foci_plan_group(x->plan, i, &g);
         if (rows[0] && g.reads & FOCI_READ_Q)
             take_heads(x, REF_Q, rows[0], g.head0, g.heads);
         if (rows[1] && g.reads & FOCI_READ_K)
@@ -313,13 +316,13 @@ foci_status ref_layer_run(const struct ref_layer_call *call)
                             .p = { FOCI_SIZED(foci_layer_problem) },
                             .plan = foci_layer_plan(layer) };
 
-    TRY(foci_layer_get(layer, &x.p));
+    TRY(foci_layer_get_problem(layer, &x.p));
     x.ctx = x.plan->ctx;
     ref_made_count(&x);
     x.place = call->words ? (int)x.p.dtype : REF_F64;
-    x.word = !call->words                                        ? REF_F64
-             : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FAST) ? FOCI_F32
-                                                                 : FOCI_BF16;
+    x.word = !call->words                                             ? REF_F64
+             : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FLAG_FAST) ? FOCI_F32
+                                                                      : FOCI_BF16;
     const foci_status status = run_open(&x);
     if (x.links) ctx_free(x.ctx, x.links, (size_t)x.cap_links, sizeof *x.links);
     return status;
@@ -336,11 +339,13 @@ static foci_status check(const foci_layer *layer, const foci_layer_io *io,
 {
     static _Alignas(64) char nowhere[64];
 
-    if (!layer || !sized_take(whole, io, sizeof *whole)) return FOCI_ERR_ARG;
+    if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
+    TRY(sized_in(foci_layer_plan(layer)->ctx, "foci_layer_io", whole, io,
+                 sizeof *whole));
     foci_layer_io it = *whole;
     it.work = it.saved = nowhere;
     if (grads) it.y = nowhere;
-    return foci_layer_check(layer, &it, grads, NULL, 0);
+    return foci_layer_io_check(layer, &it, grads, NULL, 0);
 }
 
 /* Parameters and their gradients are floats outside and doubles inside. */
@@ -348,7 +353,7 @@ static foci_status run(const foci_layer *layer, const foci_layer_io *io,
                        const foci_layer_grads *grads)
 {
     foci_ctx          *ctx = foci_layer_plan(layer)->ctx;
-    const size_t       n = (size_t)foci_layer_params(layer) + 1;
+    const size_t       n = (size_t)foci_layer_param_floats(layer) + 1;
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
     double            *params = ctx_alloc(ctx, n, sizeof *params);
     double            *dparams = ctx_alloc(ctx, n, sizeof *dparams);
@@ -357,7 +362,7 @@ static foci_status run(const foci_layer *layer, const foci_layer_io *io,
     if (params && dparams) {
         for (size_t t = 0; t + 1 < n; t++)
             params[t] = (double)io->params[t];
-        (void)foci_layer_get(layer, &p);
+        (void)foci_layer_get_problem(layer, &p);
         status = ref_layer_run(&(struct ref_layer_call){ .layer = layer,
                                                          .io = io,
                                                          .grads = grads,
@@ -386,7 +391,9 @@ foci_status foci_ref_layer_backward(const foci_layer *layer, const foci_layer_io
     foci_layer_io    whole;
     foci_layer_grads all;
 
-    if (!sized_take(&all, grads, sizeof all)) return FOCI_ERR_ARG;
+    if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
+    TRY(sized_in(foci_layer_plan(layer)->ctx, "foci_layer_grads", &all, grads,
+                 sizeof all));
     TRY(check(layer, io, &all, &whole));
     return run(layer, &whole, &all);
 }

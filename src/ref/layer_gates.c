@@ -155,7 +155,7 @@ static uint64_t hash(uint64_t key, uint64_t number)
 
 double ref_keep_out(const struct ref_pass *x, int64_t b, int64_t i, int64_t c)
 {
-    const double p = x->p.drop_out;
+    const double p = x->p.output_dropout;
     uint64_t     key = hash(x->call->io->dropout_seed, (uint64_t)b);
 
     key = hash(key, UINT64_MAX); /* the head -1 */

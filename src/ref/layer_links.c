@@ -6,8 +6,7 @@
 
 static bool is_mix(const struct ref_pass *x)
 {
-    foci_group second = { FOCI_SIZED(foci_group) };
-    return foci_plan_group(x->plan, 1, &second) == FOCI_OK;
+    return foci_plan_group_count(x->plan) > 1;
 }
 
 int ref_find(const struct ref_pass *x, int group, const char *name)
@@ -67,7 +66,8 @@ static void add_attention(struct ref_pass *x)
 {
     foci_group g = { FOCI_SIZED(foci_group) };
 
-    for (int i = 0; !foci_plan_group(x->plan, i, &g); i++) {
+    for (int i = 0; i < foci_plan_group_count(x->plan); i++) {
+        (void)foci_plan_group(x->plan, i, &g);
         add(x, i, "Wq", "bq",
             (struct ref_link){
                 .from = REF_X, .to = REF_Q, .head0 = g.head0, .heads = g.heads });
@@ -85,12 +85,8 @@ static void add_from_x(struct ref_pass *x, const char *w, const char *b, enum re
 foci_status ref_links_open(struct ref_pass *x)
 {
     enum { OF_GROUP = 5, OTHERS = 4 }; /* at most */
-    foci_group g = { FOCI_SIZED(foci_group) };
-    int        n = 0;
 
-    while (!foci_plan_group(x->plan, n, &g))
-        n++;
-    x->cap_links = OF_GROUP * n + OTHERS;
+    x->cap_links = OF_GROUP * foci_plan_group_count(x->plan) + OTHERS;
     x->links = ctx_alloc(x->ctx, (size_t)x->cap_links, sizeof *x->links);
     if (!x->links) return FOCI_ERR_MEMORY;
     switch (x->p.kind) {
@@ -115,7 +111,8 @@ static foci_status load(const struct ref_pass *x, const struct ref_link *l)
     foci_param param = { FOCI_SIZED(foci_param) };
 
     (void)foci_layer_param(x->call->layer, l->weights, &param);
-    if (param.offset < 0) TRY(foci_layer_frozen(x->call->layer, l->weights, x->drawn));
+    if (param.offset < 0)
+        TRY(foci_layer_frozen_get(x->call->layer, l->weights, x->drawn));
     for (int64_t t = 0; t < param.count; t++)
         l->w[t] =
             ref_round(x->word, param.offset < 0 ? (double)x->drawn[t]
@@ -130,10 +127,10 @@ void ref_links_take(struct ref_pass *x, struct arena *room)
     for (int i = 0; i < x->n_links; i++) {
         struct ref_link *l = &x->links[i];
         const int64_t    n = columns(&x->at[l->from]) * l->cols;
-        l->w = arena_take(room, n, sizeof *l->w);
+        l->w = arena_alloc(room, n, sizeof *l->w);
         most = max64(most, n);
     }
-    x->drawn = arena_take(room, most, sizeof *x->drawn);
+    x->drawn = arena_alloc(room, most, sizeof *x->drawn);
 }
 
 foci_status ref_links_load(const struct ref_pass *x)

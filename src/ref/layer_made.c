@@ -27,8 +27,8 @@ void ref_made_count(struct ref_pass *x)
 {
     const foci_layer *layer = x->call->layer;
 
-    x->own = foci_layer_n_params(layer) - x->plan->n_params;
-    x->own_floats = foci_layer_params(layer) - x->plan->n_floats;
+    x->own = foci_layer_param_count(layer) - x->plan->n_params;
+    x->own_floats = foci_layer_param_floats(layer) - x->plan->n_floats;
     for (int i = 0; i < x->plan->n_params; i++)
         if (maker(x, x->plan->params[i].offset) >= 0) {
             x->own++;

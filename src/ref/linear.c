@@ -293,7 +293,7 @@ static struct ref_linear open_head(const struct ref_part *p)
     const foci_problem *pr = &p->call->plan->p;
     struct ref_linear   x = { .p = p,
                               .l = linear_of(p->mech),
-                              .causal = (pr->flags & FOCI_CAUSAL) != 0,
+                              .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
                               .type = ref_word_type(p->call),
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,

@@ -170,7 +170,7 @@ static void set_factors(const struct ref_head *h, struct ref_row *r)
     for (size_t t = 0; t < m->n_mods; t++)
         if (m->mods[t].def->does & FOCI_MOD_FACTOR)
             r->f *= h->p->call->params[ref_tensor(h->p, (int)t, 0)];
-    r->n = m->def->count ? m->def->count(m) : 0;
+    r->n = m->def->divisor ? m->def->divisor(m) : 0;
     if (r->n == 0) r->n = (double)r->visible;
 }
 

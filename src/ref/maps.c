@@ -22,7 +22,7 @@ static bool applies(const struct ref_head *h, bool key, enum map step)
     switch (step) {
     case PROJECT: return h->mech.def->map == FOCI_MAP_PROJECT;
     case STANDARD: return h->mech.def->map == FOCI_MAP_STANDARD;
-    case SHARED: return key && h->order.shared;
+    case SHARED: return key && h->order.shared_qk;
     case UNIT: return h->unit;
     case TURN: return h->rope != NULL;
     }

@@ -68,8 +68,8 @@ static double series(const foci_linear *l, double t, double *slope)
 
     *slope = 0;
     for (int r = 0; r <= l->order; r++) {
-        sum += l->share[r] * pow(t, r);
-        if (r) *slope += l->share[r] * r * pow(t, r - 1);
+        sum += l->coeff[r] * pow(t, r);
+        if (r) *slope += l->coeff[r] * r * pow(t, r - 1);
     }
     return sum;
 }
@@ -84,7 +84,7 @@ static double scaled_dot(const struct ref_linear *x, int64_t i, int64_t j)
 
 static double cosine(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    return x->l.turned ? cos(pi / 2 * apart(x, i, j) / x->length) : 1;
+    return x->l.cosine ? cos(pi / 2 * apart(x, i, j) / x->length) : 1;
 }
 
 static double formula(const struct ref_linear *x, int64_t i, int64_t j)

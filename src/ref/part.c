@@ -36,13 +36,13 @@ double *ref_doubles(struct arena *a, int64_t rows, int64_t dim)
         a->used = SIZE_MAX;
         return NULL;
     }
-    return arena_take(a, (int64_t)n, sizeof(double));
+    return arena_alloc(a, (int64_t)n, sizeof(double));
 }
 
 static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
 {
-    r->times = arena_take(a, cols, sizeof *r->times);
-    r->held = arena_take(a, cols, sizeof *r->held);
+    r->times = arena_alloc(a, cols, sizeof *r->times);
+    r->held = arena_alloc(a, cols, sizeof *r->held);
     r->s = ref_doubles(a, cols, 1);
     r->x = ref_doubles(a, cols, 1);
     r->slope = ref_doubles(a, cols, 1);
@@ -74,9 +74,9 @@ static void take_all(struct ref_head *h, struct arena *a)
     if (h->order.label) {
         h->label_q = ref_doubles(a, rounds, h->nq);
         h->label_k = ref_doubles(a, rounds, h->nk);
-        h->chunk = arena_take(a, rounds * h->nk, sizeof *h->chunk);
-        h->taken_q = arena_take(a, h->n_labels * h->nq, 1);
-        h->taken_k = arena_take(a, h->n_labels * h->nk, 1);
+        h->chunk = arena_alloc(a, rounds * h->nk, sizeof *h->chunk);
+        h->taken_q = arena_alloc(a, h->n_labels * h->nq, 1);
+        h->taken_k = arena_alloc(a, h->n_labels * h->nk, 1);
     }
     if (h->sources != FOCI_SOURCE_QK) {
         h->mix = ref_doubles(a, REF_SOURCES, 1);
@@ -102,7 +102,7 @@ static void round_words(bool words, double *x, int64_t n)
 /* Keys of shared rows are their queries. */
 static const double *key_row(const struct ref_head *h, int64_t j)
 {
-    return (h->order.shared ? h->p->q : h->p->k) + j * h->dqk;
+    return (h->order.shared_qk ? h->p->q : h->p->k) + j * h->dqk;
 }
 
 static void fill(struct ref_head *h)
@@ -129,14 +129,14 @@ int64_t ref_memory(const struct ref_part *p)
     const foci_mech    *m = p->mech;
     const foci_problem *all = &p->call->plan->p;
 
-    if (all->flags & FOCI_MEMORY_GRADS) return 0;
+    if (all->flags & FOCI_FLAG_MEMORY_GRADS) return 0;
     return max64(all->memory, m->def->memory ? m->def->memory(m) : 0);
 }
 
 static void bring_home(struct ref_head *h)
 {
     const struct ref_part *p = h->p;
-    double                *dk = h->order.shared ? p->dq : p->dk;
+    double                *dk = h->order.shared_qk ? p->dq : p->dk;
     const int64_t          memory = ref_memory(p);
 
     ref_slots_fold(h);
@@ -157,7 +157,7 @@ static void run(struct ref_head *h)
     fill(h);
     if (h->second)
         ref_rows_second(h);
-    else if (h->order.take)
+    else if (h->order.topk)
         ref_rows_taken(h);
     else
         ref_rows_plain(h);
@@ -169,7 +169,7 @@ static foci_status run_exact(const struct ref_part *p)
     const foci_problem *problem = &p->call->plan->p;
     struct ref_head     h = { .p = p,
                               .mech = *p->mech,
-                              .causal = (problem->flags & FOCI_CAUSAL) != 0,
+                              .causal = (problem->flags & FOCI_FLAG_CAUSAL) != 0,
                               .words = p->call->words,
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
@@ -187,7 +187,7 @@ static foci_status run_exact(const struct ref_part *p)
     ref_slots_count(&h);
     ref_labels_count(&h);
     ref_modifiers(&h);
-    if ((h.second || h.order.shared) && h.nq != h.nk) return FOCI_ERR_ARG;
+    if ((h.second || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
 
     take_all(&h, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
@@ -203,10 +203,10 @@ static foci_status run_exact(const struct ref_part *p)
 foci_status ref_part_run(const struct ref_part *p)
 {
     switch (p->mech->def->engine) {
-    case FOCI_LINEAR: return ref_linear_run(p);
-    case FOCI_POSITIONAL: return ref_positional_run(p);
-    case FOCI_LANDMARKS: return ref_landmarks_run(p);
-    case FOCI_RECALL: return ref_recall_run(p);
+    case FOCI_ENGINE_LINEAR: return ref_linear_run(p);
+    case FOCI_ENGINE_POSITIONAL: return ref_positional_run(p);
+    case FOCI_ENGINE_NYSTROM: return ref_landmarks_run(p);
+    case FOCI_ENGINE_MEMFORMER: return ref_recall_run(p);
     default: return run_exact(p);
     }
 }

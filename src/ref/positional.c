@@ -174,7 +174,7 @@ foci_status ref_positional_run(const struct ref_part *p)
 {
     const foci_problem *pr = &p->call->plan->p;
     struct positional   x = { .p = p,
-                              .causal = (pr->flags & FOCI_CAUSAL) != 0,
+                              .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
                               .n = p->seq->nk,
                               .dv = pr->dim_v,
                               .dim_x = pr->dim_x,

@@ -13,7 +13,7 @@
 
 struct recall {
     const struct ref_part *p;
-    foci_recall            r;
+    foci_memformer         r;
     int                    word, sum; /* types of operands and of sums */
     int64_t                n, d, segments, memory;
     double                 scale;
@@ -272,7 +272,7 @@ foci_status ref_recall_run(const struct ref_part *p)
     struct arena  a = { 0 };
 
     if (p->seq->nq != p->seq->nk) return FOCI_ERR_ARG;
-    p->mech->def->recall(p->mech, &x.r);
+    p->mech->def->memformer(p->mech, &x.r);
     x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
     x.segments = div_up(x.n, x.r.segment);
     take_all(&x, &a);

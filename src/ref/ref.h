@@ -50,7 +50,7 @@ static inline int ref_word_type(const struct ref_call *c)
     const foci_problem *p = &c->plan->p;
 
     if (!c->words) return REF_F64;
-    return p->dtype == FOCI_F32 && !(p->flags & FOCI_FAST) ? FOCI_F32 : FOCI_BF16;
+    return p->dtype == FOCI_F32 && !(p->flags & FOCI_FLAG_FAST) ? FOCI_F32 : FOCI_BF16;
 }
 
 foci_status ref_run(const struct ref_call *call);

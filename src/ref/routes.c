@@ -154,7 +154,8 @@ static struct room room_take(const struct ref_routes *r, struct arena *a)
         .y = ref_doubles(a, nq, p->dim_v),
         .g = ref_doubles(a, nq, p->dim_v),
         .lse = ref_doubles(a, nq, 1),
-        .a = arena_take(a, nq, (size_t)(r->part.weights ? p->len_k : 0) * sizeof(float)),
+        .a = arena_alloc(a, nq,
+                         (size_t)(r->part.weights ? p->len_k : 0) * sizeof(float)),
     };
 }
 

@@ -28,7 +28,7 @@ static void first_look(struct ref_head *h)
         ref_see(h, i, &h->row);
         ref_attend(h, i, &h->row, h->y + i * h->dv);
         if (h->p->lse) h->p->lse[i] = h->row.lse == -INFINITY ? -INFINITY : 0;
-        const int64_t    slot = i / h->levels[0].every;
+        const int64_t    slot = i / h->levels[0].run_len;
         const foci_range run = ref_slot_keys(h, h->nk + slot);
         const double     share = 1 / (double)(run.end - run.begin);
         add(h->v + (h->nk + slot) * h->dv, share, h->y + i * h->dv, h->dv);
@@ -87,7 +87,7 @@ static void second_row(struct ref_head *h, int64_t i, double gamma)
 static void first_look_back(struct ref_head *h)
 {
     for (int64_t i = 0; i < h->nq; i++) {
-        const int64_t    slot = h->nk + i / h->levels[0].every;
+        const int64_t    slot = h->nk + i / h->levels[0].run_len;
         const foci_range run = ref_slot_keys(h, slot);
         double          *dy = h->dy + i * h->dv;
 

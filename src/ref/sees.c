@@ -54,7 +54,8 @@ static void see_keys(const struct ref_head *h, int64_t i, struct ref_row *r)
         if (t == 0 && def->stop && place >= 0) stop = def->stop(&h->mech, place, j);
         if (!allowed(h, i, j)) continue;
         const uint32_t agree = ref_labels_agree(h, i, j);
-        if (agree || seen >> t & 1) r->times[j] = agree && h->order.again ? agree : 1;
+        if (agree || seen >> t & 1)
+            r->times[j] = agree && h->order.weigh_repeats ? agree : 1;
         r->held[j] = stop >> t & 1;
     }
 }
@@ -81,7 +82,7 @@ void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r)
     see_keys(h, i, r);
     if (!h->second) see_slots(h, i, r);
     count(h, r);
-    if (h->order.shared && r->visible > 1 && r->times[self]) {
+    if (h->order.shared_qk && r->visible > 1 && r->times[self]) {
         r->times[self] = 0;
         r->visible--;
     }
@@ -98,7 +99,7 @@ void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_ro
 /* Slots of runs before the query's own, or all. */
 void ref_see_slots(const struct ref_head *h, int64_t i, struct ref_row *r)
 {
-    const int64_t own = place_of(h, i) / h->levels[0].every;
+    const int64_t own = place_of(h, i) / h->levels[0].run_len;
 
     clear(h, r);
     for (int64_t c = h->first[0]; c < h->first[1]; c++)

@@ -10,7 +10,7 @@
 /* Whether key j is one of the last `take` keys of its run, which are slots as they are. */
 static bool copied(const foci_slots *s, int64_t j)
 {
-    return j % s->every >= s->every - s->take;
+    return j % s->run_len >= s->run_len - s->tail;
 }
 
 /* Slots of n keys: copies of some of them, or one, or several learned ones, a run. */
@@ -19,9 +19,9 @@ static int64_t count(const foci_slots *s, int64_t n)
     int64_t slots = 0;
 
     for (int64_t j = 0; j < n; j++)
-        if (s->take)
+        if (s->tail)
             slots += copied(s, j);
-        else if (j % s->every == 0)
+        else if (j % s->run_len == 0)
             slots += s->learned ? s->learned : 1;
     return slots;
 }
@@ -31,7 +31,7 @@ void ref_slots_count(struct ref_head *h)
     const foci_mech *m = &h->mech;
 
     h->n_levels = m->def->slots ? m->def->slots(m, h->levels) : 0;
-    h->second = m->def->second && m->def->second(m);
+    h->second = m->def->two_pass && m->def->two_pass(m);
     h->first[0] = h->nk;
     for (int l = 0; l < h->n_levels; l++)
         h->first[l + 1] = h->first[l] + count(&h->levels[l], h->nk);
@@ -52,13 +52,13 @@ foci_range ref_slot_keys(const struct ref_head *h, int64_t column)
     const foci_slots *s = &h->levels[l];
     int64_t           left = column - h->first[l], j = 0;
 
-    if (s->take) {
+    if (s->tail) {
         while (!copied(s, j) || left--)
             j++;
         return (foci_range){ j, j + 1 };
     }
-    j = left / (s->learned ? s->learned : 1) * s->every;
-    return (foci_range){ j, j + s->every < h->nk ? j + s->every : h->nk };
+    j = left / (s->learned ? s->learned : 1) * s->run_len;
+    return (foci_range){ j, j + s->run_len < h->nk ? j + s->run_len : h->nk };
 }
 
 /* The parameter that key j, or its value, has in a learned slot; -1: the slot is a
@@ -73,7 +73,7 @@ static int64_t learned_at(const struct ref_head *h, bool value, int64_t column,
     const int64_t own = ref_tensor(h->p, -1, value);
     const int64_t at = own < 0 ? ref_tensor(h->p, -1, 0) : own;
     const int64_t row = (column - h->first[l]) % s->learned;
-    return at + row * s->every + j % s->every;
+    return at + row * s->run_len + j % s->run_len;
 }
 
 double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int64_t j)

@@ -8,8 +8,6 @@
 
 #include "ref/ref.h"
 
-enum { TOP_ARG = 2 }; /* inner, routes, top: the arguments of a mechanism with routes */
-
 struct walk {
     const struct ref_call *call;
     const foci_problem    *p;
@@ -181,7 +179,7 @@ static foci_status run_head(struct walk *w)
     const foci_mech *m = &w->group->mech;
     struct ref_part  part = part_of(w);
 
-    if (m->def->engine != FOCI_ROUTES) {
+    if (m->def->engine != FOCI_ENGINE_ROUTED) {
         pick(w, 0, &part);
         return ref_part_run(&part);
     }
@@ -191,7 +189,7 @@ static foci_status run_head(struct walk *w)
                                                 .mod_param = w->group->inner_mod,
                                                 .n = m->def->routes(m),
                                                 .dim_x = w->p->dim_x,
-                                                .top = foci_arg_int(m, TOP_ARG),
+                                                .top = mech_top_routes(m),
                                                 .x = w->x,
                                                 .dx = w->dx,
                                                 .pick = pick,
@@ -275,7 +273,7 @@ static void give_sums(const struct walk *w)
     for (int t = 0; c->dparams && t < plan->n_params; t++) {
         const struct param *p = &plan->params[t];
         for (int64_t i = p->offset; i < p->offset + p->count; i++)
-            if (p->keep == FOCI_TRAINED) c->dparams[i] += w->dparams[i];
+            if (p->keep == FOCI_KEEP_TRAINED) c->dparams[i] += w->dparams[i];
     }
     for (int64_t i = 0; c->grads->dbias && i < count_pairs(w->p); i++)
         c->grads->dbias[i] = (float)w->dbias[i];

@@ -71,9 +71,9 @@ void ref_weigh(const struct ref_head *h, struct ref_row *r)
     for (int64_t j = 0; j < h->cols; j++)
         r->a[j] = 0;
     switch (h->mech.def->weigh) {
-    case FOCI_SOFTMAX: softmax(h, r, m); break;
-    case FOCI_L2NORM: l2norm(h, r, m); break;
-    case FOCI_RELU2: relu2(h, r); break;
+    case FOCI_WEIGH_SOFTMAX: softmax(h, r, m); break;
+    case FOCI_WEIGH_L2NORM: l2norm(h, r, m); break;
+    case FOCI_WEIGH_RELU2: relu2(h, r); break;
     }
 }
 
@@ -85,9 +85,11 @@ double ref_weigh_back(const struct ref_head *h, const struct ref_row *r, double 
         if (!r->times[j]) continue;
         const double a = r->a[j], da = r->da[j];
         switch (h->mech.def->weigh) {
-        case FOCI_SOFTMAX: r->dx[j] = a * (da - mean); break;
-        case FOCI_L2NORM: r->dx[j] = a * (da - a * mean); break;
-        case FOCI_RELU2: r->dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da / r->n; break;
+        case FOCI_WEIGH_SOFTMAX: r->dx[j] = a * (da - mean); break;
+        case FOCI_WEIGH_L2NORM: r->dx[j] = a * (da - a * mean); break;
+        case FOCI_WEIGH_RELU2:
+            r->dx[j] = 2 * (r->x[j] < 0 ? 0 : r->x[j]) * da / r->n;
+            break;
         }
     }
     return -r->a_sink * mean;

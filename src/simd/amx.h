@@ -1,20 +1,19 @@
-/* amx.h -- the tile vocabulary: eight registers of 16 rows of 64 bytes, one product.
+/* amx.h -- the tile vocabulary: eight tile registers of 16 rows of 64 bytes, and one product.
  *
- *     tile_config(c)            shape the tiles of this thread, and clear them
- *     tile_config_store(c)      the shapes that they have; zeros where they have none
- *     tile_release()            give them back
+ *     tile_config(c)            configure the tiles of this thread, and zero them
+ *     tile_config_store(c)      the present configuration; zeros where there is none
+ *     tile_release()            release the tiles
  *     tile_zero(t)
  *     tile_load(t, p, stride)   rows `stride` bytes apart
  *     tile_store(t, p, stride)
- *     tile_dp(c, a, b)          c[i][j] += sum over words t of a[i][t] b[t][j]
+ *     tile_dp(c, a, b)          c[i][j] += sum over pairs t of a[i][t] b[t][j]
  *     tile_barrier()            ordinary stores above it come before tile loads below
  *
- * Tile numbers are literals.  An element of a and b is a word of two bf16, an element
- * of c a float.  The barrier is for the compiler: what gcc knows of a tile load does
- * not say that it reads memory.
+ * Tile numbers are literals.  An element of a and b is a pair of bf16, an element of c a
+ * float.  The barrier is for the compiler: gcc's tile load has no memory operand.
  *
- * With FOCI_EMULATE_TILES the same words are done by AVX-512 (amx_emulated.h), so that
- * tests run where there are no tiles.
+ * With FOCI_EMULATE_TILES the same vocabulary is implemented by AVX-512 (amx_emulated.h), so
+ * that tests run on CPUs without tiles.
  */
 #ifndef FOCI_SIMD_AMX_H
 #define FOCI_SIMD_AMX_H

@@ -1,7 +1,6 @@
-/* amx_emulated.h -- the tile vocabulary of amx.h by AVX-512, to the letter of the manual.
+/* amx_emulated.h -- the tile vocabulary of amx.h by AVX-512, following the manual exactly.
  *
- * For tests, where the CPU has no tiles.  What the hardware would refuse with a fault is
- * an assertion here.
+ * For tests on CPUs without tiles.  Where the hardware would fault, an assertion fails.
  */
 #ifndef FOCI_SIMD_AMX_EMULATED_H
 #define FOCI_SIMD_AMX_EMULATED_H

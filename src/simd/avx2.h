@@ -30,11 +30,15 @@ INLINE vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 INLINE vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 INLINE vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
 INLINE vf vf_div(vf a, vf b) { return _mm256_div_ps(a, b); }
+/* 1 / a, within 6.2e-5 of its value at least. */
+INLINE vf vf_rcp_fast(vf a) { return vf_div(vf_set1(1.0f), a); }
 /* a b + c and c - a b, rounded once */
 INLINE vf vf_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm256_fnmadd_ps(a, b, c); }
-/* The larger; b where either is NaN. */
+/* The larger, and the smaller; b where either is NaN. */
 INLINE vf vf_max(vf a, vf b) { return _mm256_max_ps(a, b); }
+INLINE vf vf_min(vf a, vf b) { return _mm256_min_ps(a, b); }
+INLINE vf vf_sqrt(vf a) { return _mm256_sqrt_ps(a); }
 INLINE vf vf_abs(vf a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
 /* |a| with the sign of b */
 INLINE vf vf_copysign(vf a, vf b)

@@ -31,11 +31,15 @@ INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
 INLINE vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 INLINE vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+/* 1 / a, within 6.2e-5 of its value at least. */
+INLINE vf vf_rcp_fast(vf a) { return _mm512_rcp14_ps(a); }
 /* a b + c and c - a b, rounded once */
 INLINE vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 INLINE vf vf_fnma(vf a, vf b, vf c) { return _mm512_fnmadd_ps(a, b, c); }
-/* The larger; b where either is NaN. */
+/* The larger, and the smaller; b where either is NaN. */
 INLINE vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+INLINE vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+INLINE vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 INLINE vf vf_abs(vf a) { return _mm512_abs_ps(a); }
 /* |a| with the sign of b */
 INLINE vf vf_copysign(vf a, vf b)

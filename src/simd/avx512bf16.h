@@ -1,4 +1,4 @@
-/* avx512bf16.h -- words of two bf16, beside the vocabulary of avx512.h.
+/* avx512bf16.h -- pairs of two bf16, beside the vocabulary of avx512.h.
  *
  * The instructions round to nearest even, and take denormals for zero and make none.
  */
@@ -7,14 +7,14 @@
 
 #include "simd/avx512.h"
 
-typedef __m512bh vw; /* 16 words, or 32 bf16 in a row */
+typedef __m512bh vw; /* 16 pairs, or 32 bf16 in a row */
 
 INLINE vw   vw_load(const uint32_t *p) { return (vw)_mm512_load_si512(p); }
 INLINE vw   vw_set1(uint32_t x) { return (vw)_mm512_set1_epi32((int)x); }
 INLINE vw   vw_ones(void) { return vw_set1(0x3f803f80); }
 INLINE void vw_store(void *p, vw x) { _mm512_store_si512(p, (__m512i)x); }
 
-/* The first n < 16 words, to any address. */
+/* The first n < 16 pairs, to any address. */
 INLINE void vw_store_n(uint32_t *p, vw x, int n)
 {
     _mm512_mask_storeu_epi32(p, (__mmask16)((1u << n) - 1), (__m512i)x);
@@ -53,6 +53,23 @@ INLINE vw vw_pair(vf low, vf high)
     return (vw)_mm512_permutexvar_epi16(at, (__m512i)vw_row(low, high));
 }
 
+/* vf_to() by one instruction where elements are bf16: denormals become 0. */
+INLINE void vw_to(void *p, int dtype, vf x)
+{
+    if (dtype == FOCI_BF16)
+        _mm256_storeu_si256(p, (__m256i)_mm512_cvtneps_pbh(x));
+    else
+        vf_to(p, dtype, x);
+}
+INLINE void vw_to_n(void *p, int dtype, vf x, int n)
+{
+    if (dtype == FOCI_BF16)
+        _mm256_mask_storeu_epi16(p, (__mmask16)((1u << n) - 1),
+                                 (__m256i)_mm512_cvtneps_pbh(x));
+    else
+        vf_to_n(p, dtype, x, n);
+}
+
 /* 32 bf16 of any alignment, or the first n < 32 of them. */
 INLINE vw vw_stored(const uint16_t *p) { return (vw)_mm512_loadu_si512(p); }
 INLINE vw vw_stored_n(const uint16_t *p, int n)
@@ -80,7 +97,7 @@ INLINE vw vw_stored_where(const uint16_t *p, uint32_t bits)
     return (vw)_mm512_maskz_loadu_epi16(bits, p);
 }
 
-/* Lower and higher halves of words, each where its mask says so. */
+/* Lower and higher halves of pairs, each where its mask says so. */
 INLINE vw vw_halves_where(vw x, vm low, vm high)
 {
     const __m512i lower = _mm512_and_si512((__m512i)x, _mm512_set1_epi32(0xffff));

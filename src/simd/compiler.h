@@ -1,4 +1,4 @@
-/* compiler.h -- the extensions that the kernels lean on, by name. */
+/* compiler.h -- names for the compiler extensions that kernels use. */
 #ifndef FOCI_SIMD_COMPILER_H
 #define FOCI_SIMD_COMPILER_H
 

@@ -1,9 +1,9 @@
 /* waves.h -- cosine and sine on the vocabulary included before it.
  *
- * x = n pi/2 + r with |r| about pi/4 at most, n pi/2 taken away in three parts; then the
+ * x = n pi/2 + r with |r| about pi/4 at most, n pi/2 subtracted in three parts; then the
  * polynomials of S. Moshier, Cephes, sinf and cosf.  Within 2e-7 for |x| up to WAVES_MOST,
- * where n still has room in the trick that rounds it; beyond that the caller takes the
- * library's.  NaN at NaN.
+ * the range of the rounding trick for n; beyond it the caller uses
+ * libm.  NaN at NaN.
  */
 #ifndef FOCI_SIMD_WAVES_H
 #define FOCI_SIMD_WAVES_H

@@ -1,7 +1,7 @@
-/* inner.c -- states inside states: of engines that run other plans.
+/* inner.c -- states inside states, of engines that step other plans.
  *
- * Every inner plan has a pool of its own, with as many pages as the one around it; the
- * inner states of a state see the same tokens it does.
+ * Every inner plan has a pool of its own, with as many pages as the outer one.  The
+ * inner states of a state have the same tokens.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -51,7 +51,7 @@ int64_t inner_pools_pages(const foci_pool *pool, int g)
     int64_t                   least = INT64_MAX;
 
     for (int64_t i = 0; i < inner->n; i++)
-        least = min64(least, foci_pool_free_pages(inner->pool[i]));
+        least = min64(least, foci_pool_free_count(inner->pool[i]));
     return least;
 }
 
@@ -87,7 +87,7 @@ void inner_free(foci_state *state, int g)
     state->own[g] = NULL;
 }
 
-/* In place of the empty one that was there. */
+/* Replace the empty state that was made with the outer one. */
 static void replace(foci_state *state, int g, int64_t i, foci_state *by)
 {
     foci_state **own = state->own[g];
@@ -147,7 +147,7 @@ foci_status inner_truncate(foci_state *state, int g, int64_t len, bool really)
 {
     for (int64_t i = 0; i < count(state, g); i++)
         TRY(really ? foci_state_truncate(inner_state(state, g, i), len)
-                   : state_check_cut(inner_state(state, g, i), len));
+                   : state_check_truncate(inner_state(state, g, i), len));
     return FOCI_OK;
 }
 
@@ -169,17 +169,18 @@ foci_status inner_check(const foci_pool *pool, int g, const foci_step_io *io)
 
 foci_status inner_reserve(foci_state *state, int g, int64_t tokens, int64_t *pages)
 {
-    (void)pages; /* they have pools of their own */
+    /* Inner states have pools of their own. */
     for (int64_t i = 0; i < count(state, g); i++) {
         foci_pool *pool = inner_pool(state->pool, g, i);
 
-        TRY(state_reserve(inner_state(state, g, i), tokens, &pool->promised));
-        if (pool->promised > pool->n_free)
+        TRY(state_reserve(inner_state(state, g, i), tokens,
+                          pages ? &pool->reserved : NULL));
+        if (pages && pool->reserved > pool->n_free)
             return ctx_fail(pool->plan->ctx, FOCI_ERR_FULL,
                             "the step needs %" PRId64 " pages, and %" PRId64
                             " of %" PRId64
                             " are free: free states or call foci_pool_grow()",
-                            pool->promised, pool->n_free, pool->n_pages);
+                            pool->reserved, pool->n_free, pool->n_pages);
     }
     return FOCI_OK;
 }

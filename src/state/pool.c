@@ -1,8 +1,9 @@
 /* pool.c -- pages of keys and values that many sequences share.
  *
- * Free pages form a list through their numbers, so taking and returning one costs the
- * same whatever the size of the pool.  Growing adds a slab; pages never move.
+ * Free pages form a list, so allocating and freeing one takes constant time.  Growing
+ * adds a slab; pages never move.
  */
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -10,41 +11,43 @@
 
 void pool_begin(foci_pool *pool)
 {
-    pool->promised = 0;
+    pool->reserved = 0;
     pool->steps++;
 }
 
-int64_t pool_take(foci_pool *pool)
+int64_t pool_alloc_page(foci_pool *pool)
 {
     const int64_t page = pool->first_free;
 
+    assert(page >= 0 && pool->pages[page].refs == 0);
     pool->first_free = pool->pages[page].next;
     pool->pages[page].refs = 1;
     pool->n_free--;
     return page;
 }
 
-void pool_hold(foci_pool *pool, int64_t page) { pool->pages[page].refs++; }
+void pool_ref_page(foci_pool *pool, int64_t page) { pool->pages[page].refs++; }
 
-void pool_drop(foci_pool *pool, int64_t page)
+void pool_unref_page(foci_pool *pool, int64_t page)
 {
     struct page *p = &pool->pages[page];
 
+    assert(p->refs > 0);
     if (--p->refs > 0) return;
     p->next = pool->first_free;
     pool->first_free = page;
     pool->n_free++;
 }
 
-/* What a step reads of a plan: causal, on an engine that can. */
+/* Whether the plan can be decoded: it is causal, and its engines have decoders. */
 static foci_status check_plan(const foci_plan *plan)
 {
     foci_ctx *ctx = plan->ctx;
 
-    if (!(plan->p.flags & FOCI_CAUSAL))
+    if (!(plan->p.flags & FOCI_FLAG_CAUSAL))
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
-                        "decoding is causal: plan the problem with FOCI_CAUSAL");
-    if (plan->p.flags & (FOCI_MASK | FOCI_BIAS))
+                        "decoding is causal: plan the problem with FOCI_FLAG_CAUSAL");
+    if (plan->p.flags & (FOCI_FLAG_MASK | FOCI_FLAG_BIAS))
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "a given mask or bias has no place in a decoding state");
     for (int g = 0; g < plan->spec.n_groups; g++)
@@ -56,9 +59,9 @@ static foci_status check_plan(const foci_plan *plan)
     return FOCI_OK;
 }
 
-/* Where each stage has its rows, and what appending takes.  Widths are at most 65536
- * and heads as many, so this fits. */
-static void lay_out(foci_pool *pool)
+/* The layout of a page, and the scratch of append.  Widths and heads are at most 65536,
+ * so sizes do not overflow. */
+static void set_layout(foci_pool *pool)
 {
     const foci_plan    *plan = pool->plan;
     const foci_problem *p = &plan->p;
@@ -70,7 +73,7 @@ static void lay_out(foci_pool *pool)
 
         part->at = pool->page_bytes;
         part->kv_heads = stage_learned(s) ? s->group->heads : s->group->kv_heads;
-        part->sets = s->order.shared || stage_own_keys(s)
+        part->sets = s->order.shared_qk || stage_own_keys(s)
                          ? s->group->heads / part->kv_heads
                          : (mech_sources(&s->group->mech) & FOCI_SOURCE_QK) != 0;
         part->dim_qk = mech_width(&s->group->mech);
@@ -95,7 +98,7 @@ static foci_status make(foci_pool *pool, int64_t pages)
     pool->parts = ctx_alloc(ctx, n, sizeof *pool->parts);
     pool->own = ctx_alloc(ctx, n, sizeof *pool->own);
     if (!pool->parts || !pool->own) return FOCI_ERR_MEMORY;
-    lay_out(pool);
+    set_layout(pool);
     if (pool->scratch_bytes) {
         pool->scratch = ctx_alloc(ctx, pool->scratch_bytes, 1);
         if (!pool->scratch) return FOCI_ERR_MEMORY;
@@ -109,7 +112,9 @@ static foci_status make(foci_pool *pool, int64_t pages)
 
 foci_status foci_pool_create(const foci_plan *plan, int64_t pages, foci_pool **pool)
 {
-    if (!plan || !pool) return FOCI_ERR_ARG;
+    if (!plan || !pool)
+        return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_pool_create: %s is NULL", plan ? "pool" : "plan");
     *pool = NULL;
     TRY(check_plan(plan));
     if (plan->ctx->device)
@@ -152,7 +157,7 @@ void foci_pool_free(foci_pool *pool)
 
 foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
 {
-    if (!pool) return FOCI_ERR_ARG;
+    if (!pool) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_pool_grow: the pool is NULL");
     foci_ctx *ctx = pool->plan->ctx;
 
     if (pages < 0 || pages > INT64_MAX / 64 - pool->n_pages)
@@ -185,8 +190,8 @@ foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
     pool->slabs = slabs;
     pool->pages = table;
 
-    /* Lower numbers are taken first: neighbours in a sequence are then neighbours in
-     * memory as long as nobody else grows. */
+    /* Pages with lower numbers are allocated first, so that the pages of a sequence are
+     * adjacent in memory as long as no other sequence grows. */
     for (int64_t i = pages - 1; i >= 0; i--) {
         struct page *p = &table[pool->n_pages + i];
         *p = (struct page){ .data = data + (size_t)i * pool->page_bytes,
@@ -198,9 +203,9 @@ foci_status foci_pool_grow(foci_pool *pool, int64_t pages)
     return FOCI_OK;
 }
 
-int64_t foci_pool_pages(const foci_pool *pool) { return pool->n_pages; }
+int64_t foci_pool_page_count(const foci_pool *pool) { return pool->n_pages; }
 
-int64_t foci_pool_free_pages(const foci_pool *pool)
+int64_t foci_pool_free_count(const foci_pool *pool)
 {
     int64_t n = pool->n_free;
 

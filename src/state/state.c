@@ -1,31 +1,31 @@
-/* state.c -- one sequence: what it holds, copies, and its form in a file.
+/* state.c -- the state of one sequence: made, copied, truncated, saved and restored.
  *
- * Saved: a header, the spec with every argument, the rows of keys and values of each
- * head without padding, then what each stage keeps beside them.  It is checked against
- * the pool; what was made of it before something is found wrong is freed again.
+ * A saved state is a header, the spec with every argument, the rows of keys and values
+ * of each head without padding, then what each stage keeps beside them.  Restoring
+ * checks all of it against the pool.
  */
 #include <inttypes.h>
 #include <string.h>
 
 #include "state/state.h"
 
-int64_t state_keep(const foci_plan *plan, int64_t n)
+int64_t state_first_key(const foci_plan *plan, int64_t n)
 {
     int64_t first = n;
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const foci_mech *m = &plan->spec.groups[g].mech;
         if (!decoder_of(plan, g)->paged) continue;
-        first = min64(first, m->def->keep ? max64(0, m->def->keep(m, n)) : 0);
+        first = min64(first, m->def->first_key ? max64(0, m->def->first_key(m, n)) : 0);
     }
     return first;
 }
 
-bool state_holds(const foci_plan *plan, foci_range rows)
+bool state_pinned(const foci_plan *plan, foci_range rows)
 {
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const foci_mech *m = &plan->spec.groups[g].mech;
-        if (decoder_of(plan, g)->paged && m->def->hold && m->def->hold(m, rows))
+        if (decoder_of(plan, g)->paged && m->def->pinned && m->def->pinned(m, rows))
             return true;
     }
     return false;
@@ -46,7 +46,9 @@ static foci_status make(foci_state *state)
 
 foci_status foci_state_create(foci_pool *pool, foci_state **state)
 {
-    if (!pool || !state) return FOCI_ERR_ARG;
+    if (!pool || !state)
+        return ctx_fail(pool ? pool->plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_state_create: %s is NULL", pool ? "state" : "pool");
     *state = NULL;
 
     foci_state *made = ctx_alloc(pool->plan->ctx, 1, sizeof *made);
@@ -76,7 +78,9 @@ static foci_status fill(const foci_state *from, foci_state *to)
 
 foci_status foci_state_copy(const foci_state *state, foci_state **copy)
 {
-    if (!state || !copy) return FOCI_ERR_ARG;
+    if (!state || !copy)
+        return ctx_fail(state ? state->pool->plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_state_copy: %s is NULL", state ? "copy" : "state");
     *copy = NULL;
 
     foci_state *made;
@@ -90,17 +94,17 @@ foci_status foci_state_copy(const foci_state *state, foci_state **copy)
     return FOCI_OK;
 }
 
-foci_status state_check_cut(foci_state *state, int64_t len)
+foci_status state_check_truncate(foci_state *state, int64_t len)
 {
     const foci_plan *plan = state->pool->plan;
     const int64_t    first = state->tokens.first * PAGE;
 
-    /* Mechanisms first: those that keep sums have a better reason than rows let go. */
+    /* Stages first: those that keep sums give a better reason than missing rows. */
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->truncate) TRY(d->truncate(state, g, len, false));
     }
-    if (len && state_keep(plan, len) < first)
+    if (len && state_first_key(plan, len) < first)
         return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                         "the state cannot be cut back to %" PRId64
                         " tokens: those before token %" PRId64
@@ -111,7 +115,8 @@ foci_status state_check_cut(foci_state *state, int64_t len)
 
 foci_status foci_state_truncate(foci_state *state, int64_t len)
 {
-    if (!state) return FOCI_ERR_ARG;
+    if (!state)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_state_truncate: the state is NULL");
     const foci_plan *plan = state->pool->plan;
 
     if (len < 0 || len > state->len)
@@ -120,7 +125,7 @@ foci_status foci_state_truncate(foci_state *state, int64_t len)
                         " tokens can be cut back to 0 to %" PRId64,
                         len, state->len, state->len);
     if (len == state->len) return FOCI_OK;
-    TRY(state_check_cut(state, len));
+    TRY(state_check_truncate(state, len));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->truncate) (void)d->truncate(state, g, len, true);
@@ -167,46 +172,46 @@ size_t foci_state_bytes(const foci_state *state)
  * Saved states
  */
 
-struct header {
+struct state_header {
     char     magic[8];
     int64_t  spec_bytes; /* of the text after this, with its end */
     int64_t  dtype, kv_heads, dim_qk, dim_v, len, heads;
-    uint64_t given; /* a hash of the seed and the lists the supports depend on */
+    uint64_t inputs; /* a hash of the seed and of the lists that supports depend on */
 };
 
 static const char magic[8] = "fociST2";
 
-static uint64_t blend(uint64_t h, uint64_t x)
+static uint64_t mix(uint64_t h, uint64_t x)
 {
     h = (h ^ x) * UINT64_C(0x9E3779B97F4A7C15);
     return h ^ h >> 32;
 }
 
-static uint64_t hash_given(const foci_plan *plan)
+static uint64_t hash_inputs(const foci_plan *plan)
 {
-    uint64_t h = blend(0, plan->p.seed);
+    uint64_t h = mix(0, plan->p.seed);
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const foci_mech *m = &plan->spec.groups[g].mech;
-        h = blend(h, (uint64_t)m->n_list);
+        h = mix(h, (uint64_t)m->n_list);
         for (int64_t i = 0; i < m->n_list; i++)
-            h = blend(h, (uint64_t)m->list[i]);
+            h = mix(h, (uint64_t)m->list[i]);
     }
     return h;
 }
 
-static struct header header_of(const foci_pool *pool, int64_t len)
+static struct state_header header_of(const foci_pool *pool, int64_t len)
 {
     const foci_problem *p = &pool->plan->p;
-    struct header       h = {
-              .spec_bytes = foci_plan_spec(pool->plan, NULL, 0) + 1,
-              .dtype = (int64_t)p->dtype,
-              .kv_heads = p->kv_heads,
-              .dim_qk = p->dim_qk,
-              .dim_v = p->dim_v,
-              .len = len,
-              .heads = p->heads,
-              .given = hash_given(pool->plan),
+    struct state_header h = {
+        .spec_bytes = foci_plan_spec(pool->plan, NULL, 0) + 1,
+        .dtype = (int64_t)p->dtype,
+        .kv_heads = p->kv_heads,
+        .dim_qk = p->dim_qk,
+        .dim_v = p->dim_v,
+        .len = len,
+        .heads = p->heads,
+        .inputs = hash_inputs(pool->plan),
     };
     memcpy(h.magic, magic, sizeof magic);
     return h;
@@ -214,8 +219,8 @@ static struct header header_of(const foci_pool *pool, int64_t len)
 
 static void write_state(const foci_state *state, struct writer *w)
 {
-    const foci_plan    *plan = state->pool->plan;
-    const struct header h = header_of(state->pool, state->len);
+    const foci_plan          *plan = state->pool->plan;
+    const struct state_header h = header_of(state->pool, state->len);
 
     write_bytes(w, &h, sizeof h);
     if (w->to) foci_plan_spec(plan, w->to + w->at, (size_t)h.spec_bytes);
@@ -239,7 +244,7 @@ size_t foci_state_save(const foci_state *state, void *data, size_t cap)
 }
 
 static foci_status check_header(const foci_pool *pool, struct reader *r,
-                                struct header *h)
+                                struct state_header *h)
 {
     foci_ctx *ctx = pool->plan->ctx;
 
@@ -251,7 +256,7 @@ static foci_status check_header(const foci_pool *pool, struct reader *r,
     if (memcmp(h->magic, magic, sizeof magic) != 0)
         return ctx_fail(ctx, FOCI_ERR_ARG, "this is no saved state");
 
-    const struct header want = header_of(pool, h->len);
+    const struct state_header want = header_of(pool, h->len);
     if (h->dtype != want.dtype || h->heads != want.heads ||
         h->kv_heads != want.kv_heads || h->dim_qk != want.dim_qk ||
         h->dim_v != want.dim_v)
@@ -264,13 +269,13 @@ static foci_status check_header(const foci_pool *pool, struct reader *r,
                         want.dtype, want.heads, want.kv_heads, want.dim_qk, want.dim_v);
     if (h->len < 0 || h->len > MAX_LEN || h->spec_bytes != want.spec_bytes)
         return state_damaged(pool);
-    if (h->given != want.given)
+    if (h->inputs != want.inputs)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "the saved state was made with another seed or other lists");
     return FOCI_OK;
 }
 
-/* The spec of the pool's plan against the one that was saved. */
+/* Compare the spec of the pool's plan with the saved one. */
 static foci_status check_spec(const foci_pool *pool, struct reader *r, size_t n)
 {
     foci_ctx   *ctx = pool->plan->ctx;
@@ -295,10 +300,10 @@ static foci_status read_state(foci_state *state, int64_t len, struct reader *r)
     const foci_plan *plan = pool->plan;
 
     TRY(stream_restore(pool, &state->tokens, 0, plan->spec.n_groups, len,
-                       state_keep(plan, len), r));
+                       state_first_key(plan, len), r));
     for (int64_t t = 0; t < state->tokens.first; t++)
         if (stream_page(&state->tokens, t) < 0 &&
-            state_holds(plan, (foci_range){ t * PAGE, (t + 1) * PAGE }))
+            state_pinned(plan, (foci_range){ t * PAGE, (t + 1) * PAGE }))
             return state_damaged(pool);
     state->len = len;
     for (int g = 0; g < plan->spec.n_groups; g++) {
@@ -311,10 +316,12 @@ static foci_status read_state(foci_state *state, int64_t len, struct reader *r)
 foci_status foci_state_restore(foci_pool *pool, const void *data, size_t bytes,
                                foci_state **state)
 {
-    struct reader r = { .from = data, .bytes = bytes };
-    struct header h = { 0 };
+    struct reader       r = { .from = data, .bytes = bytes };
+    struct state_header h = { 0 };
 
-    if (!pool || !state) return FOCI_ERR_ARG;
+    if (!pool || !state)
+        return ctx_fail(pool ? pool->plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_state_restore: %s is NULL", pool ? "state" : "pool");
     *state = NULL;
     TRY(check_header(pool, &r, &h));
     TRY(check_spec(pool, &r, (size_t)h.spec_bytes));

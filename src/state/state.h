@@ -1,9 +1,13 @@
 /* state.h -- sequences that are decoded step by step, and the pages they share.
  *
- * A page has PAGE rows of keys and of values of every key/value head.  Streams of rows
- * lie in pages: the tokens of a sequence, and slots that stand for many of them.  What
- * else a stage keeps of a sequence belongs to its engine, by the functions of a
- * struct decoder.
+ * A page has PAGE rows of keys and of values of every key/value head.  A stream is a
+ * growing list of rows in pages: the tokens of a sequence, or slots that stand for many
+ * of them.  Pages are reference counted and copied before they are written if another
+ * stream holds them.  Whatever else a stage keeps of a sequence belongs to its engine
+ * (struct decoder).
+ *
+ * A step reserves all pages and grows all tables before it changes anything, so a step
+ * that fails leaves every state as it was.
  */
 #ifndef FOCI_STATE_H
 #define FOCI_STATE_H
@@ -15,10 +19,10 @@ enum { PAGE = FOCI_PAGE };
 struct page {
     char   *data;
     int64_t refs; /* streams that hold it; 0: free */
-    int64_t next; /* free page after it, -1: none */
+    int64_t next; /* the next free page, -1: none */
 
-    /* While a step counts what it needs: streams that will write into it, of the step
-     * of that number. */
+    /* While a step counts the pages it needs: streams that will write into this one, in
+     * step number `step`. */
     int64_t writers, step;
 };
 
@@ -27,42 +31,46 @@ struct slab { /* pages allocated together */
     int64_t pages;
 };
 
-/* Where a stage has its rows in a page: for each key/value head `sets` times PAGE rows
- * of keys, one set, none where logits do not come from keys or, where query heads have
- * keys of their own, one for each of its heads, and PAGE rows of values, in the dtype of
- * the tensors.  Keys are stored as they go into scores.  Where query heads have values of
- * their own too, all are key/value heads. */
+/* The rows of a stage in a page: for each key/value head `sets` times PAGE rows of
+ * keys, then PAGE rows of values, in the dtype of the tensors.  Keys are stored as they
+ * go into scores.  There is one set of keys; none where logits do not come from keys;
+ * and one for each query head of the key/value head where query heads have keys of
+ * their own.  Query heads that have values of their own count as key/value heads. */
 struct page_part {
-    size_t  at, head_bytes; /* head_bytes 0: it has none */
+    size_t  at, head_bytes; /* offset in the page; head_bytes 0: there are no rows */
     int64_t sets, kv_heads;
-    int64_t dim_qk; /* of keys as they are stored */
+    int64_t dim_qk; /* of keys as stored */
 };
 
 struct foci_pool {
     const foci_plan  *plan;
-    size_t            page_bytes, inner_bytes; /* of a page, here and in pools inside */
     struct page_part *parts;                   /* [groups] */
+    size_t            page_bytes, inner_bytes; /* of a page, here and in inner pools */
     void            **own; /* [groups] what engines keep for all states together */
-    struct page      *pages;
-    int64_t           n_pages, n_free, first_free;
-    int64_t      promised; /* of a pool inside another: pages that a step will take */
-    int64_t      steps;    /* begun so far */
+
+    struct page *pages;
+    int64_t      n_pages, n_free, first_free;
     struct slab *slabs;
     int64_t      n_slabs;
-    char        *scratch; /* of append */
-    size_t       scratch_bytes;
+
+    int64_t steps;    /* begun so far */
+    int64_t reserved; /* pages that this step will take, of an inner pool */
+
+    char  *scratch; /* of decoder.append */
+    size_t scratch_bytes;
 };
 
-/* Rows in pages.  A page whose rows nobody will read again is dropped. */
-struct held {
-    int64_t tile, page; /* rows from tile * PAGE on are in that page */
+/* Rows tile PAGE to tile PAGE + PAGE - 1 of a stream are in this page. */
+struct page_entry {
+    int64_t tile, page;
 };
 
+/* Pages whose rows will not be read again are missing from the entries. */
 struct stream {
-    struct held *held; /* [n], by tile */
-    int64_t      n, cap;
-    int64_t      rows;  /* all that were appended */
-    int64_t      first; /* tiles before this one may be missing */
+    struct page_entry *entries; /* [n], in order of tiles */
+    int64_t            n, cap;
+    int64_t            rows;  /* appended so far */
+    int64_t            first; /* tiles before this one may be missing */
 };
 
 struct foci_state {
@@ -70,10 +78,10 @@ struct foci_state {
     int64_t       len;
     struct stream tokens;
     void        **own;     /* [groups] */
-    bool          in_step; /* while a step looks for states given twice */
+    bool          in_step; /* while a step checks that no state is given twice */
 };
 
-/* Where keys (of a set) and values of head kv, counted in its group g, lie in a page. */
+/* Keys of a set, and values, of key/value head kv of group g in a page. */
 static inline char *pool_keys(const foci_pool *pool, int g, int64_t page, int64_t kv,
                               int64_t set)
 {
@@ -89,37 +97,39 @@ static inline char *pool_values(const foci_pool *pool, int g, int64_t page, int6
     return pool_keys(pool, g, page, kv, pool->parts[g].sets);
 }
 
-/* pool.c: a step begins to count its pages. */
+/* pool.c: start to count the pages of a step. */
 void pool_begin(foci_pool *pool);
-/* Take a free page, there must be one; hold one more; let go of one. */
-int64_t pool_take(foci_pool *pool);
-void    pool_hold(foci_pool *pool, int64_t page);
-void    pool_drop(foci_pool *pool, int64_t page);
+/* A free page, of which there must be one, with one reference; add and drop a
+ * reference. */
+int64_t pool_alloc_page(foci_pool *pool);
+void    pool_ref_page(foci_pool *pool, int64_t page);
+void    pool_unref_page(foci_pool *pool, int64_t page);
 
 /*
  * Streams (stream.c)
  */
 
-/* Pages that `rows` more rows will take (a page that others hold too is copied before
- * it is written into), after making room for their numbers.  Once for each stream that a
- * step extends, after pool_begin(). */
+/* Grow the table for `rows` more rows, and add to *pages how many pages they will take,
+ * a copy of the last page included where it is shared.  To be called after
+ * pool_begin(), once for each stream that a step extends. */
 foci_status stream_reserve(foci_pool *pool, struct stream *s, int64_t rows,
                            int64_t *pages);
-/* So many more rows, whose contents are the caller's to write.  Reserve first. */
+/* Append rows, which the caller then writes.  They must have been reserved. */
 void stream_extend(foci_pool *pool, struct stream *s, int64_t rows);
-/* The page of a tile; -1: it was dropped. */
+/* The page of a tile; -1: it is missing. */
 int64_t stream_page(const struct stream *s, int64_t tile);
-/* Keep the first `rows` rows only. */
+/* Truncate to the first `rows` rows. */
 void stream_cut(foci_pool *pool, struct stream *s, int64_t rows);
-/* Drop whole pages of rows before `first`, but those that are needed (NULL: none). */
+/* Drop pages all of whose rows are before `first`, except those `needed` (NULL:
+ * none). */
 void stream_drop(foci_pool *pool, struct stream *s, int64_t first,
                  bool (*needed)(const foci_plan *plan, foci_range rows));
-/* `to` must be empty. */
+/* Share all pages of `from`.  `to` must be empty. */
 foci_status stream_copy(foci_pool *pool, const struct stream *from, struct stream *to);
 void        stream_free(foci_pool *pool, struct stream *s);
 size_t      stream_bytes(const foci_pool *pool, const struct stream *s);
 
-/* Bytes one after another: written, or only counted where `to` is NULL. */
+/* A saved state being written, or only counted where `to` is NULL. */
 struct writer {
     char  *to;
     size_t at;
@@ -128,31 +138,32 @@ struct reader {
     const char *from;
     size_t      at, bytes;
 };
-/* FOCI_ERR_ARG, with the sentence for what is not a state saved on such a pool. */
+/* FOCI_ERR_ARG, with the message for data that no pool like this one has saved. */
 foci_status state_damaged(const foci_pool *pool);
 void        write_bytes(struct writer *w, const void *data, size_t n);
-/* false: there are too few. */
+/* false: there are not so many left. */
 bool read_bytes(struct reader *r, void *data, size_t n);
 
-/* The rows of groups g0 to g1 - 1.  Reading refuses what makes no sense; `rows` is how
- * many there have to be, and none from `keep` on may be missing. */
+/* Save and restore the rows of groups g0 to g1 - 1.  Restoring refuses data that is
+ * inconsistent: there have to be `rows` rows, and none from row `keep` on may be
+ * missing. */
 void        stream_save(const foci_pool *pool, const struct stream *s, int g0, int g1,
                         struct writer *w);
 foci_status stream_restore(foci_pool *pool, struct stream *s, int g0, int g1,
                            int64_t rows, int64_t keep, struct reader *r);
 
-/* state.c: the first token that some stage still needs for tokens from n on, and
- * whether one of these is needed for ever. */
-int64_t state_keep(const foci_plan *plan, int64_t n);
-bool    state_holds(const foci_plan *plan, foci_range rows);
-/* Whether foci_state_truncate() would do it; if not, the reason is told. */
-foci_status state_check_cut(foci_state *state, int64_t len);
+/* state.c: the first token that some stage still needs for tokens from n on; whether a
+ * stage needs one of these rows for ever. */
+int64_t state_first_key(const foci_plan *plan, int64_t n);
+bool    state_pinned(const foci_plan *plan, foci_range rows);
+/* Whether foci_state_truncate() would succeed; if not, with the message why. */
+foci_status state_check_truncate(foci_state *state, int64_t len);
 
 /*
  * Steps
  */
 
-/* New tokens of one sequence in a step. */
+/* The new tokens of one sequence in a step. */
 struct step_seq {
     foci_state *state;
     int64_t     row0;   /* its first row in q, k, v and o */
@@ -165,24 +176,24 @@ struct step {
     struct step_seq    *seqs;
     int64_t             n_seqs;
     int64_t             max_tokens; /* of one sequence */
-    int64_t kv0, kv_step; /* key/value head h of the plan is number kv0 + h kv_step of
-                           * those in k and v */
+    int64_t kv0, kv_step; /* key/value head h of the plan is head kv0 + h kv_step in the
+                           * rows of k and v */
 };
 
-/* What an engine does for decoding.  g is the number of the stage.  A function that is
- * NULL is not needed; step must be there. */
+/* What an engine does for decoding stage g.  Functions but `step` may be NULL: there is
+ * nothing to do. */
 struct decoder {
     bool paged; /* rows of keys and values lie in the stage's part of the pages */
 
-    /* What all states of a pool share, in pool->own[g]; grow makes room for that many
-     * pages more of tokens, and pages tells how many of them are free. */
+    /* What all states of a pool share, in pool->own[g].  pool_grow: by so many pages of
+     * tokens; pool_pages: how many of these are free. */
     foci_status (*pool_make)(foci_pool *pool, int g);
     foci_status (*pool_grow)(foci_pool *pool, int g, int64_t pages);
     int64_t (*pool_pages)(const foci_pool *pool, int g);
     void (*pool_free)(foci_pool *pool, int g);
 
-    /* What it keeps of one sequence, in state->own[g].  copy and restore fill one that
-     * was made and is empty.  free takes one that was not made, too. */
+    /* What the stage keeps of one sequence, in state->own[g].  copy and restore fill a
+     * new one.  free also takes one that was never made. */
     foci_status (*make)(foci_state *state, int g);
     foci_status (*copy)(const foci_state *from, foci_state *to, int g);
     void (*free)(foci_state *state, int g);
@@ -190,17 +201,18 @@ struct decoder {
     void (*save)(const foci_state *state, int g, struct writer *w);
     foci_status (*restore)(foci_state *state, int g, struct reader *r);
 
-    /* The first `len` tokens alone, or why not; changes something only if `really`,
-     * and is never refused where len is 0.  The stream of tokens is still whole. */
+    /* Truncate to the first `len` tokens, or say why not; only a check unless `really`.
+     * Never refused with len 0.  The stream of tokens is truncated afterwards. */
     foci_status (*truncate)(foci_state *state, int g, int64_t len, bool really);
 
-    /* A step, in this order.  check: what it needs of io, which may be append only.
-     * reserve: make room for so many tokens more and add the pages of the pool that
-     * they will take to *pages; nothing that can be seen changes.  append: the rows of
-     * the tokens, for which the stream of tokens has room, and what follows from them;
-     * pool->scratch has append_bytes.  step: attend, with scratch memory of step_bytes
-     * (NULL: as much as an append takes, whatever the step).  drop: what no token from
-     * state->len on needs.  */
+    /* A step, in this order.
+     * check: what the stage needs of io; without io->o tokens are only appended.
+     * reserve: grow tables for so many more tokens, and add to *pages the pages of the
+     * pool that they will take; nothing visible changes.
+     * append: store the rows of the tokens, for which the stream of tokens has been
+     * extended, and update what depends on them; pool->scratch has append_bytes.
+     * step: compute the outputs, with work memory of step_bytes (NULL: append_bytes).
+     * drop: what no token from state->len on needs. */
     foci_status (*check)(const foci_pool *pool, int g, const foci_step_io *io);
     foci_status (*reserve)(foci_state *state, int g, int64_t tokens, int64_t *pages);
     size_t (*append_bytes)(const foci_pool *pool, int g);
@@ -211,19 +223,17 @@ struct decoder {
     void (*drop)(foci_state *state, int g);
 };
 
-/* Of stage g. */
 static inline const struct decoder *decoder_of(const foci_plan *plan, int g)
 {
-    return engine_of(&plan->stages[g])->decoder;
+    return plan->stages[g].decoder;
 }
 
-/* engine/exact_step.c and so on. */
+/* engine/exact/decode/exact_step.c and so on. */
 extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
-    recall_decoder, routes_decoder, second_decoder;
+    memformer_decoder, routed_decoder, two_pass_decoder;
 
-/* step.c: the parts of a step, for engines that make steps of other plans.  Scratch memory
- * of stage g; room for so many tokens more, as decoder.reserve; tokens into all that a
- * state holds; what tokens to come do not need. */
+/* step.c: the parts of a step, for engines that step other plans: work memory of stage
+ * g; decoder.reserve, decoder.append and decoder.drop of all stages. */
 size_t      step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
                          int64_t max_len);
 foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages);
@@ -231,9 +241,9 @@ void        step_append(struct step *step);
 void        state_drop(foci_state *s);
 
 /*
- * Pools and states inside others (inner.c), of engines that run other plans.  pool->own
- * starts with a struct inner_pools, state->own is an array of as many states.  These
- * serve as functions of a decoder.
+ * Pools and states inside others (inner.c), of engines that step other plans.  pool->own[g]
+ * starts with a struct inner_pools, and state->own[g] is an array of as many states.  The
+ * functions are those of a decoder.
  */
 
 struct inner_pools {
@@ -264,11 +274,11 @@ size_t      inner_bytes(const foci_state *state, int g);
 void        inner_save(const foci_state *state, int g, struct writer *w);
 foci_status inner_restore(foci_state *state, int g, struct reader *r);
 foci_status inner_truncate(foci_state *state, int g, int64_t len, bool really);
-/* To be called by check: also of the inner plans. */
+/* The check of the inner plans, to be called by the engine's own check. */
 foci_status inner_check(const foci_pool *pool, int g, const foci_step_io *io);
 foci_status inner_reserve(foci_state *state, int g, int64_t tokens, int64_t *pages);
 void        inner_drop(foci_state *state, int g);
-/* The sequences of a step in states number i; room for them is the caller's. */
+/* The step of inner plan i; seqs [step->n_seqs] are the caller's. */
 struct step inner_step(const struct step *step, int g, int64_t i, struct step_seq *seqs);
 
 #endif

@@ -1,7 +1,7 @@
-/* step.c -- one step of many sequences: check, append, attend.
+/* step.c -- one step of many sequences: check, reserve, append, attend.
  *
- * Everything that can fail comes first: the pages a step needs are counted, and all
- * tables are grown, before any state is touched.
+ * Everything that can fail comes first: pages are counted and tables are grown before
+ * any state changes.  The tables are all that a step allocates.
  */
 #include <inttypes.h>
 
@@ -12,7 +12,8 @@ static int64_t tokens_of(const foci_step_io *io, int64_t i)
     return io->tokens ? io->tokens[i] : 1;
 }
 
-/* States must differ, or their order would decide what they see. */
+/* A state may be given once only: two steps of one state would depend on their
+ * order. */
 static foci_status mark_states(const foci_pool *pool, const foci_step_io *io)
 {
     foci_ctx *ctx = pool->plan->ctx;
@@ -42,14 +43,14 @@ static foci_status check_states(const foci_pool *pool, const foci_step_io *io)
     return status;
 }
 
-/* What the stages read; keys may be made of queries. */
+/* What the stages read.  Keys that are the queries are not read. */
 static unsigned reads(const foci_plan *plan)
 {
     unsigned all = 0;
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const unsigned mine = mech_reads(&plan->spec.groups[g].mech);
-        all |= plan->stages[g].order.shared ? mine & ~(unsigned)FOCI_READ_K : mine;
+        all |= plan->stages[g].order.shared_qk ? mine & ~(unsigned)FOCI_READ_K : mine;
     }
     return all;
 }
@@ -61,6 +62,37 @@ static const char *missing(const foci_plan *plan, const foci_step_io *io)
     if (needs & FOCI_READ_K && !io->k) return "k";
     if (needs & FOCI_READ_V && !io->v) return "v";
     return needs & FOCI_READ_Q && io->o && !io->q ? "q" : NULL;
+}
+
+/* Rows of all tensors lie one after another. */
+static foci_status check_overlap(const foci_pool *pool, const foci_step_io *io)
+{
+    const foci_problem *p = &pool->plan->p;
+    const uintptr_t     el = foci_dtype_bytes(p->dtype), o = (uintptr_t)io->o;
+    int64_t             rows = 0;
+
+    for (int64_t i = 0; i < io->n_states; i++)
+        rows = min64(rows + tokens_of(io, i), MAX_LEN);
+    const struct {
+        const char *name;
+        const void *data;
+        int64_t     width;
+    } ins[] = {
+        { "q", io->q, p->heads * p->dim_qk },
+        { "k", io->k, p->kv_heads * p->dim_qk },
+        { "v", io->v, p->kv_heads * p->dim_v },
+        { "x", io->x, p->dim_x },
+    };
+    const uintptr_t o_bytes = (uintptr_t)(rows * p->heads * p->dim_v) * el;
+    for (size_t i = 0; i < sizeof ins / sizeof *ins; i++) {
+        const uintptr_t at = (uintptr_t)ins[i].data;
+        if (o && at && o < at + (uintptr_t)(rows * ins[i].width) * el &&
+            at < o + o_bytes)
+            return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
+                            "io.o overlaps io.%s: outputs need memory of their own",
+                            ins[i].name);
+    }
+    return FOCI_OK;
 }
 
 static foci_status check(const foci_pool *pool, const foci_step_io *io)
@@ -81,9 +113,10 @@ static foci_status check(const foci_pool *pool, const foci_step_io *io)
                         "params is NULL: this plan has %" PRId64 " parameters",
                         plan->n_floats);
     if (io->o && (!io->work || (uintptr_t)io->work % 64))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "work is %s: see foci_step_bytes()",
+        return ctx_fail(ctx, FOCI_ERR_ARG, "work is %s: see foci_step_work_bytes()",
                         io->work ? "not 64-byte aligned" : "NULL");
     TRY(check_states(pool, io));
+    TRY(check_overlap(pool, io));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const struct decoder *d = decoder_of(plan, g);
         if (d->check) TRY(d->check(pool, g, io));
@@ -107,7 +140,17 @@ foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages)
     return FOCI_OK;
 }
 
-/* Make room, or change nothing. */
+foci_status foci_state_reserve(foci_state *state, int64_t tokens)
+{
+    if (!state)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_state_reserve: the state is NULL");
+    if (tokens < 0)
+        return ctx_fail(state->pool->plan->ctx, FOCI_ERR_ARG,
+                        "tokens is %" PRId64 ": it may be 0 or more", tokens);
+    return state_reserve(state, tokens, NULL);
+}
+
+/* Reserve pages and tables for all new tokens, or change nothing. */
 static foci_status reserve(foci_pool *pool, const foci_step_io *io)
 {
     int64_t need = 0;
@@ -130,8 +173,8 @@ size_t step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens
                          : d->append_bytes(pool, g);
 }
 
-size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
-                       int64_t max_len)
+size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
+                            int64_t max_len)
 {
     const foci_plan *plan = pool->plan;
     struct arena     a = { 0 };
@@ -139,12 +182,12 @@ size_t foci_step_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
 
     if (n_states < 0 || tokens < 0 || max_len < 0) return 0;
     if (n_states > MAX_LEN || tokens > MAX_LEN || max_len > MAX_LEN) return 0;
-    arena_take(&a, n_states, sizeof(struct step_seq));
+    arena_alloc(&a, n_states, sizeof(struct step_seq));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const size_t n = step_scratch(pool, g, n_states, tokens, max_len);
         if (n > most) most = n;
     }
-    arena_take(&a, 1, most);
+    arena_alloc(&a, 1, most);
     return arena_ok(&a) ? a.used : 0;
 }
 
@@ -172,10 +215,10 @@ void state_drop(foci_state *s)
         const struct decoder *d = decoder_of(plan, g);
         if (d->drop) d->drop(s, g);
     }
-    stream_drop(s->pool, &s->tokens, state_keep(plan, s->len), state_holds);
+    stream_drop(s->pool, &s->tokens, state_first_key(plan, s->len), state_pinned);
 }
 
-/* Without an o there is no work memory: sequences are taken one by one. */
+/* Without outputs there is no work memory, so sequences are appended one by one. */
 static void append_only(foci_pool *pool, const foci_step_io *io)
 {
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
@@ -194,7 +237,7 @@ static void attend(foci_pool *pool, const foci_step_io *io)
     struct arena a = { .base = io->work };
     struct step step = { .pool = pool, .io = io, .n_seqs = io->n_states, .kv_step = 1 };
 
-    step.seqs = arena_take(&a, io->n_states, sizeof *step.seqs);
+    step.seqs = arena_alloc(&a, io->n_states, sizeof *step.seqs);
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))
         step.seqs[i] = (struct step_seq){ io->states[i], row, tokens_of(io, i) };
     step_append(&step);
@@ -208,11 +251,8 @@ foci_status foci_step(foci_pool *pool, const foci_step_io *io)
 {
     foci_step_io whole;
 
-    if (!pool || !io) return FOCI_ERR_ARG;
-    if (!sized_take(&whole, io, sizeof whole))
-        return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
-                        "io.size is %zu: set it with FOCI_SIZED(foci_step_io)",
-                        io->size);
+    if (!pool) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_step: the pool is NULL");
+    TRY(sized_in(pool->plan->ctx, "foci_step_io", &whole, io, sizeof whole));
     TRY(check(pool, &whole));
     if (!whole.n_states) return FOCI_OK;
     TRY(reserve(pool, &whole));

@@ -60,7 +60,7 @@ foci list synthesizer --json | python3 -c 'import json, sys; print(json.load(sys
 foci list routed | sed '1,/source/d'
 --- stdout
   cost * the inner mechanism times routes
-  engine    routes
+  engine    routed
   reads     q k v x
   sees      what the inner mechanism sees
   causal    yes

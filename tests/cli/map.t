@@ -146,7 +146,7 @@ foci map: n4096d4 has 4096 queries and 4096 keys; a map takes 1 to 1024 of each
 === nothing to show
 foci map --pattern softmax n0d4
 --- stderr
-foci map: n0d4 has 0 queries and 0 keys; a map takes 1 to 1024 of each
+foci map: problem "n0d4", column 1: n0: n, the query length, goes from 1 to 68719476736
 --- exit 2
 
 === too many heads

@@ -140,9 +140,9 @@ foci plan softmax b2h4n64w32 | sed -n '/cost/{p;q;}'
 === a letter without its number
 for problem in n-8d8 nd8 h2n; do foci plan softmax $problem; done
 --- stderr
-foci plan: problem "n-8d8", column 2: a number from 0 to 68719476736 is wanted here, for n, the query length
-foci plan: problem "nd8", column 2: a number from 0 to 68719476736 is wanted here, for n, the query length
-foci plan: problem "h2n", column 4: a number from 0 to 68719476736 is wanted here, for n, the query length
+foci plan: problem "n-8d8", column 2: a number from 1 to 68719476736 is wanted here, for n, the query length
+foci plan: problem "nd8", column 2: a number from 1 to 68719476736 is wanted here, for n, the query length
+foci plan: problem "h2n", column 4: a number from 1 to 68719476736 is wanted here, for n, the query length
 --- exit 2
 
 === one head and no more
@@ -240,7 +240,7 @@ foci plan: unexpected 'n8d8'; usage: foci plan SPEC PROBLEM (texts with blanks n
 === a problem beyond this machine
 foci plan softmax b1000000h65536n1000000000000d65536
 --- stderr
-foci plan: problem "b1000000h65536n1000000000000d65536", column 15: n1000000000000: n, the query length, goes from 0 to 68719476736
+foci plan: problem "b1000000h65536n1000000000000d65536", column 15: n1000000000000: n, the query length, goes from 1 to 68719476736
 --- exit 2
 
 === info

@@ -23,8 +23,14 @@ Verbs
   plan *
   run *
   bench *
+  train *
+  eval *
+  generate *
+  translate *
+  task *
   map *
   analyse *
+  tokenizer *
 
 A SPEC says what to compute: *
 ...
@@ -53,7 +59,7 @@ foci --version
 foci *.*.*
 
 === help of every verb shows examples first
-for verb in list info plan run bench map analyse; do
+for verb in list info plan run bench map analyse tokenizer; do
     foci $verb --help > a || echo "$verb failed"
     foci help $verb | cmp - a
     foci $verb -h | cmp - a
@@ -81,6 +87,9 @@ Examples
 foci analyse: *
 Examples
   foci analyse *
+foci tokenizer: *
+Examples
+  foci tokenizer *
 
 === help wins over mistakes
 foci plan --no-such-option --help | head -1
@@ -162,13 +171,21 @@ for shell in bash zsh; do foci --completion $shell | grep -c 'f32 bf16 f16'; don
 === completion of specs that are values of options
 foci --completion bash | grep -c "'map --pattern') words='softmax "
 foci --completion zsh | grep -c "'--pattern=.*:SPEC:(softmax "
-foci --completion zsh | grep -A 99 '^    map)' | grep "'1:"
+foci --completion zsh | sed -n '/^    map)/,/;;/p' | grep "'1:"
 foci --completion bash | grep -c "'analyse --estimator') words='softmax "
 --- stdout
 1
 1
             '1:PROBLEM: ' *
 1
+
+=== completion of words that a usage lists
+foci --completion bash | sed -n '/^ *tokenizer)/,/;;/p' | grep -c "names='train show encode decode'"
+foci --completion zsh | sed -n '/^    tokenizer)/,/;;/p' | grep "'[12]:"
+--- stdout
+1
+            '1:train|show|encode|decode:(train show encode decode)' \
+            '2:KIND|FILE: ' \
 
 === completion for no shell
 foci --completion

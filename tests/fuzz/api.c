@@ -67,12 +67,12 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
     enum { COST = 100000 };
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
-    p.flags = chance(c, 2) ? FOCI_TRAIN : 0;
-    p.flags |= chance(c, 2) ? FOCI_CAUSAL : 0;
-    p.flags |= chance(c, 4) ? FOCI_MASK : 0;
-    p.flags |= chance(c, 4) ? FOCI_BIAS : 0;
+    p.flags = chance(c, 2) ? FOCI_FLAG_TRAIN : 0;
+    p.flags |= chance(c, 2) ? FOCI_FLAG_CAUSAL : 0;
+    p.flags |= chance(c, 4) ? FOCI_FLAG_MASK : 0;
+    p.flags |= chance(c, 4) ? FOCI_FLAG_BIAS : 0;
     p.dtype = (foci_dtype)below(c, 3);
-    if (p.dtype == FOCI_F32 && chance(c, 3)) p.flags |= FOCI_FAST;
+    if (p.dtype == FOCI_F32 && chance(c, 3)) p.flags |= FOCI_FLAG_FAST;
     p.batch = chance(c, 16) ? 0 : 1 + below(c, 3);
     p.kv_heads = kv_heads;
     p.heads = kv_heads * per;
@@ -95,7 +95,7 @@ static foci_problem draw_problem(struct choices *c, int64_t kv_heads, int64_t pe
     if (p.batch == 1 && p.len_q == p.len_k && chance(c, 3))
         p.max_docs = 1 + below(c, 6);
     if (chance(c, 2)) {
-        const bool read = !(p.flags & FOCI_TRAIN);
+        const bool read = !(p.flags & FOCI_FLAG_TRAIN);
         p.q = draw_layout(c, p.batch, p.len_q, p.heads, p.dim_qk, read);
         p.k = draw_layout(c, p.batch, p.len_k, p.kv_heads, p.dim_qk, read);
         p.v = draw_layout(c, p.batch, p.len_k, p.kv_heads, p.dim_v, read);
@@ -130,7 +130,7 @@ static void change_rows(struct choices *c, bool zero, int type, void *x,
 static bool has_unit(const foci_plan *plan)
 {
     for (int i = 0; i < plan->spec.n_groups; i++)
-        if (plan->stages[i].score.unit || plan->stages[i].order.shared) return true;
+        if (plan->stages[i].score.unit || plan->stages[i].order.shared_qk) return true;
     return false;
 }
 
@@ -148,7 +148,7 @@ static void execute(foci_ctx *ctx, struct choices *c, const char *spec,
     struct trial   t = trial_make(plan, spec, seed, gives);
     const bool     shared = !p->q.batch || !p->k.batch || !p->v.batch;
 
-    if (!shared && !(p->flags & FOCI_FAST) && chance(c, 2)) {
+    if (!shared && !(p->flags & FOCI_FLAG_FAST) && chance(c, 2)) {
         const int  type = (int)p->dtype;
         const bool zero = !has_unit(plan);
         change_rows(c, zero, type, t.q, &p->q, p->batch, p->len_q, p->heads, p->dim_qk);
@@ -189,7 +189,7 @@ static void absurd(foci_ctx *ctx, struct choices *c)
         put_mech(ctx, c, spec);
     }
     p.dtype = (foci_dtype)draw_any(c, FOCI_F32);
-    p.flags = (uint32_t)draw_any(c, FOCI_TRAIN);
+    p.flags = (uint32_t)draw_any(c, FOCI_FLAG_TRAIN);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         *fields[i] = draw_any(c, i < 7);
     for (size_t i = 0; i < 4 && chance(c, 2); i++)

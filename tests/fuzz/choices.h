@@ -51,7 +51,7 @@ static inline void put_args(struct choices *c, char *spec, const foci_arg_def *a
     for (size_t i = 0; i < n; i++) {
         const foci_arg_def *a = &args[i];
         const size_t        used = strlen(spec);
-        if (a->mech || a->words || (!isnan(a->preset) && !chance(c, 2))) continue;
+        if (a->mech || a->choices || (!isnan(a->preset) && !chance(c, 2))) continue;
         const double whole =
             a->min + (double)below(c, (int64_t)fmin(a->max - a->min, 40) + 1);
         const double real =

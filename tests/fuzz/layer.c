@@ -53,11 +53,11 @@ static foci_layer_problem draw_problem(struct choices *c, int64_t heads)
 
     p.kind = (foci_layer_kind)(chance(c, 3) ? 1 + below(c, 2) : 0);
     p.dtype = (foci_dtype)below(c, 2);
-    p.flags = chance(c, 2) ? FOCI_TRAIN : 0;
-    p.flags |= chance(c, 2) ? FOCI_CAUSAL : 0;
-    p.flags |= chance(c, 5) ? FOCI_MASK : 0;
-    p.flags |= chance(c, 5) ? FOCI_BIAS : 0;
-    p.flags |= chance(c, 4) ? FOCI_FAST : 0;
+    p.flags = chance(c, 2) ? FOCI_FLAG_TRAIN : 0;
+    p.flags |= chance(c, 2) ? FOCI_FLAG_CAUSAL : 0;
+    p.flags |= chance(c, 5) ? FOCI_FLAG_MASK : 0;
+    p.flags |= chance(c, 5) ? FOCI_FLAG_BIAS : 0;
+    p.flags |= chance(c, 4) ? FOCI_FLAG_FAST : 0;
     p.batch = chance(c, 16) ? 0 : 1 + below(c, 3);
     p.len = below(c, LONGEST);
     p.width =
@@ -72,8 +72,8 @@ static foci_layer_problem draw_problem(struct choices *c, int64_t heads)
     if (chance(c, 3)) p.mask_batch = p.batch;
     if (chance(c, 3)) p.mask_heads = p.heads;
     p.biases = chance(c, 2);
-    if (chance(c, 5)) p.dropout = 0.3;
-    if (chance(c, 4)) p.drop_out = 0.4;
+    if (chance(c, 5)) p.weight_dropout = 0.3;
+    if (chance(c, 4)) p.output_dropout = 0.4;
     p.seed = (uint64_t)below(c, 256);
     p.index = (uint64_t)below(c, 4);
     return p;
@@ -157,8 +157,8 @@ static void draw_pairs(struct world *w)
 
     w->n_pairs = (size_t)(max64(p->mask_batch, 1) * max64(p->mask_heads, 1)) *
                  (size_t)(p->len * w->len_k);
-    if (p->flags & FOCI_MASK) mask = room(w->n_pairs);
-    if (p->flags & FOCI_BIAS) bias = room(w->n_pairs * sizeof *bias);
+    if (p->flags & FOCI_FLAG_MASK) mask = room(w->n_pairs);
+    if (p->flags & FOCI_FLAG_BIAS) bias = room(w->n_pairs * sizeof *bias);
     for (size_t i = 0; mask && i < w->n_pairs; i++)
         mask[i] = i % 5 != 0;
     for (size_t i = 0; bias && i < w->n_pairs; i++)
@@ -172,11 +172,11 @@ static void open_world(struct world *w)
     const foci_layer_problem *p = &w->p;
 
     w->p.size = sizeof w->p;
-    MUST(foci_layer_get(w->layer, &w->p) == FOCI_OK);
+    MUST(foci_layer_get_problem(w->layer, &w->p) == FOCI_OK);
     w->len_k = p->len_source ? p->len_source : p->memory + p->len;
     w->n_x = (size_t)(p->batch * p->len * p->width);
     w->n_source = (size_t)(p->batch * p->len_source * p->width_source);
-    w->n_floats = (size_t)foci_layer_params(w->layer);
+    w->n_floats = (size_t)foci_layer_param_floats(w->layer);
     w->io = (foci_layer_io){ FOCI_SIZED(foci_layer_io) };
     w->io.x = draw(w, w->n_x, 1);
     w->io.source = p->len_source ? draw(w, w->n_source, 2) : NULL;
@@ -185,10 +185,11 @@ static void open_world(struct world *w)
     w->io.residual = chance(w->c, 4) ? draw(w, w->n_x, 4) : NULL;
     w->io.y = room(w->n_x * foci_dtype_bytes(p->dtype));
     float *params = room(w->n_floats * sizeof *params);
-    MUST(foci_layer_init(w->layer, p->seed, params) == FOCI_OK);
+    MUST(foci_layer_params_init(w->layer, p->seed, params) == FOCI_OK);
     w->io.params = params;
     w->io.work = room(foci_layer_work_bytes(w->layer));
-    if (p->flags & FOCI_TRAIN) w->io.saved = room(foci_layer_saved_bytes(w->layer));
+    if (p->flags & FOCI_FLAG_TRAIN)
+        w->io.saved = room(foci_layer_saved_bytes(w->layer));
     draw_rest(w);
     draw_pairs(w);
 }
@@ -254,14 +255,14 @@ static void backward(struct world *w)
     w->g = (foci_layer_grads){ FOCI_SIZED(foci_layer_grads), .dy = draw(w, w->n_x, 5) };
     w->g.dx = chance(w->c, 4) ? NULL : room(w->n_x * el);
     if (w->p.len_source) w->g.dsource = room(w->n_source * el);
-    if (w->p.flags & FOCI_BIAS) w->g.dbias = room(w->n_pairs * sizeof(float));
+    if (w->p.flags & FOCI_FLAG_BIAS) w->g.dbias = room(w->n_pairs * sizeof(float));
     float *twice = room(w->n_floats * sizeof *twice);
     w->g.dparams = room(w->n_floats * sizeof(float));
     for (int pass = 0; pass < 2; pass++) {
         memset(w->g.dparams, 0, w->n_floats * sizeof(float));
         spoil_work(w, pass ? 0x3f : 0xff);
         const foci_status status =
-            foci_layer_check(w->layer, &w->io, &w->g, text, sizeof text);
+            foci_layer_io_check(w->layer, &w->io, &w->g, text, sizeof text);
         MUST(status == FOCI_OK || *text);
         MUST(foci_layer_backward(w->layer, &w->io, &w->g) == status);
         if (!pass) memcpy(twice, w->g.dparams, w->n_floats * sizeof *twice);
@@ -273,7 +274,7 @@ static void backward(struct world *w)
 /* A frozen projection may be replaced; what is none may not. */
 static void give(struct world *w)
 {
-    const int   n = foci_layer_n_params(w->layer), i = (int)below(w->c, n + 1);
+    const int   n = foci_layer_param_count(w->layer), i = (int)below(w->c, n + 1);
     foci_param  p = { FOCI_SIZED(foci_param) };
     const float none = 0;
 
@@ -282,12 +283,12 @@ static void give(struct world *w)
         return;
     }
     if (p.offset >= 0) {
-        MUST(foci_layer_give(w->layer, i, &none) != FOCI_OK);
+        MUST(foci_layer_frozen_set(w->layer, i, &none) != FOCI_OK);
         return;
     }
     float *data = room((size_t)p.count * sizeof *data);
-    MUST(foci_layer_frozen(w->layer, i, data) == FOCI_OK);
-    MUST(foci_layer_give(w->layer, i, data) == FOCI_OK);
+    MUST(foci_layer_frozen_get(w->layer, i, data) == FOCI_OK);
+    MUST(foci_layer_frozen_set(w->layer, i, data) == FOCI_OK);
     free(data);
 }
 
@@ -308,7 +309,7 @@ static void step(struct world *w)
         const int32_t tokens[2] = { (int32_t)(n - n / 2), (int32_t)(n / 2) };
         const size_t  row = (size_t)w->p.width * foci_dtype_bytes(w->p.dtype);
         char         *y = room((size_t)n * row);
-        void         *work = room(foci_layer_step_bytes(
+        void         *work = room(foci_layer_step_work_bytes(
                     w->layer, pool, 2, n, w->p.len * 2 + n + w->p.batch * w->p.len));
         const foci_layer_step_io io = { FOCI_SIZED(foci_layer_step_io),
                                         .states = states,
@@ -342,17 +343,19 @@ static void execute(struct world *w)
     char text[4096] = "";
 
     open_world(w);
-    if (chance(w->c, 4)) foci_layer_calibrate(w->layer, &w->io, (float *)w->io.params);
-    if (chance(w->c, 8)) foci_layer_advance(w->layer, &w->io, (float *)w->io.params);
-    if (foci_layer_check(w->layer, &w->io, NULL, text, sizeof text)) {
+    if (chance(w->c, 4))
+        foci_layer_params_calibrate(w->layer, &w->io, (float *)w->io.params);
+    if (chance(w->c, 8))
+        foci_layer_params_advance(w->layer, &w->io, (float *)w->io.params);
+    if (foci_layer_io_check(w->layer, &w->io, NULL, text, sizeof text)) {
         MUST(*text && foci_layer_forward(w->layer, &w->io) == FOCI_ERR_ARG);
         return;
     }
     give(w);
     forward(w);
-    if (w->p.flags & FOCI_TRAIN) backward(w);
+    if (w->p.flags & FOCI_FLAG_TRAIN) backward(w);
     if (chance(w->c, 4)) MUST(foci_ref_layer_forward(w->layer, &w->io) == FOCI_OK);
-    if (w->p.flags & FOCI_CAUSAL && !w->p.len_source) step(w);
+    if (w->p.flags & FOCI_FLAG_CAUSAL && !w->p.len_source) step(w);
     MUST(foci_layer_describe(w->layer, text, sizeof text) > 0);
 }
 
@@ -377,11 +380,11 @@ static void absurd(foci_ctx *ctx, struct choices *c)
     }
     p.kind = (foci_layer_kind)draw_any(c, below(c, 3));
     p.dtype = (foci_dtype)draw_any(c, FOCI_F32);
-    p.flags = (uint32_t)draw_any(c, FOCI_TRAIN);
+    p.flags = (uint32_t)draw_any(c, FOCI_FLAG_TRAIN);
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         *fields[i] = draw_any(c, i < 4);
-    p.dropout = (double)draw_any(c, 0);
-    p.drop_out = (double)draw_any(c, 0);
+    p.weight_dropout = (double)draw_any(c, 0);
+    p.output_dropout = (double)draw_any(c, 0);
     p.size = (size_t)draw_any(c, sizeof p);
     if (p.size > sizeof p) p.size = sizeof p + 1;
     /* Frozen projections are drawn, and tables of masks made, when the layer is: large
@@ -401,7 +404,8 @@ static void absurd(foci_ctx *ctx, struct choices *c)
     foci_layer_describe(layer, text, sizeof text);
     MUST(foci_layer_cost(layer, &cost) == FOCI_OK && cost.forward_flops >= 0);
     *text = 0;
-    if (foci_layer_check(layer, &io, NULL, text, sizeof text) != FOCI_OK) MUST(*text);
+    if (foci_layer_io_check(layer, &io, NULL, text, sizeof text) != FOCI_OK)
+        MUST(*text);
     foci_layer_free(layer);
 }
 

@@ -7,8 +7,8 @@ enum { CAP = 1024 };
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     foci_ctx    *ctx = fuzz_ctx();
-    foci_problem p = { FOCI_SIZED(foci_problem), .memory = 7, .flags = FOCI_TRAIN };
-    foci_problem again = p;
+    foci_problem p = { FOCI_SIZED(foci_problem), .memory = 7, .flags = FOCI_FLAG_TRAIN };
+    foci_problem       again = p;
     const foci_problem before = p;
     char               text[CAP], once[CAP], twice[CAP];
 

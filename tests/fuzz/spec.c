@@ -12,17 +12,18 @@ enum { CAP = 4096, LONGEST = 10000 };
 
 /* Kinds of arguments that no built-in mechanism may have. */
 static const foci_arg_def args[] = {
-    { .name = "kind", .words = "elu|relu|poly", .help = "a word" },
-    { .name = "of", .mech = true, .words = "softmax cap(3)", .help = "a mechanism" },
+    { .name = "kind", .choices = "elu|relu|poly", .help = "a word" },
+    { .name = "of", .mech = true, .choices = "softmax cap(3)", .help = "a mechanism" },
     { .name = "must", .preset = NAN, .min = -1, .max = 9, .real = true, .help = "given" },
 };
 
 static const foci_mech_def every_kind = {
+    FOCI_SIZED(foci_mech_def),
     .name = "every_kind",
     .summary = "arguments of every kind",
     .args = args,
     .n_args = sizeof args / sizeof *args,
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
 };
 

@@ -96,7 +96,7 @@ static void step(struct world *w)
 {
     const int64_t  which = 1 + below(w->c, (1 << N_STATES) - 1);
     const bool     silent = chance(w->c, 8);
-    const bool     makes_keys = w->plan->stages[0].order.shared; /* of queries */
+    const bool     makes_keys = w->plan->stages[0].order.shared_qk; /* of queries */
     const int64_t  width = w->plan->p.heads * w->plan->p.dim_v;
     struct record *took[N_STATES];
     foci_state    *states[N_STATES];
@@ -117,7 +117,7 @@ static void step(struct world *w)
     const int64_t first = w->tokens;
     for (int64_t i = 0; i < all; i++)
         rows_put(w, &rows, i, w->tokens++);
-    void *work = room(foci_step_bytes(w->pool, n, all, longest), 1);
+    void *work = room(foci_step_work_bytes(w->pool, n, all, longest), 1);
 
     const foci_step_io io = { FOCI_SIZED(foci_step_io),
                               .states = states,
@@ -288,7 +288,7 @@ static void live(struct world *w)
         if (w->records[s].state) check(w, &w->records[s]);
     for (int s = 0; s < N_STATES; s++)
         drop(&w->records[s]);
-    MUST(foci_pool_free_pages(w->pool) == foci_pool_pages(w->pool));
+    MUST(foci_pool_free_count(w->pool) == foci_pool_page_count(w->pool));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -302,7 +302,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     w = (struct world){ .ctx = draw_level(&c), .spec = spec, .c = &c };
     put_mech(w.ctx, &c, spec);
     p.dtype = (foci_dtype)below(&c, 3);
-    p.flags = FOCI_CAUSAL;
+    p.flags = FOCI_FLAG_CAUSAL;
     p.kv_heads = 1 + below(&c, 2);
     p.heads = p.kv_heads * (1 + below(&c, 2));
     p.dim_qk = 1 + below(&c, WIDEST);
@@ -317,7 +317,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     }
     if (foci_pool_create(w.plan, below(&c, 4), &w.pool) == FOCI_OK) {
-        w.params = room((size_t)foci_plan_params(w.plan), sizeof *w.params);
+        w.params = room((size_t)foci_plan_param_floats(w.plan), sizeof *w.params);
         MUST(foci_params_init(w.plan, 1, w.params) == FOCI_OK);
         for (int s = 0; s < 2; s++)
             MUST(foci_state_create(w.pool, &w.records[s].state) == FOCI_OK);

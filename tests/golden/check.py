@@ -44,7 +44,7 @@ def texts(directory):
     found = {}
     for name in sorted(os.listdir(directory)):
         if name.endswith(".txt"):
-            with open(os.path.join(directory, name)) as f:
+            with open(os.path.join(directory, name), encoding="utf-8") as f:
                 found[name] = f.read()
     return found
 

@@ -45,7 +45,7 @@ static int lists_of(const struct lines *c, foci_list lists[MAX_LISTS])
 
 static foci_problem problem_of(const struct lines *c)
 {
-    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_TRAIN };
+    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_TRAIN };
     const char  *text;
 
     assert_int_equal(foci_problem_parse(NULL, need(c, "problem"), &p), FOCI_OK);
@@ -62,7 +62,7 @@ static foci_problem problem_of(const struct lines *c)
     const char *keys[] = { "mask_extents", "bias_extents" };
     for (int t = 0; t < 2; t++) {
         if (!(text = text_of(c, keys[t]))) continue;
-        p.flags |= t == 0 ? FOCI_MASK : FOCI_BIAS;
+        p.flags |= t == 0 ? FOCI_FLAG_MASK : FOCI_FLAG_BIAS;
         char *end;
         p.mask_batch = strtol(text, &end, 10);
         p.mask_heads = strtol(end, NULL, 10);
@@ -73,15 +73,16 @@ static foci_problem problem_of(const struct lines *c)
 /* Parameters of a plan in one array; the case has no others. */
 static double *params_of(const struct lines *c, const foci_plan *plan)
 {
-    double *params = test_alloc((size_t)foci_plan_params(plan) + 1, sizeof *params);
-    int     given = 0;
+    double *params =
+        test_alloc((size_t)foci_plan_param_floats(plan) + 1, sizeof *params);
+    int given = 0;
 
     for (int t = 0; t < c->n; t++)
         given += strncmp(c->key[t], "param ", 6) == 0;
-    if (given > foci_plan_n_params(plan))
+    if (given > foci_plan_param_count(plan))
         fail_msg("case %s: %d tensors, where %s has %d", text_of(c, "case"), given,
-                 text_of(c, "spec"), foci_plan_n_params(plan));
-    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+                 text_of(c, "spec"), foci_plan_param_count(plan));
+    for (int t = 0; t < foci_plan_param_count(plan); t++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
@@ -99,10 +100,10 @@ static void compare_drawn(const char *file, const struct lines *c,
 {
     const uint64_t seed = strtoull(need(c, "drawn"), NULL, 10);
     const double   single = 1e-6;
-    float *drawn = test_alloc((size_t)foci_plan_params(plan) + 1, sizeof *drawn);
+    float *drawn = test_alloc((size_t)foci_plan_param_floats(plan) + 1, sizeof *drawn);
 
     assert_int_equal(foci_params_init(plan, seed, drawn), FOCI_OK);
-    for (int64_t t = 0; t < foci_plan_params(plan); t++) {
+    for (int64_t t = 0; t < foci_plan_param_floats(plan); t++) {
         if (isnan(params[t]) && isnan(drawn[t])) continue;
         if (!(fabs((double)drawn[t] - params[t]) <= single * fmax(1, fabs(params[t]))))
             fail_msg("%s.txt, %s: parameter %lld starts as %.9g, not %.17g", file,
@@ -213,7 +214,7 @@ static void compare_params(const char *file, const struct lines *c,
                            const foci_plan *plan, const double *dparams,
                            double tolerance)
 {
-    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+    for (int t = 0; t < foci_plan_param_count(plan); t++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);
@@ -268,7 +269,7 @@ static void compare_calibrated(const char *file, const struct lines *c,
     io.params = params;
     io.work = work;
     assert_int_equal(foci_params_calibrate(plan, &io, params), FOCI_OK);
-    for (int t = 0; t < foci_plan_n_params(plan); t++) {
+    for (int t = 0; t < foci_plan_param_count(plan); t++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_plan_param(plan, t, &param), FOCI_OK);

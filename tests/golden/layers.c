@@ -35,7 +35,7 @@ static double number(const struct lines *c, const char *key, int i)
 static foci_layer_problem problem_of(const struct lines *c)
 {
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem), .kind = kind_of(c),
-                             .flags = FOCI_TRAIN };
+                             .flags = FOCI_FLAG_TRAIN };
     double            *shape = exactly(c, "shape", 7);
     const char        *text;
 
@@ -47,12 +47,12 @@ static foci_layer_problem problem_of(const struct lines *c)
     p.head_dim = (int64_t)shape[5];
     p.value_dim = (int64_t)shape[6];
     free(shape);
-    if (text_of(c, "causal")) p.flags |= FOCI_CAUSAL;
+    if (text_of(c, "causal")) p.flags |= FOCI_FLAG_CAUSAL;
     p.biases = text_of(c, "biases") != NULL;
     p.len_source = (int64_t)number(c, "source_shape", 0);
     p.width_source = (int64_t)number(c, "source_shape", 1);
     p.memory = (int64_t)number(c, "before", 0);
-    p.drop_out = number(c, "drop_out", 0);
+    p.output_dropout = number(c, "output_dropout", 0);
     p.seed = (uint64_t)number(c, "seed", 0);
     p.index = (uint64_t)number(c, "index", 0);
     if ((text = text_of(c, "docs"))) {
@@ -71,11 +71,11 @@ static void give(const char *file, const struct lines *c, foci_layer *layer, int
 
     snprintf(key, sizeof key, "frozen %s", param->name);
     double *want = exactly(c, key, param->count);
-    assert_int_equal(foci_layer_frozen(layer, i, w), FOCI_OK);
+    assert_int_equal(foci_layer_frozen_get(layer, i, w), FOCI_OK);
     compare_floats(file, c, key, w, param->count, single);
     for (int64_t t = 0; t < param->count; t++)
         w[t] = (float)want[t];
-    assert_int_equal(foci_layer_give(layer, i, w), FOCI_OK);
+    assert_int_equal(foci_layer_frozen_set(layer, i, w), FOCI_OK);
     free(w);
     free(want);
 }
@@ -83,14 +83,15 @@ static void give(const char *file, const struct lines *c, foci_layer *layer, int
 /* Parameters of the layer in one array; the case has no others. */
 static double *params_of(const char *file, const struct lines *c, foci_layer *layer)
 {
-    double *params = test_alloc((size_t)foci_layer_params(layer) + 1, sizeof *params);
-    int     given = 0;
+    double *params =
+        test_alloc((size_t)foci_layer_param_floats(layer) + 1, sizeof *params);
+    int given = 0;
 
     for (int t = 0; t < c->n; t++)
         given += strncmp(c->key[t], "param ", 6) == 0 ||
                  strncmp(c->key[t], "frozen ", 7) == 0;
-    assert_int_equal(given, foci_layer_n_params(layer));
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    assert_int_equal(given, foci_layer_param_count(layer));
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_layer_param(layer, i, &param), FOCI_OK);
@@ -146,7 +147,8 @@ static void judge(const struct lines *c, const struct execution *e,
                                   .lens_source = e->lens_source,
                                   .docs = e->docs,
                                   .n_docs = p->max_docs,
-                                  .dropout_seed = (uint64_t)number(c, "drop_out", 1) };
+                                  .dropout_seed =
+                                      (uint64_t)number(c, "output_dropout", 1) };
     const foci_layer_grads g = { FOCI_SIZED(foci_layer_grads), .dy = e->dy, .dx = e->dx,
                                  .dsource = e->dsource };
     struct ref_layer_call  call = {
@@ -165,7 +167,7 @@ static void compare_all(const char *file, const struct lines *c,
     compare(file, c, "y", e->y, exact);
     compare(file, c, "dx", e->dx, exact);
     if (e->source) compare(file, c, "dsource", e->dsource, exact);
-    for (int i = 0; i < foci_layer_n_params(e->layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(e->layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       key[96];
         assert_int_equal(foci_layer_param(e->layer, i, &param), FOCI_OK);
@@ -197,7 +199,7 @@ static void run_case(void *ctx, const char *file, const struct lines *c)
     if (foci_layer_create(ctx, need(c, "spec"), &p, &layer))
         fail_msg("%s.txt, %s: %s", file, text_of(c, "case"), foci_errmsg(ctx));
     const size_t     n = (size_t)(p.batch * p.len * p.width);
-    const size_t     floats = (size_t)foci_layer_params(layer);
+    const size_t     floats = (size_t)foci_layer_param_floats(layer);
     struct execution e = {
         .layer = layer,
         .x = maybe(c, "x"),

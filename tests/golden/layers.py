@@ -162,7 +162,7 @@ class Layer(Case):
         out += line("shape", [self.b, self.n, self.width, self.heads, self.kv, self.d, self.dv])
         for key, there, xs in (("causal", self.causal, []), ("biases", self.biases, []),
                                ("source_shape", self.source_shape, self.source_shape), ("before", self.before, [self.before]),
-                               ("drop_out", self.drop, self.drop), ("seed", self.seed, [self.seed]),
+                               ("output_dropout", self.drop, self.drop), ("seed", self.seed, [self.seed]),
                                ("index", self.index, [self.index]), ("lens", self.len_q, self.len_q),
                                ("lens_source", self.source_shape and self.len_k, self.len_k), ("docs", self.docs, self.docs)):
             if there:

@@ -16,6 +16,8 @@ import random
 import sys
 
 import draws
+import tasks
+import training
 from case import Case
 from formulas import Group, sinusoid
 from layers import Layer, Sinusoid
@@ -945,8 +947,8 @@ def whole_layers():
 
 
 def main(directory):
-    for name, cases in itertools.chain(files(), [("layers", whole_layers()), ("draws", [draws])]):
-        with open(os.path.join(directory, name + ".txt"), "w") as f:
+    for name, cases in itertools.chain(files(), [("layers", whole_layers()), ("draws", [draws]), ("tasks", [tasks]), ("training", training.cases())]):
+        with open(os.path.join(directory, name + ".txt"), "w", encoding="utf-8") as f:
             f.write("# Made by make.py; README.md has the format.\n\n")
             for case in cases:
                 f.write(case.text())

@@ -166,7 +166,7 @@ static void check_weigh_row(struct run *r)
 {
     static const float before[] = { -INFINITY, -20.0f, 1e5f };
 
-    for (int kind = FOCI_SOFTMAX; kind <= FOCI_RELU2; kind++)
+    for (int kind = FOCI_WEIGH_SOFTMAX; kind <= FOCI_WEIGH_RELU2; kind++)
         for (int scores = 0; scores < cases(r, 1, 4); scores++)
             for (int b = 0; b < cases(r, 1, COUNT(before)); b++)
                 try_weigh_row(r, kind, scores, before[b]);

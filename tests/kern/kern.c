@@ -9,6 +9,7 @@
 #include "kern/chunk.h"
 #include "kern/decode.h"
 #include "kern/features.h"
+#include "kern/finish.h"
 #include "kern/hadamard.h"
 #include "kern/labels.h"
 #include "kern/linear.h"
@@ -22,6 +23,7 @@
 #include "kern/run.h"
 #include "kern/scores.h"
 #include "kern/tiles.h"
+#include "kern/training.h"
 
 #ifdef FOCI_TILES_EMULATED
 #include "emulated/tiles.h"
@@ -50,8 +52,8 @@ static void test_exp2(void **state)
             s[i] = t[i] = (float)(8.0 - (step * LANES + i) * (158.0 / 20000 / LANES));
             m[i] = l[i] = 0.0f;
         }
-        r->now->weigh_bf16(s, p, 1, 1, NULL, m, l, shrink, FOCI_SOFTMAX);
-        r->now->weigh_f32(s, 1, NULL, m, l, shrink, FOCI_SOFTMAX);
+        r->now->weigh_bf16(s, p, 1, 1, NULL, m, l, shrink, FOCI_WEIGH_SOFTMAX);
+        r->now->weigh_f32(s, 1, NULL, m, l, shrink, FOCI_WEIGH_SOFTMAX);
         for (int i = 0; i < LANES; i++) {
             const double want = exp2((double)t[i]);
             const double fast = (double)of_bf16((uint16_t)p[i]);

@@ -139,7 +139,7 @@ typedef void (*try_weigh)(struct run *r, int n, int kind, int scores, int state,
 static void check_weigh(struct run *r, try_weigh try)
 {
     for (int i = 0; i < cases(r, 1, COUNT(key_counts)); i++)
-        for (int kind = FOCI_SOFTMAX; kind <= FOCI_RELU2; kind++)
+        for (int kind = FOCI_WEIGH_SOFTMAX; kind <= FOCI_WEIGH_RELU2; kind++)
             for (int scores = 0; scores < cases(r, 1, N_SCORES); scores++)
                 for (int state = 0; state < cases(r, 1, N_STATES); state++)
                     for (int form = 0; form < cases(r, 2, 3); form++)
@@ -155,11 +155,11 @@ static void check_sums(const struct run *r, const uint16_t *p, int k,
 {
     for (int i = 0; i < LANES; i++) {
         const double by = moved ? (double)x->shrink[i] : 1.0;
-        double       want = (double)before[i] * (kind == FOCI_L2NORM ? by * by : by);
+        double want = (double)before[i] * (kind == FOCI_WEIGH_L2NORM ? by * by : by);
 
-        for (int j = 0; j < 2 * k && kind != FOCI_RELU2; j++) {
+        for (int j = 0; j < 2 * k && kind != FOCI_WEIGH_RELU2; j++) {
             const double w = (double)of_bf16(p[(j / 2 * LANES + i) * 2 + j % 2]);
-            want += kind == FOCI_L2NORM ? w * w : w;
+            want += kind == FOCI_WEIGH_L2NORM ? w * w : w;
         }
         if (isnan(want) && isnan(x->l[i])) continue;
         if (fabs((double)x->l[i] - want) > (2 * k + 3) * E * want + (double)FLT_MIN)
@@ -206,7 +206,7 @@ static struct grad_rows grad_rows(struct run *r, const float *s, int n, int kind
         for (int j = 0; j < n; j++)
             top = fmaxf(top, (form & 1 ? f[i] : 1.0f) * s[j * LANES + i]);
         norm[i] = top == -INFINITY ? INFINITY : top + 0.5f;
-        if (kind == FOCI_RELU2) norm[i] = 1.0f / (float)(i + 1);
+        if (kind == FOCI_WEIGH_RELU2) norm[i] = 1.0f / (float)(i + 1);
     }
     return (struct grad_rows){
         .f = form & 1 ? f : NULL,
@@ -231,7 +231,7 @@ static double grad_bound(const struct grad_rows *g, int i, double s, double dp,
     const double share = 2.0 * error + 16.0 * E;
 
     if (t == -INFINITY) return 0.0;
-    if (g->kind == FOCI_RELU2)
+    if (g->kind == FOCI_WEIGH_RELU2)
         return 2.0 * fmax(t, 0.0) * norm * fabs(dp) * cap * share;
     return (exp2(fmin(t - norm, 8.0)) * share + (double)FLT_MIN) * (fabs(dp) + delta) *
            cap;
@@ -289,7 +289,7 @@ typedef void (*try_grad)(struct run *r, int n, int kind, int scores, int form);
 static void check_grad(struct run *r, try_grad try)
 {
     for (int i = 0; i < cases(r, 1, COUNT(key_counts)); i++)
-        for (int kind = FOCI_SOFTMAX; kind <= FOCI_RELU2; kind++)
+        for (int kind = FOCI_WEIGH_SOFTMAX; kind <= FOCI_WEIGH_RELU2; kind++)
             for (int scores = 0; scores < cases(r, 1, N_SCORES); scores++)
                 for (int form = 0; form < cases(r, 1, 4); form++)
                     try(r, key_counts[i], kind, scores, form);

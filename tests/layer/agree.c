@@ -13,26 +13,26 @@ static const struct kind {
                                         .kv_heads = kv, __VA_ARGS__                    \
     }
     { .p = P(1, 5, 8, 2, 2, .flags = 0) },
-    { .p = P(2, 17, 24, 4, 2, .biases = 1, .flags = FOCI_CAUSAL),
+    { .p = P(2, 17, 24, 4, 2, .biases = 1, .flags = FOCI_FLAG_CAUSAL),
       .gives = LAYER_RESIDUAL },
     { .p = P(3, 40, 20, 2, 2, .head_dim = 16, .value_dim = 16), .gives = LAYER_LENS },
-    { .p = P(1, 70, 32, 2, 1, .max_docs = 4, .biases = 1, .flags = FOCI_CAUSAL),
+    { .p = P(1, 70, 32, 2, 1, .max_docs = 4, .biases = 1, .flags = FOCI_FLAG_CAUSAL),
       .gives = LAYER_DOCS | LAYER_RESIDUAL },
     { .p = P(2, 12, 16, 2, 2, .len_source = 33, .width_source = 24, .biases = 1) },
     { .p = P(3, 20, 16, 2, 1, .len_source = 20, .biases = 1),
       .gives = LAYER_LENS | LAYER_RESIDUAL },
-    { .p = P(2, 20, 16, 2, 2, .memory = 9, .biases = 1, .flags = FOCI_CAUSAL),
+    { .p = P(2, 20, 16, 2, 2, .memory = 9, .biases = 1, .flags = FOCI_FLAG_CAUSAL),
       .gives = LAYER_LENS },
     { .p = P(2, 12, 16, 2, 2, .memory = 12, .flags = 0) },
-    { .p = P(2, 20, 16, 4, 4, .flags = FOCI_MASK | FOCI_BIAS, .mask_heads = 4) },
-    { .p = P(2, 30, 16, 2, 2, .dropout = 0.2, .drop_out = 0.3, .biases = 1,
-             .flags = FOCI_CAUSAL),
+    { .p = P(2, 20, 16, 4, 4, .flags = FOCI_FLAG_MASK | FOCI_FLAG_BIAS,
+             .mask_heads = 4) },
+    { .p = P(2, 30, 16, 2, 2, .weight_dropout = 0.2, .output_dropout = 0.3, .biases = 1,
+             .flags = FOCI_FLAG_CAUSAL),
       .gives = LAYER_LENS },
-    { .p = P(1, 40, 24, 2, 2, .drop_out = 0.3, .max_docs = 3), .gives = LAYER_DOCS },
+    { .p = P(1, 40, 24, 2, 2, .output_dropout = 0.3, .max_docs = 3),
+      .gives = LAYER_DOCS },
     { .p = P(1, 66, 72, 3, 3, .value_dim = 40, .flags = 0) },
-    { .p = P(1, 9, 7, 1, 1, .head_dim = 6, .biases = 1, .flags = FOCI_CAUSAL) },
-    { .p = P(1, 0, 8, 2, 2, .flags = 0) },
-    { .p = P(0, 5, 8, 2, 2, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 9, 7, 1, 1, .head_dim = 6, .biases = 1, .flags = FOCI_FLAG_CAUSAL) },
 };
 
 enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -81,7 +81,7 @@ static const struct {
     foci_dtype dtype;
     uint32_t   flags;
 } types[] = {
-    { FOCI_F32, 0 }, { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FAST }, { FOCI_F16, 0 }
+    { FOCI_F32, 0 }, { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FLAG_FAST }, { FOCI_F16, 0 }
 };
 
 enum { N_TYPES = sizeof types / sizeof *types };
@@ -91,7 +91,7 @@ static void run_typed(struct levels *l, const char *spec, int i, const struct ki
 {
     foci_layer_problem p = k->p;
 
-    p.flags |= FOCI_TRAIN | types[type].flags;
+    p.flags |= FOCI_FLAG_TRAIN | types[type].flags;
     p.dtype = types[type].dtype;
     run_case(l, i % l->n, spec, &p, k->gives, (uint64_t)i);
 }
@@ -128,7 +128,8 @@ static void mixes(void **state)
             for (int biases = 0; biases < 2; biases++) {
                 const struct kind k = {
                     .p = P(2, 37, 32, 8, layer_mixes[i].kv_heads, .biases = biases,
-                           .drop_out = biases ? 0.1 : 0, .flags = FOCI_CAUSAL),
+                           .output_dropout = biases ? 0.1 : 0,
+                           .flags = FOCI_FLAG_CAUSAL),
                     .gives = biases ? LAYER_LENS | LAYER_RESIDUAL : 0
                 };
                 if (layers_brief() && (i + type + biases) % 3) continue;
@@ -159,10 +160,10 @@ static void gau(void **state)
         for (int type = 0; type < N_TYPES; type++) {
             const struct kind small = { .p = P(2, 33, 24, 1, 1, .kind = FOCI_LAYER_GAU,
                                                .head_dim = 16, .biases = 1,
-                                               .flags = FOCI_CAUSAL),
+                                               .flags = FOCI_FLAG_CAUSAL),
                                         .gives = LAYER_LENS | LAYER_RESIDUAL };
             const struct kind preset = { .p = P(1, 20, 12, 1, 1, .kind = FOCI_LAYER_GAU,
-                                                .flags = FOCI_CAUSAL) };
+                                                .flags = FOCI_FLAG_CAUSAL) };
             if (layers_brief() && (i + (size_t)type) % 2) continue;
             run_typed(&l, all[i], (int)i + type, &small, type);
             run_typed(&l, all[i], (int)i + type, &preset, type);
@@ -187,7 +188,7 @@ static void conv(void **state)
             for (int causal = 0; causal < 2; causal++) {
                 const struct kind k = {
                     .p = P(2, 33, 24, 4, 4, .kind = FOCI_LAYER_CONV, .biases = causal,
-                           .flags = causal ? FOCI_CAUSAL : 0),
+                           .flags = causal ? FOCI_FLAG_CAUSAL : 0),
                     .gives = causal ? LAYER_LENS | LAYER_RESIDUAL : 0
                 };
                 run_typed(&l, all[i], (int)i + type, &k, type);

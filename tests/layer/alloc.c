@@ -54,7 +54,8 @@ static const foci_layer_problem attention = { FOCI_SIZED(foci_layer_problem),
                                               .width = 16,
                                               .heads = 4,
                                               .biases = 1,
-                                              .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                                              .flags =
+                                                  FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 static const foci_layer_problem gau = { FOCI_SIZED(foci_layer_problem),
                                         .kind = FOCI_LAYER_GAU,
                                         .batch = 1,
@@ -62,14 +63,14 @@ static const foci_layer_problem gau = { FOCI_SIZED(foci_layer_problem),
                                         .width = 8,
                                         .heads = 1,
                                         .head_dim = 4,
-                                        .flags = FOCI_TRAIN };
+                                        .flags = FOCI_FLAG_TRAIN };
 static const foci_layer_problem conv = { FOCI_SIZED(foci_layer_problem),
                                          .kind = FOCI_LAYER_CONV,
                                          .batch = 1,
                                          .len = 5,
                                          .width = 8,
                                          .heads = 2,
-                                         .flags = FOCI_TRAIN };
+                                         .flags = FOCI_FLAG_TRAIN };
 
 static const struct {
     const char               *spec;
@@ -100,7 +101,7 @@ static foci_status play_create(struct scene *s)
 
 static foci_status play_init(struct scene *s)
 {
-    return foci_layer_init(s->layer, 5, s->params);
+    return foci_layer_params_init(s->layer, 5, s->params);
 }
 
 static foci_status play_forward(struct scene *s)
@@ -123,7 +124,8 @@ static void making(void **state)
         s.p = all[i].p;
         assert_true(every_failure(play_create, &s) > 4);
         s.layer = layers_make(s.ctx, s.spec, s.p);
-        s.params = test_alloc((size_t)foci_layer_params(s.layer), sizeof *s.params);
+        s.params =
+            test_alloc((size_t)foci_layer_param_floats(s.layer), sizeof *s.params);
         assert_true(every_failure(play_init, &s) > 0);
         free(s.params);
         foci_layer_free(s.layer);
@@ -135,10 +137,10 @@ static void making(void **state)
 /* Written out, and given; a transform becomes a matrix only if there is room for one. */
 static foci_status play_frozen(struct scene *s)
 {
-    TRY(foci_layer_frozen(s->layer, 0, s->params));
+    TRY(foci_layer_frozen_get(s->layer, 0, s->params));
     foci_layer *layer;
     TRY(foci_layer_create(s->ctx, s->spec, s->p, &layer));
-    const foci_status status = foci_layer_give(layer, 0, s->params);
+    const foci_status status = foci_layer_frozen_set(layer, 0, s->params);
     foci_layer_free(layer);
     return status;
 }
@@ -171,7 +173,8 @@ static void executions(void **state)
         struct layer_case c = layers_draw(layer, all[i].spec, 1, LAYER_LENS);
         const size_t      n = (size_t)(c.p.batch * c.p.len * c.p.width);
         foci_layer_io     io = layer_case_io(&c);
-        float *dparams = test_alloc((size_t)foci_layer_params(layer), sizeof *dparams);
+        float            *dparams =
+            test_alloc((size_t)foci_layer_param_floats(layer), sizeof *dparams);
         float *dx = test_alloc(n, sizeof *dx);
         io.y = test_alloc(n, sizeof(float));
         io.work = test_alloc(foci_layer_work_bytes(layer), 1);

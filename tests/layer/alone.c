@@ -40,7 +40,7 @@ static float *by_plan(foci_ctx *ctx, const char *spec, const foci_layer *layer,
                              .len_q = N,
                              .len_k = N,
                              .dim_qk = DIM,
-                             .flags = FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_CAUSAL };
     foci_plan         *plan = test_plan(ctx, spec, &p);
     float             *w = c->params;
     float             *q =
@@ -51,7 +51,7 @@ static float *by_plan(foci_ctx *ctx, const char *spec, const foci_layer *layer,
         product(c->x, tensor(layer, "Wv", w), tensor(layer, "bv", w), N, WIDTH, DIM);
     float        *o = test_alloc((size_t)N * DIM, sizeof *o);
     char         *work = test_alloc(foci_plan_work_bytes(plan), 1);
-    const int64_t own = foci_layer_params(layer) - foci_plan_params(plan);
+    const int64_t own = foci_layer_param_floats(layer) - foci_plan_param_floats(plan);
 
     assert_int_equal(
         foci_forward(plan, &(foci_io){ FOCI_SIZED(foci_io), .q = q, .k = k, .v = v,
@@ -80,7 +80,7 @@ static void one_head(void **state)
                                    .heads = 1,
                                    .head_dim = DIM,
                                    .biases = 1,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     foci_ctx                *ctx = test_ctx(NULL, 1);
 
     (void)state;
@@ -124,7 +124,7 @@ static void permuted(void **state)
                                    .width = WIDTH,
                                    .heads = HEADS,
                                    .biases = 1,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     foci_ctx                *ctx = test_ctx(NULL, 1);
     foci_layer              *layer = layers_make(ctx, "softmax", &p);
     struct layer_case        c = layers_draw(layer, "softmax", 5, 0);
@@ -157,7 +157,7 @@ static void wanted(void **state)
                                    .width = WIDTH,
                                    .heads = 2,
                                    .biases = 1,
-                                   .flags = FOCI_TRAIN };
+                                   .flags = FOCI_FLAG_TRAIN };
     foci_ctx                *ctx = test_ctx(NULL, 2);
     foci_layer              *layer = layers_make(ctx, "softmax", &p);
     struct layer_case        c = layers_draw(layer, "softmax", 5, LAYER_LENS);

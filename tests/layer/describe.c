@@ -12,7 +12,7 @@ static const foci_layer_problem shape = { FOCI_SIZED(foci_layer_problem),
                                           .len = LEN,
                                           .width = WIDTH,
                                           .heads = HEADS,
-                                          .flags = FOCI_TRAIN };
+                                          .flags = FOCI_FLAG_TRAIN };
 
 /* Without a spec each kind has one of its own; widths that are left out are filled in. */
 static void presets(void **state)
@@ -38,7 +38,7 @@ static void presets(void **state)
         assert_int_equal(foci_layer_create(ctx, NULL, &p, &layer), FOCI_OK);
         assert_true(foci_plan_spec(foci_layer_plan(layer), spec, sizeof spec) > 0);
         assert_non_null(strstr(spec, all[i].mech));
-        assert_int_equal(foci_layer_get(layer, &got), FOCI_OK);
+        assert_int_equal(foci_layer_get_problem(layer, &got), FOCI_OK);
         assert_int_equal(got.head_dim, all[i].head_dim);
         assert_int_equal(got.value_dim, all[i].value_dim);
         foci_layer_free(layer);
@@ -65,7 +65,7 @@ static void tensors(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         foci_layer_problem p = shape;
-        p.flags |= FOCI_CAUSAL;
+        p.flags |= FOCI_FLAG_CAUSAL;
         foci_layer *layer = layers_make(ctx, all[i].spec, &p);
         foci_param  param;
         int64_t     end = 0;
@@ -74,12 +74,12 @@ static void tensors(void **state)
         assert_true(layers_find(layer, all[i].there, &param) >= 0);
         assert_true(layers_find(layer, all[i].missing, &param) < 0);
         /* One after another, to the last. */
-        for (int t = 0; t < foci_layer_n_params(layer); t++) {
+        for (int t = 0; t < foci_layer_param_count(layer); t++) {
             assert_int_equal(foci_layer_param(layer, t, &param), FOCI_OK);
             assert_int_equal(param.offset, end);
             end += param.count;
         }
-        assert_int_equal(end, foci_layer_params(layer));
+        assert_int_equal(end, foci_layer_param_floats(layer));
         foci_layer_free(layer);
     }
     foci_ctx_free(ctx);

@@ -65,11 +65,11 @@ static bool near(double got, double want, double loss, double step)
 /* Floats of tensors that are not trained. */
 static bool is_constant(const struct point *p, int64_t at)
 {
-    for (int i = 0; i < foci_layer_n_params(p->layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(p->layer); i++) {
         foci_param t = { FOCI_SIZED(foci_param) };
         assert_int_equal(foci_layer_param(p->layer, i, &t), FOCI_OK);
         if (t.offset >= 0 && at >= t.offset && at < t.offset + t.count)
-            return t.keep != FOCI_TRAINED;
+            return t.keep != FOCI_KEEP_TRAINED;
     }
     return true;
 }
@@ -107,7 +107,7 @@ static struct point point_make(const foci_layer *layer, const struct layer_case 
                      .c = c,
                      .n_y = p->batch * p->len * p->width,
                      .n = { p->batch * p->len * p->width, p->batch * p->len_source * p->width_source,
-                            foci_layer_params(layer) },
+                            foci_layer_param_floats(layer) },
     };
     const void *from[N_INPUTS] = { c->x, c->source, c->params };
 
@@ -141,9 +141,9 @@ static bool run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *
 {
     foci_layer_problem p = *problem;
 
-    p.flags |= FOCI_TRAIN;
+    p.flags |= FOCI_FLAG_TRAIN;
     foci_layer *layer = layers_make(ctx, spec, &p);
-    if (!layer || foci_layer_params(layer) > MOST_PARAMS) {
+    if (!layer || foci_layer_param_floats(layer) > MOST_PARAMS) {
         foci_layer_free(layer);
         return false;
     }
@@ -202,11 +202,12 @@ static void attention(void **state)
         unsigned           gives;
     } kinds[] = {
         { P(1, 4, 4, 2, .biases = 1), LAYER_RESIDUAL },
-        { P(2, 4, 4, 2, .drop_out = 0.3, .flags = FOCI_CAUSAL), LAYER_LENS },
+        { P(2, 4, 4, 2, .output_dropout = 0.3, .flags = FOCI_FLAG_CAUSAL), LAYER_LENS },
         { P(1, 3, 4, 2, .len_source = 4, .width_source = 6, .biases = 1), 0 },
-        { P(1, 3, 4, 2, .memory = 2, .biases = 1, .flags = FOCI_CAUSAL), 0 },
+        { P(1, 3, 4, 2, .memory = 2, .biases = 1, .flags = FOCI_FLAG_CAUSAL), 0 },
         { P(2, 3, 4, 2, .memory = 4, .biases = 1), LAYER_LENS },
-        { P(1, 7, 4, 2, .max_docs = 3, .biases = 1, .flags = FOCI_CAUSAL), LAYER_DOCS },
+        { P(1, 7, 4, 2, .max_docs = 3, .biases = 1, .flags = FOCI_FLAG_CAUSAL),
+          LAYER_DOCS },
         { P(1, 3, 6, 4, .kv_heads = 2, .head_dim = 2, .value_dim = 2), 0 },
     };
     foci_ctx *ctx = test_ctx("portable", 1);
@@ -234,8 +235,8 @@ static void specs(void **state)
         unsigned           gives;
     } kinds[] = {
         { P(1, 5, 4, 2, .biases = 1), LAYER_RESIDUAL },
-        { P(1, 5, 4, 2, .biases = 1, .flags = FOCI_CAUSAL), 0 },
-        { P(1, 6, 4, 2, .max_docs = 2, .flags = FOCI_CAUSAL), LAYER_DOCS },
+        { P(1, 5, 4, 2, .biases = 1, .flags = FOCI_FLAG_CAUSAL), 0 },
+        { P(1, 6, 4, 2, .max_docs = 2, .flags = FOCI_FLAG_CAUSAL), LAYER_DOCS },
         { P(2, 4, 6, 2, .head_dim = 4, .value_dim = 4), LAYER_LENS },
     };
     enum { N_KINDS = sizeof kinds / sizeof *kinds };
@@ -257,7 +258,7 @@ static void specs(void **state)
 static void mixes(void **state)
 {
     const foci_layer_problem p = P(2, 5, 8, 8, .head_dim = 2, .biases = 1,
-                                   .drop_out = 0.1, .flags = FOCI_CAUSAL);
+                                   .output_dropout = 0.1, .flags = FOCI_FLAG_CAUSAL);
     foci_ctx                *ctx = test_ctx("portable", 1);
 
     (void)state;
@@ -280,14 +281,16 @@ static void other_kinds(void **state)
         { "relu2", P(1, 4, 3, 1, .kind = FOCI_LAYER_GAU, .head_dim = 2, .biases = 1),
           LAYER_RESIDUAL },
         { "softmax temper rope",
-          P(2, 4, 3, 1, .kind = FOCI_LAYER_GAU, .head_dim = 4, .flags = FOCI_CAUSAL),
+          P(2, 4, 3, 1, .kind = FOCI_LAYER_GAU, .head_dim = 4,
+            .flags = FOCI_FLAG_CAUSAL),
           LAYER_LENS },
         { "fixed", P(1, 4, 3, 1, .kind = FOCI_LAYER_GAU, .head_dim = 2), 0 },
         { "lsh(buckets=2, shared=1)",
           P(1, 4, 3, 1, .kind = FOCI_LAYER_GAU, .head_dim = 2), 0 },
         { "lightconv(width=3)", P(1, 4, 4, 2, .kind = FOCI_LAYER_CONV, .biases = 1), 0 },
         { "dynconv(width=3)",
-          P(2, 4, 4, 2, .kind = FOCI_LAYER_CONV, .drop_out = 0.2, .flags = FOCI_CAUSAL),
+          P(2, 4, 4, 2, .kind = FOCI_LAYER_CONV, .output_dropout = 0.2,
+            .flags = FOCI_FLAG_CAUSAL),
           LAYER_LENS | LAYER_RESIDUAL },
     };
     foci_ctx *ctx = test_ctx("portable", 1);

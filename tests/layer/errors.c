@@ -64,13 +64,16 @@ static const struct {
       FOCI_ERR_ARG,
       { "documents", "memory" } },
     { "softmax", P(16, 2, .width_source = 24), FOCI_ERR_ARG, { "24", "len_source" } },
-    { "softmax", P(16, 2, .drop_out = 1), FOCI_ERR_ARG, { "drop_out", "1" } },
-    { "softmax", P(16, 2, .drop_out = -0.5), FOCI_ERR_ARG, { "drop_out", "-0.5" } },
+    { "softmax", P(16, 2, .output_dropout = 1), FOCI_ERR_ARG, { "output_dropout", "1" } },
+    { "softmax",
+      P(16, 2, .output_dropout = -0.5),
+      FOCI_ERR_ARG,
+      { "output_dropout", "-0.5" } },
     { "softmax", P(0, 2, .flags = 0), FOCI_ERR_ARG, { "width", "0" } },
-    { "softmax", P(16, 0, .flags = 0), FOCI_ERR_ARG, { "heads", "0" } },
+    { "softmax", P(16, -1, .flags = 0), FOCI_ERR_ARG, { "heads", "-1" } },
     { "softmax", P(16, 4, .kv_heads = 3), FOCI_ERR_ARG, { "3", "4" } },
     { "softmaks", P(16, 2, .flags = 0), FOCI_ERR_SPEC, { "softmaks" } },
-    { "linear", P(16, 2, .dropout = 0.1), FOCI_ERR_UNSUP, { "dropout" } },
+    { "linear", P(16, 2, .weight_dropout = 0.1), FOCI_ERR_UNSUP, { "dropout" } },
 };
 
 static void layers(void **state)
@@ -98,7 +101,7 @@ static void layers(void **state)
 static void structs(void **state)
 {
     foci_ctx          *ctx = test_ctx(NULL, 1);
-    foci_layer_problem p = P(8, 2, .flags = FOCI_TRAIN);
+    foci_layer_problem p = P(8, 2, .flags = FOCI_FLAG_TRAIN);
     foci_layer        *layer = NULL;
     foci_param         param = { FOCI_SIZED(foci_param) };
 
@@ -114,19 +117,19 @@ static void structs(void **state)
     p.size = offsetof(foci_layer_problem, kv_heads); /* all else is 0 */
     assert_int_equal(foci_layer_create(ctx, "softmax", &p, &layer), FOCI_OK);
     foci_layer_problem got = { FOCI_SIZED(foci_layer_problem) };
-    assert_int_equal(foci_layer_get(layer, &got), FOCI_OK);
+    assert_int_equal(foci_layer_get_problem(layer, &got), FOCI_OK);
     assert_int_equal(got.kv_heads, 2);
     assert_int_equal(got.head_dim, 4);
     assert_int_equal(got.width_source, 8);
     got.size = 0;
-    assert_int_equal(foci_layer_get(layer, &got), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_get(NULL, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_get_problem(layer, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_get_problem(NULL, &got), FOCI_ERR_ARG);
     assert_int_equal(foci_layer_param(layer, -1, &param), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_param(layer, foci_layer_n_params(layer), &param),
+    assert_int_equal(foci_layer_param(layer, foci_layer_param_count(layer), &param),
                      FOCI_ERR_ARG);
     assert_int_equal(foci_layer_param(layer, 0, NULL), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_init(layer, 1, NULL), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_init(NULL, 1, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_params_init(layer, 1, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_params_init(NULL, 1, NULL), FOCI_ERR_ARG);
     foci_layer_free(layer);
     foci_layer_free(NULL);
     foci_ctx_free(ctx);
@@ -143,7 +146,8 @@ static void says(const foci_layer *layer, foci_layer_io io, const foci_layer_gra
 {
     char text[256] = "";
 
-    assert_int_equal(foci_layer_check(layer, &io, g, text, sizeof text), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_io_check(layer, &io, g, text, sizeof text),
+                     FOCI_ERR_ARG);
     if (!strstr(text, part)) fail_msg("\"%s\" does not name %s", text, part);
     assert_int_equal(g ? foci_layer_backward(layer, &io, g)
                        : foci_layer_forward(layer, &io),
@@ -163,7 +167,7 @@ static foci_layer *small(foci_ctx *ctx, foci_layer_problem p)
     p.len = LEN;
     p.width = WIDTH;
     p.heads = 2;
-    p.flags |= FOCI_TRAIN;
+    p.flags |= FOCI_FLAG_TRAIN;
     if (foci_layer_create(ctx, "softmax", &p, &layer)) fail_msg("%s", foci_errmsg(ctx));
     assert_in_range(foci_layer_work_bytes(layer), 1, ROOM);
     assert_in_range(foci_layer_saved_bytes(layer), 1, ROOM);
@@ -231,14 +235,14 @@ static void executions(void **state)
 static void steps(void **state)
 {
     foci_ctx   *ctx = test_ctx(NULL, 1);
-    foci_layer *layer = small(ctx, (foci_layer_problem){ .flags = FOCI_CAUSAL });
+    foci_layer *layer = small(ctx, (foci_layer_problem){ .flags = FOCI_FLAG_CAUSAL });
     foci_pool  *pool;
     foci_state *s;
 
     (void)state;
     assert_int_equal(foci_pool_create(foci_layer_plan(layer), 4, &pool), FOCI_OK);
     assert_int_equal(foci_state_create(pool, &s), FOCI_OK);
-    assert_in_range(foci_layer_step_bytes(layer, pool, 1, 1, 1), 1, ROOM);
+    assert_in_range(foci_layer_step_work_bytes(layer, pool, 1, 1, 1), 1, ROOM);
     const foci_layer_step_io good = { FOCI_SIZED(foci_layer_step_io),
                                       .states = &s,
                                       .n_states = 1,
@@ -275,7 +279,7 @@ static void steps(void **state)
     io.size = 0;
     assert_int_equal(foci_layer_step(layer, pool, &io), FOCI_ERR_ARG);
     assert_non_null(strstr(foci_errmsg(ctx), "io.size is 0"));
-    foci_layer *other = small(ctx, (foci_layer_problem){ .flags = FOCI_CAUSAL });
+    foci_layer *other = small(ctx, (foci_layer_problem){ .flags = FOCI_FLAG_CAUSAL });
     assert_int_equal(foci_layer_step(other, pool, &good), FOCI_ERR_ARG);
     assert_non_null(strstr(foci_errmsg(ctx), "of another plan"));
     foci_layer_free(other);

@@ -14,7 +14,7 @@ static const foci_layer_problem shape = { FOCI_SIZED(foci_layer_problem),
                                           .heads = HEADS,
                                           .biases = 1,
                                           .seed = 7,
-                                          .flags = FOCI_TRAIN };
+                                          .flags = FOCI_FLAG_TRAIN };
 
 static const char *const kinds[] = {
     "softmax frozen(orthogonal)",
@@ -36,9 +36,9 @@ static float *matrix(const foci_layer *layer, const char *name)
 
     assert_true(i >= 0);
     assert_int_equal(param.offset, -1);
-    assert_int_equal(param.keep, FOCI_FROZEN);
+    assert_int_equal(param.keep, FOCI_KEEP_FROZEN);
     float *w = test_alloc((size_t)param.count, sizeof *w);
-    assert_int_equal(foci_layer_frozen(layer, i, w), FOCI_OK);
+    assert_int_equal(foci_layer_frozen_get(layer, i, w), FOCI_OK);
     return w;
 }
 
@@ -58,7 +58,8 @@ static void not_stored(void **state)
         foci_param  param;
 
         /* Neither Wq nor Wk nor biases of theirs. */
-        assert_int_equal(foci_layer_params(learned) - foci_layer_params(layer),
+        assert_int_equal(foci_layer_param_floats(learned) -
+                             foci_layer_param_floats(layer),
                          2 * WIDTH * COLS + 2 * COLS);
         assert_true(layers_find(layer, "bq", &param) < 0);
         assert_true(layers_find(layer, "Wq", &param) >= 0);
@@ -66,9 +67,9 @@ static void not_stored(void **state)
         assert_int_equal(param.shape[1], COLS);
         const int out = layers_find(layer, "Wo", &param);
         float     room[1];
-        assert_int_equal(foci_layer_frozen(layer, out, room), FOCI_ERR_ARG);
-        assert_int_equal(foci_layer_frozen(layer, -1, room), FOCI_ERR_ARG);
-        assert_int_equal(foci_layer_give(layer, out, room), FOCI_ERR_ARG);
+        assert_int_equal(foci_layer_frozen_get(layer, out, room), FOCI_ERR_ARG);
+        assert_int_equal(foci_layer_frozen_get(layer, -1, room), FOCI_ERR_ARG);
+        assert_int_equal(foci_layer_frozen_set(layer, out, room), FOCI_ERR_ARG);
         foci_layer_free(layer);
     }
     foci_layer_free(learned);
@@ -169,14 +170,15 @@ static void orthonormal(void **state)
 static void copy_params(const foci_layer *from, const float *given,
                         const foci_layer *to, float *params)
 {
-    for (int i = 0; i < foci_layer_n_params(to); i++) {
+    for (int i = 0; i < foci_layer_param_count(to); i++) {
         foci_param t = { FOCI_SIZED(foci_param) }, f;
         assert_int_equal(foci_layer_param(to, i, &t), FOCI_OK);
         const int at = layers_find(from, t.name, &f);
         if (at < 0) {
             memset(params + t.offset, 0, (size_t)t.count * sizeof *params);
         } else if (f.offset < 0) {
-            assert_int_equal(foci_layer_frozen(from, at, params + t.offset), FOCI_OK);
+            assert_int_equal(foci_layer_frozen_get(from, at, params + t.offset),
+                             FOCI_OK);
         } else {
             memcpy(params + t.offset, given + f.offset,
                    (size_t)t.count * sizeof *params);
@@ -190,12 +192,12 @@ static void compare_learned(const foci_layer *layer, const struct layer_case *c,
     struct layer_case   twin = *c;
     struct layer_result got = layers_run(layer, c);
 
-    twin.params = test_alloc((size_t)foci_layer_params(learned), sizeof(float));
+    twin.params = test_alloc((size_t)foci_layer_param_floats(learned), sizeof(float));
     copy_params(layer, c->params, learned, twin.params);
     struct layer_result want = layers_run(learned, &twin);
     layers_near(layer, c, "y", got.x[LAYER_Y], want.x[LAYER_Y], got.n[LAYER_Y]);
     layers_near(layer, c, "dx", got.x[LAYER_DX], want.x[LAYER_DX], got.n[LAYER_DX]);
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         foci_param a = { FOCI_SIZED(foci_param) }, b;
         assert_int_equal(foci_layer_param(layer, i, &a), FOCI_OK);
         if (a.offset < 0) continue;
@@ -230,7 +232,7 @@ static void as_learned(void **state)
             for (int64_t t = 0; t < WIDTH * COLS; t++)
                 w[t] = (float)(rng_normal(&r) / sqrt(WIDTH));
             const int at = layers_find(layer, "Wq", &param);
-            assert_int_equal(foci_layer_give(layer, at, w), FOCI_OK);
+            assert_int_equal(foci_layer_frozen_set(layer, at, w), FOCI_OK);
             float *back = matrix(layer, "Wq");
             assert_true(same(w, back));
             compare_learned(layer, &c, learned);
@@ -277,13 +279,14 @@ static void starts(void **state)
         snprintf(frozen, sizeof frozen, "softmax frozen(%s)", words[i]);
         snprintf(init, sizeof init, "softmax init(%s)", words[i]);
         foci_layer *layer = layers_make(ctx, init, &shape);
-        float *params = test_alloc((size_t)foci_layer_params(layer), sizeof *params);
-        assert_int_equal(foci_layer_init(layer, 7, params), FOCI_OK);
+        float      *params =
+            test_alloc((size_t)foci_layer_param_floats(layer), sizeof *params);
+        assert_int_equal(foci_layer_params_init(layer, 7, params), FOCI_OK);
         for (int k = 0; k < 2; k++) {
             foci_param param;
             float     *want = drawn(ctx, frozen, 7, 0, k ? "Wk" : "Wq");
             assert_true(layers_find(layer, k ? "Wk" : "Wq", &param) >= 0);
-            assert_int_equal(param.keep, FOCI_TRAINED);
+            assert_int_equal(param.keep, FOCI_KEEP_TRAINED);
             assert_true(same(params + param.offset, want));
             free(want);
         }

@@ -27,7 +27,7 @@ static float *in_segments(foci_ctx *ctx, const char *spec, int64_t memory, float
                                    .width = WIDTH,
                                    .heads = 2,
                                    .memory = memory,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     foci_layer              *layer = layers_make(ctx, spec, &p);
     float                   *out = test_alloc((size_t)BATCH * ALL, row);
     float                   *in = test_alloc((size_t)BATCH * LEN, row),
@@ -70,7 +70,7 @@ static float *at_once(foci_ctx *ctx, const char *spec, int64_t memory, const flo
                                    .len = len,
                                    .width = WIDTH,
                                    .heads = 2,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     foci_layer              *layer = layers_make(ctx, spec, &p);
     float                   *in = test_alloc((size_t)(BATCH * len), row),
           *y = test_alloc((size_t)(BATCH * len), row);

@@ -11,10 +11,11 @@ enum { LEN = 30, WIDTH = 16, HEADS = 4, DIM = 4, BATCH = 2 };
 static float *projected(const foci_layer *layer, const struct layer_case *c, char which)
 {
     float     *out = test_alloc((size_t)BATCH * LEN * HEADS * DIM, sizeof *out);
-    foci_group g = { FOCI_SIZED(foci_group) }, second = { FOCI_SIZED(foci_group) };
-    const bool mix = foci_plan_group(foci_layer_plan(layer), 1, &second) == FOCI_OK;
+    foci_group g = { FOCI_SIZED(foci_group) };
+    const bool mix = foci_plan_group_count(foci_layer_plan(layer)) > 1;
 
-    for (int i = 0; !foci_plan_group(foci_layer_plan(layer), i, &g); i++) {
+    for (int i = 0; i < foci_plan_group_count(foci_layer_plan(layer)); i++) {
+        (void)foci_plan_group(foci_layer_plan(layer), i, &g);
         const int64_t cols = g.heads * DIM;
         foci_param    w;
         char          name[32];
@@ -91,22 +92,22 @@ static void run_case(foci_ctx *ctx, const char *spec, move_layer *by_layer,
                                    .len = LEN,
                                    .width = WIDTH,
                                    .heads = HEADS,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     const foci_problem       p = { FOCI_SIZED(foci_problem),
                                    .batch = BATCH,
                                    .heads = HEADS,
                                    .len_q = LEN,
                                    .len_k = LEN,
                                    .dim_qk = DIM,
-                                   .flags = FOCI_CAUSAL };
+                                   .flags = FOCI_FLAG_CAUSAL };
     foci_layer              *layer = layers_make(ctx, spec, &l);
     foci_plan               *plan = test_plan(ctx, spec, &p);
     struct layer_case        c = layers_draw(layer, spec, 2, 0);
-    const size_t             n = (size_t)foci_layer_params(layer);
+    const size_t             n = (size_t)foci_layer_param_floats(layer);
 
     /* Statistics that a trial found once more become unknown. */
     if (by_plan == foci_params_calibrate)
-        assert_int_equal(foci_layer_init(layer, 2, c.params), FOCI_OK);
+        assert_int_equal(foci_layer_params_init(layer, 2, c.params), FOCI_OK);
     float *q = projected(layer, &c, 'q'), *k = projected(layer, &c, 'k');
     float *want = plan_params(layer, &c, plan);
     float *got = test_alloc(n, sizeof *got),
@@ -143,12 +144,12 @@ static void advance(void **state)
     foci_ctx *ctx = test_ctx(NULL, 1);
 
     (void)state;
-    run_case(ctx, "routing(clusters=3)", foci_layer_advance, foci_params_advance);
-    run_case(ctx, "1*fixed + 3*routing(clusters=3)", foci_layer_advance,
+    run_case(ctx, "routing(clusters=3)", foci_layer_params_advance, foci_params_advance);
+    run_case(ctx, "1*fixed + 3*routing(clusters=3)", foci_layer_params_advance,
              foci_params_advance);
-    run_case(ctx, "2*softmax txl + 2*routing(clusters=3)", foci_layer_advance,
+    run_case(ctx, "2*softmax txl + 2*routing(clusters=3)", foci_layer_params_advance,
              foci_params_advance);
-    run_case(ctx, "2*fixed + 2*performer(redraw=1)", foci_layer_advance,
+    run_case(ctx, "2*fixed + 2*performer(redraw=1)", foci_layer_params_advance,
              foci_params_advance);
     foci_ctx_free(ctx);
 }
@@ -158,11 +159,14 @@ static void calibrate(void **state)
     foci_ctx *ctx = test_ctx(NULL, 1);
 
     (void)state;
-    run_case(ctx, "performer(favor++)", foci_layer_calibrate, foci_params_calibrate);
-    run_case(ctx, "2*softmax txl + 2*performer(favor++)", foci_layer_calibrate,
+    run_case(ctx, "performer(favor++)", foci_layer_params_calibrate,
              foci_params_calibrate);
-    run_case(ctx, "performer(sderf)", foci_layer_calibrate, foci_params_calibrate);
-    run_case(ctx, "performer(aderf)", foci_layer_calibrate, foci_params_calibrate);
+    run_case(ctx, "2*softmax txl + 2*performer(favor++)", foci_layer_params_calibrate,
+             foci_params_calibrate);
+    run_case(ctx, "performer(sderf)", foci_layer_params_calibrate,
+             foci_params_calibrate);
+    run_case(ctx, "performer(aderf)", foci_layer_params_calibrate,
+             foci_params_calibrate);
     foci_ctx_free(ctx);
 }
 

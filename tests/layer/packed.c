@@ -137,7 +137,7 @@ enum { N_SPECS = sizeof specs / sizeof *specs };
 static void run_types(foci_ctx *ctx, const char *spec, foci_layer_problem p,
                       unsigned gives, uint64_t seed)
 {
-    p.flags |= FOCI_TRAIN;
+    p.flags |= FOCI_FLAG_TRAIN;
     p.biases = 1;
     run_case(ctx, spec, &p, gives, seed);
     p.dtype = FOCI_BF16;
@@ -151,7 +151,7 @@ static void lengths(void **state)
 
     (void)state;
     for (int i = 0; i < N_SPECS; i++) {
-        run_types(ctx, specs[i], (foci_layer_problem)P(BATCH, .flags = FOCI_CAUSAL),
+        run_types(ctx, specs[i], (foci_layer_problem)P(BATCH, .flags = FOCI_FLAG_CAUSAL),
                   LAYER_LENS | LAYER_RESIDUAL, (uint64_t)i);
         run_types(ctx, specs[i], (foci_layer_problem)P(BATCH, .flags = 0), LAYER_LENS,
                   (uint64_t)i);
@@ -166,7 +166,7 @@ static void documents(void **state)
     (void)state;
     for (int i = 0; i < N_SPECS; i++) {
         run_types(ctx, specs[i],
-                  (foci_layer_problem)P(1, .max_docs = DOCS, .flags = FOCI_CAUSAL),
+                  (foci_layer_problem)P(1, .max_docs = DOCS, .flags = FOCI_FLAG_CAUSAL),
                   LAYER_DOCS | LAYER_RESIDUAL, (uint64_t)i);
         run_types(ctx, specs[i], (foci_layer_problem)P(1, .max_docs = DOCS), LAYER_DOCS,
                   (uint64_t)i);

@@ -11,8 +11,8 @@ struct decoding {
     foci_pool               *pool;
     foci_state              *states[SEQS];
     int64_t                  done[SEQS];
-    char                    *got;  /* laid out as y */
-    void                    *made; /* NULL: by each step */
+    char                    *got;         /* laid out as y */
+    void                    *precomputed; /* NULL: by each step */
     struct rng               rng;
 };
 
@@ -56,7 +56,7 @@ static void step(struct decoding *d, bool one)
     char        *residual = test_alloc((size_t)n, bytes);
     int32_t     *words = test_alloc((size_t)n, sizeof *words);
     const size_t room =
-        foci_layer_step_bytes(d->layer, d->pool, SEQS, n, p->memory + p->len);
+        foci_layer_step_work_bytes(d->layer, d->pool, SEQS, n, p->memory + p->len);
     char *work = test_alloc(room, 1);
 
     memset(work, 0xff, room);
@@ -76,7 +76,7 @@ static void step(struct decoding *d, bool one)
                                     .words = d->c->words ? words : NULL,
                                     .params = d->c->params,
                                     .work = work,
-                                    .made = d->made };
+                                    .precomputed = d->precomputed };
     if (foci_layer_step(d->layer, d->pool, &io))
         fail_msg("%s: %s", d->c->spec, foci_errmsg(foci_layer_plan(d->layer)->ctx));
     move_rows(d, tokens, d->got, y, true);
@@ -94,9 +94,10 @@ static void remember(struct decoding *d)
 {
     const foci_layer_problem *p = &d->c->p;
     const int64_t             n = SEQS * p->memory;
-    const size_t room = foci_layer_step_bytes(d->layer, d->pool, SEQS, n, p->memory);
-    char        *work = test_alloc(room, 1);
-    int32_t      tokens[SEQS];
+    const size_t              room =
+        foci_layer_step_work_bytes(d->layer, d->pool, SEQS, n, p->memory);
+    char   *work = test_alloc(room, 1);
+    int32_t tokens[SEQS];
 
     for (int s = 0; s < SEQS; s++)
         tokens[s] = (int32_t)p->memory;
@@ -149,15 +150,16 @@ static void decode(const foci_layer *layer, const struct layer_case *c,
         assert_int_equal(foci_state_create(d.pool, &d.states[s]), FOCI_OK);
     d.got = test_alloc((size_t)want->n[LAYER_Y], foci_dtype_bytes(p->dtype));
     if (one) {
-        d.made = test_alloc(foci_layer_made_bytes(layer), 1);
-        assert_int_equal(foci_layer_make(layer, c->params, d.made), FOCI_OK);
+        d.precomputed = test_alloc(foci_layer_precompute_bytes(layer), 1);
+        assert_int_equal(foci_layer_precompute(layer, c->params, d.precomputed),
+                         FOCI_OK);
     }
     if (p->memory) remember(&d);
     while (!through(&d))
         step(&d, one);
     compare(&d, want, words);
     free(d.got);
-    free(d.made);
+    free(d.precomputed);
     for (int s = 0; s < SEQS; s++)
         foci_state_free(d.states[s]);
     foci_pool_free(d.pool);
@@ -183,7 +185,7 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_layer_problem *
 static void run_types(foci_ctx *ctx, const char *spec, foci_layer_problem p,
                       uint64_t seed)
 {
-    p.flags |= FOCI_CAUSAL;
+    p.flags |= FOCI_FLAG_CAUSAL;
     run_case(ctx, spec, &p, seed);
     p.dtype = FOCI_BF16;
     run_case(ctx, spec, &p, seed);
@@ -248,19 +250,21 @@ static void other_kinds(void **state)
     foci_ctx_free(ctx);
 }
 
-/* y of one step after another, with what was made of `others`, or NULL. */
+/* y of one step after another, with what was precomputed of `others`, or NULL. */
 static void one_by_one(const foci_layer *layer, const struct layer_case *c,
                        const float *params, const float *others, float *y)
 {
     enum { ONE = 1 };
     foci_pool  *pool;
     foci_state *one;
-    void       *made = test_alloc(foci_layer_made_bytes(layer), 1);
+    void       *precomputed = test_alloc(foci_layer_precompute_bytes(layer), 1);
 
     assert_int_equal(foci_pool_create(foci_layer_plan(layer), ONE, &pool), FOCI_OK);
     assert_int_equal(foci_state_create(pool, &one), FOCI_OK);
-    if (others) assert_int_equal(foci_layer_make(layer, others, made), FOCI_OK);
-    void *work = test_alloc(foci_layer_step_bytes(layer, pool, ONE, ONE, c->p.len), 1);
+    if (others)
+        assert_int_equal(foci_layer_precompute(layer, others, precomputed), FOCI_OK);
+    void *work =
+        test_alloc(foci_layer_step_work_bytes(layer, pool, ONE, ONE, c->p.len), 1);
     for (int64_t i = 0; i < c->p.len; i++) {
         const int64_t            at = i * c->p.width;
         const foci_layer_step_io io = { FOCI_SIZED(foci_layer_step_io),
@@ -270,30 +274,28 @@ static void one_by_one(const foci_layer *layer, const struct layer_case *c,
                                         .y = y + at,
                                         .params = params,
                                         .work = work,
-                                        .made = others ? made : NULL };
+                                        .precomputed = others ? precomputed : NULL };
         assert_int_equal(foci_layer_step(layer, pool, &io), FOCI_OK);
     }
     foci_state_free(one);
     foci_pool_free(pool);
     free(work);
-    free(made);
+    free(precomputed);
 }
 
-/* What is made of parameters is all that a step takes from WR. */
-static void made(void **state)
+/* What is precomputed of parameters is all that a step takes from WR. */
+static void precomputed(void **state)
 {
     foci_ctx                *ctx = test_ctx(NULL, 1);
-    const foci_layer_problem p = { FOCI_SIZED(foci_layer_problem),
-                                   .batch = 1,
-                                   .len = 9,
-                                   .width = 8,
-                                   .heads = 2,
-                                   .flags = FOCI_CAUSAL };
-    foci_layer              *layer = layers_make(ctx, "softmax txl", &p);
-    struct layer_case        c = layers_draw(layer, "softmax txl", 1, 0);
-    const size_t             floats = (size_t)foci_layer_params(layer);
-    float     *other = test_alloc(floats, sizeof *other), y[3][9 * 8] = { 0 };
-    foci_param w = { FOCI_SIZED(foci_param) };
+    const foci_layer_problem p = {
+        FOCI_SIZED(foci_layer_problem), .batch = 1, .len = 9, .width = 8, .heads = 2,
+        .flags = FOCI_FLAG_CAUSAL
+    };
+    foci_layer       *layer = layers_make(ctx, "softmax txl", &p);
+    struct layer_case c = layers_draw(layer, "softmax txl", 1, 0);
+    const size_t      floats = (size_t)foci_layer_param_floats(layer);
+    float            *other = test_alloc(floats, sizeof *other), y[3][9 * 8] = { 0 };
+    foci_param        w = { FOCI_SIZED(foci_param) };
 
     (void)state;
     for (int i = 0; !w.name || strcmp(w.name, "WR") != 0; i++)
@@ -307,10 +309,10 @@ static void made(void **state)
     assert_memory_equal(y[0], y[1], sizeof y[0]);
     assert_memory_not_equal(y[0], y[2], sizeof y[0]);
 
-    assert_int_equal(foci_layer_make(NULL, other, y), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_make(layer, NULL, y), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_make(layer, other, NULL), FOCI_ERR_ARG);
-    assert_int_equal(foci_layer_made_bytes(NULL), 0);
+    assert_int_equal(foci_layer_precompute(NULL, other, y), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_precompute(layer, NULL, y), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_precompute(layer, other, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_layer_precompute_bytes(NULL), 0);
     free(other);
     layer_case_free(&c);
     foci_layer_free(layer);
@@ -323,7 +325,7 @@ int main(void)
         cmocka_unit_test(specs),
         cmocka_unit_test(mixes),
         cmocka_unit_test(other_kinds),
-        cmocka_unit_test(made),
+        cmocka_unit_test(precomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

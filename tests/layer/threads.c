@@ -10,8 +10,8 @@ static const foci_layer_problem shape = { FOCI_SIZED(foci_layer_problem),
                                           .width = 96,
                                           .heads = 4,
                                           .biases = 1,
-                                          .drop_out = 0.2,
-                                          .flags = FOCI_TRAIN };
+                                          .output_dropout = 0.2,
+                                          .flags = FOCI_FLAG_TRAIN };
 
 /* One thread, and others. */
 enum { N_COUNTS = 4 };
@@ -71,7 +71,7 @@ static void same_bits(void **state)
         for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
             foci_layer_problem p = shape;
             p.dtype = (foci_dtype)dtype;
-            p.flags |= i % 2 ? FOCI_CAUSAL : 0;
+            p.flags |= i % 2 ? FOCI_FLAG_CAUSAL : 0;
             if (layers_brief() && (i + (size_t)dtype) % 2) continue;
             run_case(&of, specs[i], &p, i % 2 ? LAYER_LENS : 0);
         }
@@ -106,7 +106,7 @@ static void share(void **state)
     int64_t             zeros = 0;
 
     (void)state;
-    p.drop_out = 0;
+    p.output_dropout = 0;
     foci_layer         *whole = layers_make(ctx, "softmax", &p);
     struct layer_result all = layers_run(whole, &c);
     for (int64_t i = 0; i < all.n[LAYER_Y]; i++) {

@@ -20,50 +20,49 @@ static const struct kind {
     }
     { .p = P(1, 1, 1, 1, 1, 1, 1, .flags = 0) },
     { .p = P(1, 1, 1, 2, 2, 5, 3, .flags = 0) },
-    { .p = P(1, 1, 1, 3, 3, 8, 1, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 3, 3, 8, 1, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 1, 1, 7, 7, 5, 72, .flags = 0) },
-    { .p = P(2, 2, 2, 17, 17, 16, 8, .flags = FOCI_CAUSAL) },
-    { .p = P(1, 1, 1, 63, 63, 64, 64, .flags = FOCI_CAUSAL) },
+    { .p = P(2, 2, 2, 17, 17, 16, 8, .flags = FOCI_FLAG_CAUSAL) },
+    { .p = P(1, 1, 1, 63, 63, 64, 64, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 1, 1, 64, 64, 32, 48, .flags = 0) },
     { .p = P(1, 1, 1, 65, 65, 72, 80, .flags = 0) },
-    { .p = P(1, 4, 2, 127, 127, 24, 40, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 4, 2, 127, 127, 24, 40, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 2, 1, 129, 129, 16, 16, .flags = 0) },
-    { .p = P(1, 1, 1, 200, 200, 16, 16, .flags = FOCI_CAUSAL) },
-    { .p = P(1, 1, 1, 330, 330, 8, 8, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 200, 200, 16, 16, .flags = FOCI_FLAG_CAUSAL) },
+    { .p = P(1, 1, 1, 330, 330, 8, 8, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 2, 1, 17, 200, 16, 5, .flags = 0) },
     { .p = P(1, 2, 1, 20, 1100, 8, 5, .flags = 0) },
-    { .p = P(1, 2, 2, 17, 200, 8, 8, .flags = FOCI_CAUSAL) },
-    { .p = P(1, 1, 1, 1, 129, 64, 64, .flags = FOCI_CAUSAL) },
-    { .p = P(1, 1, 1, 200, 17, 5, 16, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 2, 2, 17, 200, 8, 8, .flags = FOCI_FLAG_CAUSAL) },
+    { .p = P(1, 1, 1, 1, 129, 64, 64, .flags = FOCI_FLAG_CAUSAL) },
+    { .p = P(1, 1, 1, 200, 17, 5, 16, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 1, 1, 129, 64, 16, 160, .flags = 0) },
-    { .p = P(1, 1, 1, 65, 70, 512, 1, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 1, 1, 65, 70, 512, 1, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 1, 1, 20, 66, 160, 512, .flags = 0) },
     { .p = P(4, 2, 1, 70, 130, 16, 16, .flags = 0), .gives = TRIAL_LENS },
-    { .p = P(4, 2, 2, 130, 130, 8, 16, .flags = FOCI_CAUSAL), .gives = TRIAL_LENS },
+    { .p = P(4, 2, 2, 130, 130, 8, 16, .flags = FOCI_FLAG_CAUSAL), .gives = TRIAL_LENS },
     { .p = P(1, 2, 1, 200, 200, 16, 8, .max_docs = 7), .gives = TRIAL_DOCS },
-    { .p = P(1, 2, 2, 200, 200, 16, 8, .max_docs = 5, .flags = FOCI_CAUSAL),
+    { .p = P(1, 2, 2, 200, 200, 16, 8, .max_docs = 5, .flags = FOCI_FLAG_CAUSAL),
       .gives = TRIAL_DOCS },
-    { .p = P(2, 2, 1, 66, 130, 16, 16, .memory = 65, .flags = FOCI_CAUSAL) },
-    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_MASK, .mask_batch = 2,
+    { .p = P(2, 2, 1, 66, 130, 16, 16, .memory = 65, .flags = FOCI_FLAG_CAUSAL) },
+    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_FLAG_MASK, .mask_batch = 2,
              .mask_heads = 2) },
-    { .p = P(2, 2, 1, 66, 130, 8, 8, .flags = FOCI_MASK | FOCI_CAUSAL) },
-    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_BIAS, .mask_heads = 2) },
-    { .p = P(2, 2, 1, 70, 70, 16, 16, .flags = FOCI_MASK | FOCI_BIAS | FOCI_CAUSAL,
+    { .p = P(2, 2, 1, 66, 130, 8, 8, .flags = FOCI_FLAG_MASK | FOCI_FLAG_CAUSAL) },
+    { .p = P(2, 2, 2, 65, 67, 16, 16, .flags = FOCI_FLAG_BIAS, .mask_heads = 2) },
+    { .p = P(2, 2, 1, 70, 70, 16, 16,
+             .flags = FOCI_FLAG_MASK | FOCI_FLAG_BIAS | FOCI_FLAG_CAUSAL,
              .mask_batch = 2),
       .gives = TRIAL_LENS },
-    { .p = P(1, 2, 2, 100, 100, 8, 8, .flags = FOCI_BIAS, .max_docs = 3),
+    { .p = P(1, 2, 2, 100, 100, 8, 8, .flags = FOCI_FLAG_BIAS, .max_docs = 3),
       .gives = TRIAL_DOCS },
-    { .p = P(1, 2, 1, 70, 70, 6, 9, .flags = FOCI_CAUSAL) },
+    { .p = P(1, 2, 1, 70, 70, 6, 9, .flags = FOCI_FLAG_CAUSAL) },
     { .p = P(1, 1, 1, 66, 130, 6, 8, .flags = 0) },
-    { .p = P(2, 4, 2, 66, 66, 17, 9, .flags = FOCI_CAUSAL), .gives = STRIDED },
+    { .p = P(2, 4, 2, 66, 66, 17, 9, .flags = FOCI_FLAG_CAUSAL), .gives = STRIDED },
     { .p = P(3, 2, 2, 70, 70, 16, 16, .flags = 0), .gives = STRIDED | TRIAL_LENS },
-    { .p = P(1, 1, 1, 0, 5, 4, 4, .flags = 0) },
-    { .p = P(1, 1, 1, 5, 0, 4, 4, .flags = 0) },
-    { .p = P(1, 1, 1, 0, 0, 4, 4, .flags = FOCI_CAUSAL) },
-    { .p = P(0, 1, 1, 5, 5, 4, 4, .flags = 0) },
+    { .p = P(9, 1, 1, 2, 2, 4, 4, .flags = 0), .gives = TRIAL_LENS },
+    { .p = P(9, 1, 1, 1, 3, 4, 4, .flags = FOCI_FLAG_CAUSAL), .gives = TRIAL_LENS },
     { .p = P(2, 2, 1, 70, 130, 16, 8, .dropout = 0.3) },
     { .p = P(1, 2, 2, 130, 130, 8, 16, .dropout = 0.1, .max_docs = 3,
-             .flags = FOCI_CAUSAL | FOCI_BIAS),
+             .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_BIAS),
       .gives = TRIAL_DOCS },
 };
 
@@ -79,7 +78,7 @@ static foci_problem problem_of(const struct kind *k)
 {
     foci_problem p = k->p;
 
-    p.flags |= FOCI_TRAIN;
+    p.flags |= FOCI_FLAG_TRAIN;
     if (k->gives & STRIDED) {
         p.q = spread(p.batch, p.len_q, p.dim_qk);
         p.k = spread(p.batch, p.len_k, p.dim_qk);
@@ -164,7 +163,7 @@ static void run_kind(struct levels *l, const char *spec, int i, int k)
     static const struct {
         foci_dtype dtype;
         uint32_t   flags;
-    } types[] = { { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FAST }, { FOCI_F16, 0 } };
+    } types[] = { { FOCI_BF16, 0 }, { FOCI_F32, FOCI_FLAG_FAST }, { FOCI_F16, 0 } };
     const int      turn = (i + k / 3) % 3;
     const uint64_t seed = (uint64_t)(1000 * i + k);
     const int      only = strchr(spec, ' ') || brief() ? (i + k / 5) % l->n : -1;
@@ -211,7 +210,7 @@ static void mixes(void **state)
                              .len_k = 70,
                              .dim_qk = 16,
                              .dim_v = 24,
-                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -220,7 +219,7 @@ static void mixes(void **state)
             foci_problem typed = p;
             typed.dtype = (foci_dtype)dtype;
             run_case(&l, only, specs[i], &typed, 0, i);
-            typed.flags |= FOCI_MASK | FOCI_BIAS; /* another for each head */
+            typed.flags |= FOCI_FLAG_MASK | FOCI_FLAG_BIAS; /* another for each head */
             typed.mask_heads = typed.heads;
             run_case(&l, only, specs[i], &typed, TRIAL_LENS, i);
         }
@@ -247,7 +246,7 @@ static void runs(void **state)
                              .len_k = 390,
                              .dim_qk = 12,
                              .dim_v = 5,
-                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -287,7 +286,7 @@ static void stripes(void **state)
 
             if (brief() && (i + (size_t)causal) % 2) continue;
             typed.dtype = FOCI_BF16;
-            typed.flags = causal ? FOCI_CAUSAL : 0;
+            typed.flags = causal ? FOCI_FLAG_CAUSAL : 0;
             run_case(&l, l.n - 1, specs[i], &typed, 0, i);
         }
     levels_free(&l);
@@ -334,7 +333,7 @@ static void last(void **state)
                              .len_q = 1,
                              .dim_qk = 8,
                              .dim_v = 5,
-                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -366,7 +365,7 @@ static void alone(void **state)
                              .len_k = 20,
                              .dim_qk = 8,
                              .dim_v = 5,
-                             .flags = FOCI_TRAIN };
+                             .flags = FOCI_FLAG_TRAIN };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
@@ -409,15 +408,15 @@ static void counts(void **state)
                              .len_k = 70,
                              .dim_qk = 8,
                              .dim_v = 5,
-                             .flags = FOCI_TRAIN };
+                             .flags = FOCI_FLAG_TRAIN };
 
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
         for (unsigned t = 0; t < 4; t++) {
             foci_problem one = p;
 
-            if (t & 1) one.flags |= FOCI_CAUSAL;
-            if (t & 2) one.flags |= FOCI_MASK;
+            if (t & 1) one.flags |= FOCI_FLAG_CAUSAL;
+            if (t & 2) one.flags |= FOCI_FLAG_MASK;
             run_case(&l, (int)(i + t) % l.n, specs[i], &one, 0, i);
         }
     levels_free(&l);

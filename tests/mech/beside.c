@@ -44,7 +44,7 @@ static foci_problem problem_of(int64_t heads, uint32_t flags, foci_dtype dtype)
                            .k = all,
                            .v = all,
                            .o = all,
-                           .flags = FOCI_TRAIN | flags };
+                           .flags = FOCI_FLAG_TRAIN | flags };
 }
 
 /* Where the parameters of a group begin. */
@@ -86,7 +86,7 @@ static void same_head(const foci_plan *plan, const struct trial *t, const char *
 static void check_alone(foci_ctx *ctx, const foci_plan *mix, const struct trial *t,
                         const struct result *all, int g, const char *spec)
 {
-    foci_problem p = problem_of(PER, t->p.flags & FOCI_CAUSAL, t->p.dtype);
+    foci_problem p = problem_of(PER, t->p.flags & FOCI_FLAG_CAUSAL, t->p.dtype);
     foci_plan   *plan = test_plan(ctx, spec, &p);
     const size_t skip = (size_t)(g * PER * DIM) * foci_dtype_bytes(p.dtype);
     struct trial own = *t;
@@ -127,7 +127,7 @@ static void *swapped(const void *from, size_t size)
 static void check_swapped(foci_ctx *ctx, const foci_plan *mix, const struct trial *t,
                           const struct result *all, const char *spec)
 {
-    const foci_problem p = problem_of(HEADS, t->p.flags & FOCI_CAUSAL, t->p.dtype);
+    const foci_problem p = problem_of(HEADS, t->p.flags & FOCI_FLAG_CAUSAL, t->p.dtype);
     const size_t       size = foci_dtype_bytes(p.dtype);
     foci_plan         *plan = test_plan(ctx, spec, &p);
     struct trial       own = *t;
@@ -190,7 +190,7 @@ static void beside(void **state)
 
     (void)state;
     for (int i = 0; i < N_SPECS; i++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL)
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL; causal += FOCI_FLAG_CAUSAL)
             for (int far = 1; far < 3; far++)
                 run_pair(l.ctx[i % l.n], specs[i], specs[(i + far) % N_SPECS], causal,
                          (foci_dtype)((i + far) % 3));

@@ -18,7 +18,7 @@ static foci_problem problem_of(int64_t n, foci_dtype dtype)
                            .len_k = n,
                            .dim_qk = 16,
                            .dim_v = 24,
-                           .flags = FOCI_CAUSAL };
+                           .flags = FOCI_FLAG_CAUSAL };
 }
 
 /* Which changes of units and of order may bring, relative to results. */

@@ -275,7 +275,7 @@ static void test_forks(void **state)
 
     foci_state_free(w.seq[1].state);
     assert_int_equal(foci_state_copy(w.seq[0].state, &w.seq[1].state), FOCI_OK);
-    assert_int_equal(foci_pool_pages(w.pool) - foci_pool_free_pages(w.pool), 2);
+    assert_int_equal(foci_pool_page_count(w.pool) - foci_pool_free_count(w.pool), 2);
     w.seq[1].done = 100;
     memcpy(w.seq[1].got, w.seq[0].got,
            100 * world_row_bytes(&w, w.plan->p.heads, w.plan->p.dim_v));

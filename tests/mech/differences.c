@@ -70,7 +70,7 @@ static int64_t memory_of(const foci_problem *p, const foci_mech *m)
 {
     int64_t n = p->memory;
 
-    if (p->flags & FOCI_MEMORY_GRADS) return 0;
+    if (p->flags & FOCI_FLAG_MEMORY_GRADS) return 0;
     for (; m; m = m->inner)
         if (m->def->memory) n = max64(n, m->def->memory(m));
     return n;
@@ -97,7 +97,7 @@ static int64_t memory_of_shared(const foci_plan *plan, int64_t h)
         while (m->inner)
             m = m->inner;
         if (m->def->order) m->def->order(m, &order);
-        return order.shared ? memory_of(&plan->p, m) : 0;
+        return order.shared_qk ? memory_of(&plan->p, m) : 0;
     }
     return 0;
 }
@@ -123,7 +123,7 @@ static bool is_constant(const struct point *p, int which, int64_t i)
         const struct param *t = p->plan->params;
         while (i >= t->offset + t->count)
             t++;
-        return t->keep != FOCI_TRAINED;
+        return t->keep != FOCI_KEEP_TRAINED;
     }
     return false;
 }
@@ -396,27 +396,28 @@ static void differences(void **state)
         unsigned     gives;
     } kinds[] = {
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 5, .len_k = 5,
-            .dim_qk = 4, .dim_v = 2, .flags = FOCI_TRAIN },
+            .dim_qk = 4, .dim_v = 2, .flags = FOCI_FLAG_TRAIN },
           0 },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 4, .kv_heads = 2, .len_q = 3,
-            .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+            .len_k = 6, .dim_qk = 2, .memory = 2,
+            .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL },
           0 },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 4,
             .len_k = 4, .dim_qk = 2, .dim_v = 3, .mask_heads = 2, .dropout = 0.2,
-            .flags = FOCI_TRAIN | FOCI_MASK | FOCI_BIAS },
+            .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_MASK | FOCI_FLAG_BIAS },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 7, .len_k = 7,
-            .dim_qk = 2, .max_docs = 3, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+            .dim_qk = 2, .max_docs = 3, .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL },
           TRIAL_DOCS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .kv_heads = 1, .len_q = 4,
-            .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_TRAIN },
+            .len_k = 6, .dim_qk = 2, .memory = 2, .flags = FOCI_FLAG_TRAIN },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 6,
-            .len_k = 6, .dim_qk = 2, .memory = 1, .flags = FOCI_TRAIN },
+            .len_k = 6, .dim_qk = 2, .memory = 1, .flags = FOCI_FLAG_TRAIN },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 4, .len_k = 6,
             .dim_qk = 2, .memory = 3,
-            .flags = FOCI_TRAIN | FOCI_CAUSAL | FOCI_MEMORY_GRADS },
+            .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL | FOCI_FLAG_MEMORY_GRADS },
           TRIAL_LENS },
     };
     foci_ctx *ctx = test_ctx("portable", 1);

@@ -15,7 +15,7 @@ static foci_problem problem_of(foci_dtype dtype, uint32_t flags)
                            .len_k = 130,
                            .dim_qk = 16,
                            .dim_v = 8,
-                           .flags = FOCI_TRAIN | flags };
+                           .flags = FOCI_FLAG_TRAIN | flags };
 }
 
 /* x <- x a + b[column] for every row of a packed tensor. */
@@ -44,7 +44,7 @@ static foci_plan *plan_of(foci_ctx *ctx, const char *spec, foci_problem *p)
     p->len_q = p->len_k;
     plan = trial_plan(ctx, spec, p);
     if (plan) return plan;
-    p->flags &= ~(uint32_t)FOCI_CAUSAL;
+    p->flags &= ~(uint32_t)FOCI_FLAG_CAUSAL;
     return trial_plan(ctx, spec, p);
 }
 
@@ -56,7 +56,7 @@ static bool is_unbounded(const foci_plan *plan)
 
     while (m->inner)
         m = m->inner;
-    return m->def->engine == FOCI_LINEAR && trial_does(plan, FOCI_MOD_ROPE) &&
+    return m->def->engine == FOCI_ENGINE_LINEAR && trial_does(plan, FOCI_MOD_ROPE) &&
            linear_of(m).feature == FOCI_FEATURE_EXP;
 }
 
@@ -64,7 +64,7 @@ static bool is_unbounded(const foci_plan *plan)
  * among the values. */
 static void run_huge(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
 {
-    foci_problem p = problem_of(dtype, FOCI_CAUSAL);
+    foci_problem p = problem_of(dtype, FOCI_FLAG_CAUSAL);
     foci_plan   *plan = plan_of(ctx, spec, &p);
     if (!plan) return;
     if (is_unbounded(plan)) {
@@ -103,7 +103,7 @@ static bool has_places(const foci_mech *m)
 /* Keys that are all the same are seen alike. */
 static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
 {
-    foci_problem p = problem_of(FOCI_F32, FOCI_CAUSAL);
+    foci_problem p = problem_of(FOCI_F32, FOCI_FLAG_CAUSAL);
     foci_plan   *plan = plan_of(ctx, spec, &p);
     if (!plan) return;
     struct trial t = trial_make(plan, spec, seed, 0);
@@ -126,8 +126,9 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
                              FOCI_MOD_SHAW | FOCI_MOD_TXL);
     const foci_linear *l = &plan->stages[0].linear;
     const bool alike = !by_place && !def->slots && !def->order && !def->routes &&
-                       !l->decays && !l->turned && !def->recall && !def->positional &&
-                       !def->landmarks && mech_sources(m) == FOCI_SOURCE_QK;
+                       !l->decays && !l->cosine && !def->memformer &&
+                       !def->positional && !def->nystrom &&
+                       mech_sources(m) == FOCI_SOURCE_QK;
     for (int64_t r = 0; alike && r < p.heads * p.len_q; r++) {
         double first = -1;
         for (int64_t j = 0; j < p.len_k; j++) {
@@ -156,12 +157,13 @@ static bool ignores_shifts(const foci_mech *m)
     if (m->def->order) m->def->order(m, &order);
     if (order.label && order.label != FOCI_LABEL_PLACE) return false;
     /* A softmax over positions, of each feature. */
-    if (m->def->engine == FOCI_LINEAR) return linear_of(m).norm == FOCI_NORM_FEATURE;
-    if (m->inner && m->inner->def->engine == FOCI_LINEAR) return false;
-    if (m->def->weigh != FOCI_SOFTMAX) return false;
+    if (m->def->engine == FOCI_ENGINE_LINEAR)
+        return linear_of(m).norm == FOCI_NORM_FEATURE;
+    if (m->inner && m->inner->def->engine == FOCI_ENGINE_LINEAR) return false;
+    if (m->def->weigh != FOCI_WEIGH_SOFTMAX) return false;
     foci_slots levels[FOCI_MAX_LEVELS] = { 0 };
     if (m->def->slots && m->def->slots(m, levels) && levels[0].learned) return false;
-    if (m->def->engine == FOCI_RECALL) return false; /* a slot is a key too */
+    if (m->def->engine == FOCI_ENGINE_MEMFORMER) return false; /* a slot is a key too */
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does &
             (FOCI_MOD_UNIT | FOCI_MOD_CAP | FOCI_MOD_SINK | FOCI_MOD_ROPE))
@@ -186,7 +188,7 @@ static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
         change(FOCI_F32, t.k, n_k(&t.p), p.dim_qk, 1, by);
         struct result judge2 = trial_judge(plan, &t, false), run2 = trial_run(plan, &t);
         /* An inverse makes more of what is rounded, which the yardstick knows. */
-        const bool    inverts = trial_is(plan, FOCI_LANDMARKS);
+        const bool    inverts = trial_is(plan, FOCI_ENGINE_NYSTROM);
         struct result words = trial_judge(plan, &t, true);
         trial_close_within(plan, &t, 2, &run2, &judge2, &words);
         for (int64_t i = 0; i < run.n[PART_O]; i++) {
@@ -210,7 +212,7 @@ static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
 /* A bias of -inf hides; a row of nothing else is empty. */
 static void run_minus(foci_ctx *ctx, const char *spec, uint64_t seed)
 {
-    foci_problem p = problem_of(FOCI_F32, FOCI_BIAS);
+    foci_problem p = problem_of(FOCI_F32, FOCI_FLAG_BIAS);
     foci_plan   *plan = plan_of(ctx, spec, &p);
     if (!plan) return;
     struct trial t = trial_make(plan, spec, seed, 0);
@@ -265,7 +267,7 @@ static void run_norms(foci_ctx *ctx, const char *spec, uint64_t seed)
 static void run_peaked(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed,
                        struct result *want)
 {
-    foci_problem p = problem_of(dtype, FOCI_CAUSAL);
+    foci_problem p = problem_of(dtype, FOCI_FLAG_CAUSAL);
 
     p.len_q = p.len_k = 512;
     p.dim_qk = p.dim_v = 64;

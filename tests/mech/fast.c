@@ -1,4 +1,4 @@
-/* fast.c -- the errors that FOCI_FAST documents (include/foci/foci.h), over all mechanisms
+/* fast.c -- the errors that FOCI_FLAG_FAST documents (include/foci/foci.h), over all mechanisms
  * and the layers around them, on standard normal inputs: relative RMS errors of outputs and
  * of gradients, against the judge.  `FOCI_TEST_FAST=1 mech_fast` prints them. */
 #include <math.h>
@@ -42,7 +42,7 @@ static void see_plan(struct look *l, foci_ctx *ctx, const char *level, const cha
     struct result want = trial_judge(plan, &t, false), got = trial_run(plan, &t);
 
     snprintf(l->where, sizeof l->where, "%s/n%dd%d%s, %s", spec, (int)p->len_q,
-             (int)p->dim_qk, p->flags & FOCI_CAUSAL ? "c" : "", level);
+             (int)p->dim_qk, p->flags & FOCI_FLAG_CAUSAL ? "c" : "", level);
     for (int part = 0; part < N_PARTS; part++)
         if (want.n[part] && part != PART_LSE)
             see(l, part_names[part], part != PART_O, got.x[part], want.x[part],
@@ -62,7 +62,7 @@ static void see_layer(struct look *l, foci_ctx *ctx, const char *level,
     struct layer_case c = layers_draw(layer, spec, 7, 0);
 
     snprintf(l->where, sizeof l->where, "layer %s/n%dw%d%s, %s", spec, (int)p->len,
-             (int)p->width, p->flags & FOCI_CAUSAL ? "c" : "", level);
+             (int)p->width, p->flags & FOCI_FLAG_CAUSAL ? "c" : "", level);
     if (!layers_choose(layer, &c)) {
         struct layer_result want = layers_judge(layer, &c, false);
         struct layer_result got = layers_run(layer, &c);
@@ -81,7 +81,9 @@ static void see_layer(struct look *l, foci_ctx *ctx, const char *level,
 static const struct {
     int64_t  n, d;
     uint32_t flags;
-} shapes[] = { { 96, 64, 0 }, { 130, 32, FOCI_CAUSAL }, { 200, 64, 0 }, { 96, 128, 0 } };
+} shapes[] = {
+    { 96, 64, 0 }, { 130, 32, FOCI_FLAG_CAUSAL }, { 200, 64, 0 }, { 96, 128, 0 }
+};
 
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -92,7 +94,7 @@ static void see_spec(struct look *l, foci_ctx *ctx, const char *spec)
     for (int i = 0; foci_cpu_level(ctx, i, &state); i++)
         if (strcmp(state, "chosen") == 0) level = foci_cpu_level(ctx, i, &state);
     for (int s = 0; s < (layers_brief() ? 2 : N_SHAPES); s++) {
-        const uint32_t     flags = FOCI_TRAIN | FOCI_FAST | shapes[s].flags;
+        const uint32_t     flags = FOCI_FLAG_TRAIN | FOCI_FLAG_FAST | shapes[s].flags;
         const foci_problem p = {
             FOCI_SIZED(foci_problem), .batch = 1,           .heads = 2,
             .len_q = shapes[s].n,     .len_k = shapes[s].n, .dim_qk = shapes[s].d,

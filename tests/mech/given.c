@@ -17,7 +17,7 @@ static foci_problem problem_of(int64_t n, uint32_t flags, foci_dtype dtype)
                            .len_k = n,
                            .dim_qk = DIM,
                            .dim_v = 8,
-                           .flags = FOCI_TRAIN | flags };
+                           .flags = FOCI_FLAG_TRAIN | flags };
 }
 
 static void near(const foci_plan *plan, const struct trial *t, const char *what,
@@ -83,7 +83,7 @@ static void mixtures(void **state)
         const foci_dtype   dtype = i / l.n ? FOCI_BF16 : FOCI_F32;
         const double       far = dtype == FOCI_F32 ? 1e-4 : 0.1;
         const foci_problem p = problem_of(N, 0, dtype);
-        const foci_problem causal = problem_of(N, FOCI_CAUSAL, dtype);
+        const foci_problem causal = problem_of(N, FOCI_FLAG_CAUSAL, dtype);
         foci_ctx          *ctx = l.ctx[i % l.n];
 
         same_as(ctx, "linformer(rank=70)", set_units, "softmax", &p, 1e-11, far);
@@ -134,7 +134,7 @@ static void tokens(void **state)
     (void)state;
     for (size_t i = 0; i < 4 * sizeof patterns / sizeof *patterns; i++) {
         const foci_problem p =
-            problem_of(i % 3 ? 131 : 7, i % 2 ? FOCI_CAUSAL : 0, FOCI_F32);
+            problem_of(i % 3 ? 131 : 7, i % 2 ? FOCI_FLAG_CAUSAL : 0, FOCI_F32);
         const char *empty = i / 2 % 2 ? "self" : "zero";
         char        words[SPEC_CAP], plain[SPEC_CAP];
 
@@ -156,7 +156,7 @@ static void one_tap(void **state)
     (void)state;
     for (int i = 0; i < 4 * l.n; i++) {
         const foci_problem p =
-            problem_of(N, i / 2 % 2 ? FOCI_CAUSAL : 0, (foci_dtype)(i % 3));
+            problem_of(N, i / 2 % 2 ? FOCI_FLAG_CAUSAL : 0, (foci_dtype)(i % 3));
         foci_plan    *plan = trial_plan(l.ctx[i % l.n], specs[i % 2], &p);
         struct trial  t = trial_make(plan, specs[i % 2], 1, 0);
         struct result r = trial_run(plan, &t);
@@ -187,7 +187,7 @@ static void flat(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * sizeof specs / sizeof *specs; i++) {
         const bool         causal = i % 2;
-        const foci_problem p = problem_of(N, causal ? FOCI_CAUSAL : 0, FOCI_F32);
+        const foci_problem p = problem_of(N, causal ? FOCI_FLAG_CAUSAL : 0, FOCI_F32);
         foci_plan         *plan = trial_plan(l.ctx[i % (size_t)l.n], specs[i / 2], &p);
         struct trial       t = trial_make(plan, specs[i / 2], 1, 0);
         memset(t.params, 0, (size_t)plan->n_floats * sizeof *t.params);
@@ -221,14 +221,15 @@ static void planning(void **state)
         const char *says;
     } cases[] = {
         { "synthesizer(random, max=69)", 0, "max=69 is less than the 70 tokens" },
-        { "synthesizer(dense, max=69)", FOCI_CAUSAL, "max=69 is less than the 70" },
-        { "synthesizer(random)", FOCI_CAUSAL, "a causal problem needs max" },
+        { "synthesizer(dense, max=69)", FOCI_FLAG_CAUSAL, "max=69 is less than the 70" },
+        { "synthesizer(random)", FOCI_FLAG_CAUSAL, "a causal problem needs max" },
         { "synthesizer(random) temper", 0, "do not come from queries and keys" },
         { "synthesizer(random) rope", 0, "do not come from queries and keys" },
         { "synthesizer(frandom) logn", 0, "do not come from queries and keys" },
         { "linformer(rank=71)", 0, "rank=71 is more than the 70 keys" },
-        { "linformer(rank=9, block=8)", FOCI_CAUSAL, "rank=9 is more than the 8 keys" },
-        { "linformer", FOCI_CAUSAL, "cannot be causal" },
+        { "linformer(rank=9, block=8)", FOCI_FLAG_CAUSAL,
+          "rank=9 is more than the 8 keys" },
+        { "linformer", FOCI_FLAG_CAUSAL, "cannot be causal" },
         { "linformer(rank=2, block=8)", 0, "block= is for causal problems" },
         { "linformer alibi", 0, "a slot stands for many keys" },
         { "lowrank(rank=17)", 0, "rank=17 is more than the 16 elements" },
@@ -238,11 +239,11 @@ static void planning(void **state)
         { "dynconv(heads=16)", 0, "heads=16 does not divide the value width 8" },
         { "lightconv scale(2)", 0, "there are no logits to change" },
         { "memformer", 0, "keys have 16, values 8" },
-        { "nystrom", FOCI_CAUSAL, "cannot be causal: landmarks are means" },
+        { "nystrom", FOCI_FLAG_CAUSAL, "cannot be causal: landmarks are means" },
         { "nystrom sink", 0, "only the scale can be changed" },
         { "fixed temper", 0, "there are no logits to change" },
-        { "fixed", FOCI_MASK, "cannot have a mask" },
-        { "nystrom", FOCI_BIAS, "cannot have a bias" },
+        { "fixed", FOCI_FLAG_MASK, "cannot have a mask" },
+        { "nystrom", FOCI_FLAG_BIAS, "cannot have a bias" },
     };
     foci_ctx *ctx = test_ctx("portable", 1);
 

@@ -26,14 +26,14 @@ static struct stretch stretch_make(const char *spec, int64_t planned)
     p.len_q = p.len_k = planned;
     p.dim_v = p.dim_qk;
     s.plan = test_plan(s.ctx, spec, &p);
-    s.params = test_alloc((size_t)foci_plan_params(s.plan), sizeof *s.params);
+    s.params = test_alloc((size_t)foci_plan_param_floats(s.plan), sizeof *s.params);
     assert_int_equal(foci_params_init(s.plan, 1, s.params), FOCI_OK);
     assert_int_equal(foci_pool_create(s.plan, 0, &s.pool), FOCI_OK);
     assert_int_equal(foci_state_create(s.pool, &s.state), FOCI_OK);
     s.rows = test_alloc(STRIDE * HEADS * 16, sizeof *s.rows);
     s.o =
         world_must_attend(s.plan) ? test_alloc(STRIDE * HEADS * 16, sizeof *s.o) : NULL;
-    s.work = test_alloc(1, foci_step_bytes(s.pool, 1, STRIDE, 1 << 13));
+    s.work = test_alloc(1, foci_step_work_bytes(s.pool, 1, STRIDE, 1 << 13));
     rng_seed(&r, 5, 5);
     for (int i = 0; i < STRIDE * HEADS * 16; i++)
         s.rows[i] = (float)rng_normal(&r);
@@ -69,7 +69,7 @@ static void stretch_to(struct stretch *s, int64_t len)
 static void stretch_free(struct stretch *s)
 {
     foci_state_free(s->state);
-    assert_int_equal(foci_pool_free_pages(s->pool), foci_pool_pages(s->pool));
+    assert_int_equal(foci_pool_free_count(s->pool), foci_pool_page_count(s->pool));
     foci_pool_free(s->pool);
     foci_plan_free(s->plan);
     free(s->params);
@@ -81,7 +81,7 @@ static void stretch_free(struct stretch *s)
 
 static int64_t pages_of(const struct stretch *s)
 {
-    return foci_pool_pages(s->pool) - foci_pool_free_pages(s->pool);
+    return foci_pool_page_count(s->pool) - foci_pool_free_count(s->pool);
 }
 
 /* A state holds what the mechanism still needs: pages of 64 rows, of tokens or of slots,
@@ -278,7 +278,7 @@ static void test_many(void **state)
 
     (void)state;
     assert_int_equal(foci_pool_create(plan, 8, &pool), FOCI_OK);
-    void *work = test_alloc(1, foci_step_bytes(pool, 1, 1, 200));
+    void *work = test_alloc(1, foci_step_work_bytes(pool, 1, 1, 200));
     for (int64_t i = 0; i < many; i++) {
         foci_state        *s;
         const int          steps = i % 50 == 0 ? 130 : 3;
@@ -296,8 +296,8 @@ static void test_many(void **state)
         assert_true(o[0] == 2);
         foci_state_free(s);
     }
-    assert_int_equal(foci_pool_free_pages(pool), 8);
-    assert_int_equal(foci_pool_pages(pool), 8);
+    assert_int_equal(foci_pool_free_count(pool), 8);
+    assert_int_equal(foci_pool_page_count(pool), 8);
     free(work);
     foci_pool_free(pool);
     foci_plan_free(plan);

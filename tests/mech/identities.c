@@ -15,7 +15,7 @@ static foci_problem problem_of(int64_t n, uint32_t flags, foci_dtype dtype)
                            .len_k = n,
                            .dim_qk = 16,
                            .dim_v = 8,
-                           .flags = FOCI_TRAIN | flags };
+                           .flags = FOCI_FLAG_TRAIN | flags };
 }
 
 /* `left` on the inputs of a trial of `right`, which has at least its parameters. */
@@ -113,7 +113,7 @@ static void parents(void **state)
         for (int causal = 0; causal < 2; causal++)
             for (int dtype = FOCI_F32; dtype <= FOCI_BF16; dtype++) {
                 const foci_problem p = problem_of(
-                    i % 2 ? 64 : 131, causal ? FOCI_CAUSAL : 0, (foci_dtype)dtype);
+                    i % 2 ? 64 : 131, causal ? FOCI_FLAG_CAUSAL : 0, (foci_dtype)dtype);
                 if (pairs[i].causal != 2 && pairs[i].causal != causal) continue;
                 if (test_sanitized() && ((int)i + causal + dtype) % 2) continue;
                 same_as(l.ctx[((int)i + causal) % l.n], pairs[i].left, pairs[i].right,
@@ -131,7 +131,7 @@ enum { N = 23 };
 /* Which pairs one causal head sees. */
 static void seen_by(foci_ctx *ctx, const char *spec, bool seen[N][N])
 {
-    foci_problem p = problem_of(N, FOCI_CAUSAL, FOCI_F32);
+    foci_problem p = problem_of(N, FOCI_FLAG_CAUSAL, FOCI_F32);
     p.batch = p.heads = 1;
     foci_plan   *plan = trial_plan(ctx, spec, &p);
     struct trial t = trial_make(plan, spec, 1, 0);
@@ -219,7 +219,7 @@ static void buckets(void **state)
         for (int kind = 0; kind < 4; kind++) {
             foci_ctx          *ctx = l.ctx[(i + (size_t)kind) % (size_t)l.n];
             const foci_problem p =
-                problem_of(130, kind / 2 ? FOCI_CAUSAL : 0, FOCI_F32);
+                problem_of(130, kind / 2 ? FOCI_FLAG_CAUSAL : 0, FOCI_F32);
             foci_plan *plan = trial_plan(ctx, specs[i], &p);
             if (!plan) continue;
             struct trial t = trial_make(plan, specs[i], i, 0);

@@ -66,12 +66,12 @@ static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t
                              .len_q = 5,
                              .len_k = 7,
                              .dim_qk = 4,
-                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
     foci_problem       square = p; /* for those that cannot be causal, or need it so */
     foci_plan         *plan = trial_plan(ctx, spec, &p);
 
     square.len_q = square.len_k;
-    square.flags = seed % 2 ? FOCI_TRAIN : p.flags;
+    square.flags = seed % 2 ? FOCI_FLAG_TRAIN : p.flags;
     if (!plan) plan = trial_plan(ctx, spec, &square);
     if (!plan) return;
     struct trial  t = trial_make(plan, spec, seed, TRIAL_LENS);
@@ -194,7 +194,7 @@ static void weights(void **state)
     for (int i = 0; specs_next(ctx, i, spec); i++) {
         if (adds_to_values(ctx, spec)) continue;
         run_weights(ctx, spec, 0, (uint64_t)i);
-        run_weights(ctx, spec, FOCI_CAUSAL, (uint64_t)i);
+        run_weights(ctx, spec, FOCI_FLAG_CAUSAL, (uint64_t)i);
     }
     foci_ctx_free(ctx);
 }
@@ -207,7 +207,7 @@ static void refusals(void **state)
                              .len_q = 2,
                              .len_k = 2,
                              .dim_qk = 2,
-                             .flags = FOCI_TRAIN };
+                             .flags = FOCI_FLAG_TRAIN };
     foci_ctx          *ctx = test_ctx("portable", 1);
     foci_plan         *plan = test_plan(ctx, "softmax", &p);
     float              x[4] = { 0 }, o[4], a[4];

@@ -16,7 +16,7 @@ static foci_problem problem_of(int64_t n, uint32_t flags)
                            .len_k = n,
                            .dim_qk = 10,
                            .dim_v = 7,
-                           .flags = FOCI_TRAIN | flags };
+                           .flags = FOCI_FLAG_TRAIN | flags };
 }
 
 /* Every kernel in its plainest form. */
@@ -96,7 +96,8 @@ static void lengths(void **state)
     (void)state;
     for (int k = 0; k < N_SPECS; k++)
         for (size_t n = 0; n < sizeof lens / sizeof *lens; n++)
-            for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+            for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+                 causal += FOCI_FLAG_CAUSAL) {
                 const foci_problem p = problem_of(lens[n], causal);
                 struct scene       s = scene_make(l.ctx[(k + (int)n) % l.n], all[k], &p,
                                                   (uint64_t)(10 * k) + n);
@@ -128,7 +129,8 @@ static void steep(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
-            for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+            for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+                 causal += FOCI_FLAG_CAUSAL) {
                 if (test_sanitized() && w != k % (sizeof ways / sizeof *ways)) continue;
                 const foci_problem p = problem_of(150, causal);
                 struct scene       s =
@@ -150,7 +152,8 @@ static void huge(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+             causal += FOCI_FLAG_CAUSAL) {
             const foci_problem p = problem_of(130, causal);
             struct scene       s = scene_make(l.ctx[k % (size_t)l.n], specs[k], &p, k);
             float             *q = s.t.q, *key = s.t.k;
@@ -172,7 +175,8 @@ static void equal_keys(void **state)
 
     (void)state;
     for (int k = 0; k < N_SPECS; k++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+             causal += FOCI_FLAG_CAUSAL) {
             const foci_problem p = problem_of(100, causal);
             struct scene       s = scene_make(l.ctx[k % l.n], all[k], &p, (uint64_t)k);
             float             *q = s.t.q, *key = s.t.k;
@@ -199,7 +203,7 @@ static void nothing_to_divide_by(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
         for (int kind = 0; kind < 4; kind++) {
-            foci_problem p = problem_of(90, kind % 2 ? FOCI_CAUSAL : 0);
+            foci_problem p = problem_of(90, kind % 2 ? FOCI_FLAG_CAUSAL : 0);
             p.dtype = kind / 2 ? FOCI_BF16 : FOCI_F32;
             struct scene s = scene_make(l.ctx[k % (size_t)l.n], specs[k], &p, k);
             for (int64_t i = 0; i < p.len_k * p.dim_qk; i++)
@@ -229,7 +233,8 @@ static void both_signs(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+             causal += FOCI_FLAG_CAUSAL) {
             const foci_problem p = problem_of(100, causal);
             struct scene       s = scene_make(l.ctx[k % (size_t)l.n], specs[k], &p, k);
             const int64_t      rows = p.heads * p.len_q;
@@ -268,7 +273,7 @@ static void scale_cancels(void **state)
 
     (void)state;
     for (int kind = 0; kind < 4 * l.n; kind++) {
-        foci_problem p = problem_of(150, kind % 2 ? FOCI_CAUSAL : 0);
+        foci_problem p = problem_of(150, kind % 2 ? FOCI_FLAG_CAUSAL : 0);
         p.dtype = kind / 2 % 2 ? FOCI_BF16 : FOCI_F32;
         p.dim_qk = 40;
         foci_ctx     *ctx = l.ctx[kind / 4];
@@ -315,7 +320,8 @@ static void decays(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+             causal += FOCI_FLAG_CAUSAL) {
             const foci_problem p = problem_of(130, causal);
             struct scene s = scene_make(l.ctx[k % (size_t)l.n], cases[k].spec, &p, k);
             for (int64_t i = 0; i < s.plan->n_floats; i++)
@@ -361,7 +367,7 @@ static void same_results(const struct scene *s, const struct scene *like)
 static void opposites(void **state)
 {
     enum { ROWS = 6, DIM = 10, HEADS = 2 };
-    const foci_problem p = problem_of(100, FOCI_CAUSAL);
+    const foci_problem p = problem_of(100, FOCI_FLAG_CAUSAL);
     foci_ctx          *ctx = test_ctx(NULL, 1);
     struct scene       s = scene_make(ctx, "performer(hyp, features=6)", &p, 1);
     struct scene       like = scene_make(ctx, "performer(features=12)", &p, 1);
@@ -392,7 +398,8 @@ static void given_statistics(void **state)
 
     (void)state;
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+             causal += FOCI_FLAG_CAUSAL) {
             const foci_problem p = problem_of(100, causal);
             struct scene       s = scene_make(ctx, kinds[k], &p, 1);
             struct scene like = scene_make(ctx, "performer(favor++, a=-0.3)", &p, 1);
@@ -449,15 +456,15 @@ static void plans(void **state)
         double      dropout;
         const char *why;
     } cases[] = {
-        { "linear", FOCI_MASK, 0, "cannot have a mask" },
-        { "efficient", FOCI_BIAS, 0, "cannot have a bias" },
+        { "linear", FOCI_FLAG_MASK, 0, "cannot have a mask" },
+        { "efficient", FOCI_FLAG_BIAS, 0, "cannot have a bias" },
         { "performer", 0, 0.1, "cannot have dropout" },
         { "linear scale(2)", 0, 0, "not scaled" },
         { "performer scale(-1)", 0, 0, "above 0" },
         { "linear(poly) rope", 0, 0, "turned" },
         { "efficient rope", 0, 0, "own sum" },
         { "identity temper", 0, 0, "never form" },
-        { "cosformer", FOCI_CAUSAL, 0, "needs length" },
+        { "cosformer", FOCI_FLAG_CAUSAL, 0, "needs length" },
         { "cosformer(length=20)", 0, 0, "less than" },
         { "linear(taylor, order=8)", 0, 0, "features" },
     };
@@ -491,7 +498,7 @@ static void refused(const struct scene *s, foci_io *io, const char *why)
 
 static void executions(void **state)
 {
-    const foci_problem p = problem_of(30, FOCI_CAUSAL);
+    const foci_problem p = problem_of(30, FOCI_FLAG_CAUSAL);
     foci_ctx          *ctx = test_ctx(NULL, 1);
     struct scene       s = scene_make(ctx, "performer(sderf)", &p, 1);
     foci_io            io = trial_io(&s.t);
@@ -536,14 +543,14 @@ static const struct whole_case {
     uint32_t flags;
     unsigned gives;
 } whole_cases[] = {
-    { 8, 8, 200, 200, 64, 64, FOCI_CAUSAL, 0 },
-    { 2, 2, 300, 300, 64, 32, FOCI_CAUSAL, 0 },
-    { 2, 1, 130, 130, 32, 96, FOCI_CAUSAL, 0 },
+    { 8, 8, 200, 200, 64, 64, FOCI_FLAG_CAUSAL, 0 },
+    { 2, 2, 300, 300, 64, 32, FOCI_FLAG_CAUSAL, 0 },
+    { 2, 1, 130, 130, 32, 96, FOCI_FLAG_CAUSAL, 0 },
     { 2, 2, 128, 128, 128, 128, 0, 0 },
-    { 1, 1, 70, 330, 64, 64, FOCI_CAUSAL, 0 },
-    { 1, 1, 200, 136, 32, 32, FOCI_CAUSAL, 0 },
-    { 4, 4, 400, 400, 32, 32, FOCI_CAUSAL, TRIAL_DOCS },
-    { 2, 2, 260, 260, 64, 64, FOCI_CAUSAL, TRIAL_LENS },
+    { 1, 1, 70, 330, 64, 64, FOCI_FLAG_CAUSAL, 0 },
+    { 1, 1, 200, 136, 32, 32, FOCI_FLAG_CAUSAL, 0 },
+    { 4, 4, 400, 400, 32, 32, FOCI_FLAG_CAUSAL, TRIAL_DOCS },
+    { 2, 2, 260, 260, 64, 64, FOCI_FLAG_CAUSAL, TRIAL_LENS },
 };
 
 static foci_problem whole_problem(const struct whole_case *x)
@@ -558,7 +565,7 @@ static foci_problem whole_problem(const struct whole_case *x)
                            .dim_qk = x->d,
                            .dim_v = x->dv,
                            .max_docs = x->gives & TRIAL_DOCS ? 3 : 0,
-                           .flags = FOCI_TRAIN | x->flags };
+                           .flags = FOCI_FLAG_TRAIN | x->flags };
 }
 
 /* Against the judge, and with three threads the same. */
@@ -596,8 +603,8 @@ static void whole_spoilt(void **state)
     (void)state;
     for (int key = 0; key < 2; key++) {
         const int64_t      n = 256, at = 100, d = 64;
-        const foci_problem p =
-            whole_problem(&(struct whole_case){ 1, 1, n, n, d, d, FOCI_CAUSAL, 0 });
+        const foci_problem p = whole_problem(
+            &(struct whole_case){ 1, 1, n, n, d, d, FOCI_FLAG_CAUSAL, 0 });
         struct scene  s = scene_make(l.ctx[l.n - 1], "linear", &p, 7);
         struct result want = trial_run(s.plan, &s.t);
 

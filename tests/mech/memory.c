@@ -83,7 +83,7 @@ static void execute(const foci_plan *plan, void *work, void *saved)
     const size_t bytes = (size_t)(p->len_q * max64(p->heads, p->kv_heads) * p->dim_qk) *
                          foci_dtype_bytes(p->dtype);
     void         *x = zeros(bytes), *y = zeros(bytes);
-    float        *params = zeros((size_t)foci_plan_params(plan) * sizeof(float));
+    float        *params = zeros((size_t)foci_plan_param_floats(plan) * sizeof(float));
     const foci_io io = {
         FOCI_SIZED(foci_io), .q = x,       .k = x,        .v = x, .x = x, .o = y,
         .params = params,    .work = work, .saved = saved
@@ -117,7 +117,7 @@ static size_t peak_of(foci_ctx *ctx, const char *spec, foci_problem p, int64_t l
     if (!plan) return 0;
     void *work = aligned_alloc(64, foci_plan_work_bytes(plan) + 64);
     void *saved = NULL;
-    if (p.flags & FOCI_TRAIN)
+    if (p.flags & FOCI_FLAG_TRAIN)
         saved = aligned_alloc(64, foci_plan_saved_bytes(plan) + 64);
     assert_non_null(work);
     const size_t most = peak - base;
@@ -159,8 +159,9 @@ static void spec_of(const foci_mech_def *m, char spec[SPEC_CAP])
 /* Every mechanism, in every type, forward and backward. */
 static void test_growth(void **state)
 {
-    static const uint32_t flags[] = { 0, FOCI_CAUSAL, FOCI_TRAIN,
-                                      FOCI_TRAIN | FOCI_CAUSAL, FOCI_TRAIN | FOCI_FAST };
+    static const uint32_t flags[] = { 0, FOCI_FLAG_CAUSAL, FOCI_FLAG_TRAIN,
+                                      FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL,
+                                      FOCI_FLAG_TRAIN | FOCI_FLAG_FAST };
     foci_ctx             *ctx;
     (void)state;
     assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
@@ -170,7 +171,7 @@ static void test_growth(void **state)
             char spec[SPEC_CAP];
             spec_of(m, spec);
             check(ctx, spec, FOCI_F32, flags[f]);
-            if (!(flags[f] & FOCI_FAST)) check(ctx, spec, FOCI_BF16, flags[f]);
+            if (!(flags[f] & FOCI_FLAG_FAST)) check(ctx, spec, FOCI_BF16, flags[f]);
         }
     assert_true(n > 0);
     foci_ctx_free(ctx);
@@ -193,8 +194,8 @@ static void test_features(void **state)
         "performer(hyp, features=256)",
         "performer(sderf) rope",
     };
-    static const uint32_t flags[] = { 0, FOCI_CAUSAL, FOCI_TRAIN,
-                                      FOCI_TRAIN | FOCI_CAUSAL };
+    static const uint32_t flags[] = { 0, FOCI_FLAG_CAUSAL, FOCI_FLAG_TRAIN,
+                                      FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
     foci_ctx             *ctx;
 
     (void)state;
@@ -220,7 +221,7 @@ static size_t step_of(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t
 {
     const foci_problem p = { FOCI_SIZED(foci_problem),
                              .dtype = dtype,
-                             .flags = FOCI_CAUSAL,
+                             .flags = FOCI_FLAG_CAUSAL,
                              .batch = 1,
                              .heads = 2,
                              .len_q = len,
@@ -231,7 +232,7 @@ static size_t step_of(foci_ctx *ctx, const char *spec, foci_dtype dtype, int64_t
     size_t             bytes = 0;
 
     if (plan && foci_pool_create(plan, 0, &pool) == FOCI_OK) {
-        bytes = foci_step_bytes(pool, 1, len, len);
+        bytes = foci_step_work_bytes(pool, 1, len, len);
         foci_pool_free(pool);
     }
     foci_plan_free(plan);
@@ -260,6 +261,64 @@ static void test_steps(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Steps of a state with room in its tables take pages of the pool and allocate nothing. */
+static void steps_of(foci_ctx *ctx, const char *spec)
+{
+    enum { TOKENS = 200, PAGES = 64 };
+    const foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL,
+                             .heads = 2, .len_q = TOKENS, .dim_qk = DIM };
+    foci_plan         *plan = trial_plan(ctx, spec, &p);
+    foci_pool         *pool;
+    foci_state        *state;
+
+    if (!plan || foci_pool_create(plan, PAGES, &pool)) {
+        foci_plan_free(plan);
+        return;
+    }
+    const int64_t heads = max64(p.heads, plan->p.kv_heads);
+    const size_t  row = (size_t)(heads * DIM) * sizeof(float);
+    float        *x = zeros(row), *y = zeros(row);
+    float        *params = zeros((size_t)foci_plan_param_floats(plan) * sizeof(float));
+    void         *work = zeros(foci_step_work_bytes(pool, 1, 1, TOKENS));
+    const foci_step_io io = { FOCI_SIZED(foci_step_io),
+                              .states = &state,
+                              .n_states = 1,
+                              .q = x,
+                              .k = x,
+                              .v = x,
+                              .x = x,
+                              .o = y,
+                              .params = params,
+                              .work = work };
+
+    assert_int_equal(foci_params_init(plan, 1, params), FOCI_OK);
+    assert_int_equal(foci_state_create(pool, &state), FOCI_OK);
+    assert_int_equal(foci_state_reserve(state, TOKENS), FOCI_OK);
+    const size_t before = calls;
+    for (int i = 0; i < TOKENS; i++)
+        if (foci_step(pool, &io)) fail_msg("%s: %s", spec, foci_errmsg(ctx));
+    if (calls != before)
+        fail_msg("%s: %zu allocations in %d steps", spec, calls - before, (int)TOKENS);
+    foci_state_free(state);
+    foci_pool_free(pool);
+    foci_plan_free(plan);
+    free(x), free(y), free(params), free(work);
+}
+
+static void test_reserved(void **state)
+{
+    foci_ctx *ctx;
+
+    (void)state;
+    assert_int_equal(foci_ctx_create(NULL, &ctx), FOCI_OK);
+    for (int i = 0; i < foci_mechanism_count(ctx); i++) {
+        char spec[SPEC_CAP];
+        spec_of(foci_mechanism(ctx, i), spec);
+        steps_of(ctx, spec);
+    }
+    foci_ctx_free(ctx);
+}
+
 /* The counters see what the library allocates, or the test above says nothing. */
 static void test_counters(void **state)
 {
@@ -274,10 +333,9 @@ static void test_counters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_growth),
-        cmocka_unit_test(test_features),
-        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_counters), cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_features), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_reserved),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,7 +38,7 @@ static double weight(enum pattern p, int64_t row, int64_t j, bool causal)
 static void check_row(const foci_plan *plan, const struct trial *t,
                       const struct result *r, enum pattern p, int64_t row)
 {
-    const bool   causal = t->p.flags & FOCI_CAUSAL;
+    const bool   causal = t->p.flags & FOCI_FLAG_CAUSAL;
     const float *v = t->v, *g = t->g;
     double       o[DIM] = { 0 }, dv[DIM] = { 0 };
 
@@ -84,8 +84,8 @@ static void patterns(void **state)
                                  .len_q = N,
                                  .len_k = N,
                                  .dim_qk = DIM,
-                                 .flags = FOCI_TRAIN |
-                                          (causal ? (uint32_t)FOCI_CAUSAL : 0) };
+                                 .flags = FOCI_FLAG_TRAIN |
+                                          (causal ? (uint32_t)FOCI_FLAG_CAUSAL : 0) };
         char               spec[SPEC_CAP];
 
         if (causal && pattern == RIGHT) continue; /* sees nothing */
@@ -158,7 +158,7 @@ static foci_problem problem_of(foci_dtype dtype, int64_t queries, int64_t keys,
                            .len_q = queries,
                            .len_k = keys,
                            .dim_qk = WIDTH,
-                           .flags = causal ? FOCI_CAUSAL : 0 };
+                           .flags = causal ? FOCI_FLAG_CAUSAL : 0 };
 }
 
 /* The row by the judge: a problem of one query, the last of its keys. */
@@ -222,7 +222,7 @@ static void run_sums(foci_ctx *ctx, int kind, bool causal, struct tensors *t, fl
     const double         within = t->dtype == FOCI_F32 ? 2e-5 : 0x1p-7;
     foci_io io = { FOCI_SIZED(foci_io), .q = t->q, .k = t->k, .v = t->v, .o = t->o };
 
-    t->params = test_alloc((size_t)foci_plan_params(plan), sizeof *t->params);
+    t->params = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *t->params);
     io.params = t->params;
     io.work = test_alloc(foci_plan_work_bytes(plan), 1);
     assert_int_equal(foci_params_init(plan, 3, t->params), FOCI_OK);

@@ -57,13 +57,13 @@ static foci_problem shape(const struct mix *m, int kind)
 {
     static const foci_problem kinds[] = {
         { FOCI_SIZED(foci_problem), .batch = 2, .len_q = 130, .len_k = 130,
-          .dim_qk = 16, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+          .dim_qk = 16, .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL },
         { FOCI_SIZED(foci_problem), .batch = 1, .len_q = 200, .len_k = 200,
-          .dim_qk = 16, .dim_v = 24, .max_docs = 3, .flags = FOCI_TRAIN },
+          .dim_qk = 16, .dim_v = 24, .max_docs = 3, .flags = FOCI_FLAG_TRAIN },
         { FOCI_SIZED(foci_problem), .batch = 2, .len_q = 150, .len_k = 150,
-          .dim_qk = 32, .dtype = FOCI_BF16, .flags = FOCI_TRAIN },
+          .dim_qk = 32, .dtype = FOCI_BF16, .flags = FOCI_FLAG_TRAIN },
         { FOCI_SIZED(foci_problem), .batch = 1, .len_q = 700, .len_k = 700,
-          .dim_qk = 16, .flags = FOCI_CAUSAL },
+          .dim_qk = 16, .flags = FOCI_FLAG_CAUSAL },
     };
     foci_problem p = kinds[kind];
     bool         even = true;
@@ -469,7 +469,7 @@ static void sums(void **state)
         }
     foci_problem p = shape(&biased, 0);
     char         spec[SPEC_CAP];
-    p.flags |= FOCI_BIAS;
+    p.flags |= FOCI_FLAG_BIAS;
     p.mask_batch = p.mask_heads = 1;
     write_spec(&biased, spec);
     foci_plan   *plan = test_plan(ctx, spec, &p);

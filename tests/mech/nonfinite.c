@@ -85,7 +85,7 @@ static void compare(const foci_plan *plan, const struct trial *t, const struct s
                     const struct result *want, double size)
 {
     const double tolerance =
-        t->p.dtype == FOCI_F32 && !(t->p.flags & FOCI_FAST) ? 2e-5 : 0.06;
+        t->p.dtype == FOCI_F32 && !(t->p.flags & FOCI_FLAG_FAST) ? 2e-5 : 0.06;
     const double x = got->x[part][i], y = want->x[part][i];
     char         text[96];
 
@@ -229,8 +229,8 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *proble
     foci_plan *plan = trial_plan(ctx, spec, problem);
     if (!plan) return;
     const foci_mech_def *def = plan->spec.groups[0].mech.def;
-    const bool judge = def->order || def->routes || def->second || def->positional ||
-                       def->landmarks || def->recall;
+    const bool judge = def->order || def->routes || def->two_pass || def->positional ||
+                       def->nystrom || def->memformer;
     const foci_problem *p = &plan->p;
     struct trial        t = trial_make(plan, spec, seed, gives | TRIAL_FROZEN);
     struct result       clean = trial_run(plan, &t), judged = { 0 };
@@ -268,17 +268,17 @@ static void nonfinite(void **state)
         foci_problem p;
         unsigned     gives;
     } kinds[] = {
-        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2,
-            .len_q = 70, .len_k = 70, .dim_qk = 8, .flags = FOCI_TRAIN | FOCI_CAUSAL },
+        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2, .len_q = 70,
+            .len_k = 70, .dim_qk = 8, .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL },
           TRIAL_LENS },
-        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 150,
-            .len_k = 150, .dim_qk = 8, .dim_v = 5, .max_docs = 4, .flags = FOCI_TRAIN },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 150, .len_k = 150,
+            .dim_qk = 8, .dim_v = 5, .max_docs = 4, .flags = FOCI_FLAG_TRAIN },
           TRIAL_DOCS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 30, .len_k = 100,
-            .dim_qk = 8, .flags = FOCI_TRAIN | FOCI_MASK },
+            .dim_qk = 8, .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_MASK },
           0 },
-        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 130,
-            .len_k = 130, .dim_qk = 8, .flags = FOCI_TRAIN | FOCI_CAUSAL | FOCI_FAST },
+        { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 130, .len_k = 130,
+            .dim_qk = 8, .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL | FOCI_FLAG_FAST },
           0 },
     };
     struct levels l = levels_make(1);
@@ -313,7 +313,7 @@ static void unseen(void **state)
                               .len_q = 70,
                               .len_k = 70,
                               .dim_qk = 8,
-                              .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                              .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
     static const double off[N_PARTS];
     struct levels       l = levels_make(1);
 

@@ -14,7 +14,7 @@ static foci_problem problem_of(int64_t n, uint32_t flags)
                            .len_k = n,
                            .dim_qk = 16,
                            .dim_v = 24,
-                           .flags = flags | FOCI_TRAIN };
+                           .flags = flags | FOCI_FLAG_TRAIN };
 }
 
 /* Results of two specs on the same inputs, close to one another.  Tensors of the first
@@ -57,7 +57,8 @@ static void same(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         for (int64_t n = 1; n < 700; n = 3 * n + 2)
-            for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL) {
+            for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
+                 causal += FOCI_FLAG_CAUSAL) {
                 if (causal && strstr(pairs[i][0], "chunk")) continue;
                 run_same(l.ctx[i % (size_t)l.n], pairs[i][0], pairs[i][1], n, causal);
             }
@@ -89,7 +90,7 @@ static void lonely(void **state)
 static void two_hops(void **state)
 {
     enum { N = 150 };
-    foci_problem p = problem_of(N, FOCI_CAUSAL);
+    foci_problem p = problem_of(N, FOCI_FLAG_CAUSAL);
     foci_ctx    *ctx = test_ctx(NULL, 1);
     p.batch = p.heads = 1;
     foci_plan   *plan = test_plan(ctx, "strided(stride=12)", &p);
@@ -120,14 +121,14 @@ static void refusals(void **state)
         int64_t     len_q;
         const char *why;
     } cases[] = {
-        { "strided", FOCI_CAUSAL, 20, "needs a stride" },
+        { "strided", FOCI_FLAG_CAUSAL, 20, "needs a stride" },
         { "strided(3)", 0, 10, "as many queries as keys" },
         { "lsh(buckets=7)", 0, 20, "even" },
         { "lsh(chunk=4)", 0, 20, "shared=1" },
-        { "lsh(chunk=4, shared=1)", FOCI_CAUSAL, 20, "cannot be causal" },
+        { "lsh(chunk=4, shared=1)", FOCI_FLAG_CAUSAL, 20, "cannot be causal" },
         { "lsh(shared=1)", 0, 10, "as many queries as keys" },
-        { "routing", FOCI_CAUSAL, 20, "number of clusters" },
-        { "routing(4, pick=topk)", FOCI_CAUSAL, 20, "cannot be causal" },
+        { "routing", FOCI_FLAG_CAUSAL, 20, "number of clusters" },
+        { "routing(4, pick=topk)", FOCI_FLAG_CAUSAL, 20, "cannot be causal" },
         { "lsh txl", 0, 20, "in their order" },
     };
     foci_ctx *ctx = test_ctx(NULL, 1);
@@ -168,7 +169,7 @@ static void saved(void **state)
         io.work = test_alloc(foci_plan_work_bytes(plan), 1);
         io.saved = test_alloc(foci_plan_saved_bytes(plan), 1);
         assert_int_equal(foci_forward(plan, &io), FOCI_OK);
-        memset(t.params, 0x3e, (size_t)foci_plan_params(plan) * sizeof *t.params);
+        memset(t.params, 0x3e, (size_t)foci_plan_param_floats(plan) * sizeof *t.params);
         const foci_grads g = { FOCI_SIZED(foci_grads), .d_o = t.g, .dq = dq };
         assert_int_equal(foci_backward(plan, &io, &g), FOCI_OK);
         for (size_t c = 0; c < n; c++)
@@ -278,7 +279,7 @@ static void centroids(void **state)
         struct trial  t = trial_make(plan, cases[i].spec, i, 0);
         foci_io       io = trial_io(&t);
         const int64_t d = p.dim_qk, per = cases[i].clusters * d;
-        float        *to = test_alloc((size_t)foci_plan_params(plan), sizeof *to);
+        float        *to = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *to);
 
         io.o = t.g; /* not written */
         io.work = test_alloc(foci_plan_work_bytes(plan), 1);
@@ -312,10 +313,10 @@ static void routes(void **state)
     foci_plan *plan = test_plan(ctx, spec, &all), *route = test_plan(ctx, inner, &one);
     struct trial  t = trial_make(plan, spec, 4, 0);
     foci_io       io = trial_io(&t);
-    const int64_t n = foci_plan_params(route), d = one.dim_qk;
+    const int64_t n = foci_plan_param_floats(route), d = one.dim_qk;
     const int64_t rows = one.batch * one.len_k,
-                  mu = foci_plan_params(plan) - ROUTES * n;
-    float *to = test_alloc((size_t)foci_plan_params(plan), sizeof *to);
+                  mu = foci_plan_param_floats(plan) - ROUTES * n;
+    float *to = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *to);
     float *want = test_alloc((size_t)n, sizeof *want);
     float *k = test_alloc((size_t)(rows * HEADS * d), sizeof *k);
 

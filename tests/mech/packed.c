@@ -23,7 +23,7 @@ static const foci_problem problem = { FOCI_SIZED(foci_problem),
                                       .dim_qk = DIM,
                                       .dim_v = DIM_V,
                                       .max_docs = SEQS,
-                                      .flags = FOCI_TRAIN };
+                                      .flags = FOCI_FLAG_TRAIN };
 
 /* Rows of one tensor of one batch entry. */
 static void copy_rows(int type, const void *from, foci_layout a, int64_t row, void *to,
@@ -175,6 +175,7 @@ static void run_own(foci_ctx *ctx, const foci_plan *packed, const struct trial *
         p.flags = t->p.flags;
         p.max_docs = 0;
         p.len_q = p.len_k = docs[doc + 1] - docs[doc];
+        if (!p.len_q) continue; /* there is no plan without rows */
         foci_plan *plan = trial_plan(ctx, t->spec, &p);
         if (plan && plan->n_floats == packed->n_floats) {
             struct trial  u = unpacked(t, plan, doc, 1);
@@ -244,7 +245,7 @@ static void packed(void **state)
 
     (void)state;
     for (int i = 0; specs_next(l.ctx[0], i, spec); i++)
-        for (uint32_t causal = 0; causal <= FOCI_CAUSAL; causal += FOCI_CAUSAL)
+        for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL; causal += FOCI_FLAG_CAUSAL)
             run_case(l.ctx[i % l.n], spec, i % 3 == 1 ? FOCI_BF16 : FOCI_F32, causal,
                      (uint64_t)i);
     levels_free(&l);

@@ -154,12 +154,17 @@ static void check_dx(const foci_plan *plan, const struct trial *t, struct result
 
 static void run_case(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t seed)
 {
-    const foci_problem plain = {
-        FOCI_SIZED(foci_problem), .dtype = dtype,     .batch = BATCH, .heads = HEADS,
-        .kv_heads = KV,           .len_q = LEN,       .len_k = LEN,   .dim_qk = DIM,
-        .dim_v = DIM_V,           .flags = FOCI_TRAIN
-    };
-    foci_problem other = plain;
+    const foci_problem plain = { FOCI_SIZED(foci_problem),
+                                 .dtype = dtype,
+                                 .batch = BATCH,
+                                 .heads = HEADS,
+                                 .kv_heads = KV,
+                                 .len_q = LEN,
+                                 .len_k = LEN,
+                                 .dim_qk = DIM,
+                                 .dim_v = DIM_V,
+                                 .flags = FOCI_FLAG_TRAIN };
+    foci_problem       other = plain;
     other.q = other.k = other.v = other.o = heads_first(DIM);
 
     foci_plan *plan = trial_plan(ctx, spec, &plain);

@@ -22,10 +22,10 @@ static void check_sum(const foci_plan *plan, const struct trial *t, const foci_m
             trial_fail(plan, t, "weights beside a sink", row, sum, 1);
     } else if (mech_stochastic(m)) {
         /* Features may all be 0; logits have weights whatever they are. */
-        const bool empty = m->def->engine == FOCI_LINEAR && squares == 0;
+        const bool empty = m->def->engine == FOCI_ENGINE_LINEAR && squares == 0;
         if (!(fabs(sum - 1) < tolerance) && !empty)
             trial_fail(plan, t, "weights", row, sum, 1);
-    } else if (m->def->weigh == FOCI_L2NORM) {
+    } else if (m->def->weigh == FOCI_WEIGH_L2NORM) {
         if (!(fabs(squares - 1) < tolerance))
             trial_fail(plan, t, "squared weights", row, squares, 1);
     }
@@ -69,7 +69,7 @@ static struct result outputs(const foci_plan *plan, const struct trial *t)
 {
     struct result got = trial_run(plan, t);
 
-    if (!trial_is(plan, FOCI_LANDMARKS)) return got;
+    if (!trial_is(plan, FOCI_ENGINE_NYSTROM)) return got;
     struct result want = trial_judge(plan, t, false),
                   words = trial_judge(plan, t, true);
     trial_close(plan, t, &got, &want, &words);
@@ -107,17 +107,17 @@ static void rows(void **state)
         foci_problem p;
         unsigned     gives;
     } kinds[] = {
-        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1,
-            .len_q = 20, .len_k = 70, .dim_qk = 4, .dim_v = 3, .flags = FOCI_CAUSAL },
+        { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .kv_heads = 1, .len_q = 20,
+            .len_k = 70, .dim_qk = 4, .dim_v = 3, .flags = FOCI_FLAG_CAUSAL },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 40, .len_k = 40,
             .dim_qk = 4, .max_docs = 3 },
           TRIAL_DOCS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 33, .len_k = 20,
-            .dim_qk = 4, .flags = FOCI_MASK | FOCI_BIAS, .mask_heads = 2 },
+            .dim_qk = 4, .flags = FOCI_FLAG_MASK | FOCI_FLAG_BIAS, .mask_heads = 2 },
           0 },
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 2, .len_q = 30, .len_k = 30,
-            .dim_qk = 4, .flags = FOCI_CAUSAL },
+            .dim_qk = 4, .flags = FOCI_FLAG_CAUSAL },
           TRIAL_LENS },
     };
     foci_ctx *ctx = test_ctx(NULL, 1);

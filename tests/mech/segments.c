@@ -52,7 +52,8 @@ static void segments(void **state)
                                .dim_qk = 4,
                                .dim_v = 3,
                                .dtype = form & 4 ? FOCI_BF16 : FOCI_F32,
-                               .flags = FOCI_TRAIN | (form & 1 ? FOCI_CAUSAL : 0) };
+                               .flags = FOCI_FLAG_TRAIN |
+                                        (form & 1 ? FOCI_FLAG_CAUSAL : 0) };
 
             if (brief && ((int)i + form) % 3) continue;
             if (form & 4) p.len_q = p.len_k = 300;

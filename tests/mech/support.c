@@ -107,7 +107,8 @@ static void check_length(foci_ctx *ctx, const char *spec, int64_t len, uint32_t 
     struct pairs        part = { &s->group->mech, spec, -1, len, len };
 
     const bool alone = !part.m->n_mods; /* modifiers change nothing of this */
-    if (alone && part.m->def->engine == FOCI_EXACT) check_part(&part, &s->support);
+    if (alone && part.m->def->engine == FOCI_ENGINE_EXACT)
+        check_part(&part, &s->support);
     for (part.level = 0; alone && part.level < s->n_levels; part.level++) {
         part.len = slots_of(&s->levels[part.level].slots, len);
         check_part(&part, &s->levels[part.level].support);
@@ -134,7 +135,7 @@ static void support(void **state)
             check_length(ctx, more[t], lens[n], 0);
         for (int i = 0; specs_next(ctx, i, spec); i++) {
             check_length(ctx, spec, lens[n], 0);
-            check_length(ctx, spec, lens[n], FOCI_CAUSAL);
+            check_length(ctx, spec, lens[n], FOCI_FLAG_CAUSAL);
         }
     }
     foci_ctx_free(ctx);
@@ -149,7 +150,7 @@ static void drawn(void **state)
         const char *rows[6];
     } cases[] = {
         { 0, 5, { "11111", "11110", "11111", "11111", "10111" } },
-        { FOCI_CAUSAL, 6, { "1", "11", "111", "1111", "10111", "101011" } },
+        { FOCI_FLAG_CAUSAL, 6, { "1", "11", "111", "1111", "10111", "101011" } },
     };
     foci_ctx *ctx = test_ctx("portable", 1);
 

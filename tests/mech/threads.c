@@ -48,14 +48,14 @@ static void threads(void **state)
     } kinds[] = {
         { { FOCI_SIZED(foci_problem), .batch = 2, .heads = 4, .kv_heads = 2,
             .len_q = 130, .len_k = 130, .dim_qk = 16,
-            .flags = FOCI_TRAIN | FOCI_CAUSAL },
+            .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL },
           TRIAL_LENS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .kv_heads = 1,
             .len_q = 300, .len_k = 300, .dim_qk = 16, .dim_v = 24, .max_docs = 4,
-            .flags = FOCI_TRAIN },
+            .flags = FOCI_FLAG_TRAIN },
           TRIAL_DOCS },
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 400,
-            .len_k = 400, .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_TRAIN },
+            .len_k = 400, .dim_qk = 8, .dtype = FOCI_BF16, .flags = FOCI_FLAG_TRAIN },
           0 },
         /* Scratch of forward alone: what backward needs would hide its end. */
         { { FOCI_SIZED(foci_problem), .batch = 1, .heads = 2, .len_q = 900,
@@ -88,7 +88,7 @@ static void plans(void **state)
                              .len_q = 100,
                              .len_k = 100,
                              .dim_qk = 8,
-                             .flags = FOCI_TRAIN };
+                             .flags = FOCI_FLAG_TRAIN };
     foci_ctx          *ctx = test_ctx(NULL, 1);
     char               spec[SPEC_CAP], text[2][4096], full[2][1024];
 

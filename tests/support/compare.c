@@ -62,7 +62,7 @@ void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
         if (strcmp(state, "chosen") == 0) level = name;
     fail_msg("%s/%s/%s%s, seed %llu, level %s%s%s%s%s%s: %s[%lld] is %.9g, not %.9g "
              "(%d ulps of f32)",
-             t->spec, problem, types[p->dtype], p->flags & FOCI_FAST ? "fast" : "",
+             t->spec, problem, types[p->dtype], p->flags & FOCI_FLAG_FAST ? "fast" : "",
              (unsigned long long)t->seed, level, t->len_q ? ", lengths" : "",
              t->docs ? ", documents" : "", t->mask ? ", mask" : "",
              t->bias ? ", bias" : "", p->memory ? ", memory" : "", what,
@@ -196,8 +196,8 @@ static void multiply(const foci_plan *plan, const struct trial *t, struct length
             lengthen(k, row_length(plan, t, at[1], d));
         }
         if (!stage_learned(s)) continue;
-        lengthen(k, row_length(plan, t, at[0], s->levels[0].slots.every));
-        lengthen(v, row_length(plan, t, at[at[1] >= 0], s->levels[0].slots.every));
+        lengthen(k, row_length(plan, t, at[0], s->levels[0].slots.run_len));
+        lengthen(v, row_length(plan, t, at[at[1] >= 0], s->levels[0].slots.run_len));
     }
 }
 
@@ -269,7 +269,7 @@ void trial_close(const foci_plan *plan, const struct trial *t, const struct resu
 /* What all parts are measured by. */
 struct measure {
     bool linear, yard, is_fast, rounds, squares;
-    bool plain; /* the documented errors of FOCI_FAST are those of logits of order 1 */
+    bool plain; /* the documented errors of FOCI_FLAG_FAST are those of logits of order 1 */
     double rows, logits, slack, terms[N_PARTS];
     double steps; /* roundings of a feature, of which the yardstick has one */
     double whole; /* the weights of a row, summed, at most */
@@ -285,7 +285,7 @@ static double steps_of(const foci_plan *plan)
 
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            if (m->def->engine == FOCI_LINEAR)
+            if (m->def->engine == FOCI_ENGINE_LINEAR)
                 most = fmax(most, linear_of(m).order + 1);
     return most;
 }
@@ -294,7 +294,8 @@ static bool weighs(const foci_plan *plan, foci_weigh kind)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            if (m->def->engine == FOCI_EXACT && m->def->weigh == kind) return true;
+            if (m->def->engine == FOCI_ENGINE_EXACT && m->def->weigh == kind)
+                return true;
     return false;
 }
 
@@ -303,7 +304,7 @@ static bool weighs(const foci_plan *plan, foci_weigh kind)
  * are added up, and as much is left where they cancel. */
 static double whole_of(const foci_plan *plan)
 {
-    return weighs(plan, FOCI_L2NORM) ? sqrt(fmax(1, (double)plan->p.len_k)) : 1;
+    return weighs(plan, FOCI_WEIGH_L2NORM) ? sqrt(fmax(1, (double)plan->p.len_k)) : 1;
 }
 
 static const double strict[N_PARTS] = { 2e-6, 2e-6, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5, 1e-5 };
@@ -414,7 +415,7 @@ static double bound_of(const struct trial *t, const struct measure *m, int part,
  * have one draw together. */
 static double draws_of(const foci_plan *plan, const struct measure *m)
 {
-    if (!trial_is(plan, FOCI_LANDMARKS)) return m->rows;
+    if (!trial_is(plan, FOCI_ENGINE_NYSTROM)) return m->rows;
     return (double)(plan->p.batch * plan->p.heads);
 }
 
@@ -471,13 +472,13 @@ static double bound_again(const foci_plan *plan, const struct trial *t,
 /* Where the judge's own rounding is the yardstick, in f32 too. */
 static bool has_yard(const foci_plan *plan)
 {
-    return trial_is_linear(plan) || trial_is(plan, FOCI_LANDMARKS) ||
-           trial_is(plan, FOCI_RECALL);
+    return trial_is_linear(plan) || trial_is(plan, FOCI_ENGINE_NYSTROM) ||
+           trial_is(plan, FOCI_ENGINE_MEMFORMER);
 }
 
 static bool is_rounded(const foci_problem *p)
 {
-    return p->dtype != FOCI_F32 || p->flags & FOCI_FAST;
+    return p->dtype != FOCI_F32 || p->flags & FOCI_FLAG_FAST;
 }
 
 bool trial_needs_words(const foci_plan *plan)
@@ -492,7 +493,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     const foci_problem *p = &t->p;
     struct measure      m = { .linear = trial_is_linear(plan),
                               .yard = has_yard(plan),
-                              .is_fast = (p->flags & FOCI_FAST) != 0,
+                              .is_fast = (p->flags & FOCI_FLAG_FAST) != 0,
                               .plain = !strpbrk(t->spec, " ("),
                               .slack = slack,
                               .lucky = 6 };
@@ -503,7 +504,7 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
     m.logits = sizes_of_terms(plan, t, m.terms);
     m.steps = steps_of(plan);
     m.whole = whole_of(plan);
-    m.squares = weighs(plan, FOCI_RELU2);
+    m.squares = weighs(plan, FOCI_WEIGH_RELU2);
     for (int part = 0; part < N_PARTS; part++) {
         const int64_t n = want->n[part];
         if (n == 0) continue;

@@ -40,12 +40,12 @@ static void ring_tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
     foci_tiles_cover(out, (foci_range){ rows.begin - w, rows.end }, nothing);
 }
 
-static int64_t ring_keep(const foci_mech *m, int64_t n)
+static int64_t ring_first_key(const foci_mech *m, int64_t n)
 {
     return n - foci_arg_int(m, WINDOW);
 }
 
-static bool ring_hold(const foci_mech *m, foci_range keys)
+static bool ring_pinned(const foci_mech *m, foci_range keys)
 {
     const int64_t p = foci_arg_int(m, PLACE);
     return p >= keys.begin && p < keys.end;
@@ -80,7 +80,7 @@ static int heap_slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
     const int n = (int)foci_arg_int(m, LEVELS);
     for (int l = 0; l < n; l++)
-        levels[l] = (foci_slots){ .every = power(foci_arg_int(m, BLOCK), l + 1),
+        levels[l] = (foci_slots){ .run_len = power(foci_arg_int(m, BLOCK), l + 1),
                                   .count_bias = m->arg[COUNT_BIAS] != 0 };
     return n;
 }
@@ -106,13 +106,13 @@ static void heap_slot_tiles(const foci_mech *m, int level, foci_range rows,
     foci_tiles_cover(out, (foci_range){ a.begin, z.end }, nothing);
 }
 
-static int64_t heap_keep(const foci_mech *m, int64_t n)
+static int64_t heap_first_key(const foci_mech *m, int64_t n)
 {
     const int64_t b = foci_arg_int(m, BLOCK);
     return n / b * b;
 }
 
-static int64_t heap_slot_keep(const foci_mech *m, int level, int64_t n)
+static int64_t heap_first_slot(const foci_mech *m, int level, int64_t n)
 {
     return heap_range(m, level, n).begin;
 }
@@ -125,7 +125,7 @@ static int64_t heap_slot_keep(const foci_mech *m, int level, int64_t n)
 static int blind_slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
     (void)m;
-    levels[0] = (foci_slots){ .every = 2 };
+    levels[0] = (foci_slots){ .run_len = 2 };
     return 1;
 }
 
@@ -138,7 +138,7 @@ static uint64_t blind_slot_mask(const foci_mech *m, int level, int64_t i, int64_
     return 0;
 }
 
-static int64_t blind_slot_keep(const foci_mech *m, int level, int64_t n)
+static int64_t blind_first_slot(const foci_mech *m, int level, int64_t n)
 {
     (void)m;
     (void)level;
@@ -163,8 +163,8 @@ static const foci_arg_def tail_args[] = {
 
 static int tail_slots(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS])
 {
-    levels[0] =
-        (foci_slots){ .every = foci_arg_int(m, BLOCK), .take = foci_arg_int(m, TAIL) };
+    levels[0] = (foci_slots){ .run_len = foci_arg_int(m, BLOCK),
+                              .tail = foci_arg_int(m, TAIL) };
     return 1;
 }
 
@@ -183,7 +183,7 @@ enum { KIND, ROUNDS, AGAIN, SHARED, BAND };
 
 static const foci_arg_def label_args[] = {
     [KIND] = { .name = "kind",
-               .words = "place|nearest|angular|floor",
+               .choices = "place|nearest|angular|floor",
                .help = "of label" },
     [ROUNDS] = { .name = "rounds", .preset = 1, .min = 1, .max = 5, .help = "of labels" },
     [AGAIN] = { .name = "again", .max = 1, .help = "keys weigh as often as they agree" },
@@ -199,8 +199,8 @@ static void label_order(const foci_mech *m, foci_order *o)
     *o = (foci_order){ .label = label_of[foci_arg_int(m, KIND)],
                        .rounds = foci_arg_int(m, ROUNDS),
                        .width = 1.5,
-                       .again = m->arg[AGAIN] != 0,
-                       .shared = m->arg[SHARED] != 0 };
+                       .weigh_repeats = m->arg[AGAIN] != 0,
+                       .shared_qk = m->arg[SHARED] != 0 };
 }
 
 static bool label_refuse(const foci_mech *m, char *why, size_t cap)
@@ -273,56 +273,28 @@ static const foci_tensor_def label_tensors[] = {
 };
 
 static const foci_mech_def kept[] = {
-    { .name = "test_ring",
-      .summary = "a window",
-      .args = ring_args,
-      .n_args = COUNT(ring_args),
-      .reads = READS,
-      .stochastic = true,
-      .mask = ring_mask,
-      .tiles = ring_tiles,
-      .keep = ring_keep,
-      .hold = ring_hold },
-    { .name = "test_heap",
-      .summary = "means of runs",
-      .args = heap_args,
-      .n_args = COUNT(heap_args),
-      .reads = READS,
-      .stochastic = true,
-      .mask = heap_mask,
-      .slots = heap_slots,
-      .slot_mask = heap_slot_mask,
-      .slot_tiles = heap_slot_tiles,
-      .keep = heap_keep,
-      .slot_keep = heap_slot_keep },
-    { .name = "test_blind",
-      .summary = "all keys, and means that nobody sees",
-      .reads = READS,
-      .stochastic = true,
-      .slots = blind_slots,
-      .slot_mask = blind_slot_mask,
-      .slot_keep = blind_slot_keep },
-    { .name = "test_tail",
-      .summary = "ends of runs",
-      .args = tail_args,
-      .n_args = COUNT(tail_args),
-      .reads = READS,
-      .stochastic = true,
-      .mask = heap_mask,
-      .slots = tail_slots,
-      .slot_mask = tail_slot_mask,
-      .keep = heap_keep },
-    { .name = "test_label",
-      .summary = "tokens of equal label",
-      .args = label_args,
-      .n_args = COUNT(label_args),
-      .tensors = label_tensors,
-      .n_tensors = COUNT(label_tensors),
-      .reads = READS,
-      .stochastic = true,
-      .refuse = label_refuse,
-      .mask = label_mask,
-      .order = label_order,
+    { FOCI_SIZED(foci_mech_def), .name = "test_ring", .summary = "a window",
+      .args = ring_args, .n_args = COUNT(ring_args), .reads = READS, .stochastic = true,
+      .mask = ring_mask, .tiles = ring_tiles, .first_key = ring_first_key,
+      .pinned = ring_pinned },
+    { FOCI_SIZED(foci_mech_def), .name = "test_heap", .summary = "means of runs",
+      .args = heap_args, .n_args = COUNT(heap_args), .reads = READS, .stochastic = true,
+      .mask = heap_mask, .slots = heap_slots, .slot_mask = heap_slot_mask,
+      .slot_tiles = heap_slot_tiles, .first_key = heap_first_key,
+      .first_slot = heap_first_slot },
+    { FOCI_SIZED(foci_mech_def), .name = "test_blind",
+      .summary = "all keys, and means that nobody sees", .reads = READS,
+      .stochastic = true, .slots = blind_slots, .slot_mask = blind_slot_mask,
+      .first_slot = blind_first_slot },
+    { FOCI_SIZED(foci_mech_def), .name = "test_tail", .summary = "ends of runs",
+      .args = tail_args, .n_args = COUNT(tail_args), .reads = READS, .stochastic = true,
+      .mask = heap_mask, .slots = tail_slots, .slot_mask = tail_slot_mask,
+      .first_key = heap_first_key },
+    { FOCI_SIZED(foci_mech_def), .name = "test_label",
+      .summary = "tokens of equal label", .args = label_args,
+      .n_args = COUNT(label_args), .tensors = label_tensors,
+      .n_tensors = COUNT(label_tensors), .reads = READS, .stochastic = true,
+      .refuse = label_refuse, .mask = label_mask, .order = label_order,
       .place = label_place },
 };
 

@@ -54,10 +54,12 @@ static int64_t draw_lists(foci_ctx *ctx, const char *spec, const foci_layer_prob
     int64_t            n = 0;
 
     rng_seed(&r, 1, 0);
-    for (int i = 0; i < MAX_LISTS; i++) {
+    int count = 0;
+    (void)foci_list_wanted_count(ctx, spec, &p, &count);
+    for (int i = 0; i < count && i < MAX_LISTS; i++) {
         foci_list_want *want = &wants[n];
         *want = (foci_list_want){ FOCI_SIZED(foci_list_want) };
-        if (foci_list_wanted(ctx, spec, &p, i, want) || !*want->name) break;
+        if (foci_list_wanted(ctx, spec, &p, i, want)) break;
         if (want->count < 0) continue;
         int64_t *data = test_alloc((size_t)want->count, sizeof *data);
         for (int64_t t = 0; t < want->count; t++)
@@ -116,7 +118,7 @@ bool layers_fit(const char *spec, const foci_layer_problem *p)
 
 int layers_find(const foci_layer *layer, const char *name, foci_param *param)
 {
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         *param = (foci_param){ FOCI_SIZED(foci_param) };
         assert_int_equal(foci_layer_param(layer, i, param), FOCI_OK);
         if (strcmp(param->name, name) == 0) return i;
@@ -149,8 +151,8 @@ static void draw_pairs(struct layer_case *c, const foci_plan *plan, struct rng *
 {
     const int64_t n = count_pairs(&c->p, plan);
 
-    if (c->p.flags & FOCI_MASK) c->mask = test_alloc((size_t)n, 1);
-    if (c->p.flags & FOCI_BIAS) c->bias = test_alloc((size_t)n, sizeof *c->bias);
+    if (c->p.flags & FOCI_FLAG_MASK) c->mask = test_alloc((size_t)n, 1);
+    if (c->p.flags & FOCI_FLAG_BIAS) c->bias = test_alloc((size_t)n, sizeof *c->bias);
     for (int64_t i = 0; c->mask && i < n; i++)
         c->mask[i] = i / plan->p.len_k % 7 != 3 && rng_uniform(r) < 0.7;
     for (int64_t i = 0; c->bias && i < n; i++)
@@ -161,7 +163,7 @@ static void draw_pairs(struct layer_case *c, const foci_plan *plan, struct rng *
 static bool paired(const foci_plan *plan)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
-        if (mech_paired(&plan->spec.groups[g].mech) || plan->stages[g].linear.turned)
+        if (mech_paired(&plan->spec.groups[g].mech) || plan->stages[g].linear.cosine)
             return true;
     return false;
 }
@@ -179,15 +181,15 @@ int layers_own(const foci_layer *layer)
 {
     int made = 0;
 
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         assert_int_equal(foci_layer_param(layer, i, &param), FOCI_OK);
         const size_t n = strlen(param.name);
         made += strcmp(param.name, "WR") == 0 ||
                 (n > 3 && strcmp(param.name + n - 3, ".WR") == 0);
     }
-    return foci_layer_n_params(layer) - foci_plan_n_params(foci_layer_plan(layer)) +
-           made;
+    return foci_layer_param_count(layer) -
+           foci_plan_param_count(foci_layer_plan(layer)) + made;
 }
 
 /* Of the plan's tensors those that the layer stores, in their order. */
@@ -208,15 +210,16 @@ static void draw_plan(const foci_layer *layer, struct layer_case *c, struct rng 
                (size_t)param.count * sizeof *all);
         at++;
     }
-    assert_int_equal(at, foci_layer_n_params(layer));
+    assert_int_equal(at, foci_layer_param_count(layer));
     free(all);
 }
 
 /* Of the layer's own tensors: weights of any size, biases that are not zero. */
 static void draw_params(const foci_layer *layer, struct layer_case *c, struct rng *r)
 {
-    c->params = test_alloc((size_t)foci_layer_params(layer) + 1, sizeof *c->params);
-    assert_int_equal(foci_layer_init(layer, c->seed, c->params), FOCI_OK);
+    c->params =
+        test_alloc((size_t)foci_layer_param_floats(layer) + 1, sizeof *c->params);
+    assert_int_equal(foci_layer_params_init(layer, c->seed, c->params), FOCI_OK);
     draw_plan(layer, c, r);
     for (int i = 0; i < layers_own(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
@@ -235,7 +238,7 @@ static bool cancels(const foci_plan *plan)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
-            if (m->def->engine != FOCI_LINEAR) continue;
+            if (m->def->engine != FOCI_ENGINE_LINEAR) continue;
             const foci_linear l = linear_of(m);
             if (l.norm == FOCI_NORM_SUM && linear_signed(&l)) return true;
         }
@@ -254,7 +257,7 @@ static void keep_off(struct layer_case *c, const foci_layer *layer)
         ref_store(type, c->memory, i, fabs(ref_load(type, c->memory, i)));
     for (int64_t i = 0; i < c->p.batch * c->p.len_source * c->p.width_source; i++)
         ref_store(type, c->source, i, fabs(ref_load(type, c->source, i)));
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         assert_int_equal(foci_layer_param(layer, i, &param), FOCI_OK);
         if (param.offset < 0 ||
@@ -272,7 +275,7 @@ static void must(foci_status status, const foci_layer *layer, const struct layer
     char text[256] = "";
 
     if (status == FOCI_OK) return;
-    foci_layer_check(layer, io, g, text, sizeof text);
+    foci_layer_io_check(layer, io, g, text, sizeof text);
     fail_msg("%s: %s: %s", c->spec, foci_status_text(status), text);
 }
 
@@ -282,12 +285,12 @@ static void calibrate(const foci_layer *layer, struct layer_case *c, unsigned gi
     const bool few = gives & (LAYER_LENS | LAYER_DOCS) || c->p.len <= c->p.head_dim;
 
     if (!trial_is_linear(foci_layer_plan(layer)) ||
-        !(few || c->p.flags & FOCI_CAUSAL || c->seed % 2))
+        !(few || c->p.flags & FOCI_FLAG_CAUSAL || c->seed % 2))
         return;
     foci_layer_io io = layer_case_io(c);
     io.y = c->dy; /* not written */
     io.work = test_alloc(foci_layer_work_bytes(layer), 1);
-    must(foci_layer_calibrate(layer, &io, c->params), layer, c, &io, NULL);
+    must(foci_layer_params_calibrate(layer, &io, c->params), layer, c, &io, NULL);
     free(io.work);
 }
 
@@ -298,7 +301,7 @@ struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_
     struct layer_case c = { .seed = seed, .p = { FOCI_SIZED(foci_layer_problem) } };
     struct rng        r;
 
-    assert_int_equal(foci_layer_get(layer, &c.p), FOCI_OK);
+    assert_int_equal(foci_layer_get_problem(layer, &c.p), FOCI_OK);
     snprintf(c.spec, sizeof c.spec, "%s", spec);
     rng_seed(&r, seed, 78);
     c.x = draw(&c.p, c.p.len, c.p.width, &r);
@@ -355,13 +358,13 @@ static struct layer_result result_make(const foci_layer        *layer,
                                        const struct layer_case *c)
 {
     const foci_layer_problem *p = &c->p;
-    const bool                train = p->flags & FOCI_TRAIN;
+    const bool                train = p->flags & FOCI_FLAG_TRAIN;
     struct layer_result       r = {
               .n = { [LAYER_Y] = p->batch * p->len * p->width,
                      [LAYER_DX] = p->batch * p->len * p->width,
                      [LAYER_DSOURCE] = p->batch * p->len_source * p->width_source,
                      [LAYER_DBIAS] = c->bias ? count_pairs(p, foci_layer_plan(layer)) : 0,
-                     [LAYER_DPARAMS] = foci_layer_params(layer) }
+                     [LAYER_DPARAMS] = foci_layer_param_floats(layer) }
     };
 
     for (int i = 0; i < LAYER_PARTS; i++) {
@@ -436,7 +439,7 @@ struct layer_result layers_run(const foci_layer *layer, const struct layer_case 
     io.saved = poisoned(foci_layer_saved_bytes(layer), 1);
     must(foci_layer_forward(layer, &io), layer, c, &io, NULL);
     widen((int)c->p.dtype, io.y, r.n[LAYER_Y], r.x[LAYER_Y]);
-    if (c->p.flags & FOCI_TRAIN) run_back(layer, c, &io, &r);
+    if (c->p.flags & FOCI_FLAG_TRAIN) run_back(layer, c, &io, &r);
     rows_find(layer, &io, r.rows);
     r.saved = io.saved;
     free(io.y);
@@ -466,7 +469,7 @@ struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_
 {
     const foci_layer_problem *p = &c->p;
     struct layer_result       r = result_make(layer, c);
-    const int64_t             n = foci_layer_params(layer);
+    const int64_t             n = foci_layer_param_floats(layer);
     foci_layer_io             io = layer_case_io(c);
     double                   *in[] = { wide(c, io.x, p->len, p->width),
                                        wide(c, io.source, p->len_source, p->width_source),
@@ -492,7 +495,7 @@ struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_
                                  .dx = r.x[LAYER_DX],
                                  .dsource = p->len_source ? r.x[LAYER_DSOURCE] : NULL,
                                  .dbias = c->bias ? dbias : NULL };
-    if (p->flags & FOCI_TRAIN) {
+    if (p->flags & FOCI_FLAG_TRAIN) {
         call.grads = &g;
         call.dparams = r.x[LAYER_DPARAMS];
         assert_int_equal(ref_layer_run(&call), FOCI_OK);
@@ -524,8 +527,8 @@ void layers_fail(const foci_layer *layer, const struct layer_case *c, const char
         "%s%s%s: %s[%lld] is %.9g, not %.9g",
         c->spec, kinds[p->kind], (long long)p->width, (long long)p->heads,
         (long long)p->batch, (long long)p->len, (long long)(p->len_source + p->memory),
-        p->flags & FOCI_CAUSAL ? "c" : "", types[p->dtype],
-        p->flags & FOCI_FAST ? "fast" : "", (unsigned long long)c->seed, level,
+        p->flags & FOCI_FLAG_CAUSAL ? "c" : "", types[p->dtype],
+        p->flags & FOCI_FLAG_FAST ? "fast" : "", (unsigned long long)c->seed, level,
         c->lens ? ", lengths" : "", c->docs ? ", documents" : "", what,
         (long long)index, got, want);
 }
@@ -582,15 +585,15 @@ static double rounding(int type, const double *x, int64_t n)
 /* Labels and the largest gates are chosen, and a divisor bends. */
 static bool chooses(const foci_plan *plan)
 {
-    enum { TOP_ARG = 2 }; /* of routed */
 
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
             foci_order order = { .label = FOCI_LABEL_NONE };
             if (m->def->order) m->def->order(m, &order);
             if (order.label > FOCI_LABEL_PLACE) return true;
-            if (m->def->routes && m->arg[TOP_ARG] != 0) return true;
-            if (m->def->engine == FOCI_LINEAR && linear_of(m).norm == FOCI_NORM_RETNET)
+            if (mech_top_routes(m)) return true;
+            if (m->def->engine == FOCI_ENGINE_LINEAR &&
+                linear_of(m).norm == FOCI_NORM_RETNET)
                 return true;
         }
     return false;
@@ -598,7 +601,7 @@ static bool chooses(const foci_plan *plan)
 
 static bool rounds(const struct layer_case *c)
 {
-    return c->p.dtype != FOCI_F32 || c->p.flags & FOCI_FAST;
+    return c->p.dtype != FOCI_F32 || c->p.flags & FOCI_FLAG_FAST;
 }
 
 bool layers_choose(const foci_layer *layer, const struct layer_case *c)
@@ -655,7 +658,7 @@ static void compare_params(const foci_layer *layer, const struct layer_case *c,
 {
     const double whole = rms(want->x[LAYER_DPARAMS], want->n[LAYER_DPARAMS]);
 
-    for (int i = 0; i < foci_layer_n_params(layer); i++) {
+    for (int i = 0; i < foci_layer_param_count(layer); i++) {
         foci_param param = { FOCI_SIZED(foci_param) };
         char       name[96];
 

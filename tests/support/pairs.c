@@ -123,7 +123,7 @@ void pairs_estimate(foci_ctx *ctx, const char *spec, struct pairs *p,
 {
     foci_plan        *plan = pairs_plan(ctx, spec, 1, p->d);
     foci_estimator_io io = pairs_io(p, times), its = pairs_io(data, 0);
-    float *params = test_alloc((size_t)foci_plan_params(plan), sizeof *params);
+    float *params = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *params);
 
     assert_int_equal(foci_params_init(plan, 0, params), FOCI_OK);
     assert_int_equal(foci_estimator_calibrate(plan, &its, params), FOCI_OK);
@@ -136,7 +136,7 @@ void pairs_estimate(foci_ctx *ctx, const char *spec, struct pairs *p,
 float *pairs_drawn(foci_ctx *ctx, const char *spec, int64_t heads, int64_t d)
 {
     foci_plan *plan = pairs_plan(ctx, spec, heads, d);
-    float     *omega = test_alloc((size_t)foci_plan_params(plan), sizeof *omega);
+    float     *omega = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *omega);
     assert_int_equal(foci_params_init(plan, 0, omega), FOCI_OK);
     foci_plan_free(plan);
     return omega;

@@ -4,14 +4,38 @@
 
 #include <stdio.h>
 
+#include "device/device.h"
 #include "test.h"
 
 enum { MOST = 24 };
 
-/* Specs that a device refuses are left out: what was run is told. */
-static long n_executions;
+/* Specs that a device refuses are left out: what was run is told, and which kernels took
+ * it. */
+static long                 n_executions;
+static struct cuda_launches taken;
 
-static void tell(void) { printf("%ld executions on the device\n", n_executions); }
+static void tell(void)
+{
+    printf(
+        "%ld executions on the device; forward, backward, split: hopper %ld %ld %ld, "
+        "mma %ld %ld %ld\n",
+        n_executions, taken.hopper[CUDA_FORWARD], taken.hopper[CUDA_BACKWARD],
+        taken.hopper[CUDA_DECODE], taken.mma[CUDA_FORWARD], taken.mma[CUDA_BACKWARD],
+        taken.mma[CUDA_DECODE]);
+}
+
+/* The library counts for as long as it is open; `by` is -1 before an execution and 1
+ * after it. */
+static void count_launches(const foci_ctx *ctx, int by)
+{
+    struct cuda_launches now;
+
+    ctx->device->calls->exact_launches(&now);
+    for (int what = 0; what < CUDA_N_PASSES; what++) {
+        taken.hopper[what] += by * now.hopper[what];
+        taken.mma[what] += by * now.mma[what];
+    }
+}
 
 /* A block of the host and its image on the device. */
 struct image {
@@ -109,8 +133,10 @@ foci_status remote_execute(const foci_plan *plan, const foci_io *io,
     const foci_io    there = send_io(&all, plan, io);
     const foci_grads of =
         grads ? send_grads(&all, plan, grads) : (foci_grads){ .size = 0 };
+    count_launches(plan->ctx, -1);
     foci_status status =
         grads ? foci_backward(plan, &there, &of) : foci_forward(plan, &there);
+    count_launches(plan->ctx, 1);
     if (!status) status = foci_device_wait(plan->ctx, NULL);
     if (status) {
         char text[256] = "";

@@ -18,7 +18,7 @@ static const foci_problem problem = { FOCI_SIZED(foci_problem),
                                       .len_k = LEN,
                                       .dim_qk = DIM,
                                       .dtype = FOCI_BF16,
-                                      .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                                      .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 
 /* bf16 from -1 to 1. */
 static void draw(uint16_t *x, uint64_t seed)
@@ -73,7 +73,7 @@ static bool decode(foci_plan *plan, struct tensors *t)
 
     if (foci_pool_create(plan, LEN, &pool) != FOCI_OK) return false;
     bool done = foci_state_create(pool, &state) == FOCI_OK;
-    io.work = test_alloc(foci_step_bytes(pool, 1, LEN, LEN), 1);
+    io.work = test_alloc(foci_step_work_bytes(pool, 1, LEN, LEN), 1);
     io.states = &state;
     io.n_states = 1;
     io.tokens = &tokens;
@@ -94,7 +94,7 @@ static bool multiply(foci_ctx *ctx, struct tensors *t)
     io.c = t->c;
     io.type_a = io.type_b = FOCI_BF16;
     io.type_c = FOCI_F32;
-    io.work = test_alloc(foci_product_work(ctx, &io), 1);
+    io.work = test_alloc(foci_product_work_bytes(ctx, &io), 1);
     const bool done = foci_product(ctx, &io) == FOCI_OK;
     free(io.work);
     add(t, t->c, sizeof t->c);

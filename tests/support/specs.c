@@ -49,11 +49,12 @@ static void window_tiles(const foci_mech *m, foci_range rows, foci_tile_list *ou
 }
 
 static const foci_mech_def window = {
+    FOCI_SIZED(foci_mech_def),
     .name = "test_window",
     .summary = "a window of neighbours, and tokens that all share",
     .args = window_args,
     .n_args = sizeof window_args / sizeof *window_args,
-    .engine = FOCI_EXACT,
+    .engine = FOCI_ENGINE_EXACT,
     .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
     .stochastic = true,
     .mask = window_mask,
@@ -94,16 +95,18 @@ static uint64_t chance_mask(const foci_mech *m, int64_t i, int64_t j0)
 
 #define CHANCE(the_name, kind)                                                         \
     {                                                                                  \
-        .name = the_name, .summary = "pairs by chance", .args = chance_args,           \
-        .n_args = sizeof chance_args / sizeof *chance_args, .engine = FOCI_EXACT,      \
-        .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = kind,               \
-        .stochastic = (kind) == FOCI_SOFTMAX, .mask = chance_mask,                     \
+        FOCI_SIZED(foci_mech_def),                                                     \
+            .name = the_name, .summary = "pairs by chance", .args = chance_args,       \
+            .n_args = sizeof chance_args / sizeof *chance_args,                        \
+            .engine = FOCI_ENGINE_EXACT,                                               \
+            .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = kind,           \
+            .stochastic = (kind) == FOCI_WEIGH_SOFTMAX, .mask = chance_mask,           \
     }
 
 static const foci_mech_def chances[] = {
-    CHANCE("test_chance", FOCI_SOFTMAX),
-    CHANCE("test_chance_l2norm", FOCI_L2NORM),
-    CHANCE("test_chance_relu2", FOCI_RELU2),
+    CHANCE("test_chance", FOCI_WEIGH_SOFTMAX),
+    CHANCE("test_chance_l2norm", FOCI_WEIGH_L2NORM),
+    CHANCE("test_chance_relu2", FOCI_WEIGH_RELU2),
 };
 
 void specs_register(foci_ctx *ctx)
@@ -166,7 +169,7 @@ foci_plan *trial_plan(foci_ctx *ctx, const char *spec, const foci_problem *probl
         if (parsed.n_groups > 1) snprintf(prefix, sizeof prefix, "%d.", g);
         if (p.kv_heads) p.kv_heads *= mech_routes(m);
         if (mech_reads(m) & FOCI_READ_X && !p.dim_x) p.dim_x = 6;
-        if (m->def->recall && (!p.v.row || p.v.row >= p.dim_qk)) p.dim_v = p.dim_qk;
+        if (m->def->memformer && (!p.v.row || p.v.row >= p.dim_qk)) p.dim_v = p.dim_qk;
         for (; m; m = m->inner) {
             if (m->def->list)
                 lists[p.n_lists] = draw_list(m, prefix, names[p.n_lists]), p.n_lists++;
@@ -201,11 +204,11 @@ static void put_arg(char *text, const char *sep, const foci_arg_def *a, double v
 {
     const size_t used = strlen(text);
 
-    if (!a->words) {
+    if (!a->choices) {
         snprintf(text + used, SPEC_CAP - used, "%s%s=%.3g", sep, a->name, value);
         return;
     }
-    const char *word = a->words;
+    const char *word = a->choices;
     for (int i = 0; i < (int)value; i++)
         word = strchr(word, '|') + 1;
     snprintf(text + used, SPEC_CAP - used, "%s%s=%.*s", sep, a->name,
@@ -227,7 +230,7 @@ static void put_args(char *text, const foci_arg_def *args, size_t n, bool draw,
 
         if (a->mech || (!draw && !required && (int)t != which)) continue;
         if (a->real) value = fmin(fmax(0.3 + 2 * rng_uniform(r), a->min), a->max);
-        if (a->words) value = (double)rng_below(r, count_words(a->words));
+        if (a->choices) value = (double)rng_below(r, count_words(a->choices));
         if ((int)t == which) value = word;
         put_arg(text, sep, a, value);
         sep = ", ";
@@ -257,7 +260,7 @@ static bool planned(foci_ctx *ctx, const char *spec)
         struct spec parsed;
         if (spec_parse(ctx, spec, &parsed) != FOCI_OK) return false;
         spec_free(ctx, &parsed);
-        p.flags = i % 2 ? FOCI_CAUSAL : 0;
+        p.flags = i % 2 ? FOCI_FLAG_CAUSAL : 0;
         p.dim_qk = i < 2 ? 4 : 6;
         foci_plan *plan = trial_plan(ctx, spec, &p);
         const bool ok = plan && is_small(plan);
@@ -294,7 +297,7 @@ static bool alone(foci_ctx *ctx, const foci_mech_def *mech, int i, char *spec,
     }
     for (size_t t = 0; t < mech->n_args; t++) {
         const foci_arg_def *a = &mech->args[t];
-        const int           n = a->words && !a->mech ? count_words(a->words) : 0;
+        const int           n = a->choices && !a->mech ? count_words(a->choices) : 0;
         for (int word = 0; word < n; word++) {
             if (word == (int)a->preset || i-- > 0) continue;
             put_args(spec, mech->args, mech->n_args, false, (int)t, word, r);
@@ -326,8 +329,8 @@ static int n_bases(const foci_mech_def *mech)
 {
     int n = 1;
 
-    for (size_t t = 0; mech->engine == FOCI_LINEAR && t < mech->n_args; t++)
-        if (mech->args[t].words) n += count_words(mech->args[t].words) - 1;
+    for (size_t t = 0; mech->engine == FOCI_ENGINE_LINEAR && t < mech->n_args; t++)
+        if (mech->args[t].choices) n += count_words(mech->args[t].choices) - 1;
     return n;
 }
 

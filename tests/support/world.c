@@ -4,11 +4,11 @@
 #include <math.h>
 
 const foci_problem world_shapes[N_SHAPES] = {
-    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+    { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL, .batch = 1, .heads = HEADS,
       .len_q = 1, .len_k = 1, .dim_qk = 16, .dim_v = 24 },
-    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+    { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL, .batch = 1, .heads = HEADS,
       .kv_heads = 2, .len_q = 1, .len_k = 1, .dim_qk = 72, .dim_v = 33 },
-    { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
+    { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL, .batch = 1, .heads = HEADS,
       .kv_heads = 1, .len_q = 1, .len_k = 1, .dim_qk = 5, .dim_v = 128 },
 };
 
@@ -101,7 +101,7 @@ void world_expect(struct world *w, struct sequence *s)
         fail_msg("%s: %s", w->spec, foci_errmsg(w->ctx));
     measure(w->plan, &io, s);
     if (w->plan->p.len_k <= SMALL &&
-        (trial_is_linear(w->plan) || trial_is(w->plan, FOCI_RECALL)))
+        (trial_is_linear(w->plan) || trial_is(w->plan, FOCI_ENGINE_MEMFORMER)))
         measure_words(w, &io, s);
     free(work);
 }
@@ -118,7 +118,7 @@ static void keep_off(const struct world *w, char *x, int64_t n)
 
     for (int g = 0; g < w->plan->spec.n_groups; g++)
         for (const foci_mech *m = &w->plan->spec.groups[g].mech; m; m = m->inner) {
-            if (m->def->engine != FOCI_LINEAR) continue;
+            if (m->def->engine != FOCI_ENGINE_LINEAR) continue;
             const foci_linear l = linear_of(m);
             positive = positive || (l.norm == FOCI_NORM_SUM && linear_signed(&l));
             if (l.feature == FOCI_FEATURE_TRIG ||
@@ -156,7 +156,7 @@ struct world world_make(foci_ctx *ctx, const char *spec, const foci_problem *p,
     w.plan = trial_plan(ctx, spec, &at);
     if (!w.plan) return w; /* cannot be causal */
     if (foci_pool_create(w.plan, 2, &w.pool)) fail_msg("%s", foci_errmsg(ctx));
-    w.params = test_alloc((size_t)foci_plan_params(w.plan), sizeof *w.params);
+    w.params = test_alloc((size_t)foci_plan_param_floats(w.plan), sizeof *w.params);
     trial_params(w.plan, seed, &w.rng, w.params);
     for (int i = 0; i < n; i++) {
         struct sequence *s = &w.seq[i];
@@ -196,7 +196,7 @@ void world_free(struct world *w)
         free(s->got);
         free(s->size);
     }
-    assert_int_equal(foci_pool_free_pages(w->pool), foci_pool_pages(w->pool));
+    assert_int_equal(foci_pool_free_count(w->pool), foci_pool_page_count(w->pool));
     foci_pool_free(w->pool);
     free(w->params);
     foci_plan_free(w->plan);
@@ -223,7 +223,7 @@ bool world_must_attend(const foci_plan *plan)
 {
     for (int g = 0; g < plan->spec.n_groups; g++)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner)
-            if (m->def->second && m->def->second(m)) return true;
+            if (m->def->two_pass && m->def->two_pass(m)) return true;
     return false;
 }
 
@@ -234,7 +234,7 @@ static bool shared(const foci_plan *plan)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
             foci_order order = { 0 };
             if (m->def->order) m->def->order(m, &order);
-            if (order.shared) return true;
+            if (order.shared_qk) return true;
         }
     return false;
 }
@@ -262,7 +262,7 @@ void world_step(struct world *w, const int32_t *n, bool attend)
     const unsigned reads = trial_reads(w->plan);
     const bool     needs_q = reads & FOCI_READ_Q && (attend || shared(w->plan));
     const bool     any = rng_below(&w->rng, 2); /* given without need */
-    size_t         bytes = foci_step_bytes(w->pool, w->n, tokens, longest);
+    size_t         bytes = foci_step_work_bytes(w->pool, w->n, tokens, longest);
     char          *work = test_alloc(1, bytes + 64);
     memset(work, 0xff, bytes + 64);
 

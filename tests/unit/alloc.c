@@ -15,6 +15,7 @@
 #include "support/failing.h"
 #include "support/folder.h"
 #include "support/sized.h"
+#include "support/texts.h"
 #include "support/trial.h"
 
 static const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
@@ -108,8 +109,8 @@ static void contexts(void **state)
 static foci_status play_register(struct scene *s)
 {
     static const foci_mech_def mechs[] = {
-        { .name = "own_one", .summary = "one", .reads = 7 },
-        { .name = "own_two", .summary = "two", .reads = 7 },
+        { FOCI_SIZED(foci_mech_def), .name = "own_one", .summary = "one", .reads = 7 },
+        { FOCI_SIZED(foci_mech_def), .name = "own_two", .summary = "two", .reads = 7 },
     };
     foci_ctx   *ctx;
     foci_status status = foci_ctx_create(&options, &ctx);
@@ -165,7 +166,7 @@ static void plans(void **state)
     };
     struct scene         s = { .ctx = make_ctx(),
                                .p = { FOCI_SIZED(foci_problem), .batch = 2, .len_q = 2100,
-                                      .len_k = 2100, .dim_qk = 8, .flags = FOCI_TRAIN } };
+                                      .len_k = 2100, .dim_qk = 8, .flags = FOCI_FLAG_TRAIN } };
     static const int64_t heads[] = { 1, 4, 6, 1, 1, 9, 8 };
 
     (void)state;
@@ -205,17 +206,15 @@ static const foci_tensor_def tensors[] = {
 };
 
 static const foci_mech_def owner = {
-    .name = "owner",
-    .summary = "has tensors",
-    .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
-    .tensors = tensors,
-    .n_tensors = 2,
+    FOCI_SIZED(foci_mech_def), .name = "owner",
+    .summary = "has tensors",  .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V,
+    .tensors = tensors,        .n_tensors = 2,
 };
 
 static foci_status play_params(struct scene *s)
 {
     float params[256];
-    assert_in_range(foci_plan_params(s->plan), 1, 256);
+    assert_in_range(foci_plan_param_floats(s->plan), 1, 256);
     return foci_params_init(s->plan, 5, params);
 }
 
@@ -236,8 +235,9 @@ static void parameters(void **state)
 static foci_status play_moves(struct scene *s)
 {
     float params[256];
-    assert_in_range(foci_plan_params(s->plan), 1, 256);
-    memcpy(params, s->io->params, (size_t)foci_plan_params(s->plan) * sizeof *params);
+    assert_in_range(foci_plan_param_floats(s->plan), 1, 256);
+    memcpy(params, s->io->params,
+           (size_t)foci_plan_param_floats(s->plan) * sizeof *params);
     TRY(foci_params_calibrate(s->plan, s->io, params));
     foci_io known = *s->io;
     known.params = params;
@@ -274,7 +274,7 @@ static foci_status play_pool(struct scene *s)
     foci_status status = foci_pool_create(s->plan, 3, &pool);
     if (status) assert_null(pool);
     if (!status) status = foci_pool_grow(pool, 5);
-    if (pool) assert_int_equal(foci_pool_pages(pool), status ? 3 : 8);
+    if (pool) assert_int_equal(foci_pool_page_count(pool), status ? 3 : 8);
     foci_pool_free(pool);
     return status;
 }
@@ -317,7 +317,7 @@ static foci_status play_step(struct scene *s)
 
     TRY(foci_state_copy(s->state, &copy));
     it = copy;
-    io.work = aligned_alloc(64, foci_step_bytes(s->pool, 1, 100, 200));
+    io.work = aligned_alloc(64, foci_step_work_bytes(s->pool, 1, 100, 200));
     foci_status status = FOCI_ERR_MEMORY;
     if (io.work)
         status = foci_step(s->pool, &io);
@@ -336,10 +336,10 @@ static void decode(const char *spec)
     struct scene  s = { .ctx = make_ctx(),
                         .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                                .len_q = 3, .len_k = 3, .dim_qk = 2, .dim_x = 2,
-                               .flags = FOCI_CAUSAL } };
+                               .flags = FOCI_FLAG_CAUSAL } };
 
     scene_plan(&s, spec);
-    assert_in_range(foci_plan_params(s.plan), 0, sizeof zeros / sizeof *zeros);
+    assert_in_range(foci_plan_param_floats(s.plan), 0, sizeof zeros / sizeof *zeros);
     assert_true(every_failure(play_pool, &s) >= 7);
 
     assert_int_equal(foci_pool_create(s.plan, 20, &s.pool), FOCI_OK);
@@ -354,13 +354,13 @@ static void decode(const char *spec)
                               .x = zeros,
                               .o = o,
                               .params = zeros,
-                              .work =
-                                  aligned_alloc(64, foci_step_bytes(s.pool, 1, 2, 2)) };
+                              .work = aligned_alloc(
+                                  64, foci_step_work_bytes(s.pool, 1, 2, 2)) };
     assert_int_equal(foci_step(s.pool, &io), FOCI_OK);
-    const int64_t left = foci_pool_free_pages(s.pool);
+    const int64_t left = foci_pool_free_count(s.pool);
     assert_true(every_failure(play_state, &s) >= 3);
     assert_true(every_failure(play_step, &s) >= 2);
-    assert_int_equal(foci_pool_free_pages(s.pool), left);
+    assert_int_equal(foci_pool_free_count(s.pool), left);
 
     free(io.work);
     foci_state_free(s.state);
@@ -479,7 +479,7 @@ static void judge(void **state)
                         .io = &io,
                         .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
                                .len_q = 3, .len_k = 3, .dim_qk = 4,
-                               .flags = FOCI_TRAIN } };
+                               .flags = FOCI_FLAG_TRAIN } };
 
     (void)state;
     scene_plan(&s, "softmax sink");
@@ -540,7 +540,7 @@ static void errors(void **state)
 
 static foci_status play_orthogonality(struct scene *s)
 {
-    foci_figure                 figures[FOCI_N_FIGURES];
+    foci_figure                 figures[FOCI_FIGURE_COUNT];
     foci_distortion             distortions[2] = { { .dim = 2 }, { .dim = 6 } };
     const foci_orthogonality_io io = { FOCI_SIZED(foci_orthogonality_io),
                                        .width = 6,
@@ -588,15 +588,137 @@ static void measuring(void **state)
     foci_ctx_free(ctx);
 }
 
+/*
+ * Texts
+ */
+
+/* Encode and decode. */
+static foci_status use_tokenizer(const foci_tokenizer *t)
+{
+    const foci_string text = { "abc<eos>abd \xff xyz", 17 };
+    foci_decoder      d = { .begun = 0 };
+    foci_encoder     *e;
+    int32_t           ids[64];
+    char              back[256];
+    int64_t           offsets[2], bytes;
+
+    TRY(foci_encoder_create(t, &e));
+    const foci_status status = foci_encode(e, &text, 1, 0, ids, 64, offsets);
+    foci_encoder_free(e);
+    TRY(status);
+    return foci_decode(t, &d, ids, offsets[1], FOCI_DECODE_END, back, sizeof back,
+                       &bytes);
+}
+
+static foci_status play_train(struct scene *s)
+{
+    struct memory_text m = { .text = "abc abc abd\nabd \xff x\n",
+                             .bytes = 20,
+                             .piece = 5 };
+    const foci_reader  reader = memory_reader(&m);
+    foci_tokenizer    *t;
+
+    TRY(foci_tokenizer_train(s->ctx, s->spec, NULL, &reader, 1, &t));
+    foci_status status = use_tokenizer(t);
+    if (!status) status = foci_tokenizer_save(t, s->path);
+    foci_tokenizer_free(t);
+    return status;
+}
+
+static foci_status play_load(struct scene *s)
+{
+    foci_tokenizer *t;
+
+    TRY(foci_tokenizer_load(s->ctx, s->path, &t));
+    foci_tokenizer_free(t);
+    return FOCI_OK;
+}
+
+static void tokenizers(void **state)
+{
+    static const char *const kinds[] = { "bytes", "chars", "words", "bpe:262" };
+    char                     path[] = "/tmp/foci-alloc-XXXXXX";
+    struct scene             s = { .ctx = make_ctx(), .path = path };
+
+    (void)state;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        s.spec = kinds[i];
+        s.tolerated = 1; /* the name of the directory that is synced */
+        assert_true(every_failure(play_train, &s) > 20);
+        s.tolerated = 0;
+        assert_true(every_failure(play_load, &s) > 20);
+    }
+    unlink(path);
+    scene_close(&s);
+}
+
+/* A long word, what is put before it, and the merges of a file of another library. */
+static foci_status play_file(struct scene *s)
+{
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 3, \"content\": \"zz\"}], "
+        "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": true}, "
+        "\"decoder\": {\"type\": \"ByteLevel\"}, "
+        "\"model\": {\"vocab\": {\"a\": 0, \"aa\": 1, \"aaaa\": 2}, "
+        "\"merges\": [\"a a\", [\"aa\", \"aa\"]]}}";
+    static char       word[100];
+    const foci_string text = { memset(word, 'a', sizeof word), sizeof word };
+    foci_tokenizer   *t;
+    foci_encoder     *e;
+    int32_t           ids[256];
+    int64_t           offsets[2];
+
+    TRY(foci_tokenizer_parse(s->ctx, "a file", json, sizeof json - 1, &t));
+    foci_status status = foci_encoder_create(t, &e);
+    if (!status) status = foci_encode(e, &text, 1, 0, ids, 256, offsets);
+    if (!status) assert_int_equal(offsets[1], 25);
+    foci_encoder_free(e);
+    foci_tokenizer_free(t);
+    return status;
+}
+
+static void tokenizer_files(void **state)
+{
+    struct scene s = { .ctx = make_ctx() };
+
+    (void)state;
+    assert_true(every_failure(play_file, &s) > 10);
+    scene_close(&s);
+}
+
+static foci_status play_scores(struct scene *s)
+{
+    const foci_string a = { "the cat, a dog", 14 }, b = { "the dog, a cat.", 15 };
+    foci_bleu_counts  bleu = { .length = 0 };
+    foci_chrf_counts  chrf = { .match = { 0 } };
+
+    TRY(foci_bleu_add(s->ctx, a, b, &bleu));
+    return foci_chrf_add(s->ctx, a, b, &chrf);
+}
+
+static void scores(void **state)
+{
+    struct scene s = { .ctx = make_ctx() };
+
+    (void)state;
+    assert_true(every_failure(play_scores, &s) > 5);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(contexts),  cmocka_unit_test(mechanisms),
-        cmocka_unit_test(plans),     cmocka_unit_test(parameters),
-        cmocka_unit_test(decoding),  cmocka_unit_test(files),
-        cmocka_unit_test(judge),     cmocka_unit_test(estimators),
-        cmocka_unit_test(measuring), cmocka_unit_test(moves),
-        cmocka_unit_test(errors),    cmocka_unit_test(orthogonality),
+        cmocka_unit_test(contexts),   cmocka_unit_test(mechanisms),
+        cmocka_unit_test(plans),      cmocka_unit_test(parameters),
+        cmocka_unit_test(decoding),   cmocka_unit_test(files),
+        cmocka_unit_test(judge),      cmocka_unit_test(estimators),
+        cmocka_unit_test(measuring),  cmocka_unit_test(moves),
+        cmocka_unit_test(errors),     cmocka_unit_test(orthogonality),
+        cmocka_unit_test(tokenizers), cmocka_unit_test(tokenizer_files),
+        cmocka_unit_test(scores),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -204,7 +204,7 @@ static void test_messages(void **state)
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
     ctx_fail(ctx, FOCI_ERR_ARG, "%s", text);
-    assert_int_equal(strlen(foci_errmsg(ctx)), sizeof ctx->message - 1);
+    assert_int_equal(strlen(foci_errmsg(ctx)), 511);
     ctx_fail(NULL, FOCI_ERR_ARG, "lost");
     assert_string_equal(foci_errmsg(NULL), "lost");
     foci_ctx_free(ctx);
@@ -306,12 +306,12 @@ static void test_arena(void **state)
     _Alignas(64) char block[256];
     struct arena      dry = { 0 }, wet = { .base = block };
 
-    assert_null(arena_take(&dry, 3, 5));
-    assert_null(arena_take(&dry, 65, 1));
+    assert_null(arena_alloc(&dry, 3, 5));
+    assert_null(arena_alloc(&dry, 65, 1));
     assert_int_equal(dry.used, 64 + 128);
-    assert_ptr_equal(arena_take(&wet, 3, 5), block);
-    assert_ptr_equal(arena_take(&wet, 65, 1), block + 64);
-    assert_ptr_equal(arena_take(&wet, 0, 8), block + 192);
+    assert_ptr_equal(arena_alloc(&wet, 3, 5), block);
+    assert_ptr_equal(arena_alloc(&wet, 65, 1), block + 64);
+    assert_ptr_equal(arena_alloc(&wet, 0, 8), block + 192);
     assert_int_equal(wet.used, dry.used);
 
     static const struct {
@@ -320,9 +320,9 @@ static void test_arena(void **state)
     } bad[] = { { -1, 1 }, { INT64_MAX, 4 }, { 1, SIZE_MAX }, { 1, SIZE_MAX - 100 } };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct arena a = { .used = 64 };
-        assert_null(arena_take(&a, bad[i].n, bad[i].size));
+        assert_null(arena_alloc(&a, bad[i].n, bad[i].size));
         assert_false(arena_ok(&a));
-        assert_null(arena_take(&a, 1, 1)); /* and stays so */
+        assert_null(arena_alloc(&a, 1, 1)); /* and stays so */
         assert_false(arena_ok(&a));
     }
 }

@@ -67,10 +67,11 @@ static int launched(const struct cuda_exact *x, char letter)
     note(letter);
     return fake.fail_launch ? LAUNCH_FAILED : 0;
 }
-static int forward(const struct cuda_exact *x) { return launched(x, 'F'); }
-static int backward(const struct cuda_exact *x) { return launched(x, 'B'); }
-static int seqs(const struct cuda_exact *x, const struct cuda_lengths *l,
-                struct cuda_seq *to)
+static int  forward(const struct cuda_exact *x) { return launched(x, 'F'); }
+static int  backward(const struct cuda_exact *x) { return launched(x, 'B'); }
+static void launches(struct cuda_launches *n) { *n = (struct cuda_launches){ 0 }; }
+static int  seqs(const struct cuda_exact *x, const struct cuda_lengths *l,
+                 struct cuda_seq *to)
 {
     return (void)x, (void)l, (void)to, note('s'), 0;
 }
@@ -146,6 +147,7 @@ static const struct cuda_calls calls = {
     .exact_work_bytes = exact_work_bytes,
     .exact_forward = forward,
     .exact_backward = backward,
+    .exact_launches = launches,
     .seqs = seqs,
     .clear = clear,
     .clear_lse = clear_lse,
@@ -169,6 +171,9 @@ static foci_ctx *make_ctx(void)
     return ctx;
 }
 
+/* Bytes between tensors of `small`, more than each has. */
+enum { SPAN = 1 << 16 };
+
 static const foci_problem small = { FOCI_SIZED(foci_problem),
                                     .dtype = FOCI_BF16,
                                     .batch = 2,
@@ -178,7 +183,7 @@ static const foci_problem small = { FOCI_SIZED(foci_problem),
                                     .len_k = 150,
                                     .dim_qk = 16,
                                     .dim_v = 24,
-                                    .flags = FOCI_CAUSAL | FOCI_TRAIN };
+                                    .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_TRAIN };
 
 static void names(void **state)
 {
@@ -195,11 +200,11 @@ static void names(void **state)
     struct cuda_calls old = calls;
     old.version = "0.0.0";
     assert_int_equal(device_use(ctx, "cuda", &old, NULL), FOCI_ERR_DEVICE);
-    assert_int_equal(foci_ctx_device(ctx, &d), FOCI_OK);
+    assert_int_equal(foci_ctx_get_device(ctx, &d), FOCI_OK);
     assert_null(d.name);
     assert_int_equal(device_use(ctx, "cuda:1", &calls, NULL), FOCI_OK);
     d.size = sizeof d;
-    assert_int_equal(foci_ctx_device(ctx, &d), FOCI_OK);
+    assert_int_equal(foci_ctx_get_device(ctx, &d), FOCI_OK);
     assert_string_equal(d.name, "cuda:1");
     assert_string_equal(d.model, "stand-in");
     assert_int_equal(d.processors, 101);
@@ -304,18 +309,19 @@ static void check_passes(foci_ctx *ctx, const char *spec, unsigned flags,
     foci_problem p = small;
     p.flags |= flags;
     foci_plan *plan = test_plan(ctx, spec, &p);
-    char       tensor[1] = "", *work = test_alloc(1, 64);
+    char       tensor[7 * SPAN] = "", *work = test_alloc(1, 64);
     foci_io    io = { FOCI_SIZED(foci_io),
                       .q = tensor,
                       .k = tensor,
                       .v = tensor,
-                      .o = tensor,
+                      .o = tensor + SPAN,
                       .work = work,
                       .saved = work,
                       .params = (const float *)work,
-                      .bias = flags & FOCI_BIAS ? (const float *)work : NULL };
-    foci_grads g = { FOCI_SIZED(foci_grads), .d_o = tensor, .dq = tensor,
-                     .dk = tensor,           .dv = tensor,  .dparams = (float *)work };
+                      .bias = flags & FOCI_FLAG_BIAS ? (const float *)work : NULL };
+    foci_grads g = { FOCI_SIZED(foci_grads),  .d_o = tensor + 2 * SPAN,
+                     .dq = tensor + 3 * SPAN, .dk = tensor + 4 * SPAN,
+                     .dv = tensor + 5 * SPAN, .dparams = (float *)work };
 
     memset(fake.passes, 0, sizeof fake.passes);
     assert_int_equal(foci_forward(plan, &io), FOCI_OK);
@@ -336,7 +342,7 @@ static void passes(void **state)
     check_passes(ctx, "softmax alibi cap(5)", 0, "F", "B");
     check_passes(ctx, "softmax rope sink", 0, "QKF", "QKBqkS");
     check_passes(ctx, "softmax temper logn", 0, "hvF", "hvBf");
-    check_passes(ctx, "relu2 t5", FOCI_BIAS, "rvF", "rvBt");
+    check_passes(ctx, "relu2 t5", FOCI_FLAG_BIAS, "rvF", "rvBt");
     check_passes(ctx, "2*softmax + 2*local(window=9) qknorm", 0, "FhQKF", "BhQKBqkf");
     foci_ctx_free(ctx);
 }
@@ -346,9 +352,9 @@ static void lengths(void **state)
     foci_ctx     *ctx = make_ctx();
     foci_plan    *plan = test_plan(ctx, "softmax", &small);
     const int32_t lens[2] = { 3, 4 };
-    char          tensor[1] = "", *work = test_alloc(1, 64), text[200];
+    char          tensor[2 * SPAN] = "", *work = test_alloc(1, 64), text[200];
     foci_io       io = { FOCI_SIZED(foci_io), .q = tensor,  .k = tensor,  .v = tensor,
-                         .o = tensor,         .work = work, .len_q = lens };
+                         .o = tensor + SPAN,  .work = work, .len_q = lens };
 
     (void)state;
     assert_int_equal(foci_forward(plan, &io), FOCI_OK);

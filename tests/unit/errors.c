@@ -68,8 +68,8 @@ static void parts_of_a_mean(void **state)
 /* The same by two calls of foci_forward(), in every type and in any layout. */
 static void other_layouts(void **state)
 {
-    const foci_problem plain = { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL };
-    const foci_problem turned = { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL,
+    const foci_problem plain = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL };
+    const foci_problem turned = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_CAUSAL,
                                   .o = { 0, DIM + 3, N * (DIM + 3) } };
     float  x[FLOATS], v[FLOATS], a[FLOATS], b[2 * FLOATS] = { 0 }, exact[FLOATS];
     double errors[HEADS], others[HEADS];

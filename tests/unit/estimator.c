@@ -55,7 +55,7 @@ static void printed_statistics(void **state)
     static const double q[] = { 1, 0, 0, 1, 1, 1 }, k[] = { 1, 0, 0, 2, -1, 1 };
     foci_plan          *plan = pairs_plan(*state, "performer(kind=favor++)", 1, 2);
     struct pairs       *p = test_alloc(1, sizeof *p);
-    float *params = test_alloc((size_t)foci_plan_params(plan), sizeof *params);
+    float *params = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *params);
 
     p->d = 2;
     p->n = 3;
@@ -191,7 +191,7 @@ static void refused(void **state)
     foci_plan        *plan = pairs_plan(*state, "1*performer + 1*softmax", 2, DIM);
     struct pairs     *p = pairs_short(DIM);
     foci_estimator_io io = pairs_io(p, 0), bad = io;
-    float *params = test_alloc((size_t)foci_plan_params(plan), sizeof *params);
+    float *params = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *params);
 
     assert_int_equal(foci_estimator_run(plan, NULL), FOCI_ERR_ARG);
     bad.size = 0;
@@ -247,7 +247,8 @@ static void unknown_statistics(void **state)
     for (size_t k = 0; k < sizeof specs / sizeof *specs; k++) {
         foci_plan        *plan = pairs_plan(*state, specs[k], 1, DIM);
         foci_estimator_io io = pairs_io(q, 0);
-        float *params = test_alloc((size_t)foci_plan_params(plan), sizeof *params);
+        float            *params =
+            test_alloc((size_t)foci_plan_param_floats(plan), sizeof *params);
 
         pairs_estimate(*state, specs[k], p, p, 0);
         assert_int_equal(foci_estimator_run(plan, &io), FOCI_OK);

@@ -2,7 +2,7 @@
  * forward and backward do not begin. */
 #include "test.h"
 
-enum { N = 3, WIDTH = 4, ROOM = 1 << 12 };
+enum { N = 3, WIDTH = 4, SAVED = 1 << 12 };
 
 /* A call with all that its plan needs. */
 struct call {
@@ -11,8 +11,8 @@ struct call {
     foci_io    io;
     foci_grads grads;
     float      x[N * WIDTH], o[N * WIDTH];
-    _Alignas(64) char work[ROOM * 64];
-    char saved[ROOM];
+    char      *work; /* as much as its threads need */
+    _Alignas(64) char saved[SAVED];
 };
 
 static struct call *call_make(const char *spec, uint32_t flags, int64_t max_docs)
@@ -29,7 +29,7 @@ static struct call *call_make(const char *spec, uint32_t flags, int64_t max_docs
 
     c->ctx = test_ctx(NULL, 1);
     c->plan = test_plan(c->ctx, spec, &p);
-    assert_in_range(foci_plan_work_bytes(c->plan), 0, sizeof c->work);
+    c->work = test_alloc(foci_plan_work_bytes(c->plan) + 64, 1);
     assert_in_range(foci_plan_saved_bytes(c->plan), 0, sizeof c->saved);
     c->io =
         (foci_io){ FOCI_SIZED(foci_io), .q = c->x,       .k = c->x,        .v = c->x,
@@ -42,6 +42,7 @@ static void call_free(struct call *c)
 {
     foci_plan_free(c->plan);
     foci_ctx_free(c->ctx);
+    free(c->work);
     free(c);
 }
 
@@ -70,7 +71,7 @@ static void expect_good(struct call *c)
 
 static void tensors(void **state)
 {
-    struct call *c = call_make("softmax sink", FOCI_TRAIN, 0);
+    struct call *c = call_make("softmax sink", FOCI_FLAG_TRAIN, 0);
     const float  sink = 0;
 
     (void)state;
@@ -95,7 +96,7 @@ static void tensors(void **state)
     expect(c, NULL, "io.work is not 64-byte aligned");
     c->io.work = c->work;
     c->io.saved = c->work + 4;
-    expect(c, NULL, "io.saved is not aligned");
+    expect(c, NULL, "io.saved is not 64-byte aligned");
     c->io.saved = NULL;
     c->io.work = NULL;
     expect(c, NULL, "io.work is NULL");
@@ -118,16 +119,16 @@ static void masks(void **state)
     static const uint8_t mask[N * N];
     static const float   bias[N * N];
     struct call         *without = call_make("softmax", 0, 0);
-    struct call         *with = call_make("softmax", FOCI_MASK | FOCI_BIAS, 0);
+    struct call *with = call_make("softmax", FOCI_FLAG_MASK | FOCI_FLAG_BIAS, 0);
 
     (void)state;
     without->io.mask = mask;
-    expect(without, NULL, "planned without FOCI_MASK");
+    expect(without, NULL, "planned without FOCI_FLAG_MASK");
     without->io.mask = NULL;
     without->io.bias = bias;
-    expect(without, NULL, "planned without FOCI_BIAS");
+    expect(without, NULL, "planned without FOCI_FLAG_BIAS");
     without->io.bias = NULL;
-    expect(without, &without->grads, "planned without FOCI_TRAIN");
+    expect(without, &without->grads, "planned without FOCI_FLAG_TRAIN");
     with->io.bias = bias;
     expect(with, NULL, "io.mask is NULL");
     with->io.mask = mask;
@@ -139,7 +140,7 @@ static void masks(void **state)
 
 static void lengths(void **state)
 {
-    struct call  *c = call_make("softmax", FOCI_TRAIN, 2);
+    struct call  *c = call_make("softmax", FOCI_FLAG_TRAIN, 2);
     int32_t       len = N + 1;
     int32_t       docs[] = { 0, 2, N };
     const int32_t bad[][3] = { { -1, 2, N }, { 0, 2, 1 }, { 0, 2, N + 1 } };
@@ -175,23 +176,23 @@ static void lengths(void **state)
 /* Structs of other versions, and none. */
 static void calls(void **state)
 {
-    struct call *c = call_make("softmax", FOCI_TRAIN, 0);
+    struct call *c = call_make("softmax", FOCI_FLAG_TRAIN, 0);
     char         text[256];
     foci_cost    cost = { .size = 0 };
     foci_plan   *plan;
 
     (void)state;
     c->io.size = 0;
-    expect(c, NULL, "io.size is 0: set sizes with FOCI_SIZED");
+    expect(c, NULL, "foci_io.size is 0: start the struct with FOCI_SIZED(foci_io)");
     c->io.size = sizeof c->io + 1;
     expect(c, NULL, "FOCI_SIZED");
     c->io.size = sizeof c->io;
     c->grads.size = 0;
-    expect(c, &c->grads, "or grads.size is wrong");
+    expect(c, &c->grads, "foci_grads.size is 0");
     c->grads.size = sizeof c->grads;
     assert_int_equal(foci_io_check(c->plan, NULL, NULL, text, sizeof text),
                      FOCI_ERR_ARG);
-    assert_string_equal(text, "io is NULL");
+    assert_string_equal(text, "foci_io: the pointer is NULL");
     assert_int_equal(foci_io_check(NULL, &c->io, NULL, text, sizeof text), FOCI_ERR_ARG);
     assert_string_equal(text, "the plan is NULL");
     assert_int_equal(foci_forward(c->plan, NULL), FOCI_ERR_ARG);

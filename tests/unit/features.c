@@ -100,7 +100,7 @@ static void check_drawn_anew(foci_ctx *ctx, const char *spec, const char *name,
                              .seed = 5 };
     const uint64_t     step = UINT64_C(0x9E3779B97F4A7C15);
     foci_plan         *plan = test_plan(ctx, spec, &p);
-    const size_t       n = (size_t)foci_plan_params(plan);
+    const size_t       n = (size_t)foci_plan_param_floats(plan);
     float *params = test_alloc(n, sizeof *params), *want = test_alloc(n, sizeof *want);
     float *x = test_alloc(4 * 5 * 3, sizeof *x);
     char  *work = test_alloc(foci_plan_work_bytes(plan), 1);

@@ -74,7 +74,8 @@ static void test_places(void **state)
 
     for (size_t s = 0; s < sizeof specs / sizeof *specs; s++)
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
-            for (uint32_t flags = 0; flags <= FOCI_CAUSAL; flags += FOCI_CAUSAL) {
+            for (uint32_t flags = 0; flags <= FOCI_FLAG_CAUSAL;
+                 flags += FOCI_FLAG_CAUSAL) {
                 const foci_cost c = cost_of(*state, specs[s], lengths[l], flags);
                 assert_true(c.pairs == seen(*state, specs[s], lengths[l], flags));
                 assert_true(c.forward_flops == c.pairs * 2 * (4 + 4));

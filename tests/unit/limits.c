@@ -56,7 +56,7 @@ static void key_heads(void **state)
 
 static void causal_cost(void **state)
 {
-    static const int64_t lengths[] = { 0,   1,   2,   63,  64,  65,  100,
+    static const int64_t lengths[] = { 1,   2,   3,   63,  64,  65,  100,
                                        127, 128, 129, 191, 192, 200, 330 };
     enum { N = sizeof lengths / sizeof *lengths };
 
@@ -67,7 +67,7 @@ static void causal_cost(void **state)
                                  .len_q = lengths[i / N],
                                  .len_k = lengths[i % N],
                                  .dim_qk = 4,
-                                 .flags = FOCI_CAUSAL };
+                                 .flags = FOCI_FLAG_CAUSAL };
         foci_plan         *plan = test_plan(*state, "softmax", &p);
         foci_cost          got = { FOCI_SIZED(foci_cost) };
         const foci_cost    want = count(p.len_q, p.len_k);
@@ -133,17 +133,20 @@ static const struct {
     { P(1, 1, 1, 1, 1, .mask_batch = -1), "mask_batch is -1" },
     { P(1, 1, 1, 1, 1, .dropout = 1), "dropout is 1: it may be 0 to less than 1" },
     { P(1, 1, 1, 1, 1, .dropout = -0.5), "dropout is -0.5: it may be" },
-    { P(1, 1, 1, 1, 1, .q = { -1, 0, 0 }), "q: a stride is -1" },
-    { P(1, 1, 3, 1, 1, .q = { 0, INT64_MAX / 2, 0 }), "q: its size overflows" },
+    { P(1, 1, 1, 1, 1, .q = { -1, 0, 0 }), "q.batch is -1: a stride is 1 or more" },
+    { P(1, 1, 3, 1, 1, .q = { FOCI_BROADCAST, INT64_MAX / 2, FOCI_BROADCAST }),
+      "q: its size overflows" },
     { P(1 << 20, 1, 1, 1 << 30, 65536, .flags = 0), "k: its size overflows" },
     { P(1, 65536, INT64_C(1) << 36, 1, 1, .dim_v = 65536), "o: its size overflows" },
-    { P(1, 1, 8, 1, 1, .x = { 0, INT64_MAX / 15, 0 }), "x: its size overflows" },
+    { P(1, 1, 8, 1, 1, .x = { FOCI_BROADCAST, INT64_MAX / 15, FOCI_BROADCAST }),
+      "x: its size overflows" },
     { P(INT32_MAX, 65536, 1 << 20, 1, 1, .q = { 0, 0, 1 }, .k = { 0, 0, 1 },
         .v = { 0, 0, 1 }, .o = { 0, 0, 1 }),
       "more rows than can be counted" },
-    { P(512, 1, INT32_MAX, INT32_MAX, 1, .mask_batch = 512, .flags = FOCI_MASK),
+    { P(512, 1, INT32_MAX, INT32_MAX, 1, .mask_batch = 512, .flags = FOCI_FLAG_MASK),
       "mask and bias: their size overflows" },
-    { P(1, 1, 1, INT64_C(1) << 31, 1, .flags = FOCI_BIAS), "go up to 2147483647 rows" },
+    { P(1, 1, 1, INT64_C(1) << 31, 1, .flags = FOCI_FLAG_BIAS),
+      "go up to 2147483647 rows" },
 };
 
 static void refusals(void **state)
@@ -169,8 +172,8 @@ static void work_overflow(void **state)
                              .len_k = 1,
                              .dim_qk = 4096,
                              .dim_v = 1,
-                             .q = { 0, 0, 1 },
-                             .flags = FOCI_TRAIN };
+                             .q = { FOCI_BROADCAST, FOCI_BROADCAST, 1 },
+                             .flags = FOCI_FLAG_TRAIN };
     foci_plan         *plan;
     assert_int_equal(foci_plan_create(*state, "softmax", &p, &plan), FOCI_ERR_ARG);
     assert_non_null(strstr(foci_errmsg(*state), "does not fit"));

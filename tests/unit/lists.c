@@ -35,6 +35,7 @@ static uint64_t mask(const foci_mech *m, int64_t i, int64_t j0)
 }
 
 static const foci_mech_def picky = {
+    FOCI_SIZED(foci_mech_def),
     .name = "picky",
     .summary = "sees all",
     .formula = "all",
@@ -78,6 +79,7 @@ static void test_wanted(void **state)
     static const char spec[] = "1*picky(n=-1) + 1*routed(inner=picky(n=2))";
     foci_problem      p = problem(NULL, 0);
     foci_list_want    want = { FOCI_SIZED(foci_list_want) };
+    int               n;
 
     assert_int_equal(foci_list_wanted(*state, spec, &p, 0, &want), FOCI_OK);
     assert_string_equal(want.name, "0.picks");
@@ -86,12 +88,16 @@ static void test_wanted(void **state)
     assert_int_equal(foci_list_wanted(*state, spec, &p, 1, &want), FOCI_OK);
     assert_string_equal(want.name, "1.inner.picks");
     assert_int_equal(want.count, 2);
-    assert_int_equal(foci_list_wanted(*state, spec, &p, 2, &want), FOCI_OK);
-    assert_string_equal(want.name, "");
+    assert_int_equal(foci_list_wanted_count(*state, spec, &p, &n), FOCI_OK);
+    assert_int_equal(n, 2);
+    assert_int_equal(foci_list_wanted(*state, spec, &p, 2, &want), FOCI_ERR_ARG);
+    assert_string_equal(foci_errmsg(*state), "list 2: this spec asks for 2");
     assert_int_equal(foci_list_wanted(*state, "picky", &p, 0, &want), FOCI_OK);
     assert_string_equal(want.name, "picks");
-    assert_int_equal(foci_list_wanted(*state, "softmax", &p, 0, &want), FOCI_OK);
-    assert_string_equal(want.name, "");
+    assert_int_equal(foci_list_wanted_count(*state, "softmax", &p, &n), FOCI_OK);
+    assert_int_equal(n, 0);
+    assert_int_equal(foci_list_wanted_count(*state, "pickier", &p, &n), FOCI_ERR_SPEC);
+    assert_int_equal(foci_list_wanted_count(*state, "picky", &p, NULL), FOCI_ERR_ARG);
 
     assert_int_equal(foci_list_wanted(*state, "pickier", &p, 0, &want), FOCI_ERR_SPEC);
     assert_int_equal(foci_list_wanted(*state, "picky", &p, -1, &want), FOCI_ERR_ARG);
@@ -114,7 +120,7 @@ static void test_copied(void **state)
     foci_plan      *plan;
 
     assert_int_equal(foci_plan_create(*state, "picky", &p, &plan), FOCI_OK);
-    assert_int_equal(foci_plan_problem(plan, &p), FOCI_OK);
+    assert_int_equal(foci_plan_get_problem(plan, &p), FOCI_OK);
     assert_null(p.lists);
     assert_int_equal(p.n_lists, 0);
     foci_plan_free(plan);

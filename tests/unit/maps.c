@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "engine/linear.h"
+#include "engine/linear/linear_chunk.h"
 #include "test.h"
 
 enum { D = 5, N = 70, MOST = 512 }; /* features at most */
@@ -38,7 +38,7 @@ static struct features take_features(const struct linear *x)
     return (struct features){
         .x = test_alloc((size_t)(CHUNK * x->ldq), sizeof(float)),
         .cols = test_alloc((size_t)(CHUNK * x->ldq), sizeof(float)),
-        .f = test_alloc((size_t)(CHUNK * x->m_room), sizeof(float)),
+        .f = test_alloc((size_t)(CHUNK * x->m_full), sizeof(float)),
         .lane = test_alloc(CHUNK, sizeof(float)),
     };
 }
@@ -65,7 +65,7 @@ static struct scene open_scene(const char *spec, uint32_t flags)
 
     s.ctx = test_ctx(NULL, 1);
     s.plan = test_plan(s.ctx, spec, &p);
-    s.params = test_alloc((size_t)foci_plan_params(s.plan), sizeof *s.params);
+    s.params = test_alloc((size_t)foci_plan_param_floats(s.plan), sizeof *s.params);
     assert_int_equal(foci_params_init(s.plan, 4, s.params), FOCI_OK);
     s.io = (foci_io){ FOCI_SIZED(foci_io), .q = s.q, .k = s.k, .params = s.params };
     linear_geometry(&s.x, s.plan, &s.plan->stages[0]);
@@ -442,8 +442,8 @@ static void check_back(struct scene *s, bool keys)
 {
     const struct chunk     c = map_chunk(s, keys, 1);
     struct features *const t = &s->t[keys];
-    float *const           u = draw_rows(9, (int64_t)CHUNK * s->x.m_room);
-    float *const           df = test_alloc((size_t)(CHUNK * s->x.m_room), sizeof *df);
+    float *const           u = draw_rows(9, (int64_t)CHUNK * s->x.m_full);
+    float *const           df = test_alloc((size_t)(CHUNK * s->x.m_full), sizeof *df);
     float *const           dx = test_alloc((size_t)(CHUNK * s->x.ldq), sizeof *dx);
 
     memcpy(df, u, (size_t)(CHUNK * s->x.m_pad) * sizeof *df);
@@ -471,23 +471,23 @@ static void test_gradients(void **state)
 }
 
 /*
- * Turned features
+ * Rotated features
  */
 
-/* f of position p by g of position p + rel: pairs, turned by the difference. */
-static void check_turned(struct scene *s, bool half, int64_t pos)
+/* f of position p by g of position p + rel: pairs rotated by the difference. */
+static void check_rotated(struct scene *s, bool half, int64_t pos)
 {
     struct chunk  c = map_chunk(s, false, 0);
     const int     m = s->x.m;
-    const int64_t bytes = (int64_t)CHUNK * s->x.m_room;
+    const int64_t bytes = (int64_t)CHUNK * s->x.m_full;
     float *const  f = test_alloc((size_t)bytes, sizeof *f);
     float *const  g = test_alloc((size_t)bytes, sizeof *g);
 
     c.pos = pos;
-    linear_turn(&s->x, &c, s->t[0].f, f, false);
+    linear_rope(&s->x, &c, s->t[0].f, f, false);
     c.pos = pos - 3;
     map_chunk(s, true, 0);
-    linear_turn(&s->x, &c, s->t[1].f, g, false);
+    linear_rope(&s->x, &c, s->t[1].f, g, false);
     for (int i = 0; i < CHUNK; i += 9)
         for (int j = 0; j < CHUNK; j += 7) {
             double want = 0;
@@ -500,11 +500,11 @@ static void check_turned(struct scene *s, bool half, int64_t pos)
                 const double w = (double)s->t[1].f[q * CHUNK + j];
                 want += cos(angle) * (a * u + b * w) + sin(angle) * (b * u - a * w);
             }
-            near(product(s, f, g, i, j), want, 2e-5, "turned");
+            near(product(s, f, g, i, j), want, 2e-5, "rotated");
         }
-    linear_turn(&s->x, &c, g, g, true);
+    linear_rope(&s->x, &c, g, g, true);
     for (int64_t i = 0; i < (int64_t)m * CHUNK; i++)
-        near((double)g[i], (double)s->t[1].f[i], 1e-5, "turned back");
+        near((double)g[i], (double)s->t[1].f[i], 1e-5, "rotated back");
     free(f);
     free(g);
 }
@@ -518,9 +518,9 @@ static void test_turned(void **state)
                             : "linear(kernel=powers,order=1) rope(base=100)",
                        0);
 
-        check_turned(&s, half, 0);
-        check_turned(&s, half, -20);
-        check_turned(&s, half, 1000000);
+        check_rotated(&s, half, 0);
+        check_rotated(&s, half, -20);
+        check_rotated(&s, half, 1000000);
         close_scene(&s);
     }
 }
@@ -567,7 +567,7 @@ static void test_checks(void **state)
     assert_non_null(strstr(text, "104 of the 105 numbers"));
     close_scene(&s);
 
-    s = open_scene(spec, FOCI_CAUSAL);
+    s = open_scene(spec, FOCI_FLAG_CAUSAL);
     assert_int_equal(check_io(&s, text, sizeof text), FOCI_ERR_ARG);
     assert_non_null(strstr(text, "foci_params_calibrate()"));
     assert_int_equal(linear_calibrate(s.plan, &s.plan->stages[0], &s.io, s.params),
@@ -657,7 +657,7 @@ static void test_omega(void **state)
     float               omega[6];
 
     (void)state;
-    assert_int_equal(foci_plan_params(plan), 6);
+    assert_int_equal(foci_plan_param_floats(plan), 6);
     assert_int_equal(foci_params_init(plan, 0, omega), FOCI_OK);
     for (int i = 0; i < 6; i++)
         near((double)omega[i], want[i], 1e-7 * fabs(want[i]), "omega");

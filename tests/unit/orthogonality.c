@@ -82,7 +82,7 @@ static void test_figures(void **state)
 
     for (size_t i = 0; i < sizeof tries / sizeof *tries; i++) {
         foci_plan                  *plan = plan_of(*state, tries[i].spec, 4, 6);
-        foci_figure                 f[FOCI_N_FIGURES];
+        foci_figure                 f[FOCI_FIGURE_COUNT];
         const foci_orthogonality_io io = { FOCI_SIZED(foci_orthogonality_io),
                                            .width = 24, .seed = 5, .draws = 300,
                                            .figures = f };
@@ -121,7 +121,7 @@ static void test_distances(void **state)
     enum { W = 64, ROWS = 40 };
     float          *x = test_alloc(W * ROWS, sizeof *x);
     foci_distortion far[] = { { .dim = 4 }, { .dim = 16 }, { .dim = W } };
-    foci_figure     f[FOCI_N_FIGURES];
+    foci_figure     f[FOCI_FIGURE_COUNT];
     foci_plan      *plan = plan_of(*state, "orthogonal", 1, 8);
     struct rng      r;
 
@@ -163,7 +163,7 @@ static void refused(const foci_plan *plan, foci_orthogonality_io io, foci_status
 
 static void test_refused(void **state)
 {
-    foci_figure                 f[FOCI_N_FIGURES];
+    foci_figure                 f[FOCI_FIGURE_COUNT];
     foci_distortion             far[] = { { .dim = 9 }, { .dim = 8 } };
     const foci_orthogonality_io good = { FOCI_SIZED(foci_orthogonality_io), .group = 1,
                                          .width = 16, .draws = 2, .figures = f };

@@ -95,7 +95,7 @@ static const float example_k[] = { 1, 0, 0, 2, -1, 1 };
 static void run_example(const char *spec, float *weights)
 {
     const foci_problem p = { FOCI_SIZED(foci_problem),
-                             .flags = FOCI_CAUSAL,
+                             .flags = FOCI_FLAG_CAUSAL,
                              .batch = 1,
                              .heads = 1,
                              .len_q = 3,

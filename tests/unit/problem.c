@@ -32,8 +32,6 @@ static const struct {
     { "b1h1k1n07m7d3v3", 1, 1, 1, 7, 7, 3, 3, 0, "k1n7d3" },
     { "h2k4n4d8", 1, 2, 4, 4, 4, 8, 8, 0, NULL }, /* for a plan to judge */
     { "h8k3n4d8", 1, 8, 3, 4, 4, 8, 8, 0, NULL },
-    { "b0n0d8", 0, 1, 0, 0, 0, 8, 8, 0, NULL },
-    { "n4m0d8", 1, 1, 0, 4, 0, 8, 8, 0, NULL },
     { "n68719476736d65536", 1, 1, 0, INT64_C(1) << 36, INT64_C(1) << 36, 65536, 65536,
       0, NULL },
 };
@@ -41,8 +39,8 @@ static const struct {
 static void test_round_trip(void **state)
 {
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL | FOCI_TRAIN,
-                           .memory = 7 };
+        foci_problem p = { FOCI_SIZED(foci_problem),
+                           .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_TRAIN, .memory = 7 };
         char         text[200];
 
         assert_int_equal(foci_problem_parse(*state, good[i].text, &p), FOCI_OK);
@@ -53,7 +51,8 @@ static void test_round_trip(void **state)
         assert_int_equal(p.len_k, good[i].len_k);
         assert_int_equal(p.dim_qk, good[i].dim_qk);
         assert_int_equal(p.dim_v, good[i].dim_v);
-        assert_int_equal(p.flags, FOCI_TRAIN | (good[i].causal ? FOCI_CAUSAL : 0));
+        assert_int_equal(p.flags,
+                         FOCI_FLAG_TRAIN | (good[i].causal ? FOCI_FLAG_CAUSAL : 0));
         assert_int_equal(p.memory, 7);
 
         const char *printed = good[i].printed ? good[i].printed : good[i].text;
@@ -91,12 +90,15 @@ static const struct {
     { "n64d65537", "column 4: d65537" },
     { "n64d8v0", "column 6: v0: v, the value width" },
     { "nd8",
-      "column 2: a number from 0 to 68719476736 is wanted here, for n, the query" },
+      "column 2: a number from 1 to 68719476736 is wanted here, for n, the query" },
     { "n1099511627777d8", "column 1: n1099511627777" },
     { "n99999999999999999999999999d8", "column 1: n9999999999" },
-    { "n-4d8", "column 2: a number from 0 to 68719476736 is wanted here, for n, the" },
+    { "n-4d8", "column 2: a number from 1 to 68719476736 is wanted here, for n, the" },
     { "h0n4d8", "column 1: h0: h, the heads, goes from 1" },
     { "h8k0n4d8", "column 3: k0: k, the key heads" },
+    { "b0n4d8", "column 1: b0: b, the batch, goes from 1" },
+    { "n0d8", "column 1: n0: n, the query length, goes from 1" },
+    { "n4m0d8", "column 3: m0: m, the key length, goes from 1" },
     { "n4b2d8", "column 3: d, the key width, is wanted" },
     { "n4d8b2", "column 5: unexpected \"b2\"; the letters are bhknmdvc" },
     { "n4d8cc", "column 6: unexpected \"c\"" },
@@ -108,13 +110,14 @@ static const struct {
 static void test_refused(void **state)
 {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        foci_problem p = { FOCI_SIZED(foci_problem), .batch = 77, .flags = FOCI_CAUSAL };
+        foci_problem p = { FOCI_SIZED(foci_problem), .batch = 77,
+                           .flags = FOCI_FLAG_CAUSAL };
         assert_int_equal(foci_problem_parse(*state, bad[i].text, &p), FOCI_ERR_ARG);
         const char *message = foci_errmsg(*state);
         if (!strstr(message, bad[i].says))
             fail_msg("\"%s\": %s; expected: %s", bad[i].text, message, bad[i].says);
         assert_int_equal(p.batch, 77); /* untouched */
-        assert_int_equal(p.flags, FOCI_CAUSAL);
+        assert_int_equal(p.flags, FOCI_FLAG_CAUSAL);
         assert_int_equal(foci_problem_parse(NULL, bad[i].text, &p), FOCI_ERR_ARG);
     }
     foci_problem p = { FOCI_SIZED(foci_problem) };
@@ -132,12 +135,12 @@ static void test_planned(void **state)
     assert_int_equal(foci_problem_parse(*state, "b3h2n7m9d4c", &p), FOCI_OK);
     assert_int_equal(
         foci_plan_create(*state, "1*routed(routes=3) + 1*softmax", &p, &plan), FOCI_OK);
-    assert_int_equal(foci_plan_problem(plan, &got), FOCI_OK);
+    assert_int_equal(foci_plan_get_problem(plan, &got), FOCI_OK);
     assert_int_equal(got.size, sizeof got);
     assert_int_equal(got.kv_heads, 4); /* three routes, and one */
     assert_int_equal(got.dim_v, 4);
     assert_int_equal(got.dim_x, 10);
-    assert_int_equal(got.flags, FOCI_CAUSAL);
+    assert_int_equal(got.flags, FOCI_FLAG_CAUSAL);
     assert_int_equal(got.k.head, 4);
     assert_int_equal(got.k.row, 16);
     assert_int_equal(got.k.batch, 9 * 16);
@@ -146,18 +149,18 @@ static void test_planned(void **state)
 
     /* A program of the time when problems ended there. */
     got = (foci_problem){ .size = offsetof(foci_problem, kv_heads), .kv_heads = 77 };
-    assert_int_equal(foci_plan_problem(plan, &got), FOCI_OK);
+    assert_int_equal(foci_plan_get_problem(plan, &got), FOCI_OK);
     assert_int_equal(got.size, offsetof(foci_problem, kv_heads));
     assert_int_equal(got.heads, 2);
     assert_int_equal(got.kv_heads, 77);
 
     got.size = sizeof got.size - 1;
-    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_plan_get_problem(plan, &got), FOCI_ERR_ARG);
     got.size = 0;
-    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_plan_get_problem(plan, &got), FOCI_ERR_ARG);
     got.size = sizeof got + 1;
-    assert_int_equal(foci_plan_problem(plan, &got), FOCI_ERR_ARG);
-    assert_int_equal(foci_plan_problem(plan, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_plan_get_problem(plan, &got), FOCI_ERR_ARG);
+    assert_int_equal(foci_plan_get_problem(plan, NULL), FOCI_ERR_ARG);
     foci_plan_free(plan);
 }
 

@@ -27,7 +27,7 @@ static struct rng     dice;
 
 static double *at(const struct made *a, int64_t i, int64_t j)
 {
-    return a->m.turned ? &a->x[j * a->cols + i] : &a->x[i * a->cols + j];
+    return a->m.transposed ? &a->x[j * a->cols + i] : &a->x[i * a->cols + j];
 }
 
 /* Element (i, j) of a part, each way. */
@@ -107,11 +107,11 @@ static void make_parts(struct made *a, int n_parts)
 
 /* rows and cols are those of the product; n_parts 0: tidy. */
 static void make(struct made *a, int64_t rows, int64_t cols, foci_dtype dtype,
-                 bool turned, int n_parts, bool whole)
+                 bool transposed, int n_parts, bool whole)
 {
-    *a = (struct made){ .m = { .dtype = dtype, .turned = turned },
-                        .rows = turned ? cols : rows,
-                        .cols = turned ? rows : cols };
+    *a = (struct made){ .m = { .dtype = dtype, .transposed = transposed },
+                        .rows = transposed ? cols : rows,
+                        .cols = transposed ? rows : cols };
     a->x = test_alloc((size_t)(rows * cols), sizeof *a->x);
     for (int64_t i = 0; i < rows * cols; i++)
         a->x[i] = whole ? (double)(rng_below(&dice, 9) - 4) : rng_normal(&dice);
@@ -177,7 +177,7 @@ struct scene {
 struct kind {
     int64_t    m, n, k;
     foci_dtype a, b, c;
-    bool       a_turned, b_turned, add, whole, fast, more, tidy;
+    bool       a_transposed, b_transposed, add, whole, fast, more, tidy;
 };
 
 static int parts_of(const struct kind *d)
@@ -190,8 +190,8 @@ static struct scene scene_make(const struct kind *d)
     struct scene s = { .whole = d->whole };
     const int    some = d->more && rng_below(&dice, 2);
 
-    make(&s.a, d->m, d->k, d->a, d->a_turned, parts_of(d), d->whole);
-    make(&s.b, d->k, d->n, d->b, d->b_turned, parts_of(d), d->whole);
+    make(&s.a, d->m, d->k, d->a, d->a_transposed, parts_of(d), d->whole);
+    make(&s.b, d->k, d->n, d->b, d->b_transposed, parts_of(d), d->whole);
     make(&s.c, d->m, d->n, d->c, false, d->more ? 1 : parts_of(d), d->whole);
     s.start = read_parts(&s.c);
     s.p = (struct product){ .m = d->m,
@@ -220,7 +220,7 @@ static struct scene scene_make(const struct kind *d)
     for (int64_t j = 0; j < d->n; j++)
         s.bias[j] = (float)rng_below(&dice, 9) - 4;
     s.p.bias = s.bias;
-    s.p.act = some ? PRODUCT_SILU : PRODUCT_PLAIN;
+    s.p.act = some ? FOCI_ACT_SILU : FOCI_ACT_NONE;
     s.p.residual = s.residual.parts[0].data;
     s.p.drop = some ? 0.25 : 0;
     s.p.drop_seed = rng_u64(&dice);
@@ -266,7 +266,7 @@ static double right(const struct scene *s, int64_t i, int64_t j, double *off)
     *off = s->whole ? 0 : size * ((words ? 0x1p-7 : 0) + (double)(p->k + 4) * 0x1p-24);
     if (p->add) return s->start[i * p->n + j] + sum;
     if (p->bias) sum += (double)p->bias[j];
-    if (p->act == PRODUCT_SILU) {
+    if (p->act == FOCI_ACT_SILU) {
         /* The slope is below 1.1; e^x of floats is off by x times their rounding. */
         const double x = sum;
         sum = x / (1 + exp(-x));
@@ -310,9 +310,9 @@ static void check(const foci_ctx *ctx, const struct scene *s, const char *what)
                 fail_msg("%s, level %d: m %d n %d k %d, %d%s %d%s %d, (%d, %d) is %g, "
                          "not %g",
                          what, (int)ctx->levels, (int)p->m, (int)p->n, (int)p->k,
-                         (int)p->a.dtype, p->a.turned ? "t" : "", (int)p->b.dtype,
-                         p->b.turned ? "t" : "", (int)p->c.dtype, (int)i, (int)j, have,
-                         want);
+                         (int)p->a.dtype, p->a.transposed ? "t" : "", (int)p->b.dtype,
+                         p->b.transposed ? "t" : "", (int)p->c.dtype, (int)i, (int)j,
+                         have, want);
         }
     free(got);
     check_gaps(&s->c);
@@ -412,8 +412,8 @@ static struct kind kind_of(int form, foci_dtype a, foci_dtype b, foci_dtype c)
                           .a = a,
                           .b = b,
                           .c = c,
-                          .a_turned = form & 1,
-                          .b_turned = (form & 2) != 0,
+                          .a_transposed = form & 1,
+                          .b_transposed = (form & 2) != 0,
                           .whole = true };
 }
 
@@ -488,6 +488,23 @@ static void long_ones(void **state)
         }
         long_one(*state, form, 0);
         long_one(*state, form, 1);
+    }
+}
+
+/* Gradients of weights: sums over rows of both operands, of which there are more than are
+ * packed at once. */
+static void long_sums(void **state)
+{
+    struct both *b = *state;
+
+    for (int t = 0; t < 4; t++) {
+        struct kind d = kind_of(1, types[t % 2], types[t % 2], FOCI_F32);
+
+        d.m = 20 + 79 * (t / 2);
+        d.n = 70;
+        d.k = t ? 1024 + t : 2100;
+        d.add = true;
+        run_levels(&b->one, &b->seven, &d, "long sums");
     }
 }
 
@@ -579,8 +596,8 @@ static void memory(void **state)
             struct product p = { .m = rng_below(&dice, 300),
                                  .n = rng_below(&dice, 300),
                                  .k = rng_below(&dice, 300) };
-            p.a.turned = rng_below(&dice, 2) > 0;
-            p.b.turned = rng_below(&dice, 2) > 0;
+            p.a.transposed = rng_below(&dice, 2) > 0;
+            p.b.transposed = rng_below(&dice, 2) > 0;
             p.a.dtype = types[rng_below(&dice, 3)];
             const size_t   bytes = product_bytes(b->seven.ctx[l], &p);
             struct product less = p;
@@ -600,7 +617,7 @@ static void public_call(void **state)
     (void)state;
     enum { M = 3, N = 2, K = 4, LD = 5 };
     const float     a[M * LD] = { 1, 2, 3, 4, 99, 5, 6, 7, 8, 99, 9, 8, 7, 6, 99 };
-    const float     b[N * K] = { 1, 0, 0, 1, 0, 1, 1, 0 }; /* turned */
+    const float     b[N * K] = { 1, 0, 0, 1, 0, 1, 1, 0 }; /* transposed */
     float           c[M * N] = { 1, 1, 1, 1, 1, 1 };
     const float     want[M * N] = { 6, 6, 14, 14, 16, 16 };
     foci_ctx       *ctx = test_ctx(NULL, 2);
@@ -612,8 +629,8 @@ static void public_call(void **state)
                            .b = b,
                            .c = c,
                            .ld_a = LD,
-                           .flags = FOCI_PRODUCT_TURN_B | FOCI_PRODUCT_ADD };
-    void *const     work = test_alloc(foci_product_work(ctx, &io), 1);
+                           .flags = FOCI_PRODUCT_TRANSPOSE_B | FOCI_PRODUCT_ADD };
+    void *const     work = test_alloc(foci_product_work_bytes(ctx, &io), 1);
 
     io.work = work;
     assert_int_equal(foci_product(ctx, &io), FOCI_OK);
@@ -645,14 +662,14 @@ static void refused(void **state)
     foci_product_io       io = good;
 
     io.size = 8;
-    refuse(ctx, io, "too small");
-    assert_true(foci_product_work(ctx, &io) == SIZE_MAX);
-    assert_true(foci_product_work(ctx, NULL) == SIZE_MAX);
+    refuse(ctx, io, "size is not one that it has");
+    assert_true(foci_product_work_bytes(ctx, &io) == SIZE_MAX);
+    assert_true(foci_product_work_bytes(ctx, NULL) == SIZE_MAX);
     assert_int_equal(foci_product(ctx, NULL), FOCI_ERR_ARG);
     assert_int_equal(foci_product(NULL, &good), FOCI_ERR_ARG);
     io = good, io.n = -1;
     refuse(ctx, io, "at least 0, not 1, -1 and 1");
-    assert_true(foci_product_work(ctx, &io) == SIZE_MAX);
+    assert_true(foci_product_work_bytes(ctx, &io) == SIZE_MAX);
     io = good, io.flags = 64;
     refuse(ctx, io, "0x40");
     io = good, io.type_b = (foci_dtype)7;
@@ -676,10 +693,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(combinations), cmocka_unit_test(sums),
-        cmocka_unit_test(long_ones),    cmocka_unit_test(tidy),
-        cmocka_unit_test(rounding),     cmocka_unit_test(nothing),
-        cmocka_unit_test(not_finite),   cmocka_unit_test(memory),
-        cmocka_unit_test(public_call),  cmocka_unit_test(refused),
+        cmocka_unit_test(long_ones),    cmocka_unit_test(long_sums),
+        cmocka_unit_test(tidy),         cmocka_unit_test(rounding),
+        cmocka_unit_test(nothing),      cmocka_unit_test(not_finite),
+        cmocka_unit_test(memory),       cmocka_unit_test(public_call),
+        cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, open_levels, close_levels);
 }

@@ -78,7 +78,7 @@ static void plans(void **state)
                              .len_q = 70,
                              .len_k = 70,
                              .dim_qk = 8,
-                             .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
     int64_t            held = 0;
     const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
                                    .alloc = counted, .user = &held };
@@ -189,7 +189,7 @@ static void sequences(void **state)
                              .len_q = 1,
                              .len_k = 1,
                              .dim_qk = WIDTH,
-                             .flags = FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_CAUSAL };
     int64_t            held = 0, used = 0;
     const foci_options options = { FOCI_SIZED(foci_options), .threads = 1,
                                    .alloc = counted, .user = &held };
@@ -208,7 +208,7 @@ static void sequences(void **state)
     assert_int_equal(foci_ctx_create(&options, &ctx), FOCI_OK);
     foci_plan *plan = test_plan(ctx, "1*softmax cap(5) + relu2", &p);
     assert_int_equal(foci_pool_create(plan, 4 * (KEPT + 2), &s->pool), FOCI_OK);
-    s->work = test_alloc(1, foci_step_bytes(s->pool, 1, LONGEST, LONGEST));
+    s->work = test_alloc(1, foci_step_work_bytes(s->pool, 1, LONGEST, LONGEST));
     for (int i = 0; i < n; i++) {
         const int    kind = i % KINDS;
         foci_state **at = &kept[i % KEPT];
@@ -219,14 +219,15 @@ static void sequences(void **state)
         if (i == n / 10) early = resident();
         /* The same states are there after so many. */
         if (i % (KINDS * KEPT) != KINDS * KEPT - 1) continue;
-        const int64_t pages = foci_pool_pages(s->pool) - foci_pool_free_pages(s->pool);
+        const int64_t pages =
+            foci_pool_page_count(s->pool) - foci_pool_free_count(s->pool);
         if (used) assert_int_equal(held + pages, used);
         used = held + pages;
     }
     check_flat("sequences", n, early);
     for (int i = 0; i < KEPT; i++)
         foci_state_free(kept[i]);
-    assert_int_equal(foci_pool_free_pages(s->pool), 4 * (KEPT + 2));
+    assert_int_equal(foci_pool_free_count(s->pool), 4 * (KEPT + 2));
     foci_pool_free(s->pool);
     foci_plan_free(plan);
     foci_ctx_free(ctx);
@@ -309,7 +310,7 @@ static void threads(void **state)
                        .len_q = brief() ? 70 : 150,
                        .len_k = brief() ? 70 : 150,
                        .dim_qk = 16,
-                       .flags = FOCI_TRAIN | FOCI_CAUSAL };
+                       .flags = FOCI_FLAG_TRAIN | FOCI_FLAG_CAUSAL };
 
     (void)state;
     many_threads("2*softmax sink cap(5) + 2*test_window", 1, &p, TRIAL_LENS);

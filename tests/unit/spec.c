@@ -18,27 +18,30 @@
 /* Mechanisms with the kinds of argument that the built-in ones lack. */
 
 static const foci_arg_def pick_args[] = {
-    { .name = "kind", .words = "favor+|favor++|random+dense|1", .preset = 1, .help = "" },
+    { .name = "kind",
+      .choices = "favor+|favor++|random+dense|1",
+      .preset = 1,
+      .help = "" },
     { .name = "width", .preset = 0.1, .min = -2.5, .max = 1e300, .real = true, .help = "" },
     { .name = "big", .preset = 0x1p53, .max = 0x1p53, .help = "" },
 };
 
 static const foci_arg_def nest_args[] = {
-    { .name = "inner", .mech = true, .words = "softmax logn", .help = "" },
+    { .name = "inner", .mech = true, .choices = "softmax logn", .help = "" },
     { .name = "routes", .preset = 2, .min = 1, .max = 64, .help = "" },
 };
 
 static const foci_arg_def loop_args[] = {
-    { .name = "inner", .mech = true, .words = "loop", .help = "" },
+    { .name = "inner", .mech = true, .choices = "loop", .help = "" },
 };
 
 static const foci_arg_def wordy_args[] = {
     { .name = "word",
-      .words = "a_word_that_is_longer_than_any_word_should_be_and_then_some|"
-               "b_word_that_is_longer_than_any_word_should_be_and_then_some|"
-               "c_word_that_is_longer_than_any_word_should_be_and_then_some|"
-               "d_word_that_is_longer_than_any_word_should_be_and_then_some|"
-               "e_word_that_is_longer_than_any_word_should_be_and_then_some",
+      .choices = "a_word_that_is_longer_than_any_word_should_be_and_then_some|"
+                 "b_word_that_is_longer_than_any_word_should_be_and_then_some|"
+                 "c_word_that_is_longer_than_any_word_should_be_and_then_some|"
+                 "d_word_that_is_longer_than_any_word_should_be_and_then_some|"
+                 "e_word_that_is_longer_than_any_word_should_be_and_then_some",
       .help = "" },
 };
 
@@ -47,12 +50,12 @@ static const foci_arg_def plain_args[] = {
 };
 
 static const foci_arg_def spoilt_args[] = {
-    { .name = "inner", .mech = true, .words = "softmax )", .help = "" },
+    { .name = "inner", .mech = true, .choices = "softmax )", .help = "" },
 };
 
 #define COMMON                                                                         \
-    .summary = "", .engine = FOCI_EXACT,                                               \
-    .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = FOCI_SOFTMAX
+    .size = sizeof(foci_mech_def), .summary = "", .engine = FOCI_ENGINE_EXACT,         \
+    .reads = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V, .weigh = FOCI_WEIGH_SOFTMAX
 
 static const foci_mech_def own[] = {
     { .name = "pick", .args = pick_args, .n_args = 3, COMMON },
@@ -242,8 +245,8 @@ static void test_fields(void **state)
 static void arg_text(const foci_arg_def *a, bool upper, char text[64])
 {
     struct span word;
-    if (a->words) {
-        for (int i = 0; word_at(a->words, i, &word) && (upper || i == 0); i++)
+    if (a->choices) {
+        for (int i = 0; word_at(a->choices, i, &word) && (upper || i == 0); i++)
             snprintf(text, 64, "%.*s", (int)word.len, word.s);
         return;
     }
@@ -608,7 +611,7 @@ static void test_memory(void **state)
     const int64_t before = l.held;
     for (; n < 50 && status; n++) {
         l.left = n;
-        ctx->message[0] = 0;
+        ctx_fail(ctx, FOCI_OK, "none");
         status = spec_parse(ctx, text, &spec);
         if (!status) break;
         assert_int_equal(status, FOCI_ERR_MEMORY);

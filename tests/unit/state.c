@@ -9,8 +9,8 @@ struct world {
     foci_plan  *plan;
     foci_pool  *pool, *other;
     foci_state *state, *alien;
-    float       x[WIDTH];
-    _Alignas(64) char work[1 << 16];
+    float       x[256 * WIDTH], o[256 * WIDTH];
+    char       *work; /* as much as its threads need */
 };
 
 static int make(void **state)
@@ -22,7 +22,7 @@ static int make(void **state)
                              .len_q = 1,
                              .len_k = 1,
                              .dim_qk = WIDTH,
-                             .flags = FOCI_CAUSAL };
+                             .flags = FOCI_FLAG_CAUSAL };
 
     w->ctx = test_ctx(NULL, 1);
     w->plan = test_plan(w->ctx, "softmax", &p);
@@ -30,7 +30,8 @@ static int make(void **state)
     assert_int_equal(foci_pool_create(w->plan, 0, &w->other), FOCI_OK);
     assert_int_equal(foci_state_create(w->pool, &w->state), FOCI_OK);
     assert_int_equal(foci_state_create(w->other, &w->alien), FOCI_OK);
-    assert_in_range(foci_step_bytes(w->pool, 1, 1, 1), 1, sizeof w->work);
+    assert_int_not_equal(foci_step_work_bytes(w->pool, 1, 1, 1), 0);
+    w->work = test_alloc(foci_step_work_bytes(w->pool, 1, 1, 1), 1);
     *state = w;
     return 0;
 }
@@ -44,6 +45,7 @@ static int release(void **state)
     foci_pool_free(w->other);
     foci_plan_free(w->plan);
     foci_ctx_free(w->ctx);
+    free(w->work);
     free(w);
     return 0;
 }
@@ -57,7 +59,7 @@ static foci_step_io good(struct world *w)
                            .q = w->x,
                            .k = w->x,
                            .v = w->x,
-                           .o = w->x,
+                           .o = w->o,
                            .work = w->work };
 }
 
@@ -68,7 +70,7 @@ static void expect(struct world *w, foci_step_io io, foci_status status,
     if (!strstr(foci_errmsg(w->ctx), says))
         fail_msg("\"%s\" does not say \"%s\"", foci_errmsg(w->ctx), says);
     assert_int_equal(foci_state_len(w->state), 0);
-    assert_int_equal(foci_pool_free_pages(w->pool), 2);
+    assert_int_equal(foci_pool_free_count(w->pool), 2);
 }
 
 static void steps(void **state)
@@ -106,6 +108,9 @@ static void steps(void **state)
     io.work = w->work + 4;
     expect(w, io, FOCI_ERR_ARG, "work is not 64-byte aligned");
     io = good(w);
+    io.o = w->x + WIDTH - 1;
+    expect(w, io, FOCI_ERR_ARG, "io.o overlaps io.q");
+    io = good(w);
     io.tokens = &minus;
     expect(w, io, FOCI_ERR_ARG, "tokens[0] is -1");
     io.tokens = &many; /* no row of the input is read */
@@ -131,14 +136,14 @@ static void pools(void **state)
                         .len_q = 1,
                         .len_k = 1,
                         .dim_qk = WIDTH,
-                        .flags = FOCI_CAUSAL | FOCI_BIAS };
+                        .flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_BIAS };
     foci_pool    *pool = w->pool;
 
     assert_int_equal(foci_pool_grow(w->pool, -1), FOCI_ERR_ARG);
     assert_non_null(strstr(foci_errmsg(w->ctx), "pages is -1"));
     assert_int_equal(foci_pool_grow(w->pool, INT64_MAX), FOCI_ERR_ARG);
     assert_int_equal(foci_pool_grow(NULL, 1), FOCI_ERR_ARG);
-    assert_int_equal(foci_pool_pages(w->pool), 2);
+    assert_int_equal(foci_pool_page_count(w->pool), 2);
 
     foci_plan *biased = test_plan(w->ctx, "softmax", &p);
     assert_int_equal(foci_pool_create(biased, 1, &pool), FOCI_ERR_UNSUP);
@@ -198,7 +203,7 @@ static void sizes(void **state)
                                .len_k = 1,
                                .dim_qk = 1 << 12,
                                .dim_x = 1,
-                               .flags = FOCI_CAUSAL };
+                               .flags = FOCI_FLAG_CAUSAL };
     foci_ctx            *ctx = test_ctx(NULL, 1);
 
     (void)state;
@@ -207,13 +212,13 @@ static void sizes(void **state)
         foci_pool *pool;
 
         assert_int_equal(foci_pool_create(plan, 0, &pool), FOCI_OK);
-        const size_t least = foci_step_bytes(pool, 1, 1, 1);
+        const size_t least = foci_step_work_bytes(pool, 1, 1, 1);
         assert_true(least > 0);
         for (size_t t = 0; t < sizeof much / sizeof *much; t++)
             for (int which = 1; which < 8; which++) {
-                const size_t n =
-                    foci_step_bytes(pool, which & 1 ? much[t] : 1,
-                                    which & 2 ? much[t] : 1, which & 4 ? much[t] : 1);
+                const size_t n = foci_step_work_bytes(pool, which & 1 ? much[t] : 1,
+                                                      which & 2 ? much[t] : 1,
+                                                      which & 4 ? much[t] : 1);
                 assert_true(n == 0 || n >= least);
                 if (t != 1) assert_int_equal(n, 0);
             }
@@ -238,7 +243,7 @@ static void try_copies(foci_ctx *ctx, const char *spec)
                              .len_q = 1,
                              .len_k = 1,
                              .dim_qk = WIDTH,
-                             .flags = FOCI_CAUSAL,
+                             .flags = FOCI_FLAG_CAUSAL,
                              .dim_x = DIM_X };
     foci_plan         *plan = test_plan(ctx, spec, &p);
     foci_state        *copy[COPIES];
@@ -258,7 +263,7 @@ static void try_copies(foci_ctx *ctx, const char *spec)
     while ((status = foci_step(pool, &io)) == FOCI_ERR_FULL)
         assert_int_equal(foci_pool_grow(pool, 1), FOCI_OK);
     assert_int_equal(status, FOCI_OK);
-    assert_int_equal(foci_pool_free_pages(pool), 0);
+    assert_int_equal(foci_pool_free_count(pool), 0);
     for (int i = 1; i < COPIES; i++)
         assert_int_equal(foci_state_copy(copy[0], &copy[i]), FOCI_OK);
 
@@ -268,12 +273,12 @@ static void try_copies(foci_ctx *ctx, const char *spec)
         assert_int_equal(foci_pool_grow(pool, 1), FOCI_OK);
     assert_int_equal(status, FOCI_OK);
     assert_int_equal(grown, COPIES - 1);
-    assert_int_equal(foci_pool_free_pages(pool), 0);
+    assert_int_equal(foci_pool_free_count(pool), 0);
     assert_int_equal(foci_step(pool, &io), FOCI_OK); /* each has its own by now */
 
     for (int i = 0; i < COPIES; i++)
         foci_state_free(copy[i]);
-    assert_int_equal(foci_pool_free_pages(pool), foci_pool_pages(pool));
+    assert_int_equal(foci_pool_free_count(pool), foci_pool_page_count(pool));
     foci_pool_free(pool);
     foci_plan_free(plan);
 }

@@ -1,19 +1,19 @@
-/* attend.c -- attention of a block of 64 queries, from packed operands to sums.
+/* attend.c -- fused attention of a block of 64 queries on tiles.
  *
- * Queries are rows here and keys are columns: the block meets one group of 32 keys after
- * the other.  The exponential of a meeting runs between the multiplies of the next: tiles
- * leave the vector units free, and the processor does not look far enough ahead to find
- * that work by itself.  The weights of all groups are kept as tiles
- * of bf16, in the second level of the cache, so that the sums of values stay in tiles
- * over the whole list of groups; loading and storing those is what would cost.
+ * Queries are rows here and keys are columns.  The block processes one group of 32 keys
+ * after the other, and the exponentials of a group are interleaved with the multiplies of
+ * the next: tiles leave the vector units free, but out-of-order execution does not reach far
+ * enough to overlap the two by itself.  The weights of all groups are kept as bf16 tiles in
+ * the second-level cache, so that the sums of values stay in tiles over the whole list of
+ * groups; loading and storing those sums would dominate otherwise.
  *
- * Weights are 2^(t - m), t = f s.  Of x = 1024 (t - m + 63), a number of 16 bits, the
- * upper 13 are a bf16 but for its bias and for the difference between 2^fraction and 1 +
- * fraction, which a table of 64 entries has.  A multiply-add to a number whose last
- * place is 1 makes x in one instruction.
+ * Weights are 2^(t - m), t = f s.  Of the 16-bit integer x = 1024 (t - m + 63), the upper 13
+ * bits are a bf16 number except for its bias and for the difference between 2^fraction and
+ * 1 + fraction, which a table of 64 entries supplies.  One multiply-add to a number whose
+ * last place is 1 computes x.
  *
- * References m are whole numbers: weights for different m then differ by powers of two
- * and by nothing else, and a row is the same for each of them.
+ * References m are whole numbers.  Weights relative to different m then differ by exact
+ * powers of two, and a row has the same bits whichever reference was used.
  */
 
 enum {
@@ -47,7 +47,7 @@ struct meeting {
 /* Scores to be made. */
 struct scores {
     const uint32_t *q;     /* [64][ldq] */
-    int64_t         ldq;   /* words of a row */
+    int64_t         ldq;   /* pairs of a row */
     const uint32_t *k;     /* [depth][2][16][16] */
     int             depth; /* multiplies along the width */
     int             first, end;

@@ -1,10 +1,10 @@
-/* attend_pack.c -- keys and values as attend_bf16 reads them.
+/* attend_pack.c -- packing of keys and values for attend_bf16.
  *
- * Tiles are 16 rows of 16 words, contiguous, in the order in which they are multiplied.
- * A tile of keys has words of columns 2t and 2t + 1 in row t and a key in each column.
- * Packing with saturation takes four scores of one tile, then four of the next: of 32
- * keys the first tile therefore has keys 8i to 8i + 3, the second 8i + 4 to 8i + 7, and
- * weights come out in order.
+ * Tiles are 16 rows of 16 pairs, contiguous, in the order in which they are multiplied.  A
+ * tile of keys has the pairs of columns 2t and 2t + 1 in row t, and one key in each column.
+ * The saturating pack instruction takes four scores of one tile and then four of the next, so
+ * of 32 keys the first tile has keys 8i to 8i + 3 and the second 8i + 4 to 8i + 7: weights
+ * then come out in order.
  */
 
 /* Key number i of tile `half` of a group. */

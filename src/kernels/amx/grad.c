@@ -1,25 +1,21 @@
-/* grad.c -- gradients of a panel: up to 256 keys against up to 256 queries.
+/* grad.c -- fused backward pass of a panel: up to 256 keys against up to 256 queries.
  *
- * Scores and dp are made in units of 32 keys x 32 queries, 2 x 2 tiles each; the weights of
- * a unit and the gradients of its scores are made between the multiplies of the next,
- * since tiles leave the vector units free and the processor does not look far enough
- * ahead to find that work by itself.  Both are kept as tiles of bf16: weights and
- * gradients with keys as rows, for dv and dk, and gradients once more as words of two
- * keys, for dq.  After each tile of keys its dv and dk are summed over all queries of the
- * panel, and in the end dq over all of its keys: the longer these sums, the fewer times
- * their tiles are loaded and stored, which is what costs.
+ * Scores and dp are computed in units of 32 keys x 32 queries, 2 x 2 tiles each.  The weights
+ * of a unit and the gradients of its scores are interleaved with the multiplies of the next
+ * unit, as in attend.c.  Both are kept as bf16 tiles: weights and gradients with keys as rows,
+ * for dv and dk, and gradients a second time as pairs of two keys, for dq.  After each tile of
+ * keys its dv and dk are summed over all queries of the panel, and at the end dq over all of
+ * its keys: the longer these sums, the fewer loads and stores of their tiles.
  *
  * dp starts from -delta, so that it comes out as dp - delta.
  *
- * Weights are 2^(f s - norm).  Of x = 1024 (f s - norm + 63), a number of 16 bits, the
- * upper 13 are a bf16 but for its bias and for the difference between 2^fraction and 1 +
- * fraction, which a table of 64 entries has.  A multiply-add to a number whose last place
- * is 1 makes x in one instruction.  Weights below 2^-63 come out as 2^-63.
+ * Weights are 2^(f s - norm).  They are computed from the 16-bit integer x =
+ * 1024 (f s - norm + 63) as in attend.c; weights below 2^-63 become 2^-63.
  */
 
 enum {
     UNIT = 32,         /* keys, and queries, of a unit */
-    UNIT_TILE = T * T, /* floats, or words, of a tile */
+    UNIT_TILE = T * T, /* floats, or pairs, of a tile */
     PAIRS = UNIT / 2, /* pairs of keys of a unit: the vector work of one goes together */
     EXP_ONE = 1024,   /* x of an exponent of 1 */
     EXP_ZERO = 63,    /* minus the exponent of which x is 0 */
@@ -44,7 +40,7 @@ struct unit {
     const uint64_t *seen;         /* of the keys, from the first query on; NULL: all */
     int             shift;        /* to the bits of the queries */
     float          *s;            /* [2][2][2] tiles: scores, then dp - delta */
-    uint32_t       *w, *ds;       /* two tiles, `next` words apart */
+    uint32_t       *w, *ds;       /* two tiles, `next` pairs apart */
     uint32_t       *pairs;        /* likewise, `next_pairs` */
     int64_t         next, next_pairs;
 };
@@ -386,7 +382,7 @@ INLINE void ahead_step(struct ahead *a)
 /* An operand of a sum.  Step t of 32 along the summed index is at at[t / 2] + t % 2 half. */
 struct grad_operand {
     const uint32_t *at[PANEL_TILES];
-    int64_t         half, row, next; /* words: to the second step, row and tile */
+    int64_t         half, row, next; /* pairs: to the second step, row and tile */
 };
 
 INLINE const uint32_t *grad_at(const struct grad_operand *a, int t, int64_t i)
@@ -501,7 +497,7 @@ static void grad_panel_bf16_amx(const struct grad_panel *p)
     sum_queries(p, &r, &ahead);
 }
 
-/* 16 words from column c on of row i; zeros from n and d on. */
+/* 16 pairs from column c on of row i; zeros from n and d on. */
 INLINE vf stored_row(const uint16_t *in, int64_t ld, int i, int n, int c, int d)
 {
     const int left = i < n && c < d ? d - c : 0;

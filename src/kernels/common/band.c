@@ -1,9 +1,9 @@
-/* band.c -- between keys by lanes and distances by lanes.
+/* band.c -- reorder between scores by key and bands by distance (skew and unskew).
  *
- * Lane r of a vector takes its number from r rows further on: as many steps as r has
- * bits, step b moving the lanes whose bit b is set by 2^b rows.  Rows go by one after
- * the other and each step remembers its last 2^b, so that all stays in registers; the
- * loop over eight rows makes the indices of that memory constants.
+ * Lane r of a vector takes its value from r rows further on.  This is done in as many steps
+ * as r has bits: step b moves the lanes whose bit b is set by 2^b rows.  Rows stream through
+ * and step b remembers its last 2^b rows, so that everything stays in registers; the loop over
+ * eight rows makes the indices of that memory constants.
  */
 struct ISA(delay) {
     vf one[1], two[2], four[4], eight[8];

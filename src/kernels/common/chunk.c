@@ -1,5 +1,5 @@
-/* chunk.c -- linear attention: weights inside a chunk, sums over it, features that are
- * powers of e. */
+/* chunk.c -- linear attention: masked weights within a chunk, sums over it, and features that
+ * are exponentials. */
 
 /* Lanes i to i + VF_LEN that see key j, of those below the diagonal. */
 INLINE vm ISA(seen_from)(int j, int i)

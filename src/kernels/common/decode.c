@@ -1,8 +1,8 @@
-/* decode.c -- few queries against keys and values as they are stored.
+/* decode.c -- few query rows against keys and values in the layout of the cache.
  *
- * Bound by reading k and v, once for all rows.  Rows are rounded up to 1, 4 or 8;
- * a group of keys by rows of sums stays in registers for the dot products, and rows by
- * two vectors of columns for the sums.
+ * Bound by reading k and v, once for all rows.  The number of rows is rounded up to 1, 4 or
+ * 8; registers hold a group of keys by rows for the dot products, and rows by two vectors of
+ * columns for the sums.
  */
 
 /* Sums that stay in registers. */
@@ -185,7 +185,7 @@ static float ISA(weigh_row)(float *s, float f, float *m, float *l, int kind)
     vf       top = vf_set1(-INFINITY), sum = vf_zero();
     float    shrink = 1.0f;
 
-    if (kind == FOCI_RELU2) {
+    if (kind == FOCI_WEIGH_RELU2) {
         for (int j = 0; j < LANES; j += VF_LEN) {
             const vf t = vf_max(vf_zero(), vf_mul(vf_load(s + j), by));
             vf_store(s + j, vf_mul(t, t));
@@ -197,14 +197,14 @@ static float ISA(weigh_row)(float *s, float f, float *m, float *l, int kind)
     const float most = vf_most(top);
     if (most > *m + 8.0f) {
         shrink = exp2f(*m - most);
-        *l *= kind == FOCI_L2NORM ? shrink * shrink : shrink;
+        *l *= kind == FOCI_WEIGH_L2NORM ? shrink * shrink : shrink;
         *m = most;
     }
     const vf base = vf_set1(*m == -INFINITY ? 0.0f : *m);
     for (int j = 0; j < LANES; j += VF_LEN) {
         const vf w = vf_exp2(vf_sub(vf_mul(vf_load(s + j), by), base));
         vf_store(s + j, w);
-        sum = kind == FOCI_L2NORM ? vf_fma(w, w, sum) : vf_add(sum, w);
+        sum = kind == FOCI_WEIGH_L2NORM ? vf_fma(w, w, sum) : vf_add(sum, w);
     }
     *l += vf_sum(sum);
     return shrink;

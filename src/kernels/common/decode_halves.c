@@ -1,10 +1,10 @@
-/* decode_halves.c -- few queries against keys and values of bf16, by multiply-adds of
- * floats: for CPUs whose dot product of words issues less than half as often.
+/* decode_halves.c -- few query rows against bf16 keys and values by f32 multiply-adds: for CPUs
+ * whose bf16 dot product issues less than half as often.
  *
- * The two halves of a word become floats by a shift and a mask, even columns apart from odd
- * ones.  Queries are laid out that way beforehand, and sums are put back in order at their
- * end.  Everything asks for what lies ahead: the hardware of these CPUs looks no further than
- * a page of 4 kB, and pauses with the core.
+ * The halves of a pair become floats by a shift and a mask, even and odd columns separately.
+ * Queries are permuted accordingly beforehand, and the sums are put back in order at the end.
+ * All loads are prefetched in software: the hardware prefetchers of these CPUs stop at a 4 kB
+ * page.
  */
 
 /* Queries as floats: of every 32 columns the even ones, then the odd ones. */

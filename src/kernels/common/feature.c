@@ -1,4 +1,4 @@
-/* feature.c -- features of the linear engine, and their gradients. */
+/* feature.c -- feature maps of the linear engine, forward and backward. */
 
 /* Cosines and sines of any numbers.  Large ones are rare, and the library's business. */
 INLINE vf ISA(waves_of)(vf x, vf *sine)

@@ -1,13 +1,13 @@
-/* gemm.c -- a small product, c[m][n] (+)= a b, on operands that lie in cache.
+/* gemm.c -- a small product, c[m][n] (+)= a b, on operands in cache.
  *
  * Elements of a are broadcast from memory, so that their strides do not matter;
  * rows of b are vectors of n.  A block of six rows or more and a few vectors of
  * c stays in registers for the whole sum.  Sums run upward in t for every element of
  * c, whatever m and n are.
  *
- * The file that includes this says what it multiplies: GEMM_ELEM, the type of a and
- * b; gemm_vec and gemm_row(p), a vector of b; gemm_all(p), one element of a
- * everywhere; gemm_mac(a, b, c), c + a b; GEMM_VECS, the width of a block, 2 or 4; and
+ * The including file defines the arithmetic: GEMM_ELEM, the type of a and b; gemm_vec
+ * and gemm_row(p), to load a vector of b; gemm_all(p), to broadcast an element of a;
+ * gemm_mac(a, b, c), c + a b; GEMM_VECS, the width of a block in vectors, 2 or 4; and
  * GEMM_MOST, the rows of a block of two vectors or fewer.
  */
 

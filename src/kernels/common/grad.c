@@ -1,4 +1,4 @@
-/* grad.c -- weights once more, and gradients of scores, in place. */
+/* grad.c -- recompute weights, and compute gradients of scores, in place. */
 #include "kernels/common/slope.c"
 
 INLINE void ISA(grad_all)(float *s, float *dp, int n, const struct grad_rows *r,
@@ -71,8 +71,8 @@ static void ISA(grad_sums)(float *sums, float *means, const void *w, const void 
 static void ISA(grad_f32)(float *s, float *dp, int n, const struct grad_rows *r)
 {
     switch (r->kind) {
-    case FOCI_SOFTMAX: ISA(grad_kind)(s, dp, n, r, FOCI_SOFTMAX); break;
-    case FOCI_L2NORM: ISA(grad_kind)(s, dp, n, r, FOCI_L2NORM); break;
-    default: ISA(grad_kind)(s, dp, n, r, FOCI_RELU2); break;
+    case FOCI_WEIGH_SOFTMAX: ISA(grad_kind)(s, dp, n, r, FOCI_WEIGH_SOFTMAX); break;
+    case FOCI_WEIGH_L2NORM: ISA(grad_kind)(s, dp, n, r, FOCI_WEIGH_L2NORM); break;
+    default: ISA(grad_kind)(s, dp, n, r, FOCI_WEIGH_RELU2); break;
     }
 }

@@ -1,10 +1,10 @@
-/* hadamard.c -- Hadamard transforms of 16 rows at once, which stand in lanes.
+/* hadamard.c -- Walsh-Hadamard transforms of 16 rows at once, rows as lanes.
  *
- * H of n is H of r on neighbours, then H of r on what is r apart, and so on: the order of
- * the steps does not matter.  r is as many as registers hold, so that 1024 elements go
+ * H of n is H of radix r on neighbours, then H of r on elements r apart, and so on; the order
+ * of these steps is free.  r is as large as the registers allow, so that 1024 elements go
  * through the cache three times.  Neighbours come first: the first two steps then stay in a
- * part that fits into the first level, and what is far apart, which falls into few lines of
- * it, is taken by few.
+ * part that fits into the first-level cache, and elements far apart, which map to few of its
+ * sets, are processed a few at a time.
  */
 
 /* Elements in registers: half of those there are; and of a part. */

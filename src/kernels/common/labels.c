@@ -1,4 +1,4 @@
-/* labels.c -- the best of several scores, and lanes whose labels agree with a key's. */
+/* labels.c -- arg-max of scores, and comparison of the labels of lanes with those of keys. */
 
 INLINE void ISA(best_all)(const float *s, int n, int first, float *most, float *next,
                           float *at, const int both)

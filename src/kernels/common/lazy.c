@@ -1,8 +1,8 @@
-/* lazy.c -- the running reference of a softmax that moves late, queries as lanes.
+/* lazy.c -- the running reference of a softmax with lazy rescaling, queries as lanes.
  *
- * The reference m moves only when a maximum exceeds it by more than 8, and weights
- * 2^(t - m) then reach 2^8 at most, a factor that numerator and denominator share.
- * So the caller hardly ever has to shrink what it has summed.
+ * The reference m moves only when a maximum exceeds it by more than 8.  Weights 2^(t - m)
+ * then reach 2^8 at most, a factor that numerator and denominator share, and the caller
+ * rarely has to rescale its partial sums.
  */
 
 /* Vectors that go down the keys together; more would not fit into registers. */
@@ -71,8 +71,8 @@ INLINE int ISA(move)(const float *s, int n, const float *f, float *m, float *l,
         const vf by = vf_select(far, vf_exp2(vf_sub(old, now)), vf_set1(1.0f));
 
         vf_store(shrink + i, by);
-        vf_store(l + i,
-                 vf_mul(vf_load(l + i), kind == FOCI_L2NORM ? vf_mul(by, by) : by));
+        vf_store(l + i, vf_mul(vf_load(l + i),
+                               kind == FOCI_WEIGH_L2NORM ? vf_mul(by, by) : by));
         vf_store(m + i, vf_select(far, now, old));
     }
     return 1;

@@ -1,7 +1,7 @@
-/* means.c -- running means of rows, in doubles, and the way back.
+/* means.c -- running means of rows in double precision, forward and backward.
  *
- * A group of columns stays in registers while the rows go by.  Bound by reading and
- * writing them.
+ * A group of columns stays in registers while the rows stream by.  Bound by reading and
+ * writing the rows.
  */
 
 /* Vectors of columns that stay: enough for their chains of two operations to overlap. */

@@ -1,4 +1,4 @@
-/* modify.c -- scale, bias, cap and mask of scores, before they are weighed. */
+/* modify.c -- scale, bias, cap and mask of scores. */
 
 INLINE vf ISA(logit)(vf s, vf f, vf bias, float unit, float c, const int capped)
 {

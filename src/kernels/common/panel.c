@@ -1,10 +1,10 @@
 /* panel.c -- rows of a by a packed panel of b, 64 columns, for large products.
  *
- * The micro-kernel is that of gemm.c; what is added is memory.  Where b comes from the
- * second cache six rows keep the units busy, but each new panel would miss there during
- * its first rows: lines of the next one are asked for all the time, one every four terms.
- * Lines of the result are asked for as well, spread over the sum, since stores that miss
- * hold the buffers that b comes through.
+ * The micro-kernel is that of gemm.c plus prefetching.  With b in the second-level cache
+ * six rows keep the multipliers busy, but the first rows of each new panel would miss there:
+ * one cache line of the next panel is prefetched every four terms.  Lines of the result are
+ * prefetched too, spread over the sum, since stores that miss occupy the fill buffers that b
+ * needs.
  */
 
 #if GEMM_VECS == 4

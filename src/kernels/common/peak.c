@@ -1,4 +1,4 @@
-/* peak.c -- what the machine can do: multiply-adds in registers, reading in streams. */
+/* peak.c -- the probes of peak rates: multiply-adds in registers, reading in streams. */
 
 /* As many sums as hide the latency of two units and leave registers for the operands. */
 enum { PEAK_SUMS = VF_LEN == 16 ? 16 : 10 };

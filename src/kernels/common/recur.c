@@ -1,7 +1,7 @@
-/* recur.c -- decoding by sums: a token more, and a row that reads them.
+/* recur.c -- the recurrent step of linear attention: add a token to the state, answer a query.
  *
- * Bound by reading and writing the sums, once.  A group of columns of v and of o stays in
- * registers while the rows of s go by.
+ * Bound by reading and writing the state once.  A group of columns of v and o stays in
+ * registers while the rows of s stream by.
  */
 
 /* Vectors of columns that stay. */

@@ -1,11 +1,12 @@
-/* roll.c -- convolutions whose few weights all rows share: each row is read once.
+/* roll.c -- convolutions with few weights that all rows share: each row is read once.
  *
- * A row is added to the sums that it is part of, as many as there are weights, which take
- * turns in registers; the one that it completes goes out.  Bound by the products, so rows of
- * bf16 are taken as they lie: even and odd elements apart, by a shift and a mask.
+ * A row is added to every sum that it is part of, one for each weight; the sums rotate
+ * through registers and the one that a row completes is stored.  Bound by the products, so
+ * bf16 rows are not converted through memory: even and odd elements are separated by a
+ * shift and a mask.
  *
- * The file that includes this has defined
- *     vf roll_words(vf low, vf high)    lanes of both as bf16, side by side
+ * The including file defines
+ *     vf roll_words(vf low, vf high)    lanes of both as bf16, interleaved
  */
 
 /* Weights that there is a form for; those that registers hold, with sums of two vectors each. */

@@ -1,4 +1,4 @@
-/* rows.c -- between the caller's tensors and tiles of floats. */
+/* rows.c -- load and store rows of the caller's tensors as tiles of floats. */
 
 /* One row of each, dtype constant. */
 INLINE void ISA(load_row)(float *out, int64_t ld_out, const char *in, int d,
@@ -84,59 +84,6 @@ static void ISA(store_rows_by)(void *out, int64_t ld_out, int dtype, const float
 
     for (int i = 0; i < n; i++, row += step, in += ld_in)
         ISA(store_rows)(row, ld_out, dtype, in, ld_in, factor[i], 1, d);
-}
-
-/* Columns c on, of row i, `some` of them or all (0). */
-INLINE vf ISA(finished)(vf x, const struct finish *f, int i, int c, int some,
-                        const int dtype)
-{
-    if (f->bias)
-        x = vf_add(x, some ? vf_from_n(f->bias + c, FOCI_F32, some)
-                           : vf_loadu(f->bias + c));
-    if (f->silu) {
-        /* Where e^-x would overflow, x / 2^125 is 0 to all purposes. */
-        const vf t = vf_max(vf_set1(-87.0f), x);
-        const vf e = vf_exp2(vf_mul(t, vf_set1(-1.44269504f)));
-        x = vf_div(x, vf_add(vf_set1(1.0f), e));
-    }
-    if (f->keep)
-        x = vf_select(vm_bits(f->keep[i], f->first + c), vf_mul(x, vf_set1(f->factor)),
-                      vf_zero());
-    if (f->more) {
-        const char *const more =
-            (const char *)f->more + (i * f->ld_more + c) * (dtype == FOCI_F32 ? 4 : 2);
-        x = vf_add(x, some ? vf_from_n(more, dtype, some) : vf_from(more, dtype));
-    }
-    return x;
-}
-
-INLINE void ISA(finish_type)(char *out, int64_t ld_out, const float *in, int64_t ld_in,
-                             const struct finish *f, int n, int d, const int dtype)
-{
-    const int64_t bytes = dtype == FOCI_F32 ? 4 : 2;
-
-    for (int i = 0; i < n; i++, in += ld_in, out += ld_out * bytes) {
-        int c = 0;
-
-        for (; c + VF_LEN <= d; c += VF_LEN)
-            vf_to(out + c * bytes, dtype,
-                  ISA(finished)(vf_loadu(in + c), f, i, c, 0, dtype));
-        if (c < d)
-            vf_to_n(out + c * bytes, dtype,
-                    ISA(finished)(vf_from_n(in + c, FOCI_F32, d - c), f, i, c, d - c,
-                                  dtype),
-                    d - c);
-    }
-}
-
-static void ISA(finish_rows)(void *out, int64_t ld_out, int dtype, const float *in,
-                             int64_t ld_in, const struct finish *f, int n, int d)
-{
-    switch (dtype) {
-    case FOCI_F32: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F32); break;
-    case FOCI_BF16: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_BF16); break;
-    default: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F16); break;
-    }
 }
 
 /* Whether rows of d elements are whole vectors on their boundaries. */

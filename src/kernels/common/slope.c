@@ -1,4 +1,4 @@
-/* slope.c -- weight and gradient of scores, a vector of lanes at a time. */
+/* slope.c -- weight and gradient of a vector of scores. */
 
 /* The rows of attention of one vector of lanes. */
 struct slope {
@@ -25,14 +25,14 @@ INLINE vf ISA(slope)(vf s, vf *ds, struct slope r, const int kind, const int cap
     const vm dark = vf_eq(t, vf_set1(-INFINITY));
     vf       w, d;
 
-    if (kind == FOCI_RELU2) {
+    if (kind == FOCI_WEIGH_RELU2) {
         const vf x = vf_max(vf_zero(), t), xn = vf_mul(x, r.norm);
         w = vf_mul(x, xn);
         d = vf_mul(vf_add(xn, xn), *ds);
     } else {
         const vf e = vf_sub(t, r.norm);
         w = fast ? vf_exp2_fast(e) : vf_exp2(e);
-        d = kind == FOCI_L2NORM ? vf_fnma(w, r.delta, *ds) : vf_sub(*ds, r.delta);
+        d = kind == FOCI_WEIGH_L2NORM ? vf_fnma(w, r.delta, *ds) : vf_sub(*ds, r.delta);
         d = vf_mul(w, d);
     }
     if (capped) {

@@ -1,12 +1,12 @@
-/* table.c -- all that is written on the vocabulary, and the slots it goes into.
+/* table.c -- all bodies written on the vector vocabulary, and the slots they fill.
  *
- * The file that includes this has set ISA(name) and GEMM_VECS and has included its
- * vocabulary.
+ * The including file defines ISA(name) and GEMM_VECS and includes its vocabulary first.
  */
 #include <string.h>
 
 #include "foci/mechanism.h"
 #include "kernels/kernels.h"
+#include "simd/act.h"
 #include "simd/tanh.h"
 #include "simd/waves.h"
 
@@ -26,19 +26,27 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 
 #include "kernels/common/panel.c"
 
+#include "kernels/common/row.c"
+
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
 #include "kernels/common/feature.c"
+#include "kernels/common/finish.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/hadamard.c"
 #include "kernels/common/labels.c"
+#include "kernels/common/loss.c"
 #include "kernels/common/means.c"
 #include "kernels/common/modify.c"
+#include "kernels/common/norm.c"
 #include "kernels/common/peak.c"
 #include "kernels/common/recur.c"
 #include "kernels/common/rows.c"
+#include "kernels/common/short_conv.c"
+#include "kernels/common/sums.c"
 #include "kernels/common/taps.c"
+#include "kernels/common/update.c"
 
 INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
 #include "kernels/common/roll.c"
@@ -58,6 +66,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->store_rows = ISA(store_rows);
     k->store_rows_by = ISA(store_rows_by);
     k->finish_rows = ISA(finish_rows);
+    k->finish_back = ISA(finish_back);
     k->stream_rows = ISA(stream_rows);
     k->copy_rows = ISA(copy_rows);
     k->store_cols = ISA(store_cols);
@@ -84,6 +93,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->unskew_f32 = ISA(unskew_f32);
     k->diagonals = ISA(diagonals);
     k->chances = ISA(chances);
+    k->keep_rows = ISA(keep_rows);
     k->drop_f32 = ISA(drop_f32);
     k->dots_f32 = ISA(dots_f32);
     k->sums_f32 = ISA(sums_f32);
@@ -113,4 +123,14 @@ INLINE void ISA(fill)(struct kernels *k)
     k->lay_rows_add = ISA(lay_rows_add);
     k->add_rows = ISA(add_rows);
     k->hadamard = ISA(hadamard);
+    k->norm_rows = ISA(norm_rows);
+    k->norm_back = ISA(norm_back);
+    k->loss_row = ISA(loss_row);
+    k->adamw = ISA(adamw);
+    k->squares_f32 = ISA(squares_f32);
+    k->move_to = ISA(move_to);
+    k->add_scaled = ISA(add_scaled);
+    k->col_sums = ISA(col_sums);
+    k->conv_rows = ISA(conv_rows);
+    k->conv_dots = ISA(conv_dots);
 }

@@ -1,8 +1,8 @@
-/* taps.c -- convolutions along the rows: sums of neighbours by weights of each row.
+/* taps.c -- convolutions along rows, with weights for each row or shared by all.
  *
- * Bound by loads: a sum takes one for each product, and weights are loaded once for a
- * block of rows that share them, or for the columns of a row.  Elements of 16 bits become
- * floats a few rows at a time, which stay in the first cache.
+ * Bound by loads: each product needs one, and weights are loaded once for a block of rows that
+ * share them, or once for all columns of a row.  16-bit elements are converted to floats a few
+ * rows at a time, in a buffer that stays in the first-level cache.
  */
 
 /* A block of sums: columns, and rows that leave registers for a weight. */

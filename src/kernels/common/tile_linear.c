@@ -1,16 +1,16 @@
-/* tile_linear.c -- a whole chunk of linear attention on tiles.
+/* tile_linear.c -- fused chunk of linear attention on tiles.
  *
- * Rows of tokens stay rows.  Products take words of two neighbours along what they sum
- * over, and three orders of keys and features do for all of them:
+ * Tokens are rows.  Products need pairs of neighbours along the summed index; three orders of
+ * keys and features serve all of them:
  *
- *     scores   queries by key       words of features 2t and 2t + 1, keys transposed
- *     sums     features by value    words of keys r and r + 16 of 32: these come from the
- *                                   transposed words by shifts and blends alone
- *     weights  queries by value     the same words, which is the order in which two
- *                                   registers of scores become one of words
+ *     scores   queries by key       pairs of features 2t and 2t + 1, keys transposed
+ *     sums     features by value    pairs of keys r and r + 16 of 32: made from
+ *                                   the transposed pairs by shifts and blends alone
+ *     weights  queries by value     the same pairs, the order in which two registers of
+ *                                   scores convert to one of pairs
  *
- * Operands are whole tiles of 1 KiB, one after the other.  Queries go by in strips of 16, so
- * that scores and results of a strip stay in the first cache.
+ * Operands are whole tiles of 1 KiB, contiguous.  Queries are processed in strips of 16, so
+ * that scores and results of a strip stay in the first-level cache.
  */
 #include <string.h>
 
@@ -19,16 +19,16 @@
 enum {
     CHUNK_WORDS = T * T,      /* of a tile */
     CHUNK_KEYS = LANES / T,   /* tiles of keys */
-    CHUNK_PAIRS = LANES / 32, /* tiles of words of keys */
+    CHUNK_PAIRS = LANES / 32, /* tiles of pairs of keys */
     CHUNK_SCORES = LANES + T, /* floats of a row of scores: not a power of two */
 };
 
 /* Operands of a chunk in scratch memory: [tiles][16][16]. */
 struct chunk_operands {
-    uint32_t *keys;     /* [d/32][4] words of features by keys */
-    uint32_t *features; /* [2][d/16] features by words of keys */
-    uint32_t *values;   /* [2][dv/16] words of keys by columns */
-    uint32_t *sums;     /* [d/32][dv/16] words of features by columns */
+    uint32_t *keys;     /* [d/32][4] pairs of features by keys */
+    uint32_t *features; /* [2][d/16] features by pairs of keys */
+    uint32_t *values;   /* [2][dv/16] pairs of keys by columns */
+    uint32_t *sums;     /* [d/32][dv/16] pairs of features by columns */
     uint32_t *queries;  /* [2][d/32] of two strips, one after the other */
     uint32_t *weights;  /* [2] of a strip */
     float    *scores;   /* [16][CHUNK_SCORES] of a strip */
@@ -88,8 +88,8 @@ INLINE void chunk_ask(const uint16_t *next, int64_t at, int d)
  * Keys and values
  */
 
-/* From words of features of 32 keys, two tiles of 16 keys, to words of keys: a feature's
- * row has key r in the lower half and key r + 16 in the upper half of word r. */
+/* From pairs of features of 32 keys, two tiles of 16 keys, to pairs of keys: a feature's
+ * row has key r in the lower half and key r + 16 in the upper half of pair r. */
 INLINE void chunk_turn(uint32_t *even, uint32_t *odd, __m512i first, __m512i second)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
@@ -100,7 +100,7 @@ INLINE void chunk_turn(uint32_t *even, uint32_t *odd, __m512i first, __m512i sec
                                 high, second, _mm512_srli_epi32(first, 16), 0xca));
 }
 
-/* 16 keys from row `key` on, features 32h to 32h + 31: a tile of words, transposed. */
+/* 16 keys from row `key` on, features 32h to 32h + 31: a tile of pairs, transposed. */
 INLINE void chunk_key_tile(const struct chunk_rows *c, uint32_t *out, int key, int h,
                            vf sum[2], const int kind)
 {
@@ -235,8 +235,8 @@ INLINE void strip_store(float *to, int64_t ld, const int n)
 #undef STORE
 }
 
-/* Add `depth` tiles of a, `step_a` words and rows of `row` bytes apart, by as many rows of
- * tiles of b, step_b words apart. */
+/* Add `depth` tiles of a, `step_a` pairs and rows of `row` bytes apart, by as many rows of
+ * tiles of b, step_b pairs apart. */
 INLINE void strip_add(const uint32_t *a, int64_t row, int64_t step_a, const uint32_t *b,
                       int64_t step_b, int depth, const int n)
 {
@@ -289,7 +289,7 @@ static void chunk_absorb(const struct chunk_rows *c, const struct chunk_operands
 INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operands *o,
                            int s, const int kind)
 {
-    uint32_t *const words = o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
+    uint32_t *const pairs = o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
     float *const    den = o->den + s * CHUNK_WORDS;
     const vf        scale = vf_set1(c->scale);
 
@@ -311,7 +311,7 @@ INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operan
             }
             sum = vf_fma(a, vf_load(c->total + h), sum);
             sum = vf_fma(b, vf_load(c->total + h + T), sum);
-            vw_store(words + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
+            vw_store(pairs + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
         }
         vf_store(den + T * i, sum);
     }
@@ -354,7 +354,7 @@ static void chunk_scores(const struct chunk_rows *c, const struct chunk_operands
     }
 }
 
-/* Weights of strip s, whose tile s is on the diagonal: words, and what rows are divided
+/* Weights of strip s, whose tile s is on the diagonal: pairs, and what rows are divided
  * by. */
 static void chunk_weights(const struct chunk_operands *o, int s)
 {

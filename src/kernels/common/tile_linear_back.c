@@ -1,16 +1,16 @@
-/* tile_linear_back.c -- gradients of a whole chunk of linear attention on tiles.
+/* tile_linear_back.c -- fused backward pass of a chunk of linear attention on tiles.
  *
- * With f and g the features of queries and keys, n the gradient of rows divided, r that of
- * what divides them, S and z the sums before the chunk, R and rho those after it:
+ * With f and g the features of queries and keys, n the gradient of the numerators, r that of
+ * the divisors, S and z the state before the chunk, R and rho the sums after it:
  *
- *     a^T  = g f^T,  da^T = v n^T + 1 r^T         keys by queries, as far as they are seen
+ *     a^T  = g f^T,  da^T = v n^T + 1 r^T         keys by queries, causally masked
  *     dv   = g R + a^T n
  *     dg   = v R^T + 1 rho^T + da^T f
  *     df   = n S^T + r z^T + da g
  *     R   += f^T n,  rho += f^T r
  *
- * Strips of 16 keys make a^T, da^T, dv and dg; strips of queries then df, from da, which
- * is transposed as words of two queries: their halves are rows of words of two keys.
+ * Strips of 16 keys compute a^T, da^T, dv and dg; strips of queries then compute df from da,
+ * which is transposed as words of two queries, whose halves are rows of words of two keys.
  */
 
 /* Operands: [tiles][16][16] of words.  "Rows" are first operands, by features or columns;

@@ -1,10 +1,10 @@
-/* tile_product.c -- large products on tiles: a panel of rows by a part of b.
+/* tile_product.c -- large products on tiles: a panel of rows by strips of b.
  *
- * A block of 3 x 2 tiles keeps its sums in tiles for the whole depth; what it multiplies
- * comes from the second cache, in the order in which it is loaded.  Everything else that
- * a product does is memory traffic, and is spread between the multiplications, which
- * leave most of the core idle: the next panel of a is brought into tile order, the
- * results of the block before are written, and lines that will be written are fetched.
+ * A block of 3 x 2 tiles keeps its sums in tiles for the whole depth; operands come from the
+ * second-level cache in the order in which they are loaded.  All other work of a product is
+ * memory traffic, spread between the multiplies, which leave most of the core idle: the next
+ * panel of a is packed into tile order, the results of the block before are stored, and cache
+ * lines to be written soon are prefetched.
  *
  * Included by amx.c, whose tiles it uses.
  */

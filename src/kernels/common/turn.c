@@ -1,4 +1,4 @@
-/* turn.c -- pairs of elements turned by angles. */
+/* turn.c -- rotary positions: pairs of elements rotated by angles. */
 
 /* Neighbours are complex numbers; what is less than a vector goes through its ends. */
 INLINE void ISA(turn_pairs)(float *x, const float *t, int d, const int back)

@@ -1,8 +1,9 @@
-/* weigh.c -- from scores to weights in place.
+/* weigh.c -- scores to weights in place.
  *
- * Two passes over a panel that lies in L1: the maxima (lazy.c), then 2^(t - m) and
- * the sums.  f s is rounded before m is subtracted, as in the maximum: fused, the
- * exponent of a huge score would be what rounding left of it, and without bound.
+ * Two passes over a panel in the first-level cache: the maxima (lazy.c), then 2^(t - m) and
+ * the sums.  f s is rounded before m is subtracted, as in the maximum: with a fused
+ * multiply-subtract the exponent at the maximum of huge scores would be the rounding error
+ * of f s, which is unbounded.
  */
 #include "kernels/common/lazy.c"
 
@@ -53,14 +54,14 @@ INLINE void ISA(squared_relu)(float *s, int n, const float *f)
 static int ISA(weigh_f32)(float *s, int n, const float *f, float *m, float *l,
                           float *shrink, int kind)
 {
-    if (kind == FOCI_RELU2) {
+    if (kind == FOCI_WEIGH_RELU2) {
         ISA(squared_relu)(s, n, f);
         return 0;
     }
 
     const int moved = ISA(move)(s, n, f, m, l, shrink, kind);
 
-    if (kind == FOCI_L2NORM) {
+    if (kind == FOCI_WEIGH_L2NORM) {
         if (f)
             ISA(exponentials)(s, n, f, m, l, 1, 1);
         else

@@ -1,10 +1,10 @@
-/* attend.c -- attention of a block of queries over groups of keys, one by one. */
+/* attend.c -- fused attention of a block of queries, one query at a time. */
 
-/* Tiles of 16 rows of 16 words.  Four scores of one tile of keys and four of the next are
+/* Tiles of 16 rows of 16 pairs.  Four scores of one tile of keys and four of the next are
  * what packing with saturation puts side by side. */
 static int attend_key(int half, int i) { return i / 4 * 8 + half * 4 + i % 4; }
 
-/* Columns c and c + 1 of row j as a word, of n rows of d. */
+/* Columns c and c + 1 of row j as a pair, of n rows of d. */
 static uint32_t stored_word(const uint16_t *in, int64_t ld, int n, int d, int j, int c)
 {
     const uint32_t low = j < n && c < d ? in[j * ld + c] : 0;

@@ -1,4 +1,4 @@
-/* decode.c -- a row of queries at a time. */
+/* decode.c -- decoding, one row of queries at a time. */
 
 static void dots_f32(float *s, const float *q, int64_t ldq, int rows, const void *k,
                      int64_t ldk, int dtype, int n, int d)
@@ -50,14 +50,15 @@ static float weigh_row(float *s, float f, float *m, float *l, int kind)
 
     for (int j = 0; j < LANES; j++)
         if (f * s[j] > top) top = f * s[j];
-    if (kind != FOCI_RELU2 && top > *m + 8.0f) {
+    if (kind != FOCI_WEIGH_RELU2 && top > *m + 8.0f) {
         shrink = exp2f(*m - top);
-        *l *= kind == FOCI_L2NORM ? shrink * shrink : shrink;
+        *l *= kind == FOCI_WEIGH_L2NORM ? shrink * shrink : shrink;
         *m = top;
     }
     for (int j = 0; j < LANES; j++) {
         s[j] = weight(f * s[j], *m, kind);
-        if (kind != FOCI_RELU2) *l += kind == FOCI_L2NORM ? s[j] * s[j] : s[j];
+        if (kind != FOCI_WEIGH_RELU2)
+            *l += kind == FOCI_WEIGH_L2NORM ? s[j] * s[j] : s[j];
     }
     return shrink;
 }

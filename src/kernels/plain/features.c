@@ -1,4 +1,4 @@
-/* features.c -- maps of rows to features, and back. */
+/* features.c -- feature maps and their gradients. */
 
 static float phi(float x, int kind)
 {

@@ -1,4 +1,4 @@
-/* few.c -- few rows as lanes, and transforms of them. */
+/* few.c -- transforms with few rows as lanes. */
 
 static void stand_rows(float *out, const void *in, int64_t ld, int dtype, int n, int d)
 {

@@ -1,18 +1,18 @@
-/* grad.c -- gradients of a panel, pair by pair. */
+/* grad.c -- the backward pass of a panel, pair by pair. */
 
 enum { WORDS = 16 }; /* of a row of a tile, which has as many rows */
 
-/* Where word j of row i of a matrix of so many columns lies among tiles. */
+/* Where pair j of row i of a matrix of so many columns lies among tiles. */
 static int64_t tiled(int i, int j, int cols)
 {
     return ((int64_t)(i / WORDS) * (cols / WORDS) + j / WORDS) * WORDS * WORDS +
            i % WORDS * WORDS + j % WORDS;
 }
 
-/* The half of a word that element t of a row is. */
-static float of_word(uint32_t word, int t)
+/* The half of a pair that element t of a row is. */
+static float of_pair(uint32_t pair, int t)
 {
-    return from_bf16(word >> 16 * (t & 1) & 0xffff);
+    return from_bf16(pair >> 16 * (t & 1) & 0xffff);
 }
 
 static void tile_words(uint32_t *out, const uint32_t *in, int64_t ld, int rows, int cols)
@@ -41,8 +41,8 @@ static float panel_dot(const uint32_t *rows, const uint32_t *cols, int d, int j,
     float sum = 0.0f;
 
     for (int t = 0; t < d; t++)
-        sum += of_word(rows[tiled(j, t / 2, d / 2)], t) *
-               of_word(cols[tiled(t / 2, i, LANES)], t);
+        sum += of_pair(rows[tiled(j, t / 2, d / 2)], t) *
+               of_pair(cols[tiled(t / 2, i, LANES)], t);
     return sum;
 }
 
@@ -50,7 +50,7 @@ static float panel_dot(const uint32_t *rows, const uint32_t *cols, int d, int j,
 static void panel_add(float *sum, float x, const uint32_t *rows, int d, int i)
 {
     for (int c = 0; c < d; c++)
-        sum[c] += x * of_word(rows[tiled(i / 2, c, d)], i);
+        sum[c] += x * of_pair(rows[tiled(i / 2, c, d)], i);
 }
 
 /* Key j of tile t meets query i of block b. */
@@ -67,7 +67,7 @@ static void panel_pair(const struct grad_panel *p, int t, int j, int b, int i)
     panel_add(p->dv_sum + row * p->dv, w, q->g_rows, p->dv, i);
     panel_add(p->dk_sum + row * p->dq, ds, q->q_rows, p->dq, i);
     for (int c = 0; c < p->dq; c++)
-        q->dqt[c * LANES + i] += ds * of_word(k->sum[c * LANES / 2 + j / 2], j);
+        q->dqt[c * LANES + i] += ds * of_pair(k->sum[c * LANES / 2 + j / 2], j);
 }
 
 static void grad_panel_bf16(const struct grad_panel *p)

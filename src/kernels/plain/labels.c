@@ -1,4 +1,4 @@
-/* labels.c -- the best of scores, and labels that are the same. */
+/* labels.c -- arg-max of scores, and equality of labels. */
 
 static void best(const float *s, int n, int first, int both, float *most, float *next,
                  float *at)

@@ -1,4 +1,4 @@
-/* linear.c -- a whole chunk of linear attention. */
+/* linear.c -- the fused chunk of linear attention and its backward pass. */
 
 struct chunk_plain {
     float f[LANES][CHUNK_WIDTH], g[LANES][CHUNK_WIDTH]; /* features of queries, keys */

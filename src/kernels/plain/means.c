@@ -1,4 +1,4 @@
-/* means.c -- running means of rows, and back. */
+/* means.c -- running means of rows, forward and backward. */
 
 static void mean_rows(float *o, int64_t ldo, const float *v, int64_t ldv, int n, int d,
                       const double *a, double *mean)

@@ -1,4 +1,4 @@
-/* peak.c -- what the machine can do, in plain C. */
+/* peak.c -- the probes of peak rates, in plain C. */
 
 enum { PEAK_SUMS = 32 };
 

@@ -1,4 +1,4 @@
-/* places.c -- what depends on positions: turns, distances, and which weights are dropped. */
+/* places.c -- rotary positions, bands of distances, and dropout masks. */
 
 static void turn(float *x, int64_t ld, const float *turns, int64_t ldt, int n, int d,
                  int half, int back)
@@ -29,15 +29,15 @@ static void unskew_f32(float *band, const float *ds)
             band[r * LANES + i] = ds[(LANES + i - r) * LANES + i];
 }
 
-static void unskew_bf16(uint16_t *rows, uint32_t *words, const uint16_t *ds)
+static void unskew_bf16(uint16_t *rows, uint32_t *pairs, const uint16_t *ds)
 {
-    memset(words, 0, LANES / 2 * LANES * sizeof *words);
+    memset(pairs, 0, LANES / 2 * LANES * sizeof *pairs);
     for (int r = 0; r < LANES; r++)
         for (int i = 0; i < LANES; i++) {
             const uint16_t x = ds[(LANES + i - r) * LANES + i];
 
             rows[r * LANES + i] = x;
-            words[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
+            pairs[r / 2 * LANES + i] |= (uint32_t)x << 16 * (r & 1);
         }
 }
 
@@ -53,19 +53,36 @@ static void diagonals(float *sums, const void *ds, int dtype, int n, uint64_t la
  * Dropping weights
  */
 
+static bool stays(uint64_t z, uint64_t bound)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return (z ^ z >> 31) >= bound;
+}
+
 static void chances(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
                     uint64_t bound)
 {
+    const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
+
     for (int j = 0; j < n; j++) {
         keep[j] = 0;
-        for (int i = 0; i < LANES; i++) {
-            uint64_t z = keys[i] + UINT64_C(0x9E3779B97F4A7C15) * (first + (uint64_t)j);
+        for (int i = 0; i < LANES; i++)
+            keep[j] |= (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound)
+                       << i;
+    }
+}
 
-            z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-            z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-            z ^= z >> 31;
-            keep[j] |= (uint64_t)(z >= bound) << i;
-        }
+static void keep_rows(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
+                      uint64_t bound)
+{
+    const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
+
+    for (int i = 0; i < n; i++) {
+        keep[i] = 0;
+        for (int j = 0; j < LANES; j++)
+            keep[i] |= (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound)
+                       << j;
     }
 }
 

@@ -1,5 +1,5 @@
-/* products.c -- products of matrices: row by row of c, a term of each of its elements at
- * a time, so that rows of b and c are read along. */
+/* products.c -- matrix products: row by row of c, one term of all its elements at a time, so
+ * that rows of b and c are read in order. */
 
 static void gemm_f32(float *c, int64_t ldc, const float *a, int64_t ra, int64_t ca,
                      const float *b, int64_t ldb, int m, int n, int k, int add)

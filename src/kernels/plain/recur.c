@@ -1,4 +1,4 @@
-/* recur.c -- sums over features that move on by a token. */
+/* recur.c -- the state of linear attention, moved on by a token. */
 
 static void recur(double *s, int64_t lds, const double *keep, const float *g,
                   const float *v, double *o, const float *f, int m)

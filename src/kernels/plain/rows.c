@@ -1,4 +1,4 @@
-/* rows.c -- rows of tensors, read, written and packed. */
+/* rows.c -- rows of tensors, loaded, stored and packed. */
 
 static void load_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
                       int dtype, int n, int d)
@@ -31,21 +31,6 @@ static void store_rows_by(void *out, int64_t ld_out, int dtype, const float *in,
     for (int i = 0; i < n; i++)
         store_rows((char *)out + i * step, ld_out, dtype, in + i * ld_in, ld_in,
                    factor[i], 1, d);
-}
-
-static void finish_rows(void *out, int64_t ld_out, int dtype, const float *in,
-                        int64_t ld_in, const struct finish *f, int n, int d)
-{
-    for (int i = 0; i < n; i++)
-        for (int c = 0; c < d; c++) {
-            float x = in[i * ld_in + c];
-
-            if (f->bias) x += f->bias[c];
-            if (f->silu) x /= 1.0f + expf(-x);
-            if (f->keep) x = f->keep[i] >> (f->first + c) & 1 ? x * f->factor : 0.0f;
-            if (f->more) x += element(f->more, i * f->ld_more + c, dtype);
-            set_element(out, i * ld_out + c, dtype, x);
-        }
 }
 
 static void stream_rows(void *out, int64_t ld_out, int dtype, const float *in,
@@ -92,7 +77,7 @@ static void pack_cols_bf16(uint32_t *out, const float *in, int64_t ld, int n, in
     for (int t = 0; t < d / 2; t++)
         for (int i = 0; i < LANES; i++)
             out[t * LANES + i] =
-                word(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
+                pair(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
 }
 
 static void pack_rows_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)
@@ -100,7 +85,7 @@ static void pack_rows_bf16(uint32_t *out, const float *in, int64_t ld, int n, in
     for (int i = 0; i < LANES; i++)
         for (int t = 0; t < d / 2; t++)
             out[i * (d / 2) + t] =
-                word(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
+                pair(at(in, ld, n, i, 2 * t), at(in, ld, n, i, 2 * t + 1));
 }
 
 /* Rows 2t and 2t+1 of `width` columns, rows of the result `width` apart. */
@@ -109,7 +94,7 @@ static void pack_row_pairs(uint32_t *out, const float *in, int64_t ld, int n, in
     for (int t = 0; t < LANES / 2; t++)
         for (int c = 0; c < width; c++)
             out[t * width + c] =
-                word(at(in, ld, n, 2 * t, c), at(in, ld, n, 2 * t + 1, c));
+                pair(at(in, ld, n, 2 * t, c), at(in, ld, n, 2 * t + 1, c));
 }
 
 static void pack_pairs_bf16(uint32_t *out, const float *in, int64_t ld, int n, int d)

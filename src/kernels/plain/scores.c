@@ -1,4 +1,4 @@
-/* scores.c -- from scores to weights, and back. */
+/* scores.c -- scores to weights, and gradients of scores. */
 
 static void modify(float *s, int n, const float *f, float unit, float c,
                    const float *bias, int64_t ldb, const uint64_t *seen)
@@ -25,7 +25,7 @@ static int move(const float *s, int n, const float *f, float *m, float *l,
     int   moved = 0;
     float next[LANES];
 
-    if (kind == FOCI_RELU2 || !shrink) return 0;
+    if (kind == FOCI_WEIGH_RELU2 || !shrink) return 0;
 
     for (int i = 0; i < LANES; i++) {
         float top = -INFINITY;
@@ -40,7 +40,7 @@ static int move(const float *s, int n, const float *f, float *m, float *l,
 
     for (int i = 0; i < LANES; i++) {
         shrink[i] = next[i] == m[i] ? 1.0f : exp2f(m[i] - next[i]);
-        l[i] *= kind == FOCI_L2NORM ? shrink[i] * shrink[i] : shrink[i];
+        l[i] *= kind == FOCI_WEIGH_L2NORM ? shrink[i] * shrink[i] : shrink[i];
         m[i] = next[i];
     }
     return 1;
@@ -56,8 +56,8 @@ static int weigh_f32(float *s, int n, const float *f, float *m, float *l, float 
             float *const x = &s[j * LANES + i];
             const float  w = weight(f ? f[i] * *x : *x, m[i], kind);
 
-            if (kind == FOCI_SOFTMAX) l[i] += w;
-            if (kind == FOCI_L2NORM) l[i] += w * w;
+            if (kind == FOCI_WEIGH_SOFTMAX) l[i] += w;
+            if (kind == FOCI_WEIGH_L2NORM) l[i] += w * w;
             *x = w;
         }
     return moved;
@@ -75,8 +75,8 @@ static int weigh_bf16(const float *s, uint32_t *p, int n, int k, const float *f,
             const uint16_t h = to_bf16(weight(f ? f[i] * x : x, m[i], kind));
             const float    w = from_bf16(h);
 
-            if (kind == FOCI_SOFTMAX) l[i] += w;
-            if (kind == FOCI_L2NORM) l[i] += w * w;
+            if (kind == FOCI_WEIGH_SOFTMAX) l[i] += w;
+            if (kind == FOCI_WEIGH_L2NORM) l[i] += w * w;
             p[j / 2 * LANES + i] |= (uint32_t)h << 16 * (j & 1);
         }
     return moved;
@@ -95,12 +95,12 @@ static void slope(float s, float dp, int i, const struct grad_rows *r, float *w,
     *w = *ds = 0.0f;
     if (t == -INFINITY) return;
 
-    if (r->kind == FOCI_RELU2) {
+    if (r->kind == FOCI_WEIGH_RELU2) {
         *w = positive(t) * positive(t) * r->norm[i];
         *ds = 2.0f * positive(t) * r->norm[i] * dp;
     } else {
         *w = exp2f(t - r->norm[i]);
-        *ds = *w * (dp - (r->kind == FOCI_L2NORM ? *w : 1.0f) * r->delta[i]);
+        *ds = *w * (dp - (r->kind == FOCI_WEIGH_L2NORM ? *w : 1.0f) * r->delta[i]);
     }
     if (r->c != 0.0f) {
         const float x = t / (r->unit * r->c);

@@ -1,4 +1,4 @@
-/* taps.c -- convolutions with few taps, and back. */
+/* taps.c -- convolutions with few taps, forward and backward. */
 
 static void taps(void *o, int64_t ldo, const void *v, int64_t ldv, int dtype, int n,
                  int d, const float *w, int64_t ldw, int width, int far)

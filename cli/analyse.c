@@ -179,7 +179,7 @@ static int open_estimator(const struct work *w, struct estimator *e)
     const foci_status status = foci_plan_create(w->ctx, e->spec, &p, &e->plan);
 
     if (status) return library_error(w->a, w->ctx, status, e->spec);
-    e->params = need((size_t)foci_plan_params(e->plan), sizeof *e->params);
+    e->params = need((size_t)foci_plan_param_floats(e->plan), sizeof *e->params);
     return EXIT_OK;
 }
 

@@ -158,17 +158,17 @@ static foci_status measure(const struct errors *e, const foci_plan *plan,
                            struct rows *r, struct curve *c)
 {
     const foci_problem p = problem_of(e);
-    float             *params = need((size_t)foci_plan_params(plan), sizeof *params);
-    foci_io            io = { FOCI_SIZED(foci_io),
-                              .q = r->q,
-                              .k = r->k,
-                              .v = r->v,
-                              .x = bench_draw_x(plan, &p, (size_t)e->length),
-                              .o = need(row_floats(e), sizeof(float)),
-                              .params = params,
-                              .work = need(foci_plan_work_bytes(plan), 1) };
-    double             errors[HEADS];
-    foci_status        status = foci_params_init(plan, e->seed, params);
+    float      *params = need((size_t)foci_plan_param_floats(plan), sizeof *params);
+    foci_io     io = { FOCI_SIZED(foci_io),
+                       .q = r->q,
+                       .k = r->k,
+                       .v = r->v,
+                       .x = bench_draw_x(plan, &p, (size_t)e->length),
+                       .o = need(row_floats(e), sizeof(float)),
+                       .params = params,
+                       .work = need(foci_plan_work_bytes(plan), 1) };
+    double      errors[HEADS];
+    foci_status status = foci_params_init(plan, e->seed, params);
 
     for (int i = 0; i < e->spreads.n && !status; i++) {
         double squares = 0;
@@ -191,7 +191,7 @@ static int measure_spec(struct errors *e, const char *spec, struct rows *rows)
     foci_plan   *plan;
     foci_status  status = foci_plan_create(e->ctx, spec, &p, &plan);
 
-    if (!status) status = foci_plan_problem(plan, &p);
+    if (!status) status = foci_plan_get_problem(plan, &p);
     if (!status && p.kv_heads != HEADS) {
         foci_plan_free(plan);
         return usage_error(e->a,

@@ -14,7 +14,7 @@ enum { DRAWS = 32, ROWS = 256, MAX_ROWS = 1024, LEAST_DIM = 4, MAX_DIMS = 32 };
 
 static const struct {
     const char *key, *text;
-} names[FOCI_N_FIGURES] = {
+} names[FOCI_FIGURE_COUNT] = {
     [FOCI_FIGURE_GRAM] = { "gram", "largest entry of |W'W - I|" },
     [FOCI_FIGURE_SMALLEST] = { "smallest", "smallest singular value" },
     [FOCI_FIGURE_LARGEST] = { "largest", "largest singular value" },
@@ -43,7 +43,7 @@ static const struct {
 struct result {
     const char     *spec;
     int             group; /* -1: the spec has no other */
-    foci_figure     figures[FOCI_N_FIGURES];
+    foci_figure     figures[FOCI_FIGURE_COUNT];
     foci_distortion distortions[MAX_DIMS];
 };
 
@@ -93,12 +93,10 @@ static foci_status measure_groups(struct looks *l, const foci_plan *plan,
                                   const char *spec)
 {
     const int   before = l->n;
-    int         groups = 0;
     foci_group  g = { FOCI_SIZED(foci_group) };
     foci_status status = FOCI_OK;
 
-    while (!foci_plan_group(plan, groups, &g))
-        groups++;
+    const int groups = foci_plan_group_count(plan);
     for (int i = 0; i <= groups && !status; i++) {
         const bool last = i == groups;
 
@@ -179,7 +177,7 @@ static void print_figures(const struct result *r)
 
     table_pair(t, "figure", "measured");
     table_pair(t, "error", "theory");
-    for (int i = 0; i < FOCI_N_FIGURES; i++) {
+    for (int i = 0; i < FOCI_FIGURE_COUNT; i++) {
         const foci_figure *f = &r->figures[i];
 
         table_cell(t, "%s", names[i].text);
@@ -241,7 +239,7 @@ static json_t *json_result(const struct looks *l, const struct result *r)
 {
     json_t *figures = json_object(), *list = json_array();
 
-    for (int i = 0; i < FOCI_N_FIGURES; i++)
+    for (int i = 0; i < FOCI_FIGURE_COUNT; i++)
         json_object_set_new(figures, names[i].key,
                             json_pack("{s:o, s:o, s:o}", "measured",
                                       json_number(r->figures[i].measured), "error",

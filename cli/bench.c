@@ -86,9 +86,10 @@ static int parse(const struct args *a, foci_ctx *ctx, const char *text,
     const int code = parse_problem(a, ctx, problem, c);
     if (code) return code;
     c->problem.dtype = d == 2 ? FOCI_BF16 : FOCI_F32;
-    if (d == 1) c->problem.flags |= FOCI_FAST;
-    if (c->pass == PASS_BWD || c->pass == PASS_BOTH) c->problem.flags |= FOCI_TRAIN;
-    if (c->pass == PASS_STEP) c->problem.flags |= FOCI_CAUSAL;
+    if (d == 1) c->problem.flags |= FOCI_FLAG_FAST;
+    if (c->pass == PASS_BWD || c->pass == PASS_BOTH)
+        c->problem.flags |= FOCI_FLAG_TRAIN;
+    if (c->pass == PASS_STEP) c->problem.flags |= FOCI_FLAG_CAUSAL;
     if (c->pass == PASS_STEP && c->problem.len_q > c->problem.len_k)
         return usage_error(a,
                            "case \"%s\": m is %lld; after a step of %lld tokens there "
@@ -107,7 +108,7 @@ static int try_plan(const struct args *a, foci_ctx *ctx, const struct bench_case
     foci_status status =
         c->is_layer ? bench_layer_create(ctx, c, &layer) : bench_plan(ctx, c, &plan);
 
-    if (status == FOCI_OK && c->pass == PASS_STEP)
+    if (status == FOCI_OK && c->pass == PASS_STEP && (c->is_layer || !on_device(ctx)))
         status = foci_pool_create(layer ? foci_layer_plan(layer) : plan, 0, &pool);
     foci_pool_free(pool);
     foci_plan_free(plan);
@@ -142,7 +143,7 @@ static const char *const default_cases[] = {
 static double peak(const struct row *row)
 {
     const bool bf16 =
-        row->c.problem.dtype == FOCI_BF16 || row->c.problem.flags & FOCI_FAST;
+        row->c.problem.dtype == FOCI_BF16 || row->c.problem.flags & FOCI_FLAG_FAST;
     const double x = bf16 ? row->before.bf16_flops : row->before.f32_flops;
     const double y = bf16 ? row->after.bf16_flops : row->after.f32_flops;
     return x > y ? x : y;

@@ -73,11 +73,11 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
 {
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
 
-    foci_layer_get(layer, &p);
+    foci_layer_get_problem(layer, &p);
     const size_t rows = (size_t)(p.batch * p.len), n = rows * (size_t)p.width;
     const size_t before = (size_t)(p.batch * p.memory) * (size_t)p.width;
     const size_t source = (size_t)(p.batch * p.len_source) * (size_t)p.width_source;
-    const size_t floats = (size_t)foci_layer_params(layer);
+    const size_t floats = (size_t)foci_layer_param_floats(layer);
     const size_t bytes = foci_dtype_bytes(p.dtype);
     float       *params = need(floats, sizeof *params);
 
@@ -98,10 +98,10 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
                                 .dsource = source ? need(source, bytes) : NULL,
                                 .dparams = need(floats, sizeof *params) };
     }
-    foci_status status = foci_layer_init(layer, 1, params);
+    foci_status status = foci_layer_params_init(layer, 1, params);
     /* Otherwise statistics are found in each sequence, and that is timed. */
-    if (status == FOCI_OK && p.flags & FOCI_CAUSAL)
-        status = foci_layer_calibrate(layer, &j->io, params);
+    if (status == FOCI_OK && p.flags & FOCI_FLAG_CAUSAL)
+        status = foci_layer_params_calibrate(layer, &j->io, params);
     return status == FOCI_OK ? foci_layer_forward(layer, &j->io) : status;
 }
 
@@ -124,8 +124,9 @@ static void step_cost(foci_ctx *ctx, const foci_layer *layer,
     const foci_problem *p = &c->problem;
     const double        rows = (double)(p->len_q < p->len_k ? p->len_q : p->len_k);
     const double        share = p->len_k ? rows / (double)p->len_k : 0;
-    const double weights = (double)sizeof(float) * (double)foci_layer_params(layer);
-    foci_cost    plan = { FOCI_SIZED(foci_cost) };
+    const double        weights =
+        (double)sizeof(float) * (double)foci_layer_param_floats(layer);
+    foci_cost plan = { FOCI_SIZED(foci_cost) };
 
     foci_plan_cost(foci_layer_plan(layer), &plan);
     const double products = cost->forward_flops - plan.forward_flops;

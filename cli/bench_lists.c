@@ -61,22 +61,19 @@ int bench_lists(const struct run *given, struct bench_case *c)
 {
     foci_problem  *p = &c->problem;
     foci_list_want want = { FOCI_SIZED(foci_list_want) };
-    int64_t        cap = 0;
+    int            n = 0;
 
-    for (int i = 0;; i++) {
-        const foci_status status = foci_list_wanted(given->ctx, c->spec, p, i, &want);
-        if (status && c->is_layer) return EXIT_OK; /* the layer may know better */
-        if (status) return library_error(given->a, given->ctx, status, c->text);
-        if (!*want.name) return EXIT_OK;
-        if (p->n_lists == cap) {
-            foci_list *more = need((size_t)(cap = 2 * cap + 1), sizeof *more);
-            if (i) memcpy(more, c->lists, (size_t)i * sizeof *more);
-            free(c->lists);
-            p->lists = c->lists = more;
-        }
+    foci_status status = foci_list_wanted_count(given->ctx, c->spec, p, &n);
+    if (status && c->is_layer) return EXIT_OK; /* the layer may know better */
+    if (n) c->lists = need((size_t)n, sizeof *c->lists);
+    for (int i = 0; i < n && !status; i++) {
+        status = foci_list_wanted(given->ctx, c->spec, p, i, &want);
+        if (status) break;
         c->lists[p->n_lists++] =
             make_list(&want, find(given->lists, given->p.n_lists, want.name));
+        p->lists = c->lists;
     }
+    return status ? library_error(given->a, given->ctx, status, c->text) : EXIT_OK;
 }
 
 bool bench_has_list(const struct bench_case *c, const char *name)

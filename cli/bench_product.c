@@ -20,9 +20,9 @@ static const struct form {
     uint32_t    flags;
 } forms[] = {
     { "nn", 0 },
-    { "tn", FOCI_PRODUCT_TURN_A },
-    { "nt", FOCI_PRODUCT_TURN_B },
-    { "tt", FOCI_PRODUCT_TURN_A | FOCI_PRODUCT_TURN_B },
+    { "tn", FOCI_PRODUCT_TRANSPOSE_A },
+    { "nt", FOCI_PRODUCT_TRANSPOSE_B },
+    { "tt", FOCI_PRODUCT_TRANSPOSE_A | FOCI_PRODUCT_TRANSPOSE_B },
 };
 
 static const struct type {
@@ -31,7 +31,7 @@ static const struct type {
     uint32_t    flags, problem;
 } types[] = {
     { "f32", FOCI_F32, 0, 0 },
-    { "f32fast", FOCI_F32, FOCI_PRODUCT_FAST, FOCI_FAST },
+    { "f32fast", FOCI_F32, FOCI_PRODUCT_FAST, FOCI_FLAG_FAST },
     { "bf16", FOCI_BF16, 0, 0 },
 };
 
@@ -122,7 +122,7 @@ int bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case *
                                 .bytes = (m * k + k * n + m * n) *
                                          (double)foci_dtype_bytes(type),
                                 .density = 1,
-                                .work_bytes = foci_product_work(ctx, &j.io) };
+                                .work_bytes = foci_product_work_bytes(ctx, &j.io) };
     void *const all[] = { bench_draw(type, (size_t)(p->m * p->k), 1),
                           bench_draw(type, (size_t)(p->k * p->n), 2),
                           need((size_t)(p->m * p->n), foci_dtype_bytes(type)),

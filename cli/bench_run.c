@@ -62,12 +62,12 @@ int32_t *bench_words(int64_t seqs, int64_t n)
 static bool reads(const foci_plan *plan, char tensor)
 {
     static _Alignas(64) float some[16];
-    char                      text[512];
+    const char                name[] = { tensor, 0 };
     foci_problem              p = { FOCI_SIZED(foci_problem) };
 
-    foci_plan_problem(plan, &p);
+    foci_plan_get_problem(plan, &p);
     int32_t *const words = bench_words(p.batch, p.len_q);
-    float *const   zeros = need((size_t)foci_plan_params(plan), sizeof *zeros);
+    float *const   zeros = need((size_t)foci_plan_param_floats(plan), sizeof *zeros);
     const foci_io  io = { FOCI_SIZED(foci_io),
                           .q = tensor == 'q' ? NULL : some,
                           .k = tensor == 'k' ? NULL : some,
@@ -78,10 +78,10 @@ static bool reads(const foci_plan *plan, char tensor)
                           .params = zeros,
                           .work = some };
 
-    const foci_status status = foci_io_check(plan, &io, NULL, text, sizeof text);
+    const bool lacks = io_lacks(plan, &io, name);
     free(zeros);
     free(words);
-    return status != FOCI_OK;
+    return lacks;
 }
 
 void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
@@ -94,14 +94,14 @@ foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
-    foci_plan_problem(plan, &p);
+    foci_plan_get_problem(plan, &p);
     const size_t heads = (size_t)(p.batch * p.heads);
     const size_t kv = (size_t)(p.batch * p.kv_heads);
     const size_t len_q = (size_t)p.len_q, len_k = (size_t)p.len_k;
     const size_t qk = (size_t)p.dim_qk, v = (size_t)p.dim_v;
     const size_t rows = (size_t)p.batch * len_q;
     const size_t bytes = foci_dtype_bytes(p.dtype);
-    const size_t n = (size_t)foci_plan_params(plan);
+    const size_t n = (size_t)foci_plan_param_floats(plan);
     const bool   q = reads(plan, 'q'), k = reads(plan, 'k');
     float       *params = need(n, sizeof *params);
 
@@ -129,7 +129,7 @@ foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
     foci_status status = foci_params_init(plan, 1, params);
     /* Otherwise statistics are found in each sequence, and that is timed. */
     j->there = on_device(ctx);
-    if (status == FOCI_OK && c->problem.flags & FOCI_CAUSAL && !j->there)
+    if (status == FOCI_OK && c->problem.flags & FOCI_FLAG_CAUSAL && !j->there)
         status = foci_params_calibrate(plan, &j->io, params);
     if (status == FOCI_OK && j->there)
         status = device_send(ctx, plan, &j->io, c->pass == PASS_FWD ? NULL : &j->grads,
@@ -240,6 +240,18 @@ foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **pl
     return status;
 }
 
+/* On a device, which has no pools, a step is its queries with all keys at once. */
+static foci_status run_step(foci_ctx *ctx, const foci_plan *plan,
+                            const struct bench_case *c, int reps, double time,
+                            struct bench_result *r)
+{
+    struct bench_case forward = *c;
+
+    if (!on_device(ctx)) return bench_step(ctx, plan, NULL, c, reps, time, r);
+    forward.pass = PASS_FWD;
+    return run_plan(ctx, plan, &forward, reps, time, r);
+}
+
 static void count(foci_ctx *ctx, const foci_plan *plan, const struct bench_case *c,
                   struct bench_result *r)
 {
@@ -276,12 +288,12 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
     if (status != FOCI_OK) return library_error(a, ctx, status, c->text);
 
     count(ctx, plan, c, r);
-    status = c->pass == PASS_STEP ? bench_step(ctx, plan, NULL, c, reps, time, r)
+    status = c->pass == PASS_STEP ? run_step(ctx, plan, c, reps, time, r)
                                   : run_plan(ctx, plan, c, reps, time, r);
     foci_plan_free(plan);
     return status == FOCI_OK ? EXIT_OK
                              : failure(a, "%s: execution failed: %s", c->text,
-                                       foci_status_text(status));
+                                       device_reason(ctx, status));
 }
 
 void bench_release(struct bench_result *r) { free(r->plan); }

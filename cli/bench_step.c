@@ -15,9 +15,9 @@ struct decoding {
     int32_t          *tokens, *words;  /* of what is appended before a step */
     int64_t           keep;            /* keys before a step */
     foci_step_io      io;
-    const foci_layer *layer; /* NULL: the plan alone */
-    void             *y;     /* what a layer gives */
-    void             *made;  /* what it makes of its parameters alone */
+    const foci_layer *layer;       /* NULL: the plan alone */
+    void             *y;           /* what a layer gives */
+    void             *precomputed; /* what it makes of its parameters alone */
 };
 
 static foci_status step_layer(const struct decoding *d)
@@ -32,7 +32,7 @@ static foci_status step_layer(const struct decoding *d)
         .words = d->io.words,
         .params = d->io.params,
         .work = d->io.work,
-        .made = d->made,
+        .precomputed = d->precomputed,
     };
     return foci_layer_step(d->layer, d->pool, &io);
 }
@@ -108,8 +108,9 @@ static foci_status make(struct decoding *d, const foci_plan *plan, const foci_pr
     foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
 
     if (d->layer) {
-        d->made = need(foci_layer_made_bytes(d->layer), 1);
-        if (!status) status = foci_layer_make(d->layer, d->io.params, d->made);
+        d->precomputed = need(foci_layer_precompute_bytes(d->layer), 1);
+        if (!status)
+            status = foci_layer_precompute(d->layer, d->io.params, d->precomputed);
     }
     for (int64_t i = 0; i < p->batch && status == FOCI_OK; i++)
         status = foci_state_create(d->pool, &d->states[i]);
@@ -135,7 +136,7 @@ static void release(struct decoding *d)
                           (void *)d->io.params,
                           d->io.work,
                           d->y,
-                          d->made,
+                          d->precomputed,
                           d->words,
                           (void *)d->io.words };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -210,8 +211,8 @@ static foci_status draw_params(foci_ctx *ctx, const foci_plan *plan,
 
     p.len_q = p.len_k = FOCI_PAGE;
     if (status || foci_plan_create(ctx, c->spec, &p, &page)) return status;
-    foci_plan_problem(page, &p);
-    if (foci_plan_params(page) == foci_plan_params(plan))
+    foci_plan_get_problem(page, &p);
+    if (foci_plan_param_floats(page) == foci_plan_param_floats(plan))
         status = calibrate_page(page, &p, params);
     foci_plan_free(page);
     return status;
@@ -221,8 +222,9 @@ static size_t bytes_of(const struct decoding *d, const foci_problem *p, int64_t 
 {
     const int64_t n = p->batch * tokens;
 
-    return d->layer ? foci_layer_step_bytes(d->layer, d->pool, p->batch, n, p->len_k)
-                    : foci_step_bytes(d->pool, p->batch, n, p->len_k);
+    return d->layer
+               ? foci_layer_step_work_bytes(d->layer, d->pool, p->batch, n, p->len_k)
+               : foci_step_work_bytes(d->pool, p->batch, n, p->len_k);
 }
 
 /* The layer on one page of tokens. */
@@ -232,18 +234,18 @@ static foci_status draw_layer_params(foci_ctx *ctx, const foci_layer *layer,
     struct bench_case page = *c;
     foci_layer       *small;
     foci_layer_io     io = { FOCI_SIZED(foci_layer_io), .params = params };
-    foci_status       status = foci_layer_init(layer, 1, params);
+    foci_status       status = foci_layer_params_init(layer, 1, params);
 
     page.problem.len_q = page.problem.len_k = FOCI_PAGE;
     if (status || bench_layer_create(ctx, &page, &small)) return status;
-    if (foci_layer_params(small) == foci_layer_params(layer)) {
+    if (foci_layer_param_floats(small) == foci_layer_param_floats(layer)) {
         const size_t n =
             (size_t)(c->problem.batch * FOCI_PAGE) * (size_t)c->problem.dim_x;
         io.x = bench_draw(c->problem.dtype, n, 1);
         io.y = need(n, foci_dtype_bytes(c->problem.dtype));
         io.words = bench_words(c->problem.batch, FOCI_PAGE);
         io.work = need(foci_layer_work_bytes(small), 1);
-        status = foci_layer_calibrate(small, &io, params);
+        status = foci_layer_params_calibrate(small, &io, params);
     }
     free((void *)io.x);
     free(io.y);
@@ -259,14 +261,15 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *l
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
-    foci_plan_problem(plan, &p);
+    foci_plan_get_problem(plan, &p);
     const int64_t n = c->problem.len_q;
     const int64_t most = n > FOCI_PAGE ? n : FOCI_PAGE;
     const size_t  batch = (size_t)p.batch;
-    const int64_t floats = layer ? foci_layer_params(layer) : foci_plan_params(plan);
-    float        *params = need((size_t)floats, sizeof *params);
-    int32_t      *tokens = need(batch, sizeof *tokens);
-    int32_t      *words = bench_words(p.batch, n);
+    const int64_t floats =
+        layer ? foci_layer_param_floats(layer) : foci_plan_param_floats(plan);
+    float   *params = need((size_t)floats, sizeof *params);
+    int32_t *tokens = need(batch, sizeof *tokens);
+    int32_t *words = bench_words(p.batch, n);
     for (size_t i = 0; i < batch; i++)
         tokens[i] = (int32_t)n;
     bench_fill_words(words, p.batch, p.len_k - n, n);

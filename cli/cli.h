@@ -211,6 +211,7 @@ double seconds(void);
  * of files is written whole or not at all. */
 void catch_signals(void); /* once, at the start */
 void hold_signals(void);
+bool signal_waits(void); /* one came since */
 void release_signals(void);
 
 /*

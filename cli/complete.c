@@ -45,10 +45,17 @@ static bool begins(const char *usage, const char *word)
     return strncmp(usage + (*usage == '['), word, strlen(word)) == 0;
 }
 
+/* Is the first word one of those it lists, "train|show FILE"? */
+static bool is_choice(const char *usage)
+{
+    return *usage >= 'a' && *usage <= 'z' && usage[strcspn(usage, "| ")] == '|';
+}
+
 /* Is it known what the first word of a usage may be? */
 static bool has_names(const char *usage)
 {
-    return begins(usage, "SPEC") || begins(usage, "NAME") || begins(usage, "CASE");
+    return begins(usage, "SPEC") || begins(usage, "NAME") || begins(usage, "CASE") ||
+           is_choice(usage);
 }
 
 static void put_names(FILE *out, const foci_ctx *ctx, const char *usage)
@@ -56,6 +63,11 @@ static void put_names(FILE *out, const foci_ctx *ctx, const char *usage)
     const char *end = begins(usage, "CASE") ? "/" : "", *gap = "";
 
     if (!has_names(usage)) return;
+    if (is_choice(usage)) {
+        for (; *usage && *usage != ' '; usage++)
+            fputc(*usage == '|' ? ' ' : *usage, out);
+        return;
+    }
     for (int i = 0; foci_mechanism(ctx, i); i++, gap = " ")
         fprintf(out, "%s%s%s", gap, foci_mechanism(ctx, i)->name, end);
     if (!begins(usage, "NAME")) return;

@@ -2,10 +2,28 @@
  * and back. */
 #include "cli/device.h"
 
+#include <stdio.h>
+#include <string.h>
+
 bool on_device(const foci_ctx *ctx)
 {
     foci_device d = { FOCI_SIZED(foci_device) };
-    return foci_ctx_device(ctx, &d) == FOCI_OK && d.name;
+    return foci_ctx_get_device(ctx, &d) == FOCI_OK && d.name;
+}
+
+bool io_lacks(const foci_plan *plan, const foci_io *io, const char *name)
+{
+    char text[512] = "", wanted[64];
+
+    const int n = snprintf(wanted, sizeof wanted, "io.%s is NULL", name);
+    return foci_io_check(plan, io, NULL, text, sizeof text) != FOCI_OK &&
+           strncmp(text, wanted, (size_t)n) == 0;
+}
+
+const char *device_reason(const foci_ctx *ctx, foci_status status)
+{
+    const bool told = status == FOCI_ERR_DEVICE || status == FOCI_ERR_MEMORY;
+    return told && on_device(ctx) ? foci_errmsg(ctx) : foci_status_text(status);
 }
 
 /* The copy of `bytes` at `host`; NULL of NULL, and once something has failed. */
@@ -38,12 +56,12 @@ foci_status device_send(foci_ctx *ctx, const foci_plan *plan, const foci_io *io,
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
     *c = (struct device_copy){ .ctx = ctx, .io = *io };
-    foci_plan_problem(plan, &p);
+    foci_plan_get_problem(plan, &p);
     const size_t q = extent(&p, &p.q, p.len_q, p.heads, p.dim_qk);
     const size_t k = extent(&p, &p.k, p.len_k, p.kv_heads, p.dim_qk);
     const size_t v = extent(&p, &p.v, p.len_k, p.kv_heads, p.dim_v);
     const size_t o = extent(&p, &p.o, p.len_q, p.heads, p.dim_v);
-    const size_t params = (size_t)foci_plan_params(plan) * sizeof(float);
+    const size_t params = (size_t)foci_plan_param_floats(plan) * sizeof(float);
     const size_t lens = (size_t)p.batch * sizeof(int32_t);
     const size_t pairs = (size_t)(p.mask_batch * p.mask_heads * p.len_q * p.len_k);
 

@@ -3,6 +3,7 @@
 #define FOCI_CLI_DEVICE_H
 
 #include "cli/cli.h"
+#include "foci/mechanism.h"
 
 struct device_block {
     void  *host, *there;
@@ -22,6 +23,13 @@ struct device_copy {
 
 /* Whether plans on ctx run on a device. */
 bool on_device(const foci_ctx *ctx);
+
+/* Whether an execution asks for io->NAME, which is NULL, before it looks where the others
+ * lie. */
+bool io_lacks(const foci_plan *plan, const foci_io *io, const char *name);
+
+/* What went wrong: the device has said more than the status does. */
+const char *device_reason(const foci_ctx *ctx, foci_status status);
 
 /* Copy all that io and grads (NULL: none) point to; results back; and free the copies,
  * which is needed after a failure too. */

@@ -105,7 +105,7 @@ static json_t *json_machine(const foci_ctx *ctx, const char *system, const char 
         foci_ctx_threads(ctx), "level", chosen_level(ctx), "levels", json_levels(ctx));
     foci_device d = { FOCI_SIZED(foci_device) };
 
-    if (!foci_ctx_device(ctx, &d) && d.name)
+    if (!foci_ctx_get_device(ctx, &d) && d.name)
         json_object_set_new(o, "device",
                             json_pack("{s:s, s:s, s:i, s:i, s:I}", "name", d.name,
                                       "model", d.model, "processors", d.processors,
@@ -126,7 +126,7 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
     table_pair(t, "threads", "%d", foci_ctx_threads(ctx));
     table_pair(t, "level", "%s", chosen_level(ctx));
     foci_device d = { FOCI_SIZED(foci_device) };
-    if (!foci_ctx_device(ctx, &d) && d.name)
+    if (!foci_ctx_get_device(ctx, &d) && d.name)
         table_pair(t, "device", "%s, %s, %d processors, %sB", d.name, d.model,
                    d.processors, thousands((double)d.memory_bytes, text));
     table_print(t, stdout);

@@ -87,13 +87,13 @@ char *layer_problem_text(const foci_layer *layer)
     foci_problem       p = { FOCI_SIZED(foci_problem) };
     char              *text = need(CAP, 1);
 
-    foci_layer_get(layer, &l);
-    foci_plan_problem(foci_layer_plan(layer), &p);
-    p.flags &= ~(uint32_t)FOCI_CAUSAL;
+    foci_layer_get_problem(layer, &l);
+    foci_plan_get_problem(foci_layer_plan(layer), &p);
+    p.flags &= ~(uint32_t)FOCI_FLAG_CAUSAL;
     if (p.kv_heads == p.heads) p.kv_heads = 0;
     const int n = foci_problem_print(&p, text, CAP);
     snprintf(text + n, CAP - (size_t)n, "w%lld%s", (long long)l.width,
-             l.flags & FOCI_CAUSAL ? "c" : "");
+             l.flags & FOCI_FLAG_CAUSAL ? "c" : "");
     return text;
 }
 

@@ -6,15 +6,15 @@
 #include "foci/mechanism.h"
 
 static const char *const engines[] = {
-    [FOCI_EXACT] = "exact",           [FOCI_LINEAR] = "linear",
-    [FOCI_POSITIONAL] = "positional", [FOCI_ROUTES] = "routes",
-    [FOCI_LANDMARKS] = "landmarks",   [FOCI_RECALL] = "recall",
+    [FOCI_ENGINE_EXACT] = "exact",           [FOCI_ENGINE_LINEAR] = "linear",
+    [FOCI_ENGINE_POSITIONAL] = "positional", [FOCI_ENGINE_ROUTED] = "routed",
+    [FOCI_ENGINE_NYSTROM] = "nystrom",       [FOCI_ENGINE_MEMFORMER] = "memformer",
 };
 
 static const char *const keeps[] = {
-    [FOCI_FROZEN] = "frozen",
-    [FOCI_TRAINED] = "trained",
-    [FOCI_MOVED] = "moved",
+    [FOCI_KEEP_FROZEN] = "frozen",
+    [FOCI_KEEP_TRAINED] = "trained",
+    [FOCI_KEEP_MOVED] = "moved",
 };
 
 static const struct {
@@ -64,7 +64,7 @@ static const char *sees_text(const foci_mech_def *d, char text[SEES_TEXT])
         { d->slots, "slots that stand for others" },
     };
 
-    if (d->engine == FOCI_ROUTES) return "what the inner mechanism sees";
+    if (d->engine == FOCI_ENGINE_ROUTED) return "what the inner mechanism sees";
     text[0] = '\0';
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (parts[i].has)
@@ -82,7 +82,7 @@ static const char *no_step(foci_ctx *ctx, const foci_mech_def *d)
     foci_plan           *plan = NULL;
     foci_pool           *pool = NULL;
     foci_problem         p = { FOCI_SIZED(foci_problem),
-                               .flags = FOCI_CAUSAL,
+                               .flags = FOCI_FLAG_CAUSAL,
                                .batch = 1,
                                .heads = 1,
                                .len_q = 2,
@@ -125,14 +125,14 @@ static json_t *json_args(const struct entry *e)
     json_t *list = json_array();
     for (size_t i = 0; i < e->n_args; i++) {
         const foci_arg_def *d = &e->args[i];
-        json_t             *o =
-            json_pack("{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
-                      or_empty(d->help), "default",
-                      d->word ? json_string(d->word) : json_number(d->preset), "min",
-                      json_number(d->min), "max", json_number(d->max), "real", d->real);
-        if (d->words)
+        json_t             *o = json_pack(
+                        "{s:s, s:s, s:o, s:o, s:o, s:b}", "name", d->name, "help",
+                        or_empty(d->help), "default",
+            d->preset_word ? json_string(d->preset_word) : json_number(d->preset),
+                        "min", json_number(d->min), "max", json_number(d->max), "real", d->real);
+        if (d->choices)
             json_object_set_new(o, d->mech ? "mechanism" : "words",
-                                json_string(d->words));
+                                json_string(d->choices));
         json_array_append_new(list, o);
     }
     return list;
@@ -174,11 +174,11 @@ static unsigned may_read(const foci_mech_def *d)
 
     for (size_t i = 0; i < d->n_args; i++)
         m.arg[i] = isnan(d->args[i].preset) ? d->args[i].min : d->args[i].preset;
-    for (size_t i = 0; d->needs && i < d->n_args; i++) {
+    for (size_t i = 0; d->reads_of && i < d->n_args; i++) {
         const double preset = m.arg[i];
-        const char  *more = d->args[i].words ? d->args[i].words : "0|1";
+        const char  *more = d->args[i].choices ? d->args[i].choices : "0|1";
         for (m.arg[i] = 0; more; m.arg[i]++) {
-            all |= d->needs(&m);
+            all |= d->reads_of(&m);
             more = strchr(more, '|');
             if (more) more++;
         }
@@ -327,16 +327,16 @@ static void print_args(const struct entry *e)
         const foci_arg_def *d = &e->args[i];
         table_cell(t, "  %s", d->name);
         if (d->mech) {
-            table_cell(t, "%s", d->words);
+            table_cell(t, "%s", d->choices);
             table_cell(t, "a mechanism and its modifiers");
-        } else if (d->words) {
+        } else if (d->choices) {
             int         len;
-            const char *word = word_at(d->words, (int)d->preset, &len);
+            const char *word = word_at(d->choices, (int)d->preset, &len);
             table_cell(t, "%.*s", len, word);
-            table_cell(t, "%s", d->words);
+            table_cell(t, "%s", d->choices);
         } else {
-            if (d->word)
-                table_cell(t, "%s", d->word);
+            if (d->preset_word)
+                table_cell(t, "%s", d->preset_word);
             else if (isnan(d->preset))
                 table_cell(t, "required");
             else

@@ -106,7 +106,7 @@ static int weigh(const struct map *m, bool random, float *weights)
     const uint64_t    seed = 3 * (uint64_t)opt_int(m->a, "seed", 0);
     foci_problem      p = { FOCI_SIZED(foci_problem) };
 
-    foci_plan_problem(r->plan, &p);
+    foci_plan_get_problem(r->plan, &p);
     const size_t rows = (size_t)p.len_q, heads = (size_t)p.heads;
     const size_t keys = (size_t)(p.len_k * p.kv_heads);
     float       *q = make_data(rows * heads * (size_t)p.dim_qk, random, seed);
@@ -128,7 +128,7 @@ static int weigh(const struct map *m, bool random, float *weights)
     int           code = check_words(m, io);
     foci_status   status = FOCI_OK;
     /* What is causal needs statistics; others find their own. */
-    if (!code && p.flags & FOCI_CAUSAL) code = run_calibrate(r, &io, NULL, &found);
+    if (!code && p.flags & FOCI_FLAG_CAUSAL) code = run_calibrate(r, &io, NULL, &found);
     if (!code) status = foci_ref_weights(r->plan, &io, weights);
     free(q);
     free(k);

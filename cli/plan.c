@@ -9,9 +9,9 @@
 static json_t *json_params(const struct run *r)
 {
     static const char *const keeps[] = {
-        [FOCI_FROZEN] = "frozen",
-        [FOCI_TRAINED] = "trained",
-        [FOCI_MOVED] = "moved",
+        [FOCI_KEEP_FROZEN] = "frozen",
+        [FOCI_KEEP_TRAINED] = "trained",
+        [FOCI_KEEP_MOVED] = "moved",
     };
     json_t *list = json_array();
 
@@ -83,8 +83,8 @@ static void take_options(const struct args *a, foci_problem *p)
 {
     p->dtype = (foci_dtype)opt_word(a, "dtype", FOCI_F32);
     p->seed = (uint64_t)opt_int(a, "seed", 0);
-    if (opt_flag(a, "train")) p->flags |= FOCI_TRAIN;
-    if (opt_word(a, "precision", 0)) p->flags |= FOCI_FAST;
+    if (opt_flag(a, "train")) p->flags |= FOCI_FLAG_TRAIN;
+    if (opt_word(a, "precision", 0)) p->flags |= FOCI_FLAG_FAST;
 }
 
 static int make_layer(struct run *r, const char *text)

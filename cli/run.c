@@ -5,6 +5,7 @@
 #include "cli/device.h"
 #include "cli/layer.h"
 #include "cli/run.h"
+#include "foci/mechanism.h"
 
 static foci_io make_io(const struct run *r)
 {
@@ -29,40 +30,30 @@ static foci_io make_io(const struct run *r)
     };
 }
 
-/* A tensor that is missing is one without which the library refuses what it takes with
- * it. */
+/* What a group reads has to be given. */
 static int check_missing(const struct run *r)
 {
-    static const _Alignas(64) float some[16];
-    static const char *const        names[] = { "q", "k", "v", "x" };
-    const struct tensor *const      tensors[] = { &r->q, &r->k, &r->v, &r->x };
-    float *const   zeros = need((size_t)foci_plan_params(r->plan), sizeof *zeros);
-    int32_t *const words = need((size_t)(r->p.batch * r->p.len_q), sizeof *words);
-    int            code = EXIT_OK;
-    char           text[512];
-
-    foci_io io = {
-        FOCI_SIZED(foci_io), .q = some,         .k = some,       .v = some,
-        .x = some,           .o = (void *)some, .params = zeros, .work = (void *)some,
-        .mask = r->mask,     .bias = r->bias,   .words = words
+    const struct {
+        const char *name;
+        unsigned    read;
+        bool        given;
+    } tensors[] = {
+        { "--q", FOCI_READ_Q, r->q.file.path },
+        { "--k", FOCI_READ_K, r->k.file.path },
+        { "--v", FOCI_READ_V, r->v.file.path },
+        { "--x", FOCI_READ_X, r->x.file.path },
+        { "--param words=FILE", FOCI_READ_WORDS, r->words.path },
     };
-    const void **fields[] = { &io.q, &io.k, &io.v, &io.x };
-    for (int i = 0; i < 4 && !code; i++) {
-        if (tensors[i]->file.path) continue;
-        *fields[i] = NULL;
-        if (on_device(r->ctx)) return EXIT_OK; /* its copies are looked at */
-        if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
-            code = usage_error(r->a, "--%s is missing, and %s reads it", names[i],
+    foci_group g = { FOCI_SIZED(foci_group) };
+    unsigned   reads = 0;
+
+    for (int i = 0; i < foci_plan_group_count(r->plan); i++)
+        if (!foci_plan_group(r->plan, i, &g)) reads |= g.reads;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (reads & tensors[i].read && !tensors[i].given)
+            return usage_error(r->a, "%s is missing, and %s reads it", tensors[i].name,
                                r->spec);
-        *fields[i] = some;
-    }
-    io.words = NULL;
-    if (!code && !r->words.path && foci_io_check(r->plan, &io, NULL, text, sizeof text))
-        code = usage_error(r->a, "--param words=FILE is missing, and %s reads words",
-                           r->spec);
-    free(words);
-    free(zeros);
-    return code;
+    return EXIT_OK;
 }
 
 static int check_io(const struct run *r)
@@ -78,6 +69,7 @@ static int check_io(const struct run *r)
             return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
                                r->spec);
     }
+    if (on_device(r->ctx)) return EXIT_OK; /* copies are looked at there */
     if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
         return failure(r->a, "%s", text);
     return EXIT_OK;
@@ -92,7 +84,7 @@ static int plan_error(const struct run *r, foci_status status)
     p.kv_heads = 0;
     p.k = p.v = (foci_layout){ 0 };
     if (status == FOCI_ERR_ARG && !foci_plan_create(r->ctx, r->spec, &p, &plan)) {
-        foci_plan_problem(plan, &p);
+        foci_plan_get_problem(plan, &p);
         foci_plan_free(plan);
         if (p.kv_heads % r->p.kv_heads) return run_refuse_heads(r, p.kv_heads);
     }
@@ -101,9 +93,9 @@ static int plan_error(const struct run *r, foci_status status)
 
 static int make_plan(struct run *r)
 {
-    if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
-    if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
-    if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
+    if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_FLAG_CAUSAL;
+    if (opt_text(r->a, "dout")) r->p.flags |= FOCI_FLAG_TRAIN;
+    if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FLAG_FAST;
     r->p.seed = (uint64_t)opt_int(r->a, "seed", 0);
     r->p.dropout = opt_real(r->a, "dropout", 0);
     const int code = run_check_lists(r);
@@ -137,7 +129,7 @@ static void make_memory(struct run *r)
 static int execution_error(const struct run *r, const char *pass, foci_status status)
 {
     return failure(r->a, "%s: the %s pass failed: %s", r->a->words[0], pass,
-                   foci_status_text(status));
+                   device_reason(r->ctx, status));
 }
 
 /* The same on a device, from and to memory of the host. */

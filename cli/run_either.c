@@ -5,7 +5,7 @@
 
 int run_n_params(const struct run *r)
 {
-    return r->layer ? foci_layer_n_params(r->layer) : foci_plan_n_params(r->plan);
+    return r->layer ? foci_layer_param_count(r->layer) : foci_plan_param_count(r->plan);
 }
 
 foci_status run_param(const struct run *r, int index, foci_param *p)
@@ -25,7 +25,8 @@ static int64_t sets_of_keys(const foci_plan *plan)
     foci_group g = { FOCI_SIZED(foci_group) };
     int64_t    all = 0;
 
-    for (int i = 0; foci_plan_group(plan, i, &g) == FOCI_OK; i++) {
+    for (int i = 0; i < foci_plan_group_count(plan); i++) {
+        (void)foci_plan_group(plan, i, &g);
         const foci_mech_def *def = g.mech->def;
         all += g.heads * (def->routes ? def->routes(g.mech) : 1);
     }
@@ -49,6 +50,6 @@ void run_json_kind(const struct run *r, json_t *o)
     foci_layer_problem l = { FOCI_SIZED(foci_layer_problem) };
 
     if (!r->layer) return;
-    foci_layer_get(r->layer, &l);
+    foci_layer_get_problem(r->layer, &l);
     json_object_set_new(o, "layer", json_string(layer_kind_name(l.kind)));
 }

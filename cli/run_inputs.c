@@ -288,13 +288,13 @@ static int make_pairs(struct run *r)
 
     const int64_t n = p->len_q * p->len_k, extent = p->mask_batch * p->mask_heads;
     if (r->bias_file.path) {
-        p->flags |= FOCI_BIAS;
+        p->flags |= FOCI_FLAG_BIAS;
         r->bias = need((size_t)extent, (size_t)n * sizeof *r->bias);
         spread(r->bias_file.data, b[0], b[1], p->mask_batch, p->mask_heads, n, r->bias);
     }
     if (r->mask_file.path) {
         float *all = need((size_t)extent, (size_t)n * sizeof *all);
-        p->flags |= FOCI_MASK;
+        p->flags |= FOCI_FLAG_MASK;
         r->mask = need((size_t)extent, (size_t)n);
         spread(r->mask_file.data, m[0], m[1], p->mask_batch, p->mask_heads, n, all);
         for (int64_t i = 0; i < extent * n; i++)

@@ -108,8 +108,8 @@ static foci_layer_problem problem_of(const struct run *r)
         .lists = p->lists,
         .n_lists = p->n_lists,
         .biases = opt_flag(a, "biases"),
-        .dropout = opt_real(a, "dropout", 0),
-        .drop_out = opt_real(a, "output-dropout", 0),
+        .weight_dropout = opt_real(a, "dropout", 0),
+        .output_dropout = opt_real(a, "output-dropout", 0),
         .seed = (uint64_t)opt_int(a, "seed", 0),
         .index = (uint64_t)opt_int(a, "index", 0),
     };
@@ -117,15 +117,15 @@ static foci_layer_problem problem_of(const struct run *r)
 
 static int make_layer(struct run *r)
 {
-    if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_CAUSAL;
-    if (opt_text(r->a, "dout")) r->p.flags |= FOCI_TRAIN;
-    if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FAST;
+    if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_FLAG_CAUSAL;
+    if (opt_text(r->a, "dout")) r->p.flags |= FOCI_FLAG_TRAIN;
+    if (opt_word(r->a, "precision", 0)) r->p.flags |= FOCI_FLAG_FAST;
     const int code = run_check_layer_lists(r);
     if (code) return code;
     foci_layer_problem l = problem_of(r);
     const foci_status  status = foci_layer_create(r->ctx, r->spec, &l, &r->layer);
     if (status) return library_error(r->a, r->ctx, status, r->spec);
-    foci_layer_get(r->layer, &l);
+    foci_layer_get_problem(r->layer, &l);
     if (l.memory && !r->memory.file.path)
         return usage_error(
             r->a,
@@ -192,8 +192,9 @@ static int check_words(const struct run *r, const foci_layer_io *io)
     if (r->words.path) return EXIT_OK;
     int32_t *words = need((size_t)(r->p.batch * r->p.len_q), sizeof *words);
     with.words = words;
-    const bool missing = !foci_layer_check(r->layer, &with, NULL, text, sizeof text) &&
-                         foci_layer_check(r->layer, io, NULL, text, sizeof text);
+    const bool missing =
+        !foci_layer_io_check(r->layer, &with, NULL, text, sizeof text) &&
+        foci_layer_io_check(r->layer, io, NULL, text, sizeof text);
     free(words);
     return missing
                ? usage_error(r->a, "--param words=FILE is missing, and %s reads words",
@@ -209,7 +210,7 @@ static int check_io(const struct run *r)
     int code = check_words(r, &io);
     if (!code) code = calibrate(r, &io);
     if (code) return code;
-    return foci_layer_check(r->layer, &io, NULL, text, sizeof text)
+    return foci_layer_io_check(r->layer, &io, NULL, text, sizeof text)
                ? failure(r->a, "%s", text)
                : EXIT_OK;
 }

@@ -13,7 +13,7 @@ struct steps {
     int64_t     *which;         /* [batch] which these are */
     char        *x, *y;         /* rows of a step */
     int32_t     *words;
-    void        *work, *made;
+    void        *work, *precomputed;
     size_t       row; /* bytes */
 };
 
@@ -66,7 +66,7 @@ static int one_step(struct steps *s, int64_t at)
         .words = r->words.ints ? s->words : NULL,
         .params = r->params,
         .work = s->work,
-        .made = s->made,
+        .precomputed = s->precomputed,
     };
 
     foci_status status = n ? foci_layer_step(r->layer, s->pool, &io) : FOCI_OK;
@@ -97,18 +97,18 @@ static int make_steps(struct steps *s)
     foci_status status = foci_pool_create(run_heads(r), batch, &s->pool);
     for (int64_t b = 0; b < batch && !status; b++)
         status = foci_state_create(s->pool, &s->states[b]);
-    s->made = need(foci_layer_made_bytes(r->layer), 1);
-    if (!status) status = foci_layer_make(r->layer, r->params, s->made);
+    s->precomputed = need(foci_layer_precompute_bytes(r->layer), 1);
+    if (!status) status = foci_layer_precompute(r->layer, r->params, s->precomputed);
     if (status) return refuse(s, status);
-    s->work =
-        need(foci_layer_step_bytes(r->layer, s->pool, batch, batch, r->p.len_k), 1);
+    s->work = need(
+        foci_layer_step_work_bytes(r->layer, s->pool, batch, batch, r->p.len_k), 1);
     return EXIT_OK;
 }
 
 static void free_steps(struct steps *s)
 {
     void *const blocks[] = { s->states, s->now,   s->which, s->x,
-                             s->y,      s->words, s->work,  s->made };
+                             s->y,      s->words, s->work,  s->precomputed };
 
     for (int64_t b = 0; b < s->r->p.batch; b++)
         foci_state_free(s->states[b]);

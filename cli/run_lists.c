@@ -123,21 +123,16 @@ static int check_list(const struct run *r, const foci_list_want *want)
 static foci_status collect(const struct run *r, foci_list_want **wanted, int *n)
 {
     foci_problem p = r->p;
-    int          cap = 0;
 
     p.kv_heads = 0; /* the plan judges them */
-    for (*n = 0, *wanted = NULL;; (*n)++) {
-        if (*n == cap) {
-            foci_list_want *more = need((size_t)(cap = 2 * cap + 1), sizeof *more);
-            if (*n) memcpy(more, *wanted, (size_t)*n * sizeof *more);
-            free(*wanted);
-            *wanted = more;
-        }
-        foci_list_want *w = &(*wanted)[*n];
-        w->size = sizeof *w;
-        const foci_status status = foci_list_wanted(r->ctx, r->spec, &p, *n, w);
-        if (status || !*w->name) return status;
+    *wanted = NULL;
+    foci_status status = foci_list_wanted_count(r->ctx, r->spec, &p, n);
+    if (*n) *wanted = need((size_t)*n, sizeof **wanted);
+    for (int i = 0; i < *n && !status; i++) {
+        (*wanted)[i].size = sizeof **wanted;
+        status = foci_list_wanted(r->ctx, r->spec, &p, i, &(*wanted)[i]);
     }
+    return status;
 }
 
 /* A list that nobody reads was meant for somebody. */

@@ -8,7 +8,7 @@
 /* A layer's own tensors come before those of its plan, and have no axis of heads. */
 static bool is_own(const struct run *r, int index)
 {
-    return r->layer && index < run_n_params(r) - foci_plan_n_params(run_heads(r));
+    return r->layer && index < run_n_params(r) - foci_plan_param_count(run_heads(r));
 }
 
 static int no_such_param(const struct run *r, const char *name)
@@ -83,7 +83,7 @@ static int place_own(const struct run *r, int index, const foci_param *p,
                        x->path, shape_text(x->n_dims, x->shape, "", seen),
                        shape_text(p->n_dims, p->shape, "", full));
     if (p->offset < 0) {
-        const foci_status status = foci_layer_give(r->layer, index, x->data);
+        const foci_status status = foci_layer_frozen_set(r->layer, index, x->data);
         return status ? library_error(r->a, r->ctx, status, p->name) : EXIT_OK;
     }
     if (x->count)
@@ -137,14 +137,14 @@ static foci_status draw(const struct run *r)
 {
     const uint64_t seed = (uint64_t)opt_int(r->a, "seed", 0);
 
-    return r->layer ? foci_layer_init(r->layer, seed, r->params)
+    return r->layer ? foci_layer_params_init(r->layer, seed, r->params)
                     : foci_params_init(r->plan, seed, r->params);
 }
 
 int run_params(struct run *r)
 {
     const int64_t n =
-        r->layer ? foci_layer_params(r->layer) : foci_plan_params(r->plan);
+        r->layer ? foci_layer_param_floats(r->layer) : foci_plan_param_floats(r->plan);
 
     r->params = need((size_t)n, sizeof *r->params);
     r->dparams = need((size_t)n, sizeof *r->dparams);
@@ -159,12 +159,12 @@ int run_params(struct run *r)
 static foci_status calibrate(const struct run *r, const foci_io *io,
                              const foci_layer_io *of_layer, char *text, size_t cap)
 {
-    const foci_status status = of_layer
-                                   ? foci_layer_calibrate(r->layer, of_layer, r->params)
-                                   : foci_params_calibrate(r->plan, io, r->params);
+    const foci_status status =
+        of_layer ? foci_layer_params_calibrate(r->layer, of_layer, r->params)
+                 : foci_params_calibrate(r->plan, io, r->params);
 
     if (status == FOCI_ERR_ARG && of_layer)
-        foci_layer_check(r->layer, of_layer, NULL, text, cap);
+        foci_layer_io_check(r->layer, of_layer, NULL, text, cap);
     else if (status == FOCI_ERR_ARG)
         foci_io_check(r->plan, io, NULL, text, cap);
     return status;
@@ -174,10 +174,10 @@ static foci_status calibrate(const struct run *r, const foci_io *io,
 int run_calibrate(const struct run *r, const foci_io *io, const foci_layer_io *of_layer,
                   bool *found)
 {
-    const size_t n =
-        (size_t)(r->layer ? foci_layer_params(r->layer) : foci_plan_params(r->plan));
-    float *before = need(n, sizeof *before);
-    char   text[512] = "not enough memory";
+    const size_t n = (size_t)(r->layer ? foci_layer_param_floats(r->layer)
+                                       : foci_plan_param_floats(r->plan));
+    float       *before = need(n, sizeof *before);
+    char         text[512] = "not enough memory";
 
     if (n) memcpy(before, r->params, n * sizeof *before);
     const foci_status status = calibrate(r, io, of_layer, text, sizeof text);

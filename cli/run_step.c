@@ -111,7 +111,7 @@ static int make_steps(struct steps *s)
     s->words = need(n, sizeof *s->words);
     foci_status status = foci_pool_create(r->plan, batch, &s->pool);
     if (status) return refuse(s, status);
-    s->work = need(foci_step_bytes(s->pool, batch, batch, r->p.len_k), 1);
+    s->work = need(foci_step_work_bytes(s->pool, batch, batch, r->p.len_k), 1);
     for (int64_t b = 0; b < batch; b++) {
         s->len_q[b] = r->len_q.ints ? r->len_q.ints[b] : r->p.len_q;
         s->len_k[b] = r->len_k.ints ? r->len_k.ints[b] : r->p.len_k;

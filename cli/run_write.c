@@ -164,7 +164,7 @@ static int each_grad(const struct run *r,
             code = act(r, &(struct grad){ names[i], .tensor = tensors[i] });
     for (int i = 0; i < run_n_params(r) && !code; i++) {
         foci_param p = { FOCI_SIZED(foci_param) };
-        if (run_param(r, i, &p) || p.keep != FOCI_TRAINED) continue;
+        if (run_param(r, i, &p) || p.keep != FOCI_KEEP_TRAINED) continue;
         code = act(r, &(struct grad){ p.name, .param = &p });
     }
     return code;
@@ -212,7 +212,7 @@ static const float *values_of(const struct run *r, int index, const foci_param *
 {
     if (p->offset >= 0) return r->params + p->offset;
     *room = need((size_t)p->count, sizeof **room);
-    foci_layer_frozen(r->layer, index, *room);
+    foci_layer_frozen_get(r->layer, index, *room);
     return *room;
 }
 

@@ -115,6 +115,8 @@ void catch_signals(void)
 
 void hold_signals(void) { atomic_store(&held, 1); }
 
+bool signal_waits(void) { return atomic_load(&waiting) != 0; }
+
 void release_signals(void)
 {
     atomic_store(&held, 0);

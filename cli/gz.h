@@ -1,0 +1,29 @@
+/* gz.h -- files that examples are read from: plain ones, such as gzip writes, members of
+ * NumPy's .npz archives; and those that are shipped. */
+#ifndef FOCI_CLI_GZ_H
+#define FOCI_CLI_GZ_H
+
+#include "cli/cli.h"
+#include "foci/text.h"
+
+/* Open a file, plain or compressed by gzip, "-" for stdin, or "FILE.npz#NAME" for an array
+ * of an archive.  The name is copied.  EXIT_OK, or a status with the message printed. */
+int text_open(const struct args *a, const char *path, foci_reader *reader);
+
+/* Whether a path is one of an array, or of an archive of them. */
+bool path_is_array(const char *path);
+
+/* The images (labels 0) or the labels of FILE.npz: the array that is called so, or x and y,
+ * or data and target.  As above. */
+int npz_open_part(const struct args *a, const char *path, int labels,
+                  foci_reader *reader);
+/* An array of an archive by its name. */
+int npz_open(const struct args *a, const char *path, const char *name,
+             foci_reader *reader);
+
+/* A shipped file by its name, "office-de-en.train.tsv.gz": in the folder that FOCI_DATA
+ * names, or beside the command where it was built or installed.  NULL, with the message
+ * printed, where it is not found. */
+const char *shipped_path(const struct args *a, const char *name, char path[4096]);
+
+#endif

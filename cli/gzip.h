@@ -1,0 +1,14 @@
+/* gzip.h -- texts from files, plain or gz, and from standard input. */
+#ifndef CLI_GZIP_H
+#define CLI_GZIP_H
+
+#include "foci/text.h"
+
+/* Open a text by its path, "-" for standard input; whether it is gz shows its beginning.
+ * NULL, or what is wrong, as the end of a sentence.  foci_reader_close() closes it. */
+const char *gzip_open(const char *path, foci_reader *reader);
+
+/* Bytes of the file, as it is stored, that are read by now. */
+int64_t gzip_offset(const foci_reader *reader);
+
+#endif

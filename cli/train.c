@@ -1,0 +1,587 @@
+/* train.c -- foci train TASK: a model from text, pairs, labels, images or a generator. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/train.h"
+
+static const char *const tasks[] = { "lm", "mlm", "translate", "classify", NULL };
+
+/* What a run works with. */
+struct job {
+    const struct args *a;
+    foci_ctx          *ctx;
+    foci_model_kind    task;
+    const char        *out;
+    char               own_out[32], paths[2][4096];
+    struct source      from[2]; /* to train and to validate by */
+    bool               shipped;
+    foci_model_config  config;
+    bool               config_owned;
+    foci_tokenizer    *tokenizer;
+    foci_data         *data[2];
+    const char    **classes; /* [n_classes], up to NULL: those of the training data */
+    foci_model     *model;
+    foci_trainer   *trainer;
+    struct progress progress;
+    foci_progress   last;
+};
+
+/*
+ * Sources
+ */
+
+static int shipped_sources(struct job *j)
+{
+    static const char *const files[][2] = {
+        [FOCI_MODEL_LM] = { "austen-pride.train.txt.gz", "austen-pride.valid.txt.gz" },
+        [FOCI_MODEL_MLM] = { "austen-pride.train.txt.gz", "austen-pride.valid.txt.gz" },
+        [FOCI_MODEL_TRANSLATE] = { "office-de-en.train.tsv.gz",
+                                   "office-de-en.valid.tsv.gz" },
+    };
+
+    j->shipped = true;
+    for (int i = 0; i < 2; i++) {
+        j->from[i].split = i ? FOCI_SPLIT_VALID : FOCI_SPLIT_TRAIN;
+        if (j->task == FOCI_MODEL_CLASSIFY)
+            j->from[i].task = "listops(depth=3, arguments=3, least=4, most=60)";
+        else if (!(j->from[i].text = shipped_path(j->a, files[j->task][i], j->paths[i])))
+            return EXIT_FAILED;
+    }
+    return EXIT_OK;
+}
+
+/* Without --valid the last tenth is kept apart, but of generators, which have a split of
+ * their own. */
+static int find_sources(struct job *j)
+{
+    const struct args *a = j->a;
+    const char        *valid = opt_text(a, "valid");
+
+    if (!source_given(a)) return shipped_sources(j);
+    if (opt_text(a, "source") && !opt_text(a, "target"))
+        return usage_error(a,
+                           "--source needs --target, or give both as --data FILE.tsv");
+    j->from[0] = source_of(a, FOCI_SPLIT_TRAIN);
+    j->from[1] = source_of(a, FOCI_SPLIT_VALID);
+    if (j->from[0].task) return EXIT_OK;
+    if (valid) {
+        j->from[1].text = valid;
+        j->from[1].target = opt_text(a, "valid-target");
+    } else {
+        j->from[0].end = j->from[1].begin = 0.9;
+        j->from[1].end = 1;
+    }
+    return EXIT_OK;
+}
+
+/*
+ * Tokenizers
+ */
+
+static int train_tokenizer(struct job *j, const char *kind)
+{
+    const struct source *from = &j->from[0];
+    foci_reader          readers[2] = { { 0 } };
+    int                  n = 0;
+
+    if (foci_tokenizer_check(j->ctx, kind))
+        return usage_error(j->a, "--tokenizer: %s", foci_errmsg(j->ctx));
+    if (text_open(j->a, from->text, &readers[n++])) return EXIT_FAILED;
+    if (from->target && text_open(j->a, from->target, &readers[n++])) {
+        foci_reader_close(&readers[0]);
+        return EXIT_FAILED;
+    }
+    note(j->a, "training tokenizer %s", kind);
+    const foci_status status =
+        foci_tokenizer_train(j->ctx, kind, NULL, readers, n, &j->tokenizer);
+    for (int i = 0; i < n; i++)
+        foci_reader_close(&readers[i]);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
+static bool is_image(const char *text)
+{
+    const size_t n = text ? strlen(text) : 0;
+    return n > 4 && strcmp(text + n - 4, ".npy") == 0;
+}
+
+static int find_tokenizer(struct job *j)
+{
+    static const char *const presets[] = { "chars", "bpe:4000", "bpe:4000", "words" };
+    const char              *given = opt_text(j->a, "tokenizer");
+    const char              *kind = given ? given : presets[j->task];
+
+    if (j->from[0].task || is_image(j->from[0].text)) return EXIT_OK;
+    if (!given || access(given, R_OK) != 0) return train_tokenizer(j, kind);
+    const foci_status status = foci_tokenizer_load(j->ctx, given, &j->tokenizer);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
+/*
+ * Data
+ */
+
+static bool asks_words(const struct args *a)
+{
+    static const char *const names[] = { "attention", "encoder-attention",
+                                         "decoder-attention" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (opt_text(a, names[i]) && strstr(opt_text(a, names[i]), "word")) return true;
+    return false;
+}
+
+static bool asks_memory(const struct args *a)
+{
+    const char *spec = opt_text(a, "attention");
+    return spec && strstr(spec, "xl");
+}
+
+static struct data_shape data_shape(struct job *j)
+{
+    const struct args *a = j->a;
+    const bool         pairs = j->task == FOCI_MODEL_TRANSLATE;
+
+    return (struct data_shape){
+        .task = j->task,
+        .tokenizer = j->tokenizer,
+        .batch = opt_int(a, "batch", pairs && !j->from[0].task ? 0 : 16),
+        .batch_tokens = opt_int(a, "batch-tokens", pairs && !j->from[0].task ? 4096 : 0),
+        .len = j->from[0].task ? 0 : j->config.context,
+        .patch = opt_int(a, "patch", 0),
+        .reverse = opt_flag(a, "reverse"),
+        .words = asks_words(a),
+        .seed = (uint64_t)opt_int(a, "seed", 1),
+        .examples = opt_int(a, "examples", 0),
+        .order = asks_memory(a) ? FOCI_ORDER_SEGMENTS : FOCI_ORDER_SHUFFLED,
+        .documents = (foci_data_documents)opt_word(a, "documents", 0),
+    };
+}
+
+/* Names of classes, in their order, for the data that follow. */
+static void list_classes(struct job *j, const foci_data_info *info)
+{
+    if (info->kind != FOCI_DATA_CLASSIFY) return;
+    j->classes = need((size_t)info->n_classes + 1, sizeof *j->classes);
+    for (int64_t i = 0; i < info->n_classes; i++)
+        j->classes[i] = foci_data_class(j->data[0], i);
+}
+
+static int open_data(struct job *j, foci_data_info *info)
+{
+    struct data_shape shape = data_shape(j);
+
+    int code = data_open(j->a, j->ctx, &j->from[0], &shape, &j->data[0]);
+    if (code) return code;
+    info->size = sizeof *info;
+    foci_data_get_info(j->data[0], info);
+    if (!j->from[0].task) list_classes(j, info);
+    shape.classes = j->classes;
+    shape.n_classes = j->classes || info->n_classes ? info->n_classes : 0;
+    shape.order = asks_memory(j->a) ? FOCI_ORDER_ONCE_SEGMENTS : FOCI_ORDER_ONCE;
+    shape.examples = 0;
+    return data_open(j->a, j->ctx, &j->from[1], &shape, &j->data[1]);
+}
+
+/*
+ * The model
+ */
+
+/* --config FILE: what the data say is filled in afterwards. */
+static int read_config(struct job *j)
+{
+    const char  *path = opt_text(j->a, "config");
+    json_error_t error;
+
+    j->config = (foci_model_config){ FOCI_SIZED(foci_model_config) };
+    if (!path) return config_read(j->a, j->task, &j->config);
+    json_t *root = json_load_file(path, 0, &error);
+    if (!root) return failure(j->a, "%s: line %d: %s", path, error.line, error.text);
+    json_object_set_new(root, "task", json_string(tasks[j->task]));
+    json_object_set_new(root, "vocab", json_integer(1));
+    if (j->task == FOCI_MODEL_CLASSIFY)
+        json_object_set_new(root, "classes", json_integer(1));
+    if (!json_object_get(root, "context"))
+        json_object_set_new(root, "context",
+                            json_integer(opt_int(j->a, "context", 128)));
+    char *text = json_dumps(root, 0);
+    json_decref(root);
+    const foci_status status = foci_config_parse(j->ctx, text, &j->config);
+    free(text);
+    if (status) return library_error(j->a, j->ctx, status, path);
+    j->config_owned = true;
+    return config_read(j->a, j->task, &j->config);
+}
+
+/* What the model has of its data. */
+static int fit_config(struct job *j, const foci_data_info *info)
+{
+    foci_model_config *c = &j->config;
+    const bool         classifies =
+        info->kind == FOCI_DATA_CLASSIFY || info->kind == FOCI_DATA_IMAGES;
+    static const foci_data_kind kinds[] = { FOCI_DATA_LM, FOCI_DATA_MLM,
+                                            FOCI_DATA_TRANSLATE, FOCI_DATA_CLASSIFY };
+
+    if (classifies ? j->task != FOCI_MODEL_CLASSIFY : info->kind != kinds[j->task])
+        return usage_error(j->a, "these data are for another task than %s",
+                           tasks[j->task]);
+    c->vocab = info->vocab;
+    c->source_vocab = j->tokenizer ? 0 : info->source_vocab;
+    if (j->task != FOCI_MODEL_TRANSLATE) c->source_vocab = 0;
+    c->classes = classifies ? info->n_classes : 0;
+    c->patch = info->kind == FOCI_DATA_IMAGES ? info->patch_width : 0;
+    c->grid_rows = c->patch ? info->grid_rows : 0;
+    c->grid_cols = c->patch ? info->grid_cols : 0;
+    if (j->from[0].task || c->patch) c->context = info->len;
+    if (j->task == FOCI_MODEL_TRANSLATE)
+        c->source_context = j->from[0].task ? info->source_len : c->context;
+    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+        c->specials[i] = j->tokenizer
+                             ? foci_tokenizer_special(j->tokenizer, (foci_special)i)
+                             : (i < 3 ? i : -1);
+    c->tokenizer = j->tokenizer ? foci_tokenizer_fingerprint(j->tokenizer) : 0;
+    return EXIT_OK;
+}
+
+static int make_model(struct job *j, const foci_data_info *info)
+{
+    const int code = fit_config(j, info);
+    if (code) return code;
+    const foci_status status = foci_model_create(j->ctx, &j->config, &j->model);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
+/*
+ * Notes: what other verbs, and --resume, need to know of a run.
+ */
+
+static json_t *arguments(const struct args *a)
+{
+    json_t *list = json_array();
+
+    for (int i = 0; i < a->n_words; i++)
+        json_array_append_new(list, json_string(a->words[i]));
+    for (int i = 0; i < a->n_given; i++) {
+        const struct given *g = &a->given[i];
+        char                name[64];
+        if (strcmp(g->option->name, "resume") == 0) continue;
+        snprintf(name, sizeof name, "--%s", g->option->name);
+        json_array_append_new(list, json_string(name));
+        if (g->option->arg) json_array_append_new(list, json_string(g->text));
+    }
+    return list;
+}
+
+static int write_notes(struct job *j, const foci_data_info *info)
+{
+    json_t *notes = json_object();
+    char    path[4096];
+
+    json_object_set_new(notes, "arguments", arguments(j->a));
+    json_object_set_new(notes, "shipped", json_boolean(j->shipped));
+    if (j->from[0].task)
+        json_object_set_new(notes, "task", json_string(j->from[0].task));
+    if (info->kind == FOCI_DATA_IMAGES) {
+        json_object_set_new(notes, "shift", json_real(info->shift));
+        json_object_set_new(notes, "scale", json_real(info->scale));
+    }
+    json_t *classes = json_array();
+    for (int64_t i = 0; j->classes && j->classes[i]; i++)
+        json_array_append_new(classes, json_string(j->classes[i]));
+    json_object_set_new(notes, "classes", classes);
+    char *text = json_dumps(notes, JSON_INDENT(2));
+    json_decref(notes);
+    snprintf(path, sizeof path, "%s/train.json", j->out);
+    const foci_status status = foci_file_write(j->ctx, path, text, strlen(text));
+    free(text);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
+/*
+ * Training
+ */
+
+/* 0 is said where it means none, which the library says by a negative number. */
+static double real_or_none(const struct args *a, const char *name)
+{
+    if (!opt_text(a, name)) return 0;
+    const double x = opt_real(a, name, 0);
+    return x > 0 ? x : -1;
+}
+
+static int on_progress(void *user, const foci_progress *p)
+{
+    struct job  *j = user;
+    char         what[96];
+    const bool   first = !j->last.size;
+    const double valid = p->validated ? p->valid_loss : j->last.valid_loss;
+
+    j->last = *p;
+    if (first) progress_begin(&j->progress, j->a, "steps", p->steps ? p->steps : 0);
+    if (!p->validated) j->last.valid_loss = valid;
+    snprintf(what, sizeof what, "loss %.4f%s", p->loss, "");
+    if (valid > 0)
+        snprintf(what, sizeof what, "loss %.4f, valid %.4f, %.3g tokens/s", p->loss,
+                 valid, p->tokens_per_second);
+    if (j->progress.n) progress_tick(&j->progress, p->step, what);
+    if (p->validated && !j->progress.terminal)
+        note(j->a, "step %lld: loss %.4f, valid %.4f%s, accuracy %.4f, %.3g tokens/s",
+             (long long)p->step, p->loss, p->valid_loss, p->best ? " (best)" : "",
+             p->valid_accuracy, p->tokens_per_second);
+    return signal_waits();
+}
+
+static foci_train_options train_options_of(struct job *j)
+{
+    const struct args *a = j->a;
+    const bool         ends =
+        opt_text(a, "tokens") || opt_text(a, "time-limit") || opt_text(a, "patience");
+    const bool    pairs = j->task == FOCI_MODEL_TRANSLATE;
+    const int64_t warmup = opt_int(a, "warmup", 0);
+
+    return (foci_train_options){
+        FOCI_SIZED(foci_train_options),
+        .steps = opt_int(a, "steps", ends ? 0 : 1000),
+        .tokens = opt_int(a, "tokens", 0),
+        .time_limit = opt_real(a, "time-limit", 0),
+        .rate = opt_real(a, "lr", 0),
+        .warmup = opt_text(a, "warmup") && !warmup ? -1 : warmup,
+        .schedule = (foci_schedule)opt_word(a, "schedule", 0),
+        .decay = real_or_none(a, "decay"),
+        .clip = real_or_none(a, "clip"),
+        .accumulate = opt_int(a, "accumulate", 0),
+        .smoothing = opt_real(a, "smoothing", pairs && !j->from[0].task ? 0.1 : 0),
+        .seed = (uint64_t)opt_int(a, "seed", 1),
+        .valid_every = opt_int(a, "valid-every", 0),
+        .valid_batches = opt_int(a, "valid-batches", 0),
+        .patience = opt_int(a, "patience", 0),
+        .average = opt_int(a, "average", 0),
+        .folder = j->out,
+        .log = opt_text(a, "log"),
+        .events = opt_text(a, "tensorboard"),
+        .progress = on_progress,
+        .user = j,
+    };
+}
+
+static int train(struct job *j)
+{
+    const foci_train_options o = train_options_of(j);
+    foci_status status = foci_trainer_create(j->model, j->data[0], j->data[1],
+                                             j->tokenizer, &o, &j->trainer);
+
+    if (!status && opt_flag(j->a, "resume")) status = foci_trainer_resume(j->trainer);
+    if (!status) {
+        hold_signals();
+        status = foci_trainer_run(j->trainer);
+        progress_end(&j->progress);
+    }
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
+static int solve(struct job *j)
+{
+    const foci_ridge_options o = { FOCI_SIZED(foci_ridge_options) };
+    double                   ridge = 0;
+
+    foci_status status = foci_model_ridge(j->model, j->data[0], j->data[1], &o, &ridge);
+    if (!status) status = foci_model_save(j->model, j->tokenizer, j->out);
+    if (status) return library_error(j->a, j->ctx, status, NULL);
+    note(j->a, "ridge %g", ridge);
+    return EXIT_OK;
+}
+
+/*
+ * Results
+ */
+
+static void say_how_to_go_on(const struct job *j)
+{
+    switch (j->task) {
+    case FOCI_MODEL_LM:
+        if (j->tokenizer)
+            note(j->a, "write with it: foci generate %s --prompt \"It is a truth\"",
+                 j->out);
+        break;
+    case FOCI_MODEL_TRANSLATE:
+        if (j->tokenizer)
+            note(j->a, "translate with it: echo \"Save the file\" | foci translate %s",
+                 j->out);
+        break;
+    case FOCI_MODEL_MLM:
+    case FOCI_MODEL_CLASSIFY: break;
+    }
+    note(j->a, "judge it: foci eval %s%s", j->out,
+         j->shipped || j->from[0].task ? "" : " --data FILE");
+}
+
+static int report(struct job *j)
+{
+    foci_scores s = { FOCI_SIZED(foci_scores) };
+
+    const foci_status status =
+        foci_evaluate(j->model, j->data[1], opt_int(j->a, "valid-batches", 0), &s);
+    if (status) return library_error(j->a, j->ctx, status, NULL);
+    const int64_t floats = foci_model_trained_floats(j->model);
+    if (j->a->json) {
+        json_t *result = json_pack(
+            "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "folder", j->out, "steps",
+            (json_int_t)j->last.step, "tokens", (json_int_t)j->last.tokens,
+            "parameters", (json_int_t)floats, "seconds", j->last.seconds, "loss",
+            j->last.loss, "valid_loss", s.loss, "valid_accuracy", s.accuracy,
+            "tokens_per_second", j->last.tokens_per_second);
+        if (j->trainer) {
+            char sum[17];
+            snprintf(sum, sizeof sum, "%016llx",
+                     (unsigned long long)foci_trainer_checksum(j->trainer));
+            json_object_set_new(result, "checksum", json_string(sum));
+        }
+        return print_json(j->a, result);
+    }
+    struct table *t = table_create("lr");
+    table_pair(t, "folder", "%s", j->out);
+    table_pair(t, "trained parameters", "%lld", (long long)floats);
+    table_pair(t, "steps", "%lld", (long long)j->last.step);
+    table_pair(t, "tokens", "%lld", (long long)j->last.tokens);
+    table_pair(t, "seconds", "%.1f", j->last.seconds);
+    table_pair(t, "validation: nats a token", "%.4f", s.loss);
+    table_pair(t, "validation: accuracy", "%.4f", s.accuracy);
+    table_print(t, stdout);
+    table_free(t);
+    say_how_to_go_on(j);
+    return EXIT_OK;
+}
+
+/*
+ * The verb
+ */
+
+static int check_out(struct job *j)
+{
+    char        path[4096];
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/state.safetensors", j->out);
+    if (stat(path, &st) == 0 && !opt_flag(j->a, "resume"))
+        return failure(j->a,
+                       "%s has a training already: --resume goes on with it, another "
+                       "--out begins anew",
+                       j->out);
+    if (mkdir(j->out, 0777) && errno != EEXIST)
+        return failure(j->a, "%s: cannot be made: %s", j->out, strerror(errno));
+    return EXIT_OK;
+}
+
+static int run_job(struct job *j)
+{
+    foci_data_info info = { FOCI_SIZED(foci_data_info) };
+    int            code;
+
+    if ((code = read_config(j)) || (code = find_sources(j)) ||
+        (code = find_tokenizer(j)) || (code = open_data(j, &info)) ||
+        (code = make_model(j, &info)) || (code = check_out(j)) ||
+        (code = write_notes(j, &info)))
+        return code;
+    code = opt_word(j->a, "readout", 0) ? solve(j) : train(j);
+    if (!code) code = report(j);
+    release_signals();
+    return code;
+}
+
+static void close_job(struct job *j)
+{
+    foci_trainer_free(j->trainer);
+    foci_model_free(j->model);
+    foci_data_free(j->data[0]);
+    foci_data_free(j->data[1]);
+    foci_tokenizer_free(j->tokenizer);
+    if (j->config_owned) foci_config_free(j->ctx, &j->config);
+    free(j->classes);
+    foci_ctx_free(j->ctx);
+}
+
+static int run_with(const struct args *a)
+{
+    struct job j = { .a = a };
+    int        task = 0;
+
+    while (tasks[task] && strcmp(a->words[0], tasks[task]) != 0)
+        task++;
+    if (!tasks[task])
+        return usage_error(a, "no task '%s'; there are lm, mlm, translate and classify",
+                           a->words[0]);
+    j.task = (foci_model_kind)task;
+    j.out = opt_text(a, "out");
+    snprintf(j.own_out, sizeof j.own_out, "foci-%s", tasks[task]);
+    if (!j.out) j.out = j.own_out;
+    j.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
+    if (!j.ctx) return EXIT_FAILED;
+    const int code = run_job(&j);
+    close_job(&j);
+    return code;
+}
+
+/* The options of the run that is gone on with, then those that are given now. */
+static int resume(const struct args *a)
+{
+    const char *out = opt_text(a, "out");
+    char        preset[32];
+
+    snprintf(preset, sizeof preset, "foci-%s", a->n_words ? a->words[0] : "lm");
+    json_t *notes = train_notes_read(a, out ? out : preset);
+    if (!notes) return EXIT_FAILED;
+    json_t *now = arguments(a), *all = json_copy(json_object_get(notes, "arguments"));
+    for (size_t i = (size_t)a->n_words; i < json_array_size(now); i++)
+        json_array_append(all, json_array_get(now, i));
+    json_array_append_new(all, json_string("--resume"));
+    if (a->json) json_array_append_new(all, json_string("--json"));
+    if (a->quiet) json_array_append_new(all, json_string("--quiet"));
+    const size_t n = json_array_size(all);
+    char       **argv = need(n + 1, sizeof *argv);
+    for (size_t i = 0; i < n; i++)
+        argv[i] = (char *)json_string_value(json_array_get(all, i));
+    struct args whole;
+    int         code = args_parse(a->verb, (int)n, argv, &whole);
+    if (code == EXIT_OK) code = run_with(&whole);
+    args_free(&whole);
+    free(argv);
+    json_decref(all);
+    json_decref(now);
+    json_decref(notes);
+    return code;
+}
+
+static int run(const struct args *a)
+{
+    if (opt_flag(a, "resume")) return resume(a);
+    if (!a->n_words)
+        return usage_error(a, "train what: lm, mlm, translate or classify?");
+    return run_with(a);
+}
+
+static const char *const examples[] = {
+    "foci train lm",
+    "foci train lm --data book.txt --attention \"7*fixed + 1*softmax\" --heads 8",
+    "foci train translate --data pairs.tsv --out de-en --steps 3000",
+    "foci train classify --task \"listops\" --attention linear",
+    "foci train lm --resume --out foci-lm --steps 2000",
+    NULL,
+};
+
+const struct verb verb_train = {
+    .name = "train",
+    .run = run,
+    .summary = "train a model: lm, mlm, translate, classify",
+    .usage = "TASK",
+    .min_words = 0,
+    .max_words = 1,
+    .options = train_options,
+    .examples = examples,
+    .notes =
+        "Without --data a task takes the set that is shipped with it.  The folder has "
+        "the best model (config.json, model.safetensors, tokenizer.json) and all that "
+        "--resume needs to go on as if nothing had happened (state.safetensors).",
+};

@@ -1,0 +1,123 @@
+/* train_data.c -- sets of examples, and models with their folders. */
+#include <string.h>
+
+#include "cli/train.h"
+
+static foci_data_kind kind_of(const struct source *from, foci_model_kind task)
+{
+    if (from->task) return FOCI_DATA_TASK;
+    switch (task) {
+    case FOCI_MODEL_LM: return FOCI_DATA_LM;
+    case FOCI_MODEL_MLM: return FOCI_DATA_MLM;
+    case FOCI_MODEL_TRANSLATE: return FOCI_DATA_TRANSLATE;
+    case FOCI_MODEL_CLASSIFY: break;
+    }
+    return path_is_array(from->text) ? FOCI_DATA_IMAGES : FOCI_DATA_CLASSIFY;
+}
+
+static bool is_archive(const char *path)
+{
+    const size_t n = path ? strlen(path) : 0;
+    return n > 4 && strcmp(path + n - 4, ".npz") == 0;
+}
+
+/* Of an archive without the name of an array, the one that is usual. */
+static int open_text(const struct args *a, const char *path, bool labels,
+                     foci_reader *reader)
+{
+    return is_archive(path) ? npz_open_part(a, path, labels, reader)
+                            : text_open(a, path, reader);
+}
+
+int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
+              const struct data_shape *shape, foci_data **data)
+{
+    enum { MULTIPLE = 8 };
+    /* Images and labels may be in one archive. */
+    const char *other =
+        from->target || !is_archive(from->text) ? from->target : from->text;
+    foci_reader       text = { 0 }, target = { 0 };
+    foci_data_options o = {
+        FOCI_SIZED(foci_data_options),
+        .kind = kind_of(from, shape->task),
+        .task = from->task,
+        .split = from->split,
+        .reverse = shape->reverse,
+        .tokenizer = shape->tokenizer,
+        .part_begin = from->begin,
+        .part_end = from->end,
+        .batch = shape->batch,
+        .len = shape->len,
+        .source_len = shape->source_len,
+        .tokens = shape->batch_tokens,
+        .multiple = MULTIPLE,
+        .order = shape->order,
+        .documents = shape->documents,
+        .words = shape->words,
+        .patch = shape->patch,
+        .classes = shape->classes,
+        .n_classes = shape->n_classes,
+        .seed = shape->seed,
+        .examples = from->task ? shape->examples : 0,
+    };
+
+    if (from->text && open_text(a, from->text, false, &text)) return EXIT_FAILED;
+    if (other && open_text(a, other, true, &target)) {
+        foci_reader_close(&text);
+        return EXIT_FAILED;
+    }
+    if (from->text) o.source = &text;
+    if (other) o.target = &target;
+    const foci_status status = foci_data_open(ctx, &o, data);
+    return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
+}
+
+bool source_given(const struct args *a)
+{
+    return opt_text(a, "data") || opt_text(a, "source") || opt_text(a, "task");
+}
+
+struct source source_of(const struct args *a, foci_data_split split)
+{
+    const char *one = opt_text(a, "data");
+
+    return (struct source){
+        .text = one ? one : opt_text(a, "source"),
+        .target = opt_text(a, "labels") ? opt_text(a, "labels") : opt_text(a, "target"),
+        .task = opt_text(a, "task"),
+        .split = split,
+    };
+}
+
+int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
+               foci_tokenizer **tokenizer)
+{
+    const foci_status status = foci_model_load(ctx, a->words[0], model, tokenizer);
+    return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
+}
+
+bool model_reads_words(const foci_model *model)
+{
+    foci_model_config c = { FOCI_SIZED(foci_model_config) };
+
+    if (foci_model_get_config(model, &c)) return false;
+    for (int64_t i = 0; i < c.n_blocks; i++)
+        if (c.blocks[i].attention && strstr(c.blocks[i].attention, "words=1"))
+            return true;
+    return false;
+}
+
+json_t *train_notes_read(const struct args *a, const char *folder)
+{
+    char         path[4096];
+    json_error_t error;
+
+    snprintf(path, sizeof path, "%s/train.json", folder);
+    json_t *notes = json_load_file(path, 0, &error);
+    if (!json_is_object(notes)) {
+        json_decref(notes);
+        failure(a, "%s: %s", path, notes ? "is no object" : error.text);
+        return NULL;
+    }
+    return notes;
+}

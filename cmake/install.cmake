@@ -1,4 +1,4 @@
-# `make install PREFIX=`: headers, both libraries, the command, foci.pc and a CMake
+# `make install PREFIX=`: headers, both libraries, the command, data, foci.pc and a CMake
 # package (find_package(foci), targets foci::foci and, where what it needs is found,
 # foci::static).  Man pages and completions are in pages.cmake.
 install(TARGETS foci_shared EXPORT foci)
@@ -13,6 +13,7 @@ install(DIRECTORY include/foci DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES CHANGELOG.md CONTRIBUTING.md LICENSE README.md README.zh-CN.md
     DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY dev docs examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY data DESTINATION ${CMAKE_INSTALL_DATADIR}/foci)
 
 # The prefix is found from where foci.pc lies, so the tree may be moved; folders that
 # were given in full stay what they are.

@@ -28,5 +28,15 @@ if(PYTHON3)
     set(manual ${PROJECT_SOURCE_DIR}/tools/manual.py)
     page(man/man3/foci.3 "${manual};${public_headers}"
         ${PYTHON3} ${manual} man)
+
+    # A page for each function.
+    set(functions ${PROJECT_BINARY_DIR}/share/functions)
+    add_custom_command(OUTPUT ${functions}.made
+        COMMAND ${CMAKE_COMMAND} -E rm -rf ${functions}
+        COMMAND ${PYTHON3} ${manual} pages ${functions}
+        COMMAND ${CMAKE_COMMAND} -E touch ${functions}.made
+        DEPENDS ${manual} ${public_headers} VERBATIM)
+    install(DIRECTORY ${functions}/ DESTINATION ${CMAKE_INSTALL_DATADIR}/man/man3)
+    list(APPEND pages ${functions}.made)
 endif()
 add_custom_target(pages ALL DEPENDS ${pages})

@@ -26,16 +26,20 @@ int main(void)
     foci_plan   *plan = NULL;
     foci_pool   *pool = NULL;
     foci_state  *beam[BEAMS] = { NULL };
-    foci_problem p = {
-        FOCI_SIZED(foci_problem), .flags = FOCI_CAUSAL, .batch = 1, .heads = HEADS,
-        .kv_heads = KV_HEADS,     .len_q = 1,           .len_k = 1, .dim_qk = DIM
-    };
+    foci_problem p = { FOCI_SIZED(foci_problem),
+                       .flags = FOCI_FLAG_CAUSAL,
+                       .batch = 1,
+                       .heads = HEADS,
+                       .kv_heads = KV_HEADS,
+                       .len_q = 1,
+                       .len_k = 1,
+                       .dim_qk = DIM };
 
     if (foci_ctx_create(NULL, &ctx) || foci_plan_create(ctx, "softmax", &p, &plan) ||
         foci_pool_create(plan, 2, &pool) || foci_state_create(pool, &beam[0]))
         return fprintf(stderr, "%s\n", foci_errmsg(ctx));
     void *work =
-        aligned_alloc(64, foci_step_bytes(pool, BEAMS, PROMPT, PROMPT + STEPS));
+        aligned_alloc(64, foci_step_work_bytes(pool, BEAMS, PROMPT, PROMPT + STEPS));
 
     /* The prompt in one step, then two copies of what it left. */
     foci_step_io io = { FOCI_SIZED(foci_step_io), .q = q, .k = k, .v = v, .o = o };
@@ -50,7 +54,7 @@ int main(void)
     for (int b = 1; b < BEAMS; b++)
         if (foci_state_copy(beam[0], &beam[b])) return 1;
     printf("prompt: %d tokens in %d pages, held by %d sequences\n", PROMPT,
-           (int)(foci_pool_pages(pool) - foci_pool_free_pages(pool)), BEAMS);
+           (int)(foci_pool_page_count(pool) - foci_pool_free_count(pool)), BEAMS);
 
     /* One token of each sequence a step; a full pool is grown and the step repeated. */
     io.n_states = BEAMS;
@@ -66,7 +70,7 @@ int main(void)
     }
     printf("after %d steps: %d tokens each, %d pages in all\n", STEPS,
            (int)foci_state_len(beam[0]),
-           (int)(foci_pool_pages(pool) - foci_pool_free_pages(pool)));
+           (int)(foci_pool_page_count(pool) - foci_pool_free_count(pool)));
 
     for (int b = 0; b < BEAMS; b++)
         foci_state_free(beam[b]);

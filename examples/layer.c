@@ -33,7 +33,7 @@ int main(void)
     foci_pool         *pool = NULL;
     foci_state        *state = NULL;
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem), .batch = 1, .len = LEN };
-    p.flags = FOCI_CAUSAL | FOCI_TRAIN;
+    p.flags = FOCI_FLAG_CAUSAL | FOCI_FLAG_TRAIN;
     p.heads = 4;
     p.width = p.value_dim = WIDTH;
     if (foci_ctx_create(NULL, &ctx) || foci_layer_create(ctx, heads, &p, &layer) ||
@@ -43,13 +43,13 @@ int main(void)
     for (int i = 0; i < COUNT; i++)
         x[i] = sinf((float)(i * i % 1009));
 
-    const size_t  n = (size_t)foci_layer_params(layer);
+    const size_t  n = (size_t)foci_layer_param_floats(layer);
     float        *w = malloc(n * sizeof *w), *dw = calloc(n, sizeof *dw);
     foci_layer_io io = { FOCI_SIZED(foci_layer_io), .x = x, .y = y, .params = w };
     const foci_layer_grads g = { FOCI_SIZED(foci_layer_grads), .dy = dy, .dparams = dw };
     io.work = aligned_alloc(64, foci_layer_work_bytes(layer));
     io.saved = aligned_alloc(64, foci_layer_saved_bytes(layer));
-    int failed = foci_layer_init(layer, 1, w) != FOCI_OK;
+    int failed = foci_layer_params_init(layer, 1, w) != FOCI_OK;
     for (int step = 0; step <= STEPS && !failed; step++) {
         for (size_t i = 0; i < n; i++) /* foci_layer_backward() adds: from 0 again */
             w[i] -= 0.1f * dw[i], dw[i] = 0;
@@ -62,7 +62,7 @@ int main(void)
     /* Token by token, through a state, it is the same. */
     foci_layer_step_io one = { FOCI_SIZED(foci_layer_step_io), .states = &state,
                                .n_states = 1, .y = token, .params = w };
-    one.work = aligned_alloc(64, foci_layer_step_bytes(layer, pool, 1, 1, LEN));
+    one.work = aligned_alloc(64, foci_layer_step_work_bytes(layer, pool, 1, 1, LEN));
     for (int i = 0; i < COUNT && !failed; i += WIDTH) {
         one.x = &x[i];
         if (foci_layer_step(layer, pool, &one)) failed = 1;

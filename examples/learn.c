@@ -31,7 +31,7 @@ int main(void)
 {
     foci_ctx    *ctx;
     foci_plan   *plan;
-    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_TRAIN };
+    foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_TRAIN };
     if (foci_ctx_create(NULL, &ctx) || foci_problem_parse(ctx, "h4n100d16c", &p) ||
         foci_plan_create(ctx, "softmax temper", &p, &plan)) {
         fprintf(stderr, "%s\n", foci_errmsg(ctx));

@@ -33,6 +33,7 @@ static const foci_arg_def args[] = {
 };
 
 static const foci_mech_def window = {
+    FOCI_SIZED(foci_mech_def),
     .name = "window",
     .summary = "softmax over the nearest keys",
     .args = args,

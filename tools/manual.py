@@ -3,6 +3,11 @@
 
 `html` prints one page that needs nothing else, `man` the page foci(3).
 
+    manual.py pages DIR
+
+writes a page for each function to DIR, foci_forward.3 and so on: functions that share a
+comment share a page.
+
     manual.py check LIBRARY
 
 fails where a public declaration has no comment, or something declared or exported is
@@ -21,7 +26,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = ROOT / "include/foci"
-VERSION = re.search(r"project\(foci VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text())[1]
+VERSION = ".".join(re.findall(r"#define FOCI_VERSION_[A-Z]+ +(\d+)", (INCLUDE / "foci.h").read_text()))
 HEADERS = sorted((path.name for path in INCLUDE.glob("*.h")),
                  key=lambda name: (name != "foci.h", name))
 
@@ -33,6 +38,12 @@ class Item:
         self.text = text  # lines without comment marks
         self.code = []  # declarations
         self.heading = None
+
+    def functions(self):
+        """Names of those that are exported."""
+        return [n for code in self.code for n in names(code)
+                if "(" in code and not code.startswith(
+                    ("static inline", "typedef", "struct", "#", "enum"))]
 
 
 def comment_lines(comment):
@@ -157,12 +168,13 @@ def check(library):
     for name in sorted((exported | declared) - private - known):
         wrong.append(f"{name} is not in the manual")
     pages = to_html(), to_man()
+    by_function = function_pages()
     for name in sorted(known):
         if f'id="{name}"' not in pages[0] or not re.search(rf"\b{name}\b", pages[1]):
             wrong.append(f"{name} is lost in the manual")
-    functions = {n for _, items in headers for item in items for code in item.code
-                 for n in names(code) if "(" in code and not code.startswith(
-                     ("static inline", "typedef", "struct", "#", "enum"))}
+    functions = {n for _, items in headers for item in items for n in item.functions()}
+    for name in sorted(functions - by_function.keys()):
+        wrong.append(f"{name} has no page")
     for name in sorted(functions - exported):
         wrong.append(f"{name} is declared, but not exported")
     print("\n".join(wrong) or f"{len(known)} names, {len(functions)} functions")
@@ -287,7 +299,43 @@ def to_man():
     return re.sub(r"(?m)^\.RS 4\n\.RE\n", "", text)
 
 
+def function_pages():
+    """name: text, of each function."""
+    headers = manual()
+    structs = {n: code for _, items in headers for item in items for code in item.code
+               for n in names(code)[:1] if code.startswith("typedef struct") and "{" in code}
+    pages = {}
+    for header, items in headers:
+        for item in items:
+            of = item.functions()
+            if not of:
+                continue
+            words = re.sub(r"`([^`\n]+)`", r"\1", " ".join(line.strip() for line in item.text))
+            first = re.split(r"(?<=[.;:])\s", words.strip())[0].rstrip(".;:") or of[0]
+            code = "\n".join(item.code)
+            used = [structs[n] for n in dict.fromkeys(re.findall(r"\bfoci_\w+\b", code))
+                    if n in structs and n not in of]
+            out = [f'.TH {of[0].upper()} 3 "" "foci {VERSION}" "Library Functions"', ".SH NAME",
+                   f"{', '.join(of)} \\- {roff(first)}", ".SH SYNOPSIS\n.nf",
+                   f".B #include <foci/{header}>", "",
+                   roff("\n\n".join([code] + used), True), ".fi"]
+            if any(item.text):
+                out += [".SH DESCRIPTION", *man_text(item.text)]
+            out.append(".SH SEE ALSO\n.BR foci (3)")
+            text = re.sub(r"(?m)^(\.SH .*)\n\.PP\n", r"\1\n", "\n".join(out) + "\n")
+            pages[of[0]] = text
+            for other in of[1:]:
+                pages[other] = f".so man3/{of[0]}.3\n"
+    return pages
+
+
 def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "pages":
+        folder = pathlib.Path(sys.argv[2])
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, page in function_pages().items():
+            (folder / f"{name}.3").write_text(page, encoding="utf-8")
+        return
     if sys.argv[1:] == ["html"]:
         text = to_html()
     elif sys.argv[1:] == ["man"]:

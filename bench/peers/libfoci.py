@@ -97,7 +97,7 @@ class LayerProblem(c.Structure):
                      "kv_heads", "head_dim", "value_dim", "memory", "max_docs",
                      "mask_batch", "mask_heads")
     ] + [("lists", c.POINTER(List)), ("n_lists", c.c_int64), ("biases", c.c_int),
-         ("dropout", c.c_double), ("drop_out", c.c_double), ("seed", c.c_uint64),
+         ("dropout", c.c_double), ("output_dropout", c.c_double), ("seed", c.c_uint64),
          ("index", c.c_uint64)]
 
 
@@ -168,8 +168,8 @@ class Context:
         return Plan(self, spec, problem)
 
     def product_work(self, io):
-        self.lib.foci_product_work.restype = c.c_size_t
-        return self.lib.foci_product_work(self.ctx, c.byref(io))
+        self.lib.foci_product_work_bytes.restype = c.c_size_t
+        return self.lib.foci_product_work_bytes(self.ctx, c.byref(io))
 
     def product(self, io):
         self.check(self.lib.foci_product(self.ctx, c.byref(io)))
@@ -207,8 +207,8 @@ class Plan:
 
     def params(self, seed):
         """All parameters, drawn."""
-        self.lib.foci_plan_params.restype = c.c_int64
-        floats = (c.c_float * self.lib.foci_plan_params(self.plan))()
+        self.lib.foci_plan_param_floats.restype = c.c_int64
+        floats = (c.c_float * self.lib.foci_plan_param_floats(self.plan))()
         self.context.check(self.lib.foci_params_init(self.plan, c.c_uint64(seed), floats))
         self.floats = floats
         return c.addressof(floats)
@@ -237,19 +237,19 @@ class Layer:
         self.context, self.lib = context, context.lib
         for name in ("foci_layer_work_bytes", "foci_layer_saved_bytes"):
             getattr(self.lib, name).restype = c.c_size_t
-        self.lib.foci_layer_params.restype = c.c_int64
+        self.lib.foci_layer_param_floats.restype = c.c_int64
         self.layer = c.c_void_p()
         context.check(self.lib.foci_layer_create(
             context.ctx, spec.encode(), c.byref(problem), c.byref(self.layer)))
         self.work_bytes = self.lib.foci_layer_work_bytes(self.layer)
         self.saved_bytes = self.lib.foci_layer_saved_bytes(self.layer)
-        self.n_floats = self.lib.foci_layer_params(self.layer)
+        self.n_floats = self.lib.foci_layer_param_floats(self.layer)
         self.floats = (c.c_float * self.n_floats)()
-        context.check(self.lib.foci_layer_init(self.layer, c.c_uint64(1), self.floats))
+        context.check(self.lib.foci_layer_params_init(self.layer, c.c_uint64(1), self.floats))
 
     def tensors(self):
         """(name, offset in the floats, shape) of all that is stored."""
-        for i in range(self.lib.foci_layer_n_params(self.layer)):
+        for i in range(self.lib.foci_layer_param_count(self.layer)):
             param = sized(Param)
             self.context.check(self.lib.foci_layer_param(self.layer, i, c.byref(param)))
             if param.offset >= 0:
@@ -277,7 +277,7 @@ class Decoder:
 
     def __init__(self, plan, n, pages):
         self.plan, self.lib, self.n = plan, plan.lib, n
-        self.lib.foci_step_bytes.restype = c.c_size_t
+        self.lib.foci_step_work_bytes.restype = c.c_size_t
         self.pool = c.c_void_p()
         plan.context.check(self.lib.foci_pool_create(
             plan.plan, c.c_int64(pages), c.byref(self.pool)))
@@ -288,7 +288,7 @@ class Decoder:
             self.states[i] = state.value
 
     def work_bytes(self, tokens, longest):
-        return self.lib.foci_step_bytes(self.pool, c.c_int64(self.n), c.c_int64(tokens),
+        return self.lib.foci_step_work_bytes(self.pool, c.c_int64(self.n), c.c_int64(tokens),
                                         c.c_int64(longest))
 
     def step(self, k, v, tokens=1, q=None, o=None, work=None):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Side by side with PyTorch: attention, decoding, products, layers.
+"""Side by side with PyTorch: attention, decoding, products, layers, training.
 
 How it is timed is said in compare.py; what is asked of the machine, in peer.py.
 """
@@ -17,7 +17,7 @@ import peer
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODULES = ("attention", "decode", "product", "layer", "linear", "sparse")
+MODULES = ("attention", "decode", "product", "layer", "linear", "sparse", "training")
 
 
 def groups():

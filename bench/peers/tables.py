@@ -19,6 +19,7 @@ TITLES = {
     "sparse-more-backward": "More sparse attention, backward",
     "routed": "Sparse attention against softmax",
     "masks": "Masks, against FlexAttention and a dense mask",
+    "train": "Training steps", "generate": "Generation, one sequence",
     "positions": "Positions and caps, against softmax without",
 }
 

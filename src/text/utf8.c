@@ -42,10 +42,7 @@ static int64_t ascii_run(const char *p, int64_t n)
 }
 
 /* Where n bytes at p end.  No bytes may lie at a null pointer, which nothing is added to. */
-static const char *end_of(const char *p, int64_t n)
-{
-    return n ? p + n : p;
-}
+static const char *end_of(const char *p, int64_t n) { return n ? p + n : p; }
 
 bool utf8_valid(const char *p, int64_t n)
 {

@@ -146,6 +146,8 @@ typedef struct foci_layer_io {
     const uint8_t *mask;
     const float   *bias;
     uint64_t       dropout_seed;
+    const void    *source_kv; /* by foci_layer_source_project(): the source is not read;
+                               * inference only; NULL: keys and values are projected */
 } foci_layer_io;
 
 /* Those of x, source and bias are written, those of parameters added; that of the
@@ -161,6 +163,19 @@ typedef struct foci_layer_grads {
 /* Compute io->y, which must not overlap x, source or memory; it may be the residual. */
 FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
                                         const foci_layer_io *io);
+
+/* Keys and values of io->source, for calls that ask the same source again and again, as a
+ * decoder does for every token; of io are read source, lens_source, params and work.
+ * source_kv is 64-byte aligned, and any layer of the same projections, batch and
+ * len_source may read it. */
+FOCI_API size_t      foci_layer_source_bytes(const foci_layer *layer);
+FOCI_API foci_status foci_layer_source_project(const foci_layer    *layer,
+                                               const foci_layer_io *io, void *source_kv);
+/* Keep the sequences from[n], in ascending order, where they are for a layer whose batch
+ * is n. */
+FOCI_API foci_status foci_layer_source_select(const foci_layer *layer,
+                                              const int64_t *from, int64_t n,
+                                              void *source_kv);
 
 /* Needs the io of the forward call, with its saved as forward left it. */
 FOCI_API foci_status foci_layer_backward(const foci_layer       *layer,

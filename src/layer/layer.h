@@ -179,8 +179,10 @@ static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64
 
 /* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
  * nothing is. */
-void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
-                struct arena *saved, bool backward);
+void        layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
+                       struct arena *saved, bool backward);
+struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
+                            int64_t batch, struct arena *a);
 /* Of it what steps need too, for products of so many rows. */
 void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
                       bool backward, struct arena *a);
@@ -197,12 +199,17 @@ foci_layout layer_layout(const struct buffer *b, int64_t batch);
 /* Bytes that products of so many rows need. */
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
 
+/* layer_source.c: where the keys and values of a source are, if they are projected once. */
+void layer_take_source(const foci_layer *layer, int64_t batch,
+                       struct spot at[LAYER_PLACES], struct arena *a);
+
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
 void layer_make_params(struct pass *x);
 void layer_make_back(struct pass *x);
 
 /* layer_forward.c: x, source and memory to places; the heads to y. */
 void layer_project(struct pass *x);
+void layer_project_others(struct pass *x);
 void layer_output(struct pass *x);
 /* Heads of a projection, and all heads on their way to y, as parts of a matrix; the result
  * is how many parts there are then. */

@@ -68,8 +68,11 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
     const foci_layer_problem *p = &layer->p;
     if (!io->x) return "io.x is NULL: hidden states are what a layer reads";
     if (!io->y && !g) return "io.y is NULL: the output needs a place";
-    if (p->len_source && !io->source)
+    if (p->len_source && !io->source && !io->source_kv)
         return "io.source is NULL, and the layer was made with len_source";
+    if (io->source_kv && (!p->len_source || io->saved || g))
+        return "io.source_kv is of a layer with a source, and for inference only";
+    if ((uintptr_t)io->source_kv % 64) return "io.source_kv is not 64-byte aligned";
     if (p->memory && !io->memory)
         return "io.memory is NULL, and the layer has memory: give zeros at first";
     if (io->lens_source && !p->len_source)

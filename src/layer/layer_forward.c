@@ -104,12 +104,18 @@ static void project_rows(struct pass *x, const struct hidden *r)
     }
 }
 
+void layer_project_others(struct pass *x)
+{
+    const struct hidden others = layer_others(x);
+    project_rows(x, &others);
+}
+
 void layer_project(struct pass *x)
 {
-    const struct hidden own = layer_own(x), others = layer_others(x);
+    const struct hidden own = layer_own(x);
 
     project_rows(x, &own);
-    project_rows(x, &others);
+    layer_project_others(x);
 }
 
 /* Those of a gau are behind their gates. */

@@ -38,10 +38,10 @@ foci_layout layer_layout(const struct buffer *b, int64_t batch)
                           .head = batch * b->len * b->dim };
 }
 
-static struct spot take_spot(const foci_layer *layer, const struct buffer *b,
-                             struct arena *a)
+struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
+                            int64_t batch, struct arena *a)
 {
-    const foci_layout l = layer_layout(b, layer->p.batch);
+    const foci_layout l = layer_layout(b, batch);
     struct spot       s = { .row = l.row, .head = l.head, .first = b->first };
     int64_t           n = 0;
 
@@ -106,7 +106,7 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const int64_t             all = p->batch * p->len * p->width;
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->d[i] = take_spot(layer, &layer->places[i], a);
+        x->d[i] = layer_take_spot(layer, &layer->places[i], p->batch, a);
     if (p->output_dropout > 0) x->dy_kept = arena_alloc(a, all, el);
     if (layer->reads_x) x->dx_plan = arena_alloc(a, all, el);
     if (transforms(layer)) x->dx_sum = arena_alloc(a, rows * wide, sizeof *x->dx_sum);
@@ -139,7 +139,7 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->at[i] = take_spot(layer, &layer->places[i], kept);
+        x->at[i] = layer_take_spot(layer, &layer->places[i], p->batch, kept);
     if (saved)
         x->plan_saved =
             arena_alloc(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
@@ -184,14 +184,14 @@ static void find_runs(struct pass *x)
                                              .k = b * x->layer->len_k + p->memory };
 }
 
-/* Of the source, or of the memory. */
+/* Of the source, if it is still to be projected, or of the memory. */
 static void find_others(struct pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const foci_layer_io      *io = &x->io;
     const int64_t             len = p->len_source ? p->len_source : p->memory;
 
-    if (!p->batch || !len) return;
+    if (!p->batch || !len || io->source_kv) return;
     if (io->docs) {
         x->others[x->n_others++] = documents(io);
         return;
@@ -212,11 +212,13 @@ void layer_open(const foci_layer *layer, const foci_layer_io *io,
                 const foci_layer_grads *g, struct pass *x)
 {
     struct arena work = { .base = io->work }, saved = { .base = io->saved };
+    struct arena source_kv = { .base = (void *)io->source_kv };
     const bool   saves = layer->saved_bytes && io->saved;
 
     *x = (struct pass){ .layer = layer, .io = *io };
     if (g) x->g = *g;
     layer_take(layer, x, &work, saves ? &saved : NULL, g != NULL);
+    if (io->source_kv) layer_take_source(layer, layer->p.batch, x->at, &source_kv);
     x->active = layer->p.kind == FOCI_LAYER_GAU && !saves;
     find_runs(x);
     find_others(x);

@@ -78,7 +78,7 @@ static int compared(struct span a)
 static int edits(struct span a, struct span b)
 {
     const int m = compared(a), n = compared(b);
-    int       row[EDIT_MAX + 1];
+    int       row[EDIT_MAX + 1] = { 0 };
 
     for (int j = 0; j <= n; j++)
         row[j] = j;

@@ -56,11 +56,13 @@ static foci_status make(foci_sequences *s)
     s->made_bytes = ctx_alloc(ctx, blocks, sizeof *s->made_bytes);
     s->taps = ctx_alloc(ctx, blocks, sizeof *s->taps);
     s->cross = ctx_alloc(ctx, blocks, sizeof *s->cross);
+    s->kv = ctx_alloc(ctx, blocks, sizeof *s->kv);
+    s->kv_bytes = ctx_alloc(ctx, blocks, sizeof *s->kv_bytes);
     s->spare = ctx_alloc(ctx, cap, sizeof *s->spare);
     s->lens = ctx_alloc(ctx, cap, sizeof *s->lens);
     s->of = ctx_alloc(ctx, cap, sizeof *s->of);
     if (!s->pools || !s->states || !s->made || !s->made_bytes || !s->taps ||
-        !s->cross || !s->spare || !s->lens || !s->of)
+        !s->cross || !s->kv || !s->kv_bytes || !s->spare || !s->lens || !s->of)
         return FOCI_ERR_MEMORY;
     for (size_t b = 0; b < blocks; b++)
         TRY(make_block(s, (int64_t)b));
@@ -98,17 +100,19 @@ static void free_cross(foci_sequences *s)
         foci_layer_free(s->cross[b]);
         s->cross[b] = NULL;
     }
-    s->cross_queries = 0;
 }
 
-static void free_source(foci_sequences *s)
+static void free_sources(foci_sequences *s)
 {
     foci_ctx *ctx = s->model->ctx;
 
-    if (s->source) ctx_free(ctx, s->source, s->source_bytes, 1);
+    free_cross(s);
+    for (int64_t b = 0; s->kv && b < stack_of(s)->n; b++) {
+        if (s->kv[b]) ctx_free(ctx, s->kv[b], s->kv_bytes[b], 1);
+        s->kv[b] = NULL;
+    }
     if (s->source_lens)
         ctx_free(ctx, s->source_lens, s->source_count, sizeof *s->source_lens);
-    s->source = NULL;
     s->source_lens = NULL;
 }
 
@@ -133,8 +137,7 @@ void foci_sequences_free(foci_sequences *s)
 
     for (size_t b = 0; b < blocks; b++)
         free_block(s, (int64_t)b);
-    free_cross(s);
-    free_source(s);
+    free_sources(s);
     const struct {
         void  *p;
         size_t n, size;
@@ -145,6 +148,8 @@ void foci_sequences_free(foci_sequences *s)
         { s->taps, blocks, sizeof *s->taps },
         { s->made_bytes, blocks, sizeof *s->made_bytes },
         { s->cross, blocks, sizeof *s->cross },
+        { s->kv, blocks, sizeof *s->kv },
+        { s->kv_bytes, blocks, sizeof *s->kv_bytes },
         { s->spare, cap, sizeof *s->spare },
         { s->lens, cap, sizeof *s->lens },
         { s->of, cap, sizeof *s->of },
@@ -161,32 +166,48 @@ void foci_sequences_free(foci_sequences *s)
 
 static foci_status make_cross(foci_sequences *s, int64_t queries)
 {
-    if (s->cross_queries == queries) return FOCI_OK;
-    free_cross(s);
     for (int64_t b = 0; b < stack_of(s)->n; b++)
         TRY(attention_layer(s->model, &stack_of(s)->blocks[b].cross, s->n_sources,
                             queries, s->source_len, false, &s->cross[b]));
-    s->cross_queries = queries;
     return FOCI_OK;
 }
 
-/* The encoder's rows, and lengths. */
-static foci_status keep_source(foci_sequences *s, const foci_batch *b, const void *rows)
+/* Keys and values of one block, of the rows that the encoder made. */
+static foci_status project(foci_sequences *s, int64_t block, const void *rows)
 {
-    const foci_model_config *c = &s->model->config;
+    const foci_model *m = s->model;
+    const foci_layer *layer = s->cross[block];
+    const size_t      bytes = foci_layer_work_bytes(layer);
+    foci_layer_io     io = {
+            FOCI_SIZED(foci_layer_io),
+            .source = rows,
+            .lens_source = s->source_lens,
+            .params = m->params + stack_of(s)->blocks[block].cross.params,
+    };
 
-    free_source(s);
+    s->kv_bytes[block] = foci_layer_source_bytes(layer);
+    s->kv[block] = ctx_alloc(m->ctx, s->kv_bytes[block], 1);
+    if (!s->kv[block]) return FOCI_ERR_MEMORY;
+    io.work = ctx_alloc(m->ctx, bytes, 1);
+    if (!io.work) return FOCI_ERR_MEMORY;
+    const foci_status status = foci_layer_source_project(layer, &io, s->kv[block]);
+    ctx_free(m->ctx, io.work, bytes, 1);
+    return status;
+}
+
+static foci_status keep_sources(foci_sequences *s, const foci_batch *b, const void *rows)
+{
+    free_sources(s);
     s->n_sources = b->batch;
     s->source_len = b->source_len;
     s->source_count = (size_t)b->batch;
-    s->source_bytes =
-        (size_t)(b->batch * b->source_len * c->width) * foci_dtype_bytes(c->dtype);
-    s->source = ctx_alloc(s->model->ctx, s->source_bytes, 1);
     s->source_lens = ctx_alloc(s->model->ctx, s->source_count, sizeof *s->source_lens);
-    if (!s->source || !s->source_lens) return FOCI_ERR_MEMORY;
-    memcpy(s->source, rows, s->source_bytes);
+    if (!s->source_lens) return FOCI_ERR_MEMORY;
     for (int64_t i = 0; i < b->batch; i++)
         s->source_lens[i] = b->source_lens ? b->source_lens[i] : (int32_t)b->source_len;
+    TRY(make_cross(s, s->cap / s->n_sources));
+    for (int64_t block = 0; block < stack_of(s)->n; block++)
+        TRY(project(s, block, rows));
     return FOCI_OK;
 }
 
@@ -212,7 +233,7 @@ static foci_status encode(foci_sequences *s, const foci_batch *sources)
     x.o = &none;
     TRY(pass_memory(&x));
     TRY(pass_encode(&x));
-    return keep_source(s, &b, x.acts[0].out);
+    return keep_sources(s, &b, x.acts[0].out);
 }
 
 foci_status foci_sequences_start(foci_sequences *s, const foci_batch *sources)
@@ -230,9 +251,7 @@ foci_status foci_sequences_start(foci_sequences *s, const foci_batch *sources)
             foci_state_reset(s->states[b][i]);
         if (s->taps[b]) memset(s->taps[b], 0, (size_t)s->cap * taps_bytes(s));
     }
-    if (s->model->n_stacks == 1) return FOCI_OK;
-    free_cross(s);
-    return make_cross(s, each);
+    return FOCI_OK;
 }
 
 /*
@@ -295,17 +314,19 @@ static foci_status reorder_rows(foci_sequences *s, char *rows, const int64_t *fr
 /* Sources whose sequences are all gone are left out; the others have as many as before. */
 static foci_status drop_sources(foci_sequences *s, int64_t n)
 {
-    const foci_model_config *c = &s->model->config;
-    const int64_t            each = s->n / s->n_sources;
-    const size_t             bytes =
-        (size_t)(s->source_len * c->width) * foci_dtype_bytes(c->dtype);
+    const int64_t each = s->n / s->n_sources, left = n / each;
+    int64_t      *was = ctx_alloc(s->model->ctx, (size_t)left, sizeof *was);
+    foci_status   status = was ? FOCI_OK : FOCI_ERR_MEMORY;
 
-    for (int64_t i = 0; i < n / each; i++) {
-        const int64_t was = s->of[i * each];
-        memmove(s->source + (size_t)i * bytes, s->source + (size_t)was * bytes, bytes);
-        s->source_lens[i] = s->source_lens[was];
+    for (int64_t i = 0; i < left && !status; i++) {
+        was[i] = s->of[i * each];
+        s->source_lens[i] = s->source_lens[was[i]];
     }
-    s->n_sources = n / each;
+    for (int64_t b = 0; b < stack_of(s)->n && !status; b++)
+        status = foci_layer_source_select(s->cross[b], was, left, s->kv[b]);
+    if (was) ctx_free(s->model->ctx, was, (size_t)left, sizeof *was);
+    TRY(status);
+    s->n_sources = left;
     for (int64_t i = 0; i < n; i++)
         s->of[i] = i / each;
     free_cross(s);

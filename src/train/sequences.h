@@ -13,15 +13,15 @@ struct foci_sequences {
     foci_state  **spare;  /* [cap] */
     void        **made; /* [blocks] what steps need of parameters alone; may be NULL */
     size_t       *made_bytes;
-    char        **taps;   /* [blocks][cap][conv - 1][width] rows before a convolution */
-    int64_t      *lens;   /* [cap] tokens so far */
-    int64_t      *of;     /* [cap] source of each */
-    foci_layer  **cross;  /* [blocks] for n queries of n_sources sources */
-    char         *source; /* [n_sources][source_len][width] */
-    int32_t      *source_lens;
-    size_t        source_bytes, source_count;
-    int64_t       cross_queries; /* of each source, that `cross` is for */
-    char         *memory;        /* of a step */
+    char        **taps;  /* [blocks][cap][conv - 1][width] rows before a convolution */
+    int64_t      *lens;  /* [cap] tokens so far */
+    int64_t      *of;    /* [cap] source of each */
+    foci_layer  **cross; /* [blocks] for the queries of n_sources sources */
+    char        **kv;    /* [blocks] keys and values of the sources */
+    size_t       *kv_bytes;    /* [blocks] */
+    int32_t      *source_lens; /* [source_count] */
+    size_t        source_count;
+    char         *memory; /* of a step */
     size_t        memory_bytes;
 };
 

@@ -146,13 +146,13 @@ static foci_status cross(struct step *p, const struct attention *a, int64_t bloc
     const foci_layer_io io = {
         FOCI_SIZED(foci_layer_io),
         .x = p->n,
-        .source = s->source,
         .residual = p->x,
         .y = p->y,
         .lens_source = s->source_lens,
         .words = p->words,
         .params = p->m->params + a->params,
         .work = p->work,
+        .source_kv = s->kv[block],
     };
     if (p->dry) return need(p, foci_layer_work_bytes(s->cross[block]));
     TRY(p->m->ops->layer_forward(s->cross[block], &io));

@@ -89,10 +89,9 @@ static void set_retain(const struct linear_step *s, const struct linear_step_ite
                            ? decay
                            : exp((double)was - (double)max_log[t]);
     }
-    if (s->x.logs)
-        memcpy(i->sums.max_log, max_log, (size_t)s->x.m * sizeof *max_log);
-    else if (max_log)
-        *i->sums.max_log = *max_log;
+    if (max_log)
+        memcpy(i->sums.max_log, max_log,
+               (size_t)(s->x.logs ? s->x.m : 1) * sizeof *max_log);
 }
 
 static void do_chunk(const struct linear_step *s, const struct linear_step_item *i,

@@ -17,7 +17,8 @@ import peer
 import tables
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODULES = ("attention", "decode", "product", "layer", "linear", "sparse", "training")
+MODULES = ("attention", "decode", "product", "layer", "linear", "sparse", "training",
+           "generation")
 
 
 def groups():

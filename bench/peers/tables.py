@@ -20,6 +20,7 @@ TITLES = {
     "routed": "Sparse attention against softmax",
     "masks": "Masks, against FlexAttention and a dense mask",
     "train": "Training steps", "generate": "Generation, one sequence",
+    "beam": "Translation by beam search",
     "positions": "Positions and caps, against softmax without",
 }
 

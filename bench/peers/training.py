@@ -1,9 +1,8 @@
-"""Training steps of whole models, and generation, against the same architecture in PyTorch.
+"""Training steps of whole models, against the same architecture in PyTorch.
 
 Both start from the same weights and see the same batch.  A step is the loss, its gradients,
 clipping and AdamW; the peer is PyTorch in bf16 autocast or f32, eager and by torch.compile,
-each a case of its own.  Generation appends one token at a time through states; the peer
-keeps its keys and values in tensors of full length, written in place.
+each a case of its own.  `run.py --losses` compares the losses of many steps on text.
 """
 import ctypes as c
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from case import Case, Floor, Nothing
 
 EAGER, COMPILED = "PyTorch eager", "torch.compile"
 LM, TRANSLATE = 0, 2
+SPECIALS = (c.c_int32 * 5)(0, 1, 2, 3, -1)  # <pad>, <bos>, <eos>, <unk>; no <mask>
 
 
 class Config(c.Structure):
@@ -30,7 +30,8 @@ class Config(c.Structure):
         ("positions", c.c_int), ("norm", c.c_int), ("activation", c.c_int),
         ("gated", c.c_int), ("pooling", c.c_int), ("untied", c.c_int),
         ("no_biases", c.c_int), ("dropout", c.c_double), ("weight_dropout", c.c_double),
-        ("embedding_dropout", c.c_double), ("dtype", c.c_int), ("seed", c.c_uint64)]
+        ("embedding_dropout", c.c_double), ("dtype", c.c_int), ("seed", c.c_uint64),
+        ("specials", c.c_int32 * 5)]
 
 
 class Batch(c.Structure):
@@ -158,7 +159,7 @@ def make_model(context, case):
         Config, task=case.kind, vocab=case.vocab, context=case.context, layers=case.layers,
         width=case.width, heads=case.heads, ffn=4 * case.width, attention=b"softmax",
         positions=0, norm=0, dtype=libfoci.BF16 if case.dtype == "bf16" else libfoci.F32,
-        seed=3)
+        seed=3, specials=SPECIALS)
     model = c.c_void_p()
     context.check(lib.foci_model_create(context.ctx, c.byref(config), c.byref(model)))
     lib.foci_model_param_floats.restype = c.c_int64
@@ -349,102 +350,4 @@ class Peer(Nothing):
         return [torch.tensor([self.first])]
 
 
-# Decoding, one sequence.
-@dataclass
-class Generation(Training):
-    share_of = None
-    backward = False
-    rounds = 10
-
-    @property
-    def comparable(self):  # rounding chooses other tokens in bf16
-        return self.dtype == "f32"
-
-    @property
-    def name(self):
-        return (f"lm/l{self.layers}w{self.width}h{self.heads}n{self.context}v{self.vocab}/"
-                f"{self.dtype}/generate")
-
-    @property
-    def work(self):
-        return 1e6 * self.context
-
-    def sides(self, context):
-        ours = FociGenerates(context, self)
-        return ours, PeerGenerates(self, ours)
-
-
-class FociGenerates(Nothing):
-    def __init__(self, context, case):
-        self.context, self.lib, self.case = context, context.lib, case
-        self.model, self.params, self.tensors = make_model(context, case)
-        self.plan = self  # what describes itself
-        self.start = {name: t.clone() for name, t in self.tensors.items()}
-        self.callback = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_int32)(self.token)
-        self.run()
-
-    def token(self, _, token):
-        self.out.append(token)
-        return 0
-
-    def describe(self):
-        return f"{self.params.numel()} parameters"
-
-    def run(self):
-        self.out = []
-        first = c.c_int32(5)
-        self.context.check(self.lib.foci_generate(
-            self.model, c.byref(first), c.c_int64(1), c.c_int64(self.case.context - 1), None,
-            self.callback, None))
-
-    def results(self):
-        return [torch.tensor(self.out, dtype=torch.float32)]
-
-    def close(self):
-        self.lib.foci_model_free(self.model)
-
-
-class PeerGenerates(Nothing):
-    """Keys and values are kept in tensors of full length, written in place."""
-
-    def __init__(self, case, ours):
-        self.case = case
-        self.model = Model(ours.start, case).eval()
-        if case.dtype == "bf16":
-            self.model = self.model.bfloat16()
-        self.run()
-
-    @torch.inference_mode()
-    def run(self):
-        case, stack = self.case, self.model.decoder
-        kind = self.model.embedding.dtype
-        shape = (case.heads, case.context, case.width // case.heads)
-        cache = [(torch.empty(shape, dtype=kind), torch.empty(shape, dtype=kind))
-                 for _ in stack.blocks]
-        token, self.out = 5, []
-        for at in range(case.context - 1):
-            x = (self.model.embedding[token] + stack.positions[at])[None]
-            for block, (keys, values) in zip(stack.blocks, cache):
-                a, h = block.attention, block.norm1(x)
-                q = F.linear(h, a.Wq, a.bq).view(case.heads, 1, -1)
-                keys[:, at] = F.linear(h, a.Wk, a.bk).view(case.heads, -1)
-                values[:, at] = F.linear(h, a.Wv, a.bv).view(case.heads, -1)
-                o = F.scaled_dot_product_attention(
-                    q[None], keys[None, :, :at + 1], values[None, :, :at + 1])
-                x = x + F.linear(o.flatten()[None], a.Wo, a.bo)
-                h = F.gelu(F.linear(block.norm3(x), block.W1, block.b1))
-                x = x + F.linear(h, block.W2, block.b2)
-            logits = F.linear(stack.norm(x), self.model.embedding)
-            token = int(logits.argmax())
-            self.out.append(token)
-
-    def results(self):
-        return [torch.tensor(self.out, dtype=torch.float32)]
-
-
-def generation():
-    return [Generation(LM, 4, 256, 256, 8192, dtype, EAGER, Floor(5.0), Floor(5.0), batch=1)
-            for dtype in ("bf16", "f32")]
-
-
-GROUPS = {"train": cases, "generate": generation}
+GROUPS = {"train": cases}

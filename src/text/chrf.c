@@ -19,11 +19,11 @@ enum { ORDER = 6 };
 
 static foci_status read_chars(struct sequence *s, const foci_string *text)
 {
-    const char *p = text->text, *end = p + text->bytes;
+    const char *p = text->text;
     uint32_t    c;
 
-    while (p < end) {
-        p += utf8_next(p, end, &c);
+    for (int64_t at = 0; at < text->bytes;) {
+        at += utf8_next(p + at, p + text->bytes, &c);
         if (c == UTF8_BAD) c = UTF8_UNKNOWN;
         if (!is_separator(c)) TRY(sequence_add(s, (int32_t)c));
     }

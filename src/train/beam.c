@@ -10,6 +10,8 @@
 
 #include "train/model.h"
 
+enum { BLOCK = 32 }; /* logits that are compared at once */
+
 struct hypothesis {
     double  score; /* sum of log p */
     int64_t n;     /* tokens, without begin and end */
@@ -34,7 +36,6 @@ struct beams {
     int32_t               *ids;     /* [batch beam] last tokens */
     int64_t               *from;
     float                 *logits; /* [batch beam][vocab] */
-    double                *lse;    /* [batch beam] */
     struct candidate      *found;  /* [batch][2 beam] */
     int64_t               *n_found;
     double                *best;              /* [batch] normalised, of what ended */
@@ -63,36 +64,48 @@ static void insert(struct candidate *all, int64_t *n, int64_t most, struct candi
     all[at] = c;
 }
 
-static double log_sum(const float *x, int64_t n)
-{
-    float  most = x[0];
-    double sum = 0;
+/* A float that is less. */
+static float below(double x) { return nextafterf((float)x, -INFINITY); }
 
-    for (int64_t i = 1; i < n; i++)
-        most = x[i] > most ? x[i] : most;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)expf(x[i] - most);
-    return (double)most + log(sum);
+static bool any_above(const float x[BLOCK], float limit)
+{
+    int any = 0;
+
+    for (int i = 0; i < BLOCK; i++)
+        any |= x[i] > limit;
+    return any;
+}
+
+/* Continuations of hypothesis k, beside those of others that were found before. */
+static void find(const struct beams *b, int64_t k, struct candidate *all, int64_t *n)
+{
+    const int64_t   most = 2 * b->o.beam, vocab = b->m->config.vocab;
+    float *const    logits = b->logits + k * vocab;
+    struct loss_row row = { .label = 0 };
+
+    b->m->ctx->kernels.loss_row(NULL, FOCI_F32, logits, (int)vocab, &row);
+    const double base = b->live[k].score - row.loss - (double)logits[0];
+    for (int64_t v = 0; v < vocab; v += BLOCK) {
+        const int64_t end = min64(v + BLOCK, vocab);
+        if (*n == most && end - v == BLOCK &&
+            !any_above(logits + v, below(all[most - 1].score - base)))
+            continue;
+        for (int64_t i = v; i < end; i++)
+            insert(all, n, most,
+                   (struct candidate){ base + (double)logits[i], k, (int32_t)i });
+    }
 }
 
 static void find_job(void *arg, int64_t source, int thread)
 {
     struct beams     *b = arg;
-    const int64_t     beam = b->o.beam, vocab = b->m->config.vocab;
+    const int64_t     beam = b->o.beam;
     struct candidate *all = b->found + source * 2 * beam;
     int64_t           n = 0;
 
     (void)thread;
-    for (int64_t k = source * beam; k < (source + 1) * beam; k++) {
-        if (b->live[k].score == -INFINITY) continue;
-        const float *logits = b->logits + k * vocab;
-        const double base = b->live[k].score - log_sum(logits, vocab);
-        for (int64_t v = 0; v < vocab; v++) {
-            const double score = base + (double)logits[v];
-            if (n == 2 * beam && !(score > all[n - 1].score)) continue;
-            insert(all, &n, 2 * beam, (struct candidate){ score, k, (int32_t)v });
-        }
-    }
+    for (int64_t k = source * beam; k < (source + 1) * beam; k++)
+        if (b->live[k].score > -INFINITY) find(b, k, all, &n);
     b->n_found[source] = n;
 }
 
@@ -223,7 +236,7 @@ struct piece {
     size_t n, size;
 };
 
-enum { N_PIECES = 16 };
+enum { N_PIECES = 15 };
 
 static void list_pieces(struct beams *b, struct piece all[N_PIECES])
 {
@@ -237,7 +250,6 @@ static void list_pieces(struct beams *b, struct piece all[N_PIECES])
         { (void **)&b->ids, beams, sizeof *b->ids },
         { (void **)&b->from, beams, sizeof *b->from },
         { (void **)&b->logits, beams * vocab, sizeof *b->logits },
-        { (void **)&b->lse, beams, sizeof *b->lse },
         { (void **)&b->found, 2 * beams, sizeof *b->found },
         { (void **)&b->n_found, batch, sizeof *b->n_found },
         { (void **)&b->best, batch, sizeof *b->best },

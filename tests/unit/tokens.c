@@ -183,6 +183,7 @@ static void test_many_texts(void **state)
                                   rng_below(&r, (int64_t)sizeof text_prose - at) };
     }
     texts[7].bytes = texts[N - 1].bytes = 0;
+    texts[7].text = NULL;
     for (int k = 0; k < N_TEXT_KINDS; k++) {
         foci_tokenizer *t = train_text(ctx, text_kinds[k], text_prose);
         foci_tokenizer *u = train_text(more, text_kinds[k], text_prose);
@@ -217,6 +218,26 @@ static void test_many_texts(void **state)
     }
     foci_ctx_free(ctx);
     foci_ctx_free(more);
+}
+
+/* No text at all is an empty one. */
+static void test_scores_of_nothing(void **state)
+{
+    const foci_string texts[] = { { NULL, 0 }, { "", 0 }, { "ein Haus", 8 } };
+    foci_ctx         *ctx = test_ctx(NULL, 1);
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++) {
+            const double     want = i == 2 && k == 2 ? 100 : 0;
+            foci_bleu_counts bleu = { 0 };
+            foci_chrf_counts chrf = { 0 };
+            assert_int_equal(foci_bleu_add(ctx, texts[i], texts[k], &bleu), FOCI_OK);
+            assert_int_equal(foci_chrf_add(ctx, texts[i], texts[k], &chrf), FOCI_OK);
+            if (!want) assert_true(foci_bleu_score(&bleu) == 0);
+            assert_true(foci_chrf_score(&chrf) == want);
+        }
+    foci_ctx_free(ctx);
 }
 
 /* A million bytes without a place to cut: quadratic time would be an hour. */
@@ -331,6 +352,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossless),   cmocka_unit_test(test_streaming),
         cmocka_unit_test(test_held_back),  cmocka_unit_test(test_ill_formed),
+        cmocka_unit_test(test_many_texts), cmocka_unit_test(test_scores_of_nothing),
         cmocka_unit_test(test_many_texts), cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_words),      cmocka_unit_test(test_words_in_pieces),
     };

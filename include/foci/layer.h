@@ -148,6 +148,8 @@ typedef struct foci_layer_io {
     uint64_t       dropout_seed;
     const void    *source_kv; /* by foci_layer_source_project(): the source is not read;
                                * inference only; NULL: keys and values are projected */
+    const void    *params_bf16; /* params rounded by foci_convert(): products read their
+                                 * weights here, half the bytes; inference only; NULL */
 } foci_layer_io;
 
 /* Those of x, source and bias are written, those of parameters added; that of the
@@ -209,6 +211,7 @@ typedef struct foci_layer_step_io {
     void              *work; /* 64-byte aligned, foci_layer_step_work_bytes() */
     const void *precomputed; /* by foci_layer_precompute(), from the same params; NULL:
                               * every step computes it */
+    const void *params_bf16; /* as in foci_layer_io */
 } foci_layer_step_io;
 
 /* What steps need that follows from the parameters alone: with txl the rows for all

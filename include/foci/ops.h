@@ -198,10 +198,11 @@ typedef struct foci_logits_io {
     int64_t        rows, width, vocab;
     int64_t        n;    /* rows of logits; without pick as many as `rows` */
     const int32_t *pick; /* [n] rows of h; NULL: all of them */
-    const void    *h;
-    const float   *w, *bias;
+    const void    *h, *w;
+    const float   *bias;
     float         *logits; /* [n][vocab] */
     void          *work;
+    foci_dtype     type_w; /* f32 or bf16 */
 } foci_logits_io;
 
 /* Bytes of work. */

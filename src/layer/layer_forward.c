@@ -16,6 +16,33 @@ const float *layer_weights(const struct pass *x, const struct projection *to)
     return p->frozen < 0 ? x->io.params + p->offset : x->layer->frozen[p->frozen].dense;
 }
 
+/* Rounded where they are given so: unless drawn ones, which are not among params, stand
+ * beside them. */
+static foci_dtype stored_type(const struct pass *x, const struct hidden *r)
+{
+    const foci_layer *layer = x->layer;
+
+    for (int i = 0; i < layer->n_projections; i++) {
+        const struct projection *to = &layer->projections[i];
+
+        if (hidden_gives(r, to) && !layer_transform(layer, to) &&
+            layer->params[to->weights].frozen >= 0)
+            return FOCI_F32;
+    }
+    return x->io.params_bf16 ? FOCI_BF16 : FOCI_F32;
+}
+
+/* Weights as a part of b. */
+static struct part stored(const struct pass *x, foci_dtype type, const float *w,
+                          int64_t cols)
+{
+    const uint16_t *const rounded = x->io.params_bf16;
+
+    return (struct part){ type == FOCI_BF16 ? (void *)(rounded + (w - x->io.params))
+                                            : (void *)w,
+                          cols, cols };
+}
+
 const struct frozen *layer_transform(const foci_layer        *layer,
                                      const struct projection *to)
 {
@@ -52,6 +79,7 @@ static void project_run(struct pass *x, const struct hidden *r, const struct run
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
     const char               *rows = row_of(layer, r->data, r->width, run->x);
+    const foci_dtype          type = stored_type(x, r);
     struct product            all = { .m = run->n,
                                       .k = r->width,
                                       .fast = p->flags & FOCI_FLAG_FAST };
@@ -61,15 +89,14 @@ static void project_run(struct pass *x, const struct hidden *r, const struct run
         const int64_t            cols = to->heads * to->dim;
 
         if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
-        x->b[all.b.n_parts++] =
-            (struct part){ (void *)layer_weights(x, to), cols, cols };
+        x->b[all.b.n_parts++] = stored(x, type, layer_weights(x, to), cols);
         all.c.n_parts = layer_head_parts(layer, x->at, to, run, x->c, all.c.n_parts);
         if (p->biases) add_bias(x, to, all.n);
         all.n += cols;
     }
     x->a[0] = (struct part){ (void *)rows, r->width, r->width };
     all.a = (struct matrix){ x->a, 1, p->dtype, false };
-    all.b = (struct matrix){ x->b, all.b.n_parts, FOCI_F32, false };
+    all.b = (struct matrix){ x->b, all.b.n_parts, type, false };
     all.c = (struct matrix){ x->c, all.c.n_parts, p->dtype, false };
     all.bias = p->biases ? x->bias : NULL;
     all.act = x->active ? FOCI_ACT_SILU : FOCI_ACT_NONE;
@@ -134,6 +161,7 @@ void layer_output(struct pass *x)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
+    const foci_dtype          type = x->io.params_bf16 ? FOCI_BF16 : FOCI_F32;
 
     for (int64_t i = 0; i < x->n_runs; i++) {
         const struct run *run = &x->runs[i];
@@ -143,12 +171,12 @@ void layer_output(struct pass *x)
                                   .k = p->heads * p->value_dim,
                                   .fast = p->flags & FOCI_FLAG_FAST };
 
-        x->b[0] = (struct part){ (void *)w, p->width, p->width };
+        x->b[0] = stored(x, type, w, p->width);
         x->c[0] = (struct part){ (void *)row_of(layer, x->io.y, p->width, run->x),
                                  p->width, p->width };
         out.a = (struct matrix){ x->a, layer_out_parts(layer, x->at, run->q, x->a),
                                  p->dtype, false };
-        out.b = (struct matrix){ x->b, 1, FOCI_F32, false };
+        out.b = (struct matrix){ x->b, 1, type, false };
         out.c = (struct matrix){ x->c, 1, p->dtype, false };
         if (layer->out_bias >= 0)
             out.bias = layer_tensor(layer, layer->out_bias, x->io.params);

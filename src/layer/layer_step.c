@@ -85,11 +85,12 @@ static foci_status check(const foci_layer *layer, const foci_pool *pool,
 static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
                       int64_t tokens, struct arena *work, struct pass *x)
 {
-    *x = (struct pass){ .layer = layer,
-                        .active = layer->p.kind == FOCI_LAYER_GAU,
-                        .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
-                                .residual = io->residual, .y = io->y,
-                                .params = io->params } };
+    *x =
+        (struct pass){ .layer = layer,
+                       .active = layer->p.kind == FOCI_LAYER_GAU,
+                       .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
+                               .residual = io->residual, .y = io->y,
+                               .params = io->params, .params_bf16 = io->params_bf16 } };
     take(layer, x, tokens, work);
     x->runs[0] = (struct run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;

@@ -24,6 +24,9 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
     if (io->flags & ~(uint32_t)FOCI_LOSS_FAST)
         return ctx_fail(ctx, FOCI_ERR_ARG, "logits: flags %#" PRIx32 " are not known",
                         io->flags & ~(uint32_t)FOCI_LOSS_FAST);
+    if (io->type_w != FOCI_F32 && io->type_w != FOCI_BF16)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "logits: type_w is %d: it may be f32 or bf16", (int)io->type_w);
     TRY(check_extent(ctx, op, "n", io->n, 0,
                      INT64_MAX / 16 / max64(io->vocab, io->width)));
 
@@ -34,7 +37,7 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
                              .n = io->vocab,
                              .k = io->width,
                              .a = { &x->a, 1, io->dtype, false },
-                             .b = { &x->b, 1, FOCI_F32, true },
+                             .b = { &x->b, 1, io->type_w, true },
                              .c = { &x->c, 1, FOCI_F32, false },
                              .bias = io->bias,
                              .fast = io->flags & FOCI_LOSS_FAST };

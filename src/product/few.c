@@ -14,6 +14,7 @@ enum {
     LD = STRIP + 32,   /* of sums, which would meet in the cache otherwise */
     DEEPEST = 1 << 16, /* terms of a transposed one at once */
     VECTOR = 16,       /* floats, on whose boundaries parts begin */
+    LITTLE = 1 << 13,  /* elements of a */
 };
 
 struct few {
@@ -57,7 +58,7 @@ void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a)
     carve(ctx, p, &x, a);
 }
 
-/* Tile t of a, which is [16][64], and 0 where it has no rows or columns. */
+/* Tile t of a, which is [m][64], and 0 where it has no columns. */
 static void load_a(void *arg, int64_t t, int thread)
 {
     const struct few     *x = arg;
@@ -70,7 +71,7 @@ static void load_a(void *arg, int64_t t, int thread)
     float *const          piece = x->sums[thread]; /* of no use yet */
     _Alignas(64) float    tile[TILE * FEW];
 
-    for (int i = 0; i < FEW; i++)
+    for (int i = 0; i < m; i++)
         memset(out + i * ld, 0, TILE * sizeof *out);
     if (!p->a.transposed) {
         load_cut(x->k, &p->a, (struct cut){ 0, t0, m, terms }, tile, TILE, piece);
@@ -123,7 +124,7 @@ static void plain_sums(const struct few *x, struct piece c, float *sums)
      * cheap to take up again, those of several are not. */
     const int deep = m == 1 ? 8 : 16;
 
-    memset(sums, 0, (size_t)FEW * LD * sizeof *sums);
+    memset(sums, 0, (size_t)m * LD * sizeof *sums);
     for (int64_t t = 0; t < x->tiles; t++) {
         const int         n = (int)min64(TILE, x->p->k - t * TILE);
         const char *const rows = piece_row(b, c, t * TILE);
@@ -157,7 +158,7 @@ static void transposed_sums(const struct few *x, int64_t j0, int n, float *sums)
     const int            m = (int)x->p->m;
     float *const         some = sums + (ptrdiff_t)FEW * TILE;
 
-    memset(sums, 0, 2 * (size_t)FEW * TILE * sizeof *sums);
+    memset(sums, 0, (size_t)m * TILE * sizeof *sums);
     for (int64_t t = 0; t < x->p->k;) {
         const struct piece c = piece_at(b, t, min64(x->p->k - t, DEEPEST));
         const char *const  rows = piece_row(b, c, j0);
@@ -166,8 +167,9 @@ static void transposed_sums(const struct few *x, int64_t j0, int n, float *sums)
             x->k->dots_f32(some + r * TILE, x->a + r * x->ld + t, x->ld,
                            (int)min64(GROUP, m - r), rows, c.part->ld, (int)b->dtype, n,
                            c.cols);
-        for (int s = 0; s < m * TILE; s++)
-            sums[s] += some[s];
+        for (int i = 0; i < m; i++)
+            for (int s = 0; s < n; s++)
+                sums[i * TILE + s] += some[i * TILE + s];
         t += c.cols;
     }
 }
@@ -202,10 +204,15 @@ void few_run(const foci_ctx *ctx, const struct product *p, void *work)
     carve(ctx, p, &x, &a);
     x.width = (int)max64(LEAST, min64(STRIP, round_up(share, LEAST)));
 
+    /* Little of it is loaded before another thread would be awake. */
+    const bool little = p->m * p->k <= LITTLE;
+    for (int64_t t = 0; little && t < x.tiles; t++)
+        load_a(&x, t, 0);
+
     const int64_t      jobs = p->b.transposed ? div_up(p->n, TILE) : count_strips(&x);
     const double       flops = product_flops(p);
     const struct phase phases[] = {
-        { .n = x.tiles, .chunk = 1, .job = load_a, .arg = &x },
+        { .n = little ? 0 : x.tiles, .chunk = 1, .job = load_a, .arg = &x },
         { .n = jobs,
           .chunk = 1,
           .job = p->b.transposed ? transposed_job : plain_job,

@@ -19,15 +19,6 @@ static int by_share(const void *x, const void *y)
     return (a->token > b->token) - (a->token < b->token);
 }
 
-static int32_t likeliest(const float *logits, int64_t n)
-{
-    int32_t best = 0;
-
-    for (int64_t i = 1; i < n; i++)
-        if (logits[i] > logits[best]) best = (int32_t)i;
-    return best;
-}
-
 /* How many of the n sorted choices are drawn from, and what they sum to. */
 static int64_t cut(const struct choice *all, int64_t n, const foci_sample_options *o,
                    double *sum)
@@ -45,12 +36,14 @@ static int64_t cut(const struct choice *all, int64_t n, const foci_sample_option
     return kept;
 }
 
-static int32_t draw(const float *logits, struct choice *all, int64_t n,
-                    const foci_sample_options *o, double uniform)
+static int32_t draw(const struct kernels *k, float *logits, struct choice *all,
+                    int64_t n, const foci_sample_options *o, double uniform)
 {
-    const int32_t best = likeliest(logits, n);
-    double        sum;
+    struct loss_row row = { .label = 0 };
+    double          sum;
 
+    k->loss_row(NULL, FOCI_F32, logits, (int)n, &row);
+    const int best = row.best;
     if (o->temperature <= 0) return best;
     for (int64_t i = 0; i < n; i++)
         all[i] =
@@ -107,7 +100,8 @@ static foci_status write_tokens(struct writing *w, const int32_t *ids, int64_t n
     const int64_t take = min64(n, max64(w->cap - 1, 1));
     TRY(append(w, ids + n - take, take));
     for (int64_t i = 0; i < count; i++) {
-        const int32_t next = draw(w->logits, w->choices, vocab, &w->o, rng_uniform(&r));
+        const int32_t next = draw(&w->m->ctx->kernels, w->logits, w->choices, vocab,
+                                  &w->o, rng_uniform(&r));
         if (token(user, next) || i + 1 == count) break;
         TRY(append(w, &next, 1));
     }

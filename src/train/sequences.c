@@ -45,6 +45,18 @@ static foci_status make_block(foci_sequences *s, int64_t b)
     return foci_layer_precompute(a->layer, s->model->params + a->params, s->made[b]);
 }
 
+/* Few rows cost what reading the weights does. */
+static foci_status round_params(foci_sequences *s)
+{
+    const foci_model *m = s->model;
+
+    if (m->config.dtype != FOCI_BF16) return FOCI_OK;
+    s->params_bf16 = ctx_alloc(m->ctx, (size_t)m->floats, sizeof *s->params_bf16);
+    if (!s->params_bf16) return FOCI_ERR_MEMORY;
+    return foci_convert(m->ctx, FOCI_BF16, s->params_bf16, FOCI_F32, m->params,
+                        m->floats);
+}
+
 static foci_status make(foci_sequences *s)
 {
     foci_ctx    *ctx = s->model->ctx;
@@ -66,7 +78,7 @@ static foci_status make(foci_sequences *s)
         return FOCI_ERR_MEMORY;
     for (size_t b = 0; b < blocks; b++)
         TRY(make_block(s, (int64_t)b));
-    return FOCI_OK;
+    return round_params(s);
 }
 
 foci_status foci_sequences_create(foci_model *model, int64_t n,
@@ -154,6 +166,7 @@ void foci_sequences_free(foci_sequences *s)
         { s->lens, cap, sizeof *s->lens },
         { s->of, cap, sizeof *s->of },
         { s->memory, s->memory_bytes, 1 },
+        { s->params_bf16, (size_t)s->model->floats, sizeof *s->params_bf16 },
         { s, 1, sizeof *s },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

@@ -21,7 +21,8 @@ struct foci_sequences {
     size_t       *kv_bytes;    /* [blocks] */
     int32_t      *source_lens; /* [source_count] */
     size_t        source_count;
-    char         *memory; /* of a step */
+    uint16_t     *params_bf16; /* of a model of bf16: what products read; NULL */
+    char         *memory;      /* of a step */
     size_t        memory_bytes;
 };
 

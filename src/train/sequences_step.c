@@ -33,6 +33,23 @@ static struct pass as_pass(const struct step *p)
     return (struct pass){ .m = p->m, .dry = p->dry, .work = p->work };
 }
 
+/* Parameters from an offset on, rounded; NULL: they are not. */
+static const void *rounded(const foci_sequences *s, int64_t offset)
+{
+    return s->params_bf16 ? s->params_bf16 + offset : NULL;
+}
+
+/* Weights that a product reads. */
+static const void *weights(const foci_sequences *s, int64_t offset)
+{
+    return s->params_bf16 ? rounded(s, offset) : s->model->params + offset;
+}
+
+static foci_dtype weights_type(const foci_sequences *s)
+{
+    return s->params_bf16 ? FOCI_BF16 : FOCI_F32;
+}
+
 static foci_status embed(struct step *p)
 {
     const foci_model_config *c = &p->m->config;
@@ -108,6 +125,7 @@ static foci_status step_layer(struct step *p, const struct attention *a, int64_t
         .params = p->m->params + a->params,
         .work = p->work,
         .precomputed = s->made[block],
+        .params_bf16 = rounded(s, a->params),
     };
     if (p->dry)
         return need(
@@ -153,6 +171,7 @@ static foci_status cross(struct step *p, const struct attention *a, int64_t bloc
         .params = p->m->params + a->params,
         .work = p->work,
         .source_kv = s->kv[block],
+        .params_bf16 = rounded(s, a->params),
     };
     if (p->dry) return need(p, foci_layer_work_bytes(s->cross[block]));
     TRY(p->m->ops->layer_forward(s->cross[block], &io));
@@ -177,9 +196,10 @@ static foci_status feed(struct step *p, const struct feed_forward *f)
                  .n = c->ffn,
                  .k = c->width,
                  .a = p->n,
-                 .b = p->m->params + f->w1,
+                 .b = weights(p->s, f->w1),
                  .c = p->a,
                  .type_a = c->dtype,
+                 .type_b = weights_type(p->s),
                  .type_c = c->dtype,
                  .flags = c->gated ? FOCI_PRODUCT_GATED : 0,
                  .bias = at_offset(p->m->params, f->b1),
@@ -191,9 +211,10 @@ static foci_status feed(struct step *p, const struct feed_forward *f)
         .n = c->width,
         .k = c->ffn,
         .a = p->a,
-        .b = p->m->params + f->w2,
+        .b = weights(p->s, f->w2),
         .c = p->y,
         .type_a = c->dtype,
+        .type_b = weights_type(p->s),
         .type_c = c->dtype,
         .bias = at_offset(p->m->params, f->b2),
         .residual = p->x,
@@ -220,7 +241,8 @@ static foci_status give_logits(struct step *p)
                   .n = p->s->n,
                   .pick = p->last,
                   .h = p->n,
-                  .w = p->m->params + p->m->out,
+                  .w = weights(p->s, p->m->out),
+                  .type_w = weights_type(p->s),
                   .bias = at_offset(p->m->params, p->m->out_bias),
                   .logits = p->logits,
                   .work = p->work,

@@ -1,5 +1,6 @@
-/* source.c -- keys and values of a source, projected once: the same bits as projected in
- * every call, for every mechanism; sequences that are selected; what is refused. */
+/* source.c -- what calls of a decoder are given: keys and values of a source, projected
+ * once, have the same bits as projected in every call, for every mechanism; sequences that
+ * are selected; rounded weights; what is refused. */
 #include "support/layers.h"
 
 enum { BATCH = 4, LEN = 5, SOURCE = 21, WIDTH = 16, HEADS = 2 };
@@ -65,6 +66,39 @@ static double *doubles(const foci_ctx *ctx, foci_dtype dtype, const void *rows,
     return out;
 }
 
+static void near(const foci_ctx *ctx, const foci_layer *layer,
+                 const struct layer_case *c, const char *what, const char *y,
+                 const char *want, int64_t batch)
+{
+    double *a = doubles(ctx, c->p.dtype, y, batch);
+    double *b = doubles(ctx, c->p.dtype, want, batch);
+
+    layers_near(layer, c, what, a, b, batch * LEN * WIDTH);
+    free(a);
+    free(b);
+}
+
+/* Weights that are rounded already are the same where products read them rounded. */
+static void rounded(foci_ctx *ctx, const foci_layer *layer, const struct layer_case *c,
+                    foci_layer_io io)
+{
+    const int64_t    n = foci_layer_param_floats(layer);
+    const foci_dtype dtype = c->p.dtype;
+    uint16_t        *words = test_alloc((size_t)n, sizeof *words);
+
+    assert_int_equal(foci_convert(ctx, FOCI_BF16, words, FOCI_F32, c->params, n),
+                     FOCI_OK);
+    assert_int_equal(foci_convert(ctx, FOCI_F32, c->params, FOCI_BF16, words, n),
+                     FOCI_OK);
+    char *want = forward(layer, io, BATCH, dtype);
+    io.params_bf16 = words;
+    char *y = forward(layer, io, BATCH, dtype);
+    if (!layers_choose(layer, c)) near(ctx, layer, c, "rounded", y, want, BATCH);
+    free(y);
+    free(want);
+    free(words);
+}
+
 /* Of the sequences 1 and 3 alone: what they gave among all. */
 static void select_two(foci_ctx *ctx, const char *spec, const struct layer_case *c,
                        const foci_layer *all, const char *want, void *kv)
@@ -89,10 +123,7 @@ static void select_two(foci_ctx *ctx, const char *spec, const struct layer_case 
                                .params = c->params,
                                .source_kv = kv };
     char               *y = forward(two, io, 2, dtype);
-    double *got = doubles(ctx, dtype, y, 2), *wanted = doubles(ctx, dtype, chosen, 2);
-    layers_near(all, c, "selected", got, wanted, (int64_t)2 * LEN * WIDTH);
-    free(got);
-    free(wanted);
+    near(ctx, all, c, "selected", y, chosen, 2);
     free(y);
     free(x);
     free(chosen);
@@ -119,6 +150,7 @@ static void once(foci_ctx *ctx, const char *spec, foci_dtype dtype, uint64_t see
         free(y);
     }
     if (!c.words && !c.mask && !c.bias) select_two(ctx, spec, &c, layer, want, kv);
+    rounded(ctx, layer, &c, io);
     free(kv);
     free(want);
     layer_case_free(&c);
@@ -173,6 +205,10 @@ static void refused(void **state)
     bad = io;
     bad.y = rows_of(BATCH, FOCI_F32);
     bad.source_kv = kv + 4;
+    assert_int_equal(foci_layer_forward(layer, &bad), FOCI_ERR_ARG);
+    bad.source_kv = NULL;
+    bad.params_bf16 = (const uint16_t *)kv;
+    bad.saved = kv;
     assert_int_equal(foci_layer_forward(layer, &bad), FOCI_ERR_ARG);
     free(bad.y);
     free(io.work);

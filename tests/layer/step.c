@@ -13,6 +13,7 @@ struct decoding {
     int64_t                  done[SEQS];
     char                    *got;         /* laid out as y */
     void                    *precomputed; /* NULL: by each step */
+    void                    *rounded;     /* parameters of bf16; NULL: not given */
     struct rng               rng;
 };
 
@@ -76,7 +77,8 @@ static void step(struct decoding *d, bool one)
                                     .words = d->c->words ? words : NULL,
                                     .params = d->c->params,
                                     .work = work,
-                                    .precomputed = d->precomputed };
+                                    .precomputed = d->precomputed,
+                                    .params_bf16 = d->rounded };
     if (foci_layer_step(d->layer, d->pool, &io))
         fail_msg("%s: %s", d->c->spec, foci_errmsg(foci_layer_plan(d->layer)->ctx));
     move_rows(d, tokens, d->got, y, true);
@@ -154,12 +156,20 @@ static void decode(const foci_layer *layer, const struct layer_case *c,
         assert_int_equal(foci_layer_precompute(layer, c->params, d.precomputed),
                          FOCI_OK);
     }
+    if (one && p->dtype == FOCI_BF16) {
+        const int64_t n = foci_layer_param_floats(layer);
+        d.rounded = test_alloc((size_t)n, sizeof(uint16_t));
+        assert_int_equal(foci_convert(foci_layer_plan(layer)->ctx, FOCI_BF16, d.rounded,
+                                      FOCI_F32, c->params, n),
+                         FOCI_OK);
+    }
     if (p->memory) remember(&d);
     while (!through(&d))
         step(&d, one);
     compare(&d, want, words);
     free(d.got);
     free(d.precomputed);
+    free(d.rounded);
     for (int s = 0; s < SEQS; s++)
         foci_state_free(d.states[s]);
     foci_pool_free(d.pool);

@@ -135,7 +135,9 @@ struct pass {
     struct part *a, *b, *c;  /* [cols] room for parts */
     float       *rows;       /* [threads][GATE_ROWS][row_floats] */
     int64_t      row_floats; /* the widest row */
-    char        *dy_kept;    /* dy without what was dropped */
+    bool         padded[2];  /* x, source: one run of all rows, padding among them */
+    char        *clean;      /* [rows][width] dy, x or source, without padding */
+    const void  *dy;         /* that of the caller, or clean */
     char        *dx_plan;    /* what the plan adds to the gradient of x */
     float       *dx_sum;     /* where transforms add to it */
 };
@@ -241,6 +243,11 @@ struct sums {
 void layer_sum_rows(const struct pass *x, const struct sums *s, float *out);
 /* dy without what forward dropped. */
 void layer_drop_back(struct pass *x);
+/* Rows of x, or of the source, with zeros as padding, for products that sum over rows: where
+ * they are, or in x->clean. */
+const void *layer_clean(const struct pass *x, const void *rows, bool source);
+/* The same of the gradients of heads, in place. */
+void layer_clean_heads(const struct pass *x);
 /* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
 void layer_clear_rest(const struct pass *x, void *to, bool source);
 /* The memory of the next call. */

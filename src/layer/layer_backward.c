@@ -11,7 +11,7 @@ static char *row_of(const foci_layer *layer, const void *data, int64_t width,
 
 static const char *dy_of(const struct pass *x, int64_t row)
 {
-    return row_of(x->layer, x->dy_kept ? x->dy_kept : x->g.dy, x->layer->p.width, row);
+    return row_of(x->layer, x->dy, x->layer->p.width, row);
 }
 
 /* From dy to the heads, through Wo. */
@@ -175,20 +175,21 @@ static void biases_back(struct pass *x, const struct hidden *r)
     }
 }
 
-static void from_heads(struct pass *x, const struct hidden *r)
+static void from_heads(struct pass *x, struct hidden r)
 {
-    for (int64_t i = 0; i < r->n_runs; i++) {
-        const struct run *run = &r->runs[i];
+    if (x->g.dparams && r.n_runs) r.data = layer_clean(x, r.data, r.source);
+    for (int64_t i = 0; i < r.n_runs; i++) {
+        const struct run *run = &r.runs[i];
 
         if (!run->n) continue;
-        if (r->d) {
-            rows_back(x, r, run);
-            if (x->dx_sum) transforms_back(x, r, run);
+        if (r.d) {
+            rows_back(x, &r, run);
+            if (x->dx_sum) transforms_back(x, &r, run);
         }
-        if (x->g.dparams) weights_back(x, r, run);
+        if (x->g.dparams) weights_back(x, &r, run);
     }
-    if (r->d) layer_clear_rest(x, r->d, r->source);
-    if (x->g.dparams && r->n_runs) biases_back(x, r);
+    if (r.d) layer_clear_rest(x, r.d, r.source);
+    if (x->g.dparams && r.n_runs) biases_back(x, &r);
 }
 
 foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io,
@@ -208,11 +209,11 @@ foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io
     const foci_io    plan_io = layer_plan_io(&x);
     const foci_grads plan_grads = layer_plan_grads(&x);
     TRY(foci_backward(layer->plan, &plan_io, &plan_grads));
+    layer_clean_heads(&x);
     layer_make_back(&x);
     layer_gate_back(&x);
 
-    const struct hidden own = layer_own(&x), others = layer_others(&x);
-    from_heads(&x, &own);
-    from_heads(&x, &others);
+    from_heads(&x, layer_own(&x));
+    from_heads(&x, layer_others(&x));
     return FOCI_OK;
 }

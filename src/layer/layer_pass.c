@@ -103,12 +103,11 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const size_t              el = foci_dtype_bytes(p->dtype);
     const int64_t             rows = p->batch * max64(p->len, p->len_source);
     const int64_t             wide = max64(p->width, p->width_source);
-    const int64_t             all = p->batch * p->len * p->width;
 
     for (int i = 0; i < LAYER_PLACES; i++)
         x->d[i] = layer_take_spot(layer, &layer->places[i], p->batch, a);
-    if (p->output_dropout > 0) x->dy_kept = arena_alloc(a, all, el);
-    if (layer->reads_x) x->dx_plan = arena_alloc(a, all, el);
+    x->clean = arena_alloc(a, rows * wide, el);
+    if (layer->reads_x) x->dx_plan = arena_alloc(a, p->batch * p->len * p->width, el);
     if (transforms(layer)) x->dx_sum = arena_alloc(a, rows * wide, sizeof *x->dx_sum);
 }
 
@@ -162,6 +161,19 @@ static struct run documents(const foci_layer_io *io)
     return (struct run){ first, io->docs[io->n_docs] - first, first, first };
 }
 
+/* Whether products of all rows are cheaper than one for each sequence, which packs weights
+ * anew and has few rows: unless most of them are padding. */
+static bool few_pads(const foci_layer *layer, const int32_t *lens, int64_t len)
+{
+    const int64_t batch = layer->p.batch;
+    int64_t       rows = 0;
+
+    if (!lens || layer->p.memory || layer->p.kind != FOCI_LAYER_ATTENTION) return false;
+    for (int64_t b = 0; b < batch; b++)
+        rows += lens[b];
+    return 2 * rows >= batch * len;
+}
+
 /* Of x; those that are valid. */
 static void find_runs(struct pass *x)
 {
@@ -173,7 +185,8 @@ static void find_runs(struct pass *x)
         x->runs[x->n_runs++] = documents(io);
         return;
     }
-    if (!io->lens && !p->memory) {
+    x->padded[0] = few_pads(x->layer, io->lens, p->len);
+    if (x->padded[0] || (!io->lens && !p->memory)) {
         x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
         return;
     }
@@ -196,7 +209,8 @@ static void find_others(struct pass *x)
         x->others[x->n_others++] = documents(io);
         return;
     }
-    if (p->len_source && !io->lens_source) {
+    x->padded[1] = p->len_source && few_pads(x->layer, io->lens_source, len);
+    if (x->padded[1] || (p->len_source && !io->lens_source)) {
         x->others[x->n_others++] = (struct run){ .n = p->batch * len };
         return;
     }

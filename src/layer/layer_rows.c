@@ -92,7 +92,7 @@ static void drop_job(void *arg, int64_t row, int thread)
     k->load_rows(values, x->row_floats, (const char *)x->g.dy + at, p->width,
                  (int)p->dtype, 1, (int)p->width);
     drop_row(x, row, values);
-    k->store_rows(x->dy_kept + at, p->width, (int)p->dtype, values, x->row_floats, 1, 1,
+    k->store_rows(x->clean + at, p->width, (int)p->dtype, values, x->row_floats, 1, 1,
                   (int)p->width);
 }
 
@@ -103,10 +103,73 @@ void layer_drop_back(struct pass *x)
     const int64_t             rows = p->batch * p->len;
     const struct phase        all = { rows, 16, drop_job, x };
 
-    if (!x->dy_kept) return;
+    x->dy = x->g.dy;
+    if (p->output_dropout > 0) {
+        phases_run(&ctx->kernels, false,
+                   jobs_threads(ctx->threads, rows, (double)rows * (double)p->width),
+                   &all, 1);
+        x->dy = x->clean;
+    }
+    x->dy = layer_clean(x, x->dy, false);
+}
+
+struct clean_job {
+    const struct pass *x;
+    const char        *from;
+    const int32_t     *lens;
+    int64_t            len;
+    size_t             bytes; /* of a row */
+};
+
+static void clean_job(void *arg, int64_t b, int thread)
+{
+    const struct clean_job *j = arg;
+    const size_t            at = (size_t)(b * j->len) * j->bytes;
+    const size_t            n = (size_t)j->lens[b] * j->bytes;
+    char                   *to = j->x->clean + at;
+
+    (void)thread;
+    if (j->from + at != to) memcpy(to, j->from + at, n);
+    memset(to + n, 0, (size_t)j->len * j->bytes - n);
+}
+
+const void *layer_clean(const struct pass *x, const void *rows, bool source)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const foci_ctx           *ctx = x->layer->ctx;
+    const int64_t             width = source ? p->width_source : p->width;
+    struct clean_job          job = { x, rows, source ? x->io.lens_source : x->io.lens,
+                             source ? p->len_source : p->len,
+                                      (size_t)width * foci_dtype_bytes(p->dtype) };
+    const struct phase        all = { p->batch, 1, clean_job, &job };
+
+    if (!x->padded[source]) return rows;
     phases_run(&ctx->kernels, false,
-               jobs_threads(ctx->threads, rows, (double)rows * (double)p->width), &all,
-               1);
+               jobs_threads(ctx->threads, p->batch,
+                            (double)(p->batch * job.len) * (double)width),
+               &all, 1);
+    return x->clean;
+}
+
+static void clean_place(const struct pass *x, enum place place)
+{
+    const foci_layer_problem *p = &x->layer->p;
+    const struct buffer      *at = &x->layer->places[place];
+    const bool                source = !by_query(place) && p->len_source;
+    const int32_t            *lens = source ? x->io.lens_source : x->io.lens;
+
+    if (!x->padded[source]) return;
+    for (int64_t h = at->first; h < at->first + at->heads; h++)
+        for (int64_t b = 0; b < p->batch; b++)
+            memset(spot_at(x->layer, &x->d[place], h, b * at->len + lens[b]), 0,
+                   (size_t)((at->len - lens[b]) * at->dim) * foci_dtype_bytes(p->dtype));
+}
+
+void layer_clean_heads(const struct pass *x)
+{
+    clean_place(x, PLACE_Q);
+    clean_place(x, PLACE_K);
+    clean_place(x, PLACE_V);
 }
 
 void layer_clear_rest(const struct pass *x, void *to, bool source)

@@ -294,6 +294,17 @@ static void calibrate(const foci_layer *layer, struct layer_case *c, unsigned gi
     free(io.work);
 }
 
+/* NaN as padding: nothing may come of it. */
+static void spoil(const struct layer_case *c, void *rows, const int32_t *lens,
+                  int64_t len, int64_t width)
+{
+    const size_t bytes = (size_t)width * foci_dtype_bytes(c->p.dtype);
+
+    for (int64_t b = 0; rows && lens && b < c->p.batch; b++)
+        memset((char *)rows + (size_t)(b * len + lens[b]) * bytes, 0xff,
+               (size_t)(len - lens[b]) * bytes);
+}
+
 struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_t seed,
                               unsigned gives)
 {
@@ -310,7 +321,13 @@ struct layer_case layers_draw(const foci_layer *layer, const char *spec, uint64_
     c.dy = draw(&c.p, c.p.len, c.p.width, &r);
     if (gives & LAYER_RESIDUAL) c.residual = draw(&c.p, c.p.len, c.p.width, &r);
     draw_params(layer, &c, &r);
-    if (gives & LAYER_LENS) draw_lens(&c, plan, &r);
+    if (gives & LAYER_LENS) {
+        draw_lens(&c, plan, &r);
+        spoil(&c, c.x, c.lens, c.p.len, c.p.width);
+        spoil(&c, c.dy, c.lens, c.p.len, c.p.width);
+        spoil(&c, c.residual, c.lens, c.p.len, c.p.width);
+        spoil(&c, c.source, c.lens_source, c.p.len_source, c.p.width_source);
+    }
     if (gives & LAYER_DOCS) c.docs = trial_docs(&r, c.p.max_docs, c.p.len);
     draw_pairs(&c, plan, &r);
     if (trial_reads(plan) & FOCI_READ_WORDS) {

@@ -70,6 +70,32 @@ def problems(report):
                        "machine busy with something else?")
 
 
+# Steps and how far losses may be apart: nats in f32, shares in bf16.
+LOSSES = {"f32": (20, 1e-4), "bf16": (300, 0.02)}
+
+
+def losses(args):
+    """Whether both sides learn alike from the same weights and batches."""
+    peer.settle()
+
+    import torch
+
+    import libfoci
+    import training
+
+    torch.set_num_threads(args.threads)
+    context = libfoci.Context(str(args.lib), args.threads)
+    good = True
+    for dtype, (steps, bound) in LOSSES.items():
+        pairs = training.compare_losses(context, dtype, steps)
+        apart = [abs(a - b) / (b if dtype == "bf16" else 1) for a, b in pairs]
+        for at in sorted({0, 1, steps // 4, steps // 2, steps - 1}):
+            print(f"{dtype} step {at + 1}: loss {pairs[at][0]:.6f}, PyTorch {pairs[at][1]:.6f}")
+        print(f"{dtype}: largest difference in {steps} steps {max(apart):.2g} (bound {bound:g})")
+        good = good and max(apart) <= bound
+    return 0 if good else 1
+
+
 def measure(args):
     # Both OpenMP runtimes read this when they are loaded: spin for less than the pause
     # between the two sides.
@@ -125,6 +151,8 @@ def main():
     parser.add_argument("--list", action="store_true", help="name groups and cases")
     parser.add_argument("--json", type=pathlib.Path, default=ROOT / "build/peers.json",
                         help="where the report goes")
+    parser.add_argument("--losses", action="store_true",
+                        help="train a model beside PyTorch's and compare the losses")
     parser.add_argument("--publish", nargs="+", type=pathlib.Path, metavar="JSON",
                         help="measure nothing; write docs/measured.md and the tables of "
                              "the READMEs from these reports")
@@ -137,6 +165,8 @@ def main():
         for group, make in groups().items():
             print(group, *(f"    {case.name} : {case.peer}" for case in make()), sep="\n")
         return 0
+    if args.losses:
+        return losses(args)
     report = measure(args)
     print(tables.text(report))
     bad = list(problems(report))

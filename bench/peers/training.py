@@ -5,13 +5,15 @@ clipping and AdamW; the peer is PyTorch in bf16 autocast or f32, eager and by to
 each a case of its own.  `run.py --losses` compares the losses of many steps on text.
 """
 import ctypes as c
+import gzip
+import pathlib
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
 import libfoci
-from case import Case, Floor, Nothing
+from case import NONE, Case, Floor, Nothing
 
 EAGER, COMPILED = "PyTorch eager", "torch.compile"
 LM, TRANSLATE = 0, 2
@@ -69,7 +71,7 @@ class AdamW(c.Structure):
     ] + [("step", c.c_int64), ("clear", c.c_int)]
 
 
-RATE, BETAS, EPS, DECAY, CLIP = 1e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
+BETAS, EPS, DECAY, CLIP = (0.9, 0.95), 1e-8, 0.1, 1.0
 
 
 @dataclass
@@ -85,6 +87,7 @@ class Training(Case):
     floor_amx: Floor
     batch: int = 16
     heads: int = 8
+    rate: float = 1e-4
 
     unit = "ktoken/s"
     share_of = "peak of products"
@@ -144,6 +147,7 @@ def cases():
 
 
 def draw(case):
+    """Ids, labels and sources of a batch: noise."""
     make = torch.Generator().manual_seed(5)
     shape = (case.batch, case.context)
     ids = torch.randint(4, case.vocab, shape, generator=make, dtype=torch.int32)
@@ -200,7 +204,7 @@ class Foci(Nothing):
             self.batch.source_ids = self.source.data_ptr()
             self.batch.source_lens = self.lens.data_ptr()
         self.squares = torch.empty(n // 64 + 65536)
-        self.step, self.first = 0, None
+        self.step, self.losses = 0, []
         self.run()
 
     def run(self):
@@ -211,8 +215,7 @@ class Foci(Nothing):
             c.byref(libfoci.sized(LossOptions, scale=1 / self.batch.n_labels)),
             c.c_void_p(self.grads.data_ptr()), c.byref(loss)))
         self.step += 1
-        if self.first is None:
-            self.first = loss.sum / loss.labels
+        self.losses.append(loss.sum / loss.labels)
         total = c.c_double()
         check(lib.foci_squares(
             self.context.ctx, self.segments, c.c_int64(len(self.segments)),
@@ -222,7 +225,7 @@ class Foci(Nothing):
         io = libfoci.sized(
             AdamW, segments=self.segments, n_segments=len(self.segments),
             params=self.params.data_ptr(), grads=self.grads.data_ptr(),
-            m=self.m.data_ptr(), v=self.v.data_ptr(), rate=RATE, beta1=BETAS[0],
+            m=self.m.data_ptr(), v=self.v.data_ptr(), rate=self.case.rate, beta1=BETAS[0],
             beta2=BETAS[1], eps=EPS, decay=DECAY, scale=min(1, CLIP / norm),
             step=self.step, clear=1)
         check(lib.foci_adamw(self.context.ctx, c.byref(io)))
@@ -231,7 +234,12 @@ class Foci(Nothing):
         return f"{self.params.numel()} parameters"
 
     def results(self):
-        return [torch.tensor([self.first])]
+        return [torch.tensor(self.losses[:1])]
+
+    def load(self, ids, labels):
+        """The next batch."""
+        self.ids.copy_(ids)
+        self.labels.copy_(labels)
 
     def close(self):
         self.lib.foci_model_free(self.model)
@@ -331,9 +339,9 @@ class Peer(Nothing):
         self.ids, self.labels, self.source = (t.long() for t in draw(case))
         groups = [{"params": [p for p in self.model.parameters() if (p.dim() > 1) == big],
                    "weight_decay": DECAY * big} for big in (True, False)]
-        self.optimiser = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, eps=EPS, fused=True)
+        self.optimiser = torch.optim.AdamW(groups, lr=case.rate, betas=BETAS, eps=EPS, fused=True)
         self.call = torch.compile(self.model) if case.peer == COMPILED else self.model
-        self.first = None
+        self.losses = []
         self.run()
 
     def run(self):
@@ -343,11 +351,36 @@ class Peer(Nothing):
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
-        if self.first is None:
-            self.first = loss.item()
+        self.losses.append(loss.item())
 
     def results(self):
-        return [torch.tensor([self.first])]
+        return [torch.tensor(self.losses[:1])]
+
+    def load(self, ids, labels):
+        self.ids.copy_(ids)
+        self.labels.copy_(labels)
+
+
+# Losses, step by step, of text.
+NOVEL = pathlib.Path(__file__).resolve().parents[2] / "data/austen-pride.train.txt.gz"
+
+
+def compare_losses(context, dtype, steps):
+    """[(ours, theirs)] of so many steps from the same weights and batches."""
+    case = Training(LM, 4, 256, 128, 256, dtype, EAGER, NONE, NONE, batch=8, rate=1e-3)
+    text = torch.frombuffer(bytearray(gzip.decompress(NOVEL.read_bytes())),
+                            dtype=torch.uint8).int()
+    make = torch.Generator().manual_seed(17)
+    ours = Foci(context, case)
+    theirs = Peer(case, ours)
+    for _ in range(steps - 1):
+        begins = torch.randint(len(text) - case.context - 1, (case.batch, 1), generator=make)
+        at = begins + torch.arange(case.context)
+        for side in ours, theirs:
+            side.load(text[at], text[at + 1])
+            side.run()
+    ours.close()
+    return list(zip(ours.losses, theirs.losses))
 
 
 GROUPS = {"train": cases}

@@ -161,17 +161,20 @@ static struct run documents(const foci_layer_io *io)
     return (struct run){ first, io->docs[io->n_docs] - first, first, first };
 }
 
-/* Whether products of all rows are cheaper than one for each sequence, which packs weights
- * anew and has few rows: unless most of them are padding. */
-static bool few_pads(const foci_layer *layer, const int32_t *lens, int64_t len)
+/* Whether products go over all rows: they are cheaper than one for each sequence, which packs
+ * weights anew and has few rows, unless most rows are padding. */
+static bool in_one(const foci_layer *layer, const int32_t *lens, int64_t len,
+                   bool *padded)
 {
-    const int64_t batch = layer->p.batch;
+    const int64_t all = layer->p.batch * len;
     int64_t       rows = 0;
 
-    if (!lens || layer->p.memory || layer->p.kind != FOCI_LAYER_ATTENTION) return false;
-    for (int64_t b = 0; b < batch; b++)
+    *padded = false;
+    if (!lens) return true;
+    for (int64_t b = 0; b < layer->p.batch; b++)
         rows += lens[b];
-    return 2 * rows >= batch * len;
+    if (rows == all) return true;
+    return *padded = layer->p.kind == FOCI_LAYER_ATTENTION && 2 * rows >= all;
 }
 
 /* Of x; those that are valid. */
@@ -185,8 +188,7 @@ static void find_runs(struct pass *x)
         x->runs[x->n_runs++] = documents(io);
         return;
     }
-    x->padded[0] = few_pads(x->layer, io->lens, p->len);
-    if (x->padded[0] || (!io->lens && !p->memory)) {
+    if (!p->memory && in_one(x->layer, io->lens, p->len, &x->padded[0])) {
         x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
         return;
     }
@@ -209,8 +211,7 @@ static void find_others(struct pass *x)
         x->others[x->n_others++] = documents(io);
         return;
     }
-    x->padded[1] = p->len_source && few_pads(x->layer, io->lens_source, len);
-    if (x->padded[1] || (p->len_source && !io->lens_source)) {
+    if (p->len_source && in_one(x->layer, io->lens_source, len, &x->padded[1])) {
         x->others[x->n_others++] = (struct run){ .n = p->batch * len };
         return;
     }

@@ -150,6 +150,8 @@ typedef struct foci_layer_io {
                                * inference only; NULL: keys and values are projected */
     const void    *params_bf16; /* params rounded by foci_convert(): products read their
                                  * weights here, half the bytes; inference only; NULL */
+    const void    *precomputed; /* by foci_layer_precompute(), from the same params, for
+                                 * inference; NULL: weights are packed by each call */
 } foci_layer_io;
 
 /* Those of x, source and bias are written, those of parameters added; that of the
@@ -214,10 +216,11 @@ typedef struct foci_layer_step_io {
     const void *params_bf16; /* as in foci_layer_io */
 } foci_layer_step_io;
 
-/* What steps need that follows from the parameters alone: with txl the rows for all
- * distances, a product dearer than all else in a step of few tokens.  Computed
- * once, it serves every step until parameters change.  Its bytes, 0 where there is nothing
- * to compute; and write it to `precomputed`, 64-byte aligned. */
+/* What follows from the parameters alone: weights in the layout that kernels read, and with
+ * txl the rows for all distances.  Packing weights costs a step of some tens of tokens as
+ * much as multiplying by them.  Computed once, it serves all steps and calls of the layer
+ * until parameters change.  Its bytes, 0 where there is nothing to compute; and write it to
+ * `precomputed`, 64-byte aligned. */
 FOCI_API size_t      foci_layer_precompute_bytes(const foci_layer *layer);
 FOCI_API foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
                                            void *precomputed);

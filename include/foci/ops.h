@@ -203,6 +203,9 @@ typedef struct foci_logits_io {
     float         *logits; /* [n][vocab] */
     void          *work;
     foci_dtype     type_w; /* f32 or bf16 */
+    const void    *packed; /* w by foci_product_pack(), as b of a product with
+                            * FOCI_PRODUCT_TRANSPOSE_B, n = vocab and k = width, of type_a =
+                            * dtype and type_c f32; NULL: it is packed by each call */
 } foci_logits_io;
 
 /* Bytes of work. */

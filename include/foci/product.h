@@ -55,10 +55,18 @@ typedef struct foci_product_io {
     int64_t     ld_pre, ld_residual; /* 0: packed */
     double      dropout; /* share of the elements that are dropped, below 1 */
     uint64_t    dropout_seed;
+    const void *packed; /* b by foci_product_pack(); NULL: it is packed by each product */
 } foci_product_io;
 
 /* Bytes of `work`, from extents, types and flags; SIZE_MAX: the product is refused. */
 FOCI_API size_t foci_product_work_bytes(const foci_ctx *ctx, const foci_product_io *io);
+
+/* For several products with the same b: b in the layout that kernels read, for any m.  Of io
+ * are read b, its type and ld, n, k, type_a, flags and work; `packed` is 64-byte aligned.
+ * 0 bytes: there is nothing to pack on this CPU level, and `packed` stays NULL. */
+FOCI_API size_t foci_product_pack_bytes(const foci_ctx *ctx, const foci_product_io *io);
+FOCI_API foci_status foci_product_pack(foci_ctx *ctx, const foci_product_io *io,
+                                       void *packed);
 
 /* Multiply, with the threads of ctx.  Allocates nothing. */
 FOCI_API foci_status foci_product(foci_ctx *ctx, const foci_product_io *io);

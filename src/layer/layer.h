@@ -130,6 +130,7 @@ struct pass {
     char             *plan_work, *plan_saved;
     float       *plan_params, *plan_dparams; /* where the layer makes some of them */
     char        *product_work;
+    void        *packed_own, *packed_out; /* weights for rows of x, and Wo; NULL */
     bool         active;     /* u, w and z of a gau are behind their activation */
     float       *bias;       /* [columns] of a product, side by side */
     struct part *a, *b, *c;  /* [cols] room for parts */
@@ -205,6 +206,10 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
 void layer_take_source(const foci_layer *layer, int64_t batch,
                        struct spot at[LAYER_PLACES], struct arena *a);
 
+/* layer_precompute.c: what of an execution follows from parameters alone, computed before or
+ * now. */
+void layer_open_made(struct pass *x);
+
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
 void layer_make_params(struct pass *x);
 void layer_make_back(struct pass *x);
@@ -213,6 +218,11 @@ void layer_make_back(struct pass *x);
 void layer_project(struct pass *x);
 void layer_project_others(struct pass *x);
 void layer_output(struct pass *x);
+/* The two products of so many rows, their weights in x->b: what they read and where it goes is
+ * the caller's to add. */
+struct product layer_projections_of(const struct pass *x, const struct hidden *r,
+                                    int64_t rows);
+struct product layer_output_of(const struct pass *x, int64_t rows);
 /* Heads of a projection, and all heads on their way to y, as parts of a matrix; the result
  * is how many parts there are then. */
 int layer_head_parts(const foci_layer *layer, const struct spot *at,

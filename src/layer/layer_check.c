@@ -72,8 +72,8 @@ static const char *fault(const foci_layer *layer, const foci_layer_io *io,
         return "io.source is NULL, and the layer was made with len_source";
     if (io->source_kv && (!p->len_source || io->saved || g))
         return "io.source_kv is of a layer with a source, and for inference only";
-    if (io->params_bf16 && (io->saved || g))
-        return "io.params_bf16 is for inference only";
+    if ((io->params_bf16 || io->precomputed) && (io->saved || g))
+        return "io.params_bf16 and io.precomputed are for inference only";
     if ((uintptr_t)io->source_kv % 64) return "io.source_kv is not 64-byte aligned";
     if (p->memory && !io->memory)
         return "io.memory is NULL, and the layer has memory: give zeros at first";

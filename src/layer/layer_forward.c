@@ -73,16 +73,17 @@ static void add_bias(const struct pass *x, const struct projection *to, int64_t 
                n * sizeof *x->bias);
 }
 
-/* All matrices side by side, in one product. */
-static void project_run(struct pass *x, const struct hidden *r, const struct run *run)
+struct product layer_projections_of(const struct pass *x, const struct hidden *r,
+                                    int64_t rows)
 {
-    const foci_layer         *layer = x->layer;
-    const foci_layer_problem *p = &layer->p;
-    const char               *rows = row_of(layer, r->data, r->width, run->x);
-    const foci_dtype          type = stored_type(x, r);
-    struct product            all = { .m = run->n,
-                                      .k = r->width,
-                                      .fast = p->flags & FOCI_FLAG_FAST };
+    const foci_layer *layer = x->layer;
+    const foci_dtype  type = stored_type(x, r);
+    struct product    all = { .m = rows,
+                              .k = r->width,
+                              .a = { x->a, 1, layer->p.dtype, false },
+                              .b = { x->b, 0, type, false },
+                              .c = { x->c, 0, layer->p.dtype, false },
+                              .fast = layer->p.flags & FOCI_FLAG_FAST };
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
@@ -90,16 +91,40 @@ static void project_run(struct pass *x, const struct hidden *r, const struct run
 
         if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
         x->b[all.b.n_parts++] = stored(x, type, layer_weights(x, to), cols);
-        all.c.n_parts = layer_head_parts(layer, x->at, to, run, x->c, all.c.n_parts);
-        if (p->biases) add_bias(x, to, all.n);
         all.n += cols;
     }
-    x->a[0] = (struct part){ (void *)rows, r->width, r->width };
-    all.a = (struct matrix){ x->a, 1, p->dtype, false };
-    all.b = (struct matrix){ x->b, all.b.n_parts, type, false };
-    all.c = (struct matrix){ x->c, all.c.n_parts, p->dtype, false };
-    all.bias = p->biases ? x->bias : NULL;
+    return all;
+}
+
+/* Where the results of this product go, and the biases of its columns. */
+static void to_heads(const struct pass *x, const struct hidden *r,
+                     const struct run *run, struct product *all)
+{
+    const foci_layer *layer = x->layer;
+    int64_t           col = 0;
+
+    for (int i = 0; i < layer->n_projections; i++) {
+        const struct projection *to = &layer->projections[i];
+
+        if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
+        all->c.n_parts = layer_head_parts(layer, x->at, to, run, x->c, all->c.n_parts);
+        if (layer->p.biases) add_bias(x, to, col);
+        col += to->heads * to->dim;
+    }
+    all->bias = layer->p.biases ? x->bias : NULL;
+}
+
+/* All matrices side by side, in one product. */
+static void project_run(struct pass *x, const struct hidden *r, const struct run *run)
+{
+    const foci_layer *layer = x->layer;
+    struct product    all = layer_projections_of(x, r, run->n);
+
+    x->a[0] = (struct part){ (void *)row_of(layer, r->data, r->width, run->x), r->width,
+                             r->width };
+    to_heads(x, r, run, &all);
     all.act = x->active ? FOCI_ACT_SILU : FOCI_ACT_NONE;
+    if (!r->source && !r->memory) all.packed = x->packed_own;
     if (all.n) product_run(layer->ctx, &all, x->product_work);
 }
 
@@ -157,27 +182,35 @@ int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
     return (int)layer->p.heads;
 }
 
-void layer_output(struct pass *x)
+struct product layer_output_of(const struct pass *x, int64_t rows)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
     const foci_dtype          type = x->io.params_bf16 ? FOCI_BF16 : FOCI_F32;
 
+    x->b[0] = stored(x, type, layer_tensor(layer, layer->out, x->io.params), p->width);
+    return (struct product){ .m = rows,
+                             .n = p->width,
+                             .k = p->heads * p->value_dim,
+                             .a = { x->a, 0, p->dtype, false },
+                             .b = { x->b, 1, type, false },
+                             .c = { x->c, 1, p->dtype, false },
+                             .fast = p->flags & FOCI_FLAG_FAST };
+}
+
+void layer_output(struct pass *x)
+{
+    const foci_layer         *layer = x->layer;
+    const foci_layer_problem *p = &layer->p;
+
     for (int64_t i = 0; i < x->n_runs; i++) {
         const struct run *run = &x->runs[i];
-        const float      *w = layer_tensor(layer, layer->out, x->io.params);
-        struct product    out = { .m = run->n,
-                                  .n = p->width,
-                                  .k = p->heads * p->value_dim,
-                                  .fast = p->flags & FOCI_FLAG_FAST };
+        struct product    out = layer_output_of(x, run->n);
 
-        x->b[0] = stored(x, type, w, p->width);
         x->c[0] = (struct part){ (void *)row_of(layer, x->io.y, p->width, run->x),
                                  p->width, p->width };
-        out.a = (struct matrix){ x->a, layer_out_parts(layer, x->at, run->q, x->a),
-                                 p->dtype, false };
-        out.b = (struct matrix){ x->b, 1, type, false };
-        out.c = (struct matrix){ x->c, 1, p->dtype, false };
+        out.a.n_parts = layer_out_parts(layer, x->at, run->q, x->a);
+        out.packed = x->packed_out;
         if (layer->out_bias >= 0)
             out.bias = layer_tensor(layer, layer->out_bias, x->io.params);
         if (x->io.residual)
@@ -223,6 +256,7 @@ static foci_status change(const foci_layer *layer, const foci_layer_io *io,
     if (layer->n_floats && !params)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "params is NULL: nothing can change");
     whole.saved = NULL; /* of the forward pass it is left alone */
+    whole.precomputed = NULL;
     layer_open(layer, &whole, NULL, &x);
     layer_project(&x);
     layer_gate(&x);

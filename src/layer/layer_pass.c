@@ -237,7 +237,7 @@ void layer_open(const foci_layer *layer, const foci_layer_io *io,
     x->active = layer->p.kind == FOCI_LAYER_GAU && !saves;
     find_runs(x);
     find_others(x);
-    layer_make_params(x);
+    layer_open_made(x);
     for (int64_t b = 0; layer->p.memory && b < layer->p.batch; b++)
         x->lens_k[b] =
             (int32_t)(layer->p.memory + (io->lens ? io->lens[b] : layer->p.len));

@@ -85,55 +85,16 @@ static foci_status check(const foci_layer *layer, const foci_pool *pool,
 static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
                       int64_t tokens, struct arena *work, struct pass *x)
 {
-    *x =
-        (struct pass){ .layer = layer,
-                       .active = layer->p.kind == FOCI_LAYER_GAU,
-                       .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
-                               .residual = io->residual, .y = io->y,
-                               .params = io->params, .params_bf16 = io->params_bf16 } };
+    *x = (struct pass){ .layer = layer,
+                        .active = layer->p.kind == FOCI_LAYER_GAU,
+                        .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
+                                .residual = io->residual, .y = io->y,
+                                .params = io->params, .params_bf16 = io->params_bf16,
+                                .precomputed = io->precomputed } };
     take(layer, x, tokens, work);
     x->runs[0] = (struct run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
-    if (io->precomputed)
-        x->plan_params = (float *)io->precomputed;
-    else
-        layer_make_params(x);
-}
-
-/* The plan's parameters come first, behind them what making them needs. */
-static void take_made(const foci_layer *layer, struct pass *x, struct arena *a)
-{
-    if (layer->n_distances) layer_take_rooms(layer, x, 1, false, a);
-}
-
-size_t foci_layer_precompute_bytes(const foci_layer *layer)
-{
-    struct pass  x = { .layer = layer };
-    struct arena a = { 0 };
-
-    if (!layer) return 0;
-    take_made(layer, &x, &a);
-    return arena_ok(&a) ? a.used : 0;
-}
-
-foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
-                                  void *precomputed)
-{
-    struct pass  x = { .layer = layer, .io = { .params = params } };
-    struct arena a = { .base = precomputed };
-
-    if (!layer)
-        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_precompute: the layer is NULL");
-    if (!layer->n_distances) return FOCI_OK;
-    if (!params || !precomputed || (uintptr_t)precomputed % 64)
-        return ctx_fail(layer->ctx, FOCI_ERR_ARG, "%s",
-                        params
-                            ? "precomputed is NULL or not 64-byte aligned: see "
-                              "foci_layer_precompute_bytes()"
-                            : "params is NULL: draw them by foci_layer_params_init()");
-    take_made(layer, &x, &a);
-    layer_make_params(&x);
-    return FOCI_OK;
+    layer_open_made(x);
 }
 
 foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,

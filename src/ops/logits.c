@@ -39,6 +39,7 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
                              .a = { &x->a, 1, io->dtype, false },
                              .b = { &x->b, 1, io->type_w, true },
                              .c = { &x->c, 1, FOCI_F32, false },
+                             .packed = io->packed,
                              .bias = io->bias,
                              .fast = io->flags & FOCI_LOSS_FAST };
     return FOCI_OK;

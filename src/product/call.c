@@ -43,6 +43,7 @@ bool call_open(const foci_product_io *io, struct call *x)
                              .add = call_has(x, FOCI_PRODUCT_ADD),
                              .fast = call_has(x, FOCI_PRODUCT_FAST),
                              .gated = call_has(x, FOCI_PRODUCT_GATED),
+                             .packed = io->packed,
                              .bias = io->bias,
                              .act = io->act,
                              .pre = io->pre,
@@ -155,6 +156,34 @@ static foci_status check_memory(foci_ctx *ctx, const struct call *x)
     if ((some && io->k && (!io->a || !io->b)) || (some && !io->c))
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: a, b or c is missing");
     if (some && (!io->work || (uintptr_t)io->work % 64)) return call_no_work(ctx);
+    return FOCI_OK;
+}
+
+size_t foci_product_pack_bytes(const foci_ctx *ctx, const foci_product_io *io)
+{
+    struct call x;
+
+    if (!ctx || !call_open(io, &x) || call_check(NULL, &x)) return SIZE_MAX;
+    return product_pack_bytes(ctx, &x.p);
+}
+
+foci_status foci_product_pack(foci_ctx *ctx, const foci_product_io *io, void *packed)
+{
+    struct call x;
+
+    if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "product: the context is NULL");
+    if (!call_open(io, &x)) return call_no_struct(ctx, io);
+    TRY(call_check(ctx, &x));
+    const size_t bytes = product_pack_bytes(ctx, &x.p);
+    if (bytes == SIZE_MAX)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "product: it does not fit into memory");
+    if (!bytes) return FOCI_OK;
+    if (!x.io.b) return ctx_fail(ctx, FOCI_ERR_ARG, "product: b is missing");
+    if (!x.io.work || (uintptr_t)x.io.work % 64) return call_no_work(ctx);
+    if (!packed || (uintptr_t)packed % 64)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "product: packed is missing or not 64-byte aligned");
+    product_pack(ctx, &x.p, packed, x.io.work);
     return FOCI_OK;
 }
 

@@ -38,23 +38,7 @@ static foci_status make_block(foci_sequences *s, int64_t b)
         s->taps[b] = ctx_alloc(ctx, (size_t)s->cap, taps_bytes(s));
         if (!s->taps[b]) return FOCI_ERR_MEMORY;
     }
-    s->made_bytes[b] = foci_layer_precompute_bytes(a->layer);
-    if (!s->made_bytes[b]) return FOCI_OK;
-    s->made[b] = ctx_alloc(ctx, s->made_bytes[b], 1);
-    if (!s->made[b]) return FOCI_ERR_MEMORY;
-    return foci_layer_precompute(a->layer, s->model->params + a->params, s->made[b]);
-}
-
-/* Few rows cost what reading the weights does. */
-static foci_status round_params(foci_sequences *s)
-{
-    const foci_model *m = s->model;
-
-    if (m->config.dtype != FOCI_BF16) return FOCI_OK;
-    s->params_bf16 = ctx_alloc(m->ctx, (size_t)m->floats, sizeof *s->params_bf16);
-    if (!s->params_bf16) return FOCI_ERR_MEMORY;
-    return foci_convert(m->ctx, FOCI_BF16, s->params_bf16, FOCI_F32, m->params,
-                        m->floats);
+    return FOCI_OK;
 }
 
 static foci_status make(foci_sequences *s)
@@ -65,7 +49,8 @@ static foci_status make(foci_sequences *s)
     s->pools = ctx_alloc(ctx, blocks, sizeof *s->pools);
     s->states = ctx_alloc(ctx, blocks, sizeof *s->states);
     s->made = ctx_alloc(ctx, blocks, sizeof *s->made);
-    s->made_bytes = ctx_alloc(ctx, blocks, sizeof *s->made_bytes);
+    s->cross_made = ctx_alloc(ctx, blocks, sizeof *s->cross_made);
+    s->packed = ctx_alloc(ctx, 2 * blocks + 1, sizeof *s->packed);
     s->taps = ctx_alloc(ctx, blocks, sizeof *s->taps);
     s->cross = ctx_alloc(ctx, blocks, sizeof *s->cross);
     s->kv = ctx_alloc(ctx, blocks, sizeof *s->kv);
@@ -73,12 +58,13 @@ static foci_status make(foci_sequences *s)
     s->spare = ctx_alloc(ctx, cap, sizeof *s->spare);
     s->lens = ctx_alloc(ctx, cap, sizeof *s->lens);
     s->of = ctx_alloc(ctx, cap, sizeof *s->of);
-    if (!s->pools || !s->states || !s->made || !s->made_bytes || !s->taps ||
-        !s->cross || !s->kv || !s->kv_bytes || !s->spare || !s->lens || !s->of)
+    if (!s->pools || !s->states || !s->made || !s->cross_made || !s->packed ||
+        !s->taps || !s->cross || !s->kv || !s->kv_bytes || !s->spare || !s->lens ||
+        !s->of)
         return FOCI_ERR_MEMORY;
     for (size_t b = 0; b < blocks; b++)
         TRY(make_block(s, (int64_t)b));
-    return round_params(s);
+    return sequences_weights(s);
 }
 
 foci_status foci_sequences_create(foci_model *model, int64_t n,
@@ -138,7 +124,6 @@ static void free_block(foci_sequences *s, int64_t b)
         ctx_free(ctx, s->states[b], (size_t)s->cap, sizeof **s->states);
     if (s->pools) foci_pool_free(s->pools[b]);
     if (s->taps && s->taps[b]) ctx_free(ctx, s->taps[b], (size_t)s->cap, taps_bytes(s));
-    if (s->made && s->made[b]) ctx_free(ctx, s->made[b], s->made_bytes[b], 1);
 }
 
 void foci_sequences_free(foci_sequences *s)
@@ -150,15 +135,14 @@ void foci_sequences_free(foci_sequences *s)
     for (size_t b = 0; b < blocks; b++)
         free_block(s, (int64_t)b);
     free_sources(s);
+    sequences_weights_free(s);
     const struct {
         void  *p;
         size_t n, size;
     } all[] = {
         { s->pools, blocks, sizeof *s->pools },
         { s->states, blocks, sizeof *s->states },
-        { s->made, blocks, sizeof *s->made },
         { s->taps, blocks, sizeof *s->taps },
-        { s->made_bytes, blocks, sizeof *s->made_bytes },
         { s->cross, blocks, sizeof *s->cross },
         { s->kv, blocks, sizeof *s->kv },
         { s->kv_bytes, blocks, sizeof *s->kv_bytes },
@@ -166,7 +150,6 @@ void foci_sequences_free(foci_sequences *s)
         { s->lens, cap, sizeof *s->lens },
         { s->of, cap, sizeof *s->of },
         { s->memory, s->memory_bytes, 1 },
-        { s->params_bf16, (size_t)s->model->floats, sizeof *s->params_bf16 },
         { s, 1, sizeof *s },
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -219,6 +202,7 @@ static foci_status keep_sources(foci_sequences *s, const foci_batch *b, const vo
     for (int64_t i = 0; i < b->batch; i++)
         s->source_lens[i] = b->source_lens ? b->source_lens[i] : (int32_t)b->source_len;
     TRY(make_cross(s, s->cap / s->n_sources));
+    TRY(sequences_cross_weights(s));
     for (int64_t block = 0; block < stack_of(s)->n; block++)
         TRY(project(s, block, rows));
     return FOCI_OK;

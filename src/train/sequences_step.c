@@ -33,23 +33,6 @@ static struct pass as_pass(const struct step *p)
     return (struct pass){ .m = p->m, .dry = p->dry, .work = p->work };
 }
 
-/* Parameters from an offset on, rounded; NULL: they are not. */
-static const void *rounded(const foci_sequences *s, int64_t offset)
-{
-    return s->params_bf16 ? s->params_bf16 + offset : NULL;
-}
-
-/* Weights that a product reads. */
-static const void *weights(const foci_sequences *s, int64_t offset)
-{
-    return s->params_bf16 ? rounded(s, offset) : s->model->params + offset;
-}
-
-static foci_dtype weights_type(const foci_sequences *s)
-{
-    return s->params_bf16 ? FOCI_BF16 : FOCI_F32;
-}
-
 static foci_status embed(struct step *p)
 {
     const foci_model_config *c = &p->m->config;
@@ -124,8 +107,8 @@ static foci_status step_layer(struct step *p, const struct attention *a, int64_t
         .words = p->words,
         .params = p->m->params + a->params,
         .work = p->work,
-        .precomputed = s->made[block],
-        .params_bf16 = rounded(s, a->params),
+        .precomputed = s->made[block].data,
+        .params_bf16 = sequences_rounded(s, a->params),
     };
     if (p->dry)
         return need(
@@ -171,7 +154,8 @@ static foci_status cross(struct step *p, const struct attention *a, int64_t bloc
         .params = p->m->params + a->params,
         .work = p->work,
         .source_kv = s->kv[block],
-        .params_bf16 = rounded(s, a->params),
+        .precomputed = s->cross_made[block].data,
+        .params_bf16 = sequences_rounded(s, a->params),
     };
     if (p->dry) return need(p, foci_layer_work_bytes(s->cross[block]));
     TRY(p->m->ops->layer_forward(s->cross[block], &io));
@@ -186,40 +170,18 @@ static foci_status product(struct step *p, foci_product_io *io)
     return p->m->ops->product(p->m->ctx, io);
 }
 
-static foci_status feed(struct step *p, const struct feed_forward *f)
+static foci_status feed(struct step *p, const struct feed_forward *f, int64_t block)
 {
-    const foci_model_config *c = &p->m->config;
-    struct pass              x = as_pass(p);
-    foci_product_io          first = {
-                 FOCI_SIZED(foci_product_io),
-                 .m = p->rows,
-                 .n = c->ffn,
-                 .k = c->width,
-                 .a = p->n,
-                 .b = weights(p->s, f->w1),
-                 .c = p->a,
-                 .type_a = c->dtype,
-                 .type_b = weights_type(p->s),
-                 .type_c = c->dtype,
-                 .flags = c->gated ? FOCI_PRODUCT_GATED : 0,
-                 .bias = at_offset(p->m->params, f->b1),
-                 .act = c->activation,
-    };
-    foci_product_io second = {
-        FOCI_SIZED(foci_product_io),
-        .m = p->rows,
-        .n = c->width,
-        .k = c->ffn,
-        .a = p->a,
-        .b = weights(p->s, f->w2),
-        .c = p->y,
-        .type_a = c->dtype,
-        .type_b = weights_type(p->s),
-        .type_c = c->dtype,
-        .bias = at_offset(p->m->params, f->b2),
-        .residual = p->x,
-    };
+    struct pass     x = as_pass(p);
+    foci_product_io first = sequences_ffn(p->s, block, false);
+    foci_product_io second = sequences_ffn(p->s, block, true);
 
+    first.m = second.m = p->rows;
+    first.a = p->n;
+    first.c = p->a;
+    second.a = p->a;
+    second.c = p->y;
+    second.residual = p->x;
     TRY(norm_rows(&x, p->rows, f->gain, f->bias, p->x, p->n, NULL));
     TRY(product(p, &first));
     TRY(product(p, &second));
@@ -229,25 +191,17 @@ static foci_status feed(struct step *p, const struct feed_forward *f)
 
 static foci_status give_logits(struct step *p)
 {
-    const foci_model_config *c = &p->m->config;
-    const struct stack      *s = model_last(p->m);
-    struct pass              x = as_pass(p);
-    foci_logits_io           io = {
-                  FOCI_SIZED(foci_logits_io),
-                  .dtype = c->dtype,
-                  .rows = p->rows,
-                  .width = c->width,
-                  .vocab = s->vocab,
-                  .n = p->s->n,
-                  .pick = p->last,
-                  .h = p->n,
-                  .w = weights(p->s, p->m->out),
-                  .type_w = weights_type(p->s),
-                  .bias = at_offset(p->m->params, p->m->out_bias),
-                  .logits = p->logits,
-                  .work = p->work,
-    };
+    const struct stack *s = model_last(p->m);
+    struct pass         x = as_pass(p);
+    foci_logits_io      io = sequences_logits(p->s);
+
     if (!p->logits) return FOCI_OK;
+    io.rows = p->rows;
+    io.n = p->s->n;
+    io.pick = p->last;
+    io.h = p->n;
+    io.logits = p->logits;
+    io.work = p->work;
     TRY(norm_rows(&x, p->rows, s->gain, s->bias, p->x, p->n, NULL));
     if (p->dry) return need(p, foci_logits_work_bytes(p->m->ctx, &io));
     return p->m->ops->logits(p->m->ctx, &io);
@@ -261,7 +215,7 @@ static foci_status run(struct step *p)
     for (int64_t b = 0; b < s->n; b++) {
         TRY(self(p, &s->blocks[b].self, b));
         if (s->cross) TRY(cross(p, &s->blocks[b].cross, b));
-        if (p->m->config.ffn) TRY(feed(p, &s->blocks[b].ffn));
+        if (p->m->config.ffn) TRY(feed(p, &s->blocks[b].ffn, b));
     }
     return give_logits(p);
 }

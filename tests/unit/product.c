@@ -639,6 +639,74 @@ static void public_call(void **state)
     foci_ctx_free(ctx);
 }
 
+/* c of m rows, with b packed before or by the product. */
+static uint16_t *by_packed(foci_ctx *ctx, foci_product_io io, const void *packed)
+{
+    const size_t n = (size_t)(io.m * io.n);
+    uint16_t    *c = test_alloc(n, sizeof *c);
+
+    io.packed = packed;
+    io.c = c;
+    io.work = test_alloc(foci_product_work_bytes(ctx, &io), 1);
+    assert_int_equal(foci_product(ctx, &io), FOCI_OK);
+    free(io.work);
+    return c;
+}
+
+static void packed_case(foci_ctx *ctx, foci_product_io io)
+{
+    static const int64_t rows[] = { 1, 7, 9, 40, 130 };
+
+    io.m = 1;
+    const size_t bytes = foci_product_pack_bytes(ctx, &io);
+    void *const  packed = bytes ? test_alloc(bytes, 1) : NULL;
+    io.work = test_alloc(foci_product_work_bytes(ctx, &io), 1);
+    assert_int_equal(foci_product_pack(ctx, &io, packed), FOCI_OK);
+    if (bytes)
+        assert_int_equal(foci_product_pack(ctx, &io, (char *)packed + 4), FOCI_ERR_ARG);
+    free(io.work);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        io.m = rows[i];
+        uint16_t *got = by_packed(ctx, io, packed), *want = by_packed(ctx, io, NULL);
+        assert_memory_equal(got, want, (size_t)(io.m * io.n) * sizeof *got);
+        free(got);
+        free(want);
+    }
+    free(packed);
+}
+
+/* b that is packed once gives the same bits as b that every product packs. */
+static void packed(void **state)
+{
+    enum { M = 130, N = 150, K = 70 };
+    struct levels l = levels_make(2);
+    float        *a = test_alloc(M * K, sizeof *a);
+    float        *b = test_alloc(2 * N * K, sizeof *b);
+
+    (void)state;
+    for (int i = 0; i < M * K; i++)
+        a[i] = (float)rng_normal(&dice);
+    for (int i = 0; i < 2 * N * K; i++)
+        b[i] = (float)rng_normal(&dice);
+    for (int i = 0; i < 8 * l.n; i++) {
+        const foci_product_io io = { FOCI_SIZED(foci_product_io),
+                                     .n = N,
+                                     .k = K,
+                                     .a = a,
+                                     .b = b,
+                                     .type_a = i & 1 ? FOCI_BF16 : FOCI_F32,
+                                     .type_b = i & 1 ? FOCI_BF16 : FOCI_F32,
+                                     .type_c = FOCI_BF16,
+                                     .flags = (i & 2 ? FOCI_PRODUCT_TRANSPOSE_B : 0) |
+                                              (i & 4 ? FOCI_PRODUCT_GATED : 0),
+                                     .act = FOCI_ACT_SILU };
+        packed_case(l.ctx[i / 8], io);
+    }
+    free(a);
+    free(b);
+    levels_free(&l);
+}
+
 static void refuse(foci_ctx *ctx, foci_product_io io, const char *words)
 {
     assert_int_equal(foci_product(ctx, &io), FOCI_ERR_ARG);
@@ -697,7 +765,7 @@ int main(void)
         cmocka_unit_test(tidy),         cmocka_unit_test(rounding),
         cmocka_unit_test(nothing),      cmocka_unit_test(not_finite),
         cmocka_unit_test(memory),       cmocka_unit_test(public_call),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(packed),       cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, open_levels, close_levels);
 }

@@ -170,11 +170,37 @@ static void list_classes(struct job *j, const foci_data_info *info)
         j->classes[i] = foci_data_class(j->data[0], i);
 }
 
+/* Nine tenths of the lines, if there is a tenth that is left for validation; else all. */
+static int open_most(struct job *j, const struct data_shape *shape)
+{
+    int code = data_open_part(j->a, j->ctx, &j->from[0], shape, &j->data[0]);
+
+    if (!code && j->data[0])
+        code = data_open_part(j->a, j->ctx, &j->from[1], shape, &j->data[1]);
+    if (code || j->data[1]) {
+        foci_data_free(j->data[1]);
+        j->data[1] = NULL;
+        return code;
+    }
+    foci_data_free(j->data[0]);
+    j->data[0] = NULL;
+    j->from[0].begin = j->from[0].end = 0;
+    code = data_open(j->a, j->ctx, &j->from[0], shape, &j->data[0]);
+    if (!code)
+        note(j->a,
+             "%s has too few lines for a tenth of them to validate by: all of them "
+             "train (give others by --valid)",
+             j->from[0].text);
+    return code;
+}
+
 static int open_data(struct job *j, foci_data_info *info)
 {
     struct data_shape shape = data_shape(j);
+    const bool        cut = j->from[1].begin > 0;
 
-    int code = data_open(j->a, j->ctx, &j->from[0], &shape, &j->data[0]);
+    int code = cut ? open_most(j, &shape)
+                   : data_open(j->a, j->ctx, &j->from[0], &shape, &j->data[0]);
     if (code) return code;
     info->size = sizeof *info;
     foci_data_get_info(j->data[0], info);
@@ -183,6 +209,7 @@ static int open_data(struct job *j, foci_data_info *info)
     shape.n_classes = j->classes || info->n_classes ? info->n_classes : 0;
     shape.order = asks_memory(j->a) ? FOCI_ORDER_ONCE_SEGMENTS : FOCI_ORDER_ONCE;
     shape.examples = 0;
+    if (cut && j->from[0].end <= 0) return EXIT_OK;
     return data_open(j->a, j->ctx, &j->from[1], &shape, &j->data[1]);
 }
 
@@ -422,8 +449,10 @@ static int report(struct job *j)
 {
     foci_scores s = { FOCI_SIZED(foci_scores) };
 
-    const foci_status status =
-        foci_evaluate(j->model, j->data[1], opt_int(j->a, "valid-batches", 0), &s);
+    foci_status status = FOCI_OK;
+    if (j->data[1])
+        status =
+            foci_evaluate(j->model, j->data[1], opt_int(j->a, "valid-batches", 0), &s);
     if (status) return library_error(j->a, j->ctx, status, NULL);
     const int64_t floats = foci_model_trained_floats(j->model);
     if (j->a->json) {
@@ -433,6 +462,10 @@ static int report(struct job *j)
             "parameters", (json_int_t)floats, "seconds", j->last.seconds, "loss",
             j->last.loss, "valid_loss", s.loss, "valid_accuracy", s.accuracy,
             "tokens_per_second", j->last.tokens_per_second);
+        if (!j->data[1]) {
+            json_object_del(result, "valid_loss");
+            json_object_del(result, "valid_accuracy");
+        }
         if (j->trainer) {
             char sum[17];
             snprintf(sum, sizeof sum, "%016llx",
@@ -447,8 +480,12 @@ static int report(struct job *j)
     table_pair(t, "steps", "%lld", (long long)j->last.step);
     table_pair(t, "tokens", "%lld", (long long)j->last.tokens);
     table_pair(t, "seconds", "%.1f", j->last.seconds);
-    table_pair(t, "validation: nats a token", "%.4f", s.loss);
-    table_pair(t, "validation: accuracy", "%.4f", s.accuracy);
+    if (j->data[1]) {
+        table_pair(t, "validation: nats a token", "%.4f", s.loss);
+        table_pair(t, "validation: accuracy", "%.4f", s.accuracy);
+    } else if (j->last.step) {
+        table_pair(t, "last step: nats a token", "%.4f", j->last.loss);
+    }
     table_print(t, stdout);
     table_free(t);
     say_how_to_go_on(j);

@@ -28,6 +28,11 @@ struct data_shape {
     int64_t               n_classes;
 };
 
+/* As data_open(), of a part of the lines; *data is NULL and nothing is printed where there is
+ * none, or its file cannot be used. */
+int data_open_part(const struct args *a, foci_ctx *ctx, const struct source *from,
+                   const struct data_shape *shape, foci_data **data);
+
 /* EXIT_OK, or a status with the message printed. */
 int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
               const struct data_shape *shape, foci_data **data);

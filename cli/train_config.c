@@ -111,7 +111,7 @@ const struct option train_options[] = {
     { .name = "tokenizer",
       .arg = "KIND",
       .help = "bytes, chars, words, bpe:N, or a folder or file (default chars; "
-              "translate bpe:2000; classify words)",
+              "translate and mlm bpe:4000; classify words)",
       .kind = KIND_TEXT },
     { .name = "positions",
       .arg = "KIND",

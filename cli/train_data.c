@@ -29,8 +29,9 @@ static int open_text(const struct args *a, const char *path, bool labels,
                             : text_open(a, path, reader);
 }
 
-int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
-              const struct data_shape *shape, foci_data **data)
+static int open_set(const struct args *a, foci_ctx *ctx, const struct source *from,
+                    const struct data_shape *shape, foci_data **data,
+                    foci_status *status)
 {
     enum { MULTIPLE = 8 };
     /* Images and labels may be in one archive. */
@@ -68,8 +69,28 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
     }
     if (from->text) o.source = &text;
     if (other) o.target = &target;
-    const foci_status status = foci_data_open(ctx, &o, data);
-    return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
+    *status = foci_data_open(ctx, &o, data);
+    return EXIT_OK;
+}
+
+int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
+              const struct data_shape *shape, foci_data **data)
+{
+    foci_status status = FOCI_OK;
+
+    const int code = open_set(a, ctx, from, shape, data, &status);
+    return !code && status ? library_error(a, ctx, status, NULL) : code;
+}
+
+int data_open_part(const struct args *a, foci_ctx *ctx, const struct source *from,
+                   const struct data_shape *shape, foci_data **data)
+{
+    foci_status status = FOCI_OK;
+
+    const int code = open_set(a, ctx, from, shape, data, &status);
+    return !code && status && status != FOCI_ERR_FILE
+               ? library_error(a, ctx, status, NULL)
+               : code;
 }
 
 bool source_given(const struct args *a)

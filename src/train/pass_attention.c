@@ -1,4 +1,5 @@
 /* pass_attention.c -- attention of a block: y = x + layer(conv(norm(x))). */
+#include <stdio.h>
 #include <string.h>
 
 #include "train/pass.h"
@@ -78,15 +79,14 @@ static foci_layer_io layer_io(struct pass *x, const struct side *s,
     return io;
 }
 
-/* Executions of layers do not write their sentence to the context. */
+/* Which attention a refusal is of. */
 static foci_status layer_status(const struct pass *x, const struct attention *a,
-                                const foci_layer *layer, const foci_layer_io *io,
                                 foci_status status)
 {
-    char text[256];
+    char text[400];
 
     if (status != FOCI_ERR_ARG) return status;
-    foci_layer_io_check(layer, io, NULL, text, sizeof text);
+    snprintf(text, sizeof text, "%s", foci_errmsg(x->m->ctx));
     return ctx_fail(x->m->ctx, status, "attention %lld of the model: %s",
                     (long long)a->index, text);
 }
@@ -121,7 +121,7 @@ foci_status attention_forward(struct pass *x, const struct side *s,
     } else {
         if (calibration_due(x, a))
             TRY(foci_layer_params_calibrate(layer, &io, x->m->params + a->params));
-        TRY(layer_status(x, a, layer, &io, x->m->ops->layer_forward(layer, &io)));
+        TRY(layer_status(x, a, x->m->ops->layer_forward(layer, &io)));
     }
     pass_release(x, mark);
     return FOCI_OK;
@@ -153,7 +153,7 @@ static foci_status layer_back(struct pass *x, const struct side *s,
     };
 
     if (x->dry) return pass_needs(x, foci_layer_work_bytes(layer));
-    TRY(layer_status(x, a, layer, io, x->m->ops->layer_backward(layer, io, &g)));
+    TRY(layer_status(x, a, x->m->ops->layer_backward(layer, io, &g)));
     if (crosses(a)) TRY(add_source(x, s));
     if (!x->o->advance || !a->moves) return FOCI_OK;
     return foci_layer_params_advance(layer, io, x->m->params + a->params);

@@ -120,7 +120,8 @@ static void add_count(json_t *o, struct table *t, const char *name, int64_t n)
     table_pair(t, name, "%lld", (long long)n);
 }
 
-static void list_scores(const foci_scores *s, json_t *o, struct table *t)
+/* With `whole`: a sequence is an example of a task, not a piece of a text. */
+static void list_scores(const foci_scores *s, bool whole, json_t *o, struct table *t)
 {
     add_count(o, t, "tokens", s->tokens);
     add_count(o, t, "characters", s->characters);
@@ -133,6 +134,10 @@ static void list_scores(const foci_scores *s, json_t *o, struct table *t)
     add_real(o, t, "bits_per_character", "bits per character", s->bits_per_character, 4);
     json_object_set_new(o, "accuracy", json_real(s->accuracy));
     table_pair(t, "accuracy", "%.4f", s->accuracy);
+    if (whole) {
+        json_object_set_new(o, "exact", json_real(s->exact));
+        table_pair(t, "all of a sequence", "%.4f", s->exact);
+    }
 }
 
 static int judge(struct judged *j)
@@ -144,7 +149,9 @@ static int judge(struct judged *j)
     int               code = EXIT_OK;
 
     if (status) code = library_error(j->a, j->ctx, status, NULL);
-    if (!code) list_scores(&s, o, t);
+    const bool whole = j->config.task == FOCI_MODEL_TRANSLATE ||
+                       (j->from.task && j->config.task != FOCI_MODEL_CLASSIFY);
+    if (!code) list_scores(&s, whole, o, t);
     if (!code && j->config.task == FOCI_MODEL_TRANSLATE && j->tokenizer) {
         struct translation_scores b;
         code = translations_judge(j->a, j->ctx, j->model, j->tokenizer, &j->from, &b);

@@ -129,6 +129,9 @@ typedef struct foci_loss {
     double  sum;    /* of -log p of all labels in nats, with label smoothing */
     int64_t labels; /* how many */
     int64_t hits;   /* labels that are the likeliest */
+    /* Without gradients: sequences that have labels, and those all of whose labels are the
+     * likeliest; of packed documents none are counted. */
+    int64_t sequences, exact;
 } foci_loss;
 
 /* Rows of hidden states that mechanisms with a memory (xl) carry from a batch to the next. */
@@ -290,6 +293,8 @@ typedef struct foci_scores {
     double  perplexity, word_perplexity, character_perplexity; /* 0: not counted */
     double  bits_per_character;
     double  accuracy; /* of labels, 0 to 1 */
+    double  exact;    /* sequences all of whose labels are right, which greedy decoding
+                       * writes as they are, 0 to 1 */
 } foci_scores;
 
 /* Loss and accuracy of a model over one pass of the data, which starts from its beginning.

@@ -19,6 +19,8 @@ static foci_status add_batch(foci_model *m, const foci_batch *batch, foci_carry 
     t->loss.sum += loss.sum;
     t->loss.labels += loss.labels;
     t->loss.hits += loss.hits;
+    t->loss.sequences += loss.sequences;
+    t->loss.exact += loss.exact;
     t->characters += batch->n_chars;
     t->words += batch->n_words;
     return FOCI_OK;
@@ -72,6 +74,7 @@ foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
         .character_perplexity = exp_of(nats, t.characters),
         .bits_per_character = t.characters ? nats / bit / (double)t.characters : 0,
         .accuracy = n ? (double)t.loss.hits / (double)n : 0,
+        .exact = t.loss.sequences ? (double)t.loss.exact / (double)t.loss.sequences : 0,
     };
     return sized_write(scores, &s, sizeof s)
                ? FOCI_OK

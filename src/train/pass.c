@@ -243,7 +243,9 @@ foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
     carry_swap(o.carry);
     const foci_loss sums = { .sum = x.sums.loss,
                              .labels = x.sums.count,
-                             .hits = x.sums.correct };
+                             .hits = x.sums.correct,
+                             .sequences = x.sequences,
+                             .exact = x.exact };
     if (loss && !sized_write(loss, &sums, sizeof sums))
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "the loss's size is not that of a foci_loss");

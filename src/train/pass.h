@@ -70,6 +70,7 @@ struct pass {
     struct side              sides[2];
     struct stack_acts        acts[2];
     foci_loss_sums           sums;
+    int64_t                  sequences, exact; /* with labels; all of them right */
 };
 
 /* Rows of hidden states of each attention that has a memory. */

@@ -176,6 +176,22 @@ foci_status pass_output_rows(struct pass *x, struct output_rows *o)
     return x->dry ? FOCI_OK : x->m->ops->pooling_forward(x->m->ctx, &io);
 }
 
+/* Sequences all of whose labels are the likeliest. */
+static void count_exact(struct pass *x, const struct output_rows *o, const int32_t *best)
+{
+    const int64_t batch = x->sides[x->m->n_stacks - 1].batch, len = o->rows / batch;
+
+    for (int64_t b = 0; b < batch && !x->batch->n_docs; b++) {
+        bool some = false, right = true;
+        for (int64_t i = b * len; i < (b + 1) * len; i++) {
+            some = some || o->labels[i] >= 0;
+            right = right && best[i] == o->labels[i];
+        }
+        x->sequences += some;
+        x->exact += some && right;
+    }
+}
+
 static foci_status loss_run(struct pass *x, const struct output_rows *o, void *dh)
 {
     const foci_model_config *c = &x->m->config;
@@ -196,9 +212,12 @@ static foci_status loss_run(struct pass *x, const struct output_rows *o, void *d
                     .dbias = at_offset(x->grads, x->m->out_bias),
                     .work = x->work,
     };
+    if (!dh) io.best = pass_temp(x, o->rows, sizeof *io.best);
     if (x->dry) return pass_needs(x, foci_loss_work_bytes(x->m->ctx, &io, dh != NULL));
-    return dh ? x->m->ops->loss_backward(x->m->ctx, &io, &x->sums)
-              : x->m->ops->loss_forward(x->m->ctx, &io, &x->sums);
+    if (dh) return x->m->ops->loss_backward(x->m->ctx, &io, &x->sums);
+    TRY(x->m->ops->loss_forward(x->m->ctx, &io, &x->sums));
+    count_exact(x, o, io.best);
+    return FOCI_OK;
 }
 
 foci_status head_run(struct pass *x, void *d)

@@ -50,6 +50,7 @@ tokens *
 nats a token *
 perplexity of a token *
 accuracy *
+all of a sequence *
 BLEU *
 chrF2 *
 

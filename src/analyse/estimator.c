@@ -326,6 +326,8 @@ static void measure(const struct estimator *s, const foci_estimator_io *io)
 static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
                          foci_estimator_io *io)
 {
+    if (!plan)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_estimator_io: the plan is NULL");
     foci_ctx *ctx = plan->ctx;
 
     if (!sized_read(io, given, sizeof *io))

@@ -180,16 +180,13 @@ static foci_status measure_products(foci_ctx *ctx, foci_machine *m)
 
 foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine)
 {
-    if (!machine || machine->size < sizeof machine->size)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "measure: no struct to fill, or its size is 0");
+    foci_machine m;
 
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_ctx_measure: the context is NULL");
+    TRY(sized_in(ctx, "foci_machine", &m, machine, sizeof m));
     if (ctx->device) return device_measure(ctx, machine);
-    foci_machine m = { FOCI_SIZED(foci_machine) };
-    const size_t known = machine->size < sizeof m ? machine->size : sizeof m;
-    memcpy(&m, machine, known);
     TRY(measure_products(ctx, &m));
     TRY(measure_traffic(ctx, &m));
-    memcpy(machine, &m, known);
-    return FOCI_OK;
+    return sized_out(ctx, "foci_machine", machine, &m, sizeof m);
 }

@@ -131,6 +131,9 @@ void foci_array_to_f32(const foci_array *array, float *out)
 
 foci_status foci_array_to_i32(const foci_array *array, int32_t *out)
 {
+    if (!array || (array->count && !out))
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_array_to_i32: %s is NULL",
+                        array ? "out" : "the array");
     struct walk w = walk_begin(array);
     double      run[RUN];
     for (int64_t done = 0; done < array->count;) {

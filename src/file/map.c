@@ -151,14 +151,9 @@ int foci_file_count(const foci_file *file) { return file->n; }
 
 foci_status foci_file_array(const foci_file *file, int i, foci_array *array)
 {
+    if (!file) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_file_array: the file is NULL");
     if (i < 0 || i >= file->n)
         return ctx_fail(file->ctx, FOCI_ERR_ARG, "array %d of %s: it holds %d", i,
                         file->path, file->n);
-    const size_t size = array->size;
-    if (size <= sizeof size)
-        return ctx_fail(file->ctx, FOCI_ERR_ARG,
-                        "foci_array.size is %zu: set it by FOCI_SIZED", size);
-    memcpy(array, &file->arrays[i], size < sizeof *array ? size : sizeof *array);
-    array->size = size;
-    return FOCI_OK;
+    return sized_out(file->ctx, "foci_array", array, &file->arrays[i], sizeof *array);
 }

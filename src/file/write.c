@@ -374,9 +374,13 @@ static foci_status take_named(foci_ctx *ctx, const char *path, const foci_named 
 foci_status foci_safetensors_write(foci_ctx *ctx, const char *path,
                                    const foci_named *arrays, int n)
 {
-    foci_array *all = n > 0 ? ctx_alloc(ctx, (size_t)n, sizeof *all) : NULL;
-
-    if (n > 0 && !all) return FOCI_ERR_MEMORY;
+    if (!ctx || !path || n < 0 || (n && !arrays))
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "foci_safetensors_write: a context, a path and %d arrays are "
+                        "needed; 0 or more can be written",
+                        n);
+    foci_array *all = n ? ctx_alloc(ctx, (size_t)n, sizeof *all) : NULL;
+    if (n && !all) return FOCI_ERR_MEMORY;
     foci_status status = take_named(ctx, path, arrays, n, all);
     if (!status) status = safetensors_write(ctx, path, all, n, NULL);
     if (all) ctx_free(ctx, all, (size_t)n, sizeof *all);

@@ -36,7 +36,7 @@ foci_status foci_act_forward(foci_ctx *ctx, const foci_act_io *given)
 {
     foci_act_io io;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_act_forward"));
     TRY(open_act(ctx, given, &io));
     TRY(check_there(ctx, op, !io.rows || (io.x && io.y), "x or y"));
 
@@ -52,7 +52,7 @@ foci_status foci_act_backward(foci_ctx *ctx, const foci_act_io *given)
 {
     foci_act_io io;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_act_backward"));
     TRY(open_act(ctx, given, &io));
     TRY(check_there(ctx, op, !io.rows || (io.dy && io.dx), "dy or dx"));
     TRY(check_there(ctx, op, !io.rows || io.x || (io.act == FOCI_ACT_NONE && !io.gated),

@@ -119,7 +119,7 @@ foci_status foci_adamw(foci_ctx *ctx, const foci_adamw_io *given)
     foci_adamw_io io;
     struct step   x = { .io = &io };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_adamw"));
     TRY(check_open(ctx, "adamw", &io, given, sizeof io));
     TRY(check_numbers(ctx, &io));
     TRY(cut(ctx, "adamw", io.segments, io.n_segments, &x.pieces));
@@ -189,7 +189,7 @@ foci_status foci_squares(foci_ctx *ctx, const foci_segment *segments,
 {
     struct squares x = { .x = in, .sums = work };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_squares"));
     TRY(cut(ctx, "squares", segments, n_segments, &x.pieces));
     TRY(check_there(ctx, "squares", sum && (!x.pieces.floats || in), "x or sum"));
     TRY(check_work(ctx, "squares", work, foci_squares_work_bytes(x.pieces.floats)));
@@ -221,7 +221,7 @@ static void average_job(void *arg, int64_t job, int thread)
 foci_status foci_average(foci_ctx *ctx, int64_t n, float *mean, const float *in,
                          double weight)
 {
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_average"));
     TRY(check_extent(ctx, "average", "n", n, 0, INT64_MAX / 16));
     TRY(check_there(ctx, "average", !n || (mean && in), "mean or x"));
     if (!(weight >= 0 && weight <= 1))

@@ -3,6 +3,12 @@
 
 #include <inttypes.h>
 
+foci_status check_ctx(const foci_ctx *ctx, const char *call)
+{
+    return ctx ? FOCI_OK
+               : ctx_fail(NULL, FOCI_ERR_ARG, "%s: the context is NULL", call);
+}
+
 foci_status check_open(foci_ctx *ctx, const char *op, void *whole, const void *given,
                        size_t bytes)
 {

@@ -132,7 +132,7 @@ foci_status foci_conv_forward(foci_ctx *ctx, const foci_conv_io *given)
 {
     struct run x = { .rows = 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_conv_forward"));
     TRY(open_conv(ctx, given, &x));
     TRY(check_there(ctx, op, !x.rows || (x.io.x && x.io.y && x.io.w), "x, y or w"));
     conv_run(ctx, &x, forward_job);
@@ -203,7 +203,7 @@ foci_status foci_conv_backward(foci_ctx *ctx, const foci_conv_io *given)
     struct arena a = { .base = NULL };
     struct run   x = { .rows = 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_conv_backward"));
     TRY(open_conv(ctx, given, &x));
     if (!x.rows) return FOCI_OK;
     TRY(check_there(ctx, op, x.io.dy && (!x.io.dx || x.io.w) && (!x.io.dw || x.io.x),

@@ -204,7 +204,7 @@ foci_status foci_embed_forward(foci_ctx *ctx, const foci_embed_io *given)
 {
     struct run x = { .rows = 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_embed_forward"));
     TRY(open_embed(ctx, given, &x));
     x.k = &ctx->kernels;
     if (!x.rows) return FOCI_OK;
@@ -271,7 +271,7 @@ foci_status foci_embed_backward(foci_ctx *ctx, const foci_embed_io *given)
 {
     struct run x = { .rows = 0, .cols = TILE };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_embed_backward"));
     TRY(open_embed(ctx, given, &x));
     x.k = &ctx->kernels;
     if (!x.rows) return FOCI_OK;

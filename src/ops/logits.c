@@ -86,7 +86,7 @@ foci_status foci_logits(foci_ctx *ctx, const foci_logits_io *given)
     struct arena a = { .base = NULL };
     struct run   x;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_logits"));
     TRY(open_logits(ctx, given, &x));
     if (!x.io.pick && x.io.n != x.io.rows)
         return ctx_fail(ctx, FOCI_ERR_ARG,

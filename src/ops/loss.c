@@ -365,7 +365,7 @@ static foci_status run_loss(foci_ctx *ctx, const foci_loss_io *given, bool backw
     struct run     x = { .n = 0 };
     foci_loss_sums sums = { FOCI_SIZED(foci_loss_sums) };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, backward ? "foci_loss_backward" : "foci_loss_forward"));
     TRY(open_loss(ctx, given, &x));
     if (out && !sized_write(out, &sums, sizeof sums))
         return ctx_fail(ctx, FOCI_ERR_ARG, "loss: the size of sums is not one it has");

@@ -81,7 +81,7 @@ foci_status foci_norm_forward(foci_ctx *ctx, const foci_norm_io *given)
 {
     foci_norm_io io;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_norm_forward"));
     TRY(open_norm(ctx, given, &io));
     TRY(check_there(ctx, op, !io.rows || (io.x && io.y), "x or y"));
 
@@ -126,7 +126,7 @@ foci_status foci_norm_backward(foci_ctx *ctx, const foci_norm_io *given)
     struct arena a = { .base = NULL };
     foci_norm_io io;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_norm_backward"));
     TRY(open_norm(ctx, given, &io));
     if (!io.rows) return FOCI_OK;
     TRY(check_there(ctx, op, io.x && io.dy && io.stats, "x, dy or stats"));

@@ -77,7 +77,7 @@ foci_status foci_pooling_forward(foci_ctx *ctx, const foci_pooling_io *given)
 {
     struct run x = { .rows = 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_pooling_forward"));
     TRY(open_pooling(ctx, given, &x));
     TRY(check_there(ctx, op, !x.io.batch || x.io.y, "y"));
     TRY(check_there(ctx, op, !x.rows || x.io.x, "x"));
@@ -105,7 +105,7 @@ foci_status foci_pooling_backward(foci_ctx *ctx, const foci_pooling_io *given)
 {
     struct run x = { .rows = 0 };
 
-    if (!ctx) return FOCI_ERR_ARG;
+    TRY(check_ctx(ctx, "foci_pooling_backward"));
     TRY(open_pooling(ctx, given, &x));
     TRY(check_there(ctx, op, !x.rows || (x.io.dy && x.io.dx), "dy or dx"));
     if (x.rows) run(ctx, &x, x.io.batch, backward_job);

@@ -216,7 +216,9 @@ foci_status foci_product_backward(foci_ctx *ctx, const foci_product_io *io,
 {
     struct back b;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG,
+                        "foci_product_backward: the context is NULL");
     if (!open_back(io, grads, &b)) return call_no_struct(ctx, io && grads ? io : NULL);
     TRY(check(ctx, &b));
     if (!b.x.io.m) return FOCI_OK;

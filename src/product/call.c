@@ -191,7 +191,7 @@ foci_status foci_product(foci_ctx *ctx, const foci_product_io *io)
 {
     struct call x;
 
-    if (!ctx) return FOCI_ERR_ARG;
+    if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_product: the context is NULL");
     if (!call_open(io, &x)) return call_no_struct(ctx, io);
     TRY(call_check(ctx, &x));
     TRY(check_memory(ctx, &x));

@@ -38,9 +38,12 @@ static foci_status run(const foci_plan *plan, const foci_io *io,
     double             *params = doubles(plan->n_floats);
     double             *dparams = doubles(plan->n_floats);
     double             *lse = doubles(io->lse ? rows : 0);
-    foci_status         status = FOCI_ERR_MEMORY;
+    foci_status         status = FOCI_OK;
 
-    if (!params || !dparams || !lse) goto end;
+    if (!params || !dparams || !lse) {
+        status = ctx_fail(plan->ctx, FOCI_ERR_MEMORY, "no memory for the judge");
+        goto end;
+    }
     for (int64_t t = 0; t < plan->n_floats; t++)
         params[t] = (double)io->params[t];
     status = ref_run(&(struct ref_call){ .plan = plan,
@@ -63,9 +66,7 @@ end:
     free(params);
     free(dparams);
     free(lse);
-    return status ? ctx_fail(plan->ctx, status, "the judge cannot compute this: %s",
-                             foci_status_text(status))
-                  : FOCI_OK;
+    return status;
 }
 
 foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)

@@ -297,5 +297,7 @@ foci_status ref_run(const struct ref_call *call)
     }
     room_free(&w);
     free(seqs);
-    return status;
+    return status ? ctx_fail(plan->ctx, status, "the judge cannot compute this: %s",
+                             foci_status_text(status))
+                  : FOCI_OK;
 }

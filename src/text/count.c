@@ -129,7 +129,10 @@ static foci_status count_block(struct counter *c, const char *text, int64_t byte
     const struct phase phase = { .n = n_parts, .chunk = 1, .job = run_part, .arg = c };
     phases_run(&c->ctx->kernels, false, threads, &phase, 1);
     for (int i = 0; i < threads; i++)
-        TRY(c->workers[i].status);
+        if (c->workers[i].status) /* whose sentence is that of another thread */
+            return ctx_fail(c->ctx, c->workers[i].status,
+                            "no memory to count what %lld bytes of text are made of",
+                            (long long)bytes);
     return FOCI_OK;
 }
 

@@ -373,11 +373,14 @@ foci_status foci_encode(foci_encoder *e, const foci_string *texts, int64_t n,
     const struct phase phase = { .n = n_groups, .chunk = 1, .job = run_group, .arg = e };
 
     phases_run(&e->t->ctx->kernels, false, threads, &phase, 1);
+    foci_status status = FOCI_OK;
     for (int i = 0; i < e->threads; i++) {
-        const foci_status status = e->workers[i].status;
+        if (e->workers[i].status) status = e->workers[i].status;
         e->workers[i].status = FOCI_OK;
-        if (status) return status;
     }
+    if (status) /* the sentence is that of the worker's thread */
+        return ctx_fail(e->t->ctx, status, "no memory to encode %lld texts",
+                        (long long)n);
     close_gaps(e, n_groups);
     return FOCI_OK;
 }

@@ -313,6 +313,9 @@ uint64_t foci_tokenizer_fingerprint(const foci_tokenizer *t) { return t->fingerp
 
 foci_status foci_tokenizer_describe(const foci_tokenizer *t, foci_tokenizer_info *info)
 {
+    if (!t)
+        return ctx_fail(NULL, FOCI_ERR_ARG,
+                        "foci_tokenizer_describe: the tokenizer is NULL");
     const foci_tokenizer_info whole = { sizeof whole,
                                         .kind = kinds[t->kind],
                                         .tokens = t->n_tokens,

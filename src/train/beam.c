@@ -380,7 +380,8 @@ foci_status foci_translate(foci_model *model, int64_t n, const int32_t *ids,
     struct beams b = { .m = model };
     struct text  t = { ids, lens, n, 0 };
 
-    if (!model) return FOCI_ERR_ARG;
+    if (!model)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_translate: the model is NULL");
     if (model->config.task != FOCI_MODEL_TRANSLATE)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
                         "only a model of task translate translates");

@@ -48,7 +48,9 @@ static foci_status fill(foci_carry *c)
 
 foci_status foci_carry_create(foci_model *model, int64_t batch, foci_carry **carry)
 {
-    if (!model || !carry) return FOCI_ERR_ARG;
+    if (!model || !carry)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_carry_create: %s is NULL", model ? "carry" : "the model");
     *carry = NULL;
     if (batch < 1)
         return ctx_fail(model->ctx, FOCI_ERR_ARG,

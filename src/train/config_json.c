@@ -361,9 +361,11 @@ foci_status foci_config_parse(foci_ctx *ctx, const char *text, foci_model_config
 {
     json_error_t error;
 
-    if (!text || !config)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "a text and a place for its config are needed");
+    if (!ctx || !text || !config)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_config_parse: %s is NULL",
+                        !ctx   ? "the context"
+                        : text ? "config"
+                               : "text");
     json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (!root && !*error.text)
         return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for a config");

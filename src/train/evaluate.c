@@ -56,7 +56,9 @@ foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
     struct totals t;
     foci_carry   *carry = NULL;
 
-    if (!model || !data) return FOCI_ERR_ARG;
+    if (!model || !data)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_evaluate: the %s NULL", model ? "data are" : "model is");
     memset(&t, 0, sizeof t);
     const foci_status status = pass_over(model, data, batches, &carry, &t);
     foci_carry_free(carry);

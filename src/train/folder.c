@@ -117,7 +117,8 @@ foci_status model_write_config(foci_model *m, const foci_tokenizer *tokenizer,
 foci_status foci_model_save(foci_model *model, const foci_tokenizer *tokenizer,
                             const char *folder)
 {
-    if (!model) return FOCI_ERR_ARG;
+    if (!model)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_save: the model is NULL");
     if (!folder) return ctx_fail(model->ctx, FOCI_ERR_ARG, "a model needs a folder");
     TRY(model_write_config(model, tokenizer, folder));
     return model_write_params(model, folder, model->params, 0);
@@ -206,7 +207,9 @@ foci_status foci_model_load(foci_ctx *ctx, const char *folder, foci_model **mode
 
     if (model) *model = NULL;
     if (tokenizer) *tokenizer = NULL;
-    if (!ctx || !model) return FOCI_ERR_ARG;
+    if (!ctx || !model)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_model_load: %s is NULL",
+                        ctx ? "model" : "the context");
     if (!folder) return ctx_fail(ctx, FOCI_ERR_ARG, "a model is read from a folder");
     TRY(read_config(ctx, folder, &c));
     foci_status status = foci_model_create(ctx, &c, model);

@@ -137,7 +137,7 @@ foci_status foci_generate(foci_model *model, const int32_t *ids, int64_t n,
 {
     struct writing w = { .m = model };
 
-    if (!model) return FOCI_ERR_ARG;
+    if (!model) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_generate: the model is NULL");
     if (model->config.task != FOCI_MODEL_LM)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP, "only a model of task lm generates");
     if (n < 1 || !ids || count < 0 || !token)

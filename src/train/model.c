@@ -164,7 +164,9 @@ static foci_status build(foci_model *m, const foci_model_config *config)
 foci_status foci_model_create(foci_ctx *ctx, const foci_model_config *config,
                               foci_model **model)
 {
-    if (!ctx || !model) return FOCI_ERR_ARG;
+    if (!ctx || !model)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_model_create: %s is NULL",
+                        ctx ? "model" : "the context");
     *model = NULL;
     foci_model *m = ctx_alloc(ctx, 1, sizeof *m);
     if (!m) return FOCI_ERR_MEMORY;
@@ -216,9 +218,10 @@ void foci_model_free(foci_model *model)
 
 foci_status foci_model_get_config(const foci_model *model, foci_model_config *config)
 {
-    return model && sized_write(config, &model->config, sizeof model->config)
-               ? FOCI_OK
-               : FOCI_ERR_ARG;
+    if (!model)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_get_config: the model is NULL");
+    return sized_out(model->ctx, "foci_model_config", config, &model->config,
+                     sizeof model->config);
 }
 
 int64_t foci_model_param_floats(const foci_model *model) { return model->floats; }
@@ -231,7 +234,12 @@ float *foci_model_params(foci_model *model) { return model->params; }
 
 foci_status foci_model_param(const foci_model *model, int index, foci_param *param)
 {
-    if (!model || index < 0 || index >= model->n_tensors) return FOCI_ERR_ARG;
+    if (!model)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_param: the model is NULL");
+    if (index < 0 || index >= model->n_tensors)
+        return ctx_fail(model->ctx, FOCI_ERR_ARG,
+                        "parameter tensor %d: this model has %d", index,
+                        model->n_tensors);
     const struct tensor *t = &model->tensors[index];
     const foci_param     full = {
             .name = t->name,
@@ -241,7 +249,7 @@ foci_status foci_model_param(const foci_model *model, int index, foci_param *par
             .shape = { t->shape[0], t->shape[1], t->shape[2], t->shape[3] },
             .keep = t->keep,
     };
-    return sized_write(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
+    return sized_out(model->ctx, "foci_param", param, &full, sizeof full);
 }
 
 size_t foci_model_activation_bytes(const foci_model *model)

@@ -228,7 +228,8 @@ foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
     foci_batch          whole;
     struct pass         x;
 
-    if (!model) return FOCI_ERR_ARG;
+    if (!model)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_loss: the model is NULL");
     if (options && !sized_read(&o, options, sizeof o))
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "the options' size is not that of a foci_loss_options");

@@ -203,7 +203,10 @@ foci_status foci_model_ridge(foci_model *model, foci_data *train, foci_data *val
     foci_ridge_options  o = { FOCI_SIZED(foci_ridge_options) };
     double              best = 0;
 
-    if (!model || !train) return FOCI_ERR_ARG;
+    if (!model || !train)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_model_ridge: the %s NULL",
+                        model ? "data are" : "model is");
     if (options && !sized_read(&o, options, sizeof o))
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "the options' size is not that of a foci_ridge_options");

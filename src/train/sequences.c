@@ -70,7 +70,10 @@ static foci_status make(foci_sequences *s)
 foci_status foci_sequences_create(foci_model *model, int64_t n,
                                   foci_sequences **sequences)
 {
-    if (!model || !sequences) return FOCI_ERR_ARG;
+    if (!model || !sequences)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_sequences_create: %s is NULL",
+                        model ? "sequences" : "the model");
     *sequences = NULL;
     if (!model_last(model)->causal)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
@@ -235,7 +238,8 @@ static foci_status encode(foci_sequences *s, const foci_batch *sources)
 
 foci_status foci_sequences_start(foci_sequences *s, const foci_batch *sources)
 {
-    if (!s) return FOCI_ERR_ARG;
+    if (!s)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_sequences_start: sequences is NULL");
     if (s->model->n_stacks > 1) TRY(encode(s, sources));
     s->n = s->cap;
     const int64_t each = s->model->n_stacks > 1 ? s->n / s->n_sources : 1;
@@ -330,27 +334,48 @@ static foci_status drop_sources(foci_sequences *s, int64_t n)
     return make_cross(s, each);
 }
 
-static foci_status check_order(const foci_sequences *s, const int64_t *from, int64_t n)
+/* Which sequences take the places 0, 1, ... */
+static foci_status check_places(const foci_sequences *s, const int64_t *from, int64_t n)
 {
-    const bool    translates = s->model->n_stacks > 1;
-    const int64_t each = translates ? s->n / s->n_sources : 1;
+    foci_ctx *ctx = s->model->ctx;
 
-    bool good = from && n >= 1 && n <= s->n && n % each == 0;
+    if (!from)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_sequences_reorder: from is NULL");
+    if (n < 1 || n > s->n)
+        return ctx_fail(ctx, FOCI_ERR_ARG,
+                        "foci_sequences_reorder: n is %" PRId64
+                        ": it may be 1 to %" PRId64,
+                        n, s->n);
+    for (int64_t i = 0; i < n; i++)
+        if (from[i] < 0 || from[i] >= s->n)
+            return ctx_fail(ctx, FOCI_ERR_ARG,
+                            "foci_sequences_reorder: from[%" PRId64 "] is %" PRId64
+                            ": it may be 0 to %" PRId64,
+                            i, from[i], s->n - 1);
+    return FOCI_OK;
+}
+
+/* Sources keep their order, with all of their sequences or none. */
+static foci_status check_sources(const foci_sequences *s, const int64_t *from, int64_t n)
+{
+    const int64_t each = s->n / s->n_sources;
+
+    bool good = n % each == 0;
     for (int64_t i = 0; good && i < n; i++)
-        good = from[i] >= 0 && from[i] < s->n &&
-               from[i] / each == from[i / each * each] / each &&
+        good = from[i] / each == from[i / each * each] / each &&
                (i < each || from[i] / each > from[i - each] / each);
     return good ? FOCI_OK
-                : ctx_fail(
-                      s->model->ctx, FOCI_ERR_ARG,
-                      "sequences that go on are some of those there are; of a source "
-                      "all or none, and sources keep their order");
+                : ctx_fail(s->model->ctx, FOCI_ERR_ARG,
+                           "foci_sequences_reorder: of a source all sequences go on or "
+                           "none, and sources keep their order");
 }
 
 foci_status foci_sequences_reorder(foci_sequences *s, const int64_t *from, int64_t n)
 {
-    if (!s) return FOCI_ERR_ARG;
-    if (s->model->n_stacks > 1) TRY(check_order(s, from, n));
+    if (!s)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_sequences_reorder: sequences is NULL");
+    TRY(check_places(s, from, n));
+    if (s->model->n_stacks > 1) TRY(check_sources(s, from, n));
     for (int64_t b = 0; b < stack_of(s)->n; b++) {
         TRY(reorder_states(s, b, from, n));
         if (s->taps[b]) TRY(reorder_rows(s, s->taps[b], from, n, taps_bytes(s)));

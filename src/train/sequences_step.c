@@ -306,7 +306,8 @@ static foci_status step_all(struct step *p)
 foci_status foci_sequences_step(foci_sequences *s, const int32_t *tokens,
                                 const int32_t *ids, const int32_t *words, float *logits)
 {
-    if (!s) return FOCI_ERR_ARG;
+    if (!s)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_sequences_step: sequences is NULL");
     struct step p = { .s = s,
                       .m = s->model,
                       .tokens = tokens,

@@ -87,7 +87,10 @@ foci_status foci_trainer_create(foci_model *model, foci_data *train, foci_data *
                                 const foci_train_options *options,
                                 foci_trainer            **trainer)
 {
-    if (!trainer || !model) return FOCI_ERR_ARG;
+    if (!trainer || !model)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_trainer_create: %s is NULL",
+                        model ? "trainer" : "the model");
     *trainer = NULL;
     if (!train) return ctx_fail(model->ctx, FOCI_ERR_ARG, "training needs data");
     foci_trainer *t = ctx_alloc(model->ctx, 1, sizeof *t);
@@ -126,7 +129,8 @@ void foci_trainer_free(foci_trainer *t)
 
 foci_status foci_trainer_resume(foci_trainer *trainer)
 {
-    if (!trainer) return FOCI_ERR_ARG;
+    if (!trainer)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_trainer_resume: the trainer is NULL");
     return checkpoint_load(trainer);
 }
 
@@ -355,7 +359,8 @@ foci_status foci_trainer_run(foci_trainer *t)
 {
     bool stop = false;
 
-    if (!t) return FOCI_ERR_ARG;
+    if (!t)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_trainer_run: the trainer is NULL");
     TRY(begin(t));
     while (!stop && !finished(t)) {
         t->now.validated = t->now.best = 0;

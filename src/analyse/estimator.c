@@ -330,11 +330,7 @@ static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_estimator_io: the plan is NULL");
     foci_ctx *ctx = plan->ctx;
 
-    if (!sized_read(io, given, sizeof *io))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "io is NULL, or io.size is wrong: set it with "
-                        "FOCI_SIZED(foci_estimator_io), %zu here",
-                        sizeof *io);
+    TRY(sized_in(ctx, "foci_estimator_io", io, given, sizeof *io));
     if (io->head < 0 || io->head >= plan->p.heads)
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "io.head is %lld; the plan has heads 0 to %lld",

@@ -466,11 +466,7 @@ static foci_status check_io(const foci_plan *plan, const foci_orthogonality_io *
 {
     foci_ctx *const ctx = plan->ctx;
 
-    if (!sized_read(io, given, sizeof *io))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "io is NULL, or io.size is wrong: set it with "
-                        "FOCI_SIZED(foci_orthogonality_io), %zu here",
-                        sizeof *io);
+    TRY(sized_in(ctx, "foci_orthogonality_io", io, given, sizeof *io));
     if (io->width < 1 || io->width > INT32_MAX)
         return ctx_fail(ctx, FOCI_ERR_ARG, "io.width is %" PRId64 "; it takes 1 to %d",
                         io->width, INT32_MAX);

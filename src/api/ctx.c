@@ -76,28 +76,14 @@ static foci_status choose_levels(foci_ctx *ctx, const char *asked)
     return FOCI_OK;
 }
 
-/* The options a program was compiled with may be shorter than ours, or longer. */
-static foci_status read_options(const foci_options *given, foci_options *out)
-{
-    memset(out, 0, sizeof *out);
-    if (!given) return FOCI_OK;
-    if (given->size < sizeof given->size)
-        return ctx_fail(
-            NULL, FOCI_ERR_ARG,
-            "foci_options.size is %zu: begin the struct with FOCI_SIZED(foci_options)",
-            given->size);
-    memcpy(out, given, given->size < sizeof *out ? given->size : sizeof *out);
-    return FOCI_OK;
-}
-
 foci_status foci_ctx_create(const foci_options *options, foci_ctx **out)
 {
     if (!out)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_ctx_create: no place for the context");
     *out = NULL;
 
-    foci_options o;
-    TRY(read_options(options, &o));
+    foci_options o = { 0 };
+    if (options) TRY(sized_in(NULL, "foci_options", &o, options, sizeof o));
 
     const foci_alloc_fn alloc = o.alloc ? o.alloc : default_alloc;
     foci_ctx           *ctx = alloc(o.user, NULL, 0, sizeof *ctx);

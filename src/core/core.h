@@ -50,17 +50,17 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
 void *ctx_alloc(foci_ctx *ctx, size_t n, size_t size);
 void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
 
-/* Structs that start with their size (sized.c), of `bytes` in this version: the whole of
- * one that is given, and one that is wanted.  False: it is missing, or its size is not one
- * that was ever given out. */
-bool sized_read(void *whole, const void *given, size_t bytes);
-bool sized_write(void *place, const void *whole, size_t bytes);
-
-/* The same for the structs of calls on ctx, with a sentence that names the type. */
+/* Structs that start with their size (sized.c), of `bytes` in this version, in calls on ctx:
+ * the whole of one that is given, and one that is wanted.  Refused, with a sentence that
+ * names the type, is one that is missing or whose size was never given out. */
 foci_status sized_in(foci_ctx *ctx, const char *type, void *whole, const void *given,
                      size_t bytes);
 foci_status sized_out(foci_ctx *ctx, const char *type, void *place, const void *whole,
                       size_t bytes);
+
+/* Whether sized_out() would refuse the place, asked before there is anything to put there. */
+foci_status sized_check(foci_ctx *ctx, const char *type, const void *place,
+                        size_t bytes);
 
 /* Text that is written as by snprintf: all is counted, what fits is there. */
 struct printer {

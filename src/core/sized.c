@@ -17,11 +17,11 @@ static size_t size_of(const void *given, size_t bytes)
     return size < sizeof size || size > bytes ? 0 : size;
 }
 
-static foci_status refuse(foci_ctx *ctx, const char *type, const void *given,
-                          size_t bytes)
+foci_status sized_check(foci_ctx *ctx, const char *type, const void *given, size_t bytes)
 {
     size_t size;
 
+    if (size_of(given, bytes)) return FOCI_OK;
     if (!given) return ctx_fail(ctx, FOCI_ERR_ARG, "%s: the pointer is NULL", type);
     memcpy(&size, given, sizeof size);
     return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -29,35 +29,22 @@ static foci_status refuse(foci_ctx *ctx, const char *type, const void *given,
                     type, size, type, bytes);
 }
 
-bool sized_read(void *whole, const void *given, size_t bytes)
-{
-    const size_t size = size_of(given, bytes);
-
-    memset(whole, 0, bytes);
-    if (!size) return false;
-    memcpy(whole, given, size);
-    memcpy(whole, &bytes, sizeof bytes);
-    return true;
-}
-
 foci_status sized_in(foci_ctx *ctx, const char *type, void *whole, const void *given,
                      size_t bytes)
 {
-    return sized_read(whole, given, bytes) ? FOCI_OK : refuse(ctx, type, given, bytes);
+    memset(whole, 0, bytes);
+    TRY(sized_check(ctx, type, given, bytes));
+    memcpy(whole, given, size_of(given, bytes));
+    memcpy(whole, &bytes, sizeof bytes);
+    return FOCI_OK;
 }
 
 foci_status sized_out(foci_ctx *ctx, const char *type, void *place, const void *whole,
                       size_t bytes)
 {
-    return sized_write(place, whole, bytes) ? FOCI_OK : refuse(ctx, type, place, bytes);
-}
-
-bool sized_write(void *place, const void *whole, size_t bytes)
-{
+    TRY(sized_check(ctx, type, place, bytes));
     const size_t size = size_of(place, bytes);
-
-    if (!size) return false;
     memcpy(place, whole, size);
     memcpy(place, &size, sizeof size);
-    return true;
+    return FOCI_OK;
 }

@@ -17,13 +17,15 @@ static const struct supply *supply_of(const foci_data_options *o)
 }
 
 /* Readers are taken over whatever happens: the caller's are then closed ones. */
-static void take_reader(foci_data *d, int i, foci_reader *reader)
+static foci_status take_reader(foci_data *d, int i, foci_reader *reader)
 {
-    if (!reader) return;
-    foci_reader whole;
-    (void)sized_read(&whole, reader, sizeof whole);
+    const foci_reader closed = { 0 };
+    foci_reader       whole;
+
+    if (!reader) return FOCI_OK;
+    TRY(sized_in(d->ctx, "foci_reader", &whole, reader, sizeof whole));
     lines_open(&d->lines[i], d->ctx, &whole);
-    *reader = (foci_reader){ .size = reader->size };
+    return sized_out(d->ctx, "foci_reader", reader, &closed, sizeof closed);
 }
 
 /* Nothing was read that a batch can be made of. */
@@ -71,25 +73,24 @@ foci_status foci_data_open(foci_ctx *ctx, const foci_data_options *options,
                            foci_data **data)
 {
     foci_data_options o;
-    const bool        read = sized_read(&o, options, sizeof o);
 
     if (data) *data = NULL;
-    if (!ctx || !read || !data)
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "foci_data_open needs a context, options that begin with their "
-                        "size, and a place for the data");
-    foci_data *d = ctx_alloc(ctx, 1, sizeof *d);
+    TRY(sized_in(ctx, "foci_data_options", &o, options, sizeof o));
+    foci_data *d = ctx && data ? ctx_alloc(ctx, 1, sizeof *d) : NULL;
     if (!d) {
         foci_reader_close(o.source);
         foci_reader_close(o.target);
-        return FOCI_ERR_MEMORY;
+        return ctx && data ? FOCI_ERR_MEMORY
+                           : ctx_fail(ctx, FOCI_ERR_ARG, "foci_data_open: %s is NULL",
+                                      ctx ? "data" : "the context");
     }
     d->ctx = ctx;
     d->o = o;
-    take_reader(d, 0, o.source);
-    take_reader(d, 1, o.target);
     d->o.source = d->o.target = NULL;
-    const foci_status status = open_all(d);
+    foci_status       status = take_reader(d, 0, o.source);
+    const foci_status target = take_reader(d, 1, o.target);
+    if (!status) status = target;
+    if (!status) status = open_all(d);
     if (status) {
         foci_data_free(d);
         return status;
@@ -179,17 +180,15 @@ foci_status foci_data_next(foci_data *data, foci_batch *batch)
     foci_batch  whole = { FOCI_SIZED(foci_batch) };
     foci_status status;
 
-    if (!data || !batch || batch->size < sizeof batch->size)
-        return ctx_fail(data ? data->ctx : NULL, FOCI_ERR_ARG,
-                        "foci_data_next needs data and a batch that begins with its "
-                        "size");
+    if (!data) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_data_next: the data are NULL");
+    TRY(sized_check(data->ctx, "foci_batch", batch, sizeof *batch));
     if (data->failed)
         return ctx_fail(data->ctx, FOCI_ERR_FILE,
                         "the data failed before; rewind or restore them first");
     status = next(data, &whole);
     data->failed = status != FOCI_OK;
-    if (!status) (void)sized_write(batch, &whole, sizeof whole);
-    return status;
+    return status ? status
+                  : sized_out(data->ctx, "foci_batch", batch, &whole, sizeof whole);
 }
 
 foci_status foci_data_rewind(foci_data *data, int64_t pass)
@@ -236,8 +235,5 @@ foci_status foci_data_get_info(const foci_data *d, foci_data_info *info)
     whole.n_cut = known ? d->known.cut : -1;
     whole.n_not_utf8 = known ? d->known.not_utf8 : -1;
     whole.n_slices = d->task.def ? task_n_slices(&d->task) : 0;
-    if (sized_write(info, &whole, sizeof whole)) return FOCI_OK;
-    return ctx_fail(d->ctx, FOCI_ERR_ARG,
-                    "foci_data_get_info: begin the struct with "
-                    "FOCI_SIZED(foci_data_info)");
+    return sized_out(d->ctx, "foci_data_info", info, &whole, sizeof whole);
 }

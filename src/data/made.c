@@ -161,9 +161,8 @@ foci_status foci_data_floor(foci_data *d, int i, int64_t examples, foci_floor *f
         return ctx_fail(d->ctx, FOCI_ERR_ARG,
                         "examples=%lld: floors are counted over 1 to %d",
                         (long long)examples, INT32_MAX);
+    TRY(sized_check(d->ctx, "foci_floor", floor, sizeof *floor));
     TRY(task_floor(d->ctx, &d->task, d->o.seed, d->o.split, i, examples, &whole.name,
                    &whole.accuracy));
-    if (sized_write(floor, &whole, sizeof whole)) return FOCI_OK;
-    return ctx_fail(d->ctx, FOCI_ERR_ARG,
-                    "foci_data_floor: begin the struct with FOCI_SIZED(foci_floor)");
+    return sized_out(d->ctx, "foci_floor", floor, &whole, sizeof whole);
 }

@@ -106,10 +106,7 @@ static foci_status fill_other(foci_ctx *ctx, foci_layer_problem *p)
 static foci_status take_problem(foci_ctx *ctx, const foci_layer_problem *problem,
                                 foci_layer_problem *p)
 {
-    if (!sized_read(p, problem, sizeof *p))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "the problem's size is not that of a foci_layer_problem: start "
-                        "it with FOCI_SIZED(foci_layer_problem)");
+    TRY(sized_in(ctx, "foci_layer_problem", p, problem, sizeof *p));
     if (!p->batch) p->batch = 1;
     if (!p->heads) p->heads = 1;
     TRY(check_extents(ctx, p));

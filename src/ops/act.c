@@ -7,7 +7,7 @@ static const char op[] = "act";
 
 static foci_status open_act(foci_ctx *ctx, const foci_act_io *given, foci_act_io *io)
 {
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_act_io", io, given, sizeof *io));
     TRY(check_rows(ctx, op, io->dtype, io->rows, io->width));
     if ((int)io->act < FOCI_ACT_NONE || io->act > FOCI_ACT_SILU)
         return ctx_fail(ctx, FOCI_ERR_ARG, "act: activation %d is no foci_act, 0 to %d",

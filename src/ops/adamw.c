@@ -120,7 +120,7 @@ foci_status foci_adamw(foci_ctx *ctx, const foci_adamw_io *given)
     struct step   x = { .io = &io };
 
     TRY(check_ctx(ctx, "foci_adamw"));
-    TRY(check_open(ctx, "adamw", &io, given, sizeof io));
+    TRY(sized_in(ctx, "foci_adamw_io", &io, given, sizeof io));
     TRY(check_numbers(ctx, &io));
     TRY(cut(ctx, "adamw", io.segments, io.n_segments, &x.pieces));
     TRY(check_there(ctx, "adamw",

@@ -9,14 +9,6 @@ foci_status check_ctx(const foci_ctx *ctx, const char *call)
                : ctx_fail(NULL, FOCI_ERR_ARG, "%s: the context is NULL", call);
 }
 
-foci_status check_open(foci_ctx *ctx, const char *op, void *whole, const void *given,
-                       size_t bytes)
-{
-    if (sized_read(whole, given, bytes)) return FOCI_OK;
-    return ctx_fail(ctx, FOCI_ERR_ARG, "%s: no struct, or its size is %s", op,
-                    given ? "not one that it has" : "not set");
-}
-
 foci_status check_extent(foci_ctx *ctx, const char *op, const char *name, int64_t n,
                          int64_t least, int64_t most)
 {

@@ -10,10 +10,6 @@ enum { MOST_WIDTH = 1 << 24 }; /* columns of a row */
 /* That `call`, the name of a public function, was given a context. */
 foci_status check_ctx(const foci_ctx *ctx, const char *call);
 
-/* The fields that the caller's struct has. */
-foci_status check_open(foci_ctx *ctx, const char *op, void *whole, const void *given,
-                       size_t bytes);
-
 /* An extent by its name, `least` to `most`. */
 foci_status check_extent(foci_ctx *ctx, const char *op, const char *name, int64_t n,
                          int64_t least, int64_t most);

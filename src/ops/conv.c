@@ -23,7 +23,7 @@ static foci_status open_conv(foci_ctx *ctx, const foci_conv_io *given, struct ru
 {
     foci_conv_io *const io = &x->io;
 
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_conv_io", io, given, sizeof *io));
     TRY(check_batch(ctx, op, io->dtype, io->batch, io->len, io->width, &x->rows));
     TRY(check_extent(ctx, op, "taps", io->taps, 1, MOST_TAPS));
     TRY(check_lens(ctx, op, io->lens, io->batch, io->len));

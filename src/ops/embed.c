@@ -33,7 +33,7 @@ static foci_status open_embed(foci_ctx *ctx, const foci_embed_io *given, struct 
 {
     foci_embed_io *const io = &x->io;
 
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_embed_io", io, given, sizeof *io));
     TRY(check_batch(ctx, op, io->dtype, io->batch, io->len, io->width, &x->rows));
     TRY(check_extent(ctx, op, "vocab", io->vocab, io->ids ? 1 : 0, INT32_MAX));
     TRY(check_extent(ctx, op, "n_positions", io->n_positions, 0, INT32_MAX));

@@ -18,7 +18,7 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
 {
     foci_logits_io *const io = &x->io;
 
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_logits_io", io, given, sizeof *io));
     TRY(check_rows(ctx, op, io->dtype, io->rows, io->width));
     TRY(check_extent(ctx, op, "vocab", io->vocab, 1, MOST_WIDTH));
     if (io->flags & ~(uint32_t)FOCI_LOSS_FAST)

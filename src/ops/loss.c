@@ -54,7 +54,7 @@ static foci_status open_loss(foci_ctx *ctx, const foci_loss_io *given, struct ru
 {
     foci_loss_io *const io = &x->io;
 
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_loss_io", io, given, sizeof *io));
     TRY(check_rows(ctx, op, io->dtype, io->rows, io->width));
     TRY(check_extent(ctx, op, "vocab", io->vocab, 1, MOST_WIDTH));
     if (io->flags & ~(uint32_t)FOCI_LOSS_FAST)
@@ -367,8 +367,7 @@ static foci_status run_loss(foci_ctx *ctx, const foci_loss_io *given, bool backw
 
     TRY(check_ctx(ctx, backward ? "foci_loss_backward" : "foci_loss_forward"));
     TRY(open_loss(ctx, given, &x));
-    if (out && !sized_write(out, &sums, sizeof sums))
-        return ctx_fail(ctx, FOCI_ERR_ARG, "loss: the size of sums is not one it has");
+    if (out) TRY(sized_out(ctx, "foci_loss_sums", out, &sums, sizeof sums));
     if (!x.io.rows) return FOCI_OK;
     TRY(check_there(ctx, op, x.io.h && x.io.w && x.io.labels, "h, w or labels"));
     TRY(check_labels(ctx, &x.io));
@@ -383,8 +382,7 @@ static foci_status run_loss(foci_ctx *ctx, const foci_loss_io *given, bool backw
         x.n = min64(x.most, n - x.begin);
         run_some(&x, &sums);
     }
-    if (out) sized_write(out, &sums, sizeof sums);
-    return FOCI_OK;
+    return out ? sized_out(ctx, "foci_loss_sums", out, &sums, sizeof sums) : FOCI_OK;
 }
 
 foci_status foci_loss_forward(foci_ctx *ctx, const foci_loss_io *io,

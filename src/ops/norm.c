@@ -23,7 +23,7 @@ struct run {
 
 static foci_status open_norm(foci_ctx *ctx, const foci_norm_io *given, foci_norm_io *io)
 {
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_norm_io", io, given, sizeof *io));
     TRY(check_rows(ctx, op, io->dtype, io->rows, io->width));
     if (io->kind != FOCI_NORM_LAYER && io->kind != FOCI_NORM_RMS)
         return ctx_fail(ctx, FOCI_ERR_ARG, "norm: kind %d is no foci_norm_kind",

@@ -18,7 +18,7 @@ static foci_status open_pooling(foci_ctx *ctx, const foci_pooling_io *given,
 {
     foci_pooling_io *const io = &x->io;
 
-    TRY(check_open(ctx, op, io, given, sizeof *io));
+    TRY(sized_in(ctx, "foci_pooling_io", io, given, sizeof *io));
     TRY(check_batch(ctx, op, io->dtype, io->batch, io->len, io->width, &x->rows));
     if (io->kind != FOCI_POOLING_MEAN && io->kind != FOCI_POOLING_FIRST)
         return ctx_fail(ctx, FOCI_ERR_ARG, "pooling: kind %d is no foci_pooling_kind",

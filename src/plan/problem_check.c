@@ -135,11 +135,7 @@ static foci_status check_numbers(foci_ctx *ctx, foci_problem *p)
 
 foci_status problem_copy(foci_ctx *ctx, const foci_problem *problem, foci_problem *p)
 {
-    if (!sized_read(p, problem, sizeof *p))
-        return ctx_fail(
-            ctx, FOCI_ERR_ARG,
-            "problem.size is %zu: set it with FOCI_SIZED(foci_problem), %zu here",
-            problem->size, sizeof *p);
+    TRY(sized_in(ctx, "foci_problem", p, problem, sizeof *p));
     return check_numbers(ctx, p);
 }
 

@@ -76,14 +76,14 @@ static void say(struct back *b)
     b->to_b.b = b->x.p.a;
 }
 
-static bool open_back(const foci_product_io *io, const foci_product_grads *grads,
-                      struct back *b)
+static foci_status open_back(foci_ctx *ctx, const foci_product_io *io,
+                             const foci_product_grads *grads, struct back *b)
 {
     foci_product_grads *const g = &b->g;
 
     *b = (struct back){ .wide = 0 };
-    if (!call_open(io, &b->x)) return false;
-    if (!sized_read(g, grads, sizeof *g)) return false;
+    TRY(call_open(ctx, io, &b->x));
+    TRY(sized_in(ctx, "foci_product_grads", g, grads, sizeof *g));
     io = &b->x.io;
     b->wide = call_wide(&b->x);
 
@@ -96,7 +96,7 @@ static bool open_back(const foci_product_io *io, const foci_product_grads *grads
     b->dz = (struct part){ (void *)g->dc, g->ld_dc, b->wide };
     b->da = (struct part){ g->da, g->ld_da, io->k };
     b->db = (struct part){ g->db, g->ld_db, b->x.p.b.transposed ? io->k : b->wide };
-    return true;
+    return FOCI_OK;
 }
 
 /*
@@ -186,7 +186,7 @@ size_t foci_product_grads_work_bytes(const foci_ctx *ctx, const foci_product_io 
 {
     struct back b;
 
-    if (!ctx || !open_back(io, grads, &b) || check(NULL, &b)) return SIZE_MAX;
+    if (!ctx || open_back(NULL, io, grads, &b) || check(NULL, &b)) return SIZE_MAX;
     return bytes_of(ctx, &b);
 }
 
@@ -219,7 +219,7 @@ foci_status foci_product_backward(foci_ctx *ctx, const foci_product_io *io,
     if (!ctx)
         return ctx_fail(NULL, FOCI_ERR_ARG,
                         "foci_product_backward: the context is NULL");
-    if (!open_back(io, grads, &b)) return call_no_struct(ctx, io && grads ? io : NULL);
+    TRY(open_back(ctx, io, grads, &b));
     TRY(check(ctx, &b));
     if (!b.x.io.m) return FOCI_OK;
     TRY(check_pointers(ctx, &b));

@@ -19,11 +19,10 @@ int64_t call_wide(const struct call *x)
     return __builtin_mul_overflow(x->io.n, 2, &n) ? INT64_MAX : n;
 }
 
-bool call_open(const foci_product_io *io, struct call *x)
+foci_status call_open(foci_ctx *ctx, const foci_product_io *io, struct call *x)
 {
     *x = (struct call){ .io = { .size = 0 } };
-    if (!sized_read(&x->io, io, sizeof x->io)) return false;
-    if (io->size < offsetof(foci_product_io, work)) return false;
+    TRY(sized_in(ctx, "foci_product_io", &x->io, io, sizeof x->io));
     io = &x->io;
 
     const bool    transpose_a = call_has(x, FOCI_PRODUCT_TRANSPOSE_A);
@@ -52,7 +51,7 @@ bool call_open(const foci_product_io *io, struct call *x)
                              .ld_residual = io->ld_residual ? io->ld_residual : io->n,
                              .drop = io->dropout,
                              .drop_seed = io->dropout_seed };
-    return true;
+    return FOCI_OK;
 }
 
 foci_status call_check_rows(foci_ctx *ctx, const char *name, int64_t rows, int64_t cols,
@@ -128,12 +127,6 @@ foci_status call_check(foci_ctx *ctx, const struct call *x)
     return check_matrix(ctx, "c", &x->p.c, io->m);
 }
 
-foci_status call_no_struct(foci_ctx *ctx, const void *io)
-{
-    return ctx_fail(ctx, FOCI_ERR_ARG, "product: no struct, or its size is %s",
-                    io ? "not one that it has" : "not set");
-}
-
 foci_status call_no_work(foci_ctx *ctx)
 {
     return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -144,7 +137,7 @@ size_t foci_product_work_bytes(const foci_ctx *ctx, const foci_product_io *io)
 {
     struct call x;
 
-    if (!ctx || !call_open(io, &x) || call_check(NULL, &x)) return SIZE_MAX;
+    if (!ctx || call_open(NULL, io, &x) || call_check(NULL, &x)) return SIZE_MAX;
     return product_bytes(ctx, &x.p);
 }
 
@@ -192,7 +185,7 @@ foci_status foci_product(foci_ctx *ctx, const foci_product_io *io)
     struct call x;
 
     if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_product: the context is NULL");
-    if (!call_open(io, &x)) return call_no_struct(ctx, io);
+    TRY(call_open(ctx, io, &x));
     TRY(call_check(ctx, &x));
     TRY(check_memory(ctx, &x));
     if (product_bytes(ctx, &x.p) == SIZE_MAX)

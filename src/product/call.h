@@ -15,9 +15,8 @@ bool call_has(const struct call *x, uint32_t flag);
 /* Columns of b, and entries of the bias. */
 int64_t call_wide(const struct call *x);
 
-/* The fields that the caller's struct has, and the product that they say; false: there is
- * no struct that can be understood. */
-bool call_open(const foci_product_io *io, struct call *x);
+/* The fields that the caller's struct has, and the product that they say. */
+foci_status call_open(foci_ctx *ctx, const foci_product_io *io, struct call *x);
 
 /* Extents, types, flags and what follows; the sentence is put into ctx, which may be NULL. */
 foci_status call_check(foci_ctx *ctx, const struct call *x);
@@ -26,7 +25,6 @@ foci_status call_check(foci_ctx *ctx, const struct call *x);
 foci_status call_check_rows(foci_ctx *ctx, const char *name, int64_t rows, int64_t cols,
                             int64_t ld);
 foci_status call_check_act(foci_ctx *ctx, foci_act act, double dropout);
-foci_status call_no_struct(foci_ctx *ctx, const void *io);
 foci_status call_no_work(foci_ctx *ctx);
 
 #endif

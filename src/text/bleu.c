@@ -271,8 +271,7 @@ foci_status foci_bleu_score(const foci_bleu_counts *counts, int sentence,
     double    sum = 0;
     bool      any = false;
 
-    if (!counts || !bleu)
-        return ctx_fail(NULL, FOCI_ERR_ARG, "a score takes counts and a place");
+    if (!counts) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_bleu_score: counts is NULL");
     b.brevity = brevity(counts);
     if (counts->reference > 0)
         b.ratio = (double)counts->length / (double)counts->reference;
@@ -284,9 +283,7 @@ foci_status foci_bleu_score(const foci_bleu_counts *counts, int sentence,
         sum +=
             log(b.precision[i]); /* of an order that no text is long enough for, -inf */
     if (orders) b.score = b.brevity * exp(sum / orders);
-    if (!sized_write(bleu, &b, sizeof b))
-        return ctx_fail(NULL, FOCI_ERR_ARG, "a foci_bleu that has its size is needed");
-    return FOCI_OK;
+    return sized_out(NULL, "foci_bleu", bleu, &b, sizeof b);
 }
 
 const char *foci_bleu_signature(void)

@@ -65,15 +65,16 @@ static foci_status open_fd(foci_ctx *ctx, const char *path, int *fd)
 
 foci_status foci_reader_open(foci_ctx *ctx, const char *path, foci_reader *reader)
 {
-    foci_reader whole = { FOCI_SIZED(foci_reader), .read = read_plain,
-                          .rewind = rewind_plain, .close = close_plain,
-                          .error = error_plain };
-    int         fd;
+    foci_reader       whole = { FOCI_SIZED(foci_reader), .read = read_plain,
+                                .rewind = rewind_plain, .close = close_plain,
+                                .error = error_plain };
+    const foci_reader none = { 0 }; /* what it is where it cannot be opened */
+    int               fd;
 
-    if (!ctx || !path || !reader || !sized_write(reader, &whole, sizeof whole))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "a reader needs a context, a path and a foci_reader with its "
-                        "size");
+    if (!ctx || !path)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "foci_reader_open: %s is NULL",
+                        ctx ? "path" : "the context");
+    TRY(sized_out(ctx, "foci_reader", reader, &none, sizeof none));
     TRY(open_fd(ctx, path, &fd));
     const size_t  bytes = sizeof(struct plain) + strlen(path) + 1;
     struct plain *p = ctx_alloc(ctx, bytes, 1);
@@ -85,8 +86,7 @@ foci_status foci_reader_open(foci_ctx *ctx, const char *path, foci_reader *reade
     strcpy(p->name, path);
     whole.name = p->name;
     whole.user = p;
-    (void)sized_write(reader, &whole, sizeof whole);
-    return FOCI_OK;
+    return sized_out(ctx, "foci_reader", reader, &whole, sizeof whole);
 }
 
 void foci_reader_close(foci_reader *reader)

@@ -323,10 +323,7 @@ foci_status foci_tokenizer_describe(const foci_tokenizer *t, foci_tokenizer_info
                                         .added = t->n_added,
                                         .longest = t->longest,
                                         .fingerprint = t->fingerprint };
-    if (!sized_write(info, &whole, sizeof whole))
-        return ctx_fail(t->ctx, FOCI_ERR_ARG,
-                        "a foci_tokenizer_info that has its size is needed");
-    return FOCI_OK;
+    return sized_out(t->ctx, "foci_tokenizer_info", info, &whole, sizeof whole);
 }
 
 int32_t foci_tokenizer_special(const foci_tokenizer *t, foci_special which)

@@ -190,10 +190,9 @@ foci_status foci_tokenizer_train(foci_ctx *ctx, const char *kind,
     if (tokenizer) *tokenizer = NULL;
     TRY(check_call(ctx, kind, readers, n, tokenizer));
     TRY(kind_parse(ctx, kind, &t.kind));
-    if (options && (!sized_read(&o, options, sizeof o) || o.min_count < 0))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "min_count=%lld: options of a tokenizer have their size, and "
-                        "counts from 0",
+    if (options) TRY(sized_in(ctx, "foci_tokenizer_options", &o, options, sizeof o));
+    if (o.min_count < 0)
+        return ctx_fail(ctx, FOCI_ERR_ARG, "min_count is %lld: it may be 0 or more",
                         (long long)o.min_count);
     t.min_count = o.min_count ? o.min_count : t.kind.kind == TEXT_BPE ? 2 : 1;
 

@@ -358,9 +358,7 @@ static foci_status take_options(struct beams *b, const foci_translate_options *o
     foci_ctx               *ctx = b->m->ctx;
     foci_translate_options *o = &b->o;
 
-    if (options && !sized_read(o, options, sizeof *o))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "the options' size is not that of a foci_translate_options");
+    if (options) TRY(sized_in(ctx, "foci_translate_options", o, options, sizeof *o));
     if (!o->beam) o->beam = 1;
     if (!o->batch) o->batch = 16;
     if (o->penalty == 0) o->penalty = 0.6;

@@ -187,11 +187,7 @@ static foci_status copy_blocks(foci_ctx *ctx, foci_model_config *c)
 foci_status config_take(foci_ctx *ctx, const foci_model_config *given,
                         foci_model_config *c)
 {
-    if (!sized_read(c, given, sizeof *c))
-        return ctx_fail(
-            ctx, FOCI_ERR_ARG,
-            "the config's size is not that of a foci_model_config: start it "
-            "with FOCI_SIZED(foci_model_config)");
+    TRY(sized_in(ctx, "foci_model_config", c, given, sizeof *c));
     const foci_model_config whole = *c;
     memset(c, 0, sizeof *c);
     foci_model_config full = whole;

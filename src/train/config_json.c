@@ -162,14 +162,11 @@ foci_status foci_config_print(foci_ctx *ctx, const foci_model_config *config,
                               char **text)
 {
     foci_model_config c;
-    json_t           *root = json_object();
-    int               failed = json_object_set_new(root, "foci", json_integer(VERSION));
 
-    if (!text || !sized_read(&c, config, sizeof c)) {
-        json_decref(root);
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "a config and a place for its text are needed");
-    }
+    if (!text) return ctx_fail(ctx, FOCI_ERR_ARG, "foci_config_print: text is NULL");
+    TRY(sized_in(ctx, "foci_model_config", &c, config, sizeof c));
+    json_t *root = json_object();
+    int     failed = json_object_set_new(root, "foci", json_integer(VERSION));
     for (int i = 0; i < N_FIELDS; i++) {
         json_t *value = printed(&fields[i], &c) ? field_value(&fields[i], &c) : NULL;
         if (value) failed |= json_object_set_new(root, fields[i].name, value);

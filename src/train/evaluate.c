@@ -59,6 +59,7 @@ foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
     if (!model || !data)
         return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
                         "foci_evaluate: the %s NULL", model ? "data are" : "model is");
+    TRY(sized_check(model->ctx, "foci_scores", scores, sizeof *scores));
     memset(&t, 0, sizeof t);
     const foci_status status = pass_over(model, data, batches, &carry, &t);
     foci_carry_free(carry);
@@ -78,8 +79,5 @@ foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
         .accuracy = n ? (double)t.loss.hits / (double)n : 0,
         .exact = t.loss.sequences ? (double)t.loss.exact / (double)t.loss.sequences : 0,
     };
-    return sized_write(scores, &s, sizeof s)
-               ? FOCI_OK
-               : ctx_fail(model->ctx, FOCI_ERR_ARG,
-                          "the scores' size is not that of a foci_scores");
+    return sized_out(model->ctx, "foci_scores", scores, &s, sizeof s);
 }

@@ -143,9 +143,8 @@ foci_status foci_generate(foci_model *model, const int32_t *ids, int64_t n,
     if (n < 1 || !ids || count < 0 || !token)
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "a model goes on from 1 token or more, and tells somebody");
-    if (options && !sized_read(&w.o, options, sizeof w.o))
-        return ctx_fail(model->ctx, FOCI_ERR_ARG,
-                        "the options' size is not that of a foci_sample_options");
+    if (options)
+        TRY(sized_in(model->ctx, "foci_sample_options", &w.o, options, sizeof w.o));
     if (!(w.o.temperature >= 0) || w.o.top_k < 0 || !(w.o.top_p >= 0 && w.o.top_p <= 1))
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "temperature and top_k are 0 or more, top_p is 0 to 1");

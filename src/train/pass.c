@@ -230,9 +230,8 @@ foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
 
     if (!model)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_loss: the model is NULL");
-    if (options && !sized_read(&o, options, sizeof o))
-        return ctx_fail(model->ctx, FOCI_ERR_ARG,
-                        "the options' size is not that of a foci_loss_options");
+    if (options) TRY(sized_in(model->ctx, "foci_loss_options", &o, options, sizeof o));
+    if (loss) TRY(sized_check(model->ctx, "foci_loss", loss, sizeof *loss));
     TRY(batch_check(model, batch, &whole));
     TRY(shape_find(model, &whole, grads ? EXTENT_GRADIENTS : EXTENT_LOSS, &shape));
     pass_begin(&x, model, &whole, shape);
@@ -247,8 +246,6 @@ foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
                              .hits = x.sums.correct,
                              .sequences = x.sequences,
                              .exact = x.exact };
-    if (loss && !sized_write(loss, &sums, sizeof sums))
-        return ctx_fail(model->ctx, FOCI_ERR_ARG,
-                        "the loss's size is not that of a foci_loss");
-    return FOCI_OK;
+    return loss ? sized_out(model->ctx, "foci_loss", loss, &sums, sizeof sums)
+                : FOCI_OK;
 }

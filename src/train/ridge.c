@@ -207,9 +207,7 @@ foci_status foci_model_ridge(foci_model *model, foci_data *train, foci_data *val
         return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
                         "foci_model_ridge: the %s NULL",
                         model ? "data are" : "model is");
-    if (options && !sized_read(&o, options, sizeof o))
-        return ctx_fail(model->ctx, FOCI_ERR_ARG,
-                        "the options' size is not that of a foci_ridge_options");
+    if (options) TRY(sized_in(model->ctx, "foci_ridge_options", &o, options, sizeof o));
     if (!model->config.untied)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
                         "the output layer is the embedding: make the model untied");

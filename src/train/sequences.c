@@ -219,8 +219,9 @@ static foci_status encode(foci_sequences *s, const foci_batch *sources)
     const struct shape            *shape;
     struct pass                    x;
 
-    if (!sized_read(&b, sources, sizeof b) || b.batch < 1 || b.source_len < 1 ||
-        !b.source_ids || b.source_len > m->stacks[0].context || s->cap % b.batch)
+    TRY(sized_in(m->ctx, "foci_batch", &b, sources, sizeof b));
+    if (b.batch < 1 || b.source_len < 1 || !b.source_ids ||
+        b.source_len > m->stacks[0].context || s->cap % b.batch)
         return ctx_fail(m->ctx, FOCI_ERR_ARG,
                         "a batch of sources is needed, of 1 to %" PRId64
                         " tokens, and as many that %" PRId64

@@ -104,10 +104,7 @@ foci_status batch_pad(foci_model *m, foci_batch *b)
 
 foci_status batch_check(foci_model *m, const foci_batch *given, foci_batch *batch)
 {
-    if (!sized_read(batch, given, sizeof *batch))
-        return ctx_fail(m->ctx, FOCI_ERR_ARG,
-                        "the batch's size is not that of a foci_batch: start it with "
-                        "FOCI_SIZED(foci_batch)");
+    TRY(sized_in(m->ctx, "foci_batch", batch, given, sizeof *batch));
     if (batch->batch < 1)
         return ctx_fail(m->ctx, FOCI_ERR_ARG,
                         "the batch has %" PRId64 " rows; 1 is the "

@@ -30,10 +30,7 @@ static foci_status take_options(foci_trainer *t, const foci_train_options *given
     foci_ctx           *ctx = t->model->ctx;
     foci_train_options *o = &t->o;
 
-    if (!sized_read(o, given, sizeof *o))
-        return ctx_fail(ctx, FOCI_ERR_ARG,
-                        "the options' size is not that of a foci_train_options: start "
-                        "them with FOCI_SIZED(foci_train_options)");
+    TRY(sized_in(ctx, "foci_train_options", o, given, sizeof *o));
     if (o->steps < 0 || o->tokens < 0 || o->time_limit < 0 || o->accumulate < 0 ||
         o->valid_every < 0 || o->valid_batches < 0 || o->save_every < 0 ||
         o->patience < 0 || o->average < 0 || o->warmup < -1)

@@ -387,7 +387,7 @@ static void refused(void **state)
     REFUSED(ctx, foci_loss_backward(ctx, &io, NULL), "neither -1 nor 0 to 4");
     s.labels[2] = -1;
     REFUSED(ctx, foci_loss_forward(ctx, &io, NULL), "work is missing");
-    REFUSED(ctx, foci_loss_forward(ctx, &io, &sums), "size of sums");
+    REFUSED(ctx, foci_loss_forward(ctx, &io, &sums), "foci_loss_sums.size is 3");
     io.smoothing = 1;
     REFUSED(ctx, foci_loss_forward(ctx, &io, NULL), "smoothing is 0 to below 1");
     io = s.io, io.flags = 8;

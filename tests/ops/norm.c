@@ -262,9 +262,9 @@ static void refused(void **state)
 
     (void)state;
     io.size = 1;
-    REFUSED(ctx, foci_norm_forward(ctx, &io), "size");
+    REFUSED(ctx, foci_norm_forward(ctx, &io), "foci_norm_io.size is 1");
     assert_int_equal(foci_norm_forward(NULL, &s.io), FOCI_ERR_ARG);
-    REFUSED(ctx, foci_norm_forward(ctx, NULL), "no struct");
+    REFUSED(ctx, foci_norm_forward(ctx, NULL), "foci_norm_io: the pointer is NULL");
     io = s.io, io.kind = (foci_norm_kind)5;
     REFUSED(ctx, foci_norm_forward(ctx, &io), "kind 5");
     io = s.io, io.dtype = (foci_dtype)7;

@@ -492,9 +492,10 @@ static void refused(void **state)
     io = s.io, g = s.g;
     REFUSED(ctx, foci_product_backward(ctx, &io, &g), "work is missing");
     g.size = 3;
-    REFUSED(ctx, foci_product_backward(ctx, &io, &g), "size is not one");
+    REFUSED(ctx, foci_product_backward(ctx, &io, &g), "foci_product_grads.size is 3");
     assert_true(foci_product_grads_work_bytes(ctx, &io, &g) == SIZE_MAX);
-    REFUSED(ctx, foci_product_backward(ctx, &io, NULL), "no struct");
+    REFUSED(ctx, foci_product_backward(ctx, &io, NULL),
+            "foci_product_grads: the pointer is NULL");
     g = s.g, g.pre_a = NULL;
     REFUSED(ctx, foci_product_backward(ctx, &io, &g), "pre_a is missing");
     g = s.g, g.dc = NULL;

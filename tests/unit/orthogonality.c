@@ -174,7 +174,7 @@ static void test_refused(void **state)
     assert_int_equal(foci_orthogonality_run(plan, NULL), FOCI_ERR_ARG);
     assert_int_equal(foci_orthogonality_run(plan, &io), FOCI_OK);
     io.size = 0;
-    refused(plan, io, FOCI_ERR_ARG, "io.size");
+    refused(plan, io, FOCI_ERR_ARG, "foci_orthogonality_io.size is 0");
     io = good;
     io.group = 0;
     refused(plan, io, FOCI_ERR_UNSUP, "softmax has no frozen projections");

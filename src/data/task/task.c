@@ -25,9 +25,7 @@ foci_status foci_task_get(int i, foci_task_info *info)
                                      .args = def->args,          .n_args = def->n_args,
                                      .version = def->version };
 
-    if (sized_write(info, &whole, sizeof whole)) return FOCI_OK;
-    return ctx_fail(NULL, FOCI_ERR_ARG,
-                    "foci_task: begin the struct with FOCI_SIZED(foci_task_info)");
+    return sized_out(NULL, "foci_task_info", info, &whole, sizeof whole);
 }
 
 /*

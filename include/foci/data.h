@@ -78,9 +78,10 @@ typedef enum foci_data_split {
     FOCI_SPLIT_TEST
 } foci_data_split;
 
+/* What is left 0 takes the default beside it. */
 typedef struct foci_data_options {
     size_t         size;
-    foci_data_kind kind;
+    foci_data_kind kind; /* 0: FOCI_DATA_LM */
 
     /* Where examples come from.  The data object takes readers over and closes them, also
      * when it cannot be opened.
@@ -94,15 +95,16 @@ typedef struct foci_data_options {
      *            [n][height][width][channels]; target: one of labels, [n] whole numbers
      *            from 0 on
      * task       `task` */
-    foci_reader *source, *target;
-    int          reverse;
+    foci_reader *source, *target; /* NULL: there is none */
+    int          reverse; /* 1: sources and targets change places; 0: they do not */
 
-    /* "NAME" or "NAME(ARG=VALUE, ...)", written as a mechanism of a spec is. */
+    /* "NAME" or "NAME(ARG=VALUE, ...)", written as a mechanism of a spec is; NULL where
+     * the kind is not FOCI_DATA_TASK. */
     const char     *task;
-    foci_data_split split;
+    foci_data_split split; /* of a task; 0: FOCI_SPLIT_TRAIN */
 
-    /* Text only; they have to outlive the data object.  With target_tokenizer NULL both
-     * sides of a pair are read by `tokenizer`. */
+    /* Text, which needs one; they have to outlive the data object.  With target_tokenizer
+     * NULL both sides of a pair are read by `tokenizer`. */
     const foci_tokenizer *tokenizer, *target_tokenizer;
 
     /* The part of the source whose lines or images are used: those that begin in this
@@ -111,23 +113,24 @@ typedef struct foci_data_options {
     double part_begin, part_end;
 
     /* Shape.  `batch` is the most rows; `len` is the longest row, of the target in a
-     * translation, and source_len that of the source (0: as len).  With `tokens` above 0 a
-     * batch has at most so many tokens, padding included, on either side: rows are put
-     * together by length, and there are as many as fit, at most `batch` (0: any
-     * number). */
+     * translation, and source_len that of the source (0: as len).  Text needs len; images
+     * and tasks have their own (0).  With `tokens` above 0 a batch has at most so many
+     * tokens, padding included, on either side: rows are put together by length, and there
+     * are as many as fit, at most `batch` (0: any number).  One of batch and tokens must be
+     * given. */
     int64_t batch, len, source_len, tokens;
 
     /* Rows are padded to a multiple of so many positions, though not beyond len: fewer
      * shapes to plan for.  0: 1, to the longest row of the batch. */
     int64_t multiple;
 
-    foci_data_order     order;
-    foci_data_documents documents;
-    foci_data_long      too_long;
+    foci_data_order     order;     /* 0: FOCI_ORDER_SHUFFLED */
+    foci_data_documents documents; /* 0: FOCI_DOCUMENTS_NONE */
+    foci_data_long      too_long;  /* 0: FOCI_LONG_DEFAULT */
 
     /* 1: several short documents in one row, one behind the other (foci_batch.docs): rows
      * are batch * len long, and there is one of them.  lm and mlm with documents, and
-     * classify. */
+     * classify.  0: a row is one example. */
     int pack;
 
     /* lm in the order FOCI_ORDER_ONCE: how many tokens of a full row are predicted, the
@@ -135,11 +138,12 @@ typedef struct foci_data_options {
     int64_t stride;
 
     double  mask;  /* mlm: share of the tokens that are chosen; 0: 0.15 */
-    int     words; /* 1: give the word index of every token */
+    int     words; /* 1: give the word index of every token; 0: do not */
     int64_t patch; /* images: side of a patch, which divides height and width; 0: 1 */
 
-    /* Images: a value x is given as (x - shift) * scale.  scale 0: so that values have mean
-     * 0 and variance 1 over all images; foci_data_get_info() says what that came to. */
+    /* Images: a value x is given as (x - shift) * scale.  scale 0: both are chosen so that
+     * values have mean 0 and variance 1 over all images; foci_data_get_info() says what that
+     * came to. */
     double shift, scale;
 
     /* classify: the names of the classes, in order.  NULL: those that the source has, in
@@ -148,7 +152,7 @@ typedef struct foci_data_options {
     const char *const *classes;
     int64_t            n_classes;
 
-    uint64_t seed;
+    uint64_t seed; /* of all that is drawn; 0 is a seed like others */
 
     /* task: examples of a pass, always the same ones.  0: fresh ones for ever, and 1,000
      * where there is one pass. */

@@ -292,14 +292,18 @@ typedef struct foci_segment {
  *     p -= rate (decay p + (m / (1 - beta1^step)) / (sqrt(v / (1 - beta2^step)) + eps)) */
 typedef struct foci_adamw_io {
     size_t              size;
-    const foci_segment *segments;
+    const foci_segment *segments; /* n_segments of them; 0 and NULL: nothing moves */
     int64_t             n_segments;
-    float              *params, *grads;
-    float              *m, *v; /* zeros before the first step */
-    double              rate, beta1, beta2, eps, decay;
-    double              scale; /* 1 / labels times what clipping asks for */
-    int64_t             step;  /* from 1 */
-    int clear; /* 1: grads become 0 in the segments, for the next batch */
+    float              *params, *grads; /* must be given */
+    float              *m, *v;          /* zeros before the first step; must be given */
+    double              rate; /* 0: no step is made; m and v move all the same */
+    double              beta1, beta2; /* below 1; 0: what it averages is the last one */
+    double              eps;          /* above 0; must be given */
+    double              decay;        /* of weights; 0: none */
+    double  scale; /* 1 / labels times what clipping asks for; must be given:
+                                * 0 makes all gradients 0 */
+    int64_t step;  /* from 1; must be given */
+    int clear; /* 1: grads become 0 in the segments, for the next batch; 0: they stay */
 } foci_adamw_io;
 
 /* Step. */

@@ -38,23 +38,23 @@ enum {
  * Element (i, j) of what is activated is dropped as docs/random.md says of operations, by
  * dropout_seed, i and j; what stays is divided by 1 - dropout. */
 typedef struct foci_product_io {
-    size_t      size;
-    int64_t     m, n, k;
-    const void *a, *b;
-    void       *c;
-    foci_dtype  type_a, type_b, type_c;
+    size_t  size;
+    int64_t m, n, k; /* extents; with m or n 0 there is nothing to do, k 0 sums to 0 */
+    const void *a, *b;                  /* must be given */
+    void       *c;                      /* must be given */
+    foci_dtype  type_a, type_b, type_c; /* 0: FOCI_F32 */
     int64_t     ld_a, ld_b, ld_c; /* elements from row to row as stored; 0: packed */
-    uint32_t    flags;
+    uint32_t    flags;            /* FOCI_PRODUCT_ADD and so on; 0: none */
     void       *work; /* 64-byte aligned scratch, foci_product_work_bytes() */
     /* What follows, none of it with FOCI_PRODUCT_ADD. */
     const float *bias; /* [n]; NULL: none */
-    foci_act     act;
+    foci_act     act;  /* 0: FOCI_ACT_NONE */
     void *pre; /* [m][n] of type_c, with FOCI_PRODUCT_GATED [m][2 n]: a b + bias is
                        * stored here for backward; NULL: not wanted */
     const void *residual;            /* [m][n] of type_c, may be c; NULL: nothing */
     int64_t     ld_pre, ld_residual; /* 0: packed */
-    double      dropout; /* share of the elements that are dropped, below 1 */
-    uint64_t    dropout_seed;
+    double      dropout; /* share of the elements that are dropped, below 1; 0: none */
+    uint64_t    dropout_seed; /* read where there is dropout; 0 is a seed like others */
     const void *packed; /* b by foci_product_pack(); NULL: it is packed by each product */
 } foci_product_io;
 

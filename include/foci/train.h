@@ -55,49 +55,56 @@ typedef enum foci_positions {
 /* One block, where blocks differ. */
 typedef struct foci_block_config {
     size_t          size;
-    foci_layer_kind kind;
+    foci_layer_kind kind;      /* 0: FOCI_LAYER_ATTENTION */
     const char     *attention; /* NULL: that of the model */
     const char     *cross;     /* decoders of translation; NULL: that of the model */
 } foci_block_config;
 
-/* A model on paper.  Texts are copied. */
+/* A model on paper.  Texts are copied.  What is left 0 takes the default beside it. */
 typedef struct foci_model_config {
     size_t          size;
-    foci_model_kind task;
-    int64_t         vocab;    /* tokens */
-    int64_t     source_vocab; /* translate: 0: source and target share one embedding */
-    int64_t     classes;      /* classify */
-    int64_t     patch;        /* classify images: numbers of a patch; 0: of tokens */
-    int64_t     grid_rows, grid_cols; /* patches of an image */
-    int64_t     context;              /* longest sequence */
-    int64_t     source_context;       /* translate: longest source; 0: as context */
-    int64_t     layers;               /* blocks; translate: of the encoder */
-    int64_t     decoder_layers;       /* translate; 0: as layers */
-    int64_t     width, heads;
-    int64_t     kv_heads, head_dim, value_dim; /* as in foci_layer_problem */
-    int64_t     ffn;       /* width inside feed-forward layers; 0: there are none */
-    int64_t     conv;      /* taps of a causal convolution before q, k and v; 0: none */
-    const char *attention; /* of all; NULL: as foci_layer_create() takes it */
-    const char *encoder_attention; /* NULL: as attention */
-    const char *decoder_attention, *cross_attention;
-    foci_layer_kind          kind;
+    foci_model_kind task;         /* 0: FOCI_MODEL_LM */
+    int64_t         vocab;        /* tokens; must be given, but for images */
+    int64_t         source_vocab; /* translate: 0: source and target share one
+                                     * embedding */
+    int64_t         classes;      /* classify: must be given; else 0 */
+    int64_t         patch; /* classify images: numbers of a patch; 0: of tokens */
+    int64_t         grid_rows, grid_cols; /* patches of an image; 0: one row of them */
+    int64_t         context;              /* longest sequence; must be given */
+    int64_t         source_context;       /* translate: longest source; 0: as context */
+    int64_t         layers; /* blocks; translate: of the encoder; must be given */
+    int64_t         decoder_layers; /* translate; 0: as layers */
+    int64_t         width, heads;   /* must be given */
+    int64_t         kv_heads;       /* 0: as many as heads, as in foci_problem */
+    int64_t         head_dim;       /* 0: width / heads, as in foci_layer_problem */
+    int64_t         value_dim;      /* 0: as head_dim, as in foci_layer_problem */
+    int64_t         ffn;  /* width inside feed-forward layers; 0: there are none */
+    int64_t         conv; /* taps of a causal convolution before q, k and v; 0: none */
+    const char     *attention; /* of all; NULL: as foci_layer_create() takes it */
+    const char     *encoder_attention; /* NULL: as attention */
+    const char     *decoder_attention; /* NULL: as attention */
+    const char     *cross_attention;   /* NULL: as foci_layer_create() takes it */
+    foci_layer_kind kind;              /* of all; 0: FOCI_LAYER_ATTENTION */
     const foci_block_config *blocks; /* all blocks in order, the encoder's first; NULL: as
                                       * said above */
-    int64_t                  n_blocks;
-    foci_positions           positions;
-    foci_norm_kind           norm;
-    foci_act          activation; /* of feed-forward layers; FOCI_ACT_NONE: GELU */
-    int               gated;      /* 1: act(g) * u with [g, u] = x W1 + b1 */
-    foci_pooling_kind pooling;    /* classify */
-    int        untied;    /* 1: the output has a matrix of its own, not the embedding */
-    int        no_biases; /* 1: projections and feed-forward layers add none */
-    double     dropout;   /* of what blocks add to the residual */
-    double     weight_dropout, embedding_dropout;
-    foci_dtype dtype; /* of activations */
-    uint64_t   seed;  /* of the parameters it starts with, and of frozen ones */
-    int32_t    specials[FOCI_N_SPECIALS]; /* ids of special tokens, as foci_special; all
+    int64_t                  n_blocks;   /* 0 without blocks */
+    foci_positions           positions;  /* 0: FOCI_POSITIONS_LEARNED */
+    foci_norm_kind           norm;       /* 0: FOCI_NORM_LAYER */
+    foci_act                 activation; /* of feed-forward layers; 0: FOCI_ACT_GELU */
+    int gated; /* 1: act(g) * u with [g, u] = x W1 + b1; 0: act(x W1 + b1) */
+    foci_pooling_kind pooling; /* classify; 0: FOCI_POOLING_MEAN */
+    int               untied;  /* 1: the output has a matrix of its own; 0: it is the
+                                  * embedding, but in classify */
+    int        no_biases; /* 1: projections and feed-forward layers add none; 0: all
+                                  * do */
+    double     dropout;   /* of what blocks add to the residual; 0: none */
+    double     weight_dropout;    /* of attention weights; 0: none */
+    double     embedding_dropout; /* of what the first block reads; 0: none */
+    foci_dtype dtype;             /* of activations: FOCI_F32 (0) or FOCI_BF16 */
+    uint64_t seed; /* of the parameters it starts with, and of frozen ones; below 2^63 */
+    int32_t  specials[FOCI_N_SPECIALS]; /* ids of special tokens, as foci_special; all
                                            * 0: none are known; -1: there is none */
-    uint64_t   tokenizer;                 /* its fingerprint; 0: there is none */
+    uint64_t tokenizer;                 /* its fingerprint; 0: there is none */
 } foci_model_config;
 
 /* A model with its parameters. */

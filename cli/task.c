@@ -80,7 +80,8 @@ static int list_tasks(const struct args *a)
     struct table  *table = table_create("lll");
     json_t        *list = json_array();
 
-    for (int i = 0; foci_task_get(i, &info) == FOCI_OK && info.name; i++) {
+    for (int i = 0; i < foci_task_count(); i++) {
+        (void)foci_task(i, &info);
         if (a->json) {
             json_array_append_new(list, json_task(&info));
             continue;
@@ -213,8 +214,10 @@ static struct text header(const struct args *a, const foci_data *d, int64_t coun
     char                     name[512], rest[200];
 
     (void)foci_data_task(d, name, sizeof name);
-    for (int i = 0; foci_task_get(i, &info) == FOCI_OK && info.name; i++)
+    for (int i = 0; i < foci_task_count(); i++) {
+        (void)foci_task(i, &info);
         if (!strncmp(info.name, name, strcspn(name, "("))) break;
+    }
     for (size_t i = 0; i < lines->n; i++) /* FNV-1a */
         sum = (sum ^ (unsigned char)lines->at[i]) * UINT64_C(0x100000001b3);
     snprintf(rest, sizeof rest,
@@ -297,9 +300,9 @@ static int floors_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_t 
     json_t       *list = json_array();
     foci_status   status = FOCI_OK;
 
-    for (int i = 0; !status; i++) {
+    for (int i = 0; i < foci_data_floor_count(d); i++) {
         status = foci_data_floor(d, i, count, &floor);
-        if (status || !floor.name) break;
+        if (status) break;
         table_pair(table, floor.name, "%.2f %%", 100 * floor.accuracy);
         json_array_append_new(list, json_pack("{s:s, s:f}", "rule", floor.name,
                                               "accuracy", floor.accuracy));

@@ -278,8 +278,10 @@ typedef struct foci_data_info {
 /* Into the fields that info->size covers. */
 FOCI_API foci_status foci_data_get_info(const foci_data *data, foci_data_info *info);
 
-/* The name of class or slice number i; NULL beyond the last. */
+/* Names: of classes, where they have some, and of the slices of a task. */
+FOCI_API int64_t     foci_data_class_count(const foci_data *data);
 FOCI_API const char *foci_data_class(const foci_data *data, int64_t i);
+FOCI_API int         foci_data_slice_count(const foci_data *data);
 FOCI_API const char *foci_data_slice(const foci_data *data, int i);
 
 /*
@@ -299,8 +301,9 @@ typedef struct foci_task_info {
     int                 version; /* rises when the same arguments give other examples */
 } foci_task_info;
 
-/* Generator number i, from 0; its name is NULL beyond the last. */
-FOCI_API foci_status foci_task_get(int i, foci_task_info *info);
+/* The generators; one goes into the fields that info->size covers. */
+FOCI_API int         foci_task_count(void);
+FOCI_API foci_status foci_task(int i, foci_task_info *info);
 
 /* The full text of a task with all its arguments, as snprintf would. */
 FOCI_API int foci_data_task(const foci_data *data, char *text, size_t cap);
@@ -317,9 +320,10 @@ typedef struct foci_floor {
     double      accuracy;
 } foci_floor;
 
-/* Floor number i of a task, counted over `examples` examples of the split of `data` after
- * what needs counting was counted in as many of its training split; its name is NULL beyond
- * the last. */
+/* The floors of a task (other data have none); one is counted over `examples` examples of
+ * the split of `data` after what needs counting was counted in as many of its training
+ * split. */
+FOCI_API int         foci_data_floor_count(const foci_data *data);
 FOCI_API foci_status foci_data_floor(foci_data *data, int i, int64_t examples,
                                      foci_floor *floor);
 

@@ -152,9 +152,11 @@ foci_status classes_find(foci_data *d, const struct line *line, foci_string labe
     return FOCI_OK;
 }
 
+int64_t foci_data_class_count(const foci_data *d) { return d ? d->classes.ranks.n : 0; }
+
 const char *foci_data_class(const foci_data *d, int64_t i)
 {
-    if (!d || i < 0 || i >= d->classes.ranks.n) return NULL;
+    if (i < 0 || i >= foci_data_class_count(d)) return NULL;
     return name_at(d, VEC(int64_t, &d->classes.ranks, i));
 }
 

@@ -122,9 +122,14 @@ int foci_data_task(const foci_data *d, char *text, size_t cap)
     return d && d->task.def ? task_print(&d->task, text, cap) : 0;
 }
 
+int foci_data_slice_count(const foci_data *d)
+{
+    return d && d->task.def ? task_n_slices(&d->task) : 0;
+}
+
 const char *foci_data_slice(const foci_data *d, int i)
 {
-    if (!d || !d->task.def || i < 0 || i >= task_n_slices(&d->task)) return NULL;
+    if (i < 0 || i >= foci_data_slice_count(d)) return NULL;
     return d->task.def->slices[i];
 }
 
@@ -150,6 +155,11 @@ int foci_data_text(const foci_data *d, int side, const int32_t *ids, int64_t n,
     return out.used;
 }
 
+int foci_data_floor_count(const foci_data *d)
+{
+    return d && d->task.def ? task_floor_count(&d->task) : 0;
+}
+
 foci_status foci_data_floor(foci_data *d, int i, int64_t examples, foci_floor *floor)
 {
     foci_floor whole = { FOCI_SIZED(foci_floor) };
@@ -157,6 +167,9 @@ foci_status foci_data_floor(foci_data *d, int i, int64_t examples, foci_floor *f
     if (!d || !d->task.def)
         return ctx_fail(d ? d->ctx : NULL, FOCI_ERR_ARG,
                         "floors are of tasks, and these data are none");
+    if (i < 0 || i >= task_floor_count(&d->task))
+        return ctx_fail(d->ctx, FOCI_ERR_ARG, "floor %d: this task has %d", i,
+                        task_floor_count(&d->task));
     if (examples < 1 || examples > INT32_MAX)
         return ctx_fail(d->ctx, FOCI_ERR_ARG,
                         "examples=%lld: floors are counted over 1 to %d",

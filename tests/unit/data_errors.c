@@ -158,6 +158,9 @@ static void missing(void **state)
     assert_int_equal(foci_data_get_info(NULL, &info), FOCI_ERR_ARG);
     assert_null(foci_data_class(NULL, 0));
     assert_null(foci_data_slice(NULL, 0));
+    assert_int_equal(foci_data_class_count(NULL), 0);
+    assert_int_equal(foci_data_slice_count(NULL), 0);
+    assert_int_equal(foci_data_floor_count(NULL), 0);
 
     x->source = text_of("abc\n");
     x->target = text_of(NULL);
@@ -168,6 +171,7 @@ static void missing(void **state)
     assert_int_equal(foci_data_get_info(d, &info), FOCI_ERR_ARG);
     assert_int_equal(foci_data_floor(d, 0, 5, &floor), FOCI_ERR_ARG);
     assert_null(foci_data_slice(d, 0));
+    assert_int_equal(foci_data_floor_count(d), 0);
     assert_int_equal(foci_data_task(d, NULL, 0), 0);
     foci_data_free(d);
     foci_data_free(NULL);

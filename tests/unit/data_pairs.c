@@ -248,6 +248,7 @@ static void labels(void **state)
     assert_string_equal(foci_data_class(d, 0), "bad");
     assert_string_equal(foci_data_class(d, 1), "good");
     assert_string_equal(foci_data_class(d, 2), "so");
+    assert_int_equal(foci_data_class_count(d), 3);
     assert_null(foci_data_class(d, 3));
     assert_null(foci_data_class(d, -1));
     for (foci_batch b = datasets_next(d); b.batch; b = datasets_next(d)) {

@@ -176,10 +176,12 @@ static void texts_print(void **state)
 static void tasks_are_listed(void **state)
 {
     foci_task_info info = { FOCI_SIZED(foci_task_info) }, bad = { .size = 1 };
-    int            n = 0;
+    const int      n = foci_task_count();
 
     (void)state;
-    for (; foci_task_get(n, &info) == FOCI_OK && info.name; n++) {
+    for (int t = 0; t < n; t++) {
+        assert_int_equal(foci_task(t, &info), FOCI_OK);
+        assert_non_null(info.name);
         assert_non_null(info.summary);
         assert_non_null(info.source);
         assert_true(info.version >= 1);
@@ -189,10 +191,11 @@ static void tasks_are_listed(void **state)
         }
     }
     assert_int_equal(n, 5);
-    assert_int_equal(foci_task_get(-1, &info), FOCI_OK);
-    assert_null(info.name);
-    assert_int_equal(foci_task_get(0, &bad), FOCI_ERR_ARG);
-    assert_int_equal(foci_task_get(0, NULL), FOCI_ERR_ARG);
+    assert_int_equal(foci_task(-1, &info), FOCI_ERR_ARG);
+    assert_int_equal(foci_task(n, &info), FOCI_ERR_ARG);
+    assert_string_equal(foci_errmsg(NULL), "task 5: there are 5");
+    assert_int_equal(foci_task(0, &bad), FOCI_ERR_ARG);
+    assert_int_equal(foci_task(0, NULL), FOCI_ERR_ARG);
 }
 
 static void refused(void **state)
@@ -266,6 +269,7 @@ static void passes(void **state)
         assert_int_equal(foci_data_get_info(d, &info), FOCI_OK);
         assert_int_equal(info.n_examples, AT_ONCE);
         assert_int_equal(info.n_slices, 2);
+        assert_int_equal(foci_data_slice_count(d), 2);
         assert_non_null(foci_data_slice(d, 1));
         assert_null(foci_data_slice(d, 2));
         make(m, FOCI_SPLIT_TEST, 0);
@@ -370,8 +374,12 @@ static void floors(void **state)
         if (floor.accuracy < known[i].least || floor.accuracy > known[i].most)
             fail_msg("%s, %s: %g, not %g to %g", known[i].task, floor.name,
                      floor.accuracy, known[i].least, known[i].most);
-        assert_int_equal(foci_data_floor(d, 9, 10, &floor), FOCI_OK);
-        assert_null(floor.name);
+        const int n = foci_data_floor_count(d);
+        assert_true(known[i].rule < n);
+        assert_int_equal(foci_data_floor(d, n - 1, 10, &floor), FOCI_OK);
+        assert_non_null(floor.name);
+        assert_int_equal(foci_data_floor(d, n, 10, &floor), FOCI_ERR_ARG);
+        assert_int_equal(foci_data_floor(d, -1, 10, &floor), FOCI_ERR_ARG);
         assert_int_equal(foci_data_floor(d, 0, 0, &floor), FOCI_ERR_ARG);
         assert_int_equal(foci_data_floor(d, 0, 1, NULL), FOCI_ERR_ARG);
         foci_data_free(d);

@@ -155,6 +155,8 @@ static foci_status judge(struct visit *v, const struct task_example *e, int64_t 
     return FOCI_OK;
 }
 
+int task_floor_count(const struct task *t) { return (int)t->def->n_rules + 2; }
+
 foci_status task_floor(foci_ctx *ctx, const struct task *t, uint64_t seed,
                        foci_data_split split, int i, int64_t examples,
                        const char **name, double *accuracy)
@@ -164,9 +166,7 @@ foci_status task_floor(foci_ctx *ctx, const struct task *t, uint64_t seed,
     struct visit v = { .ctx = ctx, .t = t, .rule = rule, .tally = &tally };
     foci_status  status = FOCI_OK;
 
-    *name = NULL;
     *accuracy = t->chance;
-    if (i < 0 || rule > (int)t->def->n_rules) return FOCI_OK;
     *name = i == 0      ? "chance"
             : rule == 0 ? "most frequent"
                         : t->def->rules[rule - 1].name;

@@ -15,11 +15,14 @@ const struct task_def *const task_list[] = {
     NULL,
 };
 
-foci_status foci_task_get(int i, foci_task_info *info)
+int foci_task_count(void) { return (int)(sizeof task_list / sizeof *task_list) - 1; }
+
+foci_status foci_task(int i, foci_task_info *info)
 {
-    const int              n = (int)(sizeof task_list / sizeof *task_list) - 1;
-    const struct task_def  none = { .name = NULL };
-    const struct task_def *def = i >= 0 && i < n ? task_list[i] : &none;
+    if (i < 0 || i >= foci_task_count())
+        return ctx_fail(NULL, FOCI_ERR_ARG, "task %d: there are %d", i,
+                        foci_task_count());
+    const struct task_def *def = task_list[i];
     const foci_task_info   whole = { FOCI_SIZED(foci_task_info), .name = def->name,
                                      .summary = def->summary,    .source = def->source,
                                      .args = def->args,          .n_args = def->n_args,

@@ -91,6 +91,7 @@ void        task_free(foci_ctx *ctx, struct task *t);
 int task_print(const struct task *t, char *text, size_t cap);
 
 int task_n_slices(const struct task *t);
+int task_floor_count(const struct task *t);
 
 /* The stream that example `index` of a split is drawn from. */
 struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index);

@@ -156,7 +156,7 @@ size_t foci_product_pack_bytes(const foci_ctx *ctx, const foci_product_io *io)
 {
     struct call x;
 
-    if (!ctx || !call_open(io, &x) || call_check(NULL, &x)) return SIZE_MAX;
+    if (!ctx || call_open(NULL, io, &x) || call_check(NULL, &x)) return SIZE_MAX;
     return product_pack_bytes(ctx, &x.p);
 }
 
@@ -164,8 +164,9 @@ foci_status foci_product_pack(foci_ctx *ctx, const foci_product_io *io, void *pa
 {
     struct call x;
 
-    if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "product: the context is NULL");
-    if (!call_open(io, &x)) return call_no_struct(ctx, io);
+    if (!ctx)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_product_pack: the context is NULL");
+    TRY(call_open(ctx, io, &x));
     TRY(call_check(ctx, &x));
     const size_t bytes = product_pack_bytes(ctx, &x.p);
     if (bytes == SIZE_MAX)

@@ -159,7 +159,7 @@ json_t *json_lines(const char *text)
 struct table {
     const char *columns;
     char      **cells;
-    int         n, room;
+    int         n, cap;
 };
 
 struct table *table_create(const char *columns)
@@ -173,12 +173,12 @@ static void add_cell(struct table *t, const char *format, va_list list)
 {
     va_list again;
 
-    if (t->n == t->room) {
-        char **cells = need(2 * (size_t)t->room + 64, sizeof *cells);
+    if (t->n == t->cap) {
+        char **cells = need(2 * (size_t)t->cap + 64, sizeof *cells);
         if (t->n) memcpy(cells, t->cells, (size_t)t->n * sizeof *cells);
         free(t->cells);
         t->cells = cells;
-        t->room = 2 * t->room + 64;
+        t->cap = 2 * t->cap + 64;
     }
     va_copy(again, list);
     const int len = vsnprintf(NULL, 0, format, again);

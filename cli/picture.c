@@ -55,13 +55,13 @@ void picture_free(struct picture *p)
 
 static struct shape *add(struct picture *p)
 {
-    if (p->n == p->room) {
-        const int     room = 2 * p->room + 64;
-        struct shape *shapes = need((size_t)room, sizeof *shapes);
+    if (p->n == p->cap) {
+        const int     cap = 2 * p->cap + 64;
+        struct shape *shapes = need((size_t)cap, sizeof *shapes);
         if (p->n) memcpy(shapes, p->shapes, (size_t)p->n * sizeof *shapes);
         free(p->shapes);
         p->shapes = shapes;
-        p->room = room;
+        p->cap = cap;
     }
     return &p->shapes[p->n++];
 }

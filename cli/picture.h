@@ -54,7 +54,7 @@ struct picture {
     int           width, height;
     char         *title;
     struct shape *shapes;
-    int           n, room;
+    int           n, cap;
 };
 
 struct picture *picture_create(int width, int height, const char *title);

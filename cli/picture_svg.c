@@ -12,7 +12,7 @@
 
 struct text {
     char  *bytes;
-    size_t n, room;
+    size_t n, cap;
 };
 
 CLI_PRINTF(2, 3) static void put(struct text *t, const char *format, ...)
@@ -20,16 +20,16 @@ CLI_PRINTF(2, 3) static void put(struct text *t, const char *format, ...)
     enum { MOST = 2048 }; /* of one call */
     va_list list;
 
-    if (t->room - t->n < MOST) {
-        const size_t room = 2 * t->room + 2 * (size_t)MOST;
-        char        *bytes = need(room, 1);
+    if (t->cap - t->n < MOST) {
+        const size_t cap = 2 * t->cap + 2 * (size_t)MOST;
+        char        *bytes = need(cap, 1);
         if (t->n) memcpy(bytes, t->bytes, t->n);
         free(t->bytes);
         t->bytes = bytes;
-        t->room = room;
+        t->cap = cap;
     }
     va_start(list, format);
-    t->n += (size_t)vsnprintf(t->bytes + t->n, t->room - t->n, format, list);
+    t->n += (size_t)vsnprintf(t->bytes + t->n, t->cap - t->n, format, list);
     va_end(list);
 }
 

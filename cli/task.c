@@ -12,18 +12,18 @@ enum { SHOWN = 10, JUDGED = 10000 };
 /* Text that grows. */
 struct text {
     char  *at;
-    size_t n, room;
+    size_t n, cap;
 };
 
 static void add(struct text *t, const char *from, size_t n)
 {
-    if (t->n + n + 1 > t->room) {
-        const size_t room = 2 * (t->n + n + 1) + 256;
-        char        *bigger = need(room, 1);
+    if (t->n + n + 1 > t->cap) {
+        const size_t cap = 2 * (t->n + n + 1) + 256;
+        char        *bigger = need(cap, 1);
         if (t->n) memcpy(bigger, t->at, t->n);
         free(t->at);
         t->at = bigger;
-        t->room = room;
+        t->cap = cap;
     }
     if (n) memcpy(t->at + t->n, from, n);
     t->n += n;

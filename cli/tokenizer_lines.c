@@ -22,19 +22,19 @@ struct job {
  */
 
 struct lines {
-    foci_string *at; /* [room] */
-    int64_t      n, room;
+    foci_string *at; /* [cap] */
+    int64_t      n, cap;
 };
 
 static void add_line(struct lines *l, const char *text, int64_t bytes)
 {
-    if (l->n == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 64;
-        foci_string  *more = need((size_t)room, sizeof *more);
+    if (l->n == l->cap) {
+        const int64_t cap = l->cap ? 2 * l->cap : 64;
+        foci_string  *more = need((size_t)cap, sizeof *more);
         if (l->n) memcpy(more, l->at, (size_t)l->n * sizeof *more);
         free(l->at);
         l->at = more;
-        l->room = room;
+        l->cap = cap;
     }
     l->at[l->n++] = (foci_string){ text, bytes };
 }
@@ -42,7 +42,7 @@ static void add_line(struct lines *l, const char *text, int64_t bytes)
 /* Text of a file that is not worked on yet. */
 struct block {
     char   *text;
-    int64_t used, room;
+    int64_t used, cap;
 };
 
 /* Work on the lines in a block; what follows the last end of a line stays in it, unless
@@ -68,17 +68,17 @@ static int work_block(struct job *job, struct block *b, bool at_end)
     return code;
 }
 
-static void make_room(struct block *b)
+static void reserve(struct block *b)
 {
     enum { BLOCK = 1 << 22 };
-    const int64_t room = b->room ? 2 * b->room : BLOCK;
+    const int64_t cap = b->cap ? 2 * b->cap : BLOCK;
 
-    if (b->used < b->room) return;
-    char *text = need((size_t)room, 1);
+    if (b->used < b->cap) return;
+    char *text = need((size_t)cap, 1);
     if (b->used) memcpy(text, b->text, (size_t)b->used);
     free(b->text);
     b->text = text;
-    b->room = room;
+    b->cap = cap;
 }
 
 static int work_reader(struct job *job, const foci_reader *r)
@@ -87,14 +87,14 @@ static int work_reader(struct job *job, const foci_reader *r)
     int          code = EXIT_OK;
 
     for (int64_t n = 1; n > 0 && !code;) {
-        make_room(&b);
-        n = r->read(r->user, b.text + b.used, b.room - b.used);
+        reserve(&b);
+        n = r->read(r->user, b.text + b.used, b.cap - b.used);
         if (n < 0)
             code =
                 failure(job->a, "%s: cannot be read: %s", r->name, r->error(r->user));
         else
             b.used += n;
-        if (!code && (n == 0 || b.used == b.room)) code = work_block(job, &b, n == 0);
+        if (!code && (n == 0 || b.used == b.cap)) code = work_block(job, &b, n == 0);
     }
     free(b.text);
     return code;

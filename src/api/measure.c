@@ -17,7 +17,7 @@
 #include "device/device.h"
 
 enum {
-    SIZE = 256, /* floats or words that registers are filled from */
+    SIZE = 256, /* floats or bf16 pairs that registers are filled from */
     BLOCK = 64, /* rows and columns of a block */
     TRIES = 48,
 };
@@ -30,7 +30,7 @@ struct operands {
     _Alignas(64) float c[BLOCK * BLOCK];
     _Alignas(64) union {
         float    f32[BLOCK * BLOCK];
-        uint32_t words[BLOCK * BLOCK];
+        uint32_t pairs[BLOCK * BLOCK];
     } a, b;
 };
 
@@ -62,7 +62,7 @@ static double registers_f32(const struct kernels *k, struct operands *o, int64_t
 
 static double registers_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
 {
-    return k->peak_bf16(o->c, o->a.words, o->b.words, rounds);
+    return k->peak_bf16(o->c, o->a.pairs, o->b.pairs, rounds);
 }
 
 static double block_f32(const struct kernels *k, struct operands *o, int64_t rounds)
@@ -76,7 +76,7 @@ static double block_f32(const struct kernels *k, struct operands *o, int64_t rou
 static double block_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
 {
     for (int64_t r = 0; r < rounds; r++)
-        k->gemm_bf16(o->c, BLOCK, o->a.words, BLOCK, 1, o->b.words, BLOCK, BLOCK, BLOCK,
+        k->gemm_bf16(o->c, BLOCK, o->a.pairs, BLOCK, 1, o->b.pairs, BLOCK, BLOCK, BLOCK,
                      BLOCK, 0);
     return 4.0 * BLOCK * BLOCK * BLOCK * (double)rounds;
 }
@@ -88,8 +88,8 @@ static void fill(struct operands *o, bool bf16)
     for (int i = 0; i < BLOCK * BLOCK; i++) {
         const uint32_t bits = (uint32_t)i * 2654435761u;
         if (bf16) {
-            o->a.words[i] = 0x3f803f80u | (bits & 0x007f007fu);
-            o->b.words[i] = 0x3f803f80u | (bits >> 7 & 0x007f007fu);
+            o->a.pairs[i] = 0x3f803f80u | (bits & 0x007f007fu);
+            o->b.pairs[i] = 0x3f803f80u | (bits >> 7 & 0x007f007fu);
         } else {
             o->a.f32[i] = 1.0f + (float)(bits >> 16) / 65536.0f;
             o->b.f32[i] = 1.0f + (float)(bits & 0xffff) / 65536.0f;

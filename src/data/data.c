@@ -130,8 +130,8 @@ void foci_data_free(foci_data *d)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         vec_free(ctx, all[i]);
     classes_free(d);
-    task_room_free(ctx, &d->task_room);
-    if (d->made) ctx_free(ctx, d->made, (size_t)d->task_room.n, sizeof *d->made);
+    task_memory_free(ctx, &d->task_memory);
+    if (d->made) ctx_free(ctx, d->made, (size_t)d->task_memory.n, sizeof *d->made);
     task_free(ctx, &d->task);
     batch_free(d);
     ctx_free(ctx, d, 1, sizeof *d);

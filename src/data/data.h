@@ -100,11 +100,11 @@ struct images {
     int64_t    begin, end; /* the part that is used */
     int64_t    at;         /* the next one in the file */
     struct vec labels;     /* int32_t, [n] */
-    struct vec floats;     /* float, room for one image */
+    struct vec floats;     /* float, memory for one image */
 };
 
-/* The arrays of a batch, and room for the largest. */
-struct batch_room {
+/* The arrays of a batch, and memory for the largest. */
+struct batch_memory {
     int64_t    rows, cells, source_cells; /* most rows, most rows * len */
     struct vec ids, labels, words, source_ids, source_words; /* int32_t, by cells */
     struct vec lens, source_lens, classes, docs;             /* int32_t, by rows */
@@ -134,14 +134,14 @@ struct foci_data {
     struct classes classes;
 
     struct task          task;
-    struct task_room     task_room;
-    struct task_example *made; /* [task_room.n] */
+    struct task_memory   task_memory;
+    struct task_example *made; /* [task_memory.n] */
     struct images        images;
 
-    struct store      store;
-    struct block      block;
-    struct plan_rows  plan;
-    struct batch_room batch;
+    struct store        store;
+    struct block        block;
+    struct plan_rows    plan;
+    struct batch_memory batch;
 
     int64_t       pass, index; /* batches before the next one in its pass */
     int64_t       next;        /* likewise in its block */

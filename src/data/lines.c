@@ -40,35 +40,35 @@ static const char *reason(const struct lines *l)
 }
 
 /* Make room for more bytes behind those that are there. */
-static foci_status make_room(struct lines *l)
+static foci_status reserve(struct lines *l)
 {
     if (l->begin) {
         memmove(l->buffer, l->buffer + l->begin, (size_t)(l->end - l->begin));
         l->end -= l->begin;
         l->begin = 0;
     }
-    if (l->room - l->end >= CHUNK) return FOCI_OK;
+    if (l->cap - l->end >= CHUNK) return FOCI_OK;
 
-    const int64_t room = max64((int64_t)4 * CHUNK, 2 * l->room);
-    char         *bigger = ctx_alloc(l->ctx, (size_t)room, 1);
+    const int64_t cap = max64((int64_t)4 * CHUNK, 2 * l->cap);
+    char         *bigger = ctx_alloc(l->ctx, (size_t)cap, 1);
     if (!bigger) return FOCI_ERR_MEMORY;
     if (l->end) memcpy(bigger, l->buffer, (size_t)l->end);
-    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->room, 1);
+    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->cap, 1);
     l->buffer = bigger;
-    l->room = room;
+    l->cap = cap;
     return FOCI_OK;
 }
 
 static foci_status read_more(struct lines *l)
 {
-    if (l->room - l->end < CHUNK) TRY(make_room(l));
+    if (l->cap - l->end < CHUNK) TRY(reserve(l));
     const int64_t n =
-        l->reader.read(l->reader.user, l->buffer + l->end, l->room - l->end);
+        l->reader.read(l->reader.user, l->buffer + l->end, l->cap - l->end);
     if (n < 0) return lines_fail(l, NULL, "cannot be read: %s", reason(l));
-    if (n > l->room - l->end)
+    if (n > l->cap - l->end)
         return lines_fail(l, NULL,
                           "its reader gave %lld bytes where %lld were asked for",
-                          (long long)n, (long long)(l->room - l->end));
+                          (long long)n, (long long)(l->cap - l->end));
     l->end += n;
     l->ended = n == 0;
     return FOCI_OK;
@@ -214,6 +214,6 @@ void lines_close(struct lines *l) { foci_reader_close(&l->reader); }
 void lines_free(struct lines *l)
 {
     lines_close(l);
-    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->room, 1);
+    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->cap, 1);
     l->buffer = NULL;
 }

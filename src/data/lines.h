@@ -15,8 +15,8 @@ struct lines {
     foci_ctx   *ctx;
     foci_reader reader;
     char        name[256]; /* of the reader, for messages after it was closed too */
-    char       *buffer;    /* [room], bytes begin to end are read and not taken */
-    int64_t     room, begin, end;
+    char       *buffer;    /* [cap], bytes begin to end are read and not taken */
+    int64_t     cap, begin, end;
     int64_t     offset;  /* in the file, of the byte at begin */
     int64_t     number;  /* of the line at begin, from 0 */
     bool        ended;   /* the reader gave its last byte */

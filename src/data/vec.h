@@ -7,7 +7,7 @@
 /* n elements of `each` bytes, with room for more.  Zeros are an empty one. */
 struct vec {
     void   *at;
-    int64_t n, room;
+    int64_t n, cap;
     size_t  each;
 };
 

@@ -72,7 +72,7 @@ static bool counts_keys(const struct stage *s)
 }
 
 /* The pieces, from an arena that may be null: sizes and uses cannot disagree. */
-static void take(struct run *r, struct arena *a, bool backward)
+static void carve(struct run *r, struct arena *a, bool backward)
 {
     const foci_problem *p = &r->plan->p;
     const struct group *g = r->stage->group;
@@ -124,7 +124,7 @@ static size_t bytes_of(const foci_plan *plan, const struct stage *s, bool backwa
     struct run   r = run_of(plan, s, NULL);
     struct arena a = { 0 };
 
-    take(&r, &a, backward);
+    carve(&r, &a, backward);
     return a.used;
 }
 
@@ -330,7 +330,7 @@ static void forward(const struct execution *exec, const struct stage *s,
 
     set_tensors(&r);
     r.x.norm = saved;
-    take(&r, &a, false);
+    carve(&r, &a, false);
     run_on(exec, &r, run_forward);
 }
 
@@ -433,7 +433,7 @@ static void backward(const struct execution *exec, const struct stage *s,
     x->dq = rows_out(g->dq, &p->q, s->group->head0, el);
     x->dk = rows_out(g->dk, &p->k, s->group->kv0, el);
     x->dv_out = rows_out(g->dv, &p->v, s->group->kv0, el);
-    take(&b.r, &a, true);
+    carve(&b.r, &a, true);
     if (!g->dparams) x->row_ds = NULL;
     run_on(exec, &b.r, run_backward);
 }

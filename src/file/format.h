@@ -13,8 +13,8 @@ struct foci_file {
     size_t               path_bytes;
     const unsigned char *map; /* [bytes] the whole file */
     size_t               bytes;
-    foci_array          *arrays; /* [n] of [room], in the order of their data */
-    int                  n, room;
+    foci_array          *arrays; /* [n] of [cap], in the order of their data */
+    int                  n, cap;
     json_t              *header; /* of a .safetensors file: owns the names */
 };
 

@@ -231,7 +231,7 @@ foci_status npy_read(struct foci_file *f)
 
     f->arrays = ctx_alloc(f->ctx, 1, sizeof *f->arrays);
     if (!f->arrays) return FOCI_ERR_MEMORY;
-    f->n = f->room = 1;
+    f->n = f->cap = 1;
 
     foci_array *a = f->arrays;
     TRY(npy_parse(f, a, &begin, &bytes));

@@ -54,7 +54,7 @@ struct cpu {
     uint64_t saved;
 };
 
-static struct cpu ask(void)
+static struct cpu detect_cpu(void)
 {
     struct cpu c = { 0 };
     uint32_t   eax, ebx, ecx, edx;
@@ -131,7 +131,7 @@ static void (*const fill[N_LEVELS])(struct kernels *) = {
 
 unsigned kernels_detect(enum level top, const char *why[N_LEVELS])
 {
-    const struct cpu c = ask();
+    const struct cpu c = detect_cpu();
     unsigned         levels = 1u << LEVEL_PORTABLE;
 
     why[LEVEL_PORTABLE] = NULL;

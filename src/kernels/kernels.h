@@ -43,7 +43,7 @@ enum { PANEL_TILES = 4, PANEL_UNIT = 32 };
 /* How many pairs of a unit are visible. */
 enum { PANEL_NONE, PANEL_SOME, PANEL_ALL };
 
-/* All operands but `sum` are AMX tiles, as tile_words makes them of packed pairs. */
+/* All operands but `sum` are AMX tiles, as pairs_to_tiles makes them of packed pairs. */
 struct panel_tile {
     const uint32_t *keys, *values; /* of pack_rows_bf16 */
     const uint32_t *sum;           /* of the keys, by pack_sum_bf16 of level "amx" */
@@ -65,7 +65,7 @@ struct grad_panel {
     const uint64_t *seen[PANEL_TILES][PANEL_TILES]; /* [64] masks by key, for tiles with a
                                                      * unit that is PANEL_SOME */
     float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
-    void           *room;                           /* panel_bytes() of scratch */
+    void           *scratch;                        /* panel_bytes() */
 
     const struct panel_block *next; /* blocks of the next panel, to be prefetched */
     int                       n_next;
@@ -81,27 +81,27 @@ static inline int64_t panel_bytes(int64_t tiles, int64_t blocks)
 
 /* Epilogue of a product: more + dropout(act(x + bias)), or gated by a second product
  * u = up + bias_up, more + dropout(act(x + bias) u). */
-struct finish {
+struct epilogue {
     const float    *bias, *bias_up; /* [d]; NULL: none */
     const float    *up;             /* laid out as x; NULL: not gated */
     int             act;            /* a foci_act */
     void           *pre, *pre_up; /* x + bias and u are stored there, of the type of the
                                    * result; NULL: they are not */
-    const uint64_t *keep; /* [n] dropout mask, a bit for each column; NULL: no dropout */
-    int             first;  /* bit of column 0 */
-    float           factor; /* of the elements that are kept */
-    const void     *more;   /* residual, of the type of the result; NULL: none */
+    const uint64_t *dropout_mask; /* [n], a bit for each column; NULL: no dropout */
+    int             first;        /* bit of column 0 */
+    float           factor;       /* of the elements that are kept */
+    const void     *more;         /* residual, of the type of the result; NULL: none */
     int64_t         ld_pre, ld_more;
 };
 
 /* Its backward pass, with d the gradient after dropout: more + d act'(pre), or gated more +
  * d pre_up act'(pre) and out_up = d act(pre). */
-struct finish_back {
+struct epilogue_back {
     int         act;
     const void *pre,
         *pre_up;            /* as above; read where there is an activation, or out_up */
     void           *out_up; /* laid out as the result; NULL: not gated */
-    const uint64_t *keep;
+    const uint64_t *dropout_mask;
     int             first;
     float           factor;
     const void     *more; /* may be the result */
@@ -125,9 +125,9 @@ struct loss_row {
 };
 
 /* A step of AdamW: g = scale grad, m += rest1 (g - m), v += rest2 (g^2 - v) and
- * p = keep p - step m / (root sqrt(v) + eps). */
+ * p = decay p - step m / (root sqrt(v) + eps). */
 struct adamw {
-    float rest1, rest2, scale, keep, step, root, eps;
+    float rest1, rest2, scale, decay, step, root, eps;
     bool  clear; /* gradients become 0 */
 };
 

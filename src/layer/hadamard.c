@@ -106,15 +106,16 @@ static void forward_rows(void *arg, int64_t i, int thread)
     const int          n = (int)min64(FEW_LANES, r->at->m - first);
     const float       *y = NULL;
 
-    r->k->stand_rows(buffer(r, thread, 0),
-                     element(r->x, r->at->dtype, first * r->at->ldx), r->at->ldx,
-                     (int)r->at->dtype, n, (int)r->s.width);
+    r->k->transpose_load(buffer(r, thread, 0),
+                         element(r->x, r->at->dtype, first * r->at->ldx), r->at->ldx,
+                         (int)r->at->dtype, n, (int)r->s.width);
     for (int64_t h = 0; h < r->at->f->heads; h++) {
         if (!y || !r->at->f->block) y = transform(r, h, thread);
         const int64_t at = h * r->at->head + first * r->at->row;
-        r->k->lay_rows((char *)r->out + at * (r->at->dtype == FOCI_F32 ? 4 : 2),
-                       r->at->row, (int)r->at->dtype,
-                       y + (r->at->f->block ? h * dim * FEW_LANES : 0), n, (int)dim);
+        r->k->transpose_store((char *)r->out + at * (r->at->dtype == FOCI_F32 ? 4 : 2),
+                              r->at->row, (int)r->at->dtype,
+                              y + (r->at->f->block ? h * dim * FEW_LANES : 0), n,
+                              (int)dim);
     }
 }
 
@@ -143,14 +144,14 @@ static void transform_back(const struct rows *r, int64_t which, int thread)
 static void block_back(const struct rows *r, int64_t first, int n, int thread)
 {
     transform_back(r, 0, thread);
-    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, buffer(r, thread, 1),
-                       factors(r, 0, FACTOR_1), n, (int)r->s.width);
+    r->k->transpose_add(r->dx + first * r->at->ldx, r->at->ldx, buffer(r, thread, 1),
+                        factors(r, 0, FACTOR_1), n, (int)r->s.width);
 }
 
 static void stand_head(const struct rows *r, int64_t head, int64_t first, int n,
                        float *to)
 {
-    r->k->stand_rows(
+    r->k->transpose_load(
         to, element(r->g, r->at->dtype, head * r->at->head + first * r->at->row),
         r->at->row, (int)r->at->dtype, n, (int)r->at->f->dim);
 }
@@ -175,7 +176,7 @@ static void backward_rows(void *arg, int64_t i, int thread)
         transform_back(r, h, thread);
         r->k->add_rows(sum, buffer(r, thread, 1), factors(r, h, FACTOR_1), d);
     }
-    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, sum, NULL, n, d);
+    r->k->transpose_add(r->dx + first * r->at->ldx, r->at->ldx, sum, NULL, n, d);
 }
 
 /*

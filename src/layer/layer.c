@@ -224,7 +224,7 @@ static bool sizes_of(foci_layer *layer, bool saves, bool backward)
     struct pass  x = { .layer = layer };
     struct arena work = { 0 }, saved = { 0 };
 
-    layer_take(layer, &x, &work, saves ? &saved : NULL, backward);
+    layer_carve(layer, &x, &work, saves ? &saved : NULL, backward);
     if (!arena_ok(&work) || !arena_ok(&saved)) return false;
     if (work.used > layer->work_bytes) layer->work_bytes = work.used;
     if (saves) layer->saved_bytes = saved.used;

@@ -132,7 +132,7 @@ struct pass {
     char        *product_work;
     bool         active;     /* u, w and z of a gau are behind their activation */
     float       *bias;       /* [columns] of a product, side by side */
-    struct part *a, *b, *c;  /* [cols] room for parts */
+    struct part *a, *b, *c;  /* [cols] memory for parts */
     float       *rows;       /* [threads][GATE_ROWS][row_floats] */
     int64_t      row_floats; /* the widest row */
     bool         padded[2];  /* x, source: one run of all rows, padding among them */
@@ -154,7 +154,7 @@ struct hidden {
 
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
-static inline float *layer_room(const struct pass *x, int thread)
+static inline float *layer_scratch(const struct pass *x, int thread)
 {
     return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
 }
@@ -181,13 +181,13 @@ static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64
 
 /* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
  * nothing is. */
-void        layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
-                       struct arena *saved, bool backward);
-struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
-                            int64_t batch, struct arena *a);
+void        layer_carve(const foci_layer *layer, struct pass *x, struct arena *work,
+                        struct arena *saved, bool backward);
+struct spot layer_carve_place(const foci_layer *layer, const struct buffer *b,
+                              int64_t batch, struct arena *a);
 /* Of it what steps need too, for products of so many rows. */
-void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
-                      bool backward, struct arena *a);
+void layer_carve_scratch(const foci_layer *layer, struct pass *x, int64_t rows,
+                         bool backward, struct arena *a);
 /* Pointers into the caller's memory, and the runs. */
 void layer_open(const foci_layer *layer, const foci_layer_io *io,
                 const foci_layer_grads *g, struct pass *x);
@@ -202,8 +202,8 @@ foci_layout layer_layout(const struct buffer *b, int64_t batch);
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
 
 /* layer_source.c: where the keys and values of a source are, if they are projected once. */
-void layer_take_source(const foci_layer *layer, int64_t batch,
-                       struct spot at[LAYER_PLACES], struct arena *a);
+void layer_carve_source(const foci_layer *layer, int64_t batch,
+                        struct spot at[LAYER_PLACES], struct arena *a);
 
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
 void layer_make_params(struct pass *x);

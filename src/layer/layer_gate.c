@@ -33,19 +33,19 @@ static int64_t row_at(const struct pass *x, int64_t i)
 struct view {
     const struct pass *x;
     int64_t            row;
-    float             *room;
+    float             *scratch;
 };
 
 static struct view view_of(const struct pass *x, int64_t i, int thread)
 {
-    return (struct view){ x, row_at(x, i), layer_room(x, thread) };
+    return (struct view){ x, row_at(x, i), layer_scratch(x, thread) };
 }
 
 static float *get(const struct view *v, const struct spot *all, enum place place,
                   int64_t head, int slot)
 {
     const struct pass *x = v->x;
-    float             *out = v->room + slot * x->row_floats;
+    float             *out = v->scratch + slot * x->row_floats;
 
     x->layer->ctx->kernels.load_rows(
         out, x->row_floats, spot_at(x->layer, &all[place], head, v->row),
@@ -98,7 +98,7 @@ static void gau_job(void *arg, int64_t i, int thread)
         w[c] = silu(w[c]);
     put(&v, x->at, PLACE_V, 0, w);
     if (!places[PLACE_Z].heads) return;
-    float *z = get(&v, x->at, PLACE_Z, 0, 1), *to = v.room + 2 * x->row_floats;
+    float *z = get(&v, x->at, PLACE_Z, 0, 1), *to = v.scratch + 2 * x->row_floats;
     for (int64_t c = 0; !x->active && c < places[PLACE_Z].dim; c++)
         z[c] = silu(z[c]);
     for (int which = 0; which < 2; which++) {
@@ -188,7 +188,7 @@ static void gau_back_job(void *arg, int64_t i, int thread)
     put(&v, x->d, PLACE_W, 0, dv);
     if (!places[PLACE_Z].heads) return;
     const float *z = get(&v, x->at, PLACE_Z, 0, 1);
-    float       *dz = v.room + 2 * x->row_floats;
+    float       *dz = v.scratch + 2 * x->row_floats;
     for (int64_t c = 0; c < places[PLACE_Z].dim; c++)
         dz[c] = 0;
     for (int which = 0; which < 2; which++) {
@@ -213,7 +213,7 @@ static void gamma_job(void *arg, int64_t i, int thread)
     const enum place  place = which ? PLACE_K : PLACE_Q;
     const int         cols = (int)min64(FOCI_TILE, layer->p.head_dim - col);
     const size_t      el = foci_dtype_bytes(layer->p.dtype);
-    float            *z = layer_room(x, thread), *d = z + x->row_floats;
+    float            *z = layer_scratch(x, thread), *d = z + x->row_floats;
     double            gamma[FOCI_TILE] = { 0 }, beta[FOCI_TILE] = { 0 };
 
     if (!layer->places[place].heads) return;

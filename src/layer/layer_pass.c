@@ -38,8 +38,8 @@ foci_layout layer_layout(const struct buffer *b, int64_t batch)
                           .head = batch * b->len * b->dim };
 }
 
-struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
-                            int64_t batch, struct arena *a)
+struct spot layer_carve_place(const foci_layer *layer, const struct buffer *b,
+                              int64_t batch, struct arena *a)
 {
     const foci_layout l = layer_layout(b, batch);
     struct spot       s = { .row = l.row, .head = l.head, .first = b->first };
@@ -61,7 +61,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
     const int64_t             far = layer->n_distances ? layer->len_k : 0;
     const struct {
         int64_t    m, n, k;
-        bool       back, a_turned, b_turned;
+        bool       back, a_transposed, b_transposed;
         foci_dtype a, b, c;
     } all[] = {
         { rows, cols, wide, false, false, false, p->dtype, FOCI_F32, p->dtype },
@@ -81,8 +81,8 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
             .m = all[i].m,
             .n = all[i].n,
             .k = all[i].k,
-            .a = { .dtype = all[i].a, .transposed = all[i].a_turned },
-            .b = { .dtype = all[i].b, .transposed = all[i].b_turned },
+            .a = { .dtype = all[i].a, .transposed = all[i].a_transposed },
+            .b = { .dtype = all[i].b, .transposed = all[i].b_transposed },
             .c = { .dtype = all[i].c },
             .fast = p->flags & FOCI_FLAG_FAST
         };
@@ -97,7 +97,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
 }
 
 /* Gradients of places, and what lies between them and those of the inputs. */
-static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
+static void carve_back(const foci_layer *layer, struct pass *x, struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
     const size_t              el = foci_dtype_bytes(p->dtype);
@@ -105,14 +105,14 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const int64_t             wide = max64(p->width, p->width_source);
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->d[i] = layer_take_spot(layer, &layer->places[i], p->batch, a);
+        x->d[i] = layer_carve_place(layer, &layer->places[i], p->batch, a);
     x->clean = arena_alloc(a, rows * wide, el);
     if (layer->reads_x) x->dx_plan = arena_alloc(a, p->batch * p->len * p->width, el);
     if (transforms(layer)) x->dx_sum = arena_alloc(a, rows * wide, sizeof *x->dx_sum);
 }
 
-void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
-                      bool backward, struct arena *a)
+void layer_carve_scratch(const foci_layer *layer, struct pass *x, int64_t rows,
+                         bool backward, struct arena *a)
 {
     const int64_t made = layer->n_distances ? foci_plan_param_floats(layer->plan) : 0;
 
@@ -130,15 +130,15 @@ void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
 }
 
 /* Where nothing is kept for backward, places are work memory as all else. */
-void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
-                struct arena *saved, bool backward)
+void layer_carve(const foci_layer *layer, struct pass *x, struct arena *work,
+                 struct arena *saved, bool backward)
 {
     const foci_layer_problem *p = &layer->p;
     struct arena             *kept = saved ? saved : work;
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->at[i] = layer_take_spot(layer, &layer->places[i], p->batch, kept);
+        x->at[i] = layer_carve_place(layer, &layer->places[i], p->batch, kept);
     if (saved)
         x->plan_saved =
             arena_alloc(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
@@ -146,8 +146,8 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     x->others = arena_alloc(work, p->batch, sizeof *x->others);
     x->lens_k = arena_alloc(work, p->batch, sizeof *x->lens_k);
     x->plan_work = arena_alloc(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
-    layer_take_rooms(layer, x, rows, backward, work);
-    if (backward) take_back(layer, x, work);
+    layer_carve_scratch(layer, x, rows, backward, work);
+    if (backward) carve_back(layer, x, work);
 }
 
 /*
@@ -232,8 +232,8 @@ void layer_open(const foci_layer *layer, const foci_layer_io *io,
 
     *x = (struct pass){ .layer = layer, .io = *io };
     if (g) x->g = *g;
-    layer_take(layer, x, &work, saves ? &saved : NULL, g != NULL);
-    if (io->source_kv) layer_take_source(layer, layer->p.batch, x->at, &source_kv);
+    layer_carve(layer, x, &work, saves ? &saved : NULL, g != NULL);
+    if (io->source_kv) layer_carve_source(layer, layer->p.batch, x->at, &source_kv);
     x->active = layer->p.kind == FOCI_LAYER_GAU && !saves;
     find_runs(x);
     find_others(x);

@@ -23,7 +23,7 @@ static void sum_job(void *arg, int64_t i, int thread)
     const int64_t         col = i * COLS;
     const int             cols = (int)min64(COLS, s->cols - col);
     const struct run     *runs = s->others ? x->others : x->runs;
-    float                *rows = layer_room(x, thread);
+    float                *rows = layer_scratch(x, thread);
     double                sums[COLS] = { 0 };
 
     for (int64_t r = 0; r < (s->others ? x->n_others : x->n_runs); r++) {
@@ -87,7 +87,7 @@ static void drop_job(void *arg, int64_t row, int thread)
     const foci_layer_problem *p = &x->layer->p;
     const struct kernels     *k = &x->layer->ctx->kernels;
     const size_t at = (size_t)(row * p->width) * foci_dtype_bytes(p->dtype);
-    float       *values = layer_room(x, thread);
+    float       *values = layer_scratch(x, thread);
 
     k->load_rows(values, x->row_floats, (const char *)x->g.dy + at, p->width,
                  (int)p->dtype, 1, (int)p->width);
@@ -225,7 +225,7 @@ static void store_job(void *arg, int64_t i, int thread)
     const int64_t           row = j->row0 + i;
     const size_t at = (size_t)(row * j->width) * foci_dtype_bytes(x->layer->p.dtype);
     const float *sum = x->dx_sum + row * j->width;
-    float       *more = layer_room(x, thread);
+    float       *more = layer_scratch(x, thread);
 
     memset(more, 0, (size_t)j->width * sizeof *more);
     if (j->plan)

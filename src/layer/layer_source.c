@@ -7,11 +7,11 @@
 
 static const enum place kept[] = { PLACE_K, PLACE_V };
 
-void layer_take_source(const foci_layer *layer, int64_t batch,
-                       struct spot at[LAYER_PLACES], struct arena *a)
+void layer_carve_source(const foci_layer *layer, int64_t batch,
+                        struct spot at[LAYER_PLACES], struct arena *a)
 {
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        at[kept[i]] = layer_take_spot(layer, &layer->places[kept[i]], batch, a);
+        at[kept[i]] = layer_carve_place(layer, &layer->places[kept[i]], batch, a);
 }
 
 size_t foci_layer_source_bytes(const foci_layer *layer)
@@ -20,7 +20,7 @@ size_t foci_layer_source_bytes(const foci_layer *layer)
     struct arena a = { 0 };
 
     if (!layer || !layer->p.len_source) return 0;
-    layer_take_source(layer, layer->p.batch, at, &a);
+    layer_carve_source(layer, layer->p.batch, at, &a);
     return arena_ok(&a) ? a.used : 0;
 }
 
@@ -65,7 +65,7 @@ foci_status foci_layer_source_project(const foci_layer *layer, const foci_layer_
                                       .params = whole.params, .work = whole.work };
     layer_open(layer, &of_source, NULL, &x);
     struct arena to = { .base = source_kv };
-    layer_take_source(layer, layer->p.batch, x.at, &to);
+    layer_carve_source(layer, layer->p.batch, x.at, &to);
     layer_project_others(&x);
     return FOCI_OK;
 }
@@ -104,8 +104,8 @@ foci_status foci_layer_source_select(const foci_layer *layer, const int64_t *fro
                             ": sequences that stay keep their order and are below "
                             "%" PRId64,
                             i, from[i], layer->p.batch);
-    layer_take_source(layer, layer->p.batch, was, &a);
-    layer_take_source(layer, n, now, &b);
+    layer_carve_source(layer, layer->p.batch, was, &a);
+    layer_carve_source(layer, n, now, &b);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         move_place(layer, kept[i], &was[kept[i]], &now[kept[i]], from, n);
     return FOCI_OK;

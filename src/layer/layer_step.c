@@ -5,8 +5,8 @@
 #include "state/state.h"
 
 /* Rows lie as a step of the plan wants them: all heads of a token together. */
-static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim,
-                             int64_t tokens, struct arena *a)
+static struct spot carve_place(const foci_layer *layer, int64_t heads, int64_t dim,
+                               int64_t tokens, struct arena *a)
 {
     const int64_t row = heads * dim;
     int64_t       n = 0;
@@ -19,8 +19,8 @@ static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim
     return s;
 }
 
-static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
-                 struct arena *a)
+static void carve(const foci_layer *layer, struct pass *x, int64_t tokens,
+                  struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
 
@@ -29,10 +29,10 @@ static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
         const int64_t        all = i == PLACE_Q                   ? p->heads
                                    : i == PLACE_K || i == PLACE_V ? p->kv_heads
                                                                   : b->heads;
-        x->at[i] = take_spot(layer, b->heads ? all : 0, b->dim, tokens, a);
+        x->at[i] = carve_place(layer, b->heads ? all : 0, b->dim, tokens, a);
     }
     x->runs = arena_alloc(a, 1, sizeof *x->runs);
-    layer_take_rooms(layer, x, tokens, false, a);
+    layer_carve_scratch(layer, x, tokens, false, a);
 }
 
 size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool,
@@ -43,7 +43,7 @@ size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool
 
     if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
     const size_t bytes = foci_step_work_bytes(pool, n_states, tokens, max_len);
-    take(layer, &x, tokens, &a);
+    carve(layer, &x, tokens, &a);
     if (!bytes || !arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
     return a.used + bytes;
 }
@@ -91,7 +91,7 @@ static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
                        .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
                                .residual = io->residual, .y = io->y,
                                .params = io->params, .params_bf16 = io->params_bf16 } };
-    take(layer, x, tokens, work);
+    carve(layer, x, tokens, work);
     x->runs[0] = (struct run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
     if (io->precomputed)
@@ -101,9 +101,9 @@ static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
 }
 
 /* The plan's parameters come first, behind them what making them needs. */
-static void take_made(const foci_layer *layer, struct pass *x, struct arena *a)
+static void carve_made(const foci_layer *layer, struct pass *x, struct arena *a)
 {
-    if (layer->n_distances) layer_take_rooms(layer, x, 1, false, a);
+    if (layer->n_distances) layer_carve_scratch(layer, x, 1, false, a);
 }
 
 size_t foci_layer_precompute_bytes(const foci_layer *layer)
@@ -112,7 +112,7 @@ size_t foci_layer_precompute_bytes(const foci_layer *layer)
     struct arena a = { 0 };
 
     if (!layer) return 0;
-    take_made(layer, &x, &a);
+    carve_made(layer, &x, &a);
     return arena_ok(&a) ? a.used : 0;
 }
 
@@ -131,7 +131,7 @@ foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
                             ? "precomputed is NULL or not 64-byte aligned: see "
                               "foci_layer_precompute_bytes()"
                             : "params is NULL: draw them by foci_layer_params_init()");
-    take_made(layer, &x, &a);
+    carve_made(layer, &x, &a);
     layer_make_params(&x);
     return FOCI_OK;
 }

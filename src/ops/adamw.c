@@ -84,7 +84,7 @@ static void step_some(void *arg, const foci_segment *s, int64_t begin, int64_t e
     const foci_adamw_io *io = x->io;
     struct adamw         how = x->how;
 
-    how.keep = (float)(1 - io->rate * io->decay * s->decay);
+    how.decay = (float)(1 - io->rate * io->decay * s->decay);
     x->k->adamw(io->params + begin, io->grads + begin, io->m + begin, io->v + begin,
                 end - begin, &how);
 }

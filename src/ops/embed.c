@@ -151,13 +151,14 @@ static void drop_row(const struct run *x, const struct row *r, int64_t c, int d,
 {
     const struct product p = { .drop = x->io.dropout, .drop_seed = x->io.dropout_seed };
     uint64_t             bits;
-    const struct finish  f = { .keep = &bits, .factor = (float)(1 / (1 - p.drop)) };
-    const int64_t        bytes = (int64_t)foci_dtype_bytes(type);
+    const struct epilogue f = { .dropout_mask = &bits,
+                                .factor = (float)(1 / (1 - p.drop)) };
+    const int64_t         bytes = (int64_t)foci_dtype_bytes(type);
 
     for (int j = 0; j < d; j += TILE) {
-        product_keep(x->k, &p, r->at, 1, c + j, &bits);
-        x->k->finish_rows((char *)out + j * bytes, 0, (int)type, in + j, 0, &f, 1,
-                          (int)min64(TILE, d - j));
+        product_dropout_mask(x->k, &p, r->at, 1, c + j, &bits);
+        x->k->gemm_epilogue((char *)out + j * bytes, 0, (int)type, in + j, 0, &f, 1,
+                            (int)min64(TILE, d - j));
     }
 }
 

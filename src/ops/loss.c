@@ -192,7 +192,7 @@ static void carve(struct run *x, struct arena *a)
 static void settle(const foci_ctx *ctx, struct run *x, bool backward)
 {
     const foci_loss_io *io = &x->io;
-    const bool          words =
+    const bool          bf16 =
         ctx->kernels.has_bf16 && (io->dtype != FOCI_F32 || io->flags & FOCI_LOSS_FAST);
 
     x->ctx = ctx;
@@ -200,7 +200,7 @@ static void settle(const foci_ctx *ctx, struct run *x, bool backward)
     x->ld = round_up(io->vocab, LINE);
     x->most = max64(LEAST_ROWS, min64(MOST_ROWS, MOST_LOGITS / x->ld));
     x->most = min64(x->most, max64(io->rows, 1));
-    x->type = words ? FOCI_BF16 : FOCI_F32;
+    x->type = bf16 ? FOCI_BF16 : FOCI_F32;
 }
 
 size_t foci_loss_work_bytes(const foci_ctx *ctx, const foci_loss_io *given, int backward)

@@ -98,7 +98,7 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
         (l->feature == FOCI_FEATURE_EXP || l->feature == FOCI_FEATURE_TRIG))
         return "random features need a scale above 0";
     if (mod->does & FOCI_MOD_ROPE && s->features % 2)
-        return "pairs of features are turned, and their number is odd";
+        return "pairs of features are rotated, and their number is odd";
     if (mod->does & FOCI_MOD_ROPE && l->norm == FOCI_NORM_FEATURE)
         return "every feature has its own sum";
     return NULL;

@@ -16,9 +16,9 @@ struct exponents {
     double *a, *bx, *by, *cx, *cy;
 };
 
-/* Doubles of room that moments_solve() needs. */
-int64_t moments_room(int64_t d);
-void    moments_solve(foci_moments kind, const struct moments *m, double *room,
+/* Doubles of scratch that moments_solve() needs. */
+int64_t moments_scratch(int64_t d);
+void    moments_solve(foci_moments kind, const struct moments *m, double *scratch,
                       struct exponents *e);
 
 /* The a that estimates best where |x + y|^2 / d has this mean: 0 or less. */

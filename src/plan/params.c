@@ -213,9 +213,9 @@ static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int
     case FOCI_INIT_SINUSOID:
         for (int64_t t = 0; t < n; t++) {
             const int64_t row = t / cols, pair = t % cols / 2;
-            const double  turn =
+            const double  angle =
                 (double)row * pow(10000, -2 * (double)pair / (double)cols);
-            out[t] = (float)(t % cols % 2 ? cos(turn) : sin(turn));
+            out[t] = (float)(t % cols % 2 ? cos(angle) : sin(angle));
         }
         break;
     case FOCI_INIT_ORTHOGONAL: /* columns are orthonormal */

@@ -108,7 +108,7 @@ struct score {
     int64_t         sink; /* one logit a head; -1: none */
 
     /* Positions. */
-    double          rope_base; /* 0: rows are not turned */
+    double          rope_base; /* 0: rows are not rotated */
     bool            rope_half; /* pairs (t, t + d/2), not (2t, 2t + 1) */
     const foci_mod *slope;     /* bias -slope |rel|; NULL: none */
     const foci_mod *table[2];  /* bias by a table over rel */
@@ -275,7 +275,7 @@ foci_status params_make(foci_plan *plan);
  * where none starts: what routes have is drawn with that of the first. */
 foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
                         float *params);
-/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */
+/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is scratch. */
 void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
                float *out);
 

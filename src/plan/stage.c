@@ -59,7 +59,7 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
             why = "queries and keys are projected to another width than its rows have";
         else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_ENGINE_LINEAR &&
                  mech_width(m) % 2)
-            why = "pairs of elements are turned, and the width of q and k is odd";
+            why = "pairs of elements are rotated, and the width of q and k is odd";
         if (why)
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
                             g->column, mod->name, m->def->name, why);

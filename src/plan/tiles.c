@@ -203,7 +203,7 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
 }
 
 /* Rows become columns: squares of 32, 16, ... 1 bits change places. */
-static void turn(uint64_t a[FOCI_TILE])
+static void transpose_bits(uint64_t a[FOCI_TILE])
 {
     uint64_t low = UINT64_C(0xffffffff);
 
@@ -229,7 +229,7 @@ enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_
         every &= seen;
         by_key[i - rows.begin] = seen;
     }
-    turn(by_key);
+    transpose_bits(by_key);
     return !some ? TILE_SKIP : every == keys ? TILE_FULL : TILE_PART;
 }
 

@@ -37,12 +37,12 @@ static void load(const struct run *x, float *out, const void *rows, int64_t ld,
 }
 
 /* Bits of what stays; NULL: all does. */
-static const uint64_t *keep(const struct run *x, struct tile t, uint64_t *bits)
+static const uint64_t *dropout_mask(const struct run *x, struct tile t, uint64_t *bits)
 {
     const struct product p = { .drop = x->r->dropout, .drop_seed = x->r->seed };
 
     if (p.drop == 0) return NULL;
-    product_keep(x->k, &p, t.i, t.n, t.c, bits);
+    product_dropout_mask(x->k, &p, t.i, t.n, t.c, bits);
     return bits;
 }
 
@@ -54,14 +54,15 @@ static void forward_tile(const struct run *x, struct tile t)
 
     load(x, in, r->x, r->ld_x, t, 0);
     if (r->gated) load(x, up, r->x, r->ld_x, t, r->width);
-    x->k->finish_rows(at(x, r->y, r->ld_y, t.i, t.c), r->ld_y, (int)r->dtype, in, TILE,
-                      &(struct finish){ .up = r->gated ? up : NULL,
-                                        .act = (int)r->act,
-                                        .keep = keep(x, t, bits),
-                                        .factor = (float)(1 / (1 - r->dropout)),
-                                        .more = at(x, r->more, r->ld_more, t.i, t.c),
-                                        .ld_more = r->ld_more },
-                      t.n, t.d);
+    x->k->gemm_epilogue(
+        at(x, r->y, r->ld_y, t.i, t.c), r->ld_y, (int)r->dtype, in, TILE,
+        &(struct epilogue){ .up = r->gated ? up : NULL,
+                            .act = (int)r->act,
+                            .dropout_mask = dropout_mask(x, t, bits),
+                            .factor = (float)(1 / (1 - r->dropout)),
+                            .more = at(x, r->more, r->ld_more, t.i, t.c),
+                            .ld_more = r->ld_more },
+        t.n, t.d);
 }
 
 static void backward_tile(const struct run *x, struct tile t)
@@ -69,10 +70,10 @@ static void backward_tile(const struct run *x, struct tile t)
     const struct elements *r = x->r;
     _Alignas(64) float     in[FEW_ROWS * TILE];
     uint64_t               bits[FEW_ROWS];
-    struct finish_back     f = { .act = (int)r->act,
+    struct epilogue_back   f = { .act = (int)r->act,
                                  .pre = at(x, r->x, r->ld_x, t.i, t.c),
                                  .ld_pre = r->ld_x,
-                                 .keep = keep(x, t, bits),
+                                 .dropout_mask = dropout_mask(x, t, bits),
                                  .factor = (float)(1 / (1 - r->dropout)),
                                  .more = at(x, r->more, r->ld_more, t.i, t.c),
                                  .ld_more = r->ld_more };
@@ -82,8 +83,8 @@ static void backward_tile(const struct run *x, struct tile t)
         f.pre_up = at(x, r->x, r->ld_x, t.i, r->width + t.c);
         f.out_up = at(x, r->y, r->ld_y, t.i, r->width + t.c);
     }
-    x->k->finish_back(at(x, r->y, r->ld_y, t.i, t.c), r->ld_y, (int)r->dtype, in, TILE,
-                      &f, t.n, t.d);
+    x->k->gemm_epilogue_back(at(x, r->y, r->ld_y, t.i, t.c), r->ld_y, (int)r->dtype, in,
+                             TILE, &f, t.n, t.d);
 }
 
 static void each_tile(const struct run *x, int64_t job,

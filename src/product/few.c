@@ -27,11 +27,11 @@ struct few {
 };
 
 /* Words of bf16 are multiplied so much faster that packing b pays for fewer rows. */
-bool few_can(const struct product *p, bool words)
+bool few_can(const struct product *p, bool bf16)
 {
     int64_t at = 0;
 
-    if (p->m > (words ? GROUP : FEW)) return false;
+    if (p->m > (bf16 ? GROUP : FEW)) return false;
     for (int i = 0; p->b.transposed && i < p->b.n_parts; i++) {
         if (at % VECTOR && p->b.parts[i].cols) return false;
         at += p->b.parts[i].cols;
@@ -109,9 +109,10 @@ static void finish_few(const struct few *x, int64_t j0, int n, const float *sums
                        const float *up, int64_t ld)
 {
     for (int j = 0; j < n; j += TILE)
-        finish(x->k, x->p,
-               (struct block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
-               sums + j, up + j, ld);
+        product_epilogue(
+            x->k, x->p,
+            (struct block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
+            sums + j, up + j, ld);
 }
 
 /* sums[m][LD] of the columns of a plain b from c on. */

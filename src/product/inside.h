@@ -2,7 +2,7 @@
  *
  * b is packed once, a block by block, into what the micro-kernels multiply: panels of 64
  * columns of b, of which tiles of 64 terms of the sum follow one another, and blocks of
- * rows of a.  Where products are of bf16, both are words of two neighbours along k.
+ * rows of a.  Where products are of bf16, both are packed in pairs along k.
  * Products on the tiles of AMX have a way of their own (tiled.h).
  */
 #ifndef FOCI_PRODUCT_INSIDE_H
@@ -57,7 +57,7 @@ bool is_bare(const struct product *p);
 struct packing {
     const struct kernels *k;
     const struct product *p;
-    bool                  words;
+    bool                  bf16;
     int64_t               term0; /* of a piece, where terms are rows of a and b */
     int64_t               tiles, panels; /* along k and n */
     char                 *b;             /* [panels][tiles] of 64 x 64 */
@@ -86,7 +86,7 @@ void        pack_b(const struct packing *x, int64_t panel, int64_t tile,
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
                    const struct scratch *r);
 void        load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
-                     float *out, int64_t ld, float *room);
+                     float *out, int64_t ld, float *scratch);
 
 /* m rows of c from i on, n columns from j on. */
 struct block {
@@ -94,13 +94,13 @@ struct block {
     int     m, n;
 };
 
-/* finish.c: a block, of 64 columns at most, from in[m][ld], and up[m][ld] where b is gated. */
-void finish(const struct kernels *k, const struct product *p, struct block b,
-            const float *in, const float *up, int64_t ld);
+/* epilogue.c: a block, of 64 columns at most, from in[m][ld], and up[m][ld] where b is gated. */
+void product_epilogue(const struct kernels *k, const struct product *p, struct block b,
+                      const float *in, const float *up, int64_t ld);
 
 /* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
 enum { FEW = 16 };
-bool few_can(const struct product *p, bool words);
+bool few_can(const struct product *p, bool bf16);
 void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a);
 void few_run(const foci_ctx *ctx, const struct product *p, void *work);
 

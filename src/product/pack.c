@@ -35,7 +35,7 @@ static void zero_columns(float *out, int64_t ld, int n, int64_t from)
 
 /* out[n][ld], zero from d to ld. */
 void load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
-              float *out, int64_t ld, float *room)
+              float *out, int64_t ld, float *scratch)
 {
     int done = 0;
 
@@ -48,9 +48,9 @@ void load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
             k->load_rows(out, ld, in, p.part->ld, (int)m->dtype, cut.n, cut.d);
             return;
         }
-        k->load_rows(room, wide, in, p.part->ld, (int)m->dtype, cut.n, p.cols);
+        k->load_rows(scratch, wide, in, p.part->ld, (int)m->dtype, cut.n, p.cols);
         for (int i = 0; i < cut.n; i++)
-            memcpy(out + i * ld + done, room + (int64_t)i * wide,
+            memcpy(out + i * ld + done, scratch + (int64_t)i * wide,
                    (size_t)p.cols * sizeof *out);
         done += p.cols;
     }
@@ -71,14 +71,14 @@ static const uint16_t *stored(const struct matrix *m, struct cut cut, int64_t *l
  * b
  */
 
-static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *out,
+static void pack_plain_pairs(const struct packing *x, struct cut cut, uint32_t *out,
                              const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
 
     if (in) {
-        x->k->take_sum_bf16(out, in, ld, cut.n, cut.d, TILE);
+        x->k->pack_sum_from_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
     load_cut(x->k, &x->p->b, cut, r->tile, TILE, r->piece);
@@ -110,14 +110,14 @@ static void pack_transposed_floats(const struct packing *x, struct cut cut, floa
     x->k->pack_cols_f32(out, in, ld, cut.n, TILE);
 }
 
-static void pack_transposed_words(const struct packing *x, struct cut cut,
+static void pack_transposed_pairs(const struct packing *x, struct cut cut,
                                   uint32_t *out, const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
 
     if (in) {
-        x->k->take_cols_bf16(out, in, ld, cut.n, cut.d, TILE);
+        x->k->pack_cols_from_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
     const float *whole = whole_tile(&x->p->b, cut, &ld);
@@ -140,10 +140,10 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile,
     const struct cut plain = { x->term0 + t0, cols.at, terms, cols.n };
     const struct cut transposed = { cols.at, t0, cols.n, terms };
 
-    if (x->words && p->b.transposed) {
-        pack_transposed_words(x, transposed, (uint32_t *)(void *)out, r);
-    } else if (x->words) {
-        pack_plain_words(x, plain, (uint32_t *)(void *)out, r);
+    if (x->bf16 && p->b.transposed) {
+        pack_transposed_pairs(x, transposed, (uint32_t *)(void *)out, r);
+    } else if (x->bf16) {
+        pack_plain_pairs(x, plain, (uint32_t *)(void *)out, r);
     } else if (p->b.transposed) {
         pack_transposed_floats(x, transposed, (float *)(void *)out, r);
     } else {
@@ -155,8 +155,8 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile,
  * a
  */
 
-/* Rows of words, `wide` columns of them. */
-static struct left plain_words(const struct packing *x, struct cut cut,
+/* Rows of bf16 pairs, `wide` columns of them. */
+static struct left plain_pairs(const struct packing *x, struct cut cut,
                                const struct scratch *r)
 {
     const struct matrix *a = &x->p->a;
@@ -170,7 +170,7 @@ static struct left plain_words(const struct packing *x, struct cut cut,
         cut.n = (int)min64(TILE, m - i);
         const uint16_t *const in = stored(a, cut, &ld);
         if (in) {
-            x->k->take_rows_bf16(out, in, ld, cut.n, cut.d, wide);
+            x->k->pack_rows_from_bf16(out, in, ld, cut.n, cut.d, wide);
         } else {
             load_cut(x->k, a, cut, r->tile, padded(cut.d), r->piece);
             x->k->pack_rows_bf16(out, r->tile, padded(cut.d), cut.n, wide);
@@ -180,7 +180,7 @@ static struct left plain_words(const struct packing *x, struct cut cut,
 }
 
 /* Pairs of rows that are terms of the sum, 64 terms at a time. */
-static struct left transposed_words(const struct packing *x, struct cut cut,
+static struct left transposed_pairs(const struct packing *x, struct cut cut,
                                     const struct scratch *r)
 {
     enum { WHOLE = 32 }; /* columns, of every level */
@@ -195,7 +195,7 @@ static struct left transposed_words(const struct packing *x, struct cut cut,
         cut.n = (int)min64(TILE, terms - t);
         const uint16_t *const in = stored(a, cut, &ld);
         if (in) {
-            x->k->take_sum_bf16(out, in, ld, cut.n, cut.d, wide);
+            x->k->pack_sum_from_bf16(out, in, ld, cut.n, cut.d, wide);
         } else {
             load_cut(x->k, a, cut, r->tile, wide, r->piece);
             x->k->pack_sum_bf16(out, r->tile, wide, cut.n, wide);
@@ -208,20 +208,20 @@ static struct left transposed_words(const struct packing *x, struct cut cut,
  * sets of the second cache and leave no place there for b. */
 enum { FAR = 4096 };
 
-/* Rows that the micro-kernels can read where they are: whole words, and all terms that a
+/* Rows that the micro-kernels can read where they are: whole pairs, and all terms that a
  * level wants. */
 static bool in_place(const struct packing *x, struct cut cut, struct left *left)
 {
     const struct matrix *a = &x->p->a;
     const struct piece   p = piece_at(a, cut.col, cut.d);
     const char *const    at = piece_row(a, p, cut.row);
-    const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
+    const foci_dtype     needs = x->bf16 ? FOCI_BF16 : FOCI_F32;
 
     if (a->transposed || a->dtype != needs || p.cols != cut.d) return false;
     if ((uintptr_t)at % sizeof(float)) return false;
-    if (!x->words && x->large && p.part->ld % FAR == 0) return false;
-    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1 };
-    return !x->words || (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0);
+    if (!x->bf16 && x->large && p.part->ld % FAR == 0) return false;
+    *left = (struct left){ at, p.part->ld / (x->bf16 ? 2 : 1), 1 };
+    return !x->bf16 || (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0);
 }
 
 struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
@@ -234,9 +234,9 @@ struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int t
 
     if (!a->transposed && in_place(x, plain, &left)) return left;
 
-    if (x->words)
-        return a->transposed ? transposed_words(x, transposed, r)
-                             : plain_words(x, plain, r);
+    if (x->bf16)
+        return a->transposed ? transposed_pairs(x, transposed, r)
+                             : plain_pairs(x, plain, r);
 
     const struct cut cut = a->transposed ? transposed : plain;
     const int64_t    ld = padded(cut.d);

@@ -27,14 +27,14 @@ double product_flops(const struct product *p)
     return (gates(p) ? 4 : 2) * (double)p->m * (double)p->n * (double)p->k;
 }
 
-static bool in_words(const foci_ctx *ctx, const struct product *p)
+static bool in_bf16(const foci_ctx *ctx, const struct product *p)
 {
     return ctx->kernels.has_bf16 && (p->a.dtype != FOCI_F32 || p->fast);
 }
 
-static size_t element_bytes(bool words)
+static size_t element_bytes(bool bf16)
 {
-    return words ? sizeof(uint16_t) : sizeof(float);
+    return bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 /* Rows and columns of packed blocks are padded for the kernels that pack 64 rows. */
@@ -70,10 +70,10 @@ static void carve_packed(const foci_ctx *ctx, const struct product *p,
 {
     x->x = (struct packing){ .k = &ctx->kernels,
                              .p = p,
-                             .words = in_words(ctx, p),
+                             .bf16 = in_bf16(ctx, p),
                              .tiles = div_up(in_pieces(p) ? BLOCK_TERMS : p->k, TILE),
                              .panels = cols_count(p, TILE) };
-    x->x.tile_bytes = (size_t)TILE * TILE * element_bytes(x->x.words);
+    x->x.tile_bytes = (size_t)TILE * TILE * element_bytes(x->x.bf16);
 
     x->x.b = p->packed ? (char *)p->packed
                        : arena_alloc(a, tiles_of(&x->x, a), x->x.tile_bytes);
@@ -92,7 +92,7 @@ size_t product_bytes(const foci_ctx *ctx, const struct product *p)
     struct multiply x;
     struct tiled    t;
 
-    if (tiled_can(ctx, in_words(ctx, p)))
+    if (tiled_can(ctx, in_bf16(ctx, p)))
         tiled_carve(ctx, p, &t, &many);
     else
         carve_packed(ctx, p, &x, &many);
@@ -118,8 +118,8 @@ static char *panel_at(const struct packing *x, int64_t panel, int64_t tile)
     return x->b + (size_t)(panel * x->tiles + tile) * x->tile_bytes;
 }
 
-/* A block of a against a panel of b, from tile t on, as words. */
-static void multiply_words(const struct packing *x, const struct left *a, struct block b,
+/* A block of a against a panel of b, from tile t on, as bf16 pairs. */
+static void multiply_pairs(const struct packing *x, const struct left *a, struct block b,
                            const char *panel, int64_t t, int terms, float *c)
 {
     const uint32_t *const left = (const uint32_t *)(const void *)a->data;
@@ -212,13 +212,13 @@ static bool multiply_panel(const struct multiply *x, int64_t i, struct block b,
                            const struct scratch *r)
 {
     const int64_t     at = i % x->across * x->cols / TILE + panel;
-    const char *const words = panel_at(&x->x, at, t / TILE);
+    const char *const packed = panel_at(&x->x, at, t / TILE);
     float *const      c = sums_of(x, r, panel);
 
-    if (!x->x.words)
-        return multiply_floats(x, a, b, words, t / TILE, terms, c,
+    if (!x->x.bf16)
+        return multiply_floats(x, a, b, packed, t / TILE, terms, c,
                                panel_after(x, i, panel, t));
-    multiply_words(&x->x, a, b, words, t / TILE, terms, c);
+    multiply_pairs(&x->x, a, b, packed, t / TILE, terms, c);
     return false;
 }
 
@@ -228,10 +228,10 @@ static void finish_panel(const struct multiply *x, struct block b, int panel,
     const float *const c = sums_of(x, r, panel);
 
     if (!gates(x->x.p)) {
-        finish(x->x.k, x->x.p, b, c, NULL, TILE);
+        product_epilogue(x->x.k, x->x.p, b, c, NULL, TILE);
     } else if (panel % 2) {
         b.j -= x->x.p->n;
-        finish(x->x.k, x->x.p, b, sums_of(x, r, panel - 1), c, TILE);
+        product_epilogue(x->x.k, x->x.p, b, sums_of(x, r, panel - 1), c, TILE);
     }
 }
 
@@ -340,11 +340,11 @@ static void packed_run(const foci_ctx *ctx, const struct product *p, void *work)
 
 size_t product_pack_bytes(const foci_ctx *ctx, const struct product *p)
 {
-    struct arena    a = { 0 }, room = { 0 };
+    struct arena    a = { 0 }, scratch = { 0 };
     struct multiply x;
 
-    if (tiled_can(ctx, in_words(ctx, p))) return 0;
-    carve_packed(ctx, p, &x, &room);
+    if (tiled_can(ctx, in_bf16(ctx, p))) return 0;
+    carve_packed(ctx, p, &x, &scratch);
     arena_alloc(&a, tiles_of(&x.x, &a), x.x.tile_bytes);
     return a.used;
 }
@@ -367,9 +367,9 @@ void product_pack(const foci_ctx *ctx, const struct product *p, void *packed, vo
 void product_run(const foci_ctx *ctx, const struct product *p, void *work)
 {
     if (!p->m || !p->n) return;
-    if (few_can(p, in_words(ctx, p)))
+    if (few_can(p, in_bf16(ctx, p)))
         few_run(ctx, p, work);
-    else if (tiled_can(ctx, in_words(ctx, p)))
+    else if (tiled_can(ctx, in_bf16(ctx, p)))
         tiled_run(ctx, p, work);
     else
         packed_run(ctx, p, work);

@@ -49,8 +49,8 @@ struct product {
 };
 
 /* Bits of 64 columns from j0 on of m rows from i0 on, 0: dropped, for p->drop above 0. */
-void product_keep(const struct kernels *k, const struct product *p, int64_t i0, int m,
-                  int64_t j0, uint64_t *keep);
+void product_dropout_mask(const struct kernels *k, const struct product *p, int64_t i0,
+                          int m, int64_t j0, uint64_t *dropout_mask);
 
 /* Work memory for a product of these extents, in multiples of 64; work is 64-byte
  * aligned.  It depends on extents, types, `transposed`, `fast`, `gated` and `back`, not on

@@ -3,9 +3,9 @@
 
 #include "product/tiled.h"
 
-bool tiled_can(const foci_ctx *ctx, bool words)
+bool tiled_can(const foci_ctx *ctx, bool bf16)
 {
-    return words && ctx->kernels.sum_by_rows;
+    return bf16 && ctx->kernels.sum_by_rows;
 }
 
 /*
@@ -198,10 +198,10 @@ static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
 
         if (run->to[j].out) continue;
         if (!gates(p)) {
-            finish(x->k, p, b, sums, NULL, TILE_STRIP);
+            product_epilogue(x->k, p, b, sums, NULL, TILE_STRIP);
         } else if (j % 2) {
             b.j -= p->n;
-            finish(x->k, p, b, sums - TILE_BLOCK, sums, TILE_STRIP);
+            product_epilogue(x->k, p, b, sums - TILE_BLOCK, sums, TILE_STRIP);
         }
     }
 }

@@ -76,7 +76,7 @@ struct tile_panel tiled_panel(const struct tiled *x, int64_t i0, int valid, int6
                               int steps, uint16_t *out, const struct tiled_scratch *r);
 
 /* tiled.c */
-bool tiled_can(const foci_ctx *ctx, bool words);
+bool tiled_can(const foci_ctx *ctx, bool bf16);
 void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
                  struct arena *a);
 void tiled_run(const foci_ctx *ctx, const struct product *p, void *work);

@@ -145,13 +145,13 @@ static void panel_of_rows(const struct tiled *x, const struct tile_panel *to,
                           struct cut cut, const struct tiled_scratch *r)
 {
     const int       wide = to->steps * TILE_DEPTH;
-    uint32_t *const words = (uint32_t *)(void *)r->piece;
+    uint32_t *const pairs = (uint32_t *)(void *)r->piece;
 
     load_cut(x->k, &x->p->a, cut, r->tile, wide, r->piece);
-    x->k->pack_rows_bf16(words, r->tile, wide, cut.n, wide);
+    x->k->pack_rows_bf16(pairs, r->tile, wide, cut.n, wide);
     for (int t = 0; t < to->steps; t++)
         copy_lines(to->out + (ptrdiff_t)t * to->rows * TILE_DEPTH, TILE_DEPTH,
-                   (const uint16_t *)(const void *)words + (ptrdiff_t)t * TILE_DEPTH,
+                   (const uint16_t *)(const void *)pairs + (ptrdiff_t)t * TILE_DEPTH,
                    wide, to->rows);
 }
 
@@ -185,12 +185,12 @@ int64_t tiled_transposes(const struct tiled *x)
 static void transpose_floats(const struct tiled *x, struct cut cut, uint16_t *out,
                              const struct tiled_scratch *r)
 {
-    uint32_t *const words = (uint32_t *)(void *)r->piece;
+    uint32_t *const pairs = (uint32_t *)(void *)r->piece;
 
     load_cut(x->k, &x->p->a, cut, r->tile, TILE, r->piece);
-    x->k->pack_sum_bf16(words, r->tile, TILE, cut.n, TILE);
+    x->k->pack_sum_bf16(pairs, r->tile, TILE, cut.n, TILE);
     for (int t = 0; t < cut.n; t += TILE_DEPTH)
-        copy_lines(out + t, x->ld, (const uint16_t *)(const void *)words + t, TILE,
+        copy_lines(out + t, x->ld, (const uint16_t *)(const void *)pairs + t, TILE,
                    cut.d);
 }
 

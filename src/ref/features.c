@@ -2,7 +2,7 @@
  *
  *     row       x_c
  *     elu       x_c + 1 above 0, else e^x_c;  relu  max(x_c, 0);  cos  cos(x_c)
- *     turned    relu cos t, then relu sin t, t = pi place/(2 length)
+ *     rotated    relu cos t, then relu sin t, t = pi place/(2 length)
  *     powers    1, then y_c^r, r = 1 to order
  *     products  sqrt(share_r r!/(n_1! n_2! ...)) y_a y_b ..., a <= b <= ..., r of them;
  *               n are how often each element is there
@@ -336,7 +336,7 @@ static void fill_row(const struct ref_linear *x, const struct ref_features *f, i
 }
 
 /* Row r of `along` is w_r B. */
-static void turn_directions(const struct ref_linear *x, const struct ref_features *f)
+static void map_directions(const struct ref_linear *x, const struct ref_features *f)
 {
     const double *b = f->queries ? x->e.bx : x->e.by;
 
@@ -350,7 +350,7 @@ static void turn_directions(const struct ref_linear *x, const struct ref_feature
 
 void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
 {
-    if (x->l.feature == FOCI_FEATURE_EXP) turn_directions(x, f);
+    if (x->l.feature == FOCI_FEATURE_EXP) map_directions(x, f);
     f->quad = f->queries ? x->e.cx : x->e.cy;
     for (int64_t i = 0; i < f->rows; i++)
         fill_row(x, f, i);

@@ -11,7 +11,7 @@ struct ref_inverse {
     int64_t       m, iters; /* 0: exactly */
     const double *c;        /* [m][m] */
     double       *z;        /* [iters + 1][m][m], written */
-    double       *room;     /* [REF_INVERSE_ROOM][m][m] */
+    double       *scratch;  /* [REF_INVERSE_ROOM][m][m] */
 };
 
 /* The result is the last of z. */

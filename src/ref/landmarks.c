@@ -226,7 +226,7 @@ static void run(struct landmarks *x)
  * Opening
  */
 
-static void take_all(struct landmarks *x, struct arena *a)
+static void carve_all(struct landmarks *x, struct arena *a)
 {
     const int64_t m = x->m;
 
@@ -254,7 +254,7 @@ static void take_all(struct landmarks *x, struct arena *a)
                               .iters = x->l.iters,
                               .c = x->c,
                               .z = ref_doubles(a, (x->l.iters + 1) * m, m),
-                              .room = ref_doubles(a, REF_INVERSE_ROOM * m, m) };
+                              .scratch = ref_doubles(a, REF_INVERSE_ROOM * m, m) };
 }
 
 foci_status ref_landmarks_run(const struct ref_part *p)
@@ -273,12 +273,12 @@ foci_status ref_landmarks_run(const struct ref_part *p)
     p->mech->def->nystrom(p->mech, &x.l);
     x.m = min64(x.l.count, min64(x.nq, x.nk));
     x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
-    take_all(&x, &a);
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     run(&x);
     free(memory);
     return FOCI_OK;

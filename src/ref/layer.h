@@ -77,7 +77,7 @@ struct ref_pass {
     struct ref_link             *links; /* the output's is the last */
     int                          n_links, cap_links;
     int64_t  gamma[2], beta[2]; /* gau: offsets of those of q and of k; -1: none */
-    float   *drawn;             /* room for a frozen tensor */
+    float   *drawn;             /* scratch for a frozen tensor */
     int32_t *lens_k;
     double  *plan_params, *dplan; /* those of the plan, zero at first */
 };
@@ -92,12 +92,12 @@ static inline double *ref_element(const struct ref_place *p, double *x, int64_t 
 foci_range ref_valid(const struct ref_pass *x, enum ref_at at, int64_t b);
 
 /* layer_links.c: the tensor of that name, in a mix of that group, and its offset; -1:
- * none, or none stored.  All links; room for their weights, and these as products
+ * none, or none stored.  All links; memory for their weights, and these as products
  * read them.  One link forward; and back, which adds. */
 int         ref_find(const struct ref_pass *x, int group, const char *name);
 int64_t     ref_offset(const struct ref_pass *x, int tensor);
 foci_status ref_links_open(struct ref_pass *x);
-void        ref_links_take(struct ref_pass *x, struct arena *room);
+void        ref_links_carve(struct ref_pass *x, struct arena *scratch);
 foci_status ref_links_load(const struct ref_pass *x);
 void        ref_link_run(const struct ref_pass *x, const struct ref_link *l);
 void        ref_link_back(const struct ref_pass *x, const struct ref_link *l);

@@ -120,17 +120,17 @@ static foci_status load(const struct ref_pass *x, const struct ref_link *l)
     return FOCI_OK;
 }
 
-void ref_links_take(struct ref_pass *x, struct arena *room)
+void ref_links_carve(struct ref_pass *x, struct arena *scratch)
 {
     int64_t most = 0;
 
     for (int i = 0; i < x->n_links; i++) {
         struct ref_link *l = &x->links[i];
         const int64_t    n = columns(&x->at[l->from]) * l->cols;
-        l->w = arena_alloc(room, n, sizeof *l->w);
+        l->w = arena_alloc(scratch, n, sizeof *l->w);
         most = max64(most, n);
     }
-    x->drawn = arena_alloc(room, most, sizeof *x->drawn);
+    x->drawn = arena_alloc(scratch, most, sizeof *x->drawn);
 }
 
 foci_status ref_links_load(const struct ref_pass *x)

@@ -7,7 +7,7 @@
  *                                              t = sqrt(sum of lam^|i-j|)
  *     feature  n_ij = sum over c of f_c(q_i) g_c(k_j) / sum over t of g_c(k_t),  D = 1
  *
- * where n are weights as pairs.c has them and r the same, but never turned.  A row whose
+ * where n are weights as pairs.c has them and r the same, but never rotated.  A row whose
  * D is 0, or below 1e-300 where weights have signs, is empty.
  */
 #include <math.h>
@@ -70,7 +70,7 @@ static void weigh(struct ref_linear *x, int64_t i)
     for (int64_t j = 0; j < x->n; j++)
         x->a[j] = x->divisor == 0
                       ? 0
-                      : ref_operand(x, x->turned[j]) * x->fade[j] / x->divisor;
+                      : ref_operand(x, x->rotated[j]) * x->fade[j] / x->divisor;
 }
 
 /* From da, divided already, to the gradients of pairs, where along = sum of a da. */
@@ -90,9 +90,9 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
     }
     for (int64_t j = 0; j < x->n; j++) {
         const double dn = x->da[j];
-        x->dturned[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
+        x->drotated[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
         x->dplain[j] = ref_operand(x, ((x->rope ? 0 : dn) + dsum) * x->fade[j]);
-        x->dfade[j] = dn * x->turned[j] + dsum * x->plain[j] + dfades;
+        x->dfade[j] = dn * x->rotated[j] + dsum * x->plain[j] + dfades;
         ref_pair_back(x, i, j);
     }
 }
@@ -324,8 +324,8 @@ static struct ref_linear open_head(const struct ref_part *p)
     return x;
 }
 
-static void take_features(const struct ref_linear *x, struct ref_features *f,
-                          struct arena *a)
+static void carve_features(const struct ref_linear *x, struct ref_features *f,
+                           struct arena *a)
 {
     f->value = ref_doubles(a, f->rows, x->m);
     f->log = ref_doubles(a, f->rows, x->m);
@@ -340,7 +340,7 @@ static void take_features(const struct ref_linear *x, struct ref_features *f,
     f->along = ref_doubles(a, x->directions, x->dqk);
 }
 
-static void take_exponents(struct ref_linear *x, struct arena *a)
+static void carve_exponents(struct ref_linear *x, struct arena *a)
 {
     const int64_t d = x->dqk;
 
@@ -353,10 +353,10 @@ static void take_exponents(struct ref_linear *x, struct arena *a)
     x->scratch = ref_doubles(a, ref_moments_scratch(d), 1);
 }
 
-static void take_all(struct ref_linear *x, struct arena *a)
+static void carve_all(struct ref_linear *x, struct arena *a)
 {
-    double **const rows[] = { &x->plain, &x->turned, &x->fade,    &x->a,
-                              &x->da,    &x->dplain, &x->dturned, &x->dfade };
+    double **const rows[] = { &x->plain, &x->rotated, &x->fade,     &x->a,
+                              &x->da,    &x->dplain,  &x->drotated, &x->dfade };
 
     for (size_t t = 0; t < sizeof rows / sizeof *rows; t++)
         *rows[t] = ref_doubles(a, x->nk, 1);
@@ -367,10 +367,10 @@ static void take_all(struct ref_linear *x, struct arena *a)
         x->sum = ref_doubles(a, x->m, 1);
     }
     if (x->written) {
-        take_features(x, &x->q, a);
-        take_features(x, &x->k, a);
+        carve_features(x, &x->q, a);
+        carve_features(x, &x->k, a);
     }
-    if (x->l.feature == FOCI_FEATURE_EXP) take_exponents(x, a);
+    if (x->l.feature == FOCI_FEATURE_EXP) carve_exponents(x, a);
 }
 
 foci_status ref_linear_run(const struct ref_part *p)
@@ -378,12 +378,12 @@ foci_status ref_linear_run(const struct ref_part *p)
     struct ref_linear x = open_head(p);
     struct arena      a = { 0 };
 
-    take_all(&x, &a);
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     const foci_status status = run(&x);
     free(memory);
     return status;

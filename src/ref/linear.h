@@ -2,7 +2,7 @@
  *
  * A row is walked pair by pair: weights w_ij come from closed forms where there are any,
  * else from features that are written out for every row, f = value e^log.  So are
- * features that are turned (rope) or rounded (words).
+ * features that are rotated (rope) or rounded (words).
  *
  * Words are bf16, or of problems in f32 floats; then sums are rounded too, after every
  * term: how far off that is, is the yardstick of engines that compute in f32.  Divisors do
@@ -59,11 +59,11 @@ struct ref_linear {
 
     /* One row: keys up to `n` are seen. */
     int64_t n;
-    double  unit;           /* plain and turned are in units e^unit */
-    double *plain, *turned; /* w_ij without the decay: of divisors, of outputs */
-    double *fade;           /* the decay */
-    double *a, *da;         /* weights */
-    double *dplain, *dturned, *dfade;
+    double  unit;            /* plain and rotated are in units e^unit */
+    double *plain, *rotated; /* w_ij without the decay: of divisors, of outputs */
+    double *fade;            /* the decay */
+    double *a, *da;          /* weights */
+    double *dplain, *drotated, *dfade;
     double *share;     /* [nk][m] of a feature's sum */
     double *top, *sum; /* [m] such sums, in units e^top */
     double *dn;        /* [dv] gradient of the output, divided */
@@ -101,8 +101,8 @@ void    ref_features_fill(const struct ref_linear *x, struct ref_features *f);
 void ref_features_back(const struct ref_linear *x, const struct ref_features *f,
                        int64_t i);
 
-/* pairs.c: w_ij, as features or a formula has it, to x->plain and x->turned, which are
- * one without rope; the way back from x->dplain and x->dturned. */
+/* pairs.c: w_ij, as features or a formula has it, to x->plain and x->rotated, which are
+ * one without rope; the way back from x->dplain and x->drotated. */
 void ref_pair(const struct ref_linear *x, int64_t i, int64_t j);
 void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j);
 /* The largest log of a product of features of row i. */

@@ -1,12 +1,12 @@
 /* pairs.c -- the weight of one pair before anything is divided, and the way back.
  *
  *     row       s q.k                       elu, relu, cos   sum of f(q_c) f(k_c)
- *     turned    relu(q).relu(k) cos(pi/2 (i - j)/length)
+ *     rotated    relu(q).relu(k) cos(pi/2 (i - j)/length)
  *     powers    1 + sum of (s q_c k_c)^r    products         sum of share_r (s q.k)^r
  *
  * and of features that are written out, sum of f_r(q) g_r(k).  With rope, pairs a, b of
- * features are turned by angles that grow with the place; what is left of that in a
- * product is the turn by the difference t of the places,
+ * features are rotated by angles that grow with the place; what is left of that in a
+ * product is the rotation by the difference t of the places,
  *
  *     (f_a g_a + f_b g_b) cos t + (f_b g_a - f_a g_b) sin t
  */
@@ -154,27 +154,28 @@ static void term_back(const struct ref_linear *x, int64_t i, int64_t j, int64_t 
     ref_add(x, &x->k.dlog[g], by * x->q.word[f] * x->k.word[g]);
 }
 
-/* The pair of features that turns as number t. */
-struct turn {
+/* Pair t of the rotated features. */
+struct rotated_pair {
     int64_t a, b;
     double  angle;
 };
 
-static struct turn turn_of(const struct ref_linear *x, int64_t i, int64_t j, int64_t t)
+static struct rotated_pair pair_of(const struct ref_linear *x, int64_t i, int64_t j,
+                                   int64_t t)
 {
     const bool   halves = x->rope->arg[1] != 0;
     const double pace = pow(x->rope->arg[0], -2 * (double)t / (double)x->m);
 
-    return (struct turn){ halves ? t : 2 * t, halves ? t + x->m / 2 : 2 * t + 1,
-                          apart(x, i, j) * pace };
+    return (struct rotated_pair){ halves ? t : 2 * t, halves ? t + x->m / 2 : 2 * t + 1,
+                                  apart(x, i, j) * pace };
 }
 
-static double turned(const struct ref_linear *x, int64_t i, int64_t j)
+static double rotated(const struct ref_linear *x, int64_t i, int64_t j)
 {
     double sum = 0;
 
     for (int64_t t = 0; t < x->m / 2; t++) {
-        const struct turn u = turn_of(x, i, j, t);
+        const struct rotated_pair u = pair_of(x, i, j, t);
         ref_add(x, &sum,
                 cos(u.angle) * (term(x, i, j, u.a, u.a) + term(x, i, j, u.b, u.b)) +
                     sin(u.angle) * (term(x, i, j, u.b, u.a) - term(x, i, j, u.a, u.b)));
@@ -182,10 +183,10 @@ static double turned(const struct ref_linear *x, int64_t i, int64_t j)
     return sum;
 }
 
-static void turned_back(const struct ref_linear *x, int64_t i, int64_t j, double dw)
+static void rotated_back(const struct ref_linear *x, int64_t i, int64_t j, double dw)
 {
     for (int64_t t = 0; t < x->m / 2; t++) {
-        const struct turn u = turn_of(x, i, j, t);
+        const struct rotated_pair u = pair_of(x, i, j, t);
         term_back(x, i, j, u.a, u.a, dw * cos(u.angle));
         term_back(x, i, j, u.b, u.b, dw * cos(u.angle));
         term_back(x, i, j, u.b, u.a, dw * sin(u.angle));
@@ -213,12 +214,14 @@ void ref_pair(const struct ref_linear *x, int64_t i, int64_t j)
         if (x->type != REF_F64) ref_add(x, &words, term(x, i, j, r, r));
     }
     x->plain[j] = x->written ? sum : formula(x, i, j);
-    x->turned[j] = x->rope ? turned(x, i, j) : x->type != REF_F64 ? words : x->plain[j];
+    x->rotated[j] = x->rope              ? rotated(x, i, j)
+                    : x->type != REF_F64 ? words
+                                         : x->plain[j];
 }
 
 void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    const double dw = x->dplain[j] + (x->rope ? 0 : x->dturned[j]);
+    const double dw = x->dplain[j] + (x->rope ? 0 : x->drotated[j]);
 
     if (!x->written) {
         formula_back(x, i, j, dw);
@@ -226,5 +229,5 @@ void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j)
     }
     for (int64_t r = 0; r < x->m; r++)
         term_back(x, i, j, r, r, dw);
-    if (x->rope) turned_back(x, i, j, x->dturned[j]);
+    if (x->rope) rotated_back(x, i, j, x->drotated[j]);
 }

@@ -39,7 +39,7 @@ double *ref_doubles(struct arena *a, int64_t rows, int64_t dim)
     return arena_alloc(a, (int64_t)n, sizeof(double));
 }
 
-static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
+static void carve_row(struct ref_row *r, int64_t cols, struct arena *a)
 {
     r->times = arena_alloc(a, cols, sizeof *r->times);
     r->held = arena_alloc(a, cols, sizeof *r->held);
@@ -52,7 +52,7 @@ static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
     r->dx = ref_doubles(a, cols, 1);
 }
 
-static void take_all(struct ref_head *h, struct arena *a)
+static void carve_all(struct ref_head *h, struct arena *a)
 {
     const int64_t rounds = h->order.rounds;
 
@@ -68,7 +68,7 @@ static void take_all(struct ref_head *h, struct arena *a)
     h->spread = ref_doubles(a, h->nk, 1);
     h->o = ref_doubles(a, h->dv, 1);
     h->g = ref_doubles(a, h->dv, 1);
-    take_row(&h->row, h->cols, a);
+    carve_row(&h->row, h->cols, a);
     for (int key = 0; h->mech.def->map == FOCI_MAP_PROJECT && key < 2; key++)
         h->project[key] = ref_doubles(a, h->dqk, h->du);
     if (h->order.label) {
@@ -83,8 +83,8 @@ static void take_all(struct ref_head *h, struct arena *a)
         h->dmix = ref_doubles(a, REF_SOURCES, 1);
         h->given = ref_doubles(a, REF_SOURCES, h->nk);
         h->dgiven = ref_doubles(a, h->nk, 1);
-        h->net = ref_doubles(a, ref_sources_room(h), 1);
-        h->dnet = ref_doubles(a, ref_sources_room(h), 1);
+        h->net = ref_doubles(a, ref_sources_scratch(h), 1);
+        h->dnet = ref_doubles(a, ref_sources_scratch(h), 1);
     }
     if (h->second) {
         h->y = ref_doubles(a, h->nq, h->dv);
@@ -189,12 +189,12 @@ static foci_status run_exact(const struct ref_part *p)
     ref_modifiers(&h);
     if ((h.second || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
 
-    take_all(&h, &a);
+    carve_all(&h, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&h, &a);
+    carve_all(&h, &a);
     run(&h);
     free(memory);
     return FOCI_OK;

@@ -234,7 +234,7 @@ static void backward(struct recall *x)
     start_back(x);
 }
 
-static void take_all(struct recall *x, struct arena *a)
+static void carve_all(struct recall *x, struct arena *a)
 {
     const int64_t longest = 1 + max64(x->r.slots, min64(x->r.segment, x->n));
 
@@ -275,12 +275,12 @@ foci_status ref_recall_run(const struct ref_part *p)
     p->mech->def->memformer(p->mech, &x.r);
     x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
     x.segments = div_up(x.n, x.r.segment);
-    take_all(&x, &a);
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     run(&x);
     free(memory);
     return FOCI_OK;

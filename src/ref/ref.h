@@ -208,7 +208,7 @@ struct ref_head {
 };
 
 /* maps.c: rows of q and k before they meet: projected or standardised, divided by their
- * norms, turned by their place. */
+ * norms, rotated by their place. */
 enum { REF_MAPS = 5 };
 void ref_map_open(struct ref_head *h);
 void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
@@ -251,10 +251,10 @@ void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *
 /* The parameters that are added to value j for row i; -1: none. */
 int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j);
 
-/* sources.c: which there are, and the room for them; those of row i; the way back, from
+/* sources.c: which there are, and the scratch for them; those of row i; the way back, from
  * dgiven. */
 void    ref_sources_open(struct ref_head *h);
-int64_t ref_sources_room(const struct ref_head *h);
+int64_t ref_sources_scratch(const struct ref_head *h);
 void    ref_sources_fill(const struct ref_head *h, int64_t i);
 void    ref_sources_back(const struct ref_head *h, int64_t i);
 /* What all sources but q and k bring to logit j; how much of q.k counts. */

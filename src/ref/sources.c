@@ -107,16 +107,16 @@ static void net_back(const struct ref_head *h, size_t net, int64_t i, const doub
     }
 }
 
-static int64_t net_room(const struct ref_head *h, size_t net)
+static int64_t net_scratch(const struct ref_head *h, size_t net)
 {
     return inside(h, net) + outside(h, net);
 }
 
-int64_t ref_sources_room(const struct ref_head *h)
+int64_t ref_sources_scratch(const struct ref_head *h)
 {
     if (h->sources & FOCI_SOURCE_OUTER)
-        return net_room(h, FOCI_AT_W1A) + net_room(h, FOCI_AT_W1B);
-    return h->sources & FOCI_SOURCE_NET ? net_room(h, FOCI_AT_W1) : 0;
+        return net_scratch(h, FOCI_AT_W1A) + net_scratch(h, FOCI_AT_W1B);
+    return h->sources & FOCI_SOURCE_NET ? net_scratch(h, FOCI_AT_W1) : 0;
 }
 
 /*
@@ -174,7 +174,7 @@ static void factors_back(const struct ref_head *h, int64_t i, const double *d)
 
 static void outer_fill(const struct ref_head *h, int64_t i, double *to)
 {
-    double       *second = h->net + net_room(h, FOCI_AT_W1A);
+    double       *second = h->net + net_scratch(h, FOCI_AT_W1A);
     const double *a = h->net + inside(h, FOCI_AT_W1A);
     const double *b = second + inside(h, FOCI_AT_W1B);
     const int64_t n = outside(h, FOCI_AT_W1B);
@@ -187,10 +187,10 @@ static void outer_fill(const struct ref_head *h, int64_t i, double *to)
 
 static void outer_back(const struct ref_head *h, int64_t i, const double *d)
 {
-    const int64_t next = net_room(h, FOCI_AT_W1A), n = outside(h, FOCI_AT_W1B);
+    const int64_t next = net_scratch(h, FOCI_AT_W1A), n = outside(h, FOCI_AT_W1B);
     const int64_t a = inside(h, FOCI_AT_W1A), b = next + inside(h, FOCI_AT_W1B);
 
-    for (int64_t t = 0; t < ref_sources_room(h); t++)
+    for (int64_t t = 0; t < ref_sources_scratch(h); t++)
         h->dnet[t] = 0;
     for (int64_t j = 0; j < h->nk; j++) {
         h->dnet[a + j / n] += d[j] * h->net[b + j % n];

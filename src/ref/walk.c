@@ -29,7 +29,7 @@ static double *doubles(int64_t n, int64_t size)
     return calloc(count ? count : 1, sizeof(double));
 }
 
-static void room_free(struct walk *w)
+static void walk_free(struct walk *w)
 {
     double *const all[] = { w->q,  w->k,  w->v, w->g,  w->o,       w->dq,
                             w->dk, w->dv, w->x, w->dx, w->dparams, w->dbias };
@@ -42,7 +42,7 @@ static int64_t count_pairs(const foci_problem *p)
     return max64(p->mask_batch, 1) * max64(p->mask_heads, 1) * p->len_q * p->len_k;
 }
 
-static bool room_make(struct walk *w)
+static bool walk_alloc(struct walk *w)
 {
     const foci_problem *p = w->p;
     const bool          dbias = w->call->grads && w->call->grads->dbias;
@@ -286,7 +286,7 @@ foci_status ref_run(const struct ref_call *call)
     struct seq      *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
     foci_status      status = FOCI_OK;
 
-    if (room_make(&w) && seqs) {
+    if (walk_alloc(&w) && seqs) {
         const int64_t n = plan_seqs(plan, call->io, seqs);
         clear_results(call);
         for (w.s = seqs; w.s < seqs + n && !status; w.s++)
@@ -295,7 +295,7 @@ foci_status ref_run(const struct ref_call *call)
     } else {
         status = FOCI_ERR_MEMORY;
     }
-    room_free(&w);
+    walk_free(&w);
     free(seqs);
     return status;
 }

@@ -70,7 +70,7 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
 
 /* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
-INLINE vf vf_turn(vf x, vf t, const int back)
+INLINE vf vf_rotate(vf x, vf t, const int back)
 {
     const vf re = _mm256_moveldup_ps(t), im = _mm256_movehdup_ps(t);
     const vf cross = vf_mul(_mm256_permute_ps(x, 0xb1), im);

@@ -64,7 +64,7 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
 
 /* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
-INLINE vf vf_turn(vf x, vf t, const int back)
+INLINE vf vf_rotate(vf x, vf t, const int back)
 {
     const vf re = _mm512_moveldup_ps(t), im = _mm512_movehdup_ps(t);
     const vf cross = vf_mul(_mm512_permute_ps(x, 0xb1), im);

@@ -281,7 +281,7 @@ static void lay_out(struct step *p)
 }
 
 /* Twice through the same code: for the size of the scratch memory, and to compute. */
-static foci_status make_room(struct step *p)
+static foci_status reserve(struct step *p)
 {
     foci_sequences *s = p->s;
     foci_ctx       *ctx = p->m->ctx;
@@ -341,7 +341,7 @@ static foci_status count(struct step *p)
 static foci_status step_all(struct step *p)
 {
     TRY(count(p));
-    TRY(make_room(p));
+    TRY(reserve(p));
     number_rows(p);
     TRY(run(p));
     for (int64_t i = 0; i < p->s->n; i++)

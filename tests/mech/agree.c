@@ -94,7 +94,7 @@ static bool is_long(const foci_plan *plan)
     return plan->stages[0].linear.moments > FOCI_MOMENTS_NORM && plan->p.dim_qk > 256;
 }
 
-/* Kernels of features that are turned in pairs may be divided by next to nothing.  What
+/* Kernels of features that are rotated in pairs may be divided by next to nothing.  What
  * is beyond the type then is infinite, and nothing that is made of it can be compared. */
 static bool fits(const struct trial *t, const struct result *r)
 {

@@ -48,7 +48,7 @@ static foci_plan *plan_of(foci_ctx *ctx, const char *spec, foci_problem *p)
     return trial_plan(ctx, spec, p);
 }
 
-/* Powers of e that are turned in pairs meet features that others are divided by: where
+/* Powers of e that are rotated in pairs meet features that others are divided by: where
  * one is e^1000 times the other, so is the quotient. */
 static bool is_unbounded(const foci_plan *plan)
 {

@@ -435,7 +435,7 @@ static int64_t width_of(const struct trial *t, int part)
 /* Roundings are relative, so that a row has a share in the mean of their squares as large
  * as its own square s.  Rows of shares s are as many draws as (sum of s)^2 / (sum of s^2)
  * equal ones would be: a row that is larger than all others together is hardly more than
- * one, as where features are turned in pairs and divisors are not. */
+ * one, as where features are rotated in pairs and divisors are not. */
 static double draws_among(const struct measure *m, const struct trial *t, int part,
                           const struct result *want)
 {

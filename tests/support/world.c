@@ -107,7 +107,7 @@ void world_expect(struct world *w, struct sequence *s)
 }
 
 /* Kernels that can be negative, but divide by their sum, might divide by next to nothing:
- * on rows of one sign they do not.  Pairs of features that are turned, of which one is far
+ * on rows of one sign they do not.  Pairs of features that are rotated, of which one is far
  * above the other, leave next to nothing where they should cancel: in small rows they are
  * of one size. */
 static void keep_off(const struct world *w, char *x, int64_t n)

@@ -296,7 +296,7 @@ static double of_statistics(const struct scene *s, int64_t i, int64_t j)
 {
     static struct found f; /* of the first pair, for all */
     double         xx[D * D] = { 0 }, yy[D * D] = { 0 }, x[D] = { 0 }, y[D] = { 0 };
-    double         room[6 * D * D + D];
+    double         scratch[6 * D * D + D];
     struct moments m = { D, xx, yy, x, y };
 
     if (i || j) return of_random(s, i, j, &f.e);
@@ -310,7 +310,7 @@ static double of_statistics(const struct scene *s, int64_t i, int64_t j)
             }
         }
     set_found(&f);
-    moments_solve(s->x.l->moments, &m, room, &f.e);
+    moments_solve(s->x.l->moments, &m, scratch, &f.e);
     return of_random(s, i, j, &f.e);
 }
 

@@ -96,19 +96,19 @@ int task_n_slices(const struct task *t);
 struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index);
 
 /* Room for n examples side by side, and example number i of it, empty. */
-struct task_room {
+struct task_memory {
     const struct task *t;
     int64_t            n;
     size_t             each; /* bytes */
     char              *block;
 };
-foci_status         task_room_make(foci_ctx *ctx, const struct task *t, int64_t n,
-                                   struct task_room *room);
-void                task_room_free(foci_ctx *ctx, struct task_room *room);
-struct task_example task_room_at(const struct task_room *room, int64_t i);
+foci_status         task_memory_make(foci_ctx *ctx, const struct task *t, int64_t n,
+                                     struct task_memory *memory);
+void                task_memory_free(foci_ctx *ctx, struct task_memory *memory);
+struct task_example task_memory_at(const struct task_memory *memory, int64_t i);
 
-/* Put examples first to first + n of a split into a room for as many, by all threads. */
-void task_make(foci_ctx *ctx, const struct task_room *room, uint64_t seed,
+/* Put examples first to first + n of a split into memory for as many, by all threads. */
+void task_make(foci_ctx *ctx, const struct task_memory *memory, uint64_t seed,
                foci_data_split split, int64_t first, int64_t n,
                struct task_example *examples);
 

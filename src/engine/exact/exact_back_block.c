@@ -83,13 +83,13 @@ static void scale_rows(const struct exact *x, const struct back_rows *rows, floa
 static uint64_t blind_lanes(const struct exact *x, const struct block *b,
                             const struct back_rows *rows)
 {
-    const bool ask = x->score->sink >= 0 && rows->nonfinite;
+    const bool needs_count = x->score->sink >= 0 && rows->nonfinite;
     uint64_t   blind = 0;
     int64_t    visible[LANES] = { 0 };
 
-    if (ask) exact_count_visible(x, b, visible);
+    if (needs_count) exact_count_visible(x, b, visible);
     for (int i = 0; i < LANES; i++)
-        if (exact_is_empty_row(x, rows->norm[i]) || (ask && !visible[i]))
+        if (exact_is_empty_row(x, rows->norm[i]) || (needs_count && !visible[i]))
             blind |= UINT64_C(1) << i;
     return blind;
 }

@@ -58,7 +58,7 @@ static void pack_tiles(const struct exact *x, char *pairs, int rows, int cols,
                        void *scratch)
 {
     memcpy(scratch, pairs, (size_t)rows * (size_t)cols * sizeof(uint32_t));
-    x->k->tile_words((void *)pairs, scratch, cols, rows, cols);
+    x->k->pairs_to_tiles((void *)pairs, scratch, cols, rows, cols);
 }
 
 void back_panel_pack_block(const struct back *k, const struct block *b, void *scratch)
@@ -91,7 +91,7 @@ static bool pack_stored_rows(const struct exact *x, const struct block *b,
     x->k->squares_bf16(square, in, ld, b->r1, d);
     for (int i = 0; i < b->r1; i++)
         finite = finite && isfinite(square[i]);
-    x->k->take_block_bf16((void *)cols, (void *)rows, in, ld, b->r1, d, d_pad);
+    x->k->pack_block_from_bf16((void *)cols, (void *)rows, in, ld, b->r1, d, d_pad);
     return finite;
 }
 
@@ -245,7 +245,7 @@ void back_panel(const struct back_panel *w, const struct back_panel *next,
              .dv = x->d.v_pad,
              .dk_sum = r->dk_head,
              .dv_sum = r->dv,
-             .room = r->panel,
+             .scratch = r->panel,
              .next = prefetch,
              .n_next = next->n,
     };

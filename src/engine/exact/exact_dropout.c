@@ -27,7 +27,7 @@ void exact_dropout_mask(const struct exact *x, const uint64_t *keys, int64_t fir
                         int n, uint64_t *dropout_mask)
 {
     const uint64_t bound = (uint64_t)ceil(x->p->dropout * 0x1p53) << 11;
-    x->k->chances(dropout_mask, n, keys, (uint64_t)first + 1, bound);
+    x->k->dropout_keys(dropout_mask, n, keys, (uint64_t)first + 1, bound);
 }
 
 int64_t exact_dropout_column(const struct exact_seq *s, int64_t t)

@@ -205,7 +205,7 @@ static void drop_weights(struct forward_pass *p)
         exact_dropout_mask(x, p->dropout_keys,
                            exact_dropout_column(b->seq, pa->tile[i]), n, dropout_mask);
         if (x->bf16)
-            x->k->drop_words_bf16(p->r->w + (int64_t)at / 2 * LANES, n, dropout_mask);
+            x->k->drop_pairs_bf16(p->r->w + (int64_t)at / 2 * LANES, n, dropout_mask);
         else
             x->k->drop_f32(p->r->s + (int64_t)at * LANES, n, dropout_mask);
         pa->masked[i] = true;
@@ -272,7 +272,7 @@ static void pack_stored_queries(const struct exact *x, const struct block *b,
 
     memset(squares + b->r1, 0, (size_t)(LANES - b->r1) * sizeof *squares);
     x->k->squares_bf16(squares, q, ld, b->r1, x->d.q);
-    x->k->take_cols_bf16(r->q, q, ld, b->r1, x->d.q, x->d.q_pad);
+    x->k->pack_cols_from_bf16(r->q, q, ld, b->r1, x->d.q, x->d.q_pad);
 }
 
 /* Load queries as floats, apply their maps, start the terms, and pack. */

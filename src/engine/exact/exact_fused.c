@@ -129,7 +129,7 @@ static void fused_pack_queries(const struct exact *x, const struct block *b,
             exact_stored_block(x, b, x->io->q, &x->p->q, x->d.q, tile, &ld);
 
         x->k->squares_bf16(squares, q, ld, b->r1, x->d.q);
-        x->k->take_rows_bf16(pairs, q, ld, b->r1, x->d.q, x->d.q_pad);
+        x->k->pack_rows_from_bf16(pairs, q, ld, b->r1, x->d.q, x->d.q_pad);
     } else {
         exact_load_queries(x, b, tile, &mapped);
         x->k->row_dot(squares, tile, tile, x->d.ldq, LANES, x->d.q);

@@ -200,8 +200,10 @@ static void pack_stored_tile(const struct exact *x, const uint16_t *in, int64_t 
                              int n, int d, int projects, char *rows, char *sum,
                              size_t size, size_t at)
 {
-    if (rows) x->k->take_rows_bf16((void *)(rows + at * size), in, ld, n, d, projects);
-    if (sum) x->k->take_sum_bf16((void *)(sum + at * size), in, ld, n, d, projects);
+    if (rows)
+        x->k->pack_rows_from_bf16((void *)(rows + at * size), in, ld, n, d, projects);
+    if (sum)
+        x->k->pack_sum_from_bf16((void *)(sum + at * size), in, ld, n, d, projects);
 }
 
 bool exact_checks_values(const struct exact *x)

@@ -244,7 +244,7 @@ static void unit_next(const struct unit *u, const struct unit *before, int dq, i
  */
 
 /* Scratch of a panel. */
-struct grad_room {
+struct grad_scratch {
     float    *s;                /* of two units */
     uint32_t *w, *ds;           /* [4][queries / 32] tiles of 64 keys */
     uint32_t *pairs;            /* [queries / 16][keys / 32] tiles of all keys */
@@ -253,13 +253,13 @@ struct grad_room {
 
 /* All are whole KiB apart: a load waits for a store before it whose address ends in the
  * same 12 bits, and rows of a unit are written in the order in which they are read. */
-static struct grad_room grad_room_of(const struct grad_panel *p)
+static struct grad_scratch grad_scratch_of(const struct grad_panel *p)
 {
-    const int64_t    lanes = (int64_t)PANEL_TILES * LANES;
-    const int64_t    strip = (int64_t)8 * PANEL_TILES * UNIT_TILE;
-    struct grad_room r;
+    const int64_t       lanes = (int64_t)PANEL_TILES * LANES;
+    const int64_t       strip = (int64_t)8 * PANEL_TILES * UNIT_TILE;
+    struct grad_scratch r;
 
-    r.by = p->room;
+    r.by = p->scratch;
     r.off = r.by + lanes;
     r.minus = r.off + lanes;
     r.s = r.minus + lanes;
@@ -269,7 +269,7 @@ static struct grad_room grad_room_of(const struct grad_panel *p)
     return r;
 }
 
-static void grad_rows_of(const struct grad_panel *p, const struct grad_room *r)
+static void grad_rows_of(const struct grad_panel *p, const struct grad_scratch *r)
 {
     const __m512 one = _mm512_set1_ps(EXP_ONE);
     const __m512 base = _mm512_set1_ps(EXP_BASE + EXP_ROUND + EXP_ZERO * EXP_ONE);
@@ -287,7 +287,7 @@ static void grad_rows_of(const struct grad_panel *p, const struct grad_room *r)
 }
 
 /* Unit of keys 32 i and queries 32 j on. */
-static struct unit grad_unit(const struct grad_panel *p, const struct grad_room *r,
+static struct unit grad_unit(const struct grad_panel *p, const struct grad_scratch *r,
                              int i, int j, int number)
 {
     const struct panel_tile  *t = &p->tile[i / 2];
@@ -317,7 +317,8 @@ static struct unit grad_unit(const struct grad_panel *p, const struct grad_room 
 
 /* Weights and gradients of a tile of keys, which stays in the first level of the cache
  * while queries go by. */
-static void grad_units(const struct grad_panel *p, const struct grad_room *r, int tile)
+static void grad_units(const struct grad_panel *p, const struct grad_scratch *r,
+                       int tile)
 {
     struct unit u[2];
     int         n = 0; /* so far */
@@ -453,7 +454,7 @@ static void sum_keys(const struct grad_panel *p, int t, float *c, const uint32_t
 }
 
 /* dqt[d][64] of each block += keys times units. */
-static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
+static void sum_queries(const struct grad_panel *p, const struct grad_scratch *r,
                         struct ahead *ahead)
 {
     const int64_t       down = 2 * p->n_tiles;
@@ -476,7 +477,7 @@ static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
 
 static void grad_panel_bf16_amx(const struct grad_panel *p)
 {
-    const struct grad_room r = grad_room_of(p);
+    const struct grad_scratch r = grad_scratch_of(p);
     struct grad_operand q = { .half = (int64_t)T * p->dq, .row = T, .next = UNIT_TILE };
     struct grad_operand g = { .half = (int64_t)T * p->dv, .row = T, .next = UNIT_TILE };
     struct ahead ahead = { .block = p->next, .n = p->n_next, .dq = p->dq, .dv = p->dv };
@@ -506,8 +507,8 @@ INLINE vf stored_row(const uint16_t *in, int64_t ld, int i, int n, int c, int d)
     return left ? (vf)vw_stored_n(in + i * ld + c, left) : vf_zero();
 }
 
-static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
-                                int64_t ld, int n, int d, int wide)
+static void pack_block_from_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                                     int64_t ld, int n, int d, int wide)
 {
     for (int c = 0; c < wide; c += UNIT)
         for (int i = 0; i < LANES; i += T, cols += UNIT_TILE) {
@@ -525,8 +526,8 @@ static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *
                 vw_store(rows + t * T, (vw)stored_pair(in, ld, i + t, n, c, d));
 }
 
-static void tile_words_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
-                           int cols)
+static void pairs_to_tiles_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
+                               int cols)
 {
     for (int i = 0; i < rows; i += T)
         for (int j = 0; j < cols; j += T)

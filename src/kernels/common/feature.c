@@ -205,8 +205,8 @@ static void ISA(log_softmax_back)(float *d, const float *l, int n)
     }
 }
 
-static void ISA(turn_lanes)(float *out, const float *in, int64_t step, int64_t second,
-                            const float *offsets, const float *base, int n, int back)
+static void ISA(rotate_lanes)(float *out, const float *in, int64_t step, int64_t second,
+                              const float *offsets, const float *base, int n, int back)
 {
     for (int t = 0; t < n; t++, offsets += 2 * LANES, in += step, out += step) {
         const vf c = vf_set1(base[2 * t]), s = vf_set1(base[2 * t + 1]);

@@ -433,15 +433,17 @@ static void tile_pairs_amx(uint32_t *out, int64_t ld_out, const void *in, int64_
                 vw_store(to + TILE_BYTES, vw_set1(0));
                 continue;
             }
-            ask_bytes(low + j * size, AHEAD * ld * size, (int)(TILE_STRIP * size));
-            ask_bytes(low + j * size, (AHEAD + 1) * ld * size, (int)(TILE_STRIP * size));
+            prefetch_bytes(low + j * size, AHEAD * ld * size, (int)(TILE_STRIP * size));
+            prefetch_bytes(low + j * size, (AHEAD + 1) * ld * size,
+                           (int)(TILE_STRIP * size));
             zip_rows(to, low + j * size, high ? high + j * size : NULL, dtype, d - j);
         }
     }
 }
 
-/* 16 columns, which are rows as they are stored, for one step: a transpose of words. */
-INLINE void words_tile(char *out, const char *in, int64_t ld, int dtype, int n, int d)
+/* 16 columns, which are rows as they are stored, for one step, as bf16 pairs and transposed. */
+INLINE void transpose_tile(char *out, const char *in, int64_t ld, int dtype, int n,
+                           int d)
 {
     vf x[T];
 
@@ -464,16 +466,16 @@ INLINE void words_tile(char *out, const char *in, int64_t ld, int dtype, int n, 
         vf_store((float *)(void *)(out + (ptrdiff_t)64 * i), x[i]);
 }
 
-static __attribute__((noinline)) void words_of_floats(char *out, const char *in,
-                                                      int64_t ld, int n, int d)
+static __attribute__((noinline)) void transpose_floats(char *out, const char *in,
+                                                       int64_t ld, int n, int d)
 {
-    words_tile(out, in, ld, FOCI_F32, n, d);
+    transpose_tile(out, in, ld, FOCI_F32, n, d);
 }
 
-static __attribute__((noinline)) void words_of_halves(char *out, const char *in,
-                                                      int64_t ld, int n, int d)
+static __attribute__((noinline)) void transpose_halves(char *out, const char *in,
+                                                       int64_t ld, int n, int d)
 {
-    words_tile(out, in, ld, FOCI_BF16, n, d);
+    transpose_tile(out, in, ld, FOCI_BF16, n, d);
 }
 
 static void tile_strip_amx(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
@@ -487,8 +489,8 @@ static void tile_strip_amx(uint32_t *out, const void *in, int64_t ld, int dtype,
             const char *const from = (const char *)in + (i * ld + t) * size;
 
             if (dtype == FOCI_F32)
-                words_of_floats(to, from, ld, n - i, d - t);
+                transpose_floats(to, from, ld, n - i, d - t);
             else
-                words_of_halves(to, from, ld, n - i, d - t);
+                transpose_halves(to, from, ld, n - i, d - t);
         }
 }

@@ -209,7 +209,7 @@ static void drop_weights(struct sweep_pass *p, int slot)
 
     sweep_dropout_mask(p->s, &r->block, &r->tiles[slot], r->dropout_mask);
     if (x->bf16)
-        x->k->drop_words_bf16(r->w, n, r->dropout_mask);
+        x->k->drop_pairs_bf16(r->w, n, r->dropout_mask);
     else
         x->k->drop_f32(r->s, n, r->dropout_mask);
     for (int j = 0; j < n; j++)

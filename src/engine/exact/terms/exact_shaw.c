@@ -167,8 +167,8 @@ static const float *unpack_weights(const struct exact *x, int n, const float *we
     if (!x->bf16) return weights;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++) {
-            const uint32_t word = pairs[j / 2 * LANES + i];
-            const uint32_t half = j % 2 ? word & 0xffff0000u : word << 16;
+            const uint32_t pair = pairs[j / 2 * LANES + i];
+            const uint32_t half = j % 2 ? pair & 0xffff0000u : pair << 16;
             memcpy(&scratch[j * LANES + i], &half, sizeof half);
         }
     return scratch;

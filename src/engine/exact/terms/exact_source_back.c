@@ -33,7 +33,7 @@ void exact_source_back_clear(const struct exact *x, const struct source_back *k)
 {
     const size_t   rows = (size_t)exact_source_tiles(x) * TILE;
     const float    one = 1;
-    const uint32_t word = 0x3f803f80; /* two ones */
+    const uint32_t pair = 0x3f803f80; /* two ones */
 
     if (!x->source.kinds) return;
     memset(k->dk, 0, rows * (size_t)x->source.ldw * sizeof *k->dk);
@@ -42,7 +42,7 @@ void exact_source_back_clear(const struct exact *x, const struct source_back *k)
     memset(k->dnets, 0, (size_t)(x->heads * source_nets_floats(x)) * sizeof *k->dnets);
     memset(k->dweight, 0, (size_t)x->heads * sizeof *k->dweight);
     for (int i = 0; i < LANES * x->granule; i++)
-        memcpy((char *)k->ones + 4 * (size_t)i, x->bf16 ? (const void *)&word : &one, 4);
+        memcpy((char *)k->ones + 4 * (size_t)i, x->bf16 ? (const void *)&pair : &one, 4);
 }
 
 void exact_source_back_begin(const struct exact *x, const struct source_back *k,

@@ -65,7 +65,7 @@ struct linear_step_scratch {
     float *rotated_key, *rotated_query; /* [m_full]; without RoPE those above */
     float *max_log, *shrink;            /* [m_full] */
 
-    float  *angles;   /* [m_full] cosines and sines of this token, for kernel `turn` */
+    float  *angles; /* [m_full] cosines and sines of this token, for kernel `rotate` */
     double *rotation; /* [m/2][2] the same in double */
 
     double *retain;  /* [m_full] */

@@ -91,8 +91,8 @@ static void rotate(const struct linear_step *s, const float *f, float *out,
 {
     if (!s->x.rope) return;
     memcpy(out, f, (size_t)s->x.m * sizeof *out);
-    s->x.k->turn(out, s->x.m, r->angles, s->x.m, 1, s->x.m, s->x.stage->score.rope_half,
-                 0);
+    s->x.k->rotate(out, s->x.m, r->angles, s->x.m, 1, s->x.m,
+                   s->x.stage->score.rope_half, 0);
 }
 
 static void map_key(const struct linear_step *s, const struct linear_step_item *i,

@@ -257,8 +257,8 @@ void linear_rope(const struct linear *x, const struct chunk *c, const float *f,
             base[2 * t] = (float)cos(angle);
             base[2 * t + 1] = (float)sin(angle);
         }
-        x->k->turn_lanes(out + t0 * step, f + t0 * step, step, second,
-                         x->maps.offsets + (int64_t)t0 * 2 * CHUNK, base, n, back);
+        x->k->rotate_lanes(out + t0 * step, f + t0 * step, step, second,
+                           x->maps.offsets + (int64_t)t0 * 2 * CHUNK, base, n, back);
     }
     if (out != f)
         memset(out + (int64_t)x->m * CHUNK, 0,

@@ -1,4 +1,4 @@
-/* finish.c -- what follows a product, while the result is in the cache.
+/* epilogue.c -- what follows a product, while the result is in the cache.
  *
  *     c = residual + drop(act(x + bias))      or, where gradients are summed, c += x
  *
@@ -37,15 +37,15 @@ static uint64_t row_key(const struct product *p, int64_t row)
     return rng_drop_key(p->drop_seed, at / p->drop_len, -1, at % p->drop_len);
 }
 
-void product_keep(const struct kernels *k, const struct product *p, int64_t i0, int m,
-                  int64_t j0, uint64_t *keep)
+void product_dropout_mask(const struct kernels *k, const struct product *p, int64_t i0,
+                          int m, int64_t j0, uint64_t *dropout_mask)
 {
     const uint64_t bound = (uint64_t)ceil(p->drop * 0x1p53) << 11;
     uint64_t       keys[BLOCK_ROWS];
 
     for (int i = 0; i < m; i++)
         keys[i] = row_key(p, i0 + i);
-    k->keep_rows(keep, m, keys, (uint64_t)j0 + 1, bound);
+    k->dropout_rows(dropout_mask, m, keys, (uint64_t)j0 + 1, bound);
 }
 
 /* Element (i, j) of rows of c's type; NULL stays NULL. */
@@ -65,15 +65,16 @@ static const void *more_at(const struct product *p, struct block b,
     return at(p, p->residual, *ld, b.i, c->col);
 }
 
-static void finish_back(const struct kernels *k, const struct product *p, struct block b,
-                        const float *in, int64_t ld, const uint64_t *keep)
+static void epilogue_backward(const struct kernels *k, const struct product *p,
+                              struct block b, const float *in, int64_t ld,
+                              const uint64_t *dropout_mask)
 {
-    const struct piece c = piece_at(&p->c, b.j, b.n);
-    struct finish_back f = { .act = (int)p->act,
-                             .pre = at(p, p->pre, p->ld_pre, b.i, b.j),
-                             .ld_pre = p->ld_pre,
-                             .keep = keep,
-                             .factor = (float)(1 / (1 - p->drop)) };
+    const struct piece   c = piece_at(&p->c, b.j, b.n);
+    struct epilogue_back f = { .act = (int)p->act,
+                               .pre = at(p, p->pre, p->ld_pre, b.i, b.j),
+                               .ld_pre = p->ld_pre,
+                               .dropout_mask = dropout_mask,
+                               .factor = (float)(1 / (1 - p->drop)) };
 
     assert(p->c.n_parts == 1);
     if (p->gated) {
@@ -81,21 +82,21 @@ static void finish_back(const struct kernels *k, const struct product *p, struct
         f.out_up = at(p, p->c.parts->data, p->c.parts->ld, b.i, p->n + b.j);
     }
     f.more = more_at(p, b, &c, &f.ld_more);
-    k->finish_back(piece_row(&p->c, c, b.i), c.part->ld, (int)p->c.dtype, in, ld, &f,
-                   b.m, b.n);
+    k->gemm_epilogue_back(piece_row(&p->c, c, b.i), c.part->ld, (int)p->c.dtype, in, ld,
+                          &f, b.m, b.n);
 }
 
 /* Columns of c that lie in one part, `done` of the block behind them. */
-static void finish_piece(const struct kernels *k, const struct product *p,
-                         struct block b, const struct piece *c, int done,
-                         const float *in, const float *up, int64_t ld,
-                         const uint64_t *keep)
+static void epilogue_forward(const struct kernels *k, const struct product *p,
+                             struct block b, const struct piece *c, int done,
+                             const float *in, const float *up, int64_t ld,
+                             const uint64_t *dropout_mask)
 {
-    const int64_t j = b.j + done;
-    struct finish f = { .keep = keep,
-                        .first = done,
-                        .factor = (float)(1 / (1 - p->drop)),
-                        .ld_pre = p->ld_pre };
+    const int64_t   j = b.j + done;
+    struct epilogue f = { .dropout_mask = dropout_mask,
+                          .first = done,
+                          .factor = (float)(1 / (1 - p->drop)),
+                          .ld_pre = p->ld_pre };
 
     f.more = more_at(p, b, c, &f.ld_more);
     if (!p->add) {
@@ -108,28 +109,28 @@ static void finish_piece(const struct kernels *k, const struct product *p,
         f.bias_up = p->bias ? p->bias + p->n + j : NULL;
         f.pre_up = at(p, p->pre, p->ld_pre, b.i, p->n + j);
     }
-    k->finish_rows(piece_row(&p->c, *c, b.i), c->part->ld, (int)p->c.dtype, in + done,
-                   ld, &f, b.m, c->cols);
+    k->gemm_epilogue(piece_row(&p->c, *c, b.i), c->part->ld, (int)p->c.dtype, in + done,
+                     ld, &f, b.m, c->cols);
 }
 
-void finish(const struct kernels *k, const struct product *p, struct block b,
-            const float *in, const float *up, int64_t ld)
+void product_epilogue(const struct kernels *k, const struct product *p, struct block b,
+                      const float *in, const float *up, int64_t ld)
 {
     uint64_t        bits[BLOCK_ROWS];
-    const uint64_t *keep = NULL;
+    const uint64_t *dropout_mask = NULL;
 
     if (!p->add && p->drop > 0) {
-        product_keep(k, p, b.i, b.m, b.j, bits);
-        keep = bits;
+        product_dropout_mask(k, p, b.i, b.m, b.j, bits);
+        dropout_mask = bits;
     }
     if (p->back) {
-        finish_back(k, p, b, in, ld, keep);
+        epilogue_backward(k, p, b, in, ld, dropout_mask);
         return;
     }
     for (int done = 0; done < b.n;) {
         const struct piece c = piece_at(&p->c, b.j + done, b.n - done);
 
-        finish_piece(k, p, b, &c, done, in, up, ld, keep);
+        epilogue_forward(k, p, b, &c, done, in, up, ld, dropout_mask);
         done += c.cols;
     }
 }

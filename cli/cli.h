@@ -226,14 +226,14 @@ json_t *json_lines(const char *text);
 
 /* A table whose columns line up.  `columns` has a letter for each, l or r for the
  * side its cells stand at.  Cells are added from left to right, row by row. */
-struct table;
-struct table *table_create(const char *columns);
-void          table_cell(struct table *t, const char *format, ...) CLI_PRINTF(2, 3);
+struct output_table;
+struct output_table *table_create(const char *columns);
+void table_cell(struct output_table *t, const char *format, ...) CLI_PRINTF(2, 3);
 /* A cell with a name, and the one beside it. */
-void table_pair(struct table *t, const char *name, const char *format, ...)
+void table_pair(struct output_table *t, const char *name, const char *format, ...)
     CLI_PRINTF(3, 4);
-void table_print(struct table *t, FILE *out);
-void table_free(struct table *t);
+void table_print(struct output_table *t, FILE *out);
+void table_free(struct output_table *t);
 
 /* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
 const char *thousands(double x, char text[16]);

@@ -38,7 +38,7 @@ struct grid {
     const uint8_t *shades;
 };
 
-struct shape {
+struct picture_shape {
     enum { DRAW_RECT, DRAW_TEXT, DRAW_GRID, DRAW_LINE } kind;
     double      x, y, width, height;
     uint32_t    colour;
@@ -51,10 +51,10 @@ struct shape {
 };
 
 struct picture {
-    int           width, height;
-    char         *title;
-    struct shape *shapes;
-    int           n, cap;
+    int                   width, height;
+    char                 *title;
+    struct picture_shape *shapes;
+    int                   n, cap;
 };
 
 struct picture *picture_create(int width, int height, const char *title);

@@ -7,7 +7,7 @@
 #include "foci/train.h"
 
 /* Where examples are read from. */
-struct source {
+struct train_source {
     const char     *text, *target; /* files; target may be NULL */
     const char     *task;          /* a generator in their place */
     foci_data_split split;
@@ -29,7 +29,7 @@ struct data_shape {
 };
 
 /* EXIT_OK, or a status with the message printed. */
-int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
+int data_open(const struct args *a, foci_ctx *ctx, const struct train_source *from,
               const struct data_shape *shape, foci_data **data);
 
 /* Options of verbs that judge a model by data, and where these say it is: of a model that
@@ -62,7 +62,7 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
 /* Whether one of these options is given. */
 bool source_given(const struct args *a);
 /* The source that they name. */
-struct source source_of(const struct args *a, foci_data_split split);
+struct train_source source_of(const struct args *a, foci_data_split split);
 
 /* A model and its tokenizer (NULL: it has none) from the folder that is the first word.
  * EXIT_OK, or a status with the message printed. */

@@ -356,7 +356,7 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
 
     while (head >= stage->group->head0 + stage->group->heads)
         stage++;
-    const struct group *g = stage->group;
+    const struct plan_group *g = stage->group;
     *s = (struct estimator){ .l = &stage->linear,
                              .at = g->param0,
                              .head = head - g->head0,

@@ -121,14 +121,14 @@ static void pad(int32_t *to, int64_t from, int64_t end, int32_t value)
         to[i] = value;
 }
 
-static const int32_t *stored(const foci_data *d, int side, const struct row *row)
+static const int32_t *stored(const foci_data *d, int side, const struct data_row *row)
 {
     const struct vec *v = &d->store.ids[side];
     return v->at ? (const int32_t *)v->at + row->begin[side] : NULL;
 }
 
 /* Labels of a row that is at ids; an mlm hides them there. */
-static void put_labels(const foci_data *d, const struct row *row, int32_t *ids,
+static void put_labels(const foci_data *d, const struct data_row *row, int32_t *ids,
                        int32_t *labels)
 {
     const int64_t n = row->n[0];
@@ -165,7 +165,8 @@ static foci_status put_words(const foci_data *d, int side, const int32_t *ids,
 }
 
 /* One row of the target side, at `at` in the arrays and padded to len. */
-static foci_status put_row(foci_data *d, const struct row *row, int64_t at, int64_t len)
+static foci_status put_row(foci_data *d, const struct data_row *row, int64_t at,
+                           int64_t len)
 {
     struct batch_memory *b = &d->batch;
     const int64_t        n = row->n[0];
@@ -180,7 +181,7 @@ static foci_status put_row(foci_data *d, const struct row *row, int64_t at, int6
     return FOCI_OK;
 }
 
-static foci_status put_source(foci_data *d, const struct row *row, int64_t r,
+static foci_status put_source(foci_data *d, const struct data_row *row, int64_t r,
                               int64_t len)
 {
     struct batch_memory *b = &d->batch;
@@ -195,7 +196,7 @@ static foci_status put_source(foci_data *d, const struct row *row, int64_t r,
 }
 
 /* An image cut into patches, [patch][row][column][channel]. */
-static void put_patches(foci_data *d, const struct row *row, int64_t r)
+static void put_patches(foci_data *d, const struct data_row *row, int64_t r)
 {
     const struct images *m = &d->images;
     const int64_t        patch = d->o.patch, run = patch * m->channels;
@@ -219,7 +220,8 @@ static void put_patches(foci_data *d, const struct row *row, int64_t r)
  */
 
 /* What each row has besides its tokens. */
-static void note_row(foci_data *d, const struct row *row, int64_t r, foci_batch *batch)
+static void note_row(foci_data *d, const struct data_row *row, int64_t r,
+                     foci_batch *batch)
 {
     struct batch_memory *b = &d->batch;
 
@@ -235,7 +237,7 @@ static foci_status put_rows(foci_data *d, int64_t t, foci_batch *batch)
 
     batch->batch = plan_n(d, t);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         for (int side = 0; side < 2; side++)
             longest[side] = max64(longest[side], row.n[side]);
     }
@@ -243,7 +245,7 @@ static foci_status put_rows(foci_data *d, int64_t t, foci_batch *batch)
     if (d->kind == FOCI_DATA_TRANSLATE)
         batch->source_len = padded(d, longest[1], d->o.source_len);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         note_row(d, &row, r, batch);
         if (d->kind == FOCI_DATA_IMAGES)
             put_patches(d, &row, r);
@@ -265,7 +267,7 @@ static foci_status put_pack(foci_data *d, int64_t t, foci_batch *batch)
     batch->len = b->cells;
     batch->n_docs = plan_n(d, t);
     for (int64_t r = 0; r < batch->n_docs; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         note_row(d, &row, r, batch);
         docs[r] = (int32_t)at;
         for (int64_t i = 0; i < row.n[0]; i++)
@@ -291,7 +293,7 @@ static void find_labels(foci_data *d, int64_t t, foci_batch *batch)
     int64_t              at = 0;
 
     for (int64_t r = 0; r < n; r++) {
-        const struct row      row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         const struct spelled *spelled = d->store.spelled.at;
 
         if (!d->o.pack) at = r * batch->len;
@@ -316,8 +318,8 @@ static void put_slices(foci_data *d, int64_t t, foci_batch *batch)
 
     batch->n_slices = task_n_slices(&d->task);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
-        int64_t          n = 1;
+        const struct data_row row = plan_row(d, t, r);
+        int64_t               n = 1;
 
         if (label_at)
             for (n = 0; done + n < batch->n_labels; n++)

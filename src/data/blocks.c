@@ -55,8 +55,8 @@ foci_status blocks_begin(foci_data *d, int64_t pass)
     }
     if (d->begun) TRY(d->supply->rewind(d));
     d->begun = true;
-    d->block = (struct block){ .before = d->bos };
-    d->seen = (struct totals){ 0 };
+    d->block = (struct data_block){ .before = d->bos };
+    d->seen = (struct data_totals){ 0 };
     return blocks_fill(d);
 }
 

@@ -101,7 +101,7 @@ foci_status foci_data_open(foci_ctx *ctx, const foci_data_options *options,
     return FOCI_OK;
 }
 
-static void free_chunk(foci_ctx *ctx, struct chunk *c)
+static void free_chunk(foci_ctx *ctx, struct data_chunk *c)
 {
     struct vec *const all[] = { &c->text,    &c->ends,    &c->closed, &c->numbers,
                                 &c->answers, &c->strings, &c->ids,    &c->offsets };

@@ -50,7 +50,7 @@ struct store {
 };
 
 /* Text that waits to be encoded. */
-struct chunk {
+struct data_chunk {
     struct vec text;    /* char */
     struct vec ends;    /* int64_t, of each text in it */
     struct vec closed;  /* char: the end of a line followed */
@@ -62,7 +62,7 @@ struct chunk {
 };
 
 /* A block of the source: what is in the store. */
-struct block {
+struct data_block {
     int64_t index;  /* in its pass */
     int64_t begin;  /* lines, images or examples before it */
     int64_t taken;  /* of the block itself */
@@ -72,7 +72,7 @@ struct block {
 };
 
 /* What a pass has had; 0 at its start. */
-struct totals {
+struct data_totals {
     int64_t examples, batches, tokens, dropped, cut, not_utf8;
 };
 
@@ -123,15 +123,15 @@ struct foci_data {
     bool                 causal;
     int64_t              vocab[2];
 
-    struct lines          lines[2]; /* of the readers: source, target */
+    struct line_reader    lines[2]; /* of the readers: source, target */
     const foci_tokenizer *tokenizer[2];
     foci_encoder         *encoder[2];
     int32_t               pad[2], eos[2], bos, mask;
     bool                  counts; /* words and characters of labels are wanted */
-    bool           line_eos;      /* running text: <eos> stands for the end of a line */
-    struct chunk   chunk[2];
-    int64_t        part[2]; /* of bytes, half open */
-    struct classes classes;
+    bool              line_eos;   /* running text: <eos> stands for the end of a line */
+    struct data_chunk chunk[2];
+    int64_t           part[2]; /* of bytes, half open */
+    struct classes    classes;
 
     struct task          task;
     struct task_memory   task_memory;
@@ -139,21 +139,21 @@ struct foci_data {
     struct images        images;
 
     struct store        store;
-    struct block        block;
+    struct data_block   block;
     struct plan_rows    plan;
     struct batch_memory batch;
 
-    int64_t       pass, index; /* batches before the next one in its pass */
-    int64_t       next;        /* likewise in its block */
-    bool          whole;       /* all is in the store, and stays there */
-    bool          begun;       /* a block is in the store */
-    bool          over;        /* the pass of an evaluation has been said to be over */
-    bool          failed;      /* reading failed: only rewinding helps */
-    struct totals seen;        /* of this pass with its present block */
-    struct totals earlier;     /* and without it */
-    struct totals known;       /* of a whole pass */
-    uint64_t      content;     /* a checksum of the block */
-    bool          counted;     /* `known` is */
+    int64_t            pass, index; /* batches before the next one in its pass */
+    int64_t            next;        /* likewise in its block */
+    bool               whole;       /* all is in the store, and stays there */
+    bool               begun;       /* a block is in the store */
+    bool               over;    /* the pass of an evaluation has been said to be over */
+    bool               failed;  /* reading failed: only rewinding helps */
+    struct data_totals seen;    /* of this pass with its present block */
+    struct data_totals earlier; /* and without it */
+    struct data_totals known;   /* of a whole pass */
+    uint64_t           content; /* a checksum of the block */
+    bool               counted; /* `known` is */
 };
 
 /* Where examples come from. */
@@ -215,15 +215,15 @@ static inline int64_t running_labels(const foci_data *d)
 foci_status plan_make(foci_data *d);
 
 /* A row to be copied: where its ids lie, and its first position with a label. */
-struct row {
+struct data_row {
     int64_t begin[2], n[2];
     int64_t first, first_slice, number;
     int32_t answer;
 };
 
 /* Row r of the batch that comes as number t. */
-int64_t    plan_n(const foci_data *d, int64_t t);
-struct row plan_row(const foci_data *d, int64_t t, int64_t r);
+int64_t         plan_n(const foci_data *d, int64_t t);
+struct data_row plan_row(const foci_data *d, int64_t t, int64_t r);
 
 /* Room for batches, and the batch that comes as number t of the block (batch.c). */
 foci_status batch_open(foci_data *d);
@@ -231,7 +231,8 @@ foci_status batch_make(foci_data *d, int64_t t, foci_batch *batch);
 void        batch_free(foci_data *d);
 
 /* Hide tokens of a row: what stood there goes to its labels (mask.c). */
-void mask_row(const foci_data *d, const struct row *row, int32_t *ids, int32_t *labels);
+void mask_row(const foci_data *d, const struct data_row *row, int32_t *ids,
+              int32_t *labels);
 
 /* A checksum of what the store holds (save.c). */
 uint64_t content_sum(const foci_data *d);
@@ -256,7 +257,7 @@ foci_status encoder_open(foci_data *d, int side, const foci_tokenizer *tokenizer
 
 /* The next line of the part of reader number r that is used; line->text is NULL behind the
  * last. */
-foci_status part_next(foci_data *d, int r, bool pieces, struct line *line);
+foci_status part_next(foci_data *d, int r, bool pieces, struct data_line *line);
 foci_status part_more(foci_data *d, int r, bool *more);
 /* Know where the part begins and ends. */
 foci_status part_open(foci_data *d);

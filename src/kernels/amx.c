@@ -66,16 +66,16 @@ static void end_amx(const struct thread_state *before)
  */
 
 /* c[m][n] (+)= a[m][k] b[k][n] and the distances of their rows in pairs. */
-struct product {
+struct amx_product {
     float          *c;
     const uint32_t *a, *b;
     int64_t         ldc, lda, ldb;
     int             k, add;
 };
 
-static inline struct product at(const struct product *p, int i, int j)
+static inline struct amx_product at(const struct amx_product *p, int i, int j)
 {
-    struct product part = *p;
+    struct amx_product part = *p;
 
     part.c += i * p->ldc + j;
     part.a += i * p->lda;
@@ -85,7 +85,7 @@ static inline struct product at(const struct product *p, int i, int j)
 
 /* One block of one or two tiles each way: sums in tiles 0 to 3, a in 4 and 5, b in 6
  * and 7.  tall and wide are constants, and the branches on them vanish. */
-INLINE void block(const struct product p, const bool tall, const bool wide)
+INLINE void block(const struct amx_product p, const bool tall, const bool wide)
 {
     const int64_t sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
 
@@ -126,7 +126,7 @@ INLINE void block(const struct product p, const bool tall, const bool wide)
 /* 32 columns at depth 32 pairs, over all m rows: b stays in tiles 4 to 7 while rows
  * of a go by in 2 and 3, sums in 0 and 1.  That is scores at d = 64 and every sum
  * over 64 keys or queries, and saves half the loads of the block above. */
-static void strip(const struct product p, int m)
+static void strip(const struct amx_product p, int m)
 {
     const int64_t   sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
     const uint32_t *a = p.a;
@@ -161,7 +161,7 @@ static void gemm_bf16_amx(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
                           int64_t ca, const uint32_t *b, int64_t ldb, int m, int n,
                           int k, int add)
 {
-    const struct product p = { c, a, b, ldc, ra, ldb, k, add };
+    const struct amx_product p = { c, a, b, ldc, ra, ldb, k, add };
 
     assert(ca == 1 && m % T == 0 && n % T == 0 && k % T == 0);
     (void)ca;

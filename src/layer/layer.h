@@ -9,7 +9,7 @@
 
 /* Rows of one kind and heads of them, [heads][batch len][dim]; the plan's head number
  * `first` is the first that is there. */
-struct buffer {
+struct layer_buffer {
     int64_t first, heads, len, dim;
 };
 
@@ -63,7 +63,7 @@ struct foci_layer {
     foci_layer_problem  p; /* with what was left 0 filled in; no lists */
     foci_plan          *plan;
     int64_t             len_k; /* rows that give keys */
-    struct buffer       places[LAYER_PLACES];
+    struct layer_buffer places[LAYER_PLACES];
     struct layer_param *params; /* the layer's own; the plan's follow */
     int                 n_params, cap_params;
     int64_t             own_floats, n_floats;
@@ -105,41 +105,41 @@ void layer_keep_stored(const foci_layer *layer, const float *all, float *stored)
 
 /* Rows of an execution that follow one another: from x (or the source), to rows of
  * queries and of keys. */
-struct run {
+struct layer_run {
     int64_t x, n, q, k;
 };
 
 /* A place in memory: head h, row i and element c at (h - first) head + i row + c. */
-struct spot {
+struct layer_view {
     char   *data;
     int64_t row, head, first;
 };
 
 /* An execution. */
-struct pass {
+struct layer_pass {
     const foci_layer *layer;
     foci_layer_io     io;
     foci_layer_grads  g;
-    struct run       *runs; /* [n_runs] of x */
+    struct layer_run *runs; /* [n_runs] of x */
     int64_t           n_runs;
-    struct run       *others; /* of the source, or of the memory */
+    struct layer_run *others; /* of the source, or of the memory */
     int64_t           n_others;
     int32_t          *lens_k;           /* [batch], where memory makes them longer */
-    struct spot       at[LAYER_PLACES]; /* saved or not */
-    struct spot       d[LAYER_PLACES];  /* gradients */
+    struct layer_view at[LAYER_PLACES]; /* saved or not */
+    struct layer_view d[LAYER_PLACES];  /* gradients */
     char             *plan_work, *plan_saved;
-    float       *plan_params, *plan_dparams; /* where the layer makes some of them */
-    char        *product_work;
-    bool         active;     /* u, w and z of a gau are behind their activation */
-    float       *bias;       /* [columns] of a product, side by side */
-    struct part *a, *b, *c;  /* [cols] memory for parts */
-    float       *rows;       /* [threads][GATE_ROWS][row_floats] */
-    int64_t      row_floats; /* the widest row */
-    bool         padded[2];  /* x, source: one run of all rows, padding among them */
-    char        *clean;      /* [rows][width] dy, x or source, without padding */
-    const void  *dy;         /* that of the caller, or clean */
-    char        *dx_plan;    /* what the plan adds to the gradient of x */
-    float       *dx_sum;     /* where transforms add to it */
+    float *plan_params, *plan_dparams; /* where the layer makes some of them */
+    char  *product_work;
+    bool   active; /* u, w and z of a gau are behind their activation */
+    float *bias;   /* [columns] of a product, side by side */
+    struct product_part *a, *b, *c;  /* [cols] memory for parts */
+    float               *rows;       /* [threads][GATE_ROWS][row_floats] */
+    int64_t              row_floats; /* the widest row */
+    bool        padded[2]; /* x, source: one run of all rows, padding among them */
+    char       *clean;     /* [rows][width] dy, x or source, without padding */
+    const void *dy;        /* that of the caller, or clean */
+    char       *dx_plan;   /* what the plan adds to the gradient of x */
+    float      *dx_sum;    /* where transforms add to it */
 };
 
 /* Hidden states that are projected together: x, the source or the memory. */
@@ -147,14 +147,14 @@ struct hidden {
     const void *data;
     void   *d; /* their gradient; NULL: not wanted, and of the memory there is none */
     int64_t width;
-    const struct run *runs;
-    int64_t           n_runs;
-    bool              source, memory;
+    const struct layer_run *runs;
+    int64_t                 n_runs;
+    bool                    source, memory;
 };
 
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
-static inline float *layer_scratch(const struct pass *x, int thread)
+static inline float *layer_scratch(const struct layer_pass *x, int thread)
 {
     return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
 }
@@ -172,8 +172,8 @@ static inline bool hidden_gives(const struct hidden *r, const struct projection 
     return to->source == r->source && (!r->memory || !by_query(to->to));
 }
 
-static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64_t head,
-                            int64_t row)
+static inline char *view_at(const foci_layer *layer, const struct layer_view *s,
+                            int64_t head, int64_t row)
 {
     const int64_t at = (head - s->first) * s->head + row * s->row;
     return s->data + (size_t)at * foci_dtype_bytes(layer->p.dtype);
@@ -181,80 +181,81 @@ static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64
 
 /* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
  * nothing is. */
-void        layer_carve(const foci_layer *layer, struct pass *x, struct arena *work,
-                        struct arena *saved, bool backward);
-struct spot layer_carve_place(const foci_layer *layer, const struct buffer *b,
-                              int64_t batch, struct arena *a);
+void layer_carve(const foci_layer *layer, struct layer_pass *x, struct arena *work,
+                 struct arena *saved, bool backward);
+struct layer_view layer_carve_place(const foci_layer          *layer,
+                                    const struct layer_buffer *b, int64_t batch,
+                                    struct arena *a);
 /* Of it what steps need too, for products of so many rows. */
-void layer_carve_scratch(const foci_layer *layer, struct pass *x, int64_t rows,
+void layer_carve_scratch(const foci_layer *layer, struct layer_pass *x, int64_t rows,
                          bool backward, struct arena *a);
 /* Pointers into the caller's memory, and the runs. */
 void layer_open(const foci_layer *layer, const foci_layer_io *io,
-                const foci_layer_grads *g, struct pass *x);
+                const foci_layer_grads *g, struct layer_pass *x);
 /* Rows of x; and those that give keys and values beside them or in their place. */
-struct hidden layer_own(const struct pass *x);
-struct hidden layer_others(const struct pass *x);
-foci_io       layer_plan_io(const struct pass *x);
-foci_grads    layer_plan_grads(const struct pass *x);
+struct hidden layer_own(const struct layer_pass *x);
+struct hidden layer_others(const struct layer_pass *x);
+foci_io       layer_plan_io(const struct layer_pass *x);
+foci_grads    layer_plan_grads(const struct layer_pass *x);
 /* How a place lies in an execution of whole sequences. */
-foci_layout layer_layout(const struct buffer *b, int64_t batch);
+foci_layout layer_layout(const struct layer_buffer *b, int64_t batch);
 /* Bytes that products of so many rows need. */
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
 
 /* layer_source.c: where the keys and values of a source are, if they are projected once. */
 void layer_carve_source(const foci_layer *layer, int64_t batch,
-                        struct spot at[LAYER_PLACES], struct arena *a);
+                        struct layer_view at[LAYER_PLACES], struct arena *a);
 
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
-void layer_make_params(struct pass *x);
-void layer_make_back(struct pass *x);
+void layer_make_params(struct layer_pass *x);
+void layer_make_back(struct layer_pass *x);
 
 /* layer_forward.c: x, source and memory to places; the heads to y. */
-void layer_project(struct pass *x);
-void layer_project_others(struct pass *x);
-void layer_output(struct pass *x);
+void layer_project(struct layer_pass *x);
+void layer_project_others(struct layer_pass *x);
+void layer_output(struct layer_pass *x);
 /* Heads of a projection, and all heads on their way to y, as parts of a matrix; the result
  * is how many parts there are then. */
-int layer_head_parts(const foci_layer *layer, const struct spot *at,
-                     const struct projection *to, const struct run *run,
-                     struct part *parts, int n);
-int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
-                    struct part *parts);
-const float *layer_weights(const struct pass *x, const struct projection *to);
+int layer_head_parts(const foci_layer *layer, const struct layer_view *at,
+                     const struct projection *to, const struct layer_run *run,
+                     struct product_part *parts, int n);
+int layer_out_parts(const foci_layer *layer, const struct layer_view *at, int64_t row,
+                    struct product_part *parts);
+const float *layer_weights(const struct layer_pass *x, const struct projection *to);
 /* NULL: it is a matrix. */
 const struct frozen *layer_transform(const foci_layer        *layer,
                                      const struct projection *to);
 
 /* layer_gate.c: what gau and conv do between products and plan, and back. */
-void layer_gate(struct pass *x);
-void layer_gate_out(struct pass *x);
-void layer_gate_back(struct pass *x);
-void layer_gate_out_back(struct pass *x);
+void layer_gate(struct layer_pass *x);
+void layer_gate_out(struct layer_pass *x);
+void layer_gate_back(struct layer_pass *x);
+void layer_gate_out_back(struct layer_pass *x);
 
 /* layer_rows.c: what goes row by row.  Sums of columns over the rows of an execution, of
  * x or, with `others`, of the source or the memory; rows are numbered as queries or as
  * keys. */
-struct sums {
+struct layer_sums {
     const char *data; /* row 0, rows ld apart */
     int64_t     ld, cols;
     bool        keys, others;
 };
 /* out[cols] += */
-void layer_sum_rows(const struct pass *x, const struct sums *s, float *out);
+void layer_sum_rows(const struct layer_pass *x, const struct layer_sums *s, float *out);
 /* dy without what forward dropped. */
-void layer_drop_back(struct pass *x);
+void layer_drop_back(struct layer_pass *x);
 /* Rows of x, or of the source, with zeros as padding, for products that sum over rows: where
  * they are, or in x->clean. */
-const void *layer_clean(const struct pass *x, const void *rows, bool source);
+const void *layer_clean(const struct layer_pass *x, const void *rows, bool source);
 /* The same of the gradients of heads, in place. */
-void layer_clean_heads(const struct pass *x);
+void layer_clean_heads(const struct layer_pass *x);
 /* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
-void layer_clear_rest(const struct pass *x, void *to, bool source);
+void layer_clear_rest(const struct layer_pass *x, void *to, bool source);
 /* The memory of the next call. */
-void layer_remember(const struct pass *x);
+void layer_remember(const struct layer_pass *x);
 /* to = dx_sum + plan (which may be NULL), in the rows of a run. */
-void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
-                     const struct run *run);
+void layer_store_sum(const struct layer_pass *x, const char *plan, void *to,
+                     int64_t width, const struct layer_run *run);
 
 /* layer_check.c */
 /* With engines false their say is left out: an execution that changes parameters. */

@@ -5,7 +5,7 @@
 
 #include "core/core.h"
 
-struct group {
+struct plan_group {
     int64_t   head0, heads; /* heads 0 while the count is open */
     int64_t   kv0, kv_heads;
     int       column; /* in the spec, from 1, for messages */
@@ -22,8 +22,8 @@ struct group {
 };
 
 struct spec {
-    struct group *groups;
-    int           n_groups;
+    struct plan_group *groups;
+    int                n_groups;
 };
 
 /* spec.c.  Parse `text`; the heads of a group without count stay 0. */

@@ -79,8 +79,8 @@ static void list_prefix(const struct spec *spec, int group, bool inner, char pre
 static foci_status copy_lists(foci_ctx *ctx, struct spec *spec, int i,
                               const foci_problem *p)
 {
-    struct group *g = &spec->groups[i];
-    char          prefix[32];
+    struct plan_group *g = &spec->groups[i];
+    char               prefix[32];
 
     list_prefix(spec, i, false, prefix);
     TRY(copy_list(ctx, &g->mech, prefix, g->column, p, &g->list));

@@ -115,8 +115,8 @@ foci_status params_make(foci_plan *plan)
     if (!plan->params) return FOCI_ERR_MEMORY;
 
     for (int i = 0; i < plan->spec.n_groups; i++) {
-        struct group    *g = &plan->spec.groups[i];
-        const foci_mech *m = &g->mech;
+        struct plan_group *g = &plan->spec.groups[i];
+        const foci_mech   *m = &g->mech;
 
         TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads, NULL }, g->param0,
                      g->mod_param));

@@ -136,23 +136,23 @@ foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o
                           struct labelled *l);
 
 struct stage { /* one group of heads, ready to run */
-    const struct group   *group;
-    const struct engine  *engine;  /* engine/engine.h */
-    const struct decoder *decoder; /* state/state.h; NULL: there is no decoding */
-    struct score          score;
-    struct support        support;
-    struct slot_level     levels[FOCI_MAX_LEVELS];
-    int                   n_levels;
-    foci_order            order; /* label FOCI_LABEL_NONE: none */
-    struct labelled       labelled;
-    int64_t               memory; /* leading keys that take no gradient */
-    foci_plan           **inner;  /* [n_inner] the plans of its routes */
-    int64_t               n_inner;
-    foci_linear           linear;   /* of the linear engine */
-    int64_t               features; /* that it has */
-    int64_t               saved0;   /* floats before its part of what forward saves */
-    size_t                work0;    /* bytes before its part of the work memory */
-    double                flops;    /* of its forward pass */
+    const struct plan_group *group;
+    const struct engine     *engine;  /* engine/engine.h */
+    const struct decoder    *decoder; /* state/state.h; NULL: there is no decoding */
+    struct score             score;
+    struct support           support;
+    struct slot_level        levels[FOCI_MAX_LEVELS];
+    int                      n_levels;
+    foci_order               order; /* label FOCI_LABEL_NONE: none */
+    struct labelled          labelled;
+    int64_t                  memory; /* leading keys that take no gradient */
+    foci_plan              **inner;  /* [n_inner] the plans of its routes */
+    int64_t                  n_inner;
+    foci_linear              linear;   /* of the linear engine */
+    int64_t                  features; /* that it has */
+    int64_t                  saved0; /* floats before its part of what forward saves */
+    size_t                   work0;  /* bytes before its part of the work memory */
+    double                   flops;  /* of its forward pass */
     struct device_stage *device; /* what it keeps on the context's device; NULL: none */
 };
 
@@ -226,7 +226,7 @@ static inline unsigned stage_reads(const struct stage *s)
 
 /* stage.c: what a group of the spec comes to, all but its engine, the plans of its routes
  * and what a device keeps. */
-foci_status stage_make(foci_plan *plan, const struct group *g, struct stage *s);
+foci_status stage_make(foci_plan *plan, const struct plan_group *g, struct stage *s);
 void        stage_free(foci_ctx *ctx, struct stage *s);
 
 static inline int64_t mech_routes(const foci_mech *m)

@@ -4,23 +4,23 @@
 
 #include "product/product.h"
 
-struct call {
-    foci_product_io io;
-    struct part     a, b, c;
-    struct product  p;
+struct product_call {
+    foci_product_io     io;
+    struct product_part a, b, c;
+    struct product      p;
 };
 
-bool call_has(const struct call *x, uint32_t flag);
+bool call_has(const struct product_call *x, uint32_t flag);
 
 /* Columns of b, and entries of the bias. */
-int64_t call_wide(const struct call *x);
+int64_t call_wide(const struct product_call *x);
 
 /* The fields that the caller's struct has, and the product that they say; false: there is
  * no struct that can be understood. */
-bool call_open(const foci_product_io *io, struct call *x);
+bool call_open(const foci_product_io *io, struct product_call *x);
 
 /* Extents, types, flags and what follows; the sentence is put into ctx, which may be NULL. */
-foci_status call_check(foci_ctx *ctx, const struct call *x);
+foci_status call_check(foci_ctx *ctx, const struct product_call *x);
 
 /* Rows of so many elements, ld apart, can be counted. */
 foci_status call_check_rows(foci_ctx *ctx, const char *name, int64_t rows, int64_t cols,

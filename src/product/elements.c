@@ -11,33 +11,35 @@
  * ahead. */
 enum { SPAN = 16 * TILE, FEW_ROWS = 8 };
 
-struct run {
+struct elements_run {
     const struct kernels  *k;
     const struct elements *r;
     int64_t                across; /* jobs side by side */
 };
 
 /* A tile of a job: n rows from i on, d columns from c on. */
-struct tile {
+struct elements_tile {
     int64_t i, c;
     int     n, d;
 };
 
-static void *at(const struct run *x, const void *rows, int64_t ld, int64_t i, int64_t c)
+static void *at(const struct elements_run *x, const void *rows, int64_t ld, int64_t i,
+                int64_t c)
 {
     return rows ? (char *)rows + (i * ld + c) * (int64_t)foci_dtype_bytes(x->r->dtype)
                 : NULL;
 }
 
-static void load(const struct run *x, float *out, const void *rows, int64_t ld,
-                 struct tile t, int64_t first)
+static void load(const struct elements_run *x, float *out, const void *rows, int64_t ld,
+                 struct elements_tile t, int64_t first)
 {
     x->k->load_rows(out, TILE, at(x, rows, ld, t.i, first + t.c), ld, (int)x->r->dtype,
                     t.n, t.d);
 }
 
 /* Bits of what stays; NULL: all does. */
-static const uint64_t *dropout_mask(const struct run *x, struct tile t, uint64_t *bits)
+static const uint64_t *dropout_mask(const struct elements_run *x,
+                                    struct elements_tile t, uint64_t *bits)
 {
     const struct product p = { .drop = x->r->dropout, .drop_seed = x->r->seed };
 
@@ -46,7 +48,7 @@ static const uint64_t *dropout_mask(const struct run *x, struct tile t, uint64_t
     return bits;
 }
 
-static void forward_tile(const struct run *x, struct tile t)
+static void forward_tile(const struct elements_run *x, struct elements_tile t)
 {
     const struct elements *r = x->r;
     _Alignas(64) float     in[FEW_ROWS * TILE], up[FEW_ROWS * TILE];
@@ -65,7 +67,7 @@ static void forward_tile(const struct run *x, struct tile t)
         t.n, t.d);
 }
 
-static void backward_tile(const struct run *x, struct tile t)
+static void backward_tile(const struct elements_run *x, struct elements_tile t)
 {
     const struct elements *r = x->r;
     _Alignas(64) float     in[FEW_ROWS * TILE];
@@ -87,16 +89,16 @@ static void backward_tile(const struct run *x, struct tile t)
                              TILE, &f, t.n, t.d);
 }
 
-static void each_tile(const struct run *x, int64_t job,
-                      void (*tile)(const struct run *, struct tile))
+static void each_tile(const struct elements_run *x, int64_t job,
+                      void (*tile)(const struct elements_run *, struct elements_tile))
 {
     const int64_t i0 = job / x->across * TILE, i1 = min64(i0 + TILE, x->r->rows);
     const int64_t c0 = job % x->across * SPAN, c1 = min64(c0 + SPAN, x->r->width);
 
     for (int64_t i = i0; i < i1; i += FEW_ROWS)
         for (int64_t c = c0; c < c1; c += TILE)
-            tile(x, (struct tile){ i, c, (int)min64(FEW_ROWS, i1 - i),
-                                   (int)min64(TILE, c1 - c) });
+            tile(x, (struct elements_tile){ i, c, (int)min64(FEW_ROWS, i1 - i),
+                                            (int)min64(TILE, c1 - c) });
 }
 
 static void forward_job(void *arg, int64_t job, int thread)
@@ -114,9 +116,9 @@ static void backward_job(void *arg, int64_t job, int thread)
 static void run(const foci_ctx *ctx, const struct elements *r,
                 void (*job)(void *, int64_t, int))
 {
-    struct run    x = { &ctx->kernels, r, div_up(r->width, SPAN) };
-    const int64_t jobs = div_up(r->rows, TILE) * x.across;
-    const double  work = 8 * (double)r->rows * (double)r->width;
+    struct elements_run x = { &ctx->kernels, r, div_up(r->width, SPAN) };
+    const int64_t       jobs = div_up(r->rows, TILE) * x.across;
+    const double        work = 8 * (double)r->rows * (double)r->width;
 
     phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, jobs, work),
                &(struct phase){ .n = jobs, .chunk = 1, .job = job, .arg = &x }, 1);

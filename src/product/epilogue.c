@@ -57,8 +57,8 @@ static void *at(const struct product *p, const void *rows, int64_t ld, int64_t i
 }
 
 /* What is added. */
-static const void *more_at(const struct product *p, struct block b,
-                           const struct piece *c, int64_t *ld)
+static const void *more_at(const struct product *p, struct product_block b,
+                           const struct product_piece *c, int64_t *ld)
 {
     *ld = p->ld_residual && !p->add ? p->ld_residual : c->part->ld;
     if (p->add) return piece_row(&p->c, *c, b.i);
@@ -66,15 +66,15 @@ static const void *more_at(const struct product *p, struct block b,
 }
 
 static void epilogue_backward(const struct kernels *k, const struct product *p,
-                              struct block b, const float *in, int64_t ld,
+                              struct product_block b, const float *in, int64_t ld,
                               const uint64_t *dropout_mask)
 {
-    const struct piece   c = piece_at(&p->c, b.j, b.n);
-    struct epilogue_back f = { .act = (int)p->act,
-                               .pre = at(p, p->pre, p->ld_pre, b.i, b.j),
-                               .ld_pre = p->ld_pre,
-                               .dropout_mask = dropout_mask,
-                               .factor = (float)(1 / (1 - p->drop)) };
+    const struct product_piece c = piece_at(&p->c, b.j, b.n);
+    struct epilogue_back       f = { .act = (int)p->act,
+                                     .pre = at(p, p->pre, p->ld_pre, b.i, b.j),
+                                     .ld_pre = p->ld_pre,
+                                     .dropout_mask = dropout_mask,
+                                     .factor = (float)(1 / (1 - p->drop)) };
 
     assert(p->c.n_parts == 1);
     if (p->gated) {
@@ -88,8 +88,8 @@ static void epilogue_backward(const struct kernels *k, const struct product *p,
 
 /* Columns of c that lie in one part, `done` of the block behind them. */
 static void epilogue_forward(const struct kernels *k, const struct product *p,
-                             struct block b, const struct piece *c, int done,
-                             const float *in, const float *up, int64_t ld,
+                             struct product_block b, const struct product_piece *c,
+                             int done, const float *in, const float *up, int64_t ld,
                              const uint64_t *dropout_mask)
 {
     const int64_t   j = b.j + done;
@@ -113,8 +113,9 @@ static void epilogue_forward(const struct kernels *k, const struct product *p,
                      ld, &f, b.m, c->cols);
 }
 
-void product_epilogue(const struct kernels *k, const struct product *p, struct block b,
-                      const float *in, const float *up, int64_t ld)
+void product_epilogue(const struct kernels *k, const struct product *p,
+                      struct product_block b, const float *in, const float *up,
+                      int64_t ld)
 {
     uint64_t        bits[BLOCK_ROWS];
     const uint64_t *dropout_mask = NULL;
@@ -128,7 +129,7 @@ void product_epilogue(const struct kernels *k, const struct product *p, struct b
         return;
     }
     for (int done = 0; done < b.n;) {
-        const struct piece c = piece_at(&p->c, b.j + done, b.n - done);
+        const struct product_piece c = piece_at(&p->c, b.j + done, b.n - done);
 
         epilogue_forward(k, p, b, &c, done, in, up, ld, dropout_mask);
         done += c.cols;

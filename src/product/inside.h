@@ -18,16 +18,16 @@ enum {
 };
 
 /* Columns of a matrix that lie in one part. */
-struct piece {
-    const struct part *part;
-    int64_t            col; /* in the part */
-    int                cols;
+struct product_piece {
+    const struct product_part *part;
+    int64_t                    col; /* in the part */
+    int                        cols;
 };
 
 /* That of column c0, as far as column c0 + n. */
-struct piece piece_at(const struct matrix *m, int64_t c0, int64_t n);
+struct product_piece piece_at(const struct matrix *m, int64_t c0, int64_t n);
 /* Where row r of it begins. */
-char *piece_row(const struct matrix *m, struct piece p, int64_t r);
+char *piece_row(const struct matrix *m, struct product_piece p, int64_t r);
 
 /* A rectangle of what the parts make, as it is stored: n rows, 64 at most where it is
  * packed, of d columns. */
@@ -75,28 +75,29 @@ struct scratch {
 
 /* An operand of the micro-kernels: element (i, t) at data[i rows + t terms], in floats or
  * words. */
-struct left {
+struct left_operand {
     const char *data;
     int64_t     rows, terms;
 };
 
 /* pack.c */
-void        pack_b(const struct packing *x, int64_t panel, int64_t tile,
-                   const struct scratch *r);
-struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
-                   const struct scratch *r);
-void        load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
-                     float *out, int64_t ld, float *scratch);
+void                pack_b(const struct packing *x, int64_t panel, int64_t tile,
+                           const struct scratch *r);
+struct left_operand pack_a(const struct packing *x, int64_t i0, int m, int64_t t0,
+                           int terms, const struct scratch *r);
+void load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
+              float *out, int64_t ld, float *scratch);
 
 /* m rows of c from i on, n columns from j on. */
-struct block {
+struct product_block {
     int64_t i, j;
     int     m, n;
 };
 
 /* epilogue.c: a block, of 64 columns at most, from in[m][ld], and up[m][ld] where b is gated. */
-void product_epilogue(const struct kernels *k, const struct product *p, struct block b,
-                      const float *in, const float *up, int64_t ld);
+void product_epilogue(const struct kernels *k, const struct product *p,
+                      struct product_block b, const float *in, const float *up,
+                      int64_t ld);
 
 /* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
 enum { FEW = 16 };

@@ -119,8 +119,9 @@ static char *panel_at(const struct packing *x, int64_t panel, int64_t tile)
 }
 
 /* A block of a against a panel of b, from tile t on, as bf16 pairs. */
-static void multiply_pairs(const struct packing *x, const struct left *a, struct block b,
-                           const char *panel, int64_t t, int terms, float *c)
+static void multiply_pairs(const struct packing *x, const struct left_operand *a,
+                           struct product_block b, const char *panel, int64_t t,
+                           int terms, float *c)
 {
     const uint32_t *const left = (const uint32_t *)(const void *)a->data;
     const uint32_t *const right = (const uint32_t *)(const void *)panel;
@@ -131,15 +132,15 @@ static void multiply_pairs(const struct packing *x, const struct left *a, struct
 }
 
 /* Where the sums of a block of 64 columns are the result; NULL: something follows. */
-static float *result_of(const struct product *p, struct block b, int64_t *ld)
+static float *result_of(const struct product *p, struct product_block b, int64_t *ld)
 {
     enum { LINE = 64, FLOATS = 16 };
 
     if (p->c.dtype != FOCI_F32 || b.n < TILE || p->add) return NULL;
     if (p->bias || p->residual || !is_bare(p)) return NULL;
 
-    const struct piece c = piece_at(&p->c, b.j, TILE);
-    float *const       out = (float *)(void *)piece_row(&p->c, c, b.i);
+    const struct product_piece c = piece_at(&p->c, b.j, TILE);
+    float *const               out = (float *)(void *)piece_row(&p->c, c, b.i);
 
     if (c.cols < TILE || c.part->ld % FLOATS || (uintptr_t)out % LINE) return NULL;
     *ld = c.part->ld;
@@ -167,9 +168,9 @@ static const char *panel_after(const struct multiply *x, int64_t i, int panel, i
 /* The same in floats, to c or, where that is all, to the result: then the answer is
  * true.  The lines of a panel are asked for once, by the rows of a block; without that
  * it is those of the panel at hand. */
-static bool multiply_floats(const struct multiply *x, const struct left *a,
-                            struct block b, const char *panel, int64_t t, int terms,
-                            float *c, const char *ahead)
+static bool multiply_floats(const struct multiply *x, const struct left_operand *a,
+                            struct product_block b, const char *panel, int64_t t,
+                            int terms, float *c, const char *ahead)
 {
     int64_t      ld = TILE;
     float *const out = t * TILE + terms == x->x.p->k ? result_of(x->x.p, b, &ld) : NULL;
@@ -207,9 +208,9 @@ static float *sums_of(const struct multiply *x, const struct scratch *r, int pan
 }
 
 /* Panel number `panel` of block i, from term t on; true: the result is written. */
-static bool multiply_panel(const struct multiply *x, int64_t i, struct block b,
-                           int panel, const struct left *a, int64_t t, int terms,
-                           const struct scratch *r)
+static bool multiply_panel(const struct multiply *x, int64_t i, struct product_block b,
+                           int panel, const struct left_operand *a, int64_t t,
+                           int terms, const struct scratch *r)
 {
     const int64_t     at = i % x->across * x->cols / TILE + panel;
     const char *const packed = panel_at(&x->x, at, t / TILE);
@@ -222,7 +223,7 @@ static bool multiply_panel(const struct multiply *x, int64_t i, struct block b,
     return false;
 }
 
-static void finish_panel(const struct multiply *x, struct block b, int panel,
+static void finish_panel(const struct multiply *x, struct product_block b, int panel,
                          const struct scratch *r)
 {
     const float *const c = sums_of(x, r, panel);
@@ -247,14 +248,14 @@ static void block_job(void *arg, int64_t i, int thread)
 
     if (!p->k) memset(r->c, 0, sizeof *r->c * 2 * PANEL);
     for (int64_t t = 0; t < max64(p->k, 1); t += BLOCK_TERMS) {
-        const int   terms = (int)min64(BLOCK_TERMS, p->k - t);
-        struct left a = { 0 };
+        const int           terms = (int)min64(BLOCK_TERMS, p->k - t);
+        struct left_operand a = { 0 };
 
         if (terms) a = pack_a(&x->x, i0, m, t, terms, r);
         for (int j = 0; j < panels; j++) {
-            const struct cols  cols = cols_at(p, first + j, TILE);
-            const struct block b = { i0, cols.at, m, cols.n };
-            bool               done = false;
+            const struct cols          cols = cols_at(p, first + j, TILE);
+            const struct product_block b = { i0, cols.at, m, cols.n };
+            bool                       done = false;
 
             if (terms) done = multiply_panel(x, i, b, j, &a, t, terms, r);
             if (t + terms == p->k && !done) finish_panel(x, b, j, r);

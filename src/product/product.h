@@ -8,16 +8,16 @@
 
 /* Matrices are made of parts side by side, so that heads need not be: element (i, j) of
  * a part is at data[i ld + j], in elements.  All parts have the same rows. */
-struct part {
+struct product_part {
     void   *data;
     int64_t ld, cols;
 };
 
 struct matrix {
-    const struct part *parts;
-    int                n_parts;
-    foci_dtype         dtype;
-    bool               transposed; /* the transpose of what the parts make */
+    const struct product_part *parts;
+    int                        n_parts;
+    foci_dtype                 dtype;
+    bool                       transposed; /* the transpose of what the parts make */
 };
 
 /* c = residual + drop(act(a b + bias)): c [m][n], a [m][k], b [k][n].

@@ -170,11 +170,11 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
     if (p->c.dtype == FOCI_F16 || p->n - j < TILE_STRIP || !is_bare(p))
         return (struct tile_result){ .out = NULL };
 
-    const struct piece c = piece_at(&p->c, j, TILE_STRIP);
-    struct tile_result to = { .out = piece_row(&p->c, c, i),
-                              .ld = c.part->ld,
-                              .ld_more = p->ld_residual && !p->add ? p->ld_residual
-                                                                   : c.part->ld };
+    const struct product_piece c = piece_at(&p->c, j, TILE_STRIP);
+    struct tile_result         to = { .out = piece_row(&p->c, c, i),
+                                      .ld = c.part->ld,
+                                      .ld_more = p->ld_residual && !p->add ? p->ld_residual
+                                                                           : c.part->ld };
 
     if (c.cols < TILE_STRIP) return (struct tile_result){ .out = NULL };
     if (p->add)
@@ -187,14 +187,14 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
 
 /* What the kernel has not written. */
 static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
-                        struct span s, int64_t i0)
+                        struct tiled_span s, int64_t i0)
 {
     const struct product *p = x->p;
 
     for (int j = 0; j < s.strips; j++) {
-        const struct cols  cols = cols_at(p, s.strip + j, TILE_STRIP);
-        const float *const sums = run->sums + (ptrdiff_t)j * TILE_BLOCK;
-        struct block       b = { i0 + run->row, cols.at, run->valid, cols.n };
+        const struct cols    cols = cols_at(p, s.strip + j, TILE_STRIP);
+        const float *const   sums = run->sums + (ptrdiff_t)j * TILE_BLOCK;
+        struct product_block b = { i0 + run->row, cols.at, run->valid, cols.n };
 
         if (run->to[j].out) continue;
         if (!gates(p)) {
@@ -208,7 +208,7 @@ static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
 
 /* All panels of m rows from i0 on by the strips and steps of s, packed in b. */
 static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
-                       struct span s, const uint32_t *b, int64_t i0, int m,
+                       struct tiled_span s, const uint32_t *b, int64_t i0, int m,
                        struct tile_rest *rest)
 {
     const bool              last = s.step + s.steps == x->steps;
@@ -247,36 +247,36 @@ static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
 }
 
 /* Where the shared b of a span lies. */
-static uint32_t *packed_at(const struct tiled *x, struct span s)
+static uint32_t *packed_at(const struct tiled *x, struct tiled_span s)
 {
     return x->b + (s.strip * x->steps + s.step * s.strips) * PAIR_WORDS;
 }
 
-static struct span span_at(const struct tiled *x, int64_t job, int cut)
+static struct tiled_span span_at(const struct tiled *x, int64_t job, int cut)
 {
     const int64_t strip = job * x->cols, step = (int64_t)cut * x->depth;
 
-    return (struct span){ strip, step, (int)min64(x->cols, x->strips - strip),
-                          (int)min64(x->depth, x->steps - step) };
+    return (struct tiled_span){ strip, step, (int)min64(x->cols, x->strips - strip),
+                                (int)min64(x->depth, x->steps - step) };
 }
 
-static void transpose_part(const struct tiled *x, struct span s, int64_t part,
+static void transpose_part(const struct tiled *x, struct tiled_span s, int64_t part,
                            const struct tiled_scratch *r)
 {
     (void)s;
     tiled_transpose(x, part, r);
 }
 
-static void pack_part(const struct tiled *x, struct span s, int64_t part,
+static void pack_part(const struct tiled *x, struct tiled_span s, int64_t part,
                       const struct tiled_scratch *r)
 {
     tiled_pack_part(x, s, (int)part, packed_at(x, s), r);
 }
 
 /* All parts are done when this returns. */
-static void do_shared(const struct tiled *x, struct tiled_share *share, struct span s,
-                      int64_t parts,
-                      void (*part)(const struct tiled *, struct span, int64_t,
+static void do_shared(const struct tiled *x, struct tiled_share *share,
+                      struct tiled_span s, int64_t parts,
+                      void (*part)(const struct tiled *, struct tiled_span, int64_t,
                                    const struct tiled_scratch *),
                       const struct tiled_scratch *r)
 {
@@ -291,7 +291,7 @@ static void do_shared(const struct tiled *x, struct tiled_share *share, struct s
 }
 
 /* The part of b of a job, packed. */
-static const uint32_t *packed(const struct tiled *x, struct span s, int64_t job,
+static const uint32_t *packed(const struct tiled *x, struct tiled_span s, int64_t job,
                               int cut, int thread)
 {
     const struct tiled_scratch *r = &x->scratch[thread];
@@ -316,11 +316,11 @@ static void tiled_job(void *arg, int64_t i, int thread)
     const int                   m = (int)min64(x->rows, x->p->m - i0);
     struct tile_rest            rest = { .rows = 0 };
 
-    do_shared(x, &x->shares[0], (struct span){ 0 }, tiled_transposes(x), transpose_part,
-              r);
+    do_shared(x, &x->shares[0], (struct tiled_span){ 0 }, tiled_transposes(x),
+              transpose_part, r);
     for (int cut = 0; cut < x->cuts; cut++) {
-        const struct span     s = span_at(x, job, cut);
-        const uint32_t *const b = packed(x, s, job, cut, thread);
+        const struct tiled_span s = span_at(x, job, cut);
+        const uint32_t *const   b = packed(x, s, job, cut, thread);
 
         for (int j = 0; j < s.strips; j++)
             r->to[j] = result_at(x->p, i0, cols_at(x->p, s.strip + j, TILE_STRIP).at);

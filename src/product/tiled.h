@@ -56,15 +56,15 @@ struct tiled {
 };
 
 /* A job's columns, and a range of steps. */
-struct span {
+struct tiled_span {
     int64_t strip, step;
     int     strips, steps;
 };
 
 /* tiled_pack.c.  b is packed in parts: steps of a span, or strips where it is transposed. */
-int  tiled_parts(const struct tiled *x, struct span s);
-void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
-                     const struct tiled_scratch *r);
+int  tiled_parts(const struct tiled *x, struct tiled_span s);
+void tiled_pack_part(const struct tiled *x, struct tiled_span s, int part,
+                     uint32_t *out, const struct tiled_scratch *r);
 
 /* Where rows of a are read; false: they have to be converted. */
 bool tiled_sources(struct tiled *x);

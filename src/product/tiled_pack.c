@@ -33,7 +33,7 @@ static void pack_cols(const struct tiled *x, int64_t row, int64_t c, int64_t end
 
     for (int64_t cols; c < end; c += cols, out += div_up(cols, TILE_STRIP) * ld_out) {
         if (regular) {
-            const struct piece b = piece_at(&p->b, c, end - c);
+            const struct product_piece b = piece_at(&p->b, c, end - c);
             cols = b.cols;
             x->k->tile_pairs(out, ld_out, piece_row(&p->b, b, row), b.part->ld,
                              (int)p->b.dtype, terms, b.cols);
@@ -48,7 +48,7 @@ static void pack_cols(const struct tiled *x, int64_t row, int64_t c, int64_t end
 }
 
 /* One step of all strips. */
-static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out,
+static void pack_step(const struct tiled *x, struct tiled_span s, int t, uint32_t *out,
                       const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
@@ -68,7 +68,7 @@ static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out
 }
 
 /* All steps of one strip, the rows being columns. */
-static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *out,
+static void pack_strip(const struct tiled *x, struct tiled_span s, int i, uint32_t *out,
                        const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
@@ -87,7 +87,7 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
         return;
     }
     for (int64_t t = from; t < end;) {
-        const struct piece b = piece_at(&p->b, t, end - t);
+        const struct product_piece b = piece_at(&p->b, t, end - t);
 
         x->k->tile_strip(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
                          piece_row(&p->b, b, row), b.part->ld, (int)p->b.dtype, cols,
@@ -96,13 +96,13 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
     }
 }
 
-int tiled_parts(const struct tiled *x, struct span s)
+int tiled_parts(const struct tiled *x, struct tiled_span s)
 {
     return x->p->b.transposed ? s.strips : s.steps;
 }
 
-void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
-                     const struct tiled_scratch *r)
+void tiled_pack_part(const struct tiled *x, struct tiled_span s, int part,
+                     uint32_t *out, const struct tiled_scratch *r)
 {
     if (x->p->b.transposed)
         pack_strip(x, s, part, out, r);
@@ -124,7 +124,7 @@ bool tiled_sources(struct tiled *x)
     if (a->dtype != FOCI_BF16 || x->p->k % TILE_DEPTH) return false;
     if (!parts_are_multiples(a, TILE_DEPTH)) return false;
     for (int64_t t = 0; t < x->steps; t++) {
-        const struct piece p = piece_at(a, t * TILE_DEPTH, TILE_DEPTH);
+        const struct product_piece p = piece_at(a, t * TILE_DEPTH, TILE_DEPTH);
         x->sources[t] =
             (struct tile_source){ (const uint16_t *)(const void *)piece_row(a, p, 0),
                                   p.part->ld };
@@ -199,7 +199,7 @@ static void transpose_stored(const struct tiled *x, struct cut cut, uint16_t *ou
     const struct matrix *a = &x->p->a;
 
     for (int done = 0; done < cut.d;) {
-        const struct piece p = piece_at(a, cut.col + done, cut.d - done);
+        const struct product_piece p = piece_at(a, cut.col + done, cut.d - done);
 
         x->k->transpose_bf16(out + done * x->ld, x->ld,
                              (const uint16_t *)(const void *)piece_row(a, p, cut.row),

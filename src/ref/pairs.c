@@ -27,28 +27,28 @@ static double apart(const struct ref_linear *x, int64_t i, int64_t j)
  */
 
 /* A function of two numbers and its slopes. */
-struct slopes {
+struct pair_slopes {
     double w, q, k;
 };
 
-static struct slopes map(foci_feature feature, double x)
+static struct pair_slopes map(foci_feature feature, double x)
 {
     switch (feature) {
     case FOCI_FEATURE_ELU:
-        return (struct slopes){ x > 0 ? x + 1 : exp(x), x > 0 ? 1 : exp(x), 0 };
-    case FOCI_FEATURE_COS: return (struct slopes){ cos(x), -sin(x), 0 };
+        return (struct pair_slopes){ x > 0 ? x + 1 : exp(x), x > 0 ? 1 : exp(x), 0 };
+    case FOCI_FEATURE_COS: return (struct pair_slopes){ cos(x), -sin(x), 0 };
     default: /* relu; NaN stays */
-        return (struct slopes){ x <= 0 ? 0 : x, x > 0 ? 1 : x <= 0 ? 0 : x, 0 };
+        return (struct pair_slopes){ x <= 0 ? 0 : x, x > 0 ? 1 : x <= 0 ? 0 : x, 0 };
     }
 }
 
 /* What element c of both rows brings. */
-static struct slopes element(const struct ref_linear *x, double q, double k)
+static struct pair_slopes element(const struct ref_linear *x, double q, double k)
 {
-    struct slopes s = { 0 };
+    struct pair_slopes s = { 0 };
 
     if (x->l.feature == FOCI_FEATURE_ROW)
-        return (struct slopes){ x->scale * q * k, x->scale * k, x->scale * q };
+        return (struct pair_slopes){ x->scale * q * k, x->scale * k, x->scale * q };
     if (x->l.feature == FOCI_FEATURE_POWERS) {
         for (int r = 1; r <= x->l.order; r++) {
             s.w += pow(x->scale * q * k, r);
@@ -57,8 +57,8 @@ static struct slopes element(const struct ref_linear *x, double q, double k)
         }
         return s;
     }
-    const struct slopes f = map(x->l.feature, q), g = map(x->l.feature, k);
-    return (struct slopes){ f.w * g.w, f.q * g.w, f.w * g.q };
+    const struct pair_slopes f = map(x->l.feature, q), g = map(x->l.feature, k);
+    return (struct pair_slopes){ f.w * g.w, f.q * g.w, f.w * g.q };
 }
 
 /* sum of share_r t^r, and its slope to *slope. */
@@ -109,7 +109,7 @@ static void formula_back(const struct ref_linear *x, int64_t i, int64_t j, doubl
     if (x->l.feature == FOCI_FEATURE_PRODUCTS)
         series(&x->l, scaled_dot(x, i, j), &slope);
     for (int64_t c = 0; c < x->dqk; c++) {
-        struct slopes s = { 0, slope * x->scale * k[c], slope * x->scale * q[c] };
+        struct pair_slopes s = { 0, slope * x->scale * k[c], slope * x->scale * q[c] };
         if (x->l.feature != FOCI_FEATURE_PRODUCTS) s = element(x, q[c], k[c]);
         dq[c] += dw * cosine(x, i, j) * s.q;
         if (j >= x->memory) dk[c] += dw * cosine(x, i, j) * s.k;

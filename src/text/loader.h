@@ -14,7 +14,7 @@ struct loader {
     bool                   byte_level;
     int64_t                limit;      /* ids are below */
     int64_t                next_added; /* id of an added token with a new text */
-    struct buffer          text;       /* scratch */
+    struct text_buffer     text;       /* scratch */
     struct dict            names;      /* of added tokens */
 };
 

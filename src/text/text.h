@@ -15,15 +15,15 @@
 foci_status grow(foci_ctx *ctx, void *block, int64_t *cap, int64_t need, size_t size);
 
 /* A text that is being written. */
-struct buffer {
+struct text_buffer {
     foci_ctx *ctx;
     char     *at;
     int64_t   used, cap;
 };
 
-foci_status buffer_add(struct buffer *b, const char *text, int64_t bytes);
-foci_status buffer_text(struct buffer *b, const char *text); /* up to its zero */
-void        buffer_free(struct buffer *b);
+foci_status buffer_add(struct text_buffer *b, const char *text, int64_t bytes);
+foci_status buffer_text(struct text_buffer *b, const char *text); /* up to its zero */
+void        buffer_free(struct text_buffer *b);
 
 /* Texts by their bytes, each with a number: an open hash table over entries in the order
  * they came. */
@@ -226,7 +226,7 @@ void        merge_free(foci_ctx *ctx, struct merge_scratch *s);
 extern const char *const special_names[FOCI_N_SPECIALS];
 
 /* A tokenizer from the text of its file, which becomes its own in any case. */
-foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct buffer *json,
+foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct text_buffer *json,
                            foci_tokenizer **tokenizer);
 
 /* Fill a tokenizer from its file (load.c), and finish what follows from that: tables by

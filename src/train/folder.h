@@ -25,7 +25,7 @@ void bundle_text(struct bundle *b, const char *key, const char *format, ...)
 void bundle_add(struct bundle *b, foci_eltype type, const void *data, int64_t count,
                 const char *format, ...) PRINTF_LIKE(5, 6);
 /* One tensor of the model from `floats`, laid out as its parameters: "PREFIX.NAME". */
-void bundle_tensor(struct bundle *b, const struct tensor *t, const float *floats,
+void bundle_tensor(struct bundle *b, const struct model_tensor *t, const float *floats,
                    const char *prefix);
 /* Write, with a checksum over everything in the metadata. */
 foci_status bundle_write(struct bundle *b, const char *path);
@@ -40,7 +40,7 @@ bool bundle_read_real(const foci_file *file, const char *key, double *value);
 const foci_array *bundle_find(foci_ctx *ctx, const foci_file *file, foci_eltype type,
                               int64_t count, const char *name);
 foci_status       bundle_read_tensor(foci_ctx *ctx, const foci_file *file,
-                                     const struct tensor *t, const char *prefix,
+                                     const struct model_tensor *t, const char *prefix,
                                      float *floats);
 
 /* "FOLDER/NAME" into path; FOCI_ERR_ARG when it is too long. */

@@ -232,14 +232,14 @@ float *foci_model_params(foci_model *model) { return model->params; }
 foci_status foci_model_param(const foci_model *model, int index, foci_param *param)
 {
     if (!model || index < 0 || index >= model->n_tensors) return FOCI_ERR_ARG;
-    const struct tensor *t = &model->tensors[index];
-    const foci_param     full = {
-            .name = t->name,
-            .offset = t->offset,
-            .count = t->count,
-            .n_dims = t->n_dims,
-            .shape = { t->shape[0], t->shape[1], t->shape[2], t->shape[3] },
-            .keep = t->keep,
+    const struct model_tensor *t = &model->tensors[index];
+    const foci_param           full = {
+                  .name = t->name,
+                  .offset = t->offset,
+                  .count = t->count,
+                  .n_dims = t->n_dims,
+                  .shape = { t->shape[0], t->shape[1], t->shape[2], t->shape[3] },
+                  .keep = t->keep,
     };
     return sized_write(param, &full, sizeof full) ? FOCI_OK : FOCI_ERR_ARG;
 }

@@ -6,7 +6,7 @@
 #include "foci/train.h"
 
 /* A tensor of the model. */
-struct tensor {
+struct model_tensor {
     char      name[112];
     int64_t   offset, count; /* offset -1: frozen, not among the floats */
     int       n_dims;
@@ -34,21 +34,21 @@ struct feed_forward {
     int64_t gain, bias, w1, b1, w2, b2;
 };
 
-struct block {
+struct model_block {
     struct attention    self, cross;
     struct feed_forward ffn;
 };
 
 /* Blocks one after another, from embeddings to a last norm. */
 struct stack {
-    const char   *name; /* in names of tensors; "": the only one */
-    bool          causal, cross;
-    int64_t       context, vocab;
-    struct block *blocks;
-    int64_t       n;
-    int64_t       embedding, positions, gain, bias;
-    int64_t       patch, patch_bias; /* of images */
-    float        *waves; /* [context][width] positions that are not learned */
+    const char         *name; /* in names of tensors; "": the only one */
+    bool                causal, cross;
+    int64_t             context, vocab;
+    struct model_block *blocks;
+    int64_t             n;
+    int64_t             embedding, positions, gain, bias;
+    int64_t             patch, patch_bias; /* of images */
+    float              *waves; /* [context][width] positions that are not learned */
 };
 
 struct foci_model {
@@ -58,20 +58,20 @@ struct foci_model {
     struct stack            stacks[2]; /* the last one makes the output */
     int                     n_stacks;
     int64_t                 n_attentions;
-    bool           length_bound; /* tensors depend on lengths: batches are padded to
+    bool length_bound; /* tensors depend on lengths: batches are padded to
                                            * the context */
-    struct tensor *tensors;
-    int            n_tensors, cap_tensors;
-    int64_t        floats, trained;
-    int64_t        out, out_bias; /* [vocab][width]; the embedding, where tied */
-    float         *params;
-    foci_segment  *segments; /* [n_segments] of floats that learn */
-    int64_t        n_segments;
-    struct shape  *shapes[16]; /* the latest first */
-    char          *memory;     /* of activations and scratch */
-    size_t         memory_bytes, most_bytes;
-    int32_t       *padded[8]; /* arrays of a batch that is padded to the context */
-    size_t         padded_count[8];
+    struct model_tensor *tensors;
+    int                  n_tensors, cap_tensors;
+    int64_t              floats, trained;
+    int64_t              out, out_bias; /* [vocab][width]; the embedding, where tied */
+    float               *params;
+    foci_segment        *segments; /* [n_segments] of floats that learn */
+    int64_t              n_segments;
+    struct pass_shape   *shapes[16]; /* the latest first */
+    char                *memory;     /* of activations and scratch */
+    size_t               memory_bytes, most_bytes;
+    int32_t *padded[8]; /* arrays of a batch that is padded to the context */
+    size_t   padded_count[8];
 };
 
 /* config.c: texts are copied; what is left 0 is filled in, extents are checked. */

@@ -121,7 +121,7 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
     struct factors most = { 0, 0 };
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const struct group *group = &plan->spec.groups[g];
+        const struct plan_group *group = &plan->spec.groups[g];
         for (int64_t h = 0; h < group->heads; h++) {
             double f = 1 / sqrt((double)mech_width(&group->mech));
             bool   unit = false;

@@ -356,7 +356,7 @@ foci_io trial_io(const struct trial *t)
 }
 
 /* By the mask, of query and key that are rows i and j of sequence s. */
-static bool mask_shows(const foci_plan *plan, const struct group *g,
+static bool mask_shows(const foci_plan *plan, const struct plan_group *g,
                        const struct seq *s, int64_t i, int64_t j)
 {
     const int64_t at = i + s->nk - s->nq;
@@ -392,11 +392,11 @@ static void judge_weights(const foci_plan *plan, const struct trial *t, float *w
 bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
                 int64_t j)
 {
-    const foci_io        io = trial_io(t);
-    const foci_problem  *p = &t->p;
-    const struct group  *g = plan->spec.groups;
-    const foci_mech_def *def;
-    bool                 sees = false;
+    const foci_io            io = trial_io(t);
+    const foci_problem      *p = &t->p;
+    const struct plan_group *g = plan->spec.groups;
+    const foci_mech_def     *def;
+    bool                     sees = false;
 
     while (h >= g->head0 + g->heads)
         g++;
@@ -440,7 +440,7 @@ int64_t trial_param_head(const foci_plan *plan, int64_t i)
 
     while (i >= p->offset + p->count)
         p++;
-    const struct group *g = &plan->spec.groups[p->group];
+    const struct plan_group *g = &plan->spec.groups[p->group];
     return g->head0 + (i - p->offset) / (p->count / p->shape[0]) % g->heads;
 }
 

@@ -34,22 +34,22 @@ foci_status foci_task_get(int i, foci_task_info *info)
  * Texts
  */
 
-static foci_status unknown(const struct reader *r, struct span name)
+static foci_status unknown(const struct spec_reader *r, struct text_span name)
 {
     struct nearest near = { .word = name };
 
     for (int i = 0; task_list[i]; i++)
-        nearest_offer(&near,
-                      (struct span){ task_list[i]->name, strlen(task_list[i]->name) });
+        nearest_offer(&near, (struct text_span){ task_list[i]->name,
+                                                 strlen(task_list[i]->name) });
     return reader_fail(r, name.s, "unknown task %s; the nearest is %s",
                        span_quote(name).text, span_quote(near.name).text);
 }
 
-static foci_status read_task(struct reader *r, struct task *t)
+static foci_status read_task(struct spec_reader *r, struct task *t)
 {
     reader_blanks(r);
-    const char       *start = r->at;
-    const struct span name = reader_name(r);
+    const char            *start = r->at;
+    const struct text_span name = reader_name(r);
 
     if (!name.len)
         return reader_fail(r, start, "the name of a task is wanted, such as %s",
@@ -65,7 +65,7 @@ static foci_status read_task(struct reader *r, struct task *t)
     TRY(reader_args(r, start, &owner));
     reader_blanks(r);
     if (r->at == r->end) return FOCI_OK;
-    const struct span rest = { r->at, (size_t)(r->end - r->at) };
+    const struct text_span rest = { r->at, (size_t)(r->end - r->at) };
     return reader_fail(r, r->at, "%s is not expected after the task",
                        span_quote(rest).text);
 }
@@ -77,7 +77,7 @@ foci_status task_parse(foci_ctx *ctx, const char *text, struct task *t)
     if (!memchr(text, 0, SPEC_MAX + 1))
         return ctx_fail(ctx, FOCI_ERR_SPEC, "the task has more than %d characters",
                         SPEC_MAX);
-    struct reader r = { ctx, text, text, text + strlen(text), "task: " };
+    struct spec_reader r = { ctx, text, text, text + strlen(text), "task: " };
     TRY(read_task(&r, t));
 
     const char *wrong = t->def->plan(t);
@@ -102,8 +102,8 @@ int task_print(const struct task *t, char *text, size_t cap)
 
     printer_add(&out, "%s", t->def->name);
     for (size_t i = 0; i < t->def->n_args; i++) {
-        struct span word;
-        char        number[32];
+        struct text_span word;
+        char             number[32];
 
         printer_add(&out, "%s%s=", i ? ", " : "(", args[i].name);
         if (args[i].choices && word_at(args[i].choices, (int)t->arg[i], &word)) {

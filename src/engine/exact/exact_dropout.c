@@ -15,7 +15,8 @@ uint64_t exact_dropout_key(const struct exact *x, int64_t b, int64_t h, int64_t 
     return rng_drop_key(x->io->dropout_seed, b, h, row);
 }
 
-void exact_dropout_keys(const struct exact *x, const struct block *b, uint64_t *keys)
+void exact_dropout_keys(const struct exact *x, const struct exact_block *b,
+                        uint64_t *keys)
 {
     for (int i = 0; x->dropout.on && i < LANES; i++)
         keys[i] = exact_dropout_key(x, b->seq->s.b, b->h, b->seq->s.q0 + b->i0 + i);

@@ -40,11 +40,11 @@ struct forward_panel {
 
 /* A block on its way down its keys. */
 struct forward_pass {
-    const struct exact     *x;
-    const struct block     *b;
-    struct forward_scratch *r;
-    struct forward_panel    panel;
-    bool                    fixed; /* no reference will move */
+    const struct exact       *x;
+    const struct exact_block *b;
+    struct forward_scratch   *r;
+    struct forward_panel      panel;
+    bool                      fixed; /* no reference will move */
     bool     fresh; /* ot is uninitialised: the next product overwrites it */
     int64_t  fold;  /* sequences computed together */
     uint64_t dropout_keys[LANES];
@@ -61,9 +61,9 @@ static inline float *forward_sum(const struct forward_pass *p, int64_t f)
 
 /* exact_forward_block.c: n blocks of one head from first key to last; and the output of
  * a block after all sweeps. */
-void forward_blocks(const struct exact *x, const struct block *b, int n,
+void forward_blocks(const struct exact *x, const struct exact_block *b, int n,
                     struct forward_scratch *r, float *saved);
-void forward_finish(const struct exact *x, const struct block *b,
+void forward_finish(const struct exact *x, const struct exact_block *b,
                     struct forward_scratch *r, float *saved);
 
 /* exact_reference.c: references and sums before the first key, from norms[LANES] of the

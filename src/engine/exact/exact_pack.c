@@ -22,8 +22,8 @@ static void clear_padding(float *tile, int ld, int r0, int r1)
     memset(tile + (int64_t)r1 * ld, 0, (size_t)(TILE - r1) * (size_t)ld * sizeof *tile);
 }
 
-void exact_load_block(const struct exact *x, const struct block *b, const void *base,
-                      const foci_layout *l, int d, int ld, float *tile)
+void exact_load_block(const struct exact *x, const struct exact_block *b,
+                      const void *base, const foci_layout *l, int d, int ld, float *tile)
 {
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
@@ -38,7 +38,7 @@ bool exact_packs_stored(const struct exact *x)
            !x->stage->n_levels;
 }
 
-const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
+const uint16_t *exact_stored_block(const struct exact *x, const struct exact_block *b,
                                    const void *base, const foci_layout *l, int d,
                                    void *scratch, int64_t *ld)
 {
@@ -83,7 +83,7 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
 }
 
-void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows(const struct exact *x, const struct exact_block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld)
 {
     char *rows =
@@ -93,7 +93,7 @@ void exact_store_rows(const struct exact *x, const struct block *b, void *base,
                      1.0f, b->r1 - b->r0, d);
 }
 
-void exact_store_rows_by(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows_by(const struct exact *x, const struct exact_block *b, void *base,
                          const foci_layout *l, const float *tile, const float *factor)
 {
     char *rows =
@@ -103,7 +103,7 @@ void exact_store_rows_by(const struct exact *x, const struct block *b, void *bas
                         x->d.ldv, factor + b->r0, b->r1 - b->r0, x->d.v);
 }
 
-void exact_store_block(const struct exact *x, const struct block *b, void *base,
+void exact_store_block(const struct exact *x, const struct exact_block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile)
 {

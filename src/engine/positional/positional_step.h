@@ -45,8 +45,8 @@ foci_status       positional_state_make(foci_state *state, int g);
 foci_status       positional_state_copy(const foci_state *from, foci_state *to, int g);
 void              positional_state_free(foci_state *state, int g);
 size_t            positional_state_bytes(const foci_state *state, int g);
-void        positional_state_save(const foci_state *state, int g, struct writer *w);
-foci_status positional_state_restore(foci_state *state, int g, struct reader *r);
+void positional_state_save(const foci_state *state, int g, struct state_writer *w);
+foci_status positional_state_restore(foci_state *state, int g, struct state_reader *r);
 foci_status positional_state_truncate(foci_state *state, int g, int64_t len,
                                       bool really);
 

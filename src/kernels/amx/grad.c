@@ -46,14 +46,14 @@ struct unit {
 };
 
 /* What the vector work of a unit has at hand. */
-struct slopes {
+struct grad_slopes {
     __m512  by[2], off[2];
     __m512i curve;
 };
 
-INLINE struct slopes slopes_of(const struct unit *u)
+INLINE struct grad_slopes slopes_of(const struct unit *u)
 {
-    return (struct slopes){
+    return (struct grad_slopes){
         { _mm512_load_ps(u->by), _mm512_load_ps(u->by + T) },
         { _mm512_load_ps(u->off), _mm512_load_ps(u->off + T) },
         _mm512_load_si512(exp_curve),
@@ -62,7 +62,7 @@ INLINE struct slopes slopes_of(const struct unit *u)
 
 /* The weights of a key as bf16, in the order of _mm512_packus_epi32: four queries, then
  * four that are 16 further on, and so on. */
-INLINE __m512i unit_weights(const float *s, const struct slopes *c)
+INLINE __m512i unit_weights(const float *s, const struct grad_slopes *c)
 {
     const __m512i base = _mm512_castps_si512(_mm512_set1_ps(EXP_BASE));
     const __m512  x0 = _mm512_fmadd_ps(_mm512_load_ps(s), c->by[0], c->off[0]);
@@ -94,7 +94,7 @@ INLINE __m512i unit_slopes(__m512i w, const float *dp, uint32_t seen, const bool
 }
 
 /* Weights and gradients of keys 2g and 2g + 1 of a unit. */
-INLINE void unit_pair(const struct unit *u, int g, const struct slopes *c,
+INLINE void unit_pair(const struct unit *u, int g, const struct grad_slopes *c,
                       const bool masked)
 {
     const __m512i  in_order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
@@ -141,7 +141,7 @@ struct spread {
     int                next, due, every;
 };
 
-INLINE void unit_one(struct spread *p, const struct slopes *c, const bool masked)
+INLINE void unit_one(struct spread *p, const struct grad_slopes *c, const bool masked)
 {
     unit_near(p->now, p->next);
     unit_pair(p->unit, p->next++, c, masked);
@@ -149,7 +149,7 @@ INLINE void unit_one(struct spread *p, const struct slopes *c, const bool masked
 
 /* After a multiply.  A constant `step` other than 0 is the number of pairs that are due
  * in four. */
-INLINE void unit_work(struct spread *p, const struct slopes *c, const int step,
+INLINE void unit_work(struct spread *p, const struct grad_slopes *c, const int step,
                       const int number, const bool masked)
 {
     if (step) {
@@ -163,8 +163,8 @@ INLINE void unit_work(struct spread *p, const struct slopes *c, const int step,
 /* a (32 rows) times b (32 columns), from depth d on, to four tiles of c that start from
  * `start`, or from 0 where that is NULL. */
 INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
-                         const float *start, struct spread *p, const struct slopes *c,
-                         const int step, const bool masked)
+                         const float *start, struct spread *p,
+                         const struct grad_slopes *c, const int step, const bool masked)
 {
     const int64_t row = 4 * T;
 
@@ -203,7 +203,7 @@ INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
 INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, int dv,
                       const int step, const bool masked)
 {
-    const struct slopes c = slopes_of(before ? before : u);
+    const struct grad_slopes c = slopes_of(before ? before : u);
     struct spread p = { before, u, before ? 0 : PAIRS, 0, (dq + dv) / (2 * T) * 4 };
 
     for (int g = 0; g < PAIRS && !before; g++)
@@ -216,7 +216,7 @@ INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, i
 
 static void unit_rest(const struct unit *u)
 {
-    const struct slopes c = slopes_of(u);
+    const struct grad_slopes c = slopes_of(u);
 
     tile_barrier();
     for (int g = 0; g < PAIRS; g++)

@@ -15,7 +15,7 @@
 
 /* Operands: tiles [16][16] of bf16 pairs.  "rows" are first operands, paired along features or
  * columns; "cols" are these transposed; "pairs" have rows r and r + 16 of 32 in each pair. */
-struct back_operands {
+struct chunk_back_operands {
     uint32_t *f_rows, *f_cols;  /* [4][d/32], [d/32][4] */
     uint32_t *f_sums;           /* [2][d/16] features by pairs of queries */
     uint32_t *f_pairs;          /* [2][d/16] */
@@ -34,11 +34,11 @@ struct back_operands {
     float    *rho;           /* [d] what the chunk adds */
 };
 
-static struct back_operands back_operands(const struct chunk_back *c)
+static struct chunk_back_operands back_operands(const struct chunk_back *c)
 {
-    const int64_t        d = CHUNK_TILE * (c->d / 32), dv = CHUNK_TILE * (c->dv / 32);
-    uint32_t            *at = c->scratch;
-    struct back_operands o;
+    const int64_t d = CHUNK_TILE * (c->d / 32), dv = CHUNK_TILE * (c->dv / 32);
+    uint32_t     *at = c->scratch;
+    struct chunk_back_operands o;
 
 #define CARVE(name, pairs) o.name = at, at += (pairs)
     CARVE(f_rows, 4 * d);
@@ -171,7 +171,7 @@ static void back_pair_sums(const struct chunk_back *c, uint32_t *out, const floa
 INLINE vf back_check(vf x, vf bad) { return vf_fma(x, vf_zero(), bad); }
 
 /* Gradients of rows, divided, as rows; and those of what divides them. */
-static bool back_rows_of(const struct chunk_back *c, const struct back_operands *o)
+static bool back_rows_of(const struct chunk_back *c, const struct chunk_back_operands *o)
 {
     vf bad = vf_zero();
 
@@ -259,7 +259,7 @@ static bool back_finite(const uint16_t *x, int64_t ld, int d)
 }
 
 /* All operands that do not depend on others; false: something is not finite. */
-static bool back_pack(const struct chunk_back *c, const struct back_operands *o)
+static bool back_pack(const struct chunk_back *c, const struct chunk_back_operands *o)
 {
     const int          d = c->d / 32, dv = c->dv / 32;
     _Alignas(64) float total[CHUNK_WIDTH]; /* of keys: of no use */
@@ -285,8 +285,8 @@ static bool back_pack(const struct chunk_back *c, const struct back_operands *o)
  */
 
 /* 16 keys by queries from their own on: n tiles. */
-INLINE void back_scores_of(const struct chunk_back *c, const struct back_operands *o,
-                           int i, const int n)
+INLINE void back_scores_of(const struct chunk_back          *c,
+                           const struct chunk_back_operands *o, int i, const int n)
 {
     const int       d = c->d / 32, at = i % 2 * T * CHUNK_SCORES + T * i;
     const uint32_t *v = (const uint32_t *)(const void *)(c->v + T * i * c->ldv);
@@ -301,7 +301,8 @@ INLINE void back_scores_of(const struct chunk_back *c, const struct back_operand
     strip_store(o->slopes + at, CHUNK_SCORES, n);
 }
 
-static void back_scores(const struct chunk_back *c, const struct back_operands *o, int i)
+static void back_scores(const struct chunk_back *c, const struct chunk_back_operands *o,
+                        int i)
 {
     switch (i) {
     case 0: back_scores_of(c, o, i, 4); break;
@@ -312,7 +313,7 @@ static void back_scores(const struct chunk_back *c, const struct back_operands *
 }
 
 /* a^T and da^T of strip i, by pairs of queries; what is not seen is 0. */
-static void back_near(const struct back_operands *o, int i)
+static void back_near(const struct chunk_back_operands *o, int i)
 {
     uint32_t *const da = o->da_keys + CHUNK_TILE * 2 * i;
     const int       at = i % 2 * T * CHUNK_SCORES;
@@ -338,8 +339,8 @@ static void back_near(const struct back_operands *o, int i)
 }
 
 /* n tiles of columns from j on: dv = g R + a^T n, and dg = v R^T + da^T f. */
-INLINE void back_dv_part(const struct chunk_back *c, const struct back_operands *o,
-                         int i, int j, const int n)
+INLINE void back_dv_part(const struct chunk_back          *c,
+                         const struct chunk_back_operands *o, int i, int j, const int n)
 {
     const int64_t step = CHUNK_TILE * (c->dv / T), p = i / 2;
 
@@ -351,8 +352,8 @@ INLINE void back_dv_part(const struct chunk_back *c, const struct back_operands 
     strip_store(o->values + i % 2 * T * c->dv + j, c->dv, n);
 }
 
-INLINE void back_dg_part(const struct chunk_back *c, const struct back_operands *o,
-                         int i, int j, const int n)
+INLINE void back_dg_part(const struct chunk_back          *c,
+                         const struct chunk_back_operands *o, int i, int j, const int n)
 {
     const int64_t   step = CHUNK_TILE * (c->d / T), p = i / 2;
     const uint32_t *v = (const uint32_t *)(const void *)(c->v + T * i * c->ldv);
@@ -416,8 +417,8 @@ static void back_give(const struct chunk_back *c, const float *rows, uint16_t *t
     }
 }
 
-static void back_give_values(const struct chunk_back *c, const struct back_operands *o,
-                             int i)
+static void back_give_values(const struct chunk_back          *c,
+                             const struct chunk_back_operands *o, int i)
 {
     uint16_t *to = c->d_v + T * i * c->ldv;
 
@@ -440,8 +441,8 @@ static void back_prefetch_rows(const struct chunk_back *c, int row0)
 }
 
 /* dv and dg of strip i, as floats. */
-static void back_products(const struct chunk_back *c, const struct back_operands *o,
-                          int i)
+static void back_products(const struct chunk_back          *c,
+                          const struct chunk_back_operands *o, int i)
 {
     for (int j = 0; j < c->dv; j += 4 * T)
         if (c->dv - j >= 4 * T)
@@ -455,8 +456,8 @@ static void back_products(const struct chunk_back *c, const struct back_operands
             back_dg_part(c, o, i, j, 2);
 }
 
-static void back_give_keys(const struct chunk_back *c, const struct back_operands *o,
-                           int i)
+static void back_give_keys(const struct chunk_back          *c,
+                           const struct chunk_back_operands *o, int i)
 {
     if (c->d_v) back_give_values(c, o, i);
     if (c->dk)
@@ -469,7 +470,7 @@ static void back_give_keys(const struct chunk_back *c, const struct back_operand
  */
 
 /* da by pairs of keys, from da^T by pairs of queries. */
-static void back_transpose_slopes(const struct back_operands *o)
+static void back_transpose_slopes(const struct chunk_back_operands *o)
 {
     for (int p = 0; p < CHUNK_PAIRS; p++)
         for (int k = 0; k <= p; k++) {
@@ -492,8 +493,8 @@ static void back_transpose_slopes(const struct back_operands *o)
 }
 
 /* df = n S^T + da g. */
-INLINE void back_df_part(const struct chunk_back *c, const struct back_operands *o,
-                         int i, int j, const int n)
+INLINE void back_df_part(const struct chunk_back          *c,
+                         const struct chunk_back_operands *o, int i, int j, const int n)
 {
     const int64_t step = CHUNK_TILE * (c->d / T);
 
@@ -505,7 +506,8 @@ INLINE void back_df_part(const struct chunk_back *c, const struct back_operands 
     strip_store(o->rows + i % 2 * T * c->d + j, c->d, n);
 }
 
-static void back_df(const struct chunk_back *c, const struct back_operands *o, int i)
+static void back_df(const struct chunk_back *c, const struct chunk_back_operands *o,
+                    int i)
 {
     for (int j = 0; j < c->d; j += 4 * T)
         if (c->d - j >= 4 * T)
@@ -514,8 +516,8 @@ static void back_df(const struct chunk_back *c, const struct back_operands *o, i
             back_df_part(c, o, i, j, 2);
 }
 
-static void back_give_queries(const struct chunk_back *c, const struct back_operands *o,
-                              int i)
+static void back_give_queries(const struct chunk_back          *c,
+                              const struct chunk_back_operands *o, int i)
 {
     back_give(c, o->rows + i % 2 * T * c->d, c->dq + T * i * c->ldq, c->ldq,
               o->f_rows + CHUNK_TILE * i * (c->d / 32), o->r + T * i, c->total,
@@ -523,8 +525,9 @@ static void back_give_queries(const struct chunk_back *c, const struct back_oper
 }
 
 /* R += f^T n, 16 features from i on by n tiles of columns from j on. */
-INLINE void back_absorb_part(const struct chunk_back *c, const struct back_operands *o,
-                             int i, int j, const int n)
+INLINE void back_absorb_part(const struct chunk_back          *c,
+                             const struct chunk_back_operands *o, int i, int j,
+                             const int n)
 {
     float *const to = c->after + i * c->ld_sums + j;
 
@@ -535,7 +538,8 @@ INLINE void back_absorb_part(const struct chunk_back *c, const struct back_opera
 }
 
 /* The part of strip number i, one of four. */
-static void back_absorb(const struct chunk_back *c, const struct back_operands *o, int i)
+static void back_absorb(const struct chunk_back *c, const struct chunk_back_operands *o,
+                        int i)
 {
     const int end = (i + 1) * (c->d / T) / CHUNK_KEYS;
 
@@ -549,7 +553,7 @@ static void back_absorb(const struct chunk_back *c, const struct back_operands *
 
 /* Strips of keys, then of queries.  What vectors do not wait for the tiles before them
  * stands after these, and runs beside them. */
-static void back_keys(const struct chunk_back *c, const struct back_operands *o)
+static void back_keys(const struct chunk_back *c, const struct chunk_back_operands *o)
 {
     tile_barrier();
     back_scores(c, o, 0);
@@ -566,7 +570,7 @@ static void back_keys(const struct chunk_back *c, const struct back_operands *o)
     }
 }
 
-static void back_queries(const struct chunk_back *c, const struct back_operands *o)
+static void back_queries(const struct chunk_back *c, const struct chunk_back_operands *o)
 {
     back_transpose_slopes(o);
     tile_barrier();
@@ -580,7 +584,7 @@ static void back_queries(const struct chunk_back *c, const struct back_operands 
 
 static int chunk_back_amx(const struct chunk_back *c)
 {
-    const struct back_operands o = back_operands(c);
+    const struct chunk_back_operands o = back_operands(c);
 
     if (!back_pack(c, &o)) return 0;
     back_keys(c, &o);

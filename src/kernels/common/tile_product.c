@@ -168,7 +168,7 @@ INLINE void some_fetches(struct beside *s)
 enum { TILE_BYTES = T * TILE_DEPTH * (int)sizeof(uint16_t) };
 
 /* A panel by a strip. */
-struct block {
+struct tile_block {
     const uint16_t *a;
     const uint32_t *b;
     const float    *sums; /* NULL: none */
@@ -188,7 +188,7 @@ struct block {
 
 /* 48 rows: sums in 0 to 5; a tile of b meets three of a, the last of which meets the
  * other tile of b first. */
-static void block_3(const struct block *x, struct beside *s)
+static void block_3(const struct tile_block *x, struct beside *s)
 {
     const char *a = (const char *)x->a, *b = (const char *)x->b;
 
@@ -225,7 +225,7 @@ static void block_3(const struct block *x, struct beside *s)
 }
 
 /* 32 rows, or 16. */
-INLINE void block_2(const struct block *x, struct beside *s, const bool tall)
+INLINE void block_2(const struct tile_block *x, struct beside *s, const bool tall)
 {
     const char *a = (const char *)x->a, *b = (const char *)x->b;
     const int   high = tall ? 2 : 1;
@@ -257,7 +257,7 @@ INLINE void block_2(const struct block *x, struct beside *s, const bool tall)
 #undef SUM
 #undef STORE
 
-static void run_block(const struct block *x, int rows, struct beside *s)
+static void run_block(const struct tile_block *x, int rows, struct beside *s)
 {
     if (rows == 3 * T)
         block_3(x, s);
@@ -290,7 +290,7 @@ static void tile_multiply_amx(const struct tile_multiply *x)
     const int64_t size = x->dtype == FOCI_F32 ? 4 : 2;
     const float  *rest = s.rest.in;
     int           at = s.rest.rows && rest >= x->c[0] && rest < x->c[0] + TILE_BLOCK;
-    struct block  b = { .a = x->a, .b = x->b, .steps = x->steps };
+    struct tile_block b = { .a = x->a, .b = x->b, .steps = x->steps };
 
     tile_barrier(); /* operands are made by vector code */
     for (int j = 0; j < x->strips; j++) {

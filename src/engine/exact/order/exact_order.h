@@ -26,13 +26,13 @@
 #include "engine/exact/terms/exact_shaw.h"
 
 /* Queries q0 to q1 see keys k0 to k1, elements of the sorted lists. */
-struct cell {
+struct order_cell {
     int32_t q0, q1, k0, k1;
 };
 
 /* A piece of work: several cells that share one block and one tile, or blocks of one
  * cell. */
-struct piece {
+struct order_piece {
     int32_t cell0, cells;
     int32_t block0, blocks; /* of its queries */
     int32_t tile0, tiles;   /* of its keys */
@@ -41,10 +41,10 @@ struct piece {
 
 /* Cells of one sequence and set of labels. */
 struct cells {
-    int32_t      *list_q, *list_k; /* rows of the sequence, sorted */
-    struct cell  *cells;
-    struct piece *pieces;
-    int64_t       n_q, n_k, n_cells, n_pieces;
+    int32_t            *list_q, *list_k; /* rows of the sequence, sorted */
+    struct order_cell  *cells;
+    struct order_piece *pieces;
+    int64_t             n_q, n_k, n_cells, n_pieces;
 };
 
 /* What the backward pass knows of a row: factors of q.k, the logarithm of the
@@ -75,13 +75,13 @@ struct order {
     int32_t *lists, *chosen; /* chosen: [heads][q_rows] labels that took a row */
     float   *mean;           /* [heads][len_q][d.ldv] */
 
-    struct cells *parts; /* [sets][seqs] of this round */
-    int64_t      *first; /* [n_parts + 1] pieces before those of a part */
-    int32_t      *list_q, *list_k;
-    struct cell  *cells;
-    struct piece *pieces;
-    int64_t       n_parts, n_phases, seq0, seqs;
-    int64_t       cell_cap, piece_cap; /* of a set */
+    struct cells       *parts; /* [sets][seqs] of this round */
+    int64_t            *first; /* [n_parts + 1] pieces before those of a part */
+    int32_t            *list_q, *list_k;
+    struct order_cell  *cells;
+    struct order_piece *pieces;
+    int64_t             n_parts, n_phases, seq0, seqs;
+    int64_t             cell_cap, piece_cap; /* of a set */
 
     /* Running rows, [heads][sums_q] (rows, or entries): sums of values, references,
      * sums of weights. */
@@ -143,19 +143,20 @@ void order_forward(struct exact *x, float *saved);
 void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back *shaw);
 
 /* Of a block in natural order: the number of keys that its lanes see in all sweeps. */
-void order_count_visible(const struct exact *x, const struct block *b, int64_t *visible);
+void order_count_visible(const struct exact *x, const struct exact_block *b,
+                         int64_t *visible);
 /* Save and restore the running output, maximum and sum of a block between sweeps. */
-void order_save_block(const struct exact *x, const struct block *b, const float *ot,
-                      const float *m, const float *l, float *tile);
-void order_load_block(const struct exact *x, const struct block *b, float *ot, float *m,
-                      float *l, float *tile);
+void order_save_block(const struct exact *x, const struct exact_block *b,
+                      const float *ot, const float *m, const float *l, float *tile);
+void order_load_block(const struct exact *x, const struct exact_block *b, float *ot,
+                      float *m, float *l, float *tile);
 /* Backward: save what is known of lane i of a block; add its dq to dqt[d.q][LANES]; and
  * add to d[LANES][d.ldq] what its rows receive as keys, where queries are keys too,
  * with two tiles of scratch. */
-void order_save_row(const struct exact *x, const struct block *b, int i,
+void order_save_row(const struct exact *x, const struct exact_block *b, int i,
                     struct order_row row);
-void order_add_dq(const struct exact *x, const struct block *b, float *dqt);
-void order_add_shared_keys(const struct exact *x, const struct block *b, float *d,
+void order_add_dq(const struct exact *x, const struct exact_block *b, float *dqt);
+void order_add_shared_keys(const struct exact *x, const struct exact_block *b, float *d,
                            float *tile, float *tile2);
 /* Where entries have factors, lanes of a block in natural order have none. */
 void order_clear_factors(const struct exact *x, float *mul);
@@ -235,14 +236,14 @@ size_t order_cells_bytes(const struct exact *x);
 void   order_cells(struct exact *x, int64_t round, bool backward);
 
 /* Piece number i of all parts, for one head. */
-struct task {
-    const struct cells     *part;
-    const struct piece     *piece;
-    const struct exact_seq *seq;
-    int64_t                 set, head;
+struct order_task {
+    const struct cells       *part;
+    const struct order_piece *piece;
+    const struct exact_seq   *seq;
+    int64_t                   set, head;
 };
-int64_t     order_tasks(const struct exact *x);
-struct task order_task(const struct exact *x, int64_t i);
+int64_t           order_tasks(const struct exact *x);
+struct order_task order_task(const struct exact *x, int64_t i);
 
 /*
  * Labels that take a number of rows

@@ -36,10 +36,10 @@ struct sweep_tile {
 /* One piece of work. */
 struct sweep {
     const struct exact *x;
-    struct task         task;
+    struct order_task   task;
     int64_t             round;
     bool                once; /* pairs of an earlier round are hidden */
-    struct block        rows; /* for functions that depend on the head alone */
+    struct exact_block  rows; /* for functions that depend on the head alone */
 };
 
 /*
@@ -48,7 +48,7 @@ struct sweep {
 
 void sweep_carve(const struct exact *x, struct sweep_block *b, struct sweep_tile *tiles,
                  struct arena *a);
-struct sweep sweep_of(const struct exact *x, int64_t round, struct task task);
+struct sweep sweep_of(const struct exact *x, int64_t round, struct order_task task);
 
 /* The rows of block number b and of tile number t of the piece. */
 void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block);

@@ -264,7 +264,7 @@ static void block_forward(const struct sweep *s, int64_t block, int n_tiles,
 
 static void piece_forward(const struct sweep *s, struct sweep_scratch *r)
 {
-    const struct piece *piece = s->task.piece;
+    const struct order_piece *piece = s->task.piece;
 
     for (int64_t first = 0; first < piece->tiles; first += SWEEP_TILES) {
         const int n = (int)min64(SWEEP_TILES, piece->tiles - first);
@@ -283,9 +283,9 @@ static void piece_forward(const struct sweep *s, struct sweep_scratch *r)
 /* A key is counted once, however often it weighs. */
 static void piece_count(const struct sweep *s, struct sweep_scratch *r)
 {
-    const struct piece *piece = s->task.piece;
-    const struct order *o = s->x->order;
-    struct sweep        first = *s;
+    const struct order_piece *piece = s->task.piece;
+    const struct order       *o = s->x->order;
+    struct sweep              first = *s;
 
     first.once = true;
     for (int64_t b = 0; b < piece->blocks; b++) {

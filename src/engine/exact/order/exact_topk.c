@@ -146,10 +146,10 @@ void topk_begin_back(struct exact *x)
  * gradient of the sink. */
 static void prepare_head(const struct exact *x, int64_t h)
 {
-    const struct order *o = x->order;
-    const int64_t       first = order_q_row(x, &x->seqs[o->seq0]);
-    const struct block  b = { .h = x->head0 + h };
-    float              *g = o->mean + h * x->p->len_q * x->d.ldv;
+    const struct order      *o = x->order;
+    const int64_t            first = order_q_row(x, &x->seqs[o->seq0]);
+    const struct exact_block b = { .h = x->head0 + h };
+    float                   *g = o->mean + h * x->p->len_q * x->d.ldv;
 
     for (int64_t e = 0; e < o->labels * o->topk_q; e++) {
         const int64_t at = h * o->sums_q + e, i = o->list_q[h * o->entries_q + e];

@@ -15,8 +15,8 @@ static const char *row_at(const struct linear_step *s, const void *base, int64_t
 static int64_t kv_row(const struct linear_step *s, const struct linear_step_item *i,
                       int64_t t)
 {
-    const struct step *step = s->step;
-    const int64_t      head = step->kv0 + (s->x.kv0 + i->kv) * step->kv_step;
+    const struct state_step *step = s->step;
+    const int64_t            head = step->kv0 + (s->x.kv0 + i->kv) * step->kv_step;
 
     return (i->seq->row0 + t) * s->x.plan->p.kv_heads + head;
 }

@@ -11,7 +11,7 @@
 enum { N_TILES = 8, TILE_ROWS = 16, TILE_WORDS = 16 };
 
 struct emulated_tile {
-    int      rows, words;
+    int      rows, pairs;
     uint32_t at[TILE_ROWS][TILE_WORDS];
 };
 
@@ -36,7 +36,7 @@ static inline void tile_config(const struct tile_config *c)
         assert(c->rows[t] <= TILE_ROWS && c->row_bytes[t] <= 4 * TILE_WORDS);
         assert(c->row_bytes[t] % 4 == 0 && !c->rows[t] == !c->row_bytes[t]);
         tiles[t].rows = c->rows[t];
-        tiles[t].words = c->row_bytes[t] / 4;
+        tiles[t].pairs = c->row_bytes[t] / 4;
     }
 }
 
@@ -57,14 +57,14 @@ static inline void tile_zero(int t)
     memset(x->at, 0, sizeof x->at);
 }
 
-/* Rows and words beyond the tile's shape become zero. */
+/* Rows and pairs beyond the tile's shape become zero. */
 static inline void tile_load(int t, const void *p, int64_t stride)
 {
     struct emulated_tile *x = tile_of(t);
 
     memset(x->at, 0, sizeof x->at);
     for (int i = 0; i < x->rows; i++)
-        memcpy(x->at[i], (const char *)p + i * stride, (size_t)x->words * 4);
+        memcpy(x->at[i], (const char *)p + i * stride, (size_t)x->pairs * 4);
 }
 
 static inline void tile_store(int t, void *p, int64_t stride)
@@ -72,7 +72,7 @@ static inline void tile_store(int t, void *p, int64_t stride)
     const struct emulated_tile *x = tile_of(t);
 
     for (int i = 0; i < x->rows; i++)
-        memcpy((char *)p + i * stride, x->at[i], (size_t)x->words * 4);
+        memcpy((char *)p + i * stride, x->at[i], (size_t)x->pairs * 4);
 }
 
 #ifdef __AVX512F__ /* the rest of the unit does not need it */
@@ -92,17 +92,17 @@ static inline __m512 tile_floats(__m512i bits)
     return tile_flush(_mm512_castsi512_ps(bits));
 }
 
-static inline __m512 tile_low(__m512i words)
+static inline __m512 tile_low(__m512i pairs)
 {
-    return tile_floats(_mm512_slli_epi32(words, 16));
+    return tile_floats(_mm512_slli_epi32(pairs, 16));
 }
 
-static inline __m512 tile_high(__m512i words)
+static inline __m512 tile_high(__m512i pairs)
 {
-    return tile_floats(_mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000)));
+    return tile_floats(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-/* A row of the product, rounded to nearest even at each step: the low halves of the words
+/* A row of the product, rounded to nearest even at each step: the low halves of the pairs
  * and the high ones have a sum each, from zero, by fused multiply-add; those two are
  * added, and the result is added to c. */
 static inline __m512 tile_row(const uint32_t *a, const struct emulated_tile *b, __m512 c)
@@ -124,11 +124,11 @@ static inline void tile_dp(int tc, int ta, int tb)
     const struct emulated_tile *a = tile_of(ta), *b = tile_of(tb);
 
     assert(tc != ta && tc != tb && ta != tb);
-    assert(c->rows == a->rows && c->words == b->words && a->words == b->rows);
+    assert(c->rows == a->rows && c->pairs == b->pairs && a->pairs == b->rows);
     for (int i = 0; i < c->rows; i++) {
         const __m512 sum =
             tile_row(a->at[i], b, tile_floats(_mm512_loadu_si512(c->at[i])));
-        _mm512_mask_storeu_ps(c->at[i], (__mmask16)((1u << c->words) - 1), sum);
+        _mm512_mask_storeu_ps(c->at[i], (__mmask16)((1u << c->pairs) - 1), sum);
     }
 }
 

@@ -117,9 +117,9 @@ INLINE void unit_pair(const struct unit *u, int g, const struct grad_slopes *c,
     vw_store(u->pairs + u->next_pairs + g * T, vw_zip_high((vw)d0, (vw)d1));
 }
 
-/* What pair g of a unit will be written to is brought near.  The lines were last written a
- * tile or a panel ago; stores that have to fetch them, one after the other, take as long
- * as all multiplies of the unit. */
+/* Prefetch the lines that pair g of a unit will write.  They were last written a tile or a
+ * panel ago; stores that miss, one after the other, take as long as all multiplies of the
+ * unit. */
 INLINE void unit_near(const struct unit *u, int g)
 {
     const int   half = g / (T / 2), row = g % (T / 2) * 2 * T;
@@ -335,7 +335,7 @@ static void grad_units(const struct grad_panel *p, const struct grad_scratch *r,
 }
 
 /*
- * What the next panel reads is brought into the second level of the cache
+ * Prefetch of the operands of the next panel into the second-level cache
  */
 
 struct ahead {

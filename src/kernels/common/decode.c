@@ -22,8 +22,8 @@ INLINE void ISA(dots_at)(vf *sum, const float *q, int64_t ldq, const char *k,
 }
 
 /* R rows against `keys` of K keys, R and K constant: keys that are not there are the
- * last one again.  One row computes so little that the hardware looks ahead far enough,
- * if keys are read in the order in which they lie; several ask. */
+ * last one again.  With one row there is so little to compute that the hardware prefetcher is
+ * fast enough, as keys are read in memory order; several rows prefetch in software. */
 INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k,
                             int64_t row, int keys, const int dtype, int d, const int R,
                             const int K)

@@ -1,7 +1,7 @@
-/* epilogue.c -- what follows a product, forward and backward.
+/* epilogue.c -- the epilogue of a product, forward and backward.
  *
- * Four vectors of a row at a time, so that what is asked for is looked up once for all of
- * them, and chains of dependent operations overlap; then one, and what is left.
+ * Four vectors of a row are computed at a time, so that options are tested once for all of
+ * them and chains of dependent operations overlap; then one, and the partial one at the end.
  */
 
 enum { EPILOGUE_VECS = 4 }; /* vectors */

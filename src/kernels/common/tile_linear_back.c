@@ -429,7 +429,7 @@ static void back_give_values(const struct chunk_back          *c,
         }
 }
 
-/* What comes in the next chunk: rows of v, and those to be written. */
+/* Prefetch rows of the next chunk: of v, and those that will be written. */
 static void back_prefetch_rows(const struct chunk_back *c, int row0)
 {
     for (int64_t i = row0; i < row0 + T; i++) {

@@ -1,4 +1,4 @@
-/* update.c -- what training does to long arrays of floats, once through memory. */
+/* update.c -- optimiser steps, norms and sums of long arrays of floats, in one pass each. */
 
 INLINE vf ISA(adamw_some)(float *p, float *g, float *m, float *v, int64_t i,
                           const struct adamw *how, const int some)

@@ -1,4 +1,4 @@
-/* epilogue.c -- what follows a product, forward and backward. */
+/* epilogue.c -- the epilogue of a product, forward and backward. */
 
 /* 1 / (1 + e^-x) */
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }

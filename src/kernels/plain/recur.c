@@ -1,4 +1,4 @@
-/* recur.c -- the state of linear attention, moved on by a token. */
+/* recur.c -- the state of linear attention, updated by one token. */
 
 static void recur(double *s, int64_t lds, const double *decay, const float *g,
                   const float *v, double *o, const float *f, int m)

@@ -1,4 +1,4 @@
-/* update.c -- what training does to long arrays of floats. */
+/* update.c -- optimiser steps, norms and sums of long arrays of floats. */
 
 static void adamw(float *p, float *g, float *m, float *v, int64_t n,
                   const struct adamw *how)

@@ -19,7 +19,7 @@ enum {
     PIECES = 16   /* jobs there should be at least, whatever the number of threads */
 };
 
-/* What is known of the rows of a block: factors of q.k (exact_factors()), the
+/* Per-row data of a block: factors of q.k (exact_factors()), the
  * logarithm of the normaliser, delta = d_o . o, and the block's share in gradients
  * of parameters. */
 struct back_rows {
@@ -101,7 +101,7 @@ int64_t back_tiles_of_run(const struct exact *x);
 /* Round and pack a block, and find delta. */
 void back_prepare(struct exact_back *k, const struct exact_block *b,
                   struct back_scratch *r);
-/* A part's dq of a block: where it is; and the same, initialised with zeros. */
+/* dq of a block in one part: its address; and the same, initialised with zeros. */
 float *back_dqt_of(const struct exact_back *k, int64_t part, int64_t block);
 float *back_dqt(const struct exact_back *k, int64_t part, int64_t block);
 /* Whether sums over the keys of rows are wanted, and those of a part and block. */
@@ -180,8 +180,8 @@ struct back_panel {
 bool back_has_panels(const struct exact *x);
 void back_panel_carve(const struct exact *x, int64_t run, struct arena *a,
                       struct back_scratch *r);
-/* From the layout of the separate kernels to that of the panel kernel, in place, of a
- * block and of a tile of keys and values; and back, to `to`. */
+/* Convert a block, and a tile of keys and values, from the layout of the separate kernels
+ * to that of the panel kernel, in place; and convert back, to `to`. */
 void back_panel_pack_block(const struct exact_back *k, const struct exact_block *b,
                            void *scratch);
 void back_panel_pack_keys(const struct exact *x, int64_t kv, int64_t kt, void *scratch);
@@ -191,7 +191,7 @@ void back_panel_unpack(const struct back_run *u, const struct exact_block *b, in
 bool back_packs_stored(const struct exact *x, const struct back_scratch *r);
 void back_panel_pack_stored(const struct exact_back *k, const struct exact_block *b,
                             void *scratch);
-/* Whether all operands of a panel are finite; those of a block; those of a run. */
+/* Whether all operands of a panel, of a block and of a run are finite. */
 bool back_panel_finite(const struct back_panel *w);
 bool back_block_finite(const struct back_run *u, const struct exact_block *b);
 bool back_tiles_finite(const struct back_run *u);

@@ -1,7 +1,7 @@
 /* exact_forward.h -- the forward pass of a block of queries: what its files share.
  *
- * exact_forward.c has memory, jobs and order; exact_forward_block.c takes a block down
- * its keys, panel by panel; exact_reference.c chooses the references of the softmax and
+ * exact_forward.c has memory, jobs and order; exact_forward_block.c takes a block
+ * through its keys, panel by panel; exact_reference.c chooses the references of the softmax and
  * stores outputs and normalisers.
  */
 #ifndef FOCI_EXACT_FORWARD_H
@@ -38,7 +38,7 @@ struct forward_panel {
     bool    any_masked;
 };
 
-/* A block on its way down its keys. */
+/* The state of a block on its way through its keys. */
 struct forward_pass {
     const struct exact       *x;
     const struct exact_block *b;

@@ -1,4 +1,4 @@
-/* exact_forward_block.c -- a block of 64 queries goes down its keys: scores, weights,
+/* exact_forward_block.c -- a block of 64 queries goes through its keys: scores, weights,
  * values.
  *
  * Weights are relative to a reference m that lags at most 8 (in base 2) behind the true

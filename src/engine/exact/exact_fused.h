@@ -32,7 +32,7 @@ unsigned exact_fused_blocks(const struct exact *x, const struct exact_block *b, 
                             struct fused_scratch *f, float *tile, float *saved);
 
 /*
- * What both ways share (exact_reference.c)
+ * Shared with the separate kernels (exact_reference.c)
  */
 
 /* The norm of the longest key that each lane may see, where causality alone hides keys. */

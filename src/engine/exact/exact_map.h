@@ -1,4 +1,4 @@
-/* exact_map.h -- row maps: what is done to rows of q and k before they meet.
+/* exact_map.h -- row maps: what is applied to rows of q and k before their product.
  *
  * In order: projection, standardisation (mean 0, variance 1), normalisation (norm 1),
  * rope. Most mechanisms have none of these.

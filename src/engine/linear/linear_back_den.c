@@ -1,5 +1,5 @@
-/* linear_back_den.c -- gradients of denominators that are no sums of the weights that
- * numerators have: under RoPE, where denominators have unrotated features, and with
+/* linear_back_den.c -- gradients of denominators that are not sums of the weights of
+ * numerators: under RoPE, where denominators have unrotated features, and with
  * FOCI_NORM_FEATURE, where every feature is divided by its own sum.
  *
  * Both are sums z over the features of the keys that a lane sees, made lane by lane as

@@ -30,7 +30,7 @@ struct positional_token {
     const struct positional *x;
     foci_positional          kind;
     void                    *state;         /* a struct last_word, or values of taps */
-    double                  *row[MAX_KEPT]; /* of rows that are not kept unspecified */
+    double                  *row[MAX_KEPT]; /* unspecified for rows that are not kept */
     int64_t                  n;             /* tokens before it */
     float                   *v, *o;
     struct positional_scratch *r;
@@ -53,7 +53,7 @@ foci_status positional_state_truncate(foci_state *state, int g, int64_t len,
 /* positional_step_token.c: output and new state, by pattern, of tokens and of words. */
 void positional_token(const struct positional_token *t);
 void positional_word_token(const struct positional_token *t, int64_t word);
-/* By taps of head h; without `attend` the value is only kept. */
+/* The same by taps of head h; without `attend` the value is only stored. */
 void positional_taps_token(const struct positional_token *t, const float *params,
                            int64_t h, bool attend);
 

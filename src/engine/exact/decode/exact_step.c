@@ -1,4 +1,4 @@
-/* exact_step.c -- a step of decoding: pieces attend, and are merged. */
+/* exact_step.c -- a step of decoding: pieces attend in parallel, then are merged. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>

@@ -79,7 +79,7 @@ void exact_sum_open(const foci_state *state, int g, int level, int64_t len, floa
  * Labels (exact_step_maps.c)
  */
 
-/* Of rows that are not numbers, which share it with no other. */
+/* The label of rows with NaN; no two of them share it. */
 #define NO_LABEL INT64_MIN
 
 /* How many maps a state has; how many different labels there can be, INT32_MAX: any

@@ -93,8 +93,8 @@ static inline bool sweep_dedups(const struct sweep *s)
 enum seen { SEEN_NONE, SEEN_SOME, SEEN_ALL };
 enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
                      const struct sweep_tile *t, uint64_t *seen);
-/* The log2 of how often the pairs of a sweep count: a token that sees nothing but
- * itself does so in every round. */
+/* The log2 of how often the pairs of a sweep count: a token that sees only itself counts
+ * in every round. */
 float sweep_log_rounds(const struct sweep *s);
 /* The caller's biases and those by distance; scratch[TILE][LANES] where there are such. */
 bool             sweep_has_bias(const struct exact *x);

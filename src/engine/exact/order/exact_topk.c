@@ -1,5 +1,5 @@
-/* exact_topk.c -- labels that take a number of rows: the queries and the keys nearest
- * to each.
+/* exact_topk.c -- top-k labels: each takes the queries and the keys that are nearest to
+ * it.
  *
  * Every label is a cell, and a query may be in several.  Sums are kept for each entry
  * of the lists, one sequence after the other, and the output of a row is the mean of

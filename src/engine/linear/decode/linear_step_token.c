@@ -1,5 +1,5 @@
-/* linear_step_token.c -- one token: its key and value into the sums, its queries read
- * them. */
+/* linear_step_token.c -- one token: add its key and value to the sums, then answer its
+ * queries from them. */
 #include <math.h>
 #include <string.h>
 

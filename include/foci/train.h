@@ -151,8 +151,8 @@ typedef struct foci_loss_options {
     int     advance; /* 1: move the parameters that mechanisms move, once a step */
 } foci_loss_options;
 
-/* Compute the loss of a batch and, unless grads is NULL, its gradients, which are added and laid out as
- * the parameters. */
+/* Compute the loss of a batch and, unless grads is NULL, its gradients, which are added and
+ * laid out as the parameters. */
 FOCI_API foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
                                      const foci_loss_options *options, float *grads,
                                      foci_loss *loss);
@@ -263,9 +263,9 @@ FOCI_API foci_status foci_trainer_run(foci_trainer *trainer);
 FOCI_API uint64_t foci_trainer_checksum(const foci_trainer *trainer);
 
 /* The output layer in closed form: blocks stay as drawn, and the output layer, which must be
- * untied, is solved by ridge regression over one pass of `train`.  Of the given ridges, in units
- * of the mean of the diagonal (NULL: 1e-6 to 10, by tens), the one with the best accuracy on
- * `valid` is used. */
+ * untied, is solved by ridge regression over one pass of `train`.  Of the given ridges, in
+ * units of the mean of the diagonal (NULL: 1e-6 to 10, by tens), the one with the best
+ * accuracy on `valid` is used. */
 typedef struct foci_ridge_options {
     size_t        size;
     const double *ridges;

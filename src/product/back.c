@@ -2,7 +2,7 @@
  *
  *     dz = drop(dc) act'(pre)   da = da_more + dz b^T   db += a^T dz   dbias += 1^T dz
  *
- * dz is made on its own only where no product before has made it (dc_is_dz).
+ * dz is computed on its own unless a product before has computed it (dc_is_dz).
  */
 #include <inttypes.h>
 

@@ -1,4 +1,4 @@
-/* call.c -- the public product: one matrix a part. */
+/* call.c -- the public product: each matrix is one part. */
 #include <inttypes.h>
 #include <string.h>
 

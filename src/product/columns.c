@@ -1,4 +1,5 @@
-/* columns.c -- sums of rows: parts of SUM_ROWS rows, whatever the threads, and then these. */
+/* columns.c -- sums of rows: partial sums of SUM_ROWS rows each, then the sum of these, the
+ * same for any number of threads. */
 #include "product/columns.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@ struct product_columns {
 /* Rows are summed SUM_ROWS at a time, and these sums in order. */
 enum { SUM_ROWS = 128 };
 
-/* The partial sums of so many rows. */
+/* Memory for the partial sums of `rows` rows. */
 float *columns_alloc(struct arena *a, int64_t rows, int64_t width);
 /* out[width] += the sum of the rows; partial from columns_alloc(). */
 void columns_sum(const foci_ctx *ctx, const struct product_columns *r, float *out,

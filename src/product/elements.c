@@ -1,7 +1,7 @@
 /* elements.c -- activations, gates, dropout and residuals on their own.
  *
- * Tiles of rows pass through floats in the first cache, so that the kernels are those that
- * follow products.
+ * Tiles of rows pass through floats in the first-level cache, so that the kernels of
+ * epilogues serve here too.
  */
 #include "product/elements.h"
 

@@ -1,8 +1,8 @@
-/* epilogue.c -- what follows a product, while the result is in the cache.
+/* epilogue.c -- the epilogue of a product, while the result is in the cache.
  *
  *     c = residual + drop(act(x + bias))      or, where gradients are summed, c += x
  *
- * and the way back, c = residual + drop(x) act'(pre).
+ * and backward, c = residual + drop(x) act'(pre).
  */
 #include <assert.h>
 #include <math.h>

@@ -24,21 +24,21 @@ struct product_piece {
     int                        cols;
 };
 
-/* That of column c0, as far as column c0 + n. */
+/* The piece that starts at column c0, up to column c0 + n. */
 struct product_piece piece_at(const struct matrix *m, int64_t c0, int64_t n);
-/* Where row r of it begins. */
+/* The address of row r of a piece. */
 char *piece_row(const struct matrix *m, struct product_piece p, int64_t r);
 
-/* A rectangle of what the parts make, as it is stored: n rows, 64 at most where it is
- * packed, of d columns. */
+/* A rectangle of the matrix that the parts make, as stored: n rows (at most 64 where it is
+ * packed) of d columns. */
 struct cut {
     int64_t row, col;
     int     n, d;
 };
 
-/* Columns of b as they are multiplied, `width` at a time: their number, and those of number
- * i.  Where b is gated, gates and what they gate take turns, the last of each as short as
- * the other. */
+/* Columns of b in the order in which they are multiplied, `width` at a time: the number of
+ * such strips, and strip i.  Where b is gated, strips of gates and strips of the values they
+ * gate alternate, of equal widths. */
 struct cols {
     int64_t at;
     int     n;
@@ -47,10 +47,10 @@ static inline bool gates(const struct product *p) { return p->gated && !p->back;
 int64_t            cols_count(const struct product *p, int width);
 struct cols        cols_at(const struct product *p, int64_t i, int width);
 
-/* FLOP of it. */
+/* FLOP of a product. */
 double product_flops(const struct product *p);
 
-/* Whether sums are the result, but for a bias and what is added. */
+/* Whether the epilogue is at most a bias and a residual. */
 bool is_bare(const struct product *p);
 
 /* A context, a product, and where its operands are packed. */
@@ -62,10 +62,10 @@ struct packing {
     int64_t               tiles, panels; /* along k and n */
     char                 *b;             /* [panels][tiles] of 64 x 64 */
     size_t                tile_bytes;
-    bool                  large; /* the second cache is */
+    bool                  large; /* the second-level cache is */
 };
 
-/* What a thread has for itself. */
+/* Scratch of one thread. */
 struct scratch {
     float *tile;  /* [64][BLOCK_TERMS] floats on their way */
     float *piece; /* the same */
@@ -73,8 +73,8 @@ struct scratch {
     float *c;     /* [BLOCK_COLS / 64][BLOCK_ROWS][64] */
 };
 
-/* An operand of the micro-kernels: element (i, t) at data[i rows + t terms], in floats or
- * words. */
+/* The first operand of the micro-kernels: element (i, t) at data[i rows + t terms], in floats
+ * or bf16 pairs. */
 struct left_operand {
     const char *data;
     int64_t     rows, terms;
@@ -94,12 +94,14 @@ struct product_block {
     int     m, n;
 };
 
-/* epilogue.c: a block, of 64 columns at most, from in[m][ld], and up[m][ld] where b is gated. */
+/* epilogue.c: apply the epilogue to a block of at most 64 columns, from in[m][ld], and from
+ * up[m][ld] where b is gated. */
 void product_epilogue(const struct kernels *k, const struct product *p,
                       struct product_block b, const float *in, const float *up,
                       int64_t ld);
 
-/* few.c: where c has few rows.  Whether it can be, b's parts being known; its memory. */
+/* few.c: products with few rows of c.  few_can: whether this one is such a product, given
+ * the parts of b. */
 enum { FEW = 16 };
 bool few_can(const struct product *p, bool bf16);
 void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a);

@@ -1,7 +1,7 @@
 /* pack.c -- operands of a product, laid out for the micro-kernels.
  *
- * Where a tile lies in one part, bf16 are moved as they are stored; otherwise floats are
- * put together from several parts first.
+ * Where a tile lies in one part, bf16 are copied as stored; otherwise its columns are first
+ * assembled as floats from several parts.
  */
 #include <string.h>
 

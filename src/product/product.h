@@ -1,5 +1,5 @@
-/* product.h -- products of matrices, packed for the micro-kernels, with what follows
- * them done while the result is in the cache. */
+/* product.h -- products of matrices, packed for the micro-kernels, with an epilogue while
+ * the result is in the cache. */
 #ifndef FOCI_PRODUCT_H
 #define FOCI_PRODUCT_H
 
@@ -25,13 +25,13 @@ struct matrix {
  * gated: b has 2 n columns and the bias as many entries, c = residual + drop(act(g) u) with
  * [g, u] = a b + bias.
  *
- * back, the gradient of what an activation was given: c = residual + drop(a b) act'(pre).
+ * back, the gradient of the input of an activation: c = residual + drop(a b) act'(pre).
  * With gated c and pre have 2 n columns, pre = [g, u] and
  * c = [drop(a b) u act'(g), drop(a b) act(g)]. */
 struct product {
     int64_t       m, n, k;
     struct matrix a, b, c; /* c is not transposed */
-    bool          add;     /* c += a b; of f32, without what follows here */
+    bool          add;     /* c += a b, c f32; no epilogue */
     bool          fast;    /* bf16 products, also of f32 */
     bool          gated, back;
     const void *packed; /* b as product_pack() has packed it; NULL: it is packed anew */
@@ -48,7 +48,7 @@ struct product {
     int64_t      drop_row0; /* row 0 of c counts as so many */
 };
 
-/* Bits of 64 columns from j0 on of m rows from i0 on, 0: dropped, for p->drop above 0. */
+/* The dropout mask of 64 columns from j0 on of m rows from i0 on, for p->drop above 0. */
 void product_dropout_mask(const struct kernels *k, const struct product *p, int64_t i0,
                           int m, int64_t j0, uint64_t *dropout_mask);
 

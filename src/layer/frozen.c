@@ -5,7 +5,7 @@
  *     hadamard    the first columns of D1 H P1 D2 H P2 D3 H: signs, permutations and
  *                 Hadamard matrices on runs as long as a power of two divides the width
  *
- * A transform is kept as signs and permutations only (hadamard.c).
+ * A transform is stored as signs and permutations only (hadamard.c).
  */
 #include <inttypes.h>
 #include <math.h>

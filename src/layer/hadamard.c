@@ -3,11 +3,11 @@
  *     y = x D1 H P1 D2 H P2 D3 H, of which the first columns are kept
  *     dx = dy H D3 P2' H D2 P1' H D1
  *
- * 16 rows stand in lanes, so that a permutation is a choice of vectors to load and every
- * step of H adds and subtracts whole vectors.  Of the last H only what is kept is made,
- * and the way back starts from as much: the first n columns of H on a longer run are H on
- * n elements of the run's parts, added up; and the first n rows of it are H on n elements,
- * over and over.
+ * 16 rows are lanes, so that a permutation is a choice of vectors to load and every step of
+ * H adds and subtracts whole vectors.  Of the last H only the columns that are kept are
+ * computed, and the backward pass starts from as many: the first n columns of H on a longer
+ * run are H on n elements, of the sum of the run's parts; and the first n rows of it are H
+ * on n elements, repeated.
  */
 #include <string.h>
 

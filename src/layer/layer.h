@@ -1,4 +1,4 @@
-/* layer.h -- what a layer is made of. */
+/* layer.h -- the data of a layer, and what its files share. */
 #ifndef FOCI_LAYER_INSIDE_H
 #define FOCI_LAYER_INSIDE_H
 
@@ -7,17 +7,17 @@
 #include "layer/frozen.h"
 #include "product/product.h"
 
-/* Rows of one kind and heads of them, [heads][batch len][dim]; the plan's head number
- * `first` is the first that is there. */
+/* The extents of a place, [heads][batch len][dim]; its first head is head number `first` of
+ * the plan. */
 struct layer_buffer {
     int64_t first, heads, len, dim;
 };
 
-/* What lies between x and y, in the order of computation. */
+/* Tensors between x and y, in the order of computation. */
 enum place {
     PLACE_U, /* gau: gates before their activation; conv: a, then b */
-    PLACE_W, /* gau: values before theirs */
-    PLACE_Z, /* gau: what q and k are made of, before its activation */
+    PLACE_W, /* gau: values before their activation */
+    PLACE_Z, /* gau: the input of q and k, before its activation */
     PLACE_Q,
     PLACE_K,
     PLACE_V,
@@ -51,8 +51,8 @@ struct projection {
     int        bias;    /* -1: none */
 };
 
-/* Rows for distances that a modifier reads among its parameters, R [heads][rows][dim]:
- * a layer makes them of waves and weights WR. */
+/* Rows for distances that a modifier reads as a parameter, R [heads][rows][dim]: a layer
+ * computes them as waves times weights WR. */
 struct distances {
     int     weights;
     int64_t offset, heads, rows, dim; /* where R is among the plan's floats */
@@ -94,22 +94,22 @@ static inline const float *layer_tensor(const foci_layer *layer, int param,
 /* layer_project.c: the projections of every kind of layer. */
 foci_status layer_projections(foci_layer *layer);
 
-/* layer_distances.c: find those of the plan; what of its floats is the layer's to make. */
+/* layer_distances.c: find the tensors of the plan that the layer computes. */
 foci_status layer_distances(foci_layer *layer);
 void        layer_distances_free(foci_layer *layer);
 /* How many of the plan's floats before `offset` are not stored; whether that one is. */
 int64_t layer_made_before(const foci_layer *layer, int64_t offset);
 bool    layer_makes(const foci_layer *layer, int64_t offset);
-/* Of all floats of the plan, those that are stored. */
+/* Copy the stored floats out of all floats of the plan. */
 void layer_keep_stored(const foci_layer *layer, const float *all, float *stored);
 
-/* Rows of an execution that follow one another: from x (or the source), to rows of
- * queries and of keys. */
+/* n consecutive rows of an execution: from row x of x (or of the source) on, which are rows
+ * from q on of queries and from k on of keys. */
 struct layer_run {
     int64_t x, n, q, k;
 };
 
-/* A place in memory: head h, row i and element c at (h - first) head + i row + c. */
+/* A place in memory: element c of row i of head h is at (h - first) head + i row + c. */
 struct layer_view {
     char   *data;
     int64_t row, head, first;
@@ -130,7 +130,7 @@ struct layer_pass {
     char             *plan_work, *plan_saved;
     float *plan_params, *plan_dparams; /* where the layer makes some of them */
     char  *product_work;
-    bool   active; /* u, w and z of a gau are behind their activation */
+    bool   active; /* u, w and z of a gau have their activation applied */
     float *bias;   /* [columns] of a product, side by side */
     struct product_part *a, *b, *c;  /* [cols] memory for parts */
     float               *rows;       /* [threads][GATE_ROWS][row_floats] */
@@ -165,8 +165,8 @@ static inline bool by_query(enum place place)
     return place != PLACE_K && place != PLACE_V;
 }
 
-/* Whether these rows give what the projection makes: those of the memory only what keys
- * bring. */
+/* Whether the projection applies to these rows: rows of the memory have keys and values
+ * only. */
 static inline bool hidden_gives(const struct hidden *r, const struct projection *to)
 {
     return to->source == r->source && (!r->memory || !by_query(to->to));
@@ -179,25 +179,26 @@ static inline char *view_at(const foci_layer *layer, const struct layer_view *s,
     return s->data + (size_t)at * foci_dtype_bytes(layer->p.dtype);
 }
 
-/* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
- * nothing is. */
+/* layer_pass.c: carve the memory of an execution; a null arena counts.  saved NULL: nothing
+ * is saved. */
 void layer_carve(const foci_layer *layer, struct layer_pass *x, struct arena *work,
                  struct arena *saved, bool backward);
 struct layer_view layer_carve_place(const foci_layer          *layer,
                                     const struct layer_buffer *b, int64_t batch,
                                     struct arena *a);
-/* Of it what steps need too, for products of so many rows. */
+/* The scratch that steps need too, for products of `rows` rows. */
 void layer_carve_scratch(const foci_layer *layer, struct layer_pass *x, int64_t rows,
                          bool backward, struct arena *a);
-/* Pointers into the caller's memory, and the runs. */
+/* Set the pointers into the caller's memory, and the runs. */
 void layer_open(const foci_layer *layer, const foci_layer_io *io,
                 const foci_layer_grads *g, struct layer_pass *x);
-/* Rows of x; and those that give keys and values beside them or in their place. */
+/* The rows of x; and the rows of memory or source that give keys and values beside them or
+ * in their place. */
 struct hidden layer_own(const struct layer_pass *x);
 struct hidden layer_others(const struct layer_pass *x);
 foci_io       layer_plan_io(const struct layer_pass *x);
 foci_grads    layer_plan_grads(const struct layer_pass *x);
-/* How a place lies in an execution of whole sequences. */
+/* The layout of a place in an execution of whole sequences. */
 foci_layout layer_layout(const struct layer_buffer *b, int64_t batch);
 /* Bytes that products of so many rows need. */
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
@@ -206,7 +207,8 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
 void layer_carve_source(const foci_layer *layer, int64_t batch,
                         struct layer_view at[LAYER_PLACES], struct arena *a);
 
-/* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
+/* layer_distances.c: compute the plan's parameters, and the gradients of what they are
+ * computed from. */
 void layer_make_params(struct layer_pass *x);
 void layer_make_back(struct layer_pass *x);
 
@@ -226,39 +228,39 @@ const float *layer_weights(const struct layer_pass *x, const struct projection *
 const struct frozen *layer_transform(const foci_layer        *layer,
                                      const struct projection *to);
 
-/* layer_gate.c: what gau and conv do between products and plan, and back. */
+/* layer_gate.c: the activations and gates of gau and conv, forward and backward. */
 void layer_gate(struct layer_pass *x);
 void layer_gate_out(struct layer_pass *x);
 void layer_gate_back(struct layer_pass *x);
 void layer_gate_out_back(struct layer_pass *x);
 
-/* layer_rows.c: what goes row by row.  Sums of columns over the rows of an execution, of
- * x or, with `others`, of the source or the memory; rows are numbered as queries or as
- * keys. */
+/* layer_rows.c: row-wise operations.  Sums of columns over the rows of an execution, of x or,
+ * with `others`, of the source or the memory; rows are numbered as queries or as keys. */
 struct layer_sums {
     const char *data; /* row 0, rows ld apart */
     int64_t     ld, cols;
     bool        keys, others;
 };
-/* out[cols] += */
+/* out[cols] += the sums. */
 void layer_sum_rows(const struct layer_pass *x, const struct layer_sums *s, float *out);
-/* dy without what forward dropped. */
+/* Apply the dropout mask of forward to dy. */
 void layer_drop_back(struct layer_pass *x);
 /* Rows of x, or of the source, with zeros as padding, for products that sum over rows: where
  * they are, or in x->clean. */
 const void *layer_clean(const struct layer_pass *x, const void *rows, bool source);
 /* The same of the gradients of heads, in place. */
 void layer_clean_heads(const struct layer_pass *x);
-/* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
+/* Zero the rows of `to`, [batch][len][width] of x or of the source, that no run has. */
 void layer_clear_rest(const struct layer_pass *x, void *to, bool source);
-/* The memory of the next call. */
+/* Store memory_next, for the next call. */
 void layer_remember(const struct layer_pass *x);
 /* to = dx_sum + plan (which may be NULL), in the rows of a run. */
 void layer_store_sum(const struct layer_pass *x, const char *plan, void *to,
                      int64_t width, const struct layer_run *run);
 
 /* layer_check.c */
-/* With engines false their say is left out: an execution that changes parameters. */
+/* Check and complete the structs of a call; without `engines` the checks of engines are left
+ * out, for executions that change parameters. */
 foci_status layer_open_call(const foci_layer *layer, const foci_layer_io *io,
                             const foci_layer_grads *grads, bool engines,
                             foci_layer_io *whole, foci_layer_grads *whole_grads);

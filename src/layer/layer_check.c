@@ -1,4 +1,4 @@
-/* layer_check.c -- the border of an execution of a layer. */
+/* layer_check.c -- checks of the arguments of an execution of a layer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* layer_gate.c -- what gated layers do to rows between their products and the plan.
+/* layer_gate.c -- activations and gates of gau and conv, between products and plan.
  *
  * gau (Hua et al., "Transformer quality in linear time", 2022): v = silu(w),
  * q = silu(z) gamma_q + beta_q, k likewise, and heads are multiplied by silu(u).

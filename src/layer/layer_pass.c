@@ -1,4 +1,4 @@
-/* layer_pass.c -- what one execution of a layer has in memory, and which rows it has. */
+/* layer_pass.c -- the memory of an execution of a layer, and its runs of rows. */
 #include "layer/layer.h"
 
 /* Of all products side by side. */

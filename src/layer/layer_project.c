@@ -1,4 +1,4 @@
-/* layer_project.c -- the projections of a layer: those that its heads read. */
+/* layer_project.c -- the list of projections of a layer: those that its heads read. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* layer_rows.c -- what a layer does row by row: sums of columns, dropped gradients, rows
+/* layer_rows.c -- row-wise operations of a layer: sums of columns, dropped gradients, rows
  * that no sequence has. */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* layer_source.c -- keys and values of a source, projected once for many calls: a decoder
- * asks the same source for every token. */
+ * attends to the same source for every token. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* linear.c -- what planning has to know of mechanisms of the linear engine. */
+/* linear.c -- planning of mechanisms of the linear engine. */
 #include "plan/plan.h"
 
 foci_linear linear_of(const foci_mech *m)

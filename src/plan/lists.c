@@ -1,5 +1,5 @@
-/* lists.c -- lists of whole numbers that mechanisms are planned with: which are asked
- * for, are they right, and copies of them. */
+/* lists.c -- lists of whole numbers that mechanisms are planned with: which are needed,
+ * checks, and copies. */
 #include "plan/plan.h"
 
 #include <inttypes.h>

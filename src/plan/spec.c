@@ -1,4 +1,4 @@
-/* spec.c -- what is done with a parsed spec: sharing heads out, freeing. */
+/* spec.c -- operations on a parsed spec: distributing heads, freeing. */
 #include "plan/spec.h"
 
 #include <inttypes.h>

@@ -16,14 +16,14 @@ struct text_span {
 
 bool span_is(struct text_span a, const char *text);
 
-/* For messages: shortened, without control characters; in quotes, or bare. */
+/* A span for messages: shortened, without control characters; in quotes, or bare. */
 struct quote {
     char text[48];
 };
 struct quote span_quote(struct text_span a);
 struct quote span_bare(struct text_span a);
 
-/* The name least edits away from a misspelt one. */
+/* The name with the fewest edits from a misspelt one. */
 struct nearest {
     struct text_span word;
     struct text_span name; /* .s is NULL while none was offered */
@@ -43,8 +43,8 @@ bool word_at(const char *words, int i, struct text_span *out);
 struct spec_reader {
     foci_ctx   *ctx;
     const char *text, *at, *end;
-    const char *
-        label; /* begins its messages: where a text came from, if not from the caller */
+    const char
+        *label; /* prefix of messages: the origin of a text that is not the caller's */
 };
 
 /* Fail with the column of `at`. */

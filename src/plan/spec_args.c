@@ -1,5 +1,5 @@
-/* spec_args.c -- arguments of mechanisms and modifiers: which is meant, and whether
- * its value will do. */
+/* spec_args.c -- arguments of mechanisms and modifiers: finding them by name or place, and
+ * checking their values. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* stage.c -- from a group of the spec to a stage: may it be, what do its modifiers come
- * to, which tiles does it need. */
+/* stage.c -- from a group of the spec to a stage: checks, the effect of its modifiers, and
+ * the tiles that it needs. */
 #include <math.h>
 
 #include "plan/plan.h"

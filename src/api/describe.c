@@ -1,4 +1,4 @@
-/* describe.c -- a plan in words: one line a stage, kernels and cost. */
+/* describe.c -- the text that describes a plan: one line a stage, kernels and cost. */
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* execute.c -- the border of an execution: check the pointers, run the stages. */
+/* execute.c -- executions: check the arguments, run the stages. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* measure.c -- the peak rates of this machine: products and memory traffic.
  *
  * A ceiling is what nothing exceeds.  Products are those of registers (peak_f32 and
- * peak_bf16 of the context's kernels), in all threads at once, and beside them the
- * product of blocks in the first cache, should a level have no better.  The best of several
- * short runs counts: clocks wander, and a ceiling is what was reached, not what was usual.
+ * peak_bf16 of the context's kernels), in all threads at once, and the product of blocks in
+ * the first-level cache, where that is faster.  The best of several short runs counts: clocks
+ * vary, and a ceiling is what was reached, not what was usual.
  * Data are not zero, because zeros draw less power and run faster than any real product
  * does.  Where bf16 problems are computed in f32, that is their ceiling.
  */

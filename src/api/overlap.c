@@ -1,9 +1,9 @@
-/* overlap.c -- outputs of an execution that lie where its inputs, or other outputs, are.
+/* overlap.c -- refusal of outputs of an execution that overlap inputs or other outputs.
  *
  * Mechanisms read inputs after they have written some of the output, each in its own order,
- * so no such call is computed.  Tensors are compared by the memory from their first element
- * to their last.  Where these stretches meet, tensors may still be columns of the same rows,
- * as in one buffer [row][q, k, v, o]: then what counts is the part of a row that each has.
+ * so such calls are refused.  Tensors are compared by the memory from their first element to
+ * their last.  If these ranges overlap, tensors may still be columns of the same rows, as in
+ * one buffer [row][q, k, v, o]: then the parts of a row that each has are compared.
  */
 #include <inttypes.h>
 #include <stdio.h>

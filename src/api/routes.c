@@ -2,8 +2,8 @@
  *
  * Key/value head (h / share) routes + r of a group is route r of its head h, so the
  * plan of a route is the inner mechanism on every routes-th of them: the same problem
- * with longer steps from head to head.  It has the tensors of the outer plan, its group
- * the place, the modifiers and the parameters of the outer one, and they own none of them.
+ * with longer steps from head to head.  It refers to the tensors of the outer plan, and its
+ * group to the place, modifiers and parameters of the outer group; it owns none of them.
  */
 #include "api/api.h"
 

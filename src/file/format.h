@@ -22,7 +22,7 @@ struct foci_file {
 foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* Fill f->arrays from f->map, whose first bytes have been looked at. */
+/* Fill f->arrays from f->map, whose first bytes have been checked. */
 foci_status npy_read(struct foci_file *f);
 foci_status safetensors_read(struct foci_file *f);
 

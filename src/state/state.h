@@ -21,8 +21,8 @@ struct page {
     int64_t refs; /* streams that hold it; 0: free */
     int64_t next; /* the next free page, -1: none */
 
-    /* While a step counts the pages it needs: streams that will write into this one, in
-     * step number `step`. */
+    /* While step number `step` counts the pages it needs: streams that will write into this
+     * page. */
     int64_t writers, step;
 };
 
@@ -46,7 +46,7 @@ struct foci_pool {
     const foci_plan  *plan;
     struct page_part *parts;                   /* [groups] */
     size_t            page_bytes, inner_bytes; /* of a page, here and in inner pools */
-    void            **own; /* [groups] what engines keep for all states together */
+    void            **own; /* [groups] data of engines that all states share */
 
     struct page *pages;
     int64_t      n_pages, n_free, first_free;
@@ -141,7 +141,7 @@ struct state_reader {
 /* FOCI_ERR_ARG, with the message for data that no pool like this one has saved. */
 foci_status state_damaged(const foci_pool *pool);
 void        write_bytes(struct state_writer *w, const void *data, size_t n);
-/* false: there are not so many left. */
+/* false: fewer than n bytes are left. */
 bool read_bytes(struct state_reader *r, void *data, size_t n);
 
 /* Save and restore the rows of groups g0 to g1 - 1.  Restoring refuses data that is
@@ -180,20 +180,20 @@ struct state_step {
                            * rows of k and v */
 };
 
-/* What an engine does for decoding stage g.  Functions but `step` may be NULL: there is
+/* The functions of an engine for decoding stage g.  All but `step` may be NULL: there is
  * nothing to do. */
 struct decoder {
     bool paged; /* rows of keys and values lie in the stage's part of the pages */
 
-    /* What all states of a pool share, in pool->own[g].  pool_grow: by so many pages of
-     * tokens; pool_pages: how many of these are free. */
+    /* Data that all states of a pool share, in pool->own[g].  pool_grow adds so many pages
+     * of tokens; pool_pages returns how many of these are free. */
     foci_status (*pool_make)(foci_pool *pool, int g);
     foci_status (*pool_grow)(foci_pool *pool, int g, int64_t pages);
     int64_t (*pool_pages)(const foci_pool *pool, int g);
     void (*pool_free)(foci_pool *pool, int g);
 
-    /* What the stage keeps of one sequence, in state->own[g].  copy and restore fill a
-     * new one.  free also takes one that was never made. */
+    /* Data of the stage for one sequence, in state->own[g].  copy and restore fill a new
+     * one.  free also accepts one that was never made. */
     foci_status (*make)(foci_state *state, int g);
     foci_status (*copy)(const foci_state *from, foci_state *to, int g);
     void (*free)(foci_state *state, int g);
@@ -206,13 +206,13 @@ struct decoder {
     foci_status (*truncate)(foci_state *state, int g, int64_t len, bool really);
 
     /* A step, in this order.
-     * check: what the stage needs of io; without io->o tokens are only appended.
+     * check: check io for what the stage needs; without io->o tokens are only appended.
      * reserve: grow tables for so many more tokens, and add to *pages the pages of the
      * pool that they will take; nothing visible changes.
      * append: store the rows of the tokens, for which the stream of tokens has been
      * extended, and update what depends on them; pool->scratch has append_bytes.
      * step: compute the outputs, with work memory of step_bytes (NULL: append_bytes).
-     * drop: what no token from state->len on needs. */
+     * drop: release what no token from state->len on needs. */
     foci_status (*check)(const foci_pool *pool, int g, const foci_step_io *io);
     foci_status (*reserve)(foci_state *state, int g, int64_t tokens, int64_t *pages);
     size_t (*append_bytes)(const foci_pool *pool, int g);

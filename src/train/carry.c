@@ -1,4 +1,4 @@
-/* carry.c -- hidden states that go from a batch to the batch that continues it. */
+/* carry.c -- hidden states that a batch hands on to the batch that continues it. */
 #include <inttypes.h>
 
 #include "train/pass.h"

@@ -1,4 +1,4 @@
-/* checkpoint.c -- state.safetensors: all that training needs to go on bit for bit.
+/* checkpoint.c -- state.safetensors: the state from which training continues bit for bit.
  *
  * It holds the latest parameters, their moments, the position in the data and what is
  * carried from batch to batch.  model.safetensors holds the best parameters and is written

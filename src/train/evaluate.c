@@ -1,4 +1,4 @@
-/* evaluate.c -- the loss of a model over a data set, in the units people use. */
+/* evaluate.c -- the loss of a model over a data set, in the usual units. */
 #include <math.h>
 #include <string.h>
 

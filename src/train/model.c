@@ -1,4 +1,4 @@
-/* model.c -- from a config to stacks of blocks, and what a model says of itself. */
+/* model.c -- from a config to stacks of blocks, and queries of a model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* model.h -- what a model is made of, between the files of src/train. */
+/* model.h -- the data of a model, shared by the files of src/train. */
 #ifndef FOCI_MODEL_H
 #define FOCI_MODEL_H
 
@@ -12,7 +12,7 @@ struct model_tensor {
     int       n_dims;
     int64_t   shape[4];
     foci_keep keep;
-    bool      decays; /* matrices do */
+    bool      decays; /* weight decay applies: matrices */
 };
 
 /* x + layer(conv(norm(x))). */
@@ -22,8 +22,8 @@ struct attention {
     int64_t            params;     /* the layer's floats */
     char              *spec;       /* with every argument spelled out */
     foci_layer_problem problem;    /* of one sequence as long as the context */
-    foci_layer        *layer;      /* of it, for decoding: nothing is dropped */
-    int64_t            index;      /* among all of the model */
+    foci_layer        *layer;      /* of that problem, for decoding: no dropout */
+    int64_t            index;      /* among all attentions of the model */
     bool               moves;      /* has parameters that it moves itself */
     bool               calibrates; /* has statistics that have to be frozen */
     int64_t            redraw;     /* steps between draws; 0: never */
@@ -74,7 +74,7 @@ struct foci_model {
     size_t   padded_count[8];
 };
 
-/* config.c: texts are copied; what is left 0 is filled in, extents are checked. */
+/* config.c: copy a config and its texts, fill in defaults, check extents. */
 foci_status config_take(foci_ctx *ctx, const foci_model_config *given,
                         foci_model_config *c);
 bool        config_biases(const foci_model_config *c);
@@ -99,7 +99,7 @@ foci_status model_tensors(foci_model *m);
 foci_status model_init(foci_model *m);
 foci_status model_segments(foci_model *m);
 
-/* The width of what a feed-forward layer's first product gives. */
+/* Columns of the first product of a feed-forward layer. */
 static inline int64_t ffn_columns(const foci_model_config *c)
 {
     return c->gated ? 2 * c->ffn : c->ffn;
@@ -117,7 +117,7 @@ static inline float *at_offset(float *floats, int64_t offset)
     return !floats || offset < 0 ? NULL : floats + offset;
 }
 
-/* A word for each place that draws, from the seed of a step (docs/random.md). */
+/* The seed of each place that draws, from the seed of a step (docs/random.md). */
 enum draw_site { DRAW_EMBEDDING, DRAW_LAYER, DRAW_FFN, DRAW_SITES };
 static inline uint64_t draw_seed(uint64_t seed, enum draw_site site, int64_t index)
 {

@@ -1,8 +1,9 @@
 /* model_params.c -- the tensors of a model: names, places, and how they start.
  *
  * Embeddings start as normals of variance 1/width where they are scaled by sqrt(width),
- * else of deviation 0.02; matrices as normals of variance 1/rows.  What a block adds to the
- * residual is divided by the root of how many such terms there are. */
+ * else of deviation 0.02; matrices as normals of variance 1/rows.  Matrices
+ * whose products are added to the residual are divided by the root of the number of these
+ * terms. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* pass.h -- a batch on its way through a model, and back.
+/* pass.h -- forward and backward passes of a batch through a model.
  *
  * Memory is one block of the model:
  *
  *     kept (from forward to backward) | temporary, a stack | scratch of operations
  *
- * A dry pass of the same code finds how large each part is, once for each shape of a
- * batch; nothing is allocated while a pass computes.  Between forward and backward only
- * the residual stream, what layers save and what feed-forward layers have before their
+ * A dry pass of the same code finds the size of each part, once for each shape of a batch;
+ * nothing is allocated while a pass computes.  Between forward and backward only the residual
+ * stream, what layers save and what feed-forward layers have before their
  * activation are kept: norms and activations are computed once more. */
 #ifndef FOCI_PASS_H
 #define FOCI_PASS_H
@@ -80,8 +80,8 @@ struct foci_carry {
 };
 size_t carry_bytes(const struct attention *a, int64_t batch);
 
-/* carry.c: whether it goes with the batch; what was written is read by the batch that
- * follows. */
+/* carry.c: check that a carry fits the batch; swap, so that the next batch reads what this one
+ * wrote. */
 struct model_pass;
 foci_status carry_check(const struct model_pass *x);
 void        carry_swap(foci_carry *carry);
@@ -92,18 +92,18 @@ foci_status shape_find(foci_model *m, const foci_batch *batch, enum extent exten
                        const struct pass_shape **shape);
 void        shapes_free(foci_model *m);
 foci_status batch_check(foci_model *m, const foci_batch *given, foci_batch *batch);
-/* Arrays as long as the contexts, where the model wants that. */
+/* Pad the arrays to the contexts, for models whose tensors depend on lengths. */
 foci_status batch_pad(foci_model *m, foci_batch *b);
 
 /* pass.c */
 void        pass_begin(struct model_pass *x, foci_model *m, const foci_batch *batch,
                        const struct pass_shape *shape);
 foci_status pass_memory(struct model_pass *x);
-/* Only the first stack; its rows are x->acts[0].out. */
+/* Run only the first stack; its rows are x->acts[0].out. */
 foci_status pass_encode(struct model_pass *x);
 foci_status pass_forward(struct model_pass *x);
 foci_status pass_backward(struct model_pass *x);
-/* As far as the shape's extent says. */
+/* Run as much of the model as the shape's extent says. */
 foci_status pass_run(struct model_pass *x);
 /* Rows that the output is computed of and their labels, after pass_forward(). */
 struct output_rows {
@@ -113,16 +113,16 @@ struct output_rows {
 };
 foci_status pass_output_rows(struct model_pass *x, struct output_rows *o);
 
-/* Memory of a pass.  That of a dry pass may not be read. */
+/* Memory of a pass, kept or temporary.  In a dry pass it must not be accessed. */
 void              *pass_keep(struct model_pass *x, int64_t n, size_t size);
 void              *pass_temp(struct model_pass *x, int64_t n, size_t size);
 static inline void pass_release(struct model_pass *x, size_t mark)
 {
     x->temp.used = mark;
 }
-/* Room for rows of the residual stream other than `current`. */
+/* Memory for rows of the residual stream, other than `current`. */
 void *pass_flow(struct model_pass *x, const struct pass_side *s, const void *current);
-/* A dry pass has nothing to do but to remember what an operation needs. */
+/* In a dry pass: record the scratch that an operation needs. */
 foci_status pass_needs(struct model_pass *x, size_t bytes);
 
 /* pass_attention.c, pass_ffn.c: in -> out, and d in place. */
@@ -147,7 +147,7 @@ foci_status norm_rows(struct model_pass *x, int64_t rows, int64_t gain, int64_t 
 foci_status norm_back(struct model_pass *x, int64_t rows, int64_t gain, int64_t bias,
                       const void *in, float *stats, const void *dy, void *more,
                       void *dx);
-/* The loss and, of the rows of the last stack before its norm, the gradient. */
+/* Compute the loss, and the gradient of the rows of the last stack before its norm. */
 foci_status head_run(struct model_pass *x, void *d);
 
 static inline size_t act_bytes(const struct model_pass *x)

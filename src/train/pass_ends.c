@@ -1,4 +1,4 @@
-/* pass_ends.c -- what lies before the first block and behind the last one. */
+/* pass_ends.c -- the embedding before the first block, and norm and loss after the last. */
 #include <math.h>
 
 #include "train/pass.h"

@@ -1,4 +1,4 @@
-/* batch.c -- rows of the store become the arrays of a batch. */
+/* batch.c -- copies rows of the store to the arrays of a batch. */
 #include <assert.h>
 #include <string.h>
 

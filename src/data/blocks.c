@@ -1,4 +1,4 @@
-/* blocks.c -- block after block of the source, pass after pass. */
+/* blocks.c -- the sequence of blocks of the source, and of passes. */
 #include "data/data.h"
 
 /* What was read to its end is what every pass has. */

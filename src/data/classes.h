@@ -1,4 +1,4 @@
-/* classes.h -- the names of classes, and which of them a label is. */
+/* classes.h -- the names of classes, and the class of a label. */
 #ifndef FOCI_CLASSES_H
 #define FOCI_CLASSES_H
 

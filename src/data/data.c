@@ -1,4 +1,4 @@
-/* data.c -- data objects: opening, batch after batch, what is known of them. */
+/* data.c -- data objects: opening, the next batch, queries. */
 #include <string.h>
 
 #include "data/classes.h"

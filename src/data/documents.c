@@ -1,4 +1,4 @@
-/* documents.c -- texts that stand by themselves, one in a line or between empty lines.
+/* documents.c -- separate texts, one in a line or between empty lines.
  *
  * A document is <bos>, its tokens, <eos>; one that is longer than a row goes on in further
  * rows, so that every token is predicted once all the same.

@@ -6,21 +6,21 @@
 #include "core/core.h"
 #include "foci/text.h"
 
-/* Lines longer than that are refused, but for pieces. */
+/* Longer lines are refused, unless they are read in pieces. */
 enum { LINE_MOST = 64 << 20 };
-/* Pieces of running text are no longer. */
+/* The longest piece of running text. */
 enum { PIECE_MOST = 1 << 20 };
 
 struct line_reader {
     foci_ctx   *ctx;
     foci_reader reader;
     char        name[256]; /* of the reader, for messages after it was closed too */
-    char       *buffer;    /* [cap], bytes begin to end are read and not taken */
+    char       *buffer;    /* [cap], bytes begin to end are not consumed yet */
     int64_t     cap, begin, end;
     int64_t     offset;  /* in the file, of the byte at begin */
     int64_t     number;  /* of the line at begin, from 0 */
     bool        ended;   /* the reader gave its last byte */
-    bool        started; /* what stands before the first line has been looked at */
+    bool        started; /* a byte order mark and a header have been looked for */
     bool        header;  /* a first line that begins so is no example: "# foci " */
 };
 
@@ -33,7 +33,7 @@ struct data_line {
     bool        closed; /* the end of the line followed */
 };
 
-/* Take a reader over. */
+/* Take ownership of a reader. */
 void lines_open(struct line_reader *l, foci_ctx *ctx, const foci_reader *reader);
 
 /* "NAME: reason" into the context; FOCI_ERR_FILE.  With a line, "NAME, line 3: reason". */
@@ -48,8 +48,8 @@ foci_status lines_next(struct line_reader *l, bool pieces, struct data_line *lin
 /* Whether there is another. */
 foci_status lines_more(struct line_reader *l, bool *more);
 
-/* Bytes in place of lines: the next ones, up to `want`, without taking them (fewer at the end
- * of the file; they are there until the next call); and take some. */
+/* Bytes in place of lines.  lines_look: up to `want` bytes that follow, not consumed (fewer at
+ * the end of the file; valid until the next call).  lines_take: consume some. */
 foci_status lines_look(struct line_reader *l, int64_t want, const char **at,
                        int64_t *there);
 void        lines_take(struct line_reader *l, int64_t bytes);
@@ -57,7 +57,7 @@ void        lines_take(struct line_reader *l, int64_t bytes);
 /* Back to the start. */
 foci_status lines_rewind(struct line_reader *l);
 
-/* The bytes of the whole file, which is then at its start again. */
+/* The size of the whole file, which is then at its start again. */
 foci_status lines_measure(struct line_reader *l, int64_t *bytes);
 
 /* Close the reader; freeing does so as well. */

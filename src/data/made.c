@@ -1,4 +1,4 @@
-/* made.c -- examples of a generator, made a block at a time. */
+/* made.c -- generated examples, a block at a time. */
 #include <string.h>
 
 #include "data/data.h"

@@ -1,9 +1,8 @@
-/* plan.c -- which rows of a block make up which batch, in which order.
+/* plan.c -- the order of the rows of a block, and their batches.
  *
  * Examples are put in random order, then sorted by length, equally long ones staying in
- * that order, and cut into batches as long as they fit; batches come in random order.  So
- * padding is least, and batches are others in every pass.  In an evaluation nothing is
- * random.
+ * that order, and cut into batches as long as they fit; batches come in random order.  This
+ * minimises padding, and batches differ in every pass.  In an evaluation nothing is random.
  *
  * Running text is cut into windows.  In training the first one has a random length, so that
  * the cuts are elsewhere in every pass; every token is predicted once all the same.

@@ -1,10 +1,10 @@
 /* save.c -- the position in the data as bytes.
  *
  * A position is the pass, the block that is being read (how much of the source lies before
- * it, how many blocks, the token before its text) and the batches taken of it; everything
- * drawn follows from these and the seed.  Beside it stand a checksum of the options and one
- * of the ids of the block, so that what is restored elsewhere is seen to be of the same
- * data.  All is written as 64-bit numbers, least byte first.
+ * it, how many blocks, the token before its text) and the number of its batches that were
+ * used; everything drawn follows from these and the seed.  Checksums of the options and of
+ * the ids of the block are saved too, so that restoring on other data is refused.  All is
+ * written as 64-bit numbers, least byte first.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
-/* floors.c -- what rules reach that know nothing of a task.
+/* floors.c -- the accuracy of rules that know nothing of a task.
  *
  * A rule that counts puts every label into a group (task_rule.look).  The labels of groups
- * are counted in examples of the training split, and then every label of a group is said
- * to be its most frequent one; in a group that was not seen there the rule is wrong.
+ * are counted in examples of the training split; the rule then predicts the most frequent
+ * label of a group, and is wrong in groups that did not occur there.
  */
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* task.c -- generators: which there are, their texts, memory for examples, making them.
  *
- * Text is read by the reader of specs, so that arguments and what is said of them are as in
+ * Text is parsed by the reader of specs, so that arguments and messages are those of
  * mechanisms.
  */
 #include <string.h>

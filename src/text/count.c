@@ -2,7 +2,7 @@
  *
  * Text is read in blocks that end where a line ends, or else where no word goes across;
  * threads count parts of a block into dictionaries of their own, which are added up at
- * the end.  Counts are sums, so they do not depend on who counted what.
+ * the end.  Counts are sums, so they do not depend on the threads.
  */
 #include <string.h>
 

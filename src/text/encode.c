@@ -2,8 +2,8 @@
  *
  * A text is cut at the tokens that are looked for in raw text, first those that come
  * before normalisation, then the others; what is between them goes to the model.  Words
- * of a text repeat (Zipf), so each thread remembers what words it met lately became: a
- * table with one place for each hash, where the last one wins.
+ * of a text repeat (Zipf), so each thread caches the ids of recent words: a
+ * table with one entry for each hash, where the last word wins.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* tokenizer.c -- make and free tokenizers, and what they say of themselves. */
+/* tokenizer.c -- making, freeing and querying tokenizers. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* train.c -- train tokenizers: which tokens there are. */
+/* train.c -- training of tokenizers: their vocabularies. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* train.h -- what the parts of training tokenizers share. */
+/* train.h -- declarations that the files of training tokenizers share. */
 #ifndef FOCI_TRAIN_TEXT_H
 #define FOCI_TRAIN_TEXT_H
 

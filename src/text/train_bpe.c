@@ -2,10 +2,10 @@
  *
  * Words are sequences of tokens, bytes at first.  The most frequent adjacent pair becomes
  * a token, everywhere, until there are as many tokens as wanted (Sennrich, Haddow and
- * Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016).  What keeps
- * it fast: each distinct word once, with its count; a list of the words where a pair came
- * to be; and a heap of pairs whose counts are brought up to date when they come to the
- * top, as counts of pairs that are already there only fall.
+ * Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016).  It is
+ * fast because each distinct word is stored once, with its count; each pair has a list of
+ * the words where it was formed; and a heap of pairs updates the count of a pair when it
+ * comes to the top, since counts of present pairs only fall.
  *
  * So that the `tokenizers` library finds the same merges: of equal counts the pair with
  * the smaller ids is first; a pair of equal tokens counts at each place, overlapping or

@@ -52,7 +52,7 @@ void  ctx_free(foci_ctx *ctx, void *p, size_t n, size_t size);
 
 /* Structs that start with their size (sized.c), of `bytes` in this version.  sized_read:
  * copy a caller's struct to a whole one; sized_write: copy a whole one to the caller's.
- * False: it is missing, or no version has that size. */
+ * False: it is missing, or its size is not valid. */
 bool sized_read(void *whole, const void *given, size_t bytes);
 bool sized_write(void *place, const void *whole, size_t bytes);
 

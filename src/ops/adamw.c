@@ -1,7 +1,8 @@
-/* adamw.c -- the optimiser, and what is computed of flat arrays beside it.
+/* adamw.c -- the optimiser, and norms and averages of flat arrays.
  *
  * Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.  Bound by memory: an
- * array is read and written once.  Jobs are PIECE floats of a segment, whatever the threads.
+ * array is read and written once.  Jobs are PIECE floats of a segment, for any number of
+ * threads.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* conv.c -- short causal convolutions, each column by itself.
  *
- * Rows are found through a list of addresses, in which rows of `before` and zeros stand like
- * all others; backward is the same sum over the rows that follow.
+ * Rows are read through a list of addresses, which has rows of `before` and zeros like all
+ * others; backward is the same sum over the rows that follow.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* embed.c -- rows of tables for ids and positions, and the way back.
+/* embed.c -- embeddings of ids and positions, forward and backward.
  *
  * Backward adds to rows of the tables that several ids share.  Threads have columns of their
  * own and go through all rows in order: nothing is sorted, nothing is locked, and each sum

@@ -1,9 +1,9 @@
 /* norm.c -- LayerNorm and RMSNorm.
  *
  * Ba, Kiros and Hinton, "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square
- * Layer Normalization", 2019.  Memory decides: a row is read and written once.  Gradients of
- * gain and bias are summed over NORM_ROWS rows at a time, whatever the threads, and these
- * sums then in order.
+ * Layer Normalization", 2019.  Bound by memory: a row is read and written once.  Gradients
+ * of gain and bias are summed over NORM_ROWS rows at a time, for any number of threads, and
+ * these sums then in order.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* pooling.c -- the rows of a batch entry become one: their mean, or the first. */
+/* pooling.c -- pooling of the rows of a batch entry: their mean, or the first. */
 #include <string.h>
 
 #include "ops/check.h"

@@ -1,8 +1,8 @@
-/* analyse.c -- foci analyse: how good the estimates of random features are; in
- * analyse_error.c outputs, in analyse_orthogonality.c frozen projections.
+/* analyse.c -- foci analyse: the quality of estimates by random features; outputs are in
+ * analyse_error.c, frozen projections in analyse_orthogonality.c.
  *
- * Pairs x, y of given lengths and angles, in random directions, are estimated many times
- * over; bias and variance stand beside what theory says of independent rows.  Statistics
+ * Pairs x, y of given lengths and angles, in random directions, are estimated many times;
+ * bias and variance are printed beside those of theory for independent rows.  Statistics
  * that a kind needs are those of many random rows of the same length.
  */
 #include <math.h>

@@ -1,10 +1,10 @@
-/* analyse_error.c -- foci analyse --error: how far the output of mechanisms is from that of
- * softmax, by how far apart logits are.
+/* analyse_error.c -- foci analyse --error: the distance of the outputs of mechanisms from
+ * those of softmax, by the spread of the logits.
  *
- * Values are standard normal.  So are queries and keys, or they lie around centres, tokens
- * of one kind near each other, as trained projections tend to have it.  Both are then
- * scaled by the same factor, which gives the logits s q.k of all pairs of a head a standard
- * deviation: near 0 all keys weigh the same, and the more it is, the fewer count.
+ * Values are standard normal.  Queries and keys are standard normal too, or clustered around
+ * centres, as those of trained projections tend to be.  Both are then scaled by one factor,
+ * so that the logits s q.k of all pairs of a head have the wanted standard deviation: near 0
+ * all keys weigh the same, and the larger it is, the fewer keys count.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* analyse_orthogonality.c -- foci analyse --orthogonality: what frozen projections are and
- * what they keep of hidden states, beside what theory says. */
+/* analyse_orthogonality.c -- foci analyse --orthogonality: measures of frozen projections and
+ * of hidden states after them, beside those of theory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* bench.c -- `foci bench [CASE...]`: time, rates, share of the measured peak, memory.
  *
  * The peak is measured before and after each case, in the same threads; the better of the
- * two is the ceiling its share is taken of.  That of bytes is measured after the case, on a
- * working set as large as the case's: what fits into a cache is read from there.
+ * two is the ceiling that shares refer to.  The peak of bytes is measured after the case, on
+ * a working set as large as the case's, so that both are served by the same cache.
  */
 #include <errno.h>
 #include <stdlib.h>

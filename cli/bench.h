@@ -44,7 +44,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
 
-/* A case ready to be executed as often as one likes; not one of steps. */
+/* A case ready to be executed repeatedly; not one of steps. */
 struct bench_job {
     const foci_plan   *plan;
     enum pass          pass;
@@ -92,14 +92,14 @@ int  bench_product_parse(const struct args *a, const char *text, struct bench_ca
 int  bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case *c,
                    int reps, double time, struct bench_result *r);
 
-/* The middle of n numbers, which are put in order. */
+/* The median of n numbers, which are sorted. */
 double bench_median(double *x, int n);
 
 /* bench_cross.c: bench --crossover. */
 int bench_crossover(const struct args *a, foci_ctx *ctx);
 
-/* bench_lists.c: give the case the lists that its spec asks for, where given->lists has
- * none of that name made up.  EXIT_OK, or a status with the message printed;
+/* bench_lists.c: give the case the lists that its spec needs; those that given->lists lacks
+ * are made up.  EXIT_OK, or a status with the message printed;
  * bench_lists_free() in both cases. */
 int  bench_lists(const struct run_verb *given, struct bench_case *c);
 bool bench_has_list(const struct bench_case *c, const char *name);

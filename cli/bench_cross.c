@@ -1,9 +1,9 @@
-/* bench_cross.c -- bench --crossover: from which length on a mechanism is faster than
+/* bench_cross.c -- bench --crossover: the length from which on a mechanism is faster than
  * softmax on all pairs.
  *
- * Lengths are doubled until the spec wins at one and at twice it, for a single win may be
- * luck; then the gap between the last loss and the first win is halved down to an eighth
- * of its end.  At each length both take turns, and the median of the ratios counts.
+ * Lengths are doubled until the spec wins at a length and at twice that length, as a single
+ * win may be noise; then the gap between the last loss and the first win is bisected down to
+ * an eighth of its end.  At each length the two alternate, and the median ratio counts.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* eval.c -- foci eval DIR: what a model is worth on data. */
+/* eval.c -- foci eval DIR: scores of a model on data. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* gzip.c -- texts from files, plain or gz, by zlib, which passes on what is not gz. */
+/* gzip.c -- texts from files, plain or gz, by zlib, which reads plain files unchanged. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

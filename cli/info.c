@@ -1,5 +1,5 @@
-/* info.c -- foci info: the machine and the CPU level in use, what it can do (--measure) and
- * which kernels it has (--kernels). */
+/* info.c -- foci info: the machine and the CPU level in use, its peak rates (--measure) and
+ * its kernels (--kernels). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>

@@ -1,10 +1,10 @@
 /* map.c -- foci map: which keys each query sees and how strongly, as a picture.
  *
- * The weights are those of the interpreter.  What a mechanism shows by itself is best
- * seen where all queries and keys are alike: then only its own rules tell keys apart.
- * Where it chooses keys by their content, such data would show nothing, so the same is
- * tried on random data first: if other pairs have weights then, those are drawn.
- * Mechanisms that form no weights have some all the same wherever o = A v.
+ * The weights are those of the interpreter.  The pattern of a mechanism is seen best with
+ * equal queries and keys, where only its own rules tell keys apart.  A mechanism that chooses
+ * keys by content shows nothing there, so random data is tried first: if other pairs have
+ * weights then, these are drawn.  Mechanisms that compute no weights have some nevertheless,
+ * wherever o = A v.
  */
 #include <math.h>
 #include <stdlib.h>

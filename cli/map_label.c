@@ -1,4 +1,4 @@
-/* map_label.c -- which part of a spec a head has. */
+/* map_label.c -- the part of a spec that belongs to a head. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* picture.c -- make a picture of shapes, and write it as what its name asks for. */
+/* picture.c -- pictures made of shapes, written in the format of their file name. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>

@@ -74,7 +74,7 @@ void picture_grid(struct picture *p, double x, double y, const struct grid *grid
 /* Does the name end in .svg or .png? */
 bool picture_name(const char *path);
 
-/* Write it as what its name says. */
+/* Write the picture in the format of its file name. */
 foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *path);
 
 /*

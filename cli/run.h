@@ -33,41 +33,42 @@ struct run_verb {
     double             forward_s, backward_s;
 };
 
-/* run_forms.c: is it a whole layer, from x, or heads, from q, k and v?  And is there
- * anything that does not go together?  No file is opened. */
+/* run_forms.c: whether a whole layer is run, from x, or heads, from q, k and v; and check
+ * for options that exclude each other.  No file is opened. */
 bool run_is_layer(const struct args *a);
 int  run_check_options(const struct args *a);
 /* run_inputs.c: read the files and make the problem of their shapes. */
 int run_inputs(struct run_verb *r);
-/* Of hidden states, N x d or B x N x d. */
+/* Load hidden states, N x d or B x N x d. */
 int run_load_states(struct run_verb *r, const char *option, struct run_tensor *t);
-/* What masks, biases, lengths and documents are: read, and then see that they fit. */
+/* Read masks, biases, lengths and documents; then check that they fit the problem. */
 int run_load_rest(struct run_verb *r);
 int run_fit_rest(struct run_verb *r);
 /* The tensor's values in the dtype of the problem. */
 void run_make_data(const struct run_verb *r, struct run_tensor *t);
-/* A gradient has shape and layout of what it is the gradient of. */
+/* Make a gradient with the shape and layout of its tensor. */
 void run_make_grad(const struct run_verb *r, const struct run_tensor *of,
                    struct run_tensor *grad);
-/* Files without elements may have any shape, so their products need a look. */
+/* Whether the product of these axes does not overflow: files without elements may have any
+ * shape. */
 bool run_countable(const int64_t axes[4]);
-/* The keys have a number of heads that does not divide the sets of keys that heads
- * have, one each or one for each route. */
+/* Refuse a number of key heads that does not divide the sets of keys of all heads, one for
+ * each head or route. */
 int run_refuse_heads(const struct run_verb *r, int64_t sets);
-/* A tensor of whole numbers that executions read: by --param, but no parameter. */
+/* Whether the name is that of word numbers: given by --param, but no parameter. */
 bool run_is_words(const char *name);
-/* Read it, where it is given, and see that the problem has as many tokens. */
+/* Read word numbers, if given, and check that there is one for each token. */
 int run_words(struct run_verb *r);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
 int run_lists(struct run_verb *r);
-/* The same where a plan is made but not executed: all that --param names are lists. */
+/* The same where a plan is made but not executed: all names of --param are lists. */
 int  run_lists_only(struct run_verb *r);
 void run_lists_free(struct run_verb *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
-/* Are they those that the spec asks for on r->p? */
+/* Check that they are the lists that the spec needs on r->p. */
 int run_check_lists(const struct run_verb *r);
-/* For a layer: is any given that its spec does not ask for? */
+/* For a layer: refuse lists that its spec does not need. */
 int run_check_layer_lists(const struct run_verb *r);
 /* run_either.c: tensors, description and problem of the layer or, without one, of the
  * plan; texts are to be freed.  In JSON a layer has its kind. */
@@ -88,13 +89,13 @@ int run_param_name(const struct run_verb *r, const char *text, char name[PARAM_N
                    const char **path);
 /* run_step.c: the forward pass through decoding states, token by token. */
 int run_steps(struct run_verb *r);
-/* run_layer.c: all of a layer up to its results; run_layer_step.c: its forward pass
- * token by token. */
+/* run_layer.c: run a layer up to its results; run_layer_step.c: its forward pass token by
+ * token. */
 int run_layer(struct run_verb *r);
 int run_layer_steps(struct run_verb *r);
-/* run_write.c: see that files can be written there, before anything is computed, and that
- * gradients, once there is memory for them, are no other result's files; write all that
- * were asked for; print what was done. */
+/* run_write.c: check, before anything is computed, that the files can be written, and, once
+ * gradients are allocated, that no two results share a file; write the results that were
+ * requested; print a summary. */
 int run_outputs(const struct run_verb *r);
 int run_check_grads(const struct run_verb *r);
 int run_write(struct run_verb *r);

@@ -1,4 +1,4 @@
-/* run_either.c -- what a plan and a layer both can be asked for. */
+/* run_either.c -- queries that apply to a plan and to a layer alike. */
 #include "cli/layer.h"
 #include "cli/run.h"
 #include "foci/mechanism.h"

@@ -1,4 +1,4 @@
-/* run_inputs.c -- the files of `foci run`, and the problem that their shapes make.
+/* run_inputs.c -- the input files of `foci run`, and the problem given by their shapes.
  *
  * Queries give batch, heads, their number and their width; keys and values, of which
  * there may be fewer heads (or more, for mechanisms with routes), the rest.  What a

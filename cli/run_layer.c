@@ -1,7 +1,7 @@
 /* run_layer.c -- foci run --heads: a whole layer on hidden states from files.
  *
- * The problem of the plan inside, as far as files and options make it, stands in r->p,
- * where masks, lengths, words and lists look for it.
+ * The problem of the plan inside, as far as files and options determine it, is in r->p, which
+ * masks, lengths, words and lists are checked against.
  */
 #include <stdlib.h>
 #include <string.h>

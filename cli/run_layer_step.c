@@ -1,6 +1,6 @@
 /* run_layer_step.c -- foci run --step of a layer: every sequence has a state, and a step
- * takes the next row of all that still have one.  Rows of a memory go before, and what
- * they give is left.  The pool grows as states ask for pages. */
+ * takes the next row of all that still have one.  Rows of a memory go before, and
+ * their outputs are discarded.  The pool grows as states need pages. */
 #include <stdlib.h>
 #include <string.h>
 

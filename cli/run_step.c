@@ -2,7 +2,7 @@
  *
  * Every sequence has a state; one step takes the next token of all that still have
  * one.  Keys before the first query are appended beforehand.  The pool grows as states
- * ask for pages: how many they keep is up to the mechanism.
+ * need pages: their number depends on the mechanism.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* task.c -- foci task: examples of generated tasks, and what trivial rules reach on them. */
+/* task.c -- foci task: examples of generated tasks, and the accuracy of trivial rules on
+ * them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* tokenizer.c -- foci tokenizer: train tokenizers, look at them, try them. */
+/* tokenizer.c -- foci tokenizer: train, show and try tokenizers. */
 #include <stdlib.h>
 #include <string.h>
 

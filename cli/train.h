@@ -14,7 +14,7 @@ struct train_source {
     double          begin, end; /* the part of the lines; 0, 0: all */
 };
 
-/* What sets of examples of one model have in common. */
+/* The options that all data sets of one model share. */
 struct data_shape {
     foci_model_kind       task;
     const foci_tokenizer *tokenizer;
@@ -69,13 +69,13 @@ struct train_source source_of(const struct args *a, foci_data_split split);
 int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
                foci_tokenizer **tokenizer);
 
-/* Words of a text that words need; of the model's specs. */
+/* Whether a spec of the model reads word numbers. */
 bool model_reads_words(const foci_model *model);
 
-/* What a model was trained with, which a folder keeps beside it: "train.json". */
+/* How a model was trained, as stored beside it in the folder: "train.json". */
 json_t *train_notes_read(const struct args *a, const char *folder);
 
-/* train_config.c: the model that the options ask for, of data of this kind. */
+/* train_config.c: the model that the options describe, for data of this kind. */
 int config_read(const struct args *a, foci_model_kind task, foci_model_config *c);
 
 /* Options of the model, of `foci train`. */

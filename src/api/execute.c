@@ -207,10 +207,10 @@ static foci_status check_all(const foci_plan *plan, const foci_io *io,
     return check_memory(plan, io, grads, out);
 }
 
-/* What foci_forward() or, with grads, foci_backward() start with: the structs of the
- * caller made whole and checked.  A refusal is the message of the plan's context.  Advance
- * and calibrate write no tensors, and find out themselves what engines have against the
- * parameters: with `computes` false both are left out. */
+/* The start of foci_forward() and, with grads, of foci_backward(): the structs of the
+ * caller completed and checked.  A refusal is the message of the plan's context.  Advance and
+ * calibrate write no tensors and check parameters themselves: with `computes` false the
+ * checks of outputs and of engines are left out. */
 static foci_status open_call(const foci_plan *plan, const foci_io *io,
                              const foci_grads *grads, bool computes, foci_io *whole,
                              foci_grads *whole_grads)
@@ -246,7 +246,7 @@ struct execute_pass {
     const foci_grads       *grads; /* NULL: forward */
 };
 
-/* What a stage does not read it need not write. */
+/* The gradients that a stage writes: those of the inputs that it reads. */
 static foci_grads grads_of(const struct stage *s, const foci_grads *all)
 {
     const unsigned reads = stage_reads(s);

@@ -48,7 +48,7 @@ static uint64_t saved_registers(void)
 
 static bool all_of(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
-/* What CPUID says, leaves 1, 7.0 and 7.1, and what the system saves. */
+/* Registers of CPUID leaves 1, 7.0 and 7.1, and the register sets that the system saves. */
 struct cpu {
     uint32_t ecx1, ebx7, ecx7, edx7, eax71;
     uint64_t saved;

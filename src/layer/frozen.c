@@ -164,7 +164,7 @@ static foci_status make_transforms(foci_ctx *ctx, struct frozen *f, struct rng *
  * Both
  */
 
-/* What is multiplied in the above, with room for sizes of elements. */
+/* Check that the products of sizes above do not overflow, element sizes included. */
 static foci_status check_sizes(foci_ctx *ctx, const struct frozen *f)
 {
     size_t all;

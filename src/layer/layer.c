@@ -83,7 +83,7 @@ static foci_status fill_attention(foci_ctx *ctx, foci_layer_problem *p)
     return FOCI_OK;
 }
 
-/* What the two other kinds cannot have, and their own defaults. */
+/* Restrictions and defaults of gau and conv. */
 static foci_status fill_other(foci_ctx *ctx, foci_layer_problem *p)
 {
     enum { GAU_DIM = 128 };

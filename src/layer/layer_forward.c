@@ -214,7 +214,7 @@ foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
     return FOCI_OK;
 }
 
-/* What mechanisms fill or move themselves they know from q and k. */
+/* Parameters that mechanisms move or calibrate themselves, from the projected q and k. */
 static foci_status change(const foci_layer *layer, const foci_layer_io *io,
                           float *params,
                           foci_status (*change_plan)(const foci_plan *, const foci_io *,

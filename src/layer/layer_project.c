@@ -24,7 +24,7 @@ struct wanted {
     int               group; /* -1: the layer's */
 };
 
-/* What `frozen` and `init` of a group say. */
+/* The settings of the modifiers `frozen` and `init` of a group. */
 struct said {
     bool             frozen;
     enum frozen_kind kind;

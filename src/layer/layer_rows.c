@@ -66,7 +66,7 @@ void layer_sum_rows(const struct layer_pass *x, const struct layer_sums *s, floa
                1);
 }
 
-/* What the product dropped of y, head -1. */
+/* Apply the dropout of the output product (head -1) to a row of its gradient. */
 static void drop_row(const struct layer_pass *x, int64_t row, float *values)
 {
     const foci_layer_problem *p = &x->layer->p;

@@ -104,8 +104,8 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
     return NULL;
 }
 
-/* What a descriptor cannot ask for.  Features of which the engine knows the log are kept
- * in units that only a division takes out again. */
+/* What a descriptor must not combine.  Features of which the engine knows the log are kept
+ * in units that only a division removes. */
 const char *linear_fault(const foci_linear *l)
 {
     const bool logs = l->feature == FOCI_FEATURE_EXP ||

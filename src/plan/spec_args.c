@@ -100,7 +100,7 @@ static foci_status read_preset_inner(const struct spec_reader *r, const struct o
                : reader_fail(&preset, preset.at, "the mechanism should end here");
 }
 
-/* What an argument list has had so far. */
+/* The arguments of a list that have been read so far. */
 struct list {
     unsigned given;      /* a bit for each argument */
     size_t   positional; /* values without a name, which all come first */

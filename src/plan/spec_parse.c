@@ -107,14 +107,14 @@ static foci_status unknown_mod(const struct spec_reader *r, struct text_span nam
 
 /* Modifiers */
 
-/* What two modifiers of one mechanism may not both do. */
+/* The effect that two modifiers of one mechanism have in common and must not; NULL: none. */
 static const char *conflict(const foci_mod_def *a, const foci_mod_def *b)
 {
     const unsigned scales = FOCI_MOD_SCALE | FOCI_MOD_UNIT;
     const unsigned layers = FOCI_MOD_FROZEN | FOCI_MOD_INIT;
     if ((a->does & scales) && (b->does & scales)) return "set the scale of the logits";
     if (a->does & b->does & FOCI_MOD_CAP) return "cap the logits";
-    if (a->does & b->does & FOCI_MOD_ROPE) return "turn queries and keys";
+    if (a->does & b->does & FOCI_MOD_ROPE) return "rotate queries and keys";
     if (a->does & b->does & FOCI_MOD_SLOPE) return "fall off with the distance";
     if (a->does & b->does & FOCI_MOD_SINK) return "add to the sum of weights";
     if ((a->does & layers) && (b->does & layers)) return "say how projections start";

@@ -96,7 +96,7 @@ static int edits(struct text_span a, struct text_span b)
 
 void nearest_offer(struct nearest *n, struct text_span name)
 {
-    /* What one has more than the other has to be put in. */
+    /* The difference of the lengths is a lower bound of the edits. */
     if (n->name.s && abs(compared(n->word) - compared(name)) >= n->edits) return;
     const int d = edits(n->word, name);
     if (n->name.s && d >= n->edits) return;

@@ -176,7 +176,7 @@ static foci_status make_score(foci_ctx *ctx, const struct plan_group *g, struct 
     return FOCI_OK;
 }
 
-/* What labels ask of a problem. */
+/* Check what labels require of a problem. */
 static foci_status check_order(foci_ctx *ctx, const struct stage *s)
 {
     const struct plan_group *g = s->group;
@@ -190,7 +190,7 @@ static foci_status check_order(foci_ctx *ctx, const struct stage *s)
     return FOCI_OK;
 }
 
-/* What the engine has no code for: mechanisms of this library do not ask for it. */
+/* Refuse what the engine has no code for; no mechanism of this library needs it. */
 static foci_status check_made_keys(foci_ctx *ctx, const struct stage *s)
 {
     const char *why = NULL;

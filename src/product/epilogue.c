@@ -56,7 +56,7 @@ static void *at(const struct product *p, const void *rows, int64_t ld, int64_t i
                 : NULL;
 }
 
-/* What is added. */
+/* The residual, or with `add` c itself, at a block. */
 static const void *more_at(const struct product *p, struct product_block b,
                            const struct product_piece *c, int64_t *ld)
 {

@@ -263,8 +263,8 @@ static void block_job(void *arg, int64_t i, int thread)
     }
 }
 
-/* What a thread takes for all its blocks, in products of one row, one column and all
- * terms: packing a costs so many columns, fetching b so many rows. */
+/* The cost of all blocks of one thread, in units of a product of one row, one column and all
+ * terms: packing a costs as much as some columns, fetching b as much as some rows. */
 static double cost_of(const struct product *p, int64_t all, int threads, int64_t rows,
                       int64_t cols)
 {

@@ -67,10 +67,10 @@ void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
  * Jobs
  */
 
-/* What a thread takes for all its jobs, in products of two tiles.  Packing b costs as much
- * as `pack` of them for a pair of tiles, fetching what another thread has packed `fetch`;
- * copying a tile of a costs `line`, before the first panel `first`; a block takes `border`
- * to begin and end, and sums that wait as much again.  Threads start late and cores are
+/* The cost of all jobs of one thread, in units of a product of two tiles.  Packing a pair of
+ * tiles of b costs `pack`, fetching a pair that another thread has packed `fetch`; copying a
+ * tile of a costs `line`, before the first panel `first`; a block costs `border` to begin
+ * and end, and as much again where partial sums are stored.  Threads start late and cores are
  * not equally fast: the last job counts for a little more. */
 static double cost_of(const struct tiled *x, int threads)
 {
@@ -185,7 +185,7 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
     return to;
 }
 
-/* What the kernel has not written. */
+/* Apply the epilogue to blocks that the kernel has not written. */
 static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
                         struct tiled_span s, int64_t i0)
 {

@@ -82,7 +82,7 @@ static double keys_seen(const float *dz, const float *g, float lam, int len, flo
     return slope;
 }
 
-/* And keys after them. */
+/* The same with the keys after each lane. */
 static double keys_after(const float *dz, const float *g, float lam, int len, float rho,
                          float after, bool decay_grad, float *dg)
 {

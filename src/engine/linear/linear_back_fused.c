@@ -8,7 +8,7 @@ bool linear_back_can_fuse(const struct linear_back *b)
     return b->x.fused && b->x.causal && b->x.per_kv == 1;
 }
 
-/* Reading asks for nothing of the caller's to change. */
+/* The rows are read only, so const may be cast away. */
 static uint16_t *row_at(const void *base, const foci_layout *l, int64_t b, int64_t row,
                         int64_t head)
 {

@@ -35,7 +35,7 @@ static void prefetch_part(const struct linear *x, struct linear_forward_scratch 
         linear_prefetch(x, &r->next_chunk, r->prefetched++);
 }
 
-/* What is left of the chunk that starts now is prefetched first. */
+/* The parts of the starting chunk that are not prefetched yet are prefetched first. */
 void linear_forward_prefetch(const struct linear *x, const struct feature_chunk *next,
                              struct linear_forward_scratch *r)
 {

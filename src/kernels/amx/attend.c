@@ -152,8 +152,8 @@ INLINE void step_64(const struct scores *a, struct weights *w, const enum mode m
     }
 }
 
-/* Of two row tiles at another width, 32 more columns; `per` rows of weights follow each
- * multiply. */
+/* Add the products of 32 more columns for two row tiles at other widths; `per` rows of weights
+ * follow each multiply. */
 INLINE void deepen(const uint32_t *q, int64_t ldq, const uint32_t *k, struct weights *w,
                    const bool work, const int r, const int per, const enum mode mode)
 {
@@ -483,7 +483,7 @@ static void flush_half(struct passage *b, int h)
     half->add = true;
 }
 
-/* What query r has summed, times 2^e, e <= 0. */
+/* Multiply the sums of query r by 2^e, e <= 0. */
 static void rescale(struct passage *b, int r, float e)
 {
     const struct attend *a = b->a;

@@ -45,7 +45,7 @@ struct unit {
     int64_t         next, next_pairs;
 };
 
-/* What the vector work of a unit has at hand. */
+/* Registers of the vector work of a unit. */
 struct grad_slopes {
     __m512  by[2], off[2];
     __m512i curve;

@@ -83,7 +83,7 @@ static void ISA(feature)(float *out, const float *in, int n, int kind,
     }
 }
 
-/* What is 0 for RELU is 0 whatever d is. */
+/* Where the slope of RELU is 0 the result is 0, whatever d is. */
 INLINE void ISA(feature_back_all)(float *d, const float *in, int n, const int kind)
 {
     for (int x = 0; x < n * LANES; x += VF_LEN) {
@@ -122,7 +122,7 @@ static void ISA(products)(float *f, const float *x, const int32_t *elements,
     }
 }
 
-/* Of each element the product of those before it and of those after it. */
+/* The gradient of an element has the product of the elements before it and after it. */
 static void ISA(products_back)(float *dx, const float *x, const float *df,
                                const int32_t *elements, const float *factors, float by,
                                int n, int r)

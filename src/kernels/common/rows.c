@@ -209,7 +209,7 @@ INLINE void ISA(store_pairs)(char *out, int64_t step, const float *in, vf factor
         vf_to(out + i * step, FOCI_F32, x[i]);
 }
 
-/* What is left of d columns and n rows goes one column to a lane. */
+/* Squares are stored in pairs; the remaining columns and rows one column to a lane. */
 INLINE void ISA(store_bf16)(char *out, int64_t step, const float *in,
                             const float *factor, int n, int d)
 {

@@ -94,7 +94,7 @@ struct fetch {
     int         rows, lines;
 };
 
-/* What is left to do beside the blocks of a panel, and how much of it at a step. */
+/* Work to be done between the multiplies of a panel, and how much of it at each step. */
 struct beside {
     const struct tile_panel *panel;
     int                      group, t, units; /* the next unit, and how many are left */

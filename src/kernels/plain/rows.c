@@ -108,7 +108,7 @@ static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int
     pack_row_pairs(out, in, ld, n, d);
 }
 
-/* Of bf16 as they are stored. */
+/* Element (i, c) of stored bf16, 0 beyond n and d. */
 static uint32_t half(const uint16_t *in, int64_t ld, int n, int d, int i, int c)
 {
     return i < n && c < d ? in[i * ld + c] : 0;

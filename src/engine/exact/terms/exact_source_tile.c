@@ -117,7 +117,7 @@ void exact_source_rows(const struct exact *x, const struct exact_block *b,
     net_layer_apply(&n, r->h, r->ab + (int64_t)s->a.out * LANES);
 }
 
-/* What sources are multiplied by where they are a bias. */
+/* The factor of sources where they are added as a bias. */
 static float unit_of(const struct exact *x)
 {
     return x->source.qk ? (float)exact_bias_unit(x) : 1;

@@ -16,7 +16,7 @@ struct ref_inverse {
 
 /* The result is the last of z. */
 const double *ref_inverse(const struct ref_inverse *x);
-/* dz, the gradient of that, is used up; adds to dc. */
+/* Add to dc, from dz, the gradient of the result, which is overwritten. */
 void ref_inverse_back(const struct ref_inverse *x, double *dz, double *dc);
 
 #endif

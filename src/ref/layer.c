@@ -151,7 +151,7 @@ static foci_status run_heads(const struct ref_pass *x, bool back)
         .type = REF_F64,
         .params = x->plan_params,
         .dparams = back ? x->dplan : NULL,
-        .words = c->words && (x->word == FOCI_BF16 || !is_exact(x->plan)) });
+        .rounds = c->rounds && (x->operand == FOCI_BF16 || !is_exact(x->plan)) });
 }
 
 /* Outputs that are kept, and the residual, in rows that are there. */
@@ -320,10 +320,10 @@ foci_status ref_layer_run(const struct ref_layer_call *call)
     TRY(foci_layer_get_problem(layer, &x.p));
     x.ctx = x.plan->ctx;
     ref_made_count(&x);
-    x.place = call->words ? (int)x.p.dtype : REF_F64;
-    x.word = !call->words                                             ? REF_F64
-             : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FLAG_FAST) ? FOCI_F32
-                                                                      : FOCI_BF16;
+    x.place = call->rounds ? (int)x.p.dtype : REF_F64;
+    x.operand = !call->rounds                                            ? REF_F64
+                : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FLAG_FAST) ? FOCI_F32
+                                                                         : FOCI_BF16;
     const foci_status status = run_open(&x);
     if (x.links) ctx_free(x.ctx, x.links, (size_t)x.cap_links, sizeof *x.links);
     return status;

@@ -106,10 +106,10 @@ static void weigh_features(struct ref_linear *x, int64_t i)
         x->top[c] = -INFINITY;
         x->sum[c] = 0;
         for (int64_t j = 0; j < x->n; j++)
-            x->top[c] = fmax(x->top[c], g->word_log[j * x->m + c]);
+            x->top[c] = fmax(x->top[c], g->rounded_log[j * x->m + c]);
         for (int64_t j = 0; j < x->n; j++)
-            x->sum[c] +=
-                g->word[j * x->m + c] * exp(g->word_log[j * x->m + c] - x->top[c]);
+            x->sum[c] += g->rounded[j * x->m + c] *
+                         exp(g->rounded_log[j * x->m + c] - x->top[c]);
     }
     x->divisor = x->n > 0;
     for (int64_t j = 0; j < x->n; j++) {
@@ -119,9 +119,9 @@ static void weigh_features(struct ref_linear *x, int64_t i)
             x->share[r] =
                 x->sum[c] == 0
                     ? 0
-                    : g->word[r] * exp(g->word_log[r] - x->top[c]) / x->sum[c];
+                    : g->rounded[r] * exp(g->rounded_log[r] - x->top[c]) / x->sum[c];
             ref_add(x, &sum,
-                    f->word[i * x->m + c] * exp(f->word_log[i * x->m + c]) *
+                    f->rounded[i * x->m + c] * exp(f->rounded_log[i * x->m + c]) *
                         x->share[r]);
         }
         x->a[j] = ref_operand(x, sum);
@@ -134,7 +134,7 @@ static void features_back(struct ref_linear *x, int64_t i)
 
     for (int64_t c = 0; c < x->m; c++) {
         const int64_t r = i * x->m + c;
-        const double  grown = exp(f->word_log[r]), own = f->word[r] * grown;
+        const double  grown = exp(f->rounded_log[r]), own = f->rounded[r] * grown;
         double        mean = 0;
 
         for (int64_t j = 0; j < x->n; j++)
@@ -146,7 +146,8 @@ static void features_back(struct ref_linear *x, int64_t i)
             const int64_t t = j * x->m + c;
             const double  d = ref_operand(x, own * (x->da[j] - mean));
             ref_add(x, &g->dlog[t], x->share[t] * d);
-            ref_add(x, &g->dvalue[t], exp(g->word_log[t] - x->top[c]) / x->sum[c] * d);
+            ref_add(x, &g->dvalue[t],
+                    exp(g->rounded_log[t] - x->top[c]) / x->sum[c] * d);
         }
     }
 }
@@ -213,7 +214,7 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
         ref_add(x, &along, term);
         squares += term * term;
     }
-    /* Where it cancels all else, as in a row of one key, being off must show: four words,
+    /* Where it cancels all else, as in a row of one key, being off must show: four roundings,
      * of g, a, v and o, make a unit. */
     along += unit_of(x) * sqrt(squares);
     if (x->l.norm == FOCI_NORM_FEATURE) {
@@ -294,7 +295,7 @@ static struct ref_linear open_head(const struct ref_part *p)
     struct ref_linear   x = { .p = p,
                               .l = linear_of(p->mech),
                               .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
-                              .type = ref_word_type(p->call),
+                              .type = ref_operand_type(p->call),
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = pr->dim_qk,
@@ -331,11 +332,11 @@ static void carve_features(const struct ref_linear *x, struct ref_features *f,
     f->log = ref_doubles(a, f->rows, x->m);
     f->dvalue = ref_doubles(a, f->rows, x->m);
     f->dlog = ref_doubles(a, f->rows, x->m);
-    f->word = f->value;
-    f->word_log = f->log;
+    f->rounded = f->value;
+    f->rounded_log = f->log;
     if (x->type != REF_F64) {
-        f->word = ref_doubles(a, f->rows, x->m);
-        f->word_log = ref_doubles(a, f->rows, x->m);
+        f->rounded = ref_doubles(a, f->rows, x->m);
+        f->rounded_log = ref_doubles(a, f->rows, x->m);
     }
     f->along = ref_doubles(a, x->directions, x->dqk);
 }

@@ -109,7 +109,7 @@ void ref_map_open(struct ref_head *h)
     for (int key = 0; key < 2; key++) {
         const int64_t at = ref_tensor(h->p, -1, (size_t)key);
         for (int64_t t = 0; h->project[key] && t < h->dqk * h->du; t++)
-            h->project[key][t] = ref_word(h->words, h->p->call->params[at + t]);
+            h->project[key][t] = ref_rounded(h->rounds, h->p->call->params[at + t]);
     }
 }
 
@@ -134,7 +134,7 @@ static void project_back(const struct ref_head *h, bool key, const double *x,
     for (int64_t t = 0; t < h->dqk; t++)
         dx[t] = 0;
     for (int64_t r = 0; r < h->du; r++) {
-        const double d = ref_word(h->words, dy[r]);
+        const double d = ref_rounded(h->rounds, dy[r]);
         for (int64_t t = 0; t < h->dqk; t++) {
             dx[t] += d * u[t * h->du + r];
             du[t * h->du + r] += x[t] * d;

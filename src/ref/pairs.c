@@ -1,7 +1,7 @@
 /* pairs.c -- the weight of one pair before anything is divided, and the way back.
  *
  *     row       s q.k                       elu, relu, cos   sum of f(q_c) f(k_c)
- *     rotated    relu(q).relu(k) cos(pi/2 (i - j)/length)
+ *     rotated   relu(q).relu(k) cos(pi/2 (i - j)/length)
  *     powers    1 + sum of (s q_c k_c)^r    products         sum of share_r (s q.k)^r
  *
  * and of features that are written out, sum of f_r(q) g_r(k).  With rope, pairs a, b of
@@ -134,24 +134,25 @@ static double product(const struct ref_linear *x, int64_t i, int64_t j, int64_t 
     return grown(x, x->q.log[f] + x->k.log[g]) * x->q.value[f] * x->k.value[g];
 }
 
-/* In words, feature r of the query times feature c of the key. */
+/* Rounded feature r of the query times rounded feature c of the key. */
 static double term(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                    int64_t c)
 {
     const int64_t f = i * x->m + r, g = j * x->m + c;
-    return grown(x, x->q.word_log[f] + x->k.word_log[g]) * x->q.word[f] * x->k.word[g];
+    return grown(x, x->q.rounded_log[f] + x->k.rounded_log[g]) * x->q.rounded[f] *
+           x->k.rounded[g];
 }
 
 static void term_back(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                       int64_t c, double dw)
 {
     const int64_t f = i * x->m + r, g = j * x->m + c;
-    const double  by = dw * grown(x, x->q.word_log[f] + x->k.word_log[g]);
+    const double  by = dw * grown(x, x->q.rounded_log[f] + x->k.rounded_log[g]);
 
-    ref_add(x, &x->q.dvalue[f], by * x->k.word[g]);
-    ref_add(x, &x->k.dvalue[g], by * x->q.word[f]);
-    ref_add(x, &x->q.dlog[f], by * x->q.word[f] * x->k.word[g]);
-    ref_add(x, &x->k.dlog[g], by * x->q.word[f] * x->k.word[g]);
+    ref_add(x, &x->q.dvalue[f], by * x->k.rounded[g]);
+    ref_add(x, &x->k.dvalue[g], by * x->q.rounded[f]);
+    ref_add(x, &x->q.dlog[f], by * x->q.rounded[f] * x->k.rounded[g]);
+    ref_add(x, &x->k.dlog[g], by * x->q.rounded[f] * x->k.rounded[g]);
 }
 
 /* Pair t of the rotated features. */
@@ -207,15 +208,15 @@ double ref_pair_unit(const struct ref_linear *x, int64_t i)
 
 void ref_pair(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    double sum = 0, words = 0;
+    double sum = 0, rounded_sum = 0;
 
     for (int64_t r = 0; x->written && r < x->m; r++) {
         ref_add(x, &sum, product(x, i, j, r));
-        if (x->type != REF_F64) ref_add(x, &words, term(x, i, j, r, r));
+        if (x->type != REF_F64) ref_add(x, &rounded_sum, term(x, i, j, r, r));
     }
     x->plain[j] = x->written ? sum : formula(x, i, j);
     x->rotated[j] = x->rope              ? rotated(x, i, j)
-                    : x->type != REF_F64 ? words
+                    : x->type != REF_F64 ? rounded_sum
                                          : x->plain[j];
 }
 

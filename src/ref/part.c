@@ -93,10 +93,10 @@ static void carve_all(struct ref_head *h, struct arena *a)
     }
 }
 
-static void round_words(bool words, double *x, int64_t n)
+static void round_all(bool rounds, double *x, int64_t n)
 {
-    for (int64_t t = 0; words && t < n; t++)
-        x[t] = ref_word(words, x[t]);
+    for (int64_t t = 0; rounds && t < n; t++)
+        x[t] = ref_rounded(rounds, x[t]);
 }
 
 /* Keys of shared rows are their queries. */
@@ -116,9 +116,9 @@ static void fill(struct ref_head *h)
         h->v[t] = h->p->v[t];
     ref_slots_fill(h);
     /* With vectors of txl added to them queries round later: see logits.c. */
-    round_words(h->words && h->txl_r < 0, h->uq, h->nq * h->du);
-    round_words(h->words, h->uk, h->cols * h->du);
-    round_words(h->words, h->v, h->cols * h->dv);
+    round_all(h->rounds && h->txl_r < 0, h->uq, h->nq * h->du);
+    round_all(h->rounds, h->uk, h->cols * h->du);
+    round_all(h->rounds, h->v, h->cols * h->dv);
     ref_labels_find(h);
     ref_distances(h);
     ref_sources_open(h);
@@ -170,7 +170,7 @@ static foci_status run_exact(const struct ref_part *p)
     struct ref_head     h = { .p = p,
                               .mech = *p->mech,
                               .causal = (problem->flags & FOCI_FLAG_CAUSAL) != 0,
-                              .words = p->call->words,
+                              .rounds = p->call->rounds,
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = problem->dim_qk,

@@ -120,8 +120,8 @@ static foci_status backward(const struct ref_routes *r, int64_t j,
     const int64_t         dv = one.call->plan->p.dim_v;
 
     for (int64_t t = 0; t < one.seq->nq * dv; t++)
-        scratch->g[t] =
-            ref_word(one.call->words, scratch->gate[t / dv * r->n + j] * r->part.g[t]);
+        scratch->g[t] = ref_rounded(one.call->rounds,
+                                    scratch->gate[t / dv * r->n + j] * r->part.g[t]);
     return ref_part_run(&one);
 }
 

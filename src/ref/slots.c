@@ -82,13 +82,13 @@ double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int6
     const int64_t    at = learned_at(h, value, column, j);
 
     if (at < 0) return 1 / (double)(keys.end - keys.begin);
-    return ref_word(h->words, h->p->call->params[at]);
+    return ref_rounded(h->rounds, h->p->call->params[at]);
 }
 
 static void round_rows(const struct ref_head *h, double *x, int64_t n)
 {
     for (int64_t t = 0; t < n; t++)
-        x[t] = ref_word(h->words, x[t]);
+        x[t] = ref_rounded(h->rounds, x[t]);
 }
 
 /* Row `at` of x is the sum of its keys' rows. */
@@ -123,7 +123,7 @@ static void share_out(const struct ref_head *h, bool value, const double *x, dou
     }
 }
 
-/* Where sums are learned, words are what is added up. */
+/* Where sums are learned, their terms are rounded. */
 void ref_slots_fill(struct ref_head *h)
 {
     if (h->n_levels && h->levels[0].learned) {

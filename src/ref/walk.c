@@ -206,7 +206,7 @@ static foci_status one_head(struct ref_walk *w)
     if (c->grads) {
         gather(w, c->grads->d_o, p->o, s->q0, w->head, s->nq, p->dim_v, w->g);
         for (int64_t t = 0; t < s->nq * p->dim_v; t++)
-            w->g[t] = ref_round(ref_word_type(c), w->g[t]);
+            w->g[t] = ref_round(ref_operand_type(c), w->g[t]);
         zero(w->dq, s->nq * p->dim_qk);
     }
     TRY(run_head(w));

@@ -120,19 +120,19 @@ static void run_case(struct levels *l, int only, const char *spec,
     }
     struct trial  t = trial_make(plan, spec, seed, gives);
     struct result want = trial_judge(plan, &t, false);
-    struct result words = trial_judge(plan, &t, true);
+    struct result rounded = trial_judge(plan, &t, true);
     const bool    compares = fits(&t, &want);
 
     for (int i = 0; compares && i < l->n; i++) {
         if (only >= 0 && i != only) continue;
         foci_plan    *at = trial_plan(l->ctx[i], spec, p);
         struct result got = trial_run(at, &t);
-        trial_close(at, &t, &got, &want, &words);
+        trial_close(at, &t, &got, &want, &rounded);
         result_free(&got);
         foci_plan_free(at);
     }
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
     trial_free(&t);
     foci_plan_free(plan);
 }

@@ -195,14 +195,14 @@ static void many(void **state)
         struct trial  t = trial_make(a, specs[i], i, 0);
         struct result got = trial_run(a, &t), more = trial_run(b, &t);
         struct result want = trial_judge(a, &t, false),
-                      words = trial_judge(a, &t, true);
+                      rounded = trial_judge(a, &t, true);
 
-        trial_close(a, &t, &got, &want, &words);
+        trial_close(a, &t, &got, &want, &rounded);
         trial_equal(b, &t, "three threads", &more, &got);
         result_free(&got);
         result_free(&more);
         result_free(&want);
-        result_free(&words);
+        result_free(&rounded);
         trial_free(&t);
         foci_plan_free(a);
         foci_plan_free(b);

@@ -261,9 +261,9 @@ static int64_t worst(const double *x, const double *y, int64_t n)
 }
 
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
-                 const struct result *want, const struct result *words)
+                 const struct result *want, const struct result *rounded)
 {
-    trial_close_within(plan, t, 1, got, want, words);
+    trial_close_within(plan, t, 1, got, want, rounded);
 }
 
 /* What all parts are measured by. */
@@ -488,7 +488,7 @@ bool trial_needs_words(const foci_plan *plan)
 
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
                         const struct result *got, const struct result *want,
-                        const struct result *words)
+                        const struct result *rounded)
 {
     const foci_problem *p = &t->p;
     struct measure      m = { .linear = trial_is_linear(plan),
@@ -510,10 +510,10 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         if (n == 0) continue;
         check_finite(plan, t, part, got, want);
 
-        const double off = rms_apart(words->x[part], want->x[part], n);
+        const double off = rms_apart(rounded->x[part], want->x[part], n);
         const double error = rms_apart(got->x[part], want->x[part], n);
         double       bound = bound_of(t, &m, part, want, off);
-        if (error > bound && draws_among(&m, t, part, want) < 64 && words != want)
+        if (error > bound && draws_among(&m, t, part, want) < 64 && rounded != want)
             bound = bound_again(plan, t, &m, part, want);
         if (error <= bound) continue;
         const int64_t at = worst(got->x[part], want->x[part], n);

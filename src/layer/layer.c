@@ -248,7 +248,7 @@ static foci_status add_up(foci_layer *layer)
 }
 
 /* Rows of memory that mechanisms ask for: by their argument, or as many as x has. */
-static void ask_memory(const struct spec *spec, foci_layer_problem *p)
+static void default_memory(const struct spec *spec, foci_layer_problem *p)
 {
     if (p->memory || p->len_source || p->max_docs || p->kind != FOCI_LAYER_ATTENTION)
         return;
@@ -280,7 +280,7 @@ static foci_status plan_parsed(foci_layer *layer, const char *spec, struct spec 
     foci_layer_problem *p = &layer->p;
     bool                filled = false;
 
-    ask_memory(parsed, p);
+    default_memory(parsed, p);
     layer->len_k = p->len_source ? p->len_source : p->memory + p->len;
     for (int g = 0; p->flags & FOCI_FLAG_CAUSAL && g < parsed->n_groups; g++)
         filled |= fill_args(&parsed->groups[g].mech, (double)max64(layer->len_k, 1));

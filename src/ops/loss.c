@@ -3,7 +3,7 @@
  *     s = h w^T + bias   p = softmax(s)   dh = ds w   dw += ds^T h   dbias += 1^T ds
  *
  * Rows that have a label are gathered, some at a time: as many as have a few million logits,
- * which stay in the last cache between the product that makes them, the softmax that turns
+ * which stay in the last-level cache between the product that makes them, the softmax that turns
  * them into their gradients in place, and the two products that use these.  More rows at once
  * cost memory, fewer cost passes over dw, and packing of w.
  *

@@ -205,7 +205,7 @@ static struct left_operand transposed_pairs(const struct packing *x, struct cut 
 }
 
 /* Floats from row to row, 16 KiB, at which the rows of a block meet in an eighth of the
- * sets of the second cache and leave no place there for b. */
+ * sets of the second-level cache and leave no place there for b. */
 enum { FAR = 4096 };
 
 /* Rows that the micro-kernels can read where they are: whole pairs, and all terms that a

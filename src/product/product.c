@@ -9,7 +9,7 @@
 #include "product/inside.h"
 #include "product/tiled.h"
 
-/* A second cache that holds two panels of b and a block of a, of floats, and results. */
+/* A second-level cache that holds two panels of b and a block of a, of floats, and results. */
 enum {
     AHEAD_BYTES = 4 * BLOCK_TERMS * (2 * TILE + BLOCK_ROWS) * 5 / 4,
 };
@@ -199,7 +199,7 @@ static bool multiply_floats(const struct multiply *x, const struct left_operand 
 enum { PANEL = (BLOCK_ROWS + TILE) * TILE }; /* floats of c */
 
 /* Where all terms are packed at once a panel is finished when it is multiplied, in the
- * first cache, and a gate when what it gates is there too; otherwise sums of all of them
+ * first-level cache, and a gate when what it gates is there too; otherwise sums of all of them
  * wait. */
 static float *sums_of(const struct multiply *x, const struct scratch *r, int panel)
 {

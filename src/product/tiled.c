@@ -49,7 +49,7 @@ void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
     x->ld = (x->steps + 1) * TILE_DEPTH; /* no power of two, where rows would meet */
     if (__builtin_mul_overflow(x->steps, x->strips, &pairs)) a->used = SIZE_MAX;
     if (__builtin_mul_overflow(x->ld, p->m, &transposed)) a->used = SIZE_MAX;
-    x->b = arena_alloc(a, pairs, PAIR_WORDS * sizeof *x->b);
+    x->b = arena_alloc(a, pairs, TILE_PAIR_SIZE * sizeof *x->b);
     x->transpose =
         arena_alloc(a, p->a.transposed ? transposed : 0, sizeof *x->transpose);
     x->sources = arena_alloc(a, x->steps, sizeof *x->sources);
@@ -92,7 +92,7 @@ static double cost_of(const struct tiled *x, int threads)
 /* Strips that a job has a multiple of: gates come with what they gate. */
 static int64_t unit_of(const struct tiled *x) { return gates(x->p) ? 2 : 1; }
 
-/* A job's part of b fits into the second cache, its sums where they wait, and what jobs
+/* A job's part of b fits into the second-level cache, its sums where they wait, and what jobs
  * pack for themselves into the memory of b. */
 static bool fits(const struct tiled *x, int threads)
 {
@@ -249,7 +249,7 @@ static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
 /* Where the shared b of a span lies. */
 static uint32_t *packed_at(const struct tiled *x, struct tiled_span s)
 {
-    return x->b + (s.strip * x->steps + s.step * s.strips) * PAIR_WORDS;
+    return x->b + (s.strip * x->steps + s.step * s.strips) * TILE_PAIR_SIZE;
 }
 
 static struct tiled_span span_at(const struct tiled *x, int64_t job, int cut)
@@ -295,8 +295,8 @@ static const uint32_t *packed(const struct tiled *x, struct tiled_span s, int64_
                               int cut, int thread)
 {
     const struct tiled_scratch *r = &x->scratch[thread];
-    uint32_t *const             own = x->b + thread * x->cols * x->depth * PAIR_WORDS;
-    const int                   parts = tiled_parts(x, s);
+    uint32_t *const own = x->b + thread * x->cols * x->depth * TILE_PAIR_SIZE;
+    const int       parts = tiled_parts(x, s);
 
     if (!x->own) {
         do_shared(x, &x->shares[1 + job * x->cuts + cut], s, parts, pack_part, r);

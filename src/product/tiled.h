@@ -19,7 +19,7 @@ enum {
     MOST_STRIPS = 64,    /* of a job */
     MOST_SUMS = 1 << 20, /* partial sums of a job */
     MOST_ROWS = 1 << 20, /* of a job */
-    PAIR_WORDS = TILE_STRIP * TILE_DEPTH / 2
+    TILE_PAIR_SIZE = TILE_STRIP * TILE_DEPTH / 2
 };
 
 /* Packing that threads share as they arrive: how many parts are begun, and how many are done.

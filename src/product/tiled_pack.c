@@ -53,9 +53,9 @@ static void pack_step(const struct tiled *x, struct tiled_span s, int t, uint32_
 {
     const struct product *p = x->p;
     const int64_t         row = (s.step + t) * TILE_DEPTH;
-    const int64_t         ld_out = (int64_t)s.steps * PAIR_WORDS;
+    const int64_t         ld_out = (int64_t)s.steps * TILE_PAIR_SIZE;
 
-    out += (int64_t)t * PAIR_WORDS;
+    out += (int64_t)t * TILE_PAIR_SIZE;
     if (!gates(p)) {
         const int64_t end = min64(p->n, (s.strip + s.strips) * TILE_STRIP);
         pack_cols(x, row, s.strip * TILE_STRIP, end, out, ld_out, r);
@@ -78,7 +78,7 @@ static void pack_strip(const struct tiled *x, struct tiled_span s, int i, uint32
     const int64_t         from = s.step * TILE_DEPTH;
     const int64_t         end = min64(p->k, from + (int64_t)s.steps * TILE_DEPTH);
 
-    out += (int64_t)i * s.steps * PAIR_WORDS;
+    out += (int64_t)i * s.steps * TILE_PAIR_SIZE;
     if (!b_is_regular(&p->b)) {
         const int64_t ld = round_up(end - from, 16);
         load_cut(x->k, &p->b, (struct cut){ row, from, cols, (int)(end - from) },
@@ -89,7 +89,7 @@ static void pack_strip(const struct tiled *x, struct tiled_span s, int i, uint32
     for (int64_t t = from; t < end;) {
         const struct product_piece b = piece_at(&p->b, t, end - t);
 
-        x->k->tile_strip(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
+        x->k->tile_strip(out + (t - from) / TILE_DEPTH * TILE_PAIR_SIZE,
                          piece_row(&p->b, b, row), b.part->ld, (int)p->b.dtype, cols,
                          b.cols);
         t += b.cols;

@@ -75,8 +75,8 @@ static void carve_all(struct ref_head *h, struct arena *a)
         h->label_q = ref_doubles(a, rounds, h->nq);
         h->label_k = ref_doubles(a, rounds, h->nk);
         h->chunk = arena_alloc(a, rounds * h->nk, sizeof *h->chunk);
-        h->taken_q = arena_alloc(a, h->n_labels * h->nq, 1);
-        h->taken_k = arena_alloc(a, h->n_labels * h->nk, 1);
+        h->topk_q = arena_alloc(a, h->n_labels * h->nq, 1);
+        h->topk_k = arena_alloc(a, h->n_labels * h->nk, 1);
     }
     if (h->sources != FOCI_SOURCE_QK) {
         h->mix = ref_doubles(a, REF_SOURCES, 1);
@@ -86,7 +86,7 @@ static void carve_all(struct ref_head *h, struct arena *a)
         h->net = ref_doubles(a, ref_sources_scratch(h), 1);
         h->dnet = ref_doubles(a, ref_sources_scratch(h), 1);
     }
-    if (h->second) {
+    if (h->two_pass) {
         h->y = ref_doubles(a, h->nq, h->dv);
         h->dy = ref_doubles(a, h->nq, h->dv);
         if (h->p->weights) h->paths = ref_doubles(a, h->cols - h->nk, h->nk);
@@ -155,10 +155,10 @@ static void bring_home(struct ref_head *h)
 static void run(struct ref_head *h)
 {
     fill(h);
-    if (h->second)
-        ref_rows_second(h);
+    if (h->two_pass)
+        ref_rows_two_pass(h);
     else if (h->order.topk)
-        ref_rows_taken(h);
+        ref_rows_topk(h);
     else
         ref_rows_plain(h);
     if (h->p->g) bring_home(h);
@@ -187,7 +187,7 @@ static foci_status run_exact(const struct ref_part *p)
     ref_slots_count(&h);
     ref_labels_count(&h);
     ref_modifiers(&h);
-    if ((h.second || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
+    if ((h.two_pass || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
 
     carve_all(&h, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;

@@ -2,7 +2,7 @@
  *
  * It reads plans and descriptors only, never data of an engine, and
  * walks one row of one head at a time, so it needs memory of order n, not n^2 (n times
- * slots for the weights of a second look).
+ * slots for the weights of the second pass).
  * Tests call it with tensors of doubles (REF_F64), where nothing is rounded.
  */
 #ifndef FOCI_REF_H
@@ -179,13 +179,13 @@ struct ref_head {
     foci_slots levels[FOCI_MAX_LEVELS];
     int64_t    first[FOCI_MAX_LEVELS + 1];
     int        n_levels;
-    bool       second; /* two passes: slots are seen in the second only */
+    bool       two_pass; /* two passes: slots are seen in the second only */
 
     foci_order order;
     double    *label_q, *label_k; /* [rounds][nq], [rounds][nk] */
     int64_t   *chunk;             /* [rounds][nk] */
     int64_t    n_labels;          /* where each takes some */
-    uint8_t   *taken_q, *taken_k; /* [n_labels][nq], [n_labels][nk] */
+    uint8_t   *topk_q, *topk_k;   /* [n_labels][nq], [n_labels][nk] */
 
     /* sources.c: logits of one row that do not come from q and k, each source by itself
      * [sources][nk], and their gradient [nk]; one row of nets. */
@@ -202,7 +202,7 @@ struct ref_head {
     double *project[2];     /* rounded matrices that project q and k; NULL: none */
     double *spread;         /* [nk] weights of one row, by key */
     double *o, *g;          /* [dv] one row's output, and its gradient */
-    double *y, *dy, *paths; /* of second.c: [nq][dv] twice, [slots][nk] */
+    double *y, *dy, *paths; /* of two_pass.c: [nq][dv] twice, [slots][nk] */
 
     struct ref_row row;
 };
@@ -221,7 +221,7 @@ void ref_map_back(const struct ref_head *h, bool key, int64_t place, const doubl
 void ref_map_own(const struct ref_head *h, const double *x, double *u);
 
 /* slots.c: fill uk and v of the slots from those of the keys; the way back.  Only uk
- * where second. */
+ * with two passes. */
 void ref_slots_count(struct ref_head *h);
 void ref_slots_fill(struct ref_head *h);
 void ref_slots_fold(struct ref_head *h);
@@ -237,9 +237,9 @@ void ref_labels_find(struct ref_head *h);
 uint32_t ref_labels_agree(const struct ref_head *h, int64_t i, int64_t j);
 
 /* sees.c: which columns query i sees; of the keys that label t took; of the slots
- * alone, where second. */
+ * alone, with two passes. */
 void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r);
-void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r);
+void ref_see_topk(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r);
 void ref_see_slots(const struct ref_head *h, int64_t i, struct ref_row *r);
 
 /* logits.c: read the modifiers; compute the logits of columns that are seen; and backward,
@@ -284,7 +284,7 @@ void ref_report(const struct ref_head *h, int64_t i);
 
 /* All rows, forward and, with a gradient, backward. */
 void ref_rows_plain(struct ref_head *h);
-void ref_rows_taken(struct ref_head *h);
-void ref_rows_second(struct ref_head *h); /* second.c */
+void ref_rows_topk(struct ref_head *h);
+void ref_rows_two_pass(struct ref_head *h); /* two_pass.c */
 
 #endif

@@ -81,7 +81,7 @@ void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r)
 
     clear(h, r);
     see_keys(h, i, r);
-    if (!h->second) see_slots(h, i, r);
+    if (!h->two_pass) see_slots(h, i, r);
     count(h, r);
     if (h->order.shared_qk && r->visible > 1 && r->times[self]) {
         r->times[self] = 0;
@@ -89,11 +89,11 @@ void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r)
     }
 }
 
-void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r)
+void ref_see_topk(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r)
 {
     clear(h, r);
     for (int64_t j = 0; j < h->nk; j++)
-        r->times[j] = allowed(h, i, j) && h->taken_k[t * h->nk + j];
+        r->times[j] = allowed(h, i, j) && h->topk_k[t * h->nk + j];
     count(h, r);
 }
 

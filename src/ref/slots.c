@@ -31,7 +31,7 @@ void ref_slots_count(struct ref_head *h)
     const foci_mech *m = &h->mech;
 
     h->n_levels = m->def->slots ? m->def->slots(m, h->levels) : 0;
-    h->second = m->def->two_pass && m->def->two_pass(m);
+    h->two_pass = m->def->two_pass && m->def->two_pass(m);
     h->first[0] = h->nk;
     for (int l = 0; l < h->n_levels; l++)
         h->first[l + 1] = h->first[l] + count(&h->levels[l], h->nk);
@@ -132,7 +132,7 @@ void ref_slots_fill(struct ref_head *h)
     }
     for (int64_t c = h->nk; c < h->cols; c++) {
         sum_up(h, false, h->uk, h->du, c);
-        if (!h->second) sum_up(h, true, h->v, h->dv, c);
+        if (!h->two_pass) sum_up(h, true, h->v, h->dv, c);
     }
 }
 
@@ -140,6 +140,6 @@ void ref_slots_fold(struct ref_head *h)
 {
     for (int64_t c = h->nk; c < h->cols; c++) {
         share_out(h, false, h->uk, h->duk, h->du, c);
-        if (!h->second) share_out(h, true, h->v, h->dv_cols, h->dv, c);
+        if (!h->two_pass) share_out(h, true, h->v, h->dv_cols, h->dv, c);
     }
 }

@@ -120,7 +120,7 @@ INLINE void unit_pair(const struct unit *u, int g, const struct grad_slopes *c,
 /* Prefetch the lines that pair g of a unit will write.  They were last written a tile or a
  * panel ago; stores that miss, one after the other, take as long as all multiplies of the
  * unit. */
-INLINE void unit_near(const struct unit *u, int g)
+INLINE void unit_prefetch(const struct unit *u, int g)
 {
     const int   half = g / (T / 2), row = g % (T / 2) * 2 * T;
     const char *w = (const char *)(u->w + half * u->next + row);
@@ -143,7 +143,7 @@ struct spread {
 
 INLINE void unit_one(struct spread *p, const struct grad_slopes *c, const bool masked)
 {
-    unit_near(p->now, p->next);
+    unit_prefetch(p->now, p->next);
     unit_pair(p->unit, p->next++, c, masked);
 }
 
@@ -207,7 +207,7 @@ INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, i
     struct spread p = { before, u, before ? 0 : PAIRS, 0, (dq + dv) / (2 * T) * 4 };
 
     for (int g = 0; g < PAIRS && !before; g++)
-        unit_near(u, g);
+        unit_prefetch(u, g);
     tile_barrier();
     unit_product(u->s, u->key, u->query, dq, NULL, &p, &c, step, masked);
     unit_product(u->s + 4 * UNIT_TILE, u->value, u->grad, dv, u->minus, &p, &c, step,

@@ -136,7 +136,7 @@ INLINE void halves_cols(float *o, int64_t ldo, const float *w, const uint16_t *v
     }
 }
 
-/* Some keys at a time, whose values stay in the first cache over all columns. */
+/* Some keys at a time, whose values stay in the first-level cache over all columns. */
 INLINE void halves_values(float *o, int64_t ldo, const float *w, const uint16_t *v,
                           int64_t ldv, int n, int d, const int R, const int C,
                           const int keys)

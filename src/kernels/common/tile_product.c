@@ -88,7 +88,7 @@ static void tile_rest_amx(struct tile_rest *r, int dtype)
 }
 
 /* Lines that will be written, one or two of each of so many rows. */
-struct fetch {
+struct line_prefetch {
     const char *at;
     int64_t     ld; /* bytes */
     int         rows, lines;
@@ -98,10 +98,10 @@ struct fetch {
 struct beside {
     const struct tile_panel *panel;
     int                      group, t, units; /* the next unit, and how many are left */
-    int              at_once, every, wait;    /* so many units, every so many steps */
-    struct tile_rest rest;
-    int              dtype, rows; /* of the rest and of fetches, at a step */
-    struct fetch     out, sums;
+    int                  at_once, every, wait; /* so many units, every so many steps */
+    struct tile_rest     rest;
+    int                  dtype, rows; /* of the rest and of prefetches, at a step */
+    struct line_prefetch out, sums;
 };
 
 static int shared_by(int n, int steps) { return (n + steps - 1) / steps; }
@@ -146,7 +146,7 @@ INLINE void some_rows(struct beside *s)
     if (s->rest.rows) rest_rows(&s->rest, s->dtype, s->rows);
 }
 
-INLINE void some_lines(struct fetch *f, int rows)
+INLINE void some_lines(struct line_prefetch *f, int rows)
 {
     if (!f->rows) return;
     for (int i = 0; i < rows && f->rows; i++, f->rows--, f->at += f->ld) {
@@ -155,7 +155,7 @@ INLINE void some_lines(struct fetch *f, int rows)
     }
 }
 
-INLINE void some_fetches(struct beside *s)
+INLINE void some_prefetches(struct beside *s)
 {
     some_lines(&s->out, s->rows);
     some_lines(&s->sums, s->rows);
@@ -212,7 +212,7 @@ static void block_3(const struct tile_block *x, struct beside *s)
         some_rows(s);
         tile_load(7, a + TILE_BYTES, LINE);
         tile_dp(4, 7, 6);
-        some_fetches(s);
+        some_prefetches(s);
         tile_load(7, a, LINE);
         tile_dp(5, 7, 6);
     }
@@ -245,7 +245,7 @@ INLINE void block_2(const struct tile_block *x, struct beside *s, const bool tal
         some_rows(s);
         if (tall) tile_load(5, a + TILE_BYTES, LINE);
         if (tall) tile_dp(2, 5, 6);
-        some_fetches(s);
+        some_prefetches(s);
         if (tall) tile_dp(3, 5, 7);
     }
     STORE(0, 0, 0);
@@ -279,9 +279,9 @@ static struct tile_result result_at(const struct tile_multiply *x, int j)
     return to;
 }
 
-static struct fetch fetch_sums(const float *sums)
+static struct line_prefetch prefetch_sums(const float *sums)
 {
-    return (struct fetch){ (const char *)sums, 2 * LINE, TILE_PANEL, 2 };
+    return (struct line_prefetch){ (const char *)sums, 2 * LINE, TILE_PANEL, 2 };
 }
 
 static void tile_multiply_amx(const struct tile_multiply *x)
@@ -302,11 +302,12 @@ static void tile_multiply_amx(const struct tile_multiply *x)
         b.sums = x->add ? sums : NULL;
         if (written) {
             to = result_at(x, j);
-            s.out = (struct fetch){ to.out, to.ld * size, x->valid, (int)size / 2 };
+            s.out =
+                (struct line_prefetch){ to.out, to.ld * size, x->valid, (int)size / 2 };
         } else if (!x->add) {
-            s.out = fetch_sums(sums);
+            s.out = prefetch_sums(sums);
         }
-        if (x->add && j + 1 < x->strips) s.sums = fetch_sums(sums + TILE_BLOCK);
+        if (x->add && j + 1 < x->strips) s.sums = prefetch_sums(sums + TILE_BLOCK);
         run_block(&b, x->rows, &s);
         if (written) {
             s.rest = (struct tile_rest){ b.out, to, x->valid };

@@ -1,4 +1,4 @@
-/* second.c -- attention in two passes: the second attends to the means of the first's results.
+/* two_pass.c -- attention in two passes: the second attends to the means of the first's results.
  *
  *     z_i = sum over slots t of b_it ybar_t,   O_i = (1 - gamma) y_i + gamma z_i
  *
@@ -100,7 +100,7 @@ static void first_look_back(struct ref_head *h)
     }
 }
 
-void ref_rows_second(struct ref_head *h)
+void ref_rows_two_pass(struct ref_head *h)
 {
     const double gamma = gamma_of(h);
 

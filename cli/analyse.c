@@ -1,8 +1,8 @@
-/* analyse.c -- foci analyse: how good the estimates of random features are; in
- * analyse_error.c outputs, in analyse_orthogonality.c frozen projections.
+/* analyse.c -- foci analyse: the quality of estimates by random features; outputs are in
+ * analyse_error.c, frozen projections in analyse_orthogonality.c.
  *
- * Pairs x, y of given lengths and angles, in random directions, are estimated many times
- * over; bias and variance stand beside what theory says of independent rows.  Statistics
+ * Pairs x, y of given lengths and angles, in random directions, are estimated many times;
+ * bias and variance are printed beside those of theory for independent rows.  Statistics
  * that a kind needs are those of many random rows of the same length.
  */
 #include <math.h>
@@ -22,7 +22,7 @@ struct estimator {
 };
 
 /* Results of a norm and a cosine, means over the pairs. */
-struct cell {
+struct analyse_cell {
     double exact, mean, error, variance, predicted, second;
 };
 
@@ -124,12 +124,13 @@ static foci_status calibrate(const struct work *w, const struct estimator *e,
 }
 
 /* The mean over the pairs of each cosine. */
-static void fold(const struct work *w, const foci_estimator_io *io, struct cell *cells)
+static void fold(const struct work *w, const foci_estimator_io *io,
+                 struct analyse_cell *cells)
 {
     const double share = 1 / (double)w->pairs;
 
     for (int64_t i = 0; i < io->n; i++) {
-        struct cell *c = &cells[i / w->pairs];
+        struct analyse_cell *c = &cells[i / w->pairs];
         c->exact += share * io->exact[i];
         c->mean += share * io->mean[i];
         c->variance += share * io->variance[i];
@@ -142,7 +143,7 @@ static void fold(const struct work *w, const foci_estimator_io *io, struct cell 
 
 /* The cells of one length. */
 static foci_status estimate(const struct work *w, const struct estimator *e,
-                            double norm, struct cell *cells)
+                            double norm, struct analyse_cell *cells)
 {
     const int64_t d = w->dim, n = w->cosines.n * w->pairs;
     double       *x = draw_rows(n, d, w->seed + 3), *y = draw_rows(n, d, w->seed + 4);
@@ -185,7 +186,7 @@ static int open_estimator(const struct work *w, struct estimator *e)
 
 /* `done` lengths are those of the estimators before. */
 static int measure(const struct work *w, struct estimator *e, int64_t done,
-                   struct cell *cells)
+                   struct analyse_cell *cells)
 {
     int code = open_estimator(w, e);
 
@@ -209,12 +210,12 @@ static json_t *json_number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *json_cells(const struct work *w, const struct cell *cells)
+static json_t *json_cells(const struct work *w, const struct analyse_cell *cells)
 {
     json_t *list = json_array();
 
     for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
-        const struct cell *c = &cells[i];
+        const struct analyse_cell *c = &cells[i];
         json_array_append_new(
             list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "norm",
                             w->norms.x[i / w->cosines.n], "cosine",
@@ -229,10 +230,10 @@ static json_t *json_cells(const struct work *w, const struct cell *cells)
 }
 
 static void table_cells(const struct work *w, const char *spec,
-                        const struct cell *cells, struct table *t)
+                        const struct analyse_cell *cells, struct output_table *t)
 {
     for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
-        const struct cell *c = &cells[i];
+        const struct analyse_cell *c = &cells[i];
         table_cell(t, "%s", i ? "" : spec);
         table_cell(t, "%g", w->norms.x[i / w->cosines.n]);
         table_cell(t, "%g", w->cosines.x[i % w->cosines.n]);
@@ -245,15 +246,15 @@ static void table_cells(const struct work *w, const char *spec,
     }
 }
 
-static int run_all(const struct work *w, struct table *t, json_t *list)
+static int run_all(const struct work *w, struct output_table *t, json_t *list)
 {
     const size_t n = (size_t)(w->norms.n * w->cosines.n);
     const char  *spec;
     int          code = EXIT_OK;
 
     for (int i = 0; !code && (spec = opt_nth(w->a, "estimator", i)); i++) {
-        struct estimator e = { .spec = spec };
-        struct cell     *cells = need(n, sizeof *cells);
+        struct estimator     e = { .spec = spec };
+        struct analyse_cell *cells = need(n, sizeof *cells);
         code = measure(w, &e, (int64_t)i * w->norms.n, cells);
         if (!code && w->a->json) {
             char *full = plan_text(foci_plan_spec, e.plan);
@@ -275,7 +276,7 @@ static int show(const struct work *w)
     static const char *const heads[] = { "estimator", "norm",        "cosine",
                                          "exact",     "mean",        "error",
                                          "variance",  "closed form", "ratio" };
-    struct table            *t = table_create("lrrrrrrrr");
+    struct output_table     *t = table_create("lrrrrrrrr");
     json_t                  *list = json_array();
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)

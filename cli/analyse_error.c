@@ -1,10 +1,10 @@
-/* analyse_error.c -- foci analyse --error: how far the output of mechanisms is from that of
- * softmax, by how far apart logits are.
+/* analyse_error.c -- foci analyse --error: the distance of the outputs of mechanisms from
+ * those of softmax, by the spread of the logits.
  *
- * Values are standard normal.  So are queries and keys, or they lie around centres, tokens
- * of one kind near each other, as trained projections tend to have it.  Both are then
- * scaled by the same factor, which gives the logits s q.k of all pairs of a head a standard
- * deviation: near 0 all keys weigh the same, and the more it is, the fewer count.
+ * Values are standard normal.  Queries and keys are standard normal too, or clustered around
+ * centres, as those of trained projections tend to be.  Both are then scaled by one factor,
+ * so that the logits s q.k of all pairs of a head have the wanted standard deviation: near 0
+ * all keys weigh the same, and the larger it is, the fewer keys count.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static const double around = 0.5; /* how far tokens are from their centre, which
 static const char *const keys_names[] = { "gaussian", "clustered" };
 
 /* Rows of [length][HEADS][dim] for spread 1, and the same for another one. */
-struct rows {
+struct error_rows {
     float *q0, *k0, *q, *k, *v;
 };
 
@@ -85,7 +85,7 @@ static void scale_head(const struct errors *e, float *x, double factor)
             x[t] *= (float)factor;
 }
 
-static void scale_rows(const struct errors *e, struct rows *r)
+static void scale_rows(const struct errors *e, struct error_rows *r)
 {
     const size_t n = (size_t)(e->dim + e->dim * e->dim);
     double      *q = need(n, sizeof *q), *k = need(n, sizeof *k);
@@ -101,16 +101,16 @@ static void scale_rows(const struct errors *e, struct rows *r)
     free(k);
 }
 
-static void draw_rows(const struct errors *e, enum keys keys, struct rows *r)
+static void draw_rows(const struct errors *e, enum keys keys, struct error_rows *r)
 {
     const size_t   n = row_floats(e);
     const uint64_t seed = 8 * e->seed;
 
-    *r = (struct rows){ .q0 = bench_draw(FOCI_F32, n, seed + 1),
-                        .k0 = bench_draw(FOCI_F32, n, seed + 2),
-                        .v = bench_draw(FOCI_F32, n, seed + 3),
-                        .q = need(n, sizeof *r->q),
-                        .k = need(n, sizeof *r->k) };
+    *r = (struct error_rows){ .q0 = bench_draw(FOCI_F32, n, seed + 1),
+                              .k0 = bench_draw(FOCI_F32, n, seed + 2),
+                              .v = bench_draw(FOCI_F32, n, seed + 3),
+                              .q = need(n, sizeof *r->q),
+                              .k = need(n, sizeof *r->k) };
     if (keys == KEYS_CLUSTERED) {
         const size_t count = HEADS * (size_t)CENTRES * (size_t)e->dim;
         float       *centres = bench_draw(FOCI_F32, count, seed + 4);
@@ -121,7 +121,7 @@ static void draw_rows(const struct errors *e, enum keys keys, struct rows *r)
     scale_rows(e, r);
 }
 
-static void free_rows(struct rows *r)
+static void free_rows(struct error_rows *r)
 {
     free(r->q0);
     free(r->k0);
@@ -130,7 +130,7 @@ static void free_rows(struct rows *r)
     free(r->v);
 }
 
-static void set_spread(const struct errors *e, struct rows *r, double spread)
+static void set_spread(const struct errors *e, struct error_rows *r, double spread)
 {
     const float factor = (float)sqrt(spread);
 
@@ -155,7 +155,7 @@ static foci_problem problem_of(const struct errors *e)
 
 /* All spreads of a curve. */
 static foci_status measure(const struct errors *e, const foci_plan *plan,
-                           struct rows *r, struct curve *c)
+                           struct error_rows *r, struct curve *c)
 {
     const foci_problem p = problem_of(e);
     float      *params = need((size_t)foci_plan_param_floats(plan), sizeof *params);
@@ -185,7 +185,7 @@ static foci_status measure(const struct errors *e, const foci_plan *plan,
     return status;
 }
 
-static int measure_spec(struct errors *e, const char *spec, struct rows *rows)
+static int measure_spec(struct errors *e, const char *spec, struct error_rows *rows)
 {
     foci_problem p = problem_of(e);
     foci_plan   *plan;
@@ -211,9 +211,9 @@ static int measure_spec(struct errors *e, const char *spec, struct rows *rows)
 
 static int measure_all(struct errors *e, int n)
 {
-    struct rows     rows[N_KEYS] = { { 0 } };
-    struct progress progress;
-    int             code = EXIT_OK;
+    struct error_rows rows[N_KEYS] = { { 0 } };
+    struct progress   progress;
+    int               code = EXIT_OK;
 
     for (int keys = 0; keys < N_KEYS; keys++)
         if (e->draws[keys]) draw_rows(e, (enum keys)keys, &rows[keys]);
@@ -235,8 +235,8 @@ static int measure_all(struct errors *e, int n)
 
 static void print_errors(const struct errors *e)
 {
-    char          columns[MAX_VALUES + 3] = "ll";
-    struct table *t;
+    char                 columns[MAX_VALUES + 3] = "ll";
+    struct output_table *t;
 
     memset(columns + 2, 'r', (size_t)e->spreads.n);
     t = table_create(columns);

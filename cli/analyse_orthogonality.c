@@ -1,5 +1,5 @@
-/* analyse_orthogonality.c -- foci analyse --orthogonality: what frozen projections are and
- * what they keep of hidden states, beside what theory says. */
+/* analyse_orthogonality.c -- foci analyse --orthogonality: measures of frozen projections and
+ * of hidden states after them, beside those of theory. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +161,7 @@ static void result_name(const struct result *r, char *text, size_t cap)
         snprintf(text, cap, "group %d of %s", r->group, r->spec);
 }
 
-static void table_number(struct table *t, int id, double x)
+static void table_number(struct output_table *t, int id, double x)
 {
     if (isnan(x))
         table_cell(t, "-");
@@ -173,7 +173,7 @@ static void table_number(struct table *t, int id, double x)
 
 static void print_figures(const struct result *r)
 {
-    struct table *t = table_create("lrrr");
+    struct output_table *t = table_create("lrrr");
 
     table_pair(t, "figure", "measured");
     table_pair(t, "error", "theory");
@@ -195,7 +195,7 @@ static void print_figures(const struct result *r)
 static void print_distortions(const struct looks *l, const struct result *r)
 {
     static const char *const heads[] = { "dim", "rms", "theory", "worst", "bound" };
-    struct table            *t = table_create("rrrrr");
+    struct output_table     *t = table_create("rrrrr");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);

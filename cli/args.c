@@ -1,5 +1,5 @@
-/* args.c -- command lines: parse them by a verb's table of options, and ask for
- * what was given. */
+/* args.c -- command lines: parsing by a verb's table of options, and queries of the
+ * values given. */
 #include <assert.h>
 #include <errno.h>
 #include <math.h>

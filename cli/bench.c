@@ -1,8 +1,8 @@
 /* bench.c -- `foci bench [CASE...]`: time, rates, share of the measured peak, memory.
  *
  * The peak is measured before and after each case, in the same threads; the better of the
- * two is the ceiling its share is taken of.  That of bytes is measured after the case, on a
- * working set as large as the case's: what fits into a cache is read from there.
+ * two is the ceiling that shares refer to.  The peak of bytes is measured after the case, on
+ * a working set as large as the case's, so that both are served by the same cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #include "bench.h"
 
-struct row {
+struct bench_row {
     struct bench_case   c;
     struct bench_result r;
     foci_machine        before, after;
@@ -140,7 +140,7 @@ static const char *const default_cases[] = {
 };
 
 /* The ceiling of the products this case is made of. */
-static double peak(const struct row *row)
+static double peak(const struct bench_row *row)
 {
     const bool bf16 =
         row->c.problem.dtype == FOCI_BF16 || row->c.problem.flags & FOCI_FLAG_FAST;
@@ -150,18 +150,18 @@ static double peak(const struct row *row)
 }
 
 /* Bytes a second: some cases mostly read, others write as much. */
-static double memory_rate(const struct row *row)
+static double memory_rate(const struct bench_row *row)
 {
     const double copy = row->after.copy_bytes, read = row->after.read_bytes;
     return copy > read ? copy : read;
 }
 
-static double memory(const struct row *row)
+static double memory(const struct bench_row *row)
 {
     return (double)(row->r.work_bytes + row->r.saved_bytes);
 }
 
-static json_t *row_json(const struct row *row)
+static json_t *row_json(const struct bench_row *row)
 {
     const struct bench_result *r = &row->r;
     json_t *j = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f}", "case", row->c.text, "reps",
@@ -194,7 +194,7 @@ static json_t *row_json(const struct row *row)
 }
 
 static int print_rows_json(const struct args *a, const foci_ctx *ctx,
-                           const struct row *rows, int n)
+                           const struct bench_row *rows, int n)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
@@ -203,9 +203,10 @@ static int print_rows_json(const struct args *a, const foci_ctx *ctx,
                                    "threads", foci_ctx_threads(ctx), "cases", list));
 }
 
-static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool compared)
+static void print_rows(const foci_ctx *ctx, const struct bench_row *rows, int n,
+                       bool compared)
 {
-    struct table            *t = table_create(compared ? "lrrrrrrrrrr" : "lrrrrrrrrr");
+    struct output_table     *t = table_create(compared ? "lrrrrrrrrrr" : "lrrrrrrrrr");
     static const char *const heads[] = { "case",    "median ms", "+-%",     "FLOP/s",
                                          "of peak", "B/s",       "of rate", "memory",
                                          "density", "reps",      "speed-up" };
@@ -240,7 +241,7 @@ static void print_rows(const foci_ctx *ctx, const struct row *rows, int n, bool 
 }
 
 /* Seconds of each case in a file that --json wrote. */
-static int compare(const struct args *a, const char *path, struct row *rows, int n)
+static int compare(const struct args *a, const char *path, struct bench_row *rows, int n)
 {
     json_error_t error;
     FILE        *in = fopen(path, "rb");
@@ -283,12 +284,12 @@ static int measure(const struct args *a, foci_ctx *ctx, double working_set,
 }
 
 /* Bytes that a repetition touches: the second of two passes finds what the first read. */
-static double working_set(const struct row *row)
+static double working_set(const struct bench_row *row)
 {
     return row->r.bytes / (row->c.pass == PASS_BOTH ? 2 : 1);
 }
 
-static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
+static int run_all(const struct args *a, foci_ctx *ctx, struct bench_row *rows, int n)
 {
     const int    reps = (int)opt_int(a, "reps", 20);
     const double time = opt_real(a, "time", 0.5);
@@ -311,7 +312,7 @@ static int run_all(const struct args *a, foci_ctx *ctx, struct row *rows, int n)
 }
 
 /* A list that no case asks for was meant for one. */
-static int check_lists(const struct run *given, const struct row *rows, int n)
+static int check_lists(const struct run_verb *given, const struct bench_row *rows, int n)
 {
     for (int64_t l = 0; l < given->p.n_lists; l++) {
         bool found = false;
@@ -324,7 +325,7 @@ static int check_lists(const struct run *given, const struct row *rows, int n)
     return EXIT_OK;
 }
 
-int bench_prepare(const struct run *given, const char *text, struct bench_case *c)
+int bench_prepare(const struct run_verb *given, const char *text, struct bench_case *c)
 {
     int status = parse(given->a, given->ctx, text, c);
     if (status == EXIT_OK) status = bench_lists(given, c);
@@ -341,10 +342,10 @@ void bench_case_free(struct bench_case *c)
 static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *texts,
                        int n)
 {
-    struct run  given = { .a = a, .ctx = ctx };
-    const char *old = opt_text(a, "compare");
-    struct row *rows = need((size_t)n, sizeof *rows);
-    int         status = run_lists_only(&given);
+    struct run_verb   given = { .a = a, .ctx = ctx };
+    const char       *old = opt_text(a, "compare");
+    struct bench_row *rows = need((size_t)n, sizeof *rows);
+    int               status = run_lists_only(&given);
     for (int i = 0; i < n && status == EXIT_OK; i++)
         status = bench_is_product(texts[i])
                      ? bench_product_parse(a, texts[i], &rows[i].c)

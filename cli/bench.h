@@ -44,7 +44,7 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
 
-/* A case ready to be executed as often as one likes; not one of steps. */
+/* A case ready to be executed repeatedly; not one of steps. */
 struct bench_job {
     const foci_plan   *plan;
     enum pass          pass;
@@ -82,7 +82,7 @@ foci_status bench_plan(foci_ctx *ctx, const struct bench_case *c, foci_plan **pl
 /* Read SPEC/PROBLEM/DTYPE/PASS and see that it can be planned, with the lists of
  * given->lists.  EXIT_OK, or a status with the message printed; bench_case_free() in
  * both cases. */
-int  bench_prepare(const struct run *given, const char *text, struct bench_case *c);
+int bench_prepare(const struct run_verb *given, const char *text, struct bench_case *c);
 void bench_case_free(struct bench_case *c);
 
 /* bench_product.c: cases that are products of matrices, as bench_prepare() and
@@ -92,16 +92,16 @@ int  bench_product_parse(const struct args *a, const char *text, struct bench_ca
 int  bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case *c,
                    int reps, double time, struct bench_result *r);
 
-/* The middle of n numbers, which are put in order. */
+/* The median of n numbers, which are sorted. */
 double bench_median(double *x, int n);
 
 /* bench_cross.c: bench --crossover. */
 int bench_crossover(const struct args *a, foci_ctx *ctx);
 
-/* bench_lists.c: give the case the lists that its spec asks for, where given->lists has
- * none of that name made up.  EXIT_OK, or a status with the message printed;
+/* bench_lists.c: give the case the lists that its spec needs; those that given->lists lacks
+ * are made up.  EXIT_OK, or a status with the message printed;
  * bench_lists_free() in both cases. */
-int  bench_lists(const struct run *given, struct bench_case *c);
+int  bench_lists(const struct run_verb *given, struct bench_case *c);
 bool bench_has_list(const struct bench_case *c, const char *name);
 void bench_lists_free(struct bench_case *c);
 

@@ -1,9 +1,9 @@
-/* bench_cross.c -- bench --crossover: from which length on a mechanism is faster than
+/* bench_cross.c -- bench --crossover: the length from which on a mechanism is faster than
  * softmax on all pairs.
  *
- * Lengths are doubled until the spec wins at one and at twice it, for a single win may be
- * luck; then the gap between the last loss and the first win is halved down to an eighth
- * of its end.  At each length both take turns, and the median of the ratios counts.
+ * Lengths are doubled until the spec wins at a length and at twice that length, as a single
+ * win may be noise; then the gap between the last loss and the first win is bisected down to
+ * an eighth of its end.  At each length the two alternate, and the median ratio counts.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -98,7 +98,7 @@ static char *case_text(const struct crossing *x, const char *spec, int64_t lengt
 }
 
 /* One of the two that take turns. */
-struct side {
+struct cross_side {
     char             *text;
     struct bench_case c;
     foci_plan        *plan;
@@ -107,11 +107,11 @@ struct side {
 };
 
 static int open_side(const struct cross *w, const struct crossing *x, const char *spec,
-                     int64_t length, struct side *s)
+                     int64_t length, struct cross_side *s)
 {
-    const struct run none = { .a = w->a, .ctx = w->ctx };
+    const struct run_verb none = { .a = w->a, .ctx = w->ctx };
 
-    *s = (struct side){ .text = case_text(x, spec, length) };
+    *s = (struct cross_side){ .text = case_text(x, spec, length) };
     const int code = bench_prepare(&none, s->text, &s->c);
     if (code) return code;
     if (s->c.pass == PASS_STEP)
@@ -128,7 +128,7 @@ static int open_side(const struct cross *w, const struct crossing *x, const char
                   : EXIT_OK;
 }
 
-static void close_side(struct side *s)
+static void close_side(struct cross_side *s)
 {
     if (s->open) bench_job_close(&s->job);
     foci_plan_free(s->plan);
@@ -140,7 +140,7 @@ static void close_side(struct side *s)
  * Times
  */
 
-static foci_status timed(struct side *s, double *took)
+static foci_status timed(struct cross_side *s, double *took)
 {
     const double      begin = seconds();
     const foci_status status = bench_job_run(&s->job);
@@ -149,8 +149,8 @@ static foci_status timed(struct side *s, double *took)
 }
 
 /* The first pair warms caches, clocks and threads. */
-static foci_status take_turns(const struct cross *w, struct side *spec,
-                              struct side *softmax, struct point *p)
+static foci_status take_turns(const struct cross *w, struct cross_side *spec,
+                              struct cross_side *softmax, struct point *p)
 {
     double     *times = need(3 * (size_t)MAX_PAIRS, sizeof *times);
     double     *ours = times, *theirs = times + MAX_PAIRS, *ratios = theirs + MAX_PAIRS;
@@ -178,9 +178,9 @@ static foci_status take_turns(const struct cross *w, struct side *spec,
 /* Is the spec faster at this length? */
 static int compare(struct cross *w, struct crossing *x, int64_t length, bool *wins)
 {
-    struct side   spec, softmax = { 0 };
-    struct point *p = &x->points[x->n];
-    int           code = open_side(w, x, x->spec, length, &spec);
+    struct cross_side spec, softmax = { 0 };
+    struct point     *p = &x->points[x->n];
+    int               code = open_side(w, x, x->spec, length, &spec);
 
     if (!code) code = open_side(w, x, "softmax", length, &softmax);
     if (!code && w->progress.terminal) progress_at(&w->progress, w->done, spec.text);
@@ -254,7 +254,7 @@ static void print_crossings(const struct cross *w, const struct crossing *all, i
 {
     static const char *const heads[] = { "case",      "faster from", "at",
                                          "median ms", "softmax ms",  "ratio" };
-    struct table            *t = table_create("lrrrrr");
+    struct output_table     *t = table_create("lrrrrr");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
@@ -310,8 +310,8 @@ static int show(const struct cross *w, const struct crossing *all, int n)
 /* Each is refused before time is spent on others: all must do the shortest length. */
 static int try_first(const struct cross *w, const struct crossing *x)
 {
-    struct side s;
-    const int   code = open_side(w, x, x->spec, BENCH_SHORTEST, &s);
+    struct cross_side s;
+    const int         code = open_side(w, x, x->spec, BENCH_SHORTEST, &s);
     close_side(&s);
     return code;
 }

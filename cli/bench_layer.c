@@ -50,7 +50,7 @@ foci_status bench_layer_create(foci_ctx *ctx, const struct bench_case *c,
     return foci_layer_create(ctx, c->spec, &l, layer);
 }
 
-struct job {
+struct bench_layer_job {
     const foci_layer *layer;
     enum pass         pass;
     foci_layer_io     io;
@@ -59,8 +59,8 @@ struct job {
 
 static foci_status run_job(void *self)
 {
-    const struct job *j = self;
-    foci_status       status = FOCI_OK;
+    const struct bench_layer_job *j = self;
+    foci_status                   status = FOCI_OK;
 
     if (j->pass != PASS_BWD) status = foci_layer_forward(j->layer, &j->io);
     if (j->pass != PASS_FWD && status == FOCI_OK)
@@ -69,7 +69,7 @@ static foci_status run_job(void *self)
 }
 
 static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
-                            struct job *j)
+                            struct bench_layer_job *j)
 {
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
 
@@ -81,7 +81,7 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
     const size_t bytes = foci_dtype_bytes(p.dtype);
     float       *params = need(floats, sizeof *params);
 
-    *j = (struct job){ .layer = layer, .pass = c->pass };
+    *j = (struct bench_layer_job){ .layer = layer, .pass = c->pass };
     j->io = (foci_layer_io){ FOCI_SIZED(foci_layer_io),
                              .x = bench_draw(p.dtype, n, 1),
                              .source = source ? bench_draw(p.dtype, source, 2) : NULL,
@@ -105,7 +105,7 @@ static foci_status open_job(const foci_layer *layer, const struct bench_case *c,
     return status == FOCI_OK ? foci_layer_forward(layer, &j->io) : status;
 }
 
-static void close_job(struct job *j)
+static void close_job(struct bench_layer_job *j)
 {
     void *const all[] = {
         (void *)j->io.x,      (void *)j->io.source, j->io.y,
@@ -166,8 +166,8 @@ static void count(foci_ctx *ctx, const foci_layer *layer, const struct bench_cas
 static foci_status run_layer_job(const foci_layer *layer, const struct bench_case *c,
                                  int reps, double time, struct bench_result *r)
 {
-    struct job  j;
-    foci_status status = open_job(layer, c, &j);
+    struct bench_layer_job j;
+    foci_status            status = open_job(layer, c, &j);
 
     if (status == FOCI_OK) status = bench_repeat(run_job, NULL, &j, reps, time, r);
     close_job(&j);

@@ -57,7 +57,7 @@ static const foci_list *find(const foci_list *lists, int64_t n, const char *name
     return NULL;
 }
 
-int bench_lists(const struct run *given, struct bench_case *c)
+int bench_lists(const struct run_verb *given, struct bench_case *c)
 {
     foci_problem  *p = &c->problem;
     foci_list_want want = { FOCI_SIZED(foci_list_want) };

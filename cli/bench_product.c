@@ -96,14 +96,14 @@ int bench_product_parse(const struct args *a, const char *text, struct bench_cas
     return EXIT_OK;
 }
 
-struct job {
+struct bench_product_job {
     foci_ctx       *ctx;
     foci_product_io io;
 };
 
 static foci_status once(void *self)
 {
-    const struct job *j = self;
+    const struct bench_product_job *j = self;
     return foci_product(j->ctx, &j->io);
 }
 
@@ -113,10 +113,10 @@ int bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case *
     const struct bench_product *p = &c->product;
     const foci_dtype            type = c->problem.dtype;
     const double                m = (double)p->m, n = (double)p->n, k = (double)p->k;
-    struct job                  j = { ctx,
-                                      { FOCI_SIZED(foci_product_io), .m = p->m, .n = p->n, .k = p->k,
-                                        .type_a = type, .type_b = type, .type_c = type,
-                                        .flags = p->flags } };
+    struct bench_product_job    j = { ctx,
+                                      { FOCI_SIZED(foci_product_io), .m = p->m, .n = p->n,
+                                        .k = p->k, .type_a = type, .type_b = type,
+                                        .type_c = type, .flags = p->flags } };
 
     *r = (struct bench_result){ .flops = 2 * m * n * k,
                                 .bytes = (m * k + k * n + m * n) *

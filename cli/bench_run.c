@@ -1,7 +1,7 @@
 /* bench_run.c -- time one case.
  *
- * Inputs are standard normal, for the time of an exponential or of a product may
- * depend on what it is given, and the same for every case of a shape.  Two
+ * Inputs are standard normal, since the time of an exponential or of a product may depend
+ * on its operands, and the same for every case of a shape.  Two
  * repetitions warm caches, clocks and threads and are not counted; buffers are the
  * same each time, so what fits into a cache stays there.
  */

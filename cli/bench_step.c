@@ -1,8 +1,8 @@
 /* bench_step.c -- time decoding: states with m keys, of which n come with the step.
  *
- * After each step the states are cut back to what they were.  Those that have dropped
- * what they would need for that start again from a copy, which takes its last token
- * anew, so that the page this writes to is its own before the clock runs.
+ * After each step the states are truncated to their former length.  States that have dropped
+ * pages needed for that start again from a copy, whose last token is appended anew: the page
+ * that the step writes to is then its own before the clock runs.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * --json, --quiet and --help belong to every verb: they are in common_options.
  *
  * Results go to stdout, all else to stderr.  main() flushes stdout at the end and
- * reports what could not be written; verbs need not look.
+ * reports a failed write; verbs need not check.
  */
 #ifndef FOCI_CLI_H
 #define FOCI_CLI_H
@@ -142,12 +142,12 @@ int usage_error(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 int failure(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* A call of the library failed: print foci_errmsg(ctx), with `what` and a colon
- * before it unless NULL.  EXIT_USAGE if spec or problem are at fault, or go together no
- * way that is offered, else EXIT_FAILED. */
+ * before it unless NULL.  EXIT_USAGE if spec or problem are wrong, or not supported
+ * together, else EXIT_FAILED. */
 int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
                   const char *what);
 
-/* Something to know that is no result; silent under --quiet. */
+/* A remark that is not a result; silent under --quiet. */
 void note(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* A job of n pieces: say that piece `done`, called `what`, begins.  A bar with rate and
@@ -167,7 +167,7 @@ void progress_at(struct progress *p, int64_t done, const char *what);
 void progress_tick(struct progress *p, int64_t done, const char *what);
 void progress_end(struct progress *p);
 
-/* What the user may have meant: offer every valid name, then read `best`, NULL
+/* The nearest valid name of a misspelt one: offer every valid name, then read `best`, NULL
  * if none is near. */
 struct guess {
     const char *word;
@@ -188,7 +188,7 @@ foci_ctx *open_ctx(const struct args *a, int threads);
 /* The same of verbs with --device. */
 foci_ctx *open_device_ctx(const struct args *a, int threads);
 
-/* Where hidden states are not given: they are as wide as all heads together. */
+/* Set the default width of hidden states: that of all heads together. */
 void assume_x(foci_problem *p);
 
 /* Text of one of the library's functions that work as snprintf; to be freed. */
@@ -201,7 +201,8 @@ _Noreturn void no_memory(const char *what);
 /* n * size zeroed bytes, 64-byte aligned, to be freed by free(); never NULL. */
 void *need(size_t n, size_t size);
 
-/* Once, at the start: JSON that lacks what there was no memory for would look whole. */
+/* Call once, at the start: without memory the command ends, as incomplete JSON would look
+ * complete. */
 void json_never_fails(void);
 
 /* Seconds on a clock that only runs forward. */
@@ -226,14 +227,14 @@ json_t *json_lines(const char *text);
 
 /* A table whose columns line up.  `columns` has a letter for each, l or r for the
  * side its cells stand at.  Cells are added from left to right, row by row. */
-struct table;
-struct table *table_create(const char *columns);
-void          table_cell(struct table *t, const char *format, ...) CLI_PRINTF(2, 3);
+struct output_table;
+struct output_table *table_create(const char *columns);
+void table_cell(struct output_table *t, const char *format, ...) CLI_PRINTF(2, 3);
 /* A cell with a name, and the one beside it. */
-void table_pair(struct table *t, const char *name, const char *format, ...)
+void table_pair(struct output_table *t, const char *name, const char *format, ...)
     CLI_PRINTF(3, 4);
-void table_print(struct table *t, FILE *out);
-void table_free(struct table *t);
+void table_print(struct output_table *t, FILE *out);
+void table_free(struct output_table *t);
 
 /* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
 const char *thousands(double x, char text[16]);

@@ -2,8 +2,7 @@
  * lines, made from the tables that parse.
  *
  * Verbs, options, words that options take, and file names are completed; so are the
- * names of mechanisms where a spec begins.  Specs go on in a language of their own,
- * which the scripts do not know.
+ * names of mechanisms where a spec begins.  The rest of a spec is not completed.
  */
 #include <string.h>
 

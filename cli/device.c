@@ -1,5 +1,4 @@
-/* device.c -- executions on a device: what an execution reads and writes is copied there,
- * and back. */
+/* device.c -- executions on a device: operands are copied there, and results back. */
 #include "cli/device.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@ struct device_block {
     bool   result;
 };
 
-/* What an execution is given, on the device. */
+/* Copies, on the device, of the arguments of an execution. */
 struct device_copy {
     foci_ctx           *ctx;
     foci_io             io;
@@ -24,11 +24,10 @@ struct device_copy {
 /* Whether plans on ctx run on a device. */
 bool on_device(const foci_ctx *ctx);
 
-/* Whether an execution asks for io->NAME, which is NULL, before it looks where the others
- * lie. */
+/* Whether io->NAME is NULL and an execution needs it; tested before other pointers are. */
 bool io_lacks(const foci_plan *plan, const foci_io *io, const char *name);
 
-/* What went wrong: the device has said more than the status does. */
+/* The message of a failure; that of the device, if there is one. */
 const char *device_reason(const foci_ctx *ctx, foci_status status);
 
 /* Copy all that io and grads (NULL: none) point to; results back; and free the copies,

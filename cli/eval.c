@@ -1,4 +1,4 @@
-/* eval.c -- foci eval DIR: what a model is worth on data. */
+/* eval.c -- foci eval DIR: scores of a model on data. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,16 +37,16 @@ static const struct option options[] = {
 };
 
 struct judged {
-    const struct args *a;
-    foci_ctx          *ctx;
-    foci_model        *model;
-    foci_model_config  config;
-    foci_tokenizer    *tokenizer;
-    foci_data         *data;
-    json_t            *notes;
-    const char       **classes;
-    struct source      from;
-    char               path[4096];
+    const struct args  *a;
+    foci_ctx           *ctx;
+    foci_model         *model;
+    foci_model_config   config;
+    foci_tokenizer     *tokenizer;
+    foci_data          *data;
+    json_t             *notes;
+    const char        **classes;
+    struct train_source from;
+    char                path[4096];
 };
 
 /* The test set of what a model was trained on: the shipped one, or the split of its
@@ -64,7 +64,7 @@ static int find_source(struct judged *j)
     j->notes = train_notes_read(j->a, j->a->words[0]);
     if (!j->notes) return EXIT_FAILED;
     const char *task = json_string_value(json_object_get(j->notes, "task"));
-    j->from = (struct source){ .task = task, .split = FOCI_SPLIT_TEST };
+    j->from = (struct train_source){ .task = task, .split = FOCI_SPLIT_TEST };
     if (task) return EXIT_OK;
     if (!json_is_true(json_object_get(j->notes, "shipped")))
         return usage_error(j->a, "by which data? Give --data FILE");
@@ -105,15 +105,15 @@ static int open_data(struct judged *j)
     return data_open(j->a, j->ctx, &j->from, &shape, &j->data);
 }
 
-static void add_real(json_t *o, struct table *t, const char *name, const char *title,
-                     double value, int digits)
+static void add_real(json_t *o, struct output_table *t, const char *name,
+                     const char *title, double value, int digits)
 {
     if (value == 0) return;
     json_object_set_new(o, name, json_real(value));
     table_pair(t, title, "%.*f", digits, value);
 }
 
-static void add_count(json_t *o, struct table *t, const char *name, int64_t n)
+static void add_count(json_t *o, struct output_table *t, const char *name, int64_t n)
 {
     if (!n) return;
     json_object_set_new(o, name, json_integer(n));
@@ -121,7 +121,8 @@ static void add_count(json_t *o, struct table *t, const char *name, int64_t n)
 }
 
 /* With `whole`: a sequence is an example of a task, not a piece of a text. */
-static void list_scores(const foci_scores *s, bool whole, json_t *o, struct table *t)
+static void list_scores(const foci_scores *s, bool whole, json_t *o,
+                        struct output_table *t)
 {
     add_count(o, t, "tokens", s->tokens);
     add_count(o, t, "characters", s->characters);
@@ -142,11 +143,11 @@ static void list_scores(const foci_scores *s, bool whole, json_t *o, struct tabl
 
 static int judge(struct judged *j)
 {
-    foci_scores       s = { FOCI_SIZED(foci_scores) };
-    json_t           *o = json_object();
-    struct table     *t = table_create("lr");
-    const foci_status status = foci_evaluate(j->model, j->data, 0, &s);
-    int               code = EXIT_OK;
+    foci_scores          s = { FOCI_SIZED(foci_scores) };
+    json_t              *o = json_object();
+    struct output_table *t = table_create("lr");
+    const foci_status    status = foci_evaluate(j->model, j->data, 0, &s);
+    int                  code = EXIT_OK;
 
     if (status) code = library_error(j->a, j->ctx, status, NULL);
     const bool whole = j->config.task == FOCI_MODEL_TRANSLATE ||

@@ -1,5 +1,5 @@
-/* gz.c -- files that examples are read from, plain or compressed; and where those are that
- * are shipped. */
+/* gz.c -- files that examples are read from, plain or compressed; and the paths of shipped
+ * ones. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

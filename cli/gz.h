@@ -1,5 +1,5 @@
-/* gz.h -- files that examples are read from: plain ones, such as gzip writes, members of
- * NumPy's .npz archives; and those that are shipped. */
+/* gz.h -- files that examples are read from: plain files, gzip files, members of NumPy's .npz
+ * archives; and files that are shipped with the command. */
 #ifndef FOCI_CLI_GZ_H
 #define FOCI_CLI_GZ_H
 

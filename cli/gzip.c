@@ -1,4 +1,4 @@
-/* gzip.c -- texts from files, plain or gz, by zlib, which passes on what is not gz. */
+/* gzip.c -- texts from files, plain or gz, by zlib, which reads plain files unchanged. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "cli/cli.h"
 #include "cli/gzip.h"
 
-struct source {
+struct gzip_source {
     gzFile file;
     char   path[];
 };
@@ -17,9 +17,9 @@ struct source {
 /* gzread() takes an unsigned int, and gives an int. */
 static int64_t read_source(void *user, void *to, int64_t bytes)
 {
-    const struct source *s = user;
-    const unsigned       most = 1u << 30;
-    int                  code;
+    const struct gzip_source *s = user;
+    const unsigned            most = 1u << 30;
+    int                       code;
 
     const int n = gzread(s->file, to, bytes < (int64_t)most ? (unsigned)bytes : most);
     if (n > 0) return n;
@@ -29,22 +29,22 @@ static int64_t read_source(void *user, void *to, int64_t bytes)
 
 static int rewind_source(void *user)
 {
-    const struct source *s = user;
+    const struct gzip_source *s = user;
     return gzrewind(s->file);
 }
 
 static void close_source(void *user)
 {
-    struct source *s = user;
+    struct gzip_source *s = user;
     gzclose_r(s->file);
     free(s);
 }
 
 static const char *error_source(void *user)
 {
-    const struct source *s = user;
-    int                  code;
-    const char          *text = gzerror(s->file, &code);
+    const struct gzip_source *s = user;
+    int                       code;
+    const char               *text = gzerror(s->file, &code);
 
     if (code == Z_ERRNO) return strerror(errno);
     if (code == Z_BUF_ERROR) return "its gz data is cut short";
@@ -63,7 +63,7 @@ const char *gzip_open(const char *path, foci_reader *reader)
         return errno ? strerror(errno) : "no memory for zlib";
     }
     gzbuffer(file, 1 << 17);
-    struct source *s = need(sizeof *s + strlen(path) + 1, 1);
+    struct gzip_source *s = need(sizeof *s + strlen(path) + 1, 1);
     s->file = file;
     strcpy(s->path, path);
     *reader = (foci_reader){
@@ -80,6 +80,6 @@ const char *gzip_open(const char *path, foci_reader *reader)
 
 int64_t gzip_offset(const foci_reader *reader)
 {
-    const struct source *s = reader->user;
+    const struct gzip_source *s = reader->user;
     return gzoffset(s->file);
 }

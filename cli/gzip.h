@@ -4,11 +4,11 @@
 
 #include "foci/text.h"
 
-/* Open a text by its path, "-" for standard input; whether it is gz shows its beginning.
+/* Open a text by its path, "-" for standard input; gz is recognised by its first bytes.
  * NULL, or what is wrong, as the end of a sentence.  foci_reader_close() closes it. */
 const char *gzip_open(const char *path, foci_reader *reader);
 
-/* Bytes of the file, as it is stored, that are read by now. */
+/* Bytes of the stored file that have been read so far. */
 int64_t gzip_offset(const foci_reader *reader);
 
 #endif

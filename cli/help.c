@@ -10,7 +10,7 @@ const struct option common_options[] = {
     { 0 },
 };
 
-static void list_options(struct table *t, const struct option *o)
+static void list_options(struct output_table *t, const struct option *o)
 {
     for (; o && o->name; o++) {
         table_cell(t, "  --%s%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "",
@@ -27,7 +27,7 @@ void help_verb(FILE *out, const struct verb *verb)
     fprintf(out, "\nUsage\n  foci %s%s%s [OPTION...]\n\nOptions\n", verb->name,
             *verb->usage ? " " : "", verb->usage);
 
-    struct table *t = table_create("ll");
+    struct output_table *t = table_create("ll");
     list_options(t, verb->options);
     list_options(t, common_options);
     table_print(t, out);
@@ -52,7 +52,7 @@ void help_all(FILE *out)
                  "  foci help VERB\n  foci --version\n"
                  "  foci --man [VERB]\n  foci --completion bash|zsh\n\nVerbs\n");
 
-    struct table *t = table_create("ll");
+    struct output_table *t = table_create("ll");
     for (int i = 0; verbs[i]; i++) {
         table_cell(t, "  %s", verbs[i]->name);
         table_cell(t, "%s", verbs[i]->summary);

@@ -1,5 +1,5 @@
-/* info.c -- foci info: the machine and the CPU level in use, what it can do (--measure) and
- * which kernels it has (--kernels). */
+/* info.c -- foci info: the machine and the CPU level in use, its peak rates (--measure) and
+ * its kernels (--kernels). */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -116,8 +116,8 @@ static json_t *json_machine(const foci_ctx *ctx, const char *system, const char 
 
 static void print_machine(const foci_ctx *ctx, const char *system, const char *model)
 {
-    char          text[16];
-    struct table *t = table_create("ll");
+    char                 text[16];
+    struct output_table *t = table_create("ll");
 
     table_pair(t, "version", "%s", foci_version());
     table_pair(t, "system", "%s", system);
@@ -135,8 +135,8 @@ static void print_machine(const foci_ctx *ctx, const char *system, const char *m
 
 static void print_levels(const foci_ctx *ctx)
 {
-    const char   *name, *state;
-    struct table *t = table_create("ll");
+    const char          *name, *state;
+    struct output_table *t = table_create("ll");
 
     table_pair(t, "CPU level", "state");
     for (int i = 0; (name = foci_cpu_level(ctx, i, &state)); i++)
@@ -149,8 +149,8 @@ static void print_levels(const foci_ctx *ctx)
 /* Levels that are not in use have their reason in the table before. */
 static void print_kernels(const foci_ctx *ctx)
 {
-    const char   *name, *level, *above, *why;
-    struct table *t = table_create("lll");
+    const char          *name, *level, *above, *why;
+    struct output_table *t = table_create("lll");
 
     table_pair(t, "kernel", "taken from");
     table_cell(t, "higher levels");
@@ -171,8 +171,8 @@ static void print_kernels(const foci_ctx *ctx)
 
 static void print_measured(const foci_machine *m)
 {
-    char          text[16];
-    struct table *t = table_create("lr");
+    char                 text[16];
+    struct output_table *t = table_create("lr");
 
     table_pair(t, "measured", "per second");
     table_pair(t, "f32 products", "%sflop", thousands(m->f32_flops, text));

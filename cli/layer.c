@@ -1,4 +1,5 @@
-/* layer.c -- problems of layers as text: those of plans, with a width before the c. */
+/* layer.c -- problems of layers as text: the text of a plan's problem with a width before the
+ * c. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* main.c -- foci VERB: find the verb, parse its options, run it, and see to it
- * that what it printed has arrived. */
+/* main.c -- foci VERB: find the verb, parse its options, run it, and check that its output
+ * was written. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

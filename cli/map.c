@@ -1,10 +1,10 @@
 /* map.c -- foci map: which keys each query sees and how strongly, as a picture.
  *
- * The weights are those of the interpreter.  What a mechanism shows by itself is best
- * seen where all queries and keys are alike: then only its own rules tell keys apart.
- * Where it chooses keys by their content, such data would show nothing, so the same is
- * tried on random data first: if other pairs have weights then, those are drawn.
- * Mechanisms that form no weights have some all the same wherever o = A v.
+ * The weights are those of the interpreter.  The pattern of a mechanism is seen best with
+ * equal queries and keys, where only its own rules tell keys apart.  A mechanism that chooses
+ * keys by content shows nothing there, so random data is tried first: if other pairs have
+ * weights then, these are drawn.  Mechanisms that compute no weights have some nevertheless,
+ * wherever o = A v.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -57,8 +57,8 @@ static int check_size(const struct args *a, const foci_problem *p)
 
 static int make_plan(struct map *m)
 {
-    struct run *r = &m->run;
-    foci_status status = foci_problem_parse(r->ctx, m->a->words[0], &r->p);
+    struct run_verb *r = &m->run;
+    foci_status      status = foci_problem_parse(r->ctx, m->a->words[0], &r->p);
 
     if (status) return library_error(m->a, r->ctx, status, NULL);
     const int code = check_size(m->a, &r->p);
@@ -85,7 +85,7 @@ static float *make_data(size_t n, bool random, uint64_t seed)
 static int check_words(const struct map *m, foci_io io)
 {
     static const _Alignas(64) float some[16];
-    const struct run               *r = &m->run;
+    const struct run_verb          *r = &m->run;
     char                            text[512];
 
     io.o = io.work = (void *)some;
@@ -102,9 +102,9 @@ static int check_words(const struct map *m, foci_io io)
 
 static int weigh(const struct map *m, bool random, float *weights)
 {
-    const struct run *r = &m->run;
-    const uint64_t    seed = 3 * (uint64_t)opt_int(m->a, "seed", 0);
-    foci_problem      p = { FOCI_SIZED(foci_problem) };
+    const struct run_verb *r = &m->run;
+    const uint64_t         seed = 3 * (uint64_t)opt_int(m->a, "seed", 0);
+    foci_problem           p = { FOCI_SIZED(foci_problem) };
 
     foci_plan_get_problem(r->plan, &p);
     const size_t rows = (size_t)p.len_q, heads = (size_t)p.heads;
@@ -262,7 +262,7 @@ static void print_map(const struct map *m)
     static const char *const heads[] = {
         "heads", "pairs", "density", "keys a query", "weights of a pair", "mechanism"
     };
-    struct table *t = table_create("lrrlll");
+    struct output_table *t = table_create("lrrlll");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);

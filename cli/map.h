@@ -17,7 +17,7 @@ struct panel {
 
 struct map {
     const struct args *a;
-    struct run         run;
+    struct run_verb    run;
     bool               random; /* q and k are standard normal, not all alike */
     float             *weights;
     char             **labels; /* [heads] */

@@ -31,7 +31,7 @@ enum {
 };
 
 /* Queries from top to bottom, or keys from left to right. */
-struct side {
+struct map_side {
     int step;   /* so many in a cell */
     int cell;   /* its length */
     int cells;  /* how many */
@@ -39,20 +39,20 @@ struct side {
 };
 
 struct layout {
-    int         columns, rows; /* of panels */
-    struct side keys, queries;
-    int         across, down; /* from panel to panel */
-    int         label;        /* room above each */
+    int             columns, rows; /* of panels */
+    struct map_side keys, queries;
+    int             across, down; /* from panel to panel */
+    int             label;        /* room above each */
 };
 
-static struct side side_of(int n, int step, int cell)
+static struct map_side side_of(int n, int step, int cell)
 {
     const int cells = (n + step - 1) / step;
-    return (struct side){ step, cell, cells, cells * cell };
+    return (struct map_side){ step, cell, cells, cells * cell };
 }
 
 /* Cells as large as the room allows. */
-static struct side side_within(int n, int room)
+static struct map_side side_within(int n, int room)
 {
     const int step = (n + room - 1) / room;
     const int cell = room / ((n + step - 1) / step);
@@ -60,10 +60,10 @@ static struct side side_within(int n, int room)
 }
 
 /* n beside more of the other, which is laid out as `other`. */
-static struct side side_beside(int n, const struct side *other)
+static struct map_side side_beside(int n, const struct map_side *other)
 {
-    const struct side square = side_of(n, other->step, other->cell);
-    const struct side stretched = side_within(n, THINNEST);
+    const struct map_side square = side_of(n, other->step, other->cell);
+    const struct map_side stretched = side_within(n, THINNEST);
     return square.length < stretched.length ? stretched : square;
 }
 
@@ -136,8 +136,8 @@ static uint8_t *shades_of(const struct map *m, const struct panel *p,
 }
 
 /* Numbers along both sides, at multiples of a power of two. */
-static void draw_ticks(struct picture *to, const struct side *s, int64_t n, double x,
-                       double y, bool down)
+static void draw_ticks(struct picture *to, const struct map_side *s, int64_t n,
+                       double x, double y, bool down)
 {
     const double pitch = (double)s->cell / s->step,
                  middle = s->cell >= 5 ? pitch / 2 : 0;

@@ -1,11 +1,11 @@
-/* map_label.c -- which part of a spec a head has. */
+/* map_label.c -- the part of a spec that belongs to a head. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/map.h"
 
-struct part {
+struct label_part {
     const char *text; /* without its count */
     int         len;
     int64_t     count; /* -1: none given */
@@ -20,7 +20,7 @@ static const char *skip_blanks(const char *s)
 
 /* Read a part and step over the + behind it; false at the end of the spec.  A + inside
  * parentheses belongs to a word. */
-static bool next(const char **spec, struct part *p)
+static bool next(const char **spec, struct label_part *p)
 {
     const char *s = skip_blanks(*spec), *end = s;
     int         depth = 0;
@@ -30,7 +30,7 @@ static bool next(const char **spec, struct part *p)
         depth += (*end == '(') - (*end == ')');
     *spec = *end ? end + 1 : end;
 
-    *p = (struct part){ .count = -1 };
+    *p = (struct label_part){ .count = -1 };
     if (isdigit((unsigned char)*s)) {
         char         *after;
         const int64_t count = strtoll(s, &after, 10);
@@ -50,9 +50,9 @@ static bool next(const char **spec, struct part *p)
 /* The heads that the part without a count takes; -1: the counts do not add up. */
 static int64_t rest(const char *spec, int64_t heads)
 {
-    struct part p;
-    int64_t     sum = 0;
-    int         open = 0;
+    struct label_part p;
+    int64_t           sum = 0;
+    int               open = 0;
 
     while (next(&spec, &p)) {
         sum += p.count > 0 ? p.count : 0;
@@ -63,11 +63,11 @@ static int64_t rest(const char *spec, int64_t heads)
 
 char **map_labels(const char *written, const char *full, int64_t heads)
 {
-    const char   *spec = rest(written, heads) < 0 ? full : written;
-    const int64_t open = rest(spec, heads);
-    char        **labels = need((size_t)heads, sizeof *labels);
-    int64_t       h = 0;
-    struct part   p;
+    const char       *spec = rest(written, heads) < 0 ? full : written;
+    const int64_t     open = rest(spec, heads);
+    char            **labels = need((size_t)heads, sizeof *labels);
+    int64_t           h = 0;
+    struct label_part p;
 
     while (next(&spec, &p))
         for (int64_t n = p.count < 0 ? open : p.count; n > 0 && h < heads; n--, h++) {

@@ -156,29 +156,29 @@ json_t *json_lines(const char *text)
     return list;
 }
 
-struct table {
+struct output_table {
     const char *columns;
     char      **cells;
-    int         n, room;
+    int         n, cap;
 };
 
-struct table *table_create(const char *columns)
+struct output_table *table_create(const char *columns)
 {
-    struct table *t = need(1, sizeof *t);
+    struct output_table *t = need(1, sizeof *t);
     t->columns = columns;
     return t;
 }
 
-static void add_cell(struct table *t, const char *format, va_list list)
+static void add_cell(struct output_table *t, const char *format, va_list list)
 {
     va_list again;
 
-    if (t->n == t->room) {
-        char **cells = need(2 * (size_t)t->room + 64, sizeof *cells);
+    if (t->n == t->cap) {
+        char **cells = need(2 * (size_t)t->cap + 64, sizeof *cells);
         if (t->n) memcpy(cells, t->cells, (size_t)t->n * sizeof *cells);
         free(t->cells);
         t->cells = cells;
-        t->room = 2 * t->room + 64;
+        t->cap = 2 * t->cap + 64;
     }
     va_copy(again, list);
     const int len = vsnprintf(NULL, 0, format, again);
@@ -188,7 +188,7 @@ static void add_cell(struct table *t, const char *format, va_list list)
     t->cells[t->n++] = cell;
 }
 
-void table_cell(struct table *t, const char *format, ...)
+void table_cell(struct output_table *t, const char *format, ...)
 {
     va_list list;
     va_start(list, format);
@@ -196,7 +196,7 @@ void table_cell(struct table *t, const char *format, ...)
     va_end(list);
 }
 
-void table_pair(struct table *t, const char *name, const char *format, ...)
+void table_pair(struct output_table *t, const char *name, const char *format, ...)
 {
     va_list list;
     table_cell(t, "%s", name);
@@ -214,7 +214,7 @@ static int width(const char *text)
     return n;
 }
 
-static int column_width(const struct table *t, int column)
+static int column_width(const struct output_table *t, int column)
 {
     const int n_columns = (int)strlen(t->columns);
     int       most = 0;
@@ -223,7 +223,7 @@ static int column_width(const struct table *t, int column)
     return most;
 }
 
-void table_print(struct table *t, FILE *out)
+void table_print(struct output_table *t, FILE *out)
 {
     const int n_columns = (int)strlen(t->columns);
     assert(n_columns > 0);
@@ -243,7 +243,7 @@ void table_print(struct table *t, FILE *out)
     free(widths);
 }
 
-void table_free(struct table *t)
+void table_free(struct output_table *t)
 {
     for (int i = 0; i < t->n; i++)
         free(t->cells[i]);

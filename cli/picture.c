@@ -1,4 +1,4 @@
-/* picture.c -- make a picture of shapes, and write it as what its name asks for. */
+/* picture.c -- pictures made of shapes, written in the format of their file name. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -53,15 +53,15 @@ void picture_free(struct picture *p)
     free(p);
 }
 
-static struct shape *add(struct picture *p)
+static struct picture_shape *add(struct picture *p)
 {
-    if (p->n == p->room) {
-        const int     room = 2 * p->room + 64;
-        struct shape *shapes = need((size_t)room, sizeof *shapes);
+    if (p->n == p->cap) {
+        const int             cap = 2 * p->cap + 64;
+        struct picture_shape *shapes = need((size_t)cap, sizeof *shapes);
         if (p->n) memcpy(shapes, p->shapes, (size_t)p->n * sizeof *shapes);
         free(p->shapes);
         p->shapes = shapes;
-        p->room = room;
+        p->cap = cap;
     }
     return &p->shapes[p->n++];
 }
@@ -69,12 +69,12 @@ static struct shape *add(struct picture *p)
 void picture_rect(struct picture *p, double x, double y, double width, double height,
                   uint32_t colour)
 {
-    *add(p) = (struct shape){ .kind = DRAW_RECT,
-                              .x = x,
-                              .y = y,
-                              .width = width,
-                              .height = height,
-                              .colour = colour };
+    *add(p) = (struct picture_shape){ .kind = DRAW_RECT,
+                                      .x = x,
+                                      .y = y,
+                                      .width = width,
+                                      .height = height,
+                                      .colour = colour };
 }
 
 void picture_text(struct picture *p, double x, double y, enum anchor anchor,
@@ -86,13 +86,13 @@ void picture_text(struct picture *p, double x, double y, enum anchor anchor,
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    *add(p) = (struct shape){ .kind = DRAW_TEXT,
-                              .x = x,
-                              .y = y,
-                              .anchor = anchor,
-                              .style = style,
-                              .colour = colour,
-                              .text = copy(text) };
+    *add(p) = (struct picture_shape){ .kind = DRAW_TEXT,
+                                      .x = x,
+                                      .y = y,
+                                      .anchor = anchor,
+                                      .style = style,
+                                      .colour = colour,
+                                      .text = copy(text) };
 }
 
 void picture_line(struct picture *p, const double *points, int n, double width,
@@ -102,16 +102,17 @@ void picture_line(struct picture *p, const double *points, int n, double width,
     double      *copied = need(count, sizeof *copied);
 
     if (n) memcpy(copied, points, count * sizeof *copied);
-    *add(p) = (struct shape){ .kind = DRAW_LINE,
-                              .width = width,
-                              .colour = colour,
-                              .points = copied,
-                              .n_points = n };
+    *add(p) = (struct picture_shape){ .kind = DRAW_LINE,
+                                      .width = width,
+                                      .colour = colour,
+                                      .points = copied,
+                                      .n_points = n };
 }
 
 void picture_grid(struct picture *p, double x, double y, const struct grid *grid)
 {
-    *add(p) = (struct shape){ .kind = DRAW_GRID, .x = x, .y = y, .grid = *grid };
+    *add(p) =
+        (struct picture_shape){ .kind = DRAW_GRID, .x = x, .y = y, .grid = *grid };
 }
 
 static bool ends(const char *path, const char *end)

@@ -38,7 +38,7 @@ struct grid {
     const uint8_t *shades;
 };
 
-struct shape {
+struct picture_shape {
     enum { DRAW_RECT, DRAW_TEXT, DRAW_GRID, DRAW_LINE } kind;
     double      x, y, width, height;
     uint32_t    colour;
@@ -51,10 +51,10 @@ struct shape {
 };
 
 struct picture {
-    int           width, height;
-    char         *title;
-    struct shape *shapes;
-    int           n, room;
+    int                   width, height;
+    char                 *title;
+    struct picture_shape *shapes;
+    int                   n, cap;
 };
 
 struct picture *picture_create(int width, int height, const char *title);
@@ -74,7 +74,7 @@ void picture_grid(struct picture *p, double x, double y, const struct grid *grid
 /* Does the name end in .svg or .png? */
 bool picture_name(const char *path);
 
-/* Write it as what its name says. */
+/* Write the picture in the format of its file name. */
 foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *path);
 
 /*

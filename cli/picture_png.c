@@ -36,8 +36,8 @@ static void fill(const struct pixels *p, double x, double y, double width,
 }
 
 /* Pixel (x, y) of the line of text, counted from its start and its baseline. */
-static void paint_along(const struct pixels *p, const struct shape *s, int64_t x,
-                        int64_t y)
+static void paint_along(const struct pixels *p, const struct picture_shape *s,
+                        int64_t x, int64_t y)
 {
     const int64_t x0 = lround(SCALE * s->x), y0 = lround(SCALE * s->y);
 
@@ -47,7 +47,7 @@ static void paint_along(const struct pixels *p, const struct shape *s, int64_t x
         paint(p, x0 + x, y0 + y, s->colour);
 }
 
-static void write_text(const struct pixels *p, const struct shape *s)
+static void write_text(const struct pixels *p, const struct picture_shape *s)
 {
     const int64_t len = (int64_t)strlen(s->text) * FONT_WIDTH;
     const int64_t shift = s->anchor == AT_START ? 0
@@ -62,7 +62,7 @@ static void write_text(const struct pixels *p, const struct shape *s)
                     paint_along(p, s, i * FONT_WIDTH + x + t - shift, y - FONT_ASCENT);
 }
 
-static void paint_grid(const struct pixels *p, const struct shape *s)
+static void paint_grid(const struct pixels *p, const struct picture_shape *s)
 {
     const struct grid *g = &s->grid;
     const double       width = g->columns * g->wide, height = g->rows * g->tall;
@@ -79,7 +79,7 @@ static void paint_grid(const struct pixels *p, const struct shape *s)
 }
 
 /* Squares along the way, less than a pixel apart. */
-static void stroke(const struct pixels *p, const struct shape *s)
+static void stroke(const struct pixels *p, const struct picture_shape *s)
 {
     for (int i = 1; i < s->n_points; i++) {
         const double *a = s->points + 2 * (size_t)(i - 1), *b = a + 2;
@@ -102,7 +102,7 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
     to.rgb = need((size_t)to.width * (size_t)to.height, 3);
     fill(&to, 0, 0, p->width, p->height, PAPER);
     for (int i = 0; i < p->n; i++) {
-        const struct shape *s = &p->shapes[i];
+        const struct picture_shape *s = &p->shapes[i];
         if (s->kind == DRAW_TEXT)
             write_text(&to, s);
         else if (s->kind == DRAW_GRID)

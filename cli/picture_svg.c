@@ -10,30 +10,30 @@
 #include "cli/picture.h"
 #include "foci/file.h"
 
-struct text {
+struct svg_text {
     char  *bytes;
-    size_t n, room;
+    size_t n, cap;
 };
 
-CLI_PRINTF(2, 3) static void put(struct text *t, const char *format, ...)
+CLI_PRINTF(2, 3) static void put(struct svg_text *t, const char *format, ...)
 {
     enum { MOST = 2048 }; /* of one call */
     va_list list;
 
-    if (t->room - t->n < MOST) {
-        const size_t room = 2 * t->room + 2 * (size_t)MOST;
-        char        *bytes = need(room, 1);
+    if (t->cap - t->n < MOST) {
+        const size_t cap = 2 * t->cap + 2 * (size_t)MOST;
+        char        *bytes = need(cap, 1);
         if (t->n) memcpy(bytes, t->bytes, t->n);
         free(t->bytes);
         t->bytes = bytes;
-        t->room = room;
+        t->cap = cap;
     }
     va_start(list, format);
-    t->n += (size_t)vsnprintf(t->bytes + t->n, t->room - t->n, format, list);
+    t->n += (size_t)vsnprintf(t->bytes + t->n, t->cap - t->n, format, list);
     va_end(list);
 }
 
-static void put_escaped(struct text *t, const char *text)
+static void put_escaped(struct svg_text *t, const char *text)
 {
     for (; *text; text++)
         switch (*text) {
@@ -44,7 +44,7 @@ static void put_escaped(struct text *t, const char *text)
         }
 }
 
-static void put_text(struct text *t, const struct shape *s)
+static void put_text(struct svg_text *t, const struct picture_shape *s)
 {
     static const char *const anchors[] = { "start", "middle", "end" };
     static const char *const styles[] = {
@@ -69,8 +69,8 @@ static bool is(const struct grid *g, const uint8_t *done, int x, int y, int shad
 }
 
 /* The rectangle from (x, y), marked as done. */
-static void put_area(struct text *t, const struct grid *g, uint8_t *done, int x, int y,
-                     int shade)
+static void put_area(struct svg_text *t, const struct grid *g, uint8_t *done, int x,
+                     int y, int shade)
 {
     int width = 1, height = 1, same = 1;
 
@@ -87,7 +87,7 @@ static void put_area(struct text *t, const struct grid *g, uint8_t *done, int x,
     put(t, "M%d %dh%dv%dh-%dz", x, y, width, height, width);
 }
 
-static void put_gaps(struct text *t, const struct grid *g)
+static void put_gaps(struct svg_text *t, const struct grid *g)
 {
     put(t,
         "<path fill='none' stroke='#%06x' stroke-width='%g' "
@@ -100,7 +100,7 @@ static void put_gaps(struct text *t, const struct grid *g)
     put(t, "'/>\n");
 }
 
-static void put_grid(struct text *t, const struct shape *s)
+static void put_grid(struct svg_text *t, const struct picture_shape *s)
 {
     const struct grid *g = &s->grid;
     uint8_t           *done = need((size_t)g->rows, (size_t)g->columns);
@@ -127,7 +127,7 @@ static void put_grid(struct text *t, const struct shape *s)
     free(done);
 }
 
-static void put_line(struct text *t, const struct shape *s)
+static void put_line(struct svg_text *t, const struct picture_shape *s)
 {
     put(t,
         "<polyline fill='none' stroke='#%06x' stroke-width='%g' "
@@ -142,7 +142,7 @@ static void put_line(struct text *t, const struct shape *s)
 
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path)
 {
-    struct text t = { 0 };
+    struct svg_text t = { 0 };
 
     put(&t,
         "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' "
@@ -152,7 +152,7 @@ foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path
     put(&t, "</title>\n<rect width='%d' height='%d' rx='8' fill='#%06x'/>\n", p->width,
         p->height, (unsigned)PAPER);
     for (int i = 0; i < p->n; i++) {
-        const struct shape *s = &p->shapes[i];
+        const struct picture_shape *s = &p->shapes[i];
         if (s->kind == DRAW_TEXT)
             put_text(&t, s);
         else if (s->kind == DRAW_GRID)

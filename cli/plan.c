@@ -6,7 +6,7 @@
 #include "cli/layer.h"
 #include "cli/run.h"
 
-static json_t *json_params(const struct run *r)
+static json_t *json_params(const struct run_verb *r)
 {
     static const char *const keeps[] = {
         [FOCI_KEEP_FROZEN] = "frozen",
@@ -27,7 +27,7 @@ static json_t *json_params(const struct run *r)
     return list;
 }
 
-static json_t *json_cost(const struct run *r)
+static json_t *json_cost(const struct run_verb *r)
 {
     foci_cost c = { FOCI_SIZED(foci_cost) };
 
@@ -43,7 +43,8 @@ static json_t *json_cost(const struct run *r)
                      "tiles_skipped", (json_int_t)c.tiles_skipped);
 }
 
-static json_t *json_plan(const struct run *r, const char *problem, const char *lines)
+static json_t *json_plan(const struct run_verb *r, const char *problem,
+                         const char *lines)
 {
     static const char *const dtypes[] = { "f32", "bf16", "f16" };
     const size_t             work =
@@ -87,7 +88,7 @@ static void take_options(const struct args *a, foci_problem *p)
     if (opt_word(a, "precision", 0)) p->flags |= FOCI_FLAG_FAST;
 }
 
-static int make_layer(struct run *r, const char *text)
+static int make_layer(struct run_verb *r, const char *text)
 {
     const struct args *a = r->a;
     foci_layer_problem l = { FOCI_SIZED(foci_layer_problem),
@@ -107,7 +108,7 @@ static int make_layer(struct run *r, const char *text)
     return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;
 }
 
-static int make_plan(struct run *r)
+static int make_plan(struct run_verb *r)
 {
     const struct args *a = r->a;
     foci_problem      *p = &r->p;
@@ -122,7 +123,7 @@ static int make_plan(struct run *r)
     return status ? library_error(a, r->ctx, status, r->spec) : EXIT_OK;
 }
 
-static int make(struct run *r)
+static int make(struct run_verb *r)
 {
     const struct args *a = r->a;
     const bool         inside = layer_has_width(a->words[1]);
@@ -144,7 +145,7 @@ static int make(struct run *r)
     return make_plan(r);
 }
 
-static int show(const struct run *r)
+static int show(const struct run_verb *r)
 {
     char *lines = run_text(r);
     int   code = EXIT_OK;
@@ -162,9 +163,9 @@ static int show(const struct run *r)
 
 static int run(const struct args *a)
 {
-    struct run r = { .a = a,
-                     .spec = a->words[0],
-                     .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1 } };
+    struct run_verb r = { .a = a,
+                          .spec = a->words[0],
+                          .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1 } };
 
     r.ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!r.ctx) return EXIT_FAILED;

@@ -1,5 +1,5 @@
-/* progress.c -- how far a long job is: a bar on a terminal once it has taken two
- * seconds, a line for each piece of work elsewhere, nothing under --quiet. */
+/* progress.c -- progress of a long job: a bar on a terminal once it has taken two seconds,
+ * a line for each piece of work elsewhere, nothing under --quiet. */
 #include <string.h>
 #include <unistd.h>
 

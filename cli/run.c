@@ -7,7 +7,7 @@
 #include "cli/run.h"
 #include "foci/mechanism.h"
 
-static foci_io make_io(const struct run *r)
+static foci_io make_io(const struct run_verb *r)
 {
     return (foci_io){
         FOCI_SIZED(foci_io),
@@ -31,7 +31,7 @@ static foci_io make_io(const struct run *r)
 }
 
 /* What a group reads has to be given. */
-static int check_missing(const struct run *r)
+static int check_missing(const struct run_verb *r)
 {
     const struct {
         const char *name;
@@ -56,7 +56,7 @@ static int check_missing(const struct run *r)
     return EXIT_OK;
 }
 
-static int check_io(const struct run *r)
+static int check_io(const struct run_verb *r)
 {
     char          text[512] = "";
     const foci_io io = make_io(r);
@@ -76,7 +76,7 @@ static int check_io(const struct run *r)
 }
 
 /* If the heads of the keys are at fault, their file is named. */
-static int plan_error(const struct run *r, foci_status status)
+static int plan_error(const struct run_verb *r, foci_status status)
 {
     foci_problem p = r->p;
     foci_plan   *plan;
@@ -91,7 +91,7 @@ static int plan_error(const struct run *r, foci_status status)
     return library_error(r->a, r->ctx, status, r->spec);
 }
 
-static int make_plan(struct run *r)
+static int make_plan(struct run_verb *r)
 {
     if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_FLAG_CAUSAL;
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_FLAG_TRAIN;
@@ -104,7 +104,7 @@ static int make_plan(struct run *r)
     return status ? plan_error(r, status) : EXIT_OK;
 }
 
-static void make_memory(struct run *r)
+static void make_memory(struct run_verb *r)
 {
     const foci_problem *p = &r->p;
 
@@ -126,14 +126,15 @@ static void make_memory(struct run *r)
     }
 }
 
-static int execution_error(const struct run *r, const char *pass, foci_status status)
+static int execution_error(const struct run_verb *r, const char *pass,
+                           foci_status status)
 {
     return failure(r->a, "%s: the %s pass failed: %s", r->a->words[0], pass,
                    device_reason(r->ctx, status));
 }
 
 /* The same on a device, from and to memory of the host. */
-static int execute_there(struct run *r, const foci_io *io, const foci_grads *grads)
+static int execute_there(struct run_verb *r, const foci_io *io, const foci_grads *grads)
 {
     struct device_copy c;
     char               text[512] = "";
@@ -160,7 +161,7 @@ static int execute_there(struct run *r, const foci_io *io, const foci_grads *gra
     return status ? execution_error(r, pass, status) : EXIT_OK;
 }
 
-static int execute(struct run *r)
+static int execute(struct run_verb *r)
 {
     const bool       ref = opt_flag(r->a, "ref"), step = opt_flag(r->a, "step");
     const foci_io    io = make_io(r);
@@ -198,16 +199,16 @@ static int execute(struct run *r)
     return EXIT_OK;
 }
 
-static void release(struct run *r)
+static void release(struct run_verb *r)
 {
-    struct tensor *const tensors[] = { &r->q,      &r->k,    &r->v,      &r->x,
-                                       &r->o,      &r->dq,   &r->dk,     &r->dv,
-                                       &r->dx,     &r->dout, &r->source, &r->memory,
-                                       &r->dsource };
-    struct array *const  arrays[] = { &r->mask_file, &r->bias_file, &r->len_q,
-                                      &r->len_k,     &r->docs,      &r->words };
-    void *const          blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
-                                      r->dparams, r->weights, r->work,  r->saved };
+    struct run_tensor *const tensors[] = { &r->q,      &r->k,    &r->v,      &r->x,
+                                           &r->o,      &r->dq,   &r->dk,     &r->dv,
+                                           &r->dx,     &r->dout, &r->source, &r->memory,
+                                           &r->dsource };
+    struct array *const      arrays[] = { &r->mask_file, &r->bias_file, &r->len_q,
+                                          &r->len_k,     &r->docs,      &r->words };
+    void *const              blocks[] = { r->mask,    r->bias,    r->dbias, r->params,
+                                          r->dparams, r->weights, r->work,  r->saved };
 
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
         array_free(&tensors[i]->file);
@@ -223,7 +224,7 @@ static void release(struct run *r)
     foci_ctx_free(r->ctx);
 }
 
-static int run_plan(struct run *r)
+static int run_plan(struct run_verb *r)
 {
     int code = run_inputs(r);
 
@@ -241,7 +242,9 @@ static int run_plan(struct run *r)
 
 static int run(const struct args *a)
 {
-    struct run r = { .a = a, .spec = a->words[0], .p = { FOCI_SIZED(foci_problem) } };
+    struct run_verb r = { .a = a,
+                          .spec = a->words[0],
+                          .p = { FOCI_SIZED(foci_problem) } };
 
     int code = run_check_options(a);
     if (code) return code;

@@ -6,7 +6,7 @@
 #include "foci/layer.h"
 
 /* One of q, k, v, x, o or a gradient; hidden states have one head. */
-struct tensor {
+struct run_tensor {
     struct array file;   /* path NULL: not from a file */
     int          n_dims; /* 2 to 4, and shape: of its file */
     int64_t      shape[4];
@@ -14,7 +14,7 @@ struct tensor {
     void        *data;    /* in the dtype of the problem */
 };
 
-struct run {
+struct run_verb {
     const struct args *a;
     const char        *spec;
     foci_ctx          *ctx;
@@ -22,8 +22,8 @@ struct run {
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;  /* NULL: that of the layer */
     foci_layer        *layer; /* NULL: q, k and v are given */
-    struct tensor      q, k, v, x, o, dout, dq, dk, dv, dx;
-    struct tensor      source, memory, dsource; /* of a layer */
+    struct run_tensor  q, k, v, x, o, dout, dq, dk, dv, dx;
+    struct run_tensor  source, memory, dsource; /* of a layer */
     struct array       mask_file, bias_file, len_q, len_k, docs, words;
     uint8_t           *mask;         /* [mask_batch][mask_heads][len_q][len_k] */
     float             *bias, *dbias; /* likewise */
@@ -33,79 +33,81 @@ struct run {
     double             forward_s, backward_s;
 };
 
-/* run_forms.c: is it a whole layer, from x, or heads, from q, k and v?  And is there
- * anything that does not go together?  No file is opened. */
+/* run_forms.c: whether a whole layer is run, from x, or heads, from q, k and v; and check
+ * for options that exclude each other.  No file is opened. */
 bool run_is_layer(const struct args *a);
 int  run_check_options(const struct args *a);
 /* run_inputs.c: read the files and make the problem of their shapes. */
-int run_inputs(struct run *r);
-/* Of hidden states, N x d or B x N x d. */
-int run_load_states(struct run *r, const char *option, struct tensor *t);
-/* What masks, biases, lengths and documents are: read, and then see that they fit. */
-int run_load_rest(struct run *r);
-int run_fit_rest(struct run *r);
+int run_inputs(struct run_verb *r);
+/* Load hidden states, N x d or B x N x d. */
+int run_load_states(struct run_verb *r, const char *option, struct run_tensor *t);
+/* Read masks, biases, lengths and documents; then check that they fit the problem. */
+int run_load_rest(struct run_verb *r);
+int run_fit_rest(struct run_verb *r);
 /* The tensor's values in the dtype of the problem. */
-void run_make_data(const struct run *r, struct tensor *t);
-/* A gradient has shape and layout of what it is the gradient of. */
-void run_make_grad(const struct run *r, const struct tensor *of, struct tensor *grad);
-/* Files without elements may have any shape, so their products need a look. */
+void run_make_data(const struct run_verb *r, struct run_tensor *t);
+/* Make a gradient with the shape and layout of its tensor. */
+void run_make_grad(const struct run_verb *r, const struct run_tensor *of,
+                   struct run_tensor *grad);
+/* Whether the product of these axes does not overflow: files without elements may have any
+ * shape. */
 bool run_countable(const int64_t axes[4]);
-/* The keys have a number of heads that does not divide the sets of keys that heads
- * have, one each or one for each route. */
-int run_refuse_heads(const struct run *r, int64_t sets);
-/* A tensor of whole numbers that executions read: by --param, but no parameter. */
+/* Refuse a number of key heads that does not divide the sets of keys of all heads, one for
+ * each head or route. */
+int run_refuse_heads(const struct run_verb *r, int64_t sets);
+/* Whether the name is that of word numbers: given by --param, but no parameter. */
 bool run_is_words(const char *name);
-/* Read it, where it is given, and see that the problem has as many tokens. */
-int run_words(struct run *r);
+/* Read word numbers, if given, and check that there is one for each token. */
+int run_words(struct run_verb *r);
 /* run_lists.c: read the lists that planning needs into r->p, before there is a plan.
  * run_lists_free() in any case. */
-int run_lists(struct run *r);
-/* The same where a plan is made but not executed: all that --param names are lists. */
-int  run_lists_only(struct run *r);
-void run_lists_free(struct run *r);
+int run_lists(struct run_verb *r);
+/* The same where a plan is made but not executed: all names of --param are lists. */
+int  run_lists_only(struct run_verb *r);
+void run_lists_free(struct run_verb *r);
 bool run_is_list(const foci_ctx *ctx, const char *name);
-/* Are they those that the spec asks for on r->p? */
-int run_check_lists(const struct run *r);
-/* For a layer: is any given that its spec does not ask for? */
-int run_check_layer_lists(const struct run *r);
+/* Check that they are the lists that the spec needs on r->p. */
+int run_check_lists(const struct run_verb *r);
+/* For a layer: refuse lists that its spec does not need. */
+int run_check_layer_lists(const struct run_verb *r);
 /* run_either.c: tensors, description and problem of the layer or, without one, of the
  * plan; texts are to be freed.  In JSON a layer has its kind. */
-int         run_n_params(const struct run *r);
-foci_status run_param(const struct run *r, int index, foci_param *p);
-char       *run_text(const struct run *r);
-char       *run_problem_text(const struct run *r);
-void        run_json_kind(const struct run *r, json_t *o);
+int         run_n_params(const struct run_verb *r);
+foci_status run_param(const struct run_verb *r, int index, foci_param *p);
+char       *run_text(const struct run_verb *r);
+char       *run_problem_text(const struct run_verb *r);
+void        run_json_kind(const struct run_verb *r, json_t *o);
 /* run_params.c: draw the parameters, and put those given in their place. */
-int run_params(struct run *r);
+int run_params(struct run_verb *r);
 /* Fill in those that are statistics of q and k from the tensors of the one or the other:
  * are there such? */
-int run_calibrate(const struct run *r, const foci_io *io, const foci_layer_io *of_layer,
-                  bool *found);
+int run_calibrate(const struct run_verb *r, const foci_io *io,
+                  const foci_layer_io *of_layer, bool *found);
 /* The two sides of NAME=FILE. */
 enum { PARAM_NAME = 96 };
-int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
+int run_param_name(const struct run_verb *r, const char *text, char name[PARAM_NAME],
                    const char **path);
 /* run_step.c: the forward pass through decoding states, token by token. */
-int run_steps(struct run *r);
-/* run_layer.c: all of a layer up to its results; run_layer_step.c: its forward pass
- * token by token. */
-int run_layer(struct run *r);
-int run_layer_steps(struct run *r);
-/* run_write.c: see that files can be written there, before anything is computed, and that
- * gradients, once there is memory for them, are no other result's files; write all that
- * were asked for; print what was done. */
-int run_outputs(const struct run *r);
-int run_check_grads(const struct run *r);
-int run_write(struct run *r);
-int run_report(struct run *r);
+int run_steps(struct run_verb *r);
+/* run_layer.c: run a layer up to its results; run_layer_step.c: its forward pass token by
+ * token. */
+int run_layer(struct run_verb *r);
+int run_layer_steps(struct run_verb *r);
+/* run_write.c: check, before anything is computed, that the files can be written, and, once
+ * gradients are allocated, that no two results share a file; write the results that were
+ * requested; print a summary. */
+int run_outputs(const struct run_verb *r);
+int run_check_grads(const struct run_verb *r);
+int run_write(struct run_verb *r);
+int run_report(struct run_verb *r);
 
 /* The plan of the heads. */
-static inline const foci_plan *run_heads(const struct run *r)
+static inline const foci_plan *run_heads(const struct run_verb *r)
 {
     return r->layer ? foci_layer_plan(r->layer) : r->plan;
 }
 
-static inline int64_t tensor_count(const struct tensor *t)
+static inline int64_t tensor_count(const struct run_tensor *t)
 {
     return t->axes[0] * t->axes[1] * t->axes[2] * t->axes[3];
 }

@@ -1,20 +1,20 @@
-/* run_either.c -- what a plan and a layer both can be asked for. */
+/* run_either.c -- queries that apply to a plan and to a layer alike. */
 #include "cli/layer.h"
 #include "cli/run.h"
 #include "foci/mechanism.h"
 
-int run_n_params(const struct run *r)
+int run_n_params(const struct run_verb *r)
 {
     return r->layer ? foci_layer_param_count(r->layer) : foci_plan_param_count(r->plan);
 }
 
-foci_status run_param(const struct run *r, int index, foci_param *p)
+foci_status run_param(const struct run_verb *r, int index, foci_param *p)
 {
     return r->layer ? foci_layer_param(r->layer, index, p)
                     : foci_plan_param(r->plan, index, p);
 }
 
-char *run_text(const struct run *r)
+char *run_text(const struct run_verb *r)
 {
     return r->layer ? layer_text(r->layer) : plan_text(foci_plan_describe, r->plan);
 }
@@ -33,7 +33,7 @@ static int64_t sets_of_keys(const foci_plan *plan)
     return all;
 }
 
-char *run_problem_text(const struct run *r)
+char *run_problem_text(const struct run_verb *r)
 {
     enum { CAP = 160 };
 
@@ -45,7 +45,7 @@ char *run_problem_text(const struct run *r)
     return text;
 }
 
-void run_json_kind(const struct run *r, json_t *o)
+void run_json_kind(const struct run_verb *r, json_t *o)
 {
     foci_layer_problem l = { FOCI_SIZED(foci_layer_problem) };
 

@@ -1,5 +1,5 @@
-/* run_forms.c -- the two forms of `foci run`: heads from q, k and v, or a whole layer
- * from hidden states; and what does not go together in each. */
+/* run_forms.c -- the two forms of `foci run`: heads from q, k and v, or a whole layer from
+ * hidden states; and the options that exclude each other in each. */
 #include "cli/run.h"
 
 /* Any of these makes it a layer. */

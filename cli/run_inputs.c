@@ -1,4 +1,4 @@
-/* run_inputs.c -- the files of `foci run`, and the problem that their shapes make.
+/* run_inputs.c -- the input files of `foci run`, and the problem given by their shapes.
  *
  * Queries give batch, heads, their number and their width; keys and values, of which
  * there may be fewer heads (or more, for mechanisms with routes), the rest.  What a
@@ -9,7 +9,7 @@
 
 #include "cli/run.h"
 
-static int load_tensor(struct run *r, const char *option, struct tensor *t)
+static int load_tensor(struct run_verb *r, const char *option, struct run_tensor *t)
 {
     const char *path = opt_text(r->a, option);
     if (!path) return EXIT_OK;
@@ -23,7 +23,7 @@ static int load_tensor(struct run *r, const char *option, struct tensor *t)
     return code;
 }
 
-int run_load_states(struct run *r, const char *option, struct tensor *t)
+int run_load_states(struct run_verb *r, const char *option, struct run_tensor *t)
 {
     const char *path = opt_text(r->a, option);
     char        text[SHAPE_TEXT];
@@ -43,7 +43,7 @@ int run_load_states(struct run *r, const char *option, struct tensor *t)
     return EXIT_OK;
 }
 
-static int load_array(struct run *r, const char *option, bool ints, struct array *x)
+static int load_array(struct run_verb *r, const char *option, bool ints, struct array *x)
 {
     const char *path = opt_text(r->a, option);
     if (!path) return EXIT_OK;
@@ -53,7 +53,7 @@ static int load_array(struct run *r, const char *option, bool ints, struct array
 
 bool run_is_words(const char *name) { return strcmp(name, "words") == 0; }
 
-static int load_words(struct run *r)
+static int load_words(struct run_verb *r)
 {
     char        name[PARAM_NAME];
     const char *text, *path = NULL;
@@ -68,7 +68,7 @@ static int load_words(struct run *r)
     return EXIT_OK;
 }
 
-int run_load_rest(struct run *r)
+int run_load_rest(struct run_verb *r)
 {
     int code = load_array(r, "mask", false, &r->mask_file);
 
@@ -79,9 +79,9 @@ int run_load_rest(struct run *r)
     return code;
 }
 
-static int load_all(struct run *r)
+static int load_all(struct run_verb *r)
 {
-    struct tensor *const     tensors[] = { &r->q, &r->k, &r->v, &r->dout };
+    struct run_tensor *const tensors[] = { &r->q, &r->k, &r->v, &r->dout };
     static const char *const names[] = { "q", "k", "v", "dout" };
     int                      code = EXIT_OK;
 
@@ -92,8 +92,8 @@ static int load_all(struct run *r)
 }
 
 /* The axes of x must be `want`, where that is not negative. */
-static int expect(const struct run *r, const struct array *x, const int64_t axes[4],
-                  const int64_t want[4], const char *because)
+static int expect(const struct run_verb *r, const struct array *x,
+                  const int64_t axes[4], const int64_t want[4], const char *because)
 {
     char seen[SHAPE_TEXT], wanted[SHAPE_TEXT];
     int  bad = 0;
@@ -112,7 +112,7 @@ static int expect(const struct run *r, const struct array *x, const int64_t axes
 }
 
 /* "--q q.npy of 2x5x8" */
-static const char *origin(const struct tensor *t, char *text, size_t cap)
+static const char *origin(const struct run_tensor *t, char *text, size_t cap)
 {
     char shape[SHAPE_TEXT];
     snprintf(text, cap, "--%s %s of %s", t->file.option, t->file.path,
@@ -120,17 +120,18 @@ static const char *origin(const struct tensor *t, char *text, size_t cap)
     return text;
 }
 
-static const struct tensor *first_given(const struct tensor *a, const struct tensor *b,
-                                        const struct tensor *c)
+static const struct run_tensor *first_given(const struct run_tensor *a,
+                                            const struct run_tensor *b,
+                                            const struct run_tensor *c)
 {
     return a->file.path ? a : b->file.path ? b : c;
 }
 
-int run_refuse_heads(const struct run *r, int64_t sets)
+int run_refuse_heads(const struct run_verb *r, int64_t sets)
 {
-    const struct tensor *lead = first_given(&r->q, &r->v, &r->k);
-    const struct tensor *keys = first_given(&r->k, &r->v, &r->q);
-    const long long      heads = r->p.heads, kv = r->p.kv_heads;
+    const struct run_tensor *lead = first_given(&r->q, &r->v, &r->k);
+    const struct run_tensor *keys = first_given(&r->k, &r->v, &r->q);
+    const long long          heads = r->p.heads, kv = r->p.kv_heads;
 
     if (sets == r->p.heads)
         return failure(
@@ -145,8 +146,8 @@ int run_refuse_heads(const struct run *r, int64_t sets)
         lead->file.option, lead->file.path);
 }
 
-static int check_against(const struct run *r, const struct tensor *t,
-                         const struct tensor *lead, int64_t heads, int64_t rows,
+static int check_against(const struct run_verb *r, const struct run_tensor *t,
+                         const struct run_tensor *lead, int64_t heads, int64_t rows,
                          int64_t width)
 {
     char          text[512];
@@ -172,11 +173,11 @@ static void set_layout(foci_layout *l, int64_t heads, int64_t rows, int64_t widt
 }
 
 /* A row of x for every query. */
-static int check_x(struct run *r, const struct tensor *lead)
+static int check_x(struct run_verb *r, const struct run_tensor *lead)
 {
-    const struct tensor *x = &r->x;
-    const int64_t        want[3] = { r->p.batch, r->p.len_q, -1 };
-    char                 seen[SHAPE_TEXT], wanted[SHAPE_TEXT], text[512];
+    const struct run_tensor *x = &r->x;
+    const int64_t            want[3] = { r->p.batch, r->p.len_q, -1 };
+    char                     seen[SHAPE_TEXT], wanted[SHAPE_TEXT], text[512];
 
     if (!x->file.path) {
         assume_x(&r->p);
@@ -193,13 +194,13 @@ static int check_x(struct run *r, const struct tensor *lead)
     return EXIT_OK;
 }
 
-static int make_problem(struct run *r)
+static int make_problem(struct run_verb *r)
 {
-    foci_problem        *p = &r->p;
-    const struct tensor *lead = first_given(&r->q, &r->v, &r->k);
-    const struct tensor *keys = first_given(&r->k, &r->v, &r->q);
-    const struct tensor *width = first_given(&r->q, &r->k, &r->v);
-    char                 text[SHAPE_TEXT];
+    foci_problem            *p = &r->p;
+    const struct run_tensor *lead = first_given(&r->q, &r->v, &r->k);
+    const struct run_tensor *keys = first_given(&r->k, &r->v, &r->q);
+    const struct run_tensor *width = first_given(&r->q, &r->k, &r->v);
+    char                     text[SHAPE_TEXT];
 
     if (!lead->file.path)
         return usage_error(r->a, "needs the tensors that %s reads: --q, --k, --v%s",
@@ -251,7 +252,7 @@ static void spread(const float *in, int64_t b, int64_t h, int64_t batch, int64_t
 }
 
 /* Batch and heads of a mask or bias may be 1; the rest must fit the problem. */
-static int check_pairs(const struct run *r, const struct array *x, int64_t axes[4])
+static int check_pairs(const struct run_verb *r, const struct array *x, int64_t axes[4])
 {
     const foci_problem *p = &r->p;
 
@@ -273,7 +274,7 @@ static int check_pairs(const struct run *r, const struct array *x, int64_t axes[
 }
 
 /* The library knows one extent for both, so the smaller of the two is spread out. */
-static int make_pairs(struct run *r)
+static int make_pairs(struct run_verb *r)
 {
     foci_problem *p = &r->p;
     int64_t       m[4] = { 1, 1, 0, 0 }, b[4] = { 1, 1, 0, 0 };
@@ -304,7 +305,7 @@ static int make_pairs(struct run *r)
     return EXIT_OK;
 }
 
-static int check_vector(const struct run *r, const struct array *x, int64_t want)
+static int check_vector(const struct run_verb *r, const struct array *x, int64_t want)
 {
     char seen[SHAPE_TEXT];
 
@@ -320,7 +321,7 @@ static int check_vector(const struct run *r, const struct array *x, int64_t want
         x->option, x->path, seen, (long long)want);
 }
 
-static int make_lengths(struct run *r)
+static int make_lengths(struct run_verb *r)
 {
     if (r->docs.path && (r->len_q.path || r->len_k.path))
         return usage_error(r->a, "--docs and --%s exclude each other",
@@ -334,7 +335,7 @@ static int make_lengths(struct run *r)
 }
 
 /* A word for every token: N, or B x N. */
-static int check_words(const struct run *r)
+static int check_words(const struct run_verb *r)
 {
     const struct array *w = &r->words;
     const int64_t       want[2] = { r->p.batch, r->p.len_q };
@@ -352,13 +353,14 @@ static int check_words(const struct run *r)
                    shape_text(2 - skip, want + skip, &"BN"[skip], wanted));
 }
 
-int run_words(struct run *r)
+int run_words(struct run_verb *r)
 {
     const int code = load_words(r);
     return code ? code : check_words(r);
 }
 
-void run_make_grad(const struct run *r, const struct tensor *of, struct tensor *grad)
+void run_make_grad(const struct run_verb *r, const struct run_tensor *of,
+                   struct run_tensor *grad)
 {
     if (!of->data) return;
     memcpy(grad->axes, of->axes, sizeof grad->axes);
@@ -367,7 +369,7 @@ void run_make_grad(const struct run *r, const struct tensor *of, struct tensor *
     grad->data = need((size_t)tensor_count(of), foci_dtype_bytes(r->p.dtype));
 }
 
-void run_make_data(const struct run *r, struct tensor *t)
+void run_make_data(const struct run_verb *r, struct run_tensor *t)
 {
     const int64_t n = t->file.count;
     if (!t->file.path) return;
@@ -380,14 +382,14 @@ void run_make_data(const struct run *r, struct tensor *t)
     to_bf16(t->file.data, n, t->data);
 }
 
-int run_fit_rest(struct run *r)
+int run_fit_rest(struct run_verb *r)
 {
     int code = make_pairs(r);
     if (!code) code = make_lengths(r);
     return code ? code : run_words(r);
 }
 
-int run_inputs(struct run *r)
+int run_inputs(struct run_verb *r)
 {
     int code = load_all(r);
     if (!code) code = make_problem(r);

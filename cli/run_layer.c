@@ -1,7 +1,7 @@
 /* run_layer.c -- foci run --heads: a whole layer on hidden states from files.
  *
- * The problem of the plan inside, as far as files and options make it, stands in r->p,
- * where masks, lengths, words and lists look for it.
+ * The problem of the plan inside, as far as files and options determine it, is in r->p, which
+ * masks, lengths, words and lists are checked against.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 #include "cli/run.h"
 
 /* Rows of the same batch and, where it says so, of the same width as x. */
-static int check_states(const struct run *r, const struct tensor *t, int64_t rows,
-                        int64_t width)
+static int check_states(const struct run_verb *r, const struct run_tensor *t,
+                        int64_t rows, int64_t width)
 {
     const int64_t want[3] = { r->x.axes[0], rows, width };
     const int     skip = r->x.n_dims == 2;
@@ -28,7 +28,7 @@ static int check_states(const struct run *r, const struct tensor *t, int64_t row
                    shape_text(3 - skip, want + skip, &"BNd"[skip], wanted));
 }
 
-static int load(struct run *r)
+static int load(struct run_verb *r)
 {
     int code = run_load_states(r, "x", &r->x);
 
@@ -43,7 +43,7 @@ static int load(struct run *r)
 }
 
 /* Sizes that nothing else bounds are refused here, before they are multiplied. */
-static int make_problem(struct run *r)
+static int make_problem(struct run_verb *r)
 {
     foci_problem *p = &r->p;
     const int64_t width = r->x.axes[3];
@@ -68,7 +68,7 @@ static int make_problem(struct run *r)
     return EXIT_OK;
 }
 
-static int read_inputs(struct run *r)
+static int read_inputs(struct run_verb *r)
 {
     int code = load(r);
 
@@ -82,7 +82,7 @@ static int read_inputs(struct run *r)
     return EXIT_OK;
 }
 
-static foci_layer_problem problem_of(const struct run *r)
+static foci_layer_problem problem_of(const struct run_verb *r)
 {
     const struct args  *a = r->a;
     const foci_problem *p = &r->p;
@@ -115,7 +115,7 @@ static foci_layer_problem problem_of(const struct run *r)
     };
 }
 
-static int make_layer(struct run *r)
+static int make_layer(struct run_verb *r)
 {
     if (opt_flag(r->a, "causal")) r->p.flags |= FOCI_FLAG_CAUSAL;
     if (opt_text(r->a, "dout")) r->p.flags |= FOCI_FLAG_TRAIN;
@@ -135,7 +135,7 @@ static int make_layer(struct run *r)
     return EXIT_OK;
 }
 
-static void make_memory(struct run *r)
+static void make_memory(struct run_verb *r)
 {
     const foci_problem *p = &r->p;
 
@@ -150,7 +150,7 @@ static void make_memory(struct run *r)
                         (size_t)(p->len_q * p->len_k) * sizeof *r->dbias);
 }
 
-static foci_layer_io make_io(const struct run *r)
+static foci_layer_io make_io(const struct run_verb *r)
 {
     return (foci_layer_io){
         FOCI_SIZED(foci_layer_io),
@@ -172,7 +172,7 @@ static foci_layer_io make_io(const struct run *r)
     };
 }
 
-static int calibrate(const struct run *r, const foci_layer_io *io)
+static int calibrate(const struct run_verb *r, const foci_layer_io *io)
 {
     bool found;
 
@@ -184,7 +184,7 @@ static int calibrate(const struct run *r, const foci_layer_io *io)
 
 /* Words that are missing are those without which the layer refuses what it takes with
  * them. */
-static int check_words(const struct run *r, const foci_layer_io *io)
+static int check_words(const struct run_verb *r, const foci_layer_io *io)
 {
     char          text[512];
     foci_layer_io with = *io;
@@ -202,7 +202,7 @@ static int check_words(const struct run *r, const foci_layer_io *io)
                : EXIT_OK;
 }
 
-static int check_io(const struct run *r)
+static int check_io(const struct run_verb *r)
 {
     char                text[512] = "";
     const foci_layer_io io = make_io(r);
@@ -215,13 +215,13 @@ static int check_io(const struct run *r)
                : EXIT_OK;
 }
 
-static int pass_failed(const struct run *r, const char *pass, foci_status status)
+static int pass_failed(const struct run_verb *r, const char *pass, foci_status status)
 {
     return failure(r->a, "%s: the %s pass failed: %s", r->spec, pass,
                    foci_status_text(status));
 }
 
-static int execute(struct run *r)
+static int execute(struct run_verb *r)
 {
     const bool             ref = opt_flag(r->a, "ref");
     const foci_layer_io    io = make_io(r);
@@ -248,7 +248,7 @@ static int execute(struct run *r)
     return status ? pass_failed(r, "backward", status) : EXIT_OK;
 }
 
-int run_layer(struct run *r)
+int run_layer(struct run_verb *r)
 {
     int code = read_inputs(r);
 

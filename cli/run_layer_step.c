@@ -1,46 +1,46 @@
 /* run_layer_step.c -- foci run --step of a layer: every sequence has a state, and a step
- * takes the next row of all that still have one.  Rows of a memory go before, and what
- * they give is left.  The pool grows as states ask for pages. */
+ * takes the next row of all that still have one.  Rows of a memory go before, and
+ * their outputs are discarded.  The pool grows as states need pages. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/run.h"
 
-struct steps {
-    struct run  *r;
-    foci_pool   *pool;
-    foci_state **states, **now; /* [batch] all, and those of a step */
-    int64_t     *which;         /* [batch] which these are */
-    char        *x, *y;         /* rows of a step */
-    int32_t     *words;
-    void        *work, *precomputed;
-    size_t       row; /* bytes */
+struct layer_steps {
+    struct run_verb *r;
+    foci_pool       *pool;
+    foci_state     **states, **now; /* [batch] all, and those of a step */
+    int64_t         *which;         /* [batch] which these are */
+    char            *x, *y;         /* rows of a step */
+    int32_t         *words;
+    void            *work, *precomputed;
+    size_t           row; /* bytes */
 };
 
-static int refuse(const struct steps *s, foci_status status)
+static int refuse(const struct layer_steps *s, foci_status status)
 {
     return library_error(s->r->a, s->r->ctx, status, s->r->spec);
 }
 
 /* In a tensor of `len` rows. */
-static size_t offset(const struct steps *s, int64_t b, int64_t len, int64_t row)
+static size_t offset(const struct layer_steps *s, int64_t b, int64_t len, int64_t row)
 {
     return (size_t)(b * len + row) * s->row;
 }
 
-static int64_t length(const struct steps *s, int64_t b)
+static int64_t length(const struct layer_steps *s, int64_t b)
 {
     return s->r->len_q.ints ? s->r->len_q.ints[b] : s->r->p.len_q;
 }
 
 /* Rows `at` of the sequences that have one, to be taken in one step; those of the memory
  * are counted from below zero. */
-static int64_t gather(struct steps *s, int64_t at)
+static int64_t gather(struct layer_steps *s, int64_t at)
 {
-    const struct run    *r = s->r;
-    const struct tensor *from = at < 0 ? &r->memory : &r->x;
-    const int64_t        len = from->axes[2], row = at < 0 ? at + len : at;
-    int64_t              n = 0;
+    const struct run_verb   *r = s->r;
+    const struct run_tensor *from = at < 0 ? &r->memory : &r->x;
+    const int64_t            len = from->axes[2], row = at < 0 ? at + len : at;
+    int64_t                  n = 0;
 
     for (int64_t b = 0; b < r->p.batch; b++) {
         if (at >= length(s, b)) continue;
@@ -53,9 +53,9 @@ static int64_t gather(struct steps *s, int64_t at)
     return n;
 }
 
-static int one_step(struct steps *s, int64_t at)
+static int one_step(struct layer_steps *s, int64_t at)
 {
-    struct run              *r = s->r;
+    struct run_verb         *r = s->r;
     const int64_t            n = gather(s, at);
     const foci_layer_step_io io = {
         FOCI_SIZED(foci_layer_step_io),
@@ -81,11 +81,11 @@ static int one_step(struct steps *s, int64_t at)
     return EXIT_OK;
 }
 
-static int make_steps(struct steps *s)
+static int make_steps(struct layer_steps *s)
 {
-    struct run   *r = s->r;
-    const int64_t batch = r->p.batch;
-    const size_t  n = (size_t)batch;
+    struct run_verb *r = s->r;
+    const int64_t    batch = r->p.batch;
+    const size_t     n = (size_t)batch;
 
     s->row = (size_t)r->p.dim_x * foci_dtype_bytes(r->p.dtype);
     s->states = need(n, sizeof(foci_state *));
@@ -105,7 +105,7 @@ static int make_steps(struct steps *s)
     return EXIT_OK;
 }
 
-static void free_steps(struct steps *s)
+static void free_steps(struct layer_steps *s)
 {
     void *const blocks[] = { s->states, s->now,   s->which, s->x,
                              s->y,      s->words, s->work,  s->precomputed };
@@ -117,10 +117,10 @@ static void free_steps(struct steps *s)
         free(blocks[i]);
 }
 
-int run_layer_steps(struct run *r)
+int run_layer_steps(struct run_verb *r)
 {
-    struct steps    s = { .r = r };
-    struct progress p;
+    struct layer_steps s = { .r = r };
+    struct progress    p;
 
     if (r->p.memory && r->words.path)
         return usage_error(r->a, "--step: rows of --memory have no words");

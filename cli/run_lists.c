@@ -17,7 +17,7 @@ bool run_is_list(const foci_ctx *ctx, const char *name)
     return false;
 }
 
-static int load(struct run *r, const char *name, const char *path)
+static int load(struct run_verb *r, const char *name, const char *path)
 {
     struct array file;
     const int    code = array_load_ints(r->a, r->ctx, "param", name, path, &file);
@@ -34,7 +34,7 @@ static int load(struct run *r, const char *name, const char *path)
 }
 
 /* A name that is given twice; the number of them all in *n. */
-static int refuse_twice(const struct run *r, int *n)
+static int refuse_twice(const struct run_verb *r, int *n)
 {
     const char *text, *other;
 
@@ -48,7 +48,7 @@ static int refuse_twice(const struct run *r, int *n)
     return EXIT_OK;
 }
 
-int run_lists(struct run *r)
+int run_lists(struct run_verb *r)
 {
     char        name[PARAM_NAME];
     const char *text, *path = NULL;
@@ -64,7 +64,7 @@ int run_lists(struct run *r)
 }
 
 /* Say which lists there are. */
-static int no_list(const struct run *r, const char *name)
+static int no_list(const struct run_verb *r, const char *name)
 {
     char        text[160] = "";
     const char *last = NULL;
@@ -82,7 +82,7 @@ static int no_list(const struct run *r, const char *name)
                        name, text);
 }
 
-int run_lists_only(struct run *r)
+int run_lists_only(struct run_verb *r)
 {
     char        name[PARAM_NAME];
     const char *text, *path;
@@ -95,14 +95,14 @@ int run_lists_only(struct run *r)
     return code;
 }
 
-static const foci_list *find(const struct run *r, const char *name)
+static const foci_list *find(const struct run_verb *r, const char *name)
 {
     for (int64_t i = 0; i < r->p.n_lists; i++)
         if (strcmp(r->lists[i].name, name) == 0) return &r->lists[i];
     return NULL;
 }
 
-static int check_list(const struct run *r, const foci_list_want *want)
+static int check_list(const struct run_verb *r, const foci_list_want *want)
 {
     const foci_list *list = find(r, want->name);
 
@@ -120,7 +120,7 @@ static int check_list(const struct run *r, const foci_list_want *want)
 }
 
 /* All that the spec asks for; *wanted is to be freed. */
-static foci_status collect(const struct run *r, foci_list_want **wanted, int *n)
+static foci_status collect(const struct run_verb *r, foci_list_want **wanted, int *n)
 {
     foci_problem p = r->p;
 
@@ -136,7 +136,7 @@ static foci_status collect(const struct run *r, foci_list_want **wanted, int *n)
 }
 
 /* A list that nobody reads was meant for somebody. */
-static int check_wanted(const struct run *r, const char *name,
+static int check_wanted(const struct run_verb *r, const char *name,
                         const foci_list_want *wanted, int n)
 {
     for (int i = 0; i < n; i++)
@@ -146,7 +146,7 @@ static int check_wanted(const struct run *r, const char *name,
                        n > 1 ? " and others" : "");
 }
 
-int run_check_lists(const struct run *r)
+int run_check_lists(const struct run_verb *r)
 {
     foci_list_want *wanted;
     int             n;
@@ -163,7 +163,7 @@ int run_check_lists(const struct run *r)
 
 /* How long they are to be, and whether there can be a plan, depends on what the layer
  * makes of its spec. */
-int run_check_layer_lists(const struct run *r)
+int run_check_layer_lists(const struct run_verb *r)
 {
     foci_list_want *wanted;
     int             n, code = EXIT_OK;
@@ -175,7 +175,7 @@ int run_check_layer_lists(const struct run *r)
     return code;
 }
 
-void run_lists_free(struct run *r)
+void run_lists_free(struct run_verb *r)
 {
     for (int64_t i = 0; r->lists && i < r->p.n_lists; i++) {
         free((void *)r->lists[i].name);

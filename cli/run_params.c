@@ -6,12 +6,12 @@
 #include "cli/run.h"
 
 /* A layer's own tensors come before those of its plan, and have no axis of heads. */
-static bool is_own(const struct run *r, int index)
+static bool is_own(const struct run_verb *r, int index)
 {
     return r->layer && index < run_n_params(r) - foci_plan_param_count(run_heads(r));
 }
 
-static int no_such_param(const struct run *r, const char *name)
+static int no_such_param(const struct run_verb *r, const char *name)
 {
     char         hint[96];
     struct guess n = { .word = name };
@@ -34,7 +34,7 @@ static int no_such_param(const struct run *r, const char *name)
 }
 
 /* Its number; -1: there is none. */
-static int find_param(const struct run *r, const char *name, foci_param *p)
+static int find_param(const struct run_verb *r, const char *name, foci_param *p)
 {
     for (int i = 0; i < run_n_params(r); i++)
         if (!run_param(r, i, p) && strcmp(p->name, name) == 0) return i;
@@ -49,7 +49,7 @@ static bool same(int n, const int64_t *a, const int64_t *b)
 }
 
 /* One for each head, or one for all. */
-static int place(const struct run *r, const foci_param *p, const struct array *x)
+static int place(const struct run_verb *r, const foci_param *p, const struct array *x)
 {
     const int64_t heads = p->shape[0];
     const bool    all = x->n_dims == p->n_dims && same(p->n_dims, x->shape, p->shape);
@@ -73,7 +73,7 @@ static int place(const struct run *r, const foci_param *p, const struct array *x
 }
 
 /* A layer's own: one that is frozen is not among the floats. */
-static int place_own(const struct run *r, int index, const foci_param *p,
+static int place_own(const struct run_verb *r, int index, const foci_param *p,
                      const struct array *x)
 {
     char seen[SHAPE_TEXT], full[SHAPE_TEXT];
@@ -91,7 +91,7 @@ static int place_own(const struct run *r, int index, const foci_param *p,
     return EXIT_OK;
 }
 
-int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
+int run_param_name(const struct run_verb *r, const char *text, char name[PARAM_NAME],
                    const char **path)
 {
     const char *equals = strchr(text, '=');
@@ -103,7 +103,7 @@ int run_param_name(const struct run *r, const char *text, char name[PARAM_NAME],
     return EXIT_OK;
 }
 
-static int take_param(const struct run *r, const char *text)
+static int take_param(const struct run_verb *r, const char *text)
 {
     char         name[PARAM_NAME];
     const char  *path = NULL;
@@ -122,7 +122,7 @@ static int take_param(const struct run *r, const char *text)
 }
 
 /* Those that were given. */
-static int take_params(const struct run *r)
+static int take_params(const struct run_verb *r)
 {
     const char *text;
 
@@ -133,7 +133,7 @@ static int take_params(const struct run *r)
     return EXIT_OK;
 }
 
-static foci_status draw(const struct run *r)
+static foci_status draw(const struct run_verb *r)
 {
     const uint64_t seed = (uint64_t)opt_int(r->a, "seed", 0);
 
@@ -141,7 +141,7 @@ static foci_status draw(const struct run *r)
                     : foci_params_init(r->plan, seed, r->params);
 }
 
-int run_params(struct run *r)
+int run_params(struct run_verb *r)
 {
     const int64_t n =
         r->layer ? foci_layer_param_floats(r->layer) : foci_plan_param_floats(r->plan);
@@ -156,7 +156,7 @@ int run_params(struct run *r)
     return take_params(r);
 }
 
-static foci_status calibrate(const struct run *r, const foci_io *io,
+static foci_status calibrate(const struct run_verb *r, const foci_io *io,
                              const foci_layer_io *of_layer, char *text, size_t cap)
 {
     const foci_status status =
@@ -171,8 +171,8 @@ static foci_status calibrate(const struct run *r, const foci_io *io,
 }
 
 /* Statistics that were given stay as they are. */
-int run_calibrate(const struct run *r, const foci_io *io, const foci_layer_io *of_layer,
-                  bool *found)
+int run_calibrate(const struct run_verb *r, const foci_io *io,
+                  const foci_layer_io *of_layer, bool *found)
 {
     const size_t n = (size_t)(r->layer ? foci_layer_param_floats(r->layer)
                                        : foci_plan_param_floats(r->plan));

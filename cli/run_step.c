@@ -2,28 +2,28 @@
  *
  * Every sequence has a state; one step takes the next token of all that still have
  * one.  Keys before the first query are appended beforehand.  The pool grows as states
- * ask for pages: how many they keep is up to the mechanism.
+ * need pages: their number depends on the mechanism.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/run.h"
 
-struct steps {
-    struct run  *r;
-    foci_pool   *pool;
-    foci_state **states; /* [batch] */
-    int64_t     *len_q, *len_k;
-    foci_state **now; /* states that take part in a step, and which they are */
-    int64_t     *which;
-    char        *q, *k, *v, *x, *o; /* rows of a step, one after another */
-    int32_t     *words;
-    void        *work;
+struct run_steps {
+    struct run_verb *r;
+    foci_pool       *pool;
+    foci_state     **states; /* [batch] */
+    int64_t         *len_q, *len_k;
+    foci_state     **now; /* states that take part in a step, and which they are */
+    int64_t         *which;
+    char            *q, *k, *v, *x, *o; /* rows of a step, one after another */
+    int32_t         *words;
+    void            *work;
 };
 
 /* Rows `row` of all heads of sequence b, between a tensor of the file's layout and
  * rows that lie one after another. */
-static void move_row(const struct run *r, const struct tensor *t, int64_t b,
+static void move_row(const struct run_verb *r, const struct run_tensor *t, int64_t b,
                      int64_t row, char *packed, bool in)
 {
     const size_t bytes = (size_t)t->axes[3] * foci_dtype_bytes(r->p.dtype);
@@ -35,22 +35,22 @@ static void move_row(const struct run *r, const struct tensor *t, int64_t b,
     }
 }
 
-static size_t row_bytes(const struct run *r, const struct tensor *t)
+static size_t row_bytes(const struct run_verb *r, const struct run_tensor *t)
 {
     return (size_t)(t->axes[1] * t->axes[3]) * foci_dtype_bytes(r->p.dtype);
 }
 
-static int refuse(const struct steps *s, foci_status status)
+static int refuse(const struct run_steps *s, foci_status status)
 {
     return library_error(s->r->a, s->r->ctx, status, s->r->a->words[0]);
 }
 
 /* Token `at` of the keys of every sequence that has one there, counted from its first
  * key; with the query of the same position once there is one. */
-static int one_step(struct steps *s, int64_t at, bool attend)
+static int one_step(struct run_steps *s, int64_t at, bool attend)
 {
-    struct run *r = s->r;
-    int64_t     n = 0;
+    struct run_verb *r = s->r;
+    int64_t          n = 0;
 
     for (int64_t b = 0; b < r->p.batch; b++) {
         const int64_t query = at - (s->len_k[b] - s->len_q[b]);
@@ -92,11 +92,11 @@ static int one_step(struct steps *s, int64_t at, bool attend)
     return EXIT_OK;
 }
 
-static int make_steps(struct steps *s)
+static int make_steps(struct run_steps *s)
 {
-    struct run   *r = s->r;
-    const int64_t batch = r->p.batch;
-    const size_t  n = (size_t)batch;
+    struct run_verb *r = s->r;
+    const int64_t    batch = r->p.batch;
+    const size_t     n = (size_t)batch;
 
     s->states = need(n, sizeof *s->states);
     s->len_q = need(n, sizeof *s->len_q);
@@ -127,7 +127,7 @@ static int make_steps(struct steps *s)
     return EXIT_OK;
 }
 
-static void free_steps(struct steps *s)
+static void free_steps(struct run_steps *s)
 {
     void *const blocks[] = { s->states, s->len_q, s->len_k, s->now, s->which, s->q,
                              s->k,      s->v,     s->x,     s->o,   s->work,  s->words };
@@ -139,10 +139,10 @@ static void free_steps(struct steps *s)
         free(blocks[i]);
 }
 
-int run_steps(struct run *r)
+int run_steps(struct run_verb *r)
 {
-    struct steps    s = { .r = r };
-    struct progress p;
+    struct run_steps s = { .r = r };
+    struct progress  p;
 
     int code = make_steps(&s);
     progress_begin(&p, r->a, "tokens", r->p.len_k);

@@ -21,7 +21,7 @@ static char *folder_of(const char *path)
 /* Files are made beside their target, so its folder must take them; what is there and
  * is no regular file, such as /dev/null, is written to as it is.  A file that may not be
  * written is not replaced either. */
-static int check_folder(const struct run *r, const char *path)
+static int check_folder(const struct run_verb *r, const char *path)
 {
     char       *folder = folder_of(path);
     struct stat s;
@@ -61,7 +61,7 @@ static bool ends_in(const char *path, const char *end)
 }
 
 /* A name that says something else than what is written would mislead whoever reads it. */
-static int check_name(const struct run *r, const char *option, const char *path)
+static int check_name(const struct run_verb *r, const char *option, const char *path)
 {
     static const char npy[] = ".npy", tensors[] = ".safetensors";
     const bool        many = strcmp(option, "dump-params") == 0;
@@ -72,7 +72,7 @@ static int check_name(const struct run *r, const char *option, const char *path)
                : EXIT_OK;
 }
 
-int run_outputs(const struct run *r)
+int run_outputs(const struct run_verb *r)
 {
     static const char *const names[] = { "out", "weights", "dump-params", "grads" };
     int                      code = EXIT_OK;
@@ -91,14 +91,15 @@ int run_outputs(const struct run *r)
     return code;
 }
 
-static int write_npy(const struct run *r, const char *path, int n_dims,
+static int write_npy(const struct run_verb *r, const char *path, int n_dims,
                      const int64_t *shape, const float *data)
 {
     const foci_status status = foci_npy_write(r->ctx, path, n_dims, shape, data);
     return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
 }
 
-static int write_tensor(const struct run *r, const char *path, const struct tensor *t)
+static int write_tensor(const struct run_verb *r, const char *path,
+                        const struct run_tensor *t)
 {
     const int64_t n = tensor_count(t);
 
@@ -111,7 +112,7 @@ static int write_tensor(const struct run *r, const char *path, const struct tens
 }
 
 /* PREFIX.dNAME.npy, to be freed. */
-static char *grad_path(const struct run *r, const char *name)
+static char *grad_path(const struct run_verb *r, const char *name)
 {
     const char  *prefix = opt_text(r->a, "grads");
     const size_t cap = strlen(prefix) + strlen(name) + 8;
@@ -121,7 +122,7 @@ static char *grad_path(const struct run *r, const char *name)
 }
 
 /* In the shape of the bias's file: what it serves several times is summed. */
-static int write_dbias(const struct run *r)
+static int write_dbias(const struct run_verb *r)
 {
     const struct array *f = &r->bias_file;
     const int64_t       n = r->p.len_q * r->p.len_k;
@@ -145,18 +146,18 @@ static int write_dbias(const struct run *r)
 
 /* A gradient that is written: of a tensor, of a parameter, or else of the bias. */
 struct grad {
-    const char          *name;
-    const struct tensor *tensor;
-    const foci_param    *param;
+    const char              *name;
+    const struct run_tensor *tensor;
+    const foci_param        *param;
 };
 
-static int each_grad(const struct run *r,
-                     int (*act)(const struct run *r, const struct grad *g))
+static int each_grad(const struct run_verb *r,
+                     int (*act)(const struct run_verb *r, const struct grad *g))
 {
-    const struct tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx,
-                                             &r->dsource };
-    static const char *const   names[] = { "q", "k", "v", "x", "source" };
-    int                        code = EXIT_OK;
+    const struct run_tensor *const tensors[] = { &r->dq, &r->dk, &r->dv, &r->dx,
+                                                 &r->dsource };
+    static const char *const       names[] = { "q", "k", "v", "x", "source" };
+    int                            code = EXIT_OK;
 
     if (r->dbias) code = act(r, &(struct grad){ .name = "bias" });
     for (int i = 0; i < 5 && !code; i++)
@@ -170,7 +171,7 @@ static int each_grad(const struct run *r,
     return code;
 }
 
-static int write_grad(const struct run *r, const struct grad *g)
+static int write_grad(const struct run_verb *r, const struct grad *g)
 {
     const foci_param *p = g->param;
 
@@ -184,7 +185,7 @@ static int write_grad(const struct run *r, const struct grad *g)
 }
 
 /* No gradient may replace another result. */
-static int check_grad(const struct run *r, const struct grad *g)
+static int check_grad(const struct run_verb *r, const struct grad *g)
 {
     static const char *const others[] = { "out", "weights", "dump-params" };
     char                    *path = grad_path(r, g->name);
@@ -200,14 +201,14 @@ static int check_grad(const struct run *r, const struct grad *g)
     return code;
 }
 
-int run_check_grads(const struct run *r)
+int run_check_grads(const struct run_verb *r)
 {
     return opt_text(r->a, "grads") ? each_grad(r, check_grad) : EXIT_OK;
 }
 
 /* Where parameter `index` lies; a frozen projection is written out first, to what is
  * freed behind *room. */
-static const float *values_of(const struct run *r, int index, const foci_param *p,
+static const float *values_of(const struct run_verb *r, int index, const foci_param *p,
                               float **room)
 {
     if (p->offset >= 0) return r->params + p->offset;
@@ -216,7 +217,7 @@ static const float *values_of(const struct run *r, int index, const foci_param *
     return *room;
 }
 
-static int write_params(const struct run *r, const char *path)
+static int write_params(const struct run_verb *r, const char *path)
 {
     const int   n = run_n_params(r);
     foci_param *params = need((size_t)n, sizeof *params);
@@ -239,7 +240,7 @@ static int write_params(const struct run *r, const char *path)
     return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;
 }
 
-int run_write(struct run *r)
+int run_write(struct run_verb *r)
 {
     const char   *out = opt_text(r->a, "out"), *weights = opt_text(r->a, "weights");
     const char   *params = opt_text(r->a, "dump-params");
@@ -257,8 +258,8 @@ int run_write(struct run *r)
     return code;
 }
 
-static json_t *json_report(const struct run *r, const char *spec, const char *problem,
-                           const char *lines)
+static json_t *json_report(const struct run_verb *r, const char *spec,
+                           const char *problem, const char *lines)
 {
     json_t *shape = json_array();
     for (int i = 0; i < r->o.n_dims; i++)
@@ -277,10 +278,10 @@ static json_t *json_report(const struct run *r, const char *spec, const char *pr
 }
 
 /* The plan's own first line, then what came of it. */
-static void print_report(const struct run *r, const char *spec, const char *lines)
+static void print_report(const struct run_verb *r, const char *spec, const char *lines)
 {
-    char          text[SHAPE_TEXT];
-    struct table *t = table_create("ll");
+    char                 text[SHAPE_TEXT];
+    struct output_table *t = table_create("ll");
 
     printf("%.*s\n", (int)strcspn(lines, "\n"), lines);
     table_pair(t, "  spec", "%s", spec);
@@ -292,7 +293,7 @@ static void print_report(const struct run *r, const char *spec, const char *line
     table_free(t);
 }
 
-int run_report(struct run *r)
+int run_report(struct run_verb *r)
 {
     char *problem = run_problem_text(r);
     char *spec = plan_text(foci_plan_spec, run_heads(r));

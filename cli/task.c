@@ -1,4 +1,5 @@
-/* task.c -- foci task: examples of generated tasks, and what trivial rules reach on them. */
+/* task.c -- foci task: examples of generated tasks, and the accuracy of trivial rules on
+ * them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,27 +11,30 @@
 enum { SHOWN = 10, JUDGED = 10000 };
 
 /* Text that grows. */
-struct text {
+struct task_text {
     char  *at;
-    size_t n, room;
+    size_t n, cap;
 };
 
-static void add(struct text *t, const char *from, size_t n)
+static void add(struct task_text *t, const char *from, size_t n)
 {
-    if (t->n + n + 1 > t->room) {
-        const size_t room = 2 * (t->n + n + 1) + 256;
-        char        *bigger = need(room, 1);
+    if (t->n + n + 1 > t->cap) {
+        const size_t cap = 2 * (t->n + n + 1) + 256;
+        char        *bigger = need(cap, 1);
         if (t->n) memcpy(bigger, t->at, t->n);
         free(t->at);
         t->at = bigger;
-        t->room = room;
+        t->cap = cap;
     }
     if (n) memcpy(t->at + t->n, from, n);
     t->n += n;
     t->at[t->n] = '\0';
 }
 
-static void add_text(struct text *t, const char *from) { add(t, from, strlen(from)); }
+static void add_text(struct task_text *t, const char *from)
+{
+    add(t, from, strlen(from));
+}
 
 /*
  * The list of tasks
@@ -76,9 +80,9 @@ static json_t *json_task(const foci_task_info *t)
 
 static int list_tasks(const struct args *a)
 {
-    foci_task_info info = { FOCI_SIZED(foci_task_info) };
-    struct table  *table = table_create("lll");
-    json_t        *list = json_array();
+    foci_task_info       info = { FOCI_SIZED(foci_task_info) };
+    struct output_table *table = table_create("lll");
+    json_t              *list = json_array();
 
     for (int i = 0; i < foci_task_count(); i++) {
         (void)foci_task(i, &info);
@@ -114,7 +118,7 @@ static int list_tasks(const struct args *a)
 /* "NAME(ARG=VALUE, ...)" of the words of the command line. */
 static char *task_text(const struct args *a)
 {
-    struct text t = { 0 };
+    struct task_text t = { 0 };
 
     add_text(&t, a->words[0]);
     for (int i = 1; i < a->n_words; i++) {
@@ -138,7 +142,7 @@ static char *ids_text(const foci_data *d, int side, const int32_t *ids, int64_t 
 /* "8=5386 12=4804": what is to be said at which position. */
 static char *labels_text(const foci_data *d, const foci_batch *b)
 {
-    struct text t = { 0 };
+    struct task_text t = { 0 };
 
     add_text(&t, "");
     for (int64_t i = 0; i < b->n_labels; i++) {
@@ -154,13 +158,13 @@ static char *labels_text(const foci_data *d, const foci_batch *b)
 
 /* The example of a batch of one, in two columns: what is given and what is wanted, but of
  * classes the label in front. */
-struct columns {
+struct task_columns {
     char *first, *second;
 };
 
-static struct columns columns_of(const foci_data *d, const foci_batch *b)
+static struct task_columns columns_of(const foci_data *d, const foci_batch *b)
 {
-    struct columns c;
+    struct task_columns c;
 
     if (b->source_ids) {
         c.first = ids_text(d, 1, b->source_ids, b->source_lens[0]);
@@ -176,7 +180,7 @@ static struct columns columns_of(const foci_data *d, const foci_batch *b)
     return c;
 }
 
-static void free_examples(struct columns *all, int64_t count)
+static void free_examples(struct task_columns *all, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         free(all[i].first);
@@ -186,10 +190,10 @@ static void free_examples(struct columns *all, int64_t count)
 }
 
 /* All examples in their order; [count]. */
-static struct columns *read_examples(const struct args *a, foci_ctx *ctx, foci_data *d,
-                                     int64_t count)
+static struct task_columns *read_examples(const struct args *a, foci_ctx *ctx,
+                                          foci_data *d, int64_t count)
 {
-    struct columns *all = need((size_t)count, sizeof *all);
+    struct task_columns *all = need((size_t)count, sizeof *all);
 
     for (;;) {
         foci_batch b = { FOCI_SIZED(foci_batch) };
@@ -204,13 +208,13 @@ static struct columns *read_examples(const struct args *a, foci_ctx *ctx, foci_d
 }
 
 /* What a written file says of itself in its first line. */
-static struct text header(const struct args *a, const foci_data *d, int64_t count,
-                          const struct text *lines)
+static struct task_text header(const struct args *a, const foci_data *d, int64_t count,
+                               const struct task_text *lines)
 {
     static const char *const splits[] = { "train", "valid", "test" };
     uint64_t                 sum = UINT64_C(0xcbf29ce484222325);
     foci_task_info           info = { FOCI_SIZED(foci_task_info) };
-    struct text              t = { 0 };
+    struct task_text         t = { 0 };
     char                     name[512], rest[200];
 
     (void)foci_data_task(d, name, sizeof name);
@@ -232,10 +236,10 @@ static struct text header(const struct args *a, const foci_data *d, int64_t coun
 }
 
 static int write_examples(const struct args *a, foci_ctx *ctx, const foci_data *d,
-                          const struct columns *all, int64_t count)
+                          const struct task_columns *all, int64_t count)
 {
-    const char *path = opt_text(a, "out");
-    struct text lines = { 0 };
+    const char      *path = opt_text(a, "out");
+    struct task_text lines = { 0 };
 
     for (int64_t i = 0; i < count; i++) {
         add_text(&lines, all[i].first);
@@ -243,7 +247,7 @@ static int write_examples(const struct args *a, foci_ctx *ctx, const foci_data *
         add_text(&lines, all[i].second);
         add_text(&lines, "\n");
     }
-    struct text file = header(a, d, count, &lines);
+    struct task_text file = header(a, d, count, &lines);
     add(&file, lines.at, lines.n);
     const foci_status status = foci_file_write(ctx, path, file.at, file.n);
     free(lines.at);
@@ -252,7 +256,7 @@ static int write_examples(const struct args *a, foci_ctx *ctx, const foci_data *
 }
 
 static int show_examples(const struct args *a, const foci_data *d,
-                         const struct columns *all, int64_t count)
+                         const struct task_columns *all, int64_t count)
 {
     foci_data_info info = { FOCI_SIZED(foci_data_info) };
     char           name[512];
@@ -280,7 +284,7 @@ static int show_examples(const struct args *a, const foci_data *d,
 
 static int examples_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_t count)
 {
-    struct columns *all = read_examples(a, ctx, d, count);
+    struct task_columns *all = read_examples(a, ctx, d, count);
 
     if (!all) return EXIT_FAILED;
     const int status = opt_text(a, "out") ? write_examples(a, ctx, d, all, count)
@@ -295,10 +299,10 @@ static int examples_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_
 
 static int floors_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_t count)
 {
-    foci_floor    floor = { FOCI_SIZED(foci_floor) };
-    struct table *table = table_create("lr");
-    json_t       *list = json_array();
-    foci_status   status = FOCI_OK;
+    foci_floor           floor = { FOCI_SIZED(foci_floor) };
+    struct output_table *table = table_create("lr");
+    json_t              *list = json_array();
+    foci_status          status = FOCI_OK;
 
     for (int i = 0; i < foci_data_floor_count(d); i++) {
         status = foci_data_floor(d, i, count, &floor);

@@ -1,4 +1,4 @@
-/* tokenizer.c -- foci tokenizer: train tokenizers, look at them, try them. */
+/* tokenizer.c -- foci tokenizer: train, show and try tokenizers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +102,7 @@ int tokenizer_show(const struct args *a, const foci_tokenizer *t)
              (unsigned long long)info.fingerprint);
     if (a->json) return show_json(a, t, &info, fingerprint);
 
-    struct table *table = table_create("ll");
+    struct output_table *table = table_create("ll");
     table_pair(table, "kind", "%s", info.kind);
     table_pair(table, "tokens", "%lld", (long long)info.tokens);
     if (info.merges) table_pair(table, "merges", "%lld", (long long)info.merges);

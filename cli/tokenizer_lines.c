@@ -7,50 +7,50 @@
 #include "cli/tokenizer.h"
 
 /* What is done to lines, many at a time. */
-struct job {
+struct lines_job {
     const struct args    *a;
     foci_ctx             *ctx;
     const foci_tokenizer *t;
     foci_encoder         *encoder;
     int64_t               n_lines; /* so far */
     json_t               *list;    /* NULL without --json */
-    int (*work)(struct job *job, const foci_string *lines, int64_t n);
+    int (*work)(struct lines_job *job, const foci_string *lines, int64_t n);
 };
 
 /*
  * Lines of options and of files
  */
 
-struct lines {
-    foci_string *at; /* [room] */
-    int64_t      n, room;
+struct line_list {
+    foci_string *at; /* [cap] */
+    int64_t      n, cap;
 };
 
-static void add_line(struct lines *l, const char *text, int64_t bytes)
+static void add_line(struct line_list *l, const char *text, int64_t bytes)
 {
-    if (l->n == l->room) {
-        const int64_t room = l->room ? 2 * l->room : 64;
-        foci_string  *more = need((size_t)room, sizeof *more);
+    if (l->n == l->cap) {
+        const int64_t cap = l->cap ? 2 * l->cap : 64;
+        foci_string  *more = need((size_t)cap, sizeof *more);
         if (l->n) memcpy(more, l->at, (size_t)l->n * sizeof *more);
         free(l->at);
         l->at = more;
-        l->room = room;
+        l->cap = cap;
     }
     l->at[l->n++] = (foci_string){ text, bytes };
 }
 
 /* Text of a file that is not worked on yet. */
-struct block {
+struct lines_block {
     char   *text;
-    int64_t used, room;
+    int64_t used, cap;
 };
 
 /* Work on the lines in a block; what follows the last end of a line stays in it, unless
  * the file ends there. */
-static int work_block(struct job *job, struct block *b, bool at_end)
+static int work_block(struct lines_job *job, struct lines_block *b, bool at_end)
 {
-    struct lines l = { 0 };
-    int64_t      start = 0;
+    struct line_list l = { 0 };
+    int64_t          start = 0;
 
     for (int64_t i = 0; i < b->used; i++) {
         if (b->text[i] != '\n') continue;
@@ -68,39 +68,39 @@ static int work_block(struct job *job, struct block *b, bool at_end)
     return code;
 }
 
-static void make_room(struct block *b)
+static void reserve(struct lines_block *b)
 {
     enum { BLOCK = 1 << 22 };
-    const int64_t room = b->room ? 2 * b->room : BLOCK;
+    const int64_t cap = b->cap ? 2 * b->cap : BLOCK;
 
-    if (b->used < b->room) return;
-    char *text = need((size_t)room, 1);
+    if (b->used < b->cap) return;
+    char *text = need((size_t)cap, 1);
     if (b->used) memcpy(text, b->text, (size_t)b->used);
     free(b->text);
     b->text = text;
-    b->room = room;
+    b->cap = cap;
 }
 
-static int work_reader(struct job *job, const foci_reader *r)
+static int work_reader(struct lines_job *job, const foci_reader *r)
 {
-    struct block b = { 0 };
-    int          code = EXIT_OK;
+    struct lines_block b = { 0 };
+    int                code = EXIT_OK;
 
     for (int64_t n = 1; n > 0 && !code;) {
-        make_room(&b);
-        n = r->read(r->user, b.text + b.used, b.room - b.used);
+        reserve(&b);
+        n = r->read(r->user, b.text + b.used, b.cap - b.used);
         if (n < 0)
             code =
                 failure(job->a, "%s: cannot be read: %s", r->name, r->error(r->user));
         else
             b.used += n;
-        if (!code && (n == 0 || b.used == b.room)) code = work_block(job, &b, n == 0);
+        if (!code && (n == 0 || b.used == b.cap)) code = work_block(job, &b, n == 0);
     }
     free(b.text);
     return code;
 }
 
-static int work_file(struct job *job, const char *path)
+static int work_file(struct lines_job *job, const char *path)
 {
     foci_reader reader;
     const char *why = gzip_open(path, &reader);
@@ -112,11 +112,11 @@ static int work_file(struct job *job, const char *path)
 }
 
 /* Texts of an option, or else the lines of files. */
-static int work_all(struct job *job, const char *option)
+static int work_all(struct lines_job *job, const char *option)
 {
-    struct lines l = { 0 };
-    const char  *text;
-    int          code = EXIT_OK, i = 0;
+    struct line_list l = { 0 };
+    const char      *text;
+    int              code = EXIT_OK, i = 0;
 
     for (; (text = opt_nth(job->a, option, i)); i++)
         add_line(&l, text, (int64_t)strlen(text));
@@ -135,7 +135,7 @@ static int work_all(struct job *job, const char *option)
  * encode
  */
 
-static json_t *json_line(const struct job *job, const int32_t *ids,
+static json_t *json_line(const struct lines_job *job, const int32_t *ids,
                          const int32_t *words, int64_t n)
 {
     json_t *list = json_array(), *texts = json_array(), *in = json_array();
@@ -149,8 +149,8 @@ static json_t *json_line(const struct job *job, const int32_t *ids,
 }
 
 /* "12 7 3"; texts of tokens in brackets, so that blanks are seen. */
-static void print_line(const struct job *job, const int32_t *ids, const int32_t *words,
-                       int64_t n)
+static void print_line(const struct lines_job *job, const int32_t *ids,
+                       const int32_t *words, int64_t n)
 {
     const bool tokens = opt_flag(job->a, "tokens"), in = opt_flag(job->a, "words");
 
@@ -166,7 +166,7 @@ static void print_line(const struct job *job, const int32_t *ids, const int32_t 
     putchar('\n');
 }
 
-static int encode_lines(struct job *job, const foci_string *lines, int64_t n)
+static int encode_lines(struct lines_job *job, const foci_string *lines, int64_t n)
 {
     const unsigned flags = opt_flag(job->a, "plain") ? FOCI_ENCODE_PLAIN : 0;
     const int64_t  most = foci_encoder_most(job->encoder, lines, n);
@@ -192,7 +192,7 @@ static int encode_lines(struct job *job, const foci_string *lines, int64_t n)
     return status ? failure(job->a, "%s", foci_errmsg(job->ctx)) : EXIT_OK;
 }
 
-static int run_job(struct job *job, const char *option)
+static int run_job(struct lines_job *job, const char *option)
 {
     if (job->a->json) job->list = json_array();
     const int code = work_all(job, option);
@@ -205,7 +205,7 @@ static int run_job(struct job *job, const char *option)
 
 int tokenizer_encode(const struct args *a, foci_ctx *ctx, const foci_tokenizer *t)
 {
-    struct job job = { .a = a, .ctx = ctx, .t = t, .work = encode_lines };
+    struct lines_job job = { .a = a, .ctx = ctx, .t = t, .work = encode_lines };
 
     if (foci_encoder_create(t, &job.encoder)) return failure(a, "%s", foci_errmsg(ctx));
     const int code = run_job(&job, "text");
@@ -233,7 +233,7 @@ static int next_id(const char **p, const char *end, int32_t *id)
     return 1;
 }
 
-static int read_ids(const struct job *job, const foci_string *line, int32_t *ids,
+static int read_ids(const struct lines_job *job, const foci_string *line, int32_t *ids,
                     int64_t *n)
 {
     const char *p = line->text, *end = p + line->bytes;
@@ -248,7 +248,7 @@ static int read_ids(const struct job *job, const foci_string *line, int32_t *ids
                    (long long)job->n_lines, (int)(end - p < 20 ? end - p : 20), p);
 }
 
-static int decode_line(struct job *job, const int32_t *ids, int64_t n)
+static int decode_line(struct lines_job *job, const int32_t *ids, int64_t n)
 {
     const unsigned flags = FOCI_DECODE_END | (job->list ? FOCI_DECODE_REPLACE : 0) |
                            (opt_flag(job->a, "special") ? FOCI_DECODE_SPECIALS : 0);
@@ -270,7 +270,7 @@ static int decode_line(struct job *job, const int32_t *ids, int64_t n)
     return EXIT_OK;
 }
 
-static int decode_lines(struct job *job, const foci_string *lines, int64_t n)
+static int decode_lines(struct lines_job *job, const foci_string *lines, int64_t n)
 {
     int code = EXIT_OK;
 
@@ -287,6 +287,6 @@ static int decode_lines(struct job *job, const foci_string *lines, int64_t n)
 
 int tokenizer_decode(const struct args *a, foci_ctx *ctx, const foci_tokenizer *t)
 {
-    struct job job = { .a = a, .ctx = ctx, .t = t, .work = decode_lines };
+    struct lines_job job = { .a = a, .ctx = ctx, .t = t, .work = decode_lines };
     return run_job(&job, "ids");
 }

@@ -1,5 +1,4 @@
-/* tools.c -- what verbs need of the machine and the library: a context, memory,
- * time, and signals that can wait. */
+/* tools.c -- shared by verbs: opening a context, memory, time, and deferred signals. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>

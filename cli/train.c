@@ -11,18 +11,18 @@
 static const char *const tasks[] = { "lm", "mlm", "translate", "classify", NULL };
 
 /* What a run works with. */
-struct job {
-    const struct args *a;
-    foci_ctx          *ctx;
-    foci_model_kind    task;
-    const char        *out;
-    char               own_out[32], paths[2][4096];
-    struct source      from[2]; /* to train and to validate by */
-    bool               shipped;
-    foci_model_config  config;
-    bool               config_owned;
-    foci_tokenizer    *tokenizer;
-    foci_data         *data[2];
+struct train_job {
+    const struct args  *a;
+    foci_ctx           *ctx;
+    foci_model_kind     task;
+    const char         *out;
+    char                own_out[32], paths[2][4096];
+    struct train_source from[2]; /* to train and to validate by */
+    bool                shipped;
+    foci_model_config   config;
+    bool                config_owned;
+    foci_tokenizer     *tokenizer;
+    foci_data          *data[2];
     const char    **classes; /* [n_classes], up to NULL: those of the training data */
     foci_model     *model;
     foci_trainer   *trainer;
@@ -34,7 +34,7 @@ struct job {
  * Sources
  */
 
-static int shipped_sources(struct job *j)
+static int shipped_sources(struct train_job *j)
 {
     static const char *const files[][2] = {
         [FOCI_MODEL_LM] = { "austen-pride.train.txt.gz", "austen-pride.valid.txt.gz" },
@@ -56,7 +56,7 @@ static int shipped_sources(struct job *j)
 
 /* Without --valid the last tenth is kept apart, but of generators, which have a split of
  * their own. */
-static int find_sources(struct job *j)
+static int find_sources(struct train_job *j)
 {
     const struct args *a = j->a;
     const char        *valid = opt_text(a, "valid");
@@ -82,11 +82,11 @@ static int find_sources(struct job *j)
  * Tokenizers
  */
 
-static int train_tokenizer(struct job *j, const char *kind)
+static int train_tokenizer(struct train_job *j, const char *kind)
 {
-    const struct source *from = &j->from[0];
-    foci_reader          readers[2] = { { 0 } };
-    int                  n = 0;
+    const struct train_source *from = &j->from[0];
+    foci_reader                readers[2] = { { 0 } };
+    int                        n = 0;
 
     if (foci_tokenizer_check(j->ctx, kind))
         return usage_error(j->a, "--tokenizer: %s", foci_errmsg(j->ctx));
@@ -109,7 +109,7 @@ static bool is_image(const char *text)
     return n > 4 && strcmp(text + n - 4, ".npy") == 0;
 }
 
-static int find_tokenizer(struct job *j)
+static int find_tokenizer(struct train_job *j)
 {
     static const char *const presets[] = { "chars", "bpe:4000", "bpe:4000", "words" };
     const char              *given = opt_text(j->a, "tokenizer");
@@ -140,7 +140,7 @@ static bool asks_memory(const struct args *a)
     return spec && strstr(spec, "xl");
 }
 
-static struct data_shape data_shape(struct job *j)
+static struct data_shape data_shape(struct train_job *j)
 {
     const struct args *a = j->a;
     const bool         pairs = j->task == FOCI_MODEL_TRANSLATE;
@@ -162,7 +162,7 @@ static struct data_shape data_shape(struct job *j)
 }
 
 /* Names of classes, in their order, for the data that follow. */
-static void list_classes(struct job *j, const foci_data_info *info)
+static void list_classes(struct train_job *j, const foci_data_info *info)
 {
     if (info->kind != FOCI_DATA_CLASSIFY) return;
     j->classes = need((size_t)info->n_classes + 1, sizeof *j->classes);
@@ -171,7 +171,7 @@ static void list_classes(struct job *j, const foci_data_info *info)
 }
 
 /* Nine tenths of the lines, if there is a tenth that is left for validation; else all. */
-static int open_most(struct job *j, const struct data_shape *shape)
+static int open_most(struct train_job *j, const struct data_shape *shape)
 {
     int code = data_open_part(j->a, j->ctx, &j->from[0], shape, &j->data[0]);
 
@@ -194,7 +194,7 @@ static int open_most(struct job *j, const struct data_shape *shape)
     return code;
 }
 
-static int open_data(struct job *j, foci_data_info *info)
+static int open_data(struct train_job *j, foci_data_info *info)
 {
     struct data_shape shape = data_shape(j);
     const bool        cut = j->from[1].begin > 0;
@@ -218,7 +218,7 @@ static int open_data(struct job *j, foci_data_info *info)
  */
 
 /* --config FILE: what the data say is filled in afterwards. */
-static int read_config(struct job *j)
+static int read_config(struct train_job *j)
 {
     const char  *path = opt_text(j->a, "config");
     json_error_t error;
@@ -244,7 +244,7 @@ static int read_config(struct job *j)
 }
 
 /* What the model has of its data. */
-static int fit_config(struct job *j, const foci_data_info *info)
+static int fit_config(struct train_job *j, const foci_data_info *info)
 {
     foci_model_config *c = &j->config;
     const bool         classifies =
@@ -273,7 +273,7 @@ static int fit_config(struct job *j, const foci_data_info *info)
     return EXIT_OK;
 }
 
-static int make_model(struct job *j, const foci_data_info *info)
+static int make_model(struct train_job *j, const foci_data_info *info)
 {
     const int code = fit_config(j, info);
     if (code) return code;
@@ -302,7 +302,7 @@ static json_t *arguments(const struct args *a)
     return list;
 }
 
-static int write_notes(struct job *j, const foci_data_info *info)
+static int write_notes(struct train_job *j, const foci_data_info *info)
 {
     json_t *notes = json_object();
     char    path[4096];
@@ -341,10 +341,10 @@ static double real_or_none(const struct args *a, const char *name)
 
 static int on_progress(void *user, const foci_progress *p)
 {
-    struct job  *j = user;
-    char         what[96];
-    const bool   first = !j->last.size;
-    const double valid = p->validated ? p->valid_loss : j->last.valid_loss;
+    struct train_job *j = user;
+    char              what[96];
+    const bool        first = !j->last.size;
+    const double      valid = p->validated ? p->valid_loss : j->last.valid_loss;
 
     j->last = *p;
     if (first) progress_begin(&j->progress, j->a, "steps", p->steps ? p->steps : 0);
@@ -361,7 +361,7 @@ static int on_progress(void *user, const foci_progress *p)
     return signal_waits();
 }
 
-static foci_train_options train_options_of(struct job *j)
+static foci_train_options train_options_of(struct train_job *j)
 {
     const struct args *a = j->a;
     const bool         ends =
@@ -394,7 +394,7 @@ static foci_train_options train_options_of(struct job *j)
     };
 }
 
-static int train(struct job *j)
+static int train(struct train_job *j)
 {
     const foci_train_options o = train_options_of(j);
     foci_status status = foci_trainer_create(j->model, j->data[0], j->data[1],
@@ -409,7 +409,7 @@ static int train(struct job *j)
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }
 
-static int solve(struct job *j)
+static int solve(struct train_job *j)
 {
     const foci_ridge_options o = { FOCI_SIZED(foci_ridge_options) };
     double                   ridge = 0;
@@ -425,7 +425,7 @@ static int solve(struct job *j)
  * Results
  */
 
-static void say_how_to_go_on(const struct job *j)
+static void say_how_to_go_on(const struct train_job *j)
 {
     switch (j->task) {
     case FOCI_MODEL_LM:
@@ -445,7 +445,7 @@ static void say_how_to_go_on(const struct job *j)
          j->shipped || j->from[0].task ? "" : " --data FILE");
 }
 
-static int report(struct job *j)
+static int report(struct train_job *j)
 {
     foci_scores s = { FOCI_SIZED(foci_scores) };
 
@@ -474,7 +474,7 @@ static int report(struct job *j)
         }
         return print_json(j->a, result);
     }
-    struct table *t = table_create("lr");
+    struct output_table *t = table_create("lr");
     table_pair(t, "folder", "%s", j->out);
     table_pair(t, "trained parameters", "%lld", (long long)floats);
     table_pair(t, "steps", "%lld", (long long)j->last.step);
@@ -496,7 +496,7 @@ static int report(struct job *j)
  * The verb
  */
 
-static int check_out(struct job *j)
+static int check_out(struct train_job *j)
 {
     char        path[4096];
     struct stat st;
@@ -512,7 +512,7 @@ static int check_out(struct job *j)
     return EXIT_OK;
 }
 
-static int run_job(struct job *j)
+static int run_job(struct train_job *j)
 {
     foci_data_info info = { FOCI_SIZED(foci_data_info) };
     int            code;
@@ -528,7 +528,7 @@ static int run_job(struct job *j)
     return code;
 }
 
-static void close_job(struct job *j)
+static void close_job(struct train_job *j)
 {
     foci_trainer_free(j->trainer);
     foci_model_free(j->model);
@@ -542,8 +542,8 @@ static void close_job(struct job *j)
 
 static int run_with(const struct args *a)
 {
-    struct job j = { .a = a };
-    int        task = 0;
+    struct train_job j = { .a = a };
+    int              task = 0;
 
     while (tasks[task] && strcmp(a->words[0], tasks[task]) != 0)
         task++;

@@ -7,14 +7,14 @@
 #include "foci/train.h"
 
 /* Where examples are read from. */
-struct source {
+struct train_source {
     const char     *text, *target; /* files; target may be NULL */
     const char     *task;          /* a generator in their place */
     foci_data_split split;
     double          begin, end; /* the part of the lines; 0, 0: all */
 };
 
-/* What sets of examples of one model have in common. */
+/* The options that all data sets of one model share. */
 struct data_shape {
     foci_model_kind       task;
     const foci_tokenizer *tokenizer;
@@ -30,11 +30,11 @@ struct data_shape {
 
 /* As data_open(), of a part of the lines; *data is NULL and nothing is printed where there is
  * none, or its file cannot be used. */
-int data_open_part(const struct args *a, foci_ctx *ctx, const struct source *from,
+int data_open_part(const struct args *a, foci_ctx *ctx, const struct train_source *from,
                    const struct data_shape *shape, foci_data **data);
 
 /* EXIT_OK, or a status with the message printed. */
-int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
+int data_open(const struct args *a, foci_ctx *ctx, const struct train_source *from,
               const struct data_shape *shape, foci_data **data);
 
 /* Options of verbs that judge a model by data, and where these say it is: of a model that
@@ -67,20 +67,20 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
 /* Whether one of these options is given. */
 bool source_given(const struct args *a);
 /* The source that they name. */
-struct source source_of(const struct args *a, foci_data_split split);
+struct train_source source_of(const struct args *a, foci_data_split split);
 
 /* A model and its tokenizer (NULL: it has none) from the folder that is the first word.
  * EXIT_OK, or a status with the message printed. */
 int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
                foci_tokenizer **tokenizer);
 
-/* Words of a text that words need; of the model's specs. */
+/* Whether a spec of the model reads word numbers. */
 bool model_reads_words(const foci_model *model);
 
-/* What a model was trained with, which a folder keeps beside it: "train.json". */
+/* How a model was trained, as stored beside it in the folder: "train.json". */
 json_t *train_notes_read(const struct args *a, const char *folder);
 
-/* train_config.c: the model that the options ask for, of data of this kind. */
+/* train_config.c: the model that the options describe, for data of this kind. */
 int config_read(const struct args *a, foci_model_kind task, foci_model_config *c);
 
 /* Options of the model, of `foci train`. */

@@ -1,4 +1,4 @@
-/* train_config.c -- options of `foci train`, and the model they ask for. */
+/* train_config.c -- options of `foci train`, and the model they describe. */
 #include <string.h>
 
 #include "cli/train.h"

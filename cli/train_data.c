@@ -3,7 +3,7 @@
 
 #include "cli/train.h"
 
-static foci_data_kind kind_of(const struct source *from, foci_model_kind task)
+static foci_data_kind kind_of(const struct train_source *from, foci_model_kind task)
 {
     if (from->task) return FOCI_DATA_TASK;
     switch (task) {
@@ -29,9 +29,9 @@ static int open_text(const struct args *a, const char *path, bool labels,
                             : text_open(a, path, reader);
 }
 
-static int open_set(const struct args *a, foci_ctx *ctx, const struct source *from,
-                    const struct data_shape *shape, foci_data **data,
-                    foci_status *status)
+static int open_set(const struct args *a, foci_ctx *ctx,
+                    const struct train_source *from, const struct data_shape *shape,
+                    foci_data **data, foci_status *status)
 {
     enum { MULTIPLE = 8 };
     /* Images and labels may be in one archive. */
@@ -73,7 +73,7 @@ static int open_set(const struct args *a, foci_ctx *ctx, const struct source *fr
     return EXIT_OK;
 }
 
-int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
+int data_open(const struct args *a, foci_ctx *ctx, const struct train_source *from,
               const struct data_shape *shape, foci_data **data)
 {
     foci_status status = FOCI_OK;
@@ -82,7 +82,7 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct source *from,
     return !code && status ? library_error(a, ctx, status, NULL) : code;
 }
 
-int data_open_part(const struct args *a, foci_ctx *ctx, const struct source *from,
+int data_open_part(const struct args *a, foci_ctx *ctx, const struct train_source *from,
                    const struct data_shape *shape, foci_data **data)
 {
     foci_status status = FOCI_OK;
@@ -98,11 +98,11 @@ bool source_given(const struct args *a)
     return opt_text(a, "data") || opt_text(a, "source") || opt_text(a, "task");
 }
 
-struct source source_of(const struct args *a, foci_data_split split)
+struct train_source source_of(const struct args *a, foci_data_split split)
 {
     const char *one = opt_text(a, "data");
 
-    return (struct source){
+    return (struct train_source){
         .text = one ? one : opt_text(a, "source"),
         .target = opt_text(a, "labels") ? opt_text(a, "labels") : opt_text(a, "target"),
         .task = opt_text(a, "task"),

@@ -213,7 +213,7 @@ static int split_columns(const struct args *a, const char *path, struct text_lin
 }
 
 int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,
-                       const foci_tokenizer *tokenizer, const struct source *from,
+                       const foci_tokenizer *tokenizer, const struct train_source *from,
                        struct translation_scores *scores)
 {
     struct text_lines source = { 0 }, target = { 0 };

@@ -38,7 +38,7 @@ struct translation_scores {
     double bleu, chrf;
 };
 int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,
-                       const foci_tokenizer *tokenizer, const struct source *from,
+                       const foci_tokenizer *tokenizer, const struct train_source *from,
                        struct translation_scores *scores);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct foci_estimator_io {
     const float  *params; /* all of the plan, of which statistics are read; those that
                            * are NaN, or NULL: found in x and y */
     int64_t       draws;  /* of omega; each pair meets them all */
-    uint64_t      seed;   /* they follow one another as heads do */
+    uint64_t      seed;   /* of the first draw; draws follow one another as heads do */
     const float  *omega;  /* [draws][rows][dim_qk] in place of that; NULL: drawn */
 
     /* Results, [n] each; NULL: not wanted. */
@@ -77,7 +77,7 @@ typedef enum foci_figure_id {
     FOCI_FIGURE_COUNT
 } foci_figure_id;
 
-/* A number, and what theory says of it. */
+/* A number that was measured, and its expectation by theory. */
 typedef struct foci_figure {
     double measured; /* NaN: there is no such number */
     double error;    /* standard error, of what is a mean over draws; else 0 */

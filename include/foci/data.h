@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-/* What is learned, and so what a batch holds (foci_batch). */
+/* The task, which determines what a batch holds (foci_batch). */
 typedef enum foci_data_kind {
     FOCI_DATA_LM,        /* the next token of a text */
     FOCI_DATA_MLM,       /* tokens of a text that are hidden */
@@ -108,8 +108,8 @@ typedef struct foci_data_options {
     const foci_tokenizer *tokenizer, *target_tokenizer;
 
     /* The part of the source whose lines or images are used: those that begin in this
-     * share of its bytes, half open.  0 and 0: all.  The source is read once more to know
-     * how long it is. */
+     * share of its bytes, half open.  0 and 0: all.  The source is read once more to find
+     * its length. */
     double part_begin, part_end;
 
     /* Shape.  `batch` is the most rows; `len` is the longest row, of the target in a
@@ -148,7 +148,7 @@ typedef struct foci_data_options {
 
     /* classify: the names of the classes, in order.  NULL: those that the source has, in
      * the order of their bytes.  images: as many classes as n_classes; 0: one more than the
-     * largest label.  Another label than these is an error. */
+     * largest label.  Any other label is an error. */
     const char *const *classes;
     int64_t            n_classes;
 
@@ -174,7 +174,7 @@ typedef struct foci_batch {
                           * ended */
 
     /* [batch][len] what the output at each position should be: of an lm the token that
-     * follows, of an mlm the token that stood there; -1: anything, no loss.  NULL where
+     * follows, of an mlm the token that stood there; -1: no loss.  NULL where
      * there are classes. */
     const int32_t *labels;
 
@@ -208,7 +208,7 @@ typedef struct foci_batch {
      * windows of text. */
     const int64_t *examples;
 
-    /* task: what each label should be reported by, foci_data_slice() names them.
+    /* task: the slices that each label is reported under, named by foci_data_slice():
      * [n_slices][n_labels], and of classes [n_slices][batch]. */
     const int32_t *slices;
     int            n_slices;
@@ -251,7 +251,7 @@ FOCI_API foci_status foci_data_rewind(foci_data *data, int64_t pass);
 FOCI_API size_t      foci_data_save(const foci_data *data, void *to, size_t cap);
 FOCI_API foci_status foci_data_restore(foci_data *data, const void *from, size_t bytes);
 
-/* What is known of the data.  Numbers that are not known yet are -1: counts of a text that
+/* A description of the data.  Numbers that are not known yet are -1: counts of a text that
  * streams, until a whole pass was read. */
 typedef struct foci_data_info {
     size_t         size;
@@ -275,7 +275,7 @@ typedef struct foci_data_info {
     int n_slices;
 } foci_data_info;
 
-/* Into the fields that info->size covers. */
+/* Describe the data, into the fields that info->size covers. */
 FOCI_API foci_status foci_data_get_info(const foci_data *data, foci_data_info *info);
 
 /* Names: of classes, where they have some, and of the slices of a task. */
@@ -313,7 +313,7 @@ FOCI_API int foci_data_task(const foci_data *data, char *text, size_t cap);
 FOCI_API int foci_data_text(const foci_data *data, int side, const int32_t *ids,
                             int64_t n, char *text, size_t cap);
 
-/* What a rule reaches that has not learned anything: the share of labels it gets right. */
+/* The accuracy of a rule that learns nothing, which a model should exceed. */
 typedef struct foci_floor {
     size_t      size;
     const char *name; /* "most frequent", "last value" */

@@ -52,7 +52,7 @@ typedef struct foci_file foci_file;
 FOCI_API foci_status foci_file_open(foci_ctx *ctx, const char *path, foci_file **file);
 FOCI_API void        foci_file_free(foci_file *file);
 
-/* How many arrays there are, and array number i. */
+/* The number of arrays, and array number i. */
 FOCI_API int         foci_file_count(const foci_file *file);
 FOCI_API foci_status foci_file_array(const foci_file *file, int i, foci_array *array);
 

@@ -18,8 +18,8 @@
  * length out of range).
  * Whatever fails says why: see foci_errmsg().
  *
- * Lists.  What there are several of has a function *_count; another, given a number from 0
- * to that count - 1, gives one of them.  Outside it returns NULL, or FOCI_ERR_ARG.
+ * Lists.  A function *_count gives the number of entries, a second function the entry at
+ * an index from 0 to that number - 1; other indices give NULL or FOCI_ERR_ARG.
  *
  * Ownership.  Every *_create has one *_free, which accepts NULL.  Tensors and
  * scratch memory are the caller's throughout; no call keeps a pointer to them.
@@ -112,12 +112,12 @@ FOCI_API void        foci_ctx_free(foci_ctx *ctx);
 
 /* Why the last failed call of this thread failed, one sentence: what was wrong, the
  * value seen, what would be accepted.  Every call that returns a foci_status other than
- * FOCI_OK leaves one, executions included.  Each thread has its own, so that threads
- * which execute one plan see their own failures and no other's.  It is that of a call on
- * ctx, on a plan or layer or pool made on it, and "" where the last failure of the
- * thread was of another context; with ctx NULL it is the last one, of whatever it was
- * (for calls that take no context, or failed to make one).  Valid until the thread's
- * next failure. */
+ * FOCI_OK leaves one, executions included.  Messages are per thread, so that threads
+ * which execute one plan see their own failures only.  With a ctx the message is that of
+ * a call on it or on a plan, layer or pool made on it, and "" if the thread's last
+ * failure was on another context; with NULL it is the thread's last message on any
+ * context or none (for calls that take no context, or failed to make one).  Valid until
+ * the thread's next failure. */
 FOCI_API const char *foci_errmsg(const foci_ctx *ctx);
 
 /* Threads that executions use. */
@@ -128,7 +128,7 @@ FOCI_API int foci_ctx_threads(const foci_ctx *ctx);
 FOCI_API int         foci_cpu_level_count(const foci_ctx *ctx);
 FOCI_API const char *foci_cpu_level(const foci_ctx *ctx, int level, const char **state);
 
-/* Kernels of this context and the level the code of each was taken from. */
+/* Kernels of this context, and the CPU level whose code each one uses. */
 FOCI_API int         foci_kernel_count(const foci_ctx *ctx);
 FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level);
 
@@ -138,12 +138,11 @@ FOCI_API const char *foci_kernel(const foci_ctx *ctx, int i, const char **level)
 FOCI_API foci_status foci_convert(const foci_ctx *ctx, foci_dtype to_type, void *to,
                                   foci_dtype from_type, const void *from, int64_t n);
 
-/* What this machine, or the device of ctx, can do, measured now, in about a second, per
- * second and by all threads of ctx together; nothing is faster.  Floating-point
- * operations in registers, of the products that problems in f32 and in bf16 are made of;
- * bytes copied (read plus written) and bytes only read, over and over through a working
- * set of so many bytes.  With working_set 0 caches do not hold it; it is then set to
- * what was used. */
+/* Peak rates of this machine, or of the device of ctx, per second and with all threads of
+ * ctx; measuring takes about a second.  *_flops: floating-point operations in registers,
+ * of the products that problems in f32 and in bf16 are made of.  copy_bytes (read plus
+ * written) and read_bytes: over and over through `working_set` bytes; 0 chooses a set
+ * larger than the caches, and is replaced by its size. */
 typedef struct foci_machine {
     size_t size;
     double f32_flops, bf16_flops, copy_bytes, read_bytes;
@@ -157,11 +156,11 @@ FOCI_API foci_status foci_ctx_measure(foci_ctx *ctx, foci_machine *machine);
  * Devices
  *
  * Plans made on a context with a device run on it.  All pointers of foci_io and
- * foci_grads are then of its memory, lengths, documents and parameters included, and
- * executions return when their work is in the queue of foci_io.stream: they allocate
- * nothing, never wait, and can be captured in a CUDA graph.  Lengths out of range are
- * clipped.  What has no form on the device is refused when planning, by name.  The judge
- * and foci_params_init() work on memory of the host.
+ * foci_grads, lengths, documents and parameters included, are then device memory, and
+ * executions return once their work is queued on foci_io.stream: they allocate nothing,
+ * never wait, and can be captured in a CUDA graph.  Lengths out of range are clipped.
+ * Planning refuses, by name, what the device does not implement.  The judge and
+ * foci_params_init() work on host memory.
  */
 
 /* A description of the device of a context; name is NULL where it has none. */
@@ -220,8 +219,8 @@ enum {
  * gradients that are wanted) must not overlap, nor rows of inputs with strides that were
  * filled in. */
 typedef struct foci_layout {
-    int64_t batch; /* 0: what the rows of all heads take */
-    int64_t row;   /* 0: what the heads take */
+    int64_t batch; /* 0: the extent of all rows of all heads */
+    int64_t row;   /* 0: the extent of all heads */
     int64_t head;  /* 0: dim */
 } foci_layout;
 
@@ -297,8 +296,8 @@ FOCI_API foci_status foci_plan_create(foci_ctx *ctx, const char *spec,
                                       const foci_problem *problem, foci_plan **plan);
 FOCI_API void        foci_plan_free(foci_plan *plan);
 
-/* The problem that was planned, with layouts and what else was left 0 filled in, into the
- * fields that problem->size covers; the lists are not kept, and NULL. */
+/* The problem that was planned, with layouts and other defaults filled in, into the fields
+ * that problem->size covers; its lists are NULL, as a plan does not keep them. */
 FOCI_API foci_status foci_plan_get_problem(const foci_plan *plan, foci_problem *problem);
 
 /* Bytes of scratch memory and of what forward keeps for backward (0 without
@@ -345,7 +344,7 @@ typedef struct foci_param {
     foci_keep   keep;
 } foci_param;
 
-/* Floats of all parameters together; the tensors, and number `index` of them. */
+/* Floats of all parameters together; the number of tensors; tensor number `index`. */
 FOCI_API int64_t     foci_plan_param_floats(const foci_plan *plan);
 FOCI_API int         foci_plan_param_count(const foci_plan *plan);
 FOCI_API foci_status foci_plan_param(const foci_plan *plan, int index,
@@ -398,7 +397,8 @@ typedef struct foci_grads {
  * o], do not overlap. */
 FOCI_API foci_status foci_forward(const foci_plan *plan, const foci_io *io);
 
-/* Needs the io of the forward call, with its o and saved as forward left them. */
+/* Compute the gradients.  Needs the io of the forward call, with o and saved as forward
+ * left them. */
 FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads);
 
@@ -409,13 +409,13 @@ FOCI_API foci_status foci_backward(const foci_plan *plan, const foci_io *io,
 FOCI_API foci_status foci_params_advance(const foci_plan *plan, const foci_io *io,
                                          float *params);
 
-/* Fill the parameters that are statistics of q and k from those of the batch, of all its
- * sequences together, and freeze them so: causal problems need that.  As above. */
+/* Compute the parameters that are statistics of q and k from all sequences of the batch
+ * together; they then stay fixed, as causal problems need.  io and params are as above. */
 FOCI_API foci_status foci_params_calibrate(const foci_plan *plan, const foci_io *io,
                                            float *params);
 
-/* What foci_forward() or, with grads, foci_backward() would say of these arguments;
- * the sentence goes to `text`, as by snprintf. */
+/* Check arguments as foci_forward() or, with grads, foci_backward() does, and execute
+ * nothing; the message goes to `text`, as by snprintf. */
 FOCI_API foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
                                    const foci_grads *grads, char *text, size_t cap);
 
@@ -457,8 +457,8 @@ FOCI_API foci_status foci_state_copy(const foci_state *state, foci_state **copy)
 FOCI_API void        foci_state_free(foci_state *state);
 
 /* Forget all tokens, or those from `len` on; the pages go back to the pool.
- * FOCI_ERR_UNSUP: mechanisms that see few tokens let go of the others, and what the
- * first `len` would need is gone; nothing was changed. */
+ * FOCI_ERR_UNSUP: mechanisms release tokens that they no longer see, and a state of `len`
+ * tokens would need some of these; nothing was changed. */
 FOCI_API void        foci_state_reset(foci_state *state);
 FOCI_API foci_status foci_state_truncate(foci_state *state, int64_t len);
 
@@ -507,8 +507,8 @@ FOCI_API size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states,
 FOCI_API foci_status foci_step(foci_pool *pool, const foci_step_io *io);
 
 /*
- * The judge: the same by the written-out formulas, in double precision, one pair at
- * a time.  Slow.  `work` and `saved` are not needed; memory is allocated.
+ * The judge: a reference that computes the formulas as written, in double precision, one
+ * pair at a time.  Slow.  `work` and `saved` are not needed; memory is allocated.
  */
 
 /* As foci_forward() and foci_backward(). */

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* What lies between x and y. */
+/* What a layer computes from x. */
 typedef enum foci_layer_kind {
     FOCI_LAYER_ATTENTION, /* y = [heads of x Wq, x Wk, x Wv] Wo */
     FOCI_LAYER_GAU,       /* y = (u * attention of z) Wo, u, v = silu(x Wu), silu(x Wv),
@@ -37,24 +37,24 @@ typedef enum foci_layer_kind {
  * beside them. */
 typedef struct foci_layer_problem {
     size_t          size;
-    foci_layer_kind kind; /* 0: FOCI_LAYER_ATTENTION */
-    foci_dtype dtype;     /* of x, source, y and all that passes between; 0: FOCI_F32 */
-    uint32_t   flags;     /* FOCI_FLAG_CAUSAL and so on, as in foci_problem; 0: none */
-    int64_t    batch;     /* sequences; 0: 1 */
-    int64_t    len;       /* rows of x; must be given */
-    int64_t    len_source;   /* cross-attention: rows that give keys and values; 0:
+    foci_layer_kind kind;  /* 0: FOCI_LAYER_ATTENTION */
+    foci_dtype      dtype; /* of x, source, y and all tensors between; 0: FOCI_F32 */
+    uint32_t        flags; /* FOCI_FLAG_CAUSAL and so on, as in foci_problem; 0: none */
+    int64_t         batch; /* sequences; 0: 1 */
+    int64_t         len;   /* rows of x; must be given */
+    int64_t         len_source;   /* cross-attention: rows that give keys and values; 0:
                                     * x gives them */
-    int64_t    width;        /* of x and y; must be given */
-    int64_t    width_source; /* 0: as width */
-    int64_t    heads;        /* 0: 1 */
-    int64_t    kv_heads;     /* 0: as many as heads, as in foci_problem */
-    int64_t    head_dim;     /* 0: width / heads; of a GAU 128 */
-    int64_t    value_dim;    /* 0: as head_dim; of a GAU 2 width */
-    int64_t    memory;       /* rows before x that give keys and values only; 0: as many
-                                * as xl asks for, there without a number len */
-    int64_t    max_docs;     /* documents in one pack; 0: none are packed */
-    int64_t    mask_batch, mask_heads; /* as in foci_problem; 0: 1 */
-    const foci_list *lists;            /* n_lists of them; 0 and NULL: none */
+    int64_t         width;        /* of x and y; must be given */
+    int64_t         width_source; /* 0: as width */
+    int64_t         heads;        /* 0: 1 */
+    int64_t         kv_heads;     /* 0: as many as heads, as in foci_problem */
+    int64_t         head_dim;     /* 0: width / heads; of a GAU 128 */
+    int64_t         value_dim;    /* 0: as head_dim; of a GAU 2 width */
+    int64_t         memory; /* rows before x that give keys and values only; 0: as many
+                                * as xl asks for, which by default is len */
+    int64_t         max_docs; /* documents in one pack; 0: none are packed */
+    int64_t         mask_batch, mask_heads; /* as in foci_problem; 0: 1 */
+    const foci_list *lists;                 /* n_lists of them; 0 and NULL: none */
     int64_t          n_lists;
     int              biases;         /* 1: every projection adds one; 0: none does */
     double           weight_dropout; /* share of the attention weights that executions
@@ -97,24 +97,24 @@ FOCI_API foci_status foci_layer_cost(const foci_layer *layer, foci_cost *cost);
 /*
  * Parameters: those of the layer first, then those of the plan.
  *
- * Of a mix the tensors of a group are "GROUP.NAME", groups from 0: "1.Wq".  Projections
+ * In a mix the tensors of a group are "GROUP.NAME", groups from 0: "1.Wq".  Projections
  * are [width][heads of the group times their width], heads side by side; Wo is
  * [heads times value_dim][width].  A frozen projection (shape and name as if it were
  * learned) is not among the floats: its offset is -1, and it follows from the seed.
  */
 
-/* How much there is, and tensor number `index`. */
+/* How many floats and tensors there are, and tensor number `index`. */
 FOCI_API int64_t foci_layer_param_floats(const foci_layer *layer); /* floats in all */
 FOCI_API int     foci_layer_param_count(const foci_layer *layer);  /* tensors */
 FOCI_API foci_status foci_layer_param(const foci_layer *layer, int index,
                                       foci_param *param);
 
-/* Draw all that is stored from a seed. */
+/* Draw all stored parameters from a seed. */
 FOCI_API foci_status foci_layer_params_init(const foci_layer *layer, uint64_t seed,
                                             float *params);
 
-/* Frozen tensor number `index` written out, [width][heads times head_dim]; and one that
- * takes the place of what was drawn, before any execution. */
+/* Write out frozen tensor number `index`, [width][heads times head_dim]; and replace it by
+ * `data`, before any execution. */
 FOCI_API foci_status foci_layer_frozen_get(const foci_layer *layer, int index,
                                            float *out);
 FOCI_API foci_status foci_layer_frozen_set(foci_layer *layer, int index,
@@ -154,8 +154,8 @@ typedef struct foci_layer_io {
                                  * inference; NULL: weights are packed by each call */
 } foci_layer_io;
 
-/* Those of x, source and bias are written, those of parameters added; that of the
- * residual is dy.  NULL: not wanted. */
+/* Gradients.  Those of x, source and bias are written, those of parameters added; that of
+ * the residual is dy.  NULL: not wanted. */
 typedef struct foci_layer_grads {
     size_t      size;
     const void *dy;
@@ -168,31 +168,32 @@ typedef struct foci_layer_grads {
 FOCI_API foci_status foci_layer_forward(const foci_layer    *layer,
                                         const foci_layer_io *io);
 
-/* Keys and values of io->source, for calls that ask the same source again and again, as a
- * decoder does for every token; of io are read source, lens_source, params and work.
- * source_kv is 64-byte aligned, and any layer of the same projections, batch and
- * len_source may read it. */
+/* Project io->source to keys and values once, for calls that attend to the same source
+ * again and again, as a decoder does for every token.  Of io, source, lens_source, params
+ * and work are read.  source_kv is 64-byte aligned, and any layer of the same projections,
+ * batch and len_source may read it. */
 FOCI_API size_t      foci_layer_source_bytes(const foci_layer *layer);
 FOCI_API foci_status foci_layer_source_project(const foci_layer    *layer,
                                                const foci_layer_io *io, void *source_kv);
-/* Keep the sequences from[n], in ascending order, where they are for a layer whose batch
+/* Compact source_kv to the sequences from[n], in ascending order, for a layer whose batch
  * is n. */
 FOCI_API foci_status foci_layer_source_select(const foci_layer *layer,
                                               const int64_t *from, int64_t n,
                                               void *source_kv);
 
-/* Needs the io of the forward call, with its saved as forward left it. */
+/* Compute the gradients.  Needs the io of the forward call, with saved as forward left
+ * it. */
 FOCI_API foci_status foci_layer_backward(const foci_layer       *layer,
                                          const foci_layer_io    *io,
                                          const foci_layer_grads *grads);
 
-/* As foci_params_advance() and foci_params_calibrate(), from the hidden states. */
+/* As foci_params_advance() and foci_params_calibrate(), from hidden states. */
 FOCI_API foci_status foci_layer_params_advance(const foci_layer    *layer,
                                                const foci_layer_io *io, float *params);
 FOCI_API foci_status foci_layer_params_calibrate(const foci_layer    *layer,
                                                  const foci_layer_io *io, float *params);
 
-/* What these would say of their arguments, as foci_io_check(). */
+/* Check the arguments of these calls, as foci_io_check() does. */
 FOCI_API foci_status foci_layer_io_check(const foci_layer       *layer,
                                          const foci_layer_io    *io,
                                          const foci_layer_grads *grads, char *text,

@@ -41,9 +41,9 @@ static inline uint64_t foci_bits_in(foci_range r, int64_t j0)
     return (~UINT64_C(0) >> (FOCI_TILE - (e - b))) << b;
 }
 
-/* What an argument that is left 0 takes from the length of the sequence.  Layers know
- * their context, so there causal mechanisms, whose arguments may not depend on the
- * length of one sequence, need no number either. */
+/* How an argument that is left 0 follows from the length of the sequence.  Arguments of
+ * causal mechanisms may not depend on the length of one sequence; in a layer they follow
+ * from its context length instead. */
 typedef enum foci_follows {
     FOCI_FOLLOWS_NONE,
     FOCI_FOLLOWS_LEN, /* the length */
@@ -178,9 +178,9 @@ enum {
                               * tensors W1a to b2a, b, n long, of W1b to b2b */
 };
 
-/* Where the tensors of sources are among those of the mechanism; of several sources, the
- * tensor `mix` has a logit for each, in the order above, and they are weighed by the
- * softmax of these. */
+/* Indices of the tensors of sources among those of the mechanism.  With several sources
+ * the tensor `mix` has a logit for each, in the order above, and the softmax of these
+ * weighs the sources. */
 enum {
     FOCI_AT_R,
     FOCI_AT_R1,
@@ -309,9 +309,9 @@ typedef struct foci_linear {
     double       eps;
     bool   cosine;   /* RELU: times cos and sin of pi i/(2 length), i the position */
     double length;   /* 0: that of the sequence */
-    bool   both;     /* EXP: of every row w also -w */
-    bool   gaussian; /* EXP, TRIG: e^(-|x - y|^2/2), so f and g take e^(-x.x/2) and
-                            * e^(-y.y/2) more */
+    bool   both;     /* EXP: -w is a row beside every row w */
+    bool   gaussian; /* EXP, TRIG: the kernel is e^(-|x - y|^2/2): f is multiplied by
+                            * e^(-x.x/2), g by e^(-y.y/2) */
     foci_moments moments;
     double       a;
     bool    decays; /* by decay(), or by tensor 0, if that is there: 1/(1 + e^-theta) */
@@ -338,12 +338,13 @@ typedef struct foci_mech_def {
     foci_map    map;
     bool        stochastic; /* rows of weights sum to one, or are empty, by default */
     bool        by_length;  /* masks depend on dims.len */
-    const char *no_causal, *no_cross; /* why not; NULL: it can */
+    const char *no_causal,
+        *no_cross; /* why it cannot be causal, or cross; NULL: it can */
 
-    /* true: these arguments, or this problem, cannot be, and `why` says why not. */
+    /* true: these arguments, or this problem, are refused, and `why` gets the reason. */
     bool (*refuse)(const foci_mech *m, char *why, size_t cap);
 
-    /* What is read, where that depends on arguments: in place of `reads`. */
+    /* In place of `reads`, where they depend on arguments. */
     unsigned (*reads_of)(const foci_mech *m);
 
     /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the
@@ -372,15 +373,15 @@ typedef struct foci_mech_def {
      * tile, each tested by mask(). */
     void (*tiles)(const foci_mech *m, foci_range rows, foci_tile_list *out);
 
-    /* Slots: the levels of them, and the same two for each.  What a causal query may
-     * not see yet, a slot with keys after it, is hidden by the engine. */
+    /* Slots: the levels, and mask() and tiles() for the slots of each.  The engine hides
+     * slots that have keys after a causal query. */
     int (*slots)(const foci_mech *m, foci_slots levels[FOCI_MAX_LEVELS]);
     uint64_t (*slot_mask)(const foci_mech *m, int level, int64_t i, int64_t s0);
     void (*slot_tiles)(const foci_mech *m, int level, foci_range rows,
                        foci_tile_list *out);
 
-    /* Labels; the keys they show are seen beside those of mask(), which must not show
-     * them too.  Without a mask they are all that is seen. */
+    /* Labels: a query sees the keys with its label in addition to those of mask(), which
+     * must not include them.  Without a mask it sees these alone. */
     void (*order)(const foci_mech *m, foci_order *order);
     int64_t (*place)(const foci_mech *m, int64_t i);
 
@@ -393,18 +394,18 @@ typedef struct foci_mech_def {
     int64_t (*memory)(const foci_mech *m);
     uint64_t (*stop)(const foci_mech *m, int64_t i, int64_t j0);
 
-    /* The first key that decoding still needs for tokens from n on; NULL: all.  A range
-     * before it for which pinned() is true has keys that are needed for ever.
-     * first_slot() is to slots of a level what first_key() is to keys. */
+    /* The first key that decoding still needs for tokens from n on; NULL: all.  Keys
+     * before it are needed for ever in ranges for which pinned() is true.
+     * first_slot() is the same for the slots of a level. */
     int64_t (*first_key)(const foci_mech *m, int64_t n);
     bool (*pinned)(const foci_mech *m, foci_range keys);
     int64_t (*first_slot)(const foci_mech *m, int level, int64_t n);
 
-    /* Sets of keys and values a head has; NULL: one. */
+    /* Sets of keys and values of a head; NULL: one. */
     int64_t (*routes)(const foci_mech *m);
 
-    /* With routes: the routes of which a token keeps the gates, those with the largest.
-     * NULL or 0: all. */
+    /* With routes: how many gates of a token count, the largest ones (top-k).  NULL or 0:
+     * all. */
     int64_t (*top_routes)(const foci_mech *m);
 
     /* true: outputs are averaged over runs of slots(level 0).run_len, attended to once
@@ -433,7 +434,7 @@ enum {
     FOCI_MOD_TXL = 512,   /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
     FOCI_MOD_FROZEN = 1024, /* a layer's Wq and Wk are drawn and never learn: kind,
                              * sample, tie and shared are arguments 0 to 3 */
-    FOCI_MOD_INIT = 2048    /* how they start; argument 0 is the kind */
+    FOCI_MOD_INIT = 2048    /* how Wq and Wk start; argument 0 is the kind */
 };
 
 /* A modifier with its arguments: see below. */
@@ -516,7 +517,7 @@ FOCI_API int                  foci_modifier_count(const foci_ctx *ctx);
 FOCI_API const foci_mech_def *foci_mechanism(const foci_ctx *ctx, int i);
 FOCI_API const foci_mod_def  *foci_modifier(const foci_ctx *ctx, int i);
 
-/* Texts that stand for others in specs ("8L" for "8*softmax"). */
+/* Aliases in specs: "8L" stands for "8*softmax". */
 FOCI_API int         foci_alias_count(void);
 FOCI_API const char *foci_alias(int i, const char **meaning);
 

@@ -16,7 +16,7 @@
  * anywhere; parameters and gradients of parameters are f32.  Gradients of activations are
  * written, those of parameters are added to, and a NULL says that one is not wanted.
  * Arithmetic is f32 and sums over rows are the same bits for every number of threads.
- * Unless it says otherwise an output overlaps no input.
+ * Unless a comment says otherwise an output overlaps no input.
  *
  * Every call checks its arguments, and foci_errmsg(ctx) has the sentence where it refuses.
  * Nothing is allocated: scratch memory is the caller's, 64-byte aligned, and the bytes that
@@ -149,8 +149,8 @@ enum {
  *
  *     loss = -(1 - smoothing) log p_t - smoothing / vocab (sum over j of log p_j)
  *
- * Rows whose label is -1 cost nothing but the zeros in dh, and all logits are never stored:
- * they are made, used and forgotten some rows at a time. */
+ * Rows whose label is -1 cost nothing but the zeros in dh.  Logits are computed and used some
+ * rows at a time and never stored as a whole. */
 typedef struct foci_loss_io {
     size_t       size;
     foci_dtype   dtype; /* of h and dh */
@@ -171,12 +171,12 @@ typedef struct foci_loss_io {
     void  *work;
 } foci_loss_io;
 
-/* What a call comes to. */
+/* Sums over the rows of a call. */
 typedef struct foci_loss_sums {
     size_t  size;
     double  loss;    /* summed over rows with a label, without `scale` */
     int64_t count;   /* such rows */
-    int64_t correct; /* of which the largest logit is that of the label */
+    int64_t correct; /* such rows whose largest logit is that of the label */
 } foci_loss_sums;
 
 /* Bytes of work, that of backward with `backward`. */
@@ -306,7 +306,7 @@ typedef struct foci_adamw_io {
     int clear; /* 1: grads become 0 in the segments, for the next batch; 0: they stay */
 } foci_adamw_io;
 
-/* Step. */
+/* Take a step. */
 FOCI_API foci_status foci_adamw(foci_ctx *ctx, const foci_adamw_io *io);
 
 /* The sum of the squares of x in segments, in double; for clipping, whether gradients are
@@ -318,7 +318,7 @@ FOCI_API foci_status foci_squares(foci_ctx *ctx, const foci_segment *segments,
                                   double *sum);
 
 /* mean[n] += weight (x - mean): with weight 1/k for array number k it becomes the mean of all
- * so far, with a constant weight one that forgets. */
+ * so far, with a constant weight an exponential moving average. */
 FOCI_API foci_status foci_average(foci_ctx *ctx, int64_t n, float *mean, const float *x,
                                   double weight);
 

@@ -33,10 +33,10 @@ enum {
  * apart than they are long; tensors may lie anywhere, and c overlaps neither a nor b nor
  * pre.  Where a is bf16 or f16, and with FOCI_PRODUCT_FAST, both factors are rounded to bf16
  * if the CPU multiplies these faster; sums are f32 and do not depend on the number of
- * threads.  What follows the sums is computed in f32 from sums that are not rounded.
+ * threads.  The epilogue (bias to residual) is computed in f32 from sums that are not rounded.
  *
- * Element (i, j) of what is activated is dropped as docs/random.md says of operations, by
- * dropout_seed, i and j; what stays is divided by 1 - dropout. */
+ * Dropout of element (i, j) after the activation follows docs/random.md, operations, by
+ * dropout_seed, i and j; elements that stay are divided by 1 - dropout. */
 typedef struct foci_product_io {
     size_t  size;
     int64_t m, n, k; /* extents; with m or n 0 there is nothing to do, k 0 sums to 0 */
@@ -46,7 +46,7 @@ typedef struct foci_product_io {
     int64_t     ld_a, ld_b, ld_c; /* elements from row to row as stored; 0: packed */
     uint32_t    flags;            /* FOCI_PRODUCT_ADD and so on; 0: none */
     void       *work; /* 64-byte aligned scratch, foci_product_work_bytes() */
-    /* What follows, none of it with FOCI_PRODUCT_ADD. */
+    /* The epilogue, not with FOCI_PRODUCT_ADD. */
     const float *bias; /* [n]; NULL: none */
     foci_act     act;  /* 0: FOCI_ACT_NONE */
     void *pre; /* [m][n] of type_c, with FOCI_PRODUCT_GATED [m][2 n]: a b + bias is
@@ -75,16 +75,16 @@ FOCI_API foci_status foci_product(foci_ctx *ctx, const foci_product_io *io);
  *
  *     da = da_more + dz b^T      db += a^T dz      dbias += sums of the rows of dz
  *
- * where sums over rows are f32 and do not depend on the number of threads.  That of the
- * residual is dc itself.
+ * where sums over rows are f32 and do not depend on the number of threads.  The gradient
+ * of the residual is dc itself.
  *
- * A product whose a is what an activation made, a = drop(act_a(pre_a)), has the gradient
- * of pre_a in place of da, in the same pass: the product that made a is then told that its
- * gradient is that of a b + bias (dc_is_dz). */
+ * If a is the output of an activation, a = drop(act_a(pre_a)), the same pass can give the
+ * gradient of pre_a in place of da; the backward call of the product that made a then sets
+ * dc_is_dz. */
 typedef struct foci_product_grads {
     size_t      size;
     const void *dc; /* [m][n] of type_c; with dc_is_dz and FOCI_PRODUCT_GATED [m][2 n] */
-    int         dc_is_dz; /* 1: activation and dropout are behind us already */
+    int         dc_is_dz; /* 1: dc is already dz, the gradient of a b + bias */
     void       *da; /* [m][k] of type_a, with gated_a [m][2 k]; overlaps no operand but
                      * da_more; NULL: not wanted */
     const void *da_more; /* [m][k] of type_a, laid out as da; may be da; NULL: nothing */

@@ -111,8 +111,8 @@ FOCI_API foci_status foci_tokenizer_check(foci_ctx *ctx, const char *kind);
 
 /* Read a tokenizer.json, or the one in a directory.  Accepted are our own files and those
  * of byte-level BPE that `tokenizers` writes: no normalizer, pre-tokenizer ByteLevel,
- * decoder ByteLevel, added tokens that are not single_word.  FOCI_ERR_UNSUP, with what it
- * is, for other tokenizers. */
+ * decoder ByteLevel, added tokens that are not single_word.  Others are refused with
+ * FOCI_ERR_UNSUP and a message that names what is not supported. */
 FOCI_API foci_status foci_tokenizer_load(foci_ctx *ctx, const char *path,
                                          foci_tokenizer **tokenizer);
 
@@ -142,7 +142,7 @@ typedef enum foci_special {
     FOCI_N_SPECIALS
 } foci_special;
 
-/* What a tokenizer is. */
+/* A description of a tokenizer. */
 typedef struct foci_tokenizer_info {
     size_t      size;
     const char *kind;        /* "bytes", "chars", "words" or "bpe" */
@@ -153,7 +153,7 @@ typedef struct foci_tokenizer_info {
     uint64_t    fingerprint; /* as foci_tokenizer_fingerprint() */
 } foci_tokenizer_info;
 
-/* Into the fields that info->size covers. */
+/* Describe the tokenizer, into the fields that info->size covers. */
 FOCI_API foci_status foci_tokenizer_describe(const foci_tokenizer *tokenizer,
                                              foci_tokenizer_info  *info);
 
@@ -186,8 +186,8 @@ FOCI_API int32_t foci_tokenizer_id(const foci_tokenizer *tokenizer, const char *
  * Text to ids
  */
 
-/* Memory of encoding: what words it met lately became.  An encoder works for one thread
- * at a time, and uses the threads of its context. */
+/* The state of encoding: a cache of recent words and their ids.  An encoder serves one
+ * thread at a time, and uses the threads of its context. */
 typedef struct foci_encoder foci_encoder;
 
 /* An encoder of the tokenizer, which has to outlive it. */
@@ -214,7 +214,7 @@ FOCI_API foci_status foci_encode(foci_encoder *encoder, const foci_string *texts
 /* Where in a text foci_token_words() stands.  Zeros at the start. */
 typedef struct foci_word_state {
     int64_t word;   /* of the last token */
-    int     inside; /* what of this word was seen; the library's */
+    int     inside; /* how far into this word; private */
 } foci_word_state;
 
 /* The index of the word that each token belongs to, for word-level patterns: from 0,
@@ -259,9 +259,9 @@ FOCI_API foci_status foci_decode(const foci_tokenizer *tokenizer, foci_decoder *
  * Scores of translations, as sacrebleu computes them
  */
 
-/* What BLEU is made of, of one sentence or, added up, of many: matches and n-grams of 1
- * to 4 words, and lengths in words of what was translated and of the reference.  For a
- * bootstrap keep those of each sentence. */
+/* The counts that BLEU is computed from, of one sentence or summed over many: matches and
+ * n-grams of 1 to 4 words, and the lengths in words of translation and reference.  A
+ * bootstrap needs those of each sentence. */
 typedef struct foci_bleu_counts {
     int64_t match[4], total[4];
     int64_t length, reference;
@@ -280,16 +280,16 @@ typedef struct foci_bleu {
     double ratio;        /* of lengths: translation by reference */
 } foci_bleu;
 
-/* Score these counts, into the fields that bleu->size covers; smoothing is "exp".  Of a
- * single sentence set `sentence`: orders that it is too short for then do not count. */
+/* Score these counts, into the fields that bleu->size covers; smoothing is "exp".  For a
+ * single sentence set `sentence`: n-grams longer than the sentence then do not count. */
 FOCI_API foci_status foci_bleu_score(const foci_bleu_counts *counts, int sentence,
                                      foci_bleu *bleu);
 
-/* What makes scores comparable, in the form sacrebleu prints it. */
+/* The settings of the score, as sacrebleu prints its signature. */
 FOCI_API const char *foci_bleu_signature(void);
 
-/* What chrF is made of: for n-grams of 1 to 6 characters, how many the translation and
- * the reference have, and how many they share. */
+/* The counts that chrF is computed from: n-grams of 1 to 6 characters of the translation,
+ * of the reference, and shared by both. */
 typedef struct foci_chrf_counts {
     int64_t translation[6], reference[6], match[6];
 } foci_chrf_counts;
@@ -302,7 +302,7 @@ FOCI_API foci_status foci_chrf_add(foci_ctx *ctx, foci_string translation,
 /* chrF2 of these counts, 0 to 100. */
 FOCI_API double foci_chrf_score(const foci_chrf_counts *counts);
 
-/* What makes scores comparable, in the form sacrebleu prints it. */
+/* The settings of the score, as sacrebleu prints its signature. */
 FOCI_API const char *foci_chrf_signature(void);
 
 #ifdef __cplusplus

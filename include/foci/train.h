@@ -42,10 +42,10 @@ typedef enum foci_model_kind {
     FOCI_MODEL_CLASSIFY   /* the class of a sequence, or of an image */
 } foci_model_kind;
 
-/* How tokens know where they are. */
+/* How positions are encoded. */
 typedef enum foci_positions {
     FOCI_POSITIONS_LEARNED,  /* a row for each position, added to the embedding */
-    FOCI_POSITIONS_SINUSOID, /* foci_sinusoid() is; the embedding is scaled by
+    FOCI_POSITIONS_SINUSOID, /* foci_sinusoid() is added; the embedding is scaled by
                               * sqrt(width) */
     FOCI_POSITIONS_ROPE, /* the modifier `rope` follows every mechanism that takes it
                               * and has no other positions */
@@ -110,14 +110,14 @@ typedef struct foci_model_config {
 /* A model with its parameters. */
 typedef struct foci_model foci_model;
 
-/* Build and draw parameters.  A mechanism that cannot be causal, or cannot have a source,
- * where that is needed is refused by name, with some that can. */
+/* Build a model and draw its parameters.  A mechanism that would have to be causal, or have
+ * a source, and cannot is refused by name, with some that can. */
 FOCI_API foci_status foci_model_create(foci_ctx *ctx, const foci_model_config *config,
                                        foci_model **model);
 FOCI_API void        foci_model_free(foci_model *model);
 
-/* What it was made of, with what was left 0 filled in and every block spelled out; texts
- * live as long as the model. */
+/* The configuration, with defaults filled in and every block spelled out; texts live as
+ * long as the model. */
 FOCI_API foci_status foci_model_get_config(const foci_model  *model,
                                            foci_model_config *config);
 
@@ -130,7 +130,7 @@ FOCI_API foci_status foci_model_param(const foci_model *model, int index,
                                       foci_param *param);
 FOCI_API float      *foci_model_params(foci_model *model);
 
-/* What a batch costs a model. */
+/* The loss of a batch. */
 typedef struct foci_loss {
     size_t  size;
     double  sum;    /* of -log p of all labels in nats, with label smoothing */
@@ -144,7 +144,7 @@ typedef struct foci_loss {
 /* Rows of hidden states that mechanisms with a memory (xl) carry from a batch to the next. */
 typedef struct foci_carry foci_carry;
 
-/* For batches of so many rows; NULL, with FOCI_OK, where the model carries nothing. */
+/* Create a carry for `batch` rows; NULL, with FOCI_OK, where the model carries nothing. */
 FOCI_API foci_status foci_carry_create(foci_model *model, int64_t batch,
                                        foci_carry **carry);
 FOCI_API void        foci_carry_free(foci_carry *carry);
@@ -152,22 +152,22 @@ FOCI_API void        foci_carry_free(foci_carry *carry);
 /* How to compute a loss.  All may be left 0. */
 typedef struct foci_loss_options {
     size_t      size;
-    double      smoothing;    /* share of each label that all tokens have alike */
+    double      smoothing;    /* share of each label that is spread over all tokens */
     double      scale;        /* of the gradients of the sum; 0: 1 */
     uint64_t    dropout_seed; /* with gradients only: elsewhere nothing is dropped */
     foci_carry *carry;        /* read where batch->carries says so, and written */
-    int64_t calibrate; /* training steps from 1: statistics that mechanisms freeze are
-                               * taken from this batch where they are due; 0: nowhere */
-    int     advance;   /* 1: what mechanisms move themselves moves, once a step */
+    int64_t calibrate; /* the training step, from 1: mechanisms whose frozen statistics are
+                               * due take them from this batch; 0: none does */
+    int     advance; /* 1: move the parameters that mechanisms move, once a step */
 } foci_loss_options;
 
-/* Loss of a batch and, unless grads is NULL, its gradients, which are added and laid out as
- * the parameters. */
+/* Compute the loss of a batch and, unless grads is NULL, its gradients, which are added and
+ * laid out as the parameters. */
 FOCI_API foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
                                      const foci_loss_options *options, float *grads,
                                      foci_loss *loss);
 
-/* Bytes that losses have taken for activations so far. */
+/* Bytes that foci_model_loss() has allocated for activations so far. */
 FOCI_API size_t foci_model_activation_bytes(const foci_model *model);
 
 /*
@@ -196,14 +196,14 @@ FOCI_API void        foci_config_free(foci_ctx *ctx, foci_model_config *config);
  * Training
  */
 
-/* How the rate falls after it has risen. */
+/* How the learning rate falls after the warmup. */
 typedef enum foci_schedule {
-    FOCI_SCHEDULE_COSINE, /* to final_rate of it at the last step */
+    FOCI_SCHEDULE_COSINE, /* to final_rate times the rate at the last step */
     FOCI_SCHEDULE_ROOT,   /* as sqrt(warmup / step) */
     FOCI_SCHEDULE_CONSTANT
 } foci_schedule;
 
-/* What training says after each step. */
+/* Reported after each training step. */
 typedef struct foci_progress {
     size_t  size;
     int64_t step, steps;    /* done, and in all; 0: not known */
@@ -213,23 +213,23 @@ typedef struct foci_progress {
     double  seconds;        /* of this run */
     double  tokens_per_second;
     double  seconds_left; /* negative: not known */
-    int     validated;    /* 1: the next three are of now */
+    int     validated;    /* 1: the next three are of this step */
     double  valid_loss, valid_accuracy;
     int     best; /* 1: the best so far */
 } foci_progress;
 
-/* Told after each step; not 0: stop, in good order. */
+/* Called after each step; a result other than 0 stops training, in good order. */
 typedef int (*foci_progress_fn)(void *user, const foci_progress *progress);
 
 /* How to train.  What is left 0 takes the default beside it. */
 typedef struct foci_train_options {
-    size_t        size;
-    int64_t       steps;      /* 0: until something else ends it */
-    int64_t       tokens;     /* end after so many; 0: no end */
-    double        time_limit; /* seconds of this run; 0: none */
-    double        rate;       /* 0: 1e-3 */
-    double        final_rate; /* share of it that cosine ends at; 0: 0.1; negative: 0 */
-    int64_t       warmup;     /* steps; 0: a twentieth of them, 100 at most; -1: none */
+    size_t  size;
+    int64_t steps;      /* 0: until something else ends it */
+    int64_t tokens;     /* end after so many; 0: no end */
+    double  time_limit; /* seconds of this run; 0: none */
+    double  rate;       /* 0: 1e-3 */
+    double  final_rate; /* share of rate that cosine ends at; 0: 0.1; negative: 0 */
+    int64_t warmup;     /* steps; 0: a twentieth of them, 100 at most; -1: none */
     foci_schedule schedule;
     double        beta1, beta2, epsilon; /* 0: 0.9, 0.95, 1e-8 */
     double        decay;      /* of weights, matrices only; 0: 0.1; negative: 0 */
@@ -241,10 +241,10 @@ typedef struct foci_train_options {
     int64_t       valid_batches; /* at most; 0: all */
     int64_t       save_every;    /* steps; 0: as valid_every */
     int64_t       patience;      /* validations without a better one; 0: no early end */
-    int64_t       average; /* the weights of the last so many validations; 0: none */
-    const char   *folder;  /* of checkpoints; NULL: none */
-    const char   *log;     /* JSON lines; NULL: none */
-    const char   *events;  /* folder of TensorBoard event files; NULL: none */
+    int64_t     average; /* weights of so many last validations are averaged; 0: none */
+    const char *folder;  /* of checkpoints; NULL: none */
+    const char *log;     /* JSON lines; NULL: none */
+    const char *events;  /* folder of TensorBoard event files; NULL: none */
     foci_progress_fn progress; /* NULL: none */
     void            *user;
 } foci_train_options;
@@ -262,7 +262,7 @@ FOCI_API foci_status foci_trainer_create(foci_model *model, foci_data *train,
 FOCI_API void        foci_trainer_free(foci_trainer *trainer);
 
 /* Go on from the state in the options' folder, as if it had never been interrupted.
- * FOCI_ERR_FILE with the reason where there is none, or it is of something else. */
+ * FOCI_ERR_FILE, with the reason, if there is none or it belongs to other training. */
 FOCI_API foci_status foci_trainer_resume(foci_trainer *trainer);
 
 /* Train until the end, which is written as a checkpoint.  The model then has the best
@@ -272,10 +272,10 @@ FOCI_API foci_status foci_trainer_run(foci_trainer *trainer);
 /* A checksum of parameters, moments and position: the same for the same training. */
 FOCI_API uint64_t foci_trainer_checksum(const foci_trainer *trainer);
 
-/* The last map in closed form: blocks stay as drawn, and the output layer, which must be
- * untied, is solved by ridge regression over one pass of `train`.  The ridge is that with the
- * best accuracy on `valid`, of those given, in units of the mean of the diagonal (NULL: 1e-6
- * to 10, by tens). */
+/* The output layer in closed form: blocks stay as drawn, and the output layer, which must be
+ * untied, is solved by ridge regression over one pass of `train`.  Of the given ridges, in
+ * units of the mean of the diagonal (NULL: 1e-6 to 10, by tens), the one with the best
+ * accuracy on `valid` is used. */
 typedef struct foci_ridge_options {
     size_t        size;
     const double *ridges;
@@ -291,7 +291,7 @@ FOCI_API foci_status foci_model_ridge(foci_model *model, foci_data *train,
  * Evaluation
  */
 
-/* Over all of a data set. */
+/* Scores over a data set. */
 typedef struct foci_scores {
     size_t  size;
     int64_t tokens, characters, words;                         /* predicted */
@@ -316,39 +316,39 @@ FOCI_API foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t b
 /* Sequences being written by a model of task lm or translate. */
 typedef struct foci_sequences foci_sequences;
 
-/* Room for n of them, empty; those of a translation begin with foci_sequences_start(). */
+/* Create n empty sequences; those of a translation begin with foci_sequences_start(). */
 FOCI_API foci_status foci_sequences_create(foci_model *model, int64_t n,
                                            foci_sequences **sequences);
 /* NULL is accepted. */
 FOCI_API void foci_sequences_free(foci_sequences *sequences);
 
-/* Append tokens[i] tokens, ids one after another, to sequence i (NULL: one each) and
- * give the logits behind the last of each, [sequences][vocab]; NULL: not wanted. */
+/* Append tokens[i] tokens to sequence i (NULL: one each), ids one after another, and compute
+ * the logits after the last token of each, [sequences][vocab]; NULL: not wanted. */
 FOCI_API foci_status foci_sequences_step(foci_sequences *sequences,
                                          const int32_t *tokens, const int32_t *ids,
                                          const int32_t *words, float *logits);
 
-/* Sequences from[0], from[1], ... take the places 0, 1, ...: of beams.  Those of a source all
- * go on or none does, and sources keep their order.  Without memory for it the sequences have
- * to be started anew. */
+/* Reorder, as beam search needs: sequence i continues from[i].  Either all sequences of a
+ * source continue or none does, and sources stay in order.  After FOCI_ERR_MEMORY the
+ * sequences have to be started anew. */
 FOCI_API foci_status foci_sequences_reorder(foci_sequences *sequences,
                                             const int64_t *from, int64_t n);
 
-/* Sources of n sentences, each with the same number of sequences, and all sequences empty
- * again; of lm n is 0. */
+/* Start anew with all sequences empty.  In a translation each row of `sources` gets the same
+ * number of sequences; an lm has none, and sources is not read. */
 FOCI_API foci_status foci_sequences_start(foci_sequences   *sequences,
                                           const foci_batch *sources);
 
 /* How tokens are drawn. */
 typedef struct foci_sample_options {
-    size_t   size;
-    double   temperature; /* 0: the likeliest; 1 draws as the model says */
-    int64_t  top_k;       /* among so many; 0: all */
-    double   top_p;       /* among the likeliest that have this share; 0: all */
+    size_t  size;
+    double  temperature; /* 0: the likeliest token; 1: the probabilities of the model */
+    int64_t top_k;       /* among so many; 0: all */
+    double  top_p;       /* among the likeliest, of this share together; 0: all */
     uint64_t seed;
 } foci_sample_options;
 
-/* Told of each token; not 0: stop. */
+/* Called with each token; a result other than 0 stops. */
 typedef int (*foci_token_fn)(void *user, int32_t token);
 
 /* Continue ids[0..n) by up to `count` tokens. */
@@ -365,7 +365,7 @@ typedef struct foci_translate_options {
     int64_t batch;   /* sentences at once; 0: 16 */
 } foci_translate_options;
 
-/* Told of each translation, sentence by sentence in their order. */
+/* Called with each translation, in the order of the sentences. */
 typedef int (*foci_translation_fn)(void *user, int64_t sentence, const int32_t *ids,
                                    int64_t n, double score);
 

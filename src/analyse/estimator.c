@@ -37,7 +37,7 @@ struct estimator {
 
     struct moments   means;
     struct exponents e;
-    double          *room;
+    double          *scratch;
 
     double *b, *c;            /* [n][d], [n] of each pair */
     double *sum, *mean, *var; /* [n] of one draw, and of those so far */
@@ -120,7 +120,7 @@ static void find_exponents(struct estimator *s, const foci_estimator_io *io)
         s->e.a[t] = s->l->a;
     if (s->l->moments && (!params || isnan(params[place(s, A, d)]))) {
         find_moments(s, io);
-        moments_solve(s->l->moments, &s->means, s->room, &s->e);
+        moments_solve(s->l->moments, &s->means, s->scratch, &s->e);
         return;
     }
     if (s->l->moments) read_tensor(s, params, A, d, s->e.a);
@@ -354,7 +354,7 @@ static foci_status find_head(const foci_plan *plan, int64_t head, struct estimat
 
     while (head >= stage->group->head0 + stage->group->heads)
         stage++;
-    const struct group *g = stage->group;
+    const struct plan_group *g = stage->group;
     *s = (struct estimator){ .l = &stage->linear,
                              .at = g->param0,
                              .head = head - g->head0,
@@ -377,7 +377,7 @@ static double *doubles(struct arena *a, int64_t n)
     return arena_alloc(a, n, sizeof(double));
 }
 
-static void take(struct estimator *s, int64_t n, struct arena *a)
+static void carve(struct estimator *s, int64_t n, struct arena *a)
 {
     const int64_t d = s->d;
 
@@ -385,7 +385,7 @@ static void take(struct estimator *s, int64_t n, struct arena *a)
                                  doubles(a, d) };
     s->e = (struct exponents){ doubles(a, d), doubles(a, d * d), doubles(a, d * d),
                                doubles(a, d * d), doubles(a, d * d) };
-    s->room = doubles(a, moments_room(d));
+    s->scratch = doubles(a, moments_scratch(d));
     s->b = doubles(a, n > INT64_MAX / d ? INT64_MAX : n * d);
     s->c = doubles(a, n);
     s->sum = doubles(a, n);
@@ -402,14 +402,14 @@ static foci_status begin(const foci_plan *plan, const foci_estimator_io *io,
 {
     TRY(find_head(plan, io->head, s));
     *a = (struct arena){ 0 };
-    take(s, io->n, a);
+    carve(s, io->n, a);
     if (!arena_ok(a))
         return ctx_fail(plan->ctx, FOCI_ERR_ARG,
                         "io.n is %lld: that many pairs overflow", (long long)io->n);
     const size_t bytes = a->used;
     *a = (struct arena){ .base = ctx_alloc(plan->ctx, bytes, 1) };
     if (!a->base) return FOCI_ERR_MEMORY;
-    take(s, io->n, a);
+    carve(s, io->n, a);
     return FOCI_OK;
 }
 

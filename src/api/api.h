@@ -5,8 +5,8 @@
 #include "device/device.h"
 #include "engine/engine.h"
 
-/* plan.c: the stages of a plan whose spec, problem and parameters are there; then their
- * sizes and cost. */
+/* plan.c: make the stages of a plan whose spec, problem and parameters are set; then add up
+ * their sizes and cost. */
 foci_status plan_make_stages(foci_plan *plan);
 void        plan_free_stages(foci_plan *plan);
 foci_status plan_add_up(foci_plan *plan);

@@ -4,14 +4,14 @@
 
 #include "core/core.h"
 
-/* The structs of a caller with missing fields filled in, those of grads NULL zero;
- * FOCI_ERR_ARG, with the message, where a size makes no sense or the plan is missing. */
+/* Complete the caller's structs; with grads NULL all gradients are NULL.  FOCI_ERR_ARG, with
+ * the message, if a size is not valid or the plan is missing. */
 foci_status plan_whole_io(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads, foci_io *whole,
                           foci_grads *whole_grads);
 
-/* What foci_io_check() says of the tensors, leaving out work and saved memory, which the
- * judge does not need; and what the engines have against them. */
+/* Check the tensors as foci_io_check() does, except work and saved memory, which the judge
+ * does not need; and run the checks of the engines. */
 foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads, char *text, size_t cap);
 foci_status plan_check_engines(const foci_plan *plan, const foci_io *io, char *text,

@@ -1,4 +1,4 @@
-/* ctx.c -- contexts: options, and what a context says of itself. */
+/* ctx.c -- contexts: options, and queries of a context. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* describe.c -- a plan in words: one line a stage, kernels and cost. */
+/* describe.c -- the text that describes a plan: one line a stage, kernels and cost. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -21,9 +21,9 @@ static const char *best_level(const foci_ctx *ctx)
 
 static void add_group(struct printer *t, const foci_plan *plan, int i)
 {
-    const struct group *g = &plan->spec.groups[i];
-    const struct spec   one = { .groups = &plan->spec.groups[i], .n_groups = 1 };
-    char                text[4096];
+    const struct plan_group *g = &plan->spec.groups[i];
+    const struct spec        one = { .groups = &plan->spec.groups[i], .n_groups = 1 };
+    char                     text[4096];
 
     spec_print(&one, text, sizeof text);
     if (g->heads == 1)

@@ -1,4 +1,4 @@
-/* execute.c -- the border of an execution: check the pointers, run the stages. */
+/* execute.c -- executions: check the arguments, run the stages. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,14 +7,15 @@
 #include "api/check.h"
 
 /* Where the sentence of a refusal goes. */
-struct out {
+struct execute_out {
     char  *text;
     size_t cap;
 };
 
-static foci_status refuse(struct out out, const char *format, ...) PRINTF_LIKE(2, 3);
+static foci_status refuse(struct execute_out out, const char *format, ...)
+    PRINTF_LIKE(2, 3);
 
-static foci_status refuse(struct out out, const char *format, ...)
+static foci_status refuse(struct execute_out out, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -32,7 +33,7 @@ static unsigned reads(const foci_plan *plan)
 }
 
 static foci_status check_tensors(const foci_plan *plan, const foci_io *io,
-                                 struct out out)
+                                 struct execute_out out)
 {
     const foci_problem *p = &plan->p;
     const unsigned      needs = reads(plan);
@@ -70,7 +71,8 @@ static foci_status check_tensors(const foci_plan *plan, const foci_io *io,
 }
 
 /* Lengths of an entry that are not the same, where they have to be. */
-static foci_status check_pairs(const foci_plan *plan, const foci_io *io, struct out out)
+static foci_status check_pairs(const foci_plan *plan, const foci_io *io,
+                               struct execute_out out)
 {
     const foci_problem *p = &plan->p;
 
@@ -91,7 +93,7 @@ static foci_status check_pairs(const foci_plan *plan, const foci_io *io, struct 
 }
 
 static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
-                                 struct out out)
+                                 struct execute_out out)
 {
     const foci_problem *p = &plan->p;
 
@@ -126,7 +128,7 @@ static foci_status check_lengths(const foci_plan *plan, const foci_io *io,
 }
 
 static foci_status check_grads(const foci_plan *plan, const foci_io *io,
-                               const foci_grads *g, struct out out)
+                               const foci_grads *g, struct execute_out out)
 {
     if (!(plan->p.flags & FOCI_FLAG_TRAIN))
         return refuse(out, "the problem was planned without FOCI_FLAG_TRAIN");
@@ -141,7 +143,7 @@ static foci_status check_grads(const foci_plan *plan, const foci_io *io,
 foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
                           const foci_grads *grads, char *text, size_t cap)
 {
-    const struct out out = { text, cap };
+    const struct execute_out out = { text, cap };
 
     TRY(check_tensors(plan, io, out));
     TRY(check_lengths(plan, io, out));
@@ -150,7 +152,7 @@ foci_status plan_check_io(const foci_plan *plan, const foci_io *io,
 
 /* The same of memory of a device: lengths cannot be looked at. */
 static foci_status check_io_there(const foci_plan *plan, const foci_io *io,
-                                  const foci_grads *grads, struct out out)
+                                  const foci_grads *grads, struct execute_out out)
 {
     TRY(check_tensors(plan, io, out));
     TRY(device_check_io(plan, io, grads, out.text, out.cap));
@@ -181,7 +183,7 @@ foci_status plan_whole_io(const foci_plan *plan, const foci_io *io,
 }
 
 static foci_status check_memory(const foci_plan *plan, const foci_io *io, bool backward,
-                                struct out out)
+                                struct execute_out out)
 {
     if (plan->work_bytes && !io->work)
         return refuse(out, "io.work is NULL: this plan needs %zu bytes",
@@ -198,23 +200,23 @@ static foci_status check_memory(const foci_plan *plan, const foci_io *io, bool b
 
 /* All of it, on whole structs. */
 static foci_status check_all(const foci_plan *plan, const foci_io *io,
-                             const foci_grads *grads, struct out out)
+                             const foci_grads *grads, struct execute_out out)
 {
     TRY(plan->ctx->device ? check_io_there(plan, io, grads, out)
                           : plan_check_io(plan, io, grads, out.text, out.cap));
     return check_memory(plan, io, grads, out);
 }
 
-/* What foci_forward() or, with grads, foci_backward() start with: the structs of the
- * caller made whole and checked.  A refusal is the message of the plan's context.  Advance
- * and calibrate write no tensors, and find out themselves what engines have against the
- * parameters: with `computes` false both are left out. */
+/* The start of foci_forward() and, with grads, of foci_backward(): the structs of the
+ * caller completed and checked.  A refusal is the message of the plan's context.  Advance and
+ * calibrate write no tensors and check parameters themselves: with `computes` false the
+ * checks of outputs and of engines are left out. */
 static foci_status open_call(const foci_plan *plan, const foci_io *io,
                              const foci_grads *grads, bool computes, foci_io *whole,
                              foci_grads *whole_grads)
 {
-    char             text[400];
-    const struct out out = { text, sizeof text };
+    char                     text[400];
+    const struct execute_out out = { text, sizeof text };
 
     TRY(plan_whole_io(plan, io, grads, whole, whole_grads));
     foci_status status = check_all(plan, whole, grads ? whole_grads : NULL, out);
@@ -238,13 +240,13 @@ foci_status foci_io_check(const foci_plan *plan, const foci_io *io,
 }
 
 /* A pass over all stages. */
-struct pass {
+struct execute_pass {
     const struct execution *run;
     const foci_io          *io;
     const foci_grads       *grads; /* NULL: forward */
 };
 
-/* What a stage does not read it need not write. */
+/* The gradients that a stage writes: those of the inputs that it reads. */
 static foci_grads grads_of(const struct stage *s, const foci_grads *all)
 {
     const unsigned reads = stage_reads(s);
@@ -259,12 +261,12 @@ static foci_grads grads_of(const struct stage *s, const foci_grads *all)
 
 static void run_stage(void *arg, int64_t i)
 {
-    const struct pass   *pass = arg;
-    const foci_plan     *plan = pass->run->plan;
-    const struct stage  *s = &plan->stages[plan->by_cost[i]];
-    const struct engine *e = s->engine;
-    float               *saved = plan->saved_bytes ? (float *)pass->io->saved : NULL;
-    foci_io              mine = *pass->io;
+    const struct execute_pass *pass = arg;
+    const foci_plan           *plan = pass->run->plan;
+    const struct stage        *s = &plan->stages[plan->by_cost[i]];
+    const struct engine       *e = s->engine;
+    float  *saved = plan->saved_bytes ? (float *)pass->io->saved : NULL;
+    foci_io mine = *pass->io;
 
     if (saved) saved += s->saved0;
     if (mine.work) mine.work = (char *)mine.work + s->work0;
@@ -298,7 +300,7 @@ static foci_status run_stages(const foci_plan *plan, const foci_io *io,
     const bool   shared =
         n > 1 && threads > 1 && !plan->ctx->device && !adds_twice(plan, grads);
     const struct execution run = { .plan = plan, .shared = shared, .fault = &fault };
-    struct pass            pass = { &run, io, grads };
+    struct execute_pass    pass = { &run, io, grads };
 
     if (shared) jobs_share(&plan->ctx->kernels, threads, n, run_stage, &pass);
     for (int i = 0; i < n && !shared && !fault; i++)

@@ -1,9 +1,9 @@
 /* measure.c -- the peak rates of this machine: products and memory traffic.
  *
  * A ceiling is what nothing exceeds.  Products are those of registers (peak_f32 and
- * peak_bf16 of the context's kernels), in all threads at once, and beside them the
- * product of blocks in the first cache, should a level have no better.  The best of several
- * short runs counts: clocks wander, and a ceiling is what was reached, not what was usual.
+ * peak_bf16 of the context's kernels), in all threads at once, and the product of blocks in
+ * the first-level cache, where that is faster.  The best of several short runs counts: clocks
+ * vary, and a ceiling is what was reached, not what was usual.
  * Data are not zero, because zeros draw less power and run faster than any real product
  * does.  Where bf16 problems are computed in f32, that is their ceiling.
  */
@@ -17,7 +17,7 @@
 #include "device/device.h"
 
 enum {
-    SIZE = 256, /* floats or words that registers are filled from */
+    SIZE = 256, /* floats or bf16 pairs that registers are filled from */
     BLOCK = 64, /* rows and columns of a block */
     TRIES = 48,
 };
@@ -26,11 +26,11 @@ enum {
  * machine that is busy. */
 #define RUN_SECONDS 0.0005
 
-struct operands {
+struct measure_operands {
     _Alignas(64) float c[BLOCK * BLOCK];
     _Alignas(64) union {
         float    f32[BLOCK * BLOCK];
-        uint32_t words[BLOCK * BLOCK];
+        uint32_t pairs[BLOCK * BLOCK];
     } a, b;
 };
 
@@ -46,26 +46,30 @@ double measure_now(void) { return seconds_of(CLOCK_MONOTONIC); }
 double measure_busy(void) { return seconds_of(CLOCK_THREAD_CPUTIME_ID); }
 
 /* One call on a thread's operands, `rounds` of it; the result is FLOP. */
-typedef double (*stream_fn)(const struct kernels *k, struct operands *o, int64_t rounds);
+typedef double (*stream_fn)(const struct kernels *k, struct measure_operands *o,
+                            int64_t rounds);
 
 struct probe {
-    const struct kernels *kernels;
-    struct operands      *operands; /* one for each thread */
-    int                   threads;
-    stream_fn             stream;
+    const struct kernels    *kernels;
+    struct measure_operands *operands; /* one for each thread */
+    int                      threads;
+    stream_fn                stream;
 };
 
-static double registers_f32(const struct kernels *k, struct operands *o, int64_t rounds)
+static double registers_f32(const struct kernels *k, struct measure_operands *o,
+                            int64_t rounds)
 {
     return k->peak_f32(o->c, o->a.f32, o->b.f32, rounds);
 }
 
-static double registers_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
+static double registers_bf16(const struct kernels *k, struct measure_operands *o,
+                             int64_t rounds)
 {
-    return k->peak_bf16(o->c, o->a.words, o->b.words, rounds);
+    return k->peak_bf16(o->c, o->a.pairs, o->b.pairs, rounds);
 }
 
-static double block_f32(const struct kernels *k, struct operands *o, int64_t rounds)
+static double block_f32(const struct kernels *k, struct measure_operands *o,
+                        int64_t rounds)
 {
     for (int64_t r = 0; r < rounds; r++)
         k->gemm_f32(o->c, BLOCK, o->a.f32, BLOCK, 1, o->b.f32, BLOCK, BLOCK, BLOCK,
@@ -73,23 +77,24 @@ static double block_f32(const struct kernels *k, struct operands *o, int64_t rou
     return 2.0 * BLOCK * BLOCK * BLOCK * (double)rounds;
 }
 
-static double block_bf16(const struct kernels *k, struct operands *o, int64_t rounds)
+static double block_bf16(const struct kernels *k, struct measure_operands *o,
+                         int64_t rounds)
 {
     for (int64_t r = 0; r < rounds; r++)
-        k->gemm_bf16(o->c, BLOCK, o->a.words, BLOCK, 1, o->b.words, BLOCK, BLOCK, BLOCK,
+        k->gemm_bf16(o->c, BLOCK, o->a.pairs, BLOCK, 1, o->b.pairs, BLOCK, BLOCK, BLOCK,
                      BLOCK, 0);
     return 4.0 * BLOCK * BLOCK * BLOCK * (double)rounds;
 }
 
 /* Numbers from 1 to 2, in either format. */
-static void fill(struct operands *o, bool bf16)
+static void fill(struct measure_operands *o, bool bf16)
 {
     memset(o->c, 0, sizeof o->c);
     for (int i = 0; i < BLOCK * BLOCK; i++) {
         const uint32_t bits = (uint32_t)i * 2654435761u;
         if (bf16) {
-            o->a.words[i] = 0x3f803f80u | (bits & 0x007f007fu);
-            o->b.words[i] = 0x3f803f80u | (bits >> 7 & 0x007f007fu);
+            o->a.pairs[i] = 0x3f803f80u | (bits & 0x007f007fu);
+            o->b.pairs[i] = 0x3f803f80u | (bits >> 7 & 0x007f007fu);
         } else {
             o->a.f32[i] = 1.0f + (float)(bits >> 16) / 65536.0f;
             o->b.f32[i] = 1.0f + (float)(bits & 0xffff) / 65536.0f;
@@ -105,8 +110,8 @@ static double run(const struct probe *p, int64_t rounds)
 #pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops) \
     reduction(min : begin) reduction(max : end)
     {
-        struct operands    *o = &p->operands[omp_get_thread_num()];
-        struct thread_state before;
+        struct measure_operands *o = &p->operands[omp_get_thread_num()];
+        struct thread_state      before;
         if (p->kernels->begin) p->kernels->begin(&before);
 #pragma omp barrier
         begin = measure_now();
@@ -146,7 +151,8 @@ static double best_rate(const struct probe *p)
     return best;
 }
 
-static double product_rate(const foci_ctx *ctx, struct operands *operands, bool bf16)
+static double product_rate(const foci_ctx *ctx, struct measure_operands *operands,
+                           bool bf16)
 {
     const stream_fn streams[] = { bf16 ? registers_bf16 : registers_f32,
                                   bf16 ? block_bf16 : block_f32 };
@@ -167,8 +173,8 @@ static double product_rate(const foci_ctx *ctx, struct operands *operands, bool 
 
 static foci_status measure_products(foci_ctx *ctx, foci_machine *m)
 {
-    const size_t     n = (size_t)ctx->threads;
-    struct operands *operands = ctx_alloc(ctx, n, sizeof *operands);
+    const size_t             n = (size_t)ctx->threads;
+    struct measure_operands *operands = ctx_alloc(ctx, n, sizeof *operands);
     if (!operands) return FOCI_ERR_MEMORY;
 
     m->f32_flops = product_rate(ctx, operands, false);

@@ -171,13 +171,13 @@ foci_status foci_plan_group(const foci_plan *plan, int index, foci_group *group)
     if (index < 0 || index >= plan->spec.n_groups)
         return ctx_fail(plan->ctx, FOCI_ERR_ARG, "group %d: this plan has %d", index,
                         plan->spec.n_groups);
-    const struct group *g = &plan->spec.groups[index];
-    const foci_group    full = { .head0 = g->head0,
-                                 .heads = g->heads,
-                                 .kv0 = g->kv0,
-                                 .kv_heads = g->kv_heads,
-                                 .reads = stage_reads(&plan->stages[index]),
-                                 .mech = &g->mech };
+    const struct plan_group *g = &plan->spec.groups[index];
+    const foci_group         full = { .head0 = g->head0,
+                                      .heads = g->heads,
+                                      .kv0 = g->kv0,
+                                      .kv_heads = g->kv_heads,
+                                      .reads = stage_reads(&plan->stages[index]),
+                                      .mech = &g->mech };
     return sized_out(plan->ctx, "foci_group", group, &full, sizeof full);
 }
 

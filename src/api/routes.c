@@ -2,8 +2,8 @@
  *
  * Key/value head (h / share) routes + r of a group is route r of its head h, so the
  * plan of a route is the inner mechanism on every routes-th of them: the same problem
- * with longer steps from head to head.  It has the tensors of the outer plan, its group
- * the place, the modifiers and the parameters of the outer one, and they own none of them.
+ * with longer steps from head to head.  It refers to the tensors of the outer plan, and its
+ * group to the place, modifiers and parameters of the outer group; it owns none of them.
  */
 #include "api/api.h"
 
@@ -17,8 +17,8 @@ static int64_t shifted(const foci_plan *plan, int64_t at, int64_t route, int64_t
     return at;
 }
 
-static void set_params(const foci_plan *plan, const struct group *g, int64_t route,
-                       struct group *mine)
+static void set_params(const foci_plan *plan, const struct plan_group *g, int64_t route,
+                       struct plan_group *mine)
 {
     const int64_t    routes = mech_routes(&g->mech);
     const foci_mech *m = g->mech.inner;
@@ -33,10 +33,10 @@ static void set_params(const foci_plan *plan, const struct group *g, int64_t rou
 static foci_status make_route(foci_plan *plan, const struct stage *s, int64_t route,
                               foci_plan **out)
 {
-    foci_ctx           *ctx = plan->ctx;
-    const struct group *g = s->group;
-    const int64_t       routes = mech_routes(&g->mech);
-    foci_plan          *made = ctx_alloc(ctx, 1, sizeof *made);
+    foci_ctx                *ctx = plan->ctx;
+    const struct plan_group *g = s->group;
+    const int64_t            routes = mech_routes(&g->mech);
+    foci_plan               *made = ctx_alloc(ctx, 1, sizeof *made);
 
     *out = made;
     if (!made) return FOCI_ERR_MEMORY;
@@ -54,12 +54,12 @@ static foci_status make_route(foci_plan *plan, const struct stage *s, int64_t ro
     if (!made->spec.groups) return FOCI_ERR_MEMORY;
     made->spec.n_groups = 1;
 
-    struct group *mine = made->spec.groups;
-    *mine = (struct group){ .head0 = g->head0,
-                            .heads = g->heads,
-                            .kv_heads = g->kv_heads / routes,
-                            .column = g->column,
-                            .mech = *g->mech.inner };
+    struct plan_group *mine = made->spec.groups;
+    *mine = (struct plan_group){ .head0 = g->head0,
+                                 .heads = g->heads,
+                                 .kv_heads = g->kv_heads / routes,
+                                 .column = g->column,
+                                 .mech = *g->mech.inner };
     mine->mod_param = ctx_alloc(ctx, mine->mech.n_mods, sizeof *mine->mod_param);
     if (!mine->mod_param) return FOCI_ERR_MEMORY;
     set_params(plan, g, route, mine);
@@ -90,7 +90,7 @@ void routes_free(foci_plan *plan, struct stage *s)
         ctx_free(ctx, route->by_cost, (size_t)route->spec.n_groups,
                  sizeof *route->by_cost);
         if (route->spec.groups) {
-            struct group *g = route->spec.groups;
+            struct plan_group *g = route->spec.groups;
             ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);
             ctx_free(ctx, g, 1, sizeof *g);
         }

@@ -125,7 +125,8 @@ static size_t last_cache(void)
 #endif
 }
 
-/* What was asked for, a part for each thread at least; or twice the last cache. */
+/* Bytes of the buffer: the requested ones, at least a part for each thread; or twice the
+ * last-level cache. */
 static size_t buffer_bytes(size_t asked, int threads)
 {
     const size_t least = PART * (size_t)threads;

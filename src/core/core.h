@@ -32,15 +32,15 @@ struct foci_ctx {
     unsigned        levels;        /* in use, bits of enum level */
     const char     *why[N_LEVELS]; /* a level is not in use; NULL: it is */
     struct kernels  kernels;
-    int64_t         l2_bytes; /* of a core's second cache; 0: not known */
+    int64_t         l2_bytes; /* of a core's second-level cache; 0: not known */
     foci_mech_def **own;      /* registered by the program */
     int             n_own;
     struct device  *device; /* device/device.h; NULL: plans run on the CPU */
-    uint64_t        number; /* that messages know it by (message.c) */
+    uint64_t        number; /* identifies the context in messages (message.c) */
 };
 
-/* message.c: the number of a new context.  ctx_fail() makes the sentence, as one line, the
- * message of this thread, of a call on ctx (NULL: there is none), and returns the status. */
+/* message.c: the number of a new context.  ctx_fail() stores the text, as one line, as the
+ * message of this thread for a call on ctx (NULL: on none), and returns the status. */
 uint64_t    ctx_number(void);
 foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
@@ -75,16 +75,16 @@ void printer_add(struct printer *t, const char *format, ...) PRINTF_LIKE(2, 3);
 void printer_cost(struct printer *t, const foci_cost *c, bool backward);
 void printer_memory(struct printer *t, size_t work, size_t saved, int64_t floats);
 
-/* What a context allocates with when nothing else is asked for: a foci_alloc_fn. */
+/* The default foci_alloc_fn. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes);
 
 /* Processors this process may run on, 1 to MAX_THREADS. */
 int cpu_count(void);
 
-/* Bytes of the second cache, 0 where the system does not say. */
+/* Bytes of the second-level cache, 0 where the system does not say. */
 int64_t cpu_l2_bytes(void);
 
-/* Products of sizes that say when they overflow: false, *out untouched. */
+/* *out = a b; false, with *out untouched, on overflow. */
 bool mul_size(size_t a, size_t b, size_t *out);
 
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -93,7 +93,7 @@ static inline int64_t div_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 static inline int64_t round_up(int64_t a, int64_t b) { return div_up(a, b) * b; }
 
 /* An arena hands out aligned pieces of one block.  With base NULL it only counts,
- * so that a dry run of the code that takes gives the size it needs. */
+ * so that a dry run of the code that carves gives the size it needs. */
 struct arena {
     char  *base;
     size_t used;
@@ -110,8 +110,8 @@ static inline bool arena_ok(const struct arena *a) { return a->used != SIZE_MAX;
  * Work for threads (jobs.c)
  */
 
-/* Jobs i < n, in any order and `chunk` at a time, none waiting for another.  thread is
- * below that of the context; no two jobs with the same run at the same time. */
+/* Jobs i < n, in any order and `chunk` at a time; no job waits for another.  thread is below
+ * the number of the context's threads, and no two jobs run at once with the same one. */
 struct phase {
     int64_t n;
     int     chunk;
@@ -119,16 +119,16 @@ struct phase {
     void *arg;
 };
 
-/* Of so many threads those that a parallel region of this process may have (team.c), as
- * from the first call of team_init(). */
+/* How many of `threads` a parallel region of this process may have (team.c), from the first
+ * call of team_init() on. */
 void team_init(void);
 int  team_size(int threads);
 
-/* How many threads so many jobs of so much work in all are worth. */
+/* How many threads are worth starting for these jobs of `flops` in all. */
 int jobs_threads(int threads, int64_t jobs, double flops);
 
-/* One phase after the other, each when all of the one before is done; `shared` inside
- * jobs_share(), where threads do not count. */
+/* Run one phase after the other, each when the one before is done.  `shared`: the caller is
+ * inside jobs_share(), and `threads` is ignored. */
 void phases_run(const struct kernels *k, bool shared, int threads,
                 const struct phase *phases, int n);
 
@@ -152,8 +152,8 @@ int64_t  rng_below(struct rng *r, int64_t n);
 
 /* The word that a stream in state `key` draws n words on. */
 uint64_t rng_absorb(uint64_t key, uint64_t n);
-/* What dropout of row i of head h (-1: of an output) of batch entry b starts from; its
- * element j takes in j + 1 (docs/random.md). */
+/* The dropout key of row i of head h (-1: of an output) of batch entry b; its element j
+ * absorbs j + 1 (docs/random.md). */
 uint64_t rng_drop_key(uint64_t seed, int64_t b, int64_t h, int64_t i);
 
 /* A d x k frame of orthonormal columns, row-major, uniform on the Stiefel manifold;

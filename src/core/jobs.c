@@ -40,12 +40,12 @@ static void run_alone(const struct kernels *k, int threads, const struct phase *
 }
 
 /* A phase, and the first of its jobs that nobody has taken. */
-struct left {
+struct jobs_left {
     const struct phase *phase;
     _Atomic int64_t     next;
 };
 
-static void go_through(struct left *left)
+static void go_through(struct jobs_left *left)
 {
     const struct phase *phase = left->phase;
     const int           thread = omp_get_thread_num();
@@ -56,7 +56,7 @@ static void go_through(struct left *left)
             phase->job(phase->arg, i, thread);
 }
 
-static void run_together(struct left *left)
+static void run_together(struct jobs_left *left)
 {
     const int64_t turns = div_up(max64(left->phase->n, 0), left->phase->chunk);
     const int64_t threads = min64(omp_get_num_threads(), turns);
@@ -74,7 +74,7 @@ static void run_together(struct left *left)
 static void run_shared(const struct phase *phases, int n)
 {
     for (int p = 0; p < n; p++) {
-        struct left left = { .phase = &phases[p] };
+        struct jobs_left left = { .phase = &phases[p] };
         run_together(&left);
     }
 }

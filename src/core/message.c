@@ -1,9 +1,9 @@
 /* message.c -- why the last call failed.
  *
- * Each thread has the sentence of its own last failure and the context that failed.
+ * Each thread has the message of its own last failure, and the context that failed.
  * Threads that execute one plan do not share it, so there is nothing to lock.  Contexts are
- * known by a number that is never used again: one that is made at the address of another
- * has none of its messages.
+ * identified by a number that is never reused: one created at the address of another has
+ * none of its messages.
  */
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* printer.c -- text that grows as far as there is room. */
+/* printer.c -- text written into a buffer of fixed size. */
 #include <inttypes.h>
 #include <stdio.h>
 

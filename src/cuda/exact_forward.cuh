@@ -147,7 +147,7 @@ DEVICE void drop_weights(const struct cuda_exact &x, const Seq &s, const Forward
 
 /* Sums of the four lanes of a row; then outputs, divisors. */
 template <typename T, int D>
-DEVICE void finish_rows(const struct cuda_exact &x, const Seq &s, int weigh,
+DEVICE void gemm_epilogue(const struct cuda_exact &x, const Seq &s, int weigh,
                         const ForwardRows &r, RowState &state, float o[D / 8][4])
 {
     const int lane = threadIdx.x % WARP;
@@ -280,5 +280,5 @@ __global__ void __launch_bounds__(THREADS)
         stage = next;
     }
     copy_wait<0>();
-    finish_rows<T, D>(x, s, weigh, r, state, o);
+    gemm_epilogue<T, D>(x, s, weigh, r, state, o);
 }

@@ -2,10 +2,10 @@
  *
  *     standard   y = (x - mean) / sqrt(variance + 1e-5)
  *     unit       y = x / |x|, norms floored at 1e-12
- *     turn       pairs of elements by angles pos base^(-2t/d)  (Su et al., RoFormer, 2021)
+ *     rotate     pairs of elements by angles pos base^(-2t/d)  (Su et al., RoFormer, 2021)
  *
  * A warp has a row, and lane l the pairs l, l + 32, ... of its elements, so that a pair is
- * turned by one lane.  Angles of far positions need more than single precision: they are
+ * rotated by one lane.  Angles of far positions need more than single precision: they are
  * reduced in double, cosine and sine are then taken in float.
  */
 #include "cuda/exact_block.cuh"
@@ -24,7 +24,7 @@ DEVICE void pair_places(const struct cuda_map &m, int d, int t, int *a, int *b)
     *b = m.rope_half ? t + d / 2 : 2 * t + 1;
 }
 
-/* Of an odd d the last element stands alone; it is then never turned. */
+/* Of an odd d the last element stands alone; it is then never rotated. */
 DEVICE int pairs_of(int d) { return (d + 1) / 2; }
 
 template <typename E>
@@ -120,7 +120,7 @@ DEVICE void subtract(RowElements &a, const RowElements &b, float by)
     }
 }
 
-DEVICE void turn(const struct cuda_map &m, RowElements &r, int d, int pos, bool back)
+DEVICE void rotate(const struct cuda_map &m, RowElements &r, int d, int pos, bool back)
 {
 #pragma unroll
     for (int p = 0; p < PAIRS; p++) {
@@ -198,7 +198,7 @@ __global__ void map_kernel(const __grid_constant__ struct cuda_exact x,
 
     if (m.standard) multiply(r, 1 / center(m, r, x.d));
     if (m.unit) multiply(r, 1 / fmaxf(row_norm(r), 1e-12f));
-    if (m.rope_base > 0) turn(m, r, x.d, pos, false);
+    if (m.rope_base > 0) rotate(m, r, x.d, pos, false);
     store_row(m, out, x.d, r);
     for (int c = x.d + threadIdx.x % WARP; c < ld; c += WARP)
         out[c] = from_float<T>(0);
@@ -224,7 +224,7 @@ __global__ void map_back_kernel(const __grid_constant__ struct cuda_exact x,
         load_row(m, given, x.d); /* what goes into each map, last one first */
     float deviation = 1;
 
-    if (m.rope_base > 0) turn(m, dy, x.d, pos, true);
+    if (m.rope_base > 0) rotate(m, dy, x.d, pos, true);
     if (m.standard) {
         deviation = center(m, y, x.d);
         multiply(y, 1 / deviation);

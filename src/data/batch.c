@@ -1,4 +1,4 @@
-/* batch.c -- rows of the store become the arrays of a batch. */
+/* batch.c -- copies rows of the store to the arrays of a batch. */
 #include <assert.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "data/images.h"
 
 /* Room for n elements of so many bytes, which are then there. */
-static foci_status make_room(foci_data *d, struct vec *v, int64_t n, size_t each)
+static foci_status reserve(foci_data *d, struct vec *v, int64_t n, size_t each)
 {
     TRY(vec_reserve(d->ctx, v, max64(1, n), each));
     v->n = n;
@@ -15,19 +15,19 @@ static foci_status make_room(foci_data *d, struct vec *v, int64_t n, size_t each
 
 static foci_status ints(foci_data *d, struct vec *v, int64_t n)
 {
-    return make_room(d, v, n, sizeof(int32_t));
+    return reserve(d, v, n, sizeof(int32_t));
 }
 
 static foci_status open_tokens(foci_data *d)
 {
-    struct batch_room *b = &d->batch;
-    const bool         pairs = d->kind == FOCI_DATA_TRANSLATE;
+    struct batch_memory *b = &d->batch;
+    const bool           pairs = d->kind == FOCI_DATA_TRANSLATE;
 
     TRY(ints(d, &b->ids, b->cells));
     TRY(ints(d, &b->source_ids, b->source_cells));
     if (d->kind != FOCI_DATA_CLASSIFY) {
         TRY(ints(d, &b->labels, b->cells));
-        TRY(make_room(d, &b->label_at, b->cells, sizeof(int64_t)));
+        TRY(reserve(d, &b->label_at, b->cells, sizeof(int64_t)));
     }
     if (d->o.words) TRY(ints(d, &b->words, b->cells));
     if (d->o.words && pairs) TRY(ints(d, &b->source_words, b->source_cells));
@@ -42,7 +42,7 @@ static foci_status open_tokens(foci_data *d)
 
 static foci_status open_patches(foci_data *d)
 {
-    struct batch_room   *b = &d->batch;
+    struct batch_memory *b = &d->batch;
     const struct images *m = &d->images;
     const int64_t        len = m->rows * m->cols;
 
@@ -50,7 +50,7 @@ static foci_status open_patches(foci_data *d)
         return ctx_fail(d->ctx, FOCI_ERR_ARG,
                         "batch=%lld: there is no memory for so many",
                         (long long)b->rows);
-    TRY(make_room(d, &b->patches, b->rows * m->one.count, sizeof(float)));
+    TRY(reserve(d, &b->patches, b->rows * m->one.count, sizeof(float)));
     TRY(ints(d, &b->patch_rows, len));
     TRY(ints(d, &b->patch_cols, len));
     for (int64_t i = 0; i < len; i++) {
@@ -63,9 +63,9 @@ static foci_status open_patches(foci_data *d)
 /* The most rows, and the most positions of all of them. */
 static foci_status measure(foci_data *d)
 {
-    struct batch_room *b = &d->batch;
-    const int64_t      rows = d->o.batch ? d->o.batch : d->o.tokens;
-    const int64_t      longest = max64(d->o.len, d->o.source_len);
+    struct batch_memory *b = &d->batch;
+    const int64_t        rows = d->o.batch ? d->o.batch : d->o.tokens;
+    const int64_t        longest = max64(d->o.len, d->o.source_len);
 
     if (d->o.tokens) {
         b->cells = d->o.tokens;
@@ -85,11 +85,11 @@ static foci_status measure(foci_data *d)
 
 foci_status batch_open(foci_data *d)
 {
-    struct batch_room *b = &d->batch;
+    struct batch_memory *b = &d->batch;
 
     TRY(measure(d));
     TRY(ints(d, &b->lens, b->rows));
-    TRY(make_room(d, &b->examples, b->rows, sizeof(int64_t)));
+    TRY(reserve(d, &b->examples, b->rows, sizeof(int64_t)));
     if (d->kind == FOCI_DATA_TRANSLATE) TRY(ints(d, &b->source_lens, b->rows));
     if (d->kind == FOCI_DATA_CLASSIFY || d->kind == FOCI_DATA_IMAGES)
         TRY(ints(d, &b->classes, b->rows));
@@ -98,12 +98,12 @@ foci_status batch_open(foci_data *d)
 
 void batch_free(foci_data *d)
 {
-    struct batch_room *b = &d->batch;
-    struct vec *const  all[] = {
-         &b->ids,          &b->labels,    &b->words,       &b->source_ids,
-         &b->source_words, &b->lens,      &b->source_lens, &b->classes,
-         &b->docs,         &b->positions, &b->patch_rows,  &b->patch_cols,
-         &b->slices,       &b->label_at,  &b->examples,    &b->patches,
+    struct batch_memory *b = &d->batch;
+    struct vec *const    all[] = {
+           &b->ids,          &b->labels,    &b->words,       &b->source_ids,
+           &b->source_words, &b->lens,      &b->source_lens, &b->classes,
+           &b->docs,         &b->positions, &b->patch_rows,  &b->patch_cols,
+           &b->slices,       &b->label_at,  &b->examples,    &b->patches,
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -121,14 +121,14 @@ static void pad(int32_t *to, int64_t from, int64_t end, int32_t value)
         to[i] = value;
 }
 
-static const int32_t *stored(const foci_data *d, int side, const struct row *row)
+static const int32_t *stored(const foci_data *d, int side, const struct data_row *row)
 {
     const struct vec *v = &d->store.ids[side];
     return v->at ? (const int32_t *)v->at + row->begin[side] : NULL;
 }
 
 /* Labels of a row that is at ids; an mlm hides them there. */
-static void put_labels(const foci_data *d, const struct row *row, int32_t *ids,
+static void put_labels(const foci_data *d, const struct data_row *row, int32_t *ids,
                        int32_t *labels)
 {
     const int64_t n = row->n[0];
@@ -165,12 +165,13 @@ static foci_status put_words(const foci_data *d, int side, const int32_t *ids,
 }
 
 /* One row of the target side, at `at` in the arrays and padded to len. */
-static foci_status put_row(foci_data *d, const struct row *row, int64_t at, int64_t len)
+static foci_status put_row(foci_data *d, const struct data_row *row, int64_t at,
+                           int64_t len)
 {
-    struct batch_room *b = &d->batch;
-    const int64_t      n = row->n[0];
-    int32_t           *ids = (int32_t *)b->ids.at + at;
-    int32_t           *labels = b->labels.n ? (int32_t *)b->labels.at + at : NULL;
+    struct batch_memory *b = &d->batch;
+    const int64_t        n = row->n[0];
+    int32_t             *ids = (int32_t *)b->ids.at + at;
+    int32_t             *labels = b->labels.n ? (int32_t *)b->labels.at + at : NULL;
 
     if (n) memcpy(ids, stored(d, 0, row), (size_t)n * sizeof *ids);
     pad(ids, n, len, d->pad[0]);
@@ -180,12 +181,12 @@ static foci_status put_row(foci_data *d, const struct row *row, int64_t at, int6
     return FOCI_OK;
 }
 
-static foci_status put_source(foci_data *d, const struct row *row, int64_t r,
+static foci_status put_source(foci_data *d, const struct data_row *row, int64_t r,
                               int64_t len)
 {
-    struct batch_room *b = &d->batch;
-    const int64_t      n = row->n[1];
-    int32_t           *ids = (int32_t *)b->source_ids.at + r * len;
+    struct batch_memory *b = &d->batch;
+    const int64_t        n = row->n[1];
+    int32_t             *ids = (int32_t *)b->source_ids.at + r * len;
 
     if (n) memcpy(ids, stored(d, 1, row), (size_t)n * sizeof *ids);
     pad(ids, n, len, d->pad[1]);
@@ -195,7 +196,7 @@ static foci_status put_source(foci_data *d, const struct row *row, int64_t r,
 }
 
 /* An image cut into patches, [patch][row][column][channel]. */
-static void put_patches(foci_data *d, const struct row *row, int64_t r)
+static void put_patches(foci_data *d, const struct data_row *row, int64_t r)
 {
     const struct images *m = &d->images;
     const int64_t        patch = d->o.patch, run = patch * m->channels;
@@ -219,9 +220,10 @@ static void put_patches(foci_data *d, const struct row *row, int64_t r)
  */
 
 /* What each row has besides its tokens. */
-static void note_row(foci_data *d, const struct row *row, int64_t r, foci_batch *batch)
+static void note_row(foci_data *d, const struct data_row *row, int64_t r,
+                     foci_batch *batch)
 {
-    struct batch_room *b = &d->batch;
+    struct batch_memory *b = &d->batch;
 
     VEC(int32_t, &b->lens, r) = (int32_t)row->n[0];
     VEC(int64_t, &b->examples, r) = row->number;
@@ -235,7 +237,7 @@ static foci_status put_rows(foci_data *d, int64_t t, foci_batch *batch)
 
     batch->batch = plan_n(d, t);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         for (int side = 0; side < 2; side++)
             longest[side] = max64(longest[side], row.n[side]);
     }
@@ -243,7 +245,7 @@ static foci_status put_rows(foci_data *d, int64_t t, foci_batch *batch)
     if (d->kind == FOCI_DATA_TRANSLATE)
         batch->source_len = padded(d, longest[1], d->o.source_len);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         note_row(d, &row, r, batch);
         if (d->kind == FOCI_DATA_IMAGES)
             put_patches(d, &row, r);
@@ -257,15 +259,15 @@ static foci_status put_rows(foci_data *d, int64_t t, foci_batch *batch)
 /* All documents of the batch in one row. */
 static foci_status put_pack(foci_data *d, int64_t t, foci_batch *batch)
 {
-    struct batch_room *b = &d->batch;
-    int32_t           *docs = b->docs.at, *positions = b->positions.at;
-    int64_t            at = 0;
+    struct batch_memory *b = &d->batch;
+    int32_t             *docs = b->docs.at, *positions = b->positions.at;
+    int64_t              at = 0;
 
     batch->batch = 1;
     batch->len = b->cells;
     batch->n_docs = plan_n(d, t);
     for (int64_t r = 0; r < batch->n_docs; r++) {
-        const struct row row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         note_row(d, &row, r, batch);
         docs[r] = (int32_t)at;
         for (int64_t i = 0; i < row.n[0]; i++)
@@ -285,13 +287,13 @@ static foci_status put_pack(foci_data *d, int64_t t, foci_batch *batch)
 /* The positions with a label, and what they spell. */
 static void find_labels(foci_data *d, int64_t t, foci_batch *batch)
 {
-    struct batch_room *b = &d->batch;
-    const int32_t     *labels = b->labels.at;
-    const int64_t      n = d->o.pack ? batch->n_docs : batch->batch;
-    int64_t            at = 0;
+    struct batch_memory *b = &d->batch;
+    const int32_t       *labels = b->labels.at;
+    const int64_t        n = d->o.pack ? batch->n_docs : batch->batch;
+    int64_t              at = 0;
 
     for (int64_t r = 0; r < n; r++) {
-        const struct row      row = plan_row(d, t, r);
+        const struct data_row row = plan_row(d, t, r);
         const struct spelled *spelled = d->store.spelled.at;
 
         if (!d->o.pack) at = r * batch->len;
@@ -316,8 +318,8 @@ static void put_slices(foci_data *d, int64_t t, foci_batch *batch)
 
     batch->n_slices = task_n_slices(&d->task);
     for (int64_t r = 0; r < batch->batch; r++) {
-        const struct row row = plan_row(d, t, r);
-        int64_t          n = 1;
+        const struct data_row row = plan_row(d, t, r);
+        int64_t               n = 1;
 
         if (label_at)
             for (n = 0; done + n < batch->n_labels; n++)
@@ -333,8 +335,8 @@ static void put_slices(foci_data *d, int64_t t, foci_batch *batch)
 /* The arrays that batches of this kind have. */
 static void show(foci_data *d, foci_batch *batch)
 {
-    struct batch_room *b = &d->batch;
-    const bool         images = d->kind == FOCI_DATA_IMAGES;
+    struct batch_memory *b = &d->batch;
+    const bool           images = d->kind == FOCI_DATA_IMAGES;
 
     batch->ids = b->ids.n ? b->ids.at : NULL;
     batch->lens = b->lens.at;

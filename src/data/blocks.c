@@ -1,4 +1,4 @@
-/* blocks.c -- block after block of the source, pass after pass. */
+/* blocks.c -- the sequence of blocks of the source, and of passes. */
 #include "data/data.h"
 
 /* What was read to its end is what every pass has. */
@@ -55,8 +55,8 @@ foci_status blocks_begin(foci_data *d, int64_t pass)
     }
     if (d->begun) TRY(d->supply->rewind(d));
     d->begun = true;
-    d->block = (struct block){ .before = d->bos };
-    d->seen = (struct totals){ 0 };
+    d->block = (struct data_block){ .before = d->bos };
+    d->seen = (struct data_totals){ 0 };
     return blocks_fill(d);
 }
 

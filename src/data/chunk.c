@@ -47,14 +47,14 @@ foci_status part_open(foci_data *d)
 }
 
 /* Of two files the source decides, by its line of the same number. */
-static foci_status take_line(foci_data *d, int r, bool pieces, struct line *line)
+static foci_status take_line(foci_data *d, int r, bool pieces, struct data_line *line)
 {
     TRY(lines_next(&d->lines[r], pieces, line));
     if (r == 0 && line->text) d->block.taken++;
     return FOCI_OK;
 }
 
-foci_status part_next(foci_data *d, int r, bool pieces, struct line *line)
+foci_status part_next(foci_data *d, int r, bool pieces, struct data_line *line)
 {
     do
         TRY(take_line(d, r, pieces, line));
@@ -78,7 +78,7 @@ foci_status lines_supply_rewind(foci_data *d)
 
 foci_status lines_supply_skip(foci_data *d, int64_t n)
 {
-    struct line line;
+    struct data_line line;
 
     for (int64_t i = 0; i < n; i++) {
         TRY(lines_next(&d->lines[0], d->supply->running, &line));
@@ -96,7 +96,7 @@ foci_status lines_supply_skip(foci_data *d, int64_t n)
  * Chunks
  */
 
-static void clear(struct chunk *c)
+static void clear(struct data_chunk *c)
 {
     c->text.n = c->ends.n = c->closed.n = c->numbers.n = c->answers.n = 0;
     c->strings.n = c->ids.n = c->offsets.n = 0;
@@ -122,8 +122,8 @@ foci_status chunk_add(foci_data *d, int side, const char *text, int64_t bytes)
 foci_status chunk_close(foci_data *d, int side, int64_t number, bool closed,
                         int32_t answer)
 {
-    struct chunk *c = &d->chunk[side];
-    const char    byte = closed;
+    struct data_chunk *c = &d->chunk[side];
+    const char         byte = closed;
 
     TRY(VEC_ADD(d->ctx, &c->ends, &c->text.n, 1));
     TRY(VEC_ADD(d->ctx, &c->closed, &byte, 1));
@@ -135,9 +135,9 @@ int64_t chunk_n(const foci_data *d, int side) { return d->chunk[side].ends.n; }
 
 foci_string chunk_text(const foci_data *d, int side, int64_t i)
 {
-    const struct chunk *c = &d->chunk[side];
-    const int64_t       begin = i ? VEC(int64_t, &c->ends, i - 1) : 0;
-    const int64_t       end = VEC(int64_t, &c->ends, i);
+    const struct data_chunk *c = &d->chunk[side];
+    const int64_t            begin = i ? VEC(int64_t, &c->ends, i - 1) : 0;
+    const int64_t            end = VEC(int64_t, &c->ends, i);
 
     /* No text at all has no memory either. */
     return (foci_string){ c->text.at ? (const char *)c->text.at + begin : "",
@@ -146,8 +146,8 @@ foci_string chunk_text(const foci_data *d, int side, int64_t i)
 
 const int32_t *chunk_ids(const foci_data *d, int side, int64_t i, int64_t *n)
 {
-    const struct chunk *c = &d->chunk[side];
-    const int64_t      *offsets = c->offsets.at;
+    const struct data_chunk *c = &d->chunk[side];
+    const int64_t           *offsets = c->offsets.at;
 
     *n = offsets[i + 1] - offsets[i];
     return *n ? (const int32_t *)c->ids.at + offsets[i] : NULL;
@@ -155,8 +155,8 @@ const int32_t *chunk_ids(const foci_data *d, int side, int64_t i, int64_t *n)
 
 foci_status chunk_encode(foci_data *d, int side)
 {
-    struct chunk *c = &d->chunk[side];
-    const int64_t n = chunk_n(d, side);
+    struct data_chunk *c = &d->chunk[side];
+    const int64_t      n = chunk_n(d, side);
 
     TRY(vec_reserve(d->ctx, &c->strings, n, sizeof(foci_string)));
     TRY(vec_reserve(d->ctx, &c->offsets, n + 1, sizeof(int64_t)));

@@ -92,7 +92,7 @@ foci_status classes_take(foci_data *d)
     return settle(d);
 }
 
-foci_status classes_add(foci_data *d, const struct line *line, foci_string label)
+foci_status classes_add(foci_data *d, const struct data_line *line, foci_string label)
 {
     bool          there;
     const int64_t rank = rank_of(d, label, &there);
@@ -135,7 +135,7 @@ foci_status classes_count(foci_data *d, int64_t n)
     return settle(d);
 }
 
-foci_status classes_find(foci_data *d, const struct line *line, foci_string label,
+foci_status classes_find(foci_data *d, const struct data_line *line, foci_string label,
                          int32_t *answer)
 {
     bool          there;

@@ -1,4 +1,4 @@
-/* data.c -- data objects: opening, batch after batch, what is known of them. */
+/* data.c -- data objects: opening, the next batch, queries. */
 #include <string.h>
 
 #include "data/classes.h"
@@ -102,7 +102,7 @@ foci_status foci_data_open(foci_ctx *ctx, const foci_data_options *options,
     return FOCI_OK;
 }
 
-static void free_chunk(foci_ctx *ctx, struct chunk *c)
+static void free_chunk(foci_ctx *ctx, struct data_chunk *c)
 {
     struct vec *const all[] = { &c->text,    &c->ends,    &c->closed, &c->numbers,
                                 &c->answers, &c->strings, &c->ids,    &c->offsets };
@@ -131,8 +131,8 @@ void foci_data_free(foci_data *d)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         vec_free(ctx, all[i]);
     classes_free(d);
-    task_room_free(ctx, &d->task_room);
-    if (d->made) ctx_free(ctx, d->made, (size_t)d->task_room.n, sizeof *d->made);
+    task_memory_free(ctx, &d->task_memory);
+    if (d->made) ctx_free(ctx, d->made, (size_t)d->task_memory.n, sizeof *d->made);
     task_free(ctx, &d->task);
     batch_free(d);
     ctx_free(ctx, d, 1, sizeof *d);

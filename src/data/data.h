@@ -1,6 +1,6 @@
 /* data.h -- what the parts of a data object share.
  *
- * Examples pass through four stations:
+ * Examples pass through three stages, and a position can be saved:
  *
  *     supply   reads or makes a block of examples and puts their ids into a store: one file
  *              for each sort of source (text.c, pairs.c, labelled.c, images.c, made.c)
@@ -21,8 +21,8 @@
 #include "foci/file.h"
 #include "text/utf8.h"
 
-/* Purposes of random streams: every draw starts at a hash of the seed, its purpose and
- * what it is for (data_key()).  Generated examples have streams of their own. */
+/* Purposes of random streams: every draw starts at a hash of the seed, its purpose and two
+ * numbers (data_stream()).  Generated examples have streams of their own. */
 enum { DRAW_ORDER = 0x6f726465, DRAW_MASK = 0x6d61736b };
 
 /* Where the ids of an example lie in the store. */
@@ -34,7 +34,7 @@ struct example {
     int32_t answer; /* the class */
 };
 
-/* What of a label is counted in an evaluation of text. */
+/* The words and characters that a label spells, counted in an evaluation of text. */
 struct spelled {
     int32_t words, chars;
 };
@@ -49,30 +49,30 @@ struct store {
     struct vec pixels;   /* bytes, images as they are in the file */
 };
 
-/* Text that waits to be encoded. */
-struct chunk {
+/* Text that is still to be encoded. */
+struct data_chunk {
     struct vec text;    /* char */
     struct vec ends;    /* int64_t, of each text in it */
     struct vec closed;  /* char: the end of a line followed */
     struct vec numbers; /* int64_t */
     struct vec answers; /* int32_t */
     struct vec strings; /* foci_string, for the encoder */
-    struct vec ids;     /* int32_t, what became of them */
+    struct vec ids;     /* int32_t, the encoded texts */
     struct vec offsets; /* int64_t */
 };
 
-/* A block of the source: what is in the store. */
-struct block {
+/* The block of the source that is in the store. */
+struct data_block {
     int64_t index;  /* in its pass */
     int64_t begin;  /* lines, images or examples before it */
-    int64_t taken;  /* of the block itself */
+    int64_t taken;  /* lines, images or examples of the block itself */
     int32_t before; /* running text: the token before its first one */
     int32_t after;  /* its last token */
     bool    last;   /* nothing comes after it in this pass */
 };
 
-/* What a pass has had; 0 at its start. */
-struct totals {
+/* Counts of a pass so far; 0 at its start. */
+struct data_totals {
     int64_t examples, batches, tokens, dropped, cut, not_utf8;
 };
 
@@ -86,7 +86,7 @@ struct plan_rows {
     int64_t    shift; /* running text: labels of the first window; 0: all that fit */
 };
 
-/* Names in the order of their bytes, the class of each, and where that of each class is. */
+/* Names in the order of their bytes, the class of each, and the index of each class's name. */
 struct classes {
     struct vec names;          /* char * */
     struct vec numbers, ranks; /* int64_t */
@@ -100,11 +100,11 @@ struct images {
     int64_t    begin, end; /* the part that is used */
     int64_t    at;         /* the next one in the file */
     struct vec labels;     /* int32_t, [n] */
-    struct vec floats;     /* float, room for one image */
+    struct vec floats;     /* float, memory for one image */
 };
 
-/* The arrays of a batch, and room for the largest. */
-struct batch_room {
+/* The arrays of a batch, and memory for the largest. */
+struct batch_memory {
     int64_t    rows, cells, source_cells; /* most rows, most rows * len */
     struct vec ids, labels, words, source_ids, source_words; /* int32_t, by cells */
     struct vec lens, source_lens, classes, docs;             /* int32_t, by rows */
@@ -123,37 +123,37 @@ struct foci_data {
     bool                 causal;
     int64_t              vocab[2];
 
-    struct lines          lines[2]; /* of the readers: source, target */
+    struct line_reader    lines[2]; /* of the readers: source, target */
     const foci_tokenizer *tokenizer[2];
     foci_encoder         *encoder[2];
     int32_t               pad[2], eos[2], bos, mask;
     bool                  counts; /* words and characters of labels are wanted */
-    bool           line_eos;      /* running text: <eos> stands for the end of a line */
-    struct chunk   chunk[2];
-    int64_t        part[2]; /* of bytes, half open */
-    struct classes classes;
+    bool              line_eos;   /* running text: <eos> stands for the end of a line */
+    struct data_chunk chunk[2];
+    int64_t           part[2]; /* of bytes, half open */
+    struct classes    classes;
 
     struct task          task;
-    struct task_room     task_room;
-    struct task_example *made; /* [task_room.n] */
+    struct task_memory   task_memory;
+    struct task_example *made; /* [task_memory.n] */
     struct images        images;
 
-    struct store      store;
-    struct block      block;
-    struct plan_rows  plan;
-    struct batch_room batch;
+    struct store        store;
+    struct data_block   block;
+    struct plan_rows    plan;
+    struct batch_memory batch;
 
-    int64_t       pass, index; /* batches before the next one in its pass */
-    int64_t       next;        /* likewise in its block */
-    bool          whole;       /* all is in the store, and stays there */
-    bool          begun;       /* a block is in the store */
-    bool          over;        /* the pass of an evaluation has been said to be over */
-    bool          failed;      /* reading failed: only rewinding helps */
-    struct totals seen;        /* of this pass with its present block */
-    struct totals earlier;     /* and without it */
-    struct totals known;       /* of a whole pass */
-    uint64_t      content;     /* a checksum of the block */
-    bool          counted;     /* `known` is */
+    int64_t            pass, index; /* batches before the next one in its pass */
+    int64_t            next;        /* likewise in its block */
+    bool               whole;       /* all is in the store, and stays there */
+    bool               begun;       /* a block is in the store */
+    bool               over;    /* the end of an evaluation's pass has been reported */
+    bool               failed;  /* reading failed: only rewinding helps */
+    struct data_totals seen;    /* of this pass with its present block */
+    struct data_totals earlier; /* of this pass without its present block */
+    struct data_totals known;   /* of a whole pass */
+    uint64_t           content; /* a checksum of the block */
+    bool               counted; /* `known` is valid */
 };
 
 /* Where examples come from. */
@@ -161,11 +161,12 @@ struct supply {
     /* Check options and read what is needed before the first block. */
     foci_status (*open)(foci_data *d);
 
-    /* The next block, from where the one before ended: into d->store, d->block.taken and
-     * .last, d->seen. */
+    /* Read the next block, from where the one before ended, and set d->store, d->block.taken,
+     * d->block.last and d->seen. */
     foci_status (*fill)(foci_data *d);
 
-    /* The next block is the first of a pass; and `n` of what block.begin counts go by. */
+    /* rewind: the next block is the first of a pass.  skip: skip n lines, images or
+     * examples, as block.begin counts them. */
     foci_status (*rewind)(foci_data *d);
     foci_status (*skip)(foci_data *d, int64_t n);
 
@@ -175,7 +176,7 @@ struct supply {
 extern const struct supply supply_text, supply_documents, supply_pairs, supply_labelled,
     supply_images, supply_made;
 
-/* Whether order o has one pass, and whether rows go on from batch to batch. */
+/* Whether the order has one pass, and whether rows continue from batch to batch. */
 static inline bool is_once(const foci_data *d)
 {
     return d->o.order == FOCI_ORDER_ONCE || d->o.order == FOCI_ORDER_ONCE_SEGMENTS;
@@ -186,12 +187,12 @@ static inline bool is_segments(const foci_data *d)
     return d->o.order == FOCI_ORDER_SEGMENTS || d->o.order == FOCI_ORDER_ONCE_SEGMENTS;
 }
 
-/* Check d->o and fill in what is left 0; readers are in d->lines.  And once the longest rows
- * are known (options.c). */
+/* options.c: check d->o and fill in defaults; readers are in d->lines.  options_fit: the same
+ * for what depends on the longest rows, once these are known. */
 foci_status options_take(foci_data *d);
 foci_status options_fit(foci_data *d);
 
-/* A state of its own for every purpose and what it is for. */
+/* The random stream of a purpose and two numbers, a and b. */
 static inline struct rng data_stream(const foci_data *d, uint64_t purpose, int64_t a,
                                      int64_t b)
 {
@@ -211,33 +212,33 @@ static inline int64_t running_labels(const foci_data *d)
     return d->store.ids[0].n - (d->kind == FOCI_DATA_LM);
 }
 
-/* What order, and what batches, the rows of the block have in this pass (plan.c). */
+/* plan.c: order the rows of the block for this pass, and cut them into batches. */
 foci_status plan_make(foci_data *d);
 
 /* A row to be copied: where its ids lie, and its first position with a label. */
-struct row {
+struct data_row {
     int64_t begin[2], n[2];
     int64_t first, first_slice, number;
     int32_t answer;
 };
 
-/* Row r of the batch that comes as number t. */
-int64_t    plan_n(const foci_data *d, int64_t t);
-struct row plan_row(const foci_data *d, int64_t t, int64_t r);
+/* The number of rows of batch number t, in order of use, and row r of it. */
+int64_t         plan_n(const foci_data *d, int64_t t);
+struct data_row plan_row(const foci_data *d, int64_t t, int64_t r);
 
-/* Room for batches, and the batch that comes as number t of the block (batch.c). */
+/* batch.c: allocate memory for batches; and fill batch number t of the block. */
 foci_status batch_open(foci_data *d);
 foci_status batch_make(foci_data *d, int64_t t, foci_batch *batch);
 void        batch_free(foci_data *d);
 
-/* Hide tokens of a row: what stood there goes to its labels (mask.c). */
-void mask_row(const foci_data *d, const struct row *row, int32_t *ids, int32_t *labels);
+/* mask.c: hide tokens of a row; its labels get the tokens that were there. */
+void mask_row(const foci_data *d, const struct data_row *row, int32_t *ids,
+              int32_t *labels);
 
-/* A checksum of what the store holds (save.c). */
+/* save.c: a checksum of the store. */
 uint64_t content_sum(const foci_data *d);
 
-/* The first block of a pass, the one that follows, and the one that d->block says
- * (blocks.c). */
+/* blocks.c: read the first block of a pass, the next one, and the one that d->block names. */
 foci_status blocks_begin(foci_data *d, int64_t pass);
 foci_status blocks_next(foci_data *d);
 foci_status blocks_fill(foci_data *d);
@@ -246,8 +247,8 @@ foci_status blocks_fill(foci_data *d);
  * Lines into chunks, chunks into ids (chunk.c)
  */
 
-/* A token with a meaning of its own; without one, the other (which may be the same).
- * FOCI_ERR_ARG if the tokenizer has neither: `why` needs it. */
+/* The id of a special token or, without one, of the other (which may be the same).
+ * FOCI_ERR_ARG if the tokenizer has neither; `why` says what needs it, for the message. */
 foci_status special_take(foci_data *d, int side, foci_special which, foci_special other,
                          const char *why, int32_t *id);
 
@@ -256,19 +257,19 @@ foci_status encoder_open(foci_data *d, int side, const foci_tokenizer *tokenizer
 
 /* The next line of the part of reader number r that is used; line->text is NULL behind the
  * last. */
-foci_status part_next(foci_data *d, int r, bool pieces, struct line *line);
+foci_status part_next(foci_data *d, int r, bool pieces, struct data_line *line);
 foci_status part_more(foci_data *d, int r, bool *more);
-/* Know where the part begins and ends. */
+/* Find where the part begins and ends. */
 foci_status part_open(foci_data *d);
 
-/* supply.rewind and .skip of what is read by lines; of pairs both readers. */
+/* supply.rewind and supply.skip for sources that are read by lines; of pairs both readers. */
 foci_status lines_supply_rewind(foci_data *d);
 foci_status lines_supply_skip(foci_data *d, int64_t n);
 
 void chunk_clear(foci_data *d);
-/* Whether it is time to encode. */
+/* Whether the chunk is large enough to be encoded. */
 bool chunk_full(const foci_data *d);
-/* Add to the text that is open; close it. */
+/* Append to the open text; close it. */
 foci_status chunk_add(foci_data *d, int side, const char *text, int64_t bytes);
 foci_status chunk_close(foci_data *d, int side, int64_t number, bool closed,
                         int32_t answer);
@@ -282,8 +283,8 @@ const int32_t *chunk_ids(const foci_data *d, int side, int64_t i, int64_t *n);
 bool store_full(const foci_data *d);
 void store_clear(foci_data *d);
 
-/* What of a text each of its n ids spells (spelled.c).  eos: the last one is <eos>, which
- * stands for the end of a line. */
+/* spelled.c: the words and characters that each of the n ids of a text spells.  eos: the last
+ * one is <eos>, which stands for the end of a line. */
 void spell_out(const foci_tokenizer *t, foci_string text, bool eos, const int32_t *ids,
                int64_t n, struct spelled *out);
 

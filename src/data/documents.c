@@ -1,4 +1,4 @@
-/* documents.c -- texts that stand by themselves, one in a line or between empty lines.
+/* documents.c -- separate texts, one in a line or between empty lines.
  *
  * A document is <bos>, its tokens, <eos>; one that is longer than a row goes on in further
  * rows, so that every token is predicted once all the same.
@@ -19,10 +19,10 @@ static foci_status open_documents(foci_data *d)
 }
 
 /* The lines up to an empty one; *bytes is how many were added. */
-static foci_status gather_paragraph(foci_data *d, const struct line *first)
+static foci_status gather_paragraph(foci_data *d, const struct data_line *first)
 {
-    struct line line = *first;
-    int64_t     bytes = 0;
+    struct data_line line = *first;
+    int64_t          bytes = 0;
 
     while (line.text && line.bytes) {
         if (bytes) TRY(chunk_add(d, 0, "\n", 1));
@@ -47,7 +47,7 @@ static foci_status gather(foci_data *d)
     chunk_clear(d);
     TRY(part_more(d, 0, &more));
     while (more && !chunk_full(d)) {
-        struct line line;
+        struct data_line line;
         TRY(part_next(d, 0, false, &line));
         const int64_t number = line.number;
         const bool    empty = !line.text || !line.bytes;

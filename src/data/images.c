@@ -1,8 +1,8 @@
 /* images.c -- images and their classes, from .npy files.
  *
- * Images stand one behind the other in the file, so they are read like lines: as many at a
- * time as memory allows.  They stay as they are there until a batch needs them, and are then
- * turned into numbers (x - shift) * scale and cut into square patches.
+ * Images follow one another in the file, so they are read like lines: as many at a time as
+ * memory allows.  They are stored as in the file until a batch needs them, and are then
+ * converted to numbers (x - shift) * scale and cut into square patches.
  */
 #include <math.h>
 #include <string.h>

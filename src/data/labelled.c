@@ -9,7 +9,7 @@
 #include "data/data.h"
 
 /* The two parts of a line. */
-static foci_status split(foci_data *d, const struct line *line, foci_string *label,
+static foci_status split(foci_data *d, const struct data_line *line, foci_string *label,
                          foci_string *text)
 {
     const char *tab = memchr(line->text, '\t', (size_t)line->bytes);
@@ -29,8 +29,8 @@ static foci_status collect(foci_data *d)
 
     TRY(part_more(d, 0, &more));
     while (more) {
-        struct line line = { 0 };
-        foci_string label = { 0 }, text = { 0 };
+        struct data_line line = { 0 };
+        foci_string      label = { 0 }, text = { 0 };
         TRY(part_next(d, 0, false, &line));
         if (!line.text) break;
         TRY(split(d, &line, &label, &text));
@@ -58,9 +58,9 @@ static foci_status gather(foci_data *d)
     chunk_clear(d);
     TRY(part_more(d, 0, &more));
     while (more && !chunk_full(d)) {
-        struct line line = { 0 };
-        foci_string label = { 0 }, text = { 0 };
-        int32_t     answer;
+        struct data_line line = { 0 };
+        foci_string      label = { 0 }, text = { 0 };
+        int32_t          answer;
         TRY(part_next(d, 0, false, &line));
         if (!line.text) break;
         TRY(split(d, &line, &label, &text));

@@ -7,7 +7,7 @@
 
 enum { CHUNK = 1 << 16 };
 
-void lines_open(struct lines *l, foci_ctx *ctx, const foci_reader *reader)
+void lines_open(struct line_reader *l, foci_ctx *ctx, const foci_reader *reader)
 {
     enum { SHOWN = 200 }; /* the end of a path says more than its beginning */
     const char  *name = reader->name ? reader->name : "text";
@@ -19,7 +19,7 @@ void lines_open(struct lines *l, foci_ctx *ctx, const foci_reader *reader)
              name + (bytes > SHOWN ? bytes - SHOWN : 0));
 }
 
-foci_status lines_fail(const struct lines *l, const struct line *line,
+foci_status lines_fail(const struct line_reader *l, const struct data_line *line,
                        const char *format, ...)
 {
     char    text[400], where[40] = "";
@@ -33,63 +33,63 @@ foci_status lines_fail(const struct lines *l, const struct line *line,
                     where, text);
 }
 
-static const char *reason(const struct lines *l)
+static const char *reason(const struct line_reader *l)
 {
     const char *why = l->reader.error ? l->reader.error(l->reader.user) : NULL;
     return why ? why : "the reason is not known";
 }
 
 /* Make room for more bytes behind those that are there. */
-static foci_status make_room(struct lines *l)
+static foci_status reserve(struct line_reader *l)
 {
     if (l->begin) {
         memmove(l->buffer, l->buffer + l->begin, (size_t)(l->end - l->begin));
         l->end -= l->begin;
         l->begin = 0;
     }
-    if (l->room - l->end >= CHUNK) return FOCI_OK;
+    if (l->cap - l->end >= CHUNK) return FOCI_OK;
 
-    const int64_t room = max64((int64_t)4 * CHUNK, 2 * l->room);
-    char         *bigger = ctx_alloc(l->ctx, (size_t)room, 1);
+    const int64_t cap = max64((int64_t)4 * CHUNK, 2 * l->cap);
+    char         *bigger = ctx_alloc(l->ctx, (size_t)cap, 1);
     if (!bigger) return FOCI_ERR_MEMORY;
     if (l->end) memcpy(bigger, l->buffer, (size_t)l->end);
-    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->room, 1);
+    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->cap, 1);
     l->buffer = bigger;
-    l->room = room;
+    l->cap = cap;
     return FOCI_OK;
 }
 
-static foci_status read_more(struct lines *l)
+static foci_status read_more(struct line_reader *l)
 {
-    if (l->room - l->end < CHUNK) TRY(make_room(l));
+    if (l->cap - l->end < CHUNK) TRY(reserve(l));
     const int64_t n =
-        l->reader.read(l->reader.user, l->buffer + l->end, l->room - l->end);
+        l->reader.read(l->reader.user, l->buffer + l->end, l->cap - l->end);
     if (n < 0) return lines_fail(l, NULL, "cannot be read: %s", reason(l));
-    if (n > l->room - l->end)
+    if (n > l->cap - l->end)
         return lines_fail(l, NULL,
                           "its reader gave %lld bytes where %lld were asked for",
-                          (long long)n, (long long)(l->room - l->end));
+                          (long long)n, (long long)(l->cap - l->end));
     l->end += n;
     l->ended = n == 0;
     return FOCI_OK;
 }
 
-static bool begins(const struct lines *l, const char *what)
+static bool begins(const struct line_reader *l, const char *what)
 {
     const int64_t n = (int64_t)strlen(what);
     return l->end - l->begin >= n && !memcmp(l->buffer + l->begin, what, (size_t)n);
 }
 
-void lines_take(struct lines *l, int64_t bytes)
+void lines_take(struct line_reader *l, int64_t bytes)
 {
     l->begin += bytes;
     l->offset += bytes;
 }
 
 /* What a text editor or a generator put before the first line. */
-static foci_status start(struct lines *l)
+static foci_status start(struct line_reader *l)
 {
-    struct line line;
+    struct data_line line;
 
     if (l->started) return FOCI_OK;
     while (!l->ended && l->end - l->begin < 16)
@@ -114,21 +114,22 @@ static int64_t cut(const char *text)
 }
 
 /* Take `bytes` of which `skip` are no text but the end of the line. */
-static void take(struct lines *l, struct line *line, int64_t bytes, int64_t skip)
+static void take(struct line_reader *l, struct data_line *line, int64_t bytes,
+                 int64_t skip)
 {
     const char *text = l->buffer + l->begin;
 
-    *line = (struct line){ .text = text,
-                           .bytes = bytes,
-                           .number = l->number,
-                           .offset = l->offset,
-                           .closed = skip > 0 };
+    *line = (struct data_line){ .text = text,
+                                .bytes = bytes,
+                                .number = l->number,
+                                .offset = l->offset,
+                                .closed = skip > 0 };
     if (skip && bytes && text[bytes - 1] == '\r') line->bytes--;
     lines_take(l, bytes + skip);
     l->number += skip;
 }
 
-foci_status lines_next(struct lines *l, bool pieces, struct line *line)
+foci_status lines_next(struct line_reader *l, bool pieces, struct data_line *line)
 {
     int64_t seen = 0;
 
@@ -152,7 +153,7 @@ foci_status lines_next(struct lines *l, bool pieces, struct line *line)
         }
         if (l->ended) break;
         if (seen > LINE_MOST) {
-            *line = (struct line){ .number = l->number };
+            *line = (struct data_line){ .number = l->number };
             return lines_fail(
                 l, line,
                 "is longer than %d bytes; examples stand in lines of their "
@@ -161,12 +162,12 @@ foci_status lines_next(struct lines *l, bool pieces, struct line *line)
         }
         TRY(read_more(l));
     }
-    *line = (struct line){ .number = l->number, .offset = l->offset };
+    *line = (struct data_line){ .number = l->number, .offset = l->offset };
     if (seen) take(l, line, seen, 0);
     return FOCI_OK;
 }
 
-foci_status lines_more(struct lines *l, bool *more)
+foci_status lines_more(struct line_reader *l, bool *more)
 {
     TRY(start(l));
     while (!l->ended && l->begin == l->end)
@@ -175,7 +176,8 @@ foci_status lines_more(struct lines *l, bool *more)
     return FOCI_OK;
 }
 
-foci_status lines_look(struct lines *l, int64_t want, const char **at, int64_t *there)
+foci_status lines_look(struct line_reader *l, int64_t want, const char **at,
+                       int64_t *there)
 {
     while (!l->ended && l->end - l->begin < want)
         TRY(read_more(l));
@@ -184,7 +186,7 @@ foci_status lines_look(struct lines *l, int64_t want, const char **at, int64_t *
     return FOCI_OK;
 }
 
-foci_status lines_rewind(struct lines *l)
+foci_status lines_rewind(struct line_reader *l)
 {
     if (!l->reader.rewind)
         return lines_fail(
@@ -198,7 +200,7 @@ foci_status lines_rewind(struct lines *l)
     return FOCI_OK;
 }
 
-foci_status lines_measure(struct lines *l, int64_t *bytes)
+foci_status lines_measure(struct line_reader *l, int64_t *bytes)
 {
     while (!l->ended) {
         lines_take(l, l->end - l->begin);
@@ -209,11 +211,11 @@ foci_status lines_measure(struct lines *l, int64_t *bytes)
     return lines_rewind(l);
 }
 
-void lines_close(struct lines *l) { foci_reader_close(&l->reader); }
+void lines_close(struct line_reader *l) { foci_reader_close(&l->reader); }
 
-void lines_free(struct lines *l)
+void lines_free(struct line_reader *l)
 {
     lines_close(l);
-    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->room, 1);
+    if (l->buffer) ctx_free(l->ctx, l->buffer, (size_t)l->cap, 1);
     l->buffer = NULL;
 }

@@ -1,4 +1,4 @@
-/* made.c -- examples of a generator, made a block at a time. */
+/* made.c -- generated examples, a block at a time. */
 #include <string.h>
 
 #include "data/data.h"
@@ -31,7 +31,7 @@ static foci_status open_made(foci_data *d)
     TRY(check_len(d, "source_len", &d->o.source_len, t->source_len));
     if (is_once(d) && !d->o.examples) d->o.examples = 1000;
     const int64_t n = max64(4, min64(1024, TOKENS_AT_ONCE / (t->len + t->source_len)));
-    TRY(task_room_make(d->ctx, t, n, &d->task_room));
+    TRY(task_memory_make(d->ctx, t, n, &d->task_memory));
     d->made = ctx_alloc(d->ctx, (size_t)n, sizeof *d->made);
     return d->made ? FOCI_OK : FOCI_ERR_MEMORY;
 }
@@ -82,8 +82,8 @@ static foci_status fill(foci_data *d)
     store_clear(d);
     do {
         const int64_t first = d->block.begin + d->block.taken;
-        const int64_t n = min64(d->task_room.n, most - d->block.taken);
-        task_make(d->ctx, &d->task_room, d->o.seed, d->o.split, first, n, d->made);
+        const int64_t n = min64(d->task_memory.n, most - d->block.taken);
+        task_make(d->ctx, &d->task_memory, d->o.seed, d->o.split, first, n, d->made);
         for (int64_t i = 0; i < n; i++)
             TRY(store_example(d, &d->made[i], first + i));
         d->block.taken += n;

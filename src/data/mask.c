@@ -32,7 +32,8 @@ static int32_t hide(const foci_data *d, struct rng *r, int32_t id)
     return u < 0.9 ? draw_token(d, r, id) : id;
 }
 
-void mask_row(const foci_data *d, const struct row *row, int32_t *ids, int32_t *labels)
+void mask_row(const foci_data *d, const struct data_row *row, int32_t *ids,
+              int32_t *labels)
 {
     const int64_t n = row->n[0];
     struct rng    r =

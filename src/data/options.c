@@ -1,4 +1,4 @@
-/* options.c -- what is asked for, checked, with what was left 0 filled in. */
+/* options.c -- options of a data object: checks and defaults. */
 #include <math.h>
 #include <string.h>
 

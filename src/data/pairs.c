@@ -24,7 +24,7 @@ static foci_status open_pairs(foci_data *d)
 }
 
 /* The two sides of a line "SOURCE<TAB>TARGET". */
-static foci_status split(foci_data *d, const struct line *line)
+static foci_status split(foci_data *d, const struct data_line *line)
 {
     const char *tab = memchr(line->text, '\t', (size_t)line->bytes);
     const char *end = line->text + line->bytes;
@@ -41,9 +41,9 @@ static foci_status split(foci_data *d, const struct line *line)
 }
 
 /* The same line of both files. */
-static foci_status join(foci_data *d, const struct line *line)
+static foci_status join(foci_data *d, const struct data_line *line)
 {
-    struct line other;
+    struct data_line other;
 
     /* Lines of the target before the part that is used go with those of the source. */
     do {
@@ -66,7 +66,7 @@ static foci_status gather(foci_data *d)
     chunk_clear(d);
     TRY(part_more(d, 0, &more));
     while (more && !chunk_full(d)) {
-        struct line line;
+        struct data_line line;
         TRY(part_next(d, 0, false, &line));
         if (!line.text) break;
         TRY(d->lines[1].reader.read ? join(d, &line) : split(d, &line));

@@ -1,9 +1,8 @@
-/* plan.c -- which rows of a block make up which batch, in which order.
+/* plan.c -- the order of the rows of a block, and their batches.
  *
  * Examples are put in random order, then sorted by length, equally long ones staying in
- * that order, and cut into batches as long as they fit; batches come in random order.  So
- * padding is least, and batches are others in every pass.  In an evaluation nothing is
- * random.
+ * that order, and cut into batches as long as they fit; batches come in random order.  This
+ * minimises padding, and batches differ in every pass.  In an evaluation nothing is random.
  *
  * Running text is cut into windows.  In training the first one has a random length, so that
  * the cuts are elsewhere in every pass; every token is predicted once all the same.
@@ -36,30 +35,30 @@ static int64_t count_windows(const foci_data *d)
 
 /* Window i: the labels of the first are at its very start, those of others may have tokens
  * before them that were predicted already. */
-static struct row window(const foci_data *d, int64_t i)
+static struct data_row window(const foci_data *d, int64_t i)
 {
     const int64_t n = running_labels(d), step = step_of(d), first = first_of(d);
     const int64_t begin = i ? first + (i - 1) * step : 0;
     const int64_t end = min64(i ? begin + step : first, n);
     const int64_t seen = i && d->o.stride ? min64(d->o.len - step, begin) : 0;
 
-    return (struct row){ .begin[0] = begin - seen,
-                         .n[0] = end - begin + seen,
-                         .first = seen,
-                         .number = -1 };
+    return (struct data_row){ .begin[0] = begin - seen,
+                              .n[0] = end - begin + seen,
+                              .first = seen,
+                              .number = -1 };
 }
 
 /* Part t of run r: the text is cut into as many runs as there are rows. */
-static struct row segment(const foci_data *d, int64_t t, int64_t r)
+static struct data_row segment(const foci_data *d, int64_t t, int64_t r)
 {
     const int64_t n = running_labels(d), rows = d->o.batch;
     const int64_t begin = n / rows * r + min64(r, n % rows);
     const int64_t end = begin + n / rows + (r < n % rows);
     const int64_t at = begin + t * d->o.len;
 
-    return (struct row){ .begin[0] = min64(at, end),
-                         .n[0] = max64(0, min64(d->o.len, end - at)),
-                         .number = -1 };
+    return (struct data_row){ .begin[0] = min64(at, end),
+                              .n[0] = max64(0, min64(d->o.len, end - at)),
+                              .number = -1 };
 }
 
 /*
@@ -215,7 +214,7 @@ int64_t plan_n(const foci_data *d, int64_t t)
     return starts[1] - starts[0];
 }
 
-struct row plan_row(const foci_data *d, int64_t t, int64_t r)
+struct data_row plan_row(const foci_data *d, int64_t t, int64_t r)
 {
     const struct plan_rows *p = &d->plan;
 
@@ -225,9 +224,9 @@ struct row plan_row(const foci_data *d, int64_t t, int64_t r)
     if (d->supply->running) return window(d, i);
 
     const struct example *e = example(d, i);
-    return (struct row){ .begin = { e->begin[0], e->begin[1] },
-                         .n = { e->n[0], e->n[1] },
-                         .first_slice = e->first_slice,
-                         .number = e->number,
-                         .answer = e->answer };
+    return (struct data_row){ .begin = { e->begin[0], e->begin[1] },
+                              .n = { e->n[0], e->n[1] },
+                              .first_slice = e->first_slice,
+                              .number = e->number,
+                              .answer = e->answer };
 }

@@ -1,10 +1,10 @@
 /* save.c -- the position in the data as bytes.
  *
  * A position is the pass, the block that is being read (how much of the source lies before
- * it, how many blocks, the token before its text) and the batches taken of it; everything
- * drawn follows from these and the seed.  Beside it stand a checksum of the options and one
- * of the ids of the block, so that what is restored elsewhere is seen to be of the same
- * data.  All is written as 64-bit numbers, least byte first.
+ * it, how many blocks, the token before its text) and the number of its batches that were
+ * used; everything drawn follows from these and the seed.  Checksums of the options and of
+ * the ids of the block are saved too, so that restoring on other data is refused.  All is
+ * written as 64-bit numbers, least byte first.
  */
 #include <string.h>
 
@@ -124,7 +124,7 @@ uint64_t content_sum(const foci_data *d)
                : sum;
 }
 
-static void put_totals(uint64_t *to, const struct totals *t)
+static void put_totals(uint64_t *to, const struct data_totals *t)
 {
     to[0] = (uint64_t)t->examples;
     to[1] = (uint64_t)t->batches;
@@ -134,10 +134,10 @@ static void put_totals(uint64_t *to, const struct totals *t)
     to[5] = (uint64_t)t->not_utf8;
 }
 
-static struct totals get_totals(const uint64_t *from)
+static struct data_totals get_totals(const uint64_t *from)
 {
-    return (struct totals){ (int64_t)from[0], (int64_t)from[1], (int64_t)from[2],
-                            (int64_t)from[3], (int64_t)from[4], (int64_t)from[5] };
+    return (struct data_totals){ (int64_t)from[0], (int64_t)from[1], (int64_t)from[2],
+                                 (int64_t)from[3], (int64_t)from[4], (int64_t)from[5] };
 }
 
 static uint64_t words_sum(const uint64_t *word)
@@ -213,9 +213,9 @@ static foci_status seek(foci_data *d, const uint64_t *word)
     if (d->whole) return plan_make(d);
     TRY(d->supply->rewind(d));
     TRY(d->supply->skip(d, (int64_t)word[BLOCK_BEGIN]));
-    d->block = (struct block){ .index = (int64_t)word[BLOCK_INDEX],
-                               .begin = (int64_t)word[BLOCK_BEGIN],
-                               .before = (int32_t)(uint32_t)word[BLOCK_BEFORE] };
+    d->block = (struct data_block){ .index = (int64_t)word[BLOCK_INDEX],
+                                    .begin = (int64_t)word[BLOCK_BEGIN],
+                                    .before = (int32_t)(uint32_t)word[BLOCK_BEFORE] };
     d->seen = get_totals(word + SEEN);
     d->known = get_totals(word + KNOWN);
     d->counted = word[COUNTED] != 0;

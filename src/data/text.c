@@ -34,7 +34,7 @@ static foci_status gather(foci_data *d)
     chunk_clear(d);
     TRY(part_more(d, 0, &more));
     while (more && !chunk_full(d)) {
-        struct line line;
+        struct data_line line;
         TRY(part_next(d, 0, true, &line));
         if (!line.text) break;
         TRY(chunk_add(d, 0, line.text, line.bytes));

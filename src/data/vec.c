@@ -7,18 +7,18 @@
 foci_status vec_reserve(foci_ctx *ctx, struct vec *v, int64_t more, size_t each)
 {
     assert(!v->at || v->each == each);
-    if (more <= v->room - v->n) return FOCI_OK;
+    if (more <= v->cap - v->n) return FOCI_OK;
     if (more > INT64_MAX / 4 - v->n)
         return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for %lld elements more",
                         (long long)more);
 
-    const int64_t room = max64(v->n + more, v->n + v->n / 2 + 64);
-    void         *bigger = ctx_alloc(ctx, (size_t)room, each);
+    const int64_t cap = max64(v->n + more, v->n + v->n / 2 + 64);
+    void         *bigger = ctx_alloc(ctx, (size_t)cap, each);
     if (!bigger) return FOCI_ERR_MEMORY;
     if (v->n) memcpy(bigger, v->at, (size_t)v->n * each);
-    if (v->at) ctx_free(ctx, v->at, (size_t)v->room, each);
+    if (v->at) ctx_free(ctx, v->at, (size_t)v->cap, each);
     v->at = bigger;
-    v->room = room;
+    v->cap = cap;
     v->each = each;
     return FOCI_OK;
 }
@@ -34,6 +34,6 @@ foci_status vec_append(foci_ctx *ctx, struct vec *v, const void *from, int64_t n
 
 void vec_free(foci_ctx *ctx, struct vec *v)
 {
-    if (v->at) ctx_free(ctx, v->at, (size_t)v->room, v->each);
+    if (v->at) ctx_free(ctx, v->at, (size_t)v->cap, v->each);
     *v = (struct vec){ 0 };
 }

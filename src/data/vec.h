@@ -4,17 +4,17 @@
 
 #include "core/core.h"
 
-/* n elements of `each` bytes, with room for more.  Zeros are an empty one. */
+/* n elements of `each` bytes, of capacity `cap`.  All zeros: an empty one. */
 struct vec {
     void   *at;
-    int64_t n, room;
+    int64_t n, cap;
     size_t  each;
 };
 
-/* Room for `more` elements of so many bytes behind the n that there are. */
+/* Reserve memory for `more` elements after the n present ones. */
 foci_status vec_reserve(foci_ctx *ctx, struct vec *v, int64_t more, size_t each);
 
-/* Append n elements of so many bytes. */
+/* Append n elements. */
 foci_status vec_append(foci_ctx *ctx, struct vec *v, const void *from, int64_t n,
                        size_t each);
 #define VEC_ADD(ctx, v, from, n) vec_append(ctx, v, from, n, sizeof *(from))

@@ -1,4 +1,4 @@
-/* device_check.c -- what a device refuses: stages that have no form on it, when planning;
+/* device_check.c -- what a device refuses: stages that it does not implement, when planning;
  * pointers of the host and streams of other devices, when executing. */
 #include <stdio.h>
 

@@ -18,7 +18,7 @@ static const double log2_e = 1.44269504088896340736;
  * An execution: the launch and its pieces of the work memory.
  */
 
-struct run {
+struct device_run {
     struct cuda_exact          x;
     const struct cuda_calls   *calls;
     const struct device_stage *on;
@@ -72,14 +72,14 @@ static bool counts_keys(const struct stage *s)
 }
 
 /* The pieces, from an arena that may be null: sizes and uses cannot disagree. */
-static void take(struct run *r, struct arena *a, bool backward)
+static void carve(struct device_run *r, struct arena *a, bool backward)
 {
-    const foci_problem *p = &r->plan->p;
-    const struct group *g = r->stage->group;
-    const struct score *score = &r->stage->score;
-    const int64_t       rows = g->heads * p->batch * p->len_q;
-    const int64_t       wide = mapped_width(p);
-    const size_t        el = foci_dtype_bytes(p->dtype);
+    const foci_problem      *p = &r->plan->p;
+    const struct plan_group *g = r->stage->group;
+    const struct score      *score = &r->stage->score;
+    const int64_t            rows = g->heads * p->batch * p->len_q;
+    const int64_t            wide = mapped_width(p);
+    const size_t             el = foci_dtype_bytes(p->dtype);
 
     r->seqs = arena_alloc(a, plan_max_seqs(r->plan) + 1, sizeof *r->seqs);
     if (score->n_factors) r->head_scale = arena_alloc(a, g->heads, sizeof(float));
@@ -106,14 +106,15 @@ static void take(struct run *r, struct arena *a, bool backward)
     r->x.work = r->x.work_bytes ? arena_alloc(a, (int64_t)r->x.work_bytes, 1) : NULL;
 }
 
-static struct run run_of(const foci_plan *plan, const struct stage *s, const foci_io *io)
+static struct device_run run_of(const foci_plan *plan, const struct stage *s,
+                                const foci_io *io)
 {
-    struct run r = { .x = s->device->x,
-                     .calls = plan->ctx->device->calls,
-                     .on = s->device,
-                     .plan = plan,
-                     .stage = s,
-                     .io = io };
+    struct device_run r = { .x = s->device->x,
+                            .calls = plan->ctx->device->calls,
+                            .on = s->device,
+                            .plan = plan,
+                            .stage = s,
+                            .io = io };
 
     r.x.row_ds = NULL; /* until it has a place */
     return r;
@@ -121,10 +122,10 @@ static struct run run_of(const foci_plan *plan, const struct stage *s, const foc
 
 static size_t bytes_of(const foci_plan *plan, const struct stage *s, bool backward)
 {
-    struct run   r = run_of(plan, s, NULL);
-    struct arena a = { 0 };
+    struct device_run r = run_of(plan, s, NULL);
+    struct arena      a = { 0 };
 
-    take(&r, &a, backward);
+    carve(&r, &a, backward);
     return a.used;
 }
 
@@ -158,7 +159,7 @@ static struct cuda_out rows_out(void *at, const foci_layout *l, int64_t head0, s
     return (struct cuda_out){ first, l->batch, l->row, l->head };
 }
 
-static struct cuda_pairs pairs_of(const struct run *r, const void *at, size_t el)
+static struct cuda_pairs pairs_of(const struct device_run *r, const void *at, size_t el)
 {
     const foci_problem *p = &r->plan->p;
     const int64_t       head = p->len_q * p->len_k, head0 = r->stage->group->head0;
@@ -173,13 +174,13 @@ static struct cuda_pairs pairs_of(const struct run *r, const void *at, size_t el
     return pairs;
 }
 
-static void set_tensors(struct run *r)
+static void set_tensors(struct device_run *r)
 {
-    const foci_problem *p = &r->plan->p;
-    const foci_io      *io = r->io;
-    const struct group *g = r->stage->group;
-    struct cuda_exact  *x = &r->x;
-    const size_t        el = foci_dtype_bytes(p->dtype);
+    const foci_problem      *p = &r->plan->p;
+    const foci_io           *io = r->io;
+    const struct plan_group *g = r->stage->group;
+    struct cuda_exact       *x = &r->x;
+    const size_t             el = foci_dtype_bytes(p->dtype);
 
     x->stream = io->stream;
     x->q = rows_in(io->q, &p->q, g->head0, el);
@@ -205,7 +206,7 @@ static void set_tensors(struct run *r)
         if (step_error) return step_error;                                             \
     } while (0)
 
-static int make_seqs(struct run *r)
+static int make_seqs(struct device_run *r)
 {
     const foci_io            *io = r->io;
     const struct cuda_lengths lengths = { io->len_q, io->len_k, io->docs };
@@ -218,7 +219,7 @@ static int make_seqs(struct run *r)
     return 0;
 }
 
-static struct cuda_factors factors_of(const struct run *r)
+static struct cuda_factors factors_of(const struct device_run *r)
 {
     const struct score *s = &r->stage->score;
     struct cuda_factors f = { .params = r->io->params, .n = s->n_factors };
@@ -228,7 +229,7 @@ static struct cuda_factors factors_of(const struct run *r)
     return f;
 }
 
-static struct cuda_tables tables_of(const struct run *r)
+static struct cuda_tables tables_of(const struct device_run *r)
 {
     const struct score *s = &r->stage->score;
     struct cuda_tables  t = { .params = r->io->params,
@@ -244,7 +245,7 @@ static struct cuda_tables tables_of(const struct run *r)
     return t;
 }
 
-static int make_numbers(struct run *r)
+static int make_numbers(struct device_run *r)
 {
     const struct score *s = &r->stage->score;
     struct cuda_exact  *x = &r->x;
@@ -265,7 +266,7 @@ static int make_numbers(struct run *r)
     return counts_keys(r->stage) ? r->calls->visible(x) : 0;
 }
 
-static int map_rows(struct run *r, bool keys)
+static int map_rows(struct device_run *r, bool keys)
 {
     const foci_problem   *p = &r->plan->p;
     struct cuda_exact    *x = &r->x;
@@ -278,7 +279,7 @@ static int map_rows(struct run *r, bool keys)
     return 0;
 }
 
-static int prepare(struct run *r)
+static int prepare(struct device_run *r)
 {
     STEP(make_seqs(r));
     STEP(make_numbers(r));
@@ -291,7 +292,7 @@ static int prepare(struct run *r)
  * Forward
  */
 
-static int run_forward(struct run *r)
+static int run_forward(struct device_run *r)
 {
     struct cuda_exact *x = &r->x;
     const size_t       el = foci_dtype_bytes(r->plan->p.dtype);
@@ -310,8 +311,8 @@ static void report(const struct execution *exec, int error)
     if (error && exec->fault && !*exec->fault) *exec->fault = error;
 }
 
-static void run_on(const struct execution *exec, struct run *r,
-                   int (*pass)(struct run *))
+static void run_on(const struct execution *exec, struct device_run *r,
+                   int (*pass)(struct device_run *))
 {
     const struct device *d = exec->plan->ctx->device;
     int                  before = 0;
@@ -325,12 +326,12 @@ static void run_on(const struct execution *exec, struct run *r,
 static void forward(const struct execution *exec, const struct stage *s,
                     const foci_io *io, float *saved)
 {
-    struct run   r = run_of(exec->plan, s, io);
-    struct arena a = { .base = io->work };
+    struct device_run r = run_of(exec->plan, s, io);
+    struct arena      a = { .base = io->work };
 
     set_tensors(&r);
     r.x.norm = saved;
-    take(&r, &a, false);
+    carve(&r, &a, false);
     run_on(exec, &r, run_forward);
 }
 
@@ -338,12 +339,12 @@ static void forward(const struct execution *exec, const struct stage *s,
  * Backward
  */
 
-struct back {
-    struct run        r; /* first: passes are given the run */
+struct device_back {
+    struct device_run r; /* first: passes are given the run */
     const foci_grads *g;
 };
 
-static int clear_grads(struct run *r)
+static int clear_grads(struct device_run *r)
 {
     struct cuda_exact *x = &r->x;
     const int          el = (int)foci_dtype_bytes(r->plan->p.dtype);
@@ -355,14 +356,14 @@ static int clear_grads(struct run *r)
 }
 
 /* Gradients of mapped rows go to work memory, as floats. */
-static struct cuda_out aside(struct run *r, bool keys)
+static struct cuda_out aside(struct device_run *r, bool keys)
 {
     const foci_layout l = device_rows(r->stage, &r->plan->p, keys);
 
     return (struct cuda_out){ keys ? r->dk : r->dq, l.batch, l.row, l.head };
 }
 
-static int map_back(struct run *r, bool keys, const struct cuda_in *given,
+static int map_back(struct device_run *r, bool keys, const struct cuda_in *given,
                     const struct cuda_out *to)
 {
     const struct cuda_out made = aside(r, keys);
@@ -372,9 +373,9 @@ static int map_back(struct run *r, bool keys, const struct cuda_in *given,
     return r->calls->map_back(&r->x, &r->on->map, keys, given, &from, to);
 }
 
-static int param_grads(struct back *b)
+static int param_grads(struct device_back *b)
 {
-    struct run               *r = &b->r;
+    struct device_run        *r = &b->r;
     const struct score       *s = &r->stage->score;
     const struct cuda_factors f = factors_of(r);
     const foci_problem       *p = &r->plan->p;
@@ -395,9 +396,9 @@ static int param_grads(struct back *b)
     return 0;
 }
 
-static int run_backward(struct run *r)
+static int run_backward(struct device_run *r)
 {
-    struct back          *b = (struct back *)r;
+    struct device_back   *b = (struct device_back *)r;
     struct cuda_exact    *x = &r->x;
     const struct cuda_in  q = x->q, k = x->k;
     const struct cuda_out dq = x->dq, dk = x->dk;
@@ -423,7 +424,7 @@ static void backward(const struct execution *exec, const struct stage *s,
 {
     const foci_problem *p = &exec->plan->p;
     const size_t        el = foci_dtype_bytes(p->dtype);
-    struct back         b = { run_of(exec->plan, s, io), g };
+    struct device_back  b = { run_of(exec->plan, s, io), g };
     struct cuda_exact  *x = &b.r.x;
     struct arena        a = { .base = io->work };
 
@@ -433,7 +434,7 @@ static void backward(const struct execution *exec, const struct stage *s,
     x->dq = rows_out(g->dq, &p->q, s->group->head0, el);
     x->dk = rows_out(g->dk, &p->k, s->group->kv0, el);
     x->dv_out = rows_out(g->dv, &p->v, s->group->kv0, el);
-    take(&b.r, &a, true);
+    carve(&b.r, &a, true);
     if (!g->dparams) x->row_ds = NULL;
     run_on(exec, &b.r, run_backward);
 }

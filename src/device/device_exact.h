@@ -1,5 +1,5 @@
-/* device_exact.h -- what a stage of exact attention keeps on a device: the launch as far
- * as planning knows it, and tables that were uploaded. */
+/* device_exact.h -- the data of a stage of exact attention on a device: the launch as far as
+ * planning knows it, and uploaded tables. */
 #ifndef FOCI_DEVICE_EXACT_H
 #define FOCI_DEVICE_EXACT_H
 
@@ -16,8 +16,8 @@ struct device_stage {
     void  *memory;          /* that the pointers point into */
 };
 
-/* Whether rows of q and k are mapped before they meet; where kernels then find them: rows
- * packed as [batch][row][head], of chunks of 16 bytes; or as they are given. */
+/* Whether rows of q and k are mapped before their product; and the layout in which kernels
+ * then read them: packed as [batch][row][head], in chunks of 16 bytes, or as given. */
 bool        device_maps(const struct stage *s);
 foci_layout device_rows(const struct stage *s, const foci_problem *p, bool keys);
 

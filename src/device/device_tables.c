@@ -25,8 +25,8 @@ struct tables {
     int32_t *entry[2];
 };
 
-static void take_tables(const struct stage *s, const foci_problem *p, struct arena *a,
-                        struct tables *t)
+static void carve_tables(const struct stage *s, const foci_problem *p, struct arena *a,
+                         struct tables *t)
 {
     const struct support *u = &s->support;
     const struct score   *score = &s->score;
@@ -142,13 +142,13 @@ static foci_status upload(foci_plan *plan, struct stage *s)
     struct arena  a = { 0 };
     struct tables t;
 
-    take_tables(s, &plan->p, &a, &t);
+    carve_tables(s, &plan->p, &a, &t);
     if (!a.used) return FOCI_OK;
     const size_t bytes = a.used;
     char        *host = ctx_alloc(ctx, bytes, 1);
     if (!host) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = host };
-    take_tables(s, &plan->p, &a, &t);
+    carve_tables(s, &plan->p, &a, &t);
     fill_support(&s->support, &t);
     fill_counts(s, &plan->p, &t);
     fill_distances(s, &plan->p, &t);

@@ -16,7 +16,7 @@ struct execution {
     /* Stages of the plan run side by side and share the threads: see phases_run(). */
     bool shared;
 
-    /* The first error of the device goes here; NULL: nobody asks. */
+    /* The first error of the device goes here; NULL: it is not wanted. */
     int *fault;
 
     /* Weights of the rows of the output, [batch len_q][heads of the group], gate_step
@@ -41,7 +41,7 @@ struct engine {
     /* Fill parameters that are statistics of q and k; NULL: it has none. */
     foci_status (*calibrate)(const foci_plan *plan, const struct stage *s,
                              const foci_io *io, float *params);
-    /* What an execution cannot be, with the sentence; NULL: nothing to say. */
+    /* Refuse an execution that the engine cannot do, with a message; NULL: it can do all. */
     foci_status (*check)(const foci_plan *plan, const struct stage *s,
                          const foci_io *io, char *text, size_t cap);
     void (*cost)(const foci_plan *plan, const struct stage *s, foci_cost *cost);

@@ -66,16 +66,16 @@ static double from_bits(foci_eltype type, uint64_t bits)
 }
 
 /* A walk over the elements in C order; `at` is the index of the next one. */
-struct walk {
+struct convert_walk {
     const foci_array *a;
     int64_t           stride[FOCI_MAX_DIMS]; /* in elements */
     int64_t           at[FOCI_MAX_DIMS];
 };
 
-static struct walk walk_begin(const foci_array *a)
+static struct convert_walk walk_begin(const foci_array *a)
 {
-    struct walk w = { .a = a };
-    int64_t     step = 1;
+    struct convert_walk w = { .a = a };
+    int64_t             step = 1;
     for (int k = 0; k < a->n_dims; k++) {
         const int axis = a->fortran ? k : a->n_dims - 1 - k;
         w.stride[axis] = step;
@@ -86,7 +86,7 @@ static struct walk walk_begin(const foci_array *a)
 
 /* The next values, up to RUN of them and within one run of the last axis; the
  * result is their number. */
-static int64_t walk_next(struct walk *w, double *out)
+static int64_t walk_next(struct convert_walk *w, double *out)
 {
     const foci_array *a = w->a;
     const size_t      bytes = eltype_bytes(a->type);
@@ -120,8 +120,8 @@ void foci_array_to_f32(const foci_array *array, float *out)
         if (array->count) memcpy(out, array->data, (size_t)array->count * sizeof *out);
         return;
     }
-    struct walk w = walk_begin(array);
-    double      run[RUN];
+    struct convert_walk w = walk_begin(array);
+    double              run[RUN];
     for (int64_t done = 0; done < array->count;) {
         const int64_t n = walk_next(&w, run);
         for (int64_t i = 0; i < n; i++)
@@ -134,8 +134,8 @@ foci_status foci_array_to_i32(const foci_array *array, int32_t *out)
     if (!array || (array->count && !out))
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_array_to_i32: %s is NULL",
                         array ? "out" : "the array");
-    struct walk w = walk_begin(array);
-    double      run[RUN];
+    struct convert_walk w = walk_begin(array);
+    double              run[RUN];
     for (int64_t done = 0; done < array->count;) {
         const int64_t n = walk_next(&w, run);
         for (int64_t i = 0; i < n; i++) {

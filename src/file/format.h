@@ -13,8 +13,8 @@ struct foci_file {
     size_t               path_bytes;
     const unsigned char *map; /* [bytes] the whole file */
     size_t               bytes;
-    foci_array          *arrays; /* [n] of [room], in the order of their data */
-    int                  n, room;
+    foci_array          *arrays; /* [n] of [cap], in the order of their data */
+    int                  n, cap;
     json_t              *header; /* of a .safetensors file: owns the names */
 };
 
@@ -22,7 +22,7 @@ struct foci_file {
 foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
     PRINTF_LIKE(3, 4);
 
-/* Fill f->arrays from f->map, whose first bytes have been looked at. */
+/* Fill f->arrays from f->map, whose first bytes have been checked. */
 foci_status npy_read(struct foci_file *f);
 foci_status safetensors_read(struct foci_file *f);
 

@@ -141,7 +141,7 @@ void foci_file_free(foci_file *file)
     foci_ctx *ctx = file->ctx;
     if (file->map) munmap((void *)(uintptr_t)file->map, file->bytes);
     if (file->arrays)
-        ctx_free(ctx, file->arrays, (size_t)file->room, sizeof *file->arrays);
+        ctx_free(ctx, file->arrays, (size_t)file->cap, sizeof *file->arrays);
     if (file->path) ctx_free(ctx, file->path, file->path_bytes, 1);
     json_decref(file->header);
     ctx_free(ctx, file, 1, sizeof *file);

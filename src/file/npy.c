@@ -13,18 +13,18 @@
 
 #include "file/format.h"
 
-struct text { /* what is left of the header */
+struct npy_text { /* what is left of the header */
     const char *p, *end;
 };
 
-static void skip_blanks(struct text *t)
+static void skip_blanks(struct npy_text *t)
 {
     while (t->p < t->end && strchr(" \t\r\n", *t->p) && *t->p)
         t->p++;
 }
 
 /* The next character that is no blank, taken if it is c. */
-static bool take(struct text *t, char c)
+static bool take(struct npy_text *t, char c)
 {
     skip_blanks(t);
     if (t->p == t->end || *t->p != c) return false;
@@ -32,7 +32,7 @@ static bool take(struct text *t, char c)
     return true;
 }
 
-static bool take_word(struct text *t, const char *word)
+static bool take_word(struct npy_text *t, const char *word)
 {
     const size_t n = strlen(word);
     skip_blanks(t);
@@ -42,7 +42,7 @@ static bool take_word(struct text *t, const char *word)
 }
 
 /* A quoted string without escapes, shorter than cap. */
-static bool take_string(struct text *t, char *out, size_t cap)
+static bool take_string(struct npy_text *t, char *out, size_t cap)
 {
     skip_blanks(t);
     if (t->p == t->end || (*t->p != '\'' && *t->p != '"')) return false;
@@ -60,7 +60,7 @@ static bool take_string(struct text *t, char *out, size_t cap)
 }
 
 /* A decimal without sign or leading zero; Python 2 wrote an L behind it. */
-static bool take_length(struct text *t, int64_t *out)
+static bool take_length(struct npy_text *t, int64_t *out)
 {
     skip_blanks(t);
     const char *first = t->p;
@@ -78,7 +78,7 @@ static bool take_length(struct text *t, int64_t *out)
 }
 
 /* "()", "(3,)", "(3, 4)", "(3, 4,)"; a lone "(3)" is a number to Python. */
-static const char *take_shape(struct text *t, foci_array *a)
+static const char *take_shape(struct npy_text *t, foci_array *a)
 {
     static const char *const bad = "shape is not a tuple of lengths such as (2, 3)";
     bool                     comma = true;
@@ -122,7 +122,7 @@ static bool find_descr(const char *text, foci_array *a)
 enum { DESCR = 1, ORDER = 2, SHAPE = 4, ALL_KEYS = 7 };
 
 /* One "key: value"; what is wrong with it, or NULL.  `seen` collects the keys. */
-static foci_status take_item(struct foci_file *f, struct text *t, foci_array *a,
+static foci_status take_item(struct foci_file *f, struct npy_text *t, foci_array *a,
                              unsigned *seen)
 {
     char     key[16], descr[32];
@@ -161,7 +161,7 @@ static foci_status take_item(struct foci_file *f, struct text *t, foci_array *a,
     return FOCI_OK;
 }
 
-static foci_status read_header(struct foci_file *f, struct text t, foci_array *a)
+static foci_status read_header(struct foci_file *f, struct npy_text t, foci_array *a)
 {
     unsigned seen = 0;
     bool     comma = true, open = take(&t, '{');
@@ -217,7 +217,7 @@ foci_status npy_parse(struct foci_file *f, foci_array *a, size_t *begin, size_t 
     const char *text = (const char *)f->map + *begin;
     a->size = sizeof *a;
     a->name = "";
-    TRY(read_header(f, (struct text){ text, text + len }, a));
+    TRY(read_header(f, (struct npy_text){ text, text + len }, a));
     if (!shape_size(a->n_dims, a->shape, a->type, &a->count, bytes))
         return file_fail(f->ctx, f->path,
                          "its shape needs more bytes than can be counted");
@@ -231,7 +231,7 @@ foci_status npy_read(struct foci_file *f)
 
     f->arrays = ctx_alloc(f->ctx, 1, sizeof *f->arrays);
     if (!f->arrays) return FOCI_ERR_MEMORY;
-    f->n = f->room = 1;
+    f->n = f->cap = 1;
 
     foci_array *a = f->arrays;
     TRY(npy_parse(f, a, &begin, &bytes));

@@ -67,19 +67,19 @@ static foci_status read_offsets(struct foci_file *f, const json_t *offsets,
                                 const unsigned char *data, foci_array *a)
 {
     const json_t *b = json_array_get(offsets, 0), *e = json_array_get(offsets, 1);
-    const size_t  room = (size_t)(f->map + f->bytes - data);
+    const size_t  cap = (size_t)(f->map + f->bytes - data);
     size_t        bytes;
 
     if (json_array_size(offsets) != 2 || !json_is_integer(b) || !json_is_integer(e))
         return file_fail(f->ctx, f->path,
                          "data_offsets of '%s' are not two whole numbers", a->name);
     const json_int_t begin = json_integer_value(b), end = json_integer_value(e);
-    if (begin < 0 || end < begin || (uint64_t)end > room)
+    if (begin < 0 || end < begin || (uint64_t)end > cap)
         return file_fail(
             f->ctx, f->path,
             "data_offsets of '%s' are [%lld, %lld]; accepted are a beginning "
             "and an end from 0 to %zu, the bytes of data",
-            a->name, (long long)begin, (long long)end, room);
+            a->name, (long long)begin, (long long)end, cap);
     if (!shape_size(a->n_dims, a->shape, a->type, &a->count, &bytes))
         return file_fail(f->ctx, f->path,
                          "the shape of '%s' needs more bytes than can be counted",
@@ -162,7 +162,7 @@ static foci_status read_tensors(struct foci_file *f, const unsigned char *data)
         TRY(check_metadata(f, json_object_get(f->header, "__metadata__")));
     if (most) f->arrays = ctx_alloc(f->ctx, most, sizeof *f->arrays);
     if (most && !f->arrays) return FOCI_ERR_MEMORY;
-    f->room = (int)most; /* fewer than the header has bytes */
+    f->cap = (int)most; /* fewer than the header has bytes */
 
     json_object_foreach(f->header, name, entry)
     {

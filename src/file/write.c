@@ -18,7 +18,7 @@
 
 #include "file/format.h"
 
-struct writer {
+struct file_writer {
     foci_ctx   *ctx;
     const char *path;   /* as given, for messages */
     char       *target; /* links followed */
@@ -26,14 +26,14 @@ struct writer {
     int         fd;
 };
 
-static foci_status fail(struct writer *w, const char *what)
+static foci_status fail(struct file_writer *w, const char *what)
 {
     return file_fail(w->ctx, w->path, "%s: %s", what, strerror(errno));
 }
 
 /* Make a file that was not there before, in the directory of the target.  Its name
  * is short, so that any name the target can have will do. */
-static foci_status open_temp(struct writer *w, mode_t mode)
+static foci_status open_temp(struct file_writer *w, mode_t mode)
 {
     const char  *slash = strrchr(w->target, '/');
     const size_t dir = slash ? (size_t)(slash - w->target) + 1 : 0, cap = dir + 64;
@@ -54,7 +54,7 @@ static foci_status open_temp(struct writer *w, mode_t mode)
     return status;
 }
 
-static foci_status open_new(struct writer *w)
+static foci_status open_new(struct file_writer *w)
 {
     struct stat st;
 
@@ -68,7 +68,7 @@ static foci_status open_new(struct writer *w)
 }
 
 /* Nobody may see in the new file, not even for a moment, what the old one hid. */
-static foci_status open_instead(struct writer *w, mode_t mode)
+static foci_status open_instead(struct file_writer *w, mode_t mode)
 {
     if (faccessat(AT_FDCWD, w->path, W_OK, AT_EACCESS))
         return fail(w, "cannot be written");
@@ -79,12 +79,12 @@ static foci_status open_instead(struct writer *w, mode_t mode)
     return FOCI_OK;
 }
 
-static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path)
+static foci_status writer_open(struct file_writer *w, foci_ctx *ctx, const char *path)
 {
     struct stat st;
     const bool  there = path && stat(path, &st) == 0;
 
-    *w = (struct writer){ .ctx = ctx, .path = path, .fd = -1 };
+    *w = (struct file_writer){ .ctx = ctx, .path = path, .fd = -1 };
     if (!path) return ctx_fail(ctx, FOCI_ERR_ARG, "a file to write needs a name");
     if (!there) return open_new(w);
     if (S_ISDIR(st.st_mode))
@@ -96,7 +96,7 @@ static foci_status writer_open(struct writer *w, foci_ctx *ctx, const char *path
 
 /* A pipe may wait for its reader for ever, so that a signal ends it.  It takes pieces of
  * PIPE_BUF whole or not at all: none that waits has begun. */
-static foci_status put(struct writer *w, const void *data, size_t bytes)
+static foci_status put(struct file_writer *w, const void *data, size_t bytes)
 {
     enum { MOST = 1 << 28 };
     const size_t most = w->temp ? MOST : PIPE_BUF;
@@ -112,7 +112,7 @@ static foci_status put(struct writer *w, const void *data, size_t bytes)
 }
 
 /* Both formats are written least byte first.  Elements of `size` bytes. */
-static foci_status put_elements(struct writer *w, const void *data, int64_t count,
+static foci_status put_elements(struct file_writer *w, const void *data, int64_t count,
                                 size_t size)
 {
     const unsigned char *from = data;
@@ -149,7 +149,7 @@ static void sync_directory(const char *target)
 }
 
 /* Give the file its name if `status` is good, remove it if not. */
-static foci_status writer_close(struct writer *w, foci_status status)
+static foci_status writer_close(struct file_writer *w, foci_status status)
 {
     if (!status && w->temp && fsync(w->fd) != 0) status = fail(w, "cannot be synced");
     if (w->fd >= 0 && close(w->fd) != 0 && !status)
@@ -170,7 +170,7 @@ static foci_status writer_close(struct writer *w, foci_status status)
 foci_status foci_file_write(foci_ctx *ctx, const char *path, const void *data,
                             size_t bytes)
 {
-    struct writer w;
+    struct file_writer w;
 
     if (!path || (bytes && !data))
         return ctx_fail(ctx, FOCI_ERR_ARG, "a file to write needs a name and data");
@@ -215,9 +215,9 @@ static size_t npy_header(char *out, size_t cap, int n_dims, const int64_t *shape
 foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                            const int64_t *shape, const float *data)
 {
-    char          header[512];
-    int64_t       count = 0;
-    struct writer w;
+    char               header[512];
+    int64_t            count = 0;
+    struct file_writer w;
 
     TRY(check_shape(ctx, path, n_dims, shape, data, &count));
     const size_t n = npy_header(header, sizeof header, n_dims, shape);
@@ -326,7 +326,7 @@ static foci_status make_header(foci_ctx *ctx, const char *path, const foci_array
     return status;
 }
 
-static foci_status put_header(struct writer *w, const struct header *h)
+static foci_status put_header(struct file_writer *w, const struct header *h)
 {
     static const char blanks[8] = "        ";
     unsigned char     length[8];
@@ -342,8 +342,8 @@ static foci_status put_header(struct writer *w, const struct header *h)
 foci_status safetensors_write(foci_ctx *ctx, const char *path, const foci_array *arrays,
                               int n, json_t *metadata)
 {
-    struct header h = { 0 };
-    struct writer w;
+    struct header      h = { 0 };
+    struct file_writer w;
 
     TRY(make_header(ctx, path, arrays, n, metadata, &h));
     foci_status status = writer_open(&w, ctx, path);

@@ -66,16 +66,16 @@ static void end_amx(const struct thread_state *before)
  */
 
 /* c[m][n] (+)= a[m][k] b[k][n] and the distances of their rows in pairs. */
-struct product {
+struct amx_product {
     float          *c;
     const uint32_t *a, *b;
     int64_t         ldc, lda, ldb;
     int             k, add;
 };
 
-static inline struct product at(const struct product *p, int i, int j)
+static inline struct amx_product at(const struct amx_product *p, int i, int j)
 {
-    struct product part = *p;
+    struct amx_product part = *p;
 
     part.c += i * p->ldc + j;
     part.a += i * p->lda;
@@ -85,7 +85,7 @@ static inline struct product at(const struct product *p, int i, int j)
 
 /* One block of one or two tiles each way: sums in tiles 0 to 3, a in 4 and 5, b in 6
  * and 7.  tall and wide are constants, and the branches on them vanish. */
-INLINE void block(const struct product p, const bool tall, const bool wide)
+INLINE void block(const struct amx_product p, const bool tall, const bool wide)
 {
     const int64_t sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
 
@@ -126,7 +126,7 @@ INLINE void block(const struct product p, const bool tall, const bool wide)
 /* 32 columns at depth 32 pairs, over all m rows: b stays in tiles 4 to 7 while rows
  * of a go by in 2 and 3, sums in 0 and 1.  That is scores at d = 64 and every sum
  * over 64 keys or queries, and saves half the loads of the block above. */
-static void strip(const struct product p, int m)
+static void strip(const struct amx_product p, int m)
 {
     const int64_t   sc = 4 * p.ldc, sa = 4 * p.lda, sb = 4 * p.ldb;
     const uint32_t *a = p.a;
@@ -161,7 +161,7 @@ static void gemm_bf16_amx(float *c, int64_t ldc, const uint32_t *a, int64_t ra,
                           int64_t ca, const uint32_t *b, int64_t ldb, int m, int n,
                           int k, int add)
 {
-    const struct product p = { c, a, b, ldc, ra, ldb, k, add };
+    const struct amx_product p = { c, a, b, ldc, ra, ldb, k, add };
 
     assert(ca == 1 && m % T == 0 && n % T == 0 && k % T == 0);
     (void)ca;
@@ -273,7 +273,7 @@ static inline void join(uint32_t *out, __m512i x, __m512i y)
 }
 
 /* 16 columns of 32 rows, of which n count: 16 pairs in each of 16 rows of out. */
-INLINE void turn(uint32_t *out, const float *in, int64_t ld, int n)
+INLINE void transpose_pairs(uint32_t *out, const float *in, int64_t ld, int n)
 {
     __m512i x[8], y[8];
 
@@ -285,16 +285,16 @@ INLINE void turn(uint32_t *out, const float *in, int64_t ld, int n)
 }
 
 /* Out of line: inlined, gcc keeps the addresses of 64 rows at hand, in memory. */
-static __attribute__((noinline)) void turn_whole(uint32_t *out, const float *in,
-                                                 int64_t ld)
+static __attribute__((noinline)) void transpose_whole(uint32_t *out, const float *in,
+                                                      int64_t ld)
 {
-    turn(out, in, ld, 32);
+    transpose_pairs(out, in, ld, 32);
 }
 
-static __attribute__((noinline)) void turn_part(uint32_t *out, const float *in,
-                                                int64_t ld, int n)
+static __attribute__((noinline)) void transpose_part(uint32_t *out, const float *in,
+                                                     int64_t ld, int n)
 {
-    turn(out, in, ld, n);
+    transpose_pairs(out, in, ld, n);
 }
 
 static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n, int d)
@@ -304,9 +304,9 @@ static void pack_sum_bf16_amx(uint32_t *out, const float *in, int64_t ld, int n,
             const float *tile = in + 32 * half * ld + c;
             const int    left = n - 32 * half;
             if (left >= 32)
-                turn_whole(out + 16 * half, tile, ld);
+                transpose_whole(out + 16 * half, tile, ld);
             else
-                turn_part(out + 16 * half, tile, ld, left);
+                transpose_part(out + 16 * half, tile, ld, left);
         }
 }
 
@@ -324,8 +324,8 @@ INLINE vf stored_pair(const uint16_t *in, int64_t ld, int t, int n, int c, int d
                                _mm512_slli_epi32(_mm512_cvtepu16_epi32(x[1]), 16));
 }
 
-static void take_sum_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n,
-                              int d, int wide)
+static void pack_sum_from_bf16_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                                   int d, int wide)
 {
     for (int c = 0; c < wide; c += T)
         for (int t0 = 0; t0 < LANES / 2; t0 += T) {
@@ -392,14 +392,14 @@ void kernels_amx(struct kernels *k)
     k->gemm_bf16 = gemm_bf16_amx;
     k->peak_bf16 = peak_bf16_amx;
     k->pack_sum_bf16 = pack_sum_bf16_amx;
-    k->take_sum_bf16 = take_sum_bf16_amx;
+    k->pack_sum_from_bf16 = pack_sum_from_bf16_amx;
     k->attend_bf16 = attend_bf16_amx;
     k->attend_keys = attend_keys_amx;
     k->attend_values = attend_values_amx;
     k->seen_rows = seen_rows_amx;
     k->grad_panel_bf16 = grad_panel_bf16_amx;
-    k->tile_words = tile_words_amx;
-    k->take_block_bf16 = take_block_bf16_amx;
+    k->pairs_to_tiles = pairs_to_tiles_amx;
+    k->pack_block_from_bf16 = pack_block_from_bf16_amx;
     k->tile_panel = tile_panel_amx;
     k->tile_rest = tile_rest_amx;
     k->tile_multiply = tile_multiply_amx;

@@ -23,7 +23,7 @@ INLINE vf       gemm_mac(gemm_vec a, gemm_vec b, vf c) { return vw_dot(a, b, c);
 #include "kernels/common/lazy.c"
 #include "kernels/common/slope.c"
 
-INLINE vf roll_words(vf low, vf high) { return (vf)vw_pair(low, high); }
+INLINE vf roll_pairs(vf low, vf high) { return (vf)vw_pair(low, high); }
 #include "kernels/common/roll.c"
 
 /* Rows of activations, rounded by one instruction. */
@@ -31,11 +31,11 @@ INLINE vf roll_words(vf low, vf high) { return (vf)vw_pair(low, high); }
 #define VF_PUT_N vw_to_n
 #include "kernels/common/row.c"
 
-#include "kernels/common/finish.c"
+#include "kernels/common/epilogue.c"
 #include "kernels/common/loss.c"
 #include "kernels/common/norm.c"
 
-static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
+static void gemm_pairs(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int64_t ca,
                        const uint32_t *b, int64_t ldb, int m, int n, int k, int add)
 {
     gemm_bf16(c, ldc, a, ra, ca, b, ldb, m, n, k, add);
@@ -46,7 +46,7 @@ static void gemm_words(float *c, int64_t ldc, const uint32_t *a, int64_t ra, int
  */
 
 /* Columns c to c + 32 of row i as pairs; rows from n and columns from ld are 0. */
-INLINE vw row_words(const float *in, int64_t ld, int n, int i, int64_t c)
+INLINE vw row_pairs(const float *in, int64_t ld, int n, int i, int64_t c)
 {
     const float *const p = in + i * ld + c;
 
@@ -62,7 +62,7 @@ static void pack_cols(uint32_t *out, const float *in, int64_t ld, int n, int d)
 
             UNROLL(16)
             for (int r = 0; r < 16; r++)
-                x[r] = (vf)row_words(in, ld, n, i + r, c);
+                x[r] = (vf)row_pairs(in, ld, n, i + r, c);
             vf_transpose(x);
             UNROLL(16)
             for (int t = 0; t < 16; t++)
@@ -76,7 +76,7 @@ static void pack_rows(uint32_t *out, const float *in, int64_t ld, int n, int d)
 
     for (int i = 0; i < LANES; i++, out += pairs)
         for (int t = 0; t < pairs; t += 16) {
-            const vw x = row_words(in, ld, n, i, 2 * t);
+            const vw x = row_pairs(in, ld, n, i, 2 * t);
 
             if (pairs - t >= 16)
                 vw_storeu(out + t, x);
@@ -116,14 +116,14 @@ static void pack_sum(uint32_t *out, const float *in, int64_t ld, int n, int d)
  */
 
 /* Columns c to c + 32 of a row of d. */
-INLINE vw stored_words(const uint16_t *row, int c, int d)
+INLINE vw stored_pairs(const uint16_t *row, int c, int d)
 {
     if (d - c >= 32) return vw_stored(row + c);
     return c < d ? vw_stored_n(row + c, d - c) : vw_set1(0);
 }
 
-static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                      int wide)
+static void pack_cols_stored(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                             int d, int wide)
 {
     for (int i = 0; i < LANES; i += 16)
         for (int c = 0; c < wide; c += 32) {
@@ -132,7 +132,7 @@ static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int 
             UNROLL(16)
             for (int r = 0; r < 16; r++)
                 x[r] =
-                    i + r < n ? (vf)stored_words(in + (i + r) * ld, c, d) : vf_zero();
+                    i + r < n ? (vf)stored_pairs(in + (i + r) * ld, c, d) : vf_zero();
             vf_transpose(x);
             UNROLL(16)
             for (int t = 0; t < 16; t++)
@@ -140,14 +140,14 @@ static void take_cols(uint32_t *out, const uint16_t *in, int64_t ld, int n, int 
         }
 }
 
-static void take_rows(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                      int wide)
+static void pack_rows_stored(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                             int d, int wide)
 {
     const int pairs = wide / 2;
 
     for (int i = 0; i < LANES; i++, in += ld, out += pairs)
         for (int t = 0; t < pairs; t += 16) {
-            const vw x = i < n ? stored_words(in, 2 * t, d) : vw_set1(0);
+            const vw x = i < n ? stored_pairs(in, 2 * t, d) : vw_set1(0);
 
             if (pairs - t >= 16)
                 vw_storeu(out + t, x);
@@ -165,13 +165,13 @@ INLINE void store_up_to(uint32_t *p, vw x, int n)
         vw_store_n(p, x, n);
 }
 
-static void take_sum(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                     int wide)
+static void pack_sum_stored(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
+                            int wide)
 {
     for (int i = 0; i < LANES; i += 2, in += 2 * ld, out += wide)
         for (int c = 0; c < wide; c += 32) {
-            const vw low = i < n ? stored_words(in, c, d) : vw_set1(0);
-            const vw high = i + 1 < n ? stored_words(in + ld, c, d) : vw_set1(0);
+            const vw low = i < n ? stored_pairs(in, c, d) : vw_set1(0);
+            const vw high = i + 1 < n ? stored_pairs(in + ld, c, d) : vw_set1(0);
 
             store_up_to(out + c, vw_zip_low(low, high), wide - c);
             store_up_to(out + c + 16, vw_zip_high(low, high), wide - c - 16);
@@ -191,7 +191,7 @@ static void squares(float *out, const uint16_t *in, int64_t ld, int n, int d)
 
             sum[r] = vf_zero();
             for (int c = 0; c < d; c += 32) {
-                const vw x = stored_words(row, c, d);
+                const vw x = stored_pairs(row, c, d);
                 sum[r] = vw_dot(x, x, sum[r]);
             }
         }
@@ -354,11 +354,11 @@ static void grad(const float *s, const float *dp, int n, int k,
 
 /* As in common/band.c, on two vectors' worth of lanes at a time, the second taken from
  * rows that are as many further on. */
-struct delay_words {
+struct delay_pairs {
     vw one[1], two[2], four[4], eight[8];
 };
 
-INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
+INLINE vw delayed_pairs(struct delay_pairs *d, vw x, const int u)
 {
     const vw a = vw_select(0xaaaaaaaa, x, d->one[0]);
     const vw b = vw_select(0xcccccccc, a, d->two[u % 2]);
@@ -374,10 +374,10 @@ INLINE vw delayed_words(struct delay_words *d, vw x, const int u)
 
 /* One row more; what comes out goes to row `to`, if there is one.  Rows come from the
  * last to the first, so that a pair is complete with its even one. */
-INLINE void unskew_row(struct delay_words *d, const uint16_t *in, uint16_t *rows,
+INLINE void unskew_row(struct delay_pairs *d, const uint16_t *in, uint16_t *rows,
                        uint32_t *pairs, int to, vw *odd, const int u)
 {
-    const vw out = delayed_words(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
+    const vw out = delayed_pairs(d, vw_halves(in, in + VF_LEN * LANES + VF_LEN), u);
 
     if (to >= LANES) return;
     vw_store(rows + to * LANES, out);
@@ -394,7 +394,7 @@ static void unskew(uint16_t *rows, uint32_t *pairs, const uint16_t *ds)
     for (int i = 0; i < LANES; i += 32) {
         const uint16_t    *in = ds + (i + 1) * LANES + i;
         int                to = LANES + VF_LEN - 2;
-        struct delay_words d;
+        struct delay_pairs d;
         vw                 odd = vw_set1(0);
 
         d.one[0] = odd;
@@ -414,21 +414,22 @@ static void unskew(uint16_t *rows, uint32_t *pairs, const uint16_t *ds)
  * Dropping weights
  */
 
-static void drop_rows(uint16_t *w, int n, const uint64_t *keep)
+static void drop_rows(uint16_t *w, int n, const uint64_t *dropout_mask)
 {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i += 32)
-            vw_store(w + j * LANES + i,
-                     vw_stored_where(w + j * LANES + i, (uint32_t)(keep[j] >> i)));
+            vw_store(
+                w + j * LANES + i,
+                vw_stored_where(w + j * LANES + i, (uint32_t)(dropout_mask[j] >> i)));
 }
 
-static void drop_words(uint32_t *w, int n, const uint64_t *keep)
+static void drop_pairs(uint32_t *w, int n, const uint64_t *dropout_mask)
 {
     for (int j = 0; j < n; j += 2, w += LANES) {
-        const uint64_t high = j + 1 < n ? keep[j + 1] : UINT64_MAX;
+        const uint64_t high = j + 1 < n ? dropout_mask[j + 1] : UINT64_MAX;
 
         for (int i = 0; i < LANES; i += 16)
-            vw_store(w + i, vw_halves_where(vw_load(w + i), vm_bits(keep[j], i),
+            vw_store(w + i, vw_halves_where(vw_load(w + i), vm_bits(dropout_mask[j], i),
                                             vm_bits(high, i)));
     }
 }
@@ -439,12 +440,12 @@ static void drop_words(uint32_t *w, int n, const uint64_t *keep)
 
 /* Columns c to c + 32 of key j; keys that are not there are the last one again.  Whole: all
  * keys and columns are there. */
-INLINE vw key_words(const uint16_t *k, int j, int keys, int64_t ldk, int c, int d,
-                    const int whole, const int ask)
+INLINE vw key_pairs(const uint16_t *k, int j, int keys, int64_t ldk, int c, int d,
+                    const int whole, const int prefetch)
 {
     const uint16_t *const p = k + (whole || j < keys ? j : keys - 1) * ldk + c;
 
-    if (ask) FOLLOW(p);
+    if (prefetch) PREFETCH_FAR(p);
     return !whole && d - c < 32 ? vw_stored_n(p, d - c) : vw_stored(p);
 }
 
@@ -464,7 +465,7 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
         UNROLL(16)
         for (int j = 0; j < K; j++)
             for (int c = 0; c < d; c += 32) {
-                const vw y = key_words(k, j, keys, ldk, c, d, whole, R > 1);
+                const vw y = key_pairs(k, j, keys, ldk, c, d, whole, R > 1);
                 UNROLL(2)
                 for (int r = 0; r < R; r++) {
                     const vw x = vw_load(q + r * ldq + c / 2);
@@ -480,7 +481,7 @@ INLINE void dots_group(float *s, const uint32_t *q, int64_t ldq, const uint16_t 
                 x[r] = vw_load(q + r * ldq + c / 2);
             UNROLL(16)
             for (int j = 0; j < K; j++) {
-                const vw y = key_words(k, j, keys, ldk, c, d, whole, 1);
+                const vw y = key_pairs(k, j, keys, ldk, c, d, whole, 1);
                 UNROLL(8)
                 for (int r = 0; r < R; r++)
                     sum[r * K + j] = vw_dot(y, x[r], sum[r * K + j]);
@@ -505,8 +506,8 @@ INLINE void dots_rows(float *s, const uint32_t *q, int64_t ldq, const uint16_t *
 }
 
 /* Up to four rows meet so many keys two at a time, so that what they read is near to the
- * order in which it lies; the last two find it in the first cache.  They ask ahead once
- * more all the same: not every request finds a place, and steps are slower without. */
+ * order in which it lies; the last two find it in the first-level cache.  They prefetch once
+ * more all the same: not every prefetch is executed, and steps are slower without. */
 enum { KEYS = 16 };
 
 INLINE void dots_wide(float *s, const uint32_t *q, int64_t ldq, int rows,
@@ -538,9 +539,9 @@ static void dots(float *s, const uint32_t *q, int64_t ldq, int rows, const uint1
 }
 
 /* 32 columns of a row, `some` of them there (0: all). */
-INLINE vw value_words(const uint16_t *v, int some, const int ask)
+INLINE vw value_pairs(const uint16_t *v, int some, const int prefetch)
 {
-    if (ask) FOLLOW(v);
+    if (prefetch) PREFETCH_FAR(v);
     return some ? vw_stored_n(v, some) : vw_stored(v);
 }
 
@@ -556,9 +557,9 @@ INLINE void sums_cols(float *o, int64_t ldo, const uint32_t *w, const uint16_t *
     for (int t = 0; t < (n + 1) / 2; t++, v += 2 * ldv) {
         UNROLL(4)
         for (int c = 0; c < C; c++) {
-            const vw a = value_words(v + c * 32, some, R > 1);
+            const vw a = value_pairs(v + c * 32, some, R > 1);
             const vw b = 2 * t + 1 == n ? vw_set1(0)
-                                        : value_words(v + ldv + c * 32, some, R > 1);
+                                        : value_pairs(v + ldv + c * 32, some, R > 1);
             const vw x = vw_mix_low(a, b), y = vw_mix_high(a, b);
 
             UNROLL(8)
@@ -656,7 +657,7 @@ INLINE void near_all(const float *a, uint32_t *p, int n, int k, const float *by,
     }
 }
 
-static void near_words(const float *a, uint32_t *p, int n, int k, const float *by,
+static void near_pairs(const float *a, uint32_t *p, int n, int k, const float *by,
                        int both, float *sum)
 {
     if (both)
@@ -692,27 +693,27 @@ static double peak(float *c, const uint32_t *a, const uint32_t *b, int64_t round
 
 void kernels_bf16(struct kernels *k)
 {
-    k->gemm_bf16 = gemm_words;
+    k->gemm_bf16 = gemm_pairs;
     k->peak_bf16 = peak;
     k->pack_cols_bf16 = pack_cols;
     k->pack_rows_bf16 = pack_rows;
     k->pack_pairs_bf16 = pack_pairs;
     k->pack_sum_bf16 = pack_sum;
-    k->take_cols_bf16 = take_cols;
-    k->take_rows_bf16 = take_rows;
-    k->take_sum_bf16 = take_sum;
+    k->pack_cols_from_bf16 = pack_cols_stored;
+    k->pack_rows_from_bf16 = pack_rows_stored;
+    k->pack_sum_from_bf16 = pack_sum_stored;
     k->squares_bf16 = squares;
     k->weigh_bf16 = weigh;
     k->grad_bf16 = grad;
     k->unskew_bf16 = unskew;
     k->drop_rows_bf16 = drop_rows;
-    k->drop_words_bf16 = drop_words;
+    k->drop_pairs_bf16 = drop_pairs;
     k->dots_bf16 = dots;
     k->sums_bf16 = sums;
-    k->near_bf16 = near_words;
+    k->near_bf16 = near_pairs;
     k->roll = roll_bf16;
-    k->finish_rows = finish_rows_bf16;
-    k->finish_back = finish_back_bf16;
+    k->gemm_epilogue = gemm_epilogue_bf16;
+    k->gemm_epilogue_back = gemm_epilogue_back_bf16;
     k->loss_row = loss_row_bf16;
     k->norm_rows = norm_rows_bf16;
     k->norm_back = norm_back_bf16;

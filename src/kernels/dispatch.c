@@ -48,13 +48,13 @@ static uint64_t saved_registers(void)
 
 static bool all_of(uint64_t value, uint64_t bits) { return (value & bits) == bits; }
 
-/* What CPUID says, leaves 1, 7.0 and 7.1, and what the system saves. */
+/* Registers of CPUID leaves 1, 7.0 and 7.1, and the register sets that the system saves. */
 struct cpu {
     uint32_t ecx1, ebx7, ecx7, edx7, eax71;
     uint64_t saved;
 };
 
-static struct cpu ask(void)
+static struct cpu detect_cpu(void)
 {
     struct cpu c = { 0 };
     uint32_t   eax, ebx, ecx, edx;
@@ -131,7 +131,7 @@ static void (*const fill[N_LEVELS])(struct kernels *) = {
 
 unsigned kernels_detect(enum level top, const char *why[N_LEVELS])
 {
-    const struct cpu c = ask();
+    const struct cpu c = detect_cpu();
     unsigned         levels = 1u << LEVEL_PORTABLE;
 
     why[LEVEL_PORTABLE] = NULL;

@@ -26,7 +26,7 @@ struct cubes {
              [5]; /* of the four old means, and of the sum by cubes up to the row */
 };
 
-/* What the backward pass knows of a block of queries, each [64]. */
+/* Inputs of the backward pass for the queries of a block, each [64]. */
 struct grad_rows {
     const float *f;     /* as in weigh; NULL: scores are modified already */
     const float *norm;  /* log2 of the normaliser, +inf for empty rows; relu2: 1/n */
@@ -43,7 +43,7 @@ enum { PANEL_TILES = 4, PANEL_UNIT = 32 };
 /* How many pairs of a unit are visible. */
 enum { PANEL_NONE, PANEL_SOME, PANEL_ALL };
 
-/* All operands but `sum` are AMX tiles, as tile_words makes them of packed pairs. */
+/* All operands but `sum` are AMX tiles, as pairs_to_tiles makes them of packed pairs. */
 struct panel_tile {
     const uint32_t *keys, *values; /* of pack_rows_bf16 */
     const uint32_t *sum;           /* of the keys, by pack_sum_bf16 of level "amx" */
@@ -65,7 +65,7 @@ struct grad_panel {
     const uint64_t *seen[PANEL_TILES][PANEL_TILES]; /* [64] masks by key, for tiles with a
                                                      * unit that is PANEL_SOME */
     float          *dk_sum, *dv_sum;                /* [n_tiles 64][dq] and [dv] */
-    void           *room;                           /* panel_bytes() of scratch */
+    void           *scratch;                        /* panel_bytes() */
 
     const struct panel_block *next; /* blocks of the next panel, to be prefetched */
     int                       n_next;
@@ -81,27 +81,27 @@ static inline int64_t panel_bytes(int64_t tiles, int64_t blocks)
 
 /* Epilogue of a product: more + dropout(act(x + bias)), or gated by a second product
  * u = up + bias_up, more + dropout(act(x + bias) u). */
-struct finish {
+struct epilogue {
     const float    *bias, *bias_up; /* [d]; NULL: none */
     const float    *up;             /* laid out as x; NULL: not gated */
     int             act;            /* a foci_act */
     void           *pre, *pre_up; /* x + bias and u are stored there, of the type of the
                                    * result; NULL: they are not */
-    const uint64_t *keep; /* [n] dropout mask, a bit for each column; NULL: no dropout */
-    int             first;  /* bit of column 0 */
-    float           factor; /* of the elements that are kept */
-    const void     *more;   /* residual, of the type of the result; NULL: none */
+    const uint64_t *dropout_mask; /* [n], a bit for each column; NULL: no dropout */
+    int             first;        /* bit of column 0 */
+    float           factor;       /* of the elements that are kept */
+    const void     *more;         /* residual, of the type of the result; NULL: none */
     int64_t         ld_pre, ld_more;
 };
 
 /* Its backward pass, with d the gradient after dropout: more + d act'(pre), or gated more +
  * d pre_up act'(pre) and out_up = d act(pre). */
-struct finish_back {
+struct epilogue_back {
     int         act;
     const void *pre,
         *pre_up;            /* as above; read where there is an activation, or out_up */
     void           *out_up; /* laid out as the result; NULL: not gated */
-    const uint64_t *keep;
+    const uint64_t *dropout_mask;
     int             first;
     float           factor;
     const void     *more; /* may be the result */
@@ -125,9 +125,9 @@ struct loss_row {
 };
 
 /* A step of AdamW: g = scale grad, m += rest1 (g - m), v += rest2 (g^2 - v) and
- * p = keep p - step m / (root sqrt(v) + eps). */
+ * p = decay p - step m / (root sqrt(v) + eps). */
 struct adamw {
-    float rest1, rest2, scale, keep, step, root, eps;
+    float rest1, rest2, scale, decay, step, root, eps;
     bool  clear; /* gradients become 0 */
 };
 
@@ -206,7 +206,7 @@ enum { BACK_BYTES = (9 * 16 + 3 * 32 + 2 + 8 + 8 + 4 * 5 + 4 * 8 + 1) << 10 };
  * b[k][64] packed.  Meanwhile cache lines from `ahead` on are prefetched (any address is
  * allowed): one, or two with `twice`, for every six rows and four terms. */
 struct panel_f32 {
-    float       *out;  /* rows of it and of sums are 64-byte aligned */
+    float       *out;  /* rows of out and of sums are 64-byte aligned */
     const float *sums; /* may be out; NULL: none */
     const float *a, *b;
     int64_t      ldo, lds, ra, ca;
@@ -258,7 +258,7 @@ struct tile_multiply {
     const uint16_t           *a;
     const uint32_t           *b; /* [strips][steps][512] */
     int                       rows, valid, steps, strips;
-    const struct tile_result *to;  /* [strips], of row 0; NULL: sums are kept of all */
+    const struct tile_result *to;  /* [strips], of row 0; NULL: all sums are kept */
     int64_t                   row; /* of the panel, in `to` */
     int                       dtype;
     float                    *sums; /* [strips][48][32], of strips that are kept */
@@ -283,7 +283,7 @@ struct kernels {
 #include "kernels/kernels.def"
 #undef KERNEL
 
-    /* Where not NULL, a thread calls begin before its first kernel and end after its last:
+    /* If not NULL, a thread calls begin before its first kernel and end after its last:
      * begin saves the thread's tile state and configures tiles, end restores it. */
     void (*begin)(struct thread_state *before);
     void (*end)(const struct thread_state *before);
@@ -294,8 +294,8 @@ struct kernels {
     bool has_bf16; /* gemm_bf16 is faster than gemm_f32 */
     int few_bf16; /* query rows up to which dots_bf16 and sums_bf16 are faster than f32's */
     bool attends;     /* attend_bf16 is faster than the kernels it fuses */
-    bool has_chunks;  /* so is chunk_rows */
-    bool has_panels;  /* and grad_panel_bf16 */
+    bool has_chunks;  /* chunk_rows and chunk_back are */
+    bool has_panels;  /* grad_panel_bf16 is */
     bool sum_by_rows; /* layout of pack_sum_bf16: (ra, ca) = (32, 1) */
     int  depth; /* the summed extent of bf16 products is padded to multiples of this */
     int  panel; /* keys that go through the exponential together */
@@ -320,9 +320,9 @@ kernel_fn kernels_slot(const struct kernels *k, int id);
  * `top` are neither probed nor explained. */
 unsigned kernels_detect(enum level top, const char *why[N_LEVELS]);
 
-/* Request the use of tiles from the system (tiles.c), given whether the CPU has them and the
- * system saves them: NULL if this process may use them, otherwise why not.  And the sentence
- * for the errno of a request that was refused. */
+/* tiles.c.  tiles_why_not: request the use of tiles from the system, given whether the CPU has
+ * them and the system saves them; NULL if this process may use them, otherwise why not.
+ * tiles_refused: the message for the errno of a request that was refused. */
 const char *tiles_why_not(bool in_cpu, bool saved);
 const char *tiles_refused(int error);
 
@@ -351,7 +351,7 @@ struct cpu_model models_decode(const char vendor[12], uint32_t signature);
 
 extern const char *const level_names[N_LEVELS];
 
-/* Each level's own part of kernels_init(). */
+/* Each fills the slots that its level is faster in; called by kernels_init(). */
 void kernels_ref(struct kernels *k);
 void kernels_avx2(struct kernels *k);
 void kernels_avx512(struct kernels *k);

@@ -37,7 +37,7 @@ const char *tiles_refused(int error)
 enum { XCOMP_GET_PERM = 0x1022, XCOMP_REQ_PERM = 0x1023, TILE_DATA = 18 };
 
 /* 0, or an errno. */
-static int ask(void)
+static int request_tiles(void)
 {
     const int     before = errno;
     unsigned long mask = 0;
@@ -54,7 +54,7 @@ static int ask(void)
 
 #else
 
-static int ask(void) { return ENOSYS; }
+static int request_tiles(void) { return ENOSYS; }
 
 #endif
 
@@ -62,5 +62,5 @@ const char *tiles_why_not(bool in_cpu, bool saved)
 {
     if (!in_cpu) return "the CPU lacks AMX-TILE or AMX-BF16";
     if (!saved) return "the system does not save tiles";
-    return tiles_refused(ask());
+    return tiles_refused(request_tiles());
 }

@@ -5,7 +5,7 @@
  *     hadamard    the first columns of D1 H P1 D2 H P2 D3 H: signs, permutations and
  *                 Hadamard matrices on runs as long as a power of two divides the width
  *
- * A transform is kept as signs and permutations only (hadamard.c).
+ * A transform is stored as signs and permutations only (hadamard.c).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -108,8 +108,8 @@ static void draw_permutation(struct rng *r, int64_t n, int32_t *p)
 }
 
 /* Elements that P has moved are read on the way back where they were, with their sign. */
-static void turn_back(int64_t n, const int32_t *p, const float *signs, int32_t *back,
-                      float *signs_back)
+static void invert_permutation(int64_t n, const int32_t *p, const float *signs,
+                               int32_t *back, float *signs_back)
 {
     for (int64_t t = 0; t < n; t++) {
         back[p[t]] = (int32_t)t;
@@ -138,10 +138,10 @@ static void draw_transform(struct frozen *f, struct rng *r, int64_t which)
     draw_signs(r, n, norm, factors + FACTOR_2 * n);
     draw_permutation(r, n, places + PLACE_2 * n);
     draw_signs(r, n, norm, factors + FACTOR_3 * n);
-    turn_back(n, places + PLACE_1 * n, factors + FACTOR_2 * n,
-              places + PLACE_BACK_1 * n, factors + FACTOR_BACK_2 * n);
-    turn_back(n, places + PLACE_2 * n, factors + FACTOR_3 * n,
-              places + PLACE_BACK_2 * n, factors + FACTOR_BACK_3 * n);
+    invert_permutation(n, places + PLACE_1 * n, factors + FACTOR_2 * n,
+                       places + PLACE_BACK_1 * n, factors + FACTOR_BACK_2 * n);
+    invert_permutation(n, places + PLACE_2 * n, factors + FACTOR_3 * n,
+                       places + PLACE_BACK_2 * n, factors + FACTOR_BACK_3 * n);
     read_first(f, places + PLACE_BACK_2 * n);
 }
 
@@ -164,7 +164,7 @@ static foci_status make_transforms(foci_ctx *ctx, struct frozen *f, struct rng *
  * Both
  */
 
-/* What is multiplied in the above, with room for sizes of elements. */
+/* Check that the products of sizes above do not overflow, element sizes included. */
 static foci_status check_sizes(foci_ctx *ctx, const struct frozen *f)
 {
     size_t all;

@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-/* As the argument of `frozen` counts them. */
+/* In the order of the argument of `frozen`. */
 enum frozen_kind { FROZEN_ORTHOGONAL, FROZEN_GAUSSIAN, FROZEN_HADAMARD };
 
 struct frozen {
@@ -17,26 +17,27 @@ struct frozen {
     foci_ctx *ctx;
 };
 
-/* One transform of a block, else one a head.  Of y = x D1 H P1 D2 H P2 D3 H there and
- * back: signs over the norm of H, permuted where the way back reads what P has moved;
- * and where to read, `entry t is the old entry p[t]`, with the inverses for the way back,
- * whose first H repeats itself and is read where it is made. */
+/* The tables of y = x D1 H P1 D2 H P2 D3 H, forward and backward: one transform for a block,
+ * else one for each head.  Factors are the signs D over the norm of H, permuted where the
+ * backward pass reads elements that P has moved.  Places are the permutations P (entry t is
+ * the old entry p[t]) and their inverses; of the last inverse the entries refer to the part
+ * of H that is computed. */
 enum { FACTOR_1, FACTOR_2, FACTOR_3, FACTOR_BACK_2, FACTOR_BACK_3, N_FACTORS };
 enum { PLACE_1, PLACE_2, PLACE_BACK_1, PLACE_BACK_2, N_PLACES };
 
-/* Why there is none, for messages, to `why`; true: it can be. */
+/* Whether there is such a projection; if not, `why` gets the reason, for messages. */
 bool frozen_can(enum frozen_kind kind, bool block, int64_t width, int64_t heads,
                 int64_t dim, char *why, size_t cap);
 /* Draw from a stream of a seed (10 queries, 11 keys, + 2^32 group).  f->kind to f->dim are
- * set.  Also for learned projections that start so: `dense` alone. */
+ * set.  Learned projections that start as frozen ones use `dense` alone. */
 foci_status frozen_make(foci_ctx *ctx, struct frozen *f, uint64_t seed, uint64_t stream);
 void        frozen_free(foci_ctx *ctx, struct frozen *f);
-/* Written out, [width][heads dim]; a transform needs memory for that. */
+/* Write the projection as a matrix, [width][heads dim]; a transform allocates for this. */
 foci_status frozen_write(const struct frozen *f, float *out);
 
 /* The transform of m rows x [m][ldx] of `dtype`: head h of row i goes to
- * out + h head + i row, in elements.  And the way back: rows dx[i ldx + c] += of gradients
- * g laid out as out, dx f32. */
+ * out + h head + i row, in elements.  Backward: dx[i ldx + c] += the gradients of x, from g
+ * laid out as out; dx is f32. */
 struct hadamard_rows {
     const struct frozen *f;
     foci_dtype           dtype;
@@ -47,9 +48,9 @@ void hadamard_run(const foci_ctx *ctx, const struct hadamard_rows *at, const voi
                   void *out);
 void hadamard_back(const foci_ctx *ctx, const struct hadamard_rows *at, const void *g,
                    float *dx);
-/* Of work; threads as the context has. */
+/* Bytes of hadamard_rows.work, for the threads of the context. */
 size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f);
-/* Elements of the last H: as many of a run as a power of two that holds what is kept. */
+/* Elements of the last H: the smallest power of two that holds the elements that are used. */
 int64_t hadamard_last(const struct frozen *f);
 
 #endif

@@ -3,30 +3,30 @@
  *     y = x D1 H P1 D2 H P2 D3 H, of which the first columns are kept
  *     dx = dy H D3 P2' H D2 P1' H D1
  *
- * 16 rows stand in lanes, so that a permutation is a choice of vectors to load and every
- * step of H adds and subtracts whole vectors.  Of the last H only what is kept is made,
- * and the way back starts from as much: the first n columns of H on a longer run are H on
- * n elements of the run's parts, added up; and the first n rows of it are H on n elements,
- * over and over.
+ * 16 rows are lanes, so that a permutation is a choice of vectors to load and every step of
+ * H adds and subtracts whole vectors.  Of the last H only the columns that are kept are
+ * computed, and the backward pass starts from as many: the first n columns of H on a longer
+ * run are H on n elements, of the sum of the run's parts; and the first n rows of it are H
+ * on n elements, repeated.
  */
 #include <string.h>
 
 #include "layer/frozen.h"
 
 /* The shape of a transform. */
-struct shape {
+struct hadamard_shape {
     int64_t width, run; /* a power of two that divides the width */
     int64_t kept;       /* columns */
     int64_t last;       /* elements of the last H: of a part, if a run keeps fewer */
     int64_t runs;       /* of the last H */
 };
 
-static struct shape shape_of(const struct frozen *f)
+static struct hadamard_shape shape_of(const struct frozen *f)
 {
-    struct shape s = { .width = f->width,
-                       .run = f->width & -f->width,
-                       .kept = f->block ? f->heads * f->dim : f->dim,
-                       .last = 1 };
+    struct hadamard_shape s = { .width = f->width,
+                                .run = f->width & -f->width,
+                                .kept = f->block ? f->heads * f->dim : f->dim,
+                                .last = 1 };
 
     while (s.last < s.run && s.last < s.kept)
         s.last *= 2;
@@ -36,10 +36,10 @@ static struct shape shape_of(const struct frozen *f)
 
 int64_t hadamard_last(const struct frozen *f) { return shape_of(f).last; }
 
-struct rows {
+struct hadamard_job {
     const struct kernels       *k;
     const struct hadamard_rows *at;
-    struct shape                s;
+    struct hadamard_shape       s;
     const void                 *x, *g;
     void                       *out;
     float                      *dx;
@@ -47,18 +47,18 @@ struct rows {
 
 enum { N_BUFFERS = 4 }; /* the last one on the way back */
 
-static float *buffer(const struct rows *r, int thread, int which)
+static float *buffer(const struct hadamard_job *r, int thread, int which)
 {
     float *const work = r->at->work;
     return work + (thread * N_BUFFERS + which) * r->s.width * FEW_LANES;
 }
 
-static const float *factors(const struct rows *r, int64_t which, int i)
+static const float *factors(const struct hadamard_job *r, int64_t which, int i)
 {
     return r->at->f->factors + (which * N_FACTORS + i) * r->s.width;
 }
 
-static const int32_t *places(const struct rows *r, int64_t which, int i)
+static const int32_t *places(const struct hadamard_job *r, int64_t which, int i)
 {
     return r->at->f->places + (which * N_PLACES + i) * r->s.width;
 }
@@ -69,7 +69,7 @@ static const void *element(const void *p, foci_dtype dtype, int64_t i)
 }
 
 /* H on all runs of in[from[t]] factor[t]. */
-static void all_runs(const struct rows *r, float *out, const float *in,
+static void all_runs(const struct hadamard_job *r, float *out, const float *in,
                      const int32_t *from, const float *factor)
 {
     const int64_t n = r->s.run;
@@ -84,10 +84,10 @@ static void all_runs(const struct rows *r, float *out, const float *in,
  */
 
 /* Lanes x to the columns that are kept, in a buffer of the thread. */
-static const float *transform(const struct rows *r, int64_t which, int thread)
+static const float *transform(const struct hadamard_job *r, int64_t which, int thread)
 {
-    const struct shape s = r->s;
-    float *const       x = buffer(r, thread, 0);
+    const struct hadamard_shape s = r->s;
+    float *const                x = buffer(r, thread, 0);
     float *const a = buffer(r, thread, 1), *const b = buffer(r, thread, 2);
 
     all_runs(r, a, x, NULL, factors(r, which, FACTOR_1));
@@ -101,20 +101,21 @@ static const float *transform(const struct rows *r, int64_t which, int thread)
 
 static void forward_rows(void *arg, int64_t i, int thread)
 {
-    const struct rows *r = arg;
-    const int64_t      first = i * FEW_LANES, dim = r->at->f->dim;
-    const int          n = (int)min64(FEW_LANES, r->at->m - first);
-    const float       *y = NULL;
+    const struct hadamard_job *r = arg;
+    const int64_t              first = i * FEW_LANES, dim = r->at->f->dim;
+    const int                  n = (int)min64(FEW_LANES, r->at->m - first);
+    const float               *y = NULL;
 
-    r->k->stand_rows(buffer(r, thread, 0),
-                     element(r->x, r->at->dtype, first * r->at->ldx), r->at->ldx,
-                     (int)r->at->dtype, n, (int)r->s.width);
+    r->k->transpose_load(buffer(r, thread, 0),
+                         element(r->x, r->at->dtype, first * r->at->ldx), r->at->ldx,
+                         (int)r->at->dtype, n, (int)r->s.width);
     for (int64_t h = 0; h < r->at->f->heads; h++) {
         if (!y || !r->at->f->block) y = transform(r, h, thread);
         const int64_t at = h * r->at->head + first * r->at->row;
-        r->k->lay_rows((char *)r->out + at * (r->at->dtype == FOCI_F32 ? 4 : 2),
-                       r->at->row, (int)r->at->dtype,
-                       y + (r->at->f->block ? h * dim * FEW_LANES : 0), n, (int)dim);
+        r->k->transpose_store((char *)r->out + at * (r->at->dtype == FOCI_F32 ? 4 : 2),
+                              r->at->row, (int)r->at->dtype,
+                              y + (r->at->f->block ? h * dim * FEW_LANES : 0), n,
+                              (int)dim);
     }
 }
 
@@ -123,10 +124,10 @@ static void forward_rows(void *arg, int64_t i, int thread)
  */
 
 /* The gradient of what is kept, in buffer 0, to that of x but for D1, in buffer 1. */
-static void transform_back(const struct rows *r, int64_t which, int thread)
+static void transform_back(const struct hadamard_job *r, int64_t which, int thread)
 {
-    const struct shape s = r->s;
-    float *const       x = buffer(r, thread, 0);
+    const struct hadamard_shape s = r->s;
+    float *const                x = buffer(r, thread, 0);
     float *const a = buffer(r, thread, 1), *const b = buffer(r, thread, 2);
 
     memset(x + s.kept * FEW_LANES, 0,
@@ -140,17 +141,17 @@ static void transform_back(const struct rows *r, int64_t which, int thread)
 }
 
 /* Of one transform, whose gradients stand in buffer 0, at once. */
-static void block_back(const struct rows *r, int64_t first, int n, int thread)
+static void block_back(const struct hadamard_job *r, int64_t first, int n, int thread)
 {
     transform_back(r, 0, thread);
-    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, buffer(r, thread, 1),
-                       factors(r, 0, FACTOR_1), n, (int)r->s.width);
+    r->k->transpose_add(r->dx + first * r->at->ldx, r->at->ldx, buffer(r, thread, 1),
+                        factors(r, 0, FACTOR_1), n, (int)r->s.width);
 }
 
-static void stand_head(const struct rows *r, int64_t head, int64_t first, int n,
-                       float *to)
+static void load_head(const struct hadamard_job *r, int64_t head, int64_t first, int n,
+                      float *to)
 {
-    r->k->stand_rows(
+    r->k->transpose_load(
         to, element(r->g, r->at->dtype, head * r->at->head + first * r->at->row),
         r->at->row, (int)r->at->dtype, n, (int)r->at->f->dim);
 }
@@ -158,24 +159,24 @@ static void stand_head(const struct rows *r, int64_t head, int64_t first, int n,
 /* Heads are added up as they stand: rows a power of two apart share few lines of a cache. */
 static void backward_rows(void *arg, int64_t i, int thread)
 {
-    const struct rows *r = arg;
-    const int64_t      first = i * FEW_LANES, heads = r->at->f->heads;
-    const int          n = (int)min64(FEW_LANES, r->at->m - first), d = (int)r->s.width;
+    const struct hadamard_job *r = arg;
+    const int64_t              first = i * FEW_LANES, heads = r->at->f->heads;
+    const int    n = (int)min64(FEW_LANES, r->at->m - first), d = (int)r->s.width;
     float *const g = buffer(r, thread, 0), *const sum = buffer(r, thread, 3);
 
     if (r->at->f->block || heads == 1) {
         for (int64_t h = 0; h < heads; h++)
-            stand_head(r, h, first, n, g + h * r->at->f->dim * FEW_LANES);
+            load_head(r, h, first, n, g + h * r->at->f->dim * FEW_LANES);
         block_back(r, first, n, thread);
         return;
     }
     memset(sum, 0, (size_t)d * FEW_LANES * sizeof *sum);
     for (int64_t h = 0; h < heads; h++) {
-        stand_head(r, h, first, n, g);
+        load_head(r, h, first, n, g);
         transform_back(r, h, thread);
         r->k->add_rows(sum, buffer(r, thread, 1), factors(r, h, FACTOR_1), d);
     }
-    r->k->lay_rows_add(r->dx + first * r->at->ldx, r->at->ldx, sum, NULL, n, d);
+    r->k->transpose_add(r->dx + first * r->at->ldx, r->at->ldx, sum, NULL, n, d);
 }
 
 /*
@@ -188,7 +189,7 @@ size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f)
            sizeof(float);
 }
 
-static void run(const foci_ctx *ctx, struct rows *r,
+static void run(const foci_ctx *ctx, struct hadamard_job *r,
                 void (*job)(void *arg, int64_t i, int thread))
 {
     enum { STEPS = 32 }; /* operations an element, about */
@@ -202,14 +203,14 @@ static void run(const foci_ctx *ctx, struct rows *r,
 void hadamard_run(const foci_ctx *ctx, const struct hadamard_rows *at, const void *x,
                   void *out)
 {
-    struct rows r = { &ctx->kernels, at, shape_of(at->f), .x = x, .out = out };
+    struct hadamard_job r = { &ctx->kernels, at, shape_of(at->f), .x = x, .out = out };
     run(ctx, &r, forward_rows);
 }
 
 void hadamard_back(const foci_ctx *ctx, const struct hadamard_rows *at, const void *g,
                    float *dx)
 {
-    struct rows r = { &ctx->kernels, at, shape_of(at->f), .g = g, .dx = dx };
+    struct hadamard_job r = { &ctx->kernels, at, shape_of(at->f), .g = g, .dx = dx };
     run(ctx, &r, backward_rows);
 }
 

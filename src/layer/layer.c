@@ -83,7 +83,7 @@ static foci_status fill_attention(foci_ctx *ctx, foci_layer_problem *p)
     return FOCI_OK;
 }
 
-/* What the two other kinds cannot have, and their own defaults. */
+/* Restrictions and defaults of gau and conv. */
 static foci_status fill_other(foci_ctx *ctx, foci_layer_problem *p)
 {
     enum { GAU_DIM = 128 };
@@ -140,10 +140,10 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
                      .seed = l->seed,
                      .dropout = l->weight_dropout,
     };
-    const struct buffer q = { .len = l->len, .dim = l->head_dim };
-    const struct buffer k = { .len = layer->len_k, .dim = l->head_dim };
-    const struct buffer v = { .len = layer->len_k, .dim = l->value_dim };
-    const struct buffer o = { .len = l->len, .dim = l->value_dim };
+    const struct layer_buffer q = { .len = l->len, .dim = l->head_dim };
+    const struct layer_buffer k = { .len = layer->len_k, .dim = l->head_dim };
+    const struct layer_buffer v = { .len = layer->len_k, .dim = l->value_dim };
+    const struct layer_buffer o = { .len = l->len, .dim = l->value_dim };
 
     if (l->batch && l->len && layer->len_k) {
         p.q = layer_layout(&q, l->batch);
@@ -159,7 +159,7 @@ static foci_status make_plan(foci_layer *layer, const char *spec)
 }
 
 /* The heads of a place that groups read: from the first that one reads to the last. */
-static void widen(struct buffer *b, int64_t head0, int64_t heads)
+static void widen(struct layer_buffer *b, int64_t head0, int64_t heads)
 {
     const int64_t end =
         b->heads ? max64(b->first + b->heads, head0 + heads) : head0 + heads;
@@ -171,13 +171,13 @@ static void widen(struct buffer *b, int64_t head0, int64_t heads)
 static void make_places(foci_layer *layer)
 {
     const foci_layer_problem *p = &layer->p;
-    struct buffer            *at = layer->places;
+    struct layer_buffer      *at = layer->places;
     foci_group                g = { FOCI_SIZED(foci_group) };
 
-    at[PLACE_Q] = (struct buffer){ .len = p->len, .dim = p->head_dim };
-    at[PLACE_K] = (struct buffer){ .len = layer->len_k, .dim = p->head_dim };
-    at[PLACE_V] = (struct buffer){ .len = layer->len_k, .dim = p->value_dim };
-    at[PLACE_O] = (struct buffer){ 0, p->heads, p->len, p->value_dim };
+    at[PLACE_Q] = (struct layer_buffer){ .len = p->len, .dim = p->head_dim };
+    at[PLACE_K] = (struct layer_buffer){ .len = layer->len_k, .dim = p->head_dim };
+    at[PLACE_V] = (struct layer_buffer){ .len = layer->len_k, .dim = p->value_dim };
+    at[PLACE_O] = (struct layer_buffer){ 0, p->heads, p->len, p->value_dim };
     for (int i = 0; i < foci_plan_group_count(layer->plan); i++) {
         (void)foci_plan_group(layer->plan, i, &g);
         if (g.reads & FOCI_READ_Q) widen(&at[PLACE_Q], g.head0, g.heads);
@@ -186,12 +186,12 @@ static void make_places(foci_layer *layer)
         layer->reads_x |= (g.reads & FOCI_READ_X) != 0;
     }
     if (p->kind == FOCI_LAYER_CONV)
-        at[PLACE_U] = (struct buffer){ 0, 2 * p->kv_heads, p->len, p->value_dim };
+        at[PLACE_U] = (struct layer_buffer){ 0, 2 * p->kv_heads, p->len, p->value_dim };
     if (p->kind != FOCI_LAYER_GAU) return;
     at[PLACE_U] = at[PLACE_W] = at[PLACE_H] =
-        (struct buffer){ 0, 1, p->len, p->value_dim };
+        (struct layer_buffer){ 0, 1, p->len, p->value_dim };
     if (at[PLACE_Q].heads || at[PLACE_K].heads)
-        at[PLACE_Z] = (struct buffer){ 0, 1, p->len, p->head_dim };
+        at[PLACE_Z] = (struct layer_buffer){ 0, 1, p->len, p->head_dim };
 }
 
 static foci_status check_kind(const foci_layer *layer)
@@ -218,10 +218,10 @@ static foci_status check_kind(const foci_layer *layer)
 
 static bool sizes_of(foci_layer *layer, bool saves, bool backward)
 {
-    struct pass  x = { .layer = layer };
-    struct arena work = { 0 }, saved = { 0 };
+    struct layer_pass x = { .layer = layer };
+    struct arena      work = { 0 }, saved = { 0 };
 
-    layer_take(layer, &x, &work, saves ? &saved : NULL, backward);
+    layer_carve(layer, &x, &work, saves ? &saved : NULL, backward);
     if (!arena_ok(&work) || !arena_ok(&saved)) return false;
     if (work.used > layer->work_bytes) layer->work_bytes = work.used;
     if (saves) layer->saved_bytes = saved.used;
@@ -245,7 +245,7 @@ static foci_status add_up(foci_layer *layer)
 }
 
 /* Rows of memory that mechanisms ask for: by their argument, or as many as x has. */
-static void ask_memory(const struct spec *spec, foci_layer_problem *p)
+static void default_memory(const struct spec *spec, foci_layer_problem *p)
 {
     if (p->memory || p->len_source || p->max_docs || p->kind != FOCI_LAYER_ATTENTION)
         return;
@@ -277,7 +277,7 @@ static foci_status plan_parsed(foci_layer *layer, const char *spec, struct spec 
     foci_layer_problem *p = &layer->p;
     bool                filled = false;
 
-    ask_memory(parsed, p);
+    default_memory(parsed, p);
     layer->len_k = p->len_source ? p->len_source : p->memory + p->len;
     for (int g = 0; p->flags & FOCI_FLAG_CAUSAL && g < parsed->n_groups; g++)
         filled |= fill_args(&parsed->groups[g].mech, (double)max64(layer->len_k, 1));

@@ -1,4 +1,4 @@
-/* layer.h -- what a layer is made of. */
+/* layer.h -- the data of a layer, and what its files share. */
 #ifndef FOCI_LAYER_INSIDE_H
 #define FOCI_LAYER_INSIDE_H
 
@@ -7,17 +7,17 @@
 #include "layer/frozen.h"
 #include "product/product.h"
 
-/* Rows of one kind and heads of them, [heads][batch len][dim]; the plan's head number
- * `first` is the first that is there. */
-struct buffer {
+/* The extents of a place, [heads][batch len][dim]; its first head is head number `first` of
+ * the plan. */
+struct layer_buffer {
     int64_t first, heads, len, dim;
 };
 
-/* What lies between x and y, in the order of computation. */
+/* Tensors between x and y, in the order of computation. */
 enum place {
     PLACE_U, /* gau: gates before their activation; conv: a, then b */
-    PLACE_W, /* gau: values before theirs */
-    PLACE_Z, /* gau: what q and k are made of, before its activation */
+    PLACE_W, /* gau: values before their activation */
+    PLACE_Z, /* gau: the input of q and k, before its activation */
     PLACE_Q,
     PLACE_K,
     PLACE_V,
@@ -51,8 +51,8 @@ struct projection {
     int        bias;    /* -1: none */
 };
 
-/* Rows for distances that a modifier reads among its parameters, R [heads][rows][dim]:
- * a layer makes them of waves and weights WR. */
+/* Rows for distances that a modifier reads as a parameter, R [heads][rows][dim]: a layer
+ * computes them as waves times weights WR. */
 struct distances {
     int     weights;
     int64_t offset, heads, rows, dim; /* where R is among the plan's floats */
@@ -63,7 +63,7 @@ struct foci_layer {
     foci_layer_problem  p; /* with what was left 0 filled in; no lists */
     foci_plan          *plan;
     int64_t             len_k; /* rows that give keys */
-    struct buffer       places[LAYER_PLACES];
+    struct layer_buffer places[LAYER_PLACES];
     struct layer_param *params; /* the layer's own; the plan's follow */
     int                 n_params, cap_params;
     int64_t             own_floats, n_floats;
@@ -94,53 +94,53 @@ static inline const float *layer_tensor(const foci_layer *layer, int param,
 /* layer_project.c: the projections of every kind of layer. */
 foci_status layer_projections(foci_layer *layer);
 
-/* layer_distances.c: find those of the plan; what of its floats is the layer's to make. */
+/* layer_distances.c: find the tensors of the plan that the layer computes. */
 foci_status layer_distances(foci_layer *layer);
 void        layer_distances_free(foci_layer *layer);
 /* How many of the plan's floats before `offset` are not stored; whether that one is. */
 int64_t layer_made_before(const foci_layer *layer, int64_t offset);
 bool    layer_makes(const foci_layer *layer, int64_t offset);
-/* Of all floats of the plan, those that are stored. */
+/* Copy the stored floats out of all floats of the plan. */
 void layer_keep_stored(const foci_layer *layer, const float *all, float *stored);
 
-/* Rows of an execution that follow one another: from x (or the source), to rows of
- * queries and of keys. */
-struct run {
+/* n consecutive rows of an execution: from row x of x (or of the source) on, which are rows
+ * from q on of queries and from k on of keys. */
+struct layer_run {
     int64_t x, n, q, k;
 };
 
-/* A place in memory: head h, row i and element c at (h - first) head + i row + c. */
-struct spot {
+/* A place in memory: element c of row i of head h is at (h - first) head + i row + c. */
+struct layer_view {
     char   *data;
     int64_t row, head, first;
 };
 
 /* An execution. */
-struct pass {
+struct layer_pass {
     const foci_layer *layer;
     foci_layer_io     io;
     foci_layer_grads  g;
-    struct run       *runs; /* [n_runs] of x */
+    struct layer_run *runs; /* [n_runs] of x */
     int64_t           n_runs;
-    struct run       *others; /* of the source, or of the memory */
+    struct layer_run *others; /* of the source, or of the memory */
     int64_t           n_others;
     int32_t          *lens_k;           /* [batch], where memory makes them longer */
-    struct spot       at[LAYER_PLACES]; /* saved or not */
-    struct spot       d[LAYER_PLACES];  /* gradients */
+    struct layer_view at[LAYER_PLACES]; /* saved or not */
+    struct layer_view d[LAYER_PLACES];  /* gradients */
     char             *plan_work, *plan_saved;
-    float       *plan_params, *plan_dparams; /* where the layer makes some of them */
-    char        *product_work;
-    void        *packed_own, *packed_out; /* weights for rows of x, and Wo; NULL */
-    bool         active;     /* u, w and z of a gau are behind their activation */
-    float       *bias;       /* [columns] of a product, side by side */
-    struct part *a, *b, *c;  /* [cols] room for parts */
-    float       *rows;       /* [threads][GATE_ROWS][row_floats] */
-    int64_t      row_floats; /* the widest row */
-    bool         padded[2];  /* x, source: one run of all rows, padding among them */
-    char        *clean;      /* [rows][width] dy, x or source, without padding */
-    const void  *dy;         /* that of the caller, or clean */
-    char        *dx_plan;    /* what the plan adds to the gradient of x */
-    float       *dx_sum;     /* where transforms add to it */
+    float *plan_params, *plan_dparams; /* where the layer makes some of them */
+    char  *product_work;
+    void  *packed_own, *packed_out; /* weights for rows of x, and Wo; NULL */
+    bool   active; /* u, w and z of a gau are behind their activation */
+    float *bias;   /* [columns] of a product, side by side */
+    struct product_part *a, *b, *c;  /* [cols] room for parts */
+    float               *rows;       /* [threads][GATE_ROWS][row_floats] */
+    int64_t              row_floats; /* the widest row */
+    bool        padded[2]; /* x, source: one run of all rows, padding among them */
+    char       *clean;     /* [rows][width] dy, x or source, without padding */
+    const void *dy;        /* that of the caller, or clean */
+    char       *dx_plan;   /* what the plan adds to the gradient of x */
+    float      *dx_sum;    /* where transforms add to it */
 };
 
 /* Hidden states that are projected together: x, the source or the memory. */
@@ -148,14 +148,14 @@ struct hidden {
     const void *data;
     void   *d; /* their gradient; NULL: not wanted, and of the memory there is none */
     int64_t width;
-    const struct run *runs;
-    int64_t           n_runs;
-    bool              source, memory;
+    const struct layer_run *runs;
+    int64_t                 n_runs;
+    bool                    source, memory;
 };
 
 enum { GATE_ROWS = 6 }; /* that a thread has in floats at once */
 
-static inline float *layer_room(const struct pass *x, int thread)
+static inline float *layer_scratch(const struct layer_pass *x, int thread)
 {
     return x->rows + (int64_t)thread * GATE_ROWS * x->row_floats;
 }
@@ -166,108 +166,110 @@ static inline bool by_query(enum place place)
     return place != PLACE_K && place != PLACE_V;
 }
 
-/* Whether these rows give what the projection makes: those of the memory only what keys
- * bring. */
+/* Whether the projection applies to these rows: rows of the memory have keys and values
+ * only. */
 static inline bool hidden_gives(const struct hidden *r, const struct projection *to)
 {
     return to->source == r->source && (!r->memory || !by_query(to->to));
 }
 
-static inline char *spot_at(const foci_layer *layer, const struct spot *s, int64_t head,
-                            int64_t row)
+static inline char *view_at(const foci_layer *layer, const struct layer_view *s,
+                            int64_t head, int64_t row)
 {
     const int64_t at = (head - s->first) * s->head + row * s->row;
     return s->data + (size_t)at * foci_dtype_bytes(layer->p.dtype);
 }
 
-/* layer_pass.c: lay out what an execution needs; with base NULL, its size.  saved NULL:
- * nothing is. */
-void        layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
-                       struct arena *saved, bool backward);
-struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
-                            int64_t batch, struct arena *a);
-/* Of it what steps need too, for products of so many rows. */
-void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
-                      bool backward, struct arena *a);
-/* Pointers into the caller's memory, and the runs. */
+/* layer_pass.c: carve the memory of an execution; a null arena counts.  saved NULL: nothing
+ * is saved. */
+void layer_carve(const foci_layer *layer, struct layer_pass *x, struct arena *work,
+                 struct arena *saved, bool backward);
+struct layer_view layer_carve_place(const foci_layer          *layer,
+                                    const struct layer_buffer *b, int64_t batch,
+                                    struct arena *a);
+/* The scratch that steps need too, for products of `rows` rows. */
+void layer_carve_scratch(const foci_layer *layer, struct layer_pass *x, int64_t rows,
+                         bool backward, struct arena *a);
+/* Set the pointers into the caller's memory, and the runs. */
 void layer_open(const foci_layer *layer, const foci_layer_io *io,
-                const foci_layer_grads *g, struct pass *x);
-/* Rows of x; and those that give keys and values beside them or in their place. */
-struct hidden layer_own(const struct pass *x);
-struct hidden layer_others(const struct pass *x);
-foci_io       layer_plan_io(const struct pass *x);
-foci_grads    layer_plan_grads(const struct pass *x);
-/* How a place lies in an execution of whole sequences. */
-foci_layout layer_layout(const struct buffer *b, int64_t batch);
+                const foci_layer_grads *g, struct layer_pass *x);
+/* The rows of x; and the rows of memory or source that give keys and values beside them or
+ * in their place. */
+struct hidden layer_own(const struct layer_pass *x);
+struct hidden layer_others(const struct layer_pass *x);
+foci_io       layer_plan_io(const struct layer_pass *x);
+foci_grads    layer_plan_grads(const struct layer_pass *x);
+/* The layout of a place in an execution of whole sequences. */
+foci_layout layer_layout(const struct layer_buffer *b, int64_t batch);
 /* Bytes that products of so many rows need. */
 size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward);
 
 /* layer_source.c: where the keys and values of a source are, if they are projected once. */
-void layer_take_source(const foci_layer *layer, int64_t batch,
-                       struct spot at[LAYER_PLACES], struct arena *a);
+void layer_carve_source(const foci_layer *layer, int64_t batch,
+                        struct layer_view at[LAYER_PLACES], struct arena *a);
 
 /* layer_precompute.c: what of an execution follows from parameters alone, computed before or
  * now. */
-void layer_open_made(struct pass *x);
+void layer_open_made(struct layer_pass *x);
 
 /* layer_distances.c: the plan's parameters, and what becomes of their gradients. */
-void layer_make_params(struct pass *x);
-void layer_make_back(struct pass *x);
+void layer_make_params(struct layer_pass *x);
+void layer_make_back(struct layer_pass *x);
 
 /* layer_forward.c: x, source and memory to places; the heads to y. */
-void layer_project(struct pass *x);
-void layer_project_others(struct pass *x);
-void layer_output(struct pass *x);
+void layer_project(struct layer_pass *x);
+void layer_project_others(struct layer_pass *x);
+void layer_output(struct layer_pass *x);
 /* The two products of so many rows, their weights in x->b: what they read and where it goes is
  * the caller's to add. */
-struct product layer_projections_of(const struct pass *x, const struct hidden *r,
+struct product layer_projections_of(const struct layer_pass *x, const struct hidden *r,
                                     int64_t rows);
-struct product layer_output_of(const struct pass *x, int64_t rows);
+struct product layer_output_of(const struct layer_pass *x, int64_t rows);
 /* Heads of a projection, and all heads on their way to y, as parts of a matrix; the result
  * is how many parts there are then. */
-int layer_head_parts(const foci_layer *layer, const struct spot *at,
-                     const struct projection *to, const struct run *run,
-                     struct part *parts, int n);
-int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
-                    struct part *parts);
-const float *layer_weights(const struct pass *x, const struct projection *to);
+int layer_head_parts(const foci_layer *layer, const struct layer_view *at,
+                     const struct projection *to, const struct layer_run *run,
+                     struct product_part *parts, int n);
+int layer_out_parts(const foci_layer *layer, const struct layer_view *at, int64_t row,
+                    struct product_part *parts);
+const float *layer_weights(const struct layer_pass *x, const struct projection *to);
 /* NULL: it is a matrix. */
 const struct frozen *layer_transform(const foci_layer        *layer,
                                      const struct projection *to);
 
-/* layer_gate.c: what gau and conv do between products and plan, and back. */
-void layer_gate(struct pass *x);
-void layer_gate_out(struct pass *x);
-void layer_gate_back(struct pass *x);
-void layer_gate_out_back(struct pass *x);
+/* layer_gate.c: the activations and gates of gau and conv, forward and backward. */
+void layer_gate(struct layer_pass *x);
+void layer_gate_out(struct layer_pass *x);
+void layer_gate_back(struct layer_pass *x);
+void layer_gate_out_back(struct layer_pass *x);
 
-/* layer_rows.c: what goes row by row.  Sums of columns over the rows of an execution, of
- * x or, with `others`, of the source or the memory; rows are numbered as queries or as
- * keys. */
-struct sums {
+/* layer_rows.c: row-wise operations.  Sums of columns over the rows of an execution, of x or,
+ * with `others`, of the source or the memory; rows are numbered as queries or as keys. */
+struct layer_sums {
     const char *data; /* row 0, rows ld apart */
     int64_t     ld, cols;
     bool        keys, others;
 };
-/* out[cols] += */
-void layer_sum_rows(const struct pass *x, const struct sums *s, float *out);
-/* dy without what forward dropped. */
-void layer_drop_back(struct pass *x);
+/* out[cols] += the sums. */
+void layer_sum_rows(const struct layer_pass *x, const struct layer_sums *s, float *out);
+/* Apply the dropout mask of forward to dy. */
+void layer_drop_back(struct layer_pass *x);
 /* Rows of x, or of the source, with zeros as padding, for products that sum over rows: where
  * they are, or in x->clean. */
-const void *layer_clean(const struct pass *x, const void *rows, bool source);
+const void *layer_clean(const struct layer_pass *x, const void *rows, bool source);
 /* The same of the gradients of heads, in place. */
-void layer_clean_heads(const struct pass *x);
-/* Rows of `to`, [batch][len][width] of x or of the source, that no run has. */
-void layer_clear_rest(const struct pass *x, void *to, bool source);
-/* The memory of the next call. */
-void layer_remember(const struct pass *x);
+void layer_clean_heads(const struct layer_pass *x);
+/* Zero the rows of `to`, [batch][len][width] of x or of the source, that no run has. */
+void layer_clear_rest(const struct layer_pass *x, void *to, bool source);
+/* Store memory_next, for the next call. */
+void layer_remember(const struct layer_pass *x);
 /* to = dx_sum + plan (which may be NULL), in the rows of a run. */
-void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
-                     const struct run *run);
+void layer_store_sum(const struct layer_pass *x, const char *plan, void *to,
+                     int64_t width, const struct layer_run *run);
 
 /* layer_check.c */
-/* With engines false their say is left out: an execution that changes parameters. */
+/* Check and complete the structs of a call; without `engines` the checks of engines are left
+ * out, for executions that change parameters. */
 foci_status layer_open_call(const foci_layer *layer, const foci_layer_io *io,
                             const foci_layer_grads *grads, bool engines,
                             foci_layer_io *whole, foci_layer_grads *whole_grads);

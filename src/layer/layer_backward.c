@@ -9,13 +9,13 @@ static char *row_of(const foci_layer *layer, const void *data, int64_t width,
     return (char *)data + (size_t)(row * width) * foci_dtype_bytes(layer->p.dtype);
 }
 
-static const char *dy_of(const struct pass *x, int64_t row)
+static const char *dy_of(const struct layer_pass *x, int64_t row)
 {
     return row_of(x->layer, x->dy, x->layer->p.width, row);
 }
 
 /* From dy to the heads, through Wo. */
-static void output_back(struct pass *x, const struct run *run)
+static void output_back(struct layer_pass *x, const struct layer_run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -25,8 +25,8 @@ static void output_back(struct pass *x, const struct run *run)
                                        .k = p->width,
                                        .fast = p->flags & FOCI_FLAG_FAST };
 
-    x->a[0] = (struct part){ (void *)dy_of(x, run->x), p->width, p->width };
-    x->b[0] = (struct part){ (void *)w, p->width, p->width };
+    x->a[0] = (struct product_part){ (void *)dy_of(x, run->x), p->width, p->width };
+    x->b[0] = (struct product_part){ (void *)w, p->width, p->width };
     back.a = (struct matrix){ x->a, 1, p->dtype, false };
     back.b = (struct matrix){ x->b, 1, FOCI_F32, true };
     back.c = (struct matrix){ x->c, layer_out_parts(layer, x->d, run->q, x->c),
@@ -34,7 +34,7 @@ static void output_back(struct pass *x, const struct run *run)
     product_run(layer->ctx, &back, x->product_work);
 }
 
-static void output_weights(struct pass *x, const struct run *run)
+static void output_weights(struct layer_pass *x, const struct layer_run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -45,8 +45,8 @@ static void output_weights(struct pass *x, const struct run *run)
                                        .add = true,
                                        .fast = p->flags & FOCI_FLAG_FAST };
 
-    x->b[0] = (struct part){ (void *)dy_of(x, run->x), p->width, p->width };
-    x->c[0] = (struct part){ dw, p->width, p->width };
+    x->b[0] = (struct product_part){ (void *)dy_of(x, run->x), p->width, p->width };
+    x->c[0] = (struct product_part){ dw, p->width, p->width };
     back.a = (struct matrix){ x->a, layer_out_parts(layer, x->at, run->q, x->a),
                               p->dtype, true };
     back.b = (struct matrix){ x->b, 1, p->dtype, false };
@@ -54,7 +54,7 @@ static void output_weights(struct pass *x, const struct run *run)
     product_run(layer->ctx, &back, x->product_work);
 }
 
-static void from_output(struct pass *x)
+static void from_output(struct layer_pass *x)
 {
     const foci_layer *layer = x->layer;
 
@@ -66,14 +66,15 @@ static void from_output(struct pass *x)
     }
     if (x->g.dparams && layer->out_bias >= 0)
         layer_sum_rows(x,
-                       &(struct sums){ .data = dy_of(x, 0),
-                                       .ld = layer->p.width,
-                                       .cols = layer->p.width },
+                       &(struct layer_sums){ .data = dy_of(x, 0),
+                                             .ld = layer->p.width,
+                                             .cols = layer->p.width },
                        x->g.dparams + layer->params[layer->out_bias].offset);
 }
 
 /* Through all matrices side by side; to floats where transforms add to it. */
-static void rows_back(struct pass *x, const struct hidden *r, const struct run *run)
+static void rows_back(struct layer_pass *x, const struct hidden *r,
+                      const struct layer_run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -90,41 +91,42 @@ static void rows_back(struct pass *x, const struct hidden *r, const struct run *
         if (!hidden_gives(r, to) || layer_transform(layer, to)) continue;
         heads = layer_head_parts(layer, x->d, to, run, x->a, heads);
         x->b[back.b.n_parts++] =
-            (struct part){ (void *)layer_weights(x, to), cols, cols };
+            (struct product_part){ (void *)layer_weights(x, to), cols, cols };
         back.k += cols;
     }
     back.a = (struct matrix){ x->a, heads, p->dtype, false };
     back.b = (struct matrix){ x->b, back.b.n_parts, FOCI_F32, true };
     back.c = (struct matrix){ x->c, 1, x->dx_sum ? FOCI_F32 : p->dtype, false };
-    x->c[0] = (struct part){ x->dx_sum ? (void *)(x->dx_sum + run->x * r->width)
-                                       : row_of(layer, r->d, r->width, run->x),
-                             r->width, r->width };
+    x->c[0] = (struct product_part){ x->dx_sum ? (void *)(x->dx_sum + run->x * r->width)
+                                               : row_of(layer, r->d, r->width, run->x),
+                                     r->width, r->width };
     if (plan && !x->dx_sum) back.residual = row_of(layer, x->dx_plan, r->width, run->x);
     product_run(layer->ctx, &back, x->product_work);
 }
 
-static void transforms_back(struct pass *x, const struct hidden *r,
-                            const struct run *run)
+static void transforms_back(struct layer_pass *x, const struct hidden *r,
+                            const struct layer_run *run)
 {
     const foci_layer *layer = x->layer;
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
         const struct frozen     *f = layer_transform(layer, to);
-        const struct spot       *d = &x->d[to->to];
+        const struct layer_view *d = &x->d[to->to];
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
         if (!f || !hidden_gives(r, to)) continue;
         const struct hadamard_rows at = {
             f, layer->p.dtype, run->n, r->width, d->row, d->head, x->product_work
         };
-        hadamard_back(layer->ctx, &at, spot_at(layer, d, to->head0, row),
+        hadamard_back(layer->ctx, &at, view_at(layer, d, to->head0, row),
                       x->dx_sum + run->x * r->width);
     }
     layer_store_sum(x, r->source ? NULL : x->dx_plan, r->d, r->width, run);
 }
 
-static void weights_back(struct pass *x, const struct hidden *r, const struct run *run)
+static void weights_back(struct layer_pass *x, const struct hidden *r,
+                         const struct layer_run *run)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -139,11 +141,12 @@ static void weights_back(struct pass *x, const struct hidden *r, const struct ru
 
         if (!hidden_gives(r, to) || w->frozen >= 0) continue;
         back.b.n_parts = layer_head_parts(layer, x->d, to, run, x->b, back.b.n_parts);
-        x->c[back.c.n_parts++] = (struct part){ x->g.dparams + w->offset, cols, cols };
+        x->c[back.c.n_parts++] =
+            (struct product_part){ x->g.dparams + w->offset, cols, cols };
         back.n += cols;
     }
-    x->a[0] =
-        (struct part){ row_of(layer, r->data, r->width, run->x), r->width, r->width };
+    x->a[0] = (struct product_part){ row_of(layer, r->data, r->width, run->x), r->width,
+                                     r->width };
     back.a = (struct matrix){ x->a, 1, p->dtype, true };
     back.b = (struct matrix){ x->b, back.b.n_parts, p->dtype, false };
     back.c = (struct matrix){ x->c, back.c.n_parts, FOCI_F32, false };
@@ -151,21 +154,21 @@ static void weights_back(struct pass *x, const struct hidden *r, const struct ru
 }
 
 /* A bias is of the rows that its projection was given, those of the memory among them. */
-static void bias_back(struct pass *x, const struct projection *to,
+static void bias_back(struct layer_pass *x, const struct projection *to,
                       const struct hidden *r)
 {
-    const struct spot *d = &x->d[to->to];
-    float             *db = x->g.dparams + x->layer->params[to->bias].offset;
+    const struct layer_view *d = &x->d[to->to];
+    float                   *db = x->g.dparams + x->layer->params[to->bias].offset;
 
     for (int64_t h = 0; h < to->heads; h++) {
-        const struct sums s = { spot_at(x->layer, d, to->head0 + h, 0), d->row, to->dim,
-                                .keys = !by_query(to->to),
-                                .others = r->source || r->memory };
+        const struct layer_sums s = { view_at(x->layer, d, to->head0 + h, 0), d->row,
+                                      to->dim, .keys = !by_query(to->to),
+                                      .others = r->source || r->memory };
         layer_sum_rows(x, &s, db + h * to->dim);
     }
 }
 
-static void biases_back(struct pass *x, const struct hidden *r)
+static void biases_back(struct layer_pass *x, const struct hidden *r)
 {
     const foci_layer *layer = x->layer;
 
@@ -175,11 +178,11 @@ static void biases_back(struct pass *x, const struct hidden *r)
     }
 }
 
-static void from_heads(struct pass *x, struct hidden r)
+static void from_heads(struct layer_pass *x, struct hidden r)
 {
     if (x->g.dparams && r.n_runs) r.data = layer_clean(x, r.data, r.source);
     for (int64_t i = 0; i < r.n_runs; i++) {
-        const struct run *run = &r.runs[i];
+        const struct layer_run *run = &r.runs[i];
 
         if (!run->n) continue;
         if (r.d) {
@@ -195,9 +198,9 @@ static void from_heads(struct pass *x, struct hidden r)
 foci_status foci_layer_backward(const foci_layer *layer, const foci_layer_io *io,
                                 const foci_layer_grads *grads)
 {
-    foci_layer_io    whole;
-    foci_layer_grads g;
-    struct pass      x;
+    foci_layer_io     whole;
+    foci_layer_grads  g;
+    struct layer_pass x;
 
     if (!grads)
         return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,

@@ -1,4 +1,4 @@
-/* layer_check.c -- the border of an execution of a layer. */
+/* layer_check.c -- checks of the arguments of an execution of a layer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,12 +20,12 @@ static foci_status whole_io(const foci_layer *layer, const foci_layer_io *io,
 }
 
 /* A tensor of rows without gaps. */
-struct rows {
+struct check_rows {
     const void *data; /* NULL: it is not there */
     int64_t     n, width;
 };
 
-static bool meet(const foci_layer *layer, struct rows a, struct rows b)
+static bool meet(const foci_layer *layer, struct check_rows a, struct check_rows b)
 {
     const size_t    el = foci_dtype_bytes(layer->p.dtype);
     const uintptr_t from_a = (uintptr_t)a.data, from_b = (uintptr_t)b.data;
@@ -39,10 +39,11 @@ static const char *overlap(const foci_layer *layer, const foci_layer_io *io,
 {
     const foci_layer_problem *p = &layer->p;
     const int64_t             n = p->batch * p->len;
-    const struct rows         x = { io->x, n, p->width }, y = { io->y, n, p->width };
-    const struct rows source = { io->source, p->batch * p->len_source, p->width_source };
-    const struct rows memory = { io->memory, p->batch * p->memory, p->width };
-    const struct rows residual = { io->residual, n, p->width };
+    const struct check_rows   x = { io->x, n, p->width }, y = { io->y, n, p->width };
+    const struct check_rows   source = { io->source, p->batch * p->len_source,
+                                         p->width_source };
+    const struct check_rows   memory = { io->memory, p->batch * p->memory, p->width };
+    const struct check_rows   residual = { io->residual, n, p->width };
 
     if (!g) {
         if (meet(layer, y, x) || meet(layer, y, source) || meet(layer, y, memory))
@@ -52,9 +53,9 @@ static const char *overlap(const foci_layer *layer, const foci_layer_io *io,
             return "io.y overlaps io.residual and is not the same tensor";
         return NULL;
     }
-    const struct rows dx = { g->dx, n, p->width }, dy = { g->dy, n, p->width };
-    const struct rows dsource = { g->dsource, source.n, p->width_source };
-    const struct rows ins[] = { x, source, memory, dy };
+    const struct check_rows dx = { g->dx, n, p->width }, dy = { g->dy, n, p->width };
+    const struct check_rows dsource = { g->dsource, source.n, p->width_source };
+    const struct check_rows ins[] = { x, source, memory, dy };
     for (size_t i = 0; i < sizeof ins / sizeof *ins; i++)
         if (meet(layer, dx, ins[i]) || meet(layer, dsource, ins[i]))
             return "grads.dx or grads.dsource overlaps an input: it needs memory of "

@@ -1,4 +1,4 @@
-/* layer_describe.c -- a layer in words, and what it costs. */
+/* layer_describe.c -- the text that describes a layer, and its cost. */
 #include <inttypes.h>
 #include <stdio.h>
 

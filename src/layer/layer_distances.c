@@ -145,15 +145,15 @@ void layer_keep_stored(const foci_layer *layer, const float *all, float *stored)
 }
 
 /* R of all heads as parts. */
-static int head_parts(const struct distances *d, float *plan, struct part *parts)
+static int head_parts(const struct distances *d, float *plan, struct product_part *parts)
 {
     for (int64_t h = 0; h < d->heads; h++)
-        parts[h] =
-            (struct part){ plan + d->offset + h * d->rows * d->dim, d->dim, d->dim };
+        parts[h] = (struct product_part){ plan + d->offset + h * d->rows * d->dim,
+                                          d->dim, d->dim };
     return (int)d->heads;
 }
 
-void layer_make_params(struct pass *x)
+void layer_make_params(struct layer_pass *x)
 {
     const foci_layer *layer = x->layer;
     const int64_t     width = layer->p.width;
@@ -165,9 +165,10 @@ void layer_make_params(struct pass *x)
         const int64_t           cols = d->heads * d->dim;
         struct product          r = { .m = d->rows, .n = cols, .k = width };
 
-        x->a[0] = (struct part){ layer->waves, width, width };
-        x->b[0] = (struct part){ (float *)layer_tensor(layer, d->weights, x->io.params),
-                                 cols, cols };
+        x->a[0] = (struct product_part){ layer->waves, width, width };
+        x->b[0] = (struct product_part){
+            (float *)layer_tensor(layer, d->weights, x->io.params), cols, cols
+        };
         r.a = (struct matrix){ x->a, 1, FOCI_F32, false };
         r.b = (struct matrix){ x->b, 1, FOCI_F32, false };
         r.c = (struct matrix){ x->c, head_parts(d, x->plan_params, x->c), FOCI_F32,
@@ -179,7 +180,7 @@ void layer_make_params(struct pass *x)
                (size_t)foci_plan_param_floats(layer->plan) * sizeof *x->plan_dparams);
 }
 
-void layer_make_back(struct pass *x)
+void layer_make_back(struct layer_pass *x)
 {
     const foci_layer *layer = x->layer;
     const int64_t     width = layer->p.width;
@@ -192,8 +193,8 @@ void layer_make_back(struct pass *x)
         float                  *dw = x->g.dparams + layer->params[d->weights].offset;
         struct product back = { .m = width, .n = cols, .k = d->rows, .add = true };
 
-        x->a[0] = (struct part){ layer->waves, width, width };
-        x->c[0] = (struct part){ dw, cols, cols };
+        x->a[0] = (struct product_part){ layer->waves, width, width };
+        x->c[0] = (struct product_part){ dw, cols, cols };
         back.a = (struct matrix){ x->a, 1, FOCI_F32, true };
         back.b = (struct matrix){ x->b, head_parts(d, x->plan_dparams, x->b), FOCI_F32,
                                   false };

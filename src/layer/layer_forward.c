@@ -9,7 +9,7 @@ static const char *row_of(const foci_layer *layer, const void *data, int64_t wid
     return (const char *)data + (size_t)(row * width) * foci_dtype_bytes(layer->p.dtype);
 }
 
-const float *layer_weights(const struct pass *x, const struct projection *to)
+const float *layer_weights(const struct layer_pass *x, const struct projection *to)
 {
     const struct layer_param *p = &x->layer->params[to->weights];
 
@@ -18,7 +18,7 @@ const float *layer_weights(const struct pass *x, const struct projection *to)
 
 /* Rounded where they are given so: unless drawn ones, which are not among params, stand
  * beside them. */
-static foci_dtype stored_type(const struct pass *x, const struct hidden *r)
+static foci_dtype stored_type(const struct layer_pass *x, const struct hidden *r)
 {
     const foci_layer *layer = x->layer;
 
@@ -33,14 +33,15 @@ static foci_dtype stored_type(const struct pass *x, const struct hidden *r)
 }
 
 /* Weights as a part of b. */
-static struct part stored(const struct pass *x, foci_dtype type, const float *w,
-                          int64_t cols)
+static struct product_part stored(const struct layer_pass *x, foci_dtype type,
+                                  const float *w, int64_t cols)
 {
     const uint16_t *const rounded = x->io.params_bf16;
 
-    return (struct part){ type == FOCI_BF16 ? (void *)(rounded + (w - x->io.params))
-                                            : (void *)w,
-                          cols, cols };
+    return (struct product_part){ type == FOCI_BF16
+                                      ? (void *)(rounded + (w - x->io.params))
+                                      : (void *)w,
+                                  cols, cols };
 }
 
 const struct frozen *layer_transform(const foci_layer        *layer,
@@ -50,19 +51,20 @@ const struct frozen *layer_transform(const foci_layer        *layer,
     return f < 0 || layer->frozen[f].dense ? NULL : &layer->frozen[f];
 }
 
-int layer_head_parts(const foci_layer *layer, const struct spot *at,
-                     const struct projection *to, const struct run *run,
-                     struct part *parts, int n)
+int layer_head_parts(const foci_layer *layer, const struct layer_view *at,
+                     const struct projection *to, const struct layer_run *run,
+                     struct product_part *parts, int n)
 {
     const int64_t row = by_query(to->to) ? run->q : run->k;
 
     for (int64_t h = to->head0; h < to->head0 + to->heads; h++)
-        parts[n++] = (struct part){ spot_at(layer, &at[to->to], h, row), at[to->to].row,
-                                    to->dim };
+        parts[n++] = (struct product_part){ view_at(layer, &at[to->to], h, row),
+                                            at[to->to].row, to->dim };
     return n;
 }
 
-static void add_bias(const struct pass *x, const struct projection *to, int64_t col)
+static void add_bias(const struct layer_pass *x, const struct projection *to,
+                     int64_t col)
 {
     const size_t n = (size_t)(to->heads * to->dim);
 
@@ -73,7 +75,7 @@ static void add_bias(const struct pass *x, const struct projection *to, int64_t 
                n * sizeof *x->bias);
 }
 
-struct product layer_projections_of(const struct pass *x, const struct hidden *r,
+struct product layer_projections_of(const struct layer_pass *x, const struct hidden *r,
                                     int64_t rows)
 {
     const foci_layer *layer = x->layer;
@@ -97,8 +99,8 @@ struct product layer_projections_of(const struct pass *x, const struct hidden *r
 }
 
 /* Where the results of this product go, and the biases of its columns. */
-static void to_heads(const struct pass *x, const struct hidden *r,
-                     const struct run *run, struct product *all)
+static void to_heads(const struct layer_pass *x, const struct hidden *r,
+                     const struct layer_run *run, struct product *all)
 {
     const foci_layer *layer = x->layer;
     int64_t           col = 0;
@@ -115,27 +117,29 @@ static void to_heads(const struct pass *x, const struct hidden *r,
 }
 
 /* All matrices side by side, in one product. */
-static void project_run(struct pass *x, const struct hidden *r, const struct run *run)
+static void project_run(struct layer_pass *x, const struct hidden *r,
+                        const struct layer_run *run)
 {
     const foci_layer *layer = x->layer;
     struct product    all = layer_projections_of(x, r, run->n);
 
-    x->a[0] = (struct part){ (void *)row_of(layer, r->data, r->width, run->x), r->width,
-                             r->width };
+    x->a[0] = (struct product_part){ (void *)row_of(layer, r->data, r->width, run->x),
+                                     r->width, r->width };
     to_heads(x, r, run, &all);
     all.act = x->active ? FOCI_ACT_SILU : FOCI_ACT_NONE;
     if (!r->source && !r->memory) all.packed = x->packed_own;
     if (all.n) product_run(layer->ctx, &all, x->product_work);
 }
 
-static void transform_run(struct pass *x, const struct hidden *r, const struct run *run)
+static void transform_run(struct layer_pass *x, const struct hidden *r,
+                          const struct layer_run *run)
 {
     const foci_layer *layer = x->layer;
 
     for (int i = 0; i < layer->n_projections; i++) {
         const struct projection *to = &layer->projections[i];
         const struct frozen     *f = layer_transform(layer, to);
-        const struct spot       *at = &x->at[to->to];
+        const struct layer_view *at = &x->at[to->to];
         const int64_t            row = by_query(to->to) ? run->q : run->k;
 
         if (!f || !hidden_gives(r, to)) continue;
@@ -143,11 +147,11 @@ static void transform_run(struct pass *x, const struct hidden *r, const struct r
             f, layer->p.dtype, run->n, r->width, at->row, at->head, x->product_work
         };
         hadamard_run(layer->ctx, &rows, row_of(layer, r->data, r->width, run->x),
-                     spot_at(layer, at, to->head0, row));
+                     view_at(layer, at, to->head0, row));
     }
 }
 
-static void project_rows(struct pass *x, const struct hidden *r)
+static void project_rows(struct layer_pass *x, const struct hidden *r)
 {
     for (int64_t i = 0; i < r->n_runs; i++) {
         if (!r->runs[i].n) continue;
@@ -156,13 +160,13 @@ static void project_rows(struct pass *x, const struct hidden *r)
     }
 }
 
-void layer_project_others(struct pass *x)
+void layer_project_others(struct layer_pass *x)
 {
     const struct hidden others = layer_others(x);
     project_rows(x, &others);
 }
 
-void layer_project(struct pass *x)
+void layer_project(struct layer_pass *x)
 {
     const struct hidden own = layer_own(x);
 
@@ -171,18 +175,18 @@ void layer_project(struct pass *x)
 }
 
 /* Those of a gau are behind their gates. */
-int layer_out_parts(const foci_layer *layer, const struct spot *at, int64_t row,
-                    struct part *parts)
+int layer_out_parts(const foci_layer *layer, const struct layer_view *at, int64_t row,
+                    struct product_part *parts)
 {
     const enum place place = layer->p.kind == FOCI_LAYER_GAU ? PLACE_H : PLACE_O;
 
     for (int64_t h = 0; h < layer->p.heads; h++)
-        parts[h] = (struct part){ spot_at(layer, &at[place], h, row), at[place].row,
-                                  layer->p.value_dim };
+        parts[h] = (struct product_part){ view_at(layer, &at[place], h, row),
+                                          at[place].row, layer->p.value_dim };
     return (int)layer->p.heads;
 }
 
-struct product layer_output_of(const struct pass *x, int64_t rows)
+struct product layer_output_of(const struct layer_pass *x, int64_t rows)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
@@ -198,17 +202,18 @@ struct product layer_output_of(const struct pass *x, int64_t rows)
                              .fast = p->flags & FOCI_FLAG_FAST };
 }
 
-void layer_output(struct pass *x)
+void layer_output(struct layer_pass *x)
 {
     const foci_layer         *layer = x->layer;
     const foci_layer_problem *p = &layer->p;
 
     for (int64_t i = 0; i < x->n_runs; i++) {
-        const struct run *run = &x->runs[i];
-        struct product    out = layer_output_of(x, run->n);
+        const struct layer_run *run = &x->runs[i];
+        struct product          out = layer_output_of(x, run->n);
 
-        x->c[0] = (struct part){ (void *)row_of(layer, x->io.y, p->width, run->x),
-                                 p->width, p->width };
+        x->c[0] =
+            (struct product_part){ (void *)row_of(layer, x->io.y, p->width, run->x),
+                                   p->width, p->width };
         out.a.n_parts = layer_out_parts(layer, x->at, run->q, x->a);
         out.packed = x->packed_out;
         if (layer->out_bias >= 0)
@@ -225,9 +230,9 @@ void layer_output(struct pass *x)
 
 foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
 {
-    foci_layer_io    whole;
-    foci_layer_grads none;
-    struct pass      x;
+    foci_layer_io     whole;
+    foci_layer_grads  none;
+    struct layer_pass x;
 
     TRY(layer_open_call(layer, io, NULL, true, &whole, &none));
     layer_open(layer, &whole, NULL, &x);
@@ -242,15 +247,15 @@ foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
     return FOCI_OK;
 }
 
-/* What mechanisms fill or move themselves they know from q and k. */
+/* Parameters that mechanisms move or calibrate themselves, from the projected q and k. */
 static foci_status change(const foci_layer *layer, const foci_layer_io *io,
                           float *params,
                           foci_status (*change_plan)(const foci_plan *, const foci_io *,
                                                      float *))
 {
-    foci_layer_io    whole;
-    foci_layer_grads none;
-    struct pass      x;
+    foci_layer_io     whole;
+    foci_layer_grads  none;
+    struct layer_pass x;
 
     TRY(layer_open_call(layer, io, NULL, false, &whole, &none));
     if (layer->n_floats && !params)

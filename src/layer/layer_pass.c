@@ -1,4 +1,4 @@
-/* layer_pass.c -- what one execution of a layer has in memory, and which rows it has. */
+/* layer_pass.c -- the memory of an execution of a layer, and its runs of rows. */
 #include "layer/layer.h"
 
 /* Of all products side by side. */
@@ -31,18 +31,19 @@ static bool transforms(const foci_layer *layer)
  * Memory
  */
 
-foci_layout layer_layout(const struct buffer *b, int64_t batch)
+foci_layout layer_layout(const struct layer_buffer *b, int64_t batch)
 {
     return (foci_layout){ .batch = b->len * b->dim,
                           .row = b->dim,
                           .head = batch * b->len * b->dim };
 }
 
-struct spot layer_take_spot(const foci_layer *layer, const struct buffer *b,
-                            int64_t batch, struct arena *a)
+struct layer_view layer_carve_place(const foci_layer          *layer,
+                                    const struct layer_buffer *b, int64_t batch,
+                                    struct arena *a)
 {
     const foci_layout l = layer_layout(b, batch);
-    struct spot       s = { .row = l.row, .head = l.head, .first = b->first };
+    struct layer_view s = { .row = l.row, .head = l.head, .first = b->first };
     int64_t           n = 0;
 
     if (__builtin_mul_overflow(l.head, b->heads, &n))
@@ -61,7 +62,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
     const int64_t             far = layer->n_distances ? layer->len_k : 0;
     const struct {
         int64_t    m, n, k;
-        bool       back, a_turned, b_turned;
+        bool       back, a_transposed, b_transposed;
         foci_dtype a, b, c;
     } all[] = {
         { rows, cols, wide, false, false, false, p->dtype, FOCI_F32, p->dtype },
@@ -81,8 +82,8 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
             .m = all[i].m,
             .n = all[i].n,
             .k = all[i].k,
-            .a = { .dtype = all[i].a, .transposed = all[i].a_turned },
-            .b = { .dtype = all[i].b, .transposed = all[i].b_turned },
+            .a = { .dtype = all[i].a, .transposed = all[i].a_transposed },
+            .b = { .dtype = all[i].b, .transposed = all[i].b_transposed },
             .c = { .dtype = all[i].c },
             .fast = p->flags & FOCI_FLAG_FAST
         };
@@ -97,7 +98,7 @@ size_t layer_product_bytes(const foci_layer *layer, int64_t rows, bool backward)
 }
 
 /* Gradients of places, and what lies between them and those of the inputs. */
-static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
+static void carve_back(const foci_layer *layer, struct layer_pass *x, struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
     const size_t              el = foci_dtype_bytes(p->dtype);
@@ -105,14 +106,14 @@ static void take_back(const foci_layer *layer, struct pass *x, struct arena *a)
     const int64_t             wide = max64(p->width, p->width_source);
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->d[i] = layer_take_spot(layer, &layer->places[i], p->batch, a);
+        x->d[i] = layer_carve_place(layer, &layer->places[i], p->batch, a);
     x->clean = arena_alloc(a, rows * wide, el);
     if (layer->reads_x) x->dx_plan = arena_alloc(a, p->batch * p->len * p->width, el);
     if (transforms(layer)) x->dx_sum = arena_alloc(a, rows * wide, sizeof *x->dx_sum);
 }
 
-void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
-                      bool backward, struct arena *a)
+void layer_carve_scratch(const foci_layer *layer, struct layer_pass *x, int64_t rows,
+                         bool backward, struct arena *a)
 {
     const int64_t made = layer->n_distances ? foci_plan_param_floats(layer->plan) : 0;
 
@@ -130,15 +131,15 @@ void layer_take_rooms(const foci_layer *layer, struct pass *x, int64_t rows,
 }
 
 /* Where nothing is kept for backward, places are work memory as all else. */
-void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
-                struct arena *saved, bool backward)
+void layer_carve(const foci_layer *layer, struct layer_pass *x, struct arena *work,
+                 struct arena *saved, bool backward)
 {
     const foci_layer_problem *p = &layer->p;
     struct arena             *kept = saved ? saved : work;
     const int64_t             rows = p->batch * max64(p->len, layer->len_k);
 
     for (int i = 0; i < LAYER_PLACES; i++)
-        x->at[i] = layer_take_spot(layer, &layer->places[i], p->batch, kept);
+        x->at[i] = layer_carve_place(layer, &layer->places[i], p->batch, kept);
     if (saved)
         x->plan_saved =
             arena_alloc(saved, (int64_t)foci_plan_saved_bytes(layer->plan), 1);
@@ -146,8 +147,8 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
     x->others = arena_alloc(work, p->batch, sizeof *x->others);
     x->lens_k = arena_alloc(work, p->batch, sizeof *x->lens_k);
     x->plan_work = arena_alloc(work, (int64_t)foci_plan_work_bytes(layer->plan), 1);
-    layer_take_rooms(layer, x, rows, backward, work);
-    if (backward) take_back(layer, x, work);
+    layer_carve_scratch(layer, x, rows, backward, work);
+    if (backward) carve_back(layer, x, work);
 }
 
 /*
@@ -155,10 +156,10 @@ void layer_take(const foci_layer *layer, struct pass *x, struct arena *work,
  */
 
 /* From the first document to the last; they are of x and of the source alike. */
-static struct run documents(const foci_layer_io *io)
+static struct layer_run documents(const foci_layer_io *io)
 {
     const int64_t first = io->docs[0];
-    return (struct run){ first, io->docs[io->n_docs] - first, first, first };
+    return (struct layer_run){ first, io->docs[io->n_docs] - first, first, first };
 }
 
 /* Whether products go over all rows: they are cheaper than one for each sequence, which packs
@@ -178,7 +179,7 @@ static bool in_one(const foci_layer *layer, const int32_t *lens, int64_t len,
 }
 
 /* Of x; those that are valid. */
-static void find_runs(struct pass *x)
+static void find_runs(struct layer_pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const foci_layer_io      *io = &x->io;
@@ -189,18 +190,19 @@ static void find_runs(struct pass *x)
         return;
     }
     if (!p->memory && in_one(x->layer, io->lens, p->len, &x->padded[0])) {
-        x->runs[x->n_runs++] = (struct run){ .n = p->batch * p->len };
+        x->runs[x->n_runs++] = (struct layer_run){ .n = p->batch * p->len };
         return;
     }
     for (int64_t b = 0; b < p->batch; b++)
-        x->runs[x->n_runs++] = (struct run){ .x = b * p->len,
-                                             .n = io->lens ? io->lens[b] : p->len,
-                                             .q = b * p->len,
-                                             .k = b * x->layer->len_k + p->memory };
+        x->runs[x->n_runs++] =
+            (struct layer_run){ .x = b * p->len,
+                                .n = io->lens ? io->lens[b] : p->len,
+                                .q = b * p->len,
+                                .k = b * x->layer->len_k + p->memory };
 }
 
 /* Of the source, if it is still to be projected, or of the memory. */
-static void find_others(struct pass *x)
+static void find_others(struct layer_pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const foci_layer_io      *io = &x->io;
@@ -212,11 +214,11 @@ static void find_others(struct pass *x)
         return;
     }
     if (p->len_source && in_one(x->layer, io->lens_source, len, &x->padded[1])) {
-        x->others[x->n_others++] = (struct run){ .n = p->batch * len };
+        x->others[x->n_others++] = (struct layer_run){ .n = p->batch * len };
         return;
     }
     for (int64_t b = 0; b < p->batch; b++)
-        x->others[x->n_others++] = (struct run){
+        x->others[x->n_others++] = (struct layer_run){
             .x = b * len,
             .n = p->len_source ? io->lens_source[b] : len,
             .k = b * x->layer->len_k,
@@ -224,16 +226,16 @@ static void find_others(struct pass *x)
 }
 
 void layer_open(const foci_layer *layer, const foci_layer_io *io,
-                const foci_layer_grads *g, struct pass *x)
+                const foci_layer_grads *g, struct layer_pass *x)
 {
     struct arena work = { .base = io->work }, saved = { .base = io->saved };
     struct arena source_kv = { .base = (void *)io->source_kv };
     const bool   saves = layer->saved_bytes && io->saved;
 
-    *x = (struct pass){ .layer = layer, .io = *io };
+    *x = (struct layer_pass){ .layer = layer, .io = *io };
     if (g) x->g = *g;
-    layer_take(layer, x, &work, saves ? &saved : NULL, g != NULL);
-    if (io->source_kv) layer_take_source(layer, layer->p.batch, x->at, &source_kv);
+    layer_carve(layer, x, &work, saves ? &saved : NULL, g != NULL);
+    if (io->source_kv) layer_carve_source(layer, layer->p.batch, x->at, &source_kv);
     x->active = layer->p.kind == FOCI_LAYER_GAU && !saves;
     find_runs(x);
     find_others(x);
@@ -243,7 +245,7 @@ void layer_open(const foci_layer *layer, const foci_layer_io *io,
             (int32_t)(layer->p.memory + (io->lens ? io->lens[b] : layer->p.len));
 }
 
-struct hidden layer_own(const struct pass *x)
+struct hidden layer_own(const struct layer_pass *x)
 {
     return (struct hidden){ .data = x->io.x,
                             .d = x->g.dx,
@@ -252,7 +254,7 @@ struct hidden layer_own(const struct pass *x)
                             .n_runs = x->n_runs };
 }
 
-struct hidden layer_others(const struct pass *x)
+struct hidden layer_others(const struct layer_pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const bool                cross = p->len_source > 0;
@@ -268,7 +270,8 @@ struct hidden layer_others(const struct pass *x)
 
 /* Where head 0 of a place is, or would be: heads before the first that is there are never
  * asked for, and the address of theirs is a number and no more. */
-static void *base_of(const foci_layer *layer, enum place place, const struct spot *s)
+static void *base_of(const foci_layer *layer, enum place place,
+                     const struct layer_view *s)
 {
     const int64_t before = s->first * s->head;
 
@@ -277,7 +280,7 @@ static void *base_of(const foci_layer *layer, enum place place, const struct spo
                     (uintptr_t)before * foci_dtype_bytes(layer->p.dtype));
 }
 
-foci_io layer_plan_io(const struct pass *x)
+foci_io layer_plan_io(const struct layer_pass *x)
 {
     const foci_layer    *layer = x->layer;
     const foci_layer_io *io = &x->io;
@@ -306,7 +309,7 @@ foci_io layer_plan_io(const struct pass *x)
     };
 }
 
-foci_grads layer_plan_grads(const struct pass *x)
+foci_grads layer_plan_grads(const struct layer_pass *x)
 {
     const foci_layer *layer = x->layer;
 

@@ -15,7 +15,7 @@ static size_t packed_bytes(const foci_layer *layer, int64_t n, int64_t k)
     return n ? product_pack_bytes(layer->ctx, &p) : 0;
 }
 
-static int64_t own_columns(const foci_layer *layer, const struct pass *x)
+static int64_t own_columns(const foci_layer *layer, const struct layer_pass *x)
 {
     const struct hidden own = layer_own(x);
     int64_t             n = 0;
@@ -28,7 +28,7 @@ static int64_t own_columns(const foci_layer *layer, const struct pass *x)
     return n;
 }
 
-static void carve_made(const foci_layer *layer, struct pass *x, struct arena *a)
+static void carve_made(const foci_layer *layer, struct layer_pass *x, struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
     const int64_t floats = layer->n_distances ? foci_plan_param_floats(layer->plan) : 0;
@@ -40,7 +40,7 @@ static void carve_made(const foci_layer *layer, struct pass *x, struct arena *a)
     if (out) x->packed_out = arena_alloc(a, (int64_t)out, 1);
 }
 
-void layer_open_made(struct pass *x)
+void layer_open_made(struct layer_pass *x)
 {
     struct arena a = { .base = (void *)x->io.precomputed };
 
@@ -52,15 +52,15 @@ void layer_open_made(struct pass *x)
 
 size_t foci_layer_precompute_bytes(const foci_layer *layer)
 {
-    struct pass  x = { .layer = layer };
-    struct arena a = { 0 };
+    struct layer_pass x = { .layer = layer };
+    struct arena      a = { 0 };
 
     if (!layer) return 0;
     carve_made(layer, &x, &a);
     return arena_ok(&a) ? a.used : 0;
 }
 
-static void compute(struct pass *x)
+static void compute(struct layer_pass *x)
 {
     const foci_layer   *layer = x->layer;
     const struct hidden own = layer_own(x);
@@ -79,8 +79,8 @@ static void compute(struct pass *x)
 foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
                                   void *precomputed)
 {
-    struct pass  x = { .layer = layer, .io = { .params = params } };
-    struct arena size = { 0 }, made = { .base = precomputed };
+    struct layer_pass x = { .layer = layer, .io = { .params = params } };
+    struct arena      size = { 0 }, made = { .base = precomputed };
 
     if (!layer)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_layer_precompute: the layer is NULL");
@@ -91,11 +91,11 @@ foci_status foci_layer_precompute(const foci_layer *layer, const float *params,
                             ? "precomputed is NULL or not 64-byte aligned: see "
                               "foci_layer_precompute_bytes()"
                             : "params is NULL: draw them by foci_layer_params_init()");
-    layer_take_rooms(layer, &x, FOCI_TILE, false, &size);
+    layer_carve_scratch(layer, &x, FOCI_TILE, false, &size);
     void *scratch = ctx_alloc(layer->ctx, size.used, 1);
     if (!scratch) return FOCI_ERR_MEMORY;
     struct arena a = { .base = scratch };
-    layer_take_rooms(layer, &x, FOCI_TILE, false, &a);
+    layer_carve_scratch(layer, &x, FOCI_TILE, false, &a);
     carve_made(layer, &x, &made);
     compute(&x);
     ctx_free(layer->ctx, scratch, size.used, 1);

@@ -1,4 +1,4 @@
-/* layer_project.c -- the projections of a layer: those that its heads read. */
+/* layer_project.c -- the list of projections of a layer: those that its heads read. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -24,7 +24,7 @@ struct wanted {
     int               group; /* -1: the layer's */
 };
 
-/* What `frozen` and `init` of a group say. */
+/* The settings of the modifiers `frozen` and `init` of a group. */
 struct said {
     bool             frozen;
     enum frozen_kind kind;

@@ -1,4 +1,4 @@
-/* layer_rows.c -- what a layer does row by row: sums of columns, dropped gradients, rows
+/* layer_rows.c -- row-wise operations of a layer: sums of columns, dropped gradients, rows
  * that no sequence has. */
 #include <string.h>
 
@@ -7,24 +7,24 @@
 enum { COLS = FOCI_TILE }; /* of a job */
 
 struct sum_job {
-    const struct pass *x;
-    const struct sums *s;
-    float             *out;
+    const struct layer_pass *x;
+    const struct layer_sums *s;
+    float                   *out;
 };
 
 /* One thread has some columns and goes through all rows, in their order. */
 static void sum_job(void *arg, int64_t i, int thread)
 {
-    const struct sum_job *j = arg;
-    const struct pass    *x = j->x;
-    const struct sums    *s = j->s;
-    const struct kernels *k = &x->layer->ctx->kernels;
-    const foci_dtype      type = x->layer->p.dtype;
-    const int64_t         col = i * COLS;
-    const int             cols = (int)min64(COLS, s->cols - col);
-    const struct run     *runs = s->others ? x->others : x->runs;
-    float                *rows = layer_room(x, thread);
-    double                sums[COLS] = { 0 };
+    const struct sum_job    *j = arg;
+    const struct layer_pass *x = j->x;
+    const struct layer_sums *s = j->s;
+    const struct kernels    *k = &x->layer->ctx->kernels;
+    const foci_dtype         type = x->layer->p.dtype;
+    const int64_t            col = i * COLS;
+    const int                cols = (int)min64(COLS, s->cols - col);
+    const struct layer_run  *runs = s->others ? x->others : x->runs;
+    float                   *rows = layer_scratch(x, thread);
+    double                   sums[COLS] = { 0 };
 
     for (int64_t r = 0; r < (s->others ? x->n_others : x->n_runs); r++) {
         const int64_t row0 = s->keys ? runs[r].k : runs[r].q;
@@ -43,7 +43,7 @@ static void sum_job(void *arg, int64_t i, int thread)
         j->out[col + c] += (float)sums[c];
 }
 
-static int64_t rows_in(const struct run *runs, int64_t n)
+static int64_t rows_in(const struct layer_run *runs, int64_t n)
 {
     int64_t rows = 0;
 
@@ -52,7 +52,7 @@ static int64_t rows_in(const struct run *runs, int64_t n)
     return rows;
 }
 
-void layer_sum_rows(const struct pass *x, const struct sums *s, float *out)
+void layer_sum_rows(const struct layer_pass *x, const struct layer_sums *s, float *out)
 {
     const foci_ctx *ctx = x->layer->ctx;
     struct sum_job  job = { x, s, out };
@@ -66,8 +66,8 @@ void layer_sum_rows(const struct pass *x, const struct sums *s, float *out)
                1);
 }
 
-/* What the product dropped of y, head -1. */
-static void drop_row(const struct pass *x, int64_t row, float *values)
+/* Apply the dropout of the output product (head -1) to a row of its gradient. */
+static void drop_row(const struct layer_pass *x, int64_t row, float *values)
 {
     const foci_layer_problem *p = &x->layer->p;
     const uint64_t            key =
@@ -83,11 +83,11 @@ static void drop_row(const struct pass *x, int64_t row, float *values)
 
 static void drop_job(void *arg, int64_t row, int thread)
 {
-    const struct pass        *x = arg;
+    const struct layer_pass  *x = arg;
     const foci_layer_problem *p = &x->layer->p;
     const struct kernels     *k = &x->layer->ctx->kernels;
     const size_t at = (size_t)(row * p->width) * foci_dtype_bytes(p->dtype);
-    float       *values = layer_room(x, thread);
+    float       *values = layer_scratch(x, thread);
 
     k->load_rows(values, x->row_floats, (const char *)x->g.dy + at, p->width,
                  (int)p->dtype, 1, (int)p->width);
@@ -96,7 +96,7 @@ static void drop_job(void *arg, int64_t row, int thread)
                   (int)p->width);
 }
 
-void layer_drop_back(struct pass *x)
+void layer_drop_back(struct layer_pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const foci_ctx           *ctx = x->layer->ctx;
@@ -114,11 +114,11 @@ void layer_drop_back(struct pass *x)
 }
 
 struct clean_job {
-    const struct pass *x;
-    const char        *from;
-    const int32_t     *lens;
-    int64_t            len;
-    size_t             bytes; /* of a row */
+    const struct layer_pass *x;
+    const char              *from;
+    const int32_t           *lens;
+    int64_t                  len;
+    size_t                   bytes; /* of a row */
 };
 
 static void clean_job(void *arg, int64_t b, int thread)
@@ -133,7 +133,7 @@ static void clean_job(void *arg, int64_t b, int thread)
     memset(to + n, 0, (size_t)j->len * j->bytes - n);
 }
 
-const void *layer_clean(const struct pass *x, const void *rows, bool source)
+const void *layer_clean(const struct layer_pass *x, const void *rows, bool source)
 {
     const foci_layer_problem *p = &x->layer->p;
     const foci_ctx           *ctx = x->layer->ctx;
@@ -151,28 +151,28 @@ const void *layer_clean(const struct pass *x, const void *rows, bool source)
     return x->clean;
 }
 
-static void clean_place(const struct pass *x, enum place place)
+static void clean_place(const struct layer_pass *x, enum place place)
 {
-    const foci_layer_problem *p = &x->layer->p;
-    const struct buffer      *at = &x->layer->places[place];
-    const bool                source = !by_query(place) && p->len_source;
-    const int32_t            *lens = source ? x->io.lens_source : x->io.lens;
+    const foci_layer_problem  *p = &x->layer->p;
+    const struct layer_buffer *at = &x->layer->places[place];
+    const bool                 source = !by_query(place) && p->len_source;
+    const int32_t             *lens = source ? x->io.lens_source : x->io.lens;
 
     if (!x->padded[source]) return;
     for (int64_t h = at->first; h < at->first + at->heads; h++)
         for (int64_t b = 0; b < p->batch; b++)
-            memset(spot_at(x->layer, &x->d[place], h, b * at->len + lens[b]), 0,
+            memset(view_at(x->layer, &x->d[place], h, b * at->len + lens[b]), 0,
                    (size_t)((at->len - lens[b]) * at->dim) * foci_dtype_bytes(p->dtype));
 }
 
-void layer_clean_heads(const struct pass *x)
+void layer_clean_heads(const struct layer_pass *x)
 {
     clean_place(x, PLACE_Q);
     clean_place(x, PLACE_K);
     clean_place(x, PLACE_V);
 }
 
-void layer_clear_rest(const struct pass *x, void *to, bool source)
+void layer_clear_rest(const struct layer_pass *x, void *to, bool source)
 {
     const foci_layer_problem *p = &x->layer->p;
     const int64_t             len = source ? p->len_source : p->len;
@@ -191,7 +191,7 @@ void layer_clear_rest(const struct pass *x, void *to, bool source)
 }
 
 /* The memory's rows that stay, then rows of x. */
-void layer_remember(const struct pass *x)
+void layer_remember(const struct layer_pass *x)
 {
     const foci_layer_problem *p = &x->layer->p;
     const size_t              bytes = (size_t)p->width * foci_dtype_bytes(p->dtype);
@@ -210,22 +210,22 @@ void layer_remember(const struct pass *x)
 }
 
 struct store_job {
-    const struct pass *x;
-    const char        *plan;
-    char              *to;
-    int64_t            width, row0;
+    const struct layer_pass *x;
+    const char              *plan;
+    char                    *to;
+    int64_t                  width, row0;
 };
 
 static void store_job(void *arg, int64_t i, int thread)
 {
-    const struct store_job *j = arg;
-    const struct pass      *x = j->x;
-    const struct kernels   *k = &x->layer->ctx->kernels;
-    const int               type = (int)x->layer->p.dtype;
-    const int64_t           row = j->row0 + i;
+    const struct store_job  *j = arg;
+    const struct layer_pass *x = j->x;
+    const struct kernels    *k = &x->layer->ctx->kernels;
+    const int                type = (int)x->layer->p.dtype;
+    const int64_t            row = j->row0 + i;
     const size_t at = (size_t)(row * j->width) * foci_dtype_bytes(x->layer->p.dtype);
     const float *sum = x->dx_sum + row * j->width;
-    float       *more = layer_room(x, thread);
+    float       *more = layer_scratch(x, thread);
 
     memset(more, 0, (size_t)j->width * sizeof *more);
     if (j->plan)
@@ -236,8 +236,8 @@ static void store_job(void *arg, int64_t i, int thread)
     k->store_rows(j->to + at, j->width, type, more, x->row_floats, 1, 1, (int)j->width);
 }
 
-void layer_store_sum(const struct pass *x, const char *plan, void *to, int64_t width,
-                     const struct run *run)
+void layer_store_sum(const struct layer_pass *x, const char *plan, void *to,
+                     int64_t width, const struct layer_run *run)
 {
     const foci_ctx    *ctx = x->layer->ctx;
     struct store_job   job = { x, plan, to, width, run->x };

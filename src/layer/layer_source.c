@@ -1,5 +1,5 @@
 /* layer_source.c -- keys and values of a source, projected once for many calls: a decoder
- * asks the same source for every token. */
+ * attends to the same source for every token. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,20 +7,20 @@
 
 static const enum place kept[] = { PLACE_K, PLACE_V };
 
-void layer_take_source(const foci_layer *layer, int64_t batch,
-                       struct spot at[LAYER_PLACES], struct arena *a)
+void layer_carve_source(const foci_layer *layer, int64_t batch,
+                        struct layer_view at[LAYER_PLACES], struct arena *a)
 {
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        at[kept[i]] = layer_take_spot(layer, &layer->places[kept[i]], batch, a);
+        at[kept[i]] = layer_carve_place(layer, &layer->places[kept[i]], batch, a);
 }
 
 size_t foci_layer_source_bytes(const foci_layer *layer)
 {
-    struct spot  at[LAYER_PLACES];
-    struct arena a = { 0 };
+    struct layer_view at[LAYER_PLACES];
+    struct arena      a = { 0 };
 
     if (!layer || !layer->p.len_source) return 0;
-    layer_take_source(layer, layer->p.batch, at, &a);
+    layer_carve_source(layer, layer->p.batch, at, &a);
     return arena_ok(&a) ? a.used : 0;
 }
 
@@ -52,8 +52,8 @@ static foci_status check_lens(const foci_layer *layer, const int32_t *lens)
 foci_status foci_layer_source_project(const foci_layer *layer, const foci_layer_io *io,
                                       void *source_kv)
 {
-    foci_layer_io whole;
-    struct pass   x;
+    foci_layer_io     whole;
+    struct layer_pass x;
 
     if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
     TRY(sized_in(layer->ctx, "foci_layer_io", &whole, io, sizeof whole));
@@ -65,7 +65,7 @@ foci_status foci_layer_source_project(const foci_layer *layer, const foci_layer_
                                       .params = whole.params, .work = whole.work };
     layer_open(layer, &of_source, NULL, &x);
     struct arena to = { .base = source_kv };
-    layer_take_source(layer, layer->p.batch, x.at, &to);
+    layer_carve_source(layer, layer->p.batch, x.at, &to);
     layer_project_others(&x);
     return FOCI_OK;
 }
@@ -73,23 +73,23 @@ foci_status foci_layer_source_project(const foci_layer *layer, const foci_layer_
 /* Later sequences move towards the beginning, and so do values behind fewer keys: in
  * ascending order nothing is overwritten that is still to move. */
 static void move_place(const foci_layer *layer, enum place place,
-                       const struct spot *from, const struct spot *to,
+                       const struct layer_view *from, const struct layer_view *to,
                        const int64_t *chosen, int64_t n)
 {
-    const struct buffer *b = &layer->places[place];
+    const struct layer_buffer *b = &layer->places[place];
     const size_t bytes = (size_t)(b->len * b->dim) * foci_dtype_bytes(layer->p.dtype);
 
     for (int64_t h = b->first; h < b->first + b->heads; h++)
         for (int64_t i = 0; i < n; i++)
-            memmove(spot_at(layer, to, h, i * b->len),
-                    spot_at(layer, from, h, chosen[i] * b->len), bytes);
+            memmove(view_at(layer, to, h, i * b->len),
+                    view_at(layer, from, h, chosen[i] * b->len), bytes);
 }
 
 foci_status foci_layer_source_select(const foci_layer *layer, const int64_t *from,
                                      int64_t n, void *source_kv)
 {
-    struct spot  was[LAYER_PLACES], now[LAYER_PLACES];
-    struct arena a = { .base = source_kv }, b = { .base = source_kv };
+    struct layer_view was[LAYER_PLACES], now[LAYER_PLACES];
+    struct arena      a = { .base = source_kv }, b = { .base = source_kv };
 
     if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
     if (!layer->p.len_source || !source_kv || !from || n < 1 || n > layer->p.batch)
@@ -104,8 +104,8 @@ foci_status foci_layer_source_select(const foci_layer *layer, const int64_t *fro
                             ": sequences that stay keep their order and are below "
                             "%" PRId64,
                             i, from[i], layer->p.batch);
-    layer_take_source(layer, layer->p.batch, was, &a);
-    layer_take_source(layer, n, now, &b);
+    layer_carve_source(layer, layer->p.batch, was, &a);
+    layer_carve_source(layer, n, now, &b);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         move_place(layer, kept[i], &was[kept[i]], &now[kept[i]], from, n);
     return FOCI_OK;

@@ -5,12 +5,12 @@
 #include "state/state.h"
 
 /* Rows lie as a step of the plan wants them: all heads of a token together. */
-static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim,
-                             int64_t tokens, struct arena *a)
+static struct layer_view carve_place(const foci_layer *layer, int64_t heads,
+                                     int64_t dim, int64_t tokens, struct arena *a)
 {
-    const int64_t row = heads * dim;
-    int64_t       n = 0;
-    struct spot   s = { .row = row, .head = dim };
+    const int64_t     row = heads * dim;
+    int64_t           n = 0;
+    struct layer_view s = { .row = row, .head = dim };
 
     if (__builtin_mul_overflow(row, tokens, &n))
         a->used = SIZE_MAX;
@@ -19,31 +19,31 @@ static struct spot take_spot(const foci_layer *layer, int64_t heads, int64_t dim
     return s;
 }
 
-static void take(const foci_layer *layer, struct pass *x, int64_t tokens,
-                 struct arena *a)
+static void carve(const foci_layer *layer, struct layer_pass *x, int64_t tokens,
+                  struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
 
     for (int i = 0; i < LAYER_PLACES; i++) {
-        const struct buffer *b = &layer->places[i];
-        const int64_t        all = i == PLACE_Q                   ? p->heads
-                                   : i == PLACE_K || i == PLACE_V ? p->kv_heads
-                                                                  : b->heads;
-        x->at[i] = take_spot(layer, b->heads ? all : 0, b->dim, tokens, a);
+        const struct layer_buffer *b = &layer->places[i];
+        const int64_t              all = i == PLACE_Q                   ? p->heads
+                                         : i == PLACE_K || i == PLACE_V ? p->kv_heads
+                                                                        : b->heads;
+        x->at[i] = carve_place(layer, b->heads ? all : 0, b->dim, tokens, a);
     }
     x->runs = arena_alloc(a, 1, sizeof *x->runs);
-    layer_take_rooms(layer, x, tokens, false, a);
+    layer_carve_scratch(layer, x, tokens, false, a);
 }
 
 size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool,
                                   int64_t n_states, int64_t tokens, int64_t max_len)
 {
-    struct pass  x = { .layer = layer };
-    struct arena a = { 0 };
+    struct layer_pass x = { .layer = layer };
+    struct arena      a = { 0 };
 
     if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
     const size_t bytes = foci_step_work_bytes(pool, n_states, tokens, max_len);
-    take(layer, &x, tokens, &a);
+    carve(layer, &x, tokens, &a);
     if (!bytes || !arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
     return a.used + bytes;
 }
@@ -83,16 +83,17 @@ static foci_status check(const foci_layer *layer, const foci_pool *pool,
 
 /* As an execution of one sequence, but for the plan. */
 static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
-                      int64_t tokens, struct arena *work, struct pass *x)
+                      int64_t tokens, struct arena *work, struct layer_pass *x)
 {
-    *x = (struct pass){ .layer = layer,
-                        .active = layer->p.kind == FOCI_LAYER_GAU,
-                        .io = { FOCI_SIZED(foci_layer_io), .x = io->x,
-                                .residual = io->residual, .y = io->y,
-                                .params = io->params, .params_bf16 = io->params_bf16,
-                                .precomputed = io->precomputed } };
-    take(layer, x, tokens, work);
-    x->runs[0] = (struct run){ .n = tokens };
+    *x = (struct layer_pass){
+        .layer = layer,
+        .active = layer->p.kind == FOCI_LAYER_GAU,
+        .io = { FOCI_SIZED(foci_layer_io), .x = io->x, .residual = io->residual,
+                .y = io->y, .params = io->params, .params_bf16 = io->params_bf16,
+                .precomputed = io->precomputed }
+    };
+    carve(layer, x, tokens, work);
+    x->runs[0] = (struct layer_run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
     layer_open_made(x);
 }
@@ -101,7 +102,7 @@ foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
                             const foci_layer_step_io *io)
 {
     foci_layer_step_io whole;
-    struct pass        x;
+    struct layer_pass  x;
     int64_t            tokens;
 
     if (!layer || !pool)

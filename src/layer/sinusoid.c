@@ -20,8 +20,8 @@ foci_status foci_sinusoid(int64_t first, int64_t rows, int64_t width, double bas
     for (int64_t t = 0; t < width; t++) {
         const double speed = pow(base, -(double)(t - t % 2) / (double)width);
         for (int64_t i = 0; i < rows; i++) {
-            const double turn = ((double)first + (double)i) * speed;
-            out[i * width + t] = (float)(t % 2 ? cos(turn) : sin(turn));
+            const double angle = ((double)first + (double)i) * speed;
+            out[i * width + t] = (float)(t % 2 ? cos(angle) : sin(angle));
         }
     }
     return FOCI_OK;

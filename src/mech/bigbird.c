@@ -34,17 +34,17 @@ static const foci_arg_def args[] = {
                  .help = "further blocks drawn for each block of queries" },
 };
 
-struct shape {
+struct bigbird_shape {
     int64_t b, radius, g, random;
 };
 
-static struct shape shape(const foci_mech *m)
+static struct bigbird_shape shape(const foci_mech *m)
 {
-    return (struct shape){ foci_arg_int(m, BLOCK), foci_arg_int(m, RADIUS),
-                           foci_arg_int(m, GLOBAL), foci_arg_int(m, RANDOM) };
+    return (struct bigbird_shape){ foci_arg_int(m, BLOCK), foci_arg_int(m, RADIUS),
+                                   foci_arg_int(m, GLOBAL), foci_arg_int(m, RANDOM) };
 }
 
-static foci_range tokens(struct shape s, int64_t first, int64_t end)
+static foci_range tokens(struct bigbird_shape s, int64_t first, int64_t end)
 {
     return (foci_range){ first * s.b, end * s.b };
 }
@@ -54,14 +54,14 @@ static foci_range tokens(struct shape s, int64_t first, int64_t end)
  * those of the entries that moved are remembered. */
 static int draw(const foci_mech *m, int64_t u, int64_t columns[MAX_RANDOM])
 {
-    const struct shape s = shape(m);
-    const int64_t      n = (m->dims.len + s.b - 1) / s.b, right = u + s.radius + 1;
-    const int64_t      left = u - s.radius - s.g, before = left > 0 ? left : 0;
-    const int64_t      after = m->causal || right > n ? 0 : n - right;
-    const int64_t      len = before + after;
-    int64_t            moved_at[MAX_RANDOM], moved[MAX_RANDOM];
-    uint64_t           stream;
-    int                t = 0;
+    const struct bigbird_shape s = shape(m);
+    const int64_t n = (m->dims.len + s.b - 1) / s.b, right = u + s.radius + 1;
+    const int64_t left = u - s.radius - s.g, before = left > 0 ? left : 0;
+    const int64_t after = m->causal || right > n ? 0 : n - right;
+    const int64_t len = before + after;
+    int64_t       moved_at[MAX_RANDOM], moved[MAX_RANDOM];
+    uint64_t      stream;
+    int           t = 0;
 
     stream = foci_draw_begin(m->seed, FIRST_STREAM + (uint64_t)u + m->stream);
     for (; t < s.random && t < len; t++) {
@@ -81,9 +81,9 @@ static int draw(const foci_mech *m, int64_t u, int64_t columns[MAX_RANDOM])
 
 static uint64_t mask(const foci_mech *m, int64_t i, int64_t j0)
 {
-    const struct shape s = shape(m);
-    const int64_t      u = i / s.b;
-    int64_t            columns[MAX_RANDOM];
+    const struct bigbird_shape s = shape(m);
+    const int64_t              u = i / s.b;
+    int64_t                    columns[MAX_RANDOM];
 
     if (u < s.g) return ~UINT64_C(0);
     uint64_t seen = foci_bits_in(tokens(s, 0, s.g), j0) |
@@ -96,11 +96,11 @@ static uint64_t mask(const foci_mech *m, int64_t i, int64_t j0)
 
 static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 {
-    const struct shape s = shape(m);
-    const int64_t      u0 = rows.begin / s.b, u1 = (rows.end - 1) / s.b;
-    const foci_range   all = { 0, INT64_MAX }, none = { 0, 0 };
-    const foci_range   global = tokens(s, 0, s.g);
-    int64_t            columns[MAX_RANDOM];
+    const struct bigbird_shape s = shape(m);
+    const int64_t              u0 = rows.begin / s.b, u1 = (rows.end - 1) / s.b;
+    const foci_range           all = { 0, INT64_MAX }, none = { 0, 0 };
+    const foci_range           global = tokens(s, 0, s.g);
+    int64_t                    columns[MAX_RANDOM];
 
     if (u0 < s.g) foci_tiles_cover(out, all, u1 < s.g ? all : none);
     if (u1 < s.g) return;
@@ -119,7 +119,7 @@ static void tiles(const foci_mech *m, foci_range rows, foci_tile_list *out)
 /* Blocks by chance reach back to the first. */
 static int64_t first_key(const foci_mech *m, int64_t n)
 {
-    const struct shape s = shape(m);
+    const struct bigbird_shape s = shape(m);
 
     if (s.random || n < s.g * s.b) return 0;
     return (n / s.b - s.radius) * s.b;

@@ -1,7 +1,8 @@
-/* adamw.c -- the optimiser, and what is computed of flat arrays beside it.
+/* adamw.c -- the optimiser, and norms and averages of flat arrays.
  *
  * Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.  Bound by memory: an
- * array is read and written once.  Jobs are PIECE floats of a segment, whatever the threads.
+ * array is read and written once.  Jobs are PIECE floats of a segment, for any number of
+ * threads.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -71,7 +72,7 @@ static void run(const foci_ctx *ctx, void *x, int64_t floats,
  * The step
  */
 
-struct step {
+struct adamw_run {
     const struct kernels *k;
     const foci_adamw_io  *io;
     struct pieces         pieces;
@@ -80,18 +81,18 @@ struct step {
 
 static void step_some(void *arg, const foci_segment *s, int64_t begin, int64_t end)
 {
-    const struct step   *x = arg;
-    const foci_adamw_io *io = x->io;
-    struct adamw         how = x->how;
+    const struct adamw_run *x = arg;
+    const foci_adamw_io    *io = x->io;
+    struct adamw            how = x->how;
 
-    how.keep = (float)(1 - io->rate * io->decay * s->decay);
+    how.decay = (float)(1 - io->rate * io->decay * s->decay);
     x->k->adamw(io->params + begin, io->grads + begin, io->m + begin, io->v + begin,
                 end - begin, &how);
 }
 
 static void step_job(void *arg, int64_t job, int thread)
 {
-    const struct step *x = arg;
+    const struct adamw_run *x = arg;
 
     (void)thread;
     visit_piece(&x->pieces, job, step_some, arg);
@@ -116,8 +117,8 @@ static foci_status check_numbers(foci_ctx *ctx, const foci_adamw_io *io)
 
 foci_status foci_adamw(foci_ctx *ctx, const foci_adamw_io *given)
 {
-    foci_adamw_io io;
-    struct step   x = { .io = &io };
+    foci_adamw_io    io;
+    struct adamw_run x = { .io = &io };
 
     TRY(check_ctx(ctx, "foci_adamw"));
     TRY(sized_in(ctx, "foci_adamw_io", &io, given, sizeof io));

@@ -1,4 +1,4 @@
-/* check.c -- what the operations check alike. */
+/* check.c -- checks that the operations share. */
 #include "ops/check.h"
 
 #include <inttypes.h>

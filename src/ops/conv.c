@@ -1,7 +1,7 @@
 /* conv.c -- short causal convolutions, each column by itself.
  *
- * Rows are found through a list of addresses, in which rows of `before` and zeros stand like
- * all others; backward is the same sum over the rows that follow.
+ * Rows are read through a list of addresses, which has rows of `before` and zeros like all
+ * others; backward is the same sum over the rows that follow.
  */
 #include <string.h>
 
@@ -12,14 +12,15 @@ enum { MOST_TAPS = 64, CONV_ROWS = 128 };
 
 static const char op[] = "conv";
 
-struct run {
+struct conv_run {
     const struct kernels *k;
     foci_conv_io          io;
     int64_t               rows, across; /* jobs of an entry */
     float                *partial;      /* [jobs][taps + 1][width] */
 };
 
-static foci_status open_conv(foci_ctx *ctx, const foci_conv_io *given, struct run *x)
+static foci_status open_conv(foci_ctx *ctx, const foci_conv_io *given,
+                             struct conv_run *x)
 {
     foci_conv_io *const io = &x->io;
 
@@ -32,27 +33,27 @@ static foci_status open_conv(foci_ctx *ctx, const foci_conv_io *given, struct ru
     return FOCI_OK;
 }
 
-static int64_t len_of(const struct run *x, int64_t b)
+static int64_t len_of(const struct conv_run *x, int64_t b)
 {
     return x->io.lens ? x->io.lens[b] : x->io.len;
 }
 
 /* Rows of a job. */
-struct span {
+struct conv_span {
     int64_t b, i;
     int     n, valid;
 };
 
-static struct span span_of(const struct run *x, int64_t job)
+static struct conv_span span_of(const struct conv_run *x, int64_t job)
 {
     const int64_t b = job / x->across, i = job % x->across * CONV_ROWS;
     const int     n = (int)min64(CONV_ROWS, x->io.len - i);
 
-    return (struct span){ b, i, n, (int)max64(0, min64(n, len_of(x, b) - i)) };
+    return (struct conv_span){ b, i, n, (int)max64(0, min64(n, len_of(x, b) - i)) };
 }
 
 /* Row i of entry b, which may be before the first; NULL: zeros. */
-static void *row_in(const struct run *x, const void *rows, int64_t b, int64_t i)
+static void *row_in(const struct conv_run *x, const void *rows, int64_t b, int64_t i)
 {
     const foci_conv_io *io = &x->io;
     const int64_t       kept = io->taps - 1;
@@ -63,7 +64,7 @@ static void *row_in(const struct run *x, const void *rows, int64_t b, int64_t i)
 }
 
 /* Rows that a job's sums begin at: those of x from taps - 1 before its first. */
-static void rows_before(const struct run *x, struct span s, const void **list)
+static void rows_before(const struct conv_run *x, struct conv_span s, const void **list)
 {
     const int64_t kept = x->io.taps - 1;
 
@@ -71,7 +72,7 @@ static void rows_before(const struct run *x, struct span s, const void **list)
         list[j] = row_in(x, x->io.x, s.b, s.i - kept + j);
 }
 
-static void zero_rest(const struct run *x, struct span s, void *rows)
+static void zero_rest(const struct conv_run *x, struct conv_span s, void *rows)
 {
     const size_t  bytes = (size_t)x->io.width * foci_dtype_bytes(x->io.dtype);
     const int64_t from = s.b * x->io.len + s.i + s.valid;
@@ -83,10 +84,10 @@ static void zero_rest(const struct run *x, struct span s, void *rows)
 
 static void forward_job(void *arg, int64_t job, int thread)
 {
-    const struct run   *x = arg;
-    const foci_conv_io *io = &x->io;
-    const struct span   s = span_of(x, job);
-    const void         *list[CONV_ROWS + MOST_TAPS];
+    const struct conv_run *x = arg;
+    const foci_conv_io    *io = &x->io;
+    const struct conv_span s = span_of(x, job);
+    const void            *list[CONV_ROWS + MOST_TAPS];
 
     (void)thread;
     rows_before(x, s, list);
@@ -97,7 +98,7 @@ static void forward_job(void *arg, int64_t job, int thread)
 }
 
 /* The last rows of before and x, from the first of them on: `after` may be `before`. */
-static void keep_last(const struct run *x, int64_t b)
+static void keep_last(const struct conv_run *x, int64_t b)
 {
     const foci_conv_io *io = &x->io;
     const int64_t       kept = io->taps - 1, from = len_of(x, b) - kept;
@@ -114,12 +115,12 @@ static void keep_last(const struct run *x, int64_t b)
     }
 }
 
-static double work_of(const struct run *x)
+static double work_of(const struct conv_run *x)
 {
     return 2 * (double)x->rows * (double)x->io.width * (double)x->io.taps;
 }
 
-static void conv_run(const foci_ctx *ctx, struct run *x,
+static void conv_run(const foci_ctx *ctx, struct conv_run *x,
                      void (*job)(void *, int64_t, int))
 {
     const int64_t jobs = x->io.batch * x->across;
@@ -130,7 +131,7 @@ static void conv_run(const foci_ctx *ctx, struct run *x,
 
 foci_status foci_conv_forward(foci_ctx *ctx, const foci_conv_io *given)
 {
-    struct run x = { .rows = 0 };
+    struct conv_run x = { .rows = 0 };
 
     TRY(check_ctx(ctx, "foci_conv_forward"));
     TRY(open_conv(ctx, given, &x));
@@ -145,7 +146,7 @@ foci_status foci_conv_forward(foci_ctx *ctx, const foci_conv_io *given)
  * Backward
  */
 
-static void carve(struct run *x, struct arena *a)
+static void carve(struct conv_run *x, struct arena *a)
 {
     const int64_t wide = (x->io.taps + 1) * x->io.width;
 
@@ -154,8 +155,8 @@ static void carve(struct run *x, struct arena *a)
 
 size_t foci_conv_work_bytes(const foci_ctx *ctx, const foci_conv_io *given)
 {
-    struct arena a = { .base = NULL };
-    struct run   x = { .rows = 0 };
+    struct arena    a = { .base = NULL };
+    struct conv_run x = { .rows = 0 };
 
     if (!ctx || open_conv(NULL, given, &x)) return SIZE_MAX;
     carve(&x, &a);
@@ -163,7 +164,7 @@ size_t foci_conv_work_bytes(const foci_ctx *ctx, const foci_conv_io *given)
 }
 
 /* dx[i] = sum over t of w[t] dy[i + t] */
-static void input_of(const struct run *x, struct span s)
+static void input_of(const struct conv_run *x, struct conv_span s)
 {
     const foci_conv_io *io = &x->io;
     const void         *list[CONV_ROWS + MOST_TAPS];
@@ -178,12 +179,12 @@ static void input_of(const struct run *x, struct span s)
 
 static void backward_job(void *arg, int64_t job, int thread)
 {
-    const struct run   *x = arg;
-    const foci_conv_io *io = &x->io;
-    const struct span   s = span_of(x, job);
-    const void *const   dy = row_at(io->dy, io->dtype, s.b * io->len + s.i, io->width);
-    float *const        dw = x->partial + job * (io->taps + 1) * io->width;
-    const void         *list[CONV_ROWS + MOST_TAPS];
+    const struct conv_run *x = arg;
+    const foci_conv_io    *io = &x->io;
+    const struct conv_span s = span_of(x, job);
+    const void *const dy = row_at(io->dy, io->dtype, s.b * io->len + s.i, io->width);
+    float *const      dw = x->partial + job * (io->taps + 1) * io->width;
+    const void       *list[CONV_ROWS + MOST_TAPS];
 
     (void)thread;
     memset(dw, 0, (size_t)((io->taps + 1) * io->width) * sizeof *dw);
@@ -200,8 +201,8 @@ static void backward_job(void *arg, int64_t job, int thread)
 
 foci_status foci_conv_backward(foci_ctx *ctx, const foci_conv_io *given)
 {
-    struct arena a = { .base = NULL };
-    struct run   x = { .rows = 0 };
+    struct arena    a = { .base = NULL };
+    struct conv_run x = { .rows = 0 };
 
     TRY(check_ctx(ctx, "foci_conv_backward"));
     TRY(open_conv(ctx, given, &x));

@@ -1,4 +1,4 @@
-/* embed.c -- rows of tables for ids and positions, and the way back.
+/* embed.c -- embeddings of ids and positions, forward and backward.
  *
  * Backward adds to rows of the tables that several ids share.  Threads have columns of their
  * own and go through all rows in order: nothing is sorted, nothing is locked, and each sum
@@ -18,7 +18,7 @@ enum {
 
 static const char op[] = "embed";
 
-struct run {
+struct embed_run {
     const struct kernels *k;
     foci_embed_io         io;
     int64_t               rows;
@@ -29,7 +29,8 @@ struct run {
  * Checks
  */
 
-static foci_status open_embed(foci_ctx *ctx, const foci_embed_io *given, struct run *x)
+static foci_status open_embed(foci_ctx *ctx, const foci_embed_io *given,
+                              struct embed_run *x)
 {
     foci_embed_io *const io = &x->io;
 
@@ -91,31 +92,33 @@ static foci_status check_entries(foci_ctx *ctx, const foci_embed_io *io, bool pl
  */
 
 /* A row of the batch. */
-struct row {
+struct embed_row {
     int64_t at, b, i;
     bool    valid;
 };
 
-static struct row row_number(const foci_embed_io *io, int64_t at)
+static struct embed_row row_number(const foci_embed_io *io, int64_t at)
 {
-    struct row r = { .at = at, .b = at / io->len, .i = at % io->len };
+    struct embed_row r = { .at = at, .b = at / io->len, .i = at % io->len };
 
     r.valid = r.i < len_of(io, r.b);
     return r;
 }
 
-static const float *table_row(const struct run *x, const struct row *r, int64_t c)
+static const float *table_row(const struct embed_run *x, const struct embed_row *r,
+                              int64_t c)
 {
     return x->io.table + x->io.ids[r->at] * x->io.width + c;
 }
 
-static int64_t place_of(const struct run *x, const struct row *r)
+static int64_t place_of(const struct embed_run *x, const struct embed_row *r)
 {
     return first_of(&x->io, r->b) + r->i;
 }
 
 /* Element c of a row. */
-static void *cell(const struct run *x, const void *rows, const struct row *r, int64_t c)
+static void *cell(const struct embed_run *x, const void *rows,
+                  const struct embed_row *r, int64_t c)
 {
     return rows ? (char *)row_at(rows, x->io.dtype, r->at, x->io.width) +
                       c * (int64_t)foci_dtype_bytes(x->io.dtype)
@@ -123,8 +126,8 @@ static void *cell(const struct run *x, const void *rows, const struct row *r, in
 }
 
 /* The sum of what there is, without dropout, to out of a type. */
-static void add_up(const struct run *x, const struct row *r, int64_t c, int d,
-                   void *out, foci_dtype type)
+static void add_up(const struct embed_run *x, const struct embed_row *r, int64_t c,
+                   int d, void *out, foci_dtype type)
 {
     const foci_embed_io *io = &x->io;
     const float *const   place =
@@ -146,22 +149,23 @@ static void add_up(const struct run *x, const struct row *r, int64_t c, int d,
     }
 }
 
-static void drop_row(const struct run *x, const struct row *r, int64_t c, int d,
-                     const float *in, void *out, foci_dtype type)
+static void drop_row(const struct embed_run *x, const struct embed_row *r, int64_t c,
+                     int d, const float *in, void *out, foci_dtype type)
 {
     const struct product p = { .drop = x->io.dropout, .drop_seed = x->io.dropout_seed };
     uint64_t             bits;
-    const struct finish  f = { .keep = &bits, .factor = (float)(1 / (1 - p.drop)) };
-    const int64_t        bytes = (int64_t)foci_dtype_bytes(type);
+    const struct epilogue f = { .dropout_mask = &bits,
+                                .factor = (float)(1 / (1 - p.drop)) };
+    const int64_t         bytes = (int64_t)foci_dtype_bytes(type);
 
     for (int j = 0; j < d; j += TILE) {
-        product_keep(x->k, &p, r->at, 1, c + j, &bits);
-        x->k->finish_rows((char *)out + j * bytes, 0, (int)type, in + j, 0, &f, 1,
-                          (int)min64(TILE, d - j));
+        product_dropout_mask(x->k, &p, r->at, 1, c + j, &bits);
+        x->k->gemm_epilogue((char *)out + j * bytes, 0, (int)type, in + j, 0, &f, 1,
+                            (int)min64(TILE, d - j));
     }
 }
 
-static void forward_row(const struct run *x, const struct row *r)
+static void forward_row(const struct embed_run *x, const struct embed_row *r)
 {
     const foci_embed_io *io = &x->io;
     float                some[SPAN];
@@ -181,12 +185,12 @@ static void forward_row(const struct run *x, const struct row *r)
 
 static void forward_job(void *arg, int64_t job, int thread)
 {
-    const struct run *x = arg;
-    const size_t      bytes = (size_t)x->io.width * foci_dtype_bytes(x->io.dtype);
+    const struct embed_run *x = arg;
+    const size_t            bytes = (size_t)x->io.width * foci_dtype_bytes(x->io.dtype);
 
     (void)thread;
     for (int64_t i = job * TILE; i < min64(x->rows, (job + 1) * TILE); i++) {
-        const struct row r = row_number(&x->io, i);
+        const struct embed_row r = row_number(&x->io, i);
 
         if (r.valid)
             forward_row(x, &r);
@@ -195,14 +199,14 @@ static void forward_job(void *arg, int64_t job, int thread)
     }
 }
 
-static double work_of(const struct run *x)
+static double work_of(const struct embed_run *x)
 {
     return 4 * (double)x->rows * (double)x->io.width;
 }
 
 foci_status foci_embed_forward(foci_ctx *ctx, const foci_embed_io *given)
 {
-    struct run x = { .rows = 0 };
+    struct embed_run x = { .rows = 0 };
 
     TRY(check_ctx(ctx, "foci_embed_forward"));
     TRY(open_embed(ctx, given, &x));
@@ -226,7 +230,8 @@ foci_status foci_embed_forward(foci_ctx *ctx, const foci_embed_io *given)
  */
 
 /* A row's gradient, columns c to c + d, in floats: nothing of rows that are not valid. */
-static void backward_row(const struct run *x, const struct row *r, int64_t c, int d)
+static void backward_row(const struct embed_run *x, const struct embed_row *r,
+                         int64_t c, int d)
 {
     const foci_embed_io *io = &x->io;
     float                some[TILE], kept[TILE];
@@ -251,14 +256,14 @@ static void backward_row(const struct run *x, const struct row *r, int64_t c, in
 
 static void backward_job(void *arg, int64_t job, int thread)
 {
-    const struct run *x = arg;
-    const int64_t     c = job * x->cols;
-    const int         d = (int)min64(x->cols, x->io.width - c);
-    const size_t      bytes = (size_t)d * foci_dtype_bytes(x->io.dtype);
+    const struct embed_run *x = arg;
+    const int64_t           c = job * x->cols;
+    const int               d = (int)min64(x->cols, x->io.width - c);
+    const size_t            bytes = (size_t)d * foci_dtype_bytes(x->io.dtype);
 
     (void)thread;
     for (int64_t i = 0; i < x->rows; i++) {
-        const struct row r = row_number(&x->io, i);
+        const struct embed_row r = row_number(&x->io, i);
 
         if (r.valid)
             backward_row(x, &r, c, d);
@@ -269,7 +274,7 @@ static void backward_job(void *arg, int64_t job, int thread)
 
 foci_status foci_embed_backward(foci_ctx *ctx, const foci_embed_io *given)
 {
-    struct run x = { .rows = 0, .cols = TILE };
+    struct embed_run x = { .rows = 0, .cols = TILE };
 
     TRY(check_ctx(ctx, "foci_embed_backward"));
     TRY(open_embed(ctx, given, &x));

@@ -7,14 +7,15 @@
 
 static const char op[] = "logits";
 
-struct run {
-    foci_logits_io io;
-    struct part    a, b, c;
-    struct product p;
-    void          *h, *scratch;
+struct logits_run {
+    foci_logits_io      io;
+    struct product_part a, b, c;
+    struct product      p;
+    void               *h, *scratch;
 };
 
-static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struct run *x)
+static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given,
+                               struct logits_run *x)
 {
     foci_logits_io *const io = &x->io;
 
@@ -30,9 +31,9 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
     TRY(check_extent(ctx, op, "n", io->n, 0,
                      INT64_MAX / 16 / max64(io->vocab, io->width)));
 
-    x->a = (struct part){ (void *)io->h, io->width, io->width };
-    x->b = (struct part){ (void *)io->w, io->width, io->width };
-    x->c = (struct part){ io->logits, io->vocab, io->vocab };
+    x->a = (struct product_part){ (void *)io->h, io->width, io->width };
+    x->b = (struct product_part){ (void *)io->w, io->width, io->width };
+    x->c = (struct product_part){ io->logits, io->vocab, io->vocab };
     x->p = (struct product){ .m = io->n,
                              .n = io->vocab,
                              .k = io->width,
@@ -45,7 +46,7 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given, struc
     return FOCI_OK;
 }
 
-static void carve(const foci_ctx *ctx, struct run *x, struct arena *a)
+static void carve(const foci_ctx *ctx, struct logits_run *x, struct arena *a)
 {
     const size_t bytes = product_bytes(ctx, &x->p);
 
@@ -56,15 +57,15 @@ static void carve(const foci_ctx *ctx, struct run *x, struct arena *a)
 
 size_t foci_logits_work_bytes(const foci_ctx *ctx, const foci_logits_io *given)
 {
-    struct arena a = { .base = NULL };
-    struct run   x;
+    struct arena      a = { .base = NULL };
+    struct logits_run x;
 
     if (!ctx || open_logits(NULL, given, &x)) return SIZE_MAX;
     carve(ctx, &x, &a);
     return bytes_of(&a);
 }
 
-static foci_status pick_rows(foci_ctx *ctx, struct run *x)
+static foci_status pick_rows(foci_ctx *ctx, struct logits_run *x)
 {
     const foci_logits_io *io = &x->io;
     const size_t          bytes = (size_t)io->width * foci_dtype_bytes(io->dtype);
@@ -83,8 +84,8 @@ static foci_status pick_rows(foci_ctx *ctx, struct run *x)
 
 foci_status foci_logits(foci_ctx *ctx, const foci_logits_io *given)
 {
-    struct arena a = { .base = NULL };
-    struct run   x;
+    struct arena      a = { .base = NULL };
+    struct logits_run x;
 
     TRY(check_ctx(ctx, "foci_logits"));
     TRY(open_logits(ctx, given, &x));

@@ -3,7 +3,7 @@
  *     s = h w^T + bias   p = softmax(s)   dh = ds w   dw += ds^T h   dbias += 1^T ds
  *
  * Rows that have a label are gathered, some at a time: as many as have a few million logits,
- * which stay in the last cache between the product that makes them, the softmax that turns
+ * which stay in the last-level cache between the product that makes them, the softmax that turns
  * them into their gradients in place, and the two products that use these.  More rows at once
  * cost memory, fewer cost passes over dw, and packing of w.
  *
@@ -26,7 +26,7 @@ enum {
 
 static const char op[] = "loss";
 
-struct run {
+struct loss_run {
     const foci_ctx *ctx;
     foci_loss_io    io;
     bool            backward;
@@ -50,7 +50,8 @@ struct run {
  * Checks and memory
  */
 
-static foci_status open_loss(foci_ctx *ctx, const foci_loss_io *given, struct run *x)
+static foci_status open_loss(foci_ctx *ctx, const foci_loss_io *given,
+                             struct loss_run *x)
 {
     foci_loss_io *const io = &x->io;
 
@@ -79,18 +80,19 @@ static foci_status check_labels(foci_ctx *ctx, const foci_loss_io *io)
 /* The three products, of m rows; operands that are NULL have no addresses yet. */
 static void *weights(const foci_loss_io *io) { return (void *)io->w; }
 
-struct operands {
-    struct part    a, b, c;
-    struct product p;
+struct loss_operands {
+    struct product_part a, b, c;
+    struct product      p;
 };
 
-static void to_logits(const struct run *x, int64_t m, const void *h, struct operands *o)
+static void to_logits(const struct loss_run *x, int64_t m, const void *h,
+                      struct loss_operands *o)
 {
     const foci_loss_io *io = &x->io;
 
-    o->a = (struct part){ (void *)h, io->width, io->width };
-    o->b = (struct part){ weights(io), io->width, io->width };
-    o->c = (struct part){ x->logits, x->ld, io->vocab };
+    o->a = (struct product_part){ (void *)h, io->width, io->width };
+    o->b = (struct product_part){ weights(io), io->width, io->width };
+    o->c = (struct product_part){ x->logits, x->ld, io->vocab };
     o->p = (struct product){ .m = m,
                              .n = io->vocab,
                              .k = io->width,
@@ -102,19 +104,19 @@ static void to_logits(const struct run *x, int64_t m, const void *h, struct oper
 }
 
 /* Gradients of logits, whose elements may be half as long as logits are. */
-static struct part gradients(const struct run *x)
+static struct product_part gradients(const struct loss_run *x)
 {
-    return (struct part){ x->logits, x->type == FOCI_F32 ? x->ld : 2 * x->ld,
-                          x->io.vocab };
+    return (struct product_part){ x->logits, x->type == FOCI_F32 ? x->ld : 2 * x->ld,
+                                  x->io.vocab };
 }
 
-static void to_h(const struct run *x, int64_t m, void *dh, struct operands *o)
+static void to_h(const struct loss_run *x, int64_t m, void *dh, struct loss_operands *o)
 {
     const foci_loss_io *io = &x->io;
 
     o->a = gradients(x);
-    o->b = (struct part){ weights(io), io->width, io->width };
-    o->c = (struct part){ dh, io->width, io->width };
+    o->b = (struct product_part){ weights(io), io->width, io->width };
+    o->c = (struct product_part){ dh, io->width, io->width };
     o->p = (struct product){ .m = m,
                              .n = io->width,
                              .k = io->vocab,
@@ -125,13 +127,14 @@ static void to_h(const struct run *x, int64_t m, void *dh, struct operands *o)
                              .fast = io->flags & FOCI_LOSS_FAST };
 }
 
-static void to_w(const struct run *x, int64_t m, const void *h, struct operands *o)
+static void to_w(const struct loss_run *x, int64_t m, const void *h,
+                 struct loss_operands *o)
 {
     const foci_loss_io *io = &x->io;
 
     o->a = gradients(x);
-    o->b = (struct part){ (void *)h, io->width, io->width };
-    o->c = (struct part){ io->dw, io->width, io->width };
+    o->b = (struct product_part){ (void *)h, io->width, io->width };
+    o->c = (struct product_part){ io->dw, io->width, io->width };
     o->p = (struct product){ .m = io->vocab,
                              .n = io->width,
                              .k = m,
@@ -144,10 +147,10 @@ static void to_w(const struct run *x, int64_t m, const void *h, struct operands 
 
 /* Scratch of the products; those with w are packed once for all rows where there is more
  * than one piece of them. */
-static size_t scratch_bytes(const struct run *x, size_t packs[2])
+static size_t scratch_bytes(const struct loss_run *x, size_t packs[2])
 {
-    struct operands o[3];
-    size_t          most = 0;
+    struct loss_operands o[3];
+    size_t               most = 0;
 
     to_logits(x, x->most, NULL, &o[0]);
     to_h(x, x->most, NULL, &o[1]);
@@ -167,7 +170,7 @@ static void *alloc_bytes(struct arena *a, size_t bytes)
     return arena_alloc(a, (int64_t)(bytes / 64), 64);
 }
 
-static void carve(struct run *x, struct arena *a)
+static void carve(struct loss_run *x, struct arena *a)
 {
     const foci_loss_io *io = &x->io;
     const size_t        row = (size_t)io->width * foci_dtype_bytes(io->dtype);
@@ -189,10 +192,10 @@ static void carve(struct run *x, struct arena *a)
 }
 
 /* How rows are cut, and what their gradients are. */
-static void settle(const foci_ctx *ctx, struct run *x, bool backward)
+static void settle(const foci_ctx *ctx, struct loss_run *x, bool backward)
 {
     const foci_loss_io *io = &x->io;
-    const bool          words =
+    const bool          bf16 =
         ctx->kernels.has_bf16 && (io->dtype != FOCI_F32 || io->flags & FOCI_LOSS_FAST);
 
     x->ctx = ctx;
@@ -200,13 +203,13 @@ static void settle(const foci_ctx *ctx, struct run *x, bool backward)
     x->ld = round_up(io->vocab, LINE);
     x->most = max64(LEAST_ROWS, min64(MOST_ROWS, MOST_LOGITS / x->ld));
     x->most = min64(x->most, max64(io->rows, 1));
-    x->type = words ? FOCI_BF16 : FOCI_F32;
+    x->type = bf16 ? FOCI_BF16 : FOCI_F32;
 }
 
 size_t foci_loss_work_bytes(const foci_ctx *ctx, const foci_loss_io *given, int backward)
 {
-    struct arena a = { .base = NULL };
-    struct run   x = { .n = 0 };
+    struct arena    a = { .base = NULL };
+    struct loss_run x = { .n = 0 };
 
     if (!ctx || open_loss(NULL, given, &x)) return SIZE_MAX;
     settle(ctx, &x, backward != 0);
@@ -218,7 +221,7 @@ size_t foci_loss_work_bytes(const foci_ctx *ctx, const foci_loss_io *given, int 
  * Rows at hand
  */
 
-static void run_jobs(const struct run *x, int64_t jobs, double work,
+static void run_jobs(const struct loss_run *x, int64_t jobs, double work,
                      void (*job)(void *, int64_t, int))
 {
     phases_run(&x->ctx->kernels, false, jobs_threads(x->ctx->threads, jobs, work),
@@ -226,13 +229,13 @@ static void run_jobs(const struct run *x, int64_t jobs, double work,
                1);
 }
 
-static void *h_row(const struct run *x, const void *rows, int64_t i)
+static void *h_row(const struct loss_run *x, const void *rows, int64_t i)
 {
     return row_at(rows, x->io.dtype, x->at[x->begin + i], x->io.width);
 }
 
 /* Rows between what is gathered and the tensors of the caller. */
-static void copy_rows(const struct run *x, bool back)
+static void copy_rows(const struct loss_run *x, bool back)
 {
     const size_t bytes = (size_t)x->io.width * foci_dtype_bytes(x->io.dtype);
 
@@ -249,9 +252,9 @@ static void copy_rows(const struct run *x, bool back)
 /* Logits of some rows become losses, and gradients in their place. */
 static void softmax_job(void *arg, int64_t job, int thread)
 {
-    const struct run     *x = arg;
-    const foci_loss_io   *io = &x->io;
-    const struct kernels *k = &x->ctx->kernels;
+    const struct loss_run *x = arg;
+    const foci_loss_io    *io = &x->io;
+    const struct kernels  *k = &x->ctx->kernels;
 
     (void)thread;
     for (int64_t i = job * ROWS; i < min64(x->n, (job + 1) * ROWS); i++) {
@@ -267,10 +270,10 @@ static void softmax_job(void *arg, int64_t job, int thread)
     }
 }
 
-static void backward_some(const struct run *x, const void *h)
+static void backward_some(const struct loss_run *x, const void *h)
 {
-    const foci_loss_io *io = &x->io;
-    struct operands     o;
+    const foci_loss_io  *io = &x->io;
+    struct loss_operands o;
 
     if (io->dh) {
         void *const dh = x->direct ? h_row(x, io->dh, 0) : x->dh;
@@ -284,14 +287,15 @@ static void backward_some(const struct run *x, const void *h)
         product_run(x->ctx, &o.p, x->scratch);
     }
     if (io->dbias) {
-        const struct part g = gradients(x);
-        columns_sum(x->ctx, &(struct columns){ x->type, x->n, io->vocab, g.ld, g.data },
+        const struct product_part g = gradients(x);
+        columns_sum(x->ctx,
+                    &(struct product_columns){ x->type, x->n, io->vocab, g.ld, g.data },
                     io->dbias, x->partial);
     }
 }
 
 /* In the order of rows. */
-static void count(const struct run *x, foci_loss_sums *sums)
+static void count(const struct loss_run *x, foci_loss_sums *sums)
 {
     const foci_loss_io *io = &x->io;
 
@@ -306,12 +310,12 @@ static void count(const struct run *x, foci_loss_sums *sums)
     }
 }
 
-static void run_some(struct run *x, foci_loss_sums *sums)
+static void run_some(struct loss_run *x, foci_loss_sums *sums)
 {
-    const foci_loss_io *io = &x->io;
-    const double        work = 12 * (double)x->n * (double)io->vocab;
-    const void         *h = x->h;
-    struct operands     o;
+    const foci_loss_io  *io = &x->io;
+    const double         work = 12 * (double)x->n * (double)io->vocab;
+    const void          *h = x->h;
+    struct loss_operands o;
 
     x->direct = x->at[x->begin + x->n - 1] - x->at[x->begin] == x->n - 1;
     if (x->direct)
@@ -325,9 +329,9 @@ static void run_some(struct run *x, foci_loss_sums *sums)
     if (x->backward) backward_some(x, h);
 }
 
-static void pack(struct run *x)
+static void pack(struct loss_run *x)
 {
-    struct operands o;
+    struct loss_operands o;
 
     if (x->packed[0]) {
         to_logits(x, x->most, NULL, &o);
@@ -340,7 +344,7 @@ static void pack(struct run *x)
 }
 
 /* Rows that have a label; those that have none are done with. */
-static int64_t gather(const struct run *x)
+static int64_t gather(const struct loss_run *x)
 {
     const foci_loss_io *io = &x->io;
     const size_t        bytes = (size_t)io->width * foci_dtype_bytes(io->dtype);
@@ -362,8 +366,8 @@ static int64_t gather(const struct run *x)
 static foci_status run_loss(foci_ctx *ctx, const foci_loss_io *given, bool backward,
                             foci_loss_sums *out)
 {
-    struct run     x = { .n = 0 };
-    foci_loss_sums sums = { FOCI_SIZED(foci_loss_sums) };
+    struct loss_run x = { .n = 0 };
+    foci_loss_sums  sums = { FOCI_SIZED(foci_loss_sums) };
 
     TRY(check_ctx(ctx, backward ? "foci_loss_backward" : "foci_loss_forward"));
     TRY(open_loss(ctx, given, &x));

@@ -1,9 +1,9 @@
 /* norm.c -- LayerNorm and RMSNorm.
  *
  * Ba, Kiros and Hinton, "Layer Normalization", 2016; Zhang and Sennrich, "Root Mean Square
- * Layer Normalization", 2019.  Memory decides: a row is read and written once.  Gradients of
- * gain and bias are summed over NORM_ROWS rows at a time, whatever the threads, and these
- * sums then in order.
+ * Layer Normalization", 2019.  Bound by memory: a row is read and written once.  Gradients
+ * of gain and bias are summed over NORM_ROWS rows at a time, for any number of threads, and
+ * these sums then in order.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum { NORM_ROWS = 128 };
 
 static const char op[] = "norm";
 
-struct run {
+struct norm_run {
     const struct kernels *k;
     foci_norm_io          io;
     struct norm           how;
@@ -35,17 +35,17 @@ static foci_status open_norm(foci_ctx *ctx, const foci_norm_io *given, foci_norm
     return FOCI_OK;
 }
 
-static struct run run_of(const foci_ctx *ctx, const foci_norm_io *io)
+static struct norm_run run_of(const foci_ctx *ctx, const foci_norm_io *io)
 {
-    return (struct run){ .k = &ctx->kernels,
-                         .io = *io,
-                         .how = { .gain = io->gain,
-                                  .bias = io->bias,
-                                  .eps = (float)io->eps,
-                                  .rms = io->kind == FOCI_NORM_RMS } };
+    return (struct norm_run){ .k = &ctx->kernels,
+                              .io = *io,
+                              .how = { .gain = io->gain,
+                                       .bias = io->bias,
+                                       .eps = (float)io->eps,
+                                       .rms = io->kind == FOCI_NORM_RMS } };
 }
 
-static void norm_run(const foci_ctx *ctx, struct run *x,
+static void norm_run(const foci_ctx *ctx, struct norm_run *x,
                      void (*job)(void *, int64_t, int))
 {
     const int64_t jobs = div_up(x->io.rows, NORM_ROWS);
@@ -56,20 +56,20 @@ static void norm_run(const foci_ctx *ctx, struct run *x,
 }
 
 /* Rows of job i. */
-static int rows_of(const struct run *x, int64_t i)
+static int rows_of(const struct norm_run *x, int64_t i)
 {
     return (int)min64(NORM_ROWS, x->io.rows - i * NORM_ROWS);
 }
 
-static void *at(const struct run *x, const void *rows, int64_t i)
+static void *at(const struct norm_run *x, const void *rows, int64_t i)
 {
     return row_at(rows, x->io.dtype, i * NORM_ROWS, x->io.width);
 }
 
 static void forward_job(void *arg, int64_t i, int thread)
 {
-    const struct run   *x = arg;
-    const foci_norm_io *io = &x->io;
+    const struct norm_run *x = arg;
+    const foci_norm_io    *io = &x->io;
 
     (void)thread;
     x->k->norm_rows(at(x, io->y, i), io->stats ? io->stats + 2 * i * NORM_ROWS : NULL,
@@ -85,12 +85,12 @@ foci_status foci_norm_forward(foci_ctx *ctx, const foci_norm_io *given)
     TRY(open_norm(ctx, given, &io));
     TRY(check_there(ctx, op, !io.rows || (io.x && io.y), "x or y"));
 
-    struct run x = run_of(ctx, &io);
+    struct norm_run x = run_of(ctx, &io);
     norm_run(ctx, &x, forward_job);
     return FOCI_OK;
 }
 
-static void carve(struct run *x, struct arena *a)
+static void carve(struct norm_run *x, struct arena *a)
 {
     x->partial = arena_alloc(a, div_up(x->io.rows, NORM_ROWS),
                              (size_t)x->io.width * 2 * sizeof(float));
@@ -98,8 +98,8 @@ static void carve(struct run *x, struct arena *a)
 
 size_t foci_norm_work_bytes(const foci_ctx *ctx, const foci_norm_io *given)
 {
-    struct arena a = { .base = NULL };
-    struct run   x = { .k = NULL };
+    struct arena    a = { .base = NULL };
+    struct norm_run x = { .k = NULL };
 
     if (!ctx || open_norm(NULL, given, &x.io)) return SIZE_MAX;
     carve(&x, &a);
@@ -108,10 +108,10 @@ size_t foci_norm_work_bytes(const foci_ctx *ctx, const foci_norm_io *given)
 
 static void backward_job(void *arg, int64_t i, int thread)
 {
-    const struct run   *x = arg;
-    const foci_norm_io *io = &x->io;
-    float *const        dgain = x->partial + 2 * i * io->width;
-    float *const        dbias = dgain + io->width;
+    const struct norm_run *x = arg;
+    const foci_norm_io    *io = &x->io;
+    float *const           dgain = x->partial + 2 * i * io->width;
+    float *const           dbias = dgain + io->width;
 
     (void)thread;
     memset(dgain, 0, 2 * (size_t)io->width * sizeof *dgain);
@@ -132,8 +132,8 @@ foci_status foci_norm_backward(foci_ctx *ctx, const foci_norm_io *given)
     TRY(check_there(ctx, op, io.x && io.dy && io.stats, "x, dy or stats"));
     TRY(check_work(ctx, op, io.work, foci_norm_work_bytes(ctx, given)));
 
-    struct run    x = run_of(ctx, &io);
-    const int64_t parts = div_up(io.rows, NORM_ROWS);
+    struct norm_run x = run_of(ctx, &io);
+    const int64_t   parts = div_up(io.rows, NORM_ROWS);
     a.base = io.work;
     carve(&x, &a);
     norm_run(ctx, &x, backward_job);

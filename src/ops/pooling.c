@@ -1,4 +1,4 @@
-/* pooling.c -- the rows of a batch entry become one: their mean, or the first. */
+/* pooling.c -- pooling of the rows of a batch entry: their mean, or the first. */
 #include <string.h>
 
 #include "ops/check.h"
@@ -7,14 +7,14 @@ static const char op[] = "pooling";
 
 enum { SPAN = 1024 }; /* columns of floats on their way */
 
-struct run {
+struct pooling_run {
     const struct kernels *k;
     foci_pooling_io       io;
     int64_t               rows;
 };
 
 static foci_status open_pooling(foci_ctx *ctx, const foci_pooling_io *given,
-                                struct run *x)
+                                struct pooling_run *x)
 {
     foci_pooling_io *const io = &x->io;
 
@@ -29,19 +29,19 @@ static foci_status open_pooling(foci_ctx *ctx, const foci_pooling_io *given,
 }
 
 /* Rows of entry b that are pooled. */
-static int64_t pooled(const struct run *x, int64_t b)
+static int64_t pooled(const struct pooling_run *x, int64_t b)
 {
     const int64_t len = x->io.lens ? x->io.lens[b] : x->io.len;
     return x->io.kind == FOCI_POOLING_FIRST ? min64(len, 1) : len;
 }
 
-static void *at(const struct run *x, const void *rows, int64_t row, int64_t c)
+static void *at(const struct pooling_run *x, const void *rows, int64_t row, int64_t c)
 {
     return (char *)row_at(rows, x->io.dtype, row, x->io.width) +
            c * (int64_t)foci_dtype_bytes(x->io.dtype);
 }
 
-static void forward_span(const struct run *x, int64_t b, int64_t c, int d)
+static void forward_span(const struct pooling_run *x, int64_t b, int64_t c, int d)
 {
     enum { MOST = 1 << 16 }; /* rows that a kernel takes */
     const foci_pooling_io *io = &x->io;
@@ -57,14 +57,14 @@ static void forward_span(const struct run *x, int64_t b, int64_t c, int d)
 
 static void forward_job(void *arg, int64_t job, int thread)
 {
-    const struct run *x = arg;
-    const int64_t     across = div_up(x->io.width, SPAN), c = job % across * SPAN;
+    const struct pooling_run *x = arg;
+    const int64_t across = div_up(x->io.width, SPAN), c = job % across * SPAN;
 
     (void)thread;
     forward_span(x, job / across, c, (int)min64(SPAN, x->io.width - c));
 }
 
-static void run(const foci_ctx *ctx, struct run *x, int64_t jobs,
+static void run(const foci_ctx *ctx, struct pooling_run *x, int64_t jobs,
                 void (*job)(void *, int64_t, int))
 {
     const double work = (double)x->rows * (double)x->io.width;
@@ -75,7 +75,7 @@ static void run(const foci_ctx *ctx, struct run *x, int64_t jobs,
 
 foci_status foci_pooling_forward(foci_ctx *ctx, const foci_pooling_io *given)
 {
-    struct run x = { .rows = 0 };
+    struct pooling_run x = { .rows = 0 };
 
     TRY(check_ctx(ctx, "foci_pooling_forward"));
     TRY(open_pooling(ctx, given, &x));
@@ -88,10 +88,10 @@ foci_status foci_pooling_forward(foci_ctx *ctx, const foci_pooling_io *given)
 /* The rows of an entry. */
 static void backward_job(void *arg, int64_t b, int thread)
 {
-    const struct run      *x = arg;
-    const foci_pooling_io *io = &x->io;
-    const int64_t          n = pooled(x, b), from = b * io->len;
-    const size_t           bytes = (size_t)io->width * foci_dtype_bytes(io->dtype);
+    const struct pooling_run *x = arg;
+    const foci_pooling_io    *io = &x->io;
+    const int64_t             n = pooled(x, b), from = b * io->len;
+    const size_t              bytes = (size_t)io->width * foci_dtype_bytes(io->dtype);
 
     (void)thread;
     for (int64_t i = 0; i < n; i++)
@@ -103,7 +103,7 @@ static void backward_job(void *arg, int64_t b, int thread)
 
 foci_status foci_pooling_backward(foci_ctx *ctx, const foci_pooling_io *given)
 {
-    struct run x = { .rows = 0 };
+    struct pooling_run x = { .rows = 0 };
 
     TRY(check_ctx(ctx, "foci_pooling_backward"));
     TRY(open_pooling(ctx, given, &x));

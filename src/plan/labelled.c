@@ -1,8 +1,7 @@
-/* labelled.c -- how much labels show, for the counts of a plan.
+/* labelled.c -- how many pairs labels make visible, for the counts of a plan.
  *
- * Where labels come of positions they are counted.  Where they come of the contents of
- * rows, the rows are taken to spread evenly over the labels; for floor hashes, to be
- * standard normal.
+ * Labels by position are counted.  For labels by content, rows are assumed to spread evenly
+ * over the labels; for floor hashes, to be standard normal.
  */
 #include <math.h>
 #include <stdlib.h>

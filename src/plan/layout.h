@@ -4,7 +4,7 @@
 
 #include "core/core.h"
 
-/* How many rows there are along each axis, and how long they are. */
+/* The extents of a tensor: rows along each axis, and elements of a row. */
 struct extents {
     int64_t batch, len, heads, dim;
 };
@@ -38,14 +38,14 @@ static inline struct extents extents_x(const foci_problem *p)
 /* Fill in the strides that are 0, and make FOCI_BROADCAST 0.  False: a size overflows. */
 bool layout_fill(foci_layout *l, struct extents e);
 
-/* And back: what a caller would have to write. */
+/* The inverse: write FOCI_BROADCAST for strides of 0, as a caller would. */
 void layout_name_broadcasts(foci_layout *l);
 
-/* Elements from the first to behind the last.  The layout is filled in. */
+/* Elements from the first one to the end of the last one, of a layout that is filled in. */
 int64_t layout_span(const foci_layout *l, struct extents e);
 
-/* Whether two rows share an element.  Layouts in which the rows of one axis interleave with
- * those of another without sharing any are said to overlap, too. */
+/* Whether two rows share an element.  Also true, conservatively, where rows of one axis
+ * interleave with those of another without sharing any. */
 bool layout_overlaps(const foci_layout *l, struct extents e);
 
 #endif

@@ -1,4 +1,4 @@
-/* linear.c -- what planning has to know of mechanisms of the linear engine. */
+/* linear.c -- planning of mechanisms of the linear engine. */
 #include "plan/plan.h"
 
 foci_linear linear_of(const foci_mech *m)
@@ -98,14 +98,14 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
         (l->feature == FOCI_FEATURE_EXP || l->feature == FOCI_FEATURE_TRIG))
         return "random features need a scale above 0";
     if (mod->does & FOCI_MOD_ROPE && s->features % 2)
-        return "pairs of features are turned, and their number is odd";
+        return "pairs of features are rotated, and their number is odd";
     if (mod->does & FOCI_MOD_ROPE && l->norm == FOCI_NORM_FEATURE)
         return "every feature has its own sum";
     return NULL;
 }
 
-/* What a descriptor cannot ask for.  Features of which the engine knows the log are kept
- * in units that only a division takes out again. */
+/* What a descriptor must not combine.  Features of which the engine knows the log are kept
+ * in units that only a division removes. */
 const char *linear_fault(const foci_linear *l)
 {
     const bool logs = l->feature == FOCI_FEATURE_EXP ||

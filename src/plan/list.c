@@ -1,5 +1,4 @@
-/* list.c -- the mechanisms and modifiers there are, and the texts that stand for
- * others. */
+/* list.c -- the lists of mechanisms, modifiers and aliases. */
 #include "plan/plan.h"
 
 #include "mech/mech.h"

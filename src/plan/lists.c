@@ -1,5 +1,5 @@
-/* lists.c -- lists of whole numbers that mechanisms are planned with: which are asked
- * for, are they right, and copies of them. */
+/* lists.c -- lists of whole numbers that mechanisms are planned with: which are needed,
+ * checks, and copies. */
 #include "plan/plan.h"
 
 #include <inttypes.h>
@@ -79,8 +79,8 @@ static void list_prefix(const struct spec *spec, int group, bool inner, char pre
 static foci_status copy_lists(foci_ctx *ctx, struct spec *spec, int i,
                               const foci_problem *p)
 {
-    struct group *g = &spec->groups[i];
-    char          prefix[32];
+    struct plan_group *g = &spec->groups[i];
+    char               prefix[32];
 
     list_prefix(spec, i, false, prefix);
     TRY(copy_list(ctx, &g->mech, prefix, g->column, p, &g->list));

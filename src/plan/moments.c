@@ -202,10 +202,11 @@ static void solve_norm(const struct moments *m, struct exponents *e)
 }
 
 /* Rows of B are axes of the mean of z z^T, each with its own a. */
-static void solve_symmetric(const struct moments *m, double *room, struct exponents *e)
+static void solve_symmetric(const struct moments *m, double *scratch,
+                            struct exponents *e)
 {
     const int64_t d = m->d;
-    double *const zz = room, *const v = room + d * d, *const values = v + d * d;
+    double *const zz = scratch, *const v = scratch + d * d, *const values = v + d * d;
 
     for (int64_t i = 0; i < d; i++)
         for (int64_t j = 0; j < d; j++)
@@ -226,14 +227,15 @@ static void set_ridged(int64_t d, double *to, const double *m)
     set_scaled(d, to, m, 1, 1e-6 * trace(d, m) / (double)d + 1e-12);
 }
 
-/* Of this, room for six matrices and a vector.  T = (M1^(1/2) M2 M1^(1/2))^(1/2) and
+/* The scratch is six matrices and a vector.  T = (M1^(1/2) M2 M1^(1/2))^(1/2) and
  * G = M1^(-1/2) T M1^(-1/2). */
-static void solve_pair(const struct moments *m, double *room, struct exponents *e)
+static void solve_pair(const struct moments *m, double *scratch, struct exponents *e)
 {
     const int64_t d = m->d, n = d * d;
-    double *const root = room, *const inverse = room + n, *const v = room + 2 * n;
-    double *const one = room + 3 * n, *const two = room + 4 * n, *const t = room + 5 * n;
-    double *const values = room + 6 * n;
+    double *const root = scratch, *const inverse = scratch + n, *const v = scratch + 2 * n;
+    double *const one = scratch + 3 * n, *const two = scratch + 4 * n,
+                  *const t = scratch + 5 * n;
+    double *const        values = scratch + 6 * n;
 
     set_ridged(d, one, m->xx);
     eigen_symmetric(d, one, values, v);
@@ -264,10 +266,10 @@ static void solve_pair(const struct moments *m, double *room, struct exponents *
     set_scaled(d, e->cy, one, -0.5, 0);
 }
 
-int64_t moments_room(int64_t d) { return 6 * d * d + d; }
+int64_t moments_scratch(int64_t d) { return 6 * d * d + d; }
 
 /* Rows that are not finite say nothing, and must not reach others: A = 0. */
-void moments_solve(foci_moments kind, const struct moments *m, double *room,
+void moments_solve(foci_moments kind, const struct moments *m, double *scratch,
                    struct exponents *e)
 {
     if (!isfinite(trace(m->d, m->xx) + trace(m->d, m->yy))) {
@@ -277,7 +279,7 @@ void moments_solve(foci_moments kind, const struct moments *m, double *room,
     switch (kind) {
     case FOCI_MOMENTS_NONE: break;
     case FOCI_MOMENTS_NORM: solve_norm(m, e); break;
-    case FOCI_MOMENTS_SYMMETRIC: solve_symmetric(m, room, e); break;
-    case FOCI_MOMENTS_PAIR: solve_pair(m, room, e); break;
+    case FOCI_MOMENTS_SYMMETRIC: solve_symmetric(m, scratch, e); break;
+    case FOCI_MOMENTS_PAIR: solve_pair(m, scratch, e); break;
     }
 }

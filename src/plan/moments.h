@@ -1,5 +1,5 @@
-/* moments.h -- from what is known of x and y to the exponents of random features that
- * estimate e^(x.y) best (foci_moments). */
+/* moments.h -- from moments of x and y to the exponents of random features that estimate
+ * e^(x.y) best (foci_moments). */
 #ifndef FOCI_MOMENTS_H
 #define FOCI_MOMENTS_H
 
@@ -16,16 +16,16 @@ struct exponents {
     double *a, *bx, *by, *cx, *cy;
 };
 
-/* Doubles of room that moments_solve() needs. */
-int64_t moments_room(int64_t d);
-void    moments_solve(foci_moments kind, const struct moments *m, double *room,
+/* Doubles of scratch that moments_solve() needs. */
+int64_t moments_scratch(int64_t d);
+void    moments_solve(foci_moments kind, const struct moments *m, double *scratch,
                       struct exponents *e);
 
-/* The a that estimates best where |x + y|^2 / d has this mean: 0 or less. */
+/* The best a for this mean of |x + y|^2 / d; it is at most 0. */
 double moments_best(double mean);
 
-/* Eigenvalues upward and eigenvectors, in rows of v, of a symmetric a [d][d], which is
- * spoilt; the largest entry of each vector is positive. */
+/* Eigenvalues in ascending order and eigenvectors, the rows of v, of a symmetric a [d][d],
+ * which is overwritten; the largest entry of each vector is positive. */
 void eigen_symmetric(int64_t d, double *a, double *values, double *v);
 
 #endif

@@ -115,8 +115,8 @@ foci_status params_make(foci_plan *plan)
     if (!plan->params) return FOCI_ERR_MEMORY;
 
     for (int i = 0; i < plan->spec.n_groups; i++) {
-        struct group    *g = &plan->spec.groups[i];
-        const foci_mech *m = &g->mech;
+        struct plan_group *g = &plan->spec.groups[i];
+        const foci_mech   *m = &g->mech;
 
         TRY(add_mech(&(struct owner){ plan, m, i, "", g->heads, NULL }, g->param0,
                      g->mod_param));
@@ -213,9 +213,9 @@ static foci_status draw(foci_ctx *ctx, const struct param *p, struct rng *r, int
     case FOCI_INIT_SINUSOID:
         for (int64_t t = 0; t < n; t++) {
             const int64_t row = t / cols, pair = t % cols / 2;
-            const double  turn =
+            const double  angle =
                 (double)row * pow(10000, -2 * (double)pair / (double)cols);
-            out[t] = (float)(t % cols % 2 ? cos(turn) : sin(turn));
+            out[t] = (float)(t % cols % 2 ? cos(angle) : sin(angle));
         }
         break;
     case FOCI_INIT_ORTHOGONAL: /* columns are orthonormal */

@@ -4,17 +4,17 @@
 
 #include "plan/groups.h"
 
-/* Rows of a sequence at most: tiles of 64 of them are counted in 32 bits. */
+/* The most rows of a sequence: tiles of 64 of them are counted in 32 bits. */
 #define MAX_LEN ((int64_t)1 << 36)
 
-/* And of one that is sorted by labels, which number cells in 31 bits. */
+/* The most of one that is sorted by labels, which number cells in 31 bits. */
 #define MAX_ORDERED ((int64_t)1 << 29)
 
 /* lists.c: give the groups copies of the lists they ask for. */
 foci_status lists_copy(foci_ctx *ctx, struct spec *spec, const foci_problem *p);
 
-/* problem_check.c: a copy of a caller's problem, with what can be said before the spec is
- * known; and the layouts of its tensors, once the heads are shared out. */
+/* problem_check.c: check and copy a caller's problem, as far as possible before the spec is
+ * known; and complete the layouts of its tensors, once the heads are distributed. */
 foci_status problem_copy(foci_ctx *ctx, const foci_problem *problem, foci_problem *p);
 foci_status problem_complete(foci_ctx *ctx, foci_problem *p);
 
@@ -53,8 +53,8 @@ struct foci_tile_list {
     struct tile_spans *spans;      /* not NULL: they go here instead */
 };
 
-/* Tiles as ranges, upward and apart; where there is room for fewer, those between two
- * ranges are listed too. */
+/* Tiles as disjoint ranges in ascending order; with more ranges than `cap`, tiles between two
+ * of them are listed too. */
 struct tile_spans {
     foci_range *span; /* [cap], at least 1 */
     int         n, cap;
@@ -72,12 +72,12 @@ void tiles_list(const foci_mech *m, int level, foci_range rows, foci_tile_list *
 enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_t j0,
                           int64_t len, uint64_t by_key[FOCI_TILE]);
 
-/* Of `len` keys, or of the slots of a level (from 0; -1: keys themselves) of so many. */
+/* Make the support of `len` keys (level -1), or of the slots of a level of `len` keys. */
 foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,
                          struct support *s);
 void        support_free(foci_ctx *ctx, struct support *s);
 
-/* The runs of query tile t; *n of them.  Of key tile t in support_col(). */
+/* The *n runs of query tile t, and, in support_col(), of key tile t. */
 const struct tile_run *support_row(const struct support *s, int64_t t, int64_t *n);
 const struct tile_run *support_col(const struct support *s, int64_t t, int64_t *n);
 
@@ -94,8 +94,8 @@ struct param {
     foci_keep              keep;
 };
 
-/* How the exact engine makes logits from q.k, gathered from the modifiers.  Offsets
- * are of parameters: of a tensor of all heads of the group. */
+/* How the exact engine computes logits from q.k, gathered from the modifiers.  Offsets are
+ * those of parameter tensors of all heads of the group. */
 struct score {
     double          scale;     /* of all heads: 1/sqrt(dim), or as asked */
     int64_t         factor[4]; /* multiply it, one number a head */
@@ -108,7 +108,7 @@ struct score {
     int64_t         sink; /* one logit a head; -1: none */
 
     /* Positions. */
-    double          rope_base; /* 0: rows are not turned */
+    double          rope_base; /* 0: rows are not rotated */
     bool            rope_half; /* pairs (t, t + d/2), not (2t, 2t + 1) */
     const foci_mod *slope;     /* bias -slope |rel|; NULL: none */
     const foci_mod *table[2];  /* bias by a table over rel */
@@ -125,10 +125,11 @@ struct slot_level {
     struct support support; /* by slots, for the length the plan is for */
 };
 
-/* labelled.c: what labels show in one head of one sequence. */
+/* labelled.c: an estimate of the pairs that labels make visible, in one head of one
+ * sequence. */
 struct labelled {
-    int64_t labels;     /* 0: nobody knows */
-    double  pairs, met; /* met: those of several rounds as often */
+    int64_t labels;     /* 0: not known */
+    double  pairs, met; /* met: pairs of several rounds count in each */
     double  full, part; /* tiles of 64 rows of a label by 64 keys of it */
     double  row_flops;  /* to find the label of a row */
 };
@@ -136,34 +137,35 @@ foci_status labelled_make(foci_ctx *ctx, const foci_mech *m, const foci_order *o
                           struct labelled *l);
 
 struct stage { /* one group of heads, ready to run */
-    const struct group   *group;
-    const struct engine  *engine;  /* engine/engine.h */
-    const struct decoder *decoder; /* state/state.h; NULL: there is no decoding */
-    struct score          score;
-    struct support        support;
-    struct slot_level     levels[FOCI_MAX_LEVELS];
-    int                   n_levels;
-    foci_order            order; /* label FOCI_LABEL_NONE: none */
-    struct labelled       labelled;
-    int64_t               memory; /* leading keys that take no gradient */
-    foci_plan           **inner;  /* [n_inner] the plans of its routes */
-    int64_t               n_inner;
-    foci_linear           linear;   /* of the linear engine */
-    int64_t               features; /* that it has */
-    int64_t               saved0;   /* floats before its part of what forward saves */
-    size_t                work0;    /* bytes before its part of the work memory */
-    double                flops;    /* of its forward pass */
-    struct device_stage *device; /* what it keeps on the context's device; NULL: none */
+    const struct plan_group *group;
+    const struct engine     *engine;  /* engine/engine.h */
+    const struct decoder    *decoder; /* state/state.h; NULL: there is no decoding */
+    struct score             score;
+    struct support           support;
+    struct slot_level        levels[FOCI_MAX_LEVELS];
+    int                      n_levels;
+    foci_order               order; /* label FOCI_LABEL_NONE: none */
+    struct labelled          labelled;
+    int64_t                  memory; /* leading keys that take no gradient */
+    foci_plan              **inner;  /* [n_inner] the plans of its routes */
+    int64_t                  n_inner;
+    foci_linear              linear;   /* of the linear engine */
+    int64_t                  features; /* number of them */
+    int64_t                  saved0;   /* floats before its part of the saved memory */
+    size_t                   work0;    /* bytes before its part of the work memory */
+    double                   flops;    /* of its forward pass */
+    struct device_stage     *device; /* its data on the context's device; NULL: none */
 };
 
-/* linear.c: what a mechanism of the linear engine says; how many features that makes. */
+/* linear.c: the description of a mechanism of the linear engine, and its number of
+ * features. */
 foci_linear linear_of(const foci_mech *m);
 int64_t     linear_features(const foci_mech *m, const foci_linear *l);
 /* Features that can be of both signs. */
 bool linear_signed(const foci_linear *l);
 /* Rows of weights sum to one or are empty, with these arguments. */
 bool mech_stochastic(const foci_mech *m);
-/* What it cannot ask for; NULL: all can be done. */
+/* What the engine does not support in it; NULL: it supports all. */
 const char *linear_fault(const foci_linear *l);
 /* Why a modifier cannot follow a mechanism of the linear engine; NULL: it can. */
 const char *linear_against(const struct stage *s, const foci_mod_def *mod);
@@ -186,7 +188,7 @@ static inline int64_t mech_width(const foci_mech *m)
     return m->def->map == FOCI_MAP_PROJECT ? m->def->width(m) : m->dims.qk;
 }
 
-/* Slots that n keys have. */
+/* The number of slots of n keys. */
 static inline int64_t slots_of(const foci_slots *s, int64_t n)
 {
     const int64_t rest = n % s->run_len;
@@ -211,22 +213,22 @@ static inline bool stage_learned(const struct stage *s)
     return s->n_levels && s->levels[0].slots.learned;
 }
 
-/* Whether every query head has keys of its own, made of those that are given. */
+/* Whether every query head has keys of its own, computed from the given ones. */
 static inline bool stage_own_keys(const struct stage *s)
 {
     return s->score.map == FOCI_MAP_PROJECT || stage_learned(s);
 }
 
-/* Keys that are the queries are not read. */
+/* What the stage reads; shared keys are the queries, so k is not read. */
 static inline unsigned stage_reads(const struct stage *s)
 {
     const unsigned all = mech_reads(&s->group->mech);
     return s->order.shared_qk ? all & ~(unsigned)FOCI_READ_K : all;
 }
 
-/* stage.c: what a group of the spec comes to, all but its engine, the plans of its routes
- * and what a device keeps. */
-foci_status stage_make(foci_plan *plan, const struct group *g, struct stage *s);
+/* stage.c: make the stage of a group of the spec, except for its engine, the plans of its
+ * routes and its data on a device. */
+foci_status stage_make(foci_plan *plan, const struct plan_group *g, struct stage *s);
 void        stage_free(foci_ctx *ctx, struct stage *s);
 
 static inline int64_t mech_routes(const foci_mech *m)
@@ -234,13 +236,13 @@ static inline int64_t mech_routes(const foci_mech *m)
     return m->def->routes ? m->def->routes(m) : 1;
 }
 
-/* Gates that a token keeps; 0: all. */
+/* Gates that count for a token, the largest (top-k); 0: all. */
 static inline int64_t mech_top_routes(const foci_mech *m)
 {
     return m->def->top_routes ? m->def->top_routes(m) : 0;
 }
 
-/* Whether a row is a query and a key at once, so that sequences have as many of both. */
+/* Whether each row is both a query and a key, so that sequences have equally many. */
 static inline bool mech_paired(const foci_mech *m)
 {
     foci_order   order = { 0 };
@@ -266,16 +268,17 @@ struct foci_plan {
     int64_t       n_floats;
     size_t        work_bytes, saved_bytes;
     foci_cost     cost;
-    int          *by_cost; /* [spec.n_groups] stages, the dearest first */
+    int          *by_cost; /* [spec.n_groups] stages, the most expensive first */
 };
 
 /* params.c: lay out the tensors of the spec's groups. */
 foci_status params_make(foci_plan *plan);
-/* Draw the tensor at `offset` alone, as foci_params_init() would from this seed; nothing
- * where none starts: what routes have is drawn with that of the first. */
+/* Draw only the tensor that starts at `offset`, as foci_params_init() would from this seed.
+ * Nothing is drawn if none starts there: tensors of routes are drawn with that of the first
+ * route. */
 foci_status params_draw(const foci_plan *plan, int64_t offset, uint64_t seed,
                         float *params);
-/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is room. */
+/* Rows of FOCI_INIT_ROWS of one head; frame [d][d] is scratch. */
 void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *frame,
                float *out);
 
@@ -283,10 +286,10 @@ void rows_draw(foci_rows kind, struct rng *r, int64_t rows, int64_t d, double *f
 struct seq {
     int64_t b;
     int64_t q0, k0; /* first row in the tensors */
-    int64_t nq, nk; /* rows of it */
+    int64_t nq, nk; /* rows */
 };
 
-/* seqs.c: at most, and those of an execution. */
+/* seqs.c: the most sequences of an execution. */
 int64_t plan_max_seqs(const foci_plan *plan);
 /* Fill seqs[plan_max_seqs]; the result is their number. */
 int64_t plan_seqs(const foci_plan *plan, const foci_io *io, struct seq *seqs);

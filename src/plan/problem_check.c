@@ -1,4 +1,4 @@
-/* problem_check.c -- what a problem may be, and what its fields that are 0 stand for. */
+/* problem_check.c -- checks of a problem, and the defaults of fields that are 0. */
 #include <inttypes.h>
 
 #include "plan/layout.h"

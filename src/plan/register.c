@@ -1,4 +1,4 @@
-/* register.c -- mechanisms a program brings along, checked as they come in, so that
+/* register.c -- registration of mechanisms by a program.  They are checked here, so that
  * parsing and planning need not. */
 #include <math.h>
 #include <string.h>

@@ -1,15 +1,15 @@
-/* spec.c -- what is done with a parsed spec: sharing heads out, freeing. */
+/* spec.c -- operations on a parsed spec: distributing heads, freeing. */
 #include "plan/spec.h"
 
 #include <inttypes.h>
 
 /* Heads counted, and the group that is to take the rest. */
-static int64_t sum_heads(const struct spec *spec, struct group **open)
+static int64_t sum_heads(const struct spec *spec, struct plan_group **open)
 {
     int64_t sum = 0;
     *open = NULL;
     for (int i = 0; i < spec->n_groups; i++) {
-        struct group *g = &spec->groups[i];
+        struct plan_group *g = &spec->groups[i];
         sum += g->heads;
         if (!g->heads) *open = g;
     }
@@ -56,8 +56,8 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
     if (p->kv_heads < 1 || all % p->kv_heads) return refuse_kv(ctx, p, all);
     const int64_t per = all / p->kv_heads;
     for (int i = 0; i < spec->n_groups; i++) {
-        struct group *g = &spec->groups[i];
-        const int64_t n = g->heads * mech_routes(&g->mech);
+        struct plan_group *g = &spec->groups[i];
+        const int64_t      n = g->heads * mech_routes(&g->mech);
 
         if (g->heads % per && spec->n_groups == 1)
             return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -83,8 +83,8 @@ static foci_status share_kv(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 
 foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 {
-    struct group *open;
-    const int64_t sum = sum_heads(spec, &open);
+    struct plan_group *open;
+    const int64_t      sum = sum_heads(spec, &open);
 
     if (open && sum >= p->heads)
         return ctx_fail(
@@ -99,7 +99,7 @@ foci_status spec_share(foci_ctx *ctx, struct spec *spec, foci_problem *p)
 
     int64_t head = 0;
     for (int i = 0; i < spec->n_groups; i++) {
-        struct group *g = &spec->groups[i];
+        struct plan_group *g = &spec->groups[i];
         g->head0 = head;
         head += g->heads;
         set_dims(&g->mech, p, i);
@@ -124,7 +124,7 @@ static void free_parts(foci_ctx *ctx, foci_mech *m)
 void spec_free(foci_ctx *ctx, struct spec *spec)
 {
     for (int i = 0; i < spec->n_groups; i++) {
-        struct group *g = &spec->groups[i];
+        struct plan_group *g = &spec->groups[i];
         ctx_free(ctx, g->mod_param, g->mech.n_mods, sizeof *g->mod_param);
         ctx_free(ctx, g->list, (size_t)g->mech.n_list, sizeof *g->list);
         if (g->mech.inner) {

@@ -9,47 +9,47 @@
 enum { SPEC_MAX = 65535, SPEC_DEPTH = 8, SPEC_GROUPS = 4096 };
 
 /* A piece of the text. */
-struct span {
+struct text_span {
     const char *s;
     size_t      len;
 };
 
-bool span_is(struct span a, const char *text);
+bool span_is(struct text_span a, const char *text);
 
-/* For messages: shortened, without control characters; in quotes, or bare. */
+/* A span for messages: shortened, without control characters; in quotes, or bare. */
 struct quote {
     char text[48];
 };
-struct quote span_quote(struct span a);
-struct quote span_bare(struct span a);
+struct quote span_quote(struct text_span a);
+struct quote span_bare(struct text_span a);
 
-/* The name least edits away from a misspelt one. */
+/* The name with the fewest edits from a misspelt one. */
 struct nearest {
-    struct span word;
-    struct span name; /* .s is NULL while none was offered */
-    int         edits;
+    struct text_span word;
+    struct text_span name; /* .s is NULL while none was offered */
+    int              edits;
 };
-void nearest_offer(struct nearest *n, struct span name);
+void nearest_offer(struct nearest *n, struct text_span name);
 
 /* A number as C writes them in decimal, whatever the locale; false: it is none, or
  * overflows. */
-bool number_parse(struct span a, double *out);
+bool number_parse(struct text_span a, double *out);
 /* The shortest text that gives x back. */
 void number_print(double x, char text[32]);
 
 /* Word number i of "elu|relu|poly"; false beyond the last. */
-bool word_at(const char *words, int i, struct span *out);
+bool word_at(const char *words, int i, struct text_span *out);
 
-struct reader {
+struct spec_reader {
     foci_ctx   *ctx;
     const char *text, *at, *end;
-    const char *
-        label; /* begins its messages: where a text came from, if not from the caller */
+    const char
+        *label; /* prefix of messages: the origin of a text that is not the caller's */
 };
 
 /* Fail with the column of `at`. */
-foci_status reader_fail(const struct reader *r, const char *at, const char *format, ...)
-    PRINTF_LIKE(3, 4);
+foci_status reader_fail(const struct spec_reader *r, const char *at, const char *format,
+                        ...) PRINTF_LIKE(3, 4);
 
 /* Whose arguments are read: a mechanism's or a modifier's. */
 struct owner {
@@ -61,12 +61,12 @@ struct owner {
     int                 depth;
 };
 
-void        reader_blanks(struct reader *r);
-struct span reader_name(struct reader *r);
+void             reader_blanks(struct spec_reader *r);
+struct text_span reader_name(struct spec_reader *r);
 
 /* [ "(" arg { "," arg } ")" ], and presets for those not given. */
-foci_status reader_args(struct reader *r, const char *at, const struct owner *o);
+foci_status reader_args(struct spec_reader *r, const char *at, const struct owner *o);
 /* mechanism { modifier } */
-foci_status reader_mech(struct reader *r, foci_mech *m, int depth);
+foci_status reader_mech(struct spec_reader *r, foci_mech *m, int depth);
 
 #endif

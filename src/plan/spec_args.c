@@ -1,5 +1,5 @@
-/* spec_args.c -- arguments of mechanisms and modifiers: which is meant, and whether
- * its value will do. */
+/* spec_args.c -- arguments of mechanisms and modifiers: finding them by name or place, and
+ * checking their values. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "plan/spec.h"
 
 /* The value at r->at: to the next comma or closing parenthesis of its own level. */
-static struct span value_span(const struct reader *r)
+static struct text_span value_span(const struct spec_reader *r)
 {
     const char *s = r->at;
     for (int level = 0; s < r->end; s++) {
@@ -15,19 +15,19 @@ static struct span value_span(const struct reader *r)
         if (level == 0 && (*s == ',' || *s == ')')) break;
         if (*s == ')') level--;
     }
-    struct span v = { r->at, (size_t)(s - r->at) };
+    struct text_span v = { r->at, (size_t)(s - r->at) };
     while (v.len && strchr(" \t\r\n", v.s[v.len - 1]))
         v.len--;
     return v;
 }
 
-static foci_status bad_word(const struct reader *r, const struct owner *o,
-                            const foci_arg_def *a, struct span v)
+static foci_status bad_word(const struct spec_reader *r, const struct owner *o,
+                            const foci_arg_def *a, struct text_span v)
 {
-    struct nearest near = { .word = v };
-    struct span    word;
-    char           all[200] = "";
-    size_t         len = 0;
+    struct nearest   near = { .word = v };
+    struct text_span word;
+    char             all[200] = "";
+    size_t           len = 0;
 
     for (int i = 0; word_at(a->choices, i, &word); i++) {
         nearest_offer(&near, word);
@@ -39,10 +39,10 @@ static foci_status bad_word(const struct reader *r, const struct owner *o,
                        span_bare(v).text, o->name, all, span_quote(near.name).text);
 }
 
-static foci_status read_word(const struct reader *r, const struct owner *o,
-                             const foci_arg_def *a, struct span v, double *out)
+static foci_status read_word(const struct spec_reader *r, const struct owner *o,
+                             const foci_arg_def *a, struct text_span v, double *out)
 {
-    struct span word;
+    struct text_span word;
     for (int i = 0; word_at(a->choices, i, &word); i++) {
         if (word.len != v.len || memcmp(word.s, v.s, v.len) != 0) continue;
         *out = i;
@@ -51,8 +51,8 @@ static foci_status read_word(const struct reader *r, const struct owner *o,
     return bad_word(r, o, a, v);
 }
 
-static foci_status read_number(const struct reader *r, const struct owner *o,
-                               const foci_arg_def *a, struct span v, double *out)
+static foci_status read_number(const struct spec_reader *r, const struct owner *o,
+                               const foci_arg_def *a, struct text_span v, double *out)
 {
     double      x;
     const char *kind = a->real ? "a number, " : "a whole number, ";
@@ -76,7 +76,7 @@ static foci_status read_number(const struct reader *r, const struct owner *o,
 }
 
 /* A mechanism as the value. */
-static foci_status read_inner(struct reader *r, const struct owner *o)
+static foci_status read_inner(struct spec_reader *r, const struct owner *o)
 {
     foci_mech *inner = ctx_alloc(r->ctx, 1, sizeof *inner);
     if (!inner) return FOCI_ERR_MEMORY;
@@ -84,12 +84,12 @@ static foci_status read_inner(struct reader *r, const struct owner *o)
     return reader_mech(r, inner, o->depth + 1);
 }
 
-static foci_status read_preset_inner(const struct reader *r, const struct owner *o,
+static foci_status read_preset_inner(const struct spec_reader *r, const struct owner *o,
                                      const foci_arg_def *a)
 {
-    const char   *text = a->choices ? a->choices : mech_list[0]->name;
-    char          label[120];
-    struct reader preset = { r->ctx, text, text, text + strlen(text), label };
+    const char        *text = a->choices ? a->choices : mech_list[0]->name;
+    char               label[120];
+    struct spec_reader preset = { r->ctx, text, text, text + strlen(text), label };
 
     snprintf(label, sizeof label, "%s of %s is \"%.40s\" unless given: ", a->name,
              o->name, text);
@@ -100,7 +100,7 @@ static foci_status read_preset_inner(const struct reader *r, const struct owner 
                : reader_fail(&preset, preset.at, "the mechanism should end here");
 }
 
-/* What an argument list has had so far. */
+/* The arguments of a list that have been read so far. */
 struct list {
     unsigned given;      /* a bit for each argument */
     size_t   positional; /* values without a name, which all come first */
@@ -108,7 +108,7 @@ struct list {
 };
 
 /* The argument that a value without a name gives: the next by position, as in Python. */
-static foci_status positional(const struct reader *r, const struct owner *o,
+static foci_status positional(const struct spec_reader *r, const struct owner *o,
                               struct list *list, size_t *which)
 {
     if (list->named)
@@ -126,11 +126,11 @@ static foci_status positional(const struct reader *r, const struct owner *o,
 
 /* Finds the argument that "name =" at r->at names, and moves past it; a value without a
  * name goes by its position. */
-static foci_status read_which(struct reader *r, const struct owner *o,
+static foci_status read_which(struct spec_reader *r, const struct owner *o,
                               struct list *list, size_t *which)
 {
-    const char       *start = r->at;
-    const struct span name = reader_name(r);
+    const char            *start = r->at;
+    const struct text_span name = reader_name(r);
     reader_blanks(r);
 
     if (!name.len || r->at == r->end || *r->at != '=') {
@@ -146,12 +146,14 @@ static foci_status read_which(struct reader *r, const struct owner *o,
         }
     struct nearest near = { .word = name };
     for (size_t i = 0; i < o->n_args; i++)
-        nearest_offer(&near, (struct span){ o->args[i].name, strlen(o->args[i].name) });
+        nearest_offer(&near,
+                      (struct text_span){ o->args[i].name, strlen(o->args[i].name) });
     return reader_fail(r, name.s, "unknown argument %s of %s; the nearest is %s",
                        span_quote(name).text, o->name, span_quote(near.name).text);
 }
 
-static foci_status read_arg(struct reader *r, const struct owner *o, struct list *list)
+static foci_status read_arg(struct spec_reader *r, const struct owner *o,
+                            struct list *list)
 {
     reader_blanks(r);
     const char *start = r->at;
@@ -166,7 +168,7 @@ static foci_status read_arg(struct reader *r, const struct owner *o, struct list
     list->given |= 1u << which;
 
     reader_blanks(r);
-    const struct span v = value_span(r);
+    const struct text_span v = value_span(r);
     if (!v.len) return reader_fail(r, r->at, "%s of %s has no value", a->name, o->name);
     if (a->mech) {
         TRY(read_inner(r, o));
@@ -183,7 +185,7 @@ static foci_status read_arg(struct reader *r, const struct owner *o, struct list
                       : read_number(r, o, a, v, &o->arg[which]);
 }
 
-static bool is_closed(const struct reader *r)
+static bool is_closed(const struct spec_reader *r)
 {
     int level = 0;
     for (const char *s = r->at; s < r->end; s++) {
@@ -193,7 +195,8 @@ static bool is_closed(const struct reader *r)
     return false;
 }
 
-static foci_status read_list(struct reader *r, const struct owner *o, struct list *list)
+static foci_status read_list(struct spec_reader *r, const struct owner *o,
+                             struct list *list)
 {
     if (!is_closed(r)) return reader_fail(r, r->at, "this \"(\" has no \")\"");
     if (!o->n_args) return reader_fail(r, r->at, "%s takes no arguments", o->name);
@@ -205,7 +208,7 @@ static foci_status read_list(struct reader *r, const struct owner *o, struct lis
     return FOCI_OK;
 }
 
-foci_status reader_args(struct reader *r, const char *at, const struct owner *o)
+foci_status reader_args(struct spec_reader *r, const char *at, const struct owner *o)
 {
     struct list list = { 0 };
 

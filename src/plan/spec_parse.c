@@ -15,7 +15,8 @@
 #include "mech/mech.h"
 #include "plan/spec.h"
 
-foci_status reader_fail(const struct reader *r, const char *at, const char *format, ...)
+foci_status reader_fail(const struct spec_reader *r, const char *at, const char *format,
+                        ...)
 {
     char    text[400];
     va_list args;
@@ -35,24 +36,24 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-void reader_blanks(struct reader *r)
+void reader_blanks(struct spec_reader *r)
 {
     while (r->at < r->end && is_blank(*r->at))
         r->at++;
 }
 
-struct span reader_name(struct reader *r)
+struct text_span reader_name(struct spec_reader *r)
 {
     const char *start = r->at;
     if (r->at < r->end && is_letter(*r->at))
         while (r->at < r->end && (is_letter(*r->at) || is_digit(*r->at)))
             r->at++;
-    return (struct span){ start, (size_t)(r->at - start) };
+    return (struct text_span){ start, (size_t)(r->at - start) };
 }
 
 /* Finding names */
 
-static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name)
+static const foci_mech_def *find_mech(const foci_ctx *ctx, struct text_span name)
 {
     const foci_mech_def *def;
     for (int i = 0; (def = foci_mechanism(ctx, i)) && !span_is(name, def->name);)
@@ -60,7 +61,7 @@ static const foci_mech_def *find_mech(const foci_ctx *ctx, struct span name)
     return def;
 }
 
-static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name)
+static const foci_mod_def *find_mod(const foci_ctx *ctx, struct text_span name)
 {
     const foci_mod_def *def;
     for (int i = 0; (def = foci_modifier(ctx, i)) && !span_is(name, def->name);)
@@ -68,20 +69,20 @@ static const foci_mod_def *find_mod(const foci_ctx *ctx, struct span name)
     return def;
 }
 
-static foci_status unknown_mech(const struct reader *r, struct span name)
+static foci_status unknown_mech(const struct spec_reader *r, struct text_span name)
 {
     struct nearest       near = { .word = name };
     const foci_mech_def *def;
     const char          *alias, *meaning;
 
     for (int i = 0; (def = foci_mechanism(r->ctx, i)); i++)
-        nearest_offer(&near, (struct span){ def->name, strlen(def->name) });
+        nearest_offer(&near, (struct text_span){ def->name, strlen(def->name) });
     for (int i = 0; (alias = foci_alias(i, &meaning)); i++) {
         if (span_is(name, alias))
             return reader_fail(r, name.s,
                                "\"%s\" stands for a whole spec; write \"%s\" here",
                                alias, meaning);
-        nearest_offer(&near, (struct span){ alias, strlen(alias) });
+        nearest_offer(&near, (struct text_span){ alias, strlen(alias) });
     }
     if (find_mod(r->ctx, name))
         return reader_fail(r, name.s, "%s is a modifier; it follows a mechanism",
@@ -90,7 +91,7 @@ static foci_status unknown_mech(const struct reader *r, struct span name)
                        span_quote(name).text, span_quote(near.name).text);
 }
 
-static foci_status unknown_mod(const struct reader *r, struct span name)
+static foci_status unknown_mod(const struct spec_reader *r, struct text_span name)
 {
     struct nearest      near = { .word = name };
     const foci_mod_def *def;
@@ -99,29 +100,29 @@ static foci_status unknown_mod(const struct reader *r, struct span name)
         return reader_fail(r, name.s, "%s is a mechanism; \"+\" joins groups of heads",
                            span_quote(name).text);
     for (int i = 0; (def = foci_modifier(r->ctx, i)); i++)
-        nearest_offer(&near, (struct span){ def->name, strlen(def->name) });
+        nearest_offer(&near, (struct text_span){ def->name, strlen(def->name) });
     return reader_fail(r, name.s, "unknown modifier %s; the nearest is %s",
                        span_quote(name).text, span_quote(near.name).text);
 }
 
 /* Modifiers */
 
-/* What two modifiers of one mechanism may not both do. */
+/* The effect that two modifiers of one mechanism have in common and must not; NULL: none. */
 static const char *conflict(const foci_mod_def *a, const foci_mod_def *b)
 {
     const unsigned scales = FOCI_MOD_SCALE | FOCI_MOD_UNIT;
     const unsigned layers = FOCI_MOD_FROZEN | FOCI_MOD_INIT;
     if ((a->does & scales) && (b->does & scales)) return "set the scale of the logits";
     if (a->does & b->does & FOCI_MOD_CAP) return "cap the logits";
-    if (a->does & b->does & FOCI_MOD_ROPE) return "turn queries and keys";
+    if (a->does & b->does & FOCI_MOD_ROPE) return "rotate queries and keys";
     if (a->does & b->does & FOCI_MOD_SLOPE) return "fall off with the distance";
     if (a->does & b->does & FOCI_MOD_SINK) return "add to the sum of weights";
     if ((a->does & layers) && (b->does & layers)) return "say how projections start";
     return NULL;
 }
 
-static foci_status check_mod(const struct reader *r, const char *at, const foci_mech *m,
-                             const foci_mod *mods, size_t n)
+static foci_status check_mod(const struct spec_reader *r, const char *at,
+                             const foci_mech *m, const foci_mod *mods, size_t n)
 {
     const foci_mod_def *def = mods[n].def;
     for (size_t i = 0; i < n; i++) {
@@ -139,14 +140,14 @@ static foci_status check_mod(const struct reader *r, const char *at, const foci_
     return FOCI_OK;
 }
 
-static foci_status read_mods(struct reader *r, foci_mech *m, int depth)
+static foci_status read_mods(struct spec_reader *r, foci_mech *m, int depth)
 {
     foci_mod mods[N_MODS + 1]; /* none comes twice; one more to say so */
     size_t   n = 0;
 
     for (;; n++) {
         reader_blanks(r);
-        const struct span name = reader_name(r);
+        const struct text_span name = reader_name(r);
         if (!name.len) break;
 
         memset(&mods[n], 0, sizeof mods[n]);
@@ -170,10 +171,10 @@ static foci_status read_mods(struct reader *r, foci_mech *m, int depth)
 
 /* Mechanisms and groups */
 
-foci_status reader_mech(struct reader *r, foci_mech *m, int depth)
+foci_status reader_mech(struct spec_reader *r, foci_mech *m, int depth)
 {
     reader_blanks(r);
-    const struct span name = reader_name(r);
+    const struct text_span name = reader_name(r);
     if (!name.len)
         return reader_fail(r, name.s,
                            "a mechanism is wanted here, softmax for instance");
@@ -190,13 +191,13 @@ foci_status reader_mech(struct reader *r, foci_mech *m, int depth)
     return read_mods(r, m, depth);
 }
 
-static foci_status read_count(struct reader *r, int64_t *count)
+static foci_status read_count(struct spec_reader *r, int64_t *count)
 {
     const char *start = r->at;
     int64_t     n = 0;
     for (; r->at < r->end && is_digit(*r->at); r->at++)
         if (n <= INT32_MAX) n = 10 * n + (*r->at - '0');
-    const struct span text = { start, (size_t)(r->at - start) };
+    const struct text_span text = { start, (size_t)(r->at - start) };
     if (n < 1 || n > INT32_MAX)
         return reader_fail(r, start, "%s heads: a group has 1 to %d",
                            span_quote(text).text, INT32_MAX);
@@ -209,7 +210,7 @@ static foci_status read_count(struct reader *r, int64_t *count)
     return FOCI_OK;
 }
 
-static foci_status read_group(struct reader *r, struct group *g)
+static foci_status read_group(struct spec_reader *r, struct plan_group *g)
 {
     reader_blanks(r);
     g->column = (int)(r->at - r->text) + 1;
@@ -223,7 +224,7 @@ static foci_status read_group(struct reader *r, struct group *g)
     return g->inner_mod ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
-static foci_status read_join(struct reader *r, bool last)
+static foci_status read_join(struct spec_reader *r, bool last)
 {
     reader_blanks(r);
     if (r->at == r->end) return FOCI_OK; /* the last group: none but it ends here */
@@ -231,14 +232,14 @@ static foci_status read_join(struct reader *r, bool last)
         r->at++;
         return FOCI_OK;
     }
-    const struct span rest = { r->at, (size_t)(r->end - r->at) };
+    const struct text_span rest = { r->at, (size_t)(r->end - r->at) };
     if (*r->at == ')') return reader_fail(r, r->at, "this \")\" has no \"(\"");
     return reader_fail(r, r->at, "%s is not expected; \"+\" joins groups of heads",
                        span_quote(rest).text);
 }
 
 /* Plus signs outside of parentheses, and one. */
-static int count_groups(const struct reader *r)
+static int count_groups(const struct spec_reader *r)
 {
     int n = 1, level = 0;
     for (const char *s = r->at; s < r->end; s++) {
@@ -248,7 +249,7 @@ static int count_groups(const struct reader *r)
     return n;
 }
 
-static foci_status read_spec(struct reader *r, struct spec *spec)
+static foci_status read_spec(struct spec_reader *r, struct spec *spec)
 {
     const int n = count_groups(r);
     if (n > SPEC_GROUPS)
@@ -258,9 +259,9 @@ static foci_status read_spec(struct reader *r, struct spec *spec)
     if (!spec->groups) return FOCI_ERR_MEMORY;
     spec->n_groups = n;
 
-    const struct group *open = NULL;
+    const struct plan_group *open = NULL;
     for (int i = 0; i < n; i++) {
-        struct group *g = &spec->groups[i];
+        struct plan_group *g = &spec->groups[i];
         TRY(read_group(r, g));
         TRY(read_join(r, i == n - 1));
         if (g->heads) continue;
@@ -305,8 +306,8 @@ foci_status spec_parse(foci_ctx *ctx, const char *text, struct spec *spec)
             text = meaning;
             break;
         }
-    struct reader     r = { ctx, text, text, text + strlen(text), "" };
-    const foci_status status = read_spec(&r, spec);
+    struct spec_reader r = { ctx, text, text, text + strlen(text), "" };
+    const foci_status  status = read_spec(&r, spec);
     if (status) spec_free(ctx, spec);
     return status;
 }

@@ -6,14 +6,14 @@
 #include "plan/spec.h"
 
 /* Writes what fits and counts the rest, as snprintf does. */
-struct out {
+struct print_out {
     char  *text;
     size_t cap, len;
 };
 
-static void emit(struct out *out, const char *format, ...) PRINTF_LIKE(2, 3);
+static void emit(struct print_out *out, const char *format, ...) PRINTF_LIKE(2, 3);
 
-static void emit(struct out *out, const char *format, ...)
+static void emit(struct print_out *out, const char *format, ...)
 {
     const size_t left = out->len < out->cap ? out->cap - out->len : 0;
     va_list      args;
@@ -23,13 +23,13 @@ static void emit(struct out *out, const char *format, ...)
     if (n > 0) out->len += (size_t)n;
 }
 
-static void print_mech(struct out *out, const foci_mech *m);
+static void print_mech(struct print_out *out, const foci_mech *m);
 
-static void print_args(struct out *out, const foci_arg_def *args, size_t n_args,
+static void print_args(struct print_out *out, const foci_arg_def *args, size_t n_args,
                        const double *arg, const foci_mech *inner)
 {
     for (size_t i = 0; i < n_args; i++) {
-        struct span word;
+        struct text_span word;
         emit(out, "%s%s=", i ? ", " : "(", args[i].name);
         if (args[i].mech) {
             assert(inner); /* modifiers take no mechanisms */
@@ -47,7 +47,7 @@ static void print_args(struct out *out, const foci_arg_def *args, size_t n_args,
     if (n_args) emit(out, ")");
 }
 
-static void print_mech(struct out *out, const foci_mech *m)
+static void print_mech(struct print_out *out, const foci_mech *m)
 {
     emit(out, "%s", m->def->name);
     print_args(out, m->def->args, m->def->n_args, m->arg, m->inner);
@@ -60,10 +60,10 @@ static void print_mech(struct out *out, const foci_mech *m)
 
 int spec_print(const struct spec *spec, char *text, size_t cap)
 {
-    struct out out = { text, cap, 0 };
+    struct print_out out = { text, cap, 0 };
     if (cap) *text = 0;
     for (int i = 0; i < spec->n_groups; i++) {
-        const struct group *g = &spec->groups[i];
+        const struct plan_group *g = &spec->groups[i];
         if (i) emit(&out, " + ");
         if (g->heads) emit(&out, "%lld*", (long long)g->heads);
         print_mech(&out, &g->mech);

@@ -7,7 +7,7 @@
 
 #include "plan/spec.h"
 
-bool span_is(struct span a, const char *text)
+bool span_is(struct text_span a, const char *text)
 {
     return strlen(text) == a.len && !memcmp(a.s, text, a.len);
 }
@@ -32,7 +32,7 @@ static size_t character(const char *s, size_t n)
     return len;
 }
 
-static struct quote shorten(struct span a, const char *mark)
+static struct quote shorten(struct text_span a, const char *mark)
 {
     struct quote q;
     const size_t room = sizeof q.text - 6; /* two marks, three dots, the end */
@@ -54,9 +54,9 @@ static struct quote shorten(struct span a, const char *mark)
     return q;
 }
 
-struct quote span_quote(struct span a) { return shorten(a, "\""); }
+struct quote span_quote(struct text_span a) { return shorten(a, "\""); }
 
-struct quote span_bare(struct span a) { return shorten(a, ""); }
+struct quote span_bare(struct text_span a) { return shorten(a, ""); }
 
 enum { EDIT_MAX = 32 }; /* longer words differ anyway */
 
@@ -69,13 +69,13 @@ static int min3(int a, int b, int c)
 static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
 
 /* The part of a word that is compared. */
-static int compared(struct span a)
+static int compared(struct text_span a)
 {
     return (int)(a.len < EDIT_MAX ? a.len : EDIT_MAX);
 }
 
 /* Levenshtein's distance; capitals are no mistake. */
-static int edits(struct span a, struct span b)
+static int edits(struct text_span a, struct text_span b)
 {
     const int m = compared(a), n = compared(b);
     int       row[EDIT_MAX + 1] = { 0 };
@@ -94,9 +94,9 @@ static int edits(struct span a, struct span b)
     return row[n];
 }
 
-void nearest_offer(struct nearest *n, struct span name)
+void nearest_offer(struct nearest *n, struct text_span name)
 {
-    /* What one has more than the other has to be put in. */
+    /* The difference of the lengths is a lower bound of the edits. */
     if (n->name.s && abs(compared(n->word) - compared(name)) >= n->edits) return;
     const int d = edits(n->word, name);
     if (n->name.s && d >= n->edits) return;
@@ -104,12 +104,12 @@ void nearest_offer(struct nearest *n, struct span name)
     n->edits = d;
 }
 
-bool word_at(const char *words, int i, struct span *out)
+bool word_at(const char *words, int i, struct text_span *out)
 {
     for (const char *s = words;; s++) {
         const size_t len = strcspn(s, "|");
         if (i-- == 0) {
-            *out = (struct span){ s, len };
+            *out = (struct text_span){ s, len };
             return true;
         }
         s += len;
@@ -154,7 +154,7 @@ static const char *point(void)
     return p && *p ? p : ".";
 }
 
-bool number_parse(struct span a, double *out)
+bool number_parse(struct text_span a, double *out)
 {
     char text[64], local[80];
     if (a.len >= sizeof text) return false;

@@ -1,5 +1,5 @@
-/* stage.c -- from a group of the spec to a stage: may it be, what do its modifiers come
- * to, which tiles does it need. */
+/* stage.c -- from a group of the spec to a stage: checks, the effect of its modifiers, and
+ * the tiles that it needs. */
 #include <math.h>
 
 #include "plan/plan.h"
@@ -15,7 +15,7 @@ enum {
 };
 
 /* Of an inner mechanism: projections are those of the layer around it all. */
-static foci_status check_inner(foci_ctx *ctx, const struct group *g)
+static foci_status check_inner(foci_ctx *ctx, const struct plan_group *g)
 {
     const foci_mech *inner = g->mech.inner;
 
@@ -28,7 +28,7 @@ static foci_status check_inner(foci_ctx *ctx, const struct group *g)
     return FOCI_OK;
 }
 
-static foci_status check_mods(foci_ctx *ctx, const struct group *g)
+static foci_status check_mods(foci_ctx *ctx, const struct plan_group *g)
 {
     const foci_mech *m = &g->mech;
     foci_slots       levels[FOCI_MAX_LEVELS];
@@ -59,7 +59,7 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
             why = "queries and keys are projected to another width than its rows have";
         else if (mod->does & FOCI_MOD_ROPE && m->def->engine != FOCI_ENGINE_LINEAR &&
                  mech_width(m) % 2)
-            why = "pairs of elements are turned, and the width of q and k is odd";
+            why = "pairs of elements are rotated, and the width of q and k is odd";
         if (why)
             return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s cannot follow %s: %s",
                             g->column, mod->name, m->def->name, why);
@@ -67,7 +67,7 @@ static foci_status check_mods(foci_ctx *ctx, const struct group *g)
     return FOCI_OK;
 }
 
-static foci_status check_group(foci_ctx *ctx, const struct group *g,
+static foci_status check_group(foci_ctx *ctx, const struct plan_group *g,
                                const foci_problem *p)
 {
     const foci_mech_def *def = g->mech.def;
@@ -90,14 +90,14 @@ static foci_status check_group(foci_ctx *ctx, const struct group *g,
     return check_mods(ctx, g);
 }
 
-static foci_status too_many(foci_ctx *ctx, const struct group *g, int n,
+static foci_status too_many(foci_ctx *ctx, const struct plan_group *g, int n,
                             const char *what)
 {
     return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: more than %d %s", g->column, n,
                     what);
 }
 
-static foci_status add_factor(foci_ctx *ctx, const struct group *g, size_t i,
+static foci_status add_factor(foci_ctx *ctx, const struct plan_group *g, size_t i,
                               struct score *s)
 {
     const foci_mod *mod = &g->mech.mods[i];
@@ -115,7 +115,7 @@ static foci_status add_factor(foci_ctx *ctx, const struct group *g, size_t i,
     return FOCI_OK;
 }
 
-static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
+static foci_status add_position(foci_ctx *ctx, const struct plan_group *g, size_t i,
                                 struct score *s)
 {
     const foci_mod *mod = &g->mech.mods[i];
@@ -148,7 +148,7 @@ static foci_status add_position(foci_ctx *ctx, const struct group *g, size_t i,
 }
 
 /* The modifiers of a group, gathered by what they do. */
-static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score *s)
+static foci_status make_score(foci_ctx *ctx, const struct plan_group *g, struct score *s)
 {
     *s = (struct score){ .scale = 1 / sqrt((double)mech_width(&g->mech)),
                          .map = g->mech.def->map,
@@ -176,11 +176,11 @@ static foci_status make_score(foci_ctx *ctx, const struct group *g, struct score
     return FOCI_OK;
 }
 
-/* What labels ask of a problem. */
+/* Check what labels require of a problem. */
 static foci_status check_order(foci_ctx *ctx, const struct stage *s)
 {
-    const struct group *g = s->group;
-    const foci_dims    *d = &g->mech.dims;
+    const struct plan_group *g = s->group;
+    const foci_dims         *d = &g->mech.dims;
 
     if (!s->order.label) return FOCI_OK;
     if (max64(d->len, d->len_q) > MAX_ORDERED)
@@ -190,7 +190,7 @@ static foci_status check_order(foci_ctx *ctx, const struct stage *s)
     return FOCI_OK;
 }
 
-/* What the engine has no code for: mechanisms of this library do not ask for it. */
+/* Refuse what the engine has no code for; no mechanism of this library needs it. */
 static foci_status check_made_keys(foci_ctx *ctx, const struct stage *s)
 {
     const char *why = NULL;
@@ -256,7 +256,7 @@ static foci_status check_no_weights(foci_ctx *ctx, const struct stage *s,
                     s->group->column, m->def->name, what);
 }
 
-foci_status stage_make(foci_plan *plan, const struct group *g, struct stage *s)
+foci_status stage_make(foci_plan *plan, const struct plan_group *g, struct stage *s)
 {
     const foci_mech *m = &g->mech;
 

@@ -105,7 +105,7 @@ void tiles_list(const foci_mech *m, int level, foci_range rows, foci_tile_list *
 }
 
 /* Growing arrays of the table under construction. */
-struct table {
+struct tiles_table {
     foci_ctx       *ctx;
     struct support *s;
     int             level; /* of slots; -1: keys */
@@ -134,7 +134,7 @@ static uint64_t hash_mask(const uint64_t *mask)
     return h;
 }
 
-static foci_status rehash(struct table *t)
+static foci_status rehash(struct tiles_table *t)
 {
     const int64_t n = t->n_slots ? 2 * t->n_slots : 64;
     int32_t      *slots = ctx_alloc(t->ctx, (size_t)n, sizeof *slots);
@@ -153,7 +153,7 @@ static foci_status rehash(struct table *t)
 }
 
 /* The number of `mask` in the dictionary, entered if it is new. */
-static foci_status find_mask(struct table *t, const uint64_t *mask, int32_t *id)
+static foci_status find_mask(struct tiles_table *t, const uint64_t *mask, int32_t *id)
 {
     struct support *s = t->s;
 
@@ -179,7 +179,8 @@ static foci_status find_mask(struct table *t, const uint64_t *mask, int32_t *id)
     return FOCI_OK;
 }
 
-static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t mask)
+static foci_status add_run(struct tiles_table *t, int64_t row, int64_t tile,
+                           int32_t mask)
 {
     struct support *s = t->s;
 
@@ -203,7 +204,7 @@ static foci_status add_run(struct table *t, int64_t row, int64_t tile, int32_t m
 }
 
 /* Rows become columns: squares of 32, 16, ... 1 bits change places. */
-static void turn(uint64_t a[FOCI_TILE])
+static void transpose_bits(uint64_t a[FOCI_TILE])
 {
     uint64_t low = UINT64_C(0xffffffff);
 
@@ -229,12 +230,12 @@ enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_
         every &= seen;
         by_key[i - rows.begin] = seen;
     }
-    turn(by_key);
+    transpose_bits(by_key);
     return !some ? TILE_SKIP : every == keys ? TILE_FULL : TILE_PART;
 }
 
-static foci_status make_row(struct table *t, const foci_mech *m, foci_tile_list *list,
-                            int64_t row)
+static foci_status make_row(struct tiles_table *t, const foci_mech *m,
+                            foci_tile_list *list, int64_t row)
 {
     const int64_t    len = t->s->len;
     const foci_range rows = { row * FOCI_TILE, min64((row + 1) * FOCI_TILE, len) };
@@ -300,7 +301,7 @@ static foci_status transpose(foci_ctx *ctx, struct support *s)
     return s->cols || !sum ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
-static foci_status make_rows(struct table *t, const foci_mech *m, int64_t n_keys)
+static foci_status make_rows(struct tiles_table *t, const foci_mech *m, int64_t n_keys)
 {
     foci_tile_list list = { .len = n_keys };
     foci_status    status = FOCI_OK;
@@ -328,9 +329,9 @@ static int64_t keys_of(const foci_mech *m, int level, int64_t len, bool *all)
 foci_status support_make(foci_ctx *ctx, const foci_mech *m, int level, int64_t len,
                          struct support *s)
 {
-    struct table  t = { .ctx = ctx, .s = s, .level = level };
-    bool          all;
-    const int64_t n = keys_of(m, level, len, &all);
+    struct tiles_table t = { .ctx = ctx, .s = s, .level = level };
+    bool               all;
+    const int64_t      n = keys_of(m, level, len, &all);
 
     *s = (struct support){ .all = all, .len = len };
     if (s->all || !n || (level < 0 && !m->def->mask)) return FOCI_OK;

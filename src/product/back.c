@@ -2,7 +2,7 @@
  *
  *     dz = drop(dc) act'(pre)   da = da_more + dz b^T   db += a^T dz   dbias += 1^T dz
  *
- * dz is made on its own only where no product before has made it (dc_is_dz).
+ * dz is computed on its own unless a product before has computed it (dc_is_dz).
  */
 #include <inttypes.h>
 
@@ -10,19 +10,19 @@
 #include "product/columns.h"
 #include "product/elements.h"
 
-struct back {
-    struct call        x;
-    foci_product_grads g;
-    int64_t            wide; /* columns of dz */
-    struct part        dz, da, db;
-    struct product     to_a, to_b;
+struct product_back {
+    struct product_call x;
+    foci_product_grads  g;
+    int64_t             wide; /* columns of dz */
+    struct product_part dz, da, db;
+    struct product      to_a, to_b;
     /* Of work. */
     void  *made; /* dz */
     float *partial;
     void  *scratch; /* of the products */
 };
 
-static bool makes_dz(const struct back *b)
+static bool makes_dz(const struct product_back *b)
 {
     const foci_product_io *io = &b->x.io;
 
@@ -37,7 +37,7 @@ static bool follows(const foci_product_grads *g)
 }
 
 /* The products, of which dz may move. */
-static void say(struct back *b)
+static void say(struct product_back *b)
 {
     const foci_product_io    *io = &b->x.io;
     const foci_product_grads *g = &b->g;
@@ -77,11 +77,11 @@ static void say(struct back *b)
 }
 
 static foci_status open_back(foci_ctx *ctx, const foci_product_io *io,
-                             const foci_product_grads *grads, struct back *b)
+                             const foci_product_grads *grads, struct product_back *b)
 {
     foci_product_grads *const g = &b->g;
 
-    *b = (struct back){ .wide = 0 };
+    *b = (struct product_back){ .wide = 0 };
     TRY(call_open(ctx, io, &b->x));
     TRY(sized_in(ctx, "foci_product_grads", g, grads, sizeof *g));
     io = &b->x.io;
@@ -93,9 +93,10 @@ static foci_status open_back(foci_ctx *ctx, const foci_product_io *io,
     if (!g->ld_da) g->ld_da = wide_a;
     if (!g->ld_pre_a) g->ld_pre_a = wide_a;
     if (!g->ld_db) g->ld_db = b->x.p.b.transposed ? io->k : b->wide;
-    b->dz = (struct part){ (void *)g->dc, g->ld_dc, b->wide };
-    b->da = (struct part){ g->da, g->ld_da, io->k };
-    b->db = (struct part){ g->db, g->ld_db, b->x.p.b.transposed ? io->k : b->wide };
+    b->dz = (struct product_part){ (void *)g->dc, g->ld_dc, b->wide };
+    b->da = (struct product_part){ g->da, g->ld_da, io->k };
+    b->db =
+        (struct product_part){ g->db, g->ld_db, b->x.p.b.transposed ? io->k : b->wide };
     return FOCI_OK;
 }
 
@@ -103,7 +104,7 @@ static foci_status open_back(foci_ctx *ctx, const foci_product_io *io,
  * Checks
  */
 
-static foci_status check_a(foci_ctx *ctx, const struct back *b)
+static foci_status check_a(foci_ctx *ctx, const struct product_back *b)
 {
     const foci_product_grads *g = &b->g;
     const int64_t             cols = (g->gated_a ? 2 : 1) * b->x.io.k;
@@ -116,7 +117,7 @@ static foci_status check_a(foci_ctx *ctx, const struct back *b)
     return call_check_rows(ctx, "da", b->x.io.m, cols, g->ld_da);
 }
 
-static foci_status check(foci_ctx *ctx, const struct back *b)
+static foci_status check(foci_ctx *ctx, const struct product_back *b)
 {
     const foci_product_io *io = &b->x.io;
 
@@ -135,7 +136,7 @@ static foci_status check(foci_ctx *ctx, const struct back *b)
                            b->g.ld_db);
 }
 
-static foci_status check_pointers(foci_ctx *ctx, const struct back *b)
+static foci_status check_pointers(foci_ctx *ctx, const struct product_back *b)
 {
     const foci_product_io    *io = &b->x.io;
     const foci_product_grads *g = &b->g;
@@ -157,7 +158,7 @@ static foci_status check_pointers(foci_ctx *ctx, const struct back *b)
  * Memory and execution
  */
 
-static void carve(const foci_ctx *ctx, struct back *b, struct arena *a)
+static void carve(const foci_ctx *ctx, struct product_back *b, struct arena *a)
 {
     const foci_product_io *io = &b->x.io;
     const size_t           to_a = product_bytes(ctx, &b->to_a),
@@ -172,7 +173,7 @@ static void carve(const foci_ctx *ctx, struct back *b, struct arena *a)
     b->scratch = arena_alloc(a, (int64_t)(most / 64), 64);
 }
 
-static size_t bytes_of(const foci_ctx *ctx, struct back *b)
+static size_t bytes_of(const foci_ctx *ctx, struct product_back *b)
 {
     struct arena a = { .base = NULL };
 
@@ -184,13 +185,13 @@ static size_t bytes_of(const foci_ctx *ctx, struct back *b)
 size_t foci_product_grads_work_bytes(const foci_ctx *ctx, const foci_product_io *io,
                                      const foci_product_grads *grads)
 {
-    struct back b;
+    struct product_back b;
 
     if (!ctx || open_back(NULL, io, grads, &b) || check(NULL, &b)) return SIZE_MAX;
     return bytes_of(ctx, &b);
 }
 
-static void make_dz(const foci_ctx *ctx, struct back *b)
+static void make_dz(const foci_ctx *ctx, struct product_back *b)
 {
     const foci_product_io *io = &b->x.io;
 
@@ -214,7 +215,7 @@ static void make_dz(const foci_ctx *ctx, struct back *b)
 foci_status foci_product_backward(foci_ctx *ctx, const foci_product_io *io,
                                   const foci_product_grads *grads)
 {
-    struct back b;
+    struct product_back b;
 
     if (!ctx)
         return ctx_fail(NULL, FOCI_ERR_ARG,
@@ -232,9 +233,9 @@ foci_status foci_product_backward(foci_ctx *ctx, const foci_product_io *io,
     if (b.g.da) product_run(ctx, &b.to_a, b.scratch);
     if (b.g.db) product_run(ctx, &b.to_b, b.scratch);
     if (b.g.dbias)
-        columns_sum(
-            ctx,
-            &(struct columns){ b.x.io.type_c, b.x.io.m, b.wide, b.dz.ld, b.dz.data },
-            b.g.dbias, b.partial);
+        columns_sum(ctx,
+                    &(struct product_columns){ b.x.io.type_c, b.x.io.m, b.wide, b.dz.ld,
+                                               b.dz.data },
+                    b.g.dbias, b.partial);
     return FOCI_OK;
 }

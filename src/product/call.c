@@ -1,4 +1,4 @@
-/* call.c -- the public product: one matrix a part. */
+/* call.c -- the public product: each matrix is one part. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -9,9 +9,12 @@ enum {
             FOCI_PRODUCT_FAST | FOCI_PRODUCT_GATED
 };
 
-bool call_has(const struct call *x, uint32_t flag) { return x->io.flags & flag; }
+bool call_has(const struct product_call *x, uint32_t flag)
+{
+    return x->io.flags & flag;
+}
 
-int64_t call_wide(const struct call *x)
+int64_t call_wide(const struct product_call *x)
 {
     int64_t n = 0;
 
@@ -19,9 +22,9 @@ int64_t call_wide(const struct call *x)
     return __builtin_mul_overflow(x->io.n, 2, &n) ? INT64_MAX : n;
 }
 
-foci_status call_open(foci_ctx *ctx, const foci_product_io *io, struct call *x)
+foci_status call_open(foci_ctx *ctx, const foci_product_io *io, struct product_call *x)
 {
-    *x = (struct call){ .io = { .size = 0 } };
+    *x = (struct product_call){ .io = { .size = 0 } };
     TRY(sized_in(ctx, "foci_product_io", &x->io, io, sizeof x->io));
     io = &x->io;
 
@@ -30,9 +33,9 @@ foci_status call_open(foci_ctx *ctx, const foci_product_io *io, struct call *x)
     const int64_t n = call_wide(x);
     const int64_t a = transpose_a ? io->m : io->k, b = transpose_b ? io->k : n;
 
-    x->a = (struct part){ (void *)io->a, io->ld_a ? io->ld_a : a, a };
-    x->b = (struct part){ (void *)io->b, io->ld_b ? io->ld_b : b, b };
-    x->c = (struct part){ io->c, io->ld_c ? io->ld_c : io->n, io->n };
+    x->a = (struct product_part){ (void *)io->a, io->ld_a ? io->ld_a : a, a };
+    x->b = (struct product_part){ (void *)io->b, io->ld_b ? io->ld_b : b, b };
+    x->c = (struct product_part){ io->c, io->ld_c ? io->ld_c : io->n, io->n };
     x->p = (struct product){ .m = io->m,
                              .n = io->n,
                              .k = io->k,
@@ -93,7 +96,7 @@ foci_status call_check_act(foci_ctx *ctx, foci_act act, double dropout)
     return FOCI_OK;
 }
 
-static foci_status check_following(foci_ctx *ctx, const struct call *x)
+static foci_status check_following(foci_ctx *ctx, const struct product_call *x)
 {
     const foci_product_io *io = &x->io;
     const bool some = io->bias || io->act != FOCI_ACT_NONE || io->pre || io->residual ||
@@ -109,7 +112,7 @@ static foci_status check_following(foci_ctx *ctx, const struct call *x)
     return call_check_rows(ctx, "residual", io->m, io->n, x->p.ld_residual);
 }
 
-foci_status call_check(foci_ctx *ctx, const struct call *x)
+foci_status call_check(foci_ctx *ctx, const struct product_call *x)
 {
     const foci_product_io *io = &x->io;
 
@@ -135,13 +138,13 @@ foci_status call_no_work(foci_ctx *ctx)
 
 size_t foci_product_work_bytes(const foci_ctx *ctx, const foci_product_io *io)
 {
-    struct call x;
+    struct product_call x;
 
     if (!ctx || call_open(NULL, io, &x) || call_check(NULL, &x)) return SIZE_MAX;
     return product_bytes(ctx, &x.p);
 }
 
-static foci_status check_memory(foci_ctx *ctx, const struct call *x)
+static foci_status check_memory(foci_ctx *ctx, const struct product_call *x)
 {
     const foci_product_io *io = &x->io;
     const bool             some = io->m && io->n;
@@ -154,7 +157,7 @@ static foci_status check_memory(foci_ctx *ctx, const struct call *x)
 
 size_t foci_product_pack_bytes(const foci_ctx *ctx, const foci_product_io *io)
 {
-    struct call x;
+    struct product_call x;
 
     if (!ctx || call_open(NULL, io, &x) || call_check(NULL, &x)) return SIZE_MAX;
     return product_pack_bytes(ctx, &x.p);
@@ -162,7 +165,7 @@ size_t foci_product_pack_bytes(const foci_ctx *ctx, const foci_product_io *io)
 
 foci_status foci_product_pack(foci_ctx *ctx, const foci_product_io *io, void *packed)
 {
-    struct call x;
+    struct product_call x;
 
     if (!ctx)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_product_pack: the context is NULL");
@@ -183,7 +186,7 @@ foci_status foci_product_pack(foci_ctx *ctx, const foci_product_io *io, void *pa
 
 foci_status foci_product(foci_ctx *ctx, const foci_product_io *io)
 {
-    struct call x;
+    struct product_call x;
 
     if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_product: the context is NULL");
     TRY(call_open(ctx, io, &x));

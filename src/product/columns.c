@@ -1,4 +1,5 @@
-/* columns.c -- sums of rows: parts of SUM_ROWS rows, whatever the threads, and then these. */
+/* columns.c -- sums of rows: partial sums of SUM_ROWS rows each, then the sum of these, the
+ * same for any number of threads. */
 #include "product/columns.h"
 
 #include <string.h>
@@ -6,12 +7,12 @@
 enum { COLS = 1024 }; /* of a job that sums rows, */
 enum { FEWER = 64 };  /* and of one that adds parts up */
 
-struct run {
-    const struct kernels *k;
-    const struct columns *r;
-    float                *partial; /* [n][ld] */
-    int64_t               n, width, ld;
-    float                *out;
+struct columns_run {
+    const struct kernels         *k;
+    const struct product_columns *r;
+    float                        *partial; /* [n][ld] */
+    int64_t                       n, width, ld;
+    float                        *out;
 };
 
 float *columns_alloc(struct arena *a, int64_t rows, int64_t width)
@@ -24,13 +25,13 @@ float *columns_alloc(struct arena *a, int64_t rows, int64_t width)
 
 static void part_job(void *arg, int64_t job, int thread)
 {
-    const struct run     *x = arg;
-    const struct columns *r = x->r;
-    const int64_t         across = div_up(x->width, COLS);
-    const int64_t         part = job / across, c = job % across * COLS;
-    const int64_t         at = part * SUM_ROWS * r->ld + c;
-    float *const          out = x->partial + part * x->ld + c;
-    const int             d = (int)min64(COLS, x->width - c);
+    const struct columns_run     *x = arg;
+    const struct product_columns *r = x->r;
+    const int64_t                 across = div_up(x->width, COLS);
+    const int64_t                 part = job / across, c = job % across * COLS;
+    const int64_t                 at = part * SUM_ROWS * r->ld + c;
+    float *const                  out = x->partial + part * x->ld + c;
+    const int                     d = (int)min64(COLS, x->width - c);
 
     (void)thread;
     memset(out, 0, (size_t)d * sizeof *out);
@@ -41,10 +42,10 @@ static void part_job(void *arg, int64_t job, int thread)
 
 static void add_job(void *arg, int64_t job, int thread)
 {
-    const struct run *x = arg;
-    const int64_t     c = job * FEWER;
-    const int         d = (int)min64(FEWER, x->width - c);
-    float             sum[FEWER] = { 0 };
+    const struct columns_run *x = arg;
+    const int64_t             c = job * FEWER;
+    const int                 d = (int)min64(FEWER, x->width - c);
+    float                     sum[FEWER] = { 0 };
 
     (void)thread;
     for (int64_t i = 0; i < x->n; i += SUM_ROWS)
@@ -53,7 +54,7 @@ static void add_job(void *arg, int64_t job, int thread)
     x->k->add_scaled(x->out + c, FOCI_F32, sum, FOCI_F32, 1, x->out + c, FOCI_F32, d);
 }
 
-static void run(const foci_ctx *ctx, struct run *x)
+static void run(const foci_ctx *ctx, struct columns_run *x)
 {
     const int64_t      jobs = x->n * div_up(x->width, COLS);
     const int64_t      last = div_up(x->width, FEWER);
@@ -68,16 +69,18 @@ static void run(const foci_ctx *ctx, struct run *x)
                phases, 2);
 }
 
-void columns_sum(const foci_ctx *ctx, const struct columns *r, float *out,
+void columns_sum(const foci_ctx *ctx, const struct product_columns *r, float *out,
                  float *partial)
 {
     const int64_t n = div_up(r->rows, SUM_ROWS);
 
-    run(ctx, &(struct run){ &ctx->kernels, r, partial, n, r->width, r->width, out });
+    run(ctx,
+        &(struct columns_run){ &ctx->kernels, r, partial, n, r->width, r->width, out });
 }
 
 void columns_add(const foci_ctx *ctx, const float *partial, int64_t n, int64_t width,
                  int64_t ld, float *out)
 {
-    run(ctx, &(struct run){ &ctx->kernels, NULL, (float *)partial, n, width, ld, out });
+    run(ctx, &(struct columns_run){ &ctx->kernels, NULL, (float *)partial, n, width, ld,
+                                    out });
 }

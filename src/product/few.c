@@ -27,11 +27,11 @@ struct few {
 };
 
 /* Words of bf16 are multiplied so much faster that packing b pays for fewer rows. */
-bool few_can(const struct product *p, bool words)
+bool few_can(const struct product *p, bool bf16)
 {
     int64_t at = 0;
 
-    if (p->m > (words ? GROUP : FEW)) return false;
+    if (p->m > (bf16 ? GROUP : FEW)) return false;
     for (int i = 0; p->b.transposed && i < p->b.n_parts; i++) {
         if (at % VECTOR && p->b.parts[i].cols) return false;
         at += p->b.parts[i].cols;
@@ -86,36 +86,37 @@ static void load_a(void *arg, int64_t t, int thread)
 }
 
 /* Columns of a part that are dealt out: of a gated b, which has one, those of the gates. */
-static int64_t dealt(const struct few *x, const struct part *part)
+static int64_t dealt(const struct few *x, const struct product_part *part)
 {
     return gates(x->p) ? x->p->n : part->cols;
 }
 
 /* The columns of strip number i; none of them in another part. */
-static struct piece strip_at(const struct few *x, int64_t i, int64_t *j0)
+static struct product_piece strip_at(const struct few *x, int64_t i, int64_t *j0)
 {
-    const struct part *part = x->p->b.parts;
-    int64_t            n;
+    const struct product_part *part = x->p->b.parts;
+    int64_t                    n;
 
     *j0 = 0;
     while (i >= (n = div_up(dealt(x, part), x->width)))
         i -= n, *j0 += part++->cols;
     *j0 += i * x->width;
-    return (struct piece){ part, i * x->width,
-                           (int)min64(x->width, dealt(x, part) - i * x->width) };
+    return (struct product_piece){ part, i * x->width,
+                                   (int)min64(x->width, dealt(x, part) - i * x->width) };
 }
 
 static void finish_few(const struct few *x, int64_t j0, int n, const float *sums,
                        const float *up, int64_t ld)
 {
     for (int j = 0; j < n; j += TILE)
-        finish(x->k, x->p,
-               (struct block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
-               sums + j, up + j, ld);
+        product_epilogue(
+            x->k, x->p,
+            (struct product_block){ 0, j0 + j, (int)x->p->m, (int)min64(TILE, n - j) },
+            sums + j, up + j, ld);
 }
 
 /* sums[m][LD] of the columns of a plain b from c on. */
-static void plain_sums(const struct few *x, struct piece c, float *sums)
+static void plain_sums(const struct few *x, struct product_piece c, float *sums)
 {
     const struct matrix *b = &x->p->b;
     const int            m = (int)x->p->m;
@@ -142,12 +143,12 @@ static void plain_job(void *arg, int64_t i, int thread)
 {
     const struct few *x = arg;
     float *const sums = x->sums[thread], *const up = sums + (ptrdiff_t)FEW * LD;
-    int64_t            j0;
-    const struct piece c = strip_at(x, i, &j0);
+    int64_t                    j0;
+    const struct product_piece c = strip_at(x, i, &j0);
 
     plain_sums(x, c, sums);
     if (gates(x->p))
-        plain_sums(x, (struct piece){ c.part, x->p->n + c.col, c.cols }, up);
+        plain_sums(x, (struct product_piece){ c.part, x->p->n + c.col, c.cols }, up);
     finish_few(x, j0, c.cols, sums, up, LD);
 }
 
@@ -160,8 +161,8 @@ static void transposed_sums(const struct few *x, int64_t j0, int n, float *sums)
 
     memset(sums, 0, (size_t)m * TILE * sizeof *sums);
     for (int64_t t = 0; t < x->p->k;) {
-        const struct piece c = piece_at(b, t, min64(x->p->k - t, DEEPEST));
-        const char *const  rows = piece_row(b, c, j0);
+        const struct product_piece c = piece_at(b, t, min64(x->p->k - t, DEEPEST));
+        const char *const          rows = piece_row(b, c, j0);
 
         for (int64_t r = 0; r < m; r += GROUP)
             x->k->dots_f32(some + r * TILE, x->a + r * x->ld + t, x->ld,

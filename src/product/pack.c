@@ -1,22 +1,22 @@
 /* pack.c -- operands of a product, laid out for the micro-kernels.
  *
- * Where a tile lies in one part, bf16 are moved as they are stored; otherwise floats are
- * put together from several parts first.
+ * Where a tile lies in one part, bf16 are copied as stored; otherwise its columns are first
+ * assembled as floats from several parts.
  */
 #include <string.h>
 
 #include "product/inside.h"
 
-struct piece piece_at(const struct matrix *m, int64_t c0, int64_t n)
+struct product_piece piece_at(const struct matrix *m, int64_t c0, int64_t n)
 {
-    const struct part *part = m->parts;
+    const struct product_part *part = m->parts;
 
     while (c0 >= part->cols)
         c0 -= part++->cols;
-    return (struct piece){ part, c0, (int)min64(n, part->cols - c0) };
+    return (struct product_piece){ part, c0, (int)min64(n, part->cols - c0) };
 }
 
-char *piece_row(const struct matrix *m, struct piece p, int64_t r)
+char *piece_row(const struct matrix *m, struct product_piece p, int64_t r)
 {
     const int64_t at = r * p.part->ld + p.col;
     return (char *)p.part->data + at * (int64_t)foci_dtype_bytes(m->dtype);
@@ -35,22 +35,22 @@ static void zero_columns(float *out, int64_t ld, int n, int64_t from)
 
 /* out[n][ld], zero from d to ld. */
 void load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
-              float *out, int64_t ld, float *room)
+              float *out, int64_t ld, float *scratch)
 {
     int done = 0;
 
     while (done < cut.d) {
-        const struct piece p = piece_at(m, cut.col + done, cut.d - done);
-        const char *const  in = piece_row(m, p, cut.row);
-        const int          wide = padded(p.cols);
+        const struct product_piece p = piece_at(m, cut.col + done, cut.d - done);
+        const char *const          in = piece_row(m, p, cut.row);
+        const int                  wide = padded(p.cols);
 
         if (p.cols == cut.d) {
             k->load_rows(out, ld, in, p.part->ld, (int)m->dtype, cut.n, cut.d);
             return;
         }
-        k->load_rows(room, wide, in, p.part->ld, (int)m->dtype, cut.n, p.cols);
+        k->load_rows(scratch, wide, in, p.part->ld, (int)m->dtype, cut.n, p.cols);
         for (int i = 0; i < cut.n; i++)
-            memcpy(out + i * ld + done, room + (int64_t)i * wide,
+            memcpy(out + i * ld + done, scratch + (int64_t)i * wide,
                    (size_t)p.cols * sizeof *out);
         done += p.cols;
     }
@@ -60,7 +60,7 @@ void load_cut(const struct kernels *k, const struct matrix *m, struct cut cut,
 /* Rows of bf16 that can be taken as they are stored; NULL: they cannot. */
 static const uint16_t *stored(const struct matrix *m, struct cut cut, int64_t *ld)
 {
-    const struct piece p = piece_at(m, cut.col, cut.d);
+    const struct product_piece p = piece_at(m, cut.col, cut.d);
 
     if (m->dtype != FOCI_BF16 || p.cols != cut.d) return NULL;
     *ld = p.part->ld;
@@ -71,14 +71,14 @@ static const uint16_t *stored(const struct matrix *m, struct cut cut, int64_t *l
  * b
  */
 
-static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *out,
+static void pack_plain_pairs(const struct packing *x, struct cut cut, uint32_t *out,
                              const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
 
     if (in) {
-        x->k->take_sum_bf16(out, in, ld, cut.n, cut.d, TILE);
+        x->k->pack_sum_from_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
     load_cut(x->k, &x->p->b, cut, r->tile, TILE, r->piece);
@@ -88,8 +88,8 @@ static void pack_plain_words(const struct packing *x, struct cut cut, uint32_t *
 /* A whole tile of floats, on the boundaries that packing asks for; NULL: it is not. */
 static const float *whole_tile(const struct matrix *m, struct cut cut, int64_t *ld)
 {
-    const struct piece p = piece_at(m, cut.col, cut.d);
-    const char *const  at = piece_row(m, p, cut.row);
+    const struct product_piece p = piece_at(m, cut.col, cut.d);
+    const char *const          at = piece_row(m, p, cut.row);
 
     if (m->dtype != FOCI_F32 || cut.n < TILE || p.cols < TILE) return NULL;
     if ((uintptr_t)at % TILE || p.part->ld % VECTOR) return NULL;
@@ -110,14 +110,14 @@ static void pack_transposed_floats(const struct packing *x, struct cut cut, floa
     x->k->pack_cols_f32(out, in, ld, cut.n, TILE);
 }
 
-static void pack_transposed_words(const struct packing *x, struct cut cut,
+static void pack_transposed_pairs(const struct packing *x, struct cut cut,
                                   uint32_t *out, const struct scratch *r)
 {
     int64_t               ld = 0;
     const uint16_t *const in = stored(&x->p->b, cut, &ld);
 
     if (in) {
-        x->k->take_cols_bf16(out, in, ld, cut.n, cut.d, TILE);
+        x->k->pack_cols_from_bf16(out, in, ld, cut.n, cut.d, TILE);
         return;
     }
     const float *whole = whole_tile(&x->p->b, cut, &ld);
@@ -140,10 +140,10 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile,
     const struct cut plain = { x->term0 + t0, cols.at, terms, cols.n };
     const struct cut transposed = { cols.at, t0, cols.n, terms };
 
-    if (x->words && p->b.transposed) {
-        pack_transposed_words(x, transposed, (uint32_t *)(void *)out, r);
-    } else if (x->words) {
-        pack_plain_words(x, plain, (uint32_t *)(void *)out, r);
+    if (x->bf16 && p->b.transposed) {
+        pack_transposed_pairs(x, transposed, (uint32_t *)(void *)out, r);
+    } else if (x->bf16) {
+        pack_plain_pairs(x, plain, (uint32_t *)(void *)out, r);
     } else if (p->b.transposed) {
         pack_transposed_floats(x, transposed, (float *)(void *)out, r);
     } else {
@@ -155,9 +155,9 @@ void pack_b(const struct packing *x, int64_t panel, int64_t tile,
  * a
  */
 
-/* Rows of words, `wide` columns of them. */
-static struct left plain_words(const struct packing *x, struct cut cut,
-                               const struct scratch *r)
+/* Rows of bf16 pairs, `wide` columns of them. */
+static struct left_operand plain_pairs(const struct packing *x, struct cut cut,
+                                       const struct scratch *r)
 {
     const struct matrix *a = &x->p->a;
     const int            m = cut.n, wide = (int)round_up(cut.d, x->k->depth);
@@ -170,18 +170,18 @@ static struct left plain_words(const struct packing *x, struct cut cut,
         cut.n = (int)min64(TILE, m - i);
         const uint16_t *const in = stored(a, cut, &ld);
         if (in) {
-            x->k->take_rows_bf16(out, in, ld, cut.n, cut.d, wide);
+            x->k->pack_rows_from_bf16(out, in, ld, cut.n, cut.d, wide);
         } else {
             load_cut(x->k, a, cut, r->tile, padded(cut.d), r->piece);
             x->k->pack_rows_bf16(out, r->tile, padded(cut.d), cut.n, wide);
         }
     }
-    return (struct left){ r->a, wide / 2, 1 };
+    return (struct left_operand){ r->a, wide / 2, 1 };
 }
 
 /* Pairs of rows that are terms of the sum, 64 terms at a time. */
-static struct left transposed_words(const struct packing *x, struct cut cut,
-                                    const struct scratch *r)
+static struct left_operand transposed_pairs(const struct packing *x, struct cut cut,
+                                            const struct scratch *r)
 {
     enum { WHOLE = 32 }; /* columns, of every level */
     const struct matrix *a = &x->p->a;
@@ -195,52 +195,53 @@ static struct left transposed_words(const struct packing *x, struct cut cut,
         cut.n = (int)min64(TILE, terms - t);
         const uint16_t *const in = stored(a, cut, &ld);
         if (in) {
-            x->k->take_sum_bf16(out, in, ld, cut.n, cut.d, wide);
+            x->k->pack_sum_from_bf16(out, in, ld, cut.n, cut.d, wide);
         } else {
             load_cut(x->k, a, cut, r->tile, wide, r->piece);
             x->k->pack_sum_bf16(out, r->tile, wide, cut.n, wide);
         }
     }
-    return (struct left){ r->a, 1, wide };
+    return (struct left_operand){ r->a, 1, wide };
 }
 
 /* Floats from row to row, 16 KiB, at which the rows of a block meet in an eighth of the
- * sets of the second cache and leave no place there for b. */
+ * sets of the second-level cache and leave no place there for b. */
 enum { FAR = 4096 };
 
-/* Rows that the micro-kernels can read where they are: whole words, and all terms that a
+/* Rows that the micro-kernels can read where they are: whole pairs, and all terms that a
  * level wants. */
-static bool in_place(const struct packing *x, struct cut cut, struct left *left)
+static bool in_place(const struct packing *x, struct cut cut, struct left_operand *left)
 {
-    const struct matrix *a = &x->p->a;
-    const struct piece   p = piece_at(a, cut.col, cut.d);
-    const char *const    at = piece_row(a, p, cut.row);
-    const foci_dtype     needs = x->words ? FOCI_BF16 : FOCI_F32;
+    const struct matrix       *a = &x->p->a;
+    const struct product_piece p = piece_at(a, cut.col, cut.d);
+    const char *const          at = piece_row(a, p, cut.row);
+    const foci_dtype           needs = x->bf16 ? FOCI_BF16 : FOCI_F32;
 
     if (a->transposed || a->dtype != needs || p.cols != cut.d) return false;
     if ((uintptr_t)at % sizeof(float)) return false;
-    if (!x->words && x->large && p.part->ld % FAR == 0) return false;
-    *left = (struct left){ at, p.part->ld / (x->words ? 2 : 1), 1 };
-    return !x->words || (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0);
+    if (!x->bf16 && x->large && p.part->ld % FAR == 0) return false;
+    *left = (struct left_operand){ at, p.part->ld / (x->bf16 ? 2 : 1), 1 };
+    return !x->bf16 || (p.part->ld % 2 == 0 && cut.d % x->k->depth == 0);
 }
 
-struct left pack_a(const struct packing *x, int64_t i0, int m, int64_t t0, int terms,
-                   const struct scratch *r)
+struct left_operand pack_a(const struct packing *x, int64_t i0, int m, int64_t t0,
+                           int terms, const struct scratch *r)
 {
     const struct matrix *a = &x->p->a;
     const struct cut     plain = { i0, t0, m, terms };
     const struct cut     transposed = { x->term0 + t0, i0, terms, m };
-    struct left          left;
+    struct left_operand  left;
 
     if (!a->transposed && in_place(x, plain, &left)) return left;
 
-    if (x->words)
-        return a->transposed ? transposed_words(x, transposed, r)
-                             : plain_words(x, plain, r);
+    if (x->bf16)
+        return a->transposed ? transposed_pairs(x, transposed, r)
+                             : plain_pairs(x, plain, r);
 
     const struct cut cut = a->transposed ? transposed : plain;
     const int64_t    ld = padded(cut.d);
 
     load_cut(x->k, a, cut, (float *)(void *)r->a, ld, r->piece);
-    return a->transposed ? (struct left){ r->a, 1, ld } : (struct left){ r->a, ld, 1 };
+    return a->transposed ? (struct left_operand){ r->a, 1, ld }
+                         : (struct left_operand){ r->a, ld, 1 };
 }

@@ -9,7 +9,7 @@
 #include "product/inside.h"
 #include "product/tiled.h"
 
-/* A second cache that holds two panels of b and a block of a, of floats, and results. */
+/* A second-level cache that holds two panels of b and a block of a, of floats, and results. */
 enum {
     AHEAD_BYTES = 4 * BLOCK_TERMS * (2 * TILE + BLOCK_ROWS) * 5 / 4,
 };
@@ -27,14 +27,14 @@ double product_flops(const struct product *p)
     return (gates(p) ? 4 : 2) * (double)p->m * (double)p->n * (double)p->k;
 }
 
-static bool in_words(const foci_ctx *ctx, const struct product *p)
+static bool in_bf16(const foci_ctx *ctx, const struct product *p)
 {
     return ctx->kernels.has_bf16 && (p->a.dtype != FOCI_F32 || p->fast);
 }
 
-static size_t element_bytes(bool words)
+static size_t element_bytes(bool bf16)
 {
-    return words ? sizeof(uint16_t) : sizeof(float);
+    return bf16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 /* Rows and columns of packed blocks are padded for the kernels that pack 64 rows. */
@@ -70,10 +70,10 @@ static void carve_packed(const foci_ctx *ctx, const struct product *p,
 {
     x->x = (struct packing){ .k = &ctx->kernels,
                              .p = p,
-                             .words = in_words(ctx, p),
+                             .bf16 = in_bf16(ctx, p),
                              .tiles = div_up(in_pieces(p) ? BLOCK_TERMS : p->k, TILE),
                              .panels = cols_count(p, TILE) };
-    x->x.tile_bytes = (size_t)TILE * TILE * element_bytes(x->x.words);
+    x->x.tile_bytes = (size_t)TILE * TILE * element_bytes(x->x.bf16);
 
     x->x.b = p->packed ? (char *)p->packed
                        : arena_alloc(a, tiles_of(&x->x, a), x->x.tile_bytes);
@@ -92,7 +92,7 @@ size_t product_bytes(const foci_ctx *ctx, const struct product *p)
     struct multiply x;
     struct tiled    t;
 
-    if (tiled_can(ctx, in_words(ctx, p)))
+    if (tiled_can(ctx, in_bf16(ctx, p)))
         tiled_carve(ctx, p, &t, &many);
     else
         carve_packed(ctx, p, &x, &many);
@@ -118,9 +118,10 @@ static char *panel_at(const struct packing *x, int64_t panel, int64_t tile)
     return x->b + (size_t)(panel * x->tiles + tile) * x->tile_bytes;
 }
 
-/* A block of a against a panel of b, from tile t on, as words. */
-static void multiply_words(const struct packing *x, const struct left *a, struct block b,
-                           const char *panel, int64_t t, int terms, float *c)
+/* A block of a against a panel of b, from tile t on, as bf16 pairs. */
+static void multiply_pairs(const struct packing *x, const struct left_operand *a,
+                           struct product_block b, const char *panel, int64_t t,
+                           int terms, float *c)
 {
     const uint32_t *const left = (const uint32_t *)(const void *)a->data;
     const uint32_t *const right = (const uint32_t *)(const void *)panel;
@@ -131,15 +132,15 @@ static void multiply_words(const struct packing *x, const struct left *a, struct
 }
 
 /* Where the sums of a block of 64 columns are the result; NULL: something follows. */
-static float *result_of(const struct product *p, struct block b, int64_t *ld)
+static float *result_of(const struct product *p, struct product_block b, int64_t *ld)
 {
     enum { LINE = 64, FLOATS = 16 };
 
     if (p->c.dtype != FOCI_F32 || b.n < TILE || p->add) return NULL;
     if (p->bias || p->residual || !is_bare(p)) return NULL;
 
-    const struct piece c = piece_at(&p->c, b.j, TILE);
-    float *const       out = (float *)(void *)piece_row(&p->c, c, b.i);
+    const struct product_piece c = piece_at(&p->c, b.j, TILE);
+    float *const               out = (float *)(void *)piece_row(&p->c, c, b.i);
 
     if (c.cols < TILE || c.part->ld % FLOATS || (uintptr_t)out % LINE) return NULL;
     *ld = c.part->ld;
@@ -167,9 +168,9 @@ static const char *panel_after(const struct multiply *x, int64_t i, int panel, i
 /* The same in floats, to c or, where that is all, to the result: then the answer is
  * true.  The lines of a panel are asked for once, by the rows of a block; without that
  * it is those of the panel at hand. */
-static bool multiply_floats(const struct multiply *x, const struct left *a,
-                            struct block b, const char *panel, int64_t t, int terms,
-                            float *c, const char *ahead)
+static bool multiply_floats(const struct multiply *x, const struct left_operand *a,
+                            struct product_block b, const char *panel, int64_t t,
+                            int terms, float *c, const char *ahead)
 {
     int64_t      ld = TILE;
     float *const out = t * TILE + terms == x->x.p->k ? result_of(x->x.p, b, &ld) : NULL;
@@ -198,7 +199,7 @@ static bool multiply_floats(const struct multiply *x, const struct left *a,
 enum { PANEL = (BLOCK_ROWS + TILE) * TILE }; /* floats of c */
 
 /* Where all terms are packed at once a panel is finished when it is multiplied, in the
- * first cache, and a gate when what it gates is there too; otherwise sums of all of them
+ * first-level cache, and a gate when what it gates is there too; otherwise sums of all of them
  * wait. */
 static float *sums_of(const struct multiply *x, const struct scratch *r, int panel)
 {
@@ -207,31 +208,31 @@ static float *sums_of(const struct multiply *x, const struct scratch *r, int pan
 }
 
 /* Panel number `panel` of block i, from term t on; true: the result is written. */
-static bool multiply_panel(const struct multiply *x, int64_t i, struct block b,
-                           int panel, const struct left *a, int64_t t, int terms,
-                           const struct scratch *r)
+static bool multiply_panel(const struct multiply *x, int64_t i, struct product_block b,
+                           int panel, const struct left_operand *a, int64_t t,
+                           int terms, const struct scratch *r)
 {
     const int64_t     at = i % x->across * x->cols / TILE + panel;
-    const char *const words = panel_at(&x->x, at, t / TILE);
+    const char *const packed = panel_at(&x->x, at, t / TILE);
     float *const      c = sums_of(x, r, panel);
 
-    if (!x->x.words)
-        return multiply_floats(x, a, b, words, t / TILE, terms, c,
+    if (!x->x.bf16)
+        return multiply_floats(x, a, b, packed, t / TILE, terms, c,
                                panel_after(x, i, panel, t));
-    multiply_words(&x->x, a, b, words, t / TILE, terms, c);
+    multiply_pairs(&x->x, a, b, packed, t / TILE, terms, c);
     return false;
 }
 
-static void finish_panel(const struct multiply *x, struct block b, int panel,
+static void finish_panel(const struct multiply *x, struct product_block b, int panel,
                          const struct scratch *r)
 {
     const float *const c = sums_of(x, r, panel);
 
     if (!gates(x->x.p)) {
-        finish(x->x.k, x->x.p, b, c, NULL, TILE);
+        product_epilogue(x->x.k, x->x.p, b, c, NULL, TILE);
     } else if (panel % 2) {
         b.j -= x->x.p->n;
-        finish(x->x.k, x->x.p, b, sums_of(x, r, panel - 1), c, TILE);
+        product_epilogue(x->x.k, x->x.p, b, sums_of(x, r, panel - 1), c, TILE);
     }
 }
 
@@ -247,14 +248,14 @@ static void block_job(void *arg, int64_t i, int thread)
 
     if (!p->k) memset(r->c, 0, sizeof *r->c * 2 * PANEL);
     for (int64_t t = 0; t < max64(p->k, 1); t += BLOCK_TERMS) {
-        const int   terms = (int)min64(BLOCK_TERMS, p->k - t);
-        struct left a = { 0 };
+        const int           terms = (int)min64(BLOCK_TERMS, p->k - t);
+        struct left_operand a = { 0 };
 
         if (terms) a = pack_a(&x->x, i0, m, t, terms, r);
         for (int j = 0; j < panels; j++) {
-            const struct cols  cols = cols_at(p, first + j, TILE);
-            const struct block b = { i0, cols.at, m, cols.n };
-            bool               done = false;
+            const struct cols          cols = cols_at(p, first + j, TILE);
+            const struct product_block b = { i0, cols.at, m, cols.n };
+            bool                       done = false;
 
             if (terms) done = multiply_panel(x, i, b, j, &a, t, terms, r);
             if (t + terms == p->k && !done) finish_panel(x, b, j, r);
@@ -262,8 +263,8 @@ static void block_job(void *arg, int64_t i, int thread)
     }
 }
 
-/* What a thread takes for all its blocks, in products of one row, one column and all
- * terms: packing a costs so many columns, fetching b so many rows. */
+/* The cost of all blocks of one thread, in units of a product of one row, one column and all
+ * terms: packing a costs as much as some columns, fetching b as much as some rows. */
 static double cost_of(const struct product *p, int64_t all, int threads, int64_t rows,
                       int64_t cols)
 {
@@ -340,11 +341,11 @@ static void packed_run(const foci_ctx *ctx, const struct product *p, void *work)
 
 size_t product_pack_bytes(const foci_ctx *ctx, const struct product *p)
 {
-    struct arena    a = { 0 }, room = { 0 };
+    struct arena    a = { 0 }, scratch = { 0 };
     struct multiply x;
 
-    if (tiled_can(ctx, in_words(ctx, p))) return 0;
-    carve_packed(ctx, p, &x, &room);
+    if (tiled_can(ctx, in_bf16(ctx, p))) return 0;
+    carve_packed(ctx, p, &x, &scratch);
     arena_alloc(&a, tiles_of(&x.x, &a), x.x.tile_bytes);
     return a.used;
 }
@@ -367,9 +368,9 @@ void product_pack(const foci_ctx *ctx, const struct product *p, void *packed, vo
 void product_run(const foci_ctx *ctx, const struct product *p, void *work)
 {
     if (!p->m || !p->n) return;
-    if (few_can(p, in_words(ctx, p)))
+    if (few_can(p, in_bf16(ctx, p)))
         few_run(ctx, p, work);
-    else if (tiled_can(ctx, in_words(ctx, p)))
+    else if (tiled_can(ctx, in_bf16(ctx, p)))
         tiled_run(ctx, p, work);
     else
         packed_run(ctx, p, work);

@@ -1,5 +1,5 @@
-/* product.h -- products of matrices, packed for the micro-kernels, with what follows
- * them done while the result is in the cache. */
+/* product.h -- products of matrices, packed for the micro-kernels, with an epilogue while
+ * the result is in the cache. */
 #ifndef FOCI_PRODUCT_H
 #define FOCI_PRODUCT_H
 
@@ -8,16 +8,16 @@
 
 /* Matrices are made of parts side by side, so that heads need not be: element (i, j) of
  * a part is at data[i ld + j], in elements.  All parts have the same rows. */
-struct part {
+struct product_part {
     void   *data;
     int64_t ld, cols;
 };
 
 struct matrix {
-    const struct part *parts;
-    int                n_parts;
-    foci_dtype         dtype;
-    bool               transposed; /* the transpose of what the parts make */
+    const struct product_part *parts;
+    int                        n_parts;
+    foci_dtype                 dtype;
+    bool                       transposed; /* the transpose of what the parts make */
 };
 
 /* c = residual + drop(act(a b + bias)): c [m][n], a [m][k], b [k][n].
@@ -25,13 +25,13 @@ struct matrix {
  * gated: b has 2 n columns and the bias as many entries, c = residual + drop(act(g) u) with
  * [g, u] = a b + bias.
  *
- * back, the gradient of what an activation was given: c = residual + drop(a b) act'(pre).
+ * back, the gradient of the input of an activation: c = residual + drop(a b) act'(pre).
  * With gated c and pre have 2 n columns, pre = [g, u] and
  * c = [drop(a b) u act'(g), drop(a b) act(g)]. */
 struct product {
     int64_t       m, n, k;
     struct matrix a, b, c; /* c is not transposed */
-    bool          add;     /* c += a b; of f32, without what follows here */
+    bool          add;     /* c += a b, c f32; no epilogue */
     bool          fast;    /* bf16 products, also of f32 */
     bool          gated, back;
     const void *packed; /* b as product_pack() has packed it; NULL: it is packed anew */
@@ -48,9 +48,9 @@ struct product {
     int64_t      drop_row0; /* row 0 of c counts as so many */
 };
 
-/* Bits of 64 columns from j0 on of m rows from i0 on, 0: dropped, for p->drop above 0. */
-void product_keep(const struct kernels *k, const struct product *p, int64_t i0, int m,
-                  int64_t j0, uint64_t *keep);
+/* The dropout mask of 64 columns from j0 on of m rows from i0 on, for p->drop above 0. */
+void product_dropout_mask(const struct kernels *k, const struct product *p, int64_t i0,
+                          int m, int64_t j0, uint64_t *dropout_mask);
 
 /* Work memory for a product of these extents, in multiples of 64; work is 64-byte
  * aligned.  It depends on extents, types, `transposed`, `fast`, `gated` and `back`, not on

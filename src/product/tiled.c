@@ -3,9 +3,9 @@
 
 #include "product/tiled.h"
 
-bool tiled_can(const foci_ctx *ctx, bool words)
+bool tiled_can(const foci_ctx *ctx, bool bf16)
 {
-    return words && ctx->kernels.sum_by_rows;
+    return bf16 && ctx->kernels.sum_by_rows;
 }
 
 /*
@@ -49,7 +49,7 @@ void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
     x->ld = (x->steps + 1) * TILE_DEPTH; /* no power of two, where rows would meet */
     if (__builtin_mul_overflow(x->steps, x->strips, &pairs)) a->used = SIZE_MAX;
     if (__builtin_mul_overflow(x->ld, p->m, &transposed)) a->used = SIZE_MAX;
-    x->b = arena_alloc(a, pairs, PAIR_WORDS * sizeof *x->b);
+    x->b = arena_alloc(a, pairs, TILE_PAIR_SIZE * sizeof *x->b);
     x->transpose =
         arena_alloc(a, p->a.transposed ? transposed : 0, sizeof *x->transpose);
     x->sources = arena_alloc(a, x->steps, sizeof *x->sources);
@@ -67,10 +67,10 @@ void tiled_carve(const foci_ctx *ctx, const struct product *p, struct tiled *x,
  * Jobs
  */
 
-/* What a thread takes for all its jobs, in products of two tiles.  Packing b costs as much
- * as `pack` of them for a pair of tiles, fetching what another thread has packed `fetch`;
- * copying a tile of a costs `line`, before the first panel `first`; a block takes `border`
- * to begin and end, and sums that wait as much again.  Threads start late and cores are
+/* The cost of all jobs of one thread, in units of a product of two tiles.  Packing a pair of
+ * tiles of b costs `pack`, fetching a pair that another thread has packed `fetch`; copying a
+ * tile of a costs `line`, before the first panel `first`; a block costs `border` to begin
+ * and end, and as much again where partial sums are stored.  Threads start late and cores are
  * not equally fast: the last job counts for a little more. */
 static double cost_of(const struct tiled *x, int threads)
 {
@@ -92,7 +92,7 @@ static double cost_of(const struct tiled *x, int threads)
 /* Strips that a job has a multiple of: gates come with what they gate. */
 static int64_t unit_of(const struct tiled *x) { return gates(x->p) ? 2 : 1; }
 
-/* A job's part of b fits into the second cache, its sums where they wait, and what jobs
+/* A job's part of b fits into the second-level cache, its sums where they wait, and what jobs
  * pack for themselves into the memory of b. */
 static bool fits(const struct tiled *x, int threads)
 {
@@ -170,11 +170,11 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
     if (p->c.dtype == FOCI_F16 || p->n - j < TILE_STRIP || !is_bare(p))
         return (struct tile_result){ .out = NULL };
 
-    const struct piece c = piece_at(&p->c, j, TILE_STRIP);
-    struct tile_result to = { .out = piece_row(&p->c, c, i),
-                              .ld = c.part->ld,
-                              .ld_more = p->ld_residual && !p->add ? p->ld_residual
-                                                                   : c.part->ld };
+    const struct product_piece c = piece_at(&p->c, j, TILE_STRIP);
+    struct tile_result         to = { .out = piece_row(&p->c, c, i),
+                                      .ld = c.part->ld,
+                                      .ld_more = p->ld_residual && !p->add ? p->ld_residual
+                                                                           : c.part->ld };
 
     if (c.cols < TILE_STRIP) return (struct tile_result){ .out = NULL };
     if (p->add)
@@ -185,30 +185,30 @@ static struct tile_result result_at(const struct product *p, int64_t i, int64_t 
     return to;
 }
 
-/* What the kernel has not written. */
+/* Apply the epilogue to blocks that the kernel has not written. */
 static void finish_sums(const struct tiled *x, const struct tile_multiply *run,
-                        struct span s, int64_t i0)
+                        struct tiled_span s, int64_t i0)
 {
     const struct product *p = x->p;
 
     for (int j = 0; j < s.strips; j++) {
-        const struct cols  cols = cols_at(p, s.strip + j, TILE_STRIP);
-        const float *const sums = run->sums + (ptrdiff_t)j * TILE_BLOCK;
-        struct block       b = { i0 + run->row, cols.at, run->valid, cols.n };
+        const struct cols    cols = cols_at(p, s.strip + j, TILE_STRIP);
+        const float *const   sums = run->sums + (ptrdiff_t)j * TILE_BLOCK;
+        struct product_block b = { i0 + run->row, cols.at, run->valid, cols.n };
 
         if (run->to[j].out) continue;
         if (!gates(p)) {
-            finish(x->k, p, b, sums, NULL, TILE_STRIP);
+            product_epilogue(x->k, p, b, sums, NULL, TILE_STRIP);
         } else if (j % 2) {
             b.j -= p->n;
-            finish(x->k, p, b, sums - TILE_BLOCK, sums, TILE_STRIP);
+            product_epilogue(x->k, p, b, sums - TILE_BLOCK, sums, TILE_STRIP);
         }
     }
 }
 
 /* All panels of m rows from i0 on by the strips and steps of s, packed in b. */
 static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
-                       struct span s, const uint32_t *b, int64_t i0, int m,
+                       struct tiled_span s, const uint32_t *b, int64_t i0, int m,
                        struct tile_rest *rest)
 {
     const bool              last = s.step + s.steps == x->steps;
@@ -247,36 +247,36 @@ static void run_panels(const struct tiled *x, const struct tiled_scratch *r,
 }
 
 /* Where the shared b of a span lies. */
-static uint32_t *packed_at(const struct tiled *x, struct span s)
+static uint32_t *packed_at(const struct tiled *x, struct tiled_span s)
 {
-    return x->b + (s.strip * x->steps + s.step * s.strips) * PAIR_WORDS;
+    return x->b + (s.strip * x->steps + s.step * s.strips) * TILE_PAIR_SIZE;
 }
 
-static struct span span_at(const struct tiled *x, int64_t job, int cut)
+static struct tiled_span span_at(const struct tiled *x, int64_t job, int cut)
 {
     const int64_t strip = job * x->cols, step = (int64_t)cut * x->depth;
 
-    return (struct span){ strip, step, (int)min64(x->cols, x->strips - strip),
-                          (int)min64(x->depth, x->steps - step) };
+    return (struct tiled_span){ strip, step, (int)min64(x->cols, x->strips - strip),
+                                (int)min64(x->depth, x->steps - step) };
 }
 
-static void transpose_part(const struct tiled *x, struct span s, int64_t part,
+static void transpose_part(const struct tiled *x, struct tiled_span s, int64_t part,
                            const struct tiled_scratch *r)
 {
     (void)s;
     tiled_transpose(x, part, r);
 }
 
-static void pack_part(const struct tiled *x, struct span s, int64_t part,
+static void pack_part(const struct tiled *x, struct tiled_span s, int64_t part,
                       const struct tiled_scratch *r)
 {
     tiled_pack_part(x, s, (int)part, packed_at(x, s), r);
 }
 
 /* All parts are done when this returns. */
-static void do_shared(const struct tiled *x, struct tiled_share *share, struct span s,
-                      int64_t parts,
-                      void (*part)(const struct tiled *, struct span, int64_t,
+static void do_shared(const struct tiled *x, struct tiled_share *share,
+                      struct tiled_span s, int64_t parts,
+                      void (*part)(const struct tiled *, struct tiled_span, int64_t,
                                    const struct tiled_scratch *),
                       const struct tiled_scratch *r)
 {
@@ -291,12 +291,12 @@ static void do_shared(const struct tiled *x, struct tiled_share *share, struct s
 }
 
 /* The part of b of a job, packed. */
-static const uint32_t *packed(const struct tiled *x, struct span s, int64_t job,
+static const uint32_t *packed(const struct tiled *x, struct tiled_span s, int64_t job,
                               int cut, int thread)
 {
     const struct tiled_scratch *r = &x->scratch[thread];
-    uint32_t *const             own = x->b + thread * x->cols * x->depth * PAIR_WORDS;
-    const int                   parts = tiled_parts(x, s);
+    uint32_t *const own = x->b + thread * x->cols * x->depth * TILE_PAIR_SIZE;
+    const int       parts = tiled_parts(x, s);
 
     if (!x->own) {
         do_shared(x, &x->shares[1 + job * x->cuts + cut], s, parts, pack_part, r);
@@ -316,11 +316,11 @@ static void tiled_job(void *arg, int64_t i, int thread)
     const int                   m = (int)min64(x->rows, x->p->m - i0);
     struct tile_rest            rest = { .rows = 0 };
 
-    do_shared(x, &x->shares[0], (struct span){ 0 }, tiled_transposes(x), transpose_part,
-              r);
+    do_shared(x, &x->shares[0], (struct tiled_span){ 0 }, tiled_transposes(x),
+              transpose_part, r);
     for (int cut = 0; cut < x->cuts; cut++) {
-        const struct span     s = span_at(x, job, cut);
-        const uint32_t *const b = packed(x, s, job, cut, thread);
+        const struct tiled_span s = span_at(x, job, cut);
+        const uint32_t *const   b = packed(x, s, job, cut, thread);
 
         for (int j = 0; j < s.strips; j++)
             r->to[j] = result_at(x->p, i0, cols_at(x->p, s.strip + j, TILE_STRIP).at);

@@ -33,7 +33,7 @@ static void pack_cols(const struct tiled *x, int64_t row, int64_t c, int64_t end
 
     for (int64_t cols; c < end; c += cols, out += div_up(cols, TILE_STRIP) * ld_out) {
         if (regular) {
-            const struct piece b = piece_at(&p->b, c, end - c);
+            const struct product_piece b = piece_at(&p->b, c, end - c);
             cols = b.cols;
             x->k->tile_pairs(out, ld_out, piece_row(&p->b, b, row), b.part->ld,
                              (int)p->b.dtype, terms, b.cols);
@@ -48,14 +48,14 @@ static void pack_cols(const struct tiled *x, int64_t row, int64_t c, int64_t end
 }
 
 /* One step of all strips. */
-static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out,
+static void pack_step(const struct tiled *x, struct tiled_span s, int t, uint32_t *out,
                       const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
     const int64_t         row = (s.step + t) * TILE_DEPTH;
-    const int64_t         ld_out = (int64_t)s.steps * PAIR_WORDS;
+    const int64_t         ld_out = (int64_t)s.steps * TILE_PAIR_SIZE;
 
-    out += (int64_t)t * PAIR_WORDS;
+    out += (int64_t)t * TILE_PAIR_SIZE;
     if (!gates(p)) {
         const int64_t end = min64(p->n, (s.strip + s.strips) * TILE_STRIP);
         pack_cols(x, row, s.strip * TILE_STRIP, end, out, ld_out, r);
@@ -68,7 +68,7 @@ static void pack_step(const struct tiled *x, struct span s, int t, uint32_t *out
 }
 
 /* All steps of one strip, the rows being columns. */
-static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *out,
+static void pack_strip(const struct tiled *x, struct tiled_span s, int i, uint32_t *out,
                        const struct tiled_scratch *r)
 {
     const struct product *p = x->p;
@@ -78,7 +78,7 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
     const int64_t         from = s.step * TILE_DEPTH;
     const int64_t         end = min64(p->k, from + (int64_t)s.steps * TILE_DEPTH);
 
-    out += (int64_t)i * s.steps * PAIR_WORDS;
+    out += (int64_t)i * s.steps * TILE_PAIR_SIZE;
     if (!b_is_regular(&p->b)) {
         const int64_t ld = round_up(end - from, 16);
         load_cut(x->k, &p->b, (struct cut){ row, from, cols, (int)(end - from) },
@@ -87,22 +87,22 @@ static void pack_strip(const struct tiled *x, struct span s, int i, uint32_t *ou
         return;
     }
     for (int64_t t = from; t < end;) {
-        const struct piece b = piece_at(&p->b, t, end - t);
+        const struct product_piece b = piece_at(&p->b, t, end - t);
 
-        x->k->tile_strip(out + (t - from) / TILE_DEPTH * PAIR_WORDS,
+        x->k->tile_strip(out + (t - from) / TILE_DEPTH * TILE_PAIR_SIZE,
                          piece_row(&p->b, b, row), b.part->ld, (int)p->b.dtype, cols,
                          b.cols);
         t += b.cols;
     }
 }
 
-int tiled_parts(const struct tiled *x, struct span s)
+int tiled_parts(const struct tiled *x, struct tiled_span s)
 {
     return x->p->b.transposed ? s.strips : s.steps;
 }
 
-void tiled_pack_part(const struct tiled *x, struct span s, int part, uint32_t *out,
-                     const struct tiled_scratch *r)
+void tiled_pack_part(const struct tiled *x, struct tiled_span s, int part,
+                     uint32_t *out, const struct tiled_scratch *r)
 {
     if (x->p->b.transposed)
         pack_strip(x, s, part, out, r);
@@ -124,7 +124,7 @@ bool tiled_sources(struct tiled *x)
     if (a->dtype != FOCI_BF16 || x->p->k % TILE_DEPTH) return false;
     if (!parts_are_multiples(a, TILE_DEPTH)) return false;
     for (int64_t t = 0; t < x->steps; t++) {
-        const struct piece p = piece_at(a, t * TILE_DEPTH, TILE_DEPTH);
+        const struct product_piece p = piece_at(a, t * TILE_DEPTH, TILE_DEPTH);
         x->sources[t] =
             (struct tile_source){ (const uint16_t *)(const void *)piece_row(a, p, 0),
                                   p.part->ld };
@@ -145,13 +145,13 @@ static void panel_of_rows(const struct tiled *x, const struct tile_panel *to,
                           struct cut cut, const struct tiled_scratch *r)
 {
     const int       wide = to->steps * TILE_DEPTH;
-    uint32_t *const words = (uint32_t *)(void *)r->piece;
+    uint32_t *const pairs = (uint32_t *)(void *)r->piece;
 
     load_cut(x->k, &x->p->a, cut, r->tile, wide, r->piece);
-    x->k->pack_rows_bf16(words, r->tile, wide, cut.n, wide);
+    x->k->pack_rows_bf16(pairs, r->tile, wide, cut.n, wide);
     for (int t = 0; t < to->steps; t++)
         copy_lines(to->out + (ptrdiff_t)t * to->rows * TILE_DEPTH, TILE_DEPTH,
-                   (const uint16_t *)(const void *)words + (ptrdiff_t)t * TILE_DEPTH,
+                   (const uint16_t *)(const void *)pairs + (ptrdiff_t)t * TILE_DEPTH,
                    wide, to->rows);
 }
 
@@ -185,12 +185,12 @@ int64_t tiled_transposes(const struct tiled *x)
 static void transpose_floats(const struct tiled *x, struct cut cut, uint16_t *out,
                              const struct tiled_scratch *r)
 {
-    uint32_t *const words = (uint32_t *)(void *)r->piece;
+    uint32_t *const pairs = (uint32_t *)(void *)r->piece;
 
     load_cut(x->k, &x->p->a, cut, r->tile, TILE, r->piece);
-    x->k->pack_sum_bf16(words, r->tile, TILE, cut.n, TILE);
+    x->k->pack_sum_bf16(pairs, r->tile, TILE, cut.n, TILE);
     for (int t = 0; t < cut.n; t += TILE_DEPTH)
-        copy_lines(out + t, x->ld, (const uint16_t *)(const void *)words + t, TILE,
+        copy_lines(out + t, x->ld, (const uint16_t *)(const void *)pairs + t, TILE,
                    cut.d);
 }
 
@@ -199,7 +199,7 @@ static void transpose_stored(const struct tiled *x, struct cut cut, uint16_t *ou
     const struct matrix *a = &x->p->a;
 
     for (int done = 0; done < cut.d;) {
-        const struct piece p = piece_at(a, cut.col + done, cut.d - done);
+        const struct product_piece p = piece_at(a, cut.col + done, cut.d - done);
 
         x->k->transpose_bf16(out + done * x->ld, x->ld,
                              (const uint16_t *)(const void *)piece_row(a, p, cut.row),

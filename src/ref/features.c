@@ -2,7 +2,7 @@
  *
  *     row       x_c
  *     elu       x_c + 1 above 0, else e^x_c;  relu  max(x_c, 0);  cos  cos(x_c)
- *     turned    relu cos t, then relu sin t, t = pi place/(2 length)
+ *     rotated   relu cos t, then relu sin t, t = pi place/(2 length)
  *     powers    1, then y_c^r, r = 1 to order
  *     products  sqrt(share_r r!/(n_1! n_2! ...)) y_a y_b ..., a <= b <= ..., r of them;
  *               n are how often each element is there
@@ -224,7 +224,7 @@ static void softmax_back(const struct ref_linear *x, const struct ref_features *
             d[c] - (f->queries ? sum * exp(f->log[i * x->m + c]) : 0);
 }
 
-/* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2).  In words it is rounded after
+/* y.Cy, and -y.y/2 more for the kernel e^(-|x - y|^2/2).  With rounding it is rounded after
  * every term, as engines do: all features of a key share what it is off by, so that this
  * is not lost in their sum, as is what each of them is off by on its own. */
 static double square(const struct ref_linear *x, const struct ref_features *f,
@@ -336,7 +336,7 @@ static void fill_row(const struct ref_linear *x, const struct ref_features *f, i
 }
 
 /* Row r of `along` is w_r B. */
-static void turn_directions(const struct ref_linear *x, const struct ref_features *f)
+static void map_directions(const struct ref_linear *x, const struct ref_features *f)
 {
     const double *b = f->queries ? x->e.bx : x->e.by;
 
@@ -350,15 +350,15 @@ static void turn_directions(const struct ref_linear *x, const struct ref_feature
 
 void ref_features_fill(const struct ref_linear *x, struct ref_features *f)
 {
-    if (x->l.feature == FOCI_FEATURE_EXP) turn_directions(x, f);
+    if (x->l.feature == FOCI_FEATURE_EXP) map_directions(x, f);
     f->quad = f->queries ? x->e.cx : x->e.cy;
     for (int64_t i = 0; i < f->rows; i++)
         fill_row(x, f, i);
     for (int64_t t = 0; x->type != REF_F64 && t < f->rows * x->m; t++) {
-        f->word[t] = ref_operand(x, f->value[t]);
-        f->word_log[t] = x->l.feature == FOCI_FEATURE_TRIG
-                             ? f->log[t]
-                             : round_log(x->type, f->log[t]);
+        f->rounded[t] = ref_operand(x, f->value[t]);
+        f->rounded_log[t] = x->l.feature == FOCI_FEATURE_TRIG
+                                ? f->log[t]
+                                : round_log(x->type, f->log[t]);
     }
 }
 

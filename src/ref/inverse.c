@@ -70,7 +70,7 @@ static int64_t heaviest(int64_t m, const double *c, double *sum)
 static void make_steps(const struct ref_inverse *x, const double *z)
 {
     const int64_t m = x->m, mm = m * m;
-    double       *y = x->room, *t1 = y + mm, *t2 = t1 + mm, *t3 = t2 + mm;
+    double       *y = x->scratch, *t1 = y + mm, *t2 = t1 + mm, *t3 = t2 + mm;
 
     product(x->type, m, x->c, false, z, false, y);
     memcpy(t1, y, (size_t)mm * sizeof *y);
@@ -92,7 +92,7 @@ static void iterate(const struct ref_inverse *x)
     for (int64_t s = 0; s < x->iters; s++) {
         double *z = x->z + s * mm;
         make_steps(x, z);
-        product(x->type, m, z, false, x->room + 3 * mm, false, z + mm);
+        product(x->type, m, z, false, x->scratch + 3 * mm, false, z + mm);
         scale(m, 0.25, z + mm);
     }
 }
@@ -102,7 +102,7 @@ static void step_back(const struct ref_inverse *x, const double *z, double *dz,
                       double *dc)
 {
     const int64_t m = x->m, mm = m * m;
-    double       *y = x->room, *t1 = y + mm, *t2 = t1 + mm, *t3 = t2 + mm;
+    double       *y = x->scratch, *t1 = y + mm, *t2 = t1 + mm, *t3 = t2 + mm;
     double       *d = t3 + mm, *dy = d + mm, *less = dy + mm, *dt = less + mm;
 
     make_steps(x, z);
@@ -179,7 +179,7 @@ static double square_of(int64_t m, const double *u, int64_t column)
 static void invert(const struct ref_inverse *x)
 {
     const int64_t m = x->m, mm = m * m;
-    double       *u = x->room, *v = u + mm, most = 0, worst = 1;
+    double       *u = x->scratch, *v = u + mm, most = 0, worst = 1;
 
     memcpy(u, x->c, (size_t)mm * sizeof *u);
     for (int64_t t = 0; t < mm; t++) {
@@ -206,7 +206,7 @@ static void invert(const struct ref_inverse *x)
 static void invert_back(const struct ref_inverse *x, const double *dz, double *dc)
 {
     const int64_t mm = x->m * x->m;
-    double       *one = x->room, *two = one + mm;
+    double       *one = x->scratch, *two = one + mm;
 
     product(x->type, x->m, x->z, true, dz, false, one);
     product(x->type, x->m, one, false, x->z, true, two);

@@ -11,12 +11,12 @@ struct ref_inverse {
     int64_t       m, iters; /* 0: exactly */
     const double *c;        /* [m][m] */
     double       *z;        /* [iters + 1][m][m], written */
-    double       *room;     /* [REF_INVERSE_ROOM][m][m] */
+    double       *scratch;  /* [REF_INVERSE_ROOM][m][m] */
 };
 
 /* The result is the last of z. */
 const double *ref_inverse(const struct ref_inverse *x);
-/* dz, the gradient of that, is used up; adds to dc. */
+/* Add to dc, from dz, the gradient of the result, which is overwritten. */
 void ref_inverse_back(const struct ref_inverse *x, double *dz, double *dc);
 
 #endif

@@ -5,7 +5,7 @@
 #include "ref/ref.h"
 
 /* The caller's structs as whole ones. */
-struct call {
+struct judge_call {
     foci_io    io;
     foci_grads grads;
 };
@@ -13,7 +13,7 @@ struct call {
 /* As for the engines, but without scratch memory; the output may be missing where
  * it is not written. */
 static foci_status check(const foci_plan *plan, const foci_io *io,
-                         const foci_grads *grads, bool needs_o, struct call *call)
+                         const foci_grads *grads, bool needs_o, struct judge_call *call)
 {
     char    nowhere, text[400];
     foci_io it;
@@ -71,7 +71,7 @@ end:
 
 foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
 {
-    struct call call;
+    struct judge_call call;
 
     TRY(check(plan, io, NULL, true, &call));
     return run(plan, &call.io, NULL, NULL);
@@ -80,7 +80,7 @@ foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
 foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
                               const foci_grads *grads)
 {
-    struct call call;
+    struct judge_call call;
 
     if (!grads)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
@@ -106,8 +106,8 @@ static const char *no_weights(const foci_mech *m)
 static foci_status check_weights(const foci_plan *plan)
 {
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const struct group *group = &plan->spec.groups[g];
-        const char         *why = no_weights(&group->mech);
+        const struct plan_group *group = &plan->spec.groups[g];
+        const char              *why = no_weights(&group->mech);
         if (why)
             return ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
                             "column %d: %s has no matrix of weights: %s", group->column,
@@ -118,7 +118,7 @@ static foci_status check_weights(const foci_plan *plan)
 
 foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
 {
-    struct call call;
+    struct judge_call call;
 
     if (!weights)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,

@@ -125,8 +125,8 @@ static void find_chunks(struct ref_head *h, int64_t round)
 }
 
 /* The rows that each label takes: those fewer than `take` others are nearer. */
-static void find_taken(const struct ref_head *h, const double *x, int64_t n,
-                       double *fit, uint8_t *taken)
+static void find_topk(const struct ref_head *h, const double *x, int64_t n, double *fit,
+                      uint8_t *taken)
 {
     const double *c = h->p->call->params + ref_tensor(h->p, -1, 0);
 
@@ -148,8 +148,8 @@ void ref_labels_find(struct ref_head *h)
 {
     if (h->order.label == FOCI_LABEL_NONE) return;
     if (h->order.topk) {
-        find_taken(h, h->p->q, h->nq, h->label_q, h->taken_q);
-        find_taken(h, h->p->k, h->nk, h->label_k, h->taken_k);
+        find_topk(h, h->p->q, h->nq, h->label_q, h->topk_q);
+        find_topk(h, h->p->k, h->nk, h->label_k, h->topk_k);
         return;
     }
     for (int64_t r = 0; r < h->order.rounds; r++) {

@@ -3,8 +3,8 @@
  *     O = F Z (B V) + convolution of V,   Z = C^+
  *     F = softmax(s Q K~^T),  C = softmax(s Q~ K~^T),  B = softmax(s Q~ K^T)
  *
- * Landmark t of m is the mean of rows floor(t n/m) to floor((t+1) n/m).  In words what
- * products read is rounded; the inverse, and all sums, keep floats.
+ * Landmark t of m is the mean of rows floor(t n/m) to floor((t+1) n/m).  With
+ * rounding, operands of products are rounded; the inverse and all sums stay floats.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 struct landmarks {
     const struct ref_part *p;
     foci_nystrom           l;
-    int                    word, sum; /* types of operands and of sums */
+    int                    operand, sum; /* types of operands and of sums */
     int64_t                nq, nk, d, dv, m, memory;
     double                 scale;
 
@@ -27,9 +27,9 @@ struct landmarks {
     const double      *z;
 };
 
-static double word(const struct landmarks *x, double value)
+static double rounded(const struct landmarks *x, double value)
 {
-    return ref_round(x->word, value);
+    return ref_round(x->operand, value);
 }
 
 static foci_range run_of(const struct landmarks *x, int64_t t, int64_t n)
@@ -45,7 +45,7 @@ static void means(const struct landmarks *x, const double *rows, int64_t n, doub
             double sum = 0;
             for (int64_t i = r.begin; i < r.end; i++)
                 sum += rows[i * x->d + e];
-            to[t * x->d + e] = word(x, sum / (double)(r.end - r.begin));
+            to[t * x->d + e] = rounded(x, sum / (double)(r.end - r.begin));
         }
     }
 }
@@ -69,30 +69,31 @@ static void weigh_back(const struct landmarks *x, const double *a, double *da,
 {
     ref_softmax_back(a, da, n);
     for (int64_t j = 0; j < n; j++) {
-        const double d = x->scale * word(x, da[j]);
+        const double d = x->scale * rounded(x, da[j]);
         ref_add_row(x->sum, dq, d, keys + j * x->d, x->d);
         if (j >= first) ref_add_row(x->sum, dkeys + j * x->d, d, q, x->d);
     }
 }
 
-static void words(const struct landmarks *x, const double *from, int64_t n, double *to)
+static void round_all(const struct landmarks *x, const double *from, int64_t n,
+                      double *to)
 {
     for (int64_t t = 0; t < n; t++)
-        to[t] = word(x, from[t]);
+        to[t] = rounded(x, from[t]);
 }
 
 static void fill(struct landmarks *x)
 {
-    words(x, x->p->q, x->nq * x->d, x->q);
-    words(x, x->p->k, x->nk * x->d, x->k);
-    words(x, x->p->v, x->nk * x->dv, x->v);
+    round_all(x, x->p->q, x->nq * x->d, x->q);
+    round_all(x, x->p->k, x->nk * x->d, x->k);
+    round_all(x, x->p->v, x->nk * x->dv, x->v);
     means(x, x->p->q, x->nq, x->mq);
     means(x, x->p->k, x->nk, x->mk);
     for (int64_t i = 0; i < x->nq; i++)
-        weigh(x, x->q + i * x->d, x->mk, x->m, x->word, x->f + i * x->m);
+        weigh(x, x->q + i * x->d, x->mk, x->m, x->operand, x->f + i * x->m);
     for (int64_t t = 0; t < x->m; t++) {
         weigh(x, x->mq + t * x->d, x->mk, x->m, x->sum, x->c + t * x->m);
-        weigh(x, x->mq + t * x->d, x->k, x->nk, x->word, x->b + t * x->nk);
+        weigh(x, x->mq + t * x->d, x->k, x->nk, x->operand, x->b + t * x->nk);
         for (int64_t j = 0; j < x->nk; j++)
             ref_add_row(x->sum, x->bv + t * x->dv, x->b[t * x->nk + j],
                         x->v + j * x->dv, x->dv);
@@ -103,7 +104,7 @@ static void fill(struct landmarks *x)
             ref_add_row(x->sum, x->y + t * x->dv, x->z[t * x->m + u], x->bv + u * x->dv,
                         x->dv);
     for (int64_t e = 0; e < x->m * x->dv; e++)
-        x->y[e] = word(x, x->y[e]);
+        x->y[e] = rounded(x, x->y[e]);
 }
 
 /* The row of values that tap t takes to row i; -1: there is none. */
@@ -185,7 +186,7 @@ static void backward_landmarks(const struct landmarks *x)
         weigh_back(x, x->c + t * x->m, x->dc + t * x->m, q, x->mk, x->m, 0,
                    x->dmq + t * x->d, x->dmk);
         for (int64_t e = 0; e < x->dv; e++)
-            dbv[e] = word(x, dbv[e]);
+            dbv[e] = rounded(x, dbv[e]);
         for (int64_t j = 0; j < x->nk; j++) {
             x->db[j] = ref_dot(x->sum, dbv, x->v + j * x->dv, x->dv);
             if (j >= x->memory)
@@ -226,7 +227,7 @@ static void run(struct landmarks *x)
  * Opening
  */
 
-static void take_all(struct landmarks *x, struct arena *a)
+static void carve_all(struct landmarks *x, struct arena *a)
 {
     const int64_t m = x->m;
 
@@ -254,14 +255,14 @@ static void take_all(struct landmarks *x, struct arena *a)
                               .iters = x->l.iters,
                               .c = x->c,
                               .z = ref_doubles(a, (x->l.iters + 1) * m, m),
-                              .room = ref_doubles(a, REF_INVERSE_ROOM * m, m) };
+                              .scratch = ref_doubles(a, REF_INVERSE_ROOM * m, m) };
 }
 
 foci_status ref_landmarks_run(const struct ref_part *p)
 {
     const foci_problem *pr = &p->call->plan->p;
     struct landmarks    x = { .p = p,
-                              .word = ref_word_type(p->call),
+                              .operand = ref_operand_type(p->call),
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .d = pr->dim_qk,
@@ -272,13 +273,13 @@ foci_status ref_landmarks_run(const struct ref_part *p)
 
     p->mech->def->nystrom(p->mech, &x.l);
     x.m = min64(x.l.count, min64(x.nq, x.nk));
-    x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
-    take_all(&x, &a);
+    x.sum = x.operand == REF_F64 ? REF_F64 : FOCI_F32;
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     run(&x);
     free(memory);
     return FOCI_OK;

@@ -18,15 +18,16 @@ foci_range ref_valid(const struct ref_pass *x, enum ref_at at, int64_t b)
     return (foci_range){ 0, io->lens ? io->lens[b] : x->p.len };
 }
 
-static void take_place(const struct ref_pass *x, struct ref_place *p, struct arena *room)
+static void carve_place(const struct ref_pass *x, struct ref_place *p,
+                        struct arena *scratch)
 {
     const bool    none = !x->p.batch || !p->rows || !p->heads;
     const int64_t n = none ? 0
                            : (x->p.batch - 1) * p->l.batch + (p->rows - 1) * p->l.row +
                                  (p->heads - 1) * p->l.head + p->dim;
 
-    p->x = arena_alloc(room, n, sizeof *p->x);
-    p->d = arena_alloc(room, n, sizeof *p->d);
+    p->x = arena_alloc(scratch, n, sizeof *p->x);
+    p->d = arena_alloc(scratch, n, sizeof *p->d);
 }
 
 static struct ref_place heads_of(foci_layout l, int64_t rows, int64_t heads, int64_t dim)
@@ -62,15 +63,15 @@ static void set_places(struct ref_pass *x)
     at[REF_Z] = packed(p->len, 1, h->dim_qk);
 }
 
-/* All of an execution's memory; with a room that only counts, its size. */
-static void take_all(struct ref_pass *x, struct arena *room)
+/* All of an execution's memory; with an arena that only counts, its size. */
+static void carve_all(struct ref_pass *x, struct arena *scratch)
 {
     for (int i = 0; i < REF_PLACES; i++)
-        take_place(x, &x->at[i], room);
-    x->lens_k = arena_alloc(room, x->p.batch, sizeof *x->lens_k);
-    x->plan_params = arena_alloc(room, x->plan->n_floats, sizeof *x->plan_params);
-    x->dplan = arena_alloc(room, x->plan->n_floats, sizeof *x->dplan);
-    ref_links_take(x, room);
+        carve_place(x, &x->at[i], scratch);
+    x->lens_k = arena_alloc(scratch, x->p.batch, sizeof *x->lens_k);
+    x->plan_params = arena_alloc(scratch, x->plan->n_floats, sizeof *x->plan_params);
+    x->dplan = arena_alloc(scratch, x->plan->n_floats, sizeof *x->dplan);
+    ref_links_carve(x, scratch);
 }
 
 /* Rows that are not there stay zero, whatever the caller's hold. */
@@ -150,7 +151,7 @@ static foci_status run_heads(const struct ref_pass *x, bool back)
         .type = REF_F64,
         .params = x->plan_params,
         .dparams = back ? x->dplan : NULL,
-        .words = c->words && (x->word == FOCI_BF16 || !is_exact(x->plan)) });
+        .rounds = c->rounds && (x->operand == FOCI_BF16 || !is_exact(x->plan)) });
 }
 
 /* Outputs that are kept, and the residual, in rows that are there. */
@@ -281,7 +282,7 @@ static foci_status backward(struct ref_pass *x)
 
 static foci_status run_open(struct ref_pass *x)
 {
-    struct arena dry = { 0 }, room = { 0 };
+    struct arena dry = { 0 }, scratch = { 0 };
 
     set_places(x);
     for (int k = 0; k < 2; k++) {
@@ -289,11 +290,11 @@ static foci_status run_open(struct ref_pass *x)
         x->beta[k] = ref_offset(x, ref_find(x, -1, k ? "beta_k" : "beta_q"));
     }
     TRY(ref_links_open(x));
-    take_all(x, &dry);
+    carve_all(x, &dry);
     if (!arena_ok(&dry)) return ctx_fail(x->ctx, FOCI_ERR_MEMORY, "out of memory");
-    room.base = ctx_alloc(x->ctx, dry.used ? dry.used : 1, 1);
-    if (!room.base) return FOCI_ERR_MEMORY;
-    take_all(x, &room);
+    scratch.base = ctx_alloc(x->ctx, dry.used ? dry.used : 1, 1);
+    if (!scratch.base) return FOCI_ERR_MEMORY;
+    carve_all(x, &scratch);
 
     foci_status status = ref_links_load(x);
     if (!status) status = forward(x);
@@ -305,7 +306,7 @@ static foci_status run_open(struct ref_pass *x)
         store(x, REF_Y, x->at[REF_Y].x, x->call->io->y);
         remember(x);
     }
-    ctx_free(x->ctx, room.base, dry.used ? dry.used : 1, 1);
+    ctx_free(x->ctx, scratch.base, dry.used ? dry.used : 1, 1);
     return status;
 }
 
@@ -319,10 +320,10 @@ foci_status ref_layer_run(const struct ref_layer_call *call)
     TRY(foci_layer_get_problem(layer, &x.p));
     x.ctx = x.plan->ctx;
     ref_made_count(&x);
-    x.place = call->words ? (int)x.p.dtype : REF_F64;
-    x.word = !call->words                                             ? REF_F64
-             : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FLAG_FAST) ? FOCI_F32
-                                                                      : FOCI_BF16;
+    x.place = call->rounds ? (int)x.p.dtype : REF_F64;
+    x.operand = !call->rounds                                            ? REF_F64
+                : x.p.dtype == FOCI_F32 && !(x.p.flags & FOCI_FLAG_FAST) ? FOCI_F32
+                                                                         : FOCI_BF16;
     const foci_status status = run_open(&x);
     if (x.links) ctx_free(x.ctx, x.links, (size_t)x.cap_links, sizeof *x.links);
     return status;

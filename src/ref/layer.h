@@ -1,8 +1,8 @@
-/* layer.h -- the judge of layers: what lies around a plan, in double precision.
+/* layer.h -- the judge of layers: the projections around a plan, in double precision.
  *
- * It asks the layer for its problem, its plan and its tensors by name, and takes nothing
- * else from it.  Everything is a place: rows of heads side by side.  Projections lead from
- * one place to another, the plan from q, k and v to o.
+ * It uses the layer's problem, its plan and its tensors by name, and nothing else of it.
+ * Everything is a place: rows of heads side by side.  Projections lead from one place to
+ * another, the plan from q, k and v to o.
  */
 #ifndef FOCI_REF_LAYER_H
 #define FOCI_REF_LAYER_H
@@ -20,13 +20,12 @@ struct ref_layer_call {
     const double           *params;  /* as foci_layer_param() lays them out */
     double                 *dparams; /* added to; or NULL */
 
-    /* Round what lies between x and y to the layer's type, and the operands of products
-     * as engines do. */
-    bool words;
+    /* Round all tensors between x and y to the layer's type, and the operands of products as
+     * engines do. */
+    bool rounds;
 
-    /* Rows of q, k and v, laid out as the plan has them, of the layer's type, in place of
-     * those that x projects to: what a layer has rounded is what labels are chosen by.
-     * NULL: none. */
+    /* Rows of q, k and v, laid out as in the plan, of the layer's type, in place of the
+     * projections of x: labels are chosen by the rounded rows of a layer.  NULL: none. */
     const void *rows[3];
 };
 
@@ -36,9 +35,9 @@ enum ref_at {
     REF_X,
     REF_SOURCE,
     REF_MEMORY,
-    REF_U, /* gau: the gates, conv: a and b; before what bends them */
+    REF_U, /* gau: the gates, conv: a and b; before their activations */
     REF_W, /* gau: values, likewise */
-    REF_Z, /* gau: what q and k are made of, likewise */
+    REF_Z, /* gau: the input of q and k, likewise */
     REF_Q,
     REF_K,
     REF_V,
@@ -72,12 +71,12 @@ struct ref_pass {
     const foci_plan             *plan;
     int                          own; /* tensors before those of the plan */
     int64_t                      own_floats;
-    int                          place, word; /* what is rounded to which type */
+    int                          place, operand; /* types that each is rounded to */
     struct ref_place             at[REF_PLACES];
     struct ref_link             *links; /* the output's is the last */
     int                          n_links, cap_links;
     int64_t  gamma[2], beta[2]; /* gau: offsets of those of q and of k; -1: none */
-    float   *drawn;             /* room for a frozen tensor */
+    float   *drawn;             /* scratch for a frozen tensor */
     int32_t *lens_k;
     double  *plan_params, *dplan; /* those of the plan, zero at first */
 };
@@ -88,16 +87,16 @@ static inline double *ref_element(const struct ref_place *p, double *x, int64_t 
     return x + b * p->l.batch + i * p->l.row + col / p->dim * p->l.head + col % p->dim;
 }
 
-/* Rows of a place that are there, of entry b. */
+/* The valid rows of a place, of entry b. */
 foci_range ref_valid(const struct ref_pass *x, enum ref_at at, int64_t b);
 
 /* layer_links.c: the tensor of that name, in a mix of that group, and its offset; -1:
- * none, or none stored.  All links; room for their weights, and these as products
+ * none, or none stored.  All links; memory for their weights, and these as products
  * read them.  One link forward; and back, which adds. */
 int         ref_find(const struct ref_pass *x, int group, const char *name);
 int64_t     ref_offset(const struct ref_pass *x, int tensor);
 foci_status ref_links_open(struct ref_pass *x);
-void        ref_links_take(struct ref_pass *x, struct arena *room);
+void        ref_links_carve(struct ref_pass *x, struct arena *scratch);
 foci_status ref_links_load(const struct ref_pass *x);
 void        ref_link_run(const struct ref_pass *x, const struct ref_link *l);
 void        ref_link_back(const struct ref_pass *x, const struct ref_link *l);
@@ -113,7 +112,7 @@ void ref_gates_in(const struct ref_pass *x);
 void ref_gates_out(const struct ref_pass *x);
 void ref_gates_out_back(const struct ref_pass *x);
 void ref_gates_in_back(const struct ref_pass *x);
-/* What element c of row i of y is multiplied by. */
+/* The dropout factor of element c of row i of y. */
 double ref_keep_out(const struct ref_pass *x, int64_t b, int64_t i, int64_t c);
 
 #endif

@@ -18,15 +18,16 @@ static double silu(double x) { return x * sigmoid(x); }
 static double silu_slope(double x) { return sigmoid(x) * (1 + x * (1 - sigmoid(x))); }
 
 /* Element c of row i of entry b, and its gradient. */
-struct spot {
+struct gate_place {
     double *x, *d;
 };
 
-static struct spot spot(const struct ref_pass *x, enum ref_at at, int64_t b, int64_t i,
-                        int64_t c)
+static struct gate_place place_at(const struct ref_pass *x, enum ref_at at, int64_t b,
+                                  int64_t i, int64_t c)
 {
     const struct ref_place *p = &x->at[at];
-    return (struct spot){ ref_element(p, p->x, b, i, c), ref_element(p, p->d, b, i, c) };
+    return (struct gate_place){ ref_element(p, p->x, b, i, c),
+                                ref_element(p, p->d, b, i, c) };
 }
 
 /* One element of v, q or k, of conv and of gau. */
@@ -47,17 +48,19 @@ static void glu(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                 int64_t c)
 {
     const int64_t n = x->at[to].heads * x->at[to].dim;
-    *spot(x, to, b, i, c).x = ref_round(
-        x->place, *spot(x, REF_U, b, i, c).x * sigmoid(*spot(x, REF_U, b, i, n + c).x));
+    *place_at(x, to, b, i, c).x =
+        ref_round(x->place, *place_at(x, REF_U, b, i, c).x *
+                                sigmoid(*place_at(x, REF_U, b, i, n + c).x));
 }
 
 static void glu_back(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                      int64_t c)
 {
-    const int64_t     n = x->at[to].heads * x->at[to].dim;
-    const struct spot v = spot(x, REF_U, b, i, c), gate = spot(x, REF_U, b, i, n + c);
-    const double      s = sigmoid(*gate.x);
-    const double      d = ref_round(x->place, *spot(x, to, b, i, c).d);
+    const int64_t           n = x->at[to].heads * x->at[to].dim;
+    const struct gate_place v = place_at(x, REF_U, b, i, c),
+                            gate = place_at(x, REF_U, b, i, n + c);
+    const double s = sigmoid(*gate.x);
+    const double d = ref_round(x->place, *place_at(x, to, b, i, c).d);
 
     *v.d += d * s;
     *gate.d += d * *v.x * s * (1 - s);
@@ -66,14 +69,15 @@ static void glu_back(const struct ref_pass *x, enum ref_at to, int64_t b, int64_
 static void bend(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                  int64_t c)
 {
-    *spot(x, to, b, i, c).x = ref_round(x->place, silu(*spot(x, REF_W, b, i, c).x));
+    *place_at(x, to, b, i, c).x =
+        ref_round(x->place, silu(*place_at(x, REF_W, b, i, c).x));
 }
 
 static void bend_back(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                       int64_t c)
 {
-    const struct spot from = spot(x, REF_W, b, i, c);
-    *from.d += ref_round(x->place, *spot(x, to, b, i, c).d) * silu_slope(*from.x);
+    const struct gate_place from = place_at(x, REF_W, b, i, c);
+    *from.d += ref_round(x->place, *place_at(x, to, b, i, c).d) * silu_slope(*from.x);
 }
 
 static void stretch(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
@@ -82,16 +86,16 @@ static void stretch(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t
     const double *gamma = x->call->params + x->gamma[to == REF_K];
     const double *beta = x->call->params + x->beta[to == REF_K];
 
-    *spot(x, to, b, i, c).x =
-        ref_round(x->place, silu(*spot(x, REF_Z, b, i, c).x) * gamma[c] + beta[c]);
+    *place_at(x, to, b, i, c).x =
+        ref_round(x->place, silu(*place_at(x, REF_Z, b, i, c).x) * gamma[c] + beta[c]);
 }
 
 static void stretch_back(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                          int64_t c)
 {
     const int64_t gamma = x->gamma[to == REF_K] + c, beta = x->beta[to == REF_K] + c;
-    const struct spot z = spot(x, REF_Z, b, i, c);
-    const double      d = ref_round(x->place, *spot(x, to, b, i, c).d);
+    const struct gate_place z = place_at(x, REF_Z, b, i, c);
+    const double            d = ref_round(x->place, *place_at(x, to, b, i, c).d);
 
     *z.d += d * x->call->params[gamma] * silu_slope(*z.x);
     if (!x->call->dparams) return;
@@ -120,15 +124,17 @@ void ref_gates_in_back(const struct ref_pass *x)
 static void open_gate(const struct ref_pass *x, enum ref_at to, int64_t b, int64_t i,
                       int64_t c)
 {
-    *spot(x, to, b, i, c).x = ref_round(x->place, silu(*spot(x, REF_U, b, i, c).x) *
-                                                      *spot(x, REF_O, b, i, c).x);
+    *place_at(x, to, b, i, c).x =
+        ref_round(x->place, silu(*place_at(x, REF_U, b, i, c).x) *
+                                *place_at(x, REF_O, b, i, c).x);
 }
 
 static void open_gate_back(const struct ref_pass *x, enum ref_at to, int64_t b,
                            int64_t i, int64_t c)
 {
-    const struct spot u = spot(x, REF_U, b, i, c), o = spot(x, REF_O, b, i, c);
-    const double      d = ref_round(x->place, *spot(x, to, b, i, c).d);
+    const struct gate_place u = place_at(x, REF_U, b, i, c),
+                            o = place_at(x, REF_O, b, i, c);
+    const double d = ref_round(x->place, *place_at(x, to, b, i, c).d);
 
     *u.d += d * *o.x * silu_slope(*u.x);
     *o.d += d * silu(*u.x);

@@ -115,22 +115,22 @@ static foci_status load(const struct ref_pass *x, const struct ref_link *l)
         TRY(foci_layer_frozen_get(x->call->layer, l->weights, x->drawn));
     for (int64_t t = 0; t < param.count; t++)
         l->w[t] =
-            ref_round(x->word, param.offset < 0 ? (double)x->drawn[t]
-                                                : x->call->params[param.offset + t]);
+            ref_round(x->operand, param.offset < 0 ? (double)x->drawn[t]
+                                                   : x->call->params[param.offset + t]);
     return FOCI_OK;
 }
 
-void ref_links_take(struct ref_pass *x, struct arena *room)
+void ref_links_carve(struct ref_pass *x, struct arena *scratch)
 {
     int64_t most = 0;
 
     for (int i = 0; i < x->n_links; i++) {
         struct ref_link *l = &x->links[i];
         const int64_t    n = columns(&x->at[l->from]) * l->cols;
-        l->w = arena_alloc(room, n, sizeof *l->w);
+        l->w = arena_alloc(scratch, n, sizeof *l->w);
         most = max64(most, n);
     }
-    x->drawn = arena_alloc(room, most, sizeof *x->drawn);
+    x->drawn = arena_alloc(scratch, most, sizeof *x->drawn);
 }
 
 foci_status ref_links_load(const struct ref_pass *x)
@@ -159,7 +159,7 @@ void ref_link_run(const struct ref_pass *x, const struct ref_link *l)
             for (int64_t c = 0; c < l->cols; c++) {
                 double sum = bias ? bias[c] : 0;
                 for (int64_t t = 0; t < n; t++)
-                    sum += ref_round(x->word, *ref_element(from, from->x, b, i, t)) *
+                    sum += ref_round(x->operand, *ref_element(from, from->x, b, i, t)) *
                            l->w[t * l->cols + c];
                 *ref_element(to, to->x, b, l->row0 + i, col0 + c) =
                     ref_round(x->place, sum);
@@ -180,11 +180,11 @@ void ref_link_back(const struct ref_pass *x, const struct ref_link *l)
             for (int64_t c = 0; c < l->cols; c++) {
                 const double d = ref_round(
                     x->place, *ref_element(to, to->d, b, l->row0 + i, col0 + c));
-                const double g = ref_round(x->word, d);
+                const double g = ref_round(x->operand, d);
                 if (dbias) dbias[c] += d;
                 for (int64_t t = 0; t < n; t++) {
                     const double in =
-                        ref_round(x->word, *ref_element(from, from->x, b, i, t));
+                        ref_round(x->operand, *ref_element(from, from->x, b, i, t));
                     if (dw) dw[t * l->cols + c] += in * g;
                     *ref_element(from, from->d, b, i, t) += g * l->w[t * l->cols + c];
                 }

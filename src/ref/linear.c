@@ -7,7 +7,7 @@
  *                                              t = sqrt(sum of lam^|i-j|)
  *     feature  n_ij = sum over c of f_c(q_i) g_c(k_j) / sum over t of g_c(k_t),  D = 1
  *
- * where n are weights as pairs.c has them and r the same, but never turned.  A row whose
+ * where n are weights as pairs.c has them and r the same, but never rotated.  A row whose
  * D is 0, or below 1e-300 where weights have signs, is empty.
  */
 #include <math.h>
@@ -70,7 +70,7 @@ static void weigh(struct ref_linear *x, int64_t i)
     for (int64_t j = 0; j < x->n; j++)
         x->a[j] = x->divisor == 0
                       ? 0
-                      : ref_operand(x, x->turned[j]) * x->fade[j] / x->divisor;
+                      : ref_operand(x, x->rotated[j]) * x->fade[j] / x->divisor;
 }
 
 /* From da, divided already, to the gradients of pairs, where along = sum of a da. */
@@ -90,9 +90,9 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
     }
     for (int64_t j = 0; j < x->n; j++) {
         const double dn = x->da[j];
-        x->dturned[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
+        x->drotated[j] = x->rope ? ref_operand(x, dn * x->fade[j]) : 0;
         x->dplain[j] = ref_operand(x, ((x->rope ? 0 : dn) + dsum) * x->fade[j]);
-        x->dfade[j] = dn * x->turned[j] + dsum * x->plain[j] + dfades;
+        x->dfade[j] = dn * x->rotated[j] + dsum * x->plain[j] + dfades;
         ref_pair_back(x, i, j);
     }
 }
@@ -106,10 +106,10 @@ static void weigh_features(struct ref_linear *x, int64_t i)
         x->top[c] = -INFINITY;
         x->sum[c] = 0;
         for (int64_t j = 0; j < x->n; j++)
-            x->top[c] = fmax(x->top[c], g->word_log[j * x->m + c]);
+            x->top[c] = fmax(x->top[c], g->rounded_log[j * x->m + c]);
         for (int64_t j = 0; j < x->n; j++)
-            x->sum[c] +=
-                g->word[j * x->m + c] * exp(g->word_log[j * x->m + c] - x->top[c]);
+            x->sum[c] += g->rounded[j * x->m + c] *
+                         exp(g->rounded_log[j * x->m + c] - x->top[c]);
     }
     x->divisor = x->n > 0;
     for (int64_t j = 0; j < x->n; j++) {
@@ -119,9 +119,9 @@ static void weigh_features(struct ref_linear *x, int64_t i)
             x->share[r] =
                 x->sum[c] == 0
                     ? 0
-                    : g->word[r] * exp(g->word_log[r] - x->top[c]) / x->sum[c];
+                    : g->rounded[r] * exp(g->rounded_log[r] - x->top[c]) / x->sum[c];
             ref_add(x, &sum,
-                    f->word[i * x->m + c] * exp(f->word_log[i * x->m + c]) *
+                    f->rounded[i * x->m + c] * exp(f->rounded_log[i * x->m + c]) *
                         x->share[r]);
         }
         x->a[j] = ref_operand(x, sum);
@@ -134,7 +134,7 @@ static void features_back(struct ref_linear *x, int64_t i)
 
     for (int64_t c = 0; c < x->m; c++) {
         const int64_t r = i * x->m + c;
-        const double  grown = exp(f->word_log[r]), own = f->word[r] * grown;
+        const double  grown = exp(f->rounded_log[r]), own = f->rounded[r] * grown;
         double        mean = 0;
 
         for (int64_t j = 0; j < x->n; j++)
@@ -146,7 +146,8 @@ static void features_back(struct ref_linear *x, int64_t i)
             const int64_t t = j * x->m + c;
             const double  d = ref_operand(x, own * (x->da[j] - mean));
             ref_add(x, &g->dlog[t], x->share[t] * d);
-            ref_add(x, &g->dvalue[t], exp(g->word_log[t] - x->top[c]) / x->sum[c] * d);
+            ref_add(x, &g->dvalue[t],
+                    exp(g->rounded_log[t] - x->top[c]) / x->sum[c] * d);
         }
     }
 }
@@ -213,7 +214,7 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
         ref_add(x, &along, term);
         squares += term * term;
     }
-    /* Where it cancels all else, as in a row of one key, being off must show: four words,
+    /* Where it cancels all else, as in a row of one key, being off must show: four roundings,
      * of g, a, v and o, make a unit. */
     along += unit_of(x) * sqrt(squares);
     if (x->l.norm == FOCI_NORM_FEATURE) {
@@ -294,7 +295,7 @@ static struct ref_linear open_head(const struct ref_part *p)
     struct ref_linear   x = { .p = p,
                               .l = linear_of(p->mech),
                               .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
-                              .type = ref_word_type(p->call),
+                              .type = ref_operand_type(p->call),
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = pr->dim_qk,
@@ -324,23 +325,23 @@ static struct ref_linear open_head(const struct ref_part *p)
     return x;
 }
 
-static void take_features(const struct ref_linear *x, struct ref_features *f,
-                          struct arena *a)
+static void carve_features(const struct ref_linear *x, struct ref_features *f,
+                           struct arena *a)
 {
     f->value = ref_doubles(a, f->rows, x->m);
     f->log = ref_doubles(a, f->rows, x->m);
     f->dvalue = ref_doubles(a, f->rows, x->m);
     f->dlog = ref_doubles(a, f->rows, x->m);
-    f->word = f->value;
-    f->word_log = f->log;
+    f->rounded = f->value;
+    f->rounded_log = f->log;
     if (x->type != REF_F64) {
-        f->word = ref_doubles(a, f->rows, x->m);
-        f->word_log = ref_doubles(a, f->rows, x->m);
+        f->rounded = ref_doubles(a, f->rows, x->m);
+        f->rounded_log = ref_doubles(a, f->rows, x->m);
     }
     f->along = ref_doubles(a, x->directions, x->dqk);
 }
 
-static void take_exponents(struct ref_linear *x, struct arena *a)
+static void carve_exponents(struct ref_linear *x, struct arena *a)
 {
     const int64_t d = x->dqk;
 
@@ -353,10 +354,10 @@ static void take_exponents(struct ref_linear *x, struct arena *a)
     x->scratch = ref_doubles(a, ref_moments_scratch(d), 1);
 }
 
-static void take_all(struct ref_linear *x, struct arena *a)
+static void carve_all(struct ref_linear *x, struct arena *a)
 {
-    double **const rows[] = { &x->plain, &x->turned, &x->fade,    &x->a,
-                              &x->da,    &x->dplain, &x->dturned, &x->dfade };
+    double **const rows[] = { &x->plain, &x->rotated, &x->fade,     &x->a,
+                              &x->da,    &x->dplain,  &x->drotated, &x->dfade };
 
     for (size_t t = 0; t < sizeof rows / sizeof *rows; t++)
         *rows[t] = ref_doubles(a, x->nk, 1);
@@ -367,10 +368,10 @@ static void take_all(struct ref_linear *x, struct arena *a)
         x->sum = ref_doubles(a, x->m, 1);
     }
     if (x->written) {
-        take_features(x, &x->q, a);
-        take_features(x, &x->k, a);
+        carve_features(x, &x->q, a);
+        carve_features(x, &x->k, a);
     }
-    if (x->l.feature == FOCI_FEATURE_EXP) take_exponents(x, a);
+    if (x->l.feature == FOCI_FEATURE_EXP) carve_exponents(x, a);
 }
 
 foci_status ref_linear_run(const struct ref_part *p)
@@ -378,12 +379,12 @@ foci_status ref_linear_run(const struct ref_part *p)
     struct ref_linear x = open_head(p);
     struct arena      a = { 0 };
 
-    take_all(&x, &a);
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     const foci_status status = run(&x);
     free(memory);
     return status;

@@ -1,13 +1,13 @@
 /* linear.h -- kernels that are products of features: what their files share.
  *
  * A row is walked pair by pair: weights w_ij come from closed forms where there are any,
- * else from features that are written out for every row, f = value e^log.  So are
- * features that are turned (rope) or rounded (words).
+ * else from features that are written out for every row, f = value e^log.  Features that are
+ * rotated (rope) or rounded are always written out.
  *
- * Words are bf16, or of problems in f32 floats; then sums are rounded too, after every
- * term: how far off that is, is the yardstick of engines that compute in f32.  Divisors do
- * not read words: what their roundings have in common with those of products, engines
- * that add up features times values do not share.
+ * Rounding is to bf16 or, for problems in f32, to floats; then sums are rounded too, after
+ * every term: the error of this is the yardstick for engines that compute in f32.  Divisors
+ * use features that are not rounded: rounding errors that they would share with products are
+ * not shared in engines, which sum features times values.
  */
 #ifndef FOCI_REF_LINEAR_H
 #define FOCI_REF_LINEAR_H
@@ -22,10 +22,10 @@ struct ref_features {
     int64_t       place; /* of row 0 */
     double        root;  /* what scales x */
     double       *value, *log, *dvalue, *dlog;
-    double       *word, *word_log; /* value and log in words */
-    double       *along;           /* [directions][dqk]: w B */
-    const double *quad;            /* C [dqk][dqk] */
-    bool          queries;         /* else keys */
+    double       *rounded, *rounded_log; /* value and log, rounded */
+    double       *along;                 /* [directions][dqk]: w B */
+    const double *quad;                  /* C [dqk][dqk] */
+    bool          queries;               /* else keys */
 };
 
 /* Exponents of features e^(w.Aw + w.By + y.Cy): A a diagonal [d], the others [d][d]. */
@@ -44,7 +44,7 @@ struct ref_linear {
     foci_linear            l;
     const foci_mod        *rope;
     bool                   causal, written, logs;
-    int                    type; /* of words; REF_F64: nothing is rounded */
+    int                    type; /* of rounding; REF_F64: nothing is rounded */
     int64_t                nq, nk, dqk, dv, m;
     int64_t                memory; /* leading keys that take no gradient */
     double                 scale, length, lam;
@@ -59,11 +59,11 @@ struct ref_linear {
 
     /* One row: keys up to `n` are seen. */
     int64_t n;
-    double  unit;           /* plain and turned are in units e^unit */
-    double *plain, *turned; /* w_ij without the decay: of divisors, of outputs */
-    double *fade;           /* the decay */
-    double *a, *da;         /* weights */
-    double *dplain, *dturned, *dfade;
+    double  unit;            /* plain and rotated are in units e^unit */
+    double *plain, *rotated; /* w_ij without the decay: of divisors, of outputs */
+    double *fade;            /* the decay */
+    double *a, *da;          /* weights */
+    double *dplain, *drotated, *dfade;
     double *share;     /* [nk][m] of a feature's sum */
     double *top, *sum; /* [m] such sums, in units e^top */
     double *dn;        /* [dv] gradient of the output, divided */
@@ -86,7 +86,7 @@ static inline void ref_add(const struct ref_linear *x, double *sum, double term)
     *sum = ref_sum(x, *sum + term);
 }
 
-/* exponents.c: what the parameters say, or q and k. */
+/* exponents.c: the exponents, from parameters or from q and k. */
 foci_status ref_exponents(struct ref_linear *x);
 
 /* best_exponents.c: the ones that estimate best; doubles of scratch that this needs. */
@@ -101,8 +101,8 @@ void    ref_features_fill(const struct ref_linear *x, struct ref_features *f);
 void ref_features_back(const struct ref_linear *x, const struct ref_features *f,
                        int64_t i);
 
-/* pairs.c: w_ij, as features or a formula has it, to x->plain and x->turned, which are
- * one without rope; the way back from x->dplain and x->dturned. */
+/* pairs.c: w_ij, as features or a formula has it, to x->plain and x->rotated, which are
+ * one without rope; the way back from x->dplain and x->drotated. */
 void ref_pair(const struct ref_linear *x, int64_t i, int64_t j);
 void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j);
 /* The largest log of a product of features of row i. */

@@ -120,12 +120,12 @@ int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j)
  * none is. */
 static double brought(const struct ref_head *h, const double *q, int64_t at, int64_t c)
 {
-    return ref_word(h->words, at < 0 ? q[c] : q[c] + h->p->call->params[at + c]);
+    return ref_rounded(h->rounds, at < 0 ? q[c] : q[c] + h->p->call->params[at + c]);
 }
 
 static double param_word(const struct ref_head *h, int64_t at)
 {
-    return ref_word(h->words, h->p->call->params[at]);
+    return ref_rounded(h->rounds, h->p->call->params[at]);
 }
 
 /* s_ij */
@@ -245,7 +245,7 @@ void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *
     for (int64_t j = 0; j < h->cols; j++) {
         if (!r->times[j]) continue;
         const double exact = r->dx[j] * r->slope[j];
-        const double d = ref_word(h->words, exact);
+        const double d = ref_rounded(h->rounds, exact);
         df += d * r->s[j];
         if (pairs > 0) product_back(h, i, j, pairs * r->f * d, r->held[j]);
         if (j >= h->nk) continue;

@@ -4,7 +4,7 @@
  *     standard   (x - mean) / sqrt(variance + 1e-5), if the mechanism says so
  *     shared     x / |x|, if keys are the unit vectors of the queries
  *     unit       x / |x|, if a modifier says so
- *     turn       pairs of elements, by angles that grow with the place
+ *     rotate     pairs of elements, by angles that grow with the place
  *
  * in this order.  Norms are floored at 1e-12, so that a zero row stays zero.
  */
@@ -13,7 +13,7 @@
 
 #include "ref/ref.h"
 
-enum map { PROJECT, STANDARD, SHARED, UNIT, TURN };
+enum map { PROJECT, STANDARD, SHARED, UNIT, ROTATE };
 
 static const double least_norm = 1e-12, least_variance = 1e-5;
 
@@ -24,7 +24,7 @@ static bool applies(const struct ref_head *h, bool key, enum map step)
     case STANDARD: return h->mech.def->map == FOCI_MAP_STANDARD;
     case SHARED: return key && h->order.shared_qk;
     case UNIT: return h->unit;
-    case TURN: return h->rope != NULL;
+    case ROTATE: return h->rope != NULL;
     }
     return false;
 }
@@ -89,9 +89,9 @@ static void unit_back(const double *x, const double *dy, int64_t n, double *dx)
         dx[t] = (dy[t] - x[t] * along) / (floored ? least_norm : norm);
 }
 
-/* Back is the same with the sign of the angles turned. */
-static void turn(const foci_mod *rope, double place, const double *x, int64_t n,
-                 double *y)
+/* Back is the same with the sign of the angles rotated. */
+static void rotate(const foci_mod *rope, double place, const double *x, int64_t n,
+                   double *y)
 {
     const double base = rope->arg[0];
     const bool   halves = rope->arg[1] != 0;
@@ -109,7 +109,7 @@ void ref_map_open(struct ref_head *h)
     for (int key = 0; key < 2; key++) {
         const int64_t at = ref_tensor(h->p, -1, (size_t)key);
         for (int64_t t = 0; h->project[key] && t < h->dqk * h->du; t++)
-            h->project[key][t] = ref_word(h->words, h->p->call->params[at + t]);
+            h->project[key][t] = ref_rounded(h->rounds, h->p->call->params[at + t]);
     }
 }
 
@@ -134,7 +134,7 @@ static void project_back(const struct ref_head *h, bool key, const double *x,
     for (int64_t t = 0; t < h->dqk; t++)
         dx[t] = 0;
     for (int64_t r = 0; r < h->du; r++) {
-        const double d = ref_word(h->words, dy[r]);
+        const double d = ref_rounded(h->rounds, dy[r]);
         for (int64_t t = 0; t < h->dqk; t++) {
             dx[t] += d * u[t * h->du + r];
             du[t * h->du + r] += x[t] * d;
@@ -150,7 +150,7 @@ static void forward(const struct ref_head *h, bool key, enum map step, int64_t p
     case STANDARD: standard(x, h->du, y); break;
     case SHARED:
     case UNIT: unit(x, h->du, y); break;
-    case TURN: turn(h->rope, (double)place, x, h->du, y); break;
+    case ROTATE: rotate(h->rope, (double)place, x, h->du, y); break;
     }
 }
 
@@ -162,7 +162,7 @@ static void backward(const struct ref_head *h, bool key, enum map step, int64_t 
     case STANDARD: standard_back(x, y, dy, h->du, dx); break;
     case SHARED:
     case UNIT: unit_back(x, dy, h->du, dx); break;
-    case TURN: turn(h->rope, -(double)place, dy, h->du, dx); break;
+    case ROTATE: rotate(h->rope, -(double)place, dy, h->du, dx); break;
     }
 }
 

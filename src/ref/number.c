@@ -89,11 +89,11 @@ static bool round_bits(struct format f, double *value)
 
 double ref_round(int type, double value)
 {
-    double room;
+    double scratch;
 
     if (type == REF_F64) return value;
     if (type == FOCI_F32) return (float)value;
     if (round_bits(type == FOCI_BF16 ? bf16 : f16, &value)) return value;
-    ref_store(type, &room, 0, value);
-    return ref_load(type, &room, 0);
+    ref_store(type, &scratch, 0, value);
+    return ref_load(type, &scratch, 0);
 }

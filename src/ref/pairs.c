@@ -1,12 +1,12 @@
 /* pairs.c -- the weight of one pair before anything is divided, and the way back.
  *
  *     row       s q.k                       elu, relu, cos   sum of f(q_c) f(k_c)
- *     turned    relu(q).relu(k) cos(pi/2 (i - j)/length)
+ *     rotated   relu(q).relu(k) cos(pi/2 (i - j)/length)
  *     powers    1 + sum of (s q_c k_c)^r    products         sum of share_r (s q.k)^r
  *
  * and of features that are written out, sum of f_r(q) g_r(k).  With rope, pairs a, b of
- * features are turned by angles that grow with the place; what is left of that in a
- * product is the turn by the difference t of the places,
+ * features are rotated by angles that grow with the place; what is left of that in a
+ * product is the rotation by the difference t of the places,
  *
  *     (f_a g_a + f_b g_b) cos t + (f_b g_a - f_a g_b) sin t
  */
@@ -27,28 +27,28 @@ static double apart(const struct ref_linear *x, int64_t i, int64_t j)
  */
 
 /* A function of two numbers and its slopes. */
-struct slopes {
+struct pair_slopes {
     double w, q, k;
 };
 
-static struct slopes map(foci_feature feature, double x)
+static struct pair_slopes map(foci_feature feature, double x)
 {
     switch (feature) {
     case FOCI_FEATURE_ELU:
-        return (struct slopes){ x > 0 ? x + 1 : exp(x), x > 0 ? 1 : exp(x), 0 };
-    case FOCI_FEATURE_COS: return (struct slopes){ cos(x), -sin(x), 0 };
+        return (struct pair_slopes){ x > 0 ? x + 1 : exp(x), x > 0 ? 1 : exp(x), 0 };
+    case FOCI_FEATURE_COS: return (struct pair_slopes){ cos(x), -sin(x), 0 };
     default: /* relu; NaN stays */
-        return (struct slopes){ x <= 0 ? 0 : x, x > 0 ? 1 : x <= 0 ? 0 : x, 0 };
+        return (struct pair_slopes){ x <= 0 ? 0 : x, x > 0 ? 1 : x <= 0 ? 0 : x, 0 };
     }
 }
 
 /* What element c of both rows brings. */
-static struct slopes element(const struct ref_linear *x, double q, double k)
+static struct pair_slopes element(const struct ref_linear *x, double q, double k)
 {
-    struct slopes s = { 0 };
+    struct pair_slopes s = { 0 };
 
     if (x->l.feature == FOCI_FEATURE_ROW)
-        return (struct slopes){ x->scale * q * k, x->scale * k, x->scale * q };
+        return (struct pair_slopes){ x->scale * q * k, x->scale * k, x->scale * q };
     if (x->l.feature == FOCI_FEATURE_POWERS) {
         for (int r = 1; r <= x->l.order; r++) {
             s.w += pow(x->scale * q * k, r);
@@ -57,8 +57,8 @@ static struct slopes element(const struct ref_linear *x, double q, double k)
         }
         return s;
     }
-    const struct slopes f = map(x->l.feature, q), g = map(x->l.feature, k);
-    return (struct slopes){ f.w * g.w, f.q * g.w, f.w * g.q };
+    const struct pair_slopes f = map(x->l.feature, q), g = map(x->l.feature, k);
+    return (struct pair_slopes){ f.w * g.w, f.q * g.w, f.w * g.q };
 }
 
 /* sum of share_r t^r, and its slope to *slope. */
@@ -109,7 +109,7 @@ static void formula_back(const struct ref_linear *x, int64_t i, int64_t j, doubl
     if (x->l.feature == FOCI_FEATURE_PRODUCTS)
         series(&x->l, scaled_dot(x, i, j), &slope);
     for (int64_t c = 0; c < x->dqk; c++) {
-        struct slopes s = { 0, slope * x->scale * k[c], slope * x->scale * q[c] };
+        struct pair_slopes s = { 0, slope * x->scale * k[c], slope * x->scale * q[c] };
         if (x->l.feature != FOCI_FEATURE_PRODUCTS) s = element(x, q[c], k[c]);
         dq[c] += dw * cosine(x, i, j) * s.q;
         if (j >= x->memory) dk[c] += dw * cosine(x, i, j) * s.k;
@@ -134,47 +134,49 @@ static double product(const struct ref_linear *x, int64_t i, int64_t j, int64_t 
     return grown(x, x->q.log[f] + x->k.log[g]) * x->q.value[f] * x->k.value[g];
 }
 
-/* In words, feature r of the query times feature c of the key. */
+/* Rounded feature r of the query times rounded feature c of the key. */
 static double term(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                    int64_t c)
 {
     const int64_t f = i * x->m + r, g = j * x->m + c;
-    return grown(x, x->q.word_log[f] + x->k.word_log[g]) * x->q.word[f] * x->k.word[g];
+    return grown(x, x->q.rounded_log[f] + x->k.rounded_log[g]) * x->q.rounded[f] *
+           x->k.rounded[g];
 }
 
 static void term_back(const struct ref_linear *x, int64_t i, int64_t j, int64_t r,
                       int64_t c, double dw)
 {
     const int64_t f = i * x->m + r, g = j * x->m + c;
-    const double  by = dw * grown(x, x->q.word_log[f] + x->k.word_log[g]);
+    const double  by = dw * grown(x, x->q.rounded_log[f] + x->k.rounded_log[g]);
 
-    ref_add(x, &x->q.dvalue[f], by * x->k.word[g]);
-    ref_add(x, &x->k.dvalue[g], by * x->q.word[f]);
-    ref_add(x, &x->q.dlog[f], by * x->q.word[f] * x->k.word[g]);
-    ref_add(x, &x->k.dlog[g], by * x->q.word[f] * x->k.word[g]);
+    ref_add(x, &x->q.dvalue[f], by * x->k.rounded[g]);
+    ref_add(x, &x->k.dvalue[g], by * x->q.rounded[f]);
+    ref_add(x, &x->q.dlog[f], by * x->q.rounded[f] * x->k.rounded[g]);
+    ref_add(x, &x->k.dlog[g], by * x->q.rounded[f] * x->k.rounded[g]);
 }
 
-/* The pair of features that turns as number t. */
-struct turn {
+/* Pair t of the rotated features. */
+struct rotated_pair {
     int64_t a, b;
     double  angle;
 };
 
-static struct turn turn_of(const struct ref_linear *x, int64_t i, int64_t j, int64_t t)
+static struct rotated_pair pair_of(const struct ref_linear *x, int64_t i, int64_t j,
+                                   int64_t t)
 {
     const bool   halves = x->rope->arg[1] != 0;
     const double pace = pow(x->rope->arg[0], -2 * (double)t / (double)x->m);
 
-    return (struct turn){ halves ? t : 2 * t, halves ? t + x->m / 2 : 2 * t + 1,
-                          apart(x, i, j) * pace };
+    return (struct rotated_pair){ halves ? t : 2 * t, halves ? t + x->m / 2 : 2 * t + 1,
+                                  apart(x, i, j) * pace };
 }
 
-static double turned(const struct ref_linear *x, int64_t i, int64_t j)
+static double rotated(const struct ref_linear *x, int64_t i, int64_t j)
 {
     double sum = 0;
 
     for (int64_t t = 0; t < x->m / 2; t++) {
-        const struct turn u = turn_of(x, i, j, t);
+        const struct rotated_pair u = pair_of(x, i, j, t);
         ref_add(x, &sum,
                 cos(u.angle) * (term(x, i, j, u.a, u.a) + term(x, i, j, u.b, u.b)) +
                     sin(u.angle) * (term(x, i, j, u.b, u.a) - term(x, i, j, u.a, u.b)));
@@ -182,10 +184,10 @@ static double turned(const struct ref_linear *x, int64_t i, int64_t j)
     return sum;
 }
 
-static void turned_back(const struct ref_linear *x, int64_t i, int64_t j, double dw)
+static void rotated_back(const struct ref_linear *x, int64_t i, int64_t j, double dw)
 {
     for (int64_t t = 0; t < x->m / 2; t++) {
-        const struct turn u = turn_of(x, i, j, t);
+        const struct rotated_pair u = pair_of(x, i, j, t);
         term_back(x, i, j, u.a, u.a, dw * cos(u.angle));
         term_back(x, i, j, u.b, u.b, dw * cos(u.angle));
         term_back(x, i, j, u.b, u.a, dw * sin(u.angle));
@@ -206,19 +208,21 @@ double ref_pair_unit(const struct ref_linear *x, int64_t i)
 
 void ref_pair(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    double sum = 0, words = 0;
+    double sum = 0, rounded_sum = 0;
 
     for (int64_t r = 0; x->written && r < x->m; r++) {
         ref_add(x, &sum, product(x, i, j, r));
-        if (x->type != REF_F64) ref_add(x, &words, term(x, i, j, r, r));
+        if (x->type != REF_F64) ref_add(x, &rounded_sum, term(x, i, j, r, r));
     }
     x->plain[j] = x->written ? sum : formula(x, i, j);
-    x->turned[j] = x->rope ? turned(x, i, j) : x->type != REF_F64 ? words : x->plain[j];
+    x->rotated[j] = x->rope              ? rotated(x, i, j)
+                    : x->type != REF_F64 ? rounded_sum
+                                         : x->plain[j];
 }
 
 void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j)
 {
-    const double dw = x->dplain[j] + (x->rope ? 0 : x->dturned[j]);
+    const double dw = x->dplain[j] + (x->rope ? 0 : x->drotated[j]);
 
     if (!x->written) {
         formula_back(x, i, j, dw);
@@ -226,5 +230,5 @@ void ref_pair_back(const struct ref_linear *x, int64_t i, int64_t j)
     }
     for (int64_t r = 0; r < x->m; r++)
         term_back(x, i, j, r, r, dw);
-    if (x->rope) turned_back(x, i, j, x->dturned[j]);
+    if (x->rope) rotated_back(x, i, j, x->drotated[j]);
 }

@@ -39,7 +39,7 @@ double *ref_doubles(struct arena *a, int64_t rows, int64_t dim)
     return arena_alloc(a, (int64_t)n, sizeof(double));
 }
 
-static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
+static void carve_row(struct ref_row *r, int64_t cols, struct arena *a)
 {
     r->times = arena_alloc(a, cols, sizeof *r->times);
     r->held = arena_alloc(a, cols, sizeof *r->held);
@@ -52,7 +52,7 @@ static void take_row(struct ref_row *r, int64_t cols, struct arena *a)
     r->dx = ref_doubles(a, cols, 1);
 }
 
-static void take_all(struct ref_head *h, struct arena *a)
+static void carve_all(struct ref_head *h, struct arena *a)
 {
     const int64_t rounds = h->order.rounds;
 
@@ -68,35 +68,35 @@ static void take_all(struct ref_head *h, struct arena *a)
     h->spread = ref_doubles(a, h->nk, 1);
     h->o = ref_doubles(a, h->dv, 1);
     h->g = ref_doubles(a, h->dv, 1);
-    take_row(&h->row, h->cols, a);
+    carve_row(&h->row, h->cols, a);
     for (int key = 0; h->mech.def->map == FOCI_MAP_PROJECT && key < 2; key++)
         h->project[key] = ref_doubles(a, h->dqk, h->du);
     if (h->order.label) {
         h->label_q = ref_doubles(a, rounds, h->nq);
         h->label_k = ref_doubles(a, rounds, h->nk);
         h->chunk = arena_alloc(a, rounds * h->nk, sizeof *h->chunk);
-        h->taken_q = arena_alloc(a, h->n_labels * h->nq, 1);
-        h->taken_k = arena_alloc(a, h->n_labels * h->nk, 1);
+        h->topk_q = arena_alloc(a, h->n_labels * h->nq, 1);
+        h->topk_k = arena_alloc(a, h->n_labels * h->nk, 1);
     }
     if (h->sources != FOCI_SOURCE_QK) {
         h->mix = ref_doubles(a, REF_SOURCES, 1);
         h->dmix = ref_doubles(a, REF_SOURCES, 1);
         h->given = ref_doubles(a, REF_SOURCES, h->nk);
         h->dgiven = ref_doubles(a, h->nk, 1);
-        h->net = ref_doubles(a, ref_sources_room(h), 1);
-        h->dnet = ref_doubles(a, ref_sources_room(h), 1);
+        h->net = ref_doubles(a, ref_sources_scratch(h), 1);
+        h->dnet = ref_doubles(a, ref_sources_scratch(h), 1);
     }
-    if (h->second) {
+    if (h->two_pass) {
         h->y = ref_doubles(a, h->nq, h->dv);
         h->dy = ref_doubles(a, h->nq, h->dv);
         if (h->p->weights) h->paths = ref_doubles(a, h->cols - h->nk, h->nk);
     }
 }
 
-static void round_words(bool words, double *x, int64_t n)
+static void round_all(bool rounds, double *x, int64_t n)
 {
-    for (int64_t t = 0; words && t < n; t++)
-        x[t] = ref_word(words, x[t]);
+    for (int64_t t = 0; rounds && t < n; t++)
+        x[t] = ref_rounded(rounds, x[t]);
 }
 
 /* Keys of shared rows are their queries. */
@@ -116,9 +116,9 @@ static void fill(struct ref_head *h)
         h->v[t] = h->p->v[t];
     ref_slots_fill(h);
     /* With vectors of txl added to them queries round later: see logits.c. */
-    round_words(h->words && h->txl_r < 0, h->uq, h->nq * h->du);
-    round_words(h->words, h->uk, h->cols * h->du);
-    round_words(h->words, h->v, h->cols * h->dv);
+    round_all(h->rounds && h->txl_r < 0, h->uq, h->nq * h->du);
+    round_all(h->rounds, h->uk, h->cols * h->du);
+    round_all(h->rounds, h->v, h->cols * h->dv);
     ref_labels_find(h);
     ref_distances(h);
     ref_sources_open(h);
@@ -155,10 +155,10 @@ static void bring_home(struct ref_head *h)
 static void run(struct ref_head *h)
 {
     fill(h);
-    if (h->second)
-        ref_rows_second(h);
+    if (h->two_pass)
+        ref_rows_two_pass(h);
     else if (h->order.topk)
-        ref_rows_taken(h);
+        ref_rows_topk(h);
     else
         ref_rows_plain(h);
     if (h->p->g) bring_home(h);
@@ -170,7 +170,7 @@ static foci_status run_exact(const struct ref_part *p)
     struct ref_head     h = { .p = p,
                               .mech = *p->mech,
                               .causal = (problem->flags & FOCI_FLAG_CAUSAL) != 0,
-                              .words = p->call->words,
+                              .rounds = p->call->rounds,
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = problem->dim_qk,
@@ -187,14 +187,14 @@ static foci_status run_exact(const struct ref_part *p)
     ref_slots_count(&h);
     ref_labels_count(&h);
     ref_modifiers(&h);
-    if ((h.second || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
+    if ((h.two_pass || h.order.shared_qk) && h.nq != h.nk) return FOCI_ERR_ARG;
 
-    take_all(&h, &a);
+    carve_all(&h, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&h, &a);
+    carve_all(&h, &a);
     run(&h);
     free(memory);
     return FOCI_OK;

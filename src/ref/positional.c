@@ -9,7 +9,7 @@
 
 #include "ref/ref.h"
 
-struct positional {
+struct ref_positional {
     const struct ref_part *p;
     foci_positional        what;
     bool                   causal;
@@ -36,7 +36,7 @@ static double cube(foci_pattern pattern, int64_t i, int64_t j, int64_t n)
 }
 
 /* Row i of the pattern on n places. */
-static void pattern_row(const struct positional *x, int64_t i, int64_t n, double *a)
+static void pattern_row(const struct ref_positional *x, int64_t i, int64_t n, double *a)
 {
     double sum = 0;
 
@@ -48,12 +48,12 @@ static void pattern_row(const struct positional *x, int64_t i, int64_t n, double
         a[j] = sum > 0 ? a[j] / sum : x->what.self && j == i;
 }
 
-static int64_t word_of(const struct positional *x, int64_t i)
+static int64_t word_of(const struct ref_positional *x, int64_t i)
 {
     return x->what.words ? x->p->word_of[i] : i;
 }
 
-static void see_pattern(const struct positional *x, int64_t i)
+static void see_pattern(const struct ref_positional *x, int64_t i)
 {
     const int64_t n = x->causal ? i + 1 : x->n, words = word_of(x, n - 1) + 1;
 
@@ -66,19 +66,19 @@ static void see_pattern(const struct positional *x, int64_t i)
         x->a[j] = j < n ? x->by[word_of(x, j)] / (double)x->tokens[word_of(x, j)] : 0;
 }
 
-static bool of_x(const struct positional *x)
+static bool of_x(const struct ref_positional *x)
 {
     return x->what.pattern == FOCI_PATTERN_TAPS_OF_X;
 }
 
 /* Where the logit of tap t of a part comes from. */
-static int64_t logit_at(const struct positional *x, int64_t part, int64_t t)
+static int64_t logit_at(const struct ref_positional *x, int64_t part, int64_t t)
 {
     return ref_tensor(x->p, -1, 0) +
            (part * x->what.width + t) * (of_x(x) ? x->dim_x : 1);
 }
 
-static void see_taps(const struct positional *x, int64_t i, int64_t part)
+static void see_taps(const struct ref_positional *x, int64_t i, int64_t part)
 {
     const double *params = x->p->call->params;
 
@@ -98,7 +98,7 @@ static void see_taps(const struct positional *x, int64_t i, int64_t part)
 }
 
 /* From dtap, the gradients of the taps, to those of their logits. */
-static void taps_back(const struct positional *x, int64_t i, int64_t part)
+static void taps_back(const struct ref_positional *x, int64_t i, int64_t part)
 {
     const struct ref_part *p = x->p;
 
@@ -116,7 +116,7 @@ static void taps_back(const struct positional *x, int64_t i, int64_t part)
 }
 
 /* Columns of a part of row i, whose weights are set. */
-static void forward_row(const struct positional *x, int64_t i, foci_range c)
+static void forward_row(const struct ref_positional *x, int64_t i, foci_range c)
 {
     double *o = x->p->o + i * x->dv;
 
@@ -127,7 +127,7 @@ static void forward_row(const struct positional *x, int64_t i, foci_range c)
     }
 }
 
-static void backward_row(const struct positional *x, int64_t i, foci_range c)
+static void backward_row(const struct ref_positional *x, int64_t i, foci_range c)
 {
     const double *g = x->p->g + i * x->dv, *v = x->p->v;
 
@@ -142,7 +142,7 @@ static void backward_row(const struct positional *x, int64_t i, foci_range c)
     }
 }
 
-static void report(const struct positional *x, int64_t i)
+static void report(const struct ref_positional *x, int64_t i)
 {
     const int64_t ld = x->p->call->plan->p.len_k;
 
@@ -150,7 +150,7 @@ static void report(const struct positional *x, int64_t i)
         x->p->weights[i * ld + j] = (float)x->a[j];
 }
 
-static void one_row(const struct positional *x, int64_t i)
+static void one_row(const struct ref_positional *x, int64_t i)
 {
     const int64_t parts = x->what.width ? x->what.parts : 1, per = x->dv / parts;
 
@@ -172,13 +172,13 @@ static void one_row(const struct positional *x, int64_t i)
 
 foci_status ref_positional_run(const struct ref_part *p)
 {
-    const foci_problem *pr = &p->call->plan->p;
-    struct positional   x = { .p = p,
-                              .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
-                              .n = p->seq->nk,
-                              .dv = pr->dim_v,
-                              .dim_x = pr->dim_x,
-                              .memory = ref_memory(p) };
+    const foci_problem   *pr = &p->call->plan->p;
+    struct ref_positional x = { .p = p,
+                                .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
+                                .n = p->seq->nk,
+                                .dv = pr->dim_v,
+                                .dim_x = pr->dim_x,
+                                .memory = ref_memory(p) };
 
     if (p->seq->nq != p->seq->nk) return FOCI_ERR_ARG;
     p->mech->def->positional(p->mech, p->index, &x.what);

@@ -14,7 +14,7 @@
 struct recall {
     const struct ref_part *p;
     foci_memformer         r;
-    int                    word, sum; /* types of operands and of sums */
+    int                    operand, sum; /* types of operands and of sums */
     int64_t                n, d, segments, memory;
     double                 scale;
     int64_t                beta;
@@ -27,10 +27,10 @@ struct recall {
     double *y, *dy;         /* [d] */
 };
 
-static void words(const struct recall *x, const double *from, int64_t n, double *to)
+static void round_all(const struct recall *x, const double *from, int64_t n, double *to)
 {
     for (int64_t t = 0; t < n; t++)
-        to[t] = ref_round(x->word, from[t]);
+        to[t] = ref_round(x->operand, from[t]);
 }
 
 static double length(const struct recall *x, const double *y)
@@ -71,7 +71,7 @@ static void read_weights(const struct recall *x, int64_t i)
     for (int64_t t = 0; t < x->r.slots; t++)
         x->a[t] = x->scale * ref_dot(x->sum, x->q + i * x->d, x->m + t * x->d, x->d);
     ref_softmax(x->a, x->r.slots);
-    words(x, x->a, x->r.slots, x->a);
+    round_all(x, x->a, x->r.slots, x->a);
 }
 
 static void read(const struct recall *x, int64_t i)
@@ -97,7 +97,7 @@ static void read_back(const struct recall *x, int64_t i)
     }
     ref_softmax_back(x->a, x->da, x->r.slots);
     for (int64_t t = 0; t < x->r.slots; t++) {
-        const double d = x->scale * ref_round(x->word, x->da[t]);
+        const double d = x->scale * ref_round(x->operand, x->da[t]);
         ref_add_row(x->sum, dq, d, x->m + t * x->d, x->d);
         ref_add_row(x->sum, x->dslots + t * x->d, d, x->q + i * x->d, x->d);
     }
@@ -117,7 +117,7 @@ static void write_weights(const struct recall *x, int64_t t, foci_range of)
     for (int64_t j = 0; j < n; j++)
         x->a[1 + j] = s * ref_dot(x->sum, m, x->k + (of.begin + j) * x->d, x->d);
     ref_softmax(x->a, n + 1);
-    words(x, x->a, n + 1, x->a);
+    round_all(x, x->a, n + 1, x->a);
     for (int64_t e = 0; e < x->d; e++)
         x->y[e] = x->p->call->params[x->beta + t * x->d + e];
     ref_add_row(x->sum, x->y, x->a[0], m, x->d);
@@ -154,7 +154,7 @@ static void write_back(const struct recall *x, int64_t t, foci_range of,
         x->dy[e] = 0;
     unit_back(x, now, norm, dnext, x->dy);
     ref_add_row(REF_F64, p->dparams + x->beta + t * x->d, 1, x->dy, x->d);
-    words(x, x->dy, x->d, x->dy);
+    round_all(x, x->dy, x->d, x->dy);
     x->da[0] = ref_dot(x->sum, x->dy, m, x->d);
     ref_add_row(x->sum, dm, x->a[0], x->dy, x->d);
     for (int64_t j = 0; j < n; j++) {
@@ -164,10 +164,10 @@ static void write_back(const struct recall *x, int64_t t, foci_range of,
             ref_add_row(x->sum, p->dv + at, x->a[1 + j], x->dy, x->d);
     }
     ref_softmax_back(x->a, x->da, n + 1);
-    ref_add_row(x->sum, dm, 2 * s * ref_round(x->word, x->da[0]), m, x->d);
+    ref_add_row(x->sum, dm, 2 * s * ref_round(x->operand, x->da[0]), m, x->d);
     for (int64_t j = 0; j < n; j++) {
         const int64_t at = (of.begin + j) * x->d;
-        const double  d = s * ref_round(x->word, x->da[1 + j]);
+        const double  d = s * ref_round(x->operand, x->da[1 + j]);
         ref_add_row(x->sum, dm, d, x->k + at, x->d);
         if (of.begin + j >= x->memory) ref_add_row(x->sum, p->dk + at, d, m, x->d);
     }
@@ -205,7 +205,7 @@ static void forward(const struct recall *x)
     start(x);
     for (int64_t u = 0; u < x->segments; u++) {
         const foci_range of = tokens_of(x, u);
-        words(x, slots_at(x, u), x->r.slots * x->d, x->m);
+        round_all(x, slots_at(x, u), x->r.slots * x->d, x->m);
         for (int64_t i = of.begin; i < of.end; i++)
             read(x, i);
         for (int64_t t = 0; u + 1 < x->segments && t < x->r.slots; t++)
@@ -225,7 +225,7 @@ static void backward(struct recall *x)
         x->dnext = next;
         for (int64_t e = 0; e < all; e++)
             x->dslots[e] = 0;
-        words(x, slots_at(x, u), all, x->m);
+        round_all(x, slots_at(x, u), all, x->m);
         for (int64_t t = 0; u + 1 < x->segments && t < x->r.slots; t++)
             write_back(x, t, of, slots_at(x, u + 1) + t * x->d);
         for (int64_t i = of.begin; i < of.end; i++)
@@ -234,7 +234,7 @@ static void backward(struct recall *x)
     start_back(x);
 }
 
-static void take_all(struct recall *x, struct arena *a)
+static void carve_all(struct recall *x, struct arena *a)
 {
     const int64_t longest = 1 + max64(x->r.slots, min64(x->r.segment, x->n));
 
@@ -253,9 +253,9 @@ static void take_all(struct recall *x, struct arena *a)
 
 static void run(struct recall *x)
 {
-    words(x, x->p->q, x->n * x->d, x->q);
-    words(x, x->p->k, x->n * x->d, x->k);
-    words(x, x->p->v, x->n * x->d, x->v);
+    round_all(x, x->p->q, x->n * x->d, x->q);
+    round_all(x, x->p->k, x->n * x->d, x->k);
+    round_all(x, x->p->v, x->n * x->d, x->v);
     forward(x);
     if (x->p->g) backward(x);
 }
@@ -263,7 +263,7 @@ static void run(struct recall *x)
 foci_status ref_recall_run(const struct ref_part *p)
 {
     struct recall x = { .p = p,
-                        .word = ref_word_type(p->call),
+                        .operand = ref_operand_type(p->call),
                         .n = p->seq->nq,
                         .d = p->call->plan->p.dim_qk,
                         .memory = ref_memory(p),
@@ -273,14 +273,14 @@ foci_status ref_recall_run(const struct ref_part *p)
 
     if (p->seq->nq != p->seq->nk) return FOCI_ERR_ARG;
     p->mech->def->memformer(p->mech, &x.r);
-    x.sum = x.word == REF_F64 ? REF_F64 : FOCI_F32;
+    x.sum = x.operand == REF_F64 ? REF_F64 : FOCI_F32;
     x.segments = div_up(x.n, x.r.segment);
-    take_all(&x, &a);
+    carve_all(&x, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    take_all(&x, &a);
+    carve_all(&x, &a);
     run(&x);
     free(memory);
     return FOCI_OK;

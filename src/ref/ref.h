@@ -1,8 +1,8 @@
 /* ref.h -- the judge: attention by its written-out formulas, in double precision.
  *
- * It reads plans and descriptors only, never what an engine made of them, and
+ * It reads plans and descriptors only, never data of an engine, and
  * walks one row of one head at a time, so it needs memory of order n, not n^2 (n times
- * slots for the weights of a second look).
+ * slots for the weights of the second pass).
  * Tests call it with tensors of doubles (REF_F64), where nothing is rounded.
  */
 #ifndef FOCI_REF_H
@@ -19,9 +19,9 @@ void ref_store(int type, void *p, int64_t i, double value);
 /* The number of that type nearest to value. */
 double ref_round(int type, double value);
 
-static inline double ref_word(bool words, double value)
+static inline double ref_rounded(bool rounds, double value)
 {
-    return words ? ref_round(FOCI_BF16, value) : value;
+    return rounds ? ref_round(FOCI_BF16, value) : value;
 }
 
 /* An execution.  Tensors of io and grads have elements of `type` and the layouts
@@ -37,19 +37,19 @@ struct ref_call {
     float            *weights; /* [batch][heads][len_q][len_k], or NULL; of routes
                                 * the sum by their gates */
 
-    /* Round the operands of every product to bf16 first, and what backward reads of
-     * o to the plan's type: how far off that is, is the yardstick of engines that
-     * do the same. */
-    bool words;
+    /* Round the operands of every product to bf16 first, and the o that backward reads to
+     * the plan's type.  The error of this is the yardstick for engines that round the
+     * same. */
+    bool rounds;
 };
 
-/* What words are: bf16, or of problems in f32 floats, where an engine other than the
- * exact one may round; REF_F64: nothing is rounded. */
-static inline int ref_word_type(const struct ref_call *c)
+/* The type to which operands are rounded: bf16, or, for problems in f32, floats where an
+ * engine other than the exact one may round; REF_F64: nothing is rounded. */
+static inline int ref_operand_type(const struct ref_call *c)
 {
     const foci_problem *p = &c->plan->p;
 
-    if (!c->words) return REF_F64;
+    if (!c->rounds) return REF_F64;
     return p->dtype == FOCI_F32 && !(p->flags & FOCI_FLAG_FAST) ? FOCI_F32 : FOCI_BF16;
 }
 
@@ -94,13 +94,13 @@ foci_status ref_positional_run(const struct ref_part *p);
 foci_status ref_landmarks_run(const struct ref_part *p);
 foci_status ref_recall_run(const struct ref_part *p);
 
-/* rows times dim numbers; the arena is spoilt where that is more than there can be. */
+/* rows times dim numbers; on overflow the arena fails (arena_ok()). */
 double *ref_doubles(struct arena *a, int64_t rows, int64_t dim);
 
-/* The scale of a mechanism without other modifiers than that. */
+/* The scale of a mechanism whose only modifier may be `scale`. */
 double ref_scale(const struct ref_part *p);
 
-/* What they all need: sums and softmaxes, rounded to `type` after every term. */
+/* Sums and softmaxes that all use, rounded to `type` after every term. */
 double ref_dot(int type, const double *a, const double *b, int64_t n);
 /* y += by x */
 void ref_add_row(int type, double *y, double by, const double *x, int64_t n);
@@ -111,17 +111,17 @@ void ref_softmax_back(const double *a, double *da, int64_t n);
 /* Leading keys that take no gradient. */
 int64_t ref_memory(const struct ref_part *p);
 
-/* Where tensor t of modifier `mod` (of the mechanism: -1) has this head's numbers, in
- * the parameters; -1: it is left out. */
+/* The offset in the parameters of this head's part of tensor t of modifier `mod` (-1: of the
+ * mechanism); -1: the tensor is left out. */
 int64_t ref_tensor(const struct ref_part *p, int mod, size_t t);
-/* And its shape, of one head. */
+/* The shape of that tensor, of one head. */
 void ref_shape(const struct ref_part *p, int mod, size_t t, int64_t shape[3]);
 
 /* Several parts, summed by gates that are read from x. */
 struct ref_routes {
     struct ref_part  part; /* of the head; k, v, dk and dv are those of a route */
     const foci_mech *inner;
-    const int64_t   *param0; /* of it */
+    const int64_t   *param0; /* of the inner mechanism */
     int64_t (*mod_param)[FOCI_MAX_TENSORS];
     int64_t       n, dim_x;
     int64_t       top; /* gates kept; 0: all */
@@ -147,14 +147,14 @@ struct ref_row {
     double   *x;     /* logits */
     double   *slope; /* of the cap */
     double   *a;     /* weights */
-    double   *keep;  /* what dropout multiplies them by: o = sum a keep v */
+    double   *keep;  /* dropout factors of the weights: o = sum a keep v */
     double   *da, *dx;
     int64_t   visible;
     double    factor; /* product of the row factors */
     double    f;
     double    a_sink; /* weight that the sink took */
     double    lse;    /* log of the divisor; -inf where it would be 0 */
-    double    n;      /* what relu2 divides by */
+    double    n;      /* the divisor of relu2 */
 };
 
 enum { REF_SOURCES = 5 }; /* of logits */
@@ -162,13 +162,13 @@ enum { REF_SOURCES = 5 }; /* of logits */
 struct ref_head {
     const struct ref_part *p;
     foci_mech              mech; /* of this sequence: dims are its lengths */
-    bool                   causal, words;
+    bool                   causal, rounds;
     int64_t                nq, nk, dqk, dv;
     int64_t                du; /* width of rows as the logits read them */
     int64_t                cols;
     int64_t                ld; /* of what has [nq][len_k] */
 
-    /* What the modifiers say of all rows alike.  Parameters by offset, -1: none. */
+    /* Settings of the modifiers for all rows.  Parameters are offsets, -1: none. */
     bool            unit;
     double          scale, cap; /* cap 0: none */
     const foci_mod *rope;
@@ -179,13 +179,13 @@ struct ref_head {
     foci_slots levels[FOCI_MAX_LEVELS];
     int64_t    first[FOCI_MAX_LEVELS + 1];
     int        n_levels;
-    bool       second; /* slots are not for the first look */
+    bool       two_pass; /* two passes: slots are seen in the second only */
 
     foci_order order;
     double    *label_q, *label_k; /* [rounds][nq], [rounds][nk] */
     int64_t   *chunk;             /* [rounds][nk] */
     int64_t    n_labels;          /* where each takes some */
-    uint8_t   *taken_q, *taken_k; /* [n_labels][nq], [n_labels][nk] */
+    uint8_t   *topk_q, *topk_k;   /* [n_labels][nq], [n_labels][nk] */
 
     /* sources.c: logits of one row that do not come from q and k, each source by itself
      * [sources][nk], and their gradient [nk]; one row of nets. */
@@ -195,36 +195,37 @@ struct ref_head {
     double  *net, *dnet;
 
     /* Rows as the logits read them, values with those of slots, and gradients. */
-    double *uq, *duq;    /* [nq][du] */
-    double *uk, *duk;    /* [cols][du] */
-    double *v, *dv_cols; /* [cols][dv] */
-    double *maps;        /* scratch of maps.c */
-    double *project[2];  /* what q and k are multiplied by, in words; NULL: nothing */
-    double *spread;      /* [nk] weights of one row, by key */
-    double *o, *g;       /* [dv] one row's output, and its gradient */
-    double *y, *dy, *paths; /* of second.c: [nq][dv] twice, [slots][nk] */
+    double *uq, *duq;       /* [nq][du] */
+    double *uk, *duk;       /* [cols][du] */
+    double *v, *dv_cols;    /* [cols][dv] */
+    double *maps;           /* scratch of maps.c */
+    double *project[2];     /* rounded matrices that project q and k; NULL: none */
+    double *spread;         /* [nk] weights of one row, by key */
+    double *o, *g;          /* [dv] one row's output, and its gradient */
+    double *y, *dy, *paths; /* of two_pass.c: [nq][dv] twice, [slots][nk] */
 
     struct ref_row row;
 };
 
-/* maps.c: rows of q and k before they meet: projected or standardised, divided by their
- * norms, turned by their place. */
+/* maps.c: maps of rows of q and k before their product: projected or standardised, divided
+ * by their norms, rotated by their place. */
 enum { REF_MAPS = 5 };
 void ref_map_open(struct ref_head *h);
 void ref_map(const struct ref_head *h, bool key, int64_t place, const double *x,
              double *u);
-/* Adds to dx (NULL: not wanted), and to gradients of parameters, what du brings. */
+/* Add the gradients that follow from du to dx (NULL: not wanted) and to those of
+ * parameters. */
 void ref_map_back(const struct ref_head *h, bool key, int64_t place, const double *x,
                   const double *du, double *dx);
-/* As the mechanism alone leaves a row. */
+/* The row after the mechanism's own map alone. */
 void ref_map_own(const struct ref_head *h, const double *x, double *u);
 
 /* slots.c: fill uk and v of the slots from those of the keys; the way back.  Only uk
- * where second. */
+ * with two passes. */
 void ref_slots_count(struct ref_head *h);
 void ref_slots_fill(struct ref_head *h);
 void ref_slots_fold(struct ref_head *h);
-/* What key j is in a slot: one of so many, or a learned number. */
+/* The weight of key j in a slot: one over their number, or a learned number. */
 double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int64_t j);
 foci_range ref_slot_keys(const struct ref_head *h, int64_t column);
 int        ref_slot_level(const struct ref_head *h, int64_t column);
@@ -232,17 +233,17 @@ int        ref_slot_level(const struct ref_head *h, int64_t column);
 /* labels.c: read the mechanism's order; find the labels of all rows. */
 void ref_labels_count(struct ref_head *h);
 void ref_labels_find(struct ref_head *h);
-/* In how many rounds query i and key j have the same. */
+/* In how many rounds query i and key j have the same label. */
 uint32_t ref_labels_agree(const struct ref_head *h, int64_t i, int64_t j);
 
 /* sees.c: which columns query i sees; of the keys that label t took; of the slots
- * alone, where second. */
+ * alone, with two passes. */
 void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r);
-void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r);
+void ref_see_topk(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r);
 void ref_see_slots(const struct ref_head *h, int64_t i, struct ref_row *r);
 
-/* logits.c: what the modifiers say; the logits of columns that are seen; the way
- * back, from r->dx, which adds to duq, duk, dfar and gradients of parameters. */
+/* logits.c: read the modifiers; compute the logits of columns that are seen; and backward,
+ * from r->dx, add to duq, duk, dfar and gradients of parameters. */
 void ref_modifiers(struct ref_head *h);
 void ref_distances(struct ref_head *h);
 void ref_distances_back(const struct ref_head *h);
@@ -251,16 +252,16 @@ void ref_logits_back(const struct ref_head *h, int64_t i, const struct ref_row *
 /* The parameters that are added to value j for row i; -1: none. */
 int64_t ref_value_row(const struct ref_head *h, int64_t i, int64_t j);
 
-/* sources.c: which there are, and the room for them; those of row i; the way back, from
- * dgiven. */
+/* sources.c: find the sources, and the scratch for them; compute those of row i; backward,
+ * from dgiven. */
 void    ref_sources_open(struct ref_head *h);
-int64_t ref_sources_room(const struct ref_head *h);
+int64_t ref_sources_scratch(const struct ref_head *h);
 void    ref_sources_fill(const struct ref_head *h, int64_t i);
 void    ref_sources_back(const struct ref_head *h, int64_t i);
-/* What all sources but q and k bring to logit j; how much of q.k counts. */
+/* The share of all sources but q.k in logit j; and the factor of q.k. */
 double ref_sources_sum(const struct ref_head *h, int64_t j);
 double ref_sources_pairs(const struct ref_head *h);
-/* Through the weights of a mixture. */
+/* Backward through the weights of the mixture. */
 void ref_sources_close(const struct ref_head *h);
 
 /* weights.c: a, a_sink and lse; the way back, from r->da to r->dx, where mean is
@@ -268,7 +269,7 @@ void ref_sources_close(const struct ref_head *h);
 void   ref_weigh(const struct ref_head *h, struct ref_row *r);
 double ref_weigh_back(const struct ref_head *h, const struct ref_row *r, double mean);
 
-/* drop.c: what dropout multiplies each weight of row i by. */
+/* drop.c: the dropout factors of the weights of row i. */
 void ref_drop(const struct ref_head *h, int64_t i, struct ref_row *r);
 
 /* rows.c: output of row i, whose columns are set, to `o`; the way back. */
@@ -283,7 +284,7 @@ void ref_report(const struct ref_head *h, int64_t i);
 
 /* All rows, forward and, with a gradient, backward. */
 void ref_rows_plain(struct ref_head *h);
-void ref_rows_taken(struct ref_head *h);
-void ref_rows_second(struct ref_head *h); /* second.c */
+void ref_rows_topk(struct ref_head *h);
+void ref_rows_two_pass(struct ref_head *h); /* two_pass.c */
 
 #endif

@@ -13,7 +13,7 @@
 
 /* Gates of all rows and their gradients [nq][n], a route's result and the gradient it
  * gets [nq][dv], its lse [nq] and weights [nq][len_k]. */
-struct room {
+struct route_scratch {
     double *gate, *dgate, *y, *g, *lse;
     float  *a;
 };
@@ -47,11 +47,12 @@ static void find_gates(const struct ref_routes *r, const double *x, double *gate
 }
 
 /* Through P = softmax(W x): dz_j = P_j (dP_j - sum of P dP). */
-static void gates_back(const struct ref_routes *r, int64_t i, const struct room *room)
+static void gates_back(const struct ref_routes *r, int64_t i,
+                       const struct route_scratch *scratch)
 {
     const int64_t at = ref_tensor(&r->part, -1, 0);
     const double *w = r->part.call->params + at, *x = r->x + i * r->dim_x;
-    const double *p = room->gate + i * r->n, *dp = room->dgate + i * r->n;
+    const double *p = scratch->gate + i * r->n, *dp = scratch->dgate + i * r->n;
     double       *dw = r->part.dparams + at, *dx = r->dx + i * r->dim_x, mean = 0;
 
     for (int64_t j = 0; j < r->n; j++)
@@ -65,7 +66,7 @@ static void gates_back(const struct ref_routes *r, int64_t i, const struct room 
 
 /* The part of route j; its own gradient where `back`. */
 static struct ref_part route(const struct ref_routes *r, int64_t j,
-                             const struct room *room, bool back)
+                             const struct route_scratch *scratch, bool back)
 {
     struct ref_part one = r->part;
 
@@ -73,82 +74,82 @@ static struct ref_part route(const struct ref_routes *r, int64_t j,
     one.param0 = r->param0;
     one.mod_param = r->mod_param;
     one.row = j * r->part.heads + r->part.row;
-    one.o = room->y;
-    one.g = back ? room->g : NULL;
-    one.lse = room->lse;
-    one.weights = r->part.weights && !r->part.g ? room->a : NULL;
+    one.o = scratch->y;
+    one.g = back ? scratch->g : NULL;
+    one.lse = scratch->lse;
+    one.weights = r->part.weights && !r->part.g ? scratch->a : NULL;
     r->pick(r->user, j, &one);
     return one;
 }
 
 /* lse and weights of row i. */
 static void report(const struct ref_routes *r, int64_t i, double gate,
-                   const struct room *room)
+                   const struct route_scratch *scratch)
 {
     const int64_t ld = r->part.call->plan->p.len_k;
 
-    if (r->part.lse && room->lse[i] != -INFINITY) r->part.lse[i] = 0;
+    if (r->part.lse && scratch->lse[i] != -INFINITY) r->part.lse[i] = 0;
     for (int64_t t = i * ld; r->part.weights && t < i * ld + r->part.seq->nk; t++)
-        r->part.weights[t] += (float)(gate * (double)room->a[t]);
+        r->part.weights[t] += (float)(gate * (double)scratch->a[t]);
 }
 
 /* The results of route j, and what they bring to the gates' gradients. */
 static foci_status forward(const struct ref_routes *r, int64_t j,
-                           const struct room *room)
+                           const struct route_scratch *scratch)
 {
-    const struct ref_part one = route(r, j, room, false);
+    const struct ref_part one = route(r, j, scratch, false);
     const int64_t         dv = one.call->plan->p.dim_v;
 
     TRY(ref_part_run(&one));
     for (int64_t i = 0; i < one.seq->nq; i++) {
-        const double gate = room->gate[i * r->n + j], *y = room->y + i * dv;
-        if (!r->part.g) report(r, i, gate, room);
+        const double gate = scratch->gate[i * r->n + j], *y = scratch->y + i * dv;
+        if (!r->part.g) report(r, i, gate, scratch);
         if (gate == 0) continue; /* not computed */
         for (int64_t t = 0; t < dv; t++)
             r->part.o[i * dv + t] += gate * y[t];
         for (int64_t t = 0; r->part.g && t < dv; t++)
-            room->dgate[i * r->n + j] += r->part.g[i * dv + t] * y[t];
+            scratch->dgate[i * r->n + j] += r->part.g[i * dv + t] * y[t];
     }
     return FOCI_OK;
 }
 
 static foci_status backward(const struct ref_routes *r, int64_t j,
-                            const struct room *room)
+                            const struct route_scratch *scratch)
 {
-    const struct ref_part one = route(r, j, room, true);
+    const struct ref_part one = route(r, j, scratch, true);
     const int64_t         dv = one.call->plan->p.dim_v;
 
     for (int64_t t = 0; t < one.seq->nq * dv; t++)
-        room->g[t] =
-            ref_word(one.call->words, room->gate[t / dv * r->n + j] * r->part.g[t]);
+        scratch->g[t] = ref_rounded(one.call->rounds,
+                                    scratch->gate[t / dv * r->n + j] * r->part.g[t]);
     return ref_part_run(&one);
 }
 
-static foci_status run(const struct ref_routes *r, const struct room *room)
+static foci_status run(const struct ref_routes *r, const struct route_scratch *scratch)
 {
     const int64_t nq = r->part.seq->nq, dv = r->part.call->plan->p.dim_v;
 
     for (int64_t i = 0; i < nq; i++)
-        find_gates(r, r->x + i * r->dim_x, room->gate + i * r->n);
+        find_gates(r, r->x + i * r->dim_x, scratch->gate + i * r->n);
     for (int64_t t = 0; t < nq * dv; t++)
         r->part.o[t] = 0;
     for (int64_t j = 0; j < r->n; j++)
-        TRY(forward(r, j, room));
+        TRY(forward(r, j, scratch));
     if (!r->part.g) return FOCI_OK;
     for (int64_t i = 0; i < nq; i++)
-        gates_back(r, i, room);
+        gates_back(r, i, scratch);
     for (int64_t j = 0; j < r->n; j++)
-        TRY(backward(r, j, room));
+        TRY(backward(r, j, scratch));
     return FOCI_OK;
 }
 
 /* find_gates() writes one row beyond. */
-static struct room room_take(const struct ref_routes *r, struct arena *a)
+static struct route_scratch carve_scratch(const struct ref_routes *r, struct arena *a)
 {
     const foci_problem *p = &r->part.call->plan->p;
     const int64_t       nq = r->part.seq->nq;
 
-    return (struct room){
+    return (struct route_scratch){
         .gate = ref_doubles(a, nq + 1, r->n),
         .dgate = ref_doubles(a, nq, r->n),
         .y = ref_doubles(a, nq, p->dim_v),
@@ -163,13 +164,13 @@ foci_status ref_routes_run(const struct ref_routes *r)
 {
     struct arena a = { 0 };
 
-    room_take(r, &a);
+    carve_scratch(r, &a);
     if (!arena_ok(&a)) return FOCI_ERR_MEMORY;
     char *memory = calloc(a.used + 1, 1);
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
-    const struct room room = room_take(r, &a);
-    const foci_status status = run(r, &room);
+    const struct route_scratch scratch = carve_scratch(r, &a);
+    const foci_status          status = run(r, &scratch);
     free(memory);
     return status;
 }

@@ -23,7 +23,7 @@ void ref_attend(const struct ref_head *h, int64_t i, struct ref_row *r, double *
     ref_drop(h, i, r);
     zero(o, h->dv);
     for (int64_t j = 0; j < h->cols; j++) {
-        r->a[j] = ref_word(h->words, r->a[j]);
+        r->a[j] = ref_rounded(h->rounds, r->a[j]);
         if (!r->times[j]) continue;
         const int64_t more = ref_value_row(h, i, j);
         const double  a = r->a[j] * r->keep[j];
@@ -51,7 +51,7 @@ static double value_back(const struct ref_head *h, int64_t i, int64_t j,
 void ref_attend_back(const struct ref_head *h, int64_t i, const struct ref_row *r,
                      const double *o, const double *g)
 {
-    const int type = h->words ? (int)h->p->call->plan->p.dtype : REF_F64;
+    const int type = h->rounds ? (int)h->p->call->plan->p.dtype : REF_F64;
     double    mean = 0;
 
     for (int64_t j = 0; j < h->cols; j++)
@@ -101,21 +101,21 @@ void ref_rows_plain(struct ref_head *h)
 }
 
 /* Each label that took a query attends to the keys it took; the outputs are averaged. */
-static void taken_row(struct ref_head *h, int64_t i)
+static void topk_row(struct ref_head *h, int64_t i)
 {
     const struct ref_part *p = h->p;
     double                *o = p->o + i * h->dv;
     double                 labels = 0;
 
     for (int64_t t = 0; t < h->n_labels; t++)
-        labels += h->taken_q[t * h->nq + i];
+        labels += h->topk_q[t * h->nq + i];
     zero(o, h->dv);
     if (p->lse) p->lse[i] = -INFINITY;
     for (int64_t c = 0; p->g && c < h->dv; c++)
-        h->g[c] = ref_word(h->words, p->g[i * h->dv + c] / labels);
+        h->g[c] = ref_rounded(h->rounds, p->g[i * h->dv + c] / labels);
     for (int64_t t = 0; t < h->n_labels; t++) {
-        if (!h->taken_q[t * h->nq + i]) continue;
-        ref_see_taken(h, i, t, &h->row);
+        if (!h->topk_q[t * h->nq + i]) continue;
+        ref_see_topk(h, i, t, &h->row);
         ref_attend(h, i, &h->row, h->o);
         add(o, 1 / labels, h->o, h->dv);
         if (p->lse && h->row.lse != -INFINITY) p->lse[i] = 0;
@@ -127,8 +127,8 @@ static void taken_row(struct ref_head *h, int64_t i)
     if (!p->g) ref_report(h, i);
 }
 
-void ref_rows_taken(struct ref_head *h)
+void ref_rows_topk(struct ref_head *h)
 {
     for (int64_t i = 0; i < h->nq; i++)
-        taken_row(h, i);
+        topk_row(h, i);
 }

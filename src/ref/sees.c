@@ -13,7 +13,7 @@ static int64_t place_of(const struct ref_head *h, int64_t i)
 }
 
 /* Bit t of what a mask says of place and keys, or slots, j0 + t. */
-static uint64_t ask(const struct ref_head *h, int level, int64_t place, int64_t j0)
+static uint64_t mask_of(const struct ref_head *h, int level, int64_t place, int64_t j0)
 {
     const foci_mech *m = &h->mech;
 
@@ -50,7 +50,7 @@ static void see_keys(const struct ref_head *h, int64_t i, struct ref_row *r)
 
     for (int64_t j = 0; j < h->nk; j++) {
         const int64_t t = j % FOCI_TILE;
-        if (t == 0 && def->mask) seen = ask(h, -1, place, j);
+        if (t == 0 && def->mask) seen = mask_of(h, -1, place, j);
         if (t == 0 && def->stop && place >= 0) stop = def->stop(&h->mech, place, j);
         if (!allowed(h, i, j)) continue;
         const uint32_t agree = ref_labels_agree(h, i, j);
@@ -68,7 +68,8 @@ static void see_slots(const struct ref_head *h, int64_t i, struct ref_row *r)
     for (int l = 0; l < h->n_levels; l++)
         for (int64_t c = h->first[l]; c < h->first[l + 1]; c++) {
             const int64_t s = c - h->first[l], t = s % FOCI_TILE;
-            if (t == 0) seen = h->levels[l].all ? ~UINT64_C(0) : ask(h, l, place, s);
+            if (t == 0)
+                seen = h->levels[l].all ? ~UINT64_C(0) : mask_of(h, l, place, s);
             if (h->causal && ref_slot_keys(h, c).end > place + 1) continue;
             r->times[c] = seen >> t & 1;
         }
@@ -80,7 +81,7 @@ void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r)
 
     clear(h, r);
     see_keys(h, i, r);
-    if (!h->second) see_slots(h, i, r);
+    if (!h->two_pass) see_slots(h, i, r);
     count(h, r);
     if (h->order.shared_qk && r->visible > 1 && r->times[self]) {
         r->times[self] = 0;
@@ -88,11 +89,11 @@ void ref_see(const struct ref_head *h, int64_t i, struct ref_row *r)
     }
 }
 
-void ref_see_taken(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r)
+void ref_see_topk(const struct ref_head *h, int64_t i, int64_t t, struct ref_row *r)
 {
     clear(h, r);
     for (int64_t j = 0; j < h->nk; j++)
-        r->times[j] = allowed(h, i, j) && h->taken_k[t * h->nk + j];
+        r->times[j] = allowed(h, i, j) && h->topk_k[t * h->nk + j];
     count(h, r);
 }
 

@@ -31,7 +31,7 @@ void ref_slots_count(struct ref_head *h)
     const foci_mech *m = &h->mech;
 
     h->n_levels = m->def->slots ? m->def->slots(m, h->levels) : 0;
-    h->second = m->def->two_pass && m->def->two_pass(m);
+    h->two_pass = m->def->two_pass && m->def->two_pass(m);
     h->first[0] = h->nk;
     for (int l = 0; l < h->n_levels; l++)
         h->first[l + 1] = h->first[l] + count(&h->levels[l], h->nk);
@@ -82,13 +82,13 @@ double ref_slot_share(const struct ref_head *h, bool value, int64_t column, int6
     const int64_t    at = learned_at(h, value, column, j);
 
     if (at < 0) return 1 / (double)(keys.end - keys.begin);
-    return ref_word(h->words, h->p->call->params[at]);
+    return ref_rounded(h->rounds, h->p->call->params[at]);
 }
 
 static void round_rows(const struct ref_head *h, double *x, int64_t n)
 {
     for (int64_t t = 0; t < n; t++)
-        x[t] = ref_word(h->words, x[t]);
+        x[t] = ref_rounded(h->rounds, x[t]);
 }
 
 /* Row `at` of x is the sum of its keys' rows. */
@@ -123,7 +123,7 @@ static void share_out(const struct ref_head *h, bool value, const double *x, dou
     }
 }
 
-/* Where sums are learned, words are what is added up. */
+/* Where sums are learned, their terms are rounded. */
 void ref_slots_fill(struct ref_head *h)
 {
     if (h->n_levels && h->levels[0].learned) {
@@ -132,7 +132,7 @@ void ref_slots_fill(struct ref_head *h)
     }
     for (int64_t c = h->nk; c < h->cols; c++) {
         sum_up(h, false, h->uk, h->du, c);
-        if (!h->second) sum_up(h, true, h->v, h->dv, c);
+        if (!h->two_pass) sum_up(h, true, h->v, h->dv, c);
     }
 }
 
@@ -140,6 +140,6 @@ void ref_slots_fold(struct ref_head *h)
 {
     for (int64_t c = h->nk; c < h->cols; c++) {
         share_out(h, false, h->uk, h->duk, h->du, c);
-        if (!h->second) share_out(h, true, h->v, h->dv_cols, h->dv, c);
+        if (!h->two_pass) share_out(h, true, h->v, h->dv_cols, h->dv, c);
     }
 }

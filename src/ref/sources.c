@@ -29,7 +29,7 @@ static bool has(const struct ref_head *h, int source)
 /* Numbers of a tensor, as products read them. */
 static double number(const struct ref_head *h, int64_t at)
 {
-    return ref_word(h->words, h->p->call->params[at]);
+    return ref_rounded(h->rounds, h->p->call->params[at]);
 }
 
 static int64_t columns(const struct ref_head *h, size_t tensor)
@@ -66,8 +66,8 @@ static void net_fill(const struct ref_head *h, size_t net, int64_t i, double *y)
     for (int64_t c = 0; c < hidden; c++) {
         double sum = params[b1 + c];
         for (int64_t t = 0; t < dim; t++)
-            sum += ref_word(h->words, x[t]) * number(h, w1 + t * hidden + c);
-        y[c] = ref_word(h->words, sum > 0 ? sum : 0);
+            sum += ref_rounded(h->rounds, x[t]) * number(h, w1 + t * hidden + c);
+        y[c] = ref_rounded(h->rounds, sum > 0 ? sum : 0);
     }
     for (int64_t j = 0; j < n; j++) {
         out[j] = params[b2 + j];
@@ -93,30 +93,30 @@ static void net_back(const struct ref_head *h, size_t net, int64_t i, const doub
     for (int64_t c = 0; c < hidden; c++) {
         dy[c] = 0;
         for (int64_t j = 0; j < n; j++) {
-            const double d = ref_word(h->words, dout[j]);
+            const double d = ref_rounded(h->rounds, dout[j]);
             dy[c] += d * number(h, w2 + c * n + j);
             dparams[w2 + c * n + j] += d * y[c];
         }
         if (y[c] <= 0) continue;
         dparams[b1 + c] += dy[c];
         for (int64_t t = 0; t < dim; t++) {
-            const double d = ref_word(h->words, dy[c]);
+            const double d = ref_rounded(h->rounds, dy[c]);
             dparams[w1 + t * hidden + c] += d * x[t];
             dx[t] += d * number(h, w1 + t * hidden + c);
         }
     }
 }
 
-static int64_t net_room(const struct ref_head *h, size_t net)
+static int64_t net_scratch(const struct ref_head *h, size_t net)
 {
     return inside(h, net) + outside(h, net);
 }
 
-int64_t ref_sources_room(const struct ref_head *h)
+int64_t ref_sources_scratch(const struct ref_head *h)
 {
     if (h->sources & FOCI_SOURCE_OUTER)
-        return net_room(h, FOCI_AT_W1A) + net_room(h, FOCI_AT_W1B);
-    return h->sources & FOCI_SOURCE_NET ? net_room(h, FOCI_AT_W1) : 0;
+        return net_scratch(h, FOCI_AT_W1A) + net_scratch(h, FOCI_AT_W1B);
+    return h->sources & FOCI_SOURCE_NET ? net_scratch(h, FOCI_AT_W1) : 0;
 }
 
 /*
@@ -166,7 +166,7 @@ static void factors_back(const struct ref_head *h, int64_t i, const double *d)
 
     for (int64_t j = 0; j < h->nk; j++)
         for (int64_t c = 0; c < rank; c++) {
-            const double by = ref_word(h->words, d[j]);
+            const double by = ref_rounded(h->rounds, d[j]);
             h->p->dparams[r1 + c] += by * number(h, r2 + j * rank + c);
             h->p->dparams[r2 + j * rank + c] += by * number(h, r1 + c);
         }
@@ -174,7 +174,7 @@ static void factors_back(const struct ref_head *h, int64_t i, const double *d)
 
 static void outer_fill(const struct ref_head *h, int64_t i, double *to)
 {
-    double       *second = h->net + net_room(h, FOCI_AT_W1A);
+    double       *second = h->net + net_scratch(h, FOCI_AT_W1A);
     const double *a = h->net + inside(h, FOCI_AT_W1A);
     const double *b = second + inside(h, FOCI_AT_W1B);
     const int64_t n = outside(h, FOCI_AT_W1B);
@@ -187,10 +187,10 @@ static void outer_fill(const struct ref_head *h, int64_t i, double *to)
 
 static void outer_back(const struct ref_head *h, int64_t i, const double *d)
 {
-    const int64_t next = net_room(h, FOCI_AT_W1A), n = outside(h, FOCI_AT_W1B);
+    const int64_t next = net_scratch(h, FOCI_AT_W1A), n = outside(h, FOCI_AT_W1B);
     const int64_t a = inside(h, FOCI_AT_W1A), b = next + inside(h, FOCI_AT_W1B);
 
-    for (int64_t t = 0; t < ref_sources_room(h); t++)
+    for (int64_t t = 0; t < ref_sources_scratch(h); t++)
         h->dnet[t] = 0;
     for (int64_t j = 0; j < h->nk; j++) {
         h->dnet[a + j / n] += d[j] * h->net[b + j % n];

@@ -8,12 +8,12 @@
 
 #include "ref/ref.h"
 
-struct walk {
-    const struct ref_call *call;
-    const foci_problem    *p;
-    const struct seq      *s;
-    const struct group    *group;
-    int64_t                head;
+struct ref_walk {
+    const struct ref_call   *call;
+    const foci_problem      *p;
+    const struct seq        *s;
+    const struct plan_group *group;
+    int64_t                  head;
 
     double *q, *k, *v, *g, *o, *dq; /* of a head, packed */
     double *dk, *dv;                /* of all key/value heads, [head][row][dim] */
@@ -29,7 +29,7 @@ static double *doubles(int64_t n, int64_t size)
     return calloc(count ? count : 1, sizeof(double));
 }
 
-static void room_free(struct walk *w)
+static void walk_free(struct ref_walk *w)
 {
     double *const all[] = { w->q,  w->k,  w->v, w->g,  w->o,       w->dq,
                             w->dk, w->dv, w->x, w->dx, w->dparams, w->dbias };
@@ -42,7 +42,7 @@ static int64_t count_pairs(const foci_problem *p)
     return max64(p->mask_batch, 1) * max64(p->mask_heads, 1) * p->len_q * p->len_k;
 }
 
-static bool room_make(struct walk *w)
+static bool walk_alloc(struct ref_walk *w)
 {
     const foci_problem *p = w->p;
     const bool          dbias = w->call->grads && w->call->grads->dbias;
@@ -78,8 +78,8 @@ static void zero(double *x, int64_t n)
 }
 
 /* n rows of a tensor from row `first` of head h, to packed doubles. */
-static void gather(const struct walk *w, const void *from, foci_layout l, int64_t first,
-                   int64_t h, int64_t n, int64_t d, double *to)
+static void gather(const struct ref_walk *w, const void *from, foci_layout l,
+                   int64_t first, int64_t h, int64_t n, int64_t d, double *to)
 {
     for (int64_t i = 0; from && i < n; i++)
         for (int64_t t = 0; t < d; t++)
@@ -88,7 +88,7 @@ static void gather(const struct walk *w, const void *from, foci_layout l, int64_
                          w->s->b * l.batch + (first + i) * l.row + h * l.head + t);
 }
 
-static void scatter(const struct walk *w, void *to, foci_layout l, int64_t first,
+static void scatter(const struct ref_walk *w, void *to, foci_layout l, int64_t first,
                     int64_t h, int64_t n, int64_t d, const double *from)
 {
     for (int64_t i = 0; to && i < n; i++)
@@ -112,7 +112,7 @@ static void clear(const struct ref_call *c, void *to, foci_layout l, int64_t hea
 }
 
 /* Element (first query, first key) of the head in a given mask or bias. */
-static int64_t pair_offset(const struct walk *w)
+static int64_t pair_offset(const struct ref_walk *w)
 {
     const foci_problem *p = w->p;
     const int64_t       mh = p->mask_heads > 1 ? p->mask_heads : 1;
@@ -122,11 +122,11 @@ static int64_t pair_offset(const struct walk *w)
            w->s->k0;
 }
 
-static struct ref_part part_of(const struct walk *w)
+static struct ref_part part_of(const struct ref_walk *w)
 {
-    const struct ref_call *c = w->call;
-    const struct group    *g = w->group;
-    const int64_t          pairs = pair_offset(w);
+    const struct ref_call   *c = w->call;
+    const struct plan_group *g = w->group;
+    const int64_t            pairs = pair_offset(w);
     const int64_t row = (w->s->b * w->p->heads + w->head) * w->p->len_q + w->s->q0;
 
     return (struct ref_part){
@@ -160,13 +160,13 @@ static struct ref_part part_of(const struct walk *w)
 /* Keys and values of route j of the head.  Neighbouring heads share all their sets. */
 static void pick(void *user, int64_t j, struct ref_part *part)
 {
-    const struct walk   *w = user;
-    const struct group  *g = w->group;
-    const foci_problem  *p = w->p;
-    const foci_mech_def *def = g->mech.def;
-    const int64_t        sets = def->routes ? def->routes(&g->mech) : 1;
-    const int64_t        share = g->heads * sets / g->kv_heads;
-    const int64_t        kv = g->kv0 + (w->head - g->head0) / share * sets + j;
+    const struct ref_walk   *w = user;
+    const struct plan_group *g = w->group;
+    const foci_problem      *p = w->p;
+    const foci_mech_def     *def = g->mech.def;
+    const int64_t            sets = def->routes ? def->routes(&g->mech) : 1;
+    const int64_t            share = g->heads * sets / g->kv_heads;
+    const int64_t            kv = g->kv0 + (w->head - g->head0) / share * sets + j;
 
     gather(w, w->call->io->k, p->k, w->s->k0, kv, w->s->nk, p->dim_qk, w->k);
     gather(w, w->call->io->v, p->v, w->s->k0, kv, w->s->nk, p->dim_v, w->v);
@@ -174,7 +174,7 @@ static void pick(void *user, int64_t j, struct ref_part *part)
     part->dv = w->dv + kv * p->len_k * p->dim_v;
 }
 
-static foci_status run_head(struct walk *w)
+static foci_status run_head(struct ref_walk *w)
 {
     const foci_mech *m = &w->group->mech;
     struct ref_part  part = part_of(w);
@@ -196,7 +196,7 @@ static foci_status run_head(struct walk *w)
                                                 .user = w });
 }
 
-static foci_status one_head(struct walk *w)
+static foci_status one_head(struct ref_walk *w)
 {
     const struct ref_call *c = w->call;
     const struct seq      *s = w->s;
@@ -206,7 +206,7 @@ static foci_status one_head(struct walk *w)
     if (c->grads) {
         gather(w, c->grads->d_o, p->o, s->q0, w->head, s->nq, p->dim_v, w->g);
         for (int64_t t = 0; t < s->nq * p->dim_v; t++)
-            w->g[t] = ref_round(ref_word_type(c), w->g[t]);
+            w->g[t] = ref_round(ref_operand_type(c), w->g[t]);
         zero(w->dq, s->nq * p->dim_qk);
     }
     TRY(run_head(w));
@@ -217,7 +217,7 @@ static foci_status one_head(struct walk *w)
     return FOCI_OK;
 }
 
-static foci_status one_seq(struct walk *w)
+static foci_status one_seq(struct ref_walk *w)
 {
     const struct ref_call *c = w->call;
     const struct seq      *s = w->s;
@@ -265,7 +265,7 @@ static void clear_results(const struct ref_call *c)
 }
 
 /* What the whole execution added up: of parameters, those that are trained. */
-static void give_sums(const struct walk *w)
+static void give_sums(const struct ref_walk *w)
 {
     const struct ref_call *c = w->call;
     const foci_plan       *plan = c->plan;
@@ -282,11 +282,11 @@ static void give_sums(const struct walk *w)
 foci_status ref_run(const struct ref_call *call)
 {
     const foci_plan *plan = call->plan;
-    struct walk      w = { .call = call, .p = &plan->p };
+    struct ref_walk  w = { .call = call, .p = &plan->p };
     struct seq      *seqs = calloc((size_t)plan_max_seqs(plan) + 1, sizeof *seqs);
     foci_status      status = FOCI_OK;
 
-    if (room_make(&w) && seqs) {
+    if (walk_alloc(&w) && seqs) {
         const int64_t n = plan_seqs(plan, call->io, seqs);
         clear_results(call);
         for (w.s = seqs; w.s < seqs + n && !status; w.s++)
@@ -295,7 +295,7 @@ foci_status ref_run(const struct ref_call *call)
     } else {
         status = FOCI_ERR_MEMORY;
     }
-    room_free(&w);
+    walk_free(&w);
     free(seqs);
     return status ? ctx_fail(plan->ctx, status, "the judge cannot compute this: %s",
                              foci_status_text(status))

@@ -10,15 +10,15 @@
 
 enum { N_TILES = 8, TILE_ROWS = 16, TILE_WORDS = 16 };
 
-struct tile {
-    int      rows, words;
+struct emulated_tile {
+    int      rows, pairs;
     uint32_t at[TILE_ROWS][TILE_WORDS];
 };
 
 /* The tile unit of a thread.  All zeros, as a thread starts: no tile has a shape. */
 struct tile_unit {
-    struct tile_config config;
-    struct tile        tiles[N_TILES];
+    struct tile_config   config;
+    struct emulated_tile tiles[N_TILES];
 };
 
 /* Shared by all files that work on tiles (tests/emulated/tiles.c). */
@@ -26,7 +26,7 @@ extern _Thread_local struct tile_unit tile_unit;
 
 static inline void tile_config(const struct tile_config *c)
 {
-    struct tile *const tiles = tile_unit.tiles;
+    struct emulated_tile *const tiles = tile_unit.tiles;
 
     assert((uintptr_t)c % 64 == 0 && "ours, for speed; the hardware takes any address");
     assert(c->palette == 1 && c->start_row == 0);
@@ -36,7 +36,7 @@ static inline void tile_config(const struct tile_config *c)
         assert(c->rows[t] <= TILE_ROWS && c->row_bytes[t] <= 4 * TILE_WORDS);
         assert(c->row_bytes[t] % 4 == 0 && !c->rows[t] == !c->row_bytes[t]);
         tiles[t].rows = c->rows[t];
-        tiles[t].words = c->row_bytes[t] / 4;
+        tiles[t].pairs = c->row_bytes[t] / 4;
     }
 }
 
@@ -44,7 +44,7 @@ static inline void tile_config_store(struct tile_config *c) { *c = tile_unit.con
 
 static inline void tile_release(void) { memset(&tile_unit, 0, sizeof tile_unit); }
 
-static inline struct tile *tile_of(int t)
+static inline struct emulated_tile *tile_of(int t)
 {
     assert(t >= 0 && t < N_TILES);
     assert(tile_unit.tiles[t].rows > 0 && "the thread has configured its tiles");
@@ -53,26 +53,26 @@ static inline struct tile *tile_of(int t)
 
 static inline void tile_zero(int t)
 {
-    struct tile *x = tile_of(t);
+    struct emulated_tile *x = tile_of(t);
     memset(x->at, 0, sizeof x->at);
 }
 
-/* Rows and words beyond the tile's shape become zero. */
+/* Rows and pairs beyond the tile's shape become zero. */
 static inline void tile_load(int t, const void *p, int64_t stride)
 {
-    struct tile *x = tile_of(t);
+    struct emulated_tile *x = tile_of(t);
 
     memset(x->at, 0, sizeof x->at);
     for (int i = 0; i < x->rows; i++)
-        memcpy(x->at[i], (const char *)p + i * stride, (size_t)x->words * 4);
+        memcpy(x->at[i], (const char *)p + i * stride, (size_t)x->pairs * 4);
 }
 
 static inline void tile_store(int t, void *p, int64_t stride)
 {
-    const struct tile *x = tile_of(t);
+    const struct emulated_tile *x = tile_of(t);
 
     for (int i = 0; i < x->rows; i++)
-        memcpy((char *)p + i * stride, x->at[i], (size_t)x->words * 4);
+        memcpy((char *)p + i * stride, x->at[i], (size_t)x->pairs * 4);
 }
 
 #ifdef __AVX512F__ /* the rest of the unit does not need it */
@@ -92,20 +92,20 @@ static inline __m512 tile_floats(__m512i bits)
     return tile_flush(_mm512_castsi512_ps(bits));
 }
 
-static inline __m512 tile_low(__m512i words)
+static inline __m512 tile_low(__m512i pairs)
 {
-    return tile_floats(_mm512_slli_epi32(words, 16));
+    return tile_floats(_mm512_slli_epi32(pairs, 16));
 }
 
-static inline __m512 tile_high(__m512i words)
+static inline __m512 tile_high(__m512i pairs)
 {
-    return tile_floats(_mm512_and_si512(words, _mm512_set1_epi32((int)0xffff0000)));
+    return tile_floats(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000)));
 }
 
-/* A row of the product, rounded to nearest even at each step: the low halves of the words
+/* A row of the product, rounded to nearest even at each step: the low halves of the pairs
  * and the high ones have a sum each, from zero, by fused multiply-add; those two are
  * added, and the result is added to c. */
-static inline __m512 tile_row(const uint32_t *a, const struct tile *b, __m512 c)
+static inline __m512 tile_row(const uint32_t *a, const struct emulated_tile *b, __m512 c)
 {
     __m512 low = _mm512_setzero_ps(), high = low;
 
@@ -120,15 +120,15 @@ static inline __m512 tile_row(const uint32_t *a, const struct tile *b, __m512 c)
 
 static inline void tile_dp(int tc, int ta, int tb)
 {
-    struct tile       *c = tile_of(tc);
-    const struct tile *a = tile_of(ta), *b = tile_of(tb);
+    struct emulated_tile       *c = tile_of(tc);
+    const struct emulated_tile *a = tile_of(ta), *b = tile_of(tb);
 
     assert(tc != ta && tc != tb && ta != tb);
-    assert(c->rows == a->rows && c->words == b->words && a->words == b->rows);
+    assert(c->rows == a->rows && c->pairs == b->pairs && a->pairs == b->rows);
     for (int i = 0; i < c->rows; i++) {
         const __m512 sum =
             tile_row(a->at[i], b, tile_floats(_mm512_loadu_si512(c->at[i])));
-        _mm512_mask_storeu_ps(c->at[i], (__mmask16)((1u << c->words) - 1), sum);
+        _mm512_mask_storeu_ps(c->at[i], (__mmask16)((1u << c->pairs) - 1), sum);
     }
 }
 

@@ -58,7 +58,7 @@ INLINE vm vm_bits(uint64_t bits, int first)
 
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(all, lane), lane));
 }
-/* And back, from bit 0 on. */
+/* The bits of a mask, from bit 0 on. */
 INLINE uint64_t vm_mask(vm m) { return (uint64_t)_mm256_movemask_ps(m); }
 /* Lane i: p[i] is x. */
 INLINE vm vm_equal(const int32_t *p, int32_t x)
@@ -70,7 +70,7 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm256_blendv_ps(b, a, m); }
 
 /* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
-INLINE vf vf_turn(vf x, vf t, const int back)
+INLINE vf vf_rotate(vf x, vf t, const int back)
 {
     const vf re = _mm256_moveldup_ps(t), im = _mm256_movehdup_ps(t);
     const vf cross = vf_mul(_mm256_permute_ps(x, 0xb1), im);
@@ -85,7 +85,7 @@ typedef __m256i vu;
 INLINE vu vu_set1(uint64_t x) { return _mm256_set1_epi64x((long long)x); }
 INLINE vu vu_loadu(const uint64_t *p) { return _mm256_loadu_si256((const __m256i *)p); }
 INLINE vu vu_add(vu a, vu b) { return _mm256_add_epi64(a, b); }
-/* From products of halves. */
+/* A 64-bit product, from products of its 32-bit halves. */
 INLINE vu vu_mul(vu a, vu b)
 {
     const vu ah = _mm256_srli_epi64(a, 32), bh = _mm256_srli_epi64(b, 32);
@@ -114,7 +114,7 @@ INLINE vd   vd_load(const double *p) { return _mm256_load_pd(p); }
 INLINE void vd_store(double *p, vd x) { _mm256_store_pd(p, x); }
 INLINE vd   vd_mul(vd a, vd b) { return _mm256_mul_pd(a, b); }
 INLINE vd   vd_fma(vd a, vd b, vd c) { return _mm256_fmadd_pd(a, b, c); }
-/* Of VD_LEN floats, and back. */
+/* Doubles from VD_LEN floats, and back. */
 INLINE vd   vd_from(const float *p) { return _mm256_cvtps_pd(_mm_loadu_ps(p)); }
 INLINE void vd_to(float *p, vd x) { _mm_storeu_ps(p, _mm256_cvtpd_ps(x)); }
 
@@ -205,7 +205,7 @@ INLINE __m128i vf_to_bf16(vf x)
     return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
 }
 
-/* Lanes of both as bf16, side by side. */
+/* Lanes of both as bf16, in pairs. */
 INLINE vf vf_pair_bf16(vf low, vf high)
 {
     const __m256i lower = _mm256_srli_epi32(vf_round_bf16(low), 16);
@@ -239,7 +239,7 @@ INLINE vf vf_from(const void *p, int dtype)
     return vf_of_16(_mm_loadu_si128(p), dtype);
 }
 
-/* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
+/* Non-temporal store to a vector-aligned address; other threads see it after stream_end(). */
 INLINE void vf_stream(float *p, vf x) { _mm256_stream_ps(p, x); }
 /* Two of them as VF_LEN pairs of elements of 16 bits. */
 INLINE void vf_stream_16(void *p, int dtype, vf low, vf high)
@@ -257,7 +257,7 @@ INLINE void vf_to(void *p, int dtype, vf x)
         _mm_storeu_si128(p, vf_to_16(x, dtype));
 }
 
-/* By way of the stack: there is no masked access to 16-bit elements. */
+/* Through the stack: AVX2 has no masked access to 16-bit elements. */
 INLINE vf vf_from_n(const void *p, int dtype, int n)
 {
     float        part[VF_LEN] = { 0 };

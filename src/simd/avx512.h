@@ -64,7 +64,7 @@ INLINE vm vm_equal(const int32_t *p, int32_t x)
 INLINE vf vf_select(vm m, vf a, vf b) { return _mm512_mask_blend_ps(m, b, a); }
 
 /* Complex numbers, the real part in the even lanes: x by t, or by its conjugate. */
-INLINE vf vf_turn(vf x, vf t, const int back)
+INLINE vf vf_rotate(vf x, vf t, const int back)
 {
     const vf re = _mm512_moveldup_ps(t), im = _mm512_movehdup_ps(t);
     const vf cross = vf_mul(_mm512_permute_ps(x, 0xb1), im);
@@ -97,7 +97,7 @@ INLINE vd   vd_load(const double *p) { return _mm512_load_pd(p); }
 INLINE void vd_store(double *p, vd x) { _mm512_store_pd(p, x); }
 INLINE vd   vd_mul(vd a, vd b) { return _mm512_mul_pd(a, b); }
 INLINE vd   vd_fma(vd a, vd b, vd c) { return _mm512_fmadd_pd(a, b, c); }
-/* Of VD_LEN floats, and back. */
+/* Doubles from VD_LEN floats, and back. */
 INLINE vd   vd_from(const float *p) { return _mm512_cvtps_pd(_mm256_loadu_ps(p)); }
 INLINE void vd_to(float *p, vd x) { _mm256_storeu_ps(p, _mm512_cvtpd_ps(x)); }
 
@@ -162,7 +162,7 @@ INLINE __m256i vf_to_bf16(vf x)
     return _mm512_cvtepi32_epi16(_mm512_srli_epi32(vf_round_bf16(x), 16));
 }
 
-/* Lanes of both as bf16, side by side. */
+/* Lanes of both as bf16, in pairs. */
 INLINE vf vf_pair_bf16(vf low, vf high)
 {
     const __m512i lower = _mm512_srli_epi32(vf_round_bf16(low), 16);
@@ -231,7 +231,7 @@ INLINE vf vf_from_n(const void *p, int dtype, int n)
     return vf_of_16(_mm256_maskz_loadu_epi16(m, p), dtype);
 }
 
-/* Past the caches, to a boundary of a vector; other threads see it after stream_end(). */
+/* Non-temporal store to a vector-aligned address; other threads see it after stream_end(). */
 INLINE void vf_stream(float *p, vf x) { _mm512_stream_ps(p, x); }
 /* Two of them as VF_LEN pairs of elements of 16 bits. */
 INLINE void vf_stream_16(void *p, int dtype, vf low, vf high)

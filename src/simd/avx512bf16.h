@@ -27,7 +27,7 @@ INLINE vf vw_dot(vw a, vw b, vf c) { return _mm512_dpbf16_ps(c, a, b); }
 /* 32 floats in a row */
 INLINE vw vw_row(vf first, vf second) { return _mm512_cvtne2ps_pbh(second, first); }
 
-/* Words from two rows of 32 bf16: their lanes 0 to 15, and 16 to 31. */
+/* Pairs from two rows of 32 bf16: their lanes 0 to 15, and 16 to 31. */
 INLINE vw vw_zip_low(vw low, vw high)
 {
     const __m512i at =
@@ -44,7 +44,7 @@ INLINE vw vw_zip_high(vw low, vw high)
     return (vw)_mm512_permutex2var_epi16((__m512i)low, at, (__m512i)high);
 }
 
-/* Words from two vectors of floats: one conversion of both, then one permutation. */
+/* Pairs from two vectors of floats: one conversion of both, then one permutation. */
 INLINE vw vw_pair(vf low, vf high)
 {
     const __m512i at =
@@ -107,7 +107,7 @@ INLINE vw vw_halves_where(vw x, vm low, vm high)
                                _mm512_maskz_mov_epi32(high, upper));
 }
 
-/* Words of two rows of 32 bf16, in an order that vf_unmix() undoes for sums. */
+/* Pairs of two rows of 32 bf16, in an order that vf_unmix() undoes for sums. */
 INLINE vw vw_mix_low(vw a, vw b)
 {
     return (vw)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
@@ -116,7 +116,7 @@ INLINE vw vw_mix_high(vw a, vw b)
 {
     return (vw)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
 }
-/* Columns 0 to 15, or 16 to 31, of what was summed from those. */
+/* Columns 0 to 15, or 16 to 31, of sums of such pairs. */
 INLINE vf vf_unmix(vf low, vf high, const int second)
 {
     const __m512i first =

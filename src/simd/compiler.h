@@ -18,11 +18,12 @@
 #define UNROLL(n) PRAGMA(GCC unroll n)
 #endif
 
-/* Ask for the cache line at p, which need not be ours, to be brought near: not into the
- * first level, which is full of what is being read. */
+/* Prefetch the cache line at p, any address, into the outer levels of the cache: the first
+ * level is full of what is being read. */
 #define PREFETCH(p) __builtin_prefetch((p), 0, 1)
 
-/* Into the second level, soon; and a line that will be written, as the owner. */
+/* Prefetch a line into the second level, and one that will be written, in the exclusive
+ * state. */
 #define PREFETCH_L2(p) __builtin_prefetch((p), 0, 2)
 #if defined(__x86_64__)
 #define PREFETCH_WRITE(p) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(p)))
@@ -30,13 +31,13 @@
 #define PREFETCH_WRITE(p) __builtin_prefetch((p), 1, 2)
 #endif
 
-/* Ask for the line 8 kB after p, where the reader of p comes next, for pauses between its
- * loads in which the hardware does not look ahead.  There need not be anything. */
-#define FOLLOW(p) PREFETCH((const void *)((uintptr_t)(p) + 8192))
+/* Prefetch the line 8 kB after p, for readers whose pauses between loads stop the hardware
+ * prefetcher.  Any address is allowed. */
+#define PREFETCH_FAR(p) PREFETCH((const void *)((uintptr_t)(p) + 8192))
 
-/* Ask for so many bytes that far from p, which the next call will want: rows of several
- * heads are too far apart for the hardware to look ahead. */
-INLINE void ask_bytes(const void *p, int64_t distance, int bytes)
+/* Prefetch `bytes` bytes at p + distance, which the next call will read: rows of several heads
+ * are too far apart for the hardware prefetcher. */
+INLINE void prefetch_bytes(const void *p, int64_t distance, int bytes)
 {
     enum { LINE = 64 };
     const uintptr_t at = (uintptr_t)p + (uintptr_t)distance;
@@ -46,11 +47,11 @@ INLINE void ask_bytes(const void *p, int64_t distance, int bytes)
         PREFETCH((const void *)(at + (uintptr_t)c));
 }
 
-/* The row of floats `rows` further on. */
-INLINE void ask_row(const float *row, int64_t ld, int64_t rows, int floats)
+/* Prefetch the row of floats that is `rows` rows away. */
+INLINE void prefetch_row(const float *row, int64_t ld, int64_t rows, int floats)
 {
     const int size = (int)sizeof *row;
-    ask_bytes(row, ld * rows * size, floats * size);
+    prefetch_bytes(row, ld * rows * size, floats * size);
 }
 
 #endif

@@ -114,7 +114,7 @@ size_t inner_bytes(const foci_state *state, int g)
     return n;
 }
 
-void inner_save(const foci_state *state, int g, struct writer *w)
+void inner_save(const foci_state *state, int g, struct state_writer *w)
 {
     for (int64_t i = 0; i < count(state, g); i++) {
         const foci_state *s = inner_state(state, g, i);
@@ -126,7 +126,7 @@ void inner_save(const foci_state *state, int g, struct writer *w)
     }
 }
 
-foci_status inner_restore(foci_state *state, int g, struct reader *r)
+foci_status inner_restore(foci_state *state, int g, struct state_reader *r)
 {
     for (int64_t i = 0; i < count(state, g); i++) {
         foci_state *made;
@@ -191,9 +191,10 @@ void inner_drop(foci_state *state, int g)
         state_drop(inner_state(state, g, i));
 }
 
-struct step inner_step(const struct step *step, int g, int64_t i, struct step_seq *seqs)
+struct state_step inner_step(const struct state_step *step, int g, int64_t i,
+                             struct step_seq *seqs)
 {
-    struct step inner = *step;
+    struct state_step inner = *step;
 
     inner.pool = inner_pool(step->pool, g, i);
     inner.seqs = seqs;

@@ -217,7 +217,7 @@ static struct state_header header_of(const foci_pool *pool, int64_t len)
     return h;
 }
 
-static void write_state(const foci_state *state, struct writer *w)
+static void write_state(const foci_state *state, struct state_writer *w)
 {
     const foci_plan          *plan = state->pool->plan;
     const struct state_header h = header_of(state->pool, state->len);
@@ -234,16 +234,16 @@ static void write_state(const foci_state *state, struct writer *w)
 
 size_t foci_state_save(const foci_state *state, void *data, size_t cap)
 {
-    struct writer need = { 0 };
+    struct state_writer need = { 0 };
 
     write_state(state, &need);
     if (!data || cap < need.at) return need.at;
-    struct writer w = { .to = data };
+    struct state_writer w = { .to = data };
     write_state(state, &w);
     return need.at;
 }
 
-static foci_status check_header(const foci_pool *pool, struct reader *r,
+static foci_status check_header(const foci_pool *pool, struct state_reader *r,
                                 struct state_header *h)
 {
     foci_ctx *ctx = pool->plan->ctx;
@@ -276,7 +276,7 @@ static foci_status check_header(const foci_pool *pool, struct reader *r,
 }
 
 /* Compare the spec of the pool's plan with the saved one. */
-static foci_status check_spec(const foci_pool *pool, struct reader *r, size_t n)
+static foci_status check_spec(const foci_pool *pool, struct state_reader *r, size_t n)
 {
     foci_ctx   *ctx = pool->plan->ctx;
     const char *saved = r->from + r->at;
@@ -294,7 +294,7 @@ static foci_status check_spec(const foci_pool *pool, struct reader *r, size_t n)
     return FOCI_OK;
 }
 
-static foci_status read_state(foci_state *state, int64_t len, struct reader *r)
+static foci_status read_state(foci_state *state, int64_t len, struct state_reader *r)
 {
     foci_pool       *pool = state->pool;
     const foci_plan *plan = pool->plan;
@@ -316,7 +316,7 @@ static foci_status read_state(foci_state *state, int64_t len, struct reader *r)
 foci_status foci_state_restore(foci_pool *pool, const void *data, size_t bytes,
                                foci_state **state)
 {
-    struct reader       r = { .from = data, .bytes = bytes };
+    struct state_reader r = { .from = data, .bytes = bytes };
     struct state_header h = { 0 };
 
     if (!pool || !state)

@@ -21,8 +21,8 @@ struct page {
     int64_t refs; /* streams that hold it; 0: free */
     int64_t next; /* the next free page, -1: none */
 
-    /* While a step counts the pages it needs: streams that will write into this one, in
-     * step number `step`. */
+    /* While step number `step` counts the pages it needs: streams that will write into this
+     * page. */
     int64_t writers, step;
 };
 
@@ -46,7 +46,7 @@ struct foci_pool {
     const foci_plan  *plan;
     struct page_part *parts;                   /* [groups] */
     size_t            page_bytes, inner_bytes; /* of a page, here and in inner pools */
-    void            **own; /* [groups] what engines keep for all states together */
+    void            **own; /* [groups] data of engines that all states share */
 
     struct page *pages;
     int64_t      n_pages, n_free, first_free;
@@ -130,27 +130,27 @@ void        stream_free(foci_pool *pool, struct stream *s);
 size_t      stream_bytes(const foci_pool *pool, const struct stream *s);
 
 /* A saved state being written, or only counted where `to` is NULL. */
-struct writer {
+struct state_writer {
     char  *to;
     size_t at;
 };
-struct reader {
+struct state_reader {
     const char *from;
     size_t      at, bytes;
 };
 /* FOCI_ERR_ARG, with the message for data that no pool like this one has saved. */
 foci_status state_damaged(const foci_pool *pool);
-void        write_bytes(struct writer *w, const void *data, size_t n);
-/* false: there are not so many left. */
-bool read_bytes(struct reader *r, void *data, size_t n);
+void        write_bytes(struct state_writer *w, const void *data, size_t n);
+/* false: fewer than n bytes are left. */
+bool read_bytes(struct state_reader *r, void *data, size_t n);
 
 /* Save and restore the rows of groups g0 to g1 - 1.  Restoring refuses data that is
  * inconsistent: there have to be `rows` rows, and none from row `keep` on may be
  * missing. */
 void        stream_save(const foci_pool *pool, const struct stream *s, int g0, int g1,
-                        struct writer *w);
+                        struct state_writer *w);
 foci_status stream_restore(foci_pool *pool, struct stream *s, int g0, int g1,
-                           int64_t rows, int64_t keep, struct reader *r);
+                           int64_t rows, int64_t keep, struct state_reader *r);
 
 /* state.c: the first token that some stage still needs for tokens from n on; whether a
  * stage needs one of these rows for ever. */
@@ -170,7 +170,7 @@ struct step_seq {
     int64_t     tokens; /* new ones, already in the state */
 };
 
-struct step {
+struct state_step {
     foci_pool          *pool;
     const foci_step_io *io;
     struct step_seq    *seqs;
@@ -180,46 +180,46 @@ struct step {
                            * rows of k and v */
 };
 
-/* What an engine does for decoding stage g.  Functions but `step` may be NULL: there is
+/* The functions of an engine for decoding stage g.  All but `step` may be NULL: there is
  * nothing to do. */
 struct decoder {
     bool paged; /* rows of keys and values lie in the stage's part of the pages */
 
-    /* What all states of a pool share, in pool->own[g].  pool_grow: by so many pages of
-     * tokens; pool_pages: how many of these are free. */
+    /* Data that all states of a pool share, in pool->own[g].  pool_grow adds so many pages
+     * of tokens; pool_pages returns how many of these are free. */
     foci_status (*pool_make)(foci_pool *pool, int g);
     foci_status (*pool_grow)(foci_pool *pool, int g, int64_t pages);
     int64_t (*pool_pages)(const foci_pool *pool, int g);
     void (*pool_free)(foci_pool *pool, int g);
 
-    /* What the stage keeps of one sequence, in state->own[g].  copy and restore fill a
-     * new one.  free also takes one that was never made. */
+    /* Data of the stage for one sequence, in state->own[g].  copy and restore fill a new
+     * one.  free also accepts one that was never made. */
     foci_status (*make)(foci_state *state, int g);
     foci_status (*copy)(const foci_state *from, foci_state *to, int g);
     void (*free)(foci_state *state, int g);
     size_t (*bytes)(const foci_state *state, int g);
-    void (*save)(const foci_state *state, int g, struct writer *w);
-    foci_status (*restore)(foci_state *state, int g, struct reader *r);
+    void (*save)(const foci_state *state, int g, struct state_writer *w);
+    foci_status (*restore)(foci_state *state, int g, struct state_reader *r);
 
     /* Truncate to the first `len` tokens, or say why not; only a check unless `really`.
      * Never refused with len 0.  The stream of tokens is truncated afterwards. */
     foci_status (*truncate)(foci_state *state, int g, int64_t len, bool really);
 
     /* A step, in this order.
-     * check: what the stage needs of io; without io->o tokens are only appended.
+     * check: check io for what the stage needs; without io->o tokens are only appended.
      * reserve: grow tables for so many more tokens, and add to *pages the pages of the
      * pool that they will take; nothing visible changes.
      * append: store the rows of the tokens, for which the stream of tokens has been
      * extended, and update what depends on them; pool->scratch has append_bytes.
      * step: compute the outputs, with work memory of step_bytes (NULL: append_bytes).
-     * drop: what no token from state->len on needs. */
+     * drop: release what no token from state->len on needs. */
     foci_status (*check)(const foci_pool *pool, int g, const foci_step_io *io);
     foci_status (*reserve)(foci_state *state, int g, int64_t tokens, int64_t *pages);
     size_t (*append_bytes)(const foci_pool *pool, int g);
-    void (*append)(const struct step *step, int g);
+    void (*append)(const struct state_step *step, int g);
     size_t (*step_bytes)(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
                          int64_t max_len);
-    void (*step)(const struct step *step, int g, struct arena work);
+    void (*step)(const struct state_step *step, int g, struct arena work);
     void (*drop)(foci_state *state, int g);
 };
 
@@ -237,7 +237,7 @@ extern const struct decoder exact_decoder, linear_decoder, positional_decoder,
 size_t      step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens,
                          int64_t max_len);
 foci_status state_reserve(foci_state *s, int64_t tokens, int64_t *pages);
-void        step_append(struct step *step);
+void        step_append(struct state_step *step);
 void        state_drop(foci_state *s);
 
 /*
@@ -271,14 +271,15 @@ foci_status inner_make(foci_state *state, int g);
 foci_status inner_copy(const foci_state *from, foci_state *to, int g);
 void        inner_free(foci_state *state, int g);
 size_t      inner_bytes(const foci_state *state, int g);
-void        inner_save(const foci_state *state, int g, struct writer *w);
-foci_status inner_restore(foci_state *state, int g, struct reader *r);
+void        inner_save(const foci_state *state, int g, struct state_writer *w);
+foci_status inner_restore(foci_state *state, int g, struct state_reader *r);
 foci_status inner_truncate(foci_state *state, int g, int64_t len, bool really);
 /* The check of the inner plans, to be called by the engine's own check. */
 foci_status inner_check(const foci_pool *pool, int g, const foci_step_io *io);
 foci_status inner_reserve(foci_state *state, int g, int64_t tokens, int64_t *pages);
 void        inner_drop(foci_state *state, int g);
 /* The step of inner plan i; seqs [step->n_seqs] are the caller's. */
-struct step inner_step(const struct step *step, int g, int64_t i, struct step_seq *seqs);
+struct state_step inner_step(const struct state_step *step, int g, int64_t i,
+                             struct step_seq *seqs);
 
 #endif

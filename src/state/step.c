@@ -191,7 +191,7 @@ size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states, int64_t tok
     return arena_ok(&a) ? a.used : 0;
 }
 
-void step_append(struct step *step)
+void step_append(struct state_step *step)
 {
     const foci_plan *plan = step->pool->plan;
 
@@ -222,9 +222,9 @@ void state_drop(foci_state *s)
 static void append_only(foci_pool *pool, const foci_step_io *io)
 {
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++)) {
-        struct step_seq seq = { io->states[i], row, tokens_of(io, i) };
-        struct step     step = {
-                .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1, .kv_step = 1
+        struct step_seq   seq = { io->states[i], row, tokens_of(io, i) };
+        struct state_step step = {
+            .pool = pool, .io = io, .seqs = &seq, .n_seqs = 1, .kv_step = 1
         };
         if (!seq.tokens) continue;
         step_append(&step);
@@ -234,8 +234,10 @@ static void append_only(foci_pool *pool, const foci_step_io *io)
 
 static void attend(foci_pool *pool, const foci_step_io *io)
 {
-    struct arena a = { .base = io->work };
-    struct step step = { .pool = pool, .io = io, .n_seqs = io->n_states, .kv_step = 1 };
+    struct arena      a = { .base = io->work };
+    struct state_step step = {
+        .pool = pool, .io = io, .n_seqs = io->n_states, .kv_step = 1
+    };
 
     step.seqs = arena_alloc(&a, io->n_states, sizeof *step.seqs);
     for (int64_t i = 0, row = 0; i < io->n_states; row += tokens_of(io, i++))

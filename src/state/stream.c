@@ -154,13 +154,13 @@ size_t stream_bytes(const foci_pool *pool, const struct stream *s)
  * Saved
  */
 
-void write_bytes(struct writer *w, const void *data, size_t n)
+void write_bytes(struct state_writer *w, const void *data, size_t n)
 {
     if (w->to && n) memcpy(w->to + w->at, data, n);
     w->at += n;
 }
 
-bool read_bytes(struct reader *r, void *data, size_t n)
+bool read_bytes(struct state_reader *r, void *data, size_t n)
 {
     if (n > r->bytes - r->at) return false;
     if (n) memcpy(data, r->from + r->at, n);
@@ -171,7 +171,7 @@ bool read_bytes(struct reader *r, void *data, size_t n)
 /* The rows of entry `at`, head by head, keys and then values: write them, or read them
  * where w is NULL. */
 static bool transfer_rows(const foci_pool *pool, const struct stream *s, int64_t at,
-                          int g, struct writer *w, struct reader *r)
+                          int g, struct state_writer *w, struct state_reader *r)
 {
     const foci_problem      *p = &pool->plan->p;
     const struct page_part  *part = &pool->parts[g];
@@ -193,7 +193,7 @@ static bool transfer_rows(const foci_pool *pool, const struct stream *s, int64_t
 }
 
 void stream_save(const foci_pool *pool, const struct stream *s, int g0, int g1,
-                 struct writer *w)
+                 struct state_writer *w)
 {
     const int64_t head[] = { s->rows, s->first, s->n };
 
@@ -212,7 +212,7 @@ foci_status state_damaged(const foci_pool *pool)
 }
 
 foci_status stream_restore(foci_pool *pool, struct stream *s, int g0, int g1,
-                           int64_t rows, int64_t keep, struct reader *r)
+                           int64_t rows, int64_t keep, struct state_reader *r)
 {
     const int64_t tiles = div_up(rows, PAGE);
     int64_t       head[3], tile;

@@ -26,19 +26,19 @@
 enum { ORDER = 4 };
 
 /* The line in `from`; each rule writes the next one to `to` and swaps them. */
-struct line {
-    struct buffer from, to;
+struct bleu_line {
+    struct text_buffer from, to;
 };
 
-static void swap(struct line *l)
+static void swap(struct bleu_line *l)
 {
-    const struct buffer was = l->from;
+    const struct text_buffer was = l->from;
     l->from = l->to;
     l->to = was;
     l->to.used = 0;
 }
 
-static foci_status replace(struct line *l, const char *what, const char *with)
+static foci_status replace(struct bleu_line *l, const char *what, const char *with)
 {
     const int64_t len = (int64_t)strlen(what);
 
@@ -61,7 +61,7 @@ static foci_status replace(struct line *l, const char *what, const char *with)
  */
 
 /* Ends of lines go, with a hyphen before them, and four entities of SGML are resolved. */
-static foci_status clean(struct line *l)
+static foci_status clean(struct bleu_line *l)
 {
     static const char *const pairs[][2] = {
         { "<skipped>", "" }, { "-\n", "" },   { "\n", " " },   { "&quot;", "\"" },
@@ -84,7 +84,7 @@ static bool is_symbol(char c)
 }
 
 /* Blanks on both sides of a symbol. */
-static foci_status part_symbols(struct line *l)
+static foci_status part_symbols(struct bleu_line *l)
 {
     for (int64_t i = 0; i < l->from.used; i++) {
         const char c = l->from.at[i], parted[] = { ' ', c, ' ' };
@@ -122,7 +122,7 @@ static int part_hyphen(char first, char second, char out[4])
     return 4;
 }
 
-static foci_status part_pairs(struct line *l, part_fn *part)
+static foci_status part_pairs(struct bleu_line *l, part_fn *part)
 {
     char out[4];
 
@@ -137,12 +137,12 @@ static foci_status part_pairs(struct line *l, part_fn *part)
 }
 
 /* Without the white space at its end, between blanks. */
-static foci_status take_line(struct line *l, const foci_string *text)
+static foci_status take_line(struct bleu_line *l, const foci_string *text)
 {
-    const int64_t  n = utf8_repair(text->text, text->bytes, NULL);
-    struct buffer *b = &l->from;
-    int64_t        end = 1;
-    uint32_t       c;
+    const int64_t       n = utf8_repair(text->text, text->bytes, NULL);
+    struct text_buffer *b = &l->from;
+    int64_t             end = 1;
+    uint32_t            c;
 
     b->used = 0;
     TRY(buffer_add(b, " ", 1));
@@ -157,7 +157,8 @@ static foci_status take_line(struct line *l, const foci_string *text)
 }
 
 /* The words of a line, as numbers that equal words share. */
-static foci_status take_words(struct line *l, struct dict *words, struct sequence *s)
+static foci_status take_words(struct bleu_line *l, struct dict *words,
+                              struct sequence *s)
 {
     const char *end = l->from.at + l->from.used, *word = l->from.at;
     uint32_t    c;
@@ -176,7 +177,7 @@ static foci_status take_words(struct line *l, struct dict *words, struct sequenc
     return sequence_close(s);
 }
 
-static foci_status read_words(struct line *l, const foci_string *text,
+static foci_status read_words(struct bleu_line *l, const foci_string *text,
                               struct dict *words, struct sequence *s)
 {
     TRY(take_line(l, text));
@@ -193,9 +194,9 @@ static foci_status read_words(struct line *l, const foci_string *text,
  */
 
 struct comparison {
-    struct line     line;
-    struct dict     words;
-    struct sequence translation, reference;
+    struct bleu_line line;
+    struct dict      words;
+    struct sequence  translation, reference;
 };
 
 static foci_status compare(struct comparison *c, const foci_string *translation,

@@ -2,7 +2,7 @@
  *
  * Text is read in blocks that end where a line ends, or else where no word goes across;
  * threads count parts of a block into dictionaries of their own, which are added up at
- * the end.  Counts are sums, so they do not depend on who counted what.
+ * the end.  Counts are sums, so they do not depend on the threads.
  */
 #include <string.h>
 
@@ -11,25 +11,25 @@
 
 enum { BLOCK = 1 << 22, PARTS_A_THREAD = 4 };
 
-struct part {
+struct count_part {
     const char *start, *end;
 };
 
-struct worker {
-    struct dict   counts;
-    struct buffer repaired;
-    foci_status   status;
+struct count_worker {
+    struct dict        counts;
+    struct text_buffer repaired;
+    foci_status        status;
 };
 
 struct counter {
-    foci_ctx      *ctx;
-    enum text_kind kind;
-    struct worker *workers; /* [threads] */
-    struct part   *parts;   /* [threads * PARTS_A_THREAD] */
-    struct buffer  block;
+    foci_ctx            *ctx;
+    enum text_kind       kind;
+    struct count_worker *workers; /* [threads] */
+    struct count_part   *parts;   /* [threads * PARTS_A_THREAD] */
+    struct text_buffer   block;
 };
 
-static foci_status count_one(struct worker *w, const char *p, int64_t bytes)
+static foci_status count_one(struct count_worker *w, const char *p, int64_t bytes)
 {
     struct dict_entry *e = dict_add(&w->counts, p, bytes, text_hash(p, bytes));
     if (!e) return FOCI_ERR_MEMORY;
@@ -37,7 +37,7 @@ static foci_status count_one(struct worker *w, const char *p, int64_t bytes)
     return FOCI_OK;
 }
 
-static foci_status count_chars(struct worker *w, const char *p, const char *end)
+static foci_status count_chars(struct count_worker *w, const char *p, const char *end)
 {
     uint32_t c;
 
@@ -48,13 +48,13 @@ static foci_status count_chars(struct worker *w, const char *p, const char *end)
     return FOCI_OK;
 }
 
-static foci_status count_word(struct worker *w, const char *p, const char *end)
+static foci_status count_word(struct count_worker *w, const char *p, const char *end)
 {
     return p < end && !memchr(p, 0, (size_t)(end - p)) ? count_one(w, p, end - p)
                                                        : FOCI_OK;
 }
 
-static foci_status count_words(struct worker *w, const char *p, const char *end)
+static foci_status count_words(struct count_worker *w, const char *p, const char *end)
 {
     const char *word = p;
     uint32_t    c;
@@ -68,7 +68,7 @@ static foci_status count_words(struct worker *w, const char *p, const char *end)
     return count_word(w, word, end);
 }
 
-static foci_status count_pieces(struct worker *w, const char *p, const char *end)
+static foci_status count_pieces(struct count_worker *w, const char *p, const char *end)
 {
     while (p < end) {
         const int64_t n = word_next(p, end);
@@ -78,8 +78,8 @@ static foci_status count_pieces(struct worker *w, const char *p, const char *end
     return FOCI_OK;
 }
 
-static foci_status count_line(const struct counter *c, struct worker *w, const char *p,
-                              const char *end)
+static foci_status count_line(const struct counter *c, struct count_worker *w,
+                              const char *p, const char *end)
 {
     if (c->kind == TEXT_BPE) return count_pieces(w, p, end);
     if (!utf8_valid(p, end - p)) {
@@ -102,7 +102,7 @@ static const char *line_end(const char *p, const char *end)
 static void run_part(void *arg, int64_t i, int thread)
 {
     const struct counter *c = arg;
-    struct worker        *w = &c->workers[thread];
+    struct count_worker  *w = &c->workers[thread];
 
     for (const char *p = c->parts[i].start; p < c->parts[i].end && !w->status;) {
         const char *end = line_end(p, c->parts[i].end);
@@ -123,7 +123,7 @@ static foci_status count_block(struct counter *c, const char *text, int64_t byte
         if (end < start) end = start;
         if (end > text && end < text + bytes && end[-1] != '\n')
             end = line_end(end, text + bytes);
-        c->parts[i] = (struct part){ start, end };
+        c->parts[i] = (struct count_part){ start, end };
         start = end;
     }
     const struct phase phase = { .n = n_parts, .chunk = 1, .job = run_part, .arg = c };
@@ -163,8 +163,8 @@ static foci_status failed(const struct counter *c, const foci_reader *r)
 /* Count what stands in the block up to a safe place, and keep the rest. */
 static foci_status count_some(struct counter *c, bool at_end)
 {
-    struct buffer *b = &c->block;
-    const int64_t  n = at_end ? b->used : safe_bytes(b->at, b->used);
+    struct text_buffer *b = &c->block;
+    const int64_t       n = at_end ? b->used : safe_bytes(b->at, b->used);
 
     if (n) TRY(count_block(c, b->at, n));
     b->used -= n;
@@ -174,7 +174,7 @@ static foci_status count_some(struct counter *c, bool at_end)
 
 static foci_status count_reader(struct counter *c, const foci_reader *r)
 {
-    struct buffer *b = &c->block;
+    struct text_buffer *b = &c->block;
 
     for (int64_t n = 1; n > 0;) {
         if (b->used == b->cap)

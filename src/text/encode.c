@@ -2,8 +2,8 @@
  *
  * A text is cut at the tokens that are looked for in raw text, first those that come
  * before normalisation, then the others; what is between them goes to the model.  Words
- * of a text repeat (Zipf), so each thread remembers what words it met lately became: a
- * table with one place for each hash, where the last one wins.
+ * of a text repeat (Zipf), so each thread caches the ids of recent words: a
+ * table with one entry for each hash, where the last word wins.
  */
 #include <string.h>
 
@@ -20,17 +20,17 @@ struct cache_slot {
     int32_t       ids[SLOT_IDS];
 };
 
-struct worker {
+struct encode_worker {
     const struct foci_tokenizer *t;
     struct cache_slot           *cache; /* [N_SLOTS] */
     struct merge_scratch         merge;
-    struct buffer                repaired, prefixed;
+    struct text_buffer           repaired, prefixed;
     int32_t                     *out; /* where the next id goes */
     foci_status                  status;
 };
 
 /* Texts that one job encodes, and the place of their ids. */
-struct group {
+struct encode_group {
     int64_t first, last; /* texts, half open */
     int64_t start, n;    /* of the ids, as written */
 };
@@ -40,8 +40,8 @@ enum { GROUPS_A_THREAD = 8, GROUP_BYTES = 1 << 14 };
 struct foci_encoder {
     const struct foci_tokenizer *t;
     int                          threads;
-    struct worker               *workers;    /* [threads] */
-    struct group                *groups;     /* [threads * GROUPS_A_THREAD] */
+    struct encode_worker        *workers;    /* [threads] */
+    struct encode_group         *groups;     /* [threads * GROUPS_A_THREAD] */
     int32_t                      ascii[128]; /* of chars: ids of ASCII */
 
     /* The call at work. */
@@ -55,13 +55,13 @@ struct foci_encoder {
  * Models
  */
 
-static void put(struct worker *w, int32_t id)
+static void put(struct encode_worker *w, int32_t id)
 {
     if (id >= 0) *w->out++ = id;
 }
 
 /* The ids of its bytes, and then its merges. */
-static foci_status merge_word(struct worker *w, const char *p, int64_t bytes)
+static foci_status merge_word(struct encode_worker *w, const char *p, int64_t bytes)
 {
     const struct foci_tokenizer *t = w->t;
     int32_t                     *ids = w->out;
@@ -81,7 +81,7 @@ static foci_status merge_word(struct worker *w, const char *p, int64_t bytes)
     return FOCI_OK;
 }
 
-static foci_status new_word(struct worker *w, const char *p, int64_t bytes,
+static foci_status new_word(struct encode_worker *w, const char *p, int64_t bytes,
                             uint64_t hash)
 {
     if (w->t->whole) {
@@ -94,7 +94,7 @@ static foci_status new_word(struct worker *w, const char *p, int64_t bytes,
     return merge_word(w, p, bytes);
 }
 
-static foci_status encode_word(struct worker *w, const char *p, int64_t bytes)
+static foci_status encode_word(struct encode_worker *w, const char *p, int64_t bytes)
 {
     const uint64_t     hash = text_hash(p, bytes);
     struct cache_slot *slot = &w->cache[hash & (N_SLOTS - 1)];
@@ -118,9 +118,9 @@ static foci_status encode_word(struct worker *w, const char *p, int64_t bytes)
 }
 
 /* A blank before what begins without one makes its first word look like the others. */
-static foci_status add_blank(struct worker *w, const char **p, int64_t *bytes)
+static foci_status add_blank(struct encode_worker *w, const char **p, int64_t *bytes)
 {
-    struct buffer *b = &w->prefixed;
+    struct text_buffer *b = &w->prefixed;
 
     if (!w->t->prefix || **p == ' ') return FOCI_OK;
     b->used = 0;
@@ -131,7 +131,7 @@ static foci_status add_blank(struct worker *w, const char **p, int64_t *bytes)
     return FOCI_OK;
 }
 
-static foci_status encode_bpe(struct worker *w, const char *p, int64_t bytes)
+static foci_status encode_bpe(struct encode_worker *w, const char *p, int64_t bytes)
 {
     TRY(add_blank(w, &p, &bytes));
     if (!w->t->split) return encode_word(w, p, bytes);
@@ -143,19 +143,19 @@ static foci_status encode_bpe(struct worker *w, const char *p, int64_t bytes)
     return FOCI_OK;
 }
 
-static void encode_bytes(struct worker *w, const char *p, int64_t bytes)
+static void encode_bytes(struct encode_worker *w, const char *p, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i++)
         *w->out++ = w->t->byte_id[(unsigned char)p[i]];
 }
 
-static int32_t id_of(const struct worker *w, const char *p, int64_t bytes)
+static int32_t id_of(const struct encode_worker *w, const char *p, int64_t bytes)
 {
     const struct dict_entry *e = dict_find(&w->t->vocab, p, bytes, text_hash(p, bytes));
     return e ? (int32_t)(e->value - 1) : w->t->unknown;
 }
 
-static void encode_chars(struct worker *w, const int32_t *ascii, const char *p,
+static void encode_chars(struct encode_worker *w, const int32_t *ascii, const char *p,
                          int64_t bytes)
 {
     const char *end = p + bytes;
@@ -167,7 +167,7 @@ static void encode_chars(struct worker *w, const int32_t *ascii, const char *p,
     }
 }
 
-static void encode_words(struct worker *w, const char *p, int64_t bytes)
+static void encode_words(struct encode_worker *w, const char *p, int64_t bytes)
 {
     const char *end = p + bytes, *word = p;
     uint32_t    c;
@@ -181,7 +181,7 @@ static void encode_words(struct worker *w, const char *p, int64_t bytes)
     if (p > word) put(w, id_of(w, word, p - word));
 }
 
-static foci_status encode_piece(const struct foci_encoder *e, struct worker *w,
+static foci_status encode_piece(const struct foci_encoder *e, struct encode_worker *w,
                                 const char *p, int64_t bytes)
 {
     switch (w->t->kind) {
@@ -224,7 +224,7 @@ static int64_t space_after(const char *text, int64_t at, int64_t end)
 /* Cut a text at the tokens of a tree; the rest goes on to the second tree, and then to
  * the model.  As in `tokenizers`, a token may begin with white space that the one before
  * it has taken. */
-static foci_status encode_cut(const struct foci_encoder *e, struct worker *w,
+static foci_status encode_cut(const struct foci_encoder *e, struct encode_worker *w,
                               const struct added_tree *tree, const char *text,
                               int64_t bytes)
 {
@@ -248,7 +248,7 @@ static foci_status encode_cut(const struct foci_encoder *e, struct worker *w,
     return encode_cut(e, w, then, text + at, bytes - at);
 }
 
-static foci_status encode_text(const struct foci_encoder *e, struct worker *w,
+static foci_status encode_text(const struct foci_encoder *e, struct encode_worker *w,
                                const foci_string *s)
 {
     const struct foci_tokenizer *t = w->t;
@@ -272,8 +272,8 @@ static foci_status encode_text(const struct foci_encoder *e, struct worker *w,
 static void run_group(void *arg, int64_t i, int thread)
 {
     const struct foci_encoder *e = arg;
-    struct group              *g = &e->groups[i];
-    struct worker             *w = &e->workers[thread];
+    struct encode_group       *g = &e->groups[i];
+    struct encode_worker      *w = &e->workers[thread];
 
     w->out = e->ids + g->start;
     for (int64_t s = g->first; s < g->last && !w->status; s++) {
@@ -309,7 +309,7 @@ static int64_t make_groups(struct foci_encoder *e, int64_t n, int64_t most)
         next += most_ids(e->t, e->texts[i].bytes);
         if (i + 1 < n && (next - start < size || g == n_groups - 1)) continue;
         e->groups[g++] =
-            (struct group){ .first = first, .last = i + 1, .start = start };
+            (struct encode_group){ .first = first, .last = i + 1, .start = start };
         first = i + 1;
         start = next;
     }
@@ -322,7 +322,7 @@ static void close_gaps(struct foci_encoder *e, int64_t n_groups)
     int64_t end = 0;
 
     for (int64_t i = 0; i < n_groups; i++) {
-        const struct group *g = &e->groups[i];
+        const struct encode_group *g = &e->groups[i];
         memmove(e->ids + end, e->ids + g->start, (size_t)g->n * sizeof *e->ids);
         for (int64_t s = g->first; s < g->last; s++)
             e->offsets[s + 1] += end;
@@ -390,7 +390,7 @@ void foci_encoder_free(foci_encoder *e)
     if (!e) return;
     foci_ctx *ctx = e->t->ctx;
     for (int i = 0; e->workers && i < e->threads; i++) {
-        struct worker *w = &e->workers[i];
+        struct encode_worker *w = &e->workers[i];
         ctx_free(ctx, w->cache, N_SLOTS, sizeof *w->cache);
         merge_free(ctx, &w->merge);
         buffer_free(&w->repaired);
@@ -402,7 +402,7 @@ void foci_encoder_free(foci_encoder *e)
 }
 
 /* Only words of byte pair encoding are remembered. */
-static foci_status open_worker(struct worker *w, const struct foci_tokenizer *t)
+static foci_status open_worker(struct encode_worker *w, const struct foci_tokenizer *t)
 {
     w->t = t;
     w->repaired.ctx = w->prefixed.ctx = t->ctx;

@@ -164,7 +164,8 @@ static size_t longest_text(const char *json, size_t bytes)
 /* What jansson has no memory for in the buffer of the text it reads, it leaves out without
  * a word: a token would lose a letter.  The buffer does not shrink, so a list is read of a
  * text that is longer than any in the file, and of the file. */
-static foci_status wrap(struct buffer *b, const char *json, size_t bytes, size_t *filler)
+static foci_status wrap(struct text_buffer *b, const char *json, size_t bytes,
+                        size_t *filler)
 {
     *filler = longest_text(json, bytes) + 16;
     TRY(grow(b->ctx, &b->at, &b->cap, (int64_t)(bytes + *filler + 8), 1));
@@ -178,9 +179,9 @@ static foci_status wrap(struct buffer *b, const char *json, size_t bytes, size_t
 
 static foci_status parse(struct loader *l, const char *json, size_t bytes, json_t **list)
 {
-    struct buffer b = { .ctx = l->ctx };
-    json_error_t  error = { .line = 0 };
-    size_t        filler;
+    struct text_buffer b = { .ctx = l->ctx };
+    json_error_t       error = { .line = 0 };
+    size_t             filler;
 
     *list = NULL;
     const foci_status status = wrap(&b, json, bytes, &filler);

@@ -1,4 +1,4 @@
-/* loader.h -- what the parts of reading a tokenizer.json share. */
+/* loader.h -- declarations that the readers of tokenizer.json share. */
 #ifndef FOCI_LOADER_H
 #define FOCI_LOADER_H
 
@@ -14,16 +14,16 @@ struct loader {
     bool                   byte_level;
     int64_t                limit;      /* ids are below */
     int64_t                next_added; /* id of an added token with a new text */
-    struct buffer          text;       /* scratch */
+    struct text_buffer     text;       /* scratch */
     struct dict            names;      /* of added tokens */
 };
 
-/* Refuse a step that is `value` and ought to be what is accepted. */
+/* Refuse a step of the file that is `value` where only `accepted` is supported. */
 foci_status loader_unsupported(const struct loader *l, const char *what,
                                const char *value, const char *accepted);
 foci_status loader_malformed(const struct loader *l, const char *what);
 
-/* A switch that is `preset` where it is missing. */
+/* A boolean of a JSON object; `preset` if it is missing. */
 bool loader_flag(const json_t *object, const char *name, bool preset);
 
 /* Fill tokens, added tokens and merges of a tokenizer whose kind is known

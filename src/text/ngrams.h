@@ -14,7 +14,7 @@ struct sequence {
 };
 
 foci_status sequence_add(struct sequence *s, int32_t symbol);
-/* No more symbols. */
+/* Close: no more symbols are added. */
 foci_status sequence_close(struct sequence *s);
 void        sequence_free(struct sequence *s);
 
@@ -29,7 +29,7 @@ static inline int64_t ngrams_count(int64_t length, int n)
     return max64(0, length - n + 1);
 }
 
-/* What the calls that compare two texts take. */
+/* Check the arguments of calls that compare two texts. */
 foci_status check_texts(foci_ctx *ctx, const foci_string *a, const foci_string *b,
                         const void *counts);
 

@@ -10,7 +10,7 @@
 #include "text/utf8.h"
 
 /* One character of a JSON text. */
-static foci_status put_char(struct buffer *b, uint32_t c)
+static foci_status put_char(struct text_buffer *b, uint32_t c)
 {
     char text[8];
     int  n;
@@ -28,7 +28,7 @@ static foci_status put_char(struct buffer *b, uint32_t c)
 }
 
 /* A token without quotes; of byte-level models in the characters that stand for bytes. */
-static foci_status put_token(struct buffer *b, bool byte_level,
+static foci_status put_token(struct text_buffer *b, bool byte_level,
                              const struct dict_entry *e)
 {
     const char *end = e->text + e->bytes;
@@ -44,14 +44,14 @@ static foci_status put_token(struct buffer *b, bool byte_level,
     return FOCI_OK;
 }
 
-static foci_status put_number(struct buffer *b, const char *format, int64_t n)
+static foci_status put_number(struct text_buffer *b, const char *format, int64_t n)
 {
     char      text[64];
     const int len = snprintf(text, sizeof text, format, (long long)n);
     return buffer_add(b, text, len);
 }
 
-static foci_status put_added(struct buffer *b, const struct dict *tokens, int n)
+static foci_status put_added(struct text_buffer *b, const struct dict *tokens, int n)
 {
     TRY(buffer_text(b, "  \"added_tokens\": ["));
     for (int i = 0; i < n; i++) {
@@ -66,7 +66,7 @@ static foci_status put_added(struct buffer *b, const struct dict *tokens, int n)
 }
 
 /* What stands around the model, of each kind. */
-static foci_status put_steps(struct buffer *b, enum text_kind kind)
+static foci_status put_steps(struct text_buffer *b, enum text_kind kind)
 {
     static const char bytes[] =
         "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
@@ -93,7 +93,7 @@ static foci_status put_steps(struct buffer *b, enum text_kind kind)
                           "  \"decoder\": null,\n");
 }
 
-static foci_status put_vocab(struct buffer *b, bool byte_level,
+static foci_status put_vocab(struct text_buffer *b, bool byte_level,
                              const struct dict *tokens, int n_special)
 {
     TRY(buffer_text(b, "    \"vocab\": {"));
@@ -106,7 +106,7 @@ static foci_status put_vocab(struct buffer *b, bool byte_level,
 }
 
 /* Of a pair that was merged twice the last time counts, as in `tokenizers`. */
-static foci_status put_merges(struct buffer *b, const struct dict *tokens,
+static foci_status put_merges(struct text_buffer *b, const struct dict *tokens,
                               const struct merge_list *merges, struct pair_map *last)
 {
     const char *before = "\n      \"";
@@ -130,7 +130,7 @@ static foci_status put_merges(struct buffer *b, const struct dict *tokens,
     return buffer_text(b, "\n    ]");
 }
 
-foci_status json_write(struct buffer *out, enum text_kind kind,
+foci_status json_write(struct text_buffer *out, enum text_kind kind,
                        const struct dict *tokens, int n_special,
                        const struct merge_list *merges)
 {

@@ -59,7 +59,7 @@ static void free_alone(foci_ctx *ctx, void *p, int64_t n, size_t size)
     pthread_mutex_unlock(&lock);
 }
 
-foci_status buffer_add(struct buffer *b, const char *text, int64_t bytes)
+foci_status buffer_add(struct text_buffer *b, const char *text, int64_t bytes)
 {
     TRY(grow(b->ctx, &b->at, &b->cap, b->used + bytes + 1, 1)); /* never NULL then */
     memcpy(b->at + b->used, text, (size_t)bytes);
@@ -67,15 +67,15 @@ foci_status buffer_add(struct buffer *b, const char *text, int64_t bytes)
     return FOCI_OK;
 }
 
-foci_status buffer_text(struct buffer *b, const char *text)
+foci_status buffer_text(struct text_buffer *b, const char *text)
 {
     return buffer_add(b, text, (int64_t)strlen(text));
 }
 
-void buffer_free(struct buffer *b)
+void buffer_free(struct text_buffer *b)
 {
     if (b->at) ctx_free(b->ctx, b->at, (size_t)b->cap, 1);
-    *b = (struct buffer){ .ctx = b->ctx };
+    *b = (struct text_buffer){ .ctx = b->ctx };
 }
 
 /*

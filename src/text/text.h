@@ -1,4 +1,4 @@
-/* text.h -- what the parts of tokenizers share. */
+/* text.h -- declarations that the files of tokenizers share. */
 #ifndef FOCI_TEXT_INSIDE_H
 #define FOCI_TEXT_INSIDE_H
 
@@ -9,21 +9,21 @@
  * Memory (store.c)
  */
 
-/* Make room for `need` elements of `size` bytes in a block that has room for *cap, as
- * realloc would; what is added is not initialised.  Threads of a parallel region may call
+/* Grow a block of *cap elements of `size` bytes to at least `need`, as realloc would; new
+ * elements are not initialised.  Threads of a parallel region may call
  * it: the allocator and the message of a context are used by one at a time. */
 foci_status grow(foci_ctx *ctx, void *block, int64_t *cap, int64_t need, size_t size);
 
 /* A text that is being written. */
-struct buffer {
+struct text_buffer {
     foci_ctx *ctx;
     char     *at;
     int64_t   used, cap;
 };
 
-foci_status buffer_add(struct buffer *b, const char *text, int64_t bytes);
-foci_status buffer_text(struct buffer *b, const char *text); /* up to its zero */
-void        buffer_free(struct buffer *b);
+foci_status buffer_add(struct text_buffer *b, const char *text, int64_t bytes);
+foci_status buffer_text(struct text_buffer *b, const char *text); /* up to its zero */
+void        buffer_free(struct text_buffer *b);
 
 /* Texts by their bytes, each with a number: an open hash table over entries in the order
  * they came. */
@@ -134,8 +134,8 @@ enum { ADDED_LONGEST = 256 };
 
 enum text_kind { TEXT_BYTES, TEXT_CHARS, TEXT_WORDS, TEXT_BPE };
 
-/* What a token does to word indices: whether it begins with white space, holds anything
- * else, and has white space after that at its end; or is a word by itself. */
+/* Flags that determine word indices: the token begins with white space, has other characters,
+ * has white space after these at its end; or is a word by itself. */
 enum {
     TOKEN_SPACE = 1,
     TOKEN_SOLID = 2,
@@ -225,12 +225,12 @@ void        merge_free(foci_ctx *ctx, struct merge_scratch *s);
 /* Names of special tokens, [FOCI_N_SPECIALS], as training gives them. */
 extern const char *const special_names[FOCI_N_SPECIALS];
 
-/* A tokenizer from the text of its file, which becomes its own in any case. */
-foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct buffer *json,
+/* Make a tokenizer from the text of its file, of which it takes ownership in any case. */
+foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct text_buffer *json,
                            foci_tokenizer **tokenizer);
 
-/* Fill a tokenizer from its file (load.c), and finish what follows from that: tables by
- * id, special tokens, fingerprint (tokenizer.c). */
+/* Fill a tokenizer from its file (load.c), then derive tables by id, special tokens and
+ * fingerprint (tokenizer.c). */
 foci_status tokenizer_read(struct foci_tokenizer *t, const char *name);
 foci_status tokenizer_finish(struct foci_tokenizer *t, const char *name);
 

@@ -1,4 +1,4 @@
-/* tokenizer.c -- make and free tokenizers, and what they say of themselves. */
+/* tokenizer.c -- making, freeing and querying tokenizers. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -49,7 +49,7 @@ void foci_tokenizer_free(foci_tokenizer *t)
     ctx_free(ctx, t, 1, sizeof *t);
 }
 
-foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct buffer *json,
+foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct text_buffer *json,
                            foci_tokenizer **tokenizer)
 {
     struct foci_tokenizer *t = ctx_alloc(ctx, 1, sizeof *t);
@@ -59,7 +59,7 @@ foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct buffer *json,
     t->json = json->at;
     t->json_bytes = json->used;
     t->json_cap = json->cap;
-    *json = (struct buffer){ .ctx = ctx };
+    *json = (struct text_buffer){ .ctx = ctx };
 
     foci_status status = tokenizer_read(t, name);
     if (!status) status = tokenizer_finish(t, name);
@@ -73,7 +73,7 @@ foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct buffer *json,
 foci_status foci_tokenizer_parse(foci_ctx *ctx, const char *name, const char *json,
                                  size_t bytes, foci_tokenizer **tokenizer)
 {
-    struct buffer b = { .ctx = ctx };
+    struct text_buffer b = { .ctx = ctx };
 
     if (tokenizer) *tokenizer = NULL;
     if (!ctx || !tokenizer || !name || !json || bytes > INT64_MAX)
@@ -90,18 +90,18 @@ foci_status foci_tokenizer_parse(foci_ctx *ctx, const char *name, const char *js
  */
 
 /* "DIR/tokenizer.json" for a directory, else the path, zero-terminated. */
-static foci_status file_of(foci_ctx *ctx, const char *path, struct buffer *name)
+static foci_status file_of(foci_ctx *ctx, const char *path, struct text_buffer *name)
 {
     struct stat st;
 
-    *name = (struct buffer){ .ctx = ctx };
+    *name = (struct text_buffer){ .ctx = ctx };
     TRY(buffer_text(name, path));
     if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         TRY(buffer_text(name, "/tokenizer.json"));
     return buffer_add(name, "", 1);
 }
 
-static foci_status read_all(const foci_reader *r, struct buffer *b)
+static foci_status read_all(const foci_reader *r, struct text_buffer *b)
 {
     enum { PIECE = 1 << 16 };
 
@@ -118,8 +118,8 @@ static foci_status read_all(const foci_reader *r, struct buffer *b)
 
 static foci_status load(foci_ctx *ctx, const char *path, foci_tokenizer **tokenizer)
 {
-    foci_reader   reader = { FOCI_SIZED(foci_reader) };
-    struct buffer json = { .ctx = ctx };
+    foci_reader        reader = { FOCI_SIZED(foci_reader) };
+    struct text_buffer json = { .ctx = ctx };
 
     TRY(foci_reader_open(ctx, path, &reader));
     foci_status status = read_all(&reader, &json);
@@ -132,7 +132,7 @@ static foci_status load(foci_ctx *ctx, const char *path, foci_tokenizer **tokeni
 foci_status foci_tokenizer_load(foci_ctx *ctx, const char *path,
                                 foci_tokenizer **tokenizer)
 {
-    struct buffer name;
+    struct text_buffer name;
 
     if (tokenizer) *tokenizer = NULL;
     if (!ctx || !tokenizer || !path)
@@ -146,7 +146,7 @@ foci_status foci_tokenizer_load(foci_ctx *ctx, const char *path,
 
 foci_status foci_tokenizer_save(const foci_tokenizer *t, const char *path)
 {
-    struct buffer name;
+    struct text_buffer name;
 
     if (!t) return ctx_fail(NULL, FOCI_ERR_ARG, "there is no tokenizer to save");
     if (!path) return ctx_fail(t->ctx, FOCI_ERR_ARG, "a file to write needs a name");

@@ -1,4 +1,4 @@
-/* train.c -- train tokenizers: which tokens there are. */
+/* train.c -- training of tokenizers: their vocabularies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -130,12 +130,12 @@ static foci_status add_counted(struct dict *tokens, struct dict *counts,
 }
 
 struct training {
-    struct kind       kind;
-    int64_t           min_count;
-    int               n_special;
-    struct dict       counts, tokens;
-    struct merge_list merges;
-    struct buffer     json;
+    struct kind        kind;
+    int64_t            min_count;
+    int                n_special;
+    struct dict        counts, tokens;
+    struct merge_list  merges;
+    struct text_buffer json;
 };
 
 static foci_status find_tokens(foci_ctx *ctx, struct training *t,

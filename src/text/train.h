@@ -1,4 +1,4 @@
-/* train.h -- what the parts of training tokenizers share. */
+/* train.h -- declarations that the files of training tokenizers share. */
 #ifndef FOCI_TRAIN_TEXT_H
 #define FOCI_TRAIN_TEXT_H
 
@@ -36,7 +36,7 @@ foci_status train_merges(foci_ctx *ctx, const struct dict *counts, int64_t size,
 
 /* Write a tokenizer.json: entries of `tokens` are the tokens in the order of their ids,
  * the first n_special are special (save.c). */
-foci_status json_write(struct buffer *out, enum text_kind kind,
+foci_status json_write(struct text_buffer *out, enum text_kind kind,
                        const struct dict *tokens, int n_special,
                        const struct merge_list *merges);
 

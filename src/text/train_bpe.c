@@ -2,10 +2,10 @@
  *
  * Words are sequences of tokens, bytes at first.  The most frequent adjacent pair becomes
  * a token, everywhere, until there are as many tokens as wanted (Sennrich, Haddow and
- * Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016).  What keeps
- * it fast: each distinct word once, with its count; a list of the words where a pair came
- * to be; and a heap of pairs whose counts are brought up to date when they come to the
- * top, as counts of pairs that are already there only fall.
+ * Birch, "Neural Machine Translation of Rare Words with Subword Units", 2016).  It is
+ * fast because each distinct word is stored once, with its count; each pair has a list of
+ * the words where it was formed; and a heap of pairs updates the count of a pair when it
+ * comes to the top, since counts of present pairs only fall.
  *
  * So that the `tokenizers` library finds the same merges: of equal counts the pair with
  * the smaller ids is first; a pair of equal tokens counts at each place, overlapping or
@@ -20,7 +20,7 @@
 #include "text/train.h"
 
 /* A distinct word: its tokens stand at its place in trainer.ids. */
-struct word {
+struct bpe_word {
     int64_t start, n, count;
 };
 
@@ -38,40 +38,40 @@ struct place {
 };
 
 /* A pair that waits to be merged at some places. */
-struct candidate {
+struct bpe_candidate {
     int64_t  count; /* as it was when it was put here */
     uint64_t key;
     int64_t  where;
 };
 
 struct trainer {
-    foci_ctx         *ctx;
-    struct word      *words; /* [n_words] */
-    int64_t           n_words, cap_words;
-    int32_t          *ids;
-    int64_t           n_ids, cap_ids;
-    struct pair_map   index; /* of pairs by their key */
-    struct pair      *pairs;
-    int64_t           n_pairs, cap_pairs;
-    struct place     *places;
-    int64_t           n_places, cap_places;
-    struct candidate *heap;
-    int64_t           n_heap, cap_heap;
-    int64_t          *changed; /* pairs that got places by the merge at work */
-    int64_t           n_changed, cap_changed;
-    struct buffer     text;
+    foci_ctx             *ctx;
+    struct bpe_word      *words; /* [n_words] */
+    int64_t               n_words, cap_words;
+    int32_t              *ids;
+    int64_t               n_ids, cap_ids;
+    struct pair_map       index; /* of pairs by their key */
+    struct pair          *pairs;
+    int64_t               n_pairs, cap_pairs;
+    struct place         *places;
+    int64_t               n_places, cap_places;
+    struct bpe_candidate *heap;
+    int64_t               n_heap, cap_heap;
+    int64_t              *changed; /* pairs that got places by the merge at work */
+    int64_t               n_changed, cap_changed;
+    struct text_buffer    text;
 };
 
 /*
  * The heap: most frequent first, then by the ids
  */
 
-static bool goes_before(const struct candidate *a, const struct candidate *b)
+static bool goes_before(const struct bpe_candidate *a, const struct bpe_candidate *b)
 {
     return a->count != b->count ? a->count > b->count : a->key < b->key;
 }
 
-static foci_status heap_push(struct trainer *t, struct candidate x)
+static foci_status heap_push(struct trainer *t, struct bpe_candidate x)
 {
     TRY(grow(t->ctx, &t->heap, &t->cap_heap, t->n_heap + 1, sizeof *t->heap));
     int64_t i = t->n_heap++;
@@ -82,7 +82,7 @@ static foci_status heap_push(struct trainer *t, struct candidate x)
 }
 
 /* Put x at the top in place of what is there. */
-static void heap_replace(struct trainer *t, struct candidate x)
+static void heap_replace(struct trainer *t, struct bpe_candidate x)
 {
     int64_t i = 0;
 
@@ -96,7 +96,7 @@ static void heap_replace(struct trainer *t, struct candidate x)
 }
 
 /* Take the pair that is most frequent now; false: none is frequent enough. */
-static bool heap_take(struct trainer *t, int64_t min_count, struct candidate *top)
+static bool heap_take(struct trainer *t, int64_t min_count, struct bpe_candidate *top)
 {
     while (t->n_heap) {
         *top = t->heap[0];
@@ -106,7 +106,7 @@ static bool heap_take(struct trainer *t, int64_t min_count, struct candidate *to
             heap_replace(t, *top);
             continue;
         }
-        const struct candidate last = t->heap[--t->n_heap];
+        const struct bpe_candidate last = t->heap[--t->n_heap];
         if (t->n_heap) heap_replace(t, last);
         return top->count >= max64(min_count, 1);
     }
@@ -163,7 +163,7 @@ static foci_status queue_changed(struct trainer *t)
     for (int64_t i = 0; i < t->n_changed; i++) {
         struct pair *p = &t->pairs[t->changed[i]];
         if (p->count > 0)
-            TRY(heap_push(t, (struct candidate){ p->count, p->key, p->where }));
+            TRY(heap_push(t, (struct bpe_candidate){ p->count, p->key, p->where }));
         p->where = -1;
     }
     t->n_changed = 0;
@@ -183,7 +183,7 @@ static foci_status take_words(struct trainer *t, const struct dict *counts,
         if (e->bytes < 2) continue;
         TRY(grow(t->ctx, &t->words, &t->cap_words, t->n_words + 1, sizeof *t->words));
         TRY(grow(t->ctx, &t->ids, &t->cap_ids, t->n_ids + e->bytes, sizeof *t->ids));
-        t->words[t->n_words++] = (struct word){ t->n_ids, e->bytes, e->value };
+        t->words[t->n_words++] = (struct bpe_word){ t->n_ids, e->bytes, e->value };
         for (int64_t b = 0; b < e->bytes; b++)
             t->ids[t->n_ids++] = id_of_byte[(unsigned char)e->text[b]];
     }
@@ -204,10 +204,10 @@ static foci_status count_pairs(struct trainer *t)
 static foci_status merge_in(struct trainer *t, int32_t w, int32_t left, int32_t right,
                             int32_t made)
 {
-    struct word  *word = &t->words[w];
-    int32_t      *ids = t->ids + word->start;
-    int64_t       kept = 0;
-    const int64_t n = word->n, count = word->count;
+    struct bpe_word *word = &t->words[w];
+    int32_t         *ids = t->ids + word->start;
+    int64_t          kept = 0;
+    const int64_t    n = word->n, count = word->count;
 
     for (int64_t i = 0; i < n; i++) {
         if (ids[i] != left || i + 1 == n || ids[i + 1] != right) {
@@ -233,7 +233,7 @@ static foci_status merge_in(struct trainer *t, int32_t w, int32_t left, int32_t 
 static foci_status make_token(struct trainer *t, struct dict *tokens, int32_t left,
                               int32_t right, int32_t *made)
 {
-    struct buffer *b = &t->text;
+    struct text_buffer *b = &t->text;
 
     b->used = 0;
     TRY(buffer_add(b, tokens->entries[left].text, tokens->entries[left].bytes));
@@ -244,7 +244,7 @@ static foci_status make_token(struct trainer *t, struct dict *tokens, int32_t le
     return FOCI_OK;
 }
 
-static foci_status merge(struct trainer *t, const struct candidate *c,
+static foci_status merge(struct trainer *t, const struct bpe_candidate *c,
                          struct dict *tokens, struct merge_list *merges)
 {
     const int32_t left = (int32_t)((c->key - 1) >> 32);
@@ -264,8 +264,8 @@ static foci_status learn(struct trainer *t, const struct dict *counts, int64_t s
                          int64_t min_count, struct dict *tokens,
                          struct merge_list *merges)
 {
-    int32_t          id_of_byte[256];
-    struct candidate top;
+    int32_t              id_of_byte[256];
+    struct bpe_candidate top;
 
     for (int b = 0; b < 256; b++) {
         const char byte = (char)b;

@@ -17,7 +17,7 @@ struct hypothesis {
     int64_t n;     /* tokens, without begin and end */
 };
 
-struct candidate {
+struct beam_candidate {
     double  score;
     int64_t from;
     int32_t token;
@@ -36,7 +36,7 @@ struct beams {
     int32_t               *ids;     /* [batch beam] last tokens */
     int64_t               *from;
     float                 *logits; /* [batch beam][vocab] */
-    struct candidate      *found;  /* [batch][2 beam] */
+    struct beam_candidate *found;  /* [batch][2 beam] */
     int64_t               *n_found;
     double                *best;              /* [batch] normalised, of what ended */
     int32_t               *ended;             /* [batch][most] its tokens */
@@ -50,7 +50,8 @@ static double normalised(const struct beams *b, double score, int64_t n)
 }
 
 /* Hypotheses of one source: the 2 beam best continuations, in order. */
-static void insert(struct candidate *all, int64_t *n, int64_t most, struct candidate c)
+static void insert(struct beam_candidate *all, int64_t *n, int64_t most,
+                   struct beam_candidate c)
 {
     int64_t at = *n;
 
@@ -77,7 +78,8 @@ static bool any_above(const float x[BLOCK], float limit)
 }
 
 /* Continuations of hypothesis k, beside those of others that were found before. */
-static void find(const struct beams *b, int64_t k, struct candidate *all, int64_t *n)
+static void find(const struct beams *b, int64_t k, struct beam_candidate *all,
+                 int64_t *n)
 {
     const int64_t   most = 2 * b->o.beam, vocab = b->m->config.vocab;
     float *const    logits = b->logits + k * vocab;
@@ -92,16 +94,16 @@ static void find(const struct beams *b, int64_t k, struct candidate *all, int64_
             continue;
         for (int64_t i = v; i < end; i++)
             insert(all, n, most,
-                   (struct candidate){ base + (double)logits[i], k, (int32_t)i });
+                   (struct beam_candidate){ base + (double)logits[i], k, (int32_t)i });
     }
 }
 
 static void find_job(void *arg, int64_t source, int thread)
 {
-    struct beams     *b = arg;
-    const int64_t     beam = b->o.beam;
-    struct candidate *all = b->found + source * 2 * beam;
-    int64_t           n = 0;
+    struct beams          *b = arg;
+    const int64_t          beam = b->o.beam;
+    struct beam_candidate *all = b->found + source * 2 * beam;
+    int64_t                n = 0;
 
     (void)thread;
     for (int64_t k = source * beam; k < (source + 1) * beam; k++)
@@ -127,14 +129,14 @@ static void end(struct beams *b, int64_t source, int64_t from, struct hypothesis
 /* Continuations become hypotheses; places that are left over are empty. */
 static void advance(struct beams *b, int64_t source)
 {
-    const int64_t           beam = b->o.beam, first = source * beam;
-    const struct candidate *all = b->found + source * 2 * beam;
-    struct hypothesis       old[64];
-    int64_t                 kept = 0;
+    const int64_t                beam = b->o.beam, first = source * beam;
+    const struct beam_candidate *all = b->found + source * 2 * beam;
+    struct hypothesis            old[64];
+    int64_t                      kept = 0;
 
     memcpy(old, b->live + first, (size_t)beam * sizeof *old);
     for (int64_t i = 0; i < b->n_found[source] && kept < beam; i++) {
-        const struct candidate *c = &all[i];
+        const struct beam_candidate *c = &all[i];
         if (c->token == b->m->config.specials[FOCI_TOKEN_EOS]) {
             if (i < beam)
                 end(b, source, c->from,
@@ -231,18 +233,18 @@ static void begin(struct beams *b, const foci_batch *sources)
  * Memory, and sources in batches
  */
 
-struct piece {
+struct beam_piece {
     void **p;
     size_t n, size;
 };
 
 enum { N_PIECES = 15 };
 
-static void list_pieces(struct beams *b, struct piece all[N_PIECES])
+static void list_pieces(struct beams *b, struct beam_piece all[N_PIECES])
 {
-    const size_t       batch = (size_t)b->o.batch, beams = batch * (size_t)b->o.beam;
-    const size_t       most = (size_t)b->most, vocab = (size_t)b->m->config.vocab;
-    const struct piece list[N_PIECES] = {
+    const size_t batch = (size_t)b->o.batch, beams = batch * (size_t)b->o.beam;
+    const size_t most = (size_t)b->most, vocab = (size_t)b->m->config.vocab;
+    const struct beam_piece list[N_PIECES] = {
         { (void **)&b->number, batch, sizeof *b->number },
         { (void **)&b->live, beams, sizeof *b->live },
         { (void **)&b->tokens, beams * most, sizeof *b->tokens },
@@ -263,7 +265,7 @@ static void list_pieces(struct beams *b, struct piece all[N_PIECES])
 
 static foci_status take_memory(struct beams *b)
 {
-    struct piece all[N_PIECES];
+    struct beam_piece all[N_PIECES];
 
     list_pieces(b, all);
     for (int i = 0; i < N_PIECES && all[i].p; i++)
@@ -274,7 +276,7 @@ static foci_status take_memory(struct beams *b)
 
 static void free_memory(struct beams *b)
 {
-    struct piece all[N_PIECES];
+    struct beam_piece all[N_PIECES];
 
     list_pieces(b, all);
     for (int i = 0; i < N_PIECES && all[i].p; i++)
@@ -282,15 +284,16 @@ static void free_memory(struct beams *b)
     foci_sequences_free(b->s);
 }
 
-struct text {
+struct beam_text {
     const int32_t *ids;
     const int64_t *lens;
     int64_t        n, at; /* sentences; ids that were read */
 };
 
 /* Sources [first, first + n) as rows of one length. */
-static foci_status lay_sources(foci_model *m, struct text *t, int64_t first, int64_t n,
-                               foci_batch *batch, int32_t *lens, int32_t **ids)
+static foci_status lay_sources(foci_model *m, struct beam_text *t, int64_t first,
+                               int64_t n, foci_batch *batch, int32_t *lens,
+                               int32_t **ids)
 {
     int64_t longest = 1;
 
@@ -315,7 +318,7 @@ static foci_status lay_sources(foci_model *m, struct text *t, int64_t first, int
     return FOCI_OK;
 }
 
-static foci_status translate_batch(struct beams *b, struct text *t, int64_t first,
+static foci_status translate_batch(struct beams *b, struct beam_text *t, int64_t first,
                                    int64_t n, int32_t *lens)
 {
     foci_batch batch = { FOCI_SIZED(foci_batch) };
@@ -334,7 +337,7 @@ static foci_status translate_batch(struct beams *b, struct text *t, int64_t firs
     return status;
 }
 
-static foci_status translate_all(struct beams *b, struct text *t,
+static foci_status translate_all(struct beams *b, struct beam_text *t,
                                  foci_translation_fn translation, void *user)
 {
     int32_t    *lens = ctx_alloc(b->m->ctx, (size_t)b->o.batch, sizeof *lens);
@@ -375,8 +378,8 @@ foci_status foci_translate(foci_model *model, int64_t n, const int32_t *ids,
                            const int64_t *lens, const foci_translate_options *options,
                            foci_translation_fn translation, void *user)
 {
-    struct beams b = { .m = model };
-    struct text  t = { ids, lens, n, 0 };
+    struct beams     b = { .m = model };
+    struct beam_text t = { ids, lens, n, 0 };
 
     if (!model)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_translate: the model is NULL");

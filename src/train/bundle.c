@@ -129,7 +129,7 @@ static foci_array *named(struct bundle *b, const char *format, ...)
     return a;
 }
 
-void bundle_tensor(struct bundle *b, const struct tensor *t, const float *floats,
+void bundle_tensor(struct bundle *b, const struct model_tensor *t, const float *floats,
                    const char *prefix)
 {
     if (b->status) return;
@@ -237,7 +237,8 @@ const foci_array *bundle_find(foci_ctx *ctx, const foci_file *file, foci_eltype 
 }
 
 foci_status bundle_read_tensor(foci_ctx *ctx, const foci_file *file,
-                               const struct tensor *t, const char *prefix, float *floats)
+                               const struct model_tensor *t, const char *prefix,
+                               float *floats)
 {
     char name[160];
 

@@ -1,4 +1,4 @@
-/* carry.c -- hidden states that go from a batch to the batch that continues it. */
+/* carry.c -- hidden states that a batch hands on to the batch that continues it. */
 #include <inttypes.h>
 
 #include "train/pass.h"
@@ -15,7 +15,7 @@ static const struct attention *find(const foci_model *m, int64_t index)
 {
     for (int i = 0; i < m->n_stacks; i++)
         for (int64_t b = 0; b < m->stacks[i].n; b++) {
-            const struct block *block = &m->stacks[i].blocks[b];
+            const struct model_block *block = &m->stacks[i].blocks[b];
             if (block->self.index == index) return &block->self;
             if (m->stacks[i].cross && block->cross.index == index) return &block->cross;
         }
@@ -85,7 +85,7 @@ void foci_carry_free(foci_carry *carry)
     ctx_free(m->ctx, carry, 1, sizeof *carry);
 }
 
-foci_status carry_check(const struct pass *x)
+foci_status carry_check(const struct model_pass *x)
 {
     const foci_carry *c = x->o->carry;
 

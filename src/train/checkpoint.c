@@ -1,4 +1,4 @@
-/* checkpoint.c -- state.safetensors: all that training needs to go on bit for bit.
+/* checkpoint.c -- state.safetensors: the state from which training continues bit for bit.
  *
  * It holds the latest parameters, their moments, the position in the data and what is
  * carried from batch to batch.  model.safetensors holds the best parameters and is written
@@ -11,7 +11,7 @@
 #include "train/pass.h"
 #include "train/trainer.h"
 
-static bool learns(const struct tensor *t)
+static bool learns(const struct model_tensor *t)
 {
     return t->offset >= 0 && t->keep == FOCI_KEEP_TRAINED;
 }
@@ -78,7 +78,7 @@ static void add_arrays(struct bundle *b, foci_trainer *t)
     const int64_t ring = min64(t->at.averaged, t->o.average);
 
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *tensor = &m->tensors[i];
+        const struct model_tensor *tensor = &m->tensors[i];
         if (tensor->offset < 0) continue;
         bundle_tensor(b, tensor, m->params, "param.");
         if (!learns(tensor)) continue;
@@ -163,7 +163,7 @@ static foci_status read_tensors(foci_trainer *t, const foci_file *f)
     foci_model *m = t->model;
 
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *tensor = &m->tensors[i];
+        const struct model_tensor *tensor = &m->tensors[i];
         if (tensor->offset < 0) continue;
         TRY(bundle_read_tensor(m->ctx, f, tensor, "param.", m->params));
         if (!learns(tensor)) continue;

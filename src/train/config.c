@@ -1,5 +1,4 @@
-/* config.c -- a model on paper: what is left open filled in, extents checked, texts
- * copied. */
+/* config.c -- model configurations: defaults filled in, extents checked, texts copied. */
 #include <inttypes.h>
 #include <string.h>
 

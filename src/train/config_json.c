@@ -1,4 +1,4 @@
-/* config_json.c -- config.json: a model on paper, as text.
+/* config_json.c -- config.json: a model configuration as text.
  *
  * Blocks are spelled out in the lists "encoder" and "decoder".  A text written by hand may
  * have "layers" (and "decoder_layers") and "attention" in their place. */

@@ -1,16 +1,16 @@
-/* evaluate.c -- the loss of a model over a data set, in the units people use. */
+/* evaluate.c -- the loss of a model over a data set, in the usual units. */
 #include <math.h>
 #include <string.h>
 
 #include "train/model.h"
 
-struct totals {
+struct evaluate_totals {
     foci_loss loss;
     int64_t   characters, words;
 };
 
 static foci_status add_batch(foci_model *m, const foci_batch *batch, foci_carry *carry,
-                             struct totals *t)
+                             struct evaluate_totals *t)
 {
     const foci_loss_options o = { FOCI_SIZED(foci_loss_options), .carry = carry };
     foci_loss               loss = { FOCI_SIZED(foci_loss) };
@@ -28,7 +28,7 @@ static foci_status add_batch(foci_model *m, const foci_batch *batch, foci_carry 
 
 /* Batches that go on from one another have the same rows in each. */
 static foci_status pass_over(foci_model *m, foci_data *data, int64_t batches,
-                             foci_carry **carry, struct totals *t)
+                             foci_carry **carry, struct evaluate_totals *t)
 {
     int64_t rows = 0;
 
@@ -53,8 +53,8 @@ static double exp_of(double nats, int64_t n) { return n ? exp(nats / (double)n) 
 foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
                           foci_scores *scores)
 {
-    struct totals t;
-    foci_carry   *carry = NULL;
+    struct evaluate_totals t;
+    foci_carry            *carry = NULL;
 
     if (!model || !data)
         return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,

@@ -1,4 +1,4 @@
-/* model.c -- from a config to stacks of blocks, and what a model says of itself. */
+/* model.c -- from a config to stacks of blocks, and queries of a model. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -240,14 +240,14 @@ foci_status foci_model_param(const foci_model *model, int index, foci_param *par
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "parameter tensor %d: this model has %d", index,
                         model->n_tensors);
-    const struct tensor *t = &model->tensors[index];
-    const foci_param     full = {
-            .name = t->name,
-            .offset = t->offset,
-            .count = t->count,
-            .n_dims = t->n_dims,
-            .shape = { t->shape[0], t->shape[1], t->shape[2], t->shape[3] },
-            .keep = t->keep,
+    const struct model_tensor *t = &model->tensors[index];
+    const foci_param           full = {
+                  .name = t->name,
+                  .offset = t->offset,
+                  .count = t->count,
+                  .n_dims = t->n_dims,
+                  .shape = { t->shape[0], t->shape[1], t->shape[2], t->shape[3] },
+                  .keep = t->keep,
     };
     return sized_out(model->ctx, "foci_param", param, &full, sizeof full);
 }

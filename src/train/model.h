@@ -1,4 +1,4 @@
-/* model.h -- what a model is made of, between the files of src/train. */
+/* model.h -- the data of a model, shared by the files of src/train. */
 #ifndef FOCI_MODEL_H
 #define FOCI_MODEL_H
 
@@ -6,13 +6,13 @@
 #include "foci/train.h"
 
 /* A tensor of the model. */
-struct tensor {
+struct model_tensor {
     char      name[112];
     int64_t   offset, count; /* offset -1: frozen, not among the floats */
     int       n_dims;
     int64_t   shape[4];
     foci_keep keep;
-    bool      decays; /* matrices do */
+    bool      decays; /* weight decay applies: matrices */
 };
 
 /* x + layer(conv(norm(x))). */
@@ -22,8 +22,8 @@ struct attention {
     int64_t            params;     /* the layer's floats */
     char              *spec;       /* with every argument spelled out */
     foci_layer_problem problem;    /* of one sequence as long as the context */
-    foci_layer        *layer;      /* of it, for decoding: nothing is dropped */
-    int64_t            index;      /* among all of the model */
+    foci_layer        *layer;      /* of that problem, for decoding: no dropout */
+    int64_t            index;      /* among all attentions of the model */
     bool               moves;      /* has parameters that it moves itself */
     bool               calibrates; /* has statistics that have to be frozen */
     int64_t            redraw;     /* steps between draws; 0: never */
@@ -34,21 +34,21 @@ struct feed_forward {
     int64_t gain, bias, w1, b1, w2, b2;
 };
 
-struct block {
+struct model_block {
     struct attention    self, cross;
     struct feed_forward ffn;
 };
 
 /* Blocks one after another, from embeddings to a last norm. */
 struct stack {
-    const char   *name; /* in names of tensors; "": the only one */
-    bool          causal, cross;
-    int64_t       context, vocab;
-    struct block *blocks;
-    int64_t       n;
-    int64_t       embedding, positions, gain, bias;
-    int64_t       patch, patch_bias; /* of images */
-    float        *waves; /* [context][width] positions that are not learned */
+    const char         *name; /* in names of tensors; "": the only one */
+    bool                causal, cross;
+    int64_t             context, vocab;
+    struct model_block *blocks;
+    int64_t             n;
+    int64_t             embedding, positions, gain, bias;
+    int64_t             patch, patch_bias; /* of images */
+    float              *waves; /* [context][width] positions that are not learned */
 };
 
 struct foci_model {
@@ -58,23 +58,23 @@ struct foci_model {
     struct stack            stacks[2]; /* the last one makes the output */
     int                     n_stacks;
     int64_t                 n_attentions;
-    bool           length_bound; /* tensors depend on lengths: batches are padded to
+    bool length_bound; /* tensors depend on lengths: batches are padded to
                                            * the context */
-    struct tensor *tensors;
-    int            n_tensors, cap_tensors;
-    int64_t        floats, trained;
-    int64_t        out, out_bias; /* [vocab][width]; the embedding, where tied */
-    float         *params;
-    foci_segment  *segments; /* [n_segments] of floats that learn */
-    int64_t        n_segments;
-    struct shape  *shapes[16]; /* the latest first */
-    char          *memory;     /* of activations and scratch */
-    size_t         memory_bytes, most_bytes;
-    int32_t       *padded[8]; /* arrays of a batch that is padded to the context */
-    size_t         padded_count[8];
+    struct model_tensor *tensors;
+    int                  n_tensors, cap_tensors;
+    int64_t              floats, trained;
+    int64_t              out, out_bias; /* [vocab][width]; the embedding, where tied */
+    float               *params;
+    foci_segment        *segments; /* [n_segments] of floats that learn */
+    int64_t              n_segments;
+    struct pass_shape   *shapes[16]; /* the latest first */
+    char                *memory;     /* of activations and scratch */
+    size_t               memory_bytes, most_bytes;
+    int32_t *padded[8]; /* arrays of a batch that is padded to the context */
+    size_t   padded_count[8];
 };
 
-/* config.c: texts are copied; what is left 0 is filled in, extents are checked. */
+/* config.c: copy a config and its texts, fill in defaults, check extents. */
 foci_status config_take(foci_ctx *ctx, const foci_model_config *given,
                         foci_model_config *c);
 bool        config_biases(const foci_model_config *c);
@@ -99,7 +99,7 @@ foci_status model_tensors(foci_model *m);
 foci_status model_init(foci_model *m);
 foci_status model_segments(foci_model *m);
 
-/* The width of what a feed-forward layer's first product gives. */
+/* Columns of the first product of a feed-forward layer. */
 static inline int64_t ffn_columns(const foci_model_config *c)
 {
     return c->gated ? 2 * c->ffn : c->ffn;
@@ -117,7 +117,7 @@ static inline float *at_offset(float *floats, int64_t offset)
     return !floats || offset < 0 ? NULL : floats + offset;
 }
 
-/* A word for each place that draws, from the seed of a step (docs/random.md). */
+/* The seed of each place that draws, from the seed of a step (docs/random.md). */
 enum draw_site { DRAW_EMBEDDING, DRAW_LAYER, DRAW_FFN, DRAW_SITES };
 static inline uint64_t draw_seed(uint64_t seed, enum draw_site site, int64_t index)
 {

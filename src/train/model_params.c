@@ -1,8 +1,9 @@
 /* model_params.c -- the tensors of a model: names, places, and how they start.
  *
  * Embeddings start as normals of variance 1/width where they are scaled by sqrt(width),
- * else of deviation 0.02; matrices as normals of variance 1/rows.  What a block adds to the
- * residual is divided by the root of how many such terms there are. */
+ * else of deviation 0.02; matrices as normals of variance 1/rows.  Matrices
+ * whose products are added to the residual are divided by the root of the number of these
+ * terms. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,8 +17,8 @@
 static foci_status grow(foci_model *m)
 {
     if (m->n_tensors < m->cap_tensors) return FOCI_OK;
-    const int      cap = m->cap_tensors ? 2 * m->cap_tensors : 64;
-    struct tensor *more = ctx_alloc(m->ctx, (size_t)cap, sizeof *more);
+    const int            cap = m->cap_tensors ? 2 * m->cap_tensors : 64;
+    struct model_tensor *more = ctx_alloc(m->ctx, (size_t)cap, sizeof *more);
 
     if (!more) return FOCI_ERR_MEMORY;
     if (m->tensors) {
@@ -30,7 +31,7 @@ static foci_status grow(foci_model *m)
 }
 
 /* "encoder.0.ffn.W1", without the first part where there is one stack. */
-static void name_tensor(struct tensor *t, const struct stack *s, const char *name)
+static void name_tensor(struct model_tensor *t, const struct stack *s, const char *name)
 {
     snprintf(t->name, sizeof t->name, "%s%s%s", s && *s->name ? s->name : "",
              s && *s->name ? "." : "", name);
@@ -40,11 +41,11 @@ static foci_status add(foci_model *m, const struct stack *s, const char *name,
                        int64_t rows, int64_t cols, int64_t *offset)
 {
     TRY(grow(m));
-    struct tensor *t = &m->tensors[m->n_tensors++];
+    struct model_tensor *t = &m->tensors[m->n_tensors++];
 
-    *t = (struct tensor){ .n_dims = rows ? 2 : 1,
-                          .keep = FOCI_KEEP_TRAINED,
-                          .decays = rows > 0 };
+    *t = (struct model_tensor){ .n_dims = rows ? 2 : 1,
+                                .keep = FOCI_KEEP_TRAINED,
+                                .decays = rows > 0 };
     t->shape[0] = rows ? rows : cols;
     t->shape[1] = rows ? cols : 0;
     t->count = rows ? rows * cols : cols;
@@ -66,8 +67,10 @@ static foci_status add_layer(foci_model *m, const struct stack *s, struct attent
     for (int i = 0; i < foci_layer_param_count(a->layer); i++) {
         TRY(foci_layer_param(a->layer, i, &p));
         TRY(grow(m));
-        struct tensor *t = &m->tensors[m->n_tensors++];
-        *t = (struct tensor){ .count = p.count, .n_dims = p.n_dims, .keep = p.keep };
+        struct model_tensor *t = &m->tensors[m->n_tensors++];
+        *t = (struct model_tensor){ .count = p.count,
+                                    .n_dims = p.n_dims,
+                                    .keep = p.keep };
         memcpy(t->shape, p.shape, sizeof t->shape);
         t->offset = p.offset < 0 ? -1 : a->params + p.offset;
         const char *last = strrchr(p.name, '.');
@@ -192,7 +195,7 @@ foci_status model_segments(foci_model *m)
     m->segments = ctx_alloc(m->ctx, (size_t)m->n_tensors, sizeof *m->segments);
     if (!m->segments) return FOCI_ERR_MEMORY;
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
+        const struct model_tensor *t = &m->tensors[i];
         if (t->keep != FOCI_KEEP_TRAINED || t->offset < 0 || !t->count) continue;
         m->segments[m->n_segments++] =
             (foci_segment){ t->offset, t->offset + t->count, t->decays };
@@ -283,8 +286,8 @@ static foci_status init_stack(foci_model *m, struct stack *s)
 static void init_gains(foci_model *m)
 {
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
-        const size_t         len = strlen(t->name);
+        const struct model_tensor *t = &m->tensors[i];
+        const size_t               len = strlen(t->name);
         if (len < 9 || strcmp(t->name + len - 9, "norm.gain") != 0) continue;
         for (int64_t k = 0; k < t->count; k++)
             m->params[t->offset + k] = 1;

@@ -1,5 +1,5 @@
-/* ops.h -- the operations that models are made of, as a table: another device may bring its
- * own.  Arguments and promises are those of foci/ops.h, foci/product.h and foci/layer.h. */
+/* ops.h -- the operations that models are made of, as a table that a device may replace.
+ * Arguments and contracts are those of foci/ops.h, foci/product.h and foci/layer.h. */
 #ifndef FOCI_TRAIN_OPS_H
 #define FOCI_TRAIN_OPS_H
 

@@ -6,37 +6,37 @@
 /* Stands for memory that a dry pass does not have. */
 static char stand_in[64];
 
-void *pass_keep(struct pass *x, int64_t n, size_t size)
+void *pass_keep(struct model_pass *x, int64_t n, size_t size)
 {
     void *p = arena_alloc(&x->keep, n, size);
     return x->dry ? stand_in : p;
 }
 
-void *pass_temp(struct pass *x, int64_t n, size_t size)
+void *pass_temp(struct model_pass *x, int64_t n, size_t size)
 {
     void *p = arena_alloc(&x->temp, n, size);
     if (x->temp.used > x->temp_peak) x->temp_peak = x->temp.used;
     return x->dry ? stand_in : p;
 }
 
-void *pass_flow(struct pass *x, const struct side *s, const void *current)
+void *pass_flow(struct model_pass *x, const struct pass_side *s, const void *current)
 {
     if (x->train) return pass_keep(x, s->rows * x->m->config.width, act_bytes(x));
     return x->dry || current == x->flow[1] ? x->flow[0] : x->flow[1];
 }
 
-foci_status pass_needs(struct pass *x, size_t bytes)
+foci_status pass_needs(struct model_pass *x, size_t bytes)
 {
     if (bytes > x->work_bytes) x->work_bytes = bytes;
     return FOCI_OK;
 }
 
-static void set_sides(struct pass *x)
+static void set_sides(struct model_pass *x)
 {
     const foci_batch *b = x->batch;
     const int         last = x->m->n_stacks - 1;
 
-    x->sides[last] = (struct side){
+    x->sides[last] = (struct pass_side){
         .len = b->len,
         .ids = b->ids,
         .lens = b->lens,
@@ -46,10 +46,10 @@ static void set_sides(struct pass *x)
         .source_lens = b->source_lens,
     };
     if (last)
-        x->sides[0] = (struct side){ .len = b->source_len,
-                                     .ids = b->source_ids,
-                                     .lens = b->source_lens,
-                                     .words = b->source_words };
+        x->sides[0] = (struct pass_side){ .len = b->source_len,
+                                          .ids = b->source_ids,
+                                          .lens = b->source_lens,
+                                          .words = b->source_words };
     for (int i = 0; i <= last; i++) {
         x->sides[i].stack = &x->m->stacks[i];
         x->sides[i].batch = b->batch;
@@ -57,23 +57,23 @@ static void set_sides(struct pass *x)
     }
 }
 
-void pass_begin(struct pass *x, foci_model *m, const foci_batch *batch,
-                const struct shape *shape)
+void pass_begin(struct model_pass *x, foci_model *m, const foci_batch *batch,
+                const struct pass_shape *shape)
 {
-    *x = (struct pass){ .m = m,
-                        .batch = batch,
-                        .shape = shape,
-                        .train = shape->extent == EXTENT_GRADIENTS,
-                        .sums = { FOCI_SIZED(foci_loss_sums) } };
+    *x = (struct model_pass){ .m = m,
+                              .batch = batch,
+                              .shape = shape,
+                              .train = shape->extent == EXTENT_GRADIENTS,
+                              .sums = { FOCI_SIZED(foci_loss_sums) } };
     set_sides(x);
 }
 
 /* Give the pass the model's memory, which grows when a shape needs more than any before. */
-foci_status pass_memory(struct pass *x)
+foci_status pass_memory(struct model_pass *x)
 {
-    foci_model         *m = x->m;
-    const struct shape *s = x->shape;
-    const size_t        bytes = s->keep_bytes + s->temp_bytes + s->work_bytes;
+    foci_model              *m = x->m;
+    const struct pass_shape *s = x->shape;
+    const size_t             bytes = s->keep_bytes + s->temp_bytes + s->work_bytes;
 
     if (bytes > m->memory_bytes) {
         if (m->memory) ctx_free(m->ctx, m->memory, m->memory_bytes, 1);
@@ -93,11 +93,11 @@ foci_status pass_memory(struct pass *x)
  * Forward
  */
 
-static foci_status block_forward(struct pass *x, const struct side *s, int64_t index,
-                                 struct block_acts *k, void **flow)
+static foci_status block_forward(struct model_pass *x, const struct pass_side *s,
+                                 int64_t index, struct block_acts *k, void **flow)
 {
-    const struct block *b = &s->stack->blocks[index];
-    void               *out = pass_flow(x, s, *flow);
+    const struct model_block *b = &s->stack->blocks[index];
+    void                     *out = pass_flow(x, s, *flow);
 
     TRY(attention_forward(x, s, &b->self, &k->self, *flow, out));
     *flow = out;
@@ -114,7 +114,7 @@ static foci_status block_forward(struct pass *x, const struct side *s, int64_t i
 }
 
 /* Where nothing is kept the stream goes to and fro between two places. */
-static void begin_flow(struct pass *x, const struct side *s)
+static void begin_flow(struct model_pass *x, const struct pass_side *s)
 {
     const int64_t n = s->rows * x->m->config.width;
 
@@ -123,9 +123,9 @@ static void begin_flow(struct pass *x, const struct side *s)
     x->flow[1] = pass_temp(x, n, act_bytes(x));
 }
 
-static foci_status stack_forward(struct pass *x, int i)
+static foci_status stack_forward(struct model_pass *x, int i)
 {
-    struct side       *s = &x->sides[i];
+    struct pass_side  *s = &x->sides[i];
     struct stack_acts *k = &x->acts[i];
     const int64_t      n = s->rows * x->m->config.width;
     struct block_acts  dry = { 0 };
@@ -145,9 +145,9 @@ static foci_status stack_forward(struct pass *x, int i)
     return FOCI_OK;
 }
 
-foci_status pass_encode(struct pass *x) { return stack_forward(x, 0); }
+foci_status pass_encode(struct model_pass *x) { return stack_forward(x, 0); }
 
-foci_status pass_forward(struct pass *x)
+foci_status pass_forward(struct model_pass *x)
 {
     if (x->m->n_stacks > 1) {
         TRY(stack_forward(x, 0));
@@ -161,17 +161,18 @@ foci_status pass_forward(struct pass *x)
  */
 
 /* d is the gradient behind the block, and becomes that before it. */
-static foci_status block_backward(struct pass *x, const struct side *s, int64_t index,
-                                  const struct block_acts *k, void *d)
+static foci_status block_backward(struct model_pass *x, const struct pass_side *s,
+                                  int64_t index, const struct block_acts *k, void *d)
 {
-    const struct block *b = &s->stack->blocks[index];
+    const struct model_block *b = &s->stack->blocks[index];
 
     if (x->m->config.ffn) TRY(ffn_backward(x, s, &b->ffn, b->self.index, k, d));
     if (s->stack->cross) TRY(attention_backward(x, s, &b->cross, &k->cross, d));
     return attention_backward(x, s, &b->self, &k->self, d);
 }
 
-static foci_status stack_backward(struct pass *x, const struct side *s, int i, void *d)
+static foci_status stack_backward(struct model_pass *x, const struct pass_side *s,
+                                  int i, void *d)
 {
     static const struct block_acts dry;
 
@@ -181,7 +182,8 @@ static foci_status stack_backward(struct pass *x, const struct side *s, int i, v
 }
 
 /* The gradient of the source is the sum of what blocks of the decoder give. */
-static foci_status begin_source(struct pass *x, struct side *s, const struct side *from)
+static foci_status begin_source(struct model_pass *x, struct pass_side *s,
+                                const struct pass_side *from)
 {
     const int64_t n = from->rows * x->m->config.width;
 
@@ -191,19 +193,19 @@ static foci_status begin_source(struct pass *x, struct side *s, const struct sid
     return FOCI_OK;
 }
 
-foci_status pass_backward(struct pass *x)
+foci_status pass_backward(struct model_pass *x)
 {
-    const int    last = x->m->n_stacks - 1;
-    struct side *s = &x->sides[last];
-    const size_t mark = x->temp.used;
+    const int         last = x->m->n_stacks - 1;
+    struct pass_side *s = &x->sides[last];
+    const size_t      mark = x->temp.used;
 
     if (last) TRY(begin_source(x, s, &x->sides[0]));
     void *d = pass_temp(x, s->rows * x->m->config.width, act_bytes(x));
     TRY(head_run(x, d));
     TRY(stack_backward(x, s, last, d));
     if (last) {
-        const struct side *e = &x->sides[0];
-        void              *de = s->d_source;
+        const struct pass_side *e = &x->sides[0];
+        void                   *de = s->d_source;
         TRY(norm_back(x, e->rows, e->stack->gain, e->stack->bias, x->acts[0].last,
                       x->acts[0].stats, de, NULL, de));
         TRY(stack_backward(x, e, 0, de));
@@ -212,7 +214,7 @@ foci_status pass_backward(struct pass *x)
     return FOCI_OK;
 }
 
-foci_status pass_run(struct pass *x)
+foci_status pass_run(struct model_pass *x)
 {
     if (x->shape->extent == EXTENT_ENCODER) return pass_encode(x);
     TRY(pass_forward(x));
@@ -223,10 +225,10 @@ foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
                             const foci_loss_options *options, float *grads,
                             foci_loss *loss)
 {
-    foci_loss_options   o = { FOCI_SIZED(foci_loss_options) };
-    const struct shape *shape;
-    foci_batch          whole;
-    struct pass         x;
+    foci_loss_options        o = { FOCI_SIZED(foci_loss_options) };
+    const struct pass_shape *shape;
+    foci_batch               whole;
+    struct model_pass        x;
 
     if (!model)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_model_loss: the model is NULL");

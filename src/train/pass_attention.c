@@ -4,7 +4,7 @@
 
 #include "train/pass.h"
 
-static foci_conv_io conv_io(const struct pass *x, const struct side *s,
+static foci_conv_io conv_io(const struct model_pass *x, const struct pass_side *s,
                             const struct attention *a)
 {
     const foci_model_config *c = &x->m->config;
@@ -20,7 +20,7 @@ static foci_conv_io conv_io(const struct pass *x, const struct side *s,
 
 /* What the layer reads: rows behind the norm n, and in their place those behind the
  * convolution. */
-static foci_status prepare(struct pass *x, const struct side *s,
+static foci_status prepare(struct model_pass *x, const struct pass_side *s,
                            const struct attention *a, const void *in, float *stats,
                            void **n, void **rows)
 {
@@ -39,7 +39,8 @@ static foci_status prepare(struct pass *x, const struct side *s,
 static bool crosses(const struct attention *a) { return a->problem.len_source > 0; }
 
 /* Memory of the batch before; rows of zeros where nothing is carried. */
-static void set_memory(struct pass *x, const struct attention *a, foci_layer_io *io)
+static void set_memory(struct model_pass *x, const struct attention *a,
+                       foci_layer_io *io)
 {
     foci_carry *c = x->o->carry;
 
@@ -57,7 +58,7 @@ static void set_memory(struct pass *x, const struct attention *a, foci_layer_io 
     io->memory = none;
 }
 
-static foci_layer_io layer_io(struct pass *x, const struct side *s,
+static foci_layer_io layer_io(struct model_pass *x, const struct pass_side *s,
                               const struct attention *a, const void *rows,
                               const void *in, void *out, void *saved)
 {
@@ -80,7 +81,7 @@ static foci_layer_io layer_io(struct pass *x, const struct side *s,
 }
 
 /* Which attention a refusal is of. */
-static foci_status layer_status(const struct pass *x, const struct attention *a,
+static foci_status layer_status(const struct model_pass *x, const struct attention *a,
                                 foci_status status)
 {
     char text[400];
@@ -92,7 +93,7 @@ static foci_status layer_status(const struct pass *x, const struct attention *a,
 }
 
 /* On the first step, and on the one behind each redraw. */
-static bool calibration_due(const struct pass *x, const struct attention *a)
+static bool calibration_due(const struct model_pass *x, const struct attention *a)
 {
     const int64_t done = x->o->calibrate - 1;
 
@@ -100,7 +101,7 @@ static bool calibration_due(const struct pass *x, const struct attention *a)
     return done == 0 || (a->redraw && done % a->redraw == 0);
 }
 
-foci_status attention_forward(struct pass *x, const struct side *s,
+foci_status attention_forward(struct model_pass *x, const struct pass_side *s,
                               const struct attention *a, struct attention_acts *k,
                               void *in, void *out)
 {
@@ -128,7 +129,7 @@ foci_status attention_forward(struct pass *x, const struct side *s,
 }
 
 /* The gradient of the source grows by that of this block. */
-static foci_status add_source(struct pass *x, const struct side *s)
+static foci_status add_source(struct model_pass *x, const struct pass_side *s)
 {
     const foci_act_io io = {
         FOCI_SIZED(foci_act_io),     .act = FOCI_ACT_NONE,
@@ -139,7 +140,7 @@ static foci_status add_source(struct pass *x, const struct side *s)
     return x->m->ops->act_forward(x->m->ctx, &io);
 }
 
-static foci_status layer_back(struct pass *x, const struct side *s,
+static foci_status layer_back(struct model_pass *x, const struct pass_side *s,
                               const struct attention *a, const foci_layer_io *io,
                               const void *dy, void *dx)
 {
@@ -159,7 +160,7 @@ static foci_status layer_back(struct pass *x, const struct side *s,
     return foci_layer_params_advance(layer, io, x->m->params + a->params);
 }
 
-static foci_status conv_back(struct pass *x, const struct side *s,
+static foci_status conv_back(struct model_pass *x, const struct pass_side *s,
                              const struct attention *a, const void *n, const void *dy,
                              void **dn)
 {
@@ -173,7 +174,7 @@ static foci_status conv_back(struct pass *x, const struct side *s,
     return x->m->ops->conv_backward(x->m->ctx, &io);
 }
 
-foci_status attention_backward(struct pass *x, const struct side *s,
+foci_status attention_backward(struct model_pass *x, const struct pass_side *s,
                                const struct attention      *a,
                                const struct attention_acts *k, void *d)
 {

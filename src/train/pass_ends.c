@@ -1,4 +1,4 @@
-/* pass_ends.c -- what lies before the first block and behind the last one. */
+/* pass_ends.c -- the embedding before the first block, and norm and loss after the last. */
 #include <math.h>
 
 #include "train/pass.h"
@@ -7,7 +7,7 @@
  * Norms
  */
 
-static foci_norm_io norm_io(const struct pass *x, int64_t rows, int64_t gain,
+static foci_norm_io norm_io(const struct model_pass *x, int64_t rows, int64_t gain,
                             int64_t bias, const void *in, float *stats)
 {
     const foci_model_config *c = &x->m->config;
@@ -26,7 +26,7 @@ static foci_norm_io norm_io(const struct pass *x, int64_t rows, int64_t gain,
     };
 }
 
-foci_status norm_rows(struct pass *x, int64_t rows, int64_t gain, int64_t bias,
+foci_status norm_rows(struct model_pass *x, int64_t rows, int64_t gain, int64_t bias,
                       const void *in, void *out, float *stats)
 {
     foci_norm_io io = norm_io(x, rows, gain, bias, in, stats);
@@ -35,7 +35,7 @@ foci_status norm_rows(struct pass *x, int64_t rows, int64_t gain, int64_t bias,
     return x->dry ? FOCI_OK : x->m->ops->norm_forward(x->m->ctx, &io);
 }
 
-foci_status norm_back(struct pass *x, int64_t rows, int64_t gain, int64_t bias,
+foci_status norm_back(struct model_pass *x, int64_t rows, int64_t gain, int64_t bias,
                       const void *in, float *stats, const void *dy, void *more, void *dx)
 {
     foci_norm_io io = norm_io(x, rows, gain, bias, in, stats);
@@ -53,7 +53,7 @@ foci_status norm_back(struct pass *x, int64_t rows, int64_t gain, int64_t bias,
  * Embeddings
  */
 
-static foci_embed_io embed_io(const struct pass *x, const struct side *s)
+static foci_embed_io embed_io(const struct model_pass *x, const struct pass_side *s)
 {
     const foci_model_config *c = &x->m->config;
     const bool               scaled = c->positions == FOCI_POSITIONS_SINUSOID;
@@ -79,7 +79,8 @@ static foci_embed_io embed_io(const struct pass *x, const struct side *s)
 }
 
 /* Patches times their matrix. */
-static foci_product_io patch_io(const struct pass *x, const struct side *s, void *out)
+static foci_product_io patch_io(const struct model_pass *x, const struct pass_side *s,
+                                void *out)
 {
     const foci_model_config *c = &x->m->config;
 
@@ -100,7 +101,7 @@ static foci_product_io patch_io(const struct pass *x, const struct side *s, void
     };
 }
 
-foci_status embed_stack(struct pass *x, const struct side *s, void *out)
+foci_status embed_stack(struct model_pass *x, const struct pass_side *s, void *out)
 {
     foci_embed_io io = embed_io(x, s);
 
@@ -114,7 +115,8 @@ foci_status embed_stack(struct pass *x, const struct side *s, void *out)
     return x->dry ? FOCI_OK : x->m->ops->embed_forward(x->m->ctx, &io);
 }
 
-static foci_status patch_back(struct pass *x, const struct side *s, const void *d)
+static foci_status patch_back(struct model_pass *x, const struct pass_side *s,
+                              const void *d)
 {
     const foci_product_io p = patch_io(x, s, (void *)d);
     foci_product_grads    g = {
@@ -128,7 +130,7 @@ static foci_status patch_back(struct pass *x, const struct side *s, const void *
     return x->m->ops->product_backward(x->m->ctx, &p, &g);
 }
 
-foci_status embed_back(struct pass *x, const struct side *s, void *d)
+foci_status embed_back(struct model_pass *x, const struct pass_side *s, void *d)
 {
     foci_embed_io io = embed_io(x, s);
 
@@ -145,7 +147,7 @@ foci_status embed_back(struct pass *x, const struct side *s, void *d)
  * The output
  */
 
-static foci_pooling_io pooling_io(const struct pass *x, const struct side *s)
+static foci_pooling_io pooling_io(const struct model_pass *x, const struct pass_side *s)
 {
     return (foci_pooling_io){
         FOCI_SIZED(foci_pooling_io),
@@ -158,11 +160,11 @@ static foci_pooling_io pooling_io(const struct pass *x, const struct side *s)
     };
 }
 
-foci_status pass_output_rows(struct pass *x, struct output_rows *o)
+foci_status pass_output_rows(struct model_pass *x, struct output_rows *o)
 {
     const foci_model_config *c = &x->m->config;
     const int                last = x->m->n_stacks - 1;
-    const struct side       *s = &x->sides[last];
+    const struct pass_side  *s = &x->sides[last];
 
     if (c->task != FOCI_MODEL_CLASSIFY) {
         *o = (struct output_rows){ x->acts[last].out, s->rows, s->stack->vocab,
@@ -177,7 +179,8 @@ foci_status pass_output_rows(struct pass *x, struct output_rows *o)
 }
 
 /* Sequences all of whose labels are the likeliest. */
-static void count_exact(struct pass *x, const struct output_rows *o, const int32_t *best)
+static void count_exact(struct model_pass *x, const struct output_rows *o,
+                        const int32_t *best)
 {
     const int64_t batch = x->sides[x->m->n_stacks - 1].batch, len = o->rows / batch;
 
@@ -192,7 +195,7 @@ static void count_exact(struct pass *x, const struct output_rows *o, const int32
     }
 }
 
-static foci_status loss_run(struct pass *x, const struct output_rows *o, void *dh)
+static foci_status loss_run(struct model_pass *x, const struct output_rows *o, void *dh)
 {
     const foci_model_config *c = &x->m->config;
     foci_loss_io             io = {
@@ -220,13 +223,13 @@ static foci_status loss_run(struct pass *x, const struct output_rows *o, void *d
     return FOCI_OK;
 }
 
-foci_status head_run(struct pass *x, void *d)
+foci_status head_run(struct model_pass *x, void *d)
 {
-    const int          last = x->m->n_stacks - 1;
-    const struct side *s = &x->sides[last];
-    const size_t       mark = x->temp.used;
-    struct output_rows o = { 0 };
-    void              *dh = d;
+    const int               last = x->m->n_stacks - 1;
+    const struct pass_side *s = &x->sides[last];
+    const size_t            mark = x->temp.used;
+    struct output_rows      o = { 0 };
+    void                   *dh = d;
 
     TRY(pass_output_rows(x, &o));
     const bool pools = x->m->config.task == FOCI_MODEL_CLASSIFY;

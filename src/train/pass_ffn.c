@@ -1,7 +1,7 @@
 /* pass_ffn.c -- feed-forward layers: y = x + drop(act(norm(x) W1 + b1) W2 + b2). */
 #include "train/pass.h"
 
-static foci_product_io first_io(const struct pass *x, const struct side *s,
+static foci_product_io first_io(const struct model_pass *x, const struct pass_side *s,
                                 const struct feed_forward *f, const void *n, void *a)
 {
     const foci_model_config *c = &x->m->config;
@@ -24,7 +24,7 @@ static foci_product_io first_io(const struct pass *x, const struct side *s,
     };
 }
 
-static foci_product_io second_io(const struct pass *x, const struct side *s,
+static foci_product_io second_io(const struct model_pass *x, const struct pass_side *s,
                                  const struct feed_forward *f, int64_t index,
                                  const void *a)
 {
@@ -47,20 +47,20 @@ static foci_product_io second_io(const struct pass *x, const struct side *s,
     };
 }
 
-static foci_status run_product(struct pass *x, const foci_product_io *io)
+static foci_status run_product(struct model_pass *x, const foci_product_io *io)
 {
     if (x->dry) return pass_needs(x, foci_product_work_bytes(x->m->ctx, io));
     return x->m->ops->product(x->m->ctx, io);
 }
 
-static foci_status run_back(struct pass *x, const foci_product_io *io,
+static foci_status run_back(struct model_pass *x, const foci_product_io *io,
                             const foci_product_grads *g)
 {
     if (x->dry) return pass_needs(x, foci_product_grads_work_bytes(x->m->ctx, io, g));
     return x->m->ops->product_backward(x->m->ctx, io, g);
 }
 
-foci_status ffn_forward(struct pass *x, const struct side *s,
+foci_status ffn_forward(struct model_pass *x, const struct pass_side *s,
                         const struct feed_forward *f, int64_t index,
                         struct block_acts *k, void *in, void *out)
 {
@@ -87,8 +87,8 @@ foci_status ffn_forward(struct pass *x, const struct side *s,
 }
 
 /* What the activation made, once more. */
-static foci_status activate(struct pass *x, const struct side *s, const void *pre,
-                            void *a)
+static foci_status activate(struct model_pass *x, const struct pass_side *s,
+                            const void *pre, void *a)
 {
     const foci_model_config *c = &x->m->config;
     const foci_act_io        io = {
@@ -104,7 +104,7 @@ static foci_status activate(struct pass *x, const struct side *s, const void *pr
     return x->dry ? FOCI_OK : x->m->ops->act_forward(x->m->ctx, &io);
 }
 
-foci_status ffn_backward(struct pass *x, const struct side *s,
+foci_status ffn_backward(struct model_pass *x, const struct pass_side *s,
                          const struct feed_forward *f, int64_t index,
                          const struct block_acts *k, void *d)
 {

@@ -50,12 +50,12 @@ static void add_row(const struct ridge *r, int32_t label)
 
 static foci_status add_batch(struct ridge *r, const foci_batch *given, int64_t step)
 {
-    foci_model             *m = r->m;
-    const foci_loss_options o = { FOCI_SIZED(foci_loss_options), .calibrate = step };
-    const struct shape     *shape;
-    struct output_rows      rows;
-    foci_batch              batch;
-    struct pass             x;
+    foci_model              *m = r->m;
+    const foci_loss_options  o = { FOCI_SIZED(foci_loss_options), .calibrate = step };
+    const struct pass_shape *shape;
+    struct output_rows       rows;
+    foci_batch               batch;
+    struct model_pass        x;
 
     TRY(batch_check(m, given, &batch));
     TRY(shape_find(m, &batch, EXTENT_LOSS, &shape));

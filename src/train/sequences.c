@@ -216,8 +216,8 @@ static foci_status encode(foci_sequences *s, const foci_batch *sources)
     static const foci_loss_options none = { FOCI_SIZED(foci_loss_options) };
     foci_model                    *m = s->model;
     foci_batch                     b;
-    const struct shape            *shape;
-    struct pass                    x;
+    const struct pass_shape       *shape;
+    struct model_pass              x;
 
     TRY(sized_in(m->ctx, "foci_batch", &b, sources, sizeof b));
     if (b.batch < 1 || b.source_len < 1 || !b.source_ids ||

@@ -6,7 +6,7 @@
 #include "train/sequences.h"
 
 /* A step on its way.  Rows are the new tokens, those of the first sequence first. */
-struct step {
+struct sequences_step {
     foci_sequences *s;
     foci_model     *m;
     const int32_t  *tokens; /* NULL: one each */
@@ -21,19 +21,19 @@ struct step {
     float          *logits;
 };
 
-static foci_status need(struct step *p, size_t bytes)
+static foci_status need(struct sequences_step *p, size_t bytes)
 {
     if (bytes > p->work_bytes) p->work_bytes = bytes;
     return FOCI_OK;
 }
 
 /* Rows through pass_*: they know the model's parameters and scratch only. */
-static struct pass as_pass(const struct step *p)
+static struct model_pass as_pass(const struct sequences_step *p)
 {
-    return (struct pass){ .m = p->m, .dry = p->dry, .work = p->work };
+    return (struct model_pass){ .m = p->m, .dry = p->dry, .work = p->work };
 }
 
-static foci_status embed(struct step *p)
+static foci_status embed(struct sequences_step *p)
 {
     const foci_model_config *c = &p->m->config;
     const struct stack      *s = model_last(p->m);
@@ -58,7 +58,8 @@ static foci_status embed(struct step *p)
 }
 
 /* Of one token each all sequences are a batch; else each is one. */
-static foci_status convolve(struct step *p, const struct attention *a, int64_t block)
+static foci_status convolve(struct sequences_step *p, const struct attention *a,
+                            int64_t block)
 {
     const foci_model_config *c = &p->m->config;
     const int64_t            runs = p->tokens ? p->s->n : 1;
@@ -92,7 +93,8 @@ static foci_status convolve(struct step *p, const struct attention *a, int64_t b
 }
 
 /* A pool that is full grows and the step is taken once more. */
-static foci_status step_layer(struct step *p, const struct attention *a, int64_t block)
+static foci_status step_layer(struct sequences_step *p, const struct attention *a,
+                              int64_t block)
 {
     foci_sequences          *s = p->s;
     foci_pool               *pool = s->pools[block];
@@ -119,16 +121,17 @@ static foci_status step_layer(struct step *p, const struct attention *a, int64_t
     return status;
 }
 
-static void swap(struct step *p)
+static void swap(struct sequences_step *p)
 {
     void *x = p->x;
     p->x = p->y;
     p->y = x;
 }
 
-static foci_status self(struct step *p, const struct attention *a, int64_t block)
+static foci_status self(struct sequences_step *p, const struct attention *a,
+                        int64_t block)
 {
-    struct pass x = as_pass(p);
+    struct model_pass x = as_pass(p);
 
     TRY(norm_rows(&x, p->rows, a->gain, a->bias, p->x, p->n, NULL));
     TRY(convolve(p, a, block));
@@ -138,10 +141,11 @@ static foci_status self(struct step *p, const struct attention *a, int64_t block
 }
 
 /* All sequences of a source are queries of it. */
-static foci_status cross(struct step *p, const struct attention *a, int64_t block)
+static foci_status cross(struct sequences_step *p, const struct attention *a,
+                         int64_t block)
 {
-    foci_sequences *s = p->s;
-    struct pass     x = as_pass(p);
+    foci_sequences   *s = p->s;
+    struct model_pass x = as_pass(p);
 
     TRY(norm_rows(&x, p->rows, a->gain, a->bias, p->x, p->n, NULL));
     const foci_layer_io io = {
@@ -163,18 +167,19 @@ static foci_status cross(struct step *p, const struct attention *a, int64_t bloc
     return FOCI_OK;
 }
 
-static foci_status product(struct step *p, foci_product_io *io)
+static foci_status product(struct sequences_step *p, foci_product_io *io)
 {
     io->work = p->work;
     if (p->dry) return need(p, foci_product_work_bytes(p->m->ctx, io));
     return p->m->ops->product(p->m->ctx, io);
 }
 
-static foci_status feed(struct step *p, const struct feed_forward *f, int64_t block)
+static foci_status feed(struct sequences_step *p, const struct feed_forward *f,
+                        int64_t block)
 {
-    struct pass     x = as_pass(p);
-    foci_product_io first = sequences_ffn(p->s, block, false);
-    foci_product_io second = sequences_ffn(p->s, block, true);
+    struct model_pass x = as_pass(p);
+    foci_product_io   first = sequences_ffn(p->s, block, false);
+    foci_product_io   second = sequences_ffn(p->s, block, true);
 
     first.m = second.m = p->rows;
     first.a = p->n;
@@ -189,10 +194,10 @@ static foci_status feed(struct step *p, const struct feed_forward *f, int64_t bl
     return FOCI_OK;
 }
 
-static foci_status give_logits(struct step *p)
+static foci_status give_logits(struct sequences_step *p)
 {
     const struct stack *s = model_last(p->m);
-    struct pass         x = as_pass(p);
+    struct model_pass   x = as_pass(p);
     foci_logits_io      io = sequences_logits(p->s);
 
     if (!p->logits) return FOCI_OK;
@@ -207,7 +212,7 @@ static foci_status give_logits(struct step *p)
     return p->m->ops->logits(p->m->ctx, &io);
 }
 
-static foci_status run(struct step *p)
+static foci_status run(struct sequences_step *p)
 {
     const struct stack *s = model_last(p->m);
 
@@ -220,7 +225,7 @@ static foci_status run(struct step *p)
     return give_logits(p);
 }
 
-static void lay_out(struct step *p)
+static void lay_out(struct sequences_step *p)
 {
     const foci_model_config *c = &p->m->config;
     const size_t             size = foci_dtype_bytes(c->dtype);
@@ -235,7 +240,7 @@ static void lay_out(struct step *p)
 }
 
 /* Twice through the same code: for the size of the scratch memory, and to compute. */
-static foci_status make_room(struct step *p)
+static foci_status reserve(struct sequences_step *p)
 {
     foci_sequences *s = p->s;
     foci_ctx       *ctx = p->m->ctx;
@@ -261,7 +266,7 @@ static foci_status make_room(struct step *p)
 }
 
 /* Positions of rows, and where each sequence ends. */
-static void number_rows(struct step *p)
+static void number_rows(struct sequences_step *p)
 {
     int64_t row = 0;
 
@@ -273,7 +278,7 @@ static void number_rows(struct step *p)
     }
 }
 
-static foci_status count(struct step *p)
+static foci_status count(struct sequences_step *p)
 {
     const foci_sequences *s = p->s;
     const int64_t         context = model_last(p->m)->context;
@@ -292,10 +297,10 @@ static foci_status count(struct step *p)
     return FOCI_OK;
 }
 
-static foci_status step_all(struct step *p)
+static foci_status step_all(struct sequences_step *p)
 {
     TRY(count(p));
-    TRY(make_room(p));
+    TRY(reserve(p));
     number_rows(p);
     TRY(run(p));
     for (int64_t i = 0; i < p->s->n; i++)
@@ -308,12 +313,12 @@ foci_status foci_sequences_step(foci_sequences *s, const int32_t *tokens,
 {
     if (!s)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_sequences_step: sequences is NULL");
-    struct step p = { .s = s,
-                      .m = s->model,
-                      .tokens = tokens,
-                      .ids = ids,
-                      .words = words,
-                      .logits = logits };
+    struct sequences_step p = { .s = s,
+                                .m = s->model,
+                                .tokens = tokens,
+                                .ids = ids,
+                                .words = words,
+                                .logits = logits };
 
     if (!ids || !s->n)
         return ctx_fail(

@@ -6,7 +6,7 @@
 #include "train/pass.h"
 
 enum { ALIGN = 64 };
-enum { N_SHAPES = sizeof((foci_model *)0)->shapes / sizeof(struct shape *) };
+enum { N_SHAPES = sizeof((foci_model *)0)->shapes / sizeof(struct pass_shape *) };
 
 /*
  * Batches
@@ -124,7 +124,7 @@ foci_status batch_check(foci_model *m, const foci_batch *given, foci_batch *batc
  * Shapes
  */
 
-static void shape_free(foci_model *m, struct shape *s)
+static void shape_free(foci_model *m, struct pass_shape *s)
 {
     if (!s) return;
     for (int64_t i = 0; s->layers && i < m->n_attentions; i++)
@@ -144,7 +144,7 @@ void shapes_free(foci_model *m)
             ctx_free(m->ctx, m->padded[i], m->padded_count[i], sizeof(int32_t));
 }
 
-static foci_status make_layers(foci_model *m, struct shape *s)
+static foci_status make_layers(foci_model *m, struct pass_shape *s)
 {
     s->layers = ctx_alloc(m->ctx, (size_t)m->n_attentions, sizeof *s->layers);
     if (!s->layers) return FOCI_ERR_MEMORY;
@@ -164,10 +164,10 @@ static foci_status make_layers(foci_model *m, struct shape *s)
     return FOCI_OK;
 }
 
-static foci_status measure(foci_model *m, const foci_batch *batch, struct shape *s)
+static foci_status measure(foci_model *m, const foci_batch *batch, struct pass_shape *s)
 {
     static const foci_loss_options none = { FOCI_SIZED(foci_loss_options) };
-    struct pass                    x;
+    struct model_pass              x;
 
     pass_begin(&x, m, batch, s);
     x.dry = true;
@@ -187,9 +187,9 @@ static foci_status measure(foci_model *m, const foci_batch *batch, struct shape 
 }
 
 static foci_status shape_make(foci_model *m, const foci_batch *b, enum extent extent,
-                              struct shape **shape)
+                              struct pass_shape **shape)
 {
-    struct shape *s = *shape = ctx_alloc(m->ctx, 1, sizeof *s);
+    struct pass_shape *s = *shape = ctx_alloc(m->ctx, 1, sizeof *s);
 
     if (!s) return FOCI_ERR_MEMORY;
     s->batch = b->batch;
@@ -200,7 +200,7 @@ static foci_status shape_make(foci_model *m, const foci_batch *b, enum extent ex
     return measure(m, b, s);
 }
 
-static bool fits(const foci_model *m, const struct shape *s, const foci_batch *b,
+static bool fits(const foci_model *m, const struct pass_shape *s, const foci_batch *b,
                  enum extent extent)
 {
     return s->batch == b->batch && s->len[m->n_stacks - 1] == b->len &&
@@ -208,10 +208,10 @@ static bool fits(const foci_model *m, const struct shape *s, const foci_batch *b
 }
 
 foci_status shape_find(foci_model *m, const foci_batch *batch, enum extent extent,
-                       const struct shape **shape)
+                       const struct pass_shape **shape)
 {
-    struct shape *found = NULL;
-    int           at = 0;
+    struct pass_shape *found = NULL;
+    int                at = 0;
 
     while (at < N_SHAPES - 1 && m->shapes[at] && !fits(m, m->shapes[at], batch, extent))
         at++;

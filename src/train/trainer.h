@@ -1,4 +1,4 @@
-/* trainer.h -- training that is going on, between the files of src/train. */
+/* trainer.h -- the state of training, shared by the files of src/train. */
 #ifndef FOCI_TRAINER_H
 #define FOCI_TRAINER_H
 
@@ -8,12 +8,12 @@
 #include "train/model.h"
 #include "train/ops.h"
 
-/* Where training stands: what a checkpoint keeps beside parameters and moments. */
+/* The position of training, which a checkpoint stores beside parameters and moments. */
 struct standing {
     int64_t step, tokens;
     double  best; /* validation loss; infinite before the first */
     int64_t best_step;
-    int64_t waited;   /* validations since */
+    int64_t waited;   /* validations since the best */
     int64_t averaged; /* validations whose parameters went into the ring */
 };
 
@@ -45,7 +45,7 @@ double schedule_done(const foci_trainer *t);
 /* checkpoint.c: state.safetensors. */
 foci_status checkpoint_save(foci_trainer *t);
 foci_status checkpoint_load(foci_trainer *t);
-/* What is in it, as a number. */
+/* A checksum of what it would hold. */
 uint64_t checkpoint_sum(const foci_trainer *t);
 
 /* log.c */
@@ -56,7 +56,7 @@ void        log_close(foci_trainer *t);
 /* events.c: files that TensorBoard shows. */
 struct events;
 foci_status events_open(foci_ctx *ctx, const char *folder, struct events **events);
-/* A number under a name at a step. */
+/* Add a scalar `value` of this name at a step. */
 foci_status events_add(struct events *e, int64_t step, const char *name, double value);
 foci_status events_flush(struct events *e);
 void        events_close(struct events *e);

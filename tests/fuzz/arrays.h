@@ -47,7 +47,7 @@ static inline void fuzz_read(foci_status (*read)(struct foci_file *),
             fuzz_array(&f, &f.arrays[i]);
     else
         fuzz_message(f.ctx);
-    ctx_free(f.ctx, f.arrays, (size_t)f.room, sizeof *f.arrays);
+    ctx_free(f.ctx, f.arrays, (size_t)f.cap, sizeof *f.arrays);
     json_decref(f.header);
 }
 

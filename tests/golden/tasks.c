@@ -13,7 +13,7 @@ struct reading {
     foci_ctx           *ctx;
     char                line[MOST], task[256];
     struct task         t;
-    struct task_room    room;
+    struct task_memory  room;
     struct task_example e;
     foci_data          *data; /* for texts */
     int                 at;   /* of the line */
@@ -34,7 +34,7 @@ static void open_task(struct reading *r, const char *text)
     snprintf(r->task, sizeof r->task, "%s", text);
     if (task_parse(r->ctx, text, &r->t) || foci_data_open(r->ctx, &o, &r->data))
         fail_msg("%s: %s", text, foci_errmsg(r->ctx));
-    assert_int_equal(task_room_make(r->ctx, &r->t, 1, &r->room), FOCI_OK);
+    assert_int_equal(task_memory_make(r->ctx, &r->t, 1, &r->room), FOCI_OK);
 }
 
 static void make_example(struct reading *r, const char *text)
@@ -47,7 +47,7 @@ static void make_example(struct reading *r, const char *text)
 
 static void end_task(struct reading *r)
 {
-    task_room_free(r->ctx, &r->room);
+    task_memory_free(r->ctx, &r->room);
     task_free(r->ctx, &r->t);
     foci_data_free(r->data);
     r->data = NULL;

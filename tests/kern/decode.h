@@ -44,7 +44,7 @@ static const void *stored(struct run *r, int64_t n, int dtype, float **values)
     return h;
 }
 
-static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
+static void try_dots(struct run *r, const struct few *x, int dtype, bool bf16)
 {
     const int64_t ldk = x->d + x->apart, ldq = up(x->d, 32);
     float        *kf;
@@ -60,7 +60,7 @@ static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
         if (i >= x->rows) memset(q + i * ldq, 0, (size_t)ldq * sizeof *q);
         for (int64_t c = x->d; c < ldq; c++)
             q[i * ldq + c] = 0;
-        if (!words) continue;
+        if (!bf16) continue;
         r->ref->store_rows(qw + i * ldq / 2, ldq, FOCI_BF16, q + i * ldq, ldq, 1.0f, 1,
                            x->d);
         r->ref->load_rows(q + i * ldq, ldq, qw + i * ldq / 2, ldq, FOCI_BF16, 1, x->d);
@@ -76,7 +76,7 @@ static void try_dots(struct run *r, const struct few *x, int dtype, bool words)
         }
     while (next(r)) {
         memset(s + x->rows * LANES, 0, (size_t)(8 - x->rows) * LANES * sizeof *s);
-        if (words)
+        if (bf16)
             r->k->dots_bf16(s, qw, ldq / 2, x->rows, k, ldk, x->n, x->d);
         else
             r->k->dots_f32(s, q, ldq, x->rows, k, ldk, dtype, x->n, x->d);
@@ -97,7 +97,7 @@ static void check_dots_bf16(struct run *r)
         try_dots(r, &fews[i], FOCI_BF16, true);
 }
 
-static void try_sums(struct run *r, const struct few *x, int dtype, bool words)
+static void try_sums(struct run *r, const struct few *x, int dtype, bool bf16)
 {
     const int64_t ldv = x->d + x->apart, ldo = up(x->d, 32);
     float        *vf;
@@ -118,7 +118,7 @@ static void try_sums(struct run *r, const struct few *x, int dtype, bool words)
             allow(r, o, i * ldo + c, c < x->d ? 2 * (x->n + 2) * E * sum : INFINITY);
         }
     while (next(r))
-        if (words)
+        if (bf16)
             r->k->sums_bf16(o, ldo, w, x->rows, v, ldv, x->n, x->d);
         else
             r->k->sums_f32(o, ldo, w, x->rows, v, ldv, dtype, x->n, x->d);

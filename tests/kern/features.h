@@ -213,7 +213,7 @@ static void check_log_softmax_back(struct run *r)
     }
 }
 
-static void check_turn_lanes(struct run *r)
+static void check_rotate_lanes(struct run *r)
 {
     for (int i = 0; i < cases(r, 1, COUNT(columns)); i++)
         for (int form = 0; form < cases(r, 2, 4); form++) {
@@ -230,7 +230,7 @@ static void check_turn_lanes(struct run *r)
             for (int64_t t = 0; t < 2 * (int64_t)n * LANES; t++)
                 allow(r, out, t, 4 * 216 * 4 * E); /* four products of numbers below 6 */
             while (next(r))
-                r->k->turn_lanes(out, in, step, second, offsets, base, n, form & 2);
+                r->k->rotate_lanes(out, in, step, second, offsets, base, n, form & 2);
         }
 }
 

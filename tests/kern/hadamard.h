@@ -9,7 +9,7 @@ static const struct tile few_rows[] = {
     { 9, 15 },  { 8, 8 },     { 15, 40 }, { 2, 31 }, { 7, 72 },
 };
 
-static void try_stand_rows(struct run *r, const struct tile *x, int dtype)
+static void try_transpose_load(struct run *r, const struct tile *x, int dtype)
 {
     const int64_t ld = x->d + 3;
     const size_t  size = dtype_bytes(dtype);
@@ -19,17 +19,18 @@ static void try_stand_rows(struct run *r, const struct tile *x, int dtype)
     float *const      out = output(r, x->d * FEW_LANES, sizeof *out, FLOATS);
 
     while (next(r))
-        r->k->stand_rows(out, in + size, ld, dtype, x->n, x->d);
+        r->k->transpose_load(out, in + size, ld, dtype, x->n, x->d);
 }
 
-static void check_stand_rows(struct run *r)
+static void check_transpose_load(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(few_rows)); i++)
         for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
-            try_stand_rows(r, &few_rows[i], dtype);
+            try_transpose_load(r, &few_rows[i], dtype);
 }
 
-static void try_lay_rows(struct run *r, const struct tile *x, int dtype, enum data data)
+static void try_transpose_store(struct run *r, const struct tile *x, int dtype,
+                                enum data data)
 {
     const int64_t ld = x->d + 5;
     const size_t  size = dtype_bytes(dtype);
@@ -39,15 +40,15 @@ static void try_lay_rows(struct run *r, const struct tile *x, int dtype, enum da
     char *const        out = rows_out(r, (x->n - 1) * ld + x->d + 1, dtype);
 
     while (next(r))
-        r->k->lay_rows(out + size, ld, dtype, in, x->n, x->d);
+        r->k->transpose_store(out + size, ld, dtype, in, x->n, x->d);
 }
 
-static void check_lay_rows(struct run *r)
+static void check_transpose_store(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(few_rows)); i++)
         for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
             for (int data = 0; data < cases(r, 1, N_DATA); data++)
-                try_lay_rows(r, &few_rows[i], dtype, (enum data)data);
+                try_transpose_store(r, &few_rows[i], dtype, (enum data)data);
 }
 
 static void check_add_rows(struct run *r)
@@ -70,7 +71,7 @@ static void check_add_rows(struct run *r)
     }
 }
 
-static void try_lay_rows_add(struct run *r, const struct tile *x, bool factors)
+static void try_transpose_add(struct run *r, const struct tile *x, bool factors)
 {
     const int64_t ld = x->d + 5;
 
@@ -87,14 +88,14 @@ static void try_lay_rows_add(struct run *r, const struct tile *x, bool factors)
                                      in[t * FEW_LANES + i])) +
                        fabs((double)out[i * ld + t])));
     while (next(r))
-        r->k->lay_rows_add(out, ld, in, factors ? factor : NULL, x->n, x->d);
+        r->k->transpose_add(out, ld, in, factors ? factor : NULL, x->n, x->d);
 }
 
-static void check_lay_rows_add(struct run *r)
+static void check_transpose_add(struct run *r)
 {
     for (int i = 0; i < cases(r, 2, COUNT(few_rows)); i++)
         for (int factors = 0; factors < 2; factors++)
-            try_lay_rows_add(r, &few_rows[i], factors);
+            try_transpose_add(r, &few_rows[i], factors);
 }
 
 struct transform {

@@ -15,7 +15,7 @@ static const struct panel_case panel_cases[] = {
     { 4, 1, 128, 128, 2 }, { 1, 4, 160, 256, 2 }, { 4, 4, 64, 64, 2 },
 };
 
-static uint32_t *panel_words(struct run *r, int64_t n)
+static uint32_t *panel_pairs(struct run *r, int64_t n)
 {
     uint32_t *const x = take(r, (size_t)n * sizeof *x, false, BYTES);
 
@@ -33,13 +33,13 @@ static void panel_operands(struct run *r, const struct panel_case *c,
                            struct grad_panel *p)
 {
     const int64_t   k = LANES * c->dq / 2, v = LANES * c->dv / 2;
-    uint32_t *const keys = panel_words(r, c->tiles * k);
-    uint32_t *const sum = panel_words(r, c->tiles * k);
-    uint32_t *const values = panel_words(r, c->tiles * v);
-    uint32_t *const q_cols = panel_words(r, c->blocks * k);
-    uint32_t *const q_rows = panel_words(r, c->blocks * k);
-    uint32_t *const g_cols = panel_words(r, c->blocks * v);
-    uint32_t *const g_rows = panel_words(r, c->blocks * v);
+    uint32_t *const keys = panel_pairs(r, c->tiles * k);
+    uint32_t *const sum = panel_pairs(r, c->tiles * k);
+    uint32_t *const values = panel_pairs(r, c->tiles * v);
+    uint32_t *const q_cols = panel_pairs(r, c->blocks * k);
+    uint32_t *const q_rows = panel_pairs(r, c->blocks * k);
+    uint32_t *const g_cols = panel_pairs(r, c->blocks * v);
+    uint32_t *const g_rows = panel_pairs(r, c->blocks * v);
     float *const    rows = floats(r, (int64_t)3 * c->blocks * LANES, NORMAL);
 
     for (int t = 0; t < c->tiles; t++)
@@ -87,12 +87,12 @@ static void panel_seen(struct run *r, const struct panel_case *c, struct grad_pa
                                                       : PANEL_NONE);
 }
 
-static double panel_word(const uint32_t *x, int64_t word, int half)
+static double panel_half(const uint32_t *x, int64_t pair, int half)
 {
-    return (double)of_bf16((uint16_t)(x[word] >> 16 * (half & 1)));
+    return (double)of_bf16((uint16_t)(x[pair] >> 16 * (half & 1)));
 }
 
-/* Where word j of row i of a matrix of so many columns lies among tiles. */
+/* Where pair j of row i of a matrix of so many columns lies among tiles. */
 static int64_t panel_at(int i, int j, int cols)
 {
     return (int64_t)(i / 16 * (cols / 16) + j / 16) * 256 + i % 16 * 16 + j % 16;
@@ -103,8 +103,8 @@ static double panel_sum(const uint32_t *rows, const uint32_t *cols, int d, int j
     double sum = 0;
 
     for (int t = 0; t < d; t++)
-        sum += panel_word(rows, panel_at(j, t / 2, d / 2), t) *
-               panel_word(cols, panel_at(t / 2, i, LANES), t);
+        sum += panel_half(rows, panel_at(j, t / 2, d / 2), t) *
+               panel_half(cols, panel_at(t / 2, i, LANES), t);
     return sum;
 }
 
@@ -127,12 +127,12 @@ static void panel_pair_bounds(const struct grad_panel *p, int j, int i, double *
 
     for (int c = 0; c < p->dv; c++)
         dv[(int64_t)j * p->dv + c] +=
-            ew * fabs(panel_word(b->g_rows, panel_at(lane / 2, c, p->dv), lane));
+            ew * fabs(panel_half(b->g_rows, panel_at(lane / 2, c, p->dv), lane));
     for (int c = 0; c < p->dq; c++) {
         dk[(int64_t)j * p->dq + c] +=
-            eds * fabs(panel_word(b->q_rows, panel_at(lane / 2, c, p->dq), lane));
+            eds * fabs(panel_half(b->q_rows, panel_at(lane / 2, c, p->dq), lane));
         dqt[(int64_t)i / LANES * p->dq * LANES + c * LANES + lane] +=
-            eds * fabs(panel_word(t->sum, (int64_t)c * LANES / 2 + key / 2, key));
+            eds * fabs(panel_half(t->sum, (int64_t)c * LANES / 2 + key / 2, key));
     }
 }
 
@@ -159,7 +159,7 @@ static void panel_bounds(struct run *r, const struct grad_panel *p)
     free(dqt);
 }
 
-static void check_tile_words(struct run *r)
+static void check_pairs_to_tiles(struct run *r)
 {
     static const int sizes[][2] = { { 64, 64 }, { 32, 128 }, { 16, 16 }, { 64, 48 } };
 
@@ -167,18 +167,18 @@ static void check_tile_words(struct run *r)
         const int     rows = sizes[i][0], cols = sizes[i][1];
         const int64_t ld = cols + 16 * (i % 2);
 
-        snprintf(r->label, sizeof r->label, "%d x %d words", rows, cols);
+        snprintf(r->label, sizeof r->label, "%d x %d pairs", rows, cols);
         r->is_flops = false;
         r->work = 8.0 * rows * cols;
-        const uint32_t *const in = panel_words(r, rows * ld);
+        const uint32_t *const in = panel_pairs(r, rows * ld);
         uint32_t *const       out = output(r, (int64_t)rows * cols, sizeof *out, BYTES);
 
         while (next(r))
-            r->k->tile_words(out, in, ld, rows, cols);
+            r->k->pairs_to_tiles(out, in, ld, rows, cols);
     }
 }
 
-static void check_take_block_bf16(struct run *r)
+static void check_pack_block_from_bf16(struct run *r)
 {
     static const int sizes[][3] = { { 64, 64, 64 }, { 64, 128, 128 }, { 63, 64, 64 },
                                     { 1, 7, 32 },   { 33, 72, 96 },   { 64, 33, 64 } };
@@ -197,7 +197,7 @@ static void check_take_block_bf16(struct run *r)
         uint32_t *const rows = output(r, LANES / 2 * wide, sizeof *rows, BYTES);
 
         while (next(r))
-            r->k->take_block_bf16(cols, rows, in, ld, n, d, wide);
+            r->k->pack_block_from_bf16(cols, rows, in, ld, n, d, wide);
     }
 }
 
@@ -222,7 +222,7 @@ static void check_grad_panel_bf16(struct run *r)
         float *const dqt = inout(r, lanes * c->dq, NORMAL);
         for (int b = 0; b < c->blocks; b++)
             p.block[b].dqt = dqt + (int64_t)b * c->dq * LANES;
-        p.room = take(r, (size_t)panel_bytes(c->tiles, c->blocks), false, BYTES);
+        p.scratch = take(r, (size_t)panel_bytes(c->tiles, c->blocks), false, BYTES);
         if (!r->bench) panel_bounds(r, &p);
         struct thread_state before;
         if (r->now->begin) r->now->begin(&before);

@@ -12,29 +12,29 @@ static void name_places(struct run *r, int n, int d, int form, double bytes)
 }
 
 /* Two products and a sum, fused or not. */
-static void try_turn(struct run *r, int n, int d, int form)
+static void try_rotate(struct run *r, int n, int d, int form)
 {
     const int64_t ld = up(d, 16), ldt = form & 4 ? -d : d;
 
     name_places(r, n, d, form, 12.0 * n * d);
     float *const       x = inout(r, n * ld, NORMAL);
-    const float *const turns = floats(r, (int64_t)n * d, NORMAL);
+    const float *const cos_sin = floats(r, (int64_t)n * d, NORMAL);
 
     for (int64_t i = 0; i < n * ld; i++)
         allow(r, x, i, 4 * E * 32.0); /* numbers are below 6 */
     while (next(r))
-        r->k->turn(x, ld, form & 4 ? turns + (int64_t)(n - 1) * d : turns, ldt, n, d,
-                   form & 1, form & 2);
+        r->k->rotate(x, ld, form & 4 ? cos_sin + (int64_t)(n - 1) * d : cos_sin, ldt, n,
+                     d, form & 1, form & 2);
 }
 
-static void check_turn(struct run *r)
+static void check_rotate(struct run *r)
 {
     static const int sizes[][2] = { { 64, 64 }, { 64, 128 }, { 1, 2 },
                                     { 3, 6 },   { 5, 30 },   { 2, 34 } };
 
     for (int i = 0; i < cases(r, 1, COUNT(sizes)); i++)
         for (int form = 0; form < cases(r, 2, 8); form++)
-            try_turn(r, sizes[i][0], sizes[i][1], form);
+            try_rotate(r, sizes[i][0], sizes[i][1], form);
 }
 
 static const int band_keys[] = { 64, 1, 2, 15, 16, 17, 33, 63 };
@@ -79,10 +79,10 @@ static void check_unskew_bf16(struct run *r)
     name_places(r, LANES, LANES, 0, 6.0 * LANES * LANES);
     const uint16_t *const ds = some_numbers(r, 2 * LANES * LANES, FOCI_BF16);
     uint16_t *const       rows = output(r, LANES * LANES, sizeof *rows, HALVES);
-    uint32_t *const       words = output(r, LANES * LANES, sizeof *rows, HALVES);
+    uint32_t *const       pairs = output(r, LANES * LANES, sizeof *rows, HALVES);
 
     while (next(r))
-        r->k->unskew_bf16(rows, words, ds);
+        r->k->unskew_bf16(rows, pairs, ds);
 }
 
 /* Sums of 64 numbers below 6, in another order. */
@@ -133,7 +133,7 @@ static void check_grad_sums(struct run *r)
             }
 }
 
-static void check_chances(struct run *r)
+static void check_dropout_keys(struct run *r)
 {
     static const uint64_t bounds[] = { UINT64_C(0x4000000000000000), 0, UINT64_MAX,
                                        UINT64_C(0x8000000000000000), 1 };
@@ -143,14 +143,14 @@ static void check_chances(struct run *r)
             const int n = band_keys[i];
 
             name_places(r, n, LANES, b, 8.0 * n);
-            uint64_t *const keep = output(r, n, sizeof *keep, BYTES);
+            uint64_t *const dropout_mask = output(r, n, sizeof *dropout_mask, BYTES);
             uint64_t *const keys = take(r, LANES * sizeof *keys, false, BYTES);
             const uint64_t  first = bits(r);
 
             for (int t = 0; t < LANES; t++)
                 keys[t] = bits(r);
             while (next(r))
-                r->k->chances(keep, n, keys, first, bounds[b]);
+                r->k->dropout_keys(dropout_mask, n, keys, first, bounds[b]);
         }
 }
 
@@ -165,30 +165,34 @@ static void check_drop(struct run *r, size_t row, int per,
 
         name_places(r, n, LANES, 0, 2.0 * (double)bytes);
         unsigned char *const w = output(r, (int64_t)bytes, 1, BYTES);
-        uint64_t *const      keep = take(r, (size_t)n * sizeof *keep, false, BYTES);
+        uint64_t *const      dropout_mask =
+            take(r, (size_t)n * sizeof *dropout_mask, false, BYTES);
 
         for (size_t t = 0; t < bytes; t++)
             w[t] = (unsigned char)bits(r);
         for (int t = 0; t < n; t++)
-            keep[t] = bits(r);
+            dropout_mask[t] = bits(r);
         while (next(r))
-            run(r->k, w, n, keep);
+            run(r->k, w, n, dropout_mask);
     }
 }
 
-static void run_drop_f32(const struct kernels *k, void *w, int n, const uint64_t *keep)
+static void run_drop_f32(const struct kernels *k, void *w, int n,
+                         const uint64_t *dropout_mask)
 {
-    k->drop_f32(w, n, keep);
+    k->drop_f32(w, n, dropout_mask);
 }
 
-static void run_drop_rows(const struct kernels *k, void *w, int n, const uint64_t *keep)
+static void run_drop_rows(const struct kernels *k, void *w, int n,
+                          const uint64_t *dropout_mask)
 {
-    k->drop_rows_bf16(w, n, keep);
+    k->drop_rows_bf16(w, n, dropout_mask);
 }
 
-static void run_drop_words(const struct kernels *k, void *w, int n, const uint64_t *keep)
+static void run_drop_pairs(const struct kernels *k, void *w, int n,
+                           const uint64_t *dropout_mask)
 {
-    k->drop_words_bf16(w, n, keep);
+    k->drop_pairs_bf16(w, n, dropout_mask);
 }
 
 static void check_drop_f32(struct run *r) { check_drop(r, 4 * LANES, 1, run_drop_f32); }
@@ -196,9 +200,9 @@ static void check_drop_rows_bf16(struct run *r)
 {
     check_drop(r, 2 * LANES, 1, run_drop_rows);
 }
-static void check_drop_words_bf16(struct run *r)
+static void check_drop_pairs_bf16(struct run *r)
 {
-    check_drop(r, 4 * LANES, 2, run_drop_words);
+    check_drop(r, 4 * LANES, 2, run_drop_pairs);
 }
 
 #endif

@@ -119,8 +119,8 @@ static void check_panel_f32(struct run *r)
         try_panel_f32(r, &(struct product){ m, LANES, 9, m % 3, m % 2 }, NORMAL);
 }
 
-/* n random words, and their halves as floats. */
-static uint32_t *words(struct run *r, int64_t n, enum data data)
+/* n random pairs, and their halves as floats. */
+static uint32_t *pairs(struct run *r, int64_t n, enum data data)
 {
     uint32_t *const w = take(r, (size_t)n * sizeof *w, false, HALVES);
 
@@ -150,8 +150,8 @@ static void try_gemm_bf16(struct run *r, struct product x, enum data data)
     name_product(r, &x, (int)data);
     r->work *= 2.0;
     strides(&x, &ra, &ca, &size);
-    const uint32_t *const a = words(r, size, data);
-    const uint32_t *const b = words(r, x.k * ldb, NORMAL);
+    const uint32_t *const a = pairs(r, size, data);
+    const uint32_t *const b = pairs(r, x.k * ldb, NORMAL);
     float *const          c = inout(r, x.m * ldc, NORMAL);
 
     for (int i = 0; i < x.m && !r->bench; i++)

@@ -28,25 +28,25 @@ static void try_recur(struct run *r, const struct sums *x, bool adds, bool reads
     r->work = (adds ? 16.0 : 8.0) * x->m * x->d;
     r->is_flops = false;
     double *const s = doubles(r, (int64_t)x->m * x->d, true);
-    double *const keep = doubles(r, x->m, false);
+    double *const decay = doubles(r, x->m, false);
     double *const o = doubles(r, x->d, true);
     float *const g = floats(r, x->m, NORMAL), *const v = floats(r, x->d, NORMAL);
     float *const f = floats(r, x->m, NORMAL);
 
     for (int i = 0; i < x->m; i++)
-        keep[i] = r->bench || i % 3 ? 1.0 : fabs(keep[i]) / 8;
+        decay[i] = r->bench || i % 3 ? 1.0 : fabs(decay[i]) / 8;
     for (int c = 0; c < x->d && !r->bench; c++) {
         double sum = fabs(o[c]);
         for (int i = 0; i < x->m; i++) {
             const double now =
-                fabs(keep[i] * s[i * x->d + c]) + fabs((double)g[i] * (double)v[c]);
+                fabs(decay[i] * s[i * x->d + c]) + fabs((double)g[i] * (double)v[c]);
             allow(r, s, i * x->d + c, 4 * e * now);
             sum += fabs((double)f[i]) * (now + fabs(s[i * x->d + c]));
         }
         allow(r, o, c, 2 * (x->m + 4) * e * sum);
     }
     while (next(r))
-        r->k->recur(s, x->d, keep, adds ? g : NULL, v, o, reads ? f : NULL, x->m);
+        r->k->recur(s, x->d, decay, adds ? g : NULL, v, o, reads ? f : NULL, x->m);
 }
 
 static void check_recur(struct run *r)
@@ -66,20 +66,20 @@ static void try_carry(struct run *r, const struct sums *x)
     r->work = 24.0 * x->m * x->d;
     r->is_flops = false;
     double *const s = doubles(r, (int64_t)x->m * x->d, true);
-    double *const keep = doubles(r, x->m, false);
+    double *const decay = doubles(r, x->m, false);
     float *const  more = inout(r, x->m * ldx, NORMAL);
 
     for (int i = 0; i < x->m; i++) {
-        keep[i] = r->bench || i % 3 ? 1.0 : fabs(keep[i]) / 8;
+        decay[i] = r->bench || i % 3 ? 1.0 : fabs(decay[i]) / 8;
         for (int c = 0; c < x->d && !r->bench; c++) {
             const double now =
-                fabs(keep[i] * s[i * x->d + c]) + fabs((double)more[i * ldx + c]);
+                fabs(decay[i] * s[i * x->d + c]) + fabs((double)more[i * ldx + c]);
             allow(r, s, i * x->d + c, 4 * 0x1p-53 * now);
             allow(r, more, i * ldx + c, 2 * E * now);
         }
     }
     while (next(r))
-        r->k->carry(s, x->d, keep, more, ldx, x->m);
+        r->k->carry(s, x->d, decay, more, ldx, x->m);
 }
 
 static void check_carry(struct run *r)
@@ -111,7 +111,7 @@ static void try_log_key(struct run *r, int m, int kind, float before)
     r->work = 20.0 * m;
     r->is_flops = false;
     float *const l = inout(r, m, NORMAL), *const c = inout(r, m, NORMAL);
-    float *const keep = output(r, m, sizeof *keep, FLOATS);
+    float *const factor = output(r, m, sizeof *factor, FLOATS);
     float *const top = floats(r, m, NORMAL);
 
     spread(r, l, m, kind);
@@ -120,10 +120,10 @@ static void try_log_key(struct run *r, int m, int kind, float before)
         top[i] = i % 2 ? l[i] : fmaxf(l[i], l[(i + 1) % m]);
         const double now = top[i] > c[i] + 8 ? (double)top[i] : (double)c[i];
         allow(r, l, i, l[i] > -INFINITY ? exp_bound((double)l[i] - now) : 0);
-        allow(r, keep, i, c[i] > -INFINITY ? exp_bound((double)c[i] - now) : 0);
+        allow(r, factor, i, c[i] > -INFINITY ? exp_bound((double)c[i] - now) : 0);
     }
     while (next(r))
-        (void)r->k->log_key(l, c, keep, top, m);
+        (void)r->k->log_key(l, c, factor, top, m);
 }
 
 static void check_log_key(struct run *r)

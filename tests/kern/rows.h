@@ -56,7 +56,8 @@ static void check_load_rows(struct run *r)
                 try_load_rows(r, &tiles[i], dtype, shift);
 }
 
-static void try_fetch_rows(struct run *r, const struct tile *x, int dtype, int ahead)
+static void try_load_rows_prefetch(struct run *r, const struct tile *x, int dtype,
+                                   int ahead)
 {
     const int64_t ld_in = x->d + 3, ld_out = up(x->d, 16);
     const size_t  size = dtype_bytes(dtype);
@@ -66,16 +67,16 @@ static void try_fetch_rows(struct run *r, const struct tile *x, int dtype, int a
     float *const      out = output(r, x->n * ld_out, sizeof *out, FLOATS);
 
     while (next(r))
-        r->k->fetch_rows(out, ld_out, in, ld_in, dtype, x->n, x->d, ahead);
+        r->k->load_rows_prefetch(out, ld_out, in, ld_in, dtype, x->n, x->d, ahead);
 }
 
 /* Rows asked for are not ours on either side. */
-static void check_fetch_rows(struct run *r)
+static void check_load_rows_prefetch(struct run *r)
 {
     for (int i = 0; i < cases(r, 3, COUNT(tiles)); i++)
         for (int dtype = FOCI_F32; dtype <= FOCI_F16; dtype++)
             for (int ahead = 64; ahead >= cases(r, 64, -64); ahead -= 64)
-                try_fetch_rows(r, &tiles[i], dtype, ahead);
+                try_load_rows_prefetch(r, &tiles[i], dtype, ahead);
 }
 
 /* Bytes, on boundaries of vectors and elsewhere. */
@@ -229,7 +230,7 @@ static void reorder(uint32_t *out, int d)
     free(copy);
 }
 
-/* The kernels that pack words differ in the size of their output alone. */
+/* The kernels that pack pairs differ in the size of their output alone. */
 typedef void (*pack_fn)(uint32_t *out, const float *in, int64_t ld, int n, int d);
 
 static void try_pack(struct run *r, struct tile x, enum data data)
@@ -278,7 +279,7 @@ static void try_take(struct run *r, const struct tile *x)
 
     while (next(r)) {
         ((take_fn)kernels_slot(r->k, r->id))(out, in, ld, x->n, x->d, wide);
-        if (r->id == K_take_sum_bf16 && r->k->sum_by_rows && !r->bench)
+        if (r->id == K_pack_sum_from_bf16 && r->k->sum_by_rows && !r->bench)
             reorder(out, wide);
     }
 }
@@ -289,9 +290,9 @@ static void check_take(struct run *r)
         try_take(r, &tiles[i]);
 }
 
-static void check_take_cols_bf16(struct run *r) { check_take(r); }
-static void check_take_rows_bf16(struct run *r) { check_take(r); }
-static void check_take_sum_bf16(struct run *r) { check_take(r); }
+static void check_pack_cols_from_bf16(struct run *r) { check_take(r); }
+static void check_pack_rows_from_bf16(struct run *r) { check_take(r); }
+static void check_pack_sum_from_bf16(struct run *r) { check_take(r); }
 
 static void try_squares(struct run *r, const struct tile *x, enum data data)
 {

@@ -175,7 +175,7 @@ static void try_tile_multiply(struct run *r, const struct panel_shape *s, int wi
     r->work = 2.0 * (double)n * TILE_STRIP * s->strips;
     r->is_flops = true;
     x.a = halves(r, n, data);
-    x.b = words(r, (int64_t)s->strips * s->steps * 512, NORMAL);
+    x.b = pairs(r, (int64_t)s->strips * s->steps * 512, NORMAL);
     float *const sums = inout(r, (int64_t)s->strips * TILE_BLOCK, NORMAL);
     for (int j = 0; j < s->strips && with & WRITES; j++)
         if (j != 1) to[j] = make_result(r, s->valid, dtype, j % N_ADD);

@@ -3,7 +3,7 @@
 #ifndef FOCI_TESTS_KERN_TRAINING_H
 #define FOCI_TESTS_KERN_TRAINING_H
 
-#include "kern/finish.h"
+#include "kern/epilogue.h"
 
 static const struct tile spans[] = {
     { 16, 512 }, { 4, 1 }, { 3, 5 },  { 2, 16 },  { 5, 33 },
@@ -19,13 +19,13 @@ static void name_span(struct run *r, const struct tile *x, int dtype, double byt
 
 static double unit_of(int dtype) { return dtype == FOCI_BF16 ? BF16 : 0; }
 
-static void check_keep_rows(struct run *r)
+static void check_dropout_rows(struct run *r)
 {
     static const uint64_t bounds[] = { UINT64_C(0x4000000000000000), 0, UINT64_MAX, 1 };
 
     for (int n = 64; n > 0; n -= 21)
         for (int b = 0; b < cases(r, 1, COUNT(bounds)); b++) {
-            uint64_t *const keep = output(r, n, sizeof *keep, BYTES);
+            uint64_t *const dropout_mask = output(r, n, sizeof *dropout_mask, BYTES);
             uint64_t *const keys = take(r, (size_t)n * sizeof *keys, false, BYTES);
             const uint64_t  first = bits(r);
 
@@ -35,7 +35,7 @@ static void check_keep_rows(struct run *r)
             for (int i = 0; i < n; i++)
                 keys[i] = bits(r);
             while (next(r))
-                r->k->keep_rows(keep, n, keys, first, bounds[b]);
+                r->k->dropout_rows(dropout_mask, n, keys, first, bounds[b]);
         }
 }
 
@@ -208,7 +208,7 @@ static void check_adamw(struct run *r)
         const struct adamw how = { .rest1 = 0.1f,
                                    .rest2 = 0.05f,
                                    .scale = 0.5f,
-                                   .keep = 0.99f,
+                                   .decay = 0.99f,
                                    .step = 0.01f,
                                    .root = 1.5f,
                                    .eps = 1e-3f,

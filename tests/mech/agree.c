@@ -94,7 +94,7 @@ static bool is_long(const foci_plan *plan)
     return plan->stages[0].linear.moments > FOCI_MOMENTS_NORM && plan->p.dim_qk > 256;
 }
 
-/* Kernels of features that are turned in pairs may be divided by next to nothing.  What
+/* Kernels of features that are rotated in pairs may be divided by next to nothing.  What
  * is beyond the type then is infinite, and nothing that is made of it can be compared. */
 static bool fits(const struct trial *t, const struct result *r)
 {
@@ -120,19 +120,19 @@ static void run_case(struct levels *l, int only, const char *spec,
     }
     struct trial  t = trial_make(plan, spec, seed, gives);
     struct result want = trial_judge(plan, &t, false);
-    struct result words = trial_judge(plan, &t, true);
+    struct result rounded = trial_judge(plan, &t, true);
     const bool    compares = fits(&t, &want);
 
     for (int i = 0; compares && i < l->n; i++) {
         if (only >= 0 && i != only) continue;
         foci_plan    *at = trial_plan(l->ctx[i], spec, p);
         struct result got = trial_run(at, &t);
-        trial_close(at, &t, &got, &want, &words);
+        trial_close(at, &t, &got, &want, &rounded);
         result_free(&got);
         foci_plan_free(at);
     }
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
     trial_free(&t);
     foci_plan_free(plan);
 }

@@ -139,7 +139,7 @@ static void test_shapes(void **state)
         const int    level = (int)rng_below(&r, one.n);
 
         if (i % SPECS == 0) p.heads = 70 * (p.kv_heads = 1), p.dim_qk = p.dim_v = 3;
-        if (p.dim_qk % 2) p.dim_qk++; /* rows that are turned have pairs */
+        if (p.dim_qk % 2) p.dim_qk++; /* rows that are rotated have pairs */
         walk_twice(one.ctx[level], seven.ctx[level], specs[i % SPECS], &p, i);
     }
     levels_free(&one);

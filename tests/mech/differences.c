@@ -50,9 +50,9 @@ static double loss(const struct point *p)
     return sum;
 }
 
-static const struct group *group_of_kv(const foci_plan *plan, int64_t kv)
+static const struct plan_group *group_of_kv(const foci_plan *plan, int64_t kv)
 {
-    const struct group *g = plan->spec.groups;
+    const struct plan_group *g = plan->spec.groups;
     while (kv >= g->kv0 + g->kv_heads)
         g++;
     return g;
@@ -89,9 +89,9 @@ static int64_t place_of(const struct trial *t, int64_t row)
 static int64_t memory_of_shared(const foci_plan *plan, int64_t h)
 {
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const struct group *group = &plan->spec.groups[g];
-        const foci_mech    *m = &group->mech;
-        foci_order          order = { 0 };
+        const struct plan_group *group = &plan->spec.groups[g];
+        const foci_mech         *m = &group->mech;
+        foci_order               order = { 0 };
 
         if (h < group->head0 || h >= group->head0 + group->heads) continue;
         while (m->inner)
@@ -109,9 +109,9 @@ static bool is_constant(const struct point *p, int which, int64_t i)
     const foci_problem *pr = &p->t->p;
 
     if (which == K || which == V) {
-        const int64_t       row = i / (which == K ? pr->dim_qk : pr->dim_v);
-        const struct group *g = group_of_kv(p->plan, row % pr->kv_heads);
-        const int64_t       place = place_of(p->t, row / pr->kv_heads % pr->len_k);
+        const int64_t            row = i / (which == K ? pr->dim_qk : pr->dim_v);
+        const struct plan_group *g = group_of_kv(p->plan, row % pr->kv_heads);
+        const int64_t            place = place_of(p->t, row / pr->kv_heads % pr->len_k);
         return place < memory_of(pr, &g->mech) || has_stops(&g->mech);
     }
     if (which == Q) {

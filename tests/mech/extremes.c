@@ -48,7 +48,7 @@ static foci_plan *plan_of(foci_ctx *ctx, const char *spec, foci_problem *p)
     return trial_plan(ctx, spec, p);
 }
 
-/* Powers of e that are turned in pairs meet features that others are divided by: where
+/* Powers of e that are rotated in pairs meet features that others are divided by: where
  * one is e^1000 times the other, so is the quotient. */
 static bool is_unbounded(const foci_plan *plan)
 {
@@ -140,11 +140,11 @@ static void run_flat(foci_ctx *ctx, const char *spec, uint64_t seed)
         }
     }
     struct result got = trial_run(plan, &t), want = trial_judge(plan, &t, false);
-    struct result words = trial_judge(plan, &t, true);
-    trial_close(plan, &t, &got, &want, &words);
+    struct result rounded = trial_judge(plan, &t, true);
+    trial_close(plan, &t, &got, &want, &rounded);
     result_free(&got);
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
     free(a);
     trial_free(&t);
     foci_plan_free(plan);
@@ -189,8 +189,8 @@ static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
         struct result judge2 = trial_judge(plan, &t, false), run2 = trial_run(plan, &t);
         /* An inverse makes more of what is rounded, which the yardstick knows. */
         const bool    inverts = trial_is(plan, FOCI_ENGINE_NYSTROM);
-        struct result words = trial_judge(plan, &t, true);
-        trial_close_within(plan, &t, 2, &run2, &judge2, &words);
+        struct result rounded = trial_judge(plan, &t, true);
+        trial_close_within(plan, &t, 2, &run2, &judge2, &rounded);
         for (int64_t i = 0; i < run.n[PART_O]; i++) {
             /* The sum of two floats is rounded: the keys moved by 2^-24 too. */
             if (!(fabs(judge2.x[PART_O][i] - judge.x[PART_O][i]) <= 1e-5))
@@ -201,7 +201,7 @@ static void run_shift(foci_ctx *ctx, const char *spec, uint64_t seed)
         }
         result_free(&judge);
         result_free(&judge2);
-        result_free(&words);
+        result_free(&rounded);
         result_free(&run);
         result_free(&run2);
     }

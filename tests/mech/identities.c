@@ -27,7 +27,7 @@ static void same_as(foci_ctx *ctx, const char *left, const char *right,
     if (!a || !b) fail_msg("%s or %s: %s", left, right, foci_errmsg(ctx));
     struct trial  t = trial_make(b, left, 5, 0);
     struct trial  mine = trial_make(a, left, 5, 0);
-    struct result want = trial_judge(b, &t, false), words = trial_judge(b, &t, true);
+    struct result want = trial_judge(b, &t, false), rounded = trial_judge(b, &t, true);
     free(t.params);
     free(t.x);
     t.params = mine.params;
@@ -40,11 +40,11 @@ static void same_as(foci_ctx *ctx, const char *left, const char *right,
     /* What only one of them has is not compared. */
     for (int part = PART_LSE; part < N_PARTS; part++)
         if (part == PART_LSE ? strncmp(left, "routed", 6) == 0 : part >= PART_DX)
-            got.n[part] = want.n[part] = words.n[part] = 0;
-    trial_close_within(b, &t, 2, &got, &want, &words);
+            got.n[part] = want.n[part] = rounded.n[part] = 0;
+    trial_close_within(b, &t, 2, &got, &want, &rounded);
     result_free(&got);
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
     trial_free(&t);
     trial_free(&mine);
     foci_plan_free(a);

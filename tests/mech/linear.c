@@ -71,12 +71,12 @@ static void scene_check(const struct scene *s)
 {
     struct result got = trial_run(s->plan, &s->t);
     struct result want = trial_judge(s->plan, &s->t, false);
-    struct result words = trial_judge(s->plan, &s->t, true);
+    struct result rounded = trial_judge(s->plan, &s->t, true);
 
-    trial_close(s->plan, &s->t, &got, &want, &words);
+    trial_close(s->plan, &s->t, &got, &want, &rounded);
     result_free(&got);
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
 }
 
 /* Element by element, x <- a x + b, of row i of n. */
@@ -461,7 +461,7 @@ static void plans(void **state)
         { "performer", 0, 0.1, "cannot have dropout" },
         { "linear scale(2)", 0, 0, "not scaled" },
         { "performer scale(-1)", 0, 0, "above 0" },
-        { "linear(poly) rope", 0, 0, "turned" },
+        { "linear(poly) rope", 0, 0, "rotated" },
         { "efficient rope", 0, 0, "own sum" },
         { "identity temper", 0, 0, "never form" },
         { "cosformer", FOCI_FLAG_CAUSAL, 0, "needs length" },

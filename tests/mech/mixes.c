@@ -132,8 +132,8 @@ static void *head_of(const struct trial *t, void *x, const foci_layout *l, int64
 static struct trial trial_of(const foci_plan *mix, const struct trial *t, int i,
                              const char *spec, const foci_plan *alone)
 {
-    const struct group *g = &mix->spec.groups[i];
-    struct trial        one = *t;
+    const struct plan_group *g = &mix->spec.groups[i];
+    struct trial             one = *t;
 
     snprintf(one.spec, sizeof one.spec, "%s", spec);
     one.p = alone->p;
@@ -149,8 +149,8 @@ static struct trial trial_of(const foci_plan *mix, const struct trial *t, int i,
 static foci_plan *plan_group(foci_ctx *ctx, const foci_plan *mix, int i,
                              const char *spec)
 {
-    const struct group *g = &mix->spec.groups[i];
-    foci_problem        p = mix->p;
+    const struct plan_group *g = &mix->spec.groups[i];
+    foci_problem             p = mix->p;
 
     p.heads = g->heads;
     p.kv_heads = g->kv_heads;
@@ -192,12 +192,12 @@ static void same_params(const foci_plan *mix, int g, const struct result *got,
 static void same_group(foci_ctx *ctx, const struct mix *m, int i, const foci_plan *mix,
                        const struct trial *t, const struct result *got)
 {
-    const foci_problem *p = &mix->p;
-    const struct group *g = &mix->spec.groups[i];
-    foci_plan          *alone = plan_group(ctx, mix, i, m->spec[i]);
-    struct trial        one = trial_of(mix, t, i, m->spec[i], alone);
-    struct result       want = trial_run(alone, &one);
-    const int64_t       q0 = g->head0, q = g->heads, k0 = g->kv0, k = g->kv_heads;
+    const foci_problem      *p = &mix->p;
+    const struct plan_group *g = &mix->spec.groups[i];
+    foci_plan               *alone = plan_group(ctx, mix, i, m->spec[i]);
+    struct trial             one = trial_of(mix, t, i, m->spec[i], alone);
+    struct result            want = trial_run(alone, &one);
+    const int64_t            q0 = g->head0, q = g->heads, k0 = g->kv0, k = g->kv_heads;
 
     same_heads(alone, &one, PART_O, got, &want, q0, q, p->heads, p->dim_v);
     same_heads(alone, &one, PART_LSE, got, &want, q0, q, p->heads, p->len_q);
@@ -513,10 +513,10 @@ static void weights(void **state)
         float        *got = weights_of(plan, &t);
 
         for (int g = 0; g < n_groups(&all[i]); g++) {
-            foci_plan          *alone = plan_group(ctx, plan, g, all[i].spec[g]);
-            struct trial        one = trial_of(plan, &t, g, all[i].spec[g], alone);
-            float              *want = weights_of(alone, &one);
-            const struct group *group = &plan->spec.groups[g];
+            foci_plan               *alone = plan_group(ctx, plan, g, all[i].spec[g]);
+            struct trial             one = trial_of(plan, &t, g, all[i].spec[g], alone);
+            float                   *want = weights_of(alone, &one);
+            const struct plan_group *group = &plan->spec.groups[g];
             for (int64_t b = 0; b < p.batch; b++)
                 assert_memory_equal(got + (b * p.heads + group->head0) * n,
                                     want + b * group->heads * n,

@@ -209,18 +209,18 @@ static void run_judged(const foci_plan *plan, struct trial *t,
 static void measure(const foci_plan *plan, const struct trial *t, double off[N_PARTS])
 {
     struct result exact = trial_judge(plan, t, false),
-                  words = trial_judge(plan, t, true);
+                  rounded = trial_judge(plan, t, true);
 
     for (int part = 0; part < N_PARTS; part++) {
         double sum = 0;
         for (int64_t i = 0; i < exact.n[part]; i++) {
-            const double by = words.x[part][i] - exact.x[part][i];
+            const double by = rounded.x[part][i] - exact.x[part][i];
             sum += isfinite(by) ? by * by : 0;
         }
         off[part] = exact.n[part] ? sqrt(sum / (double)exact.n[part]) : 0;
     }
     result_free(&exact);
-    result_free(&words);
+    result_free(&rounded);
 }
 
 static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *problem,

@@ -61,18 +61,21 @@ static struct weights weights_of(const foci_plan *plan, const struct trial *t, i
     const int64_t  n = plan->p.len_k, nn = n * n;
     float         *a = test_alloc((size_t)(plan->p.heads * nn), sizeof *a);
     double        *c = test_alloc((size_t)((REF_INVERSE_ROOM + 2) * nn), sizeof *c);
-    double        *room = c + 2 * nn;
-    struct weights w = {
-        .n = n, .c = c, .inverse = c + nn, .us = room, .v = room + nn, .s = room + 2 * nn
-    };
-    const foci_io io = trial_io(t);
+    double        *scratch = c + 2 * nn;
+    struct weights w = { .n = n,
+                         .c = c,
+                         .inverse = c + nn,
+                         .us = scratch,
+                         .v = scratch + nn,
+                         .s = scratch + 2 * nn };
+    const foci_io  io = trial_io(t);
 
     assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
     for (int64_t e = 0; e < nn; e++)
         c[e] = (double)a[h * nn + e];
     free(a);
     ref_inverse(&(struct ref_inverse){
-        .type = REF_F64, .m = n, .c = c, .z = w.inverse, .room = room });
+        .type = REF_F64, .m = n, .c = c, .z = w.inverse, .scratch = scratch });
     invert(&w);
     return w;
 }
@@ -108,11 +111,11 @@ static void add_lost(const struct weights *w, const double *x, double *y)
 /* How far C C^+ (C x) may be from C x, of which room has the squares.  What C^+ is rounded
  * by goes to the result times C and C x, and as draws add up: by their squares.  So does
  * what sums over n are rounded by, n times. */
-static double bound(const struct weights *w, const double *x, double *room)
+static double bound(const struct weights *w, const double *x, double *scratch)
 {
     enum { DEVIATIONS = 3 };
     const double each = DEVIATIONS * (1 + sqrt((double)w->n)) * (double)FLT_EPSILON / 2;
-    double      *y = room, *zy = y + w->n, *all = zy + w->n;
+    double      *y = scratch, *zy = y + w->n, *all = zy + w->n;
     double       most = 0, largest = 0, lost = 0;
 
     add_squares(w->n, w->inverse, y, zy);
@@ -192,14 +195,14 @@ static void many(void **state)
         struct trial  t = trial_make(a, specs[i], i, 0);
         struct result got = trial_run(a, &t), more = trial_run(b, &t);
         struct result want = trial_judge(a, &t, false),
-                      words = trial_judge(a, &t, true);
+                      rounded = trial_judge(a, &t, true);
 
-        trial_close(a, &t, &got, &want, &words);
+        trial_close(a, &t, &got, &want, &rounded);
         trial_equal(b, &t, "three threads", &more, &got);
         result_free(&got);
         result_free(&more);
         result_free(&want);
-        result_free(&words);
+        result_free(&rounded);
         trial_free(&t);
         foci_plan_free(a);
         foci_plan_free(b);

@@ -71,10 +71,10 @@ static struct result outputs(const foci_plan *plan, const struct trial *t)
 
     if (!trial_is(plan, FOCI_ENGINE_NYSTROM)) return got;
     struct result want = trial_judge(plan, t, false),
-                  words = trial_judge(plan, t, true);
-    trial_close(plan, t, &got, &want, &words);
+                  rounded = trial_judge(plan, t, true);
+    trial_close(plan, t, &got, &want, &rounded);
     result_free(&got);
-    result_free(&words);
+    result_free(&rounded);
     return want;
 }
 

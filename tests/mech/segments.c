@@ -21,14 +21,14 @@ static void run_case(foci_ctx *ctx, const char *spec, const foci_problem *p,
     if (!plan) return;
     struct trial  t = trial_make(plan, spec, 5, gives);
     struct result want = trial_judge(plan, &t, false);
-    struct result words = { 0 };
-    if (p->dtype != FOCI_F32) words = trial_judge(plan, &t, true);
+    struct result rounded = { 0 };
+    if (p->dtype != FOCI_F32) rounded = trial_judge(plan, &t, true);
     struct result got = trial_run(plan, &t);
 
-    trial_close(plan, &t, &got, &want, p->dtype == FOCI_F32 ? &want : &words);
+    trial_close(plan, &t, &got, &want, p->dtype == FOCI_F32 ? &want : &rounded);
     result_free(&got);
     result_free(&want);
-    result_free(&words);
+    result_free(&rounded);
     trial_free(&t);
     foci_plan_free(plan);
 }

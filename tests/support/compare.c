@@ -121,7 +121,7 @@ static struct factors largest_factors(const foci_plan *plan, const struct trial 
     struct factors most = { 0, 0 };
 
     for (int g = 0; g < plan->spec.n_groups; g++) {
-        const struct group *group = &plan->spec.groups[g];
+        const struct plan_group *group = &plan->spec.groups[g];
         for (int64_t h = 0; h < group->heads; h++) {
             double f = 1 / sqrt((double)mech_width(&group->mech));
             bool   unit = false;
@@ -261,9 +261,9 @@ static int64_t worst(const double *x, const double *y, int64_t n)
 }
 
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
-                 const struct result *want, const struct result *words)
+                 const struct result *want, const struct result *rounded)
 {
-    trial_close_within(plan, t, 1, got, want, words);
+    trial_close_within(plan, t, 1, got, want, rounded);
 }
 
 /* What all parts are measured by. */
@@ -435,7 +435,7 @@ static int64_t width_of(const struct trial *t, int part)
 /* Roundings are relative, so that a row has a share in the mean of their squares as large
  * as its own square s.  Rows of shares s are as many draws as (sum of s)^2 / (sum of s^2)
  * equal ones would be: a row that is larger than all others together is hardly more than
- * one, as where features are turned in pairs and divisors are not. */
+ * one, as where features are rotated in pairs and divisors are not. */
 static double draws_among(const struct measure *m, const struct trial *t, int part,
                           const struct result *want)
 {
@@ -488,7 +488,7 @@ bool trial_needs_words(const foci_plan *plan)
 
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
                         const struct result *got, const struct result *want,
-                        const struct result *words)
+                        const struct result *rounded)
 {
     const foci_problem *p = &t->p;
     struct measure      m = { .linear = trial_is_linear(plan),
@@ -510,10 +510,10 @@ void trial_close_within(const foci_plan *plan, const struct trial *t, double sla
         if (n == 0) continue;
         check_finite(plan, t, part, got, want);
 
-        const double off = rms_apart(words->x[part], want->x[part], n);
+        const double off = rms_apart(rounded->x[part], want->x[part], n);
         const double error = rms_apart(got->x[part], want->x[part], n);
         double       bound = bound_of(t, &m, part, want, off);
-        if (error > bound && draws_among(&m, t, part, want) < 64 && words != want)
+        if (error > bound && draws_among(&m, t, part, want) < 64 && rounded != want)
             bound = bound_again(plan, t, &m, part, want);
         if (error <= bound) continue;
         const int64_t at = worst(got->x[part], want->x[part], n);

@@ -476,13 +476,13 @@ static double *wide(const struct layer_case *c, const void *from, int64_t rows,
 }
 
 struct layer_result layers_judge(const foci_layer *layer, const struct layer_case *c,
-                                 bool words)
+                                 bool rounds)
 {
-    return layers_judge_by(layer, c, words, NULL);
+    return layers_judge_by(layer, c, rounds, NULL);
 }
 
 struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_case *c,
-                                    bool words, const struct layer_result *by)
+                                    bool rounds, const struct layer_result *by)
 {
     const foci_layer_problem *p = &c->p;
     struct layer_result       r = result_make(layer, c);
@@ -503,7 +503,7 @@ struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_
     io.y = r.x[LAYER_Y];
     widen(FOCI_F32, c->params, n, params);
     struct ref_layer_call call = {
-        .layer = layer, .io = &io, .type = REF_F64, .params = params, .words = words
+        .layer = layer, .io = &io, .type = REF_F64, .params = params, .rounds = rounds
     };
     if (by) memcpy(call.rows, by->rows, sizeof call.rows);
     r.given = by != NULL;
@@ -629,7 +629,7 @@ bool layers_choose(const foci_layer *layer, const struct layer_case *c)
 /* Numbers that are compared by themselves. */
 struct piece {
     const char   *name;
-    const double *got, *want, *words;
+    const double *got, *want, *rounded;
     int64_t       n;
     double        whole;  /* the size of all of which it is part */
     bool          tensor; /* of the layer's type */
@@ -641,7 +641,7 @@ struct piece {
  * a few times more.  Of few numbers the yardstick may be a lucky one. */
 static double bound_of(const struct layer_case *c, const struct piece *p)
 {
-    const double size = rms(p->want, p->n), yard = apart(p->words, p->want, p->n);
+    const double size = rms(p->want, p->n), yard = apart(p->rounded, p->want, p->n);
     const double few = 6 / sqrt(fmax(1, (double)min64(p->n, c->p.batch * c->p.len)));
 
     if (!rounds(c)) return 1e-5 * size + 2e-6 * p->whole + (8 + few) * yard;
@@ -671,7 +671,7 @@ static void compare(const foci_layer *layer, const struct layer_case *c, struct 
 static void compare_params(const foci_layer *layer, const struct layer_case *c,
                            const struct layer_result *got,
                            const struct layer_result *want,
-                           const struct layer_result *words)
+                           const struct layer_result *rounded)
 {
     const double whole = rms(want->x[LAYER_DPARAMS], want->n[LAYER_DPARAMS]);
 
@@ -685,14 +685,14 @@ static void compare_params(const foci_layer *layer, const struct layer_case *c,
         compare(layer, c,
                 (struct piece){ name, got->x[LAYER_DPARAMS] + param.offset,
                                 want->x[LAYER_DPARAMS] + param.offset,
-                                words->x[LAYER_DPARAMS] + param.offset, param.count,
+                                rounded->x[LAYER_DPARAMS] + param.offset, param.count,
                                 whole, false, layers_choose(layer, c) && !want->given });
     }
 }
 
 void layers_close(const foci_layer *layer, const struct layer_case *c,
                   const struct layer_result *got, const struct layer_result *want,
-                  const struct layer_result *words)
+                  const struct layer_result *rounded)
 {
     for (int part = 0; part < LAYER_DPARAMS; part++) {
         if (!want->n[part]) continue;
@@ -702,8 +702,8 @@ void layers_close(const foci_layer *layer, const struct layer_case *c,
         const double whole = part == LAYER_Y ? size : fmax(size, 1);
         compare(layer, c,
                 (struct piece){ layer_part_names[part], got->x[part], want->x[part],
-                                words->x[part], want->n[part], whole, !bias,
+                                rounded->x[part], want->n[part], whole, !bias,
                                 layers_choose(layer, c) && !want->given });
     }
-    if (want->n[LAYER_DPARAMS]) compare_params(layer, c, got, want, words);
+    if (want->n[LAYER_DPARAMS]) compare_params(layer, c, got, want, rounded);
 }

@@ -70,12 +70,12 @@ foci_layer_io layer_case_io(const struct layer_case *c);
 /* Forward and, if it was made so, backward.  Scratch is poisoned first; gradients of
  * parameters are seen to be added. */
 struct layer_result layers_run(const foci_layer *layer, const struct layer_case *c);
-/* By the judge; `words` as in ref_layer_call. */
+/* By the judge; `rounds` as in ref_layer_call. */
 struct layer_result layers_judge(const foci_layer *layer, const struct layer_case *c,
-                                 bool words);
+                                 bool rounds);
 /* By the rows of another execution: labels, gates and the like are then chosen alike. */
 struct layer_result layers_judge_by(const foci_layer *layer, const struct layer_case *c,
-                                    bool words, const struct layer_result *by);
+                                    bool rounds, const struct layer_result *by);
 /* Whether there is anything to choose that rounded rows may choose otherwise. */
 bool layers_choose(const foci_layer *layer, const struct layer_case *c);
 void layer_result_free(struct layer_result *r);
@@ -89,10 +89,10 @@ void layers_equal(const foci_layer *layer, const struct layer_case *c, const cha
                   const struct layer_result *got, const struct layer_result *want);
 
 /* Close enough to the judge for the type of the problem, every tensor of parameters by
- * itself; `words` is the yardstick. */
+ * itself; `rounded` is the yardstick. */
 void layers_close(const foci_layer *layer, const struct layer_case *c,
                   const struct layer_result *got, const struct layer_result *want,
-                  const struct layer_result *words);
+                  const struct layer_result *rounded);
 
 /* n numbers that two executions of the library made, with sums in another order: within
  * 2e-5 of their root mean square, or of 16 bits within 2^-6, and no one of them off by

@@ -186,7 +186,7 @@ static double *run(const struct ref *r)
     double *x = embed(r);
 
     for (int64_t b = 0; b < r->s->n; b++) {
-        const struct block *block = &r->s->blocks[b];
+        const struct model_block *block = &r->s->blocks[b];
         attend(r, &block->self, x);
         if (r->s->cross) attend(r, &block->cross, x);
         if (r->m->config.ffn) feed(r, &block->ffn, x);

@@ -5,7 +5,7 @@
 
 void rows_find(const foci_layer *layer, const foci_layer_io *io, const void *rows[3])
 {
-    struct pass x;
+    struct layer_pass x;
 
     rows[0] = rows[1] = rows[2] = NULL;
     if (!layer->saved_bytes) return;

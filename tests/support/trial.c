@@ -356,7 +356,7 @@ foci_io trial_io(const struct trial *t)
 }
 
 /* By the mask, of query and key that are rows i and j of sequence s. */
-static bool mask_shows(const foci_plan *plan, const struct group *g,
+static bool mask_shows(const foci_plan *plan, const struct plan_group *g,
                        const struct seq *s, int64_t i, int64_t j)
 {
     const int64_t at = i + s->nk - s->nq;
@@ -392,11 +392,11 @@ static void judge_weights(const foci_plan *plan, const struct trial *t, float *w
 bool trial_sees(const foci_plan *plan, struct trial *t, int64_t b, int64_t h, int64_t i,
                 int64_t j)
 {
-    const foci_io        io = trial_io(t);
-    const foci_problem  *p = &t->p;
-    const struct group  *g = plan->spec.groups;
-    const foci_mech_def *def;
-    bool                 sees = false;
+    const foci_io            io = trial_io(t);
+    const foci_problem      *p = &t->p;
+    const struct plan_group *g = plan->spec.groups;
+    const foci_mech_def     *def;
+    bool                     sees = false;
 
     while (h >= g->head0 + g->heads)
         g++;
@@ -440,7 +440,7 @@ int64_t trial_param_head(const foci_plan *plan, int64_t i)
 
     while (i >= p->offset + p->count)
         p++;
-    const struct group *g = &plan->spec.groups[p->group];
+    const struct plan_group *g = &plan->spec.groups[p->group];
     return g->head0 + (i - p->offset) / (p->count / p->shape[0]) % g->heads;
 }
 
@@ -555,7 +555,7 @@ struct result trial_run(const foci_plan *plan, const struct trial *t)
     return r;
 }
 
-struct result trial_judge(const foci_plan *plan, const struct trial *t, bool words)
+struct result trial_judge(const foci_plan *plan, const struct trial *t, bool rounds)
 {
     const foci_problem *p = &t->p;
     const int           type = (int)p->dtype;
@@ -582,7 +582,7 @@ struct result trial_judge(const foci_plan *plan, const struct trial *t, bool wor
                              .type = REF_F64,
                              .params = params,
                              .lse = r.n[PART_LSE] ? r.x[PART_LSE] : NULL,
-                             .words = words };
+                             .rounds = rounds };
     assert_int_equal(ref_run(&call), FOCI_OK);
     r.x[PART_O] = tensor_collect(REF_F64, &o, io.o);
 
@@ -636,15 +636,15 @@ static void add_roundings(const foci_plan *plan, const struct trial *t,
                           double squares[N_PARTS])
 {
     struct result exact = trial_judge(plan, t, false),
-                  words = trial_judge(plan, t, true);
+                  rounded = trial_judge(plan, t, true);
 
     for (int part = 0; part < N_PARTS; part++)
         for (int64_t i = 0; i < exact.n[part]; i++) {
-            const double by = words.x[part][i] - exact.x[part][i];
+            const double by = rounded.x[part][i] - exact.x[part][i];
             if (isfinite(by)) squares[part] += by * by / (double)exact.n[part];
         }
     result_free(&exact);
-    result_free(&words);
+    result_free(&rounded);
 }
 
 void trial_roundings(const foci_plan *plan, const struct trial *t, double off[N_PARTS])
@@ -652,7 +652,8 @@ void trial_roundings(const foci_plan *plan, const struct trial *t, double off[N_
     enum { DRAWS = 8 };
     const foci_problem *p = &t->p;
     const int           type = (int)p->dtype;
-    const int  word = ref_word_type(&(struct ref_call){ .plan = plan, .words = true });
+    const int           word =
+        ref_operand_type(&(struct ref_call){ .plan = plan, .rounds = true });
     double     squares[N_PARTS] = { 0 };
     struct rng r;
 

@@ -107,11 +107,12 @@ struct result {
 /* Forward and, if planned so, backward.  Scratch is poisoned first; what lies
  * between the rows of results must stay as it was. */
 struct result trial_run(const foci_plan *plan, const struct trial *t);
-/* By the judge, without rounding; `words` as in ref_call. */
-struct result trial_judge(const foci_plan *plan, const struct trial *t, bool words);
+/* By the judge, without rounding; `rounds` as in ref_call. */
+struct result trial_judge(const foci_plan *plan, const struct trial *t, bool rounds);
 void          result_free(struct result *r);
 
-/* How far words are off in the judge's hands, root mean squares over trials beside t. */
+/* The error that rounding of operands makes in the judge, root mean squares over trials
+ * beside t. */
 void trial_roundings(const foci_plan *plan, const struct trial *t, double off[N_PARTS]);
 
 /* Fail with all that is needed to run the case again. */
@@ -122,10 +123,10 @@ void trial_fail(const foci_plan *plan, const struct trial *t, const char *what,
 void trial_equal(const foci_plan *plan, const struct trial *t, const char *what,
                  const struct result *got, const struct result *want);
 
-/* Close enough to `want`, the judge's, for the problem's dtype and flags; `words` is
+/* Close enough to `want`, the judge's, for the problem's dtype and flags; `rounded` is
  * the judge's with rounded operands, read where the engine may round too. */
 void trial_close(const foci_plan *plan, const struct trial *t, const struct result *got,
-                 const struct result *want, const struct result *words);
+                 const struct result *want, const struct result *rounded);
 
 /* Whether it is read there; else any will do, and `want` is at hand. */
 bool trial_needs_words(const foci_plan *plan);
@@ -134,7 +135,7 @@ bool trial_needs_words(const foci_plan *plan);
  * some are further off than their yardstick says. */
 void trial_close_within(const foci_plan *plan, const struct trial *t, double slack,
                         const struct result *got, const struct result *want,
-                        const struct result *words);
+                        const struct result *rounded);
 
 double rms(const double *x, int64_t n);
 

@@ -62,19 +62,19 @@ static double share_of(const foci_plan *plan)
 
 /* Features may cancel in a weight, and be rounded all the same: rows are off by what
  * rounding of each product does to them. */
-static void measure_words(struct world *w, const foci_io *io, struct sequence *s)
+static void measure_rounding(struct world *w, const foci_io *io, struct sequence *s)
 {
     const foci_problem *p = &w->plan->p;
     const int           dtype = (int)p->dtype;
     double             *params = test_alloc((size_t)w->plan->n_floats, sizeof *params);
-    foci_io             words = *io;
+    foci_io             rounded = *io;
     char *o = test_alloc((size_t)p->len_k, world_row_bytes(w, p->heads, p->dim_v));
 
     for (int64_t i = 0; i < w->plan->n_floats; i++)
         params[i] = (double)w->params[i];
-    words.o = o;
+    rounded.o = o;
     const struct ref_call call = {
-        .plan = w->plan, .io = &words, .type = dtype, .params = params, .words = true
+        .plan = w->plan, .io = &rounded, .type = dtype, .params = params, .rounds = true
     };
     assert_int_equal(ref_run(&call), FOCI_OK);
     for (int64_t i = 0; i < s->len * p->heads; i++) {
@@ -102,12 +102,12 @@ void world_expect(struct world *w, struct sequence *s)
     measure(w->plan, &io, s);
     if (w->plan->p.len_k <= SMALL &&
         (trial_is_linear(w->plan) || trial_is(w->plan, FOCI_ENGINE_MEMFORMER)))
-        measure_words(w, &io, s);
+        measure_rounding(w, &io, s);
     free(work);
 }
 
 /* Kernels that can be negative, but divide by their sum, might divide by next to nothing:
- * on rows of one sign they do not.  Pairs of features that are turned, of which one is far
+ * on rows of one sign they do not.  Pairs of features that are rotated, of which one is far
  * above the other, leave next to nothing where they should cancel: in small rows they are
  * of one size. */
 static void keep_off(const struct world *w, char *x, int64_t n)

@@ -85,7 +85,7 @@ static void stir(foci_model *m)
 
     rng_seed(&r, 9, 0);
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
+        const struct model_tensor *t = &m->tensors[i];
         if (t->offset < 0 || t->keep != FOCI_KEEP_TRAINED) continue;
         for (int64_t k = t->offset; k < t->offset + t->count; k++)
             m->params[k] = grid((double)m->params[k] + 0.4 * rng_normal(&r));
@@ -116,8 +116,9 @@ static double loss_at(const foci_model *m, const foci_batch *b, const float *ste
 /* The derivative within one tensor, along a direction that is half the gradient's own, so
  * that the loss changes by more than rounding, and half random; by differences of the
  * fourth order. */
-static void check_tensor(foci_model *m, const struct tensor *t, const foci_batch *b,
-                         const float *grads, double smoothing, double floor)
+static void check_tensor(foci_model *m, const struct model_tensor *t,
+                         const foci_batch *b, const float *grads, double smoothing,
+                         double floor)
 {
     float       *step = test_alloc((size_t)m->floats, sizeof *step);
     const double size = fmax(rms(grads + t->offset, t->count), 1e-30);
@@ -164,7 +165,7 @@ static void check(foci_ctx *ctx, const foci_model_config *c, double smoothing)
         fail_msg("%s: forward alone gives %.9g, in double %.9g", c->attention,
                  alone.sum, ref);
     for (int i = 0; i < m->n_tensors; i++) {
-        const struct tensor *t = &m->tensors[i];
+        const struct model_tensor *t = &m->tensors[i];
         if (t->offset >= 0 && t->keep == FOCI_KEEP_TRAINED)
             check_tensor(m, t, &whole, grads, smoothing, 1e-6 * ref);
     }

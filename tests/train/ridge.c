@@ -15,10 +15,10 @@ static int gather(struct training *t, double (*h)[WIDTH + 1], int32_t *labels)
 
     foci_data_rewind(t->train, 0);
     for (int b = 0; b < BATCHES; b++) {
-        foci_batch          batch = { FOCI_SIZED(foci_batch) }, whole;
-        const struct shape *shape;
-        struct output_rows  rows;
-        struct pass         x;
+        foci_batch               batch = { FOCI_SIZED(foci_batch) }, whole;
+        const struct pass_shape *shape;
+        struct output_rows       rows;
+        struct model_pass        x;
         assert_int_equal(foci_data_next(t->train, &batch), FOCI_OK);
         assert_int_equal(batch_check(t->model, &batch, &whole), FOCI_OK);
         assert_int_equal(shape_find(t->model, &whole, EXTENT_LOSS, &shape), FOCI_OK);

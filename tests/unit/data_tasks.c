@@ -27,7 +27,7 @@ enum { N_TEXTS = sizeof texts / sizeof *texts, AT_ONCE = 16 };
 struct made {
     foci_ctx           *ctx;
     struct task         t;
-    struct task_room    room;
+    struct task_memory  memory;
     struct task_example e[AT_ONCE];
 };
 
@@ -37,13 +37,13 @@ static struct made *open_task(const char *text)
 
     m->ctx = test_ctx(NULL, 2);
     if (task_parse(m->ctx, text, &m->t)) fail_msg("%s: %s", text, foci_errmsg(m->ctx));
-    assert_int_equal(task_room_make(m->ctx, &m->t, AT_ONCE, &m->room), FOCI_OK);
+    assert_int_equal(task_memory_make(m->ctx, &m->t, AT_ONCE, &m->memory), FOCI_OK);
     return m;
 }
 
 static void close_task(struct made *m)
 {
-    task_room_free(m->ctx, &m->room);
+    task_memory_free(m->ctx, &m->memory);
     task_free(m->ctx, &m->t);
     foci_ctx_free(m->ctx);
     free(m);
@@ -52,7 +52,7 @@ static void close_task(struct made *m)
 /* Examples first to first + AT_ONCE. */
 static void make(struct made *m, foci_data_split split, int64_t first)
 {
-    task_make(m->ctx, &m->room, 9, split, first, AT_ONCE, m->e);
+    task_make(m->ctx, &m->memory, 9, split, first, AT_ONCE, m->e);
 }
 
 /*
@@ -137,7 +137,7 @@ static void splits_and_seeds_differ(void **state)
         struct made *m = open_task(texts[i]);
         uint64_t     sums[4] = { 0 };
         for (int c = 0; c < 4; c++) {
-            task_make(m->ctx, &m->room, c == 3 ? 10 : 9, (foci_data_split)(c % 3), 0,
+            task_make(m->ctx, &m->memory, c == 3 ? 10 : 9, (foci_data_split)(c % 3), 0,
                       AT_ONCE, m->e);
             for (int e = 0; e < AT_ONCE; e++)
                 for (int64_t t = 0; t < m->t.len; t++)

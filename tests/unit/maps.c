@@ -92,11 +92,11 @@ static void close_scene(struct scene *s)
 }
 
 /* Features of chunk t of a side; lanes that have no row are to have nothing. */
-static struct chunk map_chunk(struct scene *s, bool keys, int64_t t)
+static struct feature_chunk map_chunk(struct scene *s, bool keys, int64_t t)
 {
-    const struct chunk     c = linear_chunk(&s->x, 0, 0, t);
-    struct features *const to = &s->t[keys];
-    const float            none = s->x.logs ? -INFINITY : 0;
+    const struct feature_chunk c = linear_chunk(&s->x, 0, 0, t);
+    struct features *const     to = &s->t[keys];
+    const float                none = s->x.logs ? -INFINITY : 0;
 
     if (keys)
         linear_load_k(&s->x, &c, s->k, &s->plan->p.k, D, s->x.ldq, to->x);
@@ -296,7 +296,7 @@ static double of_statistics(const struct scene *s, int64_t i, int64_t j)
 {
     static struct found f; /* of the first pair, for all */
     double         xx[D * D] = { 0 }, yy[D * D] = { 0 }, x[D] = { 0 }, y[D] = { 0 };
-    double         room[6 * D * D + D];
+    double         scratch[6 * D * D + D];
     struct moments m = { D, xx, yy, x, y };
 
     if (i || j) return of_random(s, i, j, &f.e);
@@ -310,7 +310,7 @@ static double of_statistics(const struct scene *s, int64_t i, int64_t j)
             }
         }
     set_found(&f);
-    moments_solve(s->x.l->moments, &m, room, &f.e);
+    moments_solve(s->x.l->moments, &m, scratch, &f.e);
     return of_random(s, i, j, &f.e);
 }
 
@@ -369,7 +369,7 @@ enum { N_CASES = sizeof cases / sizeof *cases };
 
 static void check_kernel(struct scene *s, int k, int64_t tq, int64_t tk)
 {
-    const struct chunk a = map_chunk(s, false, tq), b = map_chunk(s, true, tk);
+    const struct feature_chunk a = map_chunk(s, false, tq), b = map_chunk(s, true, tk);
 
     for (int i = 0; i < a.n; i++) {
         const double first = product(s, s->t[0].f, s->t[1].f, i, 0);
@@ -417,8 +417,8 @@ static void weigh(const struct scene *s, bool keys, const float *u, double *sums
     }
 }
 
-static void check_column(struct scene *s, const struct chunk *c, bool keys, int col,
-                         const float *u, const float *dx)
+static void check_column(struct scene *s, const struct feature_chunk *c, bool keys,
+                         int col, const float *u, const float *dx)
 {
     const float            h = 0x1p-7f;
     struct features *const t = &s->t[keys];
@@ -440,11 +440,11 @@ static void check_column(struct scene *s, const struct chunk *c, bool keys, int 
 
 static void check_back(struct scene *s, bool keys)
 {
-    const struct chunk     c = map_chunk(s, keys, 1);
-    struct features *const t = &s->t[keys];
-    float *const           u = draw_rows(9, (int64_t)CHUNK * s->x.m_full);
-    float *const           df = test_alloc((size_t)(CHUNK * s->x.m_full), sizeof *df);
-    float *const           dx = test_alloc((size_t)(CHUNK * s->x.ldq), sizeof *dx);
+    const struct feature_chunk c = map_chunk(s, keys, 1);
+    struct features *const     t = &s->t[keys];
+    float *const               u = draw_rows(9, (int64_t)CHUNK * s->x.m_full);
+    float *const df = test_alloc((size_t)(CHUNK * s->x.m_full), sizeof *df);
+    float *const dx = test_alloc((size_t)(CHUNK * s->x.ldq), sizeof *dx);
 
     memcpy(df, u, (size_t)(CHUNK * s->x.m_pad) * sizeof *df);
     for (int r = 0; r < s->x.m && s->x.lane_logs; r++)
@@ -477,11 +477,11 @@ static void test_gradients(void **state)
 /* f of position p by g of position p + rel: pairs rotated by the difference. */
 static void check_rotated(struct scene *s, bool half, int64_t pos)
 {
-    struct chunk  c = map_chunk(s, false, 0);
-    const int     m = s->x.m;
-    const int64_t bytes = (int64_t)CHUNK * s->x.m_full;
-    float *const  f = test_alloc((size_t)bytes, sizeof *f);
-    float *const  g = test_alloc((size_t)bytes, sizeof *g);
+    struct feature_chunk c = map_chunk(s, false, 0);
+    const int            m = s->x.m;
+    const int64_t        bytes = (int64_t)CHUNK * s->x.m_full;
+    float *const         f = test_alloc((size_t)bytes, sizeof *f);
+    float *const         g = test_alloc((size_t)bytes, sizeof *g);
 
     c.pos = pos;
     linear_rope(&s->x, &c, s->t[0].f, f, false);
@@ -528,8 +528,8 @@ static void test_turned(void **state)
 /* A million positions away cosformer's weights are what the distance says. */
 static void test_far(void **state)
 {
-    struct scene s = open_scene("cosformer(length=2000000)", 0);
-    struct chunk c = linear_chunk(&s.x, 0, 0, 0);
+    struct scene         s = open_scene("cosformer(length=2000000)", 0);
+    struct feature_chunk c = linear_chunk(&s.x, 0, 0, 0);
 
     (void)state;
     map_chunk(&s, true, 0);

@@ -125,7 +125,7 @@ static void solve(foci_moments kind, const struct data *s, struct found *f)
 {
     double room[6 * D * D + D];
 
-    assert_true(moments_room(D) <= 6 * D * D + D);
+    assert_true(moments_scratch(D) <= 6 * D * D + D);
     f->e = (struct exponents){ f->a, f->bx, f->by, f->cx, f->cy };
     moments_solve(kind, &s->m, room, &f->e);
 }

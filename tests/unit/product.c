@@ -15,11 +15,11 @@ enum { MOST_PARTS = 8, GUARD = 77 };
 
 /* A matrix in its parts, and the same as doubles: rows as they are stored. */
 struct made {
-    struct matrix m;
-    struct part   parts[MOST_PARTS];
-    void         *owned[MOST_PARTS];
-    int64_t       rows, cols;
-    double       *x;
+    struct matrix       m;
+    struct product_part parts[MOST_PARTS];
+    void               *owned[MOST_PARTS];
+    int64_t             rows, cols;
+    double             *x;
 };
 
 static struct kernels plain; /* conversions */
@@ -31,7 +31,8 @@ static double *at(const struct made *a, int64_t i, int64_t j)
 }
 
 /* Element (i, j) of a part, each way. */
-static char *element(const struct made *a, const struct part *p, int64_t i, int64_t j)
+static char *element(const struct made *a, const struct product_part *p, int64_t i,
+                     int64_t j)
 {
     return (char *)p->data + (i * p->ld + j) * (int64_t)foci_dtype_bytes(a->m.dtype);
 }
@@ -69,7 +70,7 @@ static double *read_parts(const struct made *a)
 /* One part on the boundaries of vectors, each row too: what can be read in place. */
 static void make_tidy(struct made *a)
 {
-    struct part *const p = &a->parts[0];
+    struct product_part *const p = &a->parts[0];
 
     p->cols = a->cols;
     p->ld = (a->cols + 15) / 16 * 16;
@@ -88,7 +89,7 @@ static void make_parts(struct made *a, int n_parts)
     int64_t      left = a->cols;
 
     for (int t = 0; t < n_parts; t++) {
-        struct part *p = &a->parts[t];
+        struct product_part *p = &a->parts[t];
 
         p->cols = t + 1 == n_parts ? left : rng_below(&dice, left + 1);
         p->ld = p->cols + rng_below(&dice, 4);
@@ -135,7 +136,7 @@ static void unmake(struct made *a)
 static void check_gaps(const struct made *a)
 {
     for (int t = 0; t < a->m.n_parts; t++) {
-        const struct part *p = &a->parts[t];
+        const struct product_part *p = &a->parts[t];
         for (int64_t i = 0; i + 1 < a->rows; i++)
             for (const char *c = element(a, p, i, p->cols); c < element(a, p, i + 1, 0);
                  c++)

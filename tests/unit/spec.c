@@ -206,7 +206,7 @@ static void test_fields(void **state)
     parse(*state, "3*relu2(7) logn(n0=100) temper + nest(softmax cap)", &spec);
     assert_int_equal(spec.n_groups, 2);
 
-    const struct group *g = spec.groups;
+    const struct plan_group *g = spec.groups;
     assert_int_equal(g[0].heads, 3);
     assert_int_equal(g[0].column, 1);
     assert_string_equal(g[0].mech.def->name, "relu2");
@@ -244,7 +244,7 @@ static void test_fields(void **state)
 /* A value of an argument as text: its preset, or a bound. */
 static void arg_text(const foci_arg_def *a, bool upper, char text[64])
 {
-    struct span word;
+    struct text_span word;
     if (a->choices) {
         for (int i = 0; word_at(a->choices, i, &word) && (upper || i == 0); i++)
             snprintf(text, 64, "%.*s", (int)word.len, word.s);

@@ -1,4 +1,4 @@
-/* copy.c -- a sequence of symbols, to be said again: as it is, or from its end.
+/* copy.c -- a sequence of symbols, to be repeated as it is or backward.
  *
  *     form=pairs    source x1 .. xn <eos>, target y1 .. yn <eos>, of a translation
  *     form=row      x1 .. xn <mark> y1 .. yn, every y and the end from what is before it

@@ -1,8 +1,8 @@
-/* floors.c -- what rules reach that know nothing of a task.
+/* floors.c -- the accuracy of rules that know nothing of a task.
  *
  * A rule that counts puts every label into a group (task_rule.look).  The labels of groups
- * are counted in examples of the training split, and then every label of a group is said
- * to be its most frequent one; in a group that was not seen there the rule is wrong.
+ * are counted in examples of the training split; the rule then predicts the most frequent
+ * label of a group, and is wrong in groups that did not occur there.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct seen {
 
 struct tally {
     struct seen *at;
-    int64_t      n, room;
+    int64_t      n, cap;
 };
 
 /* Rule 0 is the most frequent label: one group. */
@@ -59,17 +59,17 @@ static foci_status visit_all(struct visit *v, uint64_t seed, foci_data_split spl
                              int64_t n, visit_fn *fn)
 {
     struct task_example examples[AT_ONCE];
-    struct task_room    room;
+    struct task_memory  memory;
     foci_status         status = FOCI_OK;
 
-    TRY(task_room_make(v->ctx, v->t, AT_ONCE, &room));
+    TRY(task_memory_make(v->ctx, v->t, AT_ONCE, &memory));
     for (int64_t first = 0; first < n && !status; first += AT_ONCE) {
         const int64_t some = min64(AT_ONCE, n - first);
-        task_make(v->ctx, &room, seed, split, first, some, examples);
+        task_make(v->ctx, &memory, seed, split, first, some, examples);
         for (int64_t i = 0; i < some && !status; i++)
             status = visit_example(v, &examples[i], fn);
     }
-    task_room_free(v->ctx, &room);
+    task_memory_free(v->ctx, &memory);
     return status;
 }
 
@@ -82,16 +82,16 @@ static foci_status remember(struct visit *v, const struct task_example *e, int64
 {
     struct tally *y = v->tally;
 
-    if (y->n == y->room) {
-        const int64_t room = max64(1024, 2 * y->room);
+    if (y->n == y->cap) {
+        const int64_t cap = max64(1024, 2 * y->cap);
         const size_t  each = sizeof *y->at;
-        struct seen  *bigger = ctx_alloc(v->ctx, (size_t)room, each);
+        struct seen  *bigger = ctx_alloc(v->ctx, (size_t)cap, each);
         if (!bigger) return FOCI_ERR_MEMORY;
         for (int64_t i = 0; i < y->n; i++)
             bigger[i] = y->at[i];
-        if (y->at) ctx_free(v->ctx, y->at, (size_t)y->room, each);
+        if (y->at) ctx_free(v->ctx, y->at, (size_t)y->cap, each);
         y->at = bigger;
-        y->room = room;
+        y->cap = cap;
     }
     y->at[y->n++] = (struct seen){ look(v->t, e, at, v->rule), label, 1 };
     return FOCI_OK;
@@ -177,6 +177,6 @@ foci_status task_floor(foci_ctx *ctx, const struct task *t, uint64_t seed,
     }
     if (!status) status = visit_all(&v, seed, split, examples, judge);
     if (!status) *accuracy = v.labels ? (double)v.right / (double)v.labels : 0;
-    if (tally.at) ctx_free(ctx, tally.at, (size_t)tally.room, sizeof *tally.at);
+    if (tally.at) ctx_free(ctx, tally.at, (size_t)tally.cap, sizeof *tally.at);
     return status;
 }

@@ -1,4 +1,4 @@
-/* floors.h -- what rules reach that know nothing of a task. */
+/* floors.h -- the accuracy of rules that know nothing of a task. */
 #ifndef FOCI_FLOORS_H
 #define FOCI_FLOORS_H
 

@@ -1,6 +1,6 @@
-/* task.c -- generators: which there are, their texts, room for examples, making them.
+/* task.c -- generators: which there are, their texts, memory for examples, making them.
  *
- * Text is read by the reader of specs, so that arguments and what is said of them are as in
+ * Text is parsed by the reader of specs, so that arguments and messages are those of
  * mechanisms.
  */
 #include <string.h>
@@ -35,22 +35,22 @@ foci_status foci_task(int i, foci_task_info *info)
  * Texts
  */
 
-static foci_status unknown(const struct reader *r, struct span name)
+static foci_status unknown(const struct spec_reader *r, struct text_span name)
 {
     struct nearest near = { .word = name };
 
     for (int i = 0; task_list[i]; i++)
-        nearest_offer(&near,
-                      (struct span){ task_list[i]->name, strlen(task_list[i]->name) });
+        nearest_offer(&near, (struct text_span){ task_list[i]->name,
+                                                 strlen(task_list[i]->name) });
     return reader_fail(r, name.s, "unknown task %s; the nearest is %s",
                        span_quote(name).text, span_quote(near.name).text);
 }
 
-static foci_status read_task(struct reader *r, struct task *t)
+static foci_status read_task(struct spec_reader *r, struct task *t)
 {
     reader_blanks(r);
-    const char       *start = r->at;
-    const struct span name = reader_name(r);
+    const char            *start = r->at;
+    const struct text_span name = reader_name(r);
 
     if (!name.len)
         return reader_fail(r, start, "the name of a task is wanted, such as %s",
@@ -66,7 +66,7 @@ static foci_status read_task(struct reader *r, struct task *t)
     TRY(reader_args(r, start, &owner));
     reader_blanks(r);
     if (r->at == r->end) return FOCI_OK;
-    const struct span rest = { r->at, (size_t)(r->end - r->at) };
+    const struct text_span rest = { r->at, (size_t)(r->end - r->at) };
     return reader_fail(r, r->at, "%s is not expected after the task",
                        span_quote(rest).text);
 }
@@ -78,7 +78,7 @@ foci_status task_parse(foci_ctx *ctx, const char *text, struct task *t)
     if (!memchr(text, 0, SPEC_MAX + 1))
         return ctx_fail(ctx, FOCI_ERR_SPEC, "the task has more than %d characters",
                         SPEC_MAX);
-    struct reader r = { ctx, text, text, text + strlen(text), "task: " };
+    struct spec_reader r = { ctx, text, text, text + strlen(text), "task: " };
     TRY(read_task(&r, t));
 
     const char *wrong = t->def->plan(t);
@@ -103,8 +103,8 @@ int task_print(const struct task *t, char *text, size_t cap)
 
     printer_add(&out, "%s", t->def->name);
     for (size_t i = 0; i < t->def->n_args; i++) {
-        struct span word;
-        char        number[32];
+        struct text_span word;
+        char             number[32];
 
         printer_add(&out, "%s%s=", i ? ", " : "(", args[i].name);
         if (args[i].choices && word_at(args[i].choices, (int)t->arg[i], &word)) {
@@ -136,7 +136,7 @@ struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index)
     return (struct rng){ .state = rng_absorb(key, (uint64_t)index + 1) };
 }
 
-/* Where the parts of an example lie in its room; a null arena counts. */
+/* Where the parts of an example lie in its memory; a null arena counts. */
 static struct task_example carve(const struct task *t, struct arena *a)
 {
     const bool          classes = t->kind == FOCI_DATA_CLASSIFY;
@@ -151,31 +151,31 @@ static struct task_example carve(const struct task *t, struct arena *a)
     return e;
 }
 
-foci_status task_room_make(foci_ctx *ctx, const struct task *t, int64_t n,
-                           struct task_room *room)
+foci_status task_memory_make(foci_ctx *ctx, const struct task *t, int64_t n,
+                             struct task_memory *memory)
 {
     struct arena count = { 0 };
 
     carve(t, &count);
-    *room = (struct task_room){ .t = t, .n = n, .each = count.used };
-    if (arena_ok(&count)) room->block = ctx_alloc(ctx, (size_t)n, room->each);
-    if (room->block) return FOCI_OK;
+    *memory = (struct task_memory){ .t = t, .n = n, .each = count.used };
+    if (arena_ok(&count)) memory->block = ctx_alloc(ctx, (size_t)n, memory->each);
+    if (memory->block) return FOCI_OK;
     return ctx_fail(ctx, FOCI_ERR_MEMORY, "no memory for %lld examples of %s at a time",
                     (long long)n, t->def->name);
 }
 
-void task_room_free(foci_ctx *ctx, struct task_room *room)
+void task_memory_free(foci_ctx *ctx, struct task_memory *memory)
 {
-    if (room->block) ctx_free(ctx, room->block, (size_t)room->n, room->each);
-    room->block = NULL;
+    if (memory->block) ctx_free(ctx, memory->block, (size_t)memory->n, memory->each);
+    memory->block = NULL;
 }
 
-struct task_example task_room_at(const struct task_room *room, int64_t i)
+struct task_example task_memory_at(const struct task_memory *memory, int64_t i)
 {
-    const struct task *t = room->t;
-    struct arena       a = { .base = room->block + (size_t)i * room->each };
+    const struct task *t = memory->t;
+    struct arena       a = { .base = memory->block + (size_t)i * memory->each };
 
-    memset(a.base, 0, room->each);
+    memset(a.base, 0, memory->each);
     struct task_example e = carve(t, &a);
     if (t->kind == FOCI_DATA_CLASSIFY)
         e.labels = NULL;
@@ -186,11 +186,11 @@ struct task_example task_room_at(const struct task_room *room, int64_t i)
 
 /* Examples that are made at the same time. */
 struct making {
-    const struct task_room *room;
-    uint64_t                seed;
-    foci_data_split         split;
-    int64_t                 first;
-    struct task_example    *examples;
+    const struct task_memory *memory;
+    uint64_t                  seed;
+    foci_data_split           split;
+    int64_t                   first;
+    struct task_example      *examples;
 };
 
 static void make_one(void *arg, int64_t i, int thread)
@@ -199,17 +199,17 @@ static void make_one(void *arg, int64_t i, int thread)
     struct rng           r = task_stream(m->seed, m->split, m->first + i);
 
     (void)thread;
-    m->examples[i] = task_room_at(m->room, i);
-    m->room->t->def->make(m->room->t, &r, m->split, &m->examples[i]);
+    m->examples[i] = task_memory_at(m->memory, i);
+    m->memory->t->def->make(m->memory->t, &r, m->split, &m->examples[i]);
 }
 
-void task_make(foci_ctx *ctx, const struct task_room *room, uint64_t seed,
+void task_make(foci_ctx *ctx, const struct task_memory *memory, uint64_t seed,
                foci_data_split split, int64_t first, int64_t n,
                struct task_example *examples)
 {
-    struct making      m = { room, seed, split, first, examples };
+    struct making      m = { memory, seed, split, first, examples };
     const struct phase phase = { .n = n, .chunk = 4, .job = make_one, .arg = &m };
-    const double       each = 20 * (double)(room->t->len + room->t->source_len);
+    const double       each = 20 * (double)(memory->t->len + memory->t->source_len);
 
     phases_run(&ctx->kernels, false,
                jobs_threads(ctx->threads, div_up(n, 4), each * (double)n), &phase, 1);

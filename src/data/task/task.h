@@ -1,4 +1,4 @@
-/* task.h -- what a generator of examples has to say about itself.
+/* task.h -- the descriptor of a generator of examples.
  *
  * A generator is one file with a descriptor and a line in tasks.def.  It makes an example
  * from a random stream of its own: example i of a split starts at a state that follows
@@ -25,17 +25,17 @@ struct task {
     int64_t                vocab, source_vocab; /* ids are below */
     int64_t                len, source_len;     /* of the longest rows */
     int64_t                n_classes;
-    double                 chance; /* share of labels that a blind guess gets right */
-    double                *table;  /* [n_table] what all examples share */
+    double                 chance; /* accuracy of a uniform guess */
+    double                *table;  /* [n_table] shared by all examples */
     int64_t                n_table;
     size_t                 scratch_bytes; /* of one example that is being made */
     char                   message[160];
 };
 
-/* An example that is being made.  Pads and -1 stand in the arrays before. */
+/* An example that is being made.  Its arrays are filled with pads and -1 before. */
 struct task_example {
     int32_t *ids; /* [len] what a model reads; in a translation what its decoder does */
-    int32_t *labels; /* [len] what it should say there; -1: nothing */
+    int32_t *labels; /* [len] the expected output there; -1: none */
     int64_t  n;
     int32_t *source; /* [source_len] of a translation */
     int64_t  n_source;
@@ -61,7 +61,7 @@ struct task_def {
     const char *const  *slices; /* names, up to NULL; NULL: none */
 
     /* Check arguments against each other and set everything from kind to scratch_bytes.
-     * What is wrong, as a sentence that may be in t->message; NULL: nothing. */
+     * Returns what is wrong, as a sentence that may be in t->message, or NULL. */
     const char *(*plan)(struct task *t);
     void (*fill)(const struct task *t, double *table); /* NULL: there is no table */
 
@@ -96,20 +96,20 @@ int task_floor_count(const struct task *t);
 /* The stream that example `index` of a split is drawn from. */
 struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index);
 
-/* Room for n examples side by side, and example number i of it, empty. */
-struct task_room {
+/* Memory for n examples, and example number i in it, empty. */
+struct task_memory {
     const struct task *t;
     int64_t            n;
     size_t             each; /* bytes */
     char              *block;
 };
-foci_status         task_room_make(foci_ctx *ctx, const struct task *t, int64_t n,
-                                   struct task_room *room);
-void                task_room_free(foci_ctx *ctx, struct task_room *room);
-struct task_example task_room_at(const struct task_room *room, int64_t i);
+foci_status         task_memory_make(foci_ctx *ctx, const struct task *t, int64_t n,
+                                     struct task_memory *memory);
+void                task_memory_free(foci_ctx *ctx, struct task_memory *memory);
+struct task_example task_memory_at(const struct task_memory *memory, int64_t i);
 
-/* Put examples first to first + n of a split into a room for as many, by all threads. */
-void task_make(foci_ctx *ctx, const struct task_room *room, uint64_t seed,
+/* Put examples first to first + n of a split into memory for as many, by all threads. */
+void task_make(foci_ctx *ctx, const struct task_memory *memory, uint64_t seed,
                foci_data_split split, int64_t first, int64_t n,
                struct task_example *examples);
 

@@ -44,7 +44,7 @@ static void set_widths(struct exact *x)
     x->packed.value_bytes = (size_t)(x->bf16 ? x->d.v_pad : x->d.ldv) * TILE * el;
 }
 
-static void set_heads(struct exact *x, const struct group *g)
+static void set_heads(struct exact *x, const struct plan_group *g)
 {
     x->heads = g->heads;
     x->head0 = g->head0;
@@ -174,7 +174,7 @@ int64_t exact_fold_blocks(const struct exact *x)
     return x->fold > 1 ? div_up(x->n.seqs, x->fold) * x->seqs[0].n_qt : x->n.qt;
 }
 
-struct block exact_fold_block(const struct exact *x, int64_t head, int64_t i)
+struct exact_block exact_fold_block(const struct exact *x, int64_t head, int64_t i)
 {
     if (x->fold == 1) return exact_block(x, head, i);
     const int64_t n = x->seqs[0].n_qt;
@@ -186,21 +186,21 @@ int64_t exact_fold_size(const struct exact *x, const struct exact_seq *s)
     return min64(x->fold, x->n.seqs - (s - x->seqs));
 }
 
-struct block exact_fold_member(const struct block *b, int64_t f)
+struct exact_block exact_fold_member(const struct exact_block *b, int64_t f)
 {
-    struct block one = *b;
+    struct exact_block one = *b;
 
     one.seq += f;
     one.at += f * b->seq->n_qt;
     return one;
 }
 
-struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
+struct exact_block exact_block(const struct exact *x, int64_t head, int64_t qt)
 {
     const struct exact_seq *s = &x->seqs[x->seq_of_q[qt]];
     const int64_t           i0 = (qt - s->qt0) * LANES - s->lead;
 
-    return (struct block){
+    return (struct exact_block){
         .seq = s,
         .h = x->head0 + head,
         .kv = head / x->per_kv,
@@ -212,7 +212,7 @@ struct block exact_block(const struct exact *x, int64_t head, int64_t qt)
     };
 }
 
-int64_t exact_saved_at(const struct exact *x, const struct block *b)
+int64_t exact_saved_at(const struct exact *x, const struct exact_block *b)
 {
     return ((b->h - x->head0) * x->p->batch + b->seq->s.b) * x->p->len_q +
            b->seq->s.q0 + b->i0;

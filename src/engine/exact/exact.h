@@ -208,7 +208,7 @@ struct exact {
 };
 
 /* A block of 64 queries of one head: one lane for each query. */
-struct block {
+struct exact_block {
     const struct exact_seq *seq;
     int64_t                 h, kv; /* head, and key/value head within the stage */
     int64_t                 at; /* number of the block, through heads and sequences */
@@ -225,20 +225,20 @@ struct block {
 void exact_geometry(struct exact *x, const foci_plan *plan, const struct stage *s);
 /* Cut the sequences of an execution into blocks and tiles.  On a null arena this only
  * counts bytes. */
-void         exact_cut_seqs(struct exact *x, const foci_io *io, struct arena *a);
-struct block exact_block(const struct exact *x, int64_t head, int64_t qt);
+void               exact_cut_seqs(struct exact *x, const foci_io *io, struct arena *a);
+struct exact_block exact_block(const struct exact *x, int64_t head, int64_t qt);
 
 /* Sequences that share their weights are folded: their blocks are computed together,
  * and the block of the first one stands for all.  These are the number of such blocks
  * of a head, block number i of them, how many sequences it stands for, and the block of
  * sequence number f among these. */
-int64_t      exact_fold_blocks(const struct exact *x);
-struct block exact_fold_block(const struct exact *x, int64_t head, int64_t i);
-int64_t      exact_fold_size(const struct exact *x, const struct exact_seq *s);
-struct block exact_fold_member(const struct block *b, int64_t f);
+int64_t            exact_fold_blocks(const struct exact *x);
+struct exact_block exact_fold_block(const struct exact *x, int64_t head, int64_t i);
+int64_t            exact_fold_size(const struct exact *x, const struct exact_seq *s);
+struct exact_block exact_fold_member(const struct exact_block *b, int64_t f);
 
 /* Element of lane 0 of a block in arrays [heads][batch][len_q], as forward saves them. */
-int64_t exact_saved_at(const struct exact *x, const struct block *b);
+int64_t exact_saved_at(const struct exact *x, const struct exact_block *b);
 int     exact_thread(void);
 /* Threads for that many jobs: few where waking more would take longer. */
 int exact_threads(const struct exact *x, int64_t jobs, double flops);

@@ -19,7 +19,7 @@ enum {
     PIECES = 16   /* jobs there should be at least, whatever the number of threads */
 };
 
-/* What is known of the rows of a block: factors of q.k (exact_factors()), the
+/* Per-row data of a block: factors of q.k (exact_factors()), the
  * logarithm of the normaliser, delta = d_o . o, and the block's share in gradients
  * of parameters. */
 struct back_rows {
@@ -35,7 +35,7 @@ struct back_row_sums {
     _Alignas(64) float ds[LANES], mean[LANES];
 };
 
-struct back {
+struct exact_back {
     struct exact      x;
     const foci_grads *g;
     const float      *saved;
@@ -88,7 +88,7 @@ struct back_scratch {
  */
 
 /* The memory of an execution; the scratch of a thread. */
-void                back_carve(struct back *k, struct arena *a);
+void                back_carve(struct exact_back *k, struct arena *a);
 struct back_scratch back_scratch_of(const struct exact *x, int thread);
 /* Tiles of keys of a run.  Long runs have fewer ends, where work is lost, but make
  * fewer jobs. */
@@ -99,36 +99,39 @@ int64_t back_tiles_of_run(const struct exact *x);
  */
 
 /* Round and pack a block, and find delta. */
-void back_prepare(struct back *k, const struct block *b, struct back_scratch *r);
-/* A part's dq of a block: where it is; and the same, initialised with zeros. */
-float *back_dqt_of(const struct back *k, int64_t part, int64_t block);
-float *back_dqt(const struct back *k, int64_t part, int64_t block);
+void back_prepare(struct exact_back *k, const struct exact_block *b,
+                  struct back_scratch *r);
+/* dq of a block in one part: its address; and the same, initialised with zeros. */
+float *back_dqt_of(const struct exact_back *k, int64_t part, int64_t block);
+float *back_dqt(const struct exact_back *k, int64_t part, int64_t block);
 /* Whether sums over the keys of rows are wanted, and those of a part and block. */
 bool                  back_wants_sums(const struct exact *x);
-struct back_row_sums *back_sums_of(const struct back *k, int64_t part, int64_t block);
+struct back_row_sums *back_sums_of(const struct exact_back *k, int64_t part,
+                                   int64_t block);
 /* A block has met all keys: add up its parts and store dq. */
-void back_finish(const struct back *k, const struct block *b, struct back_scratch *r);
+void back_finish(const struct exact_back *k, const struct exact_block *b,
+                 struct back_scratch *r);
 /* Gradients of Shaw's vectors of a head, block by block. */
-void back_shaw_vectors(const struct back *k, int64_t head, struct back_scratch *r);
+void back_shaw_vectors(const struct exact_back *k, int64_t head, struct back_scratch *r);
 /* Gradients of the projections of a head, of queries or of keys, once dq and dk are
  * stored. */
-void back_project(const struct back *k, int64_t head, bool keys);
+void back_project(const struct exact_back *k, int64_t head, bool keys);
 /* Add the shares of blocks, in order, to the gradients of parameters. */
-void back_params(const struct back *k);
+void back_params(const struct exact_back *k);
 
 /*
  * One tile of keys and one block of queries (exact_back_tile.c)
  */
 
 struct back_tile {
-    const struct back   *k;
-    const struct block  *b;
-    struct back_scratch *r;
-    int64_t              t, kt;
-    int                  n;
-    struct operand       key, value, key_sum;
-    int64_t              part;
-    float               *dqt, *dk, *dv;
+    const struct exact_back  *k;
+    const struct exact_block *b;
+    struct back_scratch      *r;
+    int64_t                   t, kt;
+    int                       n;
+    struct operand            key, value, key_sum;
+    int64_t                   part;
+    float                    *dqt, *dk, *dv;
     int64_t fold; /* sequences computed together, of which b is the first's */
     bool    more; /* the block meets tile t - 1 next */
 
@@ -145,9 +148,9 @@ void back_set_ds(const struct exact *x, struct back_scratch *r, void *at);
 
 /* Tiles of keys that stay while blocks go by: n of them from t on. */
 struct back_run {
-    const struct back      *k;
-    const struct exact_seq *s;
-    int64_t                 kv, t, n, part;
+    const struct exact_back *k;
+    const struct exact_seq  *s;
+    int64_t                  kv, t, n, part;
 };
 
 /* dk and dv of a run, from all blocks that see it. */
@@ -157,8 +160,8 @@ int64_t back_key_row(const struct exact *x, const struct exact_seq *s, int64_t k
                      int64_t j);
 /* Store the gradients of keys that were collected from several sweeps or heads, in
  * back_store_jobs() jobs. */
-int64_t back_store_jobs(const struct back *k);
-void    back_store(const struct back *k, int64_t job, struct back_scratch *r);
+int64_t back_store_jobs(const struct exact_back *k);
+void    back_store(const struct exact_back *k, int64_t job, struct back_scratch *r);
 
 /*
  * Panels (exact_back_panel.c)
@@ -167,7 +170,7 @@ void    back_store(const struct back *k, int64_t job, struct back_scratch *r);
 /* A run and several blocks; mask[i][j] is that of tile i and block j. */
 struct back_panel {
     const struct back_run *run;
-    struct block           block[PANEL_TILES];
+    struct exact_block     block[PANEL_TILES];
     int                    n;
     int32_t                mask[PANEL_TILES][PANEL_TILES];
     bool                   meets[PANEL_TILES][PANEL_TILES];
@@ -177,18 +180,20 @@ struct back_panel {
 bool back_has_panels(const struct exact *x);
 void back_panel_carve(const struct exact *x, int64_t run, struct arena *a,
                       struct back_scratch *r);
-/* From the layout of the separate kernels to that of the panel kernel, in place, of a
- * block and of a tile of keys and values; and back, to `to`. */
-void back_panel_pack_block(const struct back *k, const struct block *b, void *scratch);
+/* Convert a block, and a tile of keys and values, from the layout of the separate kernels
+ * to that of the panel kernel, in place; and convert back, to `to`. */
+void back_panel_pack_block(const struct exact_back *k, const struct exact_block *b,
+                           void *scratch);
 void back_panel_pack_keys(const struct exact *x, int64_t kv, int64_t kt, void *scratch);
-void back_panel_unpack(const struct back_run *u, const struct block *b, int64_t t,
+void back_panel_unpack(const struct back_run *u, const struct exact_block *b, int64_t t,
                        const struct back_operands *to);
 /* Whether blocks are packed from stored rows (exact_pack.h); and pack one. */
 bool back_packs_stored(const struct exact *x, const struct back_scratch *r);
-void back_panel_pack_stored(const struct back *k, const struct block *b, void *scratch);
-/* Whether all operands of a panel are finite; those of a block; those of a run. */
+void back_panel_pack_stored(const struct exact_back *k, const struct exact_block *b,
+                            void *scratch);
+/* Whether all operands of a panel, of a block and of a run are finite. */
 bool back_panel_finite(const struct back_panel *w);
-bool back_block_finite(const struct back_run *u, const struct block *b);
+bool back_block_finite(const struct back_run *u, const struct exact_block *b);
 bool back_tiles_finite(const struct back_run *u);
 /* All tiles and blocks of a panel; the operands of the next one are prefetched. */
 void back_panel(const struct back_panel *w, const struct back_panel *next,

@@ -12,12 +12,12 @@
 
 /* The number of a block's packed rows: all blocks have their own where there is a sweep
  * in natural order; elsewhere a thread has one. */
-static size_t packed_at(const struct back *k, int64_t block)
+static size_t packed_at(const struct exact_back *k, int64_t block)
 {
     return exact_natural(&k->x) ? (size_t)block : (size_t)exact_thread();
 }
 
-float *back_dqt_of(const struct back *k, int64_t part, int64_t block)
+float *back_dqt_of(const struct exact_back *k, int64_t part, int64_t block)
 {
     const struct exact *x = &k->x;
 
@@ -25,7 +25,7 @@ float *back_dqt_of(const struct back *k, int64_t part, int64_t block)
     return k->dqt + (part * x->heads * x->max.qt + block) * x->d.ldq * LANES;
 }
 
-static uint8_t *begun_at(const struct back *k, int64_t part, int64_t block)
+static uint8_t *begun_at(const struct exact_back *k, int64_t part, int64_t block)
 {
     return k->begun + part * k->x.heads * k->x.max.qt + block;
 }
@@ -48,12 +48,13 @@ bool back_wants_sums(const struct exact *x)
            !x->stage->order.label;
 }
 
-struct back_row_sums *back_sums_of(const struct back *k, int64_t part, int64_t block)
+struct back_row_sums *back_sums_of(const struct exact_back *k, int64_t part,
+                                   int64_t block)
 {
     return k->sums + part * k->x.heads * k->x.max.qt + block;
 }
 
-float *back_dqt(const struct back *k, int64_t part, int64_t block)
+float *back_dqt(const struct exact_back *k, int64_t part, int64_t block)
 {
     float   *dqt = back_dqt_of(k, part, block);
     uint8_t *begun = begun_at(k, part, block);
@@ -80,23 +81,23 @@ static void scale_rows(const struct exact *x, const struct back_rows *rows, floa
 
 /* Lanes that see no key.  With a sink they still have a normaliser, which matters only
  * where 0 times an element of theirs is not 0. */
-static uint64_t blind_lanes(const struct exact *x, const struct block *b,
+static uint64_t blind_lanes(const struct exact *x, const struct exact_block *b,
                             const struct back_rows *rows)
 {
-    const bool ask = x->score->sink >= 0 && rows->nonfinite;
+    const bool needs_count = x->score->sink >= 0 && rows->nonfinite;
     uint64_t   blind = 0;
     int64_t    visible[LANES] = { 0 };
 
-    if (ask) exact_count_visible(x, b, visible);
+    if (needs_count) exact_count_visible(x, b, visible);
     for (int i = 0; i < LANES; i++)
-        if (exact_is_empty_row(x, rows->norm[i]) || (ask && !visible[i]))
+        if (exact_is_empty_row(x, rows->norm[i]) || (needs_count && !visible[i]))
             blind |= UINT64_C(1) << i;
     return blind;
 }
 
 /* The gradient of the output of one sequence: round, pack, and delta = d_o . o. */
-static void prepare_grad(const struct back *k, const struct block *b, float *delta,
-                         unsigned *bad, struct back_scratch *r)
+static void prepare_grad(const struct exact_back *k, const struct exact_block *b,
+                         float *delta, unsigned *bad, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     const size_t        piece = packed_at(k, b->at);
@@ -122,7 +123,7 @@ static void prepare_grad(const struct back *k, const struct block *b, float *del
 }
 
 /* Those of all folded sequences, whose deltas add up. */
-static void prepare_grads(const struct back *k, const struct block *b,
+static void prepare_grads(const struct exact_back *k, const struct exact_block *b,
                           struct back_rows *rows, struct back_scratch *r)
 {
     const int64_t      fold = exact_fold_size(&k->x, b->seq);
@@ -130,7 +131,7 @@ static void prepare_grads(const struct back *k, const struct block *b,
 
     prepare_grad(k, b, rows->delta, &rows->nonfinite, r);
     for (int64_t f = 1; f < fold; f++) {
-        const struct block one = exact_fold_member(b, f);
+        const struct exact_block one = exact_fold_member(b, f);
 
         prepare_grad(k, &one, delta, &rows->nonfinite, r);
         for (int i = 0; i < LANES; i++)
@@ -139,7 +140,7 @@ static void prepare_grads(const struct back *k, const struct block *b,
 }
 
 /* Pack the queries in r->tile. */
-static void back_pack_queries(const struct back *k, const struct block *b,
+static void back_pack_queries(const struct exact_back *k, const struct exact_block *b,
                               const struct back_rows *rows, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
@@ -158,7 +159,8 @@ static void back_pack_queries(const struct back *k, const struct block *b,
     if (r->panel) back_panel_pack_block(k, b, r->tile);
 }
 
-void back_prepare(struct back *k, const struct block *b, struct back_scratch *r)
+void back_prepare(struct exact_back *k, const struct exact_block *b,
+                  struct back_scratch *r)
 {
     struct exact     *x = &k->x;
     struct back_rows *rows = &k->rows[b->at];
@@ -207,7 +209,7 @@ static void add_sums(struct back_row_sums *to, const struct back_row_sums *from)
     }
 }
 
-static void add_parts(const struct back *k, const struct block *b)
+static void add_parts(const struct exact_back *k, const struct exact_block *b)
 {
     const struct exact *x = &k->x;
     float              *dqt = back_dqt_of(k, 0, b->at);
@@ -225,7 +227,7 @@ static void add_parts(const struct back *k, const struct block *b)
 }
 
 /* The weight of the sink in row i of a block. */
-static double sink_weight(const struct exact *x, const struct block *b,
+static double sink_weight(const struct exact *x, const struct exact_block *b,
                           const struct back_rows *rows, int i)
 {
     if (x->score->sink < 0 || rows->norm[i] == INFINITY) return 0;
@@ -249,7 +251,7 @@ static double rounding_of(const struct back_row_sums *sums,
 /* The block's share in the gradients of the factors of q.k and of the sink.  A row that
  * sees nothing has none, whatever its elements are.  q[LANES][d.ldq]; d_factor is the
  * share of vectors that were added to queries. */
-static void add_param_shares(const struct back *k, const struct block *b,
+static void add_param_shares(const struct exact_back *k, const struct exact_block *b,
                              const float *q, double d_factor)
 {
     const struct exact *x = &k->x;
@@ -275,8 +277,8 @@ static void add_param_shares(const struct back *k, const struct block *b,
 
 /* Store dq of projected rows d[LANES][d.ldq]; d stays in dqt for the gradient of the
  * matrix. */
-static void store_projected(const struct back *k, const struct block *b, const float *d,
-                            float *dqt)
+static void store_projected(const struct exact_back *k, const struct exact_block *b,
+                            const float *d, float *dqt)
 {
     const struct exact *x = &k->x;
     float              *input = exact_project_input(x);
@@ -287,13 +289,13 @@ static void store_projected(const struct back *k, const struct block *b, const f
     exact_store_rows(x, b, k->g->dq, &x->p->q, input, x->d.in, x->d.ld_in);
 }
 
-void back_project(const struct back *k, int64_t head, bool keys)
+void back_project(const struct exact_back *k, int64_t head, bool keys)
 {
     const struct exact *x = &k->x;
     float              *input = exact_project_input(x);
 
     for (int64_t qt = 0; !keys && qt < x->n.qt; qt++) {
-        const struct block b = exact_block(x, head, qt);
+        const struct exact_block b = exact_block(x, head, qt);
 
         exact_load_block(x, &b, x->io->q, &x->p->q, x->d.in, x->d.ld_in, input);
         exact_project_sum(x, head, false, input, back_dqt_of(k, 0, b.at), LANES);
@@ -312,7 +314,8 @@ void back_project(const struct back *k, int64_t head, bool keys)
     }
 }
 
-void back_finish(const struct back *k, const struct block *b, struct back_scratch *r)
+void back_finish(const struct exact_back *k, const struct exact_block *b,
+                 struct back_scratch *r)
 {
     const struct exact    *x = &k->x;
     float                 *dqt = back_dqt_of(k, 0, b->at);
@@ -350,15 +353,15 @@ void back_finish(const struct back *k, const struct block *b, struct back_scratc
     exact_store_block(x, b, k->g->dq, &x->p->q, dqt, x->d.q, x->d.ldq, ones, r->tile);
 }
 
-void back_shaw_vectors(const struct back *k, int64_t head, struct back_scratch *r)
+void back_shaw_vectors(const struct exact_back *k, int64_t head, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     struct mapped       mapped;
 
     exact_shaw_back_clear(x, &k->shaw, head);
     for (int64_t qt = 0; qt < x->n.qt; qt++) {
-        const struct block b = exact_block(x, head, qt);
-        const uint64_t     blind = blind_lanes(x, &b, &k->rows[b.at]);
+        const struct exact_block b = exact_block(x, head, qt);
+        const uint64_t           blind = blind_lanes(x, &b, &k->rows[b.at]);
 
         exact_load_queries(x, &b, r->tile, &mapped);
         scale_rows(x, &k->rows[b.at], r->tile);
@@ -384,7 +387,7 @@ static double plain_scale(const struct exact *x, int64_t h)
     return f;
 }
 
-void back_params(const struct back *k)
+void back_params(const struct exact_back *k)
 {
     const struct exact *x = &k->x;
     const struct score *s = x->score;

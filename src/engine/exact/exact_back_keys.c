@@ -35,8 +35,8 @@ static int rows_from(const struct exact_seq *s, int64_t j)
 
 /* From the gradient of mapped keys, from key j on, to that of the caller's keys.
  * Returns where the result is: rows of d.ld_in if keys are projected. */
-static float *unmap_keys(const struct back *k, const struct exact_seq *s, int64_t kv,
-                         int64_t j, float *dk, struct back_scratch *r)
+static float *unmap_keys(const struct exact_back *k, const struct exact_seq *s,
+                         int64_t kv, int64_t j, float *dk, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     const int           n = rows_from(s, j);
@@ -80,7 +80,7 @@ static int input_ld(const struct exact *x)
 }
 
 /* Store dk and dv of the keys from j on, which are complete. */
-static void store_keys(const struct back *k, const struct exact_seq *s, int64_t kv,
+static void store_keys(const struct exact_back *k, const struct exact_seq *s, int64_t kv,
                        int64_t j, float *dk, float *dv, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
@@ -93,9 +93,9 @@ static void store_keys(const struct back *k, const struct exact_seq *s, int64_t 
 
 /* An iteration over the blocks of one tile of the run. */
 struct back_column {
-    struct walk w;
-    int64_t     qt; /* block at hand; -1: no more */
-    int32_t     mask;
+    struct exact_walk w;
+    int64_t           qt; /* block at hand; -1: no more */
+    int32_t           mask;
 };
 
 static void column_next(struct back_column *c)
@@ -114,28 +114,28 @@ static int64_t first_block(const struct back_column *c, int64_t n)
 }
 
 /* A block and tile i of the run; `more`: the block meets tile i - 1 next. */
-static void do_tile(const struct back_run *u, const struct block *b, int64_t i,
+static void do_tile(const struct back_run *u, const struct exact_block *b, int64_t i,
                     int32_t mask, bool more, struct back_scratch *r)
 {
-    const struct back  *k = u->k;
-    const struct exact *x = &k->x;
-    const int64_t       t = u->t + i;
-    struct back_tile    tile = {
-           .k = k,
-           .b = b,
-           .r = r,
-           .t = t,
-           .kt = u->s->kt0 + t,
-           .n = exact_keys_in(u->s, t),
-           .key = exact_keys(x, u->s, u->kv, t),
-           .value = exact_values(x, u->s, u->kv, t),
-           .key_sum = exact_keys_sum(x, u->s, u->kv, t),
-           .part = u->part,
-           .dqt = back_dqt(k, u->part, b->at),
-           .dk = r->dk_head + i * TILE * x->d.ldq,
-           .dv = r->dv + i * TILE * x->d.ldv,
-           .fold = exact_fold_size(x, u->s),
-           .more = more,
+    const struct exact_back *k = u->k;
+    const struct exact      *x = &k->x;
+    const int64_t            t = u->t + i;
+    struct back_tile         tile = {
+                .k = k,
+                .b = b,
+                .r = r,
+                .t = t,
+                .kt = u->s->kt0 + t,
+                .n = exact_keys_in(u->s, t),
+                .key = exact_keys(x, u->s, u->kv, t),
+                .value = exact_values(x, u->s, u->kv, t),
+                .key_sum = exact_keys_sum(x, u->s, u->kv, t),
+                .part = u->part,
+                .dqt = back_dqt(k, u->part, b->at),
+                .dk = r->dk_head + i * TILE * x->d.ldq,
+                .dv = r->dv + i * TILE * x->d.ldv,
+                .fold = exact_fold_size(x, u->s),
+                .more = more,
     };
 
     if (r->panel) {
@@ -149,12 +149,12 @@ static void do_tile(const struct back_run *u, const struct block *b, int64_t i,
 }
 
 /* A block and those tiles of the run that it sees, from the last one on. */
-static void do_block(const struct back_run *u, const struct block *b, int64_t qt,
+static void do_block(const struct back_run *u, const struct exact_block *b, int64_t qt,
                      struct back_column *c, struct back_scratch *r)
 {
-    const struct back  *k = u->k;
-    const struct exact *x = &k->x;
-    const bool          wanted = exact_block_wanted(x, b);
+    const struct exact_back *k = u->k;
+    const struct exact      *x = &k->x;
+    const bool               wanted = exact_block_wanted(x, b);
 
     for (int64_t i = u->n - 1; i >= 0; i--) {
         const int32_t mask = c[i].mask;
@@ -176,8 +176,8 @@ static bool next_panel(const struct back_run *u, int64_t h, struct back_column *
 
     *w = (struct back_panel){ .run = u };
     while (w->n < PANEL_TILES && (qt = first_block(c, u->n)) >= 0) {
-        const struct block b = exact_block(&u->k->x, h, u->s->qt0 + qt);
-        const bool         wanted = exact_block_wanted(&u->k->x, &b);
+        const struct exact_block b = exact_block(&u->k->x, h, u->s->qt0 + qt);
+        const bool               wanted = exact_block_wanted(&u->k->x, &b);
 
         w->block[w->n] = b;
         for (int64_t i = 0; i < u->n; i++) {
@@ -278,7 +278,7 @@ void back_keys(const struct back_run *u, struct back_scratch *r)
         }
         if (r->panel) do_panels(u, h, c, r);
         for (int64_t qt; (qt = first_block(c, u->n)) >= 0;) {
-            const struct block b = exact_block(x, h, u->s->qt0 + qt);
+            const struct exact_block b = exact_block(x, h, u->s->qt0 + qt);
             do_block(u, &b, qt, c, r);
         }
         for (int64_t i = 0; i < count; i++)
@@ -305,8 +305,8 @@ static void load_collected(const struct exact *x, const struct exact_seq *s, int
 
 /* Add up the heads, from head kv on, that were made of one head of the caller's
  * tensors. */
-static void store_expanded(const struct back *k, const struct exact_seq *s, int64_t kv,
-                           int64_t j, struct back_scratch *r)
+static void store_expanded(const struct exact_back *k, const struct exact_seq *s,
+                           int64_t kv, int64_t j, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     const int           n = rows_from(s, j), ld = input_ld(x);
@@ -324,7 +324,7 @@ static void store_expanded(const struct back *k, const struct exact_seq *s, int6
     store_rows(x, s, kv, j, r->sum_v, x->d.ldv, k->g->dv, &x->p->v, x->d.v);
 }
 
-int64_t back_store_jobs(const struct back *k)
+int64_t back_store_jobs(const struct exact_back *k)
 {
     const struct exact *x = &k->x;
     return x->grads.collect || x->slots_only
@@ -332,7 +332,7 @@ int64_t back_store_jobs(const struct back *k)
                : 0;
 }
 
-void back_store(const struct back *k, int64_t job, struct back_scratch *r)
+void back_store(const struct exact_back *k, int64_t job, struct back_scratch *r)
 {
     const struct exact     *x = &k->x;
     const int64_t           at = job / PIECES;

@@ -94,7 +94,7 @@ static void carve_keys(struct exact *x, struct arena *a)
 }
 
 /* Packed queries and gradients of outputs, and the parts of dq. */
-static void carve_blocks(struct back *k, struct arena *a)
+static void carve_blocks(struct exact_back *k, struct arena *a)
 {
     const struct exact *x = &k->x;
     const int64_t       blocks = x->heads * x->max.qt;
@@ -117,7 +117,7 @@ static void carve_blocks(struct back *k, struct arena *a)
         back_wants_sums(x) ? arena_alloc(a, k->parts * blocks, sizeof *k->sums) : NULL;
 }
 
-void back_carve(struct back *k, struct arena *a)
+void back_carve(struct exact_back *k, struct arena *a)
 {
     struct exact *x = &k->x;
     struct arena  one = { 0 };
@@ -144,8 +144,8 @@ void back_carve(struct back *k, struct arena *a)
 
 size_t exact_backward_bytes(const foci_plan *plan, const struct stage *s)
 {
-    struct back  k = { 0 };
-    struct arena a = { 0 };
+    struct exact_back k = { 0 };
+    struct arena      a = { 0 };
 
     exact_geometry(&k.x, plan, s);
     back_carve(&k, &a);

@@ -58,10 +58,11 @@ static void pack_tiles(const struct exact *x, char *pairs, int rows, int cols,
                        void *scratch)
 {
     memcpy(scratch, pairs, (size_t)rows * (size_t)cols * sizeof(uint32_t));
-    x->k->tile_words((void *)pairs, scratch, cols, rows, cols);
+    x->k->pairs_to_tiles((void *)pairs, scratch, cols, rows, cols);
 }
 
-void back_panel_pack_block(const struct back *k, const struct block *b, void *scratch)
+void back_panel_pack_block(const struct exact_back *k, const struct exact_block *b,
+                           void *scratch)
 {
     const struct exact *x = &k->x;
     const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
@@ -79,7 +80,7 @@ bool back_packs_stored(const struct exact *x, const struct back_scratch *r)
 
 /* Pack stored rows from lane 0 on as columns and as rows; lanes without a query are
  * zero. */
-static bool pack_stored_rows(const struct exact *x, const struct block *b,
+static bool pack_stored_rows(const struct exact *x, const struct exact_block *b,
                              const void *base, const foci_layout *l, int d, int d_pad,
                              char *cols, char *rows, void *scratch)
 {
@@ -91,11 +92,12 @@ static bool pack_stored_rows(const struct exact *x, const struct block *b,
     x->k->squares_bf16(square, in, ld, b->r1, d);
     for (int i = 0; i < b->r1; i++)
         finite = finite && isfinite(square[i]);
-    x->k->take_block_bf16((void *)cols, (void *)rows, in, ld, b->r1, d, d_pad);
+    x->k->pack_block_from_bf16((void *)cols, (void *)rows, in, ld, b->r1, d, d_pad);
     return finite;
 }
 
-void back_panel_pack_stored(const struct back *k, const struct block *b, void *scratch)
+void back_panel_pack_stored(const struct exact_back *k, const struct exact_block *b,
+                            void *scratch)
 {
     const struct exact *x = &k->x;
     const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
@@ -128,12 +130,12 @@ static void unpack_tiles(char *out, const char *tiles, int rows, int cols)
                 memcpy(out + (size_t)(r * cols + j) * sizeof(uint32_t), tiles, row);
 }
 
-void back_panel_unpack(const struct back_run *u, const struct block *b, int64_t t,
+void back_panel_unpack(const struct back_run *u, const struct exact_block *b, int64_t t,
                        const struct back_operands *to)
 {
-    const struct back  *k = u->k;
-    const struct exact *x = &k->x;
-    const size_t        q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
+    const struct exact_back *k = u->k;
+    const struct exact      *x = &k->x;
+    const size_t q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
 
     unpack_tiles(to->keys, exact_keys(x, u->s, u->kv, t).at, TILE, x->d.q_pad / 2);
     unpack_tiles(to->values, exact_values(x, u->s, u->kv, t).at, TILE, x->d.v_pad / 2);
@@ -189,10 +191,10 @@ static struct panel_tile tile_of(const struct back_run *u, int64_t t)
     };
 }
 
-static struct panel_block block_of(const struct back_run *u, const struct block *b)
+static struct panel_block block_of(const struct back_run *u, const struct exact_block *b)
 {
-    const struct back *k = u->k;
-    const size_t       q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
+    const struct exact_back *k = u->k;
+    const size_t q = (size_t)b->at * k->q_size, g = (size_t)b->at * k->g_size;
     const struct back_rows *rows = &k->rows[b->at];
 
     return (struct panel_block){
@@ -207,7 +209,7 @@ static struct panel_block block_of(const struct back_run *u, const struct block 
     };
 }
 
-bool back_block_finite(const struct back_run *u, const struct block *b)
+bool back_block_finite(const struct back_run *u, const struct exact_block *b)
 {
     return !u->k->rows[b->at].nonfinite;
 }
@@ -245,7 +247,7 @@ void back_panel(const struct back_panel *w, const struct back_panel *next,
              .dv = x->d.v_pad,
              .dk_sum = r->dk_head,
              .dv_sum = r->dv,
-             .room = r->panel,
+             .scratch = r->panel,
              .next = prefetch,
              .n_next = next->n,
     };

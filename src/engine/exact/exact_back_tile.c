@@ -117,8 +117,8 @@ static void query_products(struct back_tile *s)
 /* The gradient of the output of folded sequence number f. */
 static const float *grad_of(const struct back_tile *s, bool cols, int64_t f)
 {
-    const struct block b = exact_fold_member(s->b, f);
-    const char        *packed = cols ? s->k->g_cols : s->k->g_rows;
+    const struct exact_block b = exact_fold_member(s->b, f);
+    const char              *packed = cols ? s->k->g_cols : s->k->g_rows;
 
     if (s->apart) return (const void *)(cols ? s->apart->g_cols : s->apart->g_rows);
     return (const void *)(packed + (size_t)b.at * s->k->g_size);
@@ -304,7 +304,7 @@ static void nonfinite_backward(struct back_tile *s, struct nonfinite_grads grads
     struct back_scratch *r = s->r;
 
     for (int64_t f = 0; f < s->fold; f++) {
-        const struct block b = exact_fold_member(s->b, f);
+        const struct exact_block b = exact_fold_member(s->b, f);
 
         grads.dv = s->dv + f * TILE * x->d.ldv;
         exact_nonfinite_backward(x, &b, s->t, s->n, r->seen, &grads, s->k->g->d_o,
@@ -314,13 +314,13 @@ static void nonfinite_backward(struct back_tile *s, struct nonfinite_grads grads
 
 void back_tile(struct back_tile *s, int32_t mask)
 {
-    const struct back   *k = s->k;
-    const struct exact  *x = &k->x;
-    struct back_scratch *r = s->r;
-    const size_t         at = (size_t)s->b->at;
-    const bool           masked = exact_tile_mask(x, s->b, s->t, mask, s->n, r->seen);
-    const bool           nonfinite = is_nonfinite(s);
-    const bool           stops = find_stopped(s, r->stop);
+    const struct exact_back *k = s->k;
+    const struct exact      *x = &k->x;
+    struct back_scratch     *r = s->r;
+    const size_t             at = (size_t)s->b->at;
+    const bool masked = exact_tile_mask(x, s->b, s->t, mask, s->n, r->seen);
+    const bool nonfinite = is_nonfinite(s);
+    const bool stops = find_stopped(s, r->stop);
 
     back_scores(s);
     add_terms(s);

@@ -20,7 +20,7 @@
 #include "engine/exact/terms/exact_txl.h"
 #include "engine/shared/padding.h"
 
-static void clear_grads(const struct back *k)
+static void clear_grads(const struct exact_back *k)
 {
     const struct exact *x = &k->x;
 
@@ -51,8 +51,8 @@ static foci_range tiles_of(const struct exact_seq *s, bool slots)
  * it is every parts-th run, in alternating direction, so that parts of a causal
  * sequence cost the same; with masks it is neighbouring runs, which see much the same
  * queries.  All sequences meet a run before the next one. */
-static void do_part(const struct back *k, foci_range seqs, int64_t kv, int64_t part,
-                    bool slots, struct back_scratch *r)
+static void do_part(const struct exact_back *k, foci_range seqs, int64_t kv,
+                    int64_t part, bool slots, struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     const int64_t       most = back_tiles_of_run(x);
@@ -90,7 +90,7 @@ static void do_part(const struct back *k, foci_range seqs, int64_t kv, int64_t p
 /* Jobs that threads share: one for each part, sequence and key/value head; or for
  * all sequences, or for all of both, where these share gradients that are summed in
  * order. */
-static int64_t count_jobs(const struct back *k)
+static int64_t count_jobs(const struct exact_back *k)
 {
     const struct exact *x = &k->x;
     const int64_t       seqs = x->source.kinds ? 1 : x->n.seqs;
@@ -98,7 +98,8 @@ static int64_t count_jobs(const struct back *k)
     return k->g->dbias ? k->parts : k->parts * seqs * x->kv_heads;
 }
 
-static void do_job(const struct back *k, int64_t i, bool slots, struct back_scratch *r)
+static void do_job(const struct exact_back *k, int64_t i, bool slots,
+                   struct back_scratch *r)
 {
     const struct exact *x = &k->x;
     const int64_t       part = i % k->parts, own = i / k->parts;
@@ -122,7 +123,7 @@ static int64_t packed_tiles(const struct exact *x)
 
 static void learned_job(void *arg, int64_t i, int thread)
 {
-    const struct exact *x = &((const struct back *)arg)->x;
+    const struct exact *x = &((const struct exact_back *)arg)->x;
 
     (void)thread;
     exact_learned_job(x, exact_learned_jobs(x), i);
@@ -131,7 +132,7 @@ static void learned_job(void *arg, int64_t i, int thread)
 /* Jobs: tiles of keys, rows of txl, keys of score sources, then blocks of queries. */
 static void prepare_job(void *arg, int64_t i, int thread)
 {
-    struct back        *k = arg;
+    struct exact_back  *k = arg;
     const struct exact *x = &k->x;
     const int64_t       n_blocks = exact_fold_blocks(x);
     const int64_t       txl_tile = i - packed_tiles(x);
@@ -148,20 +149,20 @@ static void prepare_job(void *arg, int64_t i, int thread)
     else if (at < 0)
         exact_source_pack_keys(x, source, &scratch.source);
     else {
-        const struct block b = exact_fold_block(x, at / n_blocks, at % n_blocks);
+        const struct exact_block b = exact_fold_block(x, at / n_blocks, at % n_blocks);
         back_prepare(k, &b, &scratch);
     }
 }
 
 static void slots_job(void *arg, int64_t i, int thread)
 {
-    const struct back  *k = arg;
-    struct back_scratch scratch = back_scratch_of(&k->x, thread);
+    const struct exact_back *k = arg;
+    struct back_scratch      scratch = back_scratch_of(&k->x, thread);
 
     do_job(k, i, true, &scratch);
 }
 
-static int64_t learned_params_jobs(const struct back *k)
+static int64_t learned_params_jobs(const struct exact_back *k)
 {
     return k->g->dparams ? exact_learned_params_jobs(&k->x) : 0;
 }
@@ -169,8 +170,8 @@ static int64_t learned_params_jobs(const struct back *k)
 /* Jobs: gradients of the matrices of learned slots, then parts of the keys themselves. */
 static void keys_job(void *arg, int64_t i, int thread)
 {
-    const struct back  *k = arg;
-    struct back_scratch scratch = back_scratch_of(&k->x, thread);
+    const struct exact_back *k = arg;
+    struct back_scratch      scratch = back_scratch_of(&k->x, thread);
 
     if (i < learned_params_jobs(k))
         exact_learned_params(&k->x, i, k->g->dparams);
@@ -178,7 +179,7 @@ static void keys_job(void *arg, int64_t i, int thread)
         do_job(k, i - learned_params_jobs(k), false, &scratch);
 }
 
-static int64_t txl_params_jobs(const struct back *k)
+static int64_t txl_params_jobs(const struct exact_back *k)
 {
     return k->g->dparams ? exact_txl_tiles(&k->x) : 0;
 }
@@ -186,7 +187,7 @@ static int64_t txl_params_jobs(const struct back *k)
 /* Jobs: collected keys, rows of txl, then blocks of queries. */
 static void finish_job(void *arg, int64_t i, int thread)
 {
-    struct back        *k = arg;
+    struct exact_back  *k = arg;
     const struct exact *x = &k->x;
     const int64_t       n_blocks = exact_fold_blocks(x);
     const int64_t       txl_tile = i - back_store_jobs(k);
@@ -198,37 +199,37 @@ static void finish_job(void *arg, int64_t i, int thread)
     else if (at < 0)
         exact_txl_params_rows(x, &k->txl, txl_tile, k->g->dparams);
     else {
-        const struct block b = exact_fold_block(x, at / n_blocks, at % n_blocks);
+        const struct exact_block b = exact_fold_block(x, at / n_blocks, at % n_blocks);
         back_finish(k, &b, &scratch);
     }
 }
 
 static void source_job(void *arg, int64_t h, int thread)
 {
-    const struct back  *k = arg;
-    struct back_scratch scratch = back_scratch_of(&k->x, thread);
+    const struct exact_back *k = arg;
+    struct back_scratch      scratch = back_scratch_of(&k->x, thread);
 
     exact_source_back_head(&k->x, h, &k->source, &scratch.source, k->g->dparams);
 }
 
 static void dx_job(void *arg, int64_t i, int thread)
 {
-    const struct back  *k = arg;
-    struct back_scratch scratch = back_scratch_of(&k->x, thread);
+    const struct exact_back *k = arg;
+    struct back_scratch      scratch = back_scratch_of(&k->x, thread);
 
     exact_source_back_dx(&k->x, i, &k->source, &scratch.source, k->g->dx);
 }
 
 static void shaw_job(void *arg, int64_t h, int thread)
 {
-    struct back        *k = arg;
+    struct exact_back  *k = arg;
     struct back_scratch scratch = back_scratch_of(&k->x, thread);
 
     back_shaw_vectors(k, h, &scratch);
 }
 
 /* Recompute weights and sum up gradients, in natural order. */
-static void natural_sweep(struct back *k, int64_t jobs, int threads)
+static void natural_sweep(struct exact_back *k, int64_t jobs, int threads)
 {
     const struct exact *x = &k->x;
     const int64_t       prepared = exact_txl_tiles(x) + exact_source_tiles(x);
@@ -250,7 +251,7 @@ static void project_job(void *arg, int64_t i, int thread)
 }
 
 /* Store what all sweeps have summed. */
-static void finish_all(struct back *k, int threads)
+static void finish_all(struct exact_back *k, int threads)
 {
     const struct exact *x = &k->x;
     const int64_t       blocks = x->heads * exact_fold_blocks(x);
@@ -269,9 +270,9 @@ static void finish_all(struct back *k, int threads)
 void exact_backward(const struct execution *exec, const struct stage *s,
                     const foci_io *io, const float *saved, const foci_grads *g)
 {
-    const foci_plan *plan = exec->plan;
-    struct back      k = { .g = g, .saved = saved };
-    struct arena     a = { .base = io->work };
+    const foci_plan  *plan = exec->plan;
+    struct exact_back k = { .g = g, .saved = saved };
+    struct arena      a = { .base = io->work };
 
     exact_geometry(&k.x, plan, s);
     k.x.exec = *exec;

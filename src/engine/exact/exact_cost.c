@@ -6,12 +6,12 @@
 #include <math.h>
 
 /* Count the pairs of block b with all keys, of a sequence of full length. */
-static void count_block(const struct exact *x, const struct block *b, foci_cost *c)
+static void count_block(const struct exact *x, const struct exact_block *b, foci_cost *c)
 {
-    struct walk w = exact_walk_keys(x, b);
-    int64_t     t, full = 0, part = 0;
-    int32_t     mask;
-    uint64_t    seen[TILE];
+    struct exact_walk w = exact_walk_keys(x, b);
+    int64_t           t, full = 0, part = 0;
+    int32_t           mask;
+    uint64_t          seen[TILE];
 
     while (exact_next(&w, &t, &mask)) {
         const int n = exact_keys_in(b->seq, t);
@@ -70,7 +70,7 @@ static struct tile_counts count_blocks(struct exact *x, const struct exact_seq *
     foci_cost one = { 0 };
 
     for (int64_t t = 0; t < s->n_qt; t++) {
-        struct block b = exact_block(x, 0, 0);
+        struct exact_block b = exact_block(x, 0, 0);
         b.i0 = t * LANES - s->lead;
         b.r0 = (int)max64(-b.i0, 0);
         b.r1 = (int)min64(LANES, s->s.nq - b.i0);

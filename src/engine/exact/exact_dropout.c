@@ -15,7 +15,8 @@ uint64_t exact_dropout_key(const struct exact *x, int64_t b, int64_t h, int64_t 
     return rng_drop_key(x->io->dropout_seed, b, h, row);
 }
 
-void exact_dropout_keys(const struct exact *x, const struct block *b, uint64_t *keys)
+void exact_dropout_keys(const struct exact *x, const struct exact_block *b,
+                        uint64_t *keys)
 {
     for (int i = 0; x->dropout.on && i < LANES; i++)
         keys[i] = exact_dropout_key(x, b->seq->s.b, b->h, b->seq->s.q0 + b->i0 + i);
@@ -27,7 +28,7 @@ void exact_dropout_mask(const struct exact *x, const uint64_t *keys, int64_t fir
                         int n, uint64_t *dropout_mask)
 {
     const uint64_t bound = (uint64_t)ceil(x->p->dropout * 0x1p53) << 11;
-    x->k->chances(dropout_mask, n, keys, (uint64_t)first + 1, bound);
+    x->k->dropout_keys(dropout_mask, n, keys, (uint64_t)first + 1, bound);
 }
 
 int64_t exact_dropout_column(const struct exact_seq *s, int64_t t)

@@ -84,7 +84,7 @@ static void head_sweep(const struct exact *x, int64_t kv, const struct exact_seq
         exact_pack_tile(x, kv, s->kt0 + t, scratch->tile, scratch->tile2);
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
         for (int64_t t = 0; t < s->n_qt; t++) {
-            const struct block b = exact_block(x, h, s->qt0 + t);
+            const struct exact_block b = exact_block(x, h, s->qt0 + t);
             forward_blocks(x, &b, 1, scratch, saved);
         }
 }
@@ -160,7 +160,7 @@ static void block_job(void *arg, int64_t i, int thread)
     const int64_t end = blocks - i % jobs * x->fused_blocks;
     const int     n = (int)min64(x->fused_blocks, end);
     struct forward_scratch scratch = forward_scratch_of(x, thread);
-    struct block           b[FUSED_BLOCKS];
+    struct exact_block     b[FUSED_BLOCKS];
 
     for (int k = 0; k < n; k++)
         b[k] = exact_fold_block(x, i / jobs, end - n + k);
@@ -171,7 +171,7 @@ static void finish_job(void *arg, int64_t i, int thread)
 {
     const struct forward_job *w = arg;
     const struct exact       *x = w->x;
-    const struct block        b = exact_block(x, i / x->n.qt, i % x->n.qt);
+    const struct exact_block  b = exact_block(x, i / x->n.qt, i % x->n.qt);
     struct forward_scratch    scratch = forward_scratch_of(x, thread);
 
     forward_finish(x, &b, &scratch, w->saved);

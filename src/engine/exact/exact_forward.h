@@ -1,7 +1,7 @@
 /* exact_forward.h -- the forward pass of a block of queries: what its files share.
  *
- * exact_forward.c has memory, jobs and order; exact_forward_block.c takes a block down
- * its keys, panel by panel; exact_reference.c chooses the references of the softmax and
+ * exact_forward.c has memory, jobs and order; exact_forward_block.c takes a block
+ * through its keys, panel by panel; exact_reference.c chooses the references of the softmax and
  * stores outputs and normalisers.
  */
 #ifndef FOCI_EXACT_FORWARD_H
@@ -38,13 +38,13 @@ struct forward_panel {
     bool    any_masked;
 };
 
-/* A block on its way down its keys. */
+/* The state of a block on its way through its keys. */
 struct forward_pass {
-    const struct exact     *x;
-    const struct block     *b;
-    struct forward_scratch *r;
-    struct forward_panel    panel;
-    bool                    fixed; /* no reference will move */
+    const struct exact       *x;
+    const struct exact_block *b;
+    struct forward_scratch   *r;
+    struct forward_panel      panel;
+    bool                      fixed; /* no reference will move */
     bool     fresh; /* ot is uninitialised: the next product overwrites it */
     int64_t  fold;  /* sequences computed together */
     uint64_t dropout_keys[LANES];
@@ -61,9 +61,9 @@ static inline float *forward_sum(const struct forward_pass *p, int64_t f)
 
 /* exact_forward_block.c: n blocks of one head from first key to last; and the output of
  * a block after all sweeps. */
-void forward_blocks(const struct exact *x, const struct block *b, int n,
+void forward_blocks(const struct exact *x, const struct exact_block *b, int n,
                     struct forward_scratch *r, float *saved);
-void forward_finish(const struct exact *x, const struct block *b,
+void forward_finish(const struct exact *x, const struct exact_block *b,
                     struct forward_scratch *r, float *saved);
 
 /* exact_reference.c: references and sums before the first key, from norms[LANES] of the

@@ -1,4 +1,4 @@
-/* exact_forward_block.c -- a block of 64 queries goes down its keys: scores, weights,
+/* exact_forward_block.c -- a block of 64 queries goes through its keys: scores, weights,
  * values.
  *
  * Weights are relative to a reference m that lags at most 8 (in base 2) behind the true
@@ -35,8 +35,8 @@ static struct operand keys_operand(struct forward_pass *p, int64_t t, int n)
     return (struct operand){ r->key, x->d.q_pad / 2, 1 };
 }
 
-static struct operand values_operand(struct forward_pass *p, const struct block *b,
-                                     int64_t t, int n)
+static struct operand values_operand(struct forward_pass      *p,
+                                     const struct exact_block *b, int64_t t, int n)
 {
     const struct exact     *x = p->x;
     struct forward_scratch *r = p->r;
@@ -87,8 +87,8 @@ static void clear_if_fresh(const struct exact *x, float *ot, bool *fresh)
 
 /* ot += values of tile t by the weights from key `at` of the panel on.  If every lane
  * takes part, the first product overwrites ot instead. */
-static void values(struct forward_pass *p, const struct block *b, int64_t t, int n,
-                   int at, float *ot, bool *fresh)
+static void values(struct forward_pass *p, const struct exact_block *b, int64_t t,
+                   int n, int at, float *ot, bool *fresh)
 {
     const struct exact  *x = p->x;
     const struct operand sum = values_operand(p, b, t, n);
@@ -127,7 +127,7 @@ static int tiles_in_product(const struct forward_pass *p, int i)
 }
 
 /* Add the values of one folded sequence. */
-static void seq_values(struct forward_pass *p, const struct block *b, float *ot,
+static void seq_values(struct forward_pass *p, const struct exact_block *b, float *ot,
                        bool *fresh)
 {
     const struct exact         *x = p->x;
@@ -157,7 +157,7 @@ static void add_values(struct forward_pass *p)
     bool fresh = p->fresh;
 
     for (int64_t f = 0; f < p->fold; f++) {
-        const struct block b = exact_fold_member(p->b, f);
+        const struct exact_block b = exact_fold_member(p->b, f);
 
         fresh = p->fresh;
         seq_values(p, &b, forward_sum(p, f), &fresh);
@@ -194,10 +194,10 @@ static bool logits(struct forward_pass *p)
 /* Dropped weights count in the normaliser and nowhere else. */
 static void drop_weights(struct forward_pass *p)
 {
-    const struct exact   *x = p->x;
-    const struct block   *b = p->b;
-    struct forward_panel *pa = &p->panel;
-    uint64_t              dropout_mask[TILE];
+    const struct exact       *x = p->x;
+    const struct exact_block *b = p->b;
+    struct forward_panel     *pa = &p->panel;
+    uint64_t                  dropout_mask[TILE];
 
     for (int i = 0; i < pa->n_tiles; i++) {
         const int at = i * TILE, n = (int)min64(TILE, pa->n - at);
@@ -205,7 +205,7 @@ static void drop_weights(struct forward_pass *p)
         exact_dropout_mask(x, p->dropout_keys,
                            exact_dropout_column(b->seq, pa->tile[i]), n, dropout_mask);
         if (x->bf16)
-            x->k->drop_words_bf16(p->r->w + (int64_t)at / 2 * LANES, n, dropout_mask);
+            x->k->drop_pairs_bf16(p->r->w + (int64_t)at / 2 * LANES, n, dropout_mask);
         else
             x->k->drop_f32(p->r->s + (int64_t)at * LANES, n, dropout_mask);
         pa->masked[i] = true;
@@ -263,7 +263,7 @@ static void push_tile(struct forward_pass *p, int64_t t, int32_t mask)
 }
 
 /* Pack stored queries, and find the squares of their norms. */
-static void pack_stored_queries(const struct exact *x, const struct block *b,
+static void pack_stored_queries(const struct exact *x, const struct exact_block *b,
                                 struct forward_scratch *r, float *squares)
 {
     int64_t         ld;
@@ -272,11 +272,11 @@ static void pack_stored_queries(const struct exact *x, const struct block *b,
 
     memset(squares + b->r1, 0, (size_t)(LANES - b->r1) * sizeof *squares);
     x->k->squares_bf16(squares, q, ld, b->r1, x->d.q);
-    x->k->take_cols_bf16(r->q, q, ld, b->r1, x->d.q, x->d.q_pad);
+    x->k->pack_cols_from_bf16(r->q, q, ld, b->r1, x->d.q, x->d.q_pad);
 }
 
 /* Load queries as floats, apply their maps, start the terms, and pack. */
-static void load_queries(const struct exact *x, const struct block *b,
+static void load_queries(const struct exact *x, const struct exact_block *b,
                          struct forward_scratch *r, float *squares, float *extra)
 {
     struct mapped mapped;
@@ -293,7 +293,7 @@ static void load_queries(const struct exact *x, const struct block *b,
 
 /* norms[LANES] of the queries after their maps, and a bound of what terms add to their
  * products with keys. */
-static void forward_pack_queries(const struct exact *x, const struct block *b,
+static void forward_pack_queries(const struct exact *x, const struct exact_block *b,
                                  struct forward_scratch *r, float *norms, float *extra)
 {
     memset(extra, 0, LANES * sizeof *extra);
@@ -307,7 +307,7 @@ static void forward_pack_queries(const struct exact *x, const struct block *b,
         norms[i] = sqrtf(norms[i]);
 }
 
-static void block_forward(const struct exact *x, const struct block *b,
+static void block_forward(const struct exact *x, const struct exact_block *b,
                           struct forward_scratch *r, float *saved)
 {
     struct forward_pass p = {
@@ -325,7 +325,7 @@ static void block_forward(const struct exact *x, const struct block *b,
         memset(forward_sum(&p, f) + (int64_t)x->d.v_pad * LANES, 0,
                (size_t)(x->d.ldv - x->d.v_pad) * LANES * sizeof *r->ot);
     p.fixed = forward_references(&p, norms, extra);
-    struct walk w = exact_walk_keys(x, b);
+    struct exact_walk w = exact_walk_keys(x, b);
     while (exact_block_wanted(x, b) && exact_next(&w, &t, &mask))
         push_tile(&p, t, mask);
     flush_panel(&p);
@@ -340,7 +340,7 @@ static void block_forward(const struct exact *x, const struct block *b,
         forward_store(&p, visible, saved);
 }
 
-void forward_blocks(const struct exact *x, const struct block *b, int n,
+void forward_blocks(const struct exact *x, const struct exact_block *b, int n,
                     struct forward_scratch *r, float *saved)
 {
     const unsigned done =
@@ -350,7 +350,7 @@ void forward_blocks(const struct exact *x, const struct block *b, int n,
         if (!(done >> i & 1)) block_forward(x, &b[i], r, saved);
 }
 
-void forward_finish(const struct exact *x, const struct block *b,
+void forward_finish(const struct exact *x, const struct exact_block *b,
                     struct forward_scratch *r, float *saved)
 {
     struct forward_pass p = { .x = x, .b = b, .r = r, .fold = 1 };

@@ -117,7 +117,7 @@ unsigned exact_fused_pack(const struct exact *x, const struct exact_seq *s, int6
 }
 
 /* Pack queries as rows of bf16 pairs, and find the squares of their norms. */
-static void fused_pack_queries(const struct exact *x, const struct block *b,
+static void fused_pack_queries(const struct exact *x, const struct exact_block *b,
                                uint32_t *pairs, float *tile, float *squares)
 {
     struct mapped mapped;
@@ -129,7 +129,7 @@ static void fused_pack_queries(const struct exact *x, const struct block *b,
             exact_stored_block(x, b, x->io->q, &x->p->q, x->d.q, tile, &ld);
 
         x->k->squares_bf16(squares, q, ld, b->r1, x->d.q);
-        x->k->take_rows_bf16(pairs, q, ld, b->r1, x->d.q, x->d.q_pad);
+        x->k->pack_rows_from_bf16(pairs, q, ld, b->r1, x->d.q, x->d.q_pad);
     } else {
         exact_load_queries(x, b, tile, &mapped);
         x->k->row_dot(squares, tile, tile, x->d.ldq, LANES, x->d.q);
@@ -139,13 +139,13 @@ static void fused_pack_queries(const struct exact *x, const struct block *b,
 
 /* The largest key norm of the tiles of the block; infinite if a key or value is not
  * finite. */
-static float max_key_norm(const struct exact *x, const struct block *b)
+static float max_key_norm(const struct exact *x, const struct exact_block *b)
 {
-    const int64_t first = b->kv * x->max.kt + b->seq->kt0;
-    struct walk   w = exact_walk_keys(x, b);
-    int64_t       t;
-    int32_t       mask;
-    float         top = 0;
+    const int64_t     first = b->kv * x->max.kt + b->seq->kt0;
+    struct exact_walk w = exact_walk_keys(x, b);
+    int64_t           t;
+    int32_t           mask;
+    float             top = 0;
 
     while (exact_next(&w, &t, &mask)) {
         if (x->packed.nonfinite[first + t]) return INFINITY;
@@ -169,8 +169,9 @@ static float reference_above(float bound) { return (float)((int)bound + 1); }
 /* References row by row.  |q||k| bounds the logits of a row; a small bound serves as
  * its reference and will never be raised.  Other rows start from the sink, or from
  * nothing. */
-static bool start_rows(const struct exact *x, const struct block *b, const float *by,
-                       const float *squares, float max_norm, float sink, float *m)
+static bool start_rows(const struct exact *x, const struct exact_block *b,
+                       const float *by, const float *squares, float max_norm,
+                       float sink, float *m)
 {
     float longest[LANES];
     bool  held = true;
@@ -190,7 +191,7 @@ static bool start_rows(const struct exact *x, const struct block *b, const float
 
 /* One reference for all rows, where the largest bound is small enough.  false: logits
  * may be out of range. */
-static bool start(const struct exact *x, const struct block *b, const float *by,
+static bool start(const struct exact *x, const struct exact_block *b, const float *by,
                   const float *squares, float sink, float *m, bool *held)
 {
     const float max_norm = max_key_norm(x, b);
@@ -205,7 +206,7 @@ static bool start(const struct exact *x, const struct block *b, const float *by,
 }
 
 /* Append the groups of a tile to a list of n. */
-static int add_groups(const struct exact *x, const struct block *b, int64_t t,
+static int add_groups(const struct exact *x, const struct exact_block *b, int64_t t,
                       int32_t mask, const struct fused_scratch *f, int n)
 {
     const size_t    at = (size_t)(b->kv * x->max.kt + b->seq->kt0 + t);
@@ -233,12 +234,12 @@ static int add_groups(const struct exact *x, const struct block *b, int64_t t,
 
 /* A block on its way down its keys. */
 struct fused_block {
-    const struct block *b;
-    struct attend       a;
-    struct walk         w;
-    int64_t             t; /* the next tile, and its mask; -1: none */
-    int32_t             mask;
-    float               sink;
+    const struct exact_block *b;
+    struct attend             a;
+    struct exact_walk         w;
+    int64_t                   t; /* the next tile, and its mask; -1: none */
+    int32_t                   mask;
+    float                     sink;
     _Alignas(64) float by[LANES], m[LANES], l[LANES];
 };
 
@@ -248,8 +249,9 @@ static void next_tile(struct fused_block *p)
 }
 
 /* Prefetch the rows of a block: they are apart, so the hardware does not prefetch them. */
-static void prefetch_rows(const struct exact *x, const struct block *b, const void *base,
-                          const foci_layout *l, int d, const bool write)
+static void prefetch_rows(const struct exact *x, const struct exact_block *b,
+                          const void *base, const foci_layout *l, int d,
+                          const bool write)
 {
     enum { LINE = 64 };
     const int64_t size = (int64_t)foci_dtype_bytes(x->p->dtype);
@@ -267,7 +269,7 @@ static void prefetch_rows(const struct exact *x, const struct block *b, const vo
 }
 
 /* Factors from scores to logits in base 2. */
-static void factors(const struct exact *x, const struct block *b, float *by)
+static void factors(const struct exact *x, const struct exact_block *b, float *by)
 {
     const float common = (float)(exact_head_scale(x, b->h) * LOG2_E);
     int64_t     visible[LANES];
@@ -284,9 +286,9 @@ static void factors(const struct exact *x, const struct block *b, float *by)
 static bool open_block(const struct exact *x, struct fused_block *p,
                        const struct fused_scratch *f, int64_t number, float *tile)
 {
-    const struct block *b = p->b;
-    uint32_t *const     q = f->q + number * LANES * x->d.q_pad / 2;
-    _Alignas(64) float  squares[LANES];
+    const struct exact_block *b = p->b;
+    uint32_t *const           q = f->q + number * LANES * x->d.q_pad / 2;
+    _Alignas(64) float        squares[LANES];
 
     p->a = (struct attend){
         .q = q,
@@ -341,7 +343,7 @@ static void close_block(const struct exact *x, struct fused_block *p, float *sav
 }
 
 /* With several blocks, each goes down one stripe of tiles in turn. */
-unsigned exact_fused_blocks(const struct exact *x, const struct block *b, int n,
+unsigned exact_fused_blocks(const struct exact *x, const struct exact_block *b, int n,
                             struct fused_scratch *f, float *tile, float *saved)
 {
     struct fused_block p[FUSED_BLOCKS];

@@ -28,18 +28,19 @@ unsigned exact_fused_pack(const struct exact *x, const struct exact_seq *s, int6
 /* Outputs and normalisers of n blocks of one head, at most FUSED_BLOCKS; `tile` is
  * scratch for a tile of floats.  The result has a bit for each block that is done; the
  * others must take the separate kernels. */
-unsigned exact_fused_blocks(const struct exact *x, const struct block *b, int n,
+unsigned exact_fused_blocks(const struct exact *x, const struct exact_block *b, int n,
                             struct fused_scratch *f, float *tile, float *saved);
 
 /*
- * What both ways share (exact_reference.c)
+ * Shared with the separate kernels (exact_reference.c)
  */
 
 /* The norm of the longest key that each lane may see, where causality alone hides keys. */
-void exact_max_key_norms(const struct exact *x, const struct block *b, float *longest);
+void exact_max_key_norms(const struct exact *x, const struct exact_block *b,
+                         float *longest);
 /* Store the logarithm of the normalisers, for the backward pass and for the caller,
  * from references m and sums l; of relu2 share, which is 1/n. */
-void exact_store_norms(const struct exact *x, const struct block *b, const float *m,
-                       const float *l, const float *share, float *saved);
+void exact_store_norms(const struct exact *x, const struct exact_block *b,
+                       const float *m, const float *l, const float *share, float *saved);
 
 #endif

@@ -135,7 +135,7 @@ void exact_map(const struct exact *x, float *tile, int n, struct positions at,
     if (x->score->rope_base > 0) exact_rope(x, tile, n, at, false);
 }
 
-void exact_load_queries(const struct exact *x, const struct block *b, float *tile,
+void exact_load_queries(const struct exact *x, const struct exact_block *b, float *tile,
                         struct mapped *m)
 {
     const bool projects = exact_has_project(x);

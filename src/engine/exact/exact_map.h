@@ -1,4 +1,4 @@
-/* exact_map.h -- row maps: what is done to rows of q and k before they meet.
+/* exact_map.h -- row maps: what is applied to rows of q and k before their product.
  *
  * In order: projection, standardisation (mean 0, variance 1), normalisation (norm 1),
  * rope. Most mechanisms have none of these.
@@ -17,7 +17,7 @@ struct mapped {
 /* Whether rows of q and k have a map. */
 bool exact_has_map(const struct exact *x);
 /* Queries of a block after all maps, and n keys of a sequence from key j on. */
-void exact_load_queries(const struct exact *x, const struct block *b, float *tile,
+void exact_load_queries(const struct exact *x, const struct exact_block *b, float *tile,
                         struct mapped *m);
 void exact_load_key_rows(const struct exact *x, const struct exact_seq *s, int64_t kv,
                          int64_t j, int n, float *tile, struct mapped *m);

@@ -28,8 +28,8 @@ void exact_nonfinite_values(const struct exact *x, int r0, int r1, int n,
         }
 }
 
-void exact_nonfinite_forward(const struct exact *x, const struct block *b, int64_t t,
-                             int n, const uint64_t *seen, const float *w,
+void exact_nonfinite_forward(const struct exact *x, const struct exact_block *b,
+                             int64_t t, int n, const uint64_t *seen, const float *w,
                              const uint32_t *pairs, float *tile, float *scratch,
                              float *ot)
 {
@@ -39,8 +39,8 @@ void exact_nonfinite_forward(const struct exact *x, const struct block *b, int64
 }
 
 /* One pass for each operand, with two tiles of scratch. */
-void exact_nonfinite_backward(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const uint64_t *seen,
+void exact_nonfinite_backward(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const uint64_t *seen,
                               const struct nonfinite_grads *p, const void *d_o,
                               float *tile, float *tile2)
 {

@@ -12,8 +12,8 @@
 
 /* ot[d.v][LANES] += weights of the visible pairs by values, which are loaded into tile
  * and scratch [TILE][d.ldv]. */
-void exact_nonfinite_forward(const struct exact *x, const struct block *b, int64_t t,
-                             int n, const uint64_t *seen, const float *w,
+void exact_nonfinite_forward(const struct exact *x, const struct exact_block *b,
+                             int64_t t, int n, const uint64_t *seen, const float *w,
                              const uint32_t *pairs, float *tile, float *scratch,
                              float *ot);
 /* The same for lanes r0 to r1 with values tile[n][d.ldv]. */
@@ -29,8 +29,8 @@ struct nonfinite_grads {
     const uint64_t *stop; /* [n] lanes whose pairs have no key gradient, or NULL */
     float          *dk, *dv, *dqt; /* [n][d.ldq], [n][d.ldv], [d.q][LANES] */
 };
-void exact_nonfinite_backward(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const uint64_t *seen,
+void exact_nonfinite_backward(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const uint64_t *seen,
                               const struct nonfinite_grads *grads, const void *d_o,
                               float *tile, float *tile2);
 

@@ -22,8 +22,8 @@ static void clear_padding(float *tile, int ld, int r0, int r1)
     memset(tile + (int64_t)r1 * ld, 0, (size_t)(TILE - r1) * (size_t)ld * sizeof *tile);
 }
 
-void exact_load_block(const struct exact *x, const struct block *b, const void *base,
-                      const foci_layout *l, int d, int ld, float *tile)
+void exact_load_block(const struct exact *x, const struct exact_block *b,
+                      const void *base, const foci_layout *l, int d, int ld, float *tile)
 {
     const char *rows = at(x, base, l, b->seq->s.b, b->seq->s.q0 + b->i0 + b->r0, b->h);
 
@@ -38,7 +38,7 @@ bool exact_packs_stored(const struct exact *x)
            !x->stage->n_levels;
 }
 
-const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
+const uint16_t *exact_stored_block(const struct exact *x, const struct exact_block *b,
                                    const void *base, const foci_layout *l, int d,
                                    void *scratch, int64_t *ld)
 {
@@ -83,7 +83,7 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
     x->k->load_rows(tile, ld, rows, l->row, (int)x->p->dtype, n, d);
 }
 
-void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows(const struct exact *x, const struct exact_block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld)
 {
     char *rows =
@@ -93,7 +93,7 @@ void exact_store_rows(const struct exact *x, const struct block *b, void *base,
                      1.0f, b->r1 - b->r0, d);
 }
 
-void exact_store_rows_by(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows_by(const struct exact *x, const struct exact_block *b, void *base,
                          const foci_layout *l, const float *tile, const float *factor)
 {
     char *rows =
@@ -103,7 +103,7 @@ void exact_store_rows_by(const struct exact *x, const struct block *b, void *bas
                         x->d.ldv, factor + b->r0, b->r1 - b->r0, x->d.v);
 }
 
-void exact_store_block(const struct exact *x, const struct block *b, void *base,
+void exact_store_block(const struct exact *x, const struct exact_block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile)
 {
@@ -200,8 +200,10 @@ static void pack_stored_tile(const struct exact *x, const uint16_t *in, int64_t 
                              int n, int d, int projects, char *rows, char *sum,
                              size_t size, size_t at)
 {
-    if (rows) x->k->take_rows_bf16((void *)(rows + at * size), in, ld, n, d, projects);
-    if (sum) x->k->take_sum_bf16((void *)(sum + at * size), in, ld, n, d, projects);
+    if (rows)
+        x->k->pack_rows_from_bf16((void *)(rows + at * size), in, ld, n, d, projects);
+    if (sum)
+        x->k->pack_sum_from_bf16((void *)(sum + at * size), in, ld, n, d, projects);
 }
 
 bool exact_checks_values(const struct exact *x)

@@ -14,8 +14,9 @@
  */
 
 /* Rows of q, o or d_o of a block as floats, zero in lanes without a query. */
-void exact_load_block(const struct exact *x, const struct block *b, const void *base,
-                      const foci_layout *l, int d, int ld, float *tile);
+void exact_load_block(const struct exact *x, const struct exact_block *b,
+                      const void *base, const foci_layout *l, int d, int ld,
+                      float *tile);
 /* Keys or values of a tile as floats, zero beyond the last key. */
 void exact_load_tile(const struct exact *x, const struct exact_seq *s, int64_t kv,
                      int64_t t, const void *base, const foci_layout *l, int d, int ld,
@@ -29,7 +30,7 @@ void exact_load_rows(const struct exact *x, const struct exact_seq *s, int64_t k
 bool exact_packs_stored(const struct exact *x);
 /* Stored rows of a block from lane 0 on, *ld apart.  Where lane 0 has no query they are
  * copied to `scratch`, a tile of them. */
-const uint16_t *exact_stored_block(const struct exact *x, const struct block *b,
+const uint16_t *exact_stored_block(const struct exact *x, const struct exact_block *b,
                                    const void *base, const foci_layout *l, int d,
                                    void *scratch, int64_t *ld);
 /* Stored rows of tile t of keys or values. */
@@ -72,14 +73,14 @@ bool exact_checks_values(const struct exact *x);
  */
 
 /* A block of cols[d][LANES] times factor[LANES]; tile[LANES][ld] is scratch. */
-void exact_store_block(const struct exact *x, const struct block *b, void *base,
+void exact_store_block(const struct exact *x, const struct exact_block *b, void *base,
                        const foci_layout *l, const float *cols, int d, int ld,
                        const float *factor, float *tile);
 /* A block of rows tile[LANES][d.ldv], row i times factor[i]. */
-void exact_store_rows_by(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows_by(const struct exact *x, const struct exact_block *b, void *base,
                          const foci_layout *l, const float *tile, const float *factor);
 /* A block of rows tile[LANES][ld]. */
-void exact_store_rows(const struct exact *x, const struct block *b, void *base,
+void exact_store_rows(const struct exact *x, const struct exact_block *b, void *base,
                       const foci_layout *l, const float *tile, int d, int ld);
 
 #endif

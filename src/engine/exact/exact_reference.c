@@ -13,7 +13,8 @@
 #include "engine/exact/exact_pack.h"
 #include "engine/exact/exact_score.h"
 
-void exact_max_key_norms(const struct exact *x, const struct block *b, float *longest)
+void exact_max_key_norms(const struct exact *x, const struct exact_block *b,
+                         float *longest)
 {
     const int64_t first = b->kv * x->max.kt + b->seq->kt0;
     const bool    causal = x->p->flags & FOCI_FLAG_CAUSAL;
@@ -99,8 +100,8 @@ bool forward_references(struct forward_pass *p, const float *norms, const float 
 }
 
 /* m and log2(l) may be large and of opposite sign, so they are added in double. */
-void exact_store_norms(const struct exact *x, const struct block *b, const float *m,
-                       const float *l, const float *share, float *saved)
+void exact_store_norms(const struct exact *x, const struct exact_block *b,
+                       const float *m, const float *l, const float *share, float *saved)
 {
     float norm[LANES];
 
@@ -137,13 +138,13 @@ void forward_store(struct forward_pass *p, const int64_t *visible, float *saved)
         factor[r] = l == 0 ? 0 : 1 / (x->kind == FOCI_WEIGH_L2NORM ? sqrtf(l) : l);
     }
     for (int64_t f = 0; (saved || x->io->lse) && f < p->fold; f++) {
-        const struct block b = exact_fold_member(p->b, f);
+        const struct exact_block b = exact_fold_member(p->b, f);
         exact_store_norms(x, &b, p->m, p->l, factor, saved);
     }
     for (int r = 0; r < LANES && x->dropout.on; r++)
         factor[r] *= x->dropout.scale;
     for (int64_t f = 0; f < p->fold; f++) {
-        const struct block b = exact_fold_member(p->b, f);
+        const struct exact_block b = exact_fold_member(p->b, f);
         exact_store_block(x, &b, x->io->o, &x->p->o, forward_sum(p, f), x->d.v,
                           x->d.ldv, factor, p->r->tile);
     }

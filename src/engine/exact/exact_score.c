@@ -11,8 +11,8 @@ bool exact_has_bias(const struct exact *x)
            exact_source_biases(x);
 }
 
-void exact_fill_bias(const struct exact *x, const struct block *b, int64_t t, int n,
-                     float *bias)
+void exact_fill_bias(const struct exact *x, const struct exact_block *b, int64_t t,
+                     int n, float *bias)
 {
     const float unit = (float)exact_bias_unit(x);
 
@@ -31,8 +31,8 @@ void exact_fill_bias(const struct exact *x, const struct block *b, int64_t t, in
     }
 }
 
-void exact_add_dbias(const struct exact *x, const struct block *b, int64_t t, int n,
-                     const float *ds, float *scratch, float *dbias)
+void exact_add_dbias(const struct exact *x, const struct exact_block *b, int64_t t,
+                     int n, const float *ds, float *scratch, float *dbias)
 {
     _Alignas(64) float ones[LANES];
 
@@ -56,8 +56,8 @@ void exact_modify(const struct exact *x, float *s, int n, const float *plain,
                  (float)x->score->cap, bias.at, bias.ld, seen);
 }
 
-void exact_factors(const struct exact *x, const struct block *b, const int64_t *visible,
-                   float *plain, float *f, float *mul)
+void exact_factors(const struct exact *x, const struct exact_block *b,
+                   const int64_t *visible, float *plain, float *f, float *mul)
 {
     const double head = exact_head_scale(x, b->h), unit = exact_logit_unit(x);
     double       row[LANES];

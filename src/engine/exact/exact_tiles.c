@@ -10,13 +10,13 @@ static uint64_t lanes_from(int64_t r)
     return r <= 0 ? ~UINT64_C(0) : r >= LANES ? 0 : ~UINT64_C(0) << r;
 }
 
-uint64_t exact_lanes(const struct block *b)
+uint64_t exact_lanes(const struct exact_block *b)
 {
     return lanes_from(b->r0) & ~lanes_from(b->r1);
 }
 
 /* Start on the tiles of a level; if causal, up to what the last query may see. */
-static void walk_level(struct walk *w, int level)
+static void walk_level(struct exact_walk *w, int level)
 {
     const struct exact     *x = w->x;
     const struct exact_seq *s = w->seq;
@@ -39,7 +39,7 @@ static void walk_level(struct walk *w, int level)
         w->runs = support_row(table, w->row, &w->n_runs);
 }
 
-bool exact_block_wanted(const struct exact *x, const struct block *b)
+bool exact_block_wanted(const struct exact *x, const struct exact_block *b)
 {
     const struct seq *s = &b->seq->s;
     const int64_t     row = s->b * x->p->len_q + s->q0 + b->i0;
@@ -52,22 +52,22 @@ bool exact_block_wanted(const struct exact *x, const struct block *b)
 }
 
 /* Blocks are aligned to positions wherever a table is consulted. */
-struct walk exact_walk_keys(const struct exact *x, const struct block *b)
+struct exact_walk exact_walk_keys(const struct exact *x, const struct exact_block *b)
 {
-    struct walk w = { .x = x,
-                      .seq = b->seq,
-                      .row = b->pos < 0 ? -1 : b->pos / TILE,
-                      .last = b->pos + b->r1 - 1 };
+    struct exact_walk w = { .x = x,
+                            .seq = b->seq,
+                            .row = b->pos < 0 ? -1 : b->pos / TILE,
+                            .last = b->pos + b->r1 - 1 };
 
     walk_level(&w, -1);
     return w;
 }
 
-struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
-                              int64_t t)
+struct exact_walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
+                                    int64_t t)
 {
-    struct walk w = { .limit = s->n_qt };
-    const int   level = exact_slot_level(s, t);
+    struct exact_walk w = { .limit = s->n_qt };
+    const int         level = exact_slot_level(s, t);
 
     if (s->kinds)
         w.line = exact_table_col(x, s, t);
@@ -92,7 +92,7 @@ struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *s,
 }
 
 /* The next tile of a table that the execution made. */
-static bool line_next(struct walk *w, int64_t *tile, int32_t *mask)
+static bool line_next(struct exact_walk *w, int64_t *tile, int32_t *mask)
 {
     /* Rows of the table are numbered like the tiles returned, columns like positions. */
     const int64_t shift = w->seq ? 0 : w->shift;
@@ -107,7 +107,7 @@ static bool line_next(struct walk *w, int64_t *tile, int32_t *mask)
     return false;
 }
 
-static bool table_next(struct walk *w, int64_t *tile, int32_t *mask)
+static bool table_next(struct exact_walk *w, int64_t *tile, int32_t *mask)
 {
     for (; w->run < w->n_runs; w->run++) {
         const struct tile_run *r = &w->runs[w->run];
@@ -123,7 +123,7 @@ static bool table_next(struct walk *w, int64_t *tile, int32_t *mask)
     return false;
 }
 
-bool exact_next(struct walk *w, int64_t *tile, int32_t *mask)
+bool exact_next(struct exact_walk *w, int64_t *tile, int32_t *mask)
 {
     for (;;) {
         if (w->line.kinds ? line_next(w, tile, mask) : table_next(w, tile, mask))
@@ -145,8 +145,8 @@ int64_t exact_mask_row(const struct exact *x, const struct exact_seq *s, int64_t
 }
 
 /* An entry of the plan's dictionary of masks, or the mechanism's mask evaluated. */
-static const uint64_t *masks_of(const struct exact *x, const struct block *b, int level,
-                                int64_t j0, int32_t mask, uint64_t *scratch)
+static const uint64_t *masks_of(const struct exact *x, const struct exact_block *b,
+                                int level, int64_t j0, int32_t mask, uint64_t *scratch)
 {
     const struct exact_seq *s = b->seq;
     const foci_range        rows = { b->pos, min64(b->pos + TILE, s->s.nk) };
@@ -160,7 +160,7 @@ static const uint64_t *masks_of(const struct exact *x, const struct block *b, in
 }
 
 /* exact_tile_mask() of a tile of slots. */
-static bool mask_slots(const struct exact *x, const struct block *b, int level,
+static bool mask_slots(const struct exact *x, const struct exact_block *b, int level,
                        int64_t t, int32_t mask, int n, uint64_t *seen)
 {
     const struct exact_seq *s = b->seq;
@@ -181,7 +181,7 @@ static bool mask_slots(const struct exact *x, const struct block *b, int level,
     return true;
 }
 
-bool exact_tile_mask(const struct exact *x, const struct block *b, int64_t t,
+bool exact_tile_mask(const struct exact *x, const struct exact_block *b, int64_t t,
                      int32_t mask, int n, uint64_t *seen)
 {
     const int level = exact_slot_level(b->seq, t);
@@ -212,8 +212,8 @@ bool exact_tile_mask(const struct exact *x, const struct block *b, int64_t t,
     return true;
 }
 
-bool exact_causal_cut(const struct exact *x, const struct block *b, int64_t t, int n,
-                      struct causal_cut *c)
+bool exact_causal_cut(const struct exact *x, const struct exact_block *b, int64_t t,
+                      int n, struct causal_cut *c)
 {
     const int64_t over =
         t * TILE - b->pos; /* lanes before the first that sees key 0 of the tile */
@@ -235,7 +235,7 @@ bool exact_counts_keys(const struct exact *x, bool backward)
     return x->kind == FOCI_WEIGH_RELU2 || x->score->n_rows || (backward && learned);
 }
 
-void exact_count_visible_natural(const struct exact *x, const struct block *b,
+void exact_count_visible_natural(const struct exact *x, const struct exact_block *b,
                                  int64_t visible[LANES])
 {
     const int64_t nk = b->seq->s.nk;
@@ -247,10 +247,10 @@ void exact_count_visible_natural(const struct exact *x, const struct block *b,
                              : nk;
         return;
     }
-    struct walk w = exact_walk_keys(x, b);
-    int64_t     t;
-    int32_t     mask;
-    uint64_t    seen[TILE];
+    struct exact_walk w = exact_walk_keys(x, b);
+    int64_t           t;
+    int32_t           mask;
+    uint64_t          seen[TILE];
 
     memset(visible, 0, LANES * sizeof *visible);
     while (exact_next(&w, &t, &mask)) {
@@ -266,7 +266,7 @@ void exact_count_visible_natural(const struct exact *x, const struct block *b,
     }
 }
 
-void exact_count_visible(const struct exact *x, const struct block *b,
+void exact_count_visible(const struct exact *x, const struct exact_block *b,
                          int64_t visible[LANES])
 {
     if (x->order)

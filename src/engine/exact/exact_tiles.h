@@ -21,7 +21,7 @@ enum { MASK_BY_MECH = -2 };
 
 /* An iteration over the key tiles of a block, those of keys and then those of each
  * level of slots; or over the blocks of a key tile. */
-struct walk {
+struct exact_walk {
     const struct exact     *x;
     const struct exact_seq *seq; /* NULL: no levels follow */
     int64_t row, last; /* query tile in the table; position of the last query */
@@ -33,29 +33,29 @@ struct walk {
 };
 
 /* Whether the caller needs any row of the block: gates leave out blocks. */
-bool        exact_block_wanted(const struct exact *x, const struct block *b);
-struct walk exact_walk_keys(const struct exact *x, const struct block *b);
+bool exact_block_wanted(const struct exact *x, const struct exact_block *b);
+struct exact_walk exact_walk_keys(const struct exact *x, const struct exact_block *b);
 /* Blocks of seq that may see key tile t. */
-struct walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq,
-                              int64_t t);
+struct exact_walk exact_walk_blocks(const struct exact *x, const struct exact_seq *seq,
+                                    int64_t t);
 /* The next tile and its mask; false at the end. */
-bool exact_next(struct walk *w, int64_t *tile, int32_t *mask);
+bool exact_next(struct exact_walk *w, int64_t *tile, int32_t *mask);
 
 /* seen[n]: the lanes of b that see each of the n keys of tile t.  false: all lanes with
  * a query see all keys, and `seen` is not written. */
-bool exact_tile_mask(const struct exact *x, const struct block *b, int64_t t,
+bool exact_tile_mask(const struct exact *x, const struct exact_block *b, int64_t t,
                      int32_t mask, int n, uint64_t *seen);
 /* Where row i of a sequence and head h starts in the caller's mask or bias. */
 int64_t exact_mask_row(const struct exact *x, const struct exact_seq *s, int64_t h,
                        int64_t i);
 /* Lanes that have a query. */
-uint64_t exact_lanes(const struct block *b);
+uint64_t exact_lanes(const struct exact_block *b);
 
 /* How many keys each lane sees, in all sweeps; in the sweep in natural order; and
  * whether anything depends on it. */
-void exact_count_visible(const struct exact *x, const struct block *b,
+void exact_count_visible(const struct exact *x, const struct exact_block *b,
                          int64_t visible[LANES]);
-void exact_count_visible_natural(const struct exact *x, const struct block *b,
+void exact_count_visible_natural(const struct exact *x, const struct exact_block *b,
                                  int64_t visible[LANES]);
 bool exact_counts_keys(const struct exact *x, bool backward);
 
@@ -78,8 +78,8 @@ static inline int exact_padded(const struct exact *x, int n)
 struct causal_cut {
     int j, m, lane;
 };
-bool exact_causal_cut(const struct exact *x, const struct block *b, int64_t t, int n,
-                      struct causal_cut *c);
+bool exact_causal_cut(const struct exact *x, const struct exact_block *b, int64_t t,
+                      int n, struct causal_cut *c);
 
 /*
  * Tables of an execution (exact_table.c)

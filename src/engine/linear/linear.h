@@ -165,7 +165,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
 /* Carve and fill sequences, maps and what depends on parameters; a null arena
  * counts. */
 void linear_open(struct linear *x, const foci_io *io, struct arena *a);
-/* Of these, what depends on parameters: decays and projections. */
+/* The part of these that depends on parameters: decays and projections. */
 void           linear_params_carve(struct linear *x, struct arena *a);
 struct segment linear_segment(const struct linear *x, int64_t i);
 int            linear_threads(const struct linear *x, int64_t jobs, double flops);

@@ -76,8 +76,8 @@ static foci_status redraw(const foci_plan *plan, const struct stage *s,
 foci_status linear_advance(const foci_plan *plan, const struct stage *s,
                            const foci_io *io, float *params)
 {
-    const struct group *g = s->group;
-    const foci_linear  *l = &s->linear;
+    const struct plan_group *g = s->group;
+    const foci_linear       *l = &s->linear;
 
     if (l->redraw <= 0) return FOCI_OK;
     const int64_t at = g->param0[g->mech.def->n_tensors - 1];

@@ -77,9 +77,9 @@ struct linear_back_scratch {
     struct linear_sums single; /* [n_sums] boundary of a sequence of one segment */
     struct linear_sums carry, next;
 
-    struct chunk next_chunk; /* comes next; its rows are prefetched in parts, */
-    int          prefetched; /* so many so far, */
-    unsigned     prefetches; /* PREFETCH_ flags */
+    struct feature_chunk next_chunk; /* comes next; its rows are prefetched in parts, */
+    int                  prefetched; /* so many so far, */
+    unsigned             prefetches; /* PREFETCH_ flags */
 
     char *kernel; /* scratch of the fused kernel */
 
@@ -114,15 +114,16 @@ void linear_back_product_features(const struct linear *x, float *c,
 /* linear_back_rows.c */
 /* n and r: divide d_o, and make the gradients of the divisors. */
 void linear_back_divide_rows(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c);
+                             const struct feature_chunk *c);
 void linear_back_store_q(const struct linear_back         *b,
-                         const struct linear_back_scratch *r, const struct chunk *c);
-void linear_back_store_k(const struct linear_back *b, const struct chunk *c, float *dk,
-                         float *dv);
+                         const struct linear_back_scratch *r,
+                         const struct feature_chunk       *c);
+void linear_back_store_k(const struct linear_back *b, const struct feature_chunk *c,
+                         float *dk, float *dv);
 /* Store r->dk and r->dv, or where heads share keys add them to the rows of the segment
  * that starts at position `from`. */
 void linear_back_add_k(const struct linear_back *b, const struct linear_back_scratch *r,
-                       const struct chunk *c, int64_t from);
+                       const struct feature_chunk *c, int64_t from);
 
 /* linear_back_prefetch.c: chunk t of the segment comes next, if there is one; prefetch
  * so many parts of it. */
@@ -137,11 +138,11 @@ void linear_back_prefetch(const struct linear_back *b, struct linear_back_scratc
 /* Load keys, queries and d_o of a chunk, in units of the sums over keys, which are
  * rescaled to hold it.  false: without `force`, the chunk has to be split. */
 bool linear_back_load(const struct linear_back *b, struct linear_back_scratch *r,
-                      const struct chunk *c, const struct linear_back_boundary *m,
-                      bool force);
+                      const struct feature_chunk        *c,
+                      const struct linear_back_boundary *m, bool force);
 /* The part of it that sums over queries need. */
-void linear_back_load_queries(const struct linear_back   *b,
-                              struct linear_back_scratch *r, const struct chunk *c,
+void linear_back_load_queries(const struct linear_back *b, struct linear_back_scratch *r,
+                              const struct feature_chunk        *c,
                               const struct linear_back_boundary *m);
 /* s = by s + the sum over lanes of decay[64] f n; decay NULL: 1. */
 void linear_back_add_queries(const struct linear_back *b, struct linear_back_scratch *r,
@@ -153,25 +154,27 @@ void linear_back_add_keys(const struct linear_back *b, struct linear_back_scratc
 /* linear_back_chunk.c */
 /* Gradients of a chunk.  The sums over queries become those of the chunk before it. */
 void linear_back_chunk(const struct linear_back *b, struct linear_back_scratch *r,
-                       const struct chunk *c, struct linear_back_boundary m, int level,
-                       int64_t from);
+                       const struct feature_chunk *c, struct linear_back_boundary m,
+                       int level, int64_t from);
 /* Gradients of a chunk whose sums are over the whole sequence. */
 void linear_back_chunk_alone(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c, struct linear_back_boundary m,
-                             int64_t from);
+                             const struct feature_chunk *c,
+                             struct linear_back_boundary m, int64_t from);
 
 /* linear_back_fused.c: a chunk by one kernel.  false: the chunk is short or not finite,
  * and nothing was done. */
 bool linear_back_can_fuse(const struct linear_back *b);
 bool linear_back_fused_chunk(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c, struct linear_back_boundary m);
+                             const struct feature_chunk *c,
+                             struct linear_back_boundary m);
 
 /* linear_back_den.c: gradients of denominators, where these are apart. */
 /* z: sums over the keys that each lane sees. */
 void linear_back_den_sums(const struct linear_back *b, struct linear_back_scratch *r,
-                          const struct chunk *c, const struct linear_back_boundary *m);
+                          const struct feature_chunk        *c,
+                          const struct linear_back_boundary *m);
 void linear_back_den(const struct linear_back *b, struct linear_back_scratch *r,
-                     const struct chunk *c, struct linear_back_boundary m);
+                     const struct feature_chunk *c, struct linear_back_boundary m);
 /* rho of the whole sequence, with by_feature and nothing causal. */
 void linear_back_den_features(const struct linear *x, struct linear_sums keys,
                               struct linear_sums queries);
@@ -215,8 +218,8 @@ void linear_back_join_keys(const struct linear_back *b, struct linear_back_scrat
 void linear_back_join_queries(const struct linear_back   *b,
                               struct linear_back_scratch *r, int64_t h, int64_t s);
 /* lam^(len - 1 - lane): the decay of each lane up to the end of the chunk. */
-const float *linear_back_decay_to_end(const struct linear_back *b,
-                                      const struct chunk *c, float *decay);
+const float *linear_back_decay_to_end(const struct linear_back   *b,
+                                      const struct feature_chunk *c, float *decay);
 
 /* linear_back_scan.c: gradients of a segment of a key/value head, for all heads that
  * share it, and of a whole sequence. */
@@ -242,13 +245,13 @@ static inline void linear_back_add(float *restrict to, const float *restrict fro
 }
 
 /* Positions of a chunk: lanes that have a key or a query. */
-static inline int linear_back_length(const struct chunk *c)
+static inline int linear_back_length(const struct feature_chunk *c)
 {
     return c->n > c->r1 ? c->n : c->r1;
 }
 
-static inline const struct decay *linear_back_decay(const struct linear_back *b,
-                                                    const struct chunk       *c)
+static inline const struct decay *linear_back_decay(const struct linear_back   *b,
+                                                    const struct feature_chunk *c)
 {
     return b->x.decay ? &b->x.decay[c->h] : NULL;
 }

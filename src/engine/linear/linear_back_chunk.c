@@ -57,7 +57,7 @@ static double weighted_dot(const struct linear *x, const float *f, const float *
 
 /* Gradient of the decay through the weights of pairs inside the chunk. */
 static void intra_decay_grad(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c)
+                             const struct feature_chunk *c)
 {
     const struct decay *d = linear_back_decay(b, c);
 
@@ -68,7 +68,8 @@ static void intra_decay_grad(const struct linear_back *b, struct linear_back_scr
         }
 }
 
-static void mask_intra(const struct linear_back *b, const struct chunk *c, float *a)
+static void mask_intra(const struct linear_back *b, const struct feature_chunk *c,
+                       float *a)
 {
     const struct linear *x = &b->x;
     const struct decay  *d = linear_back_decay(b, c);
@@ -79,7 +80,7 @@ static void mask_intra(const struct linear_back *b, const struct chunk *c, float
 
 /* a = g^T f and da = v n^T + r, masked. */
 static void intra_scores(const struct linear_back *b, struct linear_back_scratch *r,
-                         const struct chunk *c)
+                         const struct feature_chunk *c)
 {
     const struct linear             *x = &b->x;
     const int                        cut = result_cell(x);
@@ -256,7 +257,7 @@ static void times(float *restrict to, const float *restrict by)
 
 /* From gradients of features to gradients of rows. */
 static void map_back(const struct linear_back *b, struct linear_back_scratch *r,
-                     const struct chunk *c, bool keys)
+                     const struct feature_chunk *c, bool keys)
 {
     const struct linear   *x = &b->x;
     const struct features *t = keys ? &r->k.t : &r->q.t;
@@ -268,7 +269,7 @@ static void map_back(const struct linear_back *b, struct linear_back_scratch *r,
 }
 
 static void store_grads(const struct linear_back *b, struct linear_back_scratch *r,
-                        const struct chunk *c, int64_t from)
+                        const struct feature_chunk *c, int64_t from)
 {
     if (c->r0 < c->r1) {
         map_back(b, r, c, false);
@@ -283,7 +284,7 @@ static void store_grads(const struct linear_back *b, struct linear_back_scratch 
 
 /* Undo RoPE on the gradients of the features of numerators. */
 static void rope_back(const struct linear_back *b, struct linear_back_scratch *r,
-                      const struct chunk *c)
+                      const struct feature_chunk *c)
 {
     if (!b->x.rope) return;
     linear_rope(&b->x, c, r->df, r->df, true);
@@ -291,13 +292,13 @@ static void rope_back(const struct linear_back *b, struct linear_back_scratch *r
 }
 
 static void split(const struct linear_back *b, struct linear_back_scratch *r,
-                  const struct chunk *c, struct linear_back_boundary m, int level,
-                  int64_t from)
+                  const struct feature_chunk *c, struct linear_back_boundary m,
+                  int level, int64_t from)
 {
     const struct linear        *x = &b->x;
     const int                   half = linear_back_length(c) / 2;
-    const struct chunk          left = linear_subchunk(c, 0, half);
-    const struct chunk          right = linear_subchunk(c, half, CHUNK);
+    const struct feature_chunk  left = linear_subchunk(c, 0, half);
+    const struct feature_chunk  right = linear_subchunk(c, half, CHUNK);
     struct linear_back_boundary middle = m;
 
     middle.of[KEYS] = linear_sums_at(x, r->level, level);
@@ -309,8 +310,8 @@ static void split(const struct linear_back *b, struct linear_back_scratch *r,
 }
 
 void linear_back_chunk(const struct linear_back *b, struct linear_back_scratch *r,
-                       const struct chunk *c, struct linear_back_boundary m, int level,
-                       int64_t from)
+                       const struct feature_chunk *c, struct linear_back_boundary m,
+                       int level, int64_t from)
 {
     const struct linear        *x = &b->x;
     struct linear_back_boundary now = m;
@@ -345,8 +346,8 @@ void linear_back_chunk(const struct linear_back *b, struct linear_back_scratch *
 }
 
 void linear_back_chunk_alone(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c, struct linear_back_boundary m,
-                             int64_t from)
+                             const struct feature_chunk *c,
+                             struct linear_back_boundary m, int64_t from)
 {
     const struct chunk_decays none = { 0 };
 

@@ -1,5 +1,5 @@
-/* linear_back_den.c -- gradients of denominators that are no sums of the weights that
- * numerators have: under RoPE, where denominators have unrotated features, and with
+/* linear_back_den.c -- gradients of denominators that are not sums of the weights of
+ * numerators: under RoPE, where denominators have unrotated features, and with
  * FOCI_NORM_FEATURE, where every feature is divided by its own sum.
  *
  * Both are sums z over the features of the keys that a lane sees, made lane by lane as
@@ -7,7 +7,7 @@
  */
 #include "engine/linear/linear_back.h"
 
-static float decay_of(const struct linear_back *b, const struct chunk *c)
+static float decay_of(const struct linear_back *b, const struct feature_chunk *c)
 {
     const struct decay *d = linear_back_decay(b, c);
     return d ? (float)d->lam : 1;
@@ -29,7 +29,8 @@ static void add_suffix(const float *g, float lam, int len, float run, float *z)
 }
 
 void linear_back_den_sums(const struct linear_back *b, struct linear_back_scratch *r,
-                          const struct chunk *c, const struct linear_back_boundary *m)
+                          const struct feature_chunk        *c,
+                          const struct linear_back_boundary *m)
 {
     const struct linear *x = &b->x;
     const float          lam = decay_of(b, c);
@@ -81,7 +82,7 @@ static double keys_seen(const float *dz, const float *g, float lam, int len, flo
     return slope;
 }
 
-/* And keys after them. */
+/* The same with the keys after each lane. */
 static double keys_after(const float *dz, const float *g, float lam, int len, float rho,
                          float after, bool decay_grad, float *dg)
 {
@@ -98,7 +99,7 @@ static double keys_after(const float *dz, const float *g, float lam, int len, fl
 }
 
 void linear_back_den(const struct linear_back *b, struct linear_back_scratch *r,
-                     const struct chunk *c, struct linear_back_boundary m)
+                     const struct feature_chunk *c, struct linear_back_boundary m)
 {
     const struct linear *x = &b->x;
     const float          lam = decay_of(b, c);

@@ -23,7 +23,8 @@ static double series(double lam, int64_t n)
 }
 
 /* d/dlam of linear_decay_sum(). */
-static double decay_sum_slope(const struct linear *x, const struct chunk *c, int lane)
+static double decay_sum_slope(const struct linear *x, const struct feature_chunk *c,
+                              int lane)
 {
     const double  lam = x->decay[c->h].lam;
     const int64_t at = c->pos + lane, after = c->seq->s.nk - at - 1;
@@ -42,7 +43,7 @@ static double decay_sum_slope(const struct linear *x, const struct chunk *c, int
 /* The divisor of lane i, with its sign, in the units of its features; 0: the row is
  * empty. TRIG saves no sign, so its divisor is made again. */
 static float divisor(const struct linear_back *b, const struct linear_back_scratch *r,
-                     const struct chunk *c, int i)
+                     const struct feature_chunk *c, int i)
 {
     const struct linear *x = &b->x;
     const float          saved = b->saved[linear_saved_at(x, c) + i];
@@ -59,7 +60,7 @@ static float divisor(const struct linear_back *b, const struct linear_back_scrat
 /* Gradient of the divisor, given delta = d_o.o.  The square root of decays that RetNet
  * may divide by instead has one for the decay. */
 static float divisor_grad(const struct linear_back *b, struct linear_back_scratch *r,
-                          const struct chunk *c, int i, float by, float delta)
+                          const struct feature_chunk *c, int i, float by, float delta)
 {
     const struct linear *x = &b->x;
 
@@ -77,7 +78,7 @@ static float divisor_grad(const struct linear_back *b, struct linear_back_scratc
 }
 
 void linear_back_divide_rows(const struct linear_back *b, struct linear_back_scratch *r,
-                             const struct chunk *c)
+                             const struct feature_chunk *c)
 {
     const struct linear *x = &b->x;
     const bool           retnet = x->l->norm == FOCI_NORM_RETNET;

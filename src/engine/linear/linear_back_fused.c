@@ -8,7 +8,7 @@ bool linear_back_can_fuse(const struct linear_back *b)
     return b->x.fused && b->x.causal && b->x.per_kv == 1;
 }
 
-/* Reading asks for nothing of the caller's to change. */
+/* The rows are read only, so const may be cast away. */
 static uint16_t *row_at(const void *base, const foci_layout *l, int64_t b, int64_t row,
                         int64_t head)
 {
@@ -16,26 +16,26 @@ static uint16_t *row_at(const void *base, const foci_layout *l, int64_t b, int64
     return (uint16_t *)base + b * l->batch + row * l->row + head * l->head;
 }
 
-static uint16_t *query_at(const struct linear *x, const struct chunk *c,
+static uint16_t *query_at(const struct linear *x, const struct feature_chunk *c,
                           const void *base, const foci_layout *l)
 {
     return row_at(base, l, c->seq->s.b, c->seq->s.q0 + c->pos - c->seq->pos0,
                   x->head0 + c->h);
 }
 
-static uint16_t *key_at(const struct linear *x, const struct chunk *c, const void *base,
-                        const foci_layout *l)
+static uint16_t *key_at(const struct linear *x, const struct feature_chunk *c,
+                        const void *base, const foci_layout *l)
 {
     return row_at(base, l, c->seq->s.b, c->seq->s.k0 + c->pos, x->kv0 + c->kv);
 }
 
-static bool is_full(const struct chunk *c)
+static bool is_full(const struct feature_chunk *c)
 {
     return c->n == CHUNK && c->r0 == 0 && c->r1 == CHUNK;
 }
 
 /* Rows of the chunk that comes next. */
-static void set_next(const struct linear_back *b, const struct chunk *c,
+static void set_next(const struct linear_back *b, const struct feature_chunk *c,
                      struct chunk_back *r)
 {
     const struct linear *x = &b->x;
@@ -53,7 +53,8 @@ static void set_next(const struct linear_back *b, const struct chunk *c,
 }
 
 bool linear_back_fused_chunk(const struct linear_back   *b,
-                             struct linear_back_scratch *scratch, const struct chunk *c,
+                             struct linear_back_scratch *scratch,
+                             const struct feature_chunk *c,
                              struct linear_back_boundary m)
 {
     const struct linear *x = &b->x;

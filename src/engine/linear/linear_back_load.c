@@ -11,8 +11,8 @@ static void pack_queries(const struct linear_back *b, struct linear_back_scratch
     linear_back_pairs(x, r->n_pairs, r->n, x->ldv, CHUNK);
 }
 
-void linear_back_load_queries(const struct linear_back   *b,
-                              struct linear_back_scratch *r, const struct chunk *c,
+void linear_back_load_queries(const struct linear_back *b, struct linear_back_scratch *r,
+                              const struct feature_chunk        *c,
                               const struct linear_back_boundary *m)
 {
     const struct linear *x = &b->x;
@@ -25,8 +25,8 @@ void linear_back_load_queries(const struct linear_back   *b,
 }
 
 bool linear_back_load(const struct linear_back *b, struct linear_back_scratch *r,
-                      const struct chunk *c, const struct linear_back_boundary *m,
-                      bool force)
+                      const struct feature_chunk        *c,
+                      const struct linear_back_boundary *m, bool force)
 {
     const struct linear *x = &b->x;
 

@@ -41,8 +41,8 @@ static const char *row_at(const struct linear *x, const void *base,
     return (const char *)base + offset * x->el;
 }
 
-static void prefetch_keys(const struct linear_back *b, const struct chunk *c, int r0,
-                          int n, bool gradients)
+static void prefetch_keys(const struct linear_back *b, const struct feature_chunk *c,
+                          int r0, int n, bool gradients)
 {
     const struct linear *x = &b->x;
     const foci_problem  *p = x->p;
@@ -58,8 +58,8 @@ static void prefetch_keys(const struct linear_back *b, const struct chunk *c, in
         prefetch_write(x, row_at(x, b->g->dv, &p->v, s->b, row, h), p->v.row, n, x->dv);
 }
 
-static void prefetch_queries(const struct linear_back *b, const struct chunk *c, int r0,
-                             int n, bool gradients)
+static void prefetch_queries(const struct linear_back *b, const struct feature_chunk *c,
+                             int r0, int n, bool gradients)
 {
     const struct linear *x = &b->x;
     const foci_problem  *p = x->p;
@@ -76,8 +76,8 @@ static void prefetch_queries(const struct linear_back *b, const struct chunk *c,
 
 static void prefetch_part(const struct linear_back *b, struct linear_back_scratch *r)
 {
-    const struct chunk *c = &r->next_chunk;
-    const int           rows = CHUNK / PREFETCH_PARTS, r0 = r->prefetched * rows;
+    const struct feature_chunk *c = &r->next_chunk;
+    const int rows = CHUNK / PREFETCH_PARTS, r0 = r->prefetched * rows;
 
     if (r->prefetched >= PREFETCH_PARTS) return;
     r->prefetched++;

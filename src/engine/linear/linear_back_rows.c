@@ -11,7 +11,8 @@ static char *row_at(const struct linear *x, void *base, const foci_layout *l, in
 }
 
 void linear_back_store_q(const struct linear_back         *b,
-                         const struct linear_back_scratch *r, const struct chunk *c)
+                         const struct linear_back_scratch *r,
+                         const struct feature_chunk       *c)
 {
     const struct linear *x = &b->x;
     const foci_layout   *l = &x->p->q;
@@ -24,14 +25,15 @@ void linear_back_store_q(const struct linear_back         *b,
 }
 
 /* Keys of the memory take no gradient. */
-static void clear_memory(const struct linear *x, const struct chunk *c, float *d, int ld)
+static void clear_memory(const struct linear *x, const struct feature_chunk *c,
+                         float *d, int ld)
 {
     for (int j = 0; j < c->n && c->pos + j < x->stage->memory; j++)
         memset(d + (int64_t)j * ld, 0, (size_t)ld * sizeof *d);
 }
 
-void linear_back_store_k(const struct linear_back *b, const struct chunk *c, float *dk,
-                         float *dv)
+void linear_back_store_k(const struct linear_back *b, const struct feature_chunk *c,
+                         float *dk, float *dv)
 {
     const struct linear *x = &b->x;
     const struct seq    *s = &c->seq->s;
@@ -49,7 +51,7 @@ void linear_back_store_k(const struct linear_back *b, const struct chunk *c, flo
 }
 
 void linear_back_add_k(const struct linear_back *b, const struct linear_back_scratch *r,
-                       const struct chunk *c, int64_t from)
+                       const struct feature_chunk *c, int64_t from)
 {
     const struct linear *x = &b->x;
     const int64_t        row = c->pos - from;

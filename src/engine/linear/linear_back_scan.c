@@ -13,7 +13,7 @@ static void keep_sums(const struct linear_back *b, struct linear_back_scratch *r
     _Alignas(64) float   decay[CHUNK];
 
     for (int64_t t = p->begin; t < p->end; t++) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
 
         linear_sums_copy(x, linear_sums_at(x, r->before, t - p->begin), m->of[KEYS]);
         if (t + 1 < p->end && linear_back_fused_keys(b, r, h, p, t, m->of[KEYS]))
@@ -42,7 +42,7 @@ static void scan_back(const struct linear_back *b, struct linear_back_scratch *r
     keep_sums(b, r, h, p, &m);
     r->d_lam = 0;
     for (int64_t t = p->end; t-- > p->begin;) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
 
         linear_back_prefetch_chunk(
             b, r, h, p, t - 1, PREFETCH_KEYS | PREFETCH_QUERIES | PREFETCH_GRADIENTS);
@@ -63,7 +63,7 @@ static void scan_alone(const struct linear_back *b, struct linear_back_scratch *
     const int64_t        from = linear_chunk(x, p->s, h, p->begin).pos;
 
     for (int64_t t = p->begin; t < p->end; t++) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
         linear_back_prefetch_chunk(
             b, r, h, p, t + 1, PREFETCH_KEYS | PREFETCH_QUERIES | PREFETCH_GRADIENTS);
         linear_back_chunk_alone(b, r, &c, m, from);
@@ -99,8 +99,8 @@ static void store_shared(const struct linear_back *b, struct linear_back_scratch
     const struct linear *x = &b->x;
 
     for (int64_t t = p->begin; t < p->end; t++) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
-        const int64_t      row = (t - p->begin) * CHUNK;
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
+        const int64_t              row = (t - p->begin) * CHUNK;
 
         if (c.n)
             linear_back_store_k(b, &c, r->dk_all + row * x->ldq,
@@ -147,7 +147,7 @@ static void keep_boundaries(const struct linear_back *b, struct linear_back_scra
         linear_sums_copy(x, m.of[KEYS], r->carry);
         linear_sums_clear(x, m.of[QUERIES]);
         for (int64_t t = p.begin; i + 1 < i1 && t < p.end; t++) {
-            const struct chunk c = linear_chunk(x, s, h, t);
+            const struct feature_chunk c = linear_chunk(x, s, h, t);
 
             if (linear_back_fused_keys(b, r, h, &p, t, r->carry)) continue;
             linear_back_load_keys(b, r, h, &p, t, r->carry);

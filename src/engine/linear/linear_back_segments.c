@@ -68,8 +68,8 @@ static const float *decay_from(const struct linear_back *b, int64_t h, int64_t n
     return decay;
 }
 
-const float *linear_back_decay_to_end(const struct linear_back *b,
-                                      const struct chunk *c, float *decay)
+const float *linear_back_decay_to_end(const struct linear_back   *b,
+                                      const struct feature_chunk *c, float *decay)
 {
     const int n = linear_back_length(c);
 
@@ -82,9 +82,9 @@ bool linear_back_fused_keys(const struct linear_back *b, struct linear_back_scra
                             int64_t h, const struct linear_back_segment *p, int64_t t,
                             struct linear_sums s)
 {
-    const struct linear *x = &b->x;
-    const struct chunk   c = linear_chunk(x, p->s, h, t);
-    const struct chunk   next = linear_chunk(x, p->s, h, t + 1);
+    const struct linear       *x = &b->x;
+    const struct feature_chunk c = linear_chunk(x, p->s, h, t);
+    const struct feature_chunk next = linear_chunk(x, p->s, h, t + 1);
 
     return linear_fused_chunk(x, &c, LINEAR_UPDATE, s, t + 1 < p->end ? &next : NULL,
                               NULL, r->kernel);
@@ -94,7 +94,7 @@ void linear_back_load_keys(const struct linear_back *b, struct linear_back_scrat
                            int64_t h, const struct linear_back_segment *p, int64_t t,
                            struct linear_sums s)
 {
-    const struct chunk c = linear_chunk(&b->x, p->s, h, t);
+    const struct feature_chunk c = linear_chunk(&b->x, p->s, h, t);
 
     linear_back_prefetch_chunk(b, r, h, p, t + 1, PREFETCH_KEYS);
     linear_back_prefetch(b, r, PREFETCH_PARTS / 2);
@@ -111,7 +111,7 @@ void linear_back_sum_keys(const struct linear_back *b, struct linear_back_scratc
 
     linear_back_boundary_clear(b, &m);
     for (int64_t t = p->begin; t < p->end; t++) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
 
         if (linear_back_fused_keys(b, r, h, p, t, m.of[KEYS])) continue;
         linear_back_load_keys(b, r, h, p, t, m.of[KEYS]);
@@ -136,7 +136,7 @@ void linear_back_sum_queries(const struct linear_back *b, struct linear_back_scr
     }
     linear_back_sums_rescale(x, m.of[QUERIES], of.of[KEYS].max_log);
     for (int64_t t = p->begin; t < p->end; t++) {
-        const struct chunk c = linear_chunk(x, p->s, h, t);
+        const struct feature_chunk c = linear_chunk(x, p->s, h, t);
 
         if (c.r0 >= c.r1) continue;
         linear_back_prefetch_chunk(b, r, h, p, t + 1, PREFETCH_QUERIES);

@@ -122,8 +122,8 @@ static void count_segments(struct linear_back *b)
 
 static void set_kind(struct linear_back *b)
 {
-    const struct linear *x = &b->x;
-    const struct group  *g = x->stage->group;
+    const struct linear     *x = &b->x;
+    const struct plan_group *g = x->stage->group;
 
     b->bidirectional = x->l->decays && !x->causal;
     b->intra = x->causal || b->bidirectional;

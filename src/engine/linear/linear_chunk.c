@@ -3,12 +3,13 @@
 
 #include "engine/linear/linear_chunk.h"
 
-struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t)
+struct feature_chunk linear_chunk(const struct linear *x, int64_t s, int64_t h,
+                                  int64_t t)
 {
     const struct linear_seq *seq = &x->seqs[s];
     const int64_t            pos = (seq->first + t) * CHUNK;
 
-    return (struct chunk){
+    return (struct feature_chunk){
         .seq = seq,
         .s = s,
         .h = h,
@@ -22,9 +23,9 @@ struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t 
 
 static int clamp(int a, int n) { return (int)min64(max64(a, 0), n); }
 
-struct chunk linear_subchunk(const struct chunk *c, int b, int e)
+struct feature_chunk linear_subchunk(const struct feature_chunk *c, int b, int e)
 {
-    struct chunk p = *c;
+    struct feature_chunk p = *c;
 
     assert(b <= e && e <= CHUNK);
     p.pos += b;
@@ -34,7 +35,7 @@ struct chunk linear_subchunk(const struct chunk *c, int b, int e)
     return p;
 }
 
-int64_t linear_saved_at(const struct linear *x, const struct chunk *c)
+int64_t linear_saved_at(const struct linear *x, const struct feature_chunk *c)
 {
     return (c->h * x->p->batch + c->seq->s.b) * x->p->len_q + c->seq->s.q0 + c->pos -
            c->seq->pos0;

@@ -10,15 +10,16 @@
  */
 
 /* Chunk number t of sequence s, for head h. */
-struct chunk linear_chunk(const struct linear *x, int64_t s, int64_t h, int64_t t);
+struct feature_chunk linear_chunk(const struct linear *x, int64_t s, int64_t h,
+                                  int64_t t);
 /* Lanes b to e of a chunk, as a chunk of its own. */
-struct chunk linear_subchunk(const struct chunk *c, int b, int e);
+struct feature_chunk linear_subchunk(const struct feature_chunk *c, int b, int e);
 /* The row of lane 0 in what forward saves: [heads][batch][len_q]. */
-int64_t linear_saved_at(const struct linear *x, const struct chunk *c);
+int64_t linear_saved_at(const struct linear *x, const struct feature_chunk *c);
 
 /* Keys that lane `lane` sees, and the sum of their decays (linear_decay.c). */
-int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane);
-double  linear_decay_sum(const struct linear *x, const struct chunk *c, int lane);
+int64_t linear_visible(const struct linear *x, const struct feature_chunk *c, int lane);
+double linear_decay_sum(const struct linear *x, const struct feature_chunk *c, int lane);
 
 /*
  * Rows of the caller's tensors (linear_rows.c)
@@ -26,12 +27,12 @@ double  linear_decay_sum(const struct linear *x, const struct chunk *c, int lane
 
 /* Rows of a tensor laid out as q (q, o, d_o) or as k (k, v), to tile[64][ld] of floats,
  * zero in lanes without a row. */
-void linear_load_q(const struct linear *x, const struct chunk *c, const void *base,
-                   const foci_layout *l, int d, int ld, float *tile);
-void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
-                   const foci_layout *l, int d, int ld, float *tile);
+void linear_load_q(const struct linear *x, const struct feature_chunk *c,
+                   const void *base, const foci_layout *l, int d, int ld, float *tile);
+void linear_load_k(const struct linear *x, const struct feature_chunk *c,
+                   const void *base, const foci_layout *l, int d, int ld, float *tile);
 /* Row i of o is column i of cols[d][64] times factor[i]; tile[64][ld] is scratch. */
-void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
+void linear_store_q(const struct linear *x, const struct feature_chunk *c, void *base,
                     const foci_layout *l, const float *cols, int d, int ld,
                     const float *factor, float *tile);
 
@@ -39,7 +40,7 @@ void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
  * products of the chunk before, since all at once would exceed the loads a core has in
  * flight. */
 enum { PREFETCH_PARTS = 8 };
-void linear_prefetch(const struct linear *x, const struct chunk *c, int part);
+void linear_prefetch(const struct linear *x, const struct feature_chunk *c, int part);
 
 /*
  * Operands (linear_pack.c)
@@ -151,20 +152,20 @@ struct linear_queries linear_queries_carve(const struct linear *x, struct arena 
 /* Load the keys and values of a chunk, make their features, and rescale the sums to
  * units that hold them.  false: with `may_split`, the chunk is steep or not finite, and
  * sums are unchanged. */
-bool linear_load_keys(const struct linear *x, const struct chunk *c, bool may_split,
-                      struct linear_sums s, struct linear_keys *k);
+bool linear_load_keys(const struct linear *x, const struct feature_chunk *c,
+                      bool may_split, struct linear_sums s, struct linear_keys *k);
 /* s = lam^n s + sum over keys of lam^(n - 1 - key) g v. */
-void linear_sums_update(const struct linear *x, const struct chunk *c,
+void linear_sums_update(const struct linear *x, const struct feature_chunk *c,
                         const struct linear_keys *k, struct linear_sums s);
 /* out[64][ldv] = rows of v times decay[64]. */
 void linear_decay_values(const struct linear *x, const float *decay, const float *v,
                          float *out);
 /* Pack the keys and values for the products with queries. */
-void linear_pack_keys(const struct linear *x, const struct chunk *c,
+void linear_pack_keys(const struct linear *x, const struct feature_chunk *c,
                       const struct linear_keys *k);
 /* Load queries and make their features in the units of s.  With FOCI_NORM_FEATURE k are
  * the keys of a causal chunk, else NULL. */
-void linear_load_queries(const struct linear *x, const struct chunk *c,
+void linear_load_queries(const struct linear *x, const struct feature_chunk *c,
                          struct linear_sums s, const struct linear_keys *k,
                          struct linear_queries *q);
 
@@ -178,8 +179,8 @@ enum { LINEAR_OUTPUTS = 1, LINEAR_UPDATE = 2 };
 bool linear_can_fuse(const struct linear *x);
 /* Prefetches the rows of `next` unless that is NULL.  false: the chunk is short or not
  * finite, and nothing was done. */
-bool linear_fused_chunk(const struct linear *x, const struct chunk *c, unsigned parts,
-                        struct linear_sums s, const struct chunk *next, float *saved,
-                        void *scratch);
+bool linear_fused_chunk(const struct linear *x, const struct feature_chunk *c,
+                        unsigned parts, struct linear_sums s,
+                        const struct feature_chunk *next, float *saved, void *scratch);
 
 #endif

@@ -5,7 +5,7 @@
 
 double linear_lambda(const struct linear *x, int64_t h)
 {
-    const struct group *g = x->stage->group;
+    const struct plan_group *g = x->stage->group;
 
     if (g->mech.def->n_tensors && g->param0[0] >= 0)
         return 1 / (1 + exp(-(double)x->io->params[g->param0[0] + h]));
@@ -50,7 +50,7 @@ double linear_geometric_sum(double lam, int64_t n)
     return lam > 0 ? expm1((double)n * log(lam)) / (lam - 1) : 1;
 }
 
-double linear_decay_sum(const struct linear *x, const struct chunk *c, int lane)
+double linear_decay_sum(const struct linear *x, const struct feature_chunk *c, int lane)
 {
     const double  lam = x->decay ? x->decay[c->h].lam : 1;
     const int64_t nk = c->seq->s.nk, at = c->pos + lane;
@@ -61,7 +61,7 @@ double linear_decay_sum(const struct linear *x, const struct chunk *c, int lane)
     return linear_geometric_sum(lam, at + 1) + lam * after;
 }
 
-int64_t linear_visible(const struct linear *x, const struct chunk *c, int lane)
+int64_t linear_visible(const struct linear *x, const struct feature_chunk *c, int lane)
 {
     return x->causal ? max64(0, c->pos + lane + 1) : c->seq->s.nk;
 }

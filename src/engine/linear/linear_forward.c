@@ -50,8 +50,9 @@ static void scan_heads(const struct linear_forward_pass *p, int64_t h0, int64_t 
     for (int64_t i = 0; i < n; i++)
         linear_sums_clear(x, linear_sums_at(x, r->interleaved, i));
     for (int64_t i = 0; i < end; i++) {
-        const struct chunk c = linear_chunk(x, s, h0 + i % n, i / n);
-        const struct chunk next = linear_chunk(x, s, h0 + (i + 1) % n, (i + 1) / n);
+        const struct feature_chunk c = linear_chunk(x, s, h0 + i % n, i / n);
+        const struct feature_chunk next =
+            linear_chunk(x, s, h0 + (i + 1) % n, (i + 1) / n);
 
         linear_forward_prefetch(x, i + 1 < end ? &next : NULL, r);
         r->s = linear_sums_at(x, r->interleaved, i % n);

@@ -27,8 +27,8 @@ struct linear_forward_scratch {
     float    *tile;   /* [64][ldv] */
     char     *kernel; /* scratch of the fused kernel */
 
-    struct chunk next_chunk; /* comes next; its rows are prefetched in parts, */
-    int          prefetched; /* so many so far */
+    struct feature_chunk next_chunk; /* comes next; its rows are prefetched in parts, */
+    int                  prefetched; /* so many so far */
 
     _Alignas(64) float den[CHUNK];
 };
@@ -52,28 +52,28 @@ struct linear_forward_scratch linear_forward_scratch_carve(const struct linear *
                                                            struct arena        *a);
 /* The chunk being computed is followed by `next` (NULL: by none), whose rows are
  * prefetched meanwhile. */
-void linear_forward_prefetch(const struct linear *x, const struct chunk *next,
+void linear_forward_prefetch(const struct linear *x, const struct feature_chunk *next,
                              struct linear_forward_scratch *r);
 /* Products are computed for lanes 0 to linear_forward_lanes() - 1. */
-int linear_forward_lanes(const struct chunk *c);
+int linear_forward_lanes(const struct feature_chunk *c);
 /* Add to numerators and denominators (add 0: set) what sums s give to the queries,
  * times decay[64] unless that is NULL.  `packed`: r->sums_at holds s already. */
 void linear_forward_inter_chunk(const struct linear           *x,
                                 struct linear_forward_scratch *r, struct linear_sums s,
                                 bool packed, const float *decay, int end, int add);
 /* Add what the keys of the chunk give. */
-void linear_forward_intra_chunk(const struct linear *x, const struct chunk *c,
+void linear_forward_intra_chunk(const struct linear *x, const struct feature_chunk *c,
                                 struct linear_forward_scratch *r);
 /* Divide the rows and store them; saved may be NULL. */
-void linear_forward_store(const struct linear *x, const struct chunk *c, float *saved,
-                          struct linear_forward_scratch *r);
+void linear_forward_store(const struct linear *x, const struct feature_chunk *c,
+                          float *saved, struct linear_forward_scratch *r);
 /* decay[64] of the sums before a chunk (NULL where nothing decays), and after it. */
-const float *linear_forward_decay_before(const struct linear *x, const struct chunk *c,
-                                         float *decay);
-const float *linear_forward_decay_after(const struct linear *x, const struct chunk *c,
-                                        float *decay);
+const float *linear_forward_decay_before(const struct linear        *x,
+                                         const struct feature_chunk *c, float *decay);
+const float *linear_forward_decay_after(const struct linear        *x,
+                                        const struct feature_chunk *c, float *decay);
 /* A causal chunk: its rows from sums r->s and its own keys, then its keys into r->s. */
-void linear_forward_causal_chunk(const struct linear *x, const struct chunk *c,
+void linear_forward_causal_chunk(const struct linear *x, const struct feature_chunk *c,
                                  float *saved, struct linear_forward_scratch *r);
 
 /* linear_forward_segments.c: the three phases, of head h and segment i of all, or of a
@@ -94,10 +94,10 @@ struct linear_prefill {
 struct linear_prefill linear_prefill_carve(const struct linear *x, struct arena *a);
 /* Rescale `before` to units that hold the keys of the chunk, and write its rows, if it
  * has queries.  false: nothing was done, and the chunk has to be split. */
-bool linear_prefill_chunk(const struct linear *x, const struct chunk *c,
+bool linear_prefill_chunk(const struct linear *x, const struct feature_chunk *c,
                           struct linear_prefill *s);
 /* After that: added = the sums over the chunk's keys alone. */
-void linear_prefill_sums(const struct linear *x, const struct chunk *c,
+void linear_prefill_sums(const struct linear *x, const struct feature_chunk *c,
                          struct linear_prefill *s);
 
 #endif

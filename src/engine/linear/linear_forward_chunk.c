@@ -35,8 +35,8 @@ static void prefetch_part(const struct linear *x, struct linear_forward_scratch 
         linear_prefetch(x, &r->next_chunk, r->prefetched++);
 }
 
-/* What is left of the chunk that starts now is prefetched first. */
-void linear_forward_prefetch(const struct linear *x, const struct chunk *next,
+/* The parts of the starting chunk that are not prefetched yet are prefetched first. */
+void linear_forward_prefetch(const struct linear *x, const struct feature_chunk *next,
                              struct linear_forward_scratch *r)
 {
     while (r->prefetched < PREFETCH_PARTS)
@@ -45,7 +45,7 @@ void linear_forward_prefetch(const struct linear *x, const struct chunk *next,
     if (next) r->next_chunk = *next;
 }
 
-int linear_forward_lanes(const struct chunk *c)
+int linear_forward_lanes(const struct feature_chunk *c)
 {
     return (int)round_up(max64(c->n, c->r1), 16);
 }
@@ -95,7 +95,7 @@ static void weights(const struct linear *x, const struct linear_operand_at *keys
 }
 
 /* Apply decay and causality to the weights, sum them over the keys and pack them. */
-static void mask_weights(const struct linear *x, const struct chunk *c,
+static void mask_weights(const struct linear *x, const struct feature_chunk *c,
                          struct linear_forward_scratch *r, const float *mask, float *sum)
 {
     if (x->bf16)
@@ -104,7 +104,7 @@ static void mask_weights(const struct linear *x, const struct chunk *c,
         x->k->near_f32(r->a, c->n, mask, !x->causal, sum);
 }
 
-void linear_forward_intra_chunk(const struct linear *x, const struct chunk *c,
+void linear_forward_intra_chunk(const struct linear *x, const struct feature_chunk *c,
                                 struct linear_forward_scratch *r)
 {
     const float *mask = x->l->decays ? x->decay[c->h].mask : NULL;
@@ -129,7 +129,8 @@ void linear_forward_intra_chunk(const struct linear *x, const struct chunk *c,
 }
 
 /* The divisor of the row in lane i; 0: the row is empty. */
-static float divisor(const struct linear *x, const struct chunk *c, int i, float den)
+static float divisor(const struct linear *x, const struct feature_chunk *c, int i,
+                     float den)
 {
     switch (x->l->norm) {
     case FOCI_NORM_NONE: return 1;
@@ -152,8 +153,8 @@ static float saved_number(const struct linear                 *x,
     return by == 0 ? INFINITY : r->q.max_log[i] + logf(by);
 }
 
-void linear_forward_store(const struct linear *x, const struct chunk *c, float *saved,
-                          struct linear_forward_scratch *r)
+void linear_forward_store(const struct linear *x, const struct feature_chunk *c,
+                          float *saved, struct linear_forward_scratch *r)
 {
     float             *out = saved ? saved + linear_saved_at(x, c) : NULL;
     _Alignas(64) float factor[CHUNK] = { 0 };
@@ -170,8 +171,8 @@ void linear_forward_store(const struct linear *x, const struct chunk *c, float *
     linear_store_q(x, c, x->io->o, &x->p->o, r->ot, x->dv, x->ldv, factor, r->tile);
 }
 
-const float *linear_forward_decay_before(const struct linear *x, const struct chunk *c,
-                                         float *decay)
+const float *linear_forward_decay_before(const struct linear        *x,
+                                         const struct feature_chunk *c, float *decay)
 {
     if (!x->l->decays) return NULL;
     for (int i = 0; i < CHUNK; i++)
@@ -179,8 +180,8 @@ const float *linear_forward_decay_before(const struct linear *x, const struct ch
     return decay;
 }
 
-const float *linear_forward_decay_after(const struct linear *x, const struct chunk *c,
-                                        float *decay)
+const float *linear_forward_decay_after(const struct linear        *x,
+                                        const struct feature_chunk *c, float *decay)
 {
     for (int i = 0; i < CHUNK; i++)
         decay[i] = x->decay[c->h].power[CHUNK - i];
@@ -189,8 +190,8 @@ const float *linear_forward_decay_after(const struct linear *x, const struct chu
 
 /* Load the keys of a causal chunk, which rescales r->s, and write the rows of its
  * queries. false: nothing was done, and the chunk has to be split. */
-static bool write_rows(const struct linear *x, const struct chunk *c, float *saved,
-                       struct linear_forward_scratch *r)
+static bool write_rows(const struct linear *x, const struct feature_chunk *c,
+                       float *saved, struct linear_forward_scratch *r)
 {
     _Alignas(64) float decay[CHUNK];
 
@@ -209,10 +210,10 @@ static bool write_rows(const struct linear *x, const struct chunk *c, float *sav
 
 /* Rows and update of the sums by one kernel, which prefetches the next chunk by
  * itself. */
-static bool fused_chunk(const struct linear *x, const struct chunk *c, float *saved,
-                        struct linear_forward_scratch *r)
+static bool fused_chunk(const struct linear *x, const struct feature_chunk *c,
+                        float *saved, struct linear_forward_scratch *r)
 {
-    const struct chunk *next = r->prefetched ? NULL : &r->next_chunk;
+    const struct feature_chunk *next = r->prefetched ? NULL : &r->next_chunk;
 
     if (!linear_fused_chunk(x, c, LINEAR_OUTPUTS | LINEAR_UPDATE, r->s, next, saved,
                             r->kernel))
@@ -221,14 +222,14 @@ static bool fused_chunk(const struct linear *x, const struct chunk *c, float *sa
     return true;
 }
 
-void linear_forward_causal_chunk(const struct linear *x, const struct chunk *c,
+void linear_forward_causal_chunk(const struct linear *x, const struct feature_chunk *c,
                                  float *saved, struct linear_forward_scratch *r)
 {
     if (fused_chunk(x, c, saved, r)) return;
     if (!write_rows(x, c, saved, r)) {
-        const int          half = (int)max64(c->n, c->r1) / 2;
-        const struct chunk first = linear_subchunk(c, 0, half);
-        const struct chunk second = linear_subchunk(c, half, CHUNK);
+        const int                  half = (int)max64(c->n, c->r1) / 2;
+        const struct feature_chunk first = linear_subchunk(c, 0, half);
+        const struct feature_chunk second = linear_subchunk(c, half, CHUNK);
 
         linear_forward_causal_chunk(x, &first, saved, r);
         linear_forward_causal_chunk(x, &second, saved, r);
@@ -246,14 +247,14 @@ struct linear_prefill linear_prefill_carve(const struct linear *x, struct arena 
     return (struct linear_prefill){ r.s, r.next, scratch };
 }
 
-bool linear_prefill_chunk(const struct linear *x, const struct chunk *c,
+bool linear_prefill_chunk(const struct linear *x, const struct feature_chunk *c,
                           struct linear_prefill *s)
 {
     s->scratch->s = s->before;
     return write_rows(x, c, NULL, s->scratch);
 }
 
-void linear_prefill_sums(const struct linear *x, const struct chunk *c,
+void linear_prefill_sums(const struct linear *x, const struct feature_chunk *c,
                          struct linear_prefill *s)
 {
     linear_sums_clear(x, s->added);

@@ -12,11 +12,11 @@
 
 /* s = lam^64 s + sum over keys of lam^key g v: the update of a scan from the last chunk
  * to the first. */
-static void update_reverse(const struct linear *x, const struct chunk *c,
+static void update_reverse(const struct linear *x, const struct feature_chunk *c,
                            struct linear_forward_scratch *r, struct linear_sums s)
 {
-    _Alignas(64) float decay[CHUNK];
-    struct chunk       full = *c;
+    _Alignas(64) float   decay[CHUNK];
+    struct feature_chunk full = *c;
 
     full.n = CHUNK;
     for (int j = 0; j < CHUNK; j++)
@@ -43,8 +43,8 @@ void linear_forward_sum_segment(const struct linear_forward_pass *p, int64_t h,
 
     linear_sums_clear(x, s);
     for (int64_t t = g.begin; t < g.end; t++) {
-        const struct chunk c = linear_chunk(x, g.s, h, t);
-        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
+        const struct feature_chunk next = linear_chunk(x, g.s, h, t + 1);
 
         if (linear_fused_chunk(x, &c, LINEAR_UPDATE, s, t + 1 < g.end ? &next : NULL,
                                NULL, r->kernel))
@@ -56,7 +56,7 @@ void linear_forward_sum_segment(const struct linear_forward_pass *p, int64_t h,
     const struct linear_sums after = linear_sums_at(x, p->after, sums_number(x, h, i));
     linear_sums_clear(x, after);
     for (int64_t t = g.end; t-- > g.begin;) {
-        const struct chunk c = linear_chunk(x, g.s, h, t);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
         linear_load_keys(x, &c, false, after, &r->k);
         update_reverse(x, &c, r, after);
     }
@@ -117,8 +117,8 @@ static void read_segment(const struct linear_forward_pass *p, int64_t h, int64_t
     r->sums_at.f = s.rows;
     linear_operand_at_pack(x, &r->sums_at, x->m_pad);
     for (int64_t t = g.begin; t < g.end; t++) {
-        const struct chunk c = linear_chunk(x, g.s, h, t);
-        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
+        const struct feature_chunk next = linear_chunk(x, g.s, h, t + 1);
 
         if (c.r0 >= c.r1) continue;
         if (linear_fused_chunk(x, &c, LINEAR_OUTPUTS, s, t + 1 < g.end ? &next : NULL,
@@ -141,15 +141,15 @@ static void read_bidirectional(const struct linear_forward_pass *p, int64_t h,
 
     linear_sums_copy(x, r->next, linear_sums_at(x, p->after, sums_number(x, h, i)));
     for (int64_t t = g.end; t-- > g.begin;) {
-        const struct chunk c = linear_chunk(x, g.s, h, t);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
 
         linear_sums_copy(x, linear_sums_at(x, r->after, t - g.begin), r->next);
         linear_load_keys(x, &c, false, r->next, &r->k);
         update_reverse(x, &c, r, r->next);
     }
     for (int64_t t = g.begin; t < g.end; t++) {
-        const struct chunk       c = linear_chunk(x, g.s, h, t);
-        const struct linear_sums after = linear_sums_at(x, r->after, t - g.begin);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
+        const struct linear_sums   after = linear_sums_at(x, r->after, t - g.begin);
 
         linear_load_keys(x, &c, false, r->s, &r->k);
         linear_pack_keys(x, &c, &r->k);
@@ -182,8 +182,8 @@ void linear_forward_segment(const struct linear_forward_pass *p, int64_t h, int6
         return;
     }
     for (int64_t t = g.begin; t < g.end; t++) {
-        const struct chunk c = linear_chunk(x, g.s, h, t);
-        const struct chunk next = linear_chunk(x, g.s, h, t + 1);
+        const struct feature_chunk c = linear_chunk(x, g.s, h, t);
+        const struct feature_chunk next = linear_chunk(x, g.s, h, t + 1);
 
         linear_forward_prefetch(x, t + 1 < g.end ? &next : NULL, r);
         linear_forward_causal_chunk(x, &c, p->saved, r);

@@ -22,22 +22,26 @@ static uint16_t *row_at(const void *base, const foci_layout *l, int64_t b, int64
 }
 
 static uint16_t *query_at(const struct linear *x, const void *base,
-                          const foci_layout *l, const struct chunk *c)
+                          const foci_layout *l, const struct feature_chunk *c)
 {
     return row_at(base, l, c->seq->s.b, c->seq->s.q0 + c->pos - c->seq->pos0,
                   x->head0 + c->h);
 }
 
 static uint16_t *key_at(const struct linear *x, const void *base, const foci_layout *l,
-                        const struct chunk *c)
+                        const struct feature_chunk *c)
 {
     return row_at(base, l, c->seq->s.b, c->seq->s.k0 + c->pos, x->kv0 + c->kv);
 }
 
-static bool has_queries(const struct chunk *c) { return c->r0 == 0 && c->r1 == CHUNK; }
+static bool has_queries(const struct feature_chunk *c)
+{
+    return c->r0 == 0 && c->r1 == CHUNK;
+}
 
 /* Divisors that are no sums of weights; NULL: the kernel divides by these sums. */
-static const float *divisors(const struct linear *x, const struct chunk *c, float *by)
+static const float *divisors(const struct linear *x, const struct feature_chunk *c,
+                             float *by)
 {
     if (x->l->norm == FOCI_NORM_SUM) return NULL;
     for (int i = 0; i < CHUNK; i++)
@@ -45,9 +49,9 @@ static const float *divisors(const struct linear *x, const struct chunk *c, floa
     return by;
 }
 
-bool linear_fused_chunk(const struct linear *x, const struct chunk *c, unsigned parts,
-                        struct linear_sums s, const struct chunk *next, float *saved,
-                        void *scratch)
+bool linear_fused_chunk(const struct linear *x, const struct feature_chunk *c,
+                        unsigned parts, struct linear_sums s,
+                        const struct feature_chunk *next, float *saved, void *scratch)
 {
     const foci_problem *p = x->p;
     const foci_io      *io = x->io;

@@ -109,7 +109,8 @@ static void rescale_keys(const struct linear *x, struct linear_sums s,
 
 /* Decay of each key up to the end of the chunk: lam^(n - 1 - key), 0 in lanes
  * without. */
-static void key_decays(const struct linear *x, const struct chunk *c, float *decay)
+static void key_decays(const struct linear *x, const struct feature_chunk *c,
+                       float *decay)
 {
     for (int j = 0; j < CHUNK; j++)
         decay[j] = j < c->n ? x->decay[c->h].power[c->n - 1 - j] : 0;
@@ -123,8 +124,8 @@ void linear_decay_values(const struct linear *x, const float *decay, const float
             out[j * x->ldv + c] = decay[j] * v[j * x->ldv + c];
 }
 
-bool linear_load_keys(const struct linear *x, const struct chunk *c, bool may_split,
-                      struct linear_sums s, struct linear_keys *k)
+bool linear_load_keys(const struct linear *x, const struct feature_chunk *c,
+                      bool may_split, struct linear_sums s, struct linear_keys *k)
 {
     _Alignas(64) float decay[CHUNK];
 
@@ -150,7 +151,7 @@ bool linear_load_keys(const struct linear *x, const struct chunk *c, bool may_sp
     return true;
 }
 
-void linear_pack_keys(const struct linear *x, const struct chunk *c,
+void linear_pack_keys(const struct linear *x, const struct feature_chunk *c,
                       const struct linear_keys *k)
 {
     linear_operand_at_pack(x, &k->num, x->m_pad);
@@ -180,7 +181,7 @@ static void divide_features(const struct linear *x, struct linear_sums s,
     }
 }
 
-void linear_load_queries(const struct linear *x, const struct chunk *c,
+void linear_load_queries(const struct linear *x, const struct feature_chunk *c,
                          struct linear_sums s, const struct linear_keys *k,
                          struct linear_queries *q)
 {

@@ -23,10 +23,10 @@ static void load(const struct linear *x, const char *rows, int64_t step, int r0,
 }
 
 /* Number of the query of lane 0; negative where the first lanes have none. */
-static int64_t query0(const struct chunk *c) { return c->pos - c->seq->pos0; }
+static int64_t query0(const struct feature_chunk *c) { return c->pos - c->seq->pos0; }
 
-void linear_load_q(const struct linear *x, const struct chunk *c, const void *base,
-                   const foci_layout *l, int d, int ld, float *tile)
+void linear_load_q(const struct linear *x, const struct feature_chunk *c,
+                   const void *base, const foci_layout *l, int d, int ld, float *tile)
 {
     const int64_t row = c->seq->s.q0 + query0(c) + c->r0;
     /* Causal chunks before the first key see nothing: their rows are not read, since
@@ -37,14 +37,14 @@ void linear_load_q(const struct linear *x, const struct chunk *c, const void *ba
          tile);
 }
 
-void linear_load_k(const struct linear *x, const struct chunk *c, const void *base,
-                   const foci_layout *l, int d, int ld, float *tile)
+void linear_load_k(const struct linear *x, const struct feature_chunk *c,
+                   const void *base, const foci_layout *l, int d, int ld, float *tile)
 {
     load(x, at(x, base, l, c->seq->s.b, c->seq->s.k0 + c->pos, x->kv0 + c->kv), l->row,
          0, c->n, d, ld, tile);
 }
 
-void linear_store_q(const struct linear *x, const struct chunk *c, void *base,
+void linear_store_q(const struct linear *x, const struct feature_chunk *c, void *base,
                     const foci_layout *l, const float *cols, int d, int ld,
                     const float *factor, float *tile)
 {
@@ -72,7 +72,7 @@ static void prefetch_rows(const struct linear *x, const char *rows, int64_t step
             __builtin_prefetch(rows + b, 0, 2);
 }
 
-void linear_prefetch(const struct linear *x, const struct chunk *c, int part)
+void linear_prefetch(const struct linear *x, const struct feature_chunk *c, int part)
 {
     const struct seq *s = &c->seq->s;
     const int r0 = part * (CHUNK / PREFETCH_PARTS), r1 = r0 + CHUNK / PREFETCH_PARTS;

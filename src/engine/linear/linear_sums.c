@@ -94,7 +94,7 @@ static void scale_all(const struct linear *x, struct linear_sums s, float by)
         scale_row(x, s, r, by);
 }
 
-void linear_sums_update(const struct linear *x, const struct chunk *c,
+void linear_sums_update(const struct linear *x, const struct feature_chunk *c,
                         const struct linear_keys *k, struct linear_sums s)
 {
     if (x->l->decays) scale_all(x, s, x->decay[c->h].power[c->n]);

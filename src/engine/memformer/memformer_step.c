@@ -65,12 +65,12 @@ static void release(foci_state *state, int g)
     state->own[g] = NULL;
 }
 
-static void save(const foci_state *state, int g, struct writer *w)
+static void save(const foci_state *state, int g, struct state_writer *w)
 {
     write_bytes(w, state->own[g], bytes(state, g));
 }
 
-static foci_status restore(foci_state *state, int g, struct reader *r)
+static foci_status restore(foci_state *state, int g, struct state_reader *r)
 {
     if (!read_bytes(r, state->own[g], bytes(state, g)))
         return state_damaged(state->pool);
@@ -104,11 +104,11 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
  */
 
 struct memformer_step {
-    struct memformer   x;
-    foci_io            io; /* parameters alone */
-    const struct step *step;
-    int                g;
-    bool               attend;
+    struct memformer         x;
+    foci_io                  io; /* parameters alone */
+    const struct state_step *step;
+    int                      g;
+    bool                     attend;
 };
 
 /* A state to the scratch of a thread, and back.  `partial`: of a segment that is not
@@ -202,7 +202,7 @@ static void carve(struct memformer *x, struct arena *a)
 /* With fewer multiplications, waking threads costs more than they save. */
 static const double least_shared = 1 << 20;
 
-static void run_step(const struct step *step, int g, bool attend, struct arena *a)
+static void run_step(const struct state_step *step, int g, bool attend, struct arena *a)
 {
     const foci_plan      *plan = step->pool->plan;
     struct memformer_step s = { .step = step, .g = g, .attend = attend };
@@ -232,14 +232,14 @@ static size_t append_bytes(const foci_pool *pool, int g)
 }
 
 /* A step with outputs writes its tokens while its queries read: see step_all(). */
-static void append(const struct step *step, int g)
+static void append(const struct state_step *step, int g)
 {
     struct arena a = { .base = step->pool->scratch };
 
     if (!step->io->o) run_step(step, g, false, &a);
 }
 
-static void step_all(const struct step *step, int g, struct arena work)
+static void step_all(const struct state_step *step, int g, struct arena work)
 {
     run_step(step, g, true, &work);
 }

@@ -84,7 +84,7 @@ struct nystrom {
     size_t  scratch_bytes;
 };
 
-/* Of one thread. */
+/* Scratch of one thread. */
 struct nystrom_scratch {
     float  *q, *g, *k, *v; /* [LANES][ldq], [LANES][ldv] */
     float  *qt, *gt;       /* [dq][LANES], [dv][LANES] */

@@ -133,7 +133,7 @@ static void rows_job(void *arg, int64_t i, int thread)
                    m, 0);
 }
 
-/* And to those of keys. */
+/* And through C to the landmarks of keys. */
 static void columns_job(void *arg, int64_t i, int thread)
 {
     const struct nystrom_head *a = arg;

@@ -63,7 +63,8 @@ static struct positional_rows load_rows(const struct positional      *x,
 {
     if (in_place(x, at))
         return (struct positional_rows){ (const float *)(const void *)from, l->row };
-    x->k->fetch_rows(tile, at->ld, from, l->row, (int)x->p->dtype, n, at->width, ahead);
+    x->k->load_rows_prefetch(tile, at->ld, from, l->row, (int)x->p->dtype, n, at->width,
+                             ahead);
     return (struct positional_rows){ tile, at->ld };
 }
 

@@ -34,10 +34,10 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
 }
 
 struct positional_step {
-    struct positional  x;
-    const struct step *step;
-    int                g;
-    bool               attend;
+    struct positional        x;
+    const struct state_step *step;
+    int                      g;
+    bool                     attend;
 };
 
 static struct positional_token open_head(const struct positional_step *s,
@@ -129,7 +129,7 @@ static void carve(struct positional_step *s, struct arena *a)
 /* With fewer rows, waking threads costs more than they save. */
 enum { FEW_ROWS = 4096 };
 
-static void run_step(const struct step *step, int g, bool attend, struct arena *a)
+static void run_step(const struct state_step *step, int g, bool attend, struct arena *a)
 {
     struct positional_step s = { .x = positional_step_geometry(step->pool->plan, g),
                                  .step = step,
@@ -152,14 +152,14 @@ static size_t append_bytes(const foci_pool *pool, int g)
     return a.used;
 }
 
-static void append(const struct step *step, int g)
+static void append(const struct state_step *step, int g)
 {
     struct arena a = { .base = step->pool->scratch };
 
     if (!step->io->o) run_step(step, g, false, &a);
 }
 
-static void step_all(const struct step *step, int g, struct arena work)
+static void step_all(const struct state_step *step, int g, struct arena work)
 {
     run_step(step, g, true, &work);
 }

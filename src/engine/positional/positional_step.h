@@ -30,7 +30,7 @@ struct positional_token {
     const struct positional *x;
     foci_positional          kind;
     void                    *state;         /* a struct last_word, or values of taps */
-    double                  *row[MAX_KEPT]; /* of rows that are not kept unspecified */
+    double                  *row[MAX_KEPT]; /* unspecified for rows that are not kept */
     int64_t                  n;             /* tokens before it */
     float                   *v, *o;
     struct positional_scratch *r;
@@ -45,15 +45,15 @@ foci_status       positional_state_make(foci_state *state, int g);
 foci_status       positional_state_copy(const foci_state *from, foci_state *to, int g);
 void              positional_state_free(foci_state *state, int g);
 size_t            positional_state_bytes(const foci_state *state, int g);
-void        positional_state_save(const foci_state *state, int g, struct writer *w);
-foci_status positional_state_restore(foci_state *state, int g, struct reader *r);
+void positional_state_save(const foci_state *state, int g, struct state_writer *w);
+foci_status positional_state_restore(foci_state *state, int g, struct state_reader *r);
 foci_status positional_state_truncate(foci_state *state, int g, int64_t len,
                                       bool really);
 
 /* positional_step_token.c: output and new state, by pattern, of tokens and of words. */
 void positional_token(const struct positional_token *t);
 void positional_word_token(const struct positional_token *t, int64_t word);
-/* By taps of head h; without `attend` the value is only kept. */
+/* The same by taps of head h; without `attend` the value is only stored. */
 void positional_taps_token(const struct positional_token *t, const float *params,
                            int64_t h, bool attend);
 

@@ -85,7 +85,7 @@ void positional_state_free(foci_state *state, int g)
     state->own[g] = NULL;
 }
 
-void positional_state_save(const foci_state *state, int g, struct writer *w)
+void positional_state_save(const foci_state *state, int g, struct state_writer *w)
 {
     write_bytes(w, state->own[g], positional_state_bytes(state, g));
 }
@@ -107,7 +107,7 @@ static bool words_valid(const struct positional *x, const foci_state *state,
     return true;
 }
 
-foci_status positional_state_restore(foci_state *state, int g, struct reader *r)
+foci_status positional_state_restore(foci_state *state, int g, struct state_reader *r)
 {
     const struct positional x = positional_step_geometry(state->pool->plan, g);
 

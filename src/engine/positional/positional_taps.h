@@ -21,9 +21,9 @@ struct positional_conv positional_conv_of(const struct positional      *x,
                                           struct positional_scratch *r);
 /* Whether weights are made of x. */
 bool positional_taps_of_x(const struct positional *x);
-/* In place. */
+/* Softmax of n numbers, in place. */
 void positional_softmax(float *z, int n);
-/* In place: gradients of weights to those of their logits. */
+/* Replace the gradients of n weights by those of their logits. */
 void positional_softmax_back(float *dw, const float *w, int n);
 /* W transposed to r->w_cols, rows padded with zeros; then the weights of n rows from i
  * on, to r->taps, the result floats apart. */

@@ -25,21 +25,22 @@ int64_t word_scan_count(const struct word_scan *w)
 }
 
 /* The word that starts at row i, or with `ends` the word that ends there. */
-static struct word word_at(const struct word_scan *w, int64_t i, bool ends)
+static struct positional_word word_at(const struct word_scan *w, int64_t i, bool ends)
 {
     int64_t n = 1;
 
     if (!ends) {
         while (i + n < w->at->s->nk && w->words[i + n] == w->words[i])
             n++;
-        return (struct word){ i, n };
+        return (struct positional_word){ i, n };
     }
     while (i - n >= 0 && w->words[i - n] == w->words[i])
         n++;
-    return (struct word){ i - n + 1, n };
+    return (struct positional_word){ i - n + 1, n };
 }
 
-bool word_scan_next(const struct word_scan *w, bool backward, struct word *word)
+bool word_scan_next(const struct word_scan *w, bool backward,
+                    struct positional_word *word)
 {
     const bool    ascending = w->reverse == backward;
     const int64_t len = w->at->s->nk;
@@ -63,7 +64,7 @@ void word_scan_zero(const struct word_scan *w, double *v, int n)
 }
 
 /* r->word = the mean of a word. */
-static void mean_of(const struct word_scan *w, const struct word *word)
+static void mean_of(const struct word_scan *w, const struct positional_word *word)
 {
     word_scan_zero(w, w->r->word, 1);
     for (int64_t t = 0; t < word->n; t += ROWS) {
@@ -77,7 +78,8 @@ static void mean_of(const struct word_scan *w, const struct word *word)
 }
 
 /* All rows of a word take v; NULL: zero. */
-static void fill(const struct word_scan *w, const struct word *word, const double *v)
+static void fill(const struct word_scan *w, const struct positional_word *word,
+                 const double *v)
 {
     const int ld = w->x->ldv, rows = (int)min64(ROWS, word->n);
 
@@ -100,8 +102,8 @@ static void add_word(const struct word_scan *w, const double *v, int64_t m)
 
 static void global_mean(const struct word_scan *w)
 {
-    const struct word all = { 0, w->at->s->nk };
-    struct word       word = { 0 };
+    const struct positional_word all = { 0, w->at->s->nk };
+    struct positional_word       word = { 0 };
 
     word_scan_zero(w, w->r->mean, 1);
     for (int64_t m = 1; word_scan_next(w, false, &word); m++) {
@@ -113,8 +115,8 @@ static void global_mean(const struct word_scan *w)
 
 /* Causal rows o = by u + offset, with u the running mean of the word so far (offset
  * NULL: o = u).  r->word is the mean of the whole word then. */
-static void store_running(const struct word_scan *w, const struct word *word, double by,
-                          const double *offset)
+static void store_running(const struct word_scan *w, const struct positional_word *word,
+                          double by, const double *offset)
 {
     const int ld = w->x->ldv;
 
@@ -138,8 +140,8 @@ static void store_running(const struct word_scan *w, const struct word *word, do
  * of all words at least 2 before. */
 static void lagged(const struct word_scan *w, int lag)
 {
-    struct word word = { 0 };
-    double     *before = w->r->mean + w->x->ldv; /* the word before */
+    struct positional_word word = { 0 };
+    double                *before = w->r->mean + w->x->ldv; /* the word before */
 
     word_scan_zero(w, w->r->mean, 2);
     for (int64_t m = 0; word_scan_next(w, false, &word); m++) {
@@ -161,7 +163,7 @@ static void causal_word(const struct word_scan *w)
 {
     const int              ld = w->x->ldv;
     const foci_pattern     p = w->at->kind.pattern;
-    struct word            word = { 0 };
+    struct positional_word word = { 0 };
     double                *offset = w->r->offset;
     struct cubes           f;
     const struct word_scan forward = { w->x, w->at, w->r, w->words, false };
@@ -196,8 +198,8 @@ void positional_words_forward(const struct positional      *x,
                               const struct positional_head *at,
                               struct positional_scratch    *r)
 {
-    const struct word_scan w = word_scan_of(x, at, r);
-    const struct word      all = { 0, at->s->nk };
+    const struct word_scan       w = word_scan_of(x, at, r);
+    const struct positional_word all = { 0, at->s->nk };
 
     switch (at->kind.pattern) {
     case FOCI_PATTERN_PREVIOUS: lagged(&w, 1); break;

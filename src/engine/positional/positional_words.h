@@ -11,7 +11,7 @@
 #include "engine/positional/positional.h"
 
 /* Rows i to i + n - 1 of the sequence. */
-struct word {
+struct positional_word {
     int64_t i, n;
 };
 
@@ -31,7 +31,8 @@ struct word_scan word_scan_of(const struct positional      *x,
 int64_t          word_scan_count(const struct word_scan *w);
 /* The next word along the scan, or `backward`, from the last to the first.  Start with
  * a word of no rows; false: there is no further one. */
-bool word_scan_next(const struct word_scan *w, bool backward, struct word *word);
+bool word_scan_next(const struct word_scan *w, bool backward,
+                    struct positional_word *word);
 /* factor[i] = 1/(t + i + 1), of plain running means. */
 void word_scan_factors(double *factor, int64_t t, int n);
 /* v = 0, n rows of ldv. */

@@ -5,7 +5,7 @@
 #include "engine/positional/positional_words.h"
 
 /* The sum of the gradients of a word's rows. */
-static void sum_gradients(const struct word_scan *w, const struct word *word,
+static void sum_gradients(const struct word_scan *w, const struct positional_word *word,
                           double *sum)
 {
     word_scan_zero(w, sum, 1);
@@ -20,7 +20,8 @@ static void sum_gradients(const struct word_scan *w, const struct word *word,
 }
 
 /* All tokens of a word take an equal share of du. */
-static void spread(const struct word_scan *w, const struct word *word, const double *du)
+static void spread(const struct word_scan *w, const struct positional_word *word,
+                   const double *du)
 {
     const int    ld = w->x->ldv, rows = (int)min64(ROWS, word->n);
     const double share = 1 / (double)word->n;
@@ -35,7 +36,8 @@ static void spread(const struct word_scan *w, const struct word *word, const dou
 
 /* Backward through the running means of a word's tokens: rows took `by` of theirs, and
  * r->word is the gradient of the mean of the whole word. */
-static void running_back(const struct word_scan *w, const struct word *word, double by)
+static void running_back(const struct word_scan *w, const struct positional_word *word,
+                         double by)
 {
     const int ld = w->x->ldv;
 
@@ -55,9 +57,9 @@ static void running_back(const struct word_scan *w, const struct word *word, dou
 /* mean: dM, then the gradients of the two words that come later in the scan. */
 static void lagged_back(const struct word_scan *w, int lag)
 {
-    const int   ld = w->x->ldv;
-    struct word word = { 0 };
-    double     *dm = w->r->mean, *later = dm + ld, *last = later + ld;
+    const int              ld = w->x->ldv;
+    struct positional_word word = { 0 };
+    double                *dm = w->r->mean, *later = dm + ld, *last = later + ld;
 
     word_scan_zero(w, w->r->mean, 3);
     for (int64_t m = word_scan_count(w); word_scan_next(w, true, &word); m--) {
@@ -85,10 +87,10 @@ static void lagged_back(const struct word_scan *w, int lag)
 
 static void global_mean_back(const struct word_scan *w)
 {
-    const int         ld = w->x->ldv;
-    const struct word all = { 0, w->at->s->nk };
-    struct word       word = { 0 };
-    double           *dm = w->r->mean;
+    const int                    ld = w->x->ldv;
+    const struct positional_word all = { 0, w->at->s->nk };
+    struct positional_word       word = { 0 };
+    double                      *dm = w->r->mean;
 
     sum_gradients(w, &all, dm);
     for (int64_t m = word_scan_count(w); word_scan_next(w, true, &word); m--) {
@@ -122,7 +124,7 @@ static void causal_word_back(const struct word_scan *w)
     const int              ld = w->x->ldv;
     const foci_pattern     p = w->at->kind.pattern;
     const struct word_scan forward = { w->x, w->at, w->r, w->words, false };
-    struct word            word = { 0 };
+    struct positional_word word = { 0 };
     struct cubes           f;
 
     word_scan_zero(w, w->r->mean, 4);
@@ -153,7 +155,7 @@ static void causal_word_back(const struct word_scan *w)
 
 static void no_words_back(const struct word_scan *w)
 {
-    const struct word all = { 0, w->at->s->nk };
+    const struct positional_word all = { 0, w->at->s->nk };
 
     word_scan_zero(w, w->r->word, 1);
     spread(w, &all, w->r->word);

@@ -16,14 +16,14 @@ enum { MAX_ROUTES = 64 };
 
 /* One execution of one stage. */
 struct routed {
-    struct call_sums    all; /* of its rows of queries */
-    const foci_plan    *plan;
-    const foci_problem *p;
-    const struct stage *stage;
-    const struct group *group;
-    const foci_io      *io;
-    int64_t             n; /* routes */
-    int                 dv;
+    struct call_sums         all; /* of its rows of queries */
+    const foci_plan         *plan;
+    const foci_problem      *p;
+    const struct stage      *stage;
+    const struct plan_group *group;
+    const foci_io           *io;
+    int64_t                  n; /* routes */
+    int                      dv;
 
     /* Saved, or in work memory where nothing is saved: gates [rows][heads][n], and the
      * outputs of routes, laid out as p.o of their plans. */

@@ -33,11 +33,11 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
 
 /* The step of route i, which reads the i-th set of every key/value head of the
  * group. */
-static struct step route_step(const struct step *step, int g, int64_t i,
-                              struct step_seq *seqs)
+static struct state_step route_step(const struct state_step *step, int g, int64_t i,
+                                    struct step_seq *seqs)
 {
     const struct stage *s = &step->pool->plan->stages[g];
-    struct step         route = inner_step(step, g, i, seqs);
+    struct state_step   route = inner_step(step, g, i, seqs);
 
     route.kv0 = step->kv0 + s->group->kv0 * step->kv_step + i * step->kv_step;
     route.kv_step = step->kv_step * s->n_inner;
@@ -45,16 +45,16 @@ static struct step route_step(const struct step *step, int g, int64_t i,
 }
 
 /* There may be no work memory, so sequences are appended one by one. */
-static void append(const struct step *step, int g)
+static void append(const struct state_step *step, int g)
 {
     for (int64_t s = 0; s < step->n_seqs; s++)
         for (int64_t i = 0; i < step->pool->plan->stages[g].n_inner; i++) {
-            struct step     one = *step;
-            struct step_seq seq;
+            struct state_step one = *step;
+            struct step_seq   seq;
 
             one.seqs = &step->seqs[s];
             one.n_seqs = 1;
-            struct step route = route_step(&one, g, i, &seq);
+            struct state_step route = route_step(&one, g, i, &seq);
             step_append(&route);
         }
 }
@@ -92,7 +92,7 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     return a.used;
 }
 
-static int64_t rows_of(const struct step *step)
+static int64_t rows_of(const struct state_step *step)
 {
     int64_t n = 0;
     for (int64_t i = 0; i < step->n_seqs; i++)
@@ -100,7 +100,7 @@ static int64_t rows_of(const struct step *step)
     return n;
 }
 
-static void make_gates(const struct step *step, int g, int64_t rows,
+static void make_gates(const struct state_step *step, int g, int64_t rows,
                        struct routed_step *r)
 {
     const foci_plan    *plan = step->pool->plan;
@@ -119,7 +119,7 @@ static void make_gates(const struct step *step, int g, int64_t rows,
 }
 
 /* Byte offset of row i of the group among the rows of all heads. */
-static size_t row_at(const foci_plan *plan, const struct group *g, int64_t i)
+static size_t row_at(const foci_plan *plan, const struct plan_group *g, int64_t i)
 {
     const int64_t row = i / g->heads * plan->p.heads + g->head0 + i % g->heads;
     return (size_t)(row * plan->p.dim_v) * foci_dtype_bytes(plan->p.dtype);
@@ -165,7 +165,7 @@ static void store(const foci_plan *plan, const struct stage *s, int64_t rows,
         }
 }
 
-static void step_all(const struct step *step, int g, struct arena work)
+static void step_all(const struct state_step *step, int g, struct arena work)
 {
     const foci_plan    *plan = step->pool->plan;
     const struct stage *s = &plan->stages[g];
@@ -177,7 +177,7 @@ static void step_all(const struct step *step, int g, struct arena work)
     make_gates(step, g, rows, &r);
     memset(r.sum, 0, (size_t)(rows * s->group->heads * plan->p.dim_v) * sizeof *r.sum);
     for (int64_t i = 0; i < s->n_inner; i++) {
-        struct step route = route_step(step, g, i, r.seqs);
+        struct state_step route = route_step(step, g, i, r.seqs);
         route.io = &io;
         decoder_of(s->inner[i], 0)->step(&route, 0, work);
         add_route(plan, s, rows, i, &r);

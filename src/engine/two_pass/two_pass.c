@@ -92,10 +92,10 @@ static void carve_work(struct two_pass *s, struct arena *a, bool train, bool sav
 /* A copy of the keys for every query head. */
 static void copy_keys_job(void *arg, int64_t i, int thread)
 {
-    const struct two_pass *s = arg;
-    const foci_problem    *p = &s->outer->p;
-    const struct group    *g = s->stage->group;
-    const int64_t          per = g->heads / g->kv_heads;
+    const struct two_pass   *s = arg;
+    const foci_problem      *p = &s->outer->p;
+    const struct plan_group *g = s->stage->group;
+    const int64_t            per = g->heads / g->kv_heads;
 
     (void)thread;
     for (int64_t h = 0; s->valid[i] && h < g->heads; h++)

@@ -20,7 +20,7 @@ struct two_pass {
     struct call_sums    all;   /* rows of queries; there are as many keys */
     struct foci_plan    plan;  /* of the first pass: outputs packed */
     struct foci_plan    plan2; /* of the second pass: keys and values, too */
-    struct group        group;
+    struct plan_group   group;
     struct stage        first, means;
     const foci_plan    *outer;
     const struct stage *stage;

@@ -50,7 +50,7 @@ static void add_keys_job(void *arg, int64_t i, int thread)
     const struct two_pass_back *k = arg;
     const struct two_pass      *s = k->s;
     const foci_problem         *p = &s->outer->p;
-    const struct group         *g = s->stage->group;
+    const struct plan_group    *g = s->stage->group;
     const int64_t               per = g->heads / g->kv_heads, d = p->dim_qk;
 
     (void)thread;

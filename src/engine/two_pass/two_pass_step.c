@@ -17,7 +17,7 @@ struct two_pass_pool {
     struct inner_pools inner; /* must be first: see state/state.h */
     struct foci_plan   plan[PASSES];
     struct stage       stage[PASSES];
-    struct group       group[PASSES];
+    struct plan_group  group[PASSES];
     foci_mech_def      def[PASSES];
 };
 
@@ -90,15 +90,15 @@ static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
     return inner_check(pool, g, io);
 }
 
-static void append(const struct step *step, int g)
+static void append(const struct state_step *step, int g)
 {
     for (int64_t s = 0; s < step->n_seqs; s++) {
-        struct step     one = *step;
-        struct step_seq seq;
+        struct state_step one = *step;
+        struct step_seq   seq;
 
         one.seqs = &step->seqs[s];
         one.n_seqs = 1;
-        struct step first = inner_step(&one, g, FIRST, &seq);
+        struct state_step first = inner_step(&one, g, FIRST, &seq);
         step_append(&first);
     }
 }
@@ -141,8 +141,8 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
 }
 
 /* A copy of the keys for every query head. */
-static void copy_keys(const struct step *step, const struct group *g, int64_t row,
-                      char *k)
+static void copy_keys(const struct state_step *step, const struct plan_group *g,
+                      int64_t row, char *k)
 {
     const foci_problem *p = &step->pool->plan->p;
     const size_t        bytes = (size_t)p->dim_qk * foci_dtype_bytes(p->dtype);
@@ -177,7 +177,7 @@ static void mix(const foci_plan *plan, double gamma, const char *y, const char *
 }
 
 /* The rows of one sequence. */
-static void mix_rows(const struct step *step, int g, const struct step_seq *seq,
+static void mix_rows(const struct state_step *step, int g, const struct step_seq *seq,
                      const struct two_pass_step *r)
 {
     const foci_plan    *plan = step->pool->plan;
@@ -196,19 +196,19 @@ static void mix_rows(const struct step *step, int g, const struct step_seq *seq,
         }
 }
 
-static void step_all(const struct step *step, int g, struct arena work)
+static void step_all(const struct state_step *step, int g, struct arena work)
 {
-    const foci_plan    *plan = step->pool->plan;
-    const struct group *group = plan->stages[g].group;
-    int64_t             rows = 0;
-    foci_step_io        io = *step->io;
+    const foci_plan         *plan = step->pool->plan;
+    const struct plan_group *group = plan->stages[g].group;
+    int64_t                  rows = 0;
+    foci_step_io             io = *step->io;
 
     for (int64_t i = 0; i < step->n_seqs; i++)
         rows += step->seqs[i].tokens;
     struct two_pass_step r = carve(plan, step->n_seqs, rows, &work);
 
     io.o = r.y;
-    struct step first = inner_step(step, g, FIRST, r.seqs);
+    struct state_step first = inner_step(step, g, FIRST, r.seqs);
     first.io = &io;
     exact_decoder.step(&first, 0, work);
 
@@ -217,7 +217,7 @@ static void step_all(const struct step *step, int g, struct arena work)
     io.k = r.k;
     io.v = r.y;
     io.o = r.z;
-    struct step means = inner_step(step, g, MEANS, r.seqs);
+    struct state_step means = inner_step(step, g, MEANS, r.seqs);
     means.io = &io;
     means.kv0 = 0;
     means.kv_step = 1;

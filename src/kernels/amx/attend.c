@@ -152,8 +152,8 @@ INLINE void step_64(const struct scores *a, struct weights *w, const enum mode m
     }
 }
 
-/* Of two row tiles at another width, 32 more columns; `per` rows of weights follow each
- * multiply. */
+/* Add the products of 32 more columns for two row tiles at other widths; `per` rows of weights
+ * follow each multiply. */
 INLINE void deepen(const uint32_t *q, int64_t ldq, const uint32_t *k, struct weights *w,
                    const bool work, const int r, const int per, const enum mode mode)
 {
@@ -257,7 +257,7 @@ struct met {
 };
 
 /* A product of the weights of 32 queries with values. */
-struct sums {
+struct attend_sums {
     float            *o; /* 32 rows */
     int64_t           ldo;
     float            *parts; /* [32][16] */
@@ -276,7 +276,7 @@ INLINE void add_rows(vf l[T], const uint32_t *p, const int from, const int to)
 
 /* The sums of `wide` tiles of columns, in tiles 0 to 2 for the first 16 queries and 3 to
  * 5 for the others. */
-INLINE void open_sums(const struct sums *a, int c, const int wide)
+INLINE void open_sums(const struct attend_sums *a, int c, const int wide)
 {
     const int64_t so = 4 * a->ldo;
     float *const low = a->o + c * T, *const high = low + T * a->ldo;
@@ -298,7 +298,7 @@ INLINE void open_sums(const struct sums *a, int c, const int wide)
     }
 }
 
-INLINE void close_sums(const struct sums *a, int c, const int wide)
+INLINE void close_sums(const struct attend_sums *a, int c, const int wide)
 {
     const int64_t so = 4 * a->ldo;
     float *const low = a->o + c * T, *const high = low + T * a->ldo;
@@ -358,8 +358,8 @@ INLINE void group_2(const uint32_t *p, const uint32_t *v, const int wide, vf l[T
 
 /* `wide` tiles of columns from c on; and beside them, with `sums`, the weights of the 16
  * queries from r on. */
-INLINE void sum_columns(const struct sums *a, int c, const int wide, const bool sums,
-                        int r)
+INLINE void sum_columns(const struct attend_sums *a, int c, const int wide,
+                        const bool sums, int r)
 {
     float *const at = a->parts + r * T;
     vf           l[T];
@@ -384,8 +384,8 @@ INLINE void sum_columns(const struct sums *a, int c, const int wide, const bool 
 }
 
 #define SUM_COLUMNS(wide)                                                              \
-    static                                                                             \
-        __attribute__((noinline)) void sum_##wide(const struct sums *a, int c, int r)  \
+    static __attribute__((noinline)) void sum_##wide(const struct attend_sums *a,      \
+                                                     int c, int r)                     \
     {                                                                                  \
         if (r < HALF)                                                                  \
             sum_columns(a, c, wide, true, r);                                          \
@@ -398,7 +398,7 @@ SUM_COLUMNS(3)
 #undef SUM_COLUMNS
 
 /* The weights of the 16 queries from r on, with no product beside them. */
-static void sum_weights(const struct sums *a, int r)
+static void sum_weights(const struct attend_sums *a, int r)
 {
     float *const at = a->parts + r * T;
     vf           l[T];
@@ -414,7 +414,7 @@ static void sum_weights(const struct sums *a, int r)
 }
 
 /* All columns, and all weights. */
-static void sum_values(const struct sums *a, int tiles)
+static void sum_values(const struct attend_sums *a, int tiles)
 {
     int r = 0;
 
@@ -466,15 +466,15 @@ static vf offsets_of(vf m)
 /* Sum the values of what half h has met. */
 static void flush_half(struct passage *b, int h)
 {
-    const struct attend *a = b->a;
-    struct half         *half = &b->half[h];
-    const struct sums    sums = {
-           .o = a->o + (int64_t)h * HALF * a->ldo,
-           .ldo = a->ldo,
-           .parts = b->parts + h * HALF * T,
-           .met = half->met,
-           .n = half->n,
-           .add = half->add,
+    const struct attend     *a = b->a;
+    struct half             *half = &b->half[h];
+    const struct attend_sums sums = {
+        .o = a->o + (int64_t)h * HALF * a->ldo,
+        .ldo = a->ldo,
+        .parts = b->parts + h * HALF * T,
+        .met = half->met,
+        .n = half->n,
+        .add = half->add,
     };
 
     if (half->add && !half->n) return;
@@ -483,7 +483,7 @@ static void flush_half(struct passage *b, int h)
     half->add = true;
 }
 
-/* What query r has summed, times 2^e, e <= 0. */
+/* Multiply the sums of query r by 2^e, e <= 0. */
 static void rescale(struct passage *b, int r, float e)
 {
     const struct attend *a = b->a;

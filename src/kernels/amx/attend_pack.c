@@ -35,18 +35,18 @@ INLINE void key_tile(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d
         vw_store(out + i * T, (vw)x[i]);
 }
 
-/* Rows of several heads are too far apart for the hardware to look ahead: those of the
- * tile that follows are asked for while this one is packed. */
-INLINE void ask_next(const uint16_t *in, int64_t ld, int d)
+/* Prefetch the rows of the next tile while this one is packed: rows of several heads are too
+ * far apart for the hardware prefetcher. */
+INLINE void prefetch_next(const uint16_t *in, int64_t ld, int d)
 {
     for (int j = 0; j < LANES; j++, in += ld)
-        ask_bytes(in, LANES * ld * 2, d * 2);
+        prefetch_bytes(in, LANES * ld * 2, d * 2);
 }
 
 static void attend_keys_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
                             int wide)
 {
-    ask_next(in, ld, d);
+    prefetch_next(in, ld, d);
     for (int j = 0; j < LANES;
          j += ATTEND_KEYS, in += ATTEND_KEYS * ld, n -= ATTEND_KEYS)
         for (int c = 0; c < wide; c += 32)
@@ -73,7 +73,7 @@ INLINE void value_tiles(uint32_t *out, const uint16_t *in, int64_t ld, int n, in
 static void attend_values_amx(uint32_t *out, const uint16_t *in, int64_t ld, int n,
                               int d, int wide)
 {
-    ask_next(in, ld, d);
+    prefetch_next(in, ld, d);
     for (int j = 0; j < LANES;
          j += ATTEND_KEYS, in += ATTEND_KEYS * ld, n -= ATTEND_KEYS)
         for (int c = 0; c < wide; c += 2 * T) {

@@ -45,15 +45,15 @@ struct unit {
     int64_t         next, next_pairs;
 };
 
-/* What the vector work of a unit has at hand. */
-struct slopes {
+/* Registers of the vector work of a unit. */
+struct grad_slopes {
     __m512  by[2], off[2];
     __m512i curve;
 };
 
-INLINE struct slopes slopes_of(const struct unit *u)
+INLINE struct grad_slopes slopes_of(const struct unit *u)
 {
-    return (struct slopes){
+    return (struct grad_slopes){
         { _mm512_load_ps(u->by), _mm512_load_ps(u->by + T) },
         { _mm512_load_ps(u->off), _mm512_load_ps(u->off + T) },
         _mm512_load_si512(exp_curve),
@@ -62,7 +62,7 @@ INLINE struct slopes slopes_of(const struct unit *u)
 
 /* The weights of a key as bf16, in the order of _mm512_packus_epi32: four queries, then
  * four that are 16 further on, and so on. */
-INLINE __m512i unit_weights(const float *s, const struct slopes *c)
+INLINE __m512i unit_weights(const float *s, const struct grad_slopes *c)
 {
     const __m512i base = _mm512_castps_si512(_mm512_set1_ps(EXP_BASE));
     const __m512  x0 = _mm512_fmadd_ps(_mm512_load_ps(s), c->by[0], c->off[0]);
@@ -94,7 +94,7 @@ INLINE __m512i unit_slopes(__m512i w, const float *dp, uint32_t seen, const bool
 }
 
 /* Weights and gradients of keys 2g and 2g + 1 of a unit. */
-INLINE void unit_pair(const struct unit *u, int g, const struct slopes *c,
+INLINE void unit_pair(const struct unit *u, int g, const struct grad_slopes *c,
                       const bool masked)
 {
     const __m512i  in_order = _mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0);
@@ -117,10 +117,10 @@ INLINE void unit_pair(const struct unit *u, int g, const struct slopes *c,
     vw_store(u->pairs + u->next_pairs + g * T, vw_zip_high((vw)d0, (vw)d1));
 }
 
-/* What pair g of a unit will be written to is brought near.  The lines were last written a
- * tile or a panel ago; stores that have to fetch them, one after the other, take as long
- * as all multiplies of the unit. */
-INLINE void unit_near(const struct unit *u, int g)
+/* Prefetch the lines that pair g of a unit will write.  They were last written a tile or a
+ * panel ago; stores that miss, one after the other, take as long as all multiplies of the
+ * unit. */
+INLINE void unit_prefetch(const struct unit *u, int g)
 {
     const int   half = g / (T / 2), row = g % (T / 2) * 2 * T;
     const char *w = (const char *)(u->w + half * u->next + row);
@@ -141,15 +141,15 @@ struct spread {
     int                next, due, every;
 };
 
-INLINE void unit_one(struct spread *p, const struct slopes *c, const bool masked)
+INLINE void unit_one(struct spread *p, const struct grad_slopes *c, const bool masked)
 {
-    unit_near(p->now, p->next);
+    unit_prefetch(p->now, p->next);
     unit_pair(p->unit, p->next++, c, masked);
 }
 
 /* After a multiply.  A constant `step` other than 0 is the number of pairs that are due
  * in four. */
-INLINE void unit_work(struct spread *p, const struct slopes *c, const int step,
+INLINE void unit_work(struct spread *p, const struct grad_slopes *c, const int step,
                       const int number, const bool masked)
 {
     if (step) {
@@ -163,8 +163,8 @@ INLINE void unit_work(struct spread *p, const struct slopes *c, const int step,
 /* a (32 rows) times b (32 columns), from depth d on, to four tiles of c that start from
  * `start`, or from 0 where that is NULL. */
 INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
-                         const float *start, struct spread *p, const struct slopes *c,
-                         const int step, const bool masked)
+                         const float *start, struct spread *p,
+                         const struct grad_slopes *c, const int step, const bool masked)
 {
     const int64_t row = 4 * T;
 
@@ -203,11 +203,11 @@ INLINE void unit_product(float *to, const uint32_t *a, const uint32_t *b, int d,
 INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, int dv,
                       const int step, const bool masked)
 {
-    const struct slopes c = slopes_of(before ? before : u);
+    const struct grad_slopes c = slopes_of(before ? before : u);
     struct spread p = { before, u, before ? 0 : PAIRS, 0, (dq + dv) / (2 * T) * 4 };
 
     for (int g = 0; g < PAIRS && !before; g++)
-        unit_near(u, g);
+        unit_prefetch(u, g);
     tile_barrier();
     unit_product(u->s, u->key, u->query, dq, NULL, &p, &c, step, masked);
     unit_product(u->s + 4 * UNIT_TILE, u->value, u->grad, dv, u->minus, &p, &c, step,
@@ -216,7 +216,7 @@ INLINE void unit_step(const struct unit *u, const struct unit *before, int dq, i
 
 static void unit_rest(const struct unit *u)
 {
-    const struct slopes c = slopes_of(u);
+    const struct grad_slopes c = slopes_of(u);
 
     tile_barrier();
     for (int g = 0; g < PAIRS; g++)
@@ -244,7 +244,7 @@ static void unit_next(const struct unit *u, const struct unit *before, int dq, i
  */
 
 /* Scratch of a panel. */
-struct grad_room {
+struct grad_scratch {
     float    *s;                /* of two units */
     uint32_t *w, *ds;           /* [4][queries / 32] tiles of 64 keys */
     uint32_t *pairs;            /* [queries / 16][keys / 32] tiles of all keys */
@@ -253,13 +253,13 @@ struct grad_room {
 
 /* All are whole KiB apart: a load waits for a store before it whose address ends in the
  * same 12 bits, and rows of a unit are written in the order in which they are read. */
-static struct grad_room grad_room_of(const struct grad_panel *p)
+static struct grad_scratch grad_scratch_of(const struct grad_panel *p)
 {
-    const int64_t    lanes = (int64_t)PANEL_TILES * LANES;
-    const int64_t    strip = (int64_t)8 * PANEL_TILES * UNIT_TILE;
-    struct grad_room r;
+    const int64_t       lanes = (int64_t)PANEL_TILES * LANES;
+    const int64_t       strip = (int64_t)8 * PANEL_TILES * UNIT_TILE;
+    struct grad_scratch r;
 
-    r.by = p->room;
+    r.by = p->scratch;
     r.off = r.by + lanes;
     r.minus = r.off + lanes;
     r.s = r.minus + lanes;
@@ -269,7 +269,7 @@ static struct grad_room grad_room_of(const struct grad_panel *p)
     return r;
 }
 
-static void grad_rows_of(const struct grad_panel *p, const struct grad_room *r)
+static void grad_rows_of(const struct grad_panel *p, const struct grad_scratch *r)
 {
     const __m512 one = _mm512_set1_ps(EXP_ONE);
     const __m512 base = _mm512_set1_ps(EXP_BASE + EXP_ROUND + EXP_ZERO * EXP_ONE);
@@ -287,7 +287,7 @@ static void grad_rows_of(const struct grad_panel *p, const struct grad_room *r)
 }
 
 /* Unit of keys 32 i and queries 32 j on. */
-static struct unit grad_unit(const struct grad_panel *p, const struct grad_room *r,
+static struct unit grad_unit(const struct grad_panel *p, const struct grad_scratch *r,
                              int i, int j, int number)
 {
     const struct panel_tile  *t = &p->tile[i / 2];
@@ -317,7 +317,8 @@ static struct unit grad_unit(const struct grad_panel *p, const struct grad_room 
 
 /* Weights and gradients of a tile of keys, which stays in the first level of the cache
  * while queries go by. */
-static void grad_units(const struct grad_panel *p, const struct grad_room *r, int tile)
+static void grad_units(const struct grad_panel *p, const struct grad_scratch *r,
+                       int tile)
 {
     struct unit u[2];
     int         n = 0; /* so far */
@@ -334,7 +335,7 @@ static void grad_units(const struct grad_panel *p, const struct grad_room *r, in
 }
 
 /*
- * What the next panel reads is brought into the second level of the cache
+ * Prefetch of the operands of the next panel into the second-level cache
  */
 
 struct ahead {
@@ -453,7 +454,7 @@ static void sum_keys(const struct grad_panel *p, int t, float *c, const uint32_t
 }
 
 /* dqt[d][64] of each block += keys times units. */
-static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
+static void sum_queries(const struct grad_panel *p, const struct grad_scratch *r,
                         struct ahead *ahead)
 {
     const int64_t       down = 2 * p->n_tiles;
@@ -476,7 +477,7 @@ static void sum_queries(const struct grad_panel *p, const struct grad_room *r,
 
 static void grad_panel_bf16_amx(const struct grad_panel *p)
 {
-    const struct grad_room r = grad_room_of(p);
+    const struct grad_scratch r = grad_scratch_of(p);
     struct grad_operand q = { .half = (int64_t)T * p->dq, .row = T, .next = UNIT_TILE };
     struct grad_operand g = { .half = (int64_t)T * p->dv, .row = T, .next = UNIT_TILE };
     struct ahead ahead = { .block = p->next, .n = p->n_next, .dq = p->dq, .dv = p->dv };
@@ -506,8 +507,8 @@ INLINE vf stored_row(const uint16_t *in, int64_t ld, int i, int n, int c, int d)
     return left ? (vf)vw_stored_n(in + i * ld + c, left) : vf_zero();
 }
 
-static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
-                                int64_t ld, int n, int d, int wide)
+static void pack_block_from_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                                     int64_t ld, int n, int d, int wide)
 {
     for (int c = 0; c < wide; c += UNIT)
         for (int i = 0; i < LANES; i += T, cols += UNIT_TILE) {
@@ -525,8 +526,8 @@ static void take_block_bf16_amx(uint32_t *cols, uint32_t *rows, const uint16_t *
                 vw_store(rows + t * T, (vw)stored_pair(in, ld, i + t, n, c, d));
 }
 
-static void tile_words_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
-                           int cols)
+static void pairs_to_tiles_amx(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
+                               int cols)
 {
     for (int i = 0; i < rows; i += T)
         for (int j = 0; j < cols; j += T)

@@ -15,15 +15,15 @@ INLINE void ISA(dots_at)(vf *sum, const float *q, int64_t ldq, const char *k,
     const char *const p = k + c * (dtype == FOCI_F32 ? 4 : 2);
     const vf x = d - c < VF_LEN ? vf_from_n(p, dtype, d - c) : vf_from(p, dtype);
 
-    if (R > 1) FOLLOW(p);
+    if (R > 1) PREFETCH_FAR(p);
     UNROLL(8)
     for (int r = 0; r < R; r++)
         sum[r * K] = vf_fma(x, vf_loadu(q + r * ldq + c), sum[r * K]);
 }
 
 /* R rows against `keys` of K keys, R and K constant: keys that are not there are the
- * last one again.  One row computes so little that the hardware looks ahead far enough,
- * if keys are read in the order in which they lie; several ask. */
+ * last one again.  With one row there is so little to compute that the hardware prefetcher is
+ * fast enough, as keys are read in memory order; several rows prefetch in software. */
 INLINE void ISA(dots_group)(float *s, const float *q, int64_t ldq, const char *k,
                             int64_t row, int keys, const int dtype, int d, const int R,
                             const int K)
@@ -89,7 +89,7 @@ static void ISA(dots_f32)(float *s, const float *q, int64_t ldq, int rows,
 
 /* Columns c to c + V vectors of R rows; `some` of the last vector, or all (0). */
 INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
-                           int64_t row, const int dtype, int n, int some, int ask,
+                           int64_t row, const int dtype, int n, int some, int prefetch,
                            const int R, const int V)
 {
     const int64_t size = dtype == FOCI_F32 ? 4 : 2;
@@ -106,7 +106,7 @@ INLINE void ISA(sums_cols)(float *o, int64_t ldo, const float *w, const char *v,
         UNROLL(2)
         for (int i = 0; i < V; i++) {
             const char *const p = v + i * VF_LEN * size;
-            if (ask) FOLLOW(p);
+            if (prefetch) PREFETCH_FAR(p);
             x[i] = i == V - 1 && some ? vf_from_n(p, dtype, some) : vf_from(p, dtype);
         }
         UNROLL(8)
@@ -140,7 +140,7 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
 {
     enum { KEYS = 16 };
     const int64_t size = dtype == FOCI_F32 ? 4 : 2, row = ldv * size;
-    const int     ask = R > 1 && ldv == d; /* as the rows of a page lie */
+    const int     prefetch = R > 1 && ldv == d; /* as the rows of a page lie */
     const char   *at = v;
 
     for (int j = 0; j < n; j += KEYS, w += KEYS, at += KEYS * row) {
@@ -149,7 +149,7 @@ INLINE void ISA(sums_rows)(float *o, int64_t ldo, const float *w, const void *v,
 
         for (; c + 2 * VF_LEN <= d; c += 2 * VF_LEN) {
             const char *const x = at + c * size;
-            ISA(sums_cols)(o + c, ldo, w, x, row, dtype, keys, 0, ask, R, 2);
+            ISA(sums_cols)(o + c, ldo, w, x, row, dtype, keys, 0, prefetch, R, 2);
         }
         for (; c < d; c += VF_LEN) {
             const int some = d - c < VF_LEN ? d - c : 0;

@@ -24,7 +24,7 @@ INLINE void halves_add(vf *sum, const float *q, const uint16_t *k, int some,
 {
     vf low, high;
 
-    FOLLOW(k);
+    PREFETCH_FAR(k);
     halves_load(k, some, &low, &high);
     UNROLL(8)
     for (int r = 0; r < R; r++) {
@@ -117,7 +117,7 @@ INLINE void halves_cols(float *o, int64_t ldo, const float *w, const uint16_t *v
         for (int c = 0; c < C; c++) {
             vf x, y;
 
-            FOLLOW(v + 32 * c);
+            PREFETCH_FAR(v + 32 * c);
             halves_load(v + 32 * c, some, &x, &y);
             UNROLL(8)
             for (int r = 0; r < R; r++) {
@@ -136,7 +136,7 @@ INLINE void halves_cols(float *o, int64_t ldo, const float *w, const uint16_t *v
     }
 }
 
-/* Some keys at a time, whose values stay in the first cache over all columns. */
+/* Some keys at a time, whose values stay in the first-level cache over all columns. */
 INLINE void halves_values(float *o, int64_t ldo, const float *w, const uint16_t *v,
                           int64_t ldv, int n, int d, const int R, const int C,
                           const int keys)

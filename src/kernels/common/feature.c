@@ -83,7 +83,7 @@ static void ISA(feature)(float *out, const float *in, int n, int kind,
     }
 }
 
-/* What is 0 for RELU is 0 whatever d is. */
+/* Where the slope of RELU is 0 the result is 0, whatever d is. */
 INLINE void ISA(feature_back_all)(float *d, const float *in, int n, const int kind)
 {
     for (int x = 0; x < n * LANES; x += VF_LEN) {
@@ -122,7 +122,7 @@ static void ISA(products)(float *f, const float *x, const int32_t *elements,
     }
 }
 
-/* Of each element the product of those before it and of those after it. */
+/* The gradient of an element has the product of the elements before it and after it. */
 static void ISA(products_back)(float *dx, const float *x, const float *df,
                                const int32_t *elements, const float *factors, float by,
                                int n, int r)
@@ -205,8 +205,8 @@ static void ISA(log_softmax_back)(float *d, const float *l, int n)
     }
 }
 
-static void ISA(turn_lanes)(float *out, const float *in, int64_t step, int64_t second,
-                            const float *offsets, const float *base, int n, int back)
+static void ISA(rotate_lanes)(float *out, const float *in, int64_t step, int64_t second,
+                              const float *offsets, const float *base, int n, int back)
 {
     for (int t = 0; t < n; t++, offsets += 2 * LANES, in += step, out += step) {
         const vf c = vf_set1(base[2 * t]), s = vf_set1(base[2 * t + 1]);

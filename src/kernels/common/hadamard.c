@@ -142,14 +142,15 @@ static void ISA(hadamard)(float *out, const float *in, const int32_t *from,
  * Rows to lanes and back, by squares
  */
 
-INLINE vf ISA(stand_row)(const char *in, int i, int n, int width, const int dtype)
+INLINE vf ISA(transpose_load_row)(const char *in, int i, int n, int width,
+                                  const int dtype)
 {
     if (i >= n) return vf_zero();
     return width == VF_LEN ? vf_from(in, dtype) : vf_from_n(in, dtype, width);
 }
 
-INLINE void ISA(stand_squares)(float *out, const char *in, int64_t step, int n, int d,
-                               const int dtype)
+INLINE void ISA(transpose_load_squares)(float *out, const char *in, int64_t step, int n,
+                                        int d, const int dtype)
 {
     const int bytes = dtype == FOCI_F32 ? 4 : 2;
 
@@ -160,8 +161,8 @@ INLINE void ISA(stand_squares)(float *out, const char *in, int64_t step, int n, 
 
             UNROLL(16)
             for (int i = 0; i < VF_LEN; i++)
-                x[i] = ISA(stand_row)(in + i * step + c * bytes, lane + i, n, width,
-                                      dtype);
+                x[i] = ISA(transpose_load_row)(in + i * step + c * bytes, lane + i, n,
+                                               width, dtype);
             vf_transpose(x);
             UNROLL(16)
             for (int i = 0; i < VF_LEN; i++)
@@ -169,18 +170,20 @@ INLINE void ISA(stand_squares)(float *out, const char *in, int64_t step, int n, 
         }
 }
 
-static void ISA(stand_rows)(float *out, const void *in, int64_t ld, int dtype, int n,
-                            int d)
+static void ISA(transpose_load)(float *out, const void *in, int64_t ld, int dtype,
+                                int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(stand_squares)(out, in, 4 * ld, n, d, FOCI_F32); break;
-    case FOCI_BF16: ISA(stand_squares)(out, in, 2 * ld, n, d, FOCI_BF16); break;
-    default: ISA(stand_squares)(out, in, 2 * ld, n, d, FOCI_F16); break;
+    case FOCI_F32: ISA(transpose_load_squares)(out, in, 4 * ld, n, d, FOCI_F32); break;
+    case FOCI_BF16:
+        ISA(transpose_load_squares)(out, in, 2 * ld, n, d, FOCI_BF16);
+        break;
+    default: ISA(transpose_load_squares)(out, in, 2 * ld, n, d, FOCI_F16); break;
     }
 }
 
 /* Columns c to c + width of in, at most VF_LEN, as rows. */
-INLINE void ISA(lay_square)(vf *x, const float *in, int width)
+INLINE void ISA(transpose_square)(vf *x, const float *in, int width)
 {
     UNROLL(16)
     for (int c = 0; c < VF_LEN; c++)
@@ -188,8 +191,8 @@ INLINE void ISA(lay_square)(vf *x, const float *in, int width)
     vf_transpose(x);
 }
 
-INLINE void ISA(lay_squares)(char *out, int64_t step, const float *in, int n, int d,
-                             const int dtype)
+INLINE void ISA(transpose_store_squares)(char *out, int64_t step, const float *in,
+                                         int n, int d, const int dtype)
 {
     const int bytes = dtype == FOCI_F32 ? 4 : 2;
 
@@ -198,7 +201,7 @@ INLINE void ISA(lay_squares)(char *out, int64_t step, const float *in, int n, in
             const int width = d - c < VF_LEN ? d - c : VF_LEN;
             vf        x[VF_LEN];
 
-            ISA(lay_square)(x, in + c * FEW_LANES + lane, width);
+            ISA(transpose_square)(x, in + c * FEW_LANES + lane, width);
             UNROLL(16)
             for (int i = 0; i < VF_LEN; i++) {
                 char *const to = out + i * step + c * bytes;
@@ -212,18 +215,20 @@ INLINE void ISA(lay_squares)(char *out, int64_t step, const float *in, int n, in
         }
 }
 
-static void ISA(lay_rows)(void *out, int64_t ld, int dtype, const float *in, int n,
-                          int d)
+static void ISA(transpose_store)(void *out, int64_t ld, int dtype, const float *in,
+                                 int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(lay_squares)(out, 4 * ld, in, n, d, FOCI_F32); break;
-    case FOCI_BF16: ISA(lay_squares)(out, 2 * ld, in, n, d, FOCI_BF16); break;
-    default: ISA(lay_squares)(out, 2 * ld, in, n, d, FOCI_F16); break;
+    case FOCI_F32: ISA(transpose_store_squares)(out, 4 * ld, in, n, d, FOCI_F32); break;
+    case FOCI_BF16:
+        ISA(transpose_store_squares)(out, 2 * ld, in, n, d, FOCI_BF16);
+        break;
+    default: ISA(transpose_store_squares)(out, 2 * ld, in, n, d, FOCI_F16); break;
     }
 }
 
-static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
-                              const float *factor, int n, int d)
+static void ISA(transpose_add)(float *out, int64_t ld, const float *in,
+                               const float *factor, int n, int d)
 {
     for (int lane = 0; lane < n; lane += VF_LEN, out += VF_LEN * ld)
         for (int c = 0; c < d; c += VF_LEN) {
@@ -232,7 +237,7 @@ static void ISA(lay_rows_add)(float *out, int64_t ld, const float *in,
                 factor ? vf_from_n(factor + c, FOCI_F32, width) : vf_set1(1.0f);
             vf x[VF_LEN];
 
-            ISA(lay_square)(x, in + c * FEW_LANES + lane, width);
+            ISA(transpose_square)(x, in + c * FEW_LANES + lane, width);
             UNROLL(16)
             for (int i = 0; i < VF_LEN; i++) {
                 float *const to = out + i * ld + c;

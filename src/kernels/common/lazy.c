@@ -8,7 +8,7 @@
 /* Vectors that go down the keys together; more would not fit into registers. */
 enum { GROUP = VF_LEN == 16 ? 4 : 2, GROUP_LANES = GROUP * VF_LEN };
 
-/* What f does to the order of the scores of a lane. */
+/* Whether multiplication by f keeps the order of the scores of a lane. */
 enum factor { F_NONE, F_POSITIVE, F_ANY };
 
 INLINE enum factor ISA(factor_kind)(const float *f)
@@ -78,7 +78,7 @@ INLINE int ISA(move)(const float *s, int n, const float *f, float *m, float *l,
     return 1;
 }
 
-/* What to subtract: 0 in place of -inf, so that -inf - -inf is never formed. */
+/* The reference to subtract: 0 in place of -inf, so that -inf - -inf is never formed. */
 INLINE vf ISA(base)(const float *m)
 {
     const vf x = vf_load(m);

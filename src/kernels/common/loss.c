@@ -1,7 +1,7 @@
 /* loss.c -- cross-entropy of a row of logits, and its gradient.
  *
- * The row is read three times, from a near cache: its maximum, the powers of e, which take
- * its place, and what becomes of them.
+ * The row is read three times, from a near cache: for its maximum, for the exponentials, which
+ * overwrite it, and for the gradient.
  */
 
 /* Logits from c on; beyond the row `other`. */

@@ -18,7 +18,7 @@ INLINE void ISA(mean_cols)(float *o, int64_t ldo, const float *v, int64_t ldv, i
     for (int i = 0; i < n; i++, o += ldo, v += ldv) {
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]);
 
-        ask_row(v, ldv, n, V * VD_LEN);
+        prefetch_row(v, ldv, n, V * VD_LEN);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
             m[c] = vd_fma(rest, m[c], vd_mul(by, vd_from(v + c * VD_LEN)));
@@ -52,7 +52,7 @@ INLINE void ISA(mean_back_cols)(float *dv, int64_t ldv, const float *g, int64_t 
     for (int64_t i = n - 1; i >= 0; i--) {
         const vd by = vd_set1(a[i]), rest = vd_set1(1 - a[i]), one = vd_set1(1);
 
-        if (g) ask_row(g + i * ldg, ldg, -n, V * VD_LEN);
+        if (g) prefetch_row(g + i * ldg, ldg, -n, V * VD_LEN);
         UNROLL(8)
         for (int c = 0; c < V; c++) {
             if (g) s[c] = vd_fma(one, vd_from(g + i * ldg + c * VD_LEN), s[c]);
@@ -143,7 +143,7 @@ INLINE void ISA(cube_group)(float *o, int64_t ldo, const float *v, int64_t ldv, 
     for (int i = 0; i < m; i++, o += ldo, v += ldv) {
         const float *const row = f->row[i];
 
-        ask_row(v, ldv, ahead, VF_LEN);
+        prefetch_row(v, ldv, ahead, VF_LEN);
         squares = s.s3;
         cubes = ISA(sums_add)(&s, vf_loadu(v));
         vf y = vf_mul(vf_set1(row[4]), cubes);
@@ -202,7 +202,7 @@ INLINE void ISA(cube_group_back)(float *dv, int64_t ldv, const float *g, int64_t
         const float *const row = f->row[i];
         const vf           x = vf_loadu(g + i * ldg), far = vf_set1((float)(m - i));
 
-        ask_row(g + i * ldg, ldg, ahead, VF_LEN);
+        prefetch_row(g + i * ldg, ldg, ahead, VF_LEN);
         vf y = vf_fma(after[3], far, after[2]);
         y = vf_fma(y, far, after[1]);
         y = vf_fma(y, far, after[0]);

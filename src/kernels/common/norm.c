@@ -1,7 +1,7 @@
-/* norm.c -- rows normalised, each by itself, and back.
+/* norm.c -- normalisation of rows, forward and backward.
  *
- * A row is read three times, twice of these from the first cache: its mean, the deviations
- * from it, and what is made of them.  Bound by reading and writing rows once.
+ * A row is read three times, the last two from the first-level cache: for the mean, for the
+ * variance, and for the result.  Bound by reading and writing rows once.
  */
 
 /* The sum of f(x) over a row, in four chains. */

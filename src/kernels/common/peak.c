@@ -34,7 +34,7 @@ INLINE vu ISA(add_line)(vu sum, const char *p)
 
 /* Four lines of each stream in turn. */
 INLINE uint64_t ISA(read_some)(const char *in, int64_t bytes, int64_t ahead,
-                               const int streams, const int ask)
+                               const int streams, const int prefetch)
 {
     enum { STEP = 256 };
     const int64_t         part = bytes / streams;
@@ -52,7 +52,7 @@ INLINE uint64_t ISA(read_some)(const char *in, int64_t bytes, int64_t ahead,
 
             UNROLL(4)
             for (int i = 0; i < 4; i++) {
-                if (ask) __builtin_prefetch(p + 64 * i + ahead, 0, 3);
+                if (prefetch) __builtin_prefetch(p + 64 * i + ahead, 0, 3);
                 sum[i] = ISA(add_line)(sum[i], p + 64 * i);
             }
         }

@@ -9,7 +9,7 @@ enum { RECUR = VF_LEN == 16 ? 8 : 4 };
 
 /* V vectors of columns from c0 on, with V, `adds` and `reads` constant.  There is a v only
  * where it is added, and an o only where it is read. */
-INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *keep, const float *g,
+INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *decay, const float *g,
                             const float *v, double *o, const float *f, int m,
                             int64_t c0, const int V, const int adds, const int reads)
 {
@@ -21,7 +21,7 @@ INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *keep, const fl
         if (reads) sum[c] = vd_load(o + c0 + c * VD_LEN);
     }
     for (int i = 0; i < m; i++, s += lds) {
-        const vd a = vd_set1(adds ? keep[i] : 1.0),
+        const vd a = vd_set1(adds ? decay[i] : 1.0),
                  b = vd_set1(adds ? (double)g[i] : 0);
         const vd by = vd_set1(reads ? (double)f[i] : 0);
         UNROLL(8)
@@ -39,7 +39,7 @@ INLINE void ISA(recur_cols)(double *s, int64_t lds, const double *keep, const fl
         if (reads) vd_store(o + c0 + c * VD_LEN, sum[c]);
 }
 
-INLINE void ISA(recur_all)(double *s, int64_t lds, const double *keep, const float *g,
+INLINE void ISA(recur_all)(double *s, int64_t lds, const double *decay, const float *g,
                            const float *v, double *o, const float *f, int m,
                            const int adds, const int reads)
 {
@@ -47,27 +47,27 @@ INLINE void ISA(recur_all)(double *s, int64_t lds, const double *keep, const flo
     int64_t   c = 0;
 
     for (; c + RECUR * VD_LEN <= lds; c += RECUR * VD_LEN)
-        ISA(recur_cols)(s + c, lds, keep, g, v, o, f, m, c, RECUR, adds, reads);
+        ISA(recur_cols)(s + c, lds, decay, g, v, o, f, m, c, RECUR, adds, reads);
     for (; c < lds; c += few * VD_LEN)
-        ISA(recur_cols)(s + c, lds, keep, g, v, o, f, m, c, few, adds, reads);
+        ISA(recur_cols)(s + c, lds, decay, g, v, o, f, m, c, few, adds, reads);
 }
 
-static void ISA(recur)(double *s, int64_t lds, const double *keep, const float *g,
+static void ISA(recur)(double *s, int64_t lds, const double *decay, const float *g,
                        const float *v, double *o, const float *f, int m)
 {
     if (g && f)
-        ISA(recur_all)(s, lds, keep, g, v, o, f, m, 1, 1);
+        ISA(recur_all)(s, lds, decay, g, v, o, f, m, 1, 1);
     else if (g)
-        ISA(recur_all)(s, lds, keep, g, v, o, f, m, 1, 0);
+        ISA(recur_all)(s, lds, decay, g, v, o, f, m, 1, 0);
     else if (f)
-        ISA(recur_all)(s, lds, keep, g, v, o, f, m, 0, 1);
+        ISA(recur_all)(s, lds, decay, g, v, o, f, m, 0, 1);
 }
 
-static void ISA(carry)(double *s, int64_t lds, const double *keep, float *x,
+static void ISA(carry)(double *s, int64_t lds, const double *decay, float *x,
                        int64_t ldx, int m)
 {
     for (int i = 0; i < m; i++, s += lds, x += ldx) {
-        const vd by = vd_set1(keep[i]);
+        const vd by = vd_set1(decay[i]);
         for (int64_t c = 0; c < lds; c += VD_LEN) {
             const vd now = vd_fma(by, vd_load(s + c), vd_from(x + c));
             vd_store(s + c, now);
@@ -85,7 +85,7 @@ INLINE vf ISA(exp_above)(vf a, vf b)
     return ISA(exp)(vf_sub(a, base));
 }
 
-static int ISA(log_key)(float *l, float *c, float *keep, const float *top, int m)
+static int ISA(log_key)(float *l, float *c, float *factor, const float *top, int m)
 {
     int moved = 0;
 
@@ -100,7 +100,7 @@ static int ISA(log_key)(float *l, float *c, float *keep, const float *top, int m
             vf_storeu(c + i, now);
             moved = 1;
         }
-        vf_storeu(keep + i, by);
+        vf_storeu(factor + i, by);
         vf_storeu(l + i, ISA(exp_above)(vf_loadu(l + i), now));
     }
     return moved;

@@ -6,7 +6,7 @@
  * shift and a mask.
  *
  * The including file defines
- *     vf roll_words(vf low, vf high)    lanes of both as bf16, interleaved
+ *     vf roll_pairs(vf low, vf high)    lanes of both as bf16, interleaved
  */
 
 /* Weights that there is a form for; those that registers hold, with sums of two vectors each. */
@@ -40,9 +40,9 @@ INLINE void ISA(roll_put)(char *p, int dtype, int far, const vf *x)
     const int64_t next = dtype == FOCI_F32 ? VF_LEN : VF_LEN / 2;
 
     if (dtype == FOCI_BF16 && far) {
-        vf_stream(at, roll_words(x[0], x[1]));
+        vf_stream(at, roll_pairs(x[0], x[1]));
     } else if (dtype == FOCI_BF16) {
-        vf_storeu(at, roll_words(x[0], x[1]));
+        vf_storeu(at, roll_pairs(x[0], x[1]));
     } else if (far && dtype == FOCI_F32) {
         vf_stream(at, x[0]);
         vf_stream(at + next, x[1]);
@@ -70,7 +70,7 @@ INLINE void ISA(roll_rows)(const struct ISA(roll) * a, const float *w, const int
             const char *const row = a->v + (i + r) * a->from;
 
             if (i + r >= rows) return;
-            ask_bytes(row, rows * a->from, bytes);
+            prefetch_bytes(row, rows * a->from, bytes);
             ISA(roll_get)(row, dtype, x);
             sum[r][0] = sum[r][1] = vf_zero();
             UNROLL(8)

@@ -34,15 +34,15 @@ static void ISA(load_rows)(float *out, int64_t ld_out, const void *in, int64_t l
 }
 
 /* A line of the cache at a time, wherever it begins. */
-static void ISA(fetch_rows)(float *out, int64_t ld_out, const void *in, int64_t ld_in,
-                            int dtype, int n, int d, int ahead)
+static void ISA(load_rows_prefetch)(float *out, int64_t ld_out, const void *in,
+                                    int64_t ld_in, int dtype, int n, int d, int ahead)
 {
     const int     size = dtype == FOCI_F32 ? 4 : 2;
     const int64_t step = ld_in * size;
     const char   *row = in;
 
     for (int i = 0; i < n; i++, row += step, out += ld_out) {
-        ask_bytes(row, step * ahead, d * size);
+        prefetch_bytes(row, step * ahead, d * size);
         ISA(load_rows)(out, ld_out, row, ld_in, dtype, 1, d);
     }
 }
@@ -116,7 +116,7 @@ static void ISA(stream_rows)(void *out, int64_t ld_out, int dtype, const float *
         return;
     }
     for (int i = 0; i < n; i++, row += step, in += ld_in) {
-        if (ld_in > d) ask_row(in, ld_in, n, d); /* others are in a cache */
+        if (ld_in > d) prefetch_row(in, ld_in, n, d); /* others are in a cache */
         switch (dtype) {
         case FOCI_F32: ISA(stream_row)(row, in, d, FOCI_F32); break;
         case FOCI_BF16: ISA(stream_row)(row, in, d, FOCI_BF16); break;
@@ -139,7 +139,7 @@ static void ISA(copy_rows)(void *out, int64_t to, const void *in, int64_t from, 
             memcpy(o, row, (size_t)bytes);
             continue;
         }
-        ask_bytes(row, from * n, bytes);
+        prefetch_bytes(row, from * n, bytes);
         for (int c = 0; c < bytes; c += WHOLE)
             vf_stream((float *)(void *)(o + c),
                       vf_loadu((const float *)(const void *)(row + c)));
@@ -209,7 +209,7 @@ INLINE void ISA(store_pairs)(char *out, int64_t step, const float *in, vf factor
         vf_to(out + i * step, FOCI_F32, x[i]);
 }
 
-/* What is left of d columns and n rows goes one column to a lane. */
+/* Squares are stored in pairs; the remaining columns and rows one column to a lane. */
 INLINE void ISA(store_bf16)(char *out, int64_t step, const float *in,
                             const float *factor, int n, int d)
 {

@@ -1,4 +1,4 @@
-/* sums.c -- rows added up. */
+/* sums.c -- sums over rows. */
 
 INLINE void ISA(add_some)(void *out, int type_out, const void *a, int type_a, vf by,
                           const void *b, int type_b, int64_t i, const int some)

@@ -31,8 +31,8 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/band.c"
 #include "kernels/common/decode.c"
 #include "kernels/common/drop.c"
+#include "kernels/common/epilogue.c"
 #include "kernels/common/feature.c"
-#include "kernels/common/finish.c"
 #include "kernels/common/grad.c"
 #include "kernels/common/hadamard.c"
 #include "kernels/common/labels.c"
@@ -48,9 +48,9 @@ static void ISA(gemm_f32)(float *c, int64_t ldc, const float *a, int64_t ra, int
 #include "kernels/common/taps.c"
 #include "kernels/common/update.c"
 
-INLINE vf roll_words(vf low, vf high) { return vf_pair_bf16(low, high); }
+INLINE vf roll_pairs(vf low, vf high) { return vf_pair_bf16(low, high); }
 #include "kernels/common/roll.c"
-#include "kernels/common/turn.c"
+#include "kernels/common/rotate.c"
 #include "kernels/common/weigh.c"
 
 #include "kernels/common/chunk.c"
@@ -62,11 +62,11 @@ INLINE void ISA(fill)(struct kernels *k)
     k->read_streams = ISA(read_streams);
     k->panel_f32 = ISA(panel_f32);
     k->load_rows = ISA(load_rows);
-    k->fetch_rows = ISA(fetch_rows);
+    k->load_rows_prefetch = ISA(load_rows_prefetch);
     k->store_rows = ISA(store_rows);
     k->store_rows_by = ISA(store_rows_by);
-    k->finish_rows = ISA(finish_rows);
-    k->finish_back = ISA(finish_back);
+    k->gemm_epilogue = ISA(gemm_epilogue);
+    k->gemm_epilogue_back = ISA(gemm_epilogue_back);
     k->stream_rows = ISA(stream_rows);
     k->copy_rows = ISA(copy_rows);
     k->store_cols = ISA(store_cols);
@@ -79,7 +79,7 @@ INLINE void ISA(fill)(struct kernels *k)
     k->row_dot = ISA(row_dot);
     k->best = ISA(best);
     k->match = ISA(match);
-    k->turn = ISA(turn);
+    k->rotate = ISA(rotate);
     k->feature = ISA(feature);
     k->feature_back = ISA(feature_back);
     k->products = ISA(products);
@@ -88,12 +88,12 @@ INLINE void ISA(fill)(struct kernels *k)
     k->waves = ISA(waves);
     k->log_softmax = ISA(log_softmax);
     k->log_softmax_back = ISA(log_softmax_back);
-    k->turn_lanes = ISA(turn_lanes);
+    k->rotate_lanes = ISA(rotate_lanes);
     k->skew = ISA(skew);
     k->unskew_f32 = ISA(unskew_f32);
     k->diagonals = ISA(diagonals);
-    k->chances = ISA(chances);
-    k->keep_rows = ISA(keep_rows);
+    k->dropout_keys = ISA(dropout_keys);
+    k->dropout_rows = ISA(dropout_rows);
     k->drop_f32 = ISA(drop_f32);
     k->dots_f32 = ISA(dots_f32);
     k->sums_f32 = ISA(sums_f32);
@@ -118,9 +118,9 @@ INLINE void ISA(fill)(struct kernels *k)
     k->taps_back = ISA(taps_back);
     k->taps_dots = ISA(taps_dots);
     k->taps_sums = ISA(taps_sums);
-    k->stand_rows = ISA(stand_rows);
-    k->lay_rows = ISA(lay_rows);
-    k->lay_rows_add = ISA(lay_rows_add);
+    k->transpose_load = ISA(transpose_load);
+    k->transpose_store = ISA(transpose_store);
+    k->transpose_add = ISA(transpose_add);
     k->add_rows = ISA(add_rows);
     k->hadamard = ISA(hadamard);
     k->norm_rows = ISA(norm_rows);

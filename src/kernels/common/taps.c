@@ -88,13 +88,13 @@ INLINE void ISA(taps_cols)(const struct ISA(taps_to) * to, int i, const float *v
         ISA(taps_block)(to, i + r, v, ldv, w + r * ldw, ldw, width, 1, V);
 }
 
-/* A piece of V vectors; rows that become floats do so in `room`. */
+/* A piece of V vectors; rows that become floats do so in `scratch`. */
 INLINE void ISA(taps_piece)(const struct ISA(taps_to) * to, const char *v, int64_t ldv,
                             int n, const float *w, int64_t ldw, int width, const int V)
 {
     const int     size = to->dtype == FOCI_F32 ? 4 : 2;
     const int64_t step = ldv * size;
-    float         room[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
+    float         scratch[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
 
     for (int i = 0; i < n; i += TAPS_STAGE) {
         const int          rows = n - i < TAPS_STAGE ? n - i : TAPS_STAGE;
@@ -102,15 +102,15 @@ INLINE void ISA(taps_piece)(const struct ISA(taps_to) * to, const char *v, int64
         const float *const by = w + i * ldw;
 
         for (int r = 0; r < rows; r++)
-            ask_bytes(first + r * step, (n + width - 1) * step, V * VF_LEN * size);
+            prefetch_bytes(first + r * step, (n + width - 1) * step, V * VF_LEN * size);
         if (to->dtype == FOCI_F32) {
             const float *const x = (const void *)first;
             ISA(taps_cols)(to, i, x, ldv, rows, by, ldw, width, V);
             continue;
         }
         const int all = rows + width - 1;
-        ISA(load_rows)(room, V * VF_LEN, first, ldv, to->dtype, all, V * VF_LEN);
-        ISA(taps_cols)(to, i, room, V * VF_LEN, rows, by, ldw, width, V);
+        ISA(load_rows)(scratch, V * VF_LEN, first, ldv, to->dtype, all, V * VF_LEN);
+        ISA(taps_cols)(to, i, scratch, V * VF_LEN, rows, by, ldw, width, V);
     }
 }
 
@@ -199,7 +199,8 @@ static void ISA(taps_sums)(float *lanes, const void *g, int64_t ldg, const void 
 {
     const int     size = dtype == FOCI_F32 ? 4 : 2;
     const int64_t to_g = ldg * size, to_v = ldv * size;
-    float rows[TAPS_STAGE * TAPS_COLS], room[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
+    float         rows[TAPS_STAGE * TAPS_COLS],
+        scratch[(TAPS_STAGE + TAPS_WIDTH - 1) * TAPS_COLS];
 
     for (int c = 0; c < d; c += TAPS_COLS)
         for (int i = 0; i < n; i += TAPS_STAGE) {
@@ -209,14 +210,14 @@ static void ISA(taps_sums)(float *lanes, const void *g, int64_t ldg, const void 
             const char *vs = (const char *)v + i * to_v + c * size;
 
             for (int r = 0; r < m; r++)
-                ask_bytes(vs + r * to_v, (n + width - 1) * to_v, cols * size);
+                prefetch_bytes(vs + r * to_v, (n + width - 1) * to_v, cols * size);
             if (dtype == FOCI_F32) {
                 const float *const x = (const void *)gs, *const y = (const void *)vs;
                 ISA(taps_sums_rows)(lanes, x, ldg, y, ldv, m, cols, width);
                 continue;
             }
             ISA(load_rows)(rows, cols, gs, ldg, dtype, m, cols);
-            ISA(load_rows)(room, cols, vs, ldv, dtype, m + width - 1, cols);
-            ISA(taps_sums_rows)(lanes, rows, cols, room, cols, m, cols, width);
+            ISA(load_rows)(scratch, cols, vs, ldv, dtype, m + width - 1, cols);
+            ISA(taps_sums_rows)(lanes, rows, cols, scratch, cols, m, cols, width);
         }
 }

@@ -17,7 +17,7 @@
 #include "foci/mechanism.h"
 
 enum {
-    CHUNK_WORDS = T * T,      /* of a tile */
+    CHUNK_TILE = T * T,       /* of a tile */
     CHUNK_KEYS = LANES / T,   /* tiles of keys */
     CHUNK_PAIRS = LANES / 32, /* tiles of pairs of keys */
     CHUNK_SCORES = LANES + T, /* floats of a row of scores: not a power of two */
@@ -43,12 +43,12 @@ static struct chunk_operands chunk_operands(const struct chunk_rows *c)
     struct chunk_operands o;
 
     o.keys = at;
-    o.features = o.keys + CHUNK_WORDS * CHUNK_KEYS * d;
-    o.values = o.features + CHUNK_WORDS * CHUNK_PAIRS * 2 * d;
-    o.sums = o.values + CHUNK_WORDS * CHUNK_PAIRS * dv;
-    o.queries = o.sums + CHUNK_WORDS * d * dv;
-    o.weights = o.queries + 2 * CHUNK_WORDS * d;
-    o.scores = (float *)(o.weights + CHUNK_WORDS * CHUNK_PAIRS);
+    o.features = o.keys + CHUNK_TILE * CHUNK_KEYS * d;
+    o.values = o.features + CHUNK_TILE * CHUNK_PAIRS * 2 * d;
+    o.sums = o.values + CHUNK_TILE * CHUNK_PAIRS * dv;
+    o.queries = o.sums + CHUNK_TILE * d * dv;
+    o.weights = o.queries + 2 * CHUNK_TILE * d;
+    o.scores = (float *)(o.weights + CHUNK_TILE * CHUNK_PAIRS);
     o.rows = o.scores + T * CHUNK_SCORES;
     o.den = o.rows + 2 * T * c->dv;
     return o;
@@ -76,9 +76,9 @@ INLINE vf chunk_load(const uint16_t *p)
     return vf_of_bf16(_mm256_loadu_si256((const __m256i *)p));
 }
 
-/* Rows `next`, which come in the next chunk, to the second cache: a row is asked for
- * whenever one of this chunk is read. */
-INLINE void chunk_ask(const uint16_t *next, int64_t at, int d)
+/* Prefetch a row of the next chunk into the second-level cache; called whenever a row of this
+ * chunk is read.  next NULL: nothing. */
+INLINE void chunk_prefetch(const uint16_t *next, int64_t at, int d)
 {
     for (int c = 0; next && c < d; c += 32)
         __builtin_prefetch(next + at + c, 0, 2);
@@ -90,7 +90,7 @@ INLINE void chunk_ask(const uint16_t *next, int64_t at, int d)
 
 /* From pairs of features of 32 keys, two tiles of 16 keys, to pairs of keys: a feature's
  * row has key r in the lower half and key r + 16 in the upper half of pair r. */
-INLINE void chunk_turn(uint32_t *even, uint32_t *odd, __m512i first, __m512i second)
+INLINE void chunk_pair_keys(uint32_t *even, uint32_t *odd, __m512i first, __m512i second)
 {
     const __m512i high = _mm512_set1_epi32((int)0xffff0000);
 
@@ -133,17 +133,17 @@ INLINE bool chunk_keys_of(const struct chunk_rows *c, const struct chunk_operand
         vf sum[2] = { vf_zero(), vf_zero() };
 
         for (int g = 0; g < CHUNK_KEYS; g++) {
-            uint32_t *const tile = o->keys + CHUNK_WORDS * (CHUNK_KEYS * h + g);
+            uint32_t *const tile = o->keys + CHUNK_TILE * (CHUNK_KEYS * h + g);
 
             for (int i = 0; i < T; i++)
-                chunk_ask(c->next_k, (T * g + i) * c->ldk + 32 * h, 32);
+                chunk_prefetch(c->next_k, (T * g + i) * c->ldk + 32 * h, 32);
             chunk_key_tile(c, tile, T * g, h, sum, kind);
             if (g % 2 == 0) continue;
-            uint32_t *const to = o->features + CHUNK_WORDS * (g / 2 * 2 * d + 2 * h);
+            uint32_t *const to = o->features + CHUNK_TILE * (g / 2 * 2 * d + 2 * h);
             for (int i = 0; i < T; i++)
-                chunk_turn(to + 2 * T * i, to + 2 * T * i + T,
-                           _mm512_load_si512(tile - CHUNK_WORDS + T * i),
-                           _mm512_load_si512(tile + T * i));
+                chunk_pair_keys(to + 2 * T * i, to + 2 * T * i + T,
+                                _mm512_load_si512(tile - CHUNK_TILE + T * i),
+                                _mm512_load_si512(tile + T * i));
         }
         vf_store(total + 32 * h, sum[0]);
         vf_store(total + 32 * h + T, sum[1]);
@@ -172,16 +172,16 @@ static bool chunk_values(const struct chunk_rows *c, const struct chunk_operands
         for (int r = 0; r < T; r++) {
             const uint16_t *low = c->v + (32 * p + r) * c->ldv,
                            *high = low + T * c->ldv;
-            uint32_t *to = o->values + CHUNK_WORDS * p * (c->dv / T) + T * r;
+            uint32_t *to = o->values + CHUNK_TILE * p * (c->dv / T) + T * r;
 
-            for (int t = 0; t < c->dv; t += 32, to += 2 * CHUNK_WORDS) {
+            for (int t = 0; t < c->dv; t += 32, to += 2 * CHUNK_TILE) {
                 const vw a = vw_stored(low + t), b = vw_stored(high + t);
 
                 most = _mm512_max_epu16(
                     most, _mm512_max_epu16(_mm512_and_si512((__m512i)a, exponent),
                                            _mm512_and_si512((__m512i)b, exponent)));
                 vw_store(to, vw_zip_low(a, b));
-                vw_store(to + CHUNK_WORDS, vw_zip_high(a, b));
+                vw_store(to + CHUNK_TILE, vw_zip_high(a, b));
             }
         }
     return !_mm512_cmpeq_epu16_mask(most, exponent);
@@ -192,9 +192,9 @@ static void chunk_sums(const struct chunk_rows *c, const struct chunk_operands *
 {
     for (int t = 0; t < c->d / 2; t++) {
         const float *low = c->sums + 2 * t * c->ld_sums, *high = low + c->ld_sums;
-        uint32_t    *to = o->sums + CHUNK_WORDS * (t / T) * (c->dv / T) + t % T * T;
+        uint32_t    *to = o->sums + CHUNK_TILE * (t / T) * (c->dv / T) + t % T * T;
 
-        for (int j = 0; j < c->dv; j += T, to += CHUNK_WORDS)
+        for (int j = 0; j < c->dv; j += T, to += CHUNK_TILE)
             vw_store(to, vw_pair(vf_load(low + j), vf_load(high + j)));
     }
 }
@@ -242,7 +242,7 @@ INLINE void strip_add(const uint32_t *a, int64_t row, int64_t step_a, const uint
 {
 #define ADD(j, tile)                                                                   \
     do {                                                                               \
-        tile_load(tile, b + CHUNK_WORDS * (j), 64);                                    \
+        tile_load(tile, b + CHUNK_TILE * (j), 64);                                     \
         tile_dp(j, 4, tile);                                                           \
     } while (0)
     for (int t = 0; t < depth; t++, a += step_a, b += step_b) {
@@ -262,8 +262,8 @@ INLINE void chunk_absorb_part(const struct chunk_rows     *c,
     float *const to = c->sums + i * c->ld_sums + j;
 
     strip_load(to, c->ld_sums, n);
-    strip_add(o->features + T * i, 64, CHUNK_WORDS * (c->d / T), o->values + T * j,
-              CHUNK_WORDS * (c->dv / T), CHUNK_PAIRS, n);
+    strip_add(o->features + T * i, 64, CHUNK_TILE * (c->d / T), o->values + T * j,
+              CHUNK_TILE * (c->dv / T), CHUNK_PAIRS, n);
     strip_store(to, c->ld_sums, n);
 }
 
@@ -289,8 +289,8 @@ static void chunk_absorb(const struct chunk_rows *c, const struct chunk_operands
 INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operands *o,
                            int s, const int kind)
 {
-    uint32_t *const pairs = o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
-    float *const    den = o->den + s * CHUNK_WORDS;
+    uint32_t *const pairs = o->queries + s % 2 * CHUNK_TILE * (c->d / 32);
+    float *const    den = o->den + s * CHUNK_TILE;
     const vf        scale = vf_set1(c->scale);
 
     for (int64_t i = 0; i < T; i++) {
@@ -298,9 +298,9 @@ INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operan
         const uint16_t *row = c->q + at * c->ldq;
         vf              sum = vf_zero();
 
-        chunk_ask(c->next_q, at * c->ldq, c->d);
-        chunk_ask(c->next_v, at * c->ldv, c->dv);
-        chunk_ask(c->next_o, at * c->ldo, c->dv);
+        chunk_prefetch(c->next_q, at * c->ldq, c->d);
+        chunk_prefetch(c->next_v, at * c->ldv, c->dv);
+        chunk_prefetch(c->next_o, at * c->ldo, c->dv);
         for (int h = 0; h < c->d; h += 32) {
             vf a = chunk_phi(chunk_load(row + h), kind);
             vf b = chunk_phi(chunk_load(row + h + T), kind);
@@ -311,7 +311,7 @@ INLINE void chunk_strip_of(const struct chunk_rows *c, const struct chunk_operan
             }
             sum = vf_fma(a, vf_load(c->total + h), sum);
             sum = vf_fma(b, vf_load(c->total + h + T), sum);
-            vw_store(pairs + CHUNK_WORDS / 32 * h + T * i, vw_row(a, b));
+            vw_store(pairs + CHUNK_TILE / 32 * h + T * i, vw_row(a, b));
         }
         vf_store(den + T * i, sum);
     }
@@ -330,7 +330,7 @@ static void chunk_strip(const struct chunk_rows *c, const struct chunk_operands 
 static const uint32_t *chunk_queries_of(const struct chunk_rows     *c,
                                         const struct chunk_operands *o, int s)
 {
-    return o->queries + s % 2 * CHUNK_WORDS * (c->d / 32);
+    return o->queries + s % 2 * CHUNK_TILE * (c->d / 32);
 }
 
 /* Scores of strip s with keys up to its own: n = s + 1 tiles. */
@@ -338,8 +338,8 @@ INLINE void chunk_scores_of(const struct chunk_rows *c, const struct chunk_opera
                             int s, const int n)
 {
     strip_zero(n);
-    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_WORDS, o->keys,
-              CHUNK_KEYS * CHUNK_WORDS, c->d / 32, n);
+    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_TILE, o->keys,
+              CHUNK_KEYS * CHUNK_TILE, c->d / 32, n);
     strip_store(o->scores, CHUNK_SCORES, n);
 }
 
@@ -358,7 +358,7 @@ static void chunk_scores(const struct chunk_rows *c, const struct chunk_operands
  * by. */
 static void chunk_weights(const struct chunk_operands *o, int s)
 {
-    float *const den = o->den + s * CHUNK_WORDS;
+    float *const den = o->den + s * CHUNK_TILE;
 
     for (int i = 0; i < T; i++) {
         vf sum = vf_load(den + T * i);
@@ -372,7 +372,7 @@ static void chunk_weights(const struct chunk_operands *o, int s)
             const vf           b = _mm512_maskz_load_ps(high, at + T);
 
             sum = vf_add(sum, vf_add(a, b));
-            vw_store(o->weights + CHUNK_WORDS * p + T * i, vw_pair(a, b));
+            vw_store(o->weights + CHUNK_TILE * p + T * i, vw_pair(a, b));
         }
         vf_store(den + T * i, sum);
     }
@@ -383,12 +383,12 @@ static void chunk_weights(const struct chunk_operands *o, int s)
 INLINE void chunk_rows_part(const struct chunk_rows *c, const struct chunk_operands *o,
                             int s, int j, int pairs, const int n)
 {
-    const int64_t step = CHUNK_WORDS * (c->dv / T);
+    const int64_t step = CHUNK_TILE * (c->dv / T);
 
     strip_zero(n);
-    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_WORDS, o->sums + T * j, step,
+    strip_add(chunk_queries_of(c, o, s), 64, CHUNK_TILE, o->sums + T * j, step,
               c->d / 32, n);
-    strip_add(o->weights, 64, CHUNK_WORDS, o->values + T * j, step, pairs, n);
+    strip_add(o->weights, 64, CHUNK_TILE, o->values + T * j, step, pairs, n);
     strip_store(o->rows + (s % 2 * T) * c->dv + j, c->dv, n);
 }
 
@@ -416,7 +416,7 @@ static void chunk_store(const struct chunk_rows *c, const struct chunk_operands 
 
     UNROLL(16)
     for (int i = 0; i < T; i++)
-        lanes[i] = vf_load(o->den + s * CHUNK_WORDS + T * i);
+        lanes[i] = vf_load(o->den + s * CHUNK_TILE + T * i);
     by = vf_add(vf_sums(lanes), vf_set1(c->eps));
     if (c->by) by = vf_loadu(c->by + T * s);
     /* Not below, rather than above: NaN stays. */

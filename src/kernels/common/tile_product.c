@@ -88,20 +88,20 @@ static void tile_rest_amx(struct tile_rest *r, int dtype)
 }
 
 /* Lines that will be written, one or two of each of so many rows. */
-struct fetch {
+struct line_prefetch {
     const char *at;
     int64_t     ld; /* bytes */
     int         rows, lines;
 };
 
-/* What is left to do beside the blocks of a panel, and how much of it at a step. */
+/* Work to be done between the multiplies of a panel, and how much of it at each step. */
 struct beside {
     const struct tile_panel *panel;
     int                      group, t, units; /* the next unit, and how many are left */
-    int              at_once, every, wait;    /* so many units, every so many steps */
-    struct tile_rest rest;
-    int              dtype, rows; /* of the rest and of fetches, at a step */
-    struct fetch     out, sums;
+    int                  at_once, every, wait; /* so many units, every so many steps */
+    struct tile_rest     rest;
+    int                  dtype, rows; /* of the rest and of prefetches, at a step */
+    struct line_prefetch out, sums;
 };
 
 static int shared_by(int n, int steps) { return (n + steps - 1) / steps; }
@@ -146,7 +146,7 @@ INLINE void some_rows(struct beside *s)
     if (s->rest.rows) rest_rows(&s->rest, s->dtype, s->rows);
 }
 
-INLINE void some_lines(struct fetch *f, int rows)
+INLINE void some_lines(struct line_prefetch *f, int rows)
 {
     if (!f->rows) return;
     for (int i = 0; i < rows && f->rows; i++, f->rows--, f->at += f->ld) {
@@ -155,7 +155,7 @@ INLINE void some_lines(struct fetch *f, int rows)
     }
 }
 
-INLINE void some_fetches(struct beside *s)
+INLINE void some_prefetches(struct beside *s)
 {
     some_lines(&s->out, s->rows);
     some_lines(&s->sums, s->rows);
@@ -168,7 +168,7 @@ INLINE void some_fetches(struct beside *s)
 enum { TILE_BYTES = T * TILE_DEPTH * (int)sizeof(uint16_t) };
 
 /* A panel by a strip. */
-struct block {
+struct tile_block {
     const uint16_t *a;
     const uint32_t *b;
     const float    *sums; /* NULL: none */
@@ -188,7 +188,7 @@ struct block {
 
 /* 48 rows: sums in 0 to 5; a tile of b meets three of a, the last of which meets the
  * other tile of b first. */
-static void block_3(const struct block *x, struct beside *s)
+static void block_3(const struct tile_block *x, struct beside *s)
 {
     const char *a = (const char *)x->a, *b = (const char *)x->b;
 
@@ -212,7 +212,7 @@ static void block_3(const struct block *x, struct beside *s)
         some_rows(s);
         tile_load(7, a + TILE_BYTES, LINE);
         tile_dp(4, 7, 6);
-        some_fetches(s);
+        some_prefetches(s);
         tile_load(7, a, LINE);
         tile_dp(5, 7, 6);
     }
@@ -225,7 +225,7 @@ static void block_3(const struct block *x, struct beside *s)
 }
 
 /* 32 rows, or 16. */
-INLINE void block_2(const struct block *x, struct beside *s, const bool tall)
+INLINE void block_2(const struct tile_block *x, struct beside *s, const bool tall)
 {
     const char *a = (const char *)x->a, *b = (const char *)x->b;
     const int   high = tall ? 2 : 1;
@@ -245,7 +245,7 @@ INLINE void block_2(const struct block *x, struct beside *s, const bool tall)
         some_rows(s);
         if (tall) tile_load(5, a + TILE_BYTES, LINE);
         if (tall) tile_dp(2, 5, 6);
-        some_fetches(s);
+        some_prefetches(s);
         if (tall) tile_dp(3, 5, 7);
     }
     STORE(0, 0, 0);
@@ -257,7 +257,7 @@ INLINE void block_2(const struct block *x, struct beside *s, const bool tall)
 #undef SUM
 #undef STORE
 
-static void run_block(const struct block *x, int rows, struct beside *s)
+static void run_block(const struct tile_block *x, int rows, struct beside *s)
 {
     if (rows == 3 * T)
         block_3(x, s);
@@ -279,9 +279,9 @@ static struct tile_result result_at(const struct tile_multiply *x, int j)
     return to;
 }
 
-static struct fetch fetch_sums(const float *sums)
+static struct line_prefetch prefetch_sums(const float *sums)
 {
-    return (struct fetch){ (const char *)sums, 2 * LINE, TILE_PANEL, 2 };
+    return (struct line_prefetch){ (const char *)sums, 2 * LINE, TILE_PANEL, 2 };
 }
 
 static void tile_multiply_amx(const struct tile_multiply *x)
@@ -290,7 +290,7 @@ static void tile_multiply_amx(const struct tile_multiply *x)
     const int64_t size = x->dtype == FOCI_F32 ? 4 : 2;
     const float  *rest = s.rest.in;
     int           at = s.rest.rows && rest >= x->c[0] && rest < x->c[0] + TILE_BLOCK;
-    struct block  b = { .a = x->a, .b = x->b, .steps = x->steps };
+    struct tile_block b = { .a = x->a, .b = x->b, .steps = x->steps };
 
     tile_barrier(); /* operands are made by vector code */
     for (int j = 0; j < x->strips; j++) {
@@ -302,11 +302,12 @@ static void tile_multiply_amx(const struct tile_multiply *x)
         b.sums = x->add ? sums : NULL;
         if (written) {
             to = result_at(x, j);
-            s.out = (struct fetch){ to.out, to.ld * size, x->valid, (int)size / 2 };
+            s.out =
+                (struct line_prefetch){ to.out, to.ld * size, x->valid, (int)size / 2 };
         } else if (!x->add) {
-            s.out = fetch_sums(sums);
+            s.out = prefetch_sums(sums);
         }
-        if (x->add && j + 1 < x->strips) s.sums = fetch_sums(sums + TILE_BLOCK);
+        if (x->add && j + 1 < x->strips) s.sums = prefetch_sums(sums + TILE_BLOCK);
         run_block(&b, x->rows, &s);
         if (written) {
             s.rest = (struct tile_rest){ b.out, to, x->valid };
@@ -433,15 +434,17 @@ static void tile_pairs_amx(uint32_t *out, int64_t ld_out, const void *in, int64_
                 vw_store(to + TILE_BYTES, vw_set1(0));
                 continue;
             }
-            ask_bytes(low + j * size, AHEAD * ld * size, (int)(TILE_STRIP * size));
-            ask_bytes(low + j * size, (AHEAD + 1) * ld * size, (int)(TILE_STRIP * size));
+            prefetch_bytes(low + j * size, AHEAD * ld * size, (int)(TILE_STRIP * size));
+            prefetch_bytes(low + j * size, (AHEAD + 1) * ld * size,
+                           (int)(TILE_STRIP * size));
             zip_rows(to, low + j * size, high ? high + j * size : NULL, dtype, d - j);
         }
     }
 }
 
-/* 16 columns, which are rows as they are stored, for one step: a transpose of words. */
-INLINE void words_tile(char *out, const char *in, int64_t ld, int dtype, int n, int d)
+/* 16 columns, which are rows as they are stored, for one step, as bf16 pairs and transposed. */
+INLINE void transpose_tile(char *out, const char *in, int64_t ld, int dtype, int n,
+                           int d)
 {
     vf x[T];
 
@@ -464,16 +467,16 @@ INLINE void words_tile(char *out, const char *in, int64_t ld, int dtype, int n, 
         vf_store((float *)(void *)(out + (ptrdiff_t)64 * i), x[i]);
 }
 
-static __attribute__((noinline)) void words_of_floats(char *out, const char *in,
-                                                      int64_t ld, int n, int d)
+static __attribute__((noinline)) void transpose_floats(char *out, const char *in,
+                                                       int64_t ld, int n, int d)
 {
-    words_tile(out, in, ld, FOCI_F32, n, d);
+    transpose_tile(out, in, ld, FOCI_F32, n, d);
 }
 
-static __attribute__((noinline)) void words_of_halves(char *out, const char *in,
-                                                      int64_t ld, int n, int d)
+static __attribute__((noinline)) void transpose_halves(char *out, const char *in,
+                                                       int64_t ld, int n, int d)
 {
-    words_tile(out, in, ld, FOCI_BF16, n, d);
+    transpose_tile(out, in, ld, FOCI_BF16, n, d);
 }
 
 static void tile_strip_amx(uint32_t *out, const void *in, int64_t ld, int dtype, int n,
@@ -487,8 +490,8 @@ static void tile_strip_amx(uint32_t *out, const void *in, int64_t ld, int dtype,
             const char *const from = (const char *)in + (i * ld + t) * size;
 
             if (dtype == FOCI_F32)
-                words_of_floats(to, from, ld, n - i, d - t);
+                transpose_floats(to, from, ld, n - i, d - t);
             else
-                words_of_halves(to, from, ld, n - i, d - t);
+                transpose_halves(to, from, ld, n - i, d - t);
         }
 }

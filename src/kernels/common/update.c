@@ -1,4 +1,4 @@
-/* update.c -- what training does to long arrays of floats, once through memory. */
+/* update.c -- optimiser steps, norms and sums of long arrays of floats, in one pass each. */
 
 INLINE vf ISA(adamw_some)(float *p, float *g, float *m, float *v, int64_t i,
                           const struct adamw *how, const int some)
@@ -16,7 +16,7 @@ INLINE vf ISA(adamw_some)(float *p, float *g, float *m, float *v, int64_t i,
     ISA(row_put)((char *)v, i, v1, some, FOCI_F32);
     if (how->clear) ISA(row_put)((char *)g, i, vf_zero(), some, FOCI_F32);
     return vf_sub(
-        vf_mul(ISA(row_get)((char *)p, i, some, FOCI_F32), vf_set1(how->keep)), step);
+        vf_mul(ISA(row_get)((char *)p, i, some, FOCI_F32), vf_set1(how->decay)), step);
 }
 
 static void ISA(adamw)(float *p, float *g, float *m, float *v, int64_t n,

@@ -5,7 +5,7 @@
 static int attend_key(int half, int i) { return i / 4 * 8 + half * 4 + i % 4; }
 
 /* Columns c and c + 1 of row j as a pair, of n rows of d. */
-static uint32_t stored_word(const uint16_t *in, int64_t ld, int n, int d, int j, int c)
+static uint32_t stored_pair(const uint16_t *in, int64_t ld, int n, int d, int j, int c)
 {
     const uint32_t low = j < n && c < d ? in[j * ld + c] : 0;
     const uint32_t high = j < n && c + 1 < d ? in[j * ld + c + 1] : 0;
@@ -21,7 +21,7 @@ static void attend_keys(uint32_t *out, const uint16_t *in, int64_t ld, int n, in
             for (int half = 0; half < 2; half++)
                 for (int t = 0; t < 16; t++)
                     for (int i = 0; i < 16; i++)
-                        *out++ = stored_word(in, ld, n, d, j + attend_key(half, i),
+                        *out++ = stored_pair(in, ld, n, d, j + attend_key(half, i),
                                              c + 2 * t);
 }
 
@@ -32,8 +32,8 @@ static void attend_values(uint32_t *out, const uint16_t *in, int64_t ld, int n, 
         for (int c = 0; c < wide; c += 16)
             for (int t = 0; t < 16; t++)
                 for (int i = 0; i < 16; i++)
-                    *out++ = (stored_word(in, ld, n, d, j + 2 * t, c + i) & 0xffff) |
-                             stored_word(in, ld, n, d, j + 2 * t + 1, c + i) << 16;
+                    *out++ = (stored_pair(in, ld, n, d, j + 2 * t, c + i) & 0xffff) |
+                             stored_pair(in, ld, n, d, j + 2 * t + 1, c + i) << 16;
 }
 
 static void seen_rows(uint32_t *out, const uint64_t *seen, int n)

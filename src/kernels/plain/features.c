@@ -92,8 +92,8 @@ static void log_softmax_back(float *d, const float *l, int n)
     }
 }
 
-static void turn_lanes(float *out, const float *in, int64_t step, int64_t second,
-                       const float *offsets, const float *base, int n, int back)
+static void rotate_lanes(float *out, const float *in, int64_t step, int64_t second,
+                         const float *offsets, const float *base, int n, int back)
 {
     for (int t = 0; t < n; t++, offsets += 2 * LANES)
         for (int i = 0; i < LANES; i++) {

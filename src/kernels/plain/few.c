@@ -1,21 +1,23 @@
 /* few.c -- transforms with few rows as lanes. */
 
-static void stand_rows(float *out, const void *in, int64_t ld, int dtype, int n, int d)
+static void transpose_load(float *out, const void *in, int64_t ld, int dtype, int n,
+                           int d)
 {
     for (int c = 0; c < d; c++)
         for (int i = 0; i < FEW_LANES; i++)
             out[c * FEW_LANES + i] = i < n ? element(in, i * ld + c, dtype) : 0.0f;
 }
 
-static void lay_rows(void *out, int64_t ld, int dtype, const float *in, int n, int d)
+static void transpose_store(void *out, int64_t ld, int dtype, const float *in, int n,
+                            int d)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)
             set_element(out, i * ld + c, dtype, in[c * FEW_LANES + i]);
 }
 
-static void lay_rows_add(float *out, int64_t ld, const float *in, const float *factor,
-                         int n, int d)
+static void transpose_add(float *out, int64_t ld, const float *in, const float *factor,
+                          int n, int d)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++)

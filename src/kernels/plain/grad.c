@@ -15,15 +15,16 @@ static float of_pair(uint32_t pair, int t)
     return from_bf16(pair >> 16 * (t & 1) & 0xffff);
 }
 
-static void tile_words(uint32_t *out, const uint32_t *in, int64_t ld, int rows, int cols)
+static void pairs_to_tiles(uint32_t *out, const uint32_t *in, int64_t ld, int rows,
+                           int cols)
 {
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < cols; j++)
             out[tiled(i, j, cols)] = in[i * ld + j];
 }
 
-static void take_block_bf16(uint32_t *cols, uint32_t *rows, const uint16_t *in,
-                            int64_t ld, int n, int d, int wide)
+static void pack_block_from_bf16(uint32_t *cols, uint32_t *rows, const uint16_t *in,
+                                 int64_t ld, int n, int d, int wide)
 {
     memset(cols, 0, (size_t)wide * LANES / 2 * sizeof *cols);
     memset(rows, 0, (size_t)wide * LANES / 2 * sizeof *rows);

@@ -1,4 +1,4 @@
-/* norm.c -- rows normalised, each by itself, and back. */
+/* norm.c -- normalisation of rows, forward and backward. */
 
 static void norm_rows(void *out, float *stats, const void *in, int dtype, int n, int d,
                       const struct norm *how)

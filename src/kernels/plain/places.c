@@ -1,12 +1,12 @@
 /* places.c -- rotary positions, bands of distances, and dropout masks. */
 
-static void turn(float *x, int64_t ld, const float *turns, int64_t ldt, int n, int d,
-                 int half, int back)
+static void rotate(float *x, int64_t ld, const float *cos_sin, int64_t ldt, int n,
+                   int d, int half, int back)
 {
-    for (int i = 0; i < n; i++, x += ld, turns += ldt)
+    for (int i = 0; i < n; i++, x += ld, cos_sin += ldt)
         for (int t = 0; t < d / 2; t++) {
             const int   p = half ? t : 2 * t, q = half ? t + d / 2 : 2 * t + 1;
-            const float re = turns[p], im = back ? -turns[q] : turns[q];
+            const float re = cos_sin[p], im = back ? -cos_sin[q] : cos_sin[q];
             const float a = x[p], b = x[q];
 
             x[p] = a * re - b * im;
@@ -60,50 +60,50 @@ static bool stays(uint64_t z, uint64_t bound)
     return (z ^ z >> 31) >= bound;
 }
 
-static void chances(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
-                    uint64_t bound)
+static void dropout_keys(uint64_t *dropout_mask, int n, const uint64_t *keys,
+                         uint64_t first, uint64_t bound)
 {
     const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
 
     for (int j = 0; j < n; j++) {
-        keep[j] = 0;
+        dropout_mask[j] = 0;
         for (int i = 0; i < LANES; i++)
-            keep[j] |= (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound)
-                       << i;
+            dropout_mask[j] |=
+                (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound) << i;
     }
 }
 
-static void keep_rows(uint64_t *keep, int n, const uint64_t *keys, uint64_t first,
-                      uint64_t bound)
+static void dropout_rows(uint64_t *dropout_mask, int n, const uint64_t *keys,
+                         uint64_t first, uint64_t bound)
 {
     const uint64_t step = UINT64_C(0x9E3779B97F4A7C15);
 
     for (int i = 0; i < n; i++) {
-        keep[i] = 0;
+        dropout_mask[i] = 0;
         for (int j = 0; j < LANES; j++)
-            keep[i] |= (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound)
-                       << j;
+            dropout_mask[i] |=
+                (uint64_t)stays(keys[i] + step * (first + (uint64_t)j), bound) << j;
     }
 }
 
-static void drop_f32(float *w, int n, const uint64_t *keep)
+static void drop_f32(float *w, int n, const uint64_t *dropout_mask)
 {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++)
-            if (!(keep[j] >> i & 1)) w[j * LANES + i] = 0.0f;
+            if (!(dropout_mask[j] >> i & 1)) w[j * LANES + i] = 0.0f;
 }
 
-static void drop_rows_bf16(uint16_t *w, int n, const uint64_t *keep)
+static void drop_rows_bf16(uint16_t *w, int n, const uint64_t *dropout_mask)
 {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++)
-            if (!(keep[j] >> i & 1)) w[j * LANES + i] = 0;
+            if (!(dropout_mask[j] >> i & 1)) w[j * LANES + i] = 0;
 }
 
-static void drop_words_bf16(uint32_t *w, int n, const uint64_t *keep)
+static void drop_pairs_bf16(uint32_t *w, int n, const uint64_t *dropout_mask)
 {
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++)
-            if (!(keep[j] >> i & 1))
+            if (!(dropout_mask[j] >> i & 1))
                 w[j / 2 * LANES + i] &= j % 2 ? 0x0000ffffu : 0xffff0000u;
 }

@@ -8,8 +8,8 @@ static void load_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
             out[i * ld_out + c] = c < d ? element(in, i * ld_in + c, dtype) : 0;
 }
 
-static void fetch_rows(float *out, int64_t ld_out, const void *in, int64_t ld_in,
-                       int dtype, int n, int d, int ahead)
+static void load_rows_prefetch(float *out, int64_t ld_out, const void *in,
+                               int64_t ld_in, int dtype, int n, int d, int ahead)
 {
     (void)ahead;
     load_rows(out, ld_out, in, ld_in, dtype, n, d);
@@ -108,14 +108,14 @@ static void pack_sum_bf16(uint32_t *out, const float *in, int64_t ld, int n, int
     pack_row_pairs(out, in, ld, n, d);
 }
 
-/* Of bf16 as they are stored. */
+/* Element (i, c) of stored bf16, 0 beyond n and d. */
 static uint32_t half(const uint16_t *in, int64_t ld, int n, int d, int i, int c)
 {
     return i < n && c < d ? in[i * ld + c] : 0;
 }
 
-static void take_cols_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                           int wide)
+static void pack_cols_from_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                                int d, int wide)
 {
     for (int t = 0; t < wide / 2; t++)
         for (int i = 0; i < LANES; i++)
@@ -123,8 +123,8 @@ static void take_cols_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n,
                 half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
 }
 
-static void take_rows_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                           int wide)
+static void pack_rows_from_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                                int d, int wide)
 {
     for (int i = 0; i < LANES; i++)
         for (int t = 0; t < wide / 2; t++)
@@ -132,8 +132,8 @@ static void take_rows_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n,
                 half(in, ld, n, d, i, 2 * t) | half(in, ld, n, d, i, 2 * t + 1) << 16;
 }
 
-static void take_sum_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n, int d,
-                          int wide)
+static void pack_sum_from_bf16(uint32_t *out, const uint16_t *in, int64_t ld, int n,
+                               int d, int wide)
 {
     for (int t = 0; t < LANES / 2; t++)
         for (int c = 0; c < wide; c++)

@@ -1,4 +1,4 @@
-/* sums.c -- rows added up. */
+/* sums.c -- sums over rows. */
 
 static void add_scaled(void *out, int type_out, const void *a, int type_a, float by,
                        const void *b, int type_b, int64_t n)

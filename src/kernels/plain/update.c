@@ -1,4 +1,4 @@
-/* update.c -- what training does to long arrays of floats. */
+/* update.c -- optimiser steps, norms and sums of long arrays of floats. */
 
 static void adamw(float *p, float *g, float *m, float *v, int64_t n,
                   const struct adamw *how)
@@ -9,7 +9,7 @@ static void adamw(float *p, float *g, float *m, float *v, int64_t n,
         m[i] += how->rest1 * (x - m[i]);
         v[i] += how->rest2 * (x * x - v[i]);
         p[i] =
-            p[i] * how->keep - how->step * m[i] / (sqrtf(v[i]) * how->root + how->eps);
+            p[i] * how->decay - how->step * m[i] / (sqrtf(v[i]) * how->root + how->eps);
         if (how->clear) g[i] = 0.0f;
     }
 }

@@ -1,4 +1,4 @@
-/* exact_step.c -- a step of decoding: pieces attend, and are merged. */
+/* exact_step.c -- a step of decoding: pieces attend in parallel, then are merged. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -199,7 +199,7 @@ static void work(const struct exact_step *x, struct step_scratch *r)
     if (x->e.k->end) x->e.k->end(&before);
 }
 
-static void step_all(const struct step *step, int g, struct arena memory)
+static void step_all(const struct state_step *step, int g, struct arena memory)
 {
     struct exact_step x = step_geometry(step->pool->plan, g);
 

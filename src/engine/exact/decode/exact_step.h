@@ -69,14 +69,14 @@ struct exact_step {
     /* The stage, its widths and its row maps, as elsewhere in the engine.  Heads are
      * those below; rows of floats are padded to what the kernels of decoding take; and
      * cos_sin is indexed by the number of a row in the step, not by its position. */
-    struct exact       e;
-    const struct step *step;
-    int                g; /* number of the stage */
-    int                ldo;
-    bool               dots_bf16; /* kernels take queries as bf16 pairs */
-    bool               counts;    /* the number of visible keys of a row is needed */
-    bool               plain;     /* logits of tokens are q.k times a factor */
-    size_t             el;        /* bytes of an element */
+    struct exact             e;
+    const struct state_step *step;
+    int                      g; /* number of the stage */
+    int                      ldo;
+    bool                     dots_bf16; /* kernels take queries as bf16 pairs */
+    bool                     counts; /* the number of visible keys of a row is needed */
+    bool                     plain;  /* logits of tokens are q.k times a factor */
+    size_t                   el;     /* bytes of an element */
 
     int64_t kv_heads, per_kv;
     int64_t kv_expand; /* key/value heads made of each head of the caller's tensors */

@@ -251,8 +251,8 @@ static int64_t label_jobs(const struct exact_step *x)
 
 static void append_all(const struct exact_step *x, struct append_scratch *scratch)
 {
-    const struct step *step = x->step;
-    const int64_t      slots = slot_jobs(x), jobs = slots + label_jobs(x);
+    const struct state_step *step = x->step;
+    const int64_t            slots = slot_jobs(x), jobs = slots + label_jobs(x);
 
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < x->e.stage->group->heads; i++)
@@ -271,7 +271,7 @@ static void append_all(const struct exact_step *x, struct append_scratch *scratc
     }
 }
 
-void exact_append(const struct step *step, int g)
+void exact_append(const struct state_step *step, int g)
 {
     struct exact_step x = step_geometry(step->pool->plan, g);
     const size_t      desk_bytes =

@@ -165,7 +165,7 @@ size_t labels_bytes(const struct label_map *m)
 
 /* Labels in the order of their numbers, then the number of every token: chains follow
  * from these. */
-void labels_save(const struct label_map *m, int64_t len, struct writer *w)
+void labels_save(const struct label_map *m, int64_t len, struct state_writer *w)
 {
     write_bytes(w, &m->n_labels, sizeof m->n_labels);
     write_bytes(w, m->label, (size_t)m->n_labels * sizeof *m->label);
@@ -173,7 +173,7 @@ void labels_save(const struct label_map *m, int64_t len, struct writer *w)
 }
 
 foci_status labels_restore(const foci_pool *pool, struct label_map *m, int64_t len,
-                           int64_t most, struct reader *r)
+                           int64_t most, struct state_reader *r)
 {
     int64_t n = 0;
 

@@ -138,7 +138,7 @@ size_t exact_state_bytes(const foci_state *state, int g)
  * Saved
  */
 
-void exact_state_save(const foci_state *state, int g, struct writer *w)
+void exact_state_save(const foci_state *state, int g, struct state_writer *w)
 {
     const foci_pool          *pool = state->pool;
     const struct exact_state *own = state->own[g];
@@ -163,7 +163,7 @@ static int64_t first_slot_of(const struct stage *s, int level, int64_t n)
                               : 0;
 }
 
-foci_status exact_state_restore(foci_state *state, int g, struct reader *r)
+foci_status exact_state_restore(foci_state *state, int g, struct state_reader *r)
 {
     foci_pool          *pool = state->pool;
     const struct stage *s = &pool->plan->stages[g];

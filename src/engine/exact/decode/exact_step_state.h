@@ -61,8 +61,8 @@ foci_status exact_state_make(foci_state *state, int g);
 foci_status exact_state_copy(const foci_state *from, foci_state *to, int g);
 void        exact_state_free(foci_state *state, int g);
 size_t      exact_state_bytes(const foci_state *state, int g);
-void        exact_state_save(const foci_state *state, int g, struct writer *w);
-foci_status exact_state_restore(foci_state *state, int g, struct reader *r);
+void        exact_state_save(const foci_state *state, int g, struct state_writer *w);
+foci_status exact_state_restore(foci_state *state, int g, struct state_reader *r);
 foci_status exact_state_truncate(foci_state *state, int g, int64_t len, bool really);
 foci_status exact_state_check(const foci_pool *pool, int g, const foci_step_io *io);
 foci_status exact_state_reserve(foci_state *state, int g, int64_t tokens,
@@ -72,14 +72,14 @@ void        exact_state_drop(foci_state *state, int g);
 /* exact_step_append.c: new tokens; and the sums of the unfinished run of a level of
  * slots, from its tokens. */
 size_t exact_append_bytes(const foci_pool *pool, int g);
-void   exact_append(const struct step *step, int g);
+void   exact_append(const struct state_step *step, int g);
 void exact_sum_open(const foci_state *state, int g, int level, int64_t len, float *sums);
 
 /*
  * Labels (exact_step_maps.c)
  */
 
-/* Of rows that are not numbers, which share it with no other. */
+/* The label of rows with NaN; no two of them share it. */
 #define NO_LABEL INT64_MIN
 
 /* How many maps a state has; how many different labels there can be, INT32_MAX: any
@@ -99,9 +99,9 @@ foci_status labels_copy(foci_ctx *ctx, const struct label_map *from, int64_t len
                         struct label_map *to);
 void        labels_free(foci_ctx *ctx, struct label_map *m);
 size_t      labels_bytes(const struct label_map *m);
-void        labels_save(const struct label_map *m, int64_t len, struct writer *w);
+void        labels_save(const struct label_map *m, int64_t len, struct state_writer *w);
 /* Into a map with memory for len tokens. */
 foci_status labels_restore(const foci_pool *pool, struct label_map *m, int64_t len,
-                           int64_t most, struct reader *r);
+                           int64_t most, struct state_reader *r);
 
 #endif

@@ -26,7 +26,7 @@ size_t order_cells_bytes(const struct exact *x)
 static void add_cell(struct cells *p, int64_t q0, int64_t q1, int64_t k0, int64_t k1)
 {
     p->cells[p->n_cells++] =
-        (struct cell){ (int32_t)q0, (int32_t)q1, (int32_t)k0, (int32_t)k1 };
+        (struct order_cell){ (int32_t)q0, (int32_t)q1, (int32_t)k0, (int32_t)k1 };
 }
 
 static int64_t run_end(const int32_t *label, const int32_t *list, int64_t i, int64_t n)
@@ -127,17 +127,17 @@ int order_key_slot(const struct exact *x, int used, int64_t n)
 }
 
 /* A piece of one large cell. */
-static struct piece *add_large(struct cells *p, int64_t cell, int64_t block0,
-                               int64_t blocks)
+static struct order_piece *add_large(struct cells *p, int64_t cell, int64_t block0,
+                                     int64_t blocks)
 {
-    const struct cell *c = &p->cells[cell];
-    struct piece      *piece = &p->pieces[p->n_pieces++];
+    const struct order_cell *c = &p->cells[cell];
+    struct order_piece      *piece = &p->pieces[p->n_pieces++];
 
-    *piece = (struct piece){ .cell0 = (int32_t)cell,
-                             .cells = 1,
-                             .block0 = (int32_t)block0,
-                             .blocks = (int32_t)blocks,
-                             .tiles = (int32_t)div_up(c->k1 - c->k0, TILE) };
+    *piece = (struct order_piece){ .cell0 = (int32_t)cell,
+                                   .cells = 1,
+                                   .block0 = (int32_t)block0,
+                                   .blocks = (int32_t)blocks,
+                                   .tiles = (int32_t)div_up(c->k1 - c->k0, TILE) };
     return piece;
 }
 
@@ -162,7 +162,8 @@ static void split_square(struct cells *p, int64_t cell, int64_t blocks, int64_t 
         const int64_t tile = (g / GROUPS + g) % GROUPS * tile_by;
 
         if (block >= blocks || tile >= tiles) continue;
-        struct piece *piece = add_large(p, cell, block, min64(by, blocks - block));
+        struct order_piece *piece =
+            add_large(p, cell, block, min64(by, blocks - block));
         piece->tile0 = (int32_t)tile;
         piece->tiles = (int32_t)min64(tile_by, tiles - tile);
         piece->phase = (int32_t)(g % GROUPS);
@@ -171,9 +172,9 @@ static void split_square(struct cells *p, int64_t cell, int64_t blocks, int64_t 
 
 static void add_one_cell(struct cells *p, int64_t cell, bool backward)
 {
-    const struct cell *c = &p->cells[cell];
-    const int64_t      blocks = div_up(c->q1 - c->q0, LANES);
-    const int64_t      tiles = div_up(c->k1 - c->k0, TILE);
+    const struct order_cell *c = &p->cells[cell];
+    const int64_t            blocks = div_up(c->q1 - c->q0, LANES);
+    const int64_t            tiles = div_up(c->k1 - c->k0, TILE);
 
     if (!backward)
         split_blocks(p, cell, blocks, tiles);
@@ -190,9 +191,9 @@ static void find_pieces(const struct exact *x, struct cells *p, bool backward)
         int lanes = 0, keys = 0;
 
         for (next = c; next < p->n_cells; next++) {
-            const struct cell *cell = &p->cells[next];
-            const int64_t      nq = cell->q1 - cell->q0, nk = cell->k1 - cell->k0;
-            const int          at = order_key_slot(x, keys, nk);
+            const struct order_cell *cell = &p->cells[next];
+            const int64_t            nq = cell->q1 - cell->q0, nk = cell->k1 - cell->k0;
+            const int                at = order_key_slot(x, keys, nk);
 
             if (lanes + nq > LANES || at + nk > TILE) break;
             lanes += (int)nq;
@@ -203,7 +204,7 @@ static void find_pieces(const struct exact *x, struct cells *p, bool backward)
             next = c + 1;
             continue;
         }
-        p->pieces[p->n_pieces++] = (struct piece){
+        p->pieces[p->n_pieces++] = (struct order_piece){
             .cell0 = (int32_t)c, .cells = (int32_t)(next - c), .blocks = 1, .tiles = 1
         };
     }
@@ -212,7 +213,7 @@ static void find_pieces(const struct exact *x, struct cells *p, bool backward)
     if (!x->order->how.chunk || !backward) return;
     int32_t last = -1, parity = 0;
     for (int64_t i = 0; i < p->n_pieces; i++) {
-        struct piece *piece = &p->pieces[i];
+        struct order_piece *piece = &p->pieces[i];
         if (piece->cell0 != last) parity ^= 1;
         last = piece->cell0;
         piece->phase = 2 * piece->phase + parity;
@@ -279,7 +280,7 @@ int64_t order_tasks(const struct exact *x)
     return o->first[o->n_parts] * (x->heads / o->sets);
 }
 
-struct task order_task(const struct exact *x, int64_t i)
+struct order_task order_task(const struct exact *x, int64_t i)
 {
     const struct order *o = x->order;
     const int64_t       per = x->heads / o->sets, piece = i / per;
@@ -293,9 +294,9 @@ struct task order_task(const struct exact *x, int64_t i)
             high = middle;
     }
     const int64_t set = low / o->seqs;
-    return (struct task){ .part = &o->parts[low],
-                          .piece = &o->parts[low].pieces[piece - o->first[low]],
-                          .seq = &x->seqs[o->seq0 + low % o->seqs],
-                          .set = set,
-                          .head = per > 1 ? i % per : set };
+    return (struct order_task){ .part = &o->parts[low],
+                                .piece = &o->parts[low].pieces[piece - o->first[low]],
+                                .seq = &x->seqs[o->seq0 + low % o->seqs],
+                                .set = set,
+                                .head = per > 1 ? i % per : set };
 }

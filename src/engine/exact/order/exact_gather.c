@@ -20,7 +20,7 @@ void sweep_carve(const struct exact *x, struct sweep_block *b, struct sweep_tile
         tiles[t].label = arena_alloc(a, n, sizeof(int32_t));
 }
 
-struct sweep sweep_of(const struct exact *x, int64_t round, struct task task)
+struct sweep sweep_of(const struct exact *x, int64_t round, struct order_task task)
 {
     return (struct sweep){ .x = x,
                            .task = task,
@@ -100,19 +100,19 @@ static void split_labels(const struct sweep *s, struct sweep_block *b)
 
 void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
 {
-    const struct cells *p = s->task.part;
-    const struct piece *piece = s->task.piece;
-    struct gathered    *g = &block->q;
+    const struct cells       *p = s->task.part;
+    const struct order_piece *piece = s->task.piece;
+    struct gathered          *g = &block->q;
 
     g->n = 0;
     if (piece->cells > 1) {
         for (int32_t c = 0; c < piece->cells; c++) {
-            const struct cell *cell = &p->cells[piece->cell0 + c];
+            const struct order_cell *cell = &p->cells[piece->cell0 + c];
             append(s, g, g->n, p->list_q, cell->q0, cell->q1, first_q(s));
         }
     } else {
-        const struct cell *cell = &p->cells[piece->cell0];
-        const int64_t      first = cell->q0 + b * LANES;
+        const struct order_cell *cell = &p->cells[piece->cell0];
+        const int64_t            first = cell->q0 + b * LANES;
         append(s, g, 0, p->list_q, first, min64(first + LANES, cell->q1), first_q(s));
     }
     fill_positions(g);
@@ -125,14 +125,14 @@ void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block)
 /* Several small cells, each with the lanes of its queries. */
 static void gather_cells(const struct sweep *s, struct sweep_tile *tile)
 {
-    const struct cells *p = s->task.part;
-    const struct piece *piece = s->task.piece;
-    int                 lane = 0;
+    const struct cells       *p = s->task.part;
+    const struct order_piece *piece = s->task.piece;
+    int                       lane = 0;
 
     for (int32_t c = 0; c < piece->cells; c++) {
-        const struct cell *cell = &p->cells[piece->cell0 + c];
-        const int          n = cell->q1 - cell->q0, from = tile->k.n;
-        const int          at = order_key_slot(s->x, from, cell->k1 - cell->k0);
+        const struct order_cell *cell = &p->cells[piece->cell0 + c];
+        const int                n = cell->q1 - cell->q0, from = tile->k.n;
+        const int                at = order_key_slot(s->x, from, cell->k1 - cell->k0);
 
         append(s, &tile->k, at, p->list_k, cell->k0, cell->k1, first_k(s));
         for (int j = from; j < tile->k.n; j++)
@@ -143,16 +143,16 @@ static void gather_cells(const struct sweep *s, struct sweep_tile *tile)
 
 void sweep_tile(const struct sweep *s, int64_t t, struct sweep_tile *tile)
 {
-    const struct cells *p = s->task.part;
-    const struct piece *piece = s->task.piece;
+    const struct cells       *p = s->task.part;
+    const struct order_piece *piece = s->task.piece;
 
     tile->k.n = 0;
     tile->shared = piece->cells > 1;
     if (tile->shared) {
         gather_cells(s, tile);
     } else {
-        const struct cell *cell = &p->cells[piece->cell0];
-        const int64_t      first = cell->k0 + t * TILE;
+        const struct order_cell *cell = &p->cells[piece->cell0];
+        const int64_t            first = cell->k0 + t * TILE;
         append(s, &tile->k, 0, p->list_k, first, min64(first + TILE, cell->k1),
                first_k(s));
     }
@@ -197,11 +197,11 @@ static void prefetch_rows(const struct sweep *s, bool keys, const void *base,
 
 void sweep_prefetch_keys(const struct sweep *s, int64_t t, int n)
 {
-    const struct exact *x = s->x;
-    const struct cells *p = s->task.part;
-    const struct cell  *c = &p->cells[s->task.piece->cell0];
-    const int32_t      *list = p->list_k + c->k0 + t * TILE;
-    int64_t             rows = min64((int64_t)n * TILE, c->k1 - c->k0 - t * TILE);
+    const struct exact      *x = s->x;
+    const struct cells      *p = s->task.part;
+    const struct order_cell *c = &p->cells[s->task.piece->cell0];
+    const int32_t           *list = p->list_k + c->k0 + t * TILE;
+    int64_t                  rows = min64((int64_t)n * TILE, c->k1 - c->k0 - t * TILE);
 
     if (s->task.piece->cells > 1)
         rows = p->cells[s->task.piece->cell0 + s->task.piece->cells - 1].k1 - c->k0;
@@ -214,11 +214,11 @@ void sweep_prefetch_keys(const struct sweep *s, int64_t t, int n)
 
 void sweep_prefetch_block(const struct sweep *s, int64_t b)
 {
-    const struct exact *x = s->x;
-    const struct cells *p = s->task.part;
-    const struct cell  *c = &p->cells[s->task.piece->cell0];
-    const int32_t      *list = p->list_q + c->q0 + b * LANES;
-    const int64_t       rows = min64(LANES, c->q1 - c->q0 - b * LANES);
+    const struct exact      *x = s->x;
+    const struct cells      *p = s->task.part;
+    const struct order_cell *c = &p->cells[s->task.piece->cell0];
+    const int32_t           *list = p->list_q + c->q0 + b * LANES;
+    const int64_t            rows = min64(LANES, c->q1 - c->q0 - b * LANES);
 
     if (rows <= 0 || s->task.piece->cells > 1) return;
     prefetch_rows(s, false, x->io->q, &x->p->q, x->d.q, list, rows);

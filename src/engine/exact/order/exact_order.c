@@ -157,7 +157,7 @@ static int64_t rounds_of(const struct order *o)
 }
 
 /* The running row of lane 0 of a block. */
-static int64_t order_row_of(const struct exact *x, const struct block *b)
+static int64_t order_row_of(const struct exact *x, const struct exact_block *b)
 {
     return (b->h - x->head0) * x->order->q_rows + order_q_row(x, b->seq) + b->i0;
 }
@@ -166,8 +166,8 @@ static int64_t order_row_of(const struct exact *x, const struct block *b)
 static void count_natural(struct exact *x)
 {
     for (int64_t i = 0; i < x->heads * x->n.qt; i++) {
-        const struct block b = exact_block(x, i / x->n.qt, i % x->n.qt);
-        int64_t            visible[LANES];
+        const struct exact_block b = exact_block(x, i / x->n.qt, i % x->n.qt);
+        int64_t                  visible[LANES];
 
         exact_count_visible_natural(x, &b, visible);
         for (int r = b.r0; r < b.r1; r++)
@@ -241,7 +241,8 @@ void order_forward(struct exact *x, float *saved)
  * Blocks in natural order
  */
 
-void order_count_visible(const struct exact *x, const struct block *b, int64_t *visible)
+void order_count_visible(const struct exact *x, const struct exact_block *b,
+                         int64_t *visible)
 {
     memset(visible, 0, LANES * sizeof *visible);
     for (int r = b->r0; r < b->r1; r++)
@@ -249,8 +250,8 @@ void order_count_visible(const struct exact *x, const struct block *b, int64_t *
                                      : x->order->visible)[order_row_of(x, b) + r];
 }
 
-void order_save_block(const struct exact *x, const struct block *b, const float *ot,
-                      const float *m, const float *l, float *tile)
+void order_save_block(const struct exact *x, const struct exact_block *b,
+                      const float *ot, const float *m, const float *l, float *tile)
 {
     const struct order *o = x->order;
     const int64_t       row = order_row_of(x, b);
@@ -267,8 +268,8 @@ void order_save_block(const struct exact *x, const struct block *b, const float 
            (size_t)(b->r1 - b->r0) * (size_t)x->d.ldv * sizeof *tile);
 }
 
-void order_load_block(const struct exact *x, const struct block *b, float *ot, float *m,
-                      float *l, float *tile)
+void order_load_block(const struct exact *x, const struct exact_block *b, float *ot,
+                      float *m, float *l, float *tile)
 {
     const struct order *o = x->order;
     const int64_t       row = order_row_of(x, b);
@@ -288,7 +289,7 @@ void order_load_block(const struct exact *x, const struct block *b, float *ot, f
  * Backward
  */
 
-void order_save_row(const struct exact *x, const struct block *b, int i,
+void order_save_row(const struct exact *x, const struct exact_block *b, int i,
                     struct order_row row)
 {
     if (!x->order->topk) x->order->rows[order_row_of(x, b) + i] = row;
@@ -343,7 +344,7 @@ void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back
     }
 }
 
-void order_add_dq(const struct exact *x, const struct block *b, float *dqt)
+void order_add_dq(const struct exact *x, const struct exact_block *b, float *dqt)
 {
     const float *dq = x->order->dq_rows + order_row_of(x, b) * x->d.ldq;
 
@@ -353,7 +354,7 @@ void order_add_dq(const struct exact *x, const struct block *b, float *dqt)
 }
 
 /* Queries are keys too: add their gradients as keys, through the maps of keys. */
-void order_add_shared_keys(const struct exact *x, const struct block *b, float *d,
+void order_add_shared_keys(const struct exact *x, const struct exact_block *b, float *d,
                            float *tile, float *tile2)
 {
     const struct order    *o = x->order;

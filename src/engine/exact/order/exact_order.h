@@ -16,7 +16,7 @@
  * Files: exact_labels.c finds labels, exact_sort.c sorts, exact_cells.c makes cells and
  * work, exact_gather.c gathers rows, exact_sweep_seen.c masks pairs,
  * exact_sweep_forward.c and exact_sweep_back.c attend; exact_topk*.c are for labels
- * that take a number of rows.
+ * that take their top-k rows.
  */
 #ifndef FOCI_EXACT_ORDER_H
 #define FOCI_EXACT_ORDER_H
@@ -26,13 +26,13 @@
 #include "engine/exact/terms/exact_shaw.h"
 
 /* Queries q0 to q1 see keys k0 to k1, elements of the sorted lists. */
-struct cell {
+struct order_cell {
     int32_t q0, q1, k0, k1;
 };
 
 /* A piece of work: several cells that share one block and one tile, or blocks of one
  * cell. */
-struct piece {
+struct order_piece {
     int32_t cell0, cells;
     int32_t block0, blocks; /* of its queries */
     int32_t tile0, tiles;   /* of its keys */
@@ -41,14 +41,14 @@ struct piece {
 
 /* Cells of one sequence and set of labels. */
 struct cells {
-    int32_t      *list_q, *list_k; /* rows of the sequence, sorted */
-    struct cell  *cells;
-    struct piece *pieces;
-    int64_t       n_q, n_k, n_cells, n_pieces;
+    int32_t            *list_q, *list_k; /* rows of the sequence, sorted */
+    struct order_cell  *cells;
+    struct order_piece *pieces;
+    int64_t             n_q, n_k, n_cells, n_pieces;
 };
 
-/* What the backward pass knows of a row: factors of q.k, the logarithm of the
- * normaliser, d_o . o. */
+/* Inputs of the backward pass for a row: factors of q.k, the logarithm of the normaliser,
+ * d_o . o. */
 struct order_row {
     float plain, f, mul, norm, delta;
 };
@@ -63,25 +63,25 @@ struct order {
     /* Labels [sets][rounds][rows]; negative: none.  Where rows are cut into chunks they
      * number the cells: twice the number, plus one in the first cell of a label. */
     int32_t *label_q, *label_k;
-    double  *raw_q, *raw_k; /* labels that are any numbers, before they are numbered */
+    double  *raw_q, *raw_k; /* hash values, before labels are numbered */
     float   *vector_norm;   /* [sets][rounds] norm of the longest vector */
 
-    /* Where each label takes a number of rows (top-k), a row may have several labels or
-     * none.  What is summed is summed for each entry of the lists, one sequence after
-     * the other.  Lists of a sequence are [heads] one after the other; saved ones of
-     * all sequences follow each other. */
+    /* Where each label takes its top-k rows, a row may have several labels or none.  Sums
+     * are kept for each entry of the lists, one sequence after the other.  Lists of a
+     * sequence are [heads] one after the other; saved ones of all sequences follow each
+     * other. */
     bool     topk, all_lists;
     int64_t  entries_q, entries_k, topk_q, topk_k;
     int32_t *lists, *chosen; /* chosen: [heads][q_rows] labels that took a row */
     float   *mean;           /* [heads][len_q][d.ldv] */
 
-    struct cells *parts; /* [sets][seqs] of this round */
-    int64_t      *first; /* [n_parts + 1] pieces before those of a part */
-    int32_t      *list_q, *list_k;
-    struct cell  *cells;
-    struct piece *pieces;
-    int64_t       n_parts, n_phases, seq0, seqs;
-    int64_t       cell_cap, piece_cap; /* of a set */
+    struct cells       *parts; /* [sets][seqs] of this round */
+    int64_t            *first; /* [n_parts + 1] pieces before those of a part */
+    int32_t            *list_q, *list_k;
+    struct order_cell  *cells;
+    struct order_piece *pieces;
+    int64_t             n_parts, n_phases, seq0, seqs;
+    int64_t             cell_cap, piece_cap; /* of a set */
 
     /* Running rows, [heads][sums_q] (rows, or entries): sums of values, references,
      * sums of weights. */
@@ -143,25 +143,26 @@ void order_forward(struct exact *x, float *saved);
 void order_backward(struct exact *x, const foci_grads *g, const struct shaw_back *shaw);
 
 /* Of a block in natural order: the number of keys that its lanes see in all sweeps. */
-void order_count_visible(const struct exact *x, const struct block *b, int64_t *visible);
+void order_count_visible(const struct exact *x, const struct exact_block *b,
+                         int64_t *visible);
 /* Save and restore the running output, maximum and sum of a block between sweeps. */
-void order_save_block(const struct exact *x, const struct block *b, const float *ot,
-                      const float *m, const float *l, float *tile);
-void order_load_block(const struct exact *x, const struct block *b, float *ot, float *m,
-                      float *l, float *tile);
-/* Backward: save what is known of lane i of a block; add its dq to dqt[d.q][LANES]; and
- * add to d[LANES][d.ldq] what its rows receive as keys, where queries are keys too,
- * with two tiles of scratch. */
-void order_save_row(const struct exact *x, const struct block *b, int i,
+void order_save_block(const struct exact *x, const struct exact_block *b,
+                      const float *ot, const float *m, const float *l, float *tile);
+void order_load_block(const struct exact *x, const struct exact_block *b, float *ot,
+                      float *m, float *l, float *tile);
+/* Backward: save the row of lane i of a block; add the dq of a block to dqt[d.q][LANES];
+ * and, where queries are keys too, add the gradients of its rows as keys to
+ * d[LANES][d.ldq], with two tiles of scratch. */
+void order_save_row(const struct exact *x, const struct exact_block *b, int i,
                     struct order_row row);
-void order_add_dq(const struct exact *x, const struct block *b, float *dqt);
-void order_add_shared_keys(const struct exact *x, const struct block *b, float *d,
+void order_add_dq(const struct exact *x, const struct exact_block *b, float *dqt);
+void order_add_shared_keys(const struct exact *x, const struct exact_block *b, float *d,
                            float *tile, float *tile2);
 /* Where entries have factors, lanes of a block in natural order have none. */
 void order_clear_factors(const struct exact *x, float *mul);
 /* A row of d_o times an entry's share of it, rounded as products do. */
 void order_scale_grad(const struct exact *x, float *row, float share);
-/* What entries add to the gradient of the sink of head h. */
+/* The share of entries in the gradient of the sink of head h. */
 double order_sink(const struct exact *x, int64_t h);
 
 /*
@@ -211,7 +212,7 @@ int64_t sort_labels(const int32_t *label, int64_t n, struct sort_scratch *r,
                     int32_t *list);
 /* Bits that sort as the number does; -0 is 0. */
 uint64_t sort_bits(double y);
-/* Labels that are any numbers become small ones; chunks become cells. */
+/* Replace hash values by consecutive labels, and chunks by cells. */
 void order_number_labels(struct exact *x);
 
 /*
@@ -235,17 +236,17 @@ size_t order_cells_bytes(const struct exact *x);
 void   order_cells(struct exact *x, int64_t round, bool backward);
 
 /* Piece number i of all parts, for one head. */
-struct task {
-    const struct cells     *part;
-    const struct piece     *piece;
-    const struct exact_seq *seq;
-    int64_t                 set, head;
+struct order_task {
+    const struct cells       *part;
+    const struct order_piece *piece;
+    const struct exact_seq   *seq;
+    int64_t                   set, head;
 };
-int64_t     order_tasks(const struct exact *x);
-struct task order_task(const struct exact *x, int64_t i);
+int64_t           order_tasks(const struct exact *x);
+struct order_task order_task(const struct exact *x, int64_t i);
 
 /*
- * Labels that take a number of rows
+ * Top-k labels
  */
 
 /* exact_topk_lists.c: set where the lists of sequence number i are, and how many rows

@@ -36,10 +36,10 @@ struct sweep_tile {
 /* One piece of work. */
 struct sweep {
     const struct exact *x;
-    struct task         task;
+    struct order_task   task;
     int64_t             round;
     bool                once; /* pairs of an earlier round are hidden */
-    struct block        rows; /* for functions that depend on the head alone */
+    struct exact_block  rows; /* for functions that depend on the head alone */
 };
 
 /*
@@ -48,7 +48,7 @@ struct sweep {
 
 void sweep_carve(const struct exact *x, struct sweep_block *b, struct sweep_tile *tiles,
                  struct arena *a);
-struct sweep sweep_of(const struct exact *x, int64_t round, struct task task);
+struct sweep sweep_of(const struct exact *x, int64_t round, struct order_task task);
 
 /* The rows of block number b and of tile number t of the piece. */
 void sweep_block(const struct sweep *s, int64_t b, struct sweep_block *block);
@@ -93,8 +93,8 @@ static inline bool sweep_dedups(const struct sweep *s)
 enum seen { SEEN_NONE, SEEN_SOME, SEEN_ALL };
 enum seen sweep_seen(const struct sweep *s, const struct sweep_block *b,
                      const struct sweep_tile *t, uint64_t *seen);
-/* The log2 of how often the pairs of a sweep count: a token that sees nothing but
- * itself does so in every round. */
+/* The log2 of how often the pairs of a sweep count: a token that sees only itself counts
+ * in every round. */
 float sweep_log_rounds(const struct sweep *s);
 /* The caller's biases and those by distance; scratch[TILE][LANES] where there are such. */
 bool             sweep_has_bias(const struct exact *x);

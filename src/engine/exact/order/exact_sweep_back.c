@@ -250,8 +250,8 @@ static void block_backward(const struct sweep *s, int64_t block, int n_tiles,
 
 static void piece_backward(const struct sweep *s, struct sweep_back_scratch *r)
 {
-    const struct piece *piece = s->task.piece;
-    const int64_t       end = piece->tile0 + piece->tiles;
+    const struct order_piece *piece = s->task.piece;
+    const int64_t             end = piece->tile0 + piece->tiles;
 
     for (int64_t first = piece->tile0; first < end; first += SWEEP_TILES) {
         const int n = (int)min64(SWEEP_TILES, end - first);

@@ -209,7 +209,7 @@ static void drop_weights(struct sweep_pass *p, int slot)
 
     sweep_dropout_mask(p->s, &r->block, &r->tiles[slot], r->dropout_mask);
     if (x->bf16)
-        x->k->drop_words_bf16(r->w, n, r->dropout_mask);
+        x->k->drop_pairs_bf16(r->w, n, r->dropout_mask);
     else
         x->k->drop_f32(r->s, n, r->dropout_mask);
     for (int j = 0; j < n; j++)
@@ -264,7 +264,7 @@ static void block_forward(const struct sweep *s, int64_t block, int n_tiles,
 
 static void piece_forward(const struct sweep *s, struct sweep_scratch *r)
 {
-    const struct piece *piece = s->task.piece;
+    const struct order_piece *piece = s->task.piece;
 
     for (int64_t first = 0; first < piece->tiles; first += SWEEP_TILES) {
         const int n = (int)min64(SWEEP_TILES, piece->tiles - first);
@@ -283,9 +283,9 @@ static void piece_forward(const struct sweep *s, struct sweep_scratch *r)
 /* A key is counted once, however often it weighs. */
 static void piece_count(const struct sweep *s, struct sweep_scratch *r)
 {
-    const struct piece *piece = s->task.piece;
-    const struct order *o = s->x->order;
-    struct sweep        first = *s;
+    const struct order_piece *piece = s->task.piece;
+    const struct order       *o = s->x->order;
+    struct sweep              first = *s;
 
     first.once = true;
     for (int64_t b = 0; b < piece->blocks; b++) {

@@ -1,5 +1,5 @@
-/* exact_topk.c -- labels that take a number of rows: the queries and the keys nearest
- * to each.
+/* exact_topk.c -- top-k labels: each takes the queries and the keys that are nearest to
+ * it.
  *
  * Every label is a cell, and a query may be in several.  Sums are kept for each entry
  * of the lists, one sequence after the other, and the output of a row is the mean of
@@ -146,10 +146,10 @@ void topk_begin_back(struct exact *x)
  * gradient of the sink. */
 static void prepare_head(const struct exact *x, int64_t h)
 {
-    const struct order *o = x->order;
-    const int64_t       first = order_q_row(x, &x->seqs[o->seq0]);
-    const struct block  b = { .h = x->head0 + h };
-    float              *g = o->mean + h * x->p->len_q * x->d.ldv;
+    const struct order      *o = x->order;
+    const int64_t            first = order_q_row(x, &x->seqs[o->seq0]);
+    const struct exact_block b = { .h = x->head0 + h };
+    float                   *g = o->mean + h * x->p->len_q * x->d.ldv;
 
     for (int64_t e = 0; e < o->labels * o->topk_q; e++) {
         const int64_t at = h * o->sums_q + e, i = o->list_q[h * o->entries_q + e];

@@ -1,4 +1,4 @@
-/* exact_topk_lists.c -- the rows that labels take: for each label the queries, and the
+/* exact_topk_lists.c -- the rows of top-k labels: for each label the queries, and the
  * keys, with the largest products with its vector.
  *
  * Products are floats.  Rows so near the threshold that rounding may have moved them

@@ -81,7 +81,7 @@ static const float *bias_row(const struct exact *x, int64_t h)
     return x->position.rel + (h - x->head0) * x->position.n_rel + x->position.rel0;
 }
 
-struct bias_rows exact_tile_bias(const struct exact *x, const struct block *b,
+struct bias_rows exact_tile_bias(const struct exact *x, const struct exact_block *b,
                                  int64_t t, int n, float *scratch)
 {
     const float *rel = x->position.rel ? bias_row(x, b->h) + b->pos - t * TILE : NULL;
@@ -119,7 +119,8 @@ static float largest(const float *a, int64_t n)
     return fmaxf(fmaxf(top[0], top[1]), fmaxf(top[2], top[3]));
 }
 
-void exact_position_max_bias(const struct exact *x, const struct block *b, float *top)
+void exact_position_max_bias(const struct exact *x, const struct exact_block *b,
+                             float *top)
 {
     const float  *rel = bias_row(x, b->h);
     const int64_t nk = b->seq->s.nk;
@@ -190,8 +191,8 @@ void exact_position_back_clear(const struct exact *x, int64_t parts)
                (size_t)(parts * x->heads * sums_size(x)) * sizeof *x->position.sums);
 }
 
-void exact_position_back_tile(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const void *ds, int dtype, int64_t part)
+void exact_position_back_tile(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const void *ds, int dtype, int64_t part)
 {
     if (!x->position.sums) return;
     float *sums = sums_of(x, part, b->h, b->seq) + b->pos - t * TILE - LANES;

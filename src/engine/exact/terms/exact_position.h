@@ -26,13 +26,14 @@ void exact_rope(const struct exact *x, float *tile, int n, struct positions at,
 
 /* Biases by distance and others of tile t; scratch[TILE][LANES] where exact_has_bias(),
  * which has the bias of score sources already. */
-struct bias_rows exact_tile_bias(const struct exact *x, const struct block *b,
+struct bias_rows exact_tile_bias(const struct exact *x, const struct exact_block *b,
                                  int64_t t, int n, float *scratch);
 /* bias[n][LANES] += biases by distance, of keys and queries at any positions. */
 void exact_position_bias_gathered(const struct exact *x, int64_t h, struct positions q,
                                   struct positions k, int n, float *bias);
 /* The largest bias by distance that each lane meets, where all keys are seen. */
-void exact_position_max_bias(const struct exact *x, const struct block *b, float *top);
+void exact_position_max_bias(const struct exact *x, const struct exact_block *b,
+                             float *top);
 /* What all biases are multiplied by: the unit of exponents, which then is part of the
  * factors; 1 where scores are capped. */
 double exact_bias_unit(const struct exact *x);
@@ -41,8 +42,8 @@ double exact_bias_unit(const struct exact *x);
  * `dtype`, or of pairs at any positions; and all of them added up. */
 void exact_position_back_carve(struct exact *x, int64_t parts, struct arena *a);
 void exact_position_back_clear(const struct exact *x, int64_t parts);
-void exact_position_back_tile(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const void *ds, int dtype, int64_t part);
+void exact_position_back_tile(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const void *ds, int dtype, int64_t part);
 void exact_position_back_gathered(const struct exact *x, int64_t h,
                                   const struct exact_seq *s, struct positions q,
                                   uint64_t lanes, struct positions k, int n,

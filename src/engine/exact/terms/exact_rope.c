@@ -44,12 +44,12 @@ static void rotate_run(const struct exact *x, float *rows, int64_t first, int n,
     const bool                    half = x->score->rope_half;
 
     if (before)
-        x->k->turn(rows, x->d.ldq, p->cos_sin - first * x->d.q, -x->d.q, before, x->d.q,
-                   half, !back);
+        x->k->rotate(rows, x->d.ldq, p->cos_sin - first * x->d.q, -x->d.q, before,
+                     x->d.q, half, !back);
     if (before < n)
-        x->k->turn(rows + (int64_t)before * x->d.ldq, x->d.ldq,
-                   p->cos_sin + (first + before) * x->d.q, x->d.q, n - before, x->d.q,
-                   half, back);
+        x->k->rotate(rows + (int64_t)before * x->d.ldq, x->d.ldq,
+                     p->cos_sin + (first + before) * x->d.q, x->d.q, n - before, x->d.q,
+                     half, back);
 }
 
 void exact_rope(const struct exact *x, float *tile, int n, struct positions at,

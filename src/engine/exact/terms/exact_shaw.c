@@ -36,8 +36,8 @@ static int64_t vector_of(const struct exact *x, int64_t query, int64_t key)
 }
 
 /* The vector that all pairs of a tile share; -1: they do not. */
-static int64_t common_vector(const struct exact *x, const struct block *b, int64_t t,
-                             int n)
+static int64_t common_vector(const struct exact *x, const struct exact_block *b,
+                             int64_t t, int n)
 {
     const int64_t first = vector_of(x, b->pos + b->r1 - 1, t * TILE);
     const int64_t last = vector_of(x, b->pos + b->r0, t * TILE + n - 1);
@@ -64,8 +64,8 @@ static void sum_pairs(const struct exact *x, struct positions q, struct position
                 s[j * LANES + i];
 }
 
-static void add_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                     const float *rows, float *s)
+static void add_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                     int n, const float *rows, float *s)
 {
     const int64_t common = common_vector(x, b, t, n);
     const float   one = 1;
@@ -78,8 +78,8 @@ static void add_tile(const struct exact *x, const struct block *b, int64_t t, in
                   (struct positions){ t * TILE, NULL }, n, rows, s);
 }
 
-static void sum_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                     const float *s, float *rows)
+static void sum_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                     int n, const float *s, float *rows)
 {
     const int64_t common = common_vector(x, b, t, n);
     const float   one = 1;
@@ -154,8 +154,8 @@ void exact_shaw_begin(const struct exact *x, int64_t h, const float *q,
     if (w->sums) memset(w->sums, 0, (size_t)(n_vectors(x) * LANES) * sizeof *w->sums);
 }
 
-void exact_shaw_scores(const struct exact *x, const struct block *b, int64_t t, int n,
-                       const struct shaw_scratch *w, float *s)
+void exact_shaw_scores(const struct exact *x, const struct exact_block *b, int64_t t,
+                       int n, const struct shaw_scratch *w, float *s)
 {
     if (w->products) add_tile(x, b, t, n, w->products, s);
 }
@@ -167,15 +167,15 @@ static const float *unpack_weights(const struct exact *x, int n, const float *we
     if (!x->bf16) return weights;
     for (int j = 0; j < n; j++)
         for (int i = 0; i < LANES; i++) {
-            const uint32_t word = pairs[j / 2 * LANES + i];
-            const uint32_t half = j % 2 ? word & 0xffff0000u : word << 16;
+            const uint32_t pair = pairs[j / 2 * LANES + i];
+            const uint32_t half = j % 2 ? pair & 0xffff0000u : pair << 16;
             memcpy(&scratch[j * LANES + i], &half, sizeof half);
         }
     return scratch;
 }
 
 /* Distant tiles of bf16 pairs are summed by a product with ones. */
-static bool sum_pairs_far(const struct exact *x, const struct block *b, int64_t t,
+static bool sum_pairs_far(const struct exact *x, const struct exact_block *b, int64_t t,
                           int n, const uint32_t *pairs, float *rows)
 {
     const int64_t  common = common_vector(x, b, t, n);
@@ -188,8 +188,8 @@ static bool sum_pairs_far(const struct exact *x, const struct block *b, int64_t 
     return true;
 }
 
-void exact_shaw_weights(const struct exact *x, const struct block *b, int64_t t, int n,
-                        struct shaw_scratch *w, const float *weights,
+void exact_shaw_weights(const struct exact *x, const struct exact_block *b, int64_t t,
+                        int n, struct shaw_scratch *w, const float *weights,
                         const uint32_t *pairs)
 {
     if (w->sums && !sum_pairs_far(x, b, t, n, pairs, w->sums))
@@ -258,7 +258,7 @@ void exact_shaw_back_begin(const struct exact *x, const struct shaw_back *k,
     if (k->sums_v) memset(rows_of(x, k->sums_v, part, at), 0, bytes);
 }
 
-void exact_shaw_back_queries(const struct exact *x, const struct block *b,
+void exact_shaw_back_queries(const struct exact *x, const struct exact_block *b,
                              const struct shaw_back *k, const float *q, float *scratch)
 {
     if (!k->products_k) return;
@@ -267,7 +267,7 @@ void exact_shaw_back_queries(const struct exact *x, const struct block *b,
                  rows_of(x, k->products_k, 0, b->at));
 }
 
-void exact_shaw_back_grads(const struct exact *x, const struct block *b,
+void exact_shaw_back_grads(const struct exact *x, const struct exact_block *b,
                            const struct shaw_back *k, const float *g, float *scratch)
 {
     if (!k->products_v) return;
@@ -276,14 +276,15 @@ void exact_shaw_back_grads(const struct exact *x, const struct block *b,
                  rows_of(x, k->products_v, 0, b->at));
 }
 
-void exact_shaw_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                            int n, const struct shaw_back *k, float *s, float *dp)
+void exact_shaw_back_scores(const struct exact *x, const struct exact_block *b,
+                            int64_t t, int n, const struct shaw_back *k, float *s,
+                            float *dp)
 {
     if (k->products_k) add_tile(x, b, t, n, rows_of(x, k->products_k, 0, b->at), s);
     if (k->products_v) add_tile(x, b, t, n, rows_of(x, k->products_v, 0, b->at), dp);
 }
 
-void exact_shaw_back_tile(const struct exact *x, const struct block *b, int64_t t,
+void exact_shaw_back_tile(const struct exact *x, const struct exact_block *b, int64_t t,
                           int n, const struct shaw_back *k, int64_t part,
                           const float *w, const float *ds)
 {
@@ -338,7 +339,7 @@ static void add_parts(const struct exact *x, float *rows, int64_t parts, int64_t
     }
 }
 
-void exact_shaw_back_finish(const struct exact *x, const struct block *b,
+void exact_shaw_back_finish(const struct exact *x, const struct exact_block *b,
                             const struct shaw_back *k, const uint8_t *products,
                             float *dqt)
 {
@@ -348,7 +349,7 @@ void exact_shaw_back_finish(const struct exact *x, const struct block *b,
     expand_all(x, vectors_k(x, b->h), x->d.q, rows_of(x, k->sums_k, 0, b->at), dqt);
 }
 
-void exact_shaw_back_vectors(const struct exact *x, const struct block *b,
+void exact_shaw_back_vectors(const struct exact *x, const struct exact_block *b,
                              const struct shaw_back *k, const float *q, const float *g)
 {
     const int n = (int)n_vectors(x);

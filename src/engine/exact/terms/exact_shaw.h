@@ -29,14 +29,14 @@ struct shaw_scratch exact_shaw_scratch(const struct exact *x, struct arena *a);
 void exact_shaw_begin(const struct exact *x, int64_t h, const float *q,
                       struct shaw_scratch *w, float *bound);
 /* s[n][LANES] += q . aK */
-void exact_shaw_scores(const struct exact *x, const struct block *b, int64_t t, int n,
-                       const struct shaw_scratch *w, float *s);
+void exact_shaw_scores(const struct exact *x, const struct exact_block *b, int64_t t,
+                       int n, const struct shaw_scratch *w, float *s);
 void exact_shaw_scores_gathered(const struct exact *x, struct positions q,
                                 struct positions k, int n, const struct shaw_scratch *w,
                                 float *s);
 /* Sum up weights[n][LANES], floats, or bf16 pairs of two keys. */
-void exact_shaw_weights(const struct exact *x, const struct block *b, int64_t t, int n,
-                        struct shaw_scratch *w, const float *weights,
+void exact_shaw_weights(const struct exact *x, const struct exact_block *b, int64_t t,
+                        int n, struct shaw_scratch *w, const float *weights,
                         const uint32_t *pairs);
 void exact_shaw_weights_gathered(const struct exact *x, struct positions q,
                                  struct positions k, int n, struct shaw_scratch *w,
@@ -64,18 +64,19 @@ void exact_shaw_back_carve(const struct exact *x, int64_t parts, struct shaw_bac
                            struct arena *a);
 /* Products of a block's queries, or gradients of outputs, with the vectors;
  * scratch[LANES][ld]. */
-void exact_shaw_back_queries(const struct exact *x, const struct block *b,
+void exact_shaw_back_queries(const struct exact *x, const struct exact_block *b,
                              const struct shaw_back *k, const float *q, float *scratch);
-void exact_shaw_back_grads(const struct exact *x, const struct block *b,
+void exact_shaw_back_grads(const struct exact *x, const struct exact_block *b,
                            const struct shaw_back *k, const float *g, float *scratch);
 /* Zero the sums of a part for block number `at`. */
 void exact_shaw_back_begin(const struct exact *x, const struct shaw_back *k,
                            int64_t part, int64_t at);
 /* s += q . aK, dp += do . aV */
-void exact_shaw_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                            int n, const struct shaw_back *k, float *s, float *dp);
+void exact_shaw_back_scores(const struct exact *x, const struct exact_block *b,
+                            int64_t t, int n, const struct shaw_back *k, float *s,
+                            float *dp);
 /* Sum up weights w and gradients ds [n][LANES], floats. */
-void exact_shaw_back_tile(const struct exact *x, const struct block *b, int64_t t,
+void exact_shaw_back_tile(const struct exact *x, const struct exact_block *b, int64_t t,
                           int n, const struct shaw_back *k, int64_t part,
                           const float *w, const float *ds);
 
@@ -97,13 +98,13 @@ void exact_shaw_back_gathered(const struct exact *x, const struct shaw_lanes *l,
 
 /* A block is complete: add up its parts, those whose begun[part heads max.qt] is set;
  * and dqt += sums of ds by aK. */
-void exact_shaw_back_finish(const struct exact *x, const struct block *b,
+void exact_shaw_back_finish(const struct exact *x, const struct exact_block *b,
                             const struct shaw_back *k, const uint8_t *begun, float *dqt);
 /* Gradients of the vectors of a head: zeroed; a block's share, from q times the factors
  * of rows and from gradients of outputs g; added to those of the parameters. */
 void exact_shaw_back_clear(const struct exact *x, const struct shaw_back *k,
                            int64_t head);
-void exact_shaw_back_vectors(const struct exact *x, const struct block *b,
+void exact_shaw_back_vectors(const struct exact *x, const struct exact_block *b,
                              const struct shaw_back *k, const float *q, const float *g);
 void exact_shaw_params(const struct exact *x, const struct shaw_back *k, float *dparams);
 

@@ -18,7 +18,7 @@
 #include "plan/plan.h"
 
 struct exact;
-struct block;
+struct exact_block;
 
 /* Score sources.  The value is the bit number in the flags FOCI_SOURCE_. */
 enum { SOURCE_QK, SOURCE_TABLE, SOURCE_FACTORS, SOURCE_NET, SOURCE_OUTER, N_SOURCES };
@@ -121,17 +121,17 @@ const float *exact_source_factor(const struct exact *x, int64_t h, int64_t pos);
 /* Of a block: its hidden states, into r->x and r->xt; its rows times the weights of
  * their sources, into r->rows and r->ab; rows packed as columns, which overwrites
  * `rows`; and all of these in order. */
-void exact_source_x(const struct exact *x, const struct block *b,
+void exact_source_x(const struct exact *x, const struct exact_block *b,
                     struct source_scratch *r);
-void exact_source_rows(const struct exact *x, const struct block *b,
+void exact_source_rows(const struct exact *x, const struct exact_block *b,
                        struct source_scratch *r);
 void exact_source_pack_rows(const struct exact *x, float *rows, void *cols);
-void exact_source_begin(const struct exact *x, const struct block *b,
+void exact_source_begin(const struct exact *x, const struct exact_block *b,
                         struct source_scratch *r);
 /* s[n][LANES] = logits of tile t, from packed queries q and from ab; tile[LANES][TILE]
  * is scratch. */
-void exact_source_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                       const void *q, const float *ab, float *tile, float *s);
+void exact_source_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                       int n, const void *q, const float *ab, float *tile, float *s);
 
 /*
  * Layers of the nets (exact_source_net.c).  Rows are lanes: columns in[in][LANES]

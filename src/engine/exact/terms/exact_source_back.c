@@ -33,7 +33,7 @@ void exact_source_back_clear(const struct exact *x, const struct source_back *k)
 {
     const size_t   rows = (size_t)exact_source_tiles(x) * TILE;
     const float    one = 1;
-    const uint32_t word = 0x3f803f80; /* two ones */
+    const uint32_t pair = 0x3f803f80; /* two ones */
 
     if (!x->source.kinds) return;
     memset(k->dk, 0, rows * (size_t)x->source.ldw * sizeof *k->dk);
@@ -42,7 +42,7 @@ void exact_source_back_clear(const struct exact *x, const struct source_back *k)
     memset(k->dnets, 0, (size_t)(x->heads * source_nets_floats(x)) * sizeof *k->dnets);
     memset(k->dweight, 0, (size_t)x->heads * sizeof *k->dweight);
     for (int i = 0; i < LANES * x->granule; i++)
-        memcpy((char *)k->ones + 4 * (size_t)i, x->bf16 ? (const void *)&word : &one, 4);
+        memcpy((char *)k->ones + 4 * (size_t)i, x->bf16 ? (const void *)&pair : &one, 4);
 }
 
 void exact_source_back_begin(const struct exact *x, const struct source_back *k,
@@ -58,7 +58,7 @@ void exact_source_back_begin(const struct exact *x, const struct source_back *k,
  * Rows of a block
  */
 
-bool exact_source_back_queries(const struct exact *x, const struct block *b,
+bool exact_source_back_queries(const struct exact *x, const struct exact_block *b,
                                const struct source_back *k, uint64_t blind,
                                struct source_scratch *r)
 {
@@ -84,8 +84,8 @@ bool exact_source_back_queries(const struct exact *x, const struct block *b,
     return finite;
 }
 
-void exact_source_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const struct source_back *k,
+void exact_source_back_scores(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const struct source_back *k,
                               struct source_scratch *r, float *s)
 {
     exact_source_tile(x, b, t, n, k->cols + (size_t)b->at * k->cols_size,
@@ -97,7 +97,8 @@ bool exact_source_wants_floats(const struct exact *x)
     return x->source.kinds & (FOCI_SOURCE_TABLE | FOCI_SOURCE_OUTER);
 }
 
-bool exact_source_nonfinite(const struct exact *x, const struct block *b, int64_t t)
+bool exact_source_nonfinite(const struct exact *x, const struct exact_block *b,
+                            int64_t t)
 {
     return x->source.w && x->source.nonfinite[(b->h - x->head0) * x->source.tiles + t];
 }
@@ -107,8 +108,8 @@ bool exact_source_nonfinite(const struct exact *x, const struct block *b, int64_
  */
 
 /* dR += ds[n][LANES]; and the gradient of the weight of R, where sources are weighed. */
-static void add_table(const struct exact *x, const struct block *b, int64_t t, int n,
-                      int64_t part, const struct source_back *k, const float *ds,
+static void add_table(const struct exact *x, const struct exact_block *b, int64_t t,
+                      int n, int64_t part, const struct source_back *k, const float *ds,
                       float *tile, float *dparams)
 {
     const struct sources *s = &x->source;
@@ -163,9 +164,9 @@ void exact_source_back_tile_end(const struct exact *x, int64_t kv, int64_t t,
     if (!sums_columns(x) || !dparams) return;
     for (int64_t h = kv * x->per_kv; h < (kv + 1) * x->per_kv; h++)
         for (int64_t i = 0; i < x->p->len_q; i += LANES) {
-            const struct block b = { .h = x->head0 + h,
-                                     .pos = i,
-                                     .r1 = (int)min64(LANES, x->p->len_q - i) };
+            const struct exact_block b = { .h = x->head0 + h,
+                                           .pos = i,
+                                           .r1 = (int)min64(LANES, x->p->len_q - i) };
             add_table(x, &b, t, n, part, k, strip_of(x, r, h, i), r->tile, dparams);
         }
 }
@@ -311,7 +312,7 @@ void exact_source_back_tile(const struct exact *x, const struct source_tile *m,
     add_keys(x, m, k, r->tile);
 }
 
-void exact_source_back_finish(const struct exact *x, const struct block *b,
+void exact_source_back_finish(const struct exact *x, const struct exact_block *b,
                               const struct source_back *k, const uint8_t *begun)
 {
     const int64_t blocks = x->heads * x->max.qt;

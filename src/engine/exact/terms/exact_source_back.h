@@ -28,9 +28,9 @@ struct source_back {
 
 /* A tile of keys and a block, and the gradients ds[n][LANES] of their logits. */
 struct source_tile {
-    const struct block *b;
-    int64_t             t, part;
-    int                 n;
+    const struct exact_block *b;
+    int64_t                   t, part;
+    int                       n;
     const uint64_t *seen;  /* visible pairs, where an operand is not finite; or NULL */
     const float    *ds;    /* as floats, where exact_source_wants_floats() */
     const void     *rows;  /* as floats, or bf16 */
@@ -46,19 +46,20 @@ void exact_source_back_carve(const struct exact *x, int64_t parts,
 void exact_source_back_clear(const struct exact *x, const struct source_back *k);
 /* Pack the rows of a block, zero in lanes whose bit of `blind` is set; false: some are
  * not finite. */
-bool exact_source_back_queries(const struct exact *x, const struct block *b,
+bool exact_source_back_queries(const struct exact *x, const struct exact_block *b,
                                const struct source_back *k, uint64_t blind,
                                struct source_scratch *r);
 /* Zero the sums of a part for block number `at`. */
 void exact_source_back_begin(const struct exact *x, const struct source_back *k,
                              int64_t part, int64_t at);
 /* The logits of a tile once more. */
-void exact_source_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                              int n, const struct source_back *k,
+void exact_source_back_scores(const struct exact *x, const struct exact_block *b,
+                              int64_t t, int n, const struct source_back *k,
                               struct source_scratch *r, float *s);
 bool exact_source_wants_floats(const struct exact *x);
 /* Whether a key of the tile is not finite. */
-bool exact_source_nonfinite(const struct exact *x, const struct block *b, int64_t t);
+bool exact_source_nonfinite(const struct exact *x, const struct exact_block *b,
+                            int64_t t);
 
 /* A job calls the first before it takes a tile of all sequences, and the last after it;
  * kv is a key/value head of the stage. */
@@ -71,7 +72,7 @@ void exact_source_back_tile_end(const struct exact *x, int64_t kv, int64_t t,
                                 struct source_scratch *r, float *dparams);
 /* A block has met all keys: add up its parts, those whose begun[part heads max.qt] is
  * set. */
-void exact_source_back_finish(const struct exact *x, const struct block *b,
+void exact_source_back_finish(const struct exact *x, const struct exact_block *b,
                               const struct source_back *k, const uint8_t *begun);
 
 /*

@@ -97,7 +97,7 @@ static void outer_back(const struct exact *x, int64_t h, const struct source_bac
 }
 
 /* dr1[len_q][rank] */
-static void factors_back(const struct exact *x, const struct block *b,
+static void factors_back(const struct exact *x, const struct exact_block *b,
                          const struct source_back *k, const float *dq, float *dr1)
 {
     const int64_t h = b->h - x->head0;
@@ -115,7 +115,7 @@ static void factors_back(const struct exact *x, const struct block *b,
     }
 }
 
-static void block_back(const struct exact *x, const struct block *b,
+static void block_back(const struct exact *x, const struct exact_block *b,
                        const struct source_back *k, struct source_scratch *r,
                        float *dnets)
 {
@@ -204,7 +204,7 @@ void exact_source_back_head(const struct exact *x, int64_t head,
     float *dnets = k->dnets + head * source_nets_floats(x);
 
     for (int64_t i = 0; i < exact_fold_blocks(x); i++) {
-        const struct block b = exact_fold_block(x, head, i);
+        const struct exact_block b = exact_fold_block(x, head, i);
         block_back(x, &b, k, r, dnets);
     }
     if (!dparams) return;
@@ -225,9 +225,9 @@ static const float *net_dx(const struct exact *x, const struct source_net *n, in
 void exact_source_back_dx(const struct exact *x, int64_t qt, const struct source_back *k,
                           struct source_scratch *r, void *dx)
 {
-    const struct sources *s = &x->source;
-    const struct block    b = exact_block(x, 0, qt);
-    const foci_layout    *l = &x->p->x;
+    const struct sources    *s = &x->source;
+    const struct exact_block b = exact_block(x, 0, qt);
+    const foci_layout       *l = &x->p->x;
     const int d = (int)x->p->dim_x, n = b.r1 - b.r0, dtype = (int)x->p->dtype;
     char     *rows = (char *)dx + (size_t)(b.seq->s.b * l->batch +
                                        (b.seq->s.q0 + b.i0 + b.r0) * l->row) *

@@ -48,7 +48,7 @@ void exact_source_pack_keys(const struct exact *x, int64_t at, struct source_scr
  */
 
 /* Load the hidden states of a block, as rows and transposed. */
-static void load_x(const struct exact *x, const struct block *b,
+static void load_x(const struct exact *x, const struct exact_block *b,
                    struct source_scratch *r)
 {
     const foci_layout *l = &x->p->x;
@@ -64,7 +64,7 @@ static void load_x(const struct exact *x, const struct block *b,
     x->k->pack_cols_f32(r->xt, r->x, ld, LANES, d);
 }
 
-void exact_source_x(const struct exact *x, const struct block *b,
+void exact_source_x(const struct exact *x, const struct exact_block *b,
                     struct source_scratch *r)
 {
     if (exact_source_nets(x)) load_x(x, b, r);
@@ -84,7 +84,7 @@ static void fill(float *row, int n, float with)
         row[i] = with;
 }
 
-void exact_source_rows(const struct exact *x, const struct block *b,
+void exact_source_rows(const struct exact *x, const struct exact_block *b,
                        struct source_scratch *r)
 {
     const struct sources *s = &x->source;
@@ -117,7 +117,7 @@ void exact_source_rows(const struct exact *x, const struct block *b,
     net_layer_apply(&n, r->h, r->ab + (int64_t)s->a.out * LANES);
 }
 
-/* What sources are multiplied by where they are a bias. */
+/* The factor of sources where they are added as a bias. */
 static float unit_of(const struct exact *x)
 {
     return x->source.qk ? (float)exact_bias_unit(x) : 1;
@@ -137,7 +137,7 @@ void exact_source_pack_rows(const struct exact *x, float *rows, void *cols)
         x->k->pack_cols_f32(cols, rows, s->ldw, LANES, s->w);
 }
 
-void exact_source_begin(const struct exact *x, const struct block *b,
+void exact_source_begin(const struct exact *x, const struct exact_block *b,
                         struct source_scratch *r)
 {
     if (!x->source.kinds) return;
@@ -155,7 +155,7 @@ const float *exact_source_table(const struct exact *x, int64_t h, int64_t pos)
 }
 
 /* s[n][LANES] = factor times R, transposed. */
-static void table(const struct exact *x, const struct block *b, int64_t t, int n,
+static void table(const struct exact *x, const struct exact_block *b, int64_t t, int n,
                   float by, float *tile, float *s)
 {
     const float *r = exact_source_table(x, b->h - x->head0, b->pos + b->r0) + t * TILE;
@@ -186,7 +186,7 @@ static void outer(const struct exact *x, int64_t t, int n, float by, const float
 }
 
 /* The part of the logits that is not a product; false: there is none. */
-static bool base(const struct exact *x, const struct block *b, int64_t t, int n,
+static bool base(const struct exact *x, const struct exact_block *b, int64_t t, int n,
                  const float *ab, float *tile, float *s)
 {
     const struct sources *from = &x->source;
@@ -215,8 +215,8 @@ struct operand exact_source_operand(const struct exact *x, int64_t h, int64_t t)
                              x->bf16 ? s->w_pad / 2 : s->ldw, 1 };
 }
 
-void exact_source_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                       const void *q, const float *ab, float *tile, float *s)
+void exact_source_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                       int n, const void *q, const float *ab, float *tile, float *s)
 {
     const struct sources *source = &x->source;
     const bool            add = base(x, b, t, n, ab, tile, s);

@@ -125,7 +125,7 @@ struct txl_scratch exact_txl_scratch(const struct exact *x, struct arena *a)
     return w;
 }
 
-void exact_txl_begin(const struct exact *x, const struct block *b, float *q,
+void exact_txl_begin(const struct exact *x, const struct exact_block *b, float *q,
                      struct txl_scratch *w, float *bound)
 {
     if (!w->q) return;
@@ -154,8 +154,8 @@ static void multiply_tile(const struct exact *x, int64_t h, int64_t m, const voi
                   x->d.q_pad / x->kpack, 0);
 }
 
-void exact_txl_scores(const struct exact *x, const struct block *b, int64_t t, int n,
-                      struct txl_scratch *w, float *s)
+void exact_txl_scores(const struct exact *x, const struct exact_block *b, int64_t t,
+                      int n, struct txl_scratch *w, float *s)
 {
     if (!w->q) return;
     const int64_t m = txl_tiles_ahead(b, t);

@@ -31,11 +31,11 @@ int64_t exact_txl_tiles(const struct exact *x);
 void    exact_txl_pack(const struct exact *x, int64_t at, float *tile);
 void    exact_txl_add_u(const struct exact *x, int64_t h, float *q);
 /* Adds u to q[LANES][d.ldq], and to bound[LANES] a bound of the products with R. */
-void exact_txl_begin(const struct exact *x, const struct block *b, float *q,
+void exact_txl_begin(const struct exact *x, const struct exact_block *b, float *q,
                      struct txl_scratch *w, float *bound);
 /* s[n][LANES] += products with R. */
-void exact_txl_scores(const struct exact *x, const struct block *b, int64_t t, int n,
-                      struct txl_scratch *w, float *s);
+void exact_txl_scores(const struct exact *x, const struct exact_block *b, int64_t t,
+                      int n, struct txl_scratch *w, float *s);
 
 /* What the files share: vector u or w of head h, at offset `at` of the parameters; tile
  * m of R, by rows and to be summed over distances; q[LANES][d.ldq] += v; rows packed as
@@ -47,7 +47,7 @@ void           exact_txl_add_vector(const struct exact *x, const float *v, float
 void exact_txl_pack_cols(const struct exact *x, const float *rows, void *cols);
 void exact_txl_add(float *restrict to, const float *restrict more, int64_t n);
 
-static inline int64_t txl_tiles_ahead(const struct block *b, int64_t t)
+static inline int64_t txl_tiles_ahead(const struct exact_block *b, int64_t t)
 {
     return b->pos / TILE - t;
 }
@@ -100,27 +100,27 @@ void *exact_txl_back_copy(const struct exact *x, const struct txl_back_scratch *
                           const void *ds);
 /* Adds u to q[LANES][d.ldq].  Lanes whose bit of `blind` is set see nothing; mul[LANES]
  * are the factors of rows. */
-void exact_txl_back_queries(const struct exact *x, const struct block *b,
+void exact_txl_back_queries(const struct exact *x, const struct exact_block *b,
                             const struct txl_back *k, uint64_t blind, const float *mul,
                             float *q, struct txl_back_scratch *r);
 /* Zero the sums of a part for block number `at`. */
 void exact_txl_back_begin(const struct exact *x, const struct txl_back *k, int64_t part,
                           int64_t at);
 /* s[n][LANES] += products with R; `more`: the block meets tile t - 1 next. */
-void exact_txl_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                           int n, bool more, const struct txl_back *k,
+void exact_txl_back_scores(const struct exact *x, const struct exact_block *b,
+                           int64_t t, int n, bool more, const struct txl_back *k,
                            struct txl_back_scratch *r, float *s);
 /* Take ds[n][LANES] of tile t, which lies where exact_txl_back_ds() said. */
-void exact_txl_back_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                         const struct txl_back *k, struct txl_back_scratch *r,
+void exact_txl_back_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                         int n, const struct txl_back *k, struct txl_back_scratch *r,
                          int64_t part, void *ds);
 /* The block has met all tiles of the run: dqt += ds by R. */
-void exact_txl_back_run_end(const struct exact *x, const struct block *b,
+void exact_txl_back_run_end(const struct exact *x, const struct exact_block *b,
                             const struct txl_back *k, const float *mul,
                             struct txl_back_scratch *r, int64_t part, float *dqt);
 /* Shares of u and w, from the complete dqt of a block; the result is their share in the
  * gradient of the factors of q.k. */
-double exact_txl_back_finish(const struct exact *x, const struct block *b,
+double exact_txl_back_finish(const struct exact *x, const struct exact_block *b,
                              const struct txl_back *k, const uint8_t *begun,
                              const float *mul, struct txl_back_scratch *r, float *dqt);
 /* Gradients of u and w; and of R, tile `at` of exact_txl_tiles(). */

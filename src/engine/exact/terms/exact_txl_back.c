@@ -82,7 +82,7 @@ static float *dr_of(const struct exact *x, const struct txl_back *k, int64_t at)
     return k->dr + at * x->d.ldq * LANES;
 }
 
-void exact_txl_back_queries(const struct exact *x, const struct block *b,
+void exact_txl_back_queries(const struct exact *x, const struct exact_block *b,
                             const struct txl_back *k, uint64_t blind, const float *mul,
                             float *q, struct txl_back_scratch *r)
 {
@@ -135,7 +135,7 @@ static foci_range lanes_of(const struct exact *x, enum side side, int row)
                           : (foci_range){ 0, row + x->granule };
 }
 
-static void multiply_side(const struct exact *x, const struct block *b, int64_t m,
+static void multiply_side(const struct exact *x, const struct exact_block *b, int64_t m,
                           enum side side, const struct txl_back *k, float *band)
 {
     const float *q = (const float *)(k->cols + (size_t)b->at * k->size);
@@ -151,8 +151,8 @@ static void multiply_side(const struct exact *x, const struct block *b, int64_t 
     }
 }
 
-void exact_txl_back_scores(const struct exact *x, const struct block *b, int64_t t,
-                           int n, bool more, const struct txl_back *k,
+void exact_txl_back_scores(const struct exact *x, const struct exact_block *b,
+                           int64_t t, int n, bool more, const struct txl_back *k,
                            struct txl_back_scratch *r, float *s)
 {
     if (!k->cols) return;
@@ -177,8 +177,8 @@ static const float *pairs_of(const struct exact *x, const struct txl_back_scratc
 }
 
 /* r->dqt += R by the pending tiles, the last of which is tile m; all lanes. */
-static void multiply_pending(const struct exact *x, const struct block *b, int64_t m,
-                             struct txl_back_scratch *r)
+static void multiply_pending(const struct exact *x, const struct exact_block *b,
+                             int64_t m, struct txl_back_scratch *r)
 {
     const int n = r->pending;
 
@@ -191,7 +191,7 @@ static void multiply_pending(const struct exact *x, const struct block *b, int64
 }
 
 /* r->dqt += R by one tile, for the lanes of one side. */
-static void add_queries(const struct exact *x, const struct block *b, int64_t m,
+static void add_queries(const struct exact *x, const struct exact_block *b, int64_t m,
                         enum side side, struct txl_back_scratch *r)
 {
     const float *band = pairs_of(x, r);
@@ -211,7 +211,7 @@ static void add_queries(const struct exact *x, const struct block *b, int64_t m,
 }
 
 /* dr += ds by queries. */
-static void add_rows(const struct exact *x, const struct block *b, int64_t m,
+static void add_rows(const struct exact *x, const struct exact_block *b, int64_t m,
                      enum side side, const struct txl_back *k,
                      struct txl_back_scratch *r, int64_t part)
 {
@@ -236,7 +236,7 @@ static void add_rows(const struct exact *x, const struct block *b, int64_t m,
 
 /* Add ds to tile m of R: those of the farther tile of keys, which the nearer one
  * follows. */
-static void add_ds(const struct exact *x, const struct block *b, int64_t m,
+static void add_ds(const struct exact *x, const struct exact_block *b, int64_t m,
                    enum side side, const void *ds, const struct txl_back *k,
                    struct txl_back_scratch *r, int64_t part)
 {
@@ -254,7 +254,7 @@ static void add_ds(const struct exact *x, const struct block *b, int64_t m,
 }
 
 /* Finish the tile of keys last met, whose ds are at `ds`, and which no other follows. */
-static void add_last(const struct exact *x, const struct block *b, char *ds,
+static void add_last(const struct exact *x, const struct exact_block *b, char *ds,
                      const struct txl_back *k, struct txl_back_scratch *r, int64_t part)
 {
     if (r->due < 0) return;
@@ -263,8 +263,8 @@ static void add_last(const struct exact *x, const struct block *b, char *ds,
     r->due = -1;
 }
 
-void exact_txl_back_tile(const struct exact *x, const struct block *b, int64_t t, int n,
-                         const struct txl_back *k, struct txl_back_scratch *r,
+void exact_txl_back_tile(const struct exact *x, const struct exact_block *b, int64_t t,
+                         int n, const struct txl_back *k, struct txl_back_scratch *r,
                          int64_t part, void *ds)
 {
     if (!k->cols) return;
@@ -282,8 +282,8 @@ void exact_txl_back_tile(const struct exact *x, const struct block *b, int64_t t
 
 /* sum[c] += the sum of row c of dqt times the factors of lanes.  Lanes without a query,
  * whose elements are arbitrary, are zeroed.  tile[LANES][LANES] is scratch. */
-static void sum_rows(const struct exact *x, const struct block *b, const float *mul,
-                     float *dqt, float *tile, double *sum)
+static void sum_rows(const struct exact *x, const struct exact_block *b,
+                     const float *mul, float *dqt, float *tile, double *sum)
 {
     _Alignas(64) float out[LANES];
 
@@ -303,7 +303,7 @@ static void sum_rows(const struct exact *x, const struct block *b, const float *
     }
 }
 
-void exact_txl_back_run_end(const struct exact *x, const struct block *b,
+void exact_txl_back_run_end(const struct exact *x, const struct exact_block *b,
                             const struct txl_back *k, const float *mul,
                             struct txl_back_scratch *r, int64_t part, float *dqt)
 {
@@ -314,7 +314,7 @@ void exact_txl_back_run_end(const struct exact *x, const struct block *b,
     r->begun = false;
 }
 
-double exact_txl_back_finish(const struct exact *x, const struct block *b,
+double exact_txl_back_finish(const struct exact *x, const struct exact_block *b,
                              const struct txl_back *k, const uint8_t *begun,
                              const float *mul, struct txl_back_scratch *r, float *dqt)
 {

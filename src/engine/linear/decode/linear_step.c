@@ -13,9 +13,9 @@
 /* Whether the mechanism has statistics of which some are NaN. */
 static bool uncalibrated(const struct linear_step *s, const float *params)
 {
-    const struct group *g = s->x.stage->group;
-    const int64_t       d = s->x.dq;
-    const int           last = s->x.l->moments == FOCI_MOMENTS_NORM ? 1 : 5;
+    const struct plan_group *g = s->x.stage->group;
+    const int64_t            d = s->x.dq;
+    const int                last = s->x.l->moments == FOCI_MOMENTS_NORM ? 1 : 5;
 
     for (int t = 1; s->x.l->moments && t <= last; t++)
         for (int64_t i = 0; i < s->x.heads * d * (t > 1 ? d : 1); i++)
@@ -197,7 +197,7 @@ static void run_items(struct linear_step *s, bool attend)
     }
 }
 
-static void step_run(const struct step *step, int g, struct arena *a, bool attend)
+static void step_run(const struct state_step *step, int g, struct arena *a, bool attend)
 {
     struct linear_step s = linear_step_geometry(step->pool->plan, g);
 
@@ -214,14 +214,14 @@ static void step_run(const struct step *step, int g, struct arena *a, bool atten
 
 /* A step with outputs adds its tokens while its queries read the sums: see
  * step_all(). */
-static void append(const struct step *step, int g)
+static void append(const struct state_step *step, int g)
 {
     struct arena a = { .base = step->pool->scratch };
 
     if (!step->io->o) step_run(step, g, &a, false);
 }
 
-static void step_all(const struct step *step, int g, struct arena work)
+static void step_all(const struct state_step *step, int g, struct arena work)
 {
     step_run(step, g, &work, true);
 }

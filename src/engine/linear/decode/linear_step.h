@@ -65,7 +65,7 @@ struct linear_step_scratch {
     float *rotated_key, *rotated_query; /* [m_full]; without RoPE those above */
     float *max_log, *shrink;            /* [m_full] */
 
-    float  *angles;   /* [m_full] cosines and sines of this token, for kernel `turn` */
+    float  *angles; /* [m_full] cosines and sines of this token, for kernel `rotate` */
     double *rotation; /* [m/2][2] the same in double */
 
     double *retain;  /* [m_full] */
@@ -81,8 +81,8 @@ struct linear_step {
     struct linear_sums_layout layout;
     int64_t                   ldx; /* of rows: widths rounded up to 64 */
 
-    const struct step *step;
-    int                g;
+    const struct state_step *step;
+    int                      g;
 
     /* The tensors of the step, as chunks of the forward pass see them. */
     bool         prefills; /* some sequence has many tokens */
@@ -108,8 +108,8 @@ foci_status             linear_step_state_make(foci_state *state, int g);
 foci_status linear_step_state_copy(const foci_state *from, foci_state *to, int g);
 void        linear_step_state_free(foci_state *state, int g);
 size_t      linear_step_state_bytes(const foci_state *state, int g);
-void        linear_step_state_save(const foci_state *state, int g, struct writer *w);
-foci_status linear_step_state_restore(foci_state *state, int g, struct reader *r);
+void linear_step_state_save(const foci_state *state, int g, struct state_writer *w);
+foci_status linear_step_state_restore(foci_state *state, int g, struct state_reader *r);
 foci_status linear_step_state_truncate(foci_state *state, int g, int64_t len,
                                        bool really);
 

@@ -13,11 +13,11 @@
 /* Rows of a step are [row][head][dim].  Key/value heads may be some of those there. */
 void linear_step_prefill_open(struct linear_step *s)
 {
-    const struct step  *step = s->step;
-    const foci_step_io *io = step->io;
-    struct linear      *x = &s->x;
-    foci_problem       *p = &s->p;
-    const size_t        el = foci_dtype_bytes(x->plan->p.dtype);
+    const struct state_step *step = s->step;
+    const foci_step_io      *io = step->io;
+    struct linear           *x = &s->x;
+    foci_problem            *p = &s->p;
+    const size_t             el = foci_dtype_bytes(x->plan->p.dtype);
 
     *p = x->plan->p;
     p->q = (foci_layout){ .row = p->heads * p->dim_qk, .head = p->dim_qk };
@@ -95,17 +95,17 @@ static void set_retain(const struct linear_step *s, const struct linear_step_ite
 }
 
 static void do_chunk(const struct linear_step *s, const struct linear_step_item *i,
-                     const struct chunk *c, struct linear_step_scratch *r)
+                     const struct feature_chunk *c, struct linear_step_scratch *r)
 {
     const struct linear *x = &s->x;
 
     for (int64_t h = 0; h < (c->r0 < c->r1 ? i->heads : 1); h++) {
-        struct chunk one = *c;
+        struct feature_chunk one = *c;
 
         one.h += h;
         if (linear_prefill_chunk(x, &one, &r->prefill)) continue;
-        const struct chunk first = linear_subchunk(c, 0, c->n / 2);
-        const struct chunk second = linear_subchunk(c, c->n / 2, c->n);
+        const struct feature_chunk first = linear_subchunk(c, 0, c->n / 2);
+        const struct feature_chunk second = linear_subchunk(c, c->n / 2, c->n);
         do_chunk(s, i, &first, r);
         do_chunk(s, i, &second, r);
         return;
@@ -119,9 +119,11 @@ int64_t linear_step_prefill(const struct linear_step      *s,
                             const struct linear_step_item *i, bool attend,
                             struct linear_step_scratch *r)
 {
-    const int64_t tokens = i->seq->tokens;
-    struct chunk  c = { .seq = &s->x.seqs[i->q], .s = i->q, .h = i->h, .kv = i->kv };
-    int64_t       t = 0;
+    const int64_t        tokens = i->seq->tokens;
+    struct feature_chunk c = {
+        .seq = &s->x.seqs[i->q], .s = i->q, .h = i->h, .kv = i->kv
+    };
+    int64_t t = 0;
 
     if (tokens < PREFILL_TOKENS) return 0;
     start(s, i, r);

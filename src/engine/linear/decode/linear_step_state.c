@@ -136,12 +136,12 @@ void linear_step_state_free(foci_state *state, int g)
     state->own[g] = NULL;
 }
 
-void linear_step_state_save(const foci_state *state, int g, struct writer *w)
+void linear_step_state_save(const foci_state *state, int g, struct state_writer *w)
 {
     write_bytes(w, state->own[g], linear_step_state_bytes(state, g));
 }
 
-foci_status linear_step_state_restore(foci_state *state, int g, struct reader *r)
+foci_status linear_step_state_restore(foci_state *state, int g, struct state_reader *r)
 {
     return read_bytes(r, state->own[g], linear_step_state_bytes(state, g))
                ? FOCI_OK

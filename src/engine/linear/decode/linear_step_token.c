@@ -1,5 +1,5 @@
-/* linear_step_token.c -- one token: its key and value into the sums, its queries read
- * them. */
+/* linear_step_token.c -- one token: add its key and value to the sums, then answer its
+ * queries from them. */
 #include <math.h>
 #include <string.h>
 
@@ -15,8 +15,8 @@ static const char *row_at(const struct linear_step *s, const void *base, int64_t
 static int64_t kv_row(const struct linear_step *s, const struct linear_step_item *i,
                       int64_t t)
 {
-    const struct step *step = s->step;
-    const int64_t      head = step->kv0 + (s->x.kv0 + i->kv) * step->kv_step;
+    const struct state_step *step = s->step;
+    const int64_t            head = step->kv0 + (s->x.kv0 + i->kv) * step->kv_step;
 
     return (i->seq->row0 + t) * s->x.plan->p.kv_heads + head;
 }
@@ -91,8 +91,8 @@ static void rotate(const struct linear_step *s, const float *f, float *out,
 {
     if (!s->x.rope) return;
     memcpy(out, f, (size_t)s->x.m * sizeof *out);
-    s->x.k->turn(out, s->x.m, r->angles, s->x.m, 1, s->x.m, s->x.stage->score.rope_half,
-                 0);
+    s->x.k->rotate(out, s->x.m, r->angles, s->x.m, 1, s->x.m,
+                   s->x.stage->score.rope_half, 0);
 }
 
 static void map_key(const struct linear_step *s, const struct linear_step_item *i,

@@ -7,7 +7,7 @@
 #include "engine/linear/linear.h"
 
 /* A chunk, or a part of one.  Its tokens are lanes from 0 on. */
-struct chunk {
+struct feature_chunk {
     const struct linear_seq *seq;
     int64_t                  s;     /* number of the sequence */
     int64_t                  h, kv; /* head, and key/value head, within the stage */
@@ -17,7 +17,8 @@ struct chunk {
 };
 
 /* Lanes that have a row: *begin to *end - 1. */
-static inline void linear_lanes(const struct chunk *c, bool keys, int *begin, int *end)
+static inline void linear_lanes(const struct feature_chunk *c, bool keys, int *begin,
+                                int *end)
 {
     *begin = keys ? 0 : c->r0;
     *end = keys ? c->n : c->r1;
@@ -37,29 +38,29 @@ struct features {
 /* Features t->f of rows t->x.  Where `logs` these are logs, -inf in lanes without a
  * row; else 0 there.  With lane_logs the caller still has to multiply by e^lane, which
  * is e^-inf in lanes without a row. */
-void linear_map(const struct linear *x, const struct chunk *c, bool keys,
+void linear_map(const struct linear *x, const struct feature_chunk *c, bool keys,
                 struct features *t);
 /* Gradient dx[64][ldq] of rows from df[m_pad][64] of features.  t->f are features as
  * scaled by the engine (e^(l - c), and so on) and df the gradient of these, or, where
  * `logs`, that gradient times f, which is the gradient of the logs.  Reads t->x;
  * overwrites df and t->cols; columns of dx from dq on are unspecified. */
-void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
+void linear_map_back(const struct linear *x, const struct feature_chunk *c, bool keys,
                      const struct features *t, float *df, float *dx);
 /* RoPE on features, for numerators: out = f rotated by position, or the inverse
  * rotation of gradients.  out may be f.  The two features of a pair share their c where
  * `logs`. */
-void linear_rope(const struct linear *x, const struct chunk *c, const float *f,
+void linear_rope(const struct linear *x, const struct feature_chunk *c, const float *f,
                  float *out, bool inverse);
 /* Carve the tables of the maps, and fill them once sequences are known; a null arena
  * counts. */
 void linear_maps_carve(struct linear *x, struct arena *a);
 /* 0 in lanes that have a row, else -inf. */
-void linear_set_logs(const struct chunk *c, bool keys, float *lane);
+void linear_set_logs(const struct feature_chunk *c, bool keys, float *lane);
 
 /* linear_products.c: POWERS and PRODUCTS, of chunks and of one row to f[m]. */
 void linear_products_carve(struct linear *x, struct arena *a);
-void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
-                         struct features *t);
+void linear_products_map(const struct linear *x, const struct feature_chunk *c,
+                         bool keys, struct features *t);
 void linear_products_row(const struct linear *x, bool keys, const float *row, float *f);
 void linear_products_back(const struct linear *x, bool keys, const struct features *t,
                           const float *df, float *dx);
@@ -67,10 +68,10 @@ void linear_products_back(const struct linear *x, bool keys, const struct featur
 /* linear_random.c: EXP and TRIG.  Projections come from the parameters, or where these
  * have no statistics (NaN) from q and k. */
 void linear_random_carve(struct linear *x, struct arena *a);
-void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
+void linear_random_map(const struct linear *x, const struct feature_chunk *c, bool keys,
                        struct features *t);
-void linear_random_back(const struct linear *x, const struct chunk *c, bool keys,
-                        const struct features *t, float *df, float *dx);
+void linear_random_back(const struct linear *x, const struct feature_chunk *c,
+                        bool keys, const struct features *t, float *df, float *dx);
 
 /* linear_moments.c: second moments of q and k of one head, and the exponents of EXP
  * that follow from them. */

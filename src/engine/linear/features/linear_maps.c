@@ -79,7 +79,7 @@ void linear_maps_carve(struct linear *x, struct arena *a)
  */
 
 /* factor[64] = by in lanes that have a row, else 0. */
-static void set_lanes(const struct chunk *c, bool keys, float by, float *factor)
+static void set_lanes(const struct feature_chunk *c, bool keys, float by, float *factor)
 {
     int begin, end;
 
@@ -89,8 +89,8 @@ static void set_lanes(const struct chunk *c, bool keys, float by, float *factor)
 }
 
 /* Cosine and sine of the lanes' angles. */
-static void set_cos_sin(const struct linear *x, const struct chunk *c, bool keys,
-                        float *cosine, float *sine)
+static void set_cos_sin(const struct linear *x, const struct feature_chunk *c,
+                        bool keys, float *cosine, float *sine)
 {
     const double *const step =
         x->maps.steps + (x->maps.step_shared ? 0 : c->s) * 2 * CHUNK;
@@ -113,8 +113,8 @@ static float factor_of(const struct linear *x, bool keys)
     return x->l->feature == FOCI_FEATURE_ROW && !keys ? (float)x->scale : 1.0f;
 }
 
-static void map_elements(const struct linear *x, const struct chunk *c, bool keys,
-                         struct features *t)
+static void map_elements(const struct linear *x, const struct feature_chunk *c,
+                         bool keys, struct features *t)
 {
     _Alignas(64) float factor[CHUNK], sine[CHUNK];
     const int          kind = (int)x->l->feature;
@@ -130,8 +130,8 @@ static void map_elements(const struct linear *x, const struct chunk *c, bool key
 }
 
 /* df = cosine df + sine df', where df' are the gradients of the second half. */
-static void join_cos_sin(const struct linear *x, const struct chunk *c, bool keys,
-                         float *df)
+static void join_cos_sin(const struct linear *x, const struct feature_chunk *c,
+                         bool keys, float *df)
 {
     _Alignas(64) float cosine[CHUNK], sine[CHUNK];
     const int64_t      n = (int64_t)x->dq * CHUNK;
@@ -143,8 +143,8 @@ static void join_cos_sin(const struct linear *x, const struct chunk *c, bool key
         df[i] += df[n + i];
 }
 
-static void elements_back(const struct linear *x, const struct chunk *c, bool keys,
-                          const struct features *t, float *df, float *dx)
+static void elements_back(const struct linear *x, const struct feature_chunk *c,
+                          bool keys, const struct features *t, float *df, float *dx)
 {
     const int          kind = (int)x->l->feature;
     const float       *from = t->f;
@@ -164,7 +164,7 @@ static void elements_back(const struct linear *x, const struct chunk *c, bool ke
  * Softmax
  */
 
-void linear_set_logs(const struct chunk *c, bool keys, float *lane)
+void linear_set_logs(const struct feature_chunk *c, bool keys, float *lane)
 {
     int begin, end;
 
@@ -173,8 +173,8 @@ void linear_set_logs(const struct chunk *c, bool keys, float *lane)
         lane[i] = i >= begin && i < end ? 0 : -INFINITY;
 }
 
-static void map_softmax(const struct linear *x, const struct chunk *c, bool keys,
-                        struct features *t)
+static void map_softmax(const struct linear *x, const struct feature_chunk *c,
+                        bool keys, struct features *t)
 {
     _Alignas(64) float lane[CHUNK];
 
@@ -184,8 +184,8 @@ static void map_softmax(const struct linear *x, const struct chunk *c, bool keys
     x->k->add_logs(t->f, x->dq, NULL, lane);
 }
 
-static void softmax_back(const struct linear *x, const struct chunk *c, bool keys,
-                         const struct features *t, float *df, float *dx)
+static void softmax_back(const struct linear *x, const struct feature_chunk *c,
+                         bool keys, const struct features *t, float *df, float *dx)
 {
     _Alignas(64) float factor[CHUNK];
 
@@ -202,7 +202,7 @@ static void softmax_back(const struct linear *x, const struct chunk *c, bool key
  * The maps
  */
 
-void linear_map(const struct linear *x, const struct chunk *c, bool keys,
+void linear_map(const struct linear *x, const struct feature_chunk *c, bool keys,
                 struct features *t)
 {
     for (int64_t i = (int64_t)x->m * CHUNK; i < (int64_t)x->m_pad * CHUNK; i++)
@@ -221,7 +221,7 @@ void linear_map(const struct linear *x, const struct chunk *c, bool keys,
     }
 }
 
-void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
+void linear_map_back(const struct linear *x, const struct feature_chunk *c, bool keys,
                      const struct features *t, float *df, float *dx)
 {
     switch (x->l->feature) {
@@ -239,7 +239,7 @@ void linear_map_back(const struct linear *x, const struct chunk *c, bool keys,
 }
 
 /* Pairs in blocks, whose angles at the first lane fit on the stack. */
-void linear_rope(const struct linear *x, const struct chunk *c, const float *f,
+void linear_rope(const struct linear *x, const struct feature_chunk *c, const float *f,
                  float *out, bool back)
 {
     enum { BLOCK = 64 };
@@ -257,8 +257,8 @@ void linear_rope(const struct linear *x, const struct chunk *c, const float *f,
             base[2 * t] = (float)cos(angle);
             base[2 * t + 1] = (float)sin(angle);
         }
-        x->k->turn_lanes(out + t0 * step, f + t0 * step, step, second,
-                         x->maps.offsets + (int64_t)t0 * 2 * CHUNK, base, n, back);
+        x->k->rotate_lanes(out + t0 * step, f + t0 * step, step, second,
+                           x->maps.offsets + (int64_t)t0 * 2 * CHUNK, base, n, back);
     }
     if (out != f)
         memset(out + (int64_t)x->m * CHUNK, 0,

@@ -26,7 +26,7 @@ void linear_stats_carve(const struct linear *x, struct arena *a, struct linear_s
                              arena_alloc(a, n, sizeof(double)),
                              arena_alloc(a, d, sizeof(double)),
                              arena_alloc(a, d, sizeof(double)) };
-    r->scratch = arena_alloc(a, moments_room(d), sizeof(double));
+    r->scratch = arena_alloc(a, moments_scratch(d), sizeof(double));
     r->e = (struct exponents){ arena_alloc(a, d, sizeof(double)),
                                arena_alloc(a, n, sizeof(double)),
                                arena_alloc(a, n, sizeof(double)),

@@ -91,8 +91,8 @@ static float sign_of(const struct linear *x, bool keys, int r)
     return minus && !keys ? -1.0f : 1.0f;
 }
 
-void linear_products_map(const struct linear *x, const struct chunk *c, bool keys,
-                         struct features *t)
+void linear_products_map(const struct linear *x, const struct feature_chunk *c,
+                         bool keys, struct features *t)
 {
     const struct linear_maps *m = &x->maps;
     int                       begin, end;

@@ -203,8 +203,9 @@ void linear_random_carve(struct linear *x, struct arena *a)
                1);
 }
 
-static const struct linear_projection *projection(const struct linear *x,
-                                                  const struct chunk *c, bool keys)
+static const struct linear_projection *projection(const struct linear        *x,
+                                                  const struct feature_chunk *c,
+                                                  bool                        keys)
 {
     const int64_t s = x->proj_seqs > 1 ? c->s : 0;
     return &x->proj[(c->h * x->proj_seqs + s) * 2 + keys];
@@ -236,7 +237,7 @@ static void add_squares(const struct linear *x, const struct linear_projection *
         lane[i] += p->quad ? squares[i] : p->half * squares[i];
 }
 
-void linear_random_map(const struct linear *x, const struct chunk *c, bool keys,
+void linear_random_map(const struct linear *x, const struct feature_chunk *c, bool keys,
                        struct features *t)
 {
     const struct linear_projection *p = projection(x, c, keys);
@@ -291,8 +292,8 @@ static void squares_back(const struct linear *x, const struct linear_projection 
                        x->dq, 1);
 }
 
-void linear_random_back(const struct linear *x, const struct chunk *c, bool keys,
-                        const struct features *t, float *df, float *dx)
+void linear_random_back(const struct linear *x, const struct feature_chunk *c,
+                        bool keys, const struct features *t, float *df, float *dx)
 {
     const struct linear_projection *p = projection(x, c, keys);
     const int                       n = is_trig(x) ? directions(x) : x->m;

@@ -1,10 +1,10 @@
-/* finish.c -- what follows a product, forward and backward.
+/* epilogue.c -- the epilogue of a product, forward and backward.
  *
- * Four vectors of a row at a time, so that what is asked for is looked up once for all of
- * them, and chains of dependent operations overlap; then one, and what is left.
+ * Four vectors of a row are computed at a time, so that options are tested once for all of
+ * them and chains of dependent operations overlap; then one, and the partial one at the end.
  */
 
-enum { FINISH = 4 }; /* vectors */
+enum { EPILOGUE_VECS = 4 }; /* vectors */
 
 /* V vectors of a row from column c on; `some` elements of one, or all (0). */
 INLINE void ISA(cells_get)(vf *x, const char *row, int c, const int V, const int some,
@@ -31,7 +31,8 @@ INLINE void ISA(cells_add)(vf *x, const char *row, int c, const int V, const int
         x[v] = vf_add(x[v], ISA(row_get)(row, c + v * VF_LEN, some, dtype));
 }
 
-INLINE void ISA(cells_keep)(vf *x, uint64_t bits, int first, float factor, const int V)
+INLINE void ISA(cells_dropout)(vf *x, uint64_t bits, int first, float factor,
+                               const int V)
 {
     UNROLL(4)
     for (int v = 0; v < V; v++)
@@ -67,17 +68,18 @@ INLINE void ISA(cells_biased)(vf *x, const float *in, const float *bias, char *p
 }
 
 /* Rows of one product. */
-struct ISA(finish_row) {
+struct ISA(epilogue_row) {
     char        *out, *pre, *pre_up;
     const float *in, *up;
     const char  *more;
-    uint64_t     keep;
+    uint64_t     dropout_mask;
 };
 
-INLINE void ISA(finish_cells)(const struct ISA(finish_row) * r, const struct finish *f,
-                              int c, const int V, const int some, const int dtype)
+INLINE void ISA(epilogue_cells)(const struct ISA(epilogue_row) * r,
+                                const struct epilogue *f, int c, const int V,
+                                const int some, const int dtype)
 {
-    vf x[FINISH], u[FINISH];
+    vf x[EPILOGUE_VECS], u[EPILOGUE_VECS];
 
     ISA(cells_biased)(x, r->in, f->bias, r->pre, c, V, some, dtype);
     ISA(cells_activate)(x, f->act, V, dtype == FOCI_BF16);
@@ -87,40 +89,43 @@ INLINE void ISA(finish_cells)(const struct ISA(finish_row) * r, const struct fin
         for (int v = 0; v < V; v++)
             x[v] = vf_mul(x[v], u[v]);
     }
-    if (f->keep) ISA(cells_keep)(x, r->keep, f->first + c, f->factor, V);
+    if (f->dropout_mask)
+        ISA(cells_dropout)(x, r->dropout_mask, f->first + c, f->factor, V);
     if (f->more) ISA(cells_add)(x, r->more, c, V, some, dtype);
     ISA(cells_put)(r->out, c, x, V, some, dtype);
 }
 
-INLINE void ISA(finish_type)(char *out, int64_t ld_out, const float *in, int64_t ld_in,
-                             const struct finish *f, int n, int d, const int dtype)
+INLINE void ISA(epilogue_type)(char *out, int64_t ld_out, const float *in, int64_t ld_in,
+                               const struct epilogue *f, int n, int d, const int dtype)
 {
     for (int i = 0; i < n; i++) {
-        const struct ISA(finish_row)
+        const struct ISA(epilogue_row)
             r = { .out = ISA(row_of)(out, i, ld_out, dtype),
                   .pre = ISA(row_of)(f->pre, i, f->ld_pre, dtype),
                   .pre_up = ISA(row_of)(f->pre_up, i, f->ld_pre, dtype),
                   .in = in + i * ld_in,
                   .up = f->up ? f->up + i * ld_in : NULL,
                   .more = ISA(row_of)(f->more, i, f->ld_more, dtype),
-                  .keep = f->keep ? f->keep[i] : 0 };
+                  .dropout_mask = f->dropout_mask ? f->dropout_mask[i] : 0 };
         int c = 0;
 
-        for (; c + FINISH * VF_LEN <= d; c += FINISH * VF_LEN)
-            ISA(finish_cells)(&r, f, c, FINISH, 0, dtype);
+        for (; c + EPILOGUE_VECS * VF_LEN <= d; c += EPILOGUE_VECS * VF_LEN)
+            ISA(epilogue_cells)(&r, f, c, EPILOGUE_VECS, 0, dtype);
         for (; c + VF_LEN <= d; c += VF_LEN)
-            ISA(finish_cells)(&r, f, c, 1, 0, dtype);
-        if (c < d) ISA(finish_cells)(&r, f, c, 1, d - c, dtype);
+            ISA(epilogue_cells)(&r, f, c, 1, 0, dtype);
+        if (c < d) ISA(epilogue_cells)(&r, f, c, 1, d - c, dtype);
     }
 }
 
-static void ISA(finish_rows)(void *out, int64_t ld_out, int dtype, const float *in,
-                             int64_t ld_in, const struct finish *f, int n, int d)
+static void ISA(gemm_epilogue)(void *out, int64_t ld_out, int dtype, const float *in,
+                               int64_t ld_in, const struct epilogue *f, int n, int d)
 {
     switch (dtype) {
-    case FOCI_F32: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F32); break;
-    case FOCI_BF16: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_BF16); break;
-    default: ISA(finish_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F16); break;
+    case FOCI_F32: ISA(epilogue_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F32); break;
+    case FOCI_BF16:
+        ISA(epilogue_type)(out, ld_out, in, ld_in, f, n, d, FOCI_BF16);
+        break;
+    default: ISA(epilogue_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F16); break;
     }
 }
 
@@ -151,14 +156,14 @@ struct ISA(back_row) {
     char        *out, *out_up;
     const float *in;
     const char  *pre, *pre_up, *more;
-    uint64_t     keep;
+    uint64_t     dropout_mask;
 };
 
 /* d u and d act(x): of what a gate has let through, and of what it was let through by. */
 INLINE void ISA(back_gate)(const struct ISA(back_row) * r, vf *d, const vf *x, int act,
                            int c, const int V, const int some, const int dtype)
 {
-    vf u[FINISH], a[FINISH];
+    vf u[EPILOGUE_VECS], a[EPILOGUE_VECS];
 
     UNROLL(4)
     for (int v = 0; v < V; v++)
@@ -173,13 +178,15 @@ INLINE void ISA(back_gate)(const struct ISA(back_row) * r, vf *d, const vf *x, i
     ISA(cells_put)(r->out_up, c, a, V, some, dtype);
 }
 
-INLINE void ISA(back_cells)(const struct ISA(back_row) * r, const struct finish_back *f,
-                            int c, const int V, const int some, const int dtype)
+INLINE void ISA(back_cells)(const struct ISA(back_row) * r,
+                            const struct epilogue_back *f, int c, const int V,
+                            const int some, const int dtype)
 {
-    vf d[FINISH], x[FINISH];
+    vf d[EPILOGUE_VECS], x[EPILOGUE_VECS];
 
     ISA(cells_get)(d, (const char *)r->in, c, V, some, FOCI_F32);
-    if (f->keep) ISA(cells_keep)(d, r->keep, f->first + c, f->factor, V);
+    if (f->dropout_mask)
+        ISA(cells_dropout)(d, r->dropout_mask, f->first + c, f->factor, V);
     if (f->act != FOCI_ACT_NONE || r->out_up) {
         ISA(cells_get)(x, r->pre, c, V, some, dtype);
         if (r->out_up) ISA(back_gate)(r, d, x, f->act, c, V, some, dtype);
@@ -190,7 +197,7 @@ INLINE void ISA(back_cells)(const struct ISA(back_row) * r, const struct finish_
 }
 
 INLINE void ISA(back_type)(char *out, int64_t ld_out, const float *in, int64_t ld_in,
-                           const struct finish_back *f, int n, int d, const int dtype)
+                           const struct epilogue_back *f, int n, int d, const int dtype)
 {
     for (int i = 0; i < n; i++) {
         const struct ISA(back_row)
@@ -200,19 +207,20 @@ INLINE void ISA(back_type)(char *out, int64_t ld_out, const float *in, int64_t l
                   .pre = ISA(row_of)(f->pre, i, f->ld_pre, dtype),
                   .pre_up = ISA(row_of)(f->pre_up, i, f->ld_pre, dtype),
                   .more = ISA(row_of)(f->more, i, f->ld_more, dtype),
-                  .keep = f->keep ? f->keep[i] : 0 };
+                  .dropout_mask = f->dropout_mask ? f->dropout_mask[i] : 0 };
         int c = 0;
 
-        for (; c + FINISH * VF_LEN <= d; c += FINISH * VF_LEN)
-            ISA(back_cells)(&r, f, c, FINISH, 0, dtype);
+        for (; c + EPILOGUE_VECS * VF_LEN <= d; c += EPILOGUE_VECS * VF_LEN)
+            ISA(back_cells)(&r, f, c, EPILOGUE_VECS, 0, dtype);
         for (; c + VF_LEN <= d; c += VF_LEN)
             ISA(back_cells)(&r, f, c, 1, 0, dtype);
         if (c < d) ISA(back_cells)(&r, f, c, 1, d - c, dtype);
     }
 }
 
-static void ISA(finish_back)(void *out, int64_t ld_out, int dtype, const float *in,
-                             int64_t ld_in, const struct finish_back *f, int n, int d)
+static void ISA(gemm_epilogue_back)(void *out, int64_t ld_out, int dtype,
+                                    const float *in, int64_t ld_in,
+                                    const struct epilogue_back *f, int n, int d)
 {
     switch (dtype) {
     case FOCI_F32: ISA(back_type)(out, ld_out, in, ld_in, f, n, d, FOCI_F32); break;

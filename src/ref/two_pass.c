@@ -1,4 +1,4 @@
-/* second.c -- attention, and a second look at the means of its results.
+/* two_pass.c -- attention in two passes: the second attends to the means of the first's results.
  *
  *     z_i = sum over slots t of b_it ybar_t,   O_i = (1 - gamma) y_i + gamma z_i
  *
@@ -35,7 +35,7 @@ static void first_look(struct ref_head *h)
         if (h->paths) ref_spread(h, &h->row, share, h->paths + slot * h->nk);
     }
     for (int64_t t = h->nk * h->dv; t < h->cols * h->dv; t++)
-        h->v[t] = ref_word(h->words, h->v[t]);
+        h->v[t] = ref_rounded(h->rounds, h->v[t]);
 }
 
 /* The weights of row i with o = A v: those of its first look, and through the slots
@@ -76,7 +76,7 @@ static void second_row(struct ref_head *h, int64_t i, double gamma)
     if (!has) return;
     double dgamma = 0;
     for (int64_t t = 0; t < h->dv; t++) {
-        h->g[t] = ref_word(h->words, gamma * g[t]);
+        h->g[t] = ref_rounded(h->rounds, gamma * g[t]);
         dgamma += g[t] * (h->o[t] - y[t]);
     }
     p->dparams[ref_tensor(p, -1, 0)] += dgamma;
@@ -94,13 +94,13 @@ static void first_look_back(struct ref_head *h)
         add(dy, 1 / (double)(run.end - run.begin), h->dv_cols + slot * h->dv, h->dv);
         ref_see(h, i, &h->row);
         for (int64_t t = 0; t < h->dv; t++)
-            h->g[t] = ref_word(h->words, dy[t]);
+            h->g[t] = ref_rounded(h->rounds, dy[t]);
         ref_attend(h, i, &h->row, h->o);
         ref_attend_back(h, i, &h->row, h->o, h->g);
     }
 }
 
-void ref_rows_second(struct ref_head *h)
+void ref_rows_two_pass(struct ref_head *h)
 {
     const double gamma = gamma_of(h);
 

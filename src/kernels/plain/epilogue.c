@@ -1,4 +1,4 @@
-/* finish.c -- what follows a product, forward and backward. */
+/* epilogue.c -- the epilogue of a product, forward and backward. */
 
 /* 1 / (1 + e^-x) */
 static float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -50,8 +50,8 @@ static float activate_back(float d, float x, int act)
     }
 }
 
-static void finish_rows(void *out, int64_t ld_out, int dtype, const float *in,
-                        int64_t ld_in, const struct finish *f, int n, int d)
+static void gemm_epilogue(void *out, int64_t ld_out, int dtype, const float *in,
+                          int64_t ld_in, const struct epilogue *f, int n, int d)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++) {
@@ -67,21 +67,24 @@ static void finish_rows(void *out, int64_t ld_out, int dtype, const float *in,
                 if (f->pre_up) set_element(f->pre_up, i * f->ld_pre + c, dtype, u);
                 x *= u;
             }
-            if (f->keep) x = f->keep[i] >> (f->first + c) & 1 ? x * f->factor : 0.0f;
+            if (f->dropout_mask)
+                x = f->dropout_mask[i] >> (f->first + c) & 1 ? x * f->factor : 0.0f;
             if (f->more) x += element(f->more, i * f->ld_more + c, dtype);
             set_element(out, i * ld_out + c, dtype, x);
         }
 }
 
-static void finish_back(void *out, int64_t ld_out, int dtype, const float *in,
-                        int64_t ld_in, const struct finish_back *p, int n, int d)
+static void gemm_epilogue_back(void *out, int64_t ld_out, int dtype, const float *in,
+                               int64_t ld_in, const struct epilogue_back *p, int n,
+                               int d)
 {
     for (int i = 0; i < n; i++)
         for (int c = 0; c < d; c++) {
             const int64_t at = i * p->ld_pre + c;
             float         g = in[i * ld_in + c];
 
-            if (p->keep) g = p->keep[i] >> (p->first + c) & 1 ? g * p->factor : 0.0f;
+            if (p->dropout_mask)
+                g = p->dropout_mask[i] >> (p->first + c) & 1 ? g * p->factor : 0.0f;
             const float x = p->pre ? element(p->pre, at, dtype) : 0.0f;
             if (p->out_up) {
                 set_element(p->out_up, i * ld_out + c, dtype, g * activate(x, p->act));

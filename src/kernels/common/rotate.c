@@ -1,20 +1,20 @@
-/* turn.c -- rotary positions: pairs of elements rotated by angles. */
+/* rotate.c -- rotary positions: pairs of elements rotated by angles. */
 
 /* Neighbours are complex numbers; what is less than a vector goes through its ends. */
-INLINE void ISA(turn_pairs)(float *x, const float *t, int d, const int back)
+INLINE void ISA(rotate_pairs)(float *x, const float *t, int d, const int back)
 {
     int c = 0;
 
     for (; c + VF_LEN <= d; c += VF_LEN)
-        vf_storeu(x + c, vf_turn(vf_loadu(x + c), vf_loadu(t + c), back));
+        vf_storeu(x + c, vf_rotate(vf_loadu(x + c), vf_loadu(t + c), back));
     if (c < d) {
         const vf a = vf_from_n(x + c, FOCI_F32, d - c);
         const vf b = vf_from_n(t + c, FOCI_F32, d - c);
-        vf_to_n(x + c, FOCI_F32, vf_turn(a, b, back), d - c);
+        vf_to_n(x + c, FOCI_F32, vf_rotate(a, b, back), d - c);
     }
 }
 
-INLINE void ISA(turn_halves)(float *x, const float *t, int half, const int back)
+INLINE void ISA(rotate_halves)(float *x, const float *t, int half, const int back)
 {
     int c = 0;
 
@@ -35,17 +35,17 @@ INLINE void ISA(turn_halves)(float *x, const float *t, int half, const int back)
     }
 }
 
-static void ISA(turn)(float *x, int64_t ld, const float *turns, int64_t ldt, int n,
-                      int d, int half, int back)
+static void ISA(rotate)(float *x, int64_t ld, const float *cos_sin, int64_t ldt, int n,
+                        int d, int half, int back)
 {
-    for (int i = 0; i < n; i++, x += ld, turns += ldt) {
+    for (int i = 0; i < n; i++, x += ld, cos_sin += ldt) {
         if (half && back)
-            ISA(turn_halves)(x, turns, d / 2, 1);
+            ISA(rotate_halves)(x, cos_sin, d / 2, 1);
         else if (half)
-            ISA(turn_halves)(x, turns, d / 2, 0);
+            ISA(rotate_halves)(x, cos_sin, d / 2, 0);
         else if (back)
-            ISA(turn_pairs)(x, turns, d, 1);
+            ISA(rotate_pairs)(x, cos_sin, d, 1);
         else
-            ISA(turn_pairs)(x, turns, d, 0);
+            ISA(rotate_pairs)(x, cos_sin, d, 0);
     }
 }

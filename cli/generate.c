@@ -113,7 +113,9 @@ static int write_text(const struct args *a, foci_ctx *ctx, foci_model *model,
         .top_p = opt_real(a, "top-p", 0),
         .seed = (uint64_t)opt_int(a, "seed", 1),
     };
-    struct writing w = { .a = a, .tokenizer = tokenizer };
+    struct writing w = { .a = a,
+                         .tokenizer = tokenizer,
+                         .decoder = { FOCI_SIZED(foci_decoder) } };
     int32_t       *ids = NULL;
     int64_t        n = 0;
 

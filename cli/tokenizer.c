@@ -8,7 +8,7 @@
 static char *text_of(const foci_tokenizer *t, int32_t id, int64_t *bytes)
 {
     const unsigned flags = FOCI_DECODE_SPECIALS | FOCI_DECODE_END | FOCI_DECODE_REPLACE;
-    foci_decoder   d = { .begun = 0 }, again = d;
+    foci_decoder   d = { FOCI_SIZED(foci_decoder) }, again = d;
 
     foci_decode(t, &d, &id, 1, flags, NULL, 0, bytes);
     char *text = need((size_t)*bytes, 1);

@@ -179,7 +179,7 @@ static int encode_lines(struct lines_job *job, const foci_string *lines, int64_t
     for (int64_t i = 0; i < n && !status; i++) {
         const int32_t  *line = ids + offsets[i];
         const int64_t   len = offsets[i + 1] - offsets[i];
-        foci_word_state state = { .word = 0 };
+        foci_word_state state = { FOCI_SIZED(foci_word_state) };
         (void)foci_token_words(job->t, line, len, &state, words); /* its own ids */
         if (job->list)
             json_array_append_new(job->list, json_line(job, line, words, len));
@@ -252,7 +252,7 @@ static int decode_line(struct lines_job *job, const int32_t *ids, int64_t n)
 {
     const unsigned flags = FOCI_DECODE_END | (job->list ? FOCI_DECODE_REPLACE : 0) |
                            (opt_flag(job->a, "special") ? FOCI_DECODE_SPECIALS : 0);
-    foci_decoder d = { .begun = 0 }, again = d;
+    foci_decoder d = { FOCI_SIZED(foci_decoder) }, again = d;
     int64_t      bytes = 0;
 
     if (foci_decode(job->t, &d, ids, n, flags, NULL, 0, &bytes))

@@ -82,7 +82,7 @@ static int tell(void *user, int64_t sentence, const int32_t *ids, int64_t n,
                 double score)
 {
     struct telling *t = user;
-    foci_decoder    none = { 0 }, d = none;
+    foci_decoder    none = { FOCI_SIZED(foci_decoder) }, d = none;
     int64_t         bytes = 0;
     const unsigned  flags = FOCI_DECODE_END | FOCI_DECODE_REPLACE;
 

@@ -39,7 +39,7 @@ int main(int argc, char **argv)
     const foci_string   text = { prompt, (int64_t)strlen(prompt) };
     foci_sample_options options = { FOCI_SIZED(foci_sample_options), .temperature = 0.8,
                                     .seed = 1 };
-    struct writing      w = { .tokenizer = NULL };
+    struct writing      w = { .decoder = { FOCI_SIZED(foci_decoder) } };
     foci_ctx           *ctx = NULL;
     foci_model         *model = NULL;
     foci_encoder       *encoder = NULL;

@@ -65,7 +65,7 @@ FOCI_API foci_status foci_array_to_i32(const foci_array *array, int32_t *out);
 FOCI_API foci_status foci_npy_write(foci_ctx *ctx, const char *path, int n_dims,
                                     const int64_t *shape, const float *data);
 
-/* A packed array to be written, C order. */
+/* A packed array to be written, C order.  The struct is complete and never grows. */
 typedef struct foci_named {
     const char    *name;
     int            n_dims;

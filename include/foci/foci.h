@@ -45,9 +45,10 @@ extern "C" {
 #define FOCI_API
 #endif
 
-/* Structs passed by address start with their size, so that they can grow.
- * Fields left zero take the default named beside them.  C++ before C++20 has no
- * designated initialisers: foci_io io{}; io.size = sizeof io; there. */
+/* Structs passed by address start with their size, so that they can grow; those without
+ * one are complete and never do.  Fields left zero take the default named beside them.
+ * C++ before C++20 has no designated initialisers: foci_io io{}; io.size = sizeof io;
+ * there. */
 #define FOCI_SIZED(type) .size = sizeof(type)
 
 typedef enum foci_status {
@@ -225,7 +226,8 @@ typedef struct foci_layout {
 } foci_layout;
 
 /* A list of whole numbers that a mechanism asks for when it is planned ("layout" of
- * block, "global" of global); in a mix its name is GROUP.NAME.  The plan copies it. */
+ * block, "global" of global); in a mix its name is GROUP.NAME.  The plan copies it.  The
+ * struct is complete and never grows. */
 typedef struct foci_list {
     const char    *name;
     const int64_t *data;

@@ -441,6 +441,7 @@ enum {
 typedef struct foci_mod foci_mod;
 
 typedef struct foci_mod_def {
+    size_t      size; /* the fields that the library knows */
     const char *name, *summary, *formula, *source;
 
     const foci_arg_def    *args;

@@ -280,7 +280,8 @@ FOCI_API foci_status foci_conv_backward(foci_ctx *ctx, const foci_conv_io *io);
 
 /* Floats [begin, end) of flat arrays that are laid out alike, and what weight decay is
  * multiplied by there: 1 for weights, 0 for gains and biases.  Segments are in rising order
- * and do not overlap; what none of them covers is frozen. */
+ * and do not overlap; what none of them covers is frozen.  The struct is complete and never
+ * grows. */
 typedef struct foci_segment {
     int64_t begin, end;
     double  decay;

@@ -211,8 +211,9 @@ FOCI_API foci_status foci_encode(foci_encoder *encoder, const foci_string *texts
                                  int64_t n, unsigned flags, int32_t *ids, int64_t cap,
                                  int64_t *offsets);
 
-/* Where in a text foci_token_words() stands.  Zeros at the start. */
+/* Where in a text foci_token_words() stands.  At the start all but the size is 0. */
 typedef struct foci_word_state {
+    size_t  size;
     int64_t word;   /* of the last token */
     int     inside; /* how far into this word; private */
 } foci_word_state;
@@ -231,8 +232,9 @@ FOCI_API foci_status foci_token_words(const foci_tokenizer *tokenizer,
  * Ids to text
  */
 
-/* Where in a text foci_decode() stands.  Zeros at the start. */
+/* Where in a text foci_decode() stands.  At the start all but the size is 0. */
 typedef struct foci_decoder {
+    size_t        size;
     unsigned char held[8]; /* bytes of a character that is not complete */
     int           n_held;
     int           begun; /* something was decoded */

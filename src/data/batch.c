@@ -153,7 +153,7 @@ static void put_labels(const foci_data *d, const struct data_row *row, int32_t *
 static foci_status put_words(const foci_data *d, int side, const int32_t *ids,
                              int64_t n, int64_t len, int32_t *words)
 {
-    foci_word_state state = { 0 };
+    foci_word_state state = { FOCI_SIZED(foci_word_state) };
 
     if (d->task.def)
         for (int64_t i = 0; i < n; i++)

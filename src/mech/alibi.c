@@ -35,6 +35,7 @@ static double slope(const foci_mod *mod, int64_t head, int64_t heads)
 }
 
 const foci_mod_def mod_alibi = {
+    FOCI_SIZED(foci_mod_def),
     .name = "alibi",
     .summary = "logits fall off with the distance, at a slope of each head's own",
     .formula = "x_ij = s q_i.k_j - m_h |j - i|",

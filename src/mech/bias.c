@@ -40,6 +40,7 @@ static int64_t entry(const foci_mod *mod, bool causal, int64_t rel)
 }
 
 const foci_mod_def mod_bias = {
+    FOCI_SIZED(foci_mod_def),
     .name = "bias",
     .summary = "a learned bias for each distance",
     .formula = "x_ij = s q_i.k_j + table[clip(j - i)]",

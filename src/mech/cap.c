@@ -17,6 +17,7 @@ static const foci_arg_def args[] = {
 };
 
 const foci_mod_def mod_cap = {
+    FOCI_SIZED(foci_mod_def),
     .name = "cap",
     .summary = "soft bound of the logits",
     .formula = "x <- c tanh(x / c)",

@@ -24,6 +24,7 @@ static const foci_arg_def args[] = {
 };
 
 const foci_mod_def mod_frozen = {
+    FOCI_SIZED(foci_mod_def),
     .name = "frozen",
     .summary = "a layer's query and key projections are random and never learn",
     .formula = "q = x W_Q, k = x W_K, W^T W = I",

@@ -14,6 +14,7 @@ static const foci_arg_def args[] = {
 };
 
 const foci_mod_def mod_init = {
+    FOCI_SIZED(foci_mod_def),
     .name = "init",
     .summary = "how a layer's learned query and key projections start",
     .formula = "W^T W = I, or W_ct of variance 1/width",

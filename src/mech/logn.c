@@ -30,6 +30,7 @@ static double row_factor(const foci_mod *mod, int64_t visible)
 }
 
 const foci_mod_def mod_logn = {
+    FOCI_SIZED(foci_mod_def),
     .name = "logn",
     .summary = "scale that grows with the logarithm of the keys visible",
     .formula = "x_ij = s log(n_i) / log(n0) q_i.k_j",

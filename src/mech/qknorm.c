@@ -27,6 +27,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mod_def mod_qknorm = {
+    FOCI_SIZED(foci_mod_def),
     .name = "qknorm",
     .summary = "logits from the cosines of queries and keys, with a learned factor",
     .formula = "x_ij = tau (q_i/|q_i|).(k_j/|k_j|)",

@@ -22,6 +22,7 @@ static const foci_arg_def args[] = {
 };
 
 const foci_mod_def mod_rope = {
+    FOCI_SIZED(foci_mod_def),
     .name = "rope",
     .summary = "queries and keys rotated by their positions",
     .formula = "x_ij = s rotate(q_i, i).rotate(k_j, j)",

@@ -19,6 +19,7 @@ static const foci_arg_def args[] = {
 };
 
 const foci_mod_def mod_scale = {
+    FOCI_SIZED(foci_mod_def),
     .name = "scale",
     .summary = "a scale of the logits in place of 1/sqrt(dim)",
     .formula = "x_ij = s q_i.k_j",

@@ -62,6 +62,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mod_def mod_shaw = {
+    FOCI_SIZED(foci_mod_def),
     .name = "shaw",
     .summary = "learned vectors for each distance, beside keys and values",
     .formula = "x_ij = s q_i.(k_j + aK[clip(j - i)]), o_i = sum_j w_ij (v_j + aV[...])",

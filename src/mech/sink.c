@@ -25,6 +25,7 @@ static const char *refuse(const foci_mech *mech)
 }
 
 const foci_mod_def mod_sink = {
+    FOCI_SIZED(foci_mod_def),
     .name = "sink",
     .summary = "a learned logit for each head that only absorbs weight",
     .formula = "w_ij = e^x_ij / (e^sink + sum_t e^x_it)",

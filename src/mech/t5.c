@@ -60,6 +60,7 @@ static int64_t entry(const foci_mod *mod, bool causal, int64_t rel)
 }
 
 const foci_mod_def mod_t5 = {
+    FOCI_SIZED(foci_mod_def),
     .name = "t5",
     .summary = "a learned bias for each range of distances",
     .formula = "x_ij = s q_i.k_j + table[bucket(j - i)]",

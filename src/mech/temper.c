@@ -17,6 +17,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mod_def mod_temper = {
+    FOCI_SIZED(foci_mod_def),
     .name = "temper",
     .summary = "a learned factor of the logits for each head",
     .formula = "x_ij = temper s q_i.k_j",

@@ -44,6 +44,7 @@ static const foci_tensor_def tensors[] = {
 };
 
 const foci_mod_def mod_txl = {
+    FOCI_SIZED(foci_mod_def),
     .name = "txl",
     .summary = "queries meet a row for each distance as they meet the keys",
     .formula = "x_ij = s ((q_i + u).k_j + (q_i + w).R[i - j])",

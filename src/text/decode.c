@@ -75,14 +75,17 @@ foci_status foci_decode(const foci_tokenizer *t, foci_decoder *decoder,
 {
     const unsigned known = FOCI_DECODE_SPECIALS | FOCI_DECODE_END | FOCI_DECODE_REPLACE;
 
-    if (!t || !decoder || n < 0 || (n && !ids) || cap < 0 || (cap && !text) || !bytes ||
-        flags & ~known || !decoder_ok(decoder))
-        return ctx_fail(t ? t->ctx : NULL, FOCI_ERR_ARG,
-                        "decoding needs a tokenizer, a decoder of zeros or as it was "
-                        "left, ids, room, a place for the length and known flags");
+    foci_decoder d;
 
-    struct sink  s = { .text = text, .cap = cap };
-    foci_decoder d = *decoder;
+    if (!t) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_decode: the tokenizer is NULL");
+    TRY(sized_in(t->ctx, "foci_decoder", &d, decoder, sizeof d));
+    if (n < 0 || (n && !ids) || cap < 0 || (cap && !text) || !bytes || flags & ~known ||
+        !decoder_ok(&d))
+        return ctx_fail(t->ctx, FOCI_ERR_ARG,
+                        "decoding needs ids, room, a place for the length, known flags "
+                        "and a decoder of zeros or as it was left");
+
+    struct sink s = { .text = text, .cap = cap };
     for (int64_t i = 0; i < n; i++) {
         const struct token *token = token_of(t, ids[i]);
         if (!token) return no_such_id(t, i, ids[i]);
@@ -91,8 +94,8 @@ foci_status foci_decode(const foci_tokenizer *t, foci_decoder *decoder,
     while (flags & FOCI_DECODE_END && d.n_held)
         release(&s, &d, flags);
     *bytes = s.used;
-    if (s.used <= cap) *decoder = d;
-    return FOCI_OK;
+    return s.used > cap ? FOCI_OK
+                        : sized_out(t->ctx, "foci_decoder", decoder, &d, sizeof d);
 }
 
 /* What foci_word_state.inside says of the last word. */
@@ -129,19 +132,20 @@ static void step_word(const struct token *token, foci_word_state *state)
 foci_status foci_token_words(const foci_tokenizer *t, const int32_t *ids, int64_t n,
                              foci_word_state *state, int32_t *words)
 {
-    if (!t || !state || n < 0 || (n && (!ids || !words)) || state->word < 0 ||
-        state->word > INT32_MAX - n)
-        return ctx_fail(t ? t->ctx : NULL, FOCI_ERR_ARG,
-                        "indices of words need a tokenizer, ids, a state and a place, "
-                        "and end at %d",
+    foci_word_state now;
+
+    if (!t)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_token_words: the tokenizer is NULL");
+    TRY(sized_in(t->ctx, "foci_word_state", &now, state, sizeof now));
+    if (n < 0 || (n && (!ids || !words)) || now.word < 0 || now.word > INT32_MAX - n)
+        return ctx_fail(t->ctx, FOCI_ERR_ARG,
+                        "indices of words need ids and a place, and end at %d",
                         INT32_MAX);
-    foci_word_state now = *state;
     for (int64_t i = 0; i < n; i++) {
         const struct token *token = token_of(t, ids[i]);
         if (!token) return no_such_id(t, i, ids[i]);
         step_word(token, &now);
         words[i] = (int32_t)now.word;
     }
-    *state = now;
-    return FOCI_OK;
+    return sized_out(t->ctx, "foci_word_state", state, &now, sizeof now);
 }

@@ -48,7 +48,7 @@ static void round_trip(const foci_tokenizer *t, const uint8_t *data, size_t size
     static char       text[3 * LONGEST + 8];
     const foci_string s = { (const char *)data, (int64_t)size };
     foci_encoder     *e;
-    foci_decoder      d = { .begun = 0 };
+    foci_decoder      d = { FOCI_SIZED(foci_decoder) };
     int64_t           offsets[2], bytes;
 
     MUST(foci_encoder_create(t, &e) == FOCI_OK);

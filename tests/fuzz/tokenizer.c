@@ -31,8 +31,9 @@ static void encode(const foci_tokenizer *t, const foci_string *text, unsigned fl
 static void decode(const foci_tokenizer *t, const int32_t *ids, int64_t n,
                    unsigned flags)
 {
-    foci_decoder whole = { .begun = 0 }, d = { .begun = 0 }, one = { .begun = 0 };
-    int64_t      bytes, used = 0, piece;
+    foci_decoder whole = { FOCI_SIZED(foci_decoder) }, d = { FOCI_SIZED(foci_decoder) },
+                 one = { FOCI_SIZED(foci_decoder) };
+    int64_t bytes, used = 0, piece;
 
     MUST(foci_decode(t, &d, ids, n, flags, NULL, 0, &bytes) == FOCI_OK);
     char *text = malloc((size_t)bytes + 1), *pieces = malloc((size_t)bytes + 1);
@@ -52,7 +53,7 @@ static void decode(const foci_tokenizer *t, const int32_t *ids, int64_t n,
 static void words(const foci_tokenizer *t, const int32_t *ids, int64_t n)
 {
     static int32_t  word[2 * LONGEST + 1];
-    foci_word_state s = { .word = 0 };
+    foci_word_state s = { FOCI_SIZED(foci_word_state) };
 
     MUST(foci_token_words(t, ids, n, &s, word) == FOCI_OK);
     for (int64_t i = 0; i < n; i++)

@@ -65,7 +65,7 @@ static void expect_ids(const char *name, const json_t *line, const json_t *expec
 static void expect_text(const foci_tokenizer *t, const char *name, const int32_t *ids,
                         int64_t n, unsigned flags, const json_t *expected)
 {
-    foci_decoder d = { .begun = 0 };
+    foci_decoder d = { FOCI_SIZED(foci_decoder) };
     int64_t      bytes;
     char         text[1024];
 

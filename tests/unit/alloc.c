@@ -596,7 +596,7 @@ static void measuring(void **state)
 static foci_status use_tokenizer(const foci_tokenizer *t)
 {
     const foci_string text = { "abc<eos>abd \xff xyz", 17 };
-    foci_decoder      d = { .begun = 0 };
+    foci_decoder      d = { FOCI_SIZED(foci_decoder) };
     foci_encoder     *e;
     int32_t           ids[64];
     char              back[256];

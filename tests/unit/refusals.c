@@ -35,6 +35,9 @@ static struct {
     foci_tokenizer *trained;
     foci_model     *modelled;
     foci_trainer   *trainer;
+    int32_t         word;
+    int64_t         bytes;
+    char            text[1];
 } x;
 
 static const foci_problem  small = { FOCI_SIZED(foci_problem), .len_q = 4, .dim_qk = 4,
@@ -143,7 +146,7 @@ static bool has_call(const char *at, size_t len)
 }
 
 /* A struct; those that do not start with their size need no line, nor does what no single
- * call takes: blocks of a config, and what a callback is told. */
+ * call takes: blocks of a config, what a callback is told, and what the library describes. */
 static bool has_struct(const char *at, size_t len)
 {
     const char *field = at + len;
@@ -155,7 +158,8 @@ static bool has_struct(const char *at, size_t len)
     if (strncmp(field, "size;", 5) != 0) return true;
     for (int i = 0; i < N_STRUCTS; i++)
         if (is(structs[i].type, at, len)) return true;
-    return is("foci_block_config", at, len) || is("foci_progress", at, len);
+    return is("foci_block_config", at, len) || is("foci_progress", at, len) ||
+           is("foci_mod_def", at, len);
 }
 
 static char *read_header(const char *name)

@@ -8,11 +8,11 @@
 static char *decoded(const foci_tokenizer *t, const int32_t *ids, int64_t n,
                      unsigned flags, int64_t *bytes)
 {
-    foci_decoder d = { .begun = 0 };
+    foci_decoder d = { FOCI_SIZED(foci_decoder) };
 
     assert_int_equal(foci_decode(t, &d, ids, n, flags, NULL, 0, bytes), FOCI_OK);
     char *text = test_alloc((size_t)*bytes + 1, 1);
-    memset(&d, 0, sizeof d); /* nothing to decode at all is decoded by now */
+    d = (foci_decoder){ FOCI_SIZED(foci_decoder) }; /* of no ids it has changed too */
     assert_int_equal(foci_decode(t, &d, ids, n, flags, text, *bytes, bytes), FOCI_OK);
     return text;
 }
@@ -77,7 +77,7 @@ static void test_streaming(void **state)
         int64_t         n, whole, used = 0;
         int32_t        *ids = ids_of(t, text_prose, sizeof text_prose - 1, 0, &n);
         char           *text = decoded(t, ids, n, FOCI_DECODE_END, &whole);
-        foci_decoder    d = { .begun = 0 };
+        foci_decoder    d = { FOCI_SIZED(foci_decoder) };
 
         for (int64_t i = 0; i < n; i++) {
             char    piece[256];
@@ -102,7 +102,7 @@ static void test_held_back(void **state)
 {
     foci_ctx       *ctx = test_ctx(NULL, 1);
     foci_tokenizer *t = train_text(ctx, "bytes", "");
-    foci_decoder    d = { .begun = 0 };
+    foci_decoder    d = { FOCI_SIZED(foci_decoder) };
     int64_t         bytes;
     char            text[8];
     const int32_t   first = 4 + 0xe1, second = 4 + 0xba, last = 4 + 0xbf,
@@ -278,7 +278,7 @@ static void test_long_words(void **state)
 
 static void expect_words(const foci_tokenizer *t, const char *text, const char *expected)
 {
-    foci_word_state s = { .word = 0 };
+    foci_word_state s = { FOCI_SIZED(foci_word_state) };
     int64_t         n;
     int32_t        *ids = ids_of(t, text, (int64_t)strlen(text), 0, &n), words[64];
 
@@ -327,7 +327,8 @@ static void test_words_in_pieces(void **state)
         int64_t         n;
         int32_t        *ids = ids_of(t, text_prose, sizeof text_prose - 1, 0, &n);
         int32_t        *all = test_alloc((size_t)n, sizeof *all), one = 0;
-        foci_word_state s = { .word = 0 }, p = { .word = 0 };
+        foci_word_state s = { FOCI_SIZED(foci_word_state) },
+                        p = { FOCI_SIZED(foci_word_state) };
 
         assert_int_equal(foci_token_words(t, ids, n, &s, all), FOCI_OK);
         for (int64_t i = 0; i < n; i++) {

@@ -58,13 +58,13 @@ static int find_source(struct judged *j)
                                          "office-de-en.test.tsv.gz", NULL };
 
     if (source_given(j->a)) {
-        j->from = source_of(j->a, FOCI_SPLIT_TEST);
+        j->from = source_of(j->a, FOCI_DATA_SPLIT_TEST);
         return EXIT_OK;
     }
     j->notes = train_notes_read(j->a, j->a->words[0]);
     if (!j->notes) return EXIT_FAILED;
     const char *task = json_string_value(json_object_get(j->notes, "task"));
-    j->from = (struct train_source){ .task = task, .split = FOCI_SPLIT_TEST };
+    j->from = (struct train_source){ .task = task, .split = FOCI_DATA_SPLIT_TEST };
     if (task) return EXIT_OK;
     if (!json_is_true(json_object_get(j->notes, "shipped")))
         return usage_error(j->a, "by which data? Give --data FILE");
@@ -98,7 +98,7 @@ static int open_data(struct judged *j)
         .words = model_reads_words(j->model),
         .seed = 1,
         .examples = opt_int(j->a, "examples", 0),
-        .order = FOCI_ORDER_ONCE,
+        .order = FOCI_DATA_ORDER_ONCE,
         .classes = j->classes,
         .n_classes = j->config.classes,
     };

@@ -86,7 +86,7 @@ static int encode_prompt(const struct args *a, foci_ctx *ctx, foci_tokenizer *to
                          int32_t **ids, int64_t *n)
 {
     const char       *prompt = opt_text(a, "prompt");
-    const int32_t     bos = foci_tokenizer_special(tokenizer, FOCI_TOKEN_BOS);
+    const int32_t     bos = foci_tokenizer_special(tokenizer, FOCI_SPECIAL_BOS);
     const foci_string text = { prompt ? prompt : "\n",
                                prompt ? (int64_t)strlen(prompt) : 1 };
     foci_encoder *encoder = NULL;

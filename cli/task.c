@@ -336,7 +336,7 @@ static int run(const struct args *a)
                             .task = text,
                             .split = (foci_data_split)opt_word(a, "split", 0),
                             .batch = 1,
-                            .order = FOCI_ORDER_ONCE,
+                            .order = FOCI_DATA_ORDER_ONCE,
                             .examples = count,
                             .seed = (uint64_t)opt_int(a, "seed", 1) };
     int               status = EXIT_FAILED;

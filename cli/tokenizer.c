@@ -46,8 +46,8 @@ void token_print(const foci_tokenizer *t, int32_t id)
  * show
  */
 
-static const char *const special_names[FOCI_N_SPECIALS] = { "pad", "bos", "eos", "unk",
-                                                            "mask" };
+static const char *const special_names[FOCI_SPECIAL_COUNT] = { "pad", "bos", "eos",
+                                                               "unk", "mask" };
 
 static json_t *json_tokens(const foci_tokenizer *t)
 {
@@ -66,7 +66,7 @@ static int show_json(const struct args *a, const foci_tokenizer *t,
 {
     json_t *special = json_object();
 
-    for (int s = 0; s < FOCI_N_SPECIALS; s++) {
+    for (int s = 0; s < FOCI_SPECIAL_COUNT; s++) {
         const int32_t id = foci_tokenizer_special(t, (foci_special)s);
         if (id >= 0) json_object_set_new(special, special_names[s], json_integer(id));
     }
@@ -97,7 +97,7 @@ int tokenizer_show(const struct args *a, const foci_tokenizer *t)
     foci_tokenizer_info info = { FOCI_SIZED(foci_tokenizer_info) };
     char                fingerprint[24];
 
-    (void)foci_tokenizer_describe(t, &info); /* of a struct of this version */
+    (void)foci_tokenizer_get_info(t, &info); /* of a struct of this version */
     snprintf(fingerprint, sizeof fingerprint, "%016llx",
              (unsigned long long)info.fingerprint);
     if (a->json) return show_json(a, t, &info, fingerprint);
@@ -106,7 +106,7 @@ int tokenizer_show(const struct args *a, const foci_tokenizer *t)
     table_pair(table, "kind", "%s", info.kind);
     table_pair(table, "tokens", "%lld", (long long)info.tokens);
     if (info.merges) table_pair(table, "merges", "%lld", (long long)info.merges);
-    for (int s = 0; s < FOCI_N_SPECIALS; s++) {
+    for (int s = 0; s < FOCI_SPECIAL_COUNT; s++) {
         const int32_t id = foci_tokenizer_special(t, (foci_special)s);
         if (id < 0) continue;
         int64_t     bytes;

@@ -45,7 +45,7 @@ static int shipped_sources(struct train_job *j)
 
     j->shipped = true;
     for (int i = 0; i < 2; i++) {
-        j->from[i].split = i ? FOCI_SPLIT_VALID : FOCI_SPLIT_TRAIN;
+        j->from[i].split = i ? FOCI_DATA_SPLIT_VALID : FOCI_DATA_SPLIT_TRAIN;
         if (j->task == FOCI_MODEL_CLASSIFY)
             j->from[i].task = "listops(depth=3, arguments=3, least=4, most=60)";
         else if (!(j->from[i].text = shipped_path(j->a, files[j->task][i], j->paths[i])))
@@ -65,8 +65,8 @@ static int find_sources(struct train_job *j)
     if (opt_text(a, "source") && !opt_text(a, "target"))
         return usage_error(a,
                            "--source needs --target, or give both as --data FILE.tsv");
-    j->from[0] = source_of(a, FOCI_SPLIT_TRAIN);
-    j->from[1] = source_of(a, FOCI_SPLIT_VALID);
+    j->from[0] = source_of(a, FOCI_DATA_SPLIT_TRAIN);
+    j->from[1] = source_of(a, FOCI_DATA_SPLIT_VALID);
     if (j->from[0].task) return EXIT_OK;
     if (valid) {
         j->from[1].text = valid;
@@ -156,7 +156,7 @@ static struct data_shape data_shape(struct train_job *j)
         .words = asks_words(a),
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .examples = opt_int(a, "examples", 0),
-        .order = asks_memory(a) ? FOCI_ORDER_SEGMENTS : FOCI_ORDER_SHUFFLED,
+        .order = asks_memory(a) ? FOCI_DATA_ORDER_SEGMENTS : FOCI_DATA_ORDER_SHUFFLED,
         .documents = (foci_data_documents)opt_word(a, "documents", 0),
     };
 }
@@ -207,7 +207,8 @@ static int open_data(struct train_job *j, foci_data_info *info)
     if (!j->from[0].task) list_classes(j, info);
     shape.classes = j->classes;
     shape.n_classes = j->classes || info->n_classes ? info->n_classes : 0;
-    shape.order = asks_memory(j->a) ? FOCI_ORDER_ONCE_SEGMENTS : FOCI_ORDER_ONCE;
+    shape.order =
+        asks_memory(j->a) ? FOCI_DATA_ORDER_ONCE_SEGMENTS : FOCI_DATA_ORDER_ONCE;
     shape.examples = 0;
     if (cut && j->from[0].end <= 0) return EXIT_OK;
     return data_open(j->a, j->ctx, &j->from[1], &shape, &j->data[1]);
@@ -265,7 +266,7 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
     if (j->from[0].task || c->patch) c->context = info->len;
     if (j->task == FOCI_MODEL_TRANSLATE)
         c->source_context = j->from[0].task ? info->source_len : c->context;
-    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         c->specials[i] = j->tokenizer
                              ? foci_tokenizer_special(j->tokenizer, (foci_special)i)
                              : (i < 3 ? i : -1);

@@ -110,7 +110,7 @@ static int encode(const struct args *a, foci_ctx *ctx, const foci_tokenizer *tok
                   const foci_string *lines, int64_t n, int64_t most, int32_t **ids,
                   int64_t *lens)
 {
-    const int32_t eos = foci_tokenizer_special(tokenizer, FOCI_TOKEN_EOS);
+    const int32_t eos = foci_tokenizer_special(tokenizer, FOCI_SPECIAL_EOS);
     foci_encoder *encoder = NULL;
 
     if (foci_encoder_create(tokenizer, &encoder))

@@ -48,34 +48,34 @@ typedef enum foci_data_kind {
 
 /* In which order examples come. */
 typedef enum foci_data_order {
-    FOCI_ORDER_SHUFFLED, /* for training: without end, every pass in an order of its own */
-    FOCI_ORDER_SEGMENTS, /* lm and mlm without documents, without end: the text is cut into
+    FOCI_DATA_ORDER_SHUFFLED, /* for training: without end, every pass in an order of its own */
+    FOCI_DATA_ORDER_SEGMENTS, /* lm and mlm without documents, without end: the text is cut into
                          * as many runs as a batch has rows, and row b of a batch goes on
                          * where row b of the batch before ended (foci_batch.carries) */
-    FOCI_ORDER_ONCE,     /* for evaluation: one pass, in the order of the file but for
+    FOCI_DATA_ORDER_ONCE, /* for evaluation: one pass, in the order of the file but for
                          * bucketing */
-    FOCI_ORDER_ONCE_SEGMENTS /* one pass of segments */
+    FOCI_DATA_ORDER_ONCE_SEGMENTS /* one pass of segments */
 } foci_data_order;
 
 /* What the examples of an lm or mlm are. */
 typedef enum foci_data_documents {
-    FOCI_DOCUMENTS_NONE,      /* windows of one long text */
-    FOCI_DOCUMENTS_LINES,     /* every line is a text of its own */
-    FOCI_DOCUMENTS_PARAGRAPHS /* texts stand between empty lines */
+    FOCI_DATA_DOCUMENTS_NONE,      /* windows of one long text */
+    FOCI_DATA_DOCUMENTS_LINES,     /* every line is a text of its own */
+    FOCI_DATA_DOCUMENTS_PARAGRAPHS /* texts stand between empty lines */
 } foci_data_documents;
 
 /* Examples that are longer than a row. */
 typedef enum foci_data_long {
-    FOCI_LONG_DEFAULT, /* dropped when training, cut in an evaluation */
-    FOCI_LONG_DROP,    /* left out; foci_data_info.n_dropped counts them */
-    FOCI_LONG_CUT      /* their end is left out; foci_data_info.n_cut counts them */
+    FOCI_DATA_LONG_DEFAULT, /* dropped when training, cut in an evaluation */
+    FOCI_DATA_LONG_DROP,    /* left out; foci_data_info.n_dropped counts them */
+    FOCI_DATA_LONG_CUT /* their end is left out; foci_data_info.n_cut counts them */
 } foci_data_long;
 
 /* Which random stream generated examples come from. */
 typedef enum foci_data_split {
-    FOCI_SPLIT_TRAIN,
-    FOCI_SPLIT_VALID,
-    FOCI_SPLIT_TEST
+    FOCI_DATA_SPLIT_TRAIN,
+    FOCI_DATA_SPLIT_VALID,
+    FOCI_DATA_SPLIT_TEST
 } foci_data_split;
 
 /* What is left 0 takes the default beside it. */
@@ -101,7 +101,7 @@ typedef struct foci_data_options {
     /* "NAME" or "NAME(ARG=VALUE, ...)", written as a mechanism of a spec is; NULL where
      * the kind is not FOCI_DATA_TASK. */
     const char     *task;
-    foci_data_split split; /* of a task; 0: FOCI_SPLIT_TRAIN */
+    foci_data_split split; /* of a task; 0: FOCI_DATA_SPLIT_TRAIN */
 
     /* Text, which needs one; they have to outlive the data object.  With target_tokenizer
      * NULL both sides of a pair are read by `tokenizer`. */
@@ -124,16 +124,16 @@ typedef struct foci_data_options {
      * shapes to plan for.  0: 1, to the longest row of the batch. */
     int64_t multiple;
 
-    foci_data_order     order;     /* 0: FOCI_ORDER_SHUFFLED */
-    foci_data_documents documents; /* 0: FOCI_DOCUMENTS_NONE */
-    foci_data_long      too_long;  /* 0: FOCI_LONG_DEFAULT */
+    foci_data_order     order;     /* 0: FOCI_DATA_ORDER_SHUFFLED */
+    foci_data_documents documents; /* 0: FOCI_DATA_DOCUMENTS_NONE */
+    foci_data_long      too_long;  /* 0: FOCI_DATA_LONG_DEFAULT */
 
     /* 1: several short documents in one row, one behind the other (foci_batch.docs): rows
      * are batch * len long, and there is one of them.  lm and mlm with documents, and
      * classify.  0: a row is one example. */
     int pack;
 
-    /* lm in the order FOCI_ORDER_ONCE: how many tokens of a full row are predicted, the
+    /* lm in the order FOCI_DATA_ORDER_ONCE: how many tokens of a full row are predicted, the
      * others being there to be seen only.  0: all.  Every token is predicted once. */
     int64_t stride;
 
@@ -217,7 +217,7 @@ typedef struct foci_batch {
     int64_t n_tokens; /* without padding, both sides */
 
     /* Words and characters that the labels spell, one word for every end of a line: over
-     * one pass of FOCI_ORDER_ONCE those of the text exactly.  0 in other orders and
+     * one pass of FOCI_DATA_ORDER_ONCE those of the text exactly.  0 in other orders and
      * kinds. */
     int64_t n_words, n_chars;
 

@@ -18,19 +18,19 @@ enum { FOCI_MAX_DIMS = 8 };
 
 /* Types of elements in files. */
 typedef enum foci_eltype {
-    FOCI_EL_BOOL,
-    FOCI_EL_I8,
-    FOCI_EL_U8,
-    FOCI_EL_I16,
-    FOCI_EL_U16,
-    FOCI_EL_I32,
-    FOCI_EL_U32,
-    FOCI_EL_I64,
-    FOCI_EL_U64,
-    FOCI_EL_F16,
-    FOCI_EL_BF16,
-    FOCI_EL_F32,
-    FOCI_EL_F64
+    FOCI_ELTYPE_BOOL,
+    FOCI_ELTYPE_I8,
+    FOCI_ELTYPE_U8,
+    FOCI_ELTYPE_I16,
+    FOCI_ELTYPE_U16,
+    FOCI_ELTYPE_I32,
+    FOCI_ELTYPE_U32,
+    FOCI_ELTYPE_I64,
+    FOCI_ELTYPE_U64,
+    FOCI_ELTYPE_F16,
+    FOCI_ELTYPE_BF16,
+    FOCI_ELTYPE_F32,
+    FOCI_ELTYPE_F64
 } foci_eltype;
 
 typedef struct foci_array {

@@ -274,13 +274,13 @@ typedef enum foci_feature {
 
 /* What the weights of a row are divided by.  A row with divisor 0 (below 1e-30 where
  * weights can be negative) is empty: its output is zero. */
-typedef enum foci_norm {
-    FOCI_NORM_NONE,
-    FOCI_NORM_SUM,     /* their sum, plus eps */
-    FOCI_NORM_COUNT,   /* the keys visible */
-    FOCI_NORM_FEATURE, /* every feature by its sum over the keys visible */
-    FOCI_NORM_RETNET   /* t = sqrt(sum of the decays), then max(|sum / t|, 1) */
-} foci_norm;
+typedef enum foci_linear_norm {
+    FOCI_LINEAR_NORM_NONE,
+    FOCI_LINEAR_NORM_SUM,     /* their sum, plus eps */
+    FOCI_LINEAR_NORM_COUNT,   /* the keys visible */
+    FOCI_LINEAR_NORM_FEATURE, /* every feature by its sum over the keys visible */
+    FOCI_LINEAR_NORM_RETNET   /* t = sqrt(sum of the decays), then max(|sum / t|, 1) */
+} foci_linear_norm;
 
 /* FOCI_FEATURE_EXP, with w a row of tensor 0, W [m][d], x = sqrt(s) q, y = sqrt(s) k:
  *
@@ -302,11 +302,11 @@ typedef enum foci_moments {
 enum { FOCI_MAX_ORDER = 8 };
 
 typedef struct foci_linear {
-    foci_feature feature;
-    foci_norm    norm;
-    int          order;
-    double       coeff[FOCI_MAX_ORDER + 1];
-    double       eps;
+    foci_feature     feature;
+    foci_linear_norm norm;
+    int              order;
+    double           coeff[FOCI_MAX_ORDER + 1];
+    double           eps;
     bool   cosine;   /* RELU: times cos and sin of pi i/(2 length), i the position */
     double length;   /* 0: that of the sequence */
     bool   both;     /* EXP: -w is a row beside every row w */

@@ -134,12 +134,12 @@ FOCI_API void foci_tokenizer_free(foci_tokenizer *tokenizer);
 
 /* Tokens that have a meaning of their own. */
 typedef enum foci_special {
-    FOCI_TOKEN_PAD,
-    FOCI_TOKEN_BOS,
-    FOCI_TOKEN_EOS,
-    FOCI_TOKEN_UNK,
-    FOCI_TOKEN_MASK,
-    FOCI_N_SPECIALS
+    FOCI_SPECIAL_PAD,
+    FOCI_SPECIAL_BOS,
+    FOCI_SPECIAL_EOS,
+    FOCI_SPECIAL_UNK,
+    FOCI_SPECIAL_MASK,
+    FOCI_SPECIAL_COUNT
 } foci_special;
 
 /* A description of a tokenizer. */
@@ -154,7 +154,7 @@ typedef struct foci_tokenizer_info {
 } foci_tokenizer_info;
 
 /* Describe the tokenizer, into the fields that info->size covers. */
-FOCI_API foci_status foci_tokenizer_describe(const foci_tokenizer *tokenizer,
+FOCI_API foci_status foci_tokenizer_get_info(const foci_tokenizer *tokenizer,
                                              foci_tokenizer_info  *info);
 
 /* How many ids there are: all are from 0 to this, half open. */

@@ -102,9 +102,9 @@ typedef struct foci_model_config {
     double     embedding_dropout; /* of what the first block reads; 0: none */
     foci_dtype dtype;             /* of activations: FOCI_F32 (0) or FOCI_BF16 */
     uint64_t seed; /* of the parameters it starts with, and of frozen ones; below 2^63 */
-    int32_t  specials[FOCI_N_SPECIALS]; /* ids of special tokens, as foci_special; all
+    int32_t specials[FOCI_SPECIAL_COUNT]; /* ids of special tokens, as foci_special; all
                                            * 0: none are known; -1: there is none */
-    uint64_t tokenizer;                 /* its fingerprint; 0: there is none */
+    uint64_t tokenizer;                   /* its fingerprint; 0: there is none */
 } foci_model_config;
 
 /* A model with its parameters. */

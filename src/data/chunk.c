@@ -8,7 +8,7 @@ foci_status encoder_open(foci_data *d, int side, const foci_tokenizer *tokenizer
 {
     d->tokenizer[side] = tokenizer;
     d->vocab[side] = foci_tokenizer_size(tokenizer);
-    d->pad[side] = foci_tokenizer_special(tokenizer, FOCI_TOKEN_PAD);
+    d->pad[side] = foci_tokenizer_special(tokenizer, FOCI_SPECIAL_PAD);
     if (d->pad[side] < 0) d->pad[side] = 0;
     return foci_encoder_create(tokenizer, &d->encoder[side]);
 }

@@ -13,7 +13,7 @@ static const struct supply *supply_of(const foci_data_options *o)
     case FOCI_DATA_TASK: return &supply_made;
     default: break;
     }
-    return o->documents == FOCI_DOCUMENTS_NONE ? &supply_text : &supply_documents;
+    return o->documents == FOCI_DATA_DOCUMENTS_NONE ? &supply_text : &supply_documents;
 }
 
 /* Readers are taken over whatever happens: the caller's are then closed ones. */

@@ -41,10 +41,10 @@ struct spelled {
 
 /* The examples of a block. */
 struct store {
-    struct vec ids[2];   /* int32_t */
-    struct vec labels;   /* int32_t, as many as ids[0]; tasks only */
-    struct vec slices;   /* int32_t, n_slices for each label or class; tasks only */
-    struct vec spelled;  /* as many as ids[0]; lm in the order FOCI_ORDER_ONCE only */
+    struct vec ids[2]; /* int32_t */
+    struct vec labels; /* int32_t, as many as ids[0]; tasks only */
+    struct vec slices; /* int32_t, n_slices for each label or class; tasks only */
+    struct vec spelled; /* as many as ids[0]; lm in the order FOCI_DATA_ORDER_ONCE only */
     struct vec examples; /* not of running text */
     struct vec pixels;   /* bytes, images as they are in the file */
 };
@@ -179,12 +179,14 @@ extern const struct supply supply_text, supply_documents, supply_pairs, supply_l
 /* Whether the order has one pass, and whether rows continue from batch to batch. */
 static inline bool is_once(const foci_data *d)
 {
-    return d->o.order == FOCI_ORDER_ONCE || d->o.order == FOCI_ORDER_ONCE_SEGMENTS;
+    return d->o.order == FOCI_DATA_ORDER_ONCE ||
+           d->o.order == FOCI_DATA_ORDER_ONCE_SEGMENTS;
 }
 
 static inline bool is_segments(const foci_data *d)
 {
-    return d->o.order == FOCI_ORDER_SEGMENTS || d->o.order == FOCI_ORDER_ONCE_SEGMENTS;
+    return d->o.order == FOCI_DATA_ORDER_SEGMENTS ||
+           d->o.order == FOCI_DATA_ORDER_ONCE_SEGMENTS;
 }
 
 /* options.c: check d->o and fill in defaults; readers are in d->lines.  options_fit: the same

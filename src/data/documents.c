@@ -10,10 +10,10 @@ static foci_status open_documents(foci_data *d)
     static const char *const why = "stands around documents";
 
     TRY(encoder_open(d, 0, d->o.tokenizer));
-    TRY(special_take(d, 0, FOCI_TOKEN_BOS, FOCI_TOKEN_EOS, why, &d->bos));
-    TRY(special_take(d, 0, FOCI_TOKEN_EOS, FOCI_TOKEN_BOS, why, &d->eos[0]));
+    TRY(special_take(d, 0, FOCI_SPECIAL_BOS, FOCI_SPECIAL_EOS, why, &d->bos));
+    TRY(special_take(d, 0, FOCI_SPECIAL_EOS, FOCI_SPECIAL_BOS, why, &d->eos[0]));
     if (d->kind == FOCI_DATA_MLM)
-        TRY(special_take(d, 0, FOCI_TOKEN_MASK, FOCI_TOKEN_MASK, "hides tokens",
+        TRY(special_take(d, 0, FOCI_SPECIAL_MASK, FOCI_SPECIAL_MASK, "hides tokens",
                          &d->mask));
     return part_open(d);
 }
@@ -41,7 +41,7 @@ static foci_status gather_paragraph(foci_data *d, const struct data_line *first)
 
 static foci_status gather(foci_data *d)
 {
-    const bool paragraphs = d->o.documents == FOCI_DOCUMENTS_PARAGRAPHS;
+    const bool paragraphs = d->o.documents == FOCI_DATA_DOCUMENTS_PARAGRAPHS;
     bool       more;
 
     chunk_clear(d);

@@ -45,7 +45,7 @@ static foci_status collect(foci_data *d)
 static foci_status open_labelled(foci_data *d)
 {
     TRY(encoder_open(d, 0, d->o.tokenizer));
-    d->bos = foci_tokenizer_special(d->tokenizer[0], FOCI_TOKEN_BOS);
+    d->bos = foci_tokenizer_special(d->tokenizer[0], FOCI_SPECIAL_BOS);
     d->lines[0].header = true;
     TRY(part_open(d));
     return d->o.classes ? classes_take(d) : collect(d);
@@ -90,7 +90,7 @@ static foci_status store_text(foci_data *d, int64_t i)
                          .answer = VEC(int32_t, &d->chunk[0].answers, i),
                          .number = VEC(int64_t, &d->chunk[0].numbers, i) };
 
-    if (kept < n && d->o.too_long == FOCI_LONG_DROP) {
+    if (kept < n && d->o.too_long == FOCI_DATA_LONG_DROP) {
         d->seen.dropped++;
         return FOCI_OK;
     }

@@ -35,12 +35,14 @@ static foci_status check_enums(foci_data *d)
     const foci_data_options *o = &d->o;
 
     TRY(check_number(d, "kind", o->kind, FOCI_DATA_LM, FOCI_DATA_TASK));
-    TRY(check_number(d, "order", o->order, FOCI_ORDER_SHUFFLED,
-                     FOCI_ORDER_ONCE_SEGMENTS));
-    TRY(check_number(d, "documents", o->documents, FOCI_DOCUMENTS_NONE,
-                     FOCI_DOCUMENTS_PARAGRAPHS));
-    TRY(check_number(d, "too_long", o->too_long, FOCI_LONG_DEFAULT, FOCI_LONG_CUT));
-    return check_number(d, "split", o->split, FOCI_SPLIT_TRAIN, FOCI_SPLIT_TEST);
+    TRY(check_number(d, "order", o->order, FOCI_DATA_ORDER_SHUFFLED,
+                     FOCI_DATA_ORDER_ONCE_SEGMENTS));
+    TRY(check_number(d, "documents", o->documents, FOCI_DATA_DOCUMENTS_NONE,
+                     FOCI_DATA_DOCUMENTS_PARAGRAPHS));
+    TRY(check_number(d, "too_long", o->too_long, FOCI_DATA_LONG_DEFAULT,
+                     FOCI_DATA_LONG_CUT));
+    return check_number(d, "split", o->split, FOCI_DATA_SPLIT_TRAIN,
+                        FOCI_DATA_SPLIT_TEST);
 }
 
 static foci_status check_source(foci_data *d)
@@ -112,7 +114,7 @@ static foci_status check_shape(foci_data *d)
 static foci_status check_order(foci_data *d)
 {
     const foci_data_options *o = &d->o;
-    const bool               documents = o->documents != FOCI_DOCUMENTS_NONE;
+    const bool               documents = o->documents != FOCI_DATA_DOCUMENTS_NONE;
 
     TRY(check_only(d, documents, is_text(o->kind), "documents", "lm and mlm"));
     TRY(check_only(d, is_segments(d), is_text(o->kind) && !documents,
@@ -122,7 +124,8 @@ static foci_status check_order(foci_data *d)
     TRY(check_only(d, o->pack && o->tokens, false, "tokens beside pack",
                    "rows that are not packed, and is"));
     TRY(check_only(d, o->stride,
-                   o->kind == FOCI_DATA_LM && !documents && o->order == FOCI_ORDER_ONCE,
+                   o->kind == FOCI_DATA_LM && !documents &&
+                       o->order == FOCI_DATA_ORDER_ONCE,
                    "stride", "one pass over the text of an lm"));
     return check_number(d, "stride", o->stride, 0, o->stride ? o->len : 0);
 }
@@ -136,8 +139,8 @@ static void fill_in(foci_data *d)
     if (!o->patch) o->patch = 1;
     if (o->mask == 0) o->mask = 0.15;
     if (!o->memory) o->memory = (size_t)1 << 30;
-    if (o->too_long == FOCI_LONG_DEFAULT)
-        o->too_long = is_once(d) ? FOCI_LONG_CUT : FOCI_LONG_DROP;
+    if (o->too_long == FOCI_DATA_LONG_DEFAULT)
+        o->too_long = is_once(d) ? FOCI_DATA_LONG_CUT : FOCI_DATA_LONG_DROP;
 }
 
 foci_status options_take(foci_data *d)

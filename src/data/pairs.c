@@ -15,9 +15,9 @@ static foci_status open_pairs(foci_data *d)
 
     TRY(encoder_open(d, 0, target));
     TRY(encoder_open(d, 1, d->o.tokenizer));
-    TRY(special_take(d, 0, FOCI_TOKEN_EOS, FOCI_TOKEN_BOS, ends, &d->eos[0]));
-    TRY(special_take(d, 1, FOCI_TOKEN_EOS, FOCI_TOKEN_BOS, ends, &d->eos[1]));
-    TRY(special_take(d, 0, FOCI_TOKEN_BOS, FOCI_TOKEN_EOS,
+    TRY(special_take(d, 0, FOCI_SPECIAL_EOS, FOCI_SPECIAL_BOS, ends, &d->eos[0]));
+    TRY(special_take(d, 1, FOCI_SPECIAL_EOS, FOCI_SPECIAL_BOS, ends, &d->eos[1]));
+    TRY(special_take(d, 0, FOCI_SPECIAL_BOS, FOCI_SPECIAL_EOS,
                      "the first token of a target is predicted from", &d->bos));
     d->lines[0].header = !d->lines[1].reader.read;
     return part_open(d);
@@ -104,7 +104,7 @@ static foci_status store_pair(foci_data *d, int64_t i)
     const int64_t  target = keep(n[0] + 1, d->o.len, &cut);
     const int64_t  source = keep(n[1], d->o.source_len - 1, &cut);
 
-    if (cut && d->o.too_long == FOCI_LONG_DROP) {
+    if (cut && d->o.too_long == FOCI_DATA_LONG_DROP) {
         d->seen.dropped++;
         return FOCI_OK;
     }

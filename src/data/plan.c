@@ -184,7 +184,7 @@ static foci_status reserve(foci_data *d, int64_t n)
 foci_status plan_make(foci_data *d)
 {
     struct plan_rows *p = &d->plan;
-    const bool        shuffled = d->o.order == FOCI_ORDER_SHUFFLED;
+    const bool        shuffled = d->o.order == FOCI_DATA_ORDER_SHUFFLED;
     struct rng        r = data_stream(d, DRAW_ORDER, d->pass, d->block.index);
 
     if (is_segments(d)) {

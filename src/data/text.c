@@ -12,16 +12,16 @@ static foci_status open_text(foci_data *d)
     foci_tokenizer_info info = { FOCI_SIZED(foci_tokenizer_info) };
 
     TRY(encoder_open(d, 0, d->o.tokenizer));
-    TRY(foci_tokenizer_describe(d->tokenizer[0], &info));
+    TRY(foci_tokenizer_get_info(d->tokenizer[0], &info));
     d->line_eos = !strcmp(info.kind, "words");
     if (d->line_eos)
-        TRY(special_take(d, 0, FOCI_TOKEN_EOS, FOCI_TOKEN_EOS,
+        TRY(special_take(d, 0, FOCI_SPECIAL_EOS, FOCI_SPECIAL_EOS,
                          "stands for the end of a line of words", &d->eos[0]));
     if (d->kind == FOCI_DATA_LM)
-        TRY(special_take(d, 0, FOCI_TOKEN_BOS, FOCI_TOKEN_EOS,
+        TRY(special_take(d, 0, FOCI_SPECIAL_BOS, FOCI_SPECIAL_EOS,
                          "the first token of a text is predicted from", &d->bos));
     else
-        TRY(special_take(d, 0, FOCI_TOKEN_MASK, FOCI_TOKEN_MASK, "hides tokens",
+        TRY(special_take(d, 0, FOCI_SPECIAL_MASK, FOCI_SPECIAL_MASK, "hides tokens",
                          &d->mask));
     d->block.before = d->bos;
     return part_open(d);

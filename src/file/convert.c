@@ -48,19 +48,19 @@ static double from_f64_bits(uint64_t bits)
 static double from_bits(foci_eltype type, uint64_t bits)
 {
     switch (type) {
-    case FOCI_EL_BOOL: return bits != 0;
-    case FOCI_EL_I8: return (int8_t)bits;
-    case FOCI_EL_I16: return (int16_t)bits;
-    case FOCI_EL_I32: return (int32_t)bits;
-    case FOCI_EL_I64: return (double)(int64_t)bits;
-    case FOCI_EL_U8:
-    case FOCI_EL_U16:
-    case FOCI_EL_U32:
-    case FOCI_EL_U64: return (double)bits;
-    case FOCI_EL_F16: return from_f16_bits((uint32_t)bits);
-    case FOCI_EL_BF16: return from_f32_bits((uint32_t)bits << 16);
-    case FOCI_EL_F32: return from_f32_bits((uint32_t)bits);
-    case FOCI_EL_F64: return from_f64_bits(bits);
+    case FOCI_ELTYPE_BOOL: return bits != 0;
+    case FOCI_ELTYPE_I8: return (int8_t)bits;
+    case FOCI_ELTYPE_I16: return (int16_t)bits;
+    case FOCI_ELTYPE_I32: return (int32_t)bits;
+    case FOCI_ELTYPE_I64: return (double)(int64_t)bits;
+    case FOCI_ELTYPE_U8:
+    case FOCI_ELTYPE_U16:
+    case FOCI_ELTYPE_U32:
+    case FOCI_ELTYPE_U64: return (double)bits;
+    case FOCI_ELTYPE_F16: return from_f16_bits((uint32_t)bits);
+    case FOCI_ELTYPE_BF16: return from_f32_bits((uint32_t)bits << 16);
+    case FOCI_ELTYPE_F32: return from_f32_bits((uint32_t)bits);
+    case FOCI_ELTYPE_F64: return from_f64_bits(bits);
     }
     return 0;
 }
@@ -116,7 +116,7 @@ static int64_t walk_next(struct convert_walk *w, double *out)
 
 void foci_array_to_f32(const foci_array *array, float *out)
 {
-    if (array->type == FOCI_EL_F32 && !array->fortran && !array->swapped) {
+    if (array->type == FOCI_ELTYPE_F32 && !array->fortran && !array->swapped) {
         if (array->count) memcpy(out, array->data, (size_t)array->count * sizeof *out);
         return;
     }

@@ -37,10 +37,11 @@ foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
 size_t eltype_bytes(foci_eltype type)
 {
     static const size_t bytes[] = {
-        [FOCI_EL_BOOL] = 1, [FOCI_EL_I8] = 1,  [FOCI_EL_U8] = 1,   [FOCI_EL_I16] = 2,
-        [FOCI_EL_U16] = 2,  [FOCI_EL_I32] = 4, [FOCI_EL_U32] = 4,  [FOCI_EL_I64] = 8,
-        [FOCI_EL_U64] = 8,  [FOCI_EL_F16] = 2, [FOCI_EL_BF16] = 2, [FOCI_EL_F32] = 4,
-        [FOCI_EL_F64] = 8,
+        [FOCI_ELTYPE_BOOL] = 1, [FOCI_ELTYPE_I8] = 1,   [FOCI_ELTYPE_U8] = 1,
+        [FOCI_ELTYPE_I16] = 2,  [FOCI_ELTYPE_U16] = 2,  [FOCI_ELTYPE_I32] = 4,
+        [FOCI_ELTYPE_U32] = 4,  [FOCI_ELTYPE_I64] = 8,  [FOCI_ELTYPE_U64] = 8,
+        [FOCI_ELTYPE_F16] = 2,  [FOCI_ELTYPE_BF16] = 2, [FOCI_ELTYPE_F32] = 4,
+        [FOCI_ELTYPE_F64] = 8,
     };
     return bytes[type];
 }

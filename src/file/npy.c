@@ -102,10 +102,12 @@ struct descr {
 static bool find_descr(const char *text, foci_array *a)
 {
     static const struct descr known[] = {
-        { "b1", FOCI_EL_BOOL }, { "i1", FOCI_EL_I8 },  { "u1", FOCI_EL_U8 },
-        { "i2", FOCI_EL_I16 },  { "u2", FOCI_EL_U16 }, { "i4", FOCI_EL_I32 },
-        { "u4", FOCI_EL_U32 },  { "i8", FOCI_EL_I64 }, { "u8", FOCI_EL_U64 },
-        { "f2", FOCI_EL_F16 },  { "f4", FOCI_EL_F32 }, { "f8", FOCI_EL_F64 },
+        { "b1", FOCI_ELTYPE_BOOL }, { "i1", FOCI_ELTYPE_I8 },
+        { "u1", FOCI_ELTYPE_U8 },   { "i2", FOCI_ELTYPE_I16 },
+        { "u2", FOCI_ELTYPE_U16 },  { "i4", FOCI_ELTYPE_I32 },
+        { "u4", FOCI_ELTYPE_U32 },  { "i8", FOCI_ELTYPE_I64 },
+        { "u8", FOCI_ELTYPE_U64 },  { "f2", FOCI_ELTYPE_F16 },
+        { "f4", FOCI_ELTYPE_F32 },  { "f8", FOCI_ELTYPE_F64 },
     };
 
     if (strlen(text) != 3 || !strchr("<>=|", text[0])) return false;

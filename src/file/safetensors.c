@@ -20,11 +20,13 @@ static const struct {
     const char *name;
     foci_eltype type;
 } known[] = {
-    { "BOOL", FOCI_EL_BOOL }, { "I8", FOCI_EL_I8 },     { "U8", FOCI_EL_U8 },
-    { "I16", FOCI_EL_I16 },   { "U16", FOCI_EL_U16 },   { "I32", FOCI_EL_I32 },
-    { "U32", FOCI_EL_U32 },   { "I64", FOCI_EL_I64 },   { "U64", FOCI_EL_U64 },
-    { "F16", FOCI_EL_F16 },   { "BF16", FOCI_EL_BF16 }, { "F32", FOCI_EL_F32 },
-    { "F64", FOCI_EL_F64 },
+    { "BOOL", FOCI_ELTYPE_BOOL }, { "I8", FOCI_ELTYPE_I8 },
+    { "U8", FOCI_ELTYPE_U8 },     { "I16", FOCI_ELTYPE_I16 },
+    { "U16", FOCI_ELTYPE_U16 },   { "I32", FOCI_ELTYPE_I32 },
+    { "U32", FOCI_ELTYPE_U32 },   { "I64", FOCI_ELTYPE_I64 },
+    { "U64", FOCI_ELTYPE_U64 },   { "F16", FOCI_ELTYPE_F16 },
+    { "BF16", FOCI_ELTYPE_BF16 }, { "F32", FOCI_ELTYPE_F32 },
+    { "F64", FOCI_ELTYPE_F64 },
 };
 
 static bool find_dtype(const char *text, foci_eltype *type)

@@ -185,7 +185,7 @@ static foci_status check_shape(foci_ctx *ctx, const char *path, int n_dims,
 {
     size_t bytes;
     if (n_dims < 0 || n_dims > FOCI_MAX_DIMS || (n_dims && !shape) ||
-        !shape_size(n_dims, shape, FOCI_EL_F32, count, &bytes) || (bytes && !data))
+        !shape_size(n_dims, shape, FOCI_ELTYPE_F32, count, &bytes) || (bytes && !data))
         return ctx_fail(ctx, FOCI_ERR_ARG,
                         "%.200s: an array to write needs data, up to 8 axes and a size "
                         "that can be counted",
@@ -363,7 +363,8 @@ static foci_status take_named(foci_ctx *ctx, const char *path, const foci_named 
         const foci_named *a = &named[i];
         foci_array       *to = &arrays[i];
         *to = (foci_array){ FOCI_SIZED(foci_array), .name = a->name,
-                            .type = FOCI_EL_F32, .n_dims = a->n_dims, .data = a->data };
+                            .type = FOCI_ELTYPE_F32, .n_dims = a->n_dims,
+                            .data = a->data };
         TRY(check_shape(ctx, path, a->n_dims, a->shape, a->data, &to->count));
         for (int d = 0; d < a->n_dims; d++)
             to->shape[d] = a->shape[d];

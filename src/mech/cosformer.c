@@ -22,7 +22,7 @@ static const foci_arg_def args[] = {
 static void linear(const foci_mech *m, foci_linear *l)
 {
     l->feature = FOCI_FEATURE_RELU;
-    l->norm = FOCI_NORM_SUM;
+    l->norm = FOCI_LINEAR_NORM_SUM;
     l->cosine = true;
     l->length = m->arg[LENGTH];
 }

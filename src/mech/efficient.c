@@ -12,7 +12,7 @@ static void linear(const foci_mech *m, foci_linear *l)
 {
     (void)m;
     l->feature = FOCI_FEATURE_SOFTMAX;
-    l->norm = FOCI_NORM_FEATURE;
+    l->norm = FOCI_LINEAR_NORM_FEATURE;
 }
 
 const foci_mech_def mech_efficient = {

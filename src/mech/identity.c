@@ -17,7 +17,7 @@ static const foci_arg_def args[] = {
 
 static void linear(const foci_mech *m, foci_linear *l)
 {
-    l->norm = m->arg[NORM] > 0 ? FOCI_NORM_COUNT : FOCI_NORM_NONE;
+    l->norm = m->arg[NORM] > 0 ? FOCI_LINEAR_NORM_COUNT : FOCI_LINEAR_NORM_NONE;
 }
 
 const foci_mech_def mech_identity = {

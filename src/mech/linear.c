@@ -68,7 +68,7 @@ static void linear(const foci_mech *m, foci_linear *l)
     };
 
     l->feature = features[foci_arg_int(m, KERNEL)];
-    l->norm = m->arg[NORMALISE] > 0 ? FOCI_NORM_SUM : FOCI_NORM_NONE;
+    l->norm = m->arg[NORMALISE] > 0 ? FOCI_LINEAR_NORM_SUM : FOCI_LINEAR_NORM_NONE;
     l->eps = m->arg[EPS];
     if (l->feature == FOCI_FEATURE_PRODUCTS) set_shares(m, l);
     if (l->feature == FOCI_FEATURE_POWERS) l->order = (int)foci_arg_int(m, ORDER);

@@ -68,7 +68,7 @@ static foci_moments moments_of(const foci_mech *m)
 static void linear(const foci_mech *m, foci_linear *l)
 {
     l->feature = m->arg[KIND] == TRIG ? FOCI_FEATURE_TRIG : FOCI_FEATURE_EXP;
-    l->norm = FOCI_NORM_SUM;
+    l->norm = FOCI_LINEAR_NORM_SUM;
     l->both = m->arg[KIND] == HYP;
     l->gaussian = m->arg[KERNEL] > 0;
     l->moments = moments_of(m);

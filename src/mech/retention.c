@@ -60,8 +60,8 @@ static const foci_tensor_def tensors[] = {
 
 static void linear(const foci_mech *m, foci_linear *l)
 {
-    static const foci_norm norms[] = {
-        [NONE] = FOCI_NORM_NONE, [SUM] = FOCI_NORM_SUM, [RETNET] = FOCI_NORM_RETNET
+    static const foci_linear_norm norms[] = {
+        [NONE] = FOCI_LINEAR_NORM_NONE, [SUM] = FOCI_LINEAR_NORM_SUM, [RETNET] = FOCI_LINEAR_NORM_RETNET
     };
 
     l->feature = m->arg[CONTENT] > 0 ? FOCI_FEATURE_ROW : FOCI_FEATURE_ONE;

@@ -84,7 +84,7 @@ bool mech_stochastic(const foci_mech *m)
     for (size_t i = 0; i < m->n_mods; i++)
         if (m->mods[i].def->does & FOCI_MOD_ROPE) return false;
     return !linear_signed(&l) && !(l.eps > 0) &&
-           (l.norm == FOCI_NORM_SUM || l.norm == FOCI_NORM_FEATURE);
+           (l.norm == FOCI_LINEAR_NORM_SUM || l.norm == FOCI_LINEAR_NORM_FEATURE);
 }
 
 const char *linear_against(const struct stage *s, const foci_mod_def *mod)
@@ -99,7 +99,7 @@ const char *linear_against(const struct stage *s, const foci_mod_def *mod)
         return "random features need a scale above 0";
     if (mod->does & FOCI_MOD_ROPE && s->features % 2)
         return "pairs of features are rotated, and their number is odd";
-    if (mod->does & FOCI_MOD_ROPE && l->norm == FOCI_NORM_FEATURE)
+    if (mod->does & FOCI_MOD_ROPE && l->norm == FOCI_LINEAR_NORM_FEATURE)
         return "every feature has its own sum";
     return NULL;
 }
@@ -111,11 +111,11 @@ const char *linear_fault(const foci_linear *l)
     const bool logs = l->feature == FOCI_FEATURE_EXP ||
                       l->feature == FOCI_FEATURE_TRIG ||
                       l->feature == FOCI_FEATURE_SOFTMAX;
-    const bool each = l->norm == FOCI_NORM_FEATURE;
+    const bool each = l->norm == FOCI_LINEAR_NORM_FEATURE;
 
     if (each && l->feature != FOCI_FEATURE_SOFTMAX)
-        return "only FOCI_FEATURE_SOFTMAX can have FOCI_NORM_FEATURE";
-    if (logs && ((l->norm != FOCI_NORM_SUM && !each) || l->eps > 0))
+        return "only FOCI_FEATURE_SOFTMAX can have FOCI_LINEAR_NORM_FEATURE";
+    if (logs && ((l->norm != FOCI_LINEAR_NORM_SUM && !each) || l->eps > 0))
         return "features that are powers of e have to be divided by their sums, and "
                "eps "
                "has to be 0";

@@ -52,11 +52,11 @@ static double divisor_of(const struct ref_linear *x)
     }
     if (!x->n) return 0;
     switch (x->l.norm) {
-    case FOCI_NORM_SUM:
+    case FOCI_LINEAR_NORM_SUM:
         if (x->l.eps > 0) sum += x->l.eps * exp(-x->unit);
         return fabs(sum) <= least ? 0 : sum;
-    case FOCI_NORM_COUNT: return (double)x->n;
-    case FOCI_NORM_RETNET: return fmax(fabs(sum), sqrt(fades));
+    case FOCI_LINEAR_NORM_COUNT: return (double)x->n;
+    case FOCI_LINEAR_NORM_RETNET: return fmax(fabs(sum), sqrt(fades));
     default: return 1;
     }
 }
@@ -81,8 +81,8 @@ static void weigh_back(struct ref_linear *x, int64_t i, double along)
 
     for (int64_t j = 0; j < x->n; j++)
         ref_add(x, &sum, x->plain[j] * x->fade[j]);
-    if (x->l.norm == FOCI_NORM_SUM) dsum = dd;
-    if (x->l.norm == FOCI_NORM_RETNET) {
+    if (x->l.norm == FOCI_LINEAR_NORM_SUM) dsum = dd;
+    if (x->l.norm == FOCI_LINEAR_NORM_RETNET) {
         if (fabs(sum) == x->divisor)
             dsum = sum < 0 ? -dd : dd;
         else
@@ -161,7 +161,7 @@ static void forward_row(struct ref_linear *x, int64_t i, double *o)
     const double *v = x->p->v;
 
     see(x, i);
-    if (x->l.norm == FOCI_NORM_FEATURE)
+    if (x->l.norm == FOCI_LINEAR_NORM_FEATURE)
         weigh_features(x, i);
     else
         weigh(x, i);
@@ -217,7 +217,7 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
     /* Where it cancels all else, as in a row of one key, being off must show: four roundings,
      * of g, a, v and o, make a unit. */
     along += unit_of(x) * sqrt(squares);
-    if (x->l.norm == FOCI_NORM_FEATURE) {
+    if (x->l.norm == FOCI_LINEAR_NORM_FEATURE) {
         features_back(x, i);
         return;
     }
@@ -308,7 +308,8 @@ static struct ref_linear open_head(const struct ref_part *p)
     x.length = x.l.length > 0 ? x.l.length : (double)x.nk;
     x.logs = x.l.feature == FOCI_FEATURE_EXP || x.l.feature == FOCI_FEATURE_TRIG ||
              x.l.feature == FOCI_FEATURE_SOFTMAX;
-    x.written = x.logs || x.rope || x.type != REF_F64 || x.l.norm == FOCI_NORM_FEATURE;
+    x.written =
+        x.logs || x.rope || x.type != REF_F64 || x.l.norm == FOCI_LINEAR_NORM_FEATURE;
     if (x.l.feature == FOCI_FEATURE_EXP || x.l.feature == FOCI_FEATURE_TRIG) {
         x.omega = p->call->params + ref_tensor(p, -1, 0);
         x.directions = x.l.both || x.l.feature == FOCI_FEATURE_TRIG ? x.m / 2 : x.m;
@@ -362,7 +363,7 @@ static void carve_all(struct ref_linear *x, struct arena *a)
     for (size_t t = 0; t < sizeof rows / sizeof *rows; t++)
         *rows[t] = ref_doubles(a, x->nk, 1);
     x->dn = ref_doubles(a, x->dv, 1);
-    if (x->l.norm == FOCI_NORM_FEATURE) {
+    if (x->l.norm == FOCI_LINEAR_NORM_FEATURE) {
         x->share = ref_doubles(a, x->nk, x->m);
         x->top = ref_doubles(a, x->m, 1);
         x->sum = ref_doubles(a, x->m, 1);

@@ -199,7 +199,7 @@ double ref_pair_unit(const struct ref_linear *x, int64_t i)
 {
     double most = -INFINITY;
 
-    if (!x->logs || x->l.norm != FOCI_NORM_SUM) return 0;
+    if (!x->logs || x->l.norm != FOCI_LINEAR_NORM_SUM) return 0;
     for (int64_t j = 0; j < x->n; j++)
         for (int64_t r = 0; r < x->m; r++)
             most = fmax(most, x->q.log[i * x->m + r] + x->k.log[j * x->m + r]);

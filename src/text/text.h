@@ -161,7 +161,7 @@ struct foci_tokenizer {
     int64_t       n_tokens, longest;
     struct dict   vocab;   /* of the model: value is the id + 1 */
     int32_t       unknown; /* -1: what is unknown is left out */
-    int32_t       special[FOCI_N_SPECIALS];
+    int32_t       special[FOCI_SPECIAL_COUNT];
     uint64_t      fingerprint;
 
     struct added     *added; /* [n_added] of [cap_added] */
@@ -222,8 +222,8 @@ foci_status merge_ids(const struct foci_tokenizer *t, struct merge_scratch *s,
                       int32_t *ids, int64_t *n);
 void        merge_free(foci_ctx *ctx, struct merge_scratch *s);
 
-/* Names of special tokens, [FOCI_N_SPECIALS], as training gives them. */
-extern const char *const special_names[FOCI_N_SPECIALS];
+/* Names of special tokens, [FOCI_SPECIAL_COUNT], as training gives them. */
+extern const char *const special_names[FOCI_SPECIAL_COUNT];
 
 /* Make a tokenizer from the text of its file, of which it takes ownership in any case. */
 foci_status tokenizer_take(foci_ctx *ctx, const char *name, struct text_buffer *json,

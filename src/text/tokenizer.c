@@ -10,8 +10,8 @@
  * reason. */
 enum { PATH_SHOWN = 200 };
 
-const char *const special_names[FOCI_N_SPECIALS] = { "<pad>", "<bos>", "<eos>", "<unk>",
-                                                     "<mask>" };
+const char *const special_names[FOCI_SPECIAL_COUNT] = { "<pad>", "<bos>", "<eos>",
+                                                        "<unk>", "<mask>" };
 
 static const char *const kinds[] = {
     [TEXT_BYTES] = "bytes", [TEXT_CHARS] = "chars", [TEXT_WORDS] = "words", [TEXT_BPE] = "bpe"
@@ -168,14 +168,14 @@ const char *foci_tokenizer_json(const foci_tokenizer *t, size_t *bytes)
  */
 
 /* Special tokens as others call them, by rising preference from the end. */
-static const char *const known_names[FOCI_N_SPECIALS][8] = {
-    [FOCI_TOKEN_PAD] = { "<pad>", "[PAD]", "<|pad|>", "<|padding|>" },
-    [FOCI_TOKEN_BOS] = { "<bos>", "<s>", "[CLS]", "[BOS]", "<|begin_of_text|>",
-                         "<|startoftext|>", "<|endoftext|>" },
-    [FOCI_TOKEN_EOS] = { "<eos>", "</s>", "[SEP]", "[EOS]", "<|end_of_text|>",
-                         "<|endoftext|>" },
-    [FOCI_TOKEN_UNK] = { "<unk>", "[UNK]" },
-    [FOCI_TOKEN_MASK] = { "<mask>", "[MASK]", "<|mask|>" },
+static const char *const known_names[FOCI_SPECIAL_COUNT][8] = {
+    [FOCI_SPECIAL_PAD] = { "<pad>", "[PAD]", "<|pad|>", "<|padding|>" },
+    [FOCI_SPECIAL_BOS] = { "<bos>", "<s>", "[CLS]", "[BOS]", "<|begin_of_text|>",
+                           "<|startoftext|>", "<|endoftext|>" },
+    [FOCI_SPECIAL_EOS] = { "<eos>", "</s>", "[SEP]", "[EOS]", "<|end_of_text|>",
+                           "<|endoftext|>" },
+    [FOCI_SPECIAL_UNK] = { "<unk>", "[UNK]" },
+    [FOCI_SPECIAL_MASK] = { "<mask>", "[MASK]", "<|mask|>" },
 };
 
 static int32_t special_called(const struct foci_tokenizer *t, const char *name)
@@ -191,12 +191,12 @@ static int32_t special_called(const struct foci_tokenizer *t, const char *name)
 
 static void find_specials(struct foci_tokenizer *t)
 {
-    for (int s = 0; s < FOCI_N_SPECIALS; s++) {
+    for (int s = 0; s < FOCI_SPECIAL_COUNT; s++) {
         t->special[s] = -1;
         for (int n = 0; n < 8 && known_names[s][n] && t->special[s] < 0; n++)
             t->special[s] = special_called(t, known_names[s][n]);
     }
-    if (t->unknown >= 0) t->special[FOCI_TOKEN_UNK] = t->unknown;
+    if (t->unknown >= 0) t->special[FOCI_SPECIAL_UNK] = t->unknown;
 }
 
 static bool is_white(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -311,11 +311,11 @@ foci_status tokenizer_finish(struct foci_tokenizer *t, const char *name)
 int64_t  foci_tokenizer_size(const foci_tokenizer *t) { return t->n_tokens; }
 uint64_t foci_tokenizer_fingerprint(const foci_tokenizer *t) { return t->fingerprint; }
 
-foci_status foci_tokenizer_describe(const foci_tokenizer *t, foci_tokenizer_info *info)
+foci_status foci_tokenizer_get_info(const foci_tokenizer *t, foci_tokenizer_info *info)
 {
     if (!t)
         return ctx_fail(NULL, FOCI_ERR_ARG,
-                        "foci_tokenizer_describe: the tokenizer is NULL");
+                        "foci_tokenizer_get_info: the tokenizer is NULL");
     const foci_tokenizer_info whole = { sizeof whole,
                                         .kind = kinds[t->kind],
                                         .tokens = t->n_tokens,
@@ -328,7 +328,7 @@ foci_status foci_tokenizer_describe(const foci_tokenizer *t, foci_tokenizer_info
 
 int32_t foci_tokenizer_special(const foci_tokenizer *t, foci_special which)
 {
-    return (int)which < 0 || which >= FOCI_N_SPECIALS ? -1 : t->special[which];
+    return (int)which < 0 || which >= FOCI_SPECIAL_COUNT ? -1 : t->special[which];
 }
 
 int foci_tokenizer_is_special(const foci_tokenizer *t, int32_t id)

@@ -12,7 +12,7 @@ static foci_status bad_kind(foci_ctx *ctx, const char *text)
         ctx, FOCI_ERR_ARG,
         "'%.60s' is no kind of tokenizer; accepted are bytes, chars, words, "
         "bpe:N with N from %d to %d, chars:N and words:N with N from %d",
-        text, N_BYTE_SPECIALS + N_BYTES, MOST_TOKENS, FOCI_N_SPECIALS + 1);
+        text, N_BYTE_SPECIALS + N_BYTES, MOST_TOKENS, FOCI_SPECIAL_COUNT + 1);
 }
 
 /* A whole number, digits only; -1: none, or too large. */
@@ -41,7 +41,7 @@ foci_status kind_parse(foci_ctx *ctx, const char *text, struct kind *kind)
         if (!text[len]) return k == TEXT_BPE ? bad_kind(ctx, text) : FOCI_OK;
 
         const int64_t least =
-            k == TEXT_BPE ? N_BYTE_SPECIALS + N_BYTES : FOCI_N_SPECIALS + 1;
+            k == TEXT_BPE ? N_BYTE_SPECIALS + N_BYTES : FOCI_SPECIAL_COUNT + 1;
         kind->size = read_number(text + len + 1);
         if (k == TEXT_BYTES || kind->size < least || kind->size > MOST_TOKENS)
             return bad_kind(ctx, text);
@@ -74,8 +74,8 @@ static foci_status add_token(struct dict *tokens, const char *text, int64_t byte
 static foci_status add_specials(struct dict *tokens, enum text_kind kind, int *n)
 {
     *n = 0;
-    for (int s = 0; s < FOCI_N_SPECIALS; s++) {
-        if (s == FOCI_TOKEN_UNK && (kind == TEXT_BYTES || kind == TEXT_BPE)) continue;
+    for (int s = 0; s < FOCI_SPECIAL_COUNT; s++) {
+        if (s == FOCI_SPECIAL_UNK && (kind == TEXT_BYTES || kind == TEXT_BPE)) continue;
         const char *name = special_names[s];
         TRY(add_token(tokens, name, (int64_t)strlen(name)));
         ++*n;

@@ -137,7 +137,7 @@ static void advance(struct beams *b, int64_t source)
     memcpy(old, b->live + first, (size_t)beam * sizeof *old);
     for (int64_t i = 0; i < b->n_found[source] && kept < beam; i++) {
         const struct beam_candidate *c = &all[i];
-        if (c->token == b->m->config.specials[FOCI_TOKEN_EOS]) {
+        if (c->token == b->m->config.specials[FOCI_SPECIAL_EOS]) {
             if (i < beam)
                 end(b, source, c->from,
                     (struct hypothesis){ c->score, old[c->from - first].n }, true);
@@ -223,7 +223,7 @@ static void begin(struct beams *b, const foci_batch *sources)
             b->o.longest ? b->o.longest : 2 * (int64_t)sources->source_lens[s] + 10;
         b->longest[s] = min64(b->longest[s], b->most - 1);
         for (int64_t k = s * beam; k < (s + 1) * beam; k++) {
-            b->ids[k] = b->m->config.specials[FOCI_TOKEN_BOS];
+            b->ids[k] = b->m->config.specials[FOCI_SPECIAL_BOS];
             b->live[k] = (struct hypothesis){ k % beam ? -INFINITY : 0, 0 };
         }
     }
@@ -386,8 +386,8 @@ foci_status foci_translate(foci_model *model, int64_t n, const int32_t *ids,
     if (model->config.task != FOCI_MODEL_TRANSLATE)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
                         "only a model of task translate translates");
-    if (model->config.specials[FOCI_TOKEN_BOS] < 0 ||
-        model->config.specials[FOCI_TOKEN_EOS] < 0)
+    if (model->config.specials[FOCI_SPECIAL_BOS] < 0 ||
+        model->config.specials[FOCI_SPECIAL_EOS] < 0)
         return ctx_fail(
             model->ctx, FOCI_ERR_UNSUP,
             "the model's tokenizer has no <bos> and <eos>, where translations "

@@ -134,7 +134,7 @@ void bundle_tensor(struct bundle *b, const struct model_tensor *t, const float *
 {
     if (b->status) return;
     foci_array *a = named(b, "%s%s", prefix, t->name);
-    a->type = FOCI_EL_F32;
+    a->type = FOCI_ELTYPE_F32;
     a->n_dims = t->n_dims;
     memcpy(a->shape, t->shape, sizeof t->shape);
     a->count = t->count;
@@ -243,7 +243,7 @@ foci_status bundle_read_tensor(foci_ctx *ctx, const foci_file *file,
     char name[160];
 
     snprintf(name, sizeof name, "%s%s", prefix, t->name);
-    const foci_array *a = bundle_find(ctx, file, FOCI_EL_F32, t->count, name);
+    const foci_array *a = bundle_find(ctx, file, FOCI_ELTYPE_F32, t->count, name);
     if (!a) return FOCI_ERR_FILE;
     if (a->n_dims != t->n_dims ||
         memcmp(a->shape, t->shape, (size_t)t->n_dims * sizeof *t->shape) != 0)

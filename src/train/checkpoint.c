@@ -86,12 +86,12 @@ static void add_arrays(struct bundle *b, foci_trainer *t)
         bundle_tensor(b, tensor, t->v, "v.");
     }
     for (int64_t k = 0; k < ring; k++)
-        bundle_add(b, FOCI_EL_F32, t->ring + k * m->floats, m->floats,
+        bundle_add(b, FOCI_ELTYPE_F32, t->ring + k * m->floats, m->floats,
                    "average.%" PRId64, k);
     for (int64_t i = 0; i < m->n_attentions; i++) {
         void        *rows = NULL;
         const size_t n = carried(t, i, &rows);
-        if (n) bundle_add(b, FOCI_EL_U8, rows, (int64_t)n, "carry.%" PRId64, i);
+        if (n) bundle_add(b, FOCI_ELTYPE_U8, rows, (int64_t)n, "carry.%" PRId64, i);
     }
 }
 
@@ -108,7 +108,7 @@ static foci_status save_with(foci_trainer *t, const void *position, size_t bytes
     bundle_text(&b, "foci.model", "%s", who);
     add_standing(&b, &t->at);
     add_arrays(&b, t);
-    bundle_add(&b, FOCI_EL_U8, position, (int64_t)bytes, "data");
+    bundle_add(&b, FOCI_ELTYPE_U8, position, (int64_t)bytes, "data");
     const foci_status status = bundle_write(&b, path);
     bundle_end(&b);
     return status;
@@ -181,7 +181,7 @@ static foci_status read_rest(foci_trainer *t, const foci_file *f)
 
     for (int64_t k = 0; k < ring; k++) {
         snprintf(name, sizeof name, "average.%" PRId64, k);
-        const foci_array *a = bundle_find(m->ctx, f, FOCI_EL_F32, m->floats, name);
+        const foci_array *a = bundle_find(m->ctx, f, FOCI_ELTYPE_F32, m->floats, name);
         if (!a) return FOCI_ERR_FILE;
         foci_array_to_f32(a, t->ring + k * m->floats);
     }
@@ -190,11 +190,11 @@ static foci_status read_rest(foci_trainer *t, const foci_file *f)
         const size_t n = carried(t, i, &rows);
         if (!n) continue;
         snprintf(name, sizeof name, "carry.%" PRId64, i);
-        const foci_array *a = bundle_find(m->ctx, f, FOCI_EL_U8, (int64_t)n, name);
+        const foci_array *a = bundle_find(m->ctx, f, FOCI_ELTYPE_U8, (int64_t)n, name);
         if (!a) return FOCI_ERR_FILE;
         memcpy(rows, a->data, n);
     }
-    const foci_array *data = bundle_find(m->ctx, f, FOCI_EL_U8, -1, "data");
+    const foci_array *data = bundle_find(m->ctx, f, FOCI_ELTYPE_U8, -1, "data");
     if (!data) return FOCI_ERR_FILE;
     return foci_data_restore(t->train, data->data, (size_t)data->count);
 }

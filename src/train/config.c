@@ -104,9 +104,9 @@ static void fill_specials(foci_model_config *c)
 {
     bool none = true;
 
-    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         none &= c->specials[i] == 0;
-    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         if (none) c->specials[i] = -1;
 }
 

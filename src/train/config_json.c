@@ -142,7 +142,7 @@ static int print_tokenizer(json_t *root, const foci_model_config *c)
     json_t *tokens = json_object();
     int     failed = 0;
 
-    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         if (c->specials[i] >= 0)
             failed |=
                 json_object_set_new(tokens, specials[i], json_integer(c->specials[i]));
@@ -267,7 +267,7 @@ static foci_status read_block(foci_ctx *ctx, json_t *object, foci_block_config *
 static foci_status read_specials(foci_ctx *ctx, const json_t *object,
                                  foci_model_config *c)
 {
-    for (int i = 0; i < FOCI_N_SPECIALS; i++) {
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++) {
         const json_t *id = json_object_get(object, specials[i]);
         c->specials[i] = -1;
         if (!id) continue;

@@ -158,7 +158,7 @@ static bool ignores_shifts(const foci_mech *m)
     if (order.label && order.label != FOCI_LABEL_PLACE) return false;
     /* A softmax over positions, of each feature. */
     if (m->def->engine == FOCI_ENGINE_LINEAR)
-        return linear_of(m).norm == FOCI_NORM_FEATURE;
+        return linear_of(m).norm == FOCI_LINEAR_NORM_FEATURE;
     if (m->inner && m->inner->def->engine == FOCI_ENGINE_LINEAR) return false;
     if (m->def->weigh != FOCI_WEIGH_SOFTMAX) return false;
     foci_slots levels[FOCI_MAX_LEVELS] = { 0 };

@@ -240,7 +240,7 @@ static bool cancels(const foci_plan *plan)
         for (const foci_mech *m = &plan->spec.groups[g].mech; m; m = m->inner) {
             if (m->def->engine != FOCI_ENGINE_LINEAR) continue;
             const foci_linear l = linear_of(m);
-            if (l.norm == FOCI_NORM_SUM && linear_signed(&l)) return true;
+            if (l.norm == FOCI_LINEAR_NORM_SUM && linear_signed(&l)) return true;
         }
     return false;
 }
@@ -610,7 +610,7 @@ static bool chooses(const foci_plan *plan)
             if (order.label > FOCI_LABEL_PLACE) return true;
             if (mech_top_routes(m)) return true;
             if (m->def->engine == FOCI_ENGINE_LINEAR &&
-                linear_of(m).norm == FOCI_NORM_RETNET)
+                linear_of(m).norm == FOCI_LINEAR_NORM_RETNET)
                 return true;
         }
     return false;

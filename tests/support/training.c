@@ -26,8 +26,8 @@ static foci_data *open_data(const struct training *t, foci_data_split split)
         .task = t->task,
         .split = split,
         .batch = t->batch ? t->batch : 8,
-        .order = split == FOCI_SPLIT_TRAIN ? t->order : FOCI_ORDER_ONCE,
-        .examples = split == FOCI_SPLIT_TRAIN ? 0 : 20,
+        .order = split == FOCI_DATA_SPLIT_TRAIN ? t->order : FOCI_DATA_ORDER_ONCE,
+        .examples = split == FOCI_DATA_SPLIT_TRAIN ? 0 : 20,
         .seed = 3,
     };
     foci_data *data = NULL;
@@ -52,15 +52,15 @@ static void fit_config(struct training *t)
     if (translates) c->source_context = info.source_len;
     if (translates) c->source_vocab = info.source_vocab;
     if (info.kind == FOCI_DATA_CLASSIFY) c->classes = info.n_classes;
-    for (int i = 0; i < FOCI_N_SPECIALS; i++)
+    for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         c->specials[i] = i < 3 ? i : -1;
 }
 
 void training_open(struct training *t, int threads)
 {
     t->ctx = test_ctx(NULL, threads);
-    t->train = open_data(t, FOCI_SPLIT_TRAIN);
-    if (t->validates) t->valid = open_data(t, FOCI_SPLIT_VALID);
+    t->train = open_data(t, FOCI_DATA_SPLIT_TRAIN);
+    if (t->validates) t->valid = open_data(t, FOCI_DATA_SPLIT_VALID);
     fit_config(t);
     t->options.size = sizeof t->options;
     if (foci_model_create(t->ctx, &t->config, &t->model) ||

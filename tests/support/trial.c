@@ -229,11 +229,14 @@ static void freeze(const foci_plan *plan, struct trial *t, unsigned gives)
 static bool cancels(const foci_mech *m)
 {
     const foci_linear l = linear_of(m);
-    return l.norm == FOCI_NORM_SUM && linear_signed(&l);
+    return l.norm == FOCI_LINEAR_NORM_SUM && linear_signed(&l);
 }
 
 /* Those of norm=retnet bend where a sum is 1 in size: sums are small and large by turns. */
-static bool bends(const foci_mech *m) { return linear_of(m).norm == FOCI_NORM_RETNET; }
+static bool bends(const foci_mech *m)
+{
+    return linear_of(m).norm == FOCI_LINEAR_NORM_RETNET;
+}
 
 static double scale_of(const foci_mech *m)
 {

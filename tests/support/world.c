@@ -120,7 +120,8 @@ static void keep_off(const struct world *w, char *x, int64_t n)
         for (const foci_mech *m = &w->plan->spec.groups[g].mech; m; m = m->inner) {
             if (m->def->engine != FOCI_ENGINE_LINEAR) continue;
             const foci_linear l = linear_of(m);
-            positive = positive || (l.norm == FOCI_NORM_SUM && linear_signed(&l));
+            positive =
+                positive || (l.norm == FOCI_LINEAR_NORM_SUM && linear_signed(&l));
             if (l.feature == FOCI_FEATURE_TRIG ||
                 (l.feature == FOCI_FEATURE_EXP && trial_does(w->plan, FOCI_MOD_ROPE)))
                 by = 0.05;

@@ -144,8 +144,8 @@ static void translate(void **state)
     s.config.vocab = 11;
     s.config.context = s.config.source_context = 5;
     s.config.positions = FOCI_POSITIONS_SINUSOID;
-    s.config.specials[FOCI_TOKEN_BOS] = 1;
-    s.config.specials[FOCI_TOKEN_EOS] = 2;
+    s.config.specials[FOCI_SPECIAL_BOS] = 1;
+    s.config.specials[FOCI_SPECIAL_EOS] = 2;
     fail_each(&s);
 }
 

@@ -40,8 +40,8 @@ static foci_model_config config(foci_model_kind task, const char *spec)
     if (task == FOCI_MODEL_TRANSLATE) {
         c.source_context = SOURCE;
         c.cross_attention = "softmax";
-        c.specials[FOCI_TOKEN_BOS] = 1;
-        c.specials[FOCI_TOKEN_EOS] = 2;
+        c.specials[FOCI_SPECIAL_BOS] = 1;
+        c.specials[FOCI_SPECIAL_EOS] = 2;
     }
     return c;
 }

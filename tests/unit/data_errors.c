@@ -103,13 +103,14 @@ static void options(void **state)
         { INIT(.multiple = -1), "multiple=-1" },
         { INIT(.batch = INT32_MAX, .len = 1 << 20), "a batch has at most 2147483647" },
         { INIT(.stride = 1), "stride is given, which is for one pass" },
-        { INIT(.stride = 9, .order = FOCI_ORDER_ONCE), "stride=9" },
+        { INIT(.stride = 9, .order = FOCI_DATA_ORDER_ONCE), "stride=9" },
         { INIT(.pack = 1), "pack is given" },
-        { INIT(.pack = 1, .tokens = 80, .documents = FOCI_DOCUMENTS_LINES),
+        { INIT(.pack = 1, .tokens = 80, .documents = FOCI_DATA_DOCUMENTS_LINES),
           "tokens beside pack" },
-        { INIT(.order = FOCI_ORDER_SEGMENTS, .documents = FOCI_DOCUMENTS_LINES),
+        { INIT(.order = FOCI_DATA_ORDER_SEGMENTS,
+               .documents = FOCI_DATA_DOCUMENTS_LINES),
           "an order of segments is given" },
-        { INIT(LABELS, .documents = FOCI_DOCUMENTS_LINES), "documents is given" },
+        { INIT(LABELS, .documents = FOCI_DATA_DOCUMENTS_LINES), "documents is given" },
         { INIT(.mask = 1), "mask=1: the share" },
         { INIT(.mask = -0.1), "mask=-0.1" },
         { INIT(.scale = (double)INFINITY), "numbers are needed" },
@@ -184,7 +185,7 @@ static void files(void **state)
     refuse(x, "", NULL, OPTIONS(.len = 4), FOCI_ERR_FILE,
            "set.txt: has nothing to learn");
     refuse(x, "\n\n", NULL,
-           OPTIONS(.kind = FOCI_DATA_MLM, .documents = FOCI_DOCUMENTS_LINES),
+           OPTIONS(.kind = FOCI_DATA_MLM, .documents = FOCI_DATA_DOCUMENTS_LINES),
            FOCI_ERR_FILE, "has nothing to learn");
     refuse(x, "", "", OPTIONS(PAIRS), FOCI_ERR_FILE, "set.txt: has nothing to learn");
     refuse(x, "", NULL, OPTIONS(LABELS), FOCI_ERR_FILE, "has nothing to learn");

@@ -93,7 +93,8 @@ static int32_t special(struct scene *x, foci_special which)
 /* A row is the pair that its number says, whole. */
 static void check_pair(struct scene *x, const foci_batch *b, int64_t r, bool reverse)
 {
-    const int32_t  bos = special(x, FOCI_TOKEN_BOS), eos = special(x, FOCI_TOKEN_EOS);
+    const int32_t bos = special(x, FOCI_SPECIAL_BOS),
+                  eos = special(x, FOCI_SPECIAL_EOS);
     const int64_t  i = b->examples[r];
     const int32_t *ids = b->ids + r * b->len, *labels = b->labels + r * b->len;
     const int32_t *source = b->source_ids + r * b->source_len;
@@ -124,8 +125,8 @@ static void pairs(void **state)
                                       .kind = FOCI_DATA_TRANSLATE,
                                       .len = 40,
                                       .reverse = reverse,
-                                      .order =
-                                          once ? FOCI_ORDER_ONCE : FOCI_ORDER_SHUFFLED,
+                                      .order = once ? FOCI_DATA_ORDER_ONCE
+                                                    : FOCI_DATA_ORDER_SHUFFLED,
                                       .batch = c / 8 ? 16 : 0,
                                       .tokens = c / 8 < 2 ? 200 : 0,
                                       .multiple = c / 8 == 1 ? 8 : 0,
@@ -167,8 +168,8 @@ static void too_long(void **state)
                                       .batch = 8,
                                       .len = 21,
                                       .source_len = 26,
-                                      .order =
-                                          c ? FOCI_ORDER_ONCE : FOCI_ORDER_SHUFFLED };
+                                      .order = c ? FOCI_DATA_ORDER_ONCE
+                                                 : FOCI_DATA_ORDER_SHUFFLED };
         foci_data              *d = open_corpus(x, true, sources, o);
         foci_data_info          info = { FOCI_SIZED(foci_data_info) };
         int                     longer = 0, cut = 0;
@@ -187,10 +188,10 @@ static void too_long(void **state)
                 assert_int_equal(b.source_lens[r], length[1] > 25 ? 26 : length[1] + 1);
                 /* A sentence that is cut has no end, a source has. */
                 const bool ends =
-                    b.labels[r * b.len + n - 1] == special(x, FOCI_TOKEN_EOS);
+                    b.labels[r * b.len + n - 1] == special(x, FOCI_SPECIAL_EOS);
                 assert_int_equal(ends, length[0] <= 20);
                 assert_int_equal(b.source_ids[r * b.source_len + b.source_lens[r] - 1],
-                                 special(x, FOCI_TOKEN_EOS));
+                                 special(x, FOCI_SPECIAL_EOS));
                 cut += !ends || length[1] > 25;
             }
         if (c) assert_int_equal(cut, longer);
@@ -210,7 +211,7 @@ static void parts_of_pairs(void **state)
                                       .kind = FOCI_DATA_TRANSLATE,
                                       .batch = 7,
                                       .len = 40,
-                                      .order = FOCI_ORDER_ONCE,
+                                      .order = FOCI_DATA_ORDER_ONCE,
                                       .part_begin = p / 4.0,
                                       .part_end = (p + 1) / 4.0,
                                       .memory = 2000 };
@@ -241,7 +242,7 @@ static void labels(void **state)
     struct source           none = { 0 };
     const foci_data_options o = { FOCI_SIZED(foci_data_options),
                                   .kind = FOCI_DATA_CLASSIFY, .batch = 2, .len = 20,
-                                  .order = FOCI_ORDER_ONCE };
+                                  .order = FOCI_DATA_ORDER_ONCE };
     foci_data              *d = open_text(x, &s, &none, o);
     int                     n = 0;
 
@@ -258,7 +259,7 @@ static void labels(void **state)
             const int64_t i = b.examples[r];
             assert_int_equal(b.classes[r], answers[i]);
             assert_int_equal(b.lens[r], 1 + strlen(texts[i]));
-            assert_int_equal(b.ids[r * b.len], special(x, FOCI_TOKEN_BOS));
+            assert_int_equal(b.ids[r * b.len], special(x, FOCI_SPECIAL_BOS));
             for (int64_t t = 1; t < b.lens[r]; t++)
                 assert_int_equal(b.ids[r * b.len + t],
                                  foci_tokenizer_id(x->tok, texts[i] + t - 1, 1));
@@ -373,7 +374,7 @@ static void images(void **state)
         const struct bytes      pixels = three_images(descrs[c % 2]);
         const foci_data_options o = { FOCI_SIZED(foci_data_options),
                                       .batch = 2,
-                                      .order = FOCI_ORDER_ONCE,
+                                      .order = FOCI_DATA_ORDER_ONCE,
                                       .patch = 2,
                                       .shift = 10,
                                       .scale = 0.5,
@@ -419,7 +420,7 @@ static void standard_images(void **state)
     foci_data         *d = NULL, *other = NULL;
     foci_data_info     info = { FOCI_SIZED(foci_data_info) };
     foci_data_options  o = { FOCI_SIZED(foci_data_options), .batch = 3,
-                             .order = FOCI_ORDER_ONCE };
+                             .order = FOCI_DATA_ORDER_ONCE };
     double             sum = 0, squares = 0;
 
     assert_int_equal(open_images(x, &pixels, &answers, o, &d), FOCI_OK);

@@ -13,8 +13,8 @@ static foci_data_order order_of(const struct dataset *set)
 
 static bool is_random(const struct dataset *set)
 {
-    return order_of(set) == FOCI_ORDER_SHUFFLED || set->options.kind == FOCI_DATA_MLM ||
-           set->options.kind == FOCI_DATA_TASK;
+    return order_of(set) == FOCI_DATA_ORDER_SHUFFLED ||
+           set->options.kind == FOCI_DATA_MLM || set->options.kind == FOCI_DATA_TASK;
 }
 
 /* From every batch of some passes on, in a new object and in one that is elsewhere. */

@@ -115,7 +115,8 @@ static void rows_are_as_long_as_said(void **state)
         int64_t      longest = 0, source = 0;
         /* Only the test split of copies has the longest ones. */
         for (int64_t first = 0; first < 40000; first += AT_ONCE) {
-            make(m, first / AT_ONCE % 2 ? FOCI_SPLIT_TEST : FOCI_SPLIT_TRAIN, first);
+            make(m, first / AT_ONCE % 2 ? FOCI_DATA_SPLIT_TEST : FOCI_DATA_SPLIT_TRAIN,
+                 first);
             for (int e = 0; e < AT_ONCE; e++) {
                 longest = max64(longest, m->e[e].n);
                 source = max64(source, m->e[e].n_source);
@@ -260,8 +261,8 @@ static void passes(void **state)
                                       .batch = 7,
                                       .examples = AT_ONCE,
                                       .seed = 9,
-                                      .split = FOCI_SPLIT_TEST,
-                                      .order = FOCI_ORDER_ONCE };
+                                      .split = FOCI_DATA_SPLIT_TEST,
+                                      .order = FOCI_DATA_ORDER_ONCE };
         foci_data              *d = NULL;
         foci_data_info          info = { FOCI_SIZED(foci_data_info) };
         int                     seen[AT_ONCE] = { 0 };
@@ -272,7 +273,7 @@ static void passes(void **state)
         assert_int_equal(foci_data_slice_count(d), 2);
         assert_non_null(foci_data_slice(d, 1));
         assert_null(foci_data_slice(d, 2));
-        make(m, FOCI_SPLIT_TEST, 0);
+        make(m, FOCI_DATA_SPLIT_TEST, 0);
         for (foci_batch b = datasets_next(d); b.batch; b = datasets_next(d)) {
             int64_t l = 0;
             for (int64_t r = 0; r < b.batch; r++) {
@@ -365,7 +366,7 @@ static void floors(void **state)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         const foci_data_options o = { FOCI_SIZED(foci_data_options),
                                       .kind = FOCI_DATA_TASK, .task = known[i].task,
-                                      .batch = 1, .split = FOCI_SPLIT_VALID };
+                                      .batch = 1, .split = FOCI_DATA_SPLIT_VALID };
         foci_data              *d = NULL;
         foci_floor              floor = { FOCI_SIZED(foci_floor) };
         assert_int_equal(foci_data_open(ctx, &o, &d), FOCI_OK);
@@ -445,7 +446,7 @@ static void mqar(void **state)
         struct made *m = open_task(forms[f]);
         double       places[PLACES] = { 0 }, total = 0, zeros = 0, keys[32] = { 0 };
         for (int first = 0; first < EXAMPLES; first += AT_ONCE) {
-            make(m, FOCI_SPLIT_TRAIN, first);
+            make(m, FOCI_DATA_SPLIT_TRAIN, first);
             for (int i = 0; i < AT_ONCE; i++) {
                 const struct task_example *e = &m->e[i];
                 check_mqar(m, e, 4, f == 1);
@@ -476,7 +477,7 @@ static void mqar_as_published(void **state)
 
     (void)state;
     for (int first = 0; first < 4000; first += AT_ONCE) {
-        make(m, FOCI_SPLIT_TRAIN, first);
+        make(m, FOCI_DATA_SPLIT_TRAIN, first);
         for (int i = 0; i < AT_ONCE; i++)
             for (int64_t at = 8; at < 16; at++) {
                 if (m->e[i].labels[at] >= 0) continue;
@@ -496,7 +497,7 @@ static void listops(void **state)
 
     (void)state;
     for (int first = 0; first < 4000; first += AT_ONCE) {
-        make(m, FOCI_SPLIT_TRAIN, first);
+        make(m, FOCI_DATA_SPLIT_TRAIN, first);
         for (int i = 0; i < AT_ONCE; i++) {
             const struct task_example *e = &m->e[i];
             int64_t                    level = 0;
@@ -565,8 +566,9 @@ static void list_values(void **state)
 /* Digits are as often as said, and splits have no number in common. */
 static void numbers(void **state)
 {
-    static const foci_data_split splits[] = { FOCI_SPLIT_TRAIN, FOCI_SPLIT_VALID,
-                                              FOCI_SPLIT_TEST };
+    static const foci_data_split splits[] = { FOCI_DATA_SPLIT_TRAIN,
+                                              FOCI_DATA_SPLIT_VALID,
+                                              FOCI_DATA_SPLIT_TEST };
     struct made                 *m = open_task("numbers(digits=3)");
     static char                  seen[3][1 << 16]; /* a hash of each source */
     double                       digits[4] = { 0 };
@@ -606,7 +608,7 @@ static void copies(void **state)
 
     (void)state;
     for (int first = 0; first < 8000; first += AT_ONCE) {
-        make(m, FOCI_SPLIT_VALID, first);
+        make(m, FOCI_DATA_SPLIT_VALID, first);
         for (int i = 0; i < AT_ONCE; i++) {
             lengths[m->e[i].n_source - 1]++;
             for (int64_t t = 0; t + 1 < m->e[i].n_source; t++, all++)

@@ -64,7 +64,7 @@ static foci_data *open_words(struct world *w, int n, struct source *s,
     foci_data  *data = NULL;
     foci_reader r = source_reader(s);
 
-    write_words(w->text, n, o.documents == FOCI_DOCUMENTS_PARAGRAPHS);
+    write_words(w->text, n, o.documents == FOCI_DATA_DOCUMENTS_PARAGRAPHS);
     *s = (struct source){ .text = w->text, .bytes = (int64_t)strlen(w->text) };
     o.source = &r;
     o.tokenizer = w->words;
@@ -132,9 +132,10 @@ static void each_token_once(void **state)
 {
     static const int             sizes[] = { 1, 2, 9, 10, 63, 64, 65, 700 };
     static const int             lens[] = { 1, 2, 7, 64, 1000 };
-    static const foci_data_order orders[] = { FOCI_ORDER_SHUFFLED, FOCI_ORDER_SEGMENTS,
-                                              FOCI_ORDER_ONCE,
-                                              FOCI_ORDER_ONCE_SEGMENTS };
+    static const foci_data_order orders[] = { FOCI_DATA_ORDER_SHUFFLED,
+                                              FOCI_DATA_ORDER_SEGMENTS,
+                                              FOCI_DATA_ORDER_ONCE,
+                                              FOCI_DATA_ORDER_ONCE_SEGMENTS };
     struct world                *w = *state;
 
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
@@ -161,8 +162,8 @@ static void strides(void **state)
     for (int stride = 1; stride <= 16; stride += 5) {
         struct source           s;
         const foci_data_options o = { FOCI_SIZED(foci_data_options),
-                                      .order = FOCI_ORDER_ONCE, .batch = 3, .len = 16,
-                                      .stride = stride };
+                                      .order = FOCI_DATA_ORDER_ONCE, .batch = 3,
+                                      .len = 16, .stride = stride };
         foci_data              *d = open_words(w, 200, &s, o);
         struct tally            y = one_pass(w, d, true);
         check_tally(&y, 200, "stride");
@@ -186,7 +187,8 @@ static void segments_carry(void **state)
     struct world           *w = *state;
     struct source           s;
     const foci_data_options o = { FOCI_SIZED(foci_data_options),
-                                  .order = FOCI_ORDER_SEGMENTS, .batch = 4, .len = 10 };
+                                  .order = FOCI_DATA_ORDER_SEGMENTS, .batch = 4,
+                                  .len = 10 };
     foci_data              *d = open_words(w, 433, &s, o);
     int32_t                 last[4] = { 0 };
 
@@ -240,17 +242,18 @@ static void documents(void **state)
     for (int c = 0; c < 2 * 2 * 2 * 3; c++) {
         struct source           s;
         const bool              once = c / 4 % 2;
-        const foci_data_options o = {
-            FOCI_SIZED(foci_data_options),
-            .documents = c % 2 ? FOCI_DOCUMENTS_LINES : FOCI_DOCUMENTS_PARAGRAPHS,
-            .order = once ? FOCI_ORDER_ONCE : FOCI_ORDER_SHUFFLED,
-            .batch = 3,
-            .len = (int[]){ 4, 10, 50 }[c / 8],
-            .pack = c / 2 % 2
-        };
-        foci_data   *d = open_words(w, 400, &s, o);
-        struct tally y = { 0 };
-        foci_batch   b = datasets_next(d);
+        const foci_data_options o = { FOCI_SIZED(foci_data_options),
+                                      .documents = c % 2
+                                                       ? FOCI_DATA_DOCUMENTS_LINES
+                                                       : FOCI_DATA_DOCUMENTS_PARAGRAPHS,
+                                      .order = once ? FOCI_DATA_ORDER_ONCE
+                                                    : FOCI_DATA_ORDER_SHUFFLED,
+                                      .batch = 3,
+                                      .len = (int[]){ 4, 10, 50 }[c / 8],
+                                      .pack = c / 2 % 2 };
+        foci_data              *d = open_words(w, 400, &s, o);
+        struct tally            y = { 0 };
+        foci_batch              b = datasets_next(d);
         for (; once ? b.batch > 0 : b.pass == 0; b = datasets_next(d))
             count_labels(w, &b, &y);
         for (int i = 0; i < 400; i++)
@@ -266,12 +269,12 @@ static void packs(void **state)
     struct world           *w = *state;
     struct source           s;
     const foci_data_options o = { FOCI_SIZED(foci_data_options),
-                                  .documents = FOCI_DOCUMENTS_LINES,
+                                  .documents = FOCI_DATA_DOCUMENTS_LINES,
                                   .batch = 4,
                                   .len = 20,
                                   .pack = 1,
                                   .words = 1,
-                                  .order = FOCI_ORDER_ONCE };
+                                  .order = FOCI_DATA_ORDER_ONCE };
     foci_data              *d = open_words(w, 90, &s, o);
     foci_batch              b = datasets_next(d);
 
@@ -307,7 +310,7 @@ struct hidden {
 
 static void count_hidden(struct world *w, const foci_batch *b, struct hidden *h)
 {
-    const int32_t mask = foci_tokenizer_special(w->words, FOCI_TOKEN_MASK);
+    const int32_t mask = foci_tokenizer_special(w->words, FOCI_SPECIAL_MASK);
 
     for (int64_t r = 0; r < b->batch; r++) {
         int in_row = 0, words = 0;
@@ -364,7 +367,7 @@ static void hides_alike(void **state)
                                   .kind = FOCI_DATA_MLM,
                                   .batch = 4,
                                   .len = 64,
-                                  .order = FOCI_ORDER_ONCE,
+                                  .order = FOCI_DATA_ORDER_ONCE,
                                   .seed = 3 };
     foci_data              *d = open_words(w, 300, &s, o);
     uint64_t                sums[2] = { 0, 0 };
@@ -417,8 +420,8 @@ static void spells(void **state)
                 .tokenizer = tok,
                 .batch = 2,
                 .len = 3,
-                .order = c / 16 ? FOCI_ORDER_ONCE_SEGMENTS : FOCI_ORDER_ONCE,
-                .documents = lines ? FOCI_DOCUMENTS_LINES : FOCI_DOCUMENTS_NONE
+                .order = c / 16 ? FOCI_DATA_ORDER_ONCE_SEGMENTS : FOCI_DATA_ORDER_ONCE,
+                .documents = lines ? FOCI_DATA_DOCUMENTS_LINES : FOCI_DATA_DOCUMENTS_NONE
             };
             if (lines && c / 16) {
                 foci_tokenizer_free(tok);
@@ -459,7 +462,7 @@ static void spells_each(void **state)
                                   .tokenizer = tok,
                                   .batch = 1,
                                   .len = 1,
-                                  .order = FOCI_ORDER_ONCE };
+                                  .order = FOCI_DATA_ORDER_ONCE };
 
     assert_int_equal(foci_data_open(w->ctx, &o, &d), FOCI_OK);
     for (int i = 0; i < 6; i++) {
@@ -484,7 +487,7 @@ static void parts(void **state)
     for (int p = 0; p < 10; p++) {
         struct source           s;
         const foci_data_options o = { FOCI_SIZED(foci_data_options),
-                                      .order = FOCI_ORDER_ONCE,
+                                      .order = FOCI_DATA_ORDER_ONCE,
                                       .batch = 3,
                                       .len = 16,
                                       .part_begin = p / 10.0,
@@ -525,7 +528,7 @@ static void line_ends(void **state)
                                       .tokenizer = tok,
                                       .batch = 1,
                                       .len = 9,
-                                      .order = FOCI_ORDER_ONCE };
+                                      .order = FOCI_DATA_ORDER_ONCE };
         assert_int_equal(foci_data_open(w->ctx, &o, &d), FOCI_OK);
         const foci_batch b = datasets_next(d);
         if (!t) first = datasets_sum(&b);
@@ -554,7 +557,7 @@ static void one_huge_line(void **state)
                                       .tokenizer = tok,
                                       .batch = 8,
                                       .len = 4096,
-                                      .order = FOCI_ORDER_ONCE,
+                                      .order = FOCI_DATA_ORDER_ONCE,
                                       .memory = 4 << 20 };
         for (int i = 0; i < BYTES; i++)
             text[i] = blanks && i % 11 == 10 ? ' ' : (char)('a' + i % 7);

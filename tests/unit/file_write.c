@@ -20,7 +20,7 @@ static void check_content(struct files *x, const char *path, int n_dims,
 
     assert_int_equal(foci_file_open(x->ctx, path, &file), FOCI_OK);
     assert_int_equal(foci_file_array(file, 0, &a), FOCI_OK);
-    assert_int_equal(a.type, FOCI_EL_F32);
+    assert_int_equal(a.type, FOCI_ELTYPE_F32);
     assert_int_equal(a.n_dims, n_dims);
     assert_memory_equal(a.shape, shape, (size_t)n_dims * sizeof *shape);
     foci_array_to_f32(&a, out);

@@ -17,7 +17,7 @@ static void reads_safetensors(void **state)
     assert_int_equal(foci_file_count(file), 2);
     assert_int_equal(foci_file_array(file, 0, &a), FOCI_OK);
     assert_string_equal(a.name, "a");
-    assert_int_equal(a.type, FOCI_EL_BF16);
+    assert_int_equal(a.type, FOCI_ELTYPE_BF16);
     assert_int_equal(a.n_dims, 2);
     foci_array_to_f32(&a, out);
     assert_true(out[0] == 1 && out[1] == -2 && out[2] == INFINITY);

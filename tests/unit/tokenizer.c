@@ -52,18 +52,20 @@ static void test_special(void **state)
         foci_tokenizer     *t = train_text(ctx, text_kinds[i], text_prose);
         const bool          knows_all = text_kinds[i][0] == 'b';
 
-        assert_int_equal(foci_tokenizer_describe(t, &info), FOCI_OK);
+        assert_int_equal(foci_tokenizer_get_info(t, &info), FOCI_OK);
         assert_int_equal(strncmp(text_kinds[i], info.kind, strlen(info.kind)), 0);
         assert_int_equal(info.tokens, foci_tokenizer_size(t));
         assert_int_equal(info.added, knows_all ? 4 : 5);
         assert_true(info.fingerprint == foci_tokenizer_fingerprint(t));
 
-        assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_PAD), 0);
-        assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_BOS), 1);
-        assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_EOS), 2);
-        assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_UNK), knows_all ? -1 : 3);
-        assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_MASK), knows_all ? 3 : 4);
-        assert_int_equal(foci_tokenizer_special(t, FOCI_N_SPECIALS), -1);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_PAD), 0);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_BOS), 1);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_EOS), 2);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_UNK),
+                         knows_all ? -1 : 3);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_MASK),
+                         knows_all ? 3 : 4);
+        assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_COUNT), -1);
         expect_token(t, 0, "<pad>");
         expect_token(t, 2, "<eos>");
         assert_true(foci_tokenizer_is_special(t, 1));

@@ -264,7 +264,7 @@ static void test_one_token(void **state)
     (void)state;
     assert_int_equal(foci_tokenizer_parse(ctx, "one", json, strlen(json), &t), FOCI_OK);
     assert_int_equal(foci_tokenizer_size(t), 1);
-    assert_int_equal(foci_tokenizer_special(t, FOCI_TOKEN_PAD), -1);
+    assert_int_equal(foci_tokenizer_special(t, FOCI_SPECIAL_PAD), -1);
     int32_t *ids = ids_of(t, "banana a", 8, 0, &n);
     assert_int_equal(n, 4);
     assert_int_equal(ids[3], 0);

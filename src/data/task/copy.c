@@ -70,7 +70,7 @@ static void make(const struct task *t, struct rng *r, foci_data_split split,
                  struct task_example *e, bool backward)
 {
     const int64_t least = task_int(t, LEAST);
-    const int64_t most = task_int(t, split == FOCI_SPLIT_TEST ? TEST : LONGEST);
+    const int64_t most = task_int(t, split == FOCI_DATA_SPLIT_TEST ? TEST : LONGEST);
     const int64_t n = least + rng_below(r, most - least + 1);
     const bool    pairs = t->arg[FORM] == PAIRS, masked = t->arg[FORM] == MASKED;
     int32_t      *x = pairs ? e->source : e->ids;

@@ -172,7 +172,7 @@ foci_status task_floor(foci_ctx *ctx, const struct task *t, uint64_t seed,
                         : t->def->rules[rule - 1].name;
     if (i == 0) return FOCI_OK;
     if (counts(t, rule)) {
-        status = visit_all(&v, seed, FOCI_SPLIT_TRAIN, examples, remember);
+        status = visit_all(&v, seed, FOCI_DATA_SPLIT_TRAIN, examples, remember);
         reduce(&tally);
     }
     if (!status) status = visit_all(&v, seed, split, examples, judge);

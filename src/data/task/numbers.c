@@ -329,9 +329,9 @@ static foci_data_split split_of(int64_t number)
 {
     const uint64_t share = rng_absorb((uint64_t)number, 1) % 10;
 
-    return share == 0   ? FOCI_SPLIT_TEST
-           : share == 1 ? FOCI_SPLIT_VALID
-                        : FOCI_SPLIT_TRAIN;
+    return share == 0   ? FOCI_DATA_SPLIT_TEST
+           : share == 1 ? FOCI_DATA_SPLIT_VALID
+                        : FOCI_DATA_SPLIT_TRAIN;
 }
 
 static void make(const struct task *t, struct rng *r, foci_data_split split,

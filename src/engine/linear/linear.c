@@ -36,8 +36,8 @@ static void set_segments(struct linear *x)
 static double scale_of(const struct stage *s)
 {
     const foci_linear *l = &s->linear;
-    const bool         cancels =
-        l->feature == FOCI_FEATURE_ROW && l->norm == FOCI_NORM_SUM && l->eps == 0;
+    const bool         cancels = l->feature == FOCI_FEATURE_ROW &&
+                         l->norm == FOCI_LINEAR_NORM_SUM && l->eps == 0;
 
     return cancels && s->score.scale != 0 ? 1 : s->score.scale;
 }
@@ -57,7 +57,7 @@ void linear_geometry(struct linear *x, const foci_plan *plan, const struct stage
         .bf16 = k->has_bf16 && s->features >= LEAST_PAIRED &&
                 (p->dtype != FOCI_F32 || p->flags & FOCI_FLAG_FAST),
         .causal = p->flags & FOCI_FLAG_CAUSAL,
-        .divides = l->norm == FOCI_NORM_SUM || l->norm == FOCI_NORM_RETNET,
+        .divides = l->norm == FOCI_LINEAR_NORM_SUM || l->norm == FOCI_LINEAR_NORM_RETNET,
         .rope = s->score.rope_base > 0,
         .logs = l->feature == FOCI_FEATURE_EXP || l->feature == FOCI_FEATURE_SOFTMAX,
         .lane_logs = l->feature == FOCI_FEATURE_TRIG,

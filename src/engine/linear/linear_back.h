@@ -27,7 +27,7 @@ struct linear_back {
 
     bool intra;         /* chunks have weights of their own pairs */
     bool bidirectional; /* decay without causality */
-    bool by_feature;    /* FOCI_NORM_FEATURE: every feature is divided by its own sum */
+    bool by_feature; /* FOCI_LINEAR_NORM_FEATURE: every feature is divided by its own sum */
     bool den_apart; /* denominators are no sums of the weights that numerators have: with
                      * by_feature, and under RoPE, where they have unrotated features */
     bool decay_grad; /* the decay takes a gradient */

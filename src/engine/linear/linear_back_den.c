@@ -1,6 +1,6 @@
 /* linear_back_den.c -- gradients of denominators that are not sums of the weights of
  * numerators: under RoPE, where denominators have unrotated features, and with
- * FOCI_NORM_FEATURE, where every feature is divided by its own sum.
+ * FOCI_LINEAR_NORM_FEATURE, where every feature is divided by its own sum.
  *
  * Both are sums z over the features of the keys that a lane sees, made lane by lane as
  * a recurrence z_i = lam z_(i-1) + g_i.  Gradients follow the same recurrence backward.
@@ -47,7 +47,7 @@ void linear_back_den_sums(const struct linear_back *b, struct linear_back_scratc
     }
 }
 
-/* dz of a feature: under RoPE f r, and df += z r; with FOCI_NORM_FEATURE -f df/z. */
+/* dz of a feature: under RoPE f r, and df += z r; with FOCI_LINEAR_NORM_FEATURE -f df/z. */
 static void gradient_of_sum(const struct linear_back *b, struct linear_back_scratch *r,
                             int64_t t)
 {

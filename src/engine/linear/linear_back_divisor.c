@@ -65,7 +65,7 @@ static float divisor_grad(const struct linear_back *b, struct linear_back_scratc
     const struct linear *x = &b->x;
 
     if (!x->divides) return 0;
-    if (x->l->norm == FOCI_NORM_RETNET) {
+    if (x->l->norm == FOCI_LINEAR_NORM_RETNET) {
         const double decay = linear_decay_sum(x, c, i), t = sqrt(decay);
 
         if (fabsf(by) <= (float)t) {
@@ -81,7 +81,7 @@ void linear_back_divide_rows(const struct linear_back *b, struct linear_back_scr
                              const struct feature_chunk *c)
 {
     const struct linear *x = &b->x;
-    const bool           retnet = x->l->norm == FOCI_NORM_RETNET;
+    const bool           retnet = x->l->norm == FOCI_LINEAR_NORM_RETNET;
     _Alignas(64) float   delta[CHUNK] = { 0 };
 
     if (x->divides) {

@@ -127,7 +127,7 @@ static void set_kind(struct linear_back *b)
 
     b->bidirectional = x->l->decays && !x->causal;
     b->intra = x->causal || b->bidirectional;
-    b->by_feature = x->l->norm == FOCI_NORM_FEATURE;
+    b->by_feature = x->l->norm == FOCI_LINEAR_NORM_FEATURE;
     b->den_apart = b->by_feature || (x->rope && x->divides);
     b->decay_grad = x->l->decays && g->mech.def->n_tensors && g->param0[0] >= 0 &&
                     b->g && b->g->dparams;

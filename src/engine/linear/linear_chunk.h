@@ -163,7 +163,7 @@ void linear_decay_values(const struct linear *x, const float *decay, const float
 /* Pack the keys and values for the products with queries. */
 void linear_pack_keys(const struct linear *x, const struct feature_chunk *c,
                       const struct linear_keys *k);
-/* Load queries and make their features in the units of s.  With FOCI_NORM_FEATURE k are
+/* Load queries and make their features in the units of s.  With FOCI_LINEAR_NORM_FEATURE k are
  * the keys of a causal chunk, else NULL. */
 void linear_load_queries(const struct linear *x, const struct feature_chunk *c,
                          struct linear_sums s, const struct linear_keys *k,

@@ -133,14 +133,14 @@ static float divisor(const struct linear *x, const struct feature_chunk *c, int 
                      float den)
 {
     switch (x->l->norm) {
-    case FOCI_NORM_NONE: return 1;
-    case FOCI_NORM_FEATURE: return linear_visible(x, c, i) > 0 ? 1.0f : 0.0f;
-    case FOCI_NORM_COUNT: return (float)linear_visible(x, c, i);
-    case FOCI_NORM_RETNET: {
+    case FOCI_LINEAR_NORM_NONE: return 1;
+    case FOCI_LINEAR_NORM_FEATURE: return linear_visible(x, c, i) > 0 ? 1.0f : 0.0f;
+    case FOCI_LINEAR_NORM_COUNT: return (float)linear_visible(x, c, i);
+    case FOCI_LINEAR_NORM_RETNET: {
         const float t = (float)sqrt(linear_decay_sum(x, c, i));
         return fabsf(den) > t ? den : t;
     }
-    case FOCI_NORM_SUM: den += (float)x->l->eps; break;
+    case FOCI_LINEAR_NORM_SUM: den += (float)x->l->eps; break;
     }
     return linear_signed(x->l) && fabsf(den) < LEAST_DIVISOR ? 0 : den;
 }
@@ -149,7 +149,7 @@ static float divisor(const struct linear *x, const struct feature_chunk *c, int 
 static float saved_number(const struct linear                 *x,
                           const struct linear_forward_scratch *r, int i, float by)
 {
-    if (!x->logs || x->l->norm == FOCI_NORM_FEATURE) return by;
+    if (!x->logs || x->l->norm == FOCI_LINEAR_NORM_FEATURE) return by;
     return by == 0 ? INFINITY : r->q.max_log[i] + logf(by);
 }
 
@@ -162,7 +162,8 @@ void linear_forward_store(const struct linear *x, const struct feature_chunk *c,
     for (int i = c->r0; i < c->r1; i++) {
         const float by = divisor(x, c, i, r->den[i]);
 
-        factor[i] = by == 0 ? 0 : 1 / (x->l->norm == FOCI_NORM_RETNET ? fabsf(by) : by);
+        factor[i] =
+            by == 0 ? 0 : 1 / (x->l->norm == FOCI_LINEAR_NORM_RETNET ? fabsf(by) : by);
         if (out) out[i] = saved_number(x, r, i, by);
         if (by == 0)
             for (int d = 0; d < x->dv; d++)

@@ -6,8 +6,9 @@ bool linear_can_fuse(const struct linear *x)
     const foci_linear *l = x->l;
     const bool         rows = l->feature == FOCI_FEATURE_ROW ||
                       l->feature == FOCI_FEATURE_ELU || l->feature == FOCI_FEATURE_RELU;
-    const bool norms = l->norm == FOCI_NORM_SUM || l->norm == FOCI_NORM_NONE ||
-                       l->norm == FOCI_NORM_COUNT;
+    const bool norms = l->norm == FOCI_LINEAR_NORM_SUM ||
+                       l->norm == FOCI_LINEAR_NORM_NONE ||
+                       l->norm == FOCI_LINEAR_NORM_COUNT;
 
     return x->bf16 && x->k->has_chunks && x->p->dtype == FOCI_BF16 && rows && norms &&
            !l->cosine && !l->decays && !x->rope && x->m == x->dq && x->dq % 32 == 0 &&
@@ -43,9 +44,10 @@ static bool has_queries(const struct feature_chunk *c)
 static const float *divisors(const struct linear *x, const struct feature_chunk *c,
                              float *by)
 {
-    if (x->l->norm == FOCI_NORM_SUM) return NULL;
+    if (x->l->norm == FOCI_LINEAR_NORM_SUM) return NULL;
     for (int i = 0; i < CHUNK; i++)
-        by[i] = x->l->norm == FOCI_NORM_COUNT ? (float)linear_visible(x, c, i) : 1;
+        by[i] =
+            x->l->norm == FOCI_LINEAR_NORM_COUNT ? (float)linear_visible(x, c, i) : 1;
     return by;
 }
 

@@ -159,7 +159,7 @@ void linear_pack_keys(const struct linear *x, const struct feature_chunk *c,
     linear_operand_at_pack(x, &k->values, c->n);
 }
 
-/* FOCI_NORM_FEATURE: features of a query divided by their sum over the row, and each by
+/* FOCI_LINEAR_NORM_FEATURE: features of a query divided by their sum over the row, and each by
  * its sum over the keys that the query sees. */
 static void divide_features(const struct linear *x, struct linear_sums s,
                             const struct linear_keys *k, float *f)
@@ -188,7 +188,7 @@ void linear_load_queries(const struct linear *x, const struct feature_chunk *c,
     linear_load_q(x, c, x->io->q, &x->p->q, x->dq, x->ldq, q->t.x);
     linear_map(x, c, false, &q->t);
     if (x->logs) {
-        const bool by_feature = x->l->norm == FOCI_NORM_FEATURE;
+        const bool by_feature = x->l->norm == FOCI_LINEAR_NORM_FEATURE;
 
         x->k->exp_cols(q->t.f, x->m, by_feature ? NULL : s.max_log, q->max_log);
         memset(q->t.f + (int64_t)x->m * CHUNK, 0,

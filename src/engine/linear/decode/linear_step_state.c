@@ -15,7 +15,7 @@ static struct linear_sums_layout layout_of(const struct linear *x)
         .shared = !linear_step_projects(x) && !x->l->decays,
         .lds = (int)round_up(x->dv, 8),
         .m_full = (int)round_up(x->m, LANES),
-        .has_total = x->divides || x->l->norm == FOCI_NORM_FEATURE,
+        .has_total = x->divides || x->l->norm == FOCI_LINEAR_NORM_FEATURE,
     };
 
     l.sets = l.shared ? x->kv_heads : x->heads;

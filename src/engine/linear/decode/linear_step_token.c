@@ -121,7 +121,7 @@ static void add_total(const struct linear_step *s, const struct linear_step_item
         i->sums.total[t] = r->retain[t] * i->sums.total[t] + (double)r->key[t];
 }
 
-/* FOCI_NORM_FEATURE: softmax over the features of the query, each divided by its
+/* FOCI_LINEAR_NORM_FEATURE: softmax over the features of the query, each divided by its
  * sum. */
 static void divide_features(const struct linear_step         *s,
                             const struct linear_step_item    *i,
@@ -163,9 +163,9 @@ static double factor_of(const struct linear_step *s, const struct linear_step_it
     const double       least = linear_signed(l) ? 1e-30 : 0;
 
     switch (l->norm) {
-    case FOCI_NORM_COUNT: return 1 / (double)n;
-    case FOCI_NORM_SUM: den += l->eps; return fabs(den) <= least ? 0 : 1 / den;
-    case FOCI_NORM_RETNET: {
+    case FOCI_LINEAR_NORM_COUNT: return 1 / (double)n;
+    case FOCI_LINEAR_NORM_SUM: den += l->eps; return fabs(den) <= least ? 0 : 1 / den;
+    case FOCI_LINEAR_NORM_RETNET: {
         const double t = sqrt(linear_geometric_sum(i->lam, n));
         return 1 / fmax(fabs(den), t);
     }
@@ -185,7 +185,7 @@ static void read_sums(const struct linear_step *s, const struct linear_step_item
         load(s, s->step->io->q, q_row(s, i, t, h), x->dq, s->ldx, r->rows + s->ldx);
         linear_step_map(s, false, n - 1, r);
     }
-    if (x->l->norm == FOCI_NORM_FEATURE)
+    if (x->l->norm == FOCI_LINEAR_NORM_FEATURE)
         divide_features(s, i, r);
     else if (x->logs)
         (void)x->k->log_query(r->query, i->sums.max_log, s->layout.m_full);

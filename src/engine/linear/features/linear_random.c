@@ -219,7 +219,7 @@ static const struct linear_projection *projection(const struct linear        *x,
  * cancels where rows are divided by their sum. */
 static bool squared(const struct linear *x, const struct linear_projection *p, bool keys)
 {
-    const bool cancels = x->l->norm == FOCI_NORM_SUM && !(x->l->eps > 0);
+    const bool cancels = x->l->norm == FOCI_LINEAR_NORM_SUM && !(x->l->eps > 0);
     return (keys || !cancels) && (p->quad || p->half != 0);
 }
 

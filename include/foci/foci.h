@@ -21,8 +21,8 @@
  * Lists.  A function *_count gives the number of entries, a second function the entry at
  * an index from 0 to that number - 1; other indices give NULL or FOCI_ERR_ARG.
  *
- * Ownership.  Every *_create has one *_free, which accepts NULL.  Tensors and
- * scratch memory are the caller's throughout; no call keeps a pointer to them.
+ * Ownership.  Every *_create has one *_free, which accepts NULL.  Tensors and scratch memory
+ * are the caller's; no call keeps a pointer to them.  *_bytes() is SIZE_MAX if it refuses.
  *
  * Threads.  A context plans for one thread at a time.  A plan is immutable:
  * any number of threads may execute it at once, each with its own `work`.
@@ -497,7 +497,7 @@ typedef struct foci_step_io {
 } foci_step_io;
 
 /* Work memory of a step of that many states with that many new tokens in all, the
- * longest of them then max_len long.  0: there cannot be so many. */
+ * longest of them then max_len long.  SIZE_MAX: there cannot be so many. */
 FOCI_API size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states,
                                      int64_t tokens, int64_t max_len);
 

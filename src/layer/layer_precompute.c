@@ -55,9 +55,9 @@ size_t foci_layer_precompute_bytes(const foci_layer *layer)
     struct layer_pass x = { .layer = layer };
     struct arena      a = { 0 };
 
-    if (!layer) return 0;
+    if (!layer) return SIZE_MAX;
     carve_made(layer, &x, &a);
-    return arena_ok(&a) ? a.used : 0;
+    return a.used;
 }
 
 static void compute(struct layer_pass *x)

@@ -19,9 +19,10 @@ size_t foci_layer_source_bytes(const foci_layer *layer)
     struct layer_view at[LAYER_PLACES];
     struct arena      a = { 0 };
 
-    if (!layer || !layer->p.len_source) return 0;
+    if (!layer) return SIZE_MAX;
+    if (!layer->p.len_source) return 0;
     layer_carve_source(layer, layer->p.batch, at, &a);
-    return arena_ok(&a) ? a.used : 0;
+    return a.used;
 }
 
 static const char *fault(const foci_layer *layer, const foci_layer_io *io,

@@ -41,11 +41,10 @@ size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool
     struct layer_pass x = { .layer = layer };
     struct arena      a = { 0 };
 
-    if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return 0;
+    if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return SIZE_MAX;
     const size_t bytes = foci_step_work_bytes(pool, n_states, tokens, max_len);
     carve(layer, &x, tokens, &a);
-    if (!bytes || !arena_ok(&a) || bytes > SIZE_MAX - a.used) return 0;
-    return a.used + bytes;
+    return bytes > SIZE_MAX - a.used ? SIZE_MAX : a.used + bytes;
 }
 
 static foci_status count_tokens(const foci_layer *layer, const foci_layer_step_io *io,

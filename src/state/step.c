@@ -176,19 +176,19 @@ size_t step_scratch(const foci_pool *pool, int g, int64_t n_seqs, int64_t tokens
 size_t foci_step_work_bytes(const foci_pool *pool, int64_t n_states, int64_t tokens,
                             int64_t max_len)
 {
-    const foci_plan *plan = pool->plan;
-    struct arena     a = { 0 };
-    size_t           most = 0;
+    struct arena a = { 0 };
+    size_t       most = 0;
 
-    if (n_states < 0 || tokens < 0 || max_len < 0) return 0;
-    if (n_states > MAX_LEN || tokens > MAX_LEN || max_len > MAX_LEN) return 0;
+    if (!pool || n_states < 0 || tokens < 0 || max_len < 0) return SIZE_MAX;
+    if (n_states > MAX_LEN || tokens > MAX_LEN || max_len > MAX_LEN) return SIZE_MAX;
+    const foci_plan *plan = pool->plan;
     arena_alloc(&a, n_states, sizeof(struct step_seq));
     for (int g = 0; g < plan->spec.n_groups; g++) {
         const size_t n = step_scratch(pool, g, n_states, tokens, max_len);
         if (n > most) most = n;
     }
     arena_alloc(&a, 1, most);
-    return arena_ok(&a) ? a.used : 0;
+    return a.used;
 }
 
 void step_append(struct state_step *step)

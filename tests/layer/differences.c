@@ -30,7 +30,7 @@ static foci_layer_io io_of(const struct point *p)
     return io;
 }
 
-/* sum of dy y */
+/* The sum of dy y; padding of dy is NaN. */
 static double loss(const struct point *p)
 {
     const foci_layer_io         io = io_of(p);
@@ -41,7 +41,7 @@ static double loss(const struct point *p)
 
     assert_int_equal(ref_layer_run(&call), FOCI_OK);
     for (int64_t i = 0; i < p->n_y; i++)
-        sum += p->dy[i] * p->y[i];
+        if (!isnan(p->dy[i])) sum += p->dy[i] * p->y[i];
     return sum;
 }
 

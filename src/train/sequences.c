@@ -197,6 +197,7 @@ static foci_status project(foci_sequences *s, int64_t block, const void *rows)
 static foci_status keep_sources(foci_sequences *s, const foci_batch *b, const void *rows)
 {
     free_sources(s);
+    s->n = 0; /* until all is there */
     s->n_sources = b->batch;
     s->source_len = b->source_len;
     s->source_count = (size_t)b->batch;
@@ -383,7 +384,8 @@ foci_status foci_sequences_reorder(foci_sequences *s, const int64_t *from, int64
     }
     TRY(reorder_rows(s, (char *)s->lens, from, n, sizeof *s->lens));
     TRY(reorder_rows(s, (char *)s->of, from, n, sizeof *s->of));
-    if (s->model->n_stacks > 1 && n < s->n) TRY(drop_sources(s, n));
-    s->n = n;
-    return FOCI_OK;
+    const foci_status status =
+        s->model->n_stacks > 1 && n < s->n ? drop_sources(s, n) : FOCI_OK;
+    s->n = status ? 0 : n; /* without sources there is nothing to go on with */
+    return status;
 }

@@ -299,6 +299,9 @@ typedef struct foci_task_info {
     const foci_arg_def *args;
     size_t              n_args;
     int                 version; /* rises when the same arguments give other examples */
+    /* Options of `foci train` that suit the task on a CPU, and those of the paper, with
+     * --task first where its arguments differ; NULL: none are known. */
+    const char *preset, *published;
 } foci_task_info;
 
 /* The generators; one goes into the fields that info->size covers. */

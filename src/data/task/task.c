@@ -26,7 +26,8 @@ foci_status foci_task(int i, foci_task_info *info)
     const foci_task_info   whole = { FOCI_SIZED(foci_task_info), .name = def->name,
                                      .summary = def->summary,    .source = def->source,
                                      .args = def->args,          .n_args = def->n_args,
-                                     .version = def->version };
+                                     .version = def->version,    .preset = def->preset,
+                                     .published = def->published };
 
     return sized_out(NULL, "foci_task_info", info, &whole, sizeof whole);
 }

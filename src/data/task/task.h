@@ -75,6 +75,8 @@ struct task_def {
 
     const struct task_rule *rules; /* [n_rules] beside chance and the most frequent */
     size_t                  n_rules;
+
+    const char *preset, *published; /* as in foci_task_info */
 };
 
 #define TASK(name) extern const struct task_def task_##name;

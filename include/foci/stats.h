@@ -20,8 +20,8 @@
  * the logarithm of perplexity.
  *
  * With fewer than two values nothing is known of how they vary.  This is no error: the
- * interval is then -INFINITY to INFINITY, p is 1, and the verdict undecided.  Results are
- * never NaN.
+ * interval is then -INFINITY to INFINITY, p is 1, and the verdict undecided.  No field of a
+ * result is ever NaN.
  */
 #ifndef FOCI_STATS_H
 #define FOCI_STATS_H
@@ -179,11 +179,11 @@ typedef struct foci_bootstrap {
     double  low, high;  /* interval of the difference */
     /* Of each arm the mean score of the resamples, and half the width of their interval. */
     double mean[2], half[2];
-    /* Two-sided: the share of resamples where the size of the difference exceeds its mean
-     * over resamples by the observed size or more. */
+    /* Two-sided: the share of resamples whose difference is at least as far from the
+     * observed one as that is from 0. */
     double p;
-    /* The same as sacrebleu counts it, by "more" in place of "or more".  Where few
-     * sentences differ this is too small; of identical arms it is 1 / (samples + 1). */
+    /* What sacrebleu prints, to compare with: about half of p, and 1 / (samples + 1) where
+     * the arms are the same.  It calls far more than 5 % of equal arms different at 0.05. */
     double p_sacrebleu;
 } foci_bootstrap;
 
@@ -201,7 +201,9 @@ typedef struct foci_randomisation {
     double  difference; /* of the scores, a - b */
     /* Two-sided: the share of trials with a difference of the observed size or more. */
     double p;
-    double p_sacrebleu; /* by "more" in place of "or more", as above */
+    /* What sacrebleu prints: those with more.  This is p but where few sentences differ,
+     * and then too small: 1 / (samples + 1) where the arms are the same. */
+    double p_sacrebleu;
 } foci_randomisation;
 
 /* Paired approximate randomisation (Noreen 1989): exchange the two arms' counts in about

@@ -19,7 +19,7 @@ static double deviation_of(const double *values, int64_t n, double mean)
 
     for (int64_t i = 0; i < n; i++)
         largest = fmax(largest, fabs(values[i] - mean));
-    if (n < 2 || largest == 0) return 0;
+    if (largest == 0) return 0; /* and of fewer than two values */
     for (int64_t i = 0; i < n; i++) {
         const double d = (values[i] - mean) / largest;
         sum += d * d;

@@ -6,13 +6,19 @@
  * Pitfalls in Automatic Evaluation and Significance Testing for MT", 2005.  A score is a
  * function of counts that are summed over sentences, so that a resample is a sum of rows.
  *
- * With observed scores a and b and those of sample k, a_k and b_k, sacrebleu's p values are
+ * With the observed difference d of scores and those of K samples, d_k, p values are
  *
- *     bootstrap      (1 + #{ |a_k - b_k| - mean over k of |a_k - b_k|  >  |a - b| }) / (1 + K)
- *     randomisation  (1 + #{ |a_k - b_k|  >  |a - b| }) / (1 + K)
+ *     bootstrap      (1 + #{ |d_k - d| >= |d| }) / (1 + K)
+ *     randomisation  (1 + #{ |d_k| >= |d| }) / (1 + K)
  *
- * A valid p value counts "at least" in place of "more than": of arms that differ in few
- * sentences many samples have just the observed difference.
+ * and sacrebleu's are
+ *
+ *     bootstrap      (1 + #{ |d_k| - mean over k of |d_k|  >  |d| }) / (1 + K)
+ *     randomisation  (1 + #{ |d_k|  >  |d| }) / (1 + K)
+ *
+ * The first of these subtracts a mean that is about |d|, so that only samples on one side
+ * of it can count: about half of them.  The second is too small where arms differ in few
+ * sentences, and many samples have just the observed difference.
  */
 #include <math.h>
 
@@ -183,11 +189,11 @@ static foci_status score_all(foci_ctx *ctx, const foci_sentences *s, struct sums
     return score(ctx, s, sums->a, sums->b, -1, found);
 }
 
-/* Samples whose statistic is more than what was observed, and those where it is at least
- * that; sums in another order may differ in their last digits. */
+/* The size of the observed difference, and samples: those whose statistic is at least that,
+ * where sums in another order may differ in their last digits, and those with more. */
 struct count {
     double  observed, near;
-    int64_t more, least;
+    int64_t least, more;
 };
 
 static struct count count_of(const struct scores *all)
@@ -196,10 +202,11 @@ static struct count count_of(const struct scores *all)
                            .near = 1e-12 * (fabs(all->a) + fabs(all->b)) };
 }
 
-static void count_sample(struct count *c, double statistic)
+/* `statistic` counts for p, `other` for sacrebleu's. */
+static void count_sample(struct count *c, double statistic, double other)
 {
-    c->more += statistic > c->observed;
     c->least += statistic >= c->observed - c->near;
+    c->more += other > c->observed;
 }
 
 static double share(int64_t count, int64_t samples)
@@ -236,7 +243,7 @@ static void bootstrap_p(const struct scores *all, const double *d, foci_bootstra
     for (int64_t k = 0; k < r->samples; k++)
         mean += fabs(d[k]) / (double)r->samples;
     for (int64_t k = 0; k < r->samples; k++)
-        count_sample(&count, fabs(d[k]) - mean);
+        count_sample(&count, fabs(d[k] - r->difference), fabs(d[k]) - mean);
     r->p = share(count.least, r->samples);
     r->p_sacrebleu = share(count.more, r->samples);
 }
@@ -337,7 +344,8 @@ foci_status foci_sentences_randomise(foci_ctx *ctx, const foci_sentences *senten
         struct sums sample = sums;
         exchange(&s, &generator, &sample);
         TRY(score(ctx, &s, sample.a, sample.b, k, &found));
-        count_sample(&count, fabs(found.a - found.b));
+        const double size = fabs(found.a - found.b);
+        count_sample(&count, size, size);
     }
     r.n = s.n;
     r.samples = s.samples;

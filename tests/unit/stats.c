@@ -97,6 +97,20 @@ static void equal_values(void **state)
     assert_true(apart.bootstrap_low == 0.1 && apart.bootstrap_high == 0.1);
 }
 
+/* A level near 0 leaves the middle of the means, of an even number the two in the middle. */
+static void narrow_bootstrap(void **state)
+{
+    const double             x[] = { 1, 2, 4, 8, 16 }, y[5] = { 0 };
+    const foci_pairs_options o = { FOCI_SIZED(foci_pairs_options), .resamples = 100,
+                                   .level = 1e-300 };
+    foci_pairs               p = { FOCI_SIZED(foci_pairs) };
+
+    (void)state;
+    assert_int_equal(foci_pairs_test(ctx, x, y, 5, &o, &p), FOCI_OK);
+    assert_true(p.bootstrap_low <= p.bootstrap_high && p.bootstrap_low > 4);
+    assert_true(p.bootstrap_high < 8 && p.low == 6.2 && p.high == 6.2);
+}
+
 /* The largest values that are taken: nothing overflows. */
 static void large_values(void **state)
 {
@@ -247,7 +261,7 @@ enum { N_SENTENCES = 60, REPEATS = 400, MOST_WRONG = 20 + 14 };
 static void sentences_of_equal_arms(void **state)
 {
     struct rng r;
-    int        bootstrap = 0, randomised = 0;
+    int        outside = 0, bootstrap = 0, randomised = 0, sacrebleu = 0;
 
     (void)state;
     rng_seed(&r, 5, 0);
@@ -271,11 +285,15 @@ static void sentences_of_equal_arms(void **state)
         foci_randomisation   y = { FOCI_SIZED(foci_randomisation) };
         assert_int_equal(foci_sentences_bootstrap(ctx, &s, &x), FOCI_OK);
         assert_int_equal(foci_sentences_randomise(ctx, &s, &y), FOCI_OK);
-        bootstrap += x.low > 0 || x.high < 0;
+        outside += x.low > 0 || x.high < 0;
+        bootstrap += x.p <= 0.05;
+        sacrebleu += x.p_sacrebleu <= 0.05;
         randomised += y.p <= 0.05;
     }
+    assert_in_range(outside, 1, MOST_WRONG);
     assert_in_range(bootstrap, 1, MOST_WRONG);
     assert_in_range(randomised, 1, MOST_WRONG);
+    assert_true(sacrebleu > MOST_WRONG); /* as stats.h says */
 }
 
 /*
@@ -331,6 +349,28 @@ static void identical_arms(void **state)
     assert_true(x.mean[0] == x.mean[1] && x.half[0] == x.half[1] && x.half[0] > 0);
     assert_int_equal(foci_verdict_of(x.low, x.high, 0, FOCI_BETTER_LOWER),
                      FOCI_VERDICT_EQUIVALENT);
+}
+
+/* Losses of three sentences that b is better in: of eight exchanges two have the observed
+ * difference, though sums round in another way. */
+static void rounded_ties(void **state)
+{
+    struct rng r;
+
+    (void)state;
+    rng_seed(&r, 9, 0);
+    for (int k = 0; k < 20; k++) {
+        double a[3][2], b[3][2];
+        for (int i = 0; i < 3; i++) {
+            b[i][0] = rng_uniform(&r);
+            a[i][0] = b[i][0] + 0.1 + rng_uniform(&r);
+            a[i][1] = b[i][1] = 1 + i;
+        }
+        const foci_sentences s = ratio(a[0], b[0], 3);
+        foci_randomisation   y = { FOCI_SIZED(foci_randomisation) };
+        assert_int_equal(foci_sentences_randomise(ctx, &s, &y), FOCI_OK);
+        assert_true(fabs(y.p - 0.25) < 0.02 && y.p_sacrebleu < 0.25);
+    }
 }
 
 /* Default seed and samples; the order of the arms turns signs only. */
@@ -441,6 +481,8 @@ static void distributions(void **state)
                          df[k], p[i], t, foci_t_cdf(t, df[k]));
         }
     }
+    /* Near the middle, where tails have no digits left. */
+    assert_true(fabs(foci_t_quantile(0.5 + 0x1p-40, 1) / tan(pi * 0x1p-40) - 1) < 1e-13);
     assert_true(foci_t_quantile(p[0], df[0]) == -INFINITY); /* -1e400 */
     assert_true(foci_t_quantile(0.975, INFINITY) == foci_normal_quantile(0.975));
     assert_true(foci_t_quantile(0.25, 3) == -foci_t_quantile(0.75, 3));
@@ -468,22 +510,15 @@ static void ends_of_distributions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(few_values),
-        cmocka_unit_test(two_values),
-        cmocka_unit_test(equal_values),
-        cmocka_unit_test(large_values),
-        cmocka_unit_test(refused_values),
-        cmocka_unit_test(verdicts),
-        cmocka_unit_test(adjusted),
-        cmocka_unit_test(coverage),
-        cmocka_unit_test(sentences_of_equal_arms),
-        cmocka_unit_test(few_sentences),
-        cmocka_unit_test(identical_arms),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(rows),
-        cmocka_unit_test(refused_sentences),
-        cmocka_unit_test(distributions),
-        cmocka_unit_test(ends_of_distributions),
+        cmocka_unit_test(few_values),    cmocka_unit_test(two_values),
+        cmocka_unit_test(equal_values),  cmocka_unit_test(narrow_bootstrap),
+        cmocka_unit_test(large_values),  cmocka_unit_test(refused_values),
+        cmocka_unit_test(verdicts),      cmocka_unit_test(adjusted),
+        cmocka_unit_test(coverage),      cmocka_unit_test(sentences_of_equal_arms),
+        cmocka_unit_test(few_sentences), cmocka_unit_test(identical_arms),
+        cmocka_unit_test(rounded_ties),  cmocka_unit_test(defaults),
+        cmocka_unit_test(rows),          cmocka_unit_test(refused_sentences),
+        cmocka_unit_test(distributions), cmocka_unit_test(ends_of_distributions),
     };
     return cmocka_run_group_tests(tests, open_ctx, close_ctx);
 }

@@ -177,13 +177,14 @@ def tests(score, a, b, samples, trials, seed):
     d = found[:, 0] - found[:, 1]
     kept = np.random.default_rng(seed).integers(2, size=(trials, n), dtype=bool)
     swapped = np.array([[score(k @ x + ~k @ y) for x, y in ((a, b), (b, a))] for k in kept])
-    statistics = np.abs(d) - np.abs(d).mean(), np.abs(swapped[:, 0] - swapped[:, 1])
+    exchanged, observed = np.abs(swapped[:, 0] - swapped[:, 1]), abs(one - two)
     near = 1e-12 * (abs(one) + abs(two))
+    share = lambda hits: (1 + np.sum(hits)) / (1 + len(hits))
     out, ordered = samples // 40, np.sort(np.column_stack([found, d]), axis=0)
     low, high = ordered[out], ordered[samples - 1 - out]
-    p = [[(1 + np.sum(s >= abs(one - two) - near)) / (1 + len(s)), (1 + np.sum(s > abs(one - two))) / (1 + len(s))] for s in statistics]
-    return dict(score=[one, two], interval=[low[2], high[2]], mean=found.mean(0), half=(high - low)[:2] / 2, bootstrap_p=p[0],
-                randomisation_p=p[1])
+    return dict(score=[one, two], interval=[low[2], high[2]], mean=found.mean(0), half=(high - low)[:2] / 2,
+                bootstrap_p=[share(np.abs(d - (one - two)) >= observed - near), share(np.abs(d) - np.abs(d).mean() > observed)],
+                randomisation_p=[share(exchanged >= observed - near), share(exchanged > observed)])
 
 
 def sacrebleu(metric, references, a, b, samples, trials, seed):

@@ -159,6 +159,11 @@ typedef struct foci_loss_options {
     int64_t calibrate; /* the training step, from 1: mechanisms whose frozen statistics are
                                * due take them from this batch; 0: none does */
     int     advance; /* 1: move the parameters that mechanisms move, once a step */
+    /* Without gradients: of each label, in the order of batch->label_at (of classes, of
+     * the rows), -log p with label smoothing, and what the model finds likeliest in its
+     * place.  NULL: not wanted. */
+    float   *nats; /* [labels] */
+    int32_t *best; /* [labels] */
 } foci_loss_options;
 
 /* Compute the loss of a batch and, unless grads is NULL, its gradients, which are added and
@@ -308,6 +313,16 @@ typedef struct foci_scores {
  * batches 0: all. */
 FOCI_API foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
                                    foci_scores *scores);
+
+/* Called with each batch and what became of its labels, [batch->n_labels] as in
+ * foci_loss_options; a result other than 0 ends the evaluation behind this batch. */
+typedef int (*foci_labels_fn)(void *user, const foci_batch *batch, const float *nats,
+                              const int32_t *best);
+
+/* As foci_evaluate(), label by label. */
+FOCI_API foci_status foci_evaluate_labels(foci_model *model, foci_data *data,
+                                          int64_t batches, foci_labels_fn labels,
+                                          void *user, foci_scores *scores);
 
 /*
  * Decoding: token by token, through states

@@ -88,10 +88,9 @@ static const void *heads_from(const struct softmax *s, const void *all,
 static foci_status run_softmax(const struct softmax *s, const foci_io *io)
 {
     const foci_problem *p = &s->other->p;
-    const int64_t       masks =
-        p->mask_heads > 1 ? s->group->head0 * p->len_q * p->len_k : 0;
-    foci_io             it;
-    foci_grads          none;
+    const int64_t masks = p->mask_heads > 1 ? s->group->head0 * p->len_q * p->len_k : 0;
+    foci_io       it;
+    foci_grads    none;
 
     TRY(plan_whole_io(s->other, io, NULL, &it, &none));
     it.q = heads_from(s, it.q, &p->q, s->group->head0);

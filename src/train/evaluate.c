@@ -38,10 +38,8 @@ static foci_status add_batch(struct evaluation *e, const foci_batch *batch, bool
     foci_loss loss = { FOCI_SIZED(foci_loss) };
 
     TRY(reserve_labels(e, batch->n_labels));
-    const foci_loss_options o = { FOCI_SIZED(foci_loss_options),
-                                  .carry = e->carry,
-                                  .nats = e->nats,
-                                  .best = e->best };
+    const foci_loss_options o = { FOCI_SIZED(foci_loss_options), .carry = e->carry,
+                                  .nats = e->nats, .best = e->best };
     TRY(foci_model_loss(e->m, batch, &o, NULL, &loss));
     e->loss.sum += loss.sum;
     e->loss.labels += loss.labels;

@@ -98,7 +98,6 @@ static struct data_shape data_shape(struct train_job *j)
             opt_int(a, "batch-tokens", pairs && !j->s.from[0].task ? 4096 : 0),
         .len = j->s.from[0].task ? 0 : j->config.context,
         .patch = opt_int(a, "patch", 0),
-        .reverse = opt_flag(a, "reverse"),
         .words = asks_words(a),
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .examples = opt_int(a, "examples", 0),

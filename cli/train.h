@@ -12,6 +12,7 @@ struct train_source {
     const char     *task;          /* a generator in their place */
     foci_data_split split;
     double          begin, end; /* the part of the lines; 0, 0: all */
+    bool            reverse;    /* translate: the second column into the first */
 };
 
 /* train_source.c: what a command `foci train` has its examples from, by foci_data_split.
@@ -32,7 +33,7 @@ struct data_shape {
     foci_model_kind       task;
     const foci_tokenizer *tokenizer;
     int64_t               batch, batch_tokens, len, source_len, patch;
-    int                   reverse, words;
+    int                   words;
     uint64_t              seed;
     int64_t               examples, stride;
     foci_data_order       order;

@@ -43,7 +43,7 @@ static int open_set(const struct args *a, foci_ctx *ctx,
         .kind = kind_of(from, shape->task),
         .task = from->task,
         .split = from->split,
-        .reverse = shape->reverse,
+        .reverse = from->reverse,
         .tokenizer = shape->tokenizer,
         .part_begin = from->begin,
         .part_end = from->end,
@@ -108,6 +108,7 @@ struct train_source source_of(const struct args *a, foci_data_split split)
         .target = opt_text(a, "labels") ? opt_text(a, "labels") : opt_text(a, "target"),
         .task = opt_text(a, "task"),
         .split = split,
+        .reverse = opt_flag(a, "reverse"),
     };
 }
 

@@ -19,6 +19,7 @@ static int shipped_sources(const struct args *a, foci_model_kind task,
     s->shipped = true;
     for (int i = 0; i < 3; i++) {
         s->from[i].split = (foci_data_split)i;
+        s->from[i].reverse = opt_flag(a, "reverse");
         if (task == FOCI_MODEL_CLASSIFY)
             s->from[i].task = "listops(depth=3, arguments=3, least=4, most=60)";
         else if (!(s->from[i].text = shipped_path(a, files[task][i], s->paths[i])))

@@ -13,8 +13,7 @@ enum {
     TIMED_BATCHES = 8,
     TIMED_STEPS = 512,   /* about, over the length of a sequence */
     SEEN_BATCHES = 4,    /* that heads are looked at on, */
-    SEEN_ROWS = 2,       /* of each so many sequences, */
-    SEEN_POSITIONS = 256 /* and so much of them: weights are a matrix */
+    SEEN_POSITIONS = 256 /* of each so many in all at most: weights are a matrix */
 };
 
 /* One attention of the model.  Sums over batches; why: there is no such number. */
@@ -335,7 +334,10 @@ static foci_status look_at_heads(const struct judged *j, struct costs *c)
     for (int i = 0; i < SEEN_BATCHES && !status; i++) {
         status = next_batch(j, &b);
         if (status || !b.batch) break;
-        status = foci_model_observe(j->model, &b, SEEN_ROWS, SEEN_POSITIONS, look, c);
+        const int64_t longer = b.len > b.source_len ? b.len : b.source_len;
+        const int64_t rows = SEEN_POSITIONS / longer;
+        status = foci_model_observe(j->model, &b, rows > 0 ? rows : 1, SEEN_POSITIONS,
+                                    look, c);
     }
     return status;
 }

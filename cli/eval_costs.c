@@ -34,6 +34,7 @@ struct costs {
     struct cost_attention *attention; /* [n] */
     size_t                 n, cap;
     foci_ctx              *ctx;
+    foci_status            failed; /* looking at heads */
 };
 
 void seen_add(struct seen *s, const foci_batch *b)
@@ -273,43 +274,55 @@ static bool mean_of(const double *heads, int64_t n, double *mean)
     return count > 0;
 }
 
+/* Why there is no number.  That memory is missing is no reason, but ends the command. */
+static void note_reason(struct costs *c, foci_status status, char why[400])
+{
+    snprintf(why, 400, "%s", foci_errmsg(c->ctx));
+    if (status == FOCI_ERR_MEMORY) c->failed = status;
+}
+
 static void add_concentration(struct costs *c, struct cost_attention *a,
                               const foci_observation *o, const foci_layer_problem *p,
                               double *heads)
 {
     double mean;
 
-    if (p->len > SEEN_POSITIONS)
+    if (p->len > SEEN_POSITIONS) {
         snprintf(a->no_concentration, sizeof a->no_concentration,
                  "its tensors are as long as the context, of %lld tokens, and weights "
                  "are computed up to %d",
                  (long long)p->len, SEEN_POSITIONS);
-    else if (foci_layer_concentration(o->layer, o->io, heads))
-        snprintf(a->no_concentration, sizeof a->no_concentration, "%s",
-                 foci_errmsg(c->ctx));
-    else if (mean_of(heads, p->heads, &mean)) {
+        return;
+    }
+    const foci_status status = foci_layer_concentration(o->layer, o->io, heads);
+    if (status) {
+        note_reason(c, status, a->no_concentration);
+    } else if (mean_of(heads, p->heads, &mean)) {
         a->concentration += mean;
         a->n_concentrations++;
-    } else
+    } else {
         snprintf(a->no_concentration, sizeof a->no_concentration,
                  "all weights are zero");
+    }
 }
 
 static void add_error(struct costs *c, struct cost_attention *a,
                       const foci_observation *o, const foci_layer_problem *p,
                       double *heads)
 {
-    double mean;
+    const foci_status status = foci_layer_softmax_errors(o->layer, o->io, heads);
+    double            mean;
 
-    if (foci_layer_softmax_errors(o->layer, o->io, heads))
-        snprintf(a->no_error, sizeof a->no_error, "%s", foci_errmsg(c->ctx));
-    else if (mean_of(heads, p->heads, &mean)) {
+    if (status) {
+        note_reason(c, status, a->no_error);
+    } else if (mean_of(heads, p->heads, &mean)) {
         a->error += mean;
         a->n_errors++;
-    } else
+    } else {
         snprintf(
             a->no_error, sizeof a->no_error,
             "its heads do not read one query, key and value each, as softmax does");
+    }
 }
 
 static int look(void *user, const foci_observation *o)
@@ -318,12 +331,12 @@ static int look(void *user, const foci_observation *o)
     struct cost_attention *a = attention_at(c, o);
     foci_layer_problem     p = { FOCI_SIZED(foci_layer_problem) };
 
-    if (foci_layer_get_problem(o->layer, &p)) return 1;
+    (void)foci_layer_get_problem(o->layer, &p);
     double *heads = need((size_t)p.heads, sizeof *heads);
     add_concentration(c, a, o, &p, heads);
-    add_error(c, a, o, &p, heads);
+    if (!c->failed) add_error(c, a, o, &p, heads);
     free(heads);
-    return 0;
+    return c->failed != FOCI_OK;
 }
 
 static foci_status look_at_heads(const struct judged *j, struct costs *c)
@@ -338,6 +351,7 @@ static foci_status look_at_heads(const struct judged *j, struct costs *c)
         const int64_t rows = SEEN_POSITIONS / longer;
         status = foci_model_observe(j->model, &b, rows > 0 ? rows : 1, SEEN_POSITIONS,
                                     look, c);
+        if (!status) status = c->failed;
     }
     return status;
 }

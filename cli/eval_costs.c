@@ -210,7 +210,7 @@ static foci_status start(const struct judged *j, const struct costs *c,
 /* A model that cannot write says why. */
 static foci_status time_decoding(const struct judged *j, struct costs *c)
 {
-    struct cost_sequence s = { NULL };
+    struct cost_sequence s = { .ids = NULL };
     foci_sequences      *q = NULL;
 
     c->state_bytes = -1;
@@ -243,14 +243,7 @@ static struct cost_attention *attention_at(struct costs *c, const foci_observati
 {
     for (size_t i = 0; i < c->n; i++)
         if (!strcmp(c->attention[i].name, o->name)) return &c->attention[i];
-    if (c->n == c->cap) {
-        const size_t           cap = 2 * c->cap + 16;
-        struct cost_attention *more = need(cap, sizeof *more);
-        if (c->n) memcpy(more, c->attention, c->n * sizeof *more);
-        free(c->attention);
-        c->attention = more;
-        c->cap = cap;
-    }
+    c->attention = need_one_more(c->attention, c->n, &c->cap, sizeof *c->attention);
     struct cost_attention *a = &c->attention[c->n++];
     const size_t           bytes = strlen(o->spec) + 1;
     *a = (struct cost_attention){ .spec = need(bytes, 1) };

@@ -42,6 +42,8 @@ struct task_example {
     int32_t  answer;  /* the class */
     int32_t *slices;  /* [slices][len], where labels are; of a class [slices] */
     void    *scratch; /* zeroed */
+    uint64_t seed;    /* of all examples */
+    int64_t  number;  /* of this one in its split, from 0 */
 };
 
 /* A rule that knows nothing of the task: it sees an example and the place of a label (0 of
@@ -95,8 +97,11 @@ int task_print(const struct task *t, char *text, size_t cap);
 int task_n_slices(const struct task *t);
 int task_floor_count(const struct task *t);
 
-/* The stream that example `index` of a split is drawn from. */
+/* The stream that example `index` of a split is drawn from; the one that a run of examples
+ * shares, by the number of the run; and that of what all splits have in common. */
 struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index);
+struct rng task_run_stream(uint64_t seed, foci_data_split split, int64_t run);
+struct rng task_common_stream(uint64_t seed);
 
 /* Memory for n examples, and example number i in it, empty. */
 struct task_memory {

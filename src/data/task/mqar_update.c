@@ -37,21 +37,32 @@ static int64_t bound(const struct task *t)
     return 2 * (task_int(t, PAIRS) + task_int(t, UPDATES));
 }
 
+/* A sentence with two numbers. */
+static const char *wrong(struct task *t, const char *format, int64_t a, int64_t b)
+{
+    snprintf(t->message, sizeof t->message, format, (long long)a, (long long)b);
+    return t->message;
+}
+
 static const char *plan(struct task *t)
 {
     const int64_t vocab = task_int(t, VOCAB), pairs = task_int(t, PAIRS);
+    const int64_t updates = task_int(t, UPDATES);
+    const int64_t least = max64(bound(t) - 1, 2 * pairs + 2);
     const int64_t places = (task_int(t, LENGTH) - bound(t)) / 2;
-    const char   *wrong = NULL;
 
-    if (t->arg[UPDATES] > t->arg[PAIRS])
-        wrong = "updates is above pairs: there are no more keys to bind anew";
-    else if (places < pairs)
-        wrong = "length is below 4 for each pair and 2 for each update, which pairs, "
-                "updates and questions take";
-    else if (pairs > vocab / 2 - 1 || bound(t) / 2 > vocab - vocab / 2)
-        wrong = "vocab is too small: it takes twice as many tokens as pairs and "
-                "updates together, and 2 more";
-    if (wrong) return wrong;
+    if (updates > pairs)
+        return wrong(t, "updates=%lld is above pairs=%lld: no key is left to bind anew",
+                     updates, pairs);
+    if (places < pairs)
+        return wrong(
+            t,
+            "length=%lld: pairs, updates and a question for each key take %lld "
+            "at least",
+            task_int(t, LENGTH), bound(t) + 2 * pairs);
+    if (vocab < least)
+        return wrong(t, "vocab=%lld: keys and values take %lld tokens at least", vocab,
+                     least);
     t->kind = FOCI_DATA_LM;
     t->causal = true;
     t->vocab = vocab;

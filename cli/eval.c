@@ -96,7 +96,7 @@ static int open_data(struct judged *j)
         .patch = opt_int(j->a, "patch", 0),
         .reverse = opt_flag(j->a, "reverse"),
         .words = model_reads_words(j->model),
-        .seed = 1,
+        .seed = j->config.seed, /* maps of a generator may follow from it */
         .examples = opt_int(j->a, "examples", 0),
         .order = FOCI_DATA_ORDER_ONCE,
         .classes = j->classes,
@@ -215,4 +215,5 @@ const struct verb verb_eval = {
     .notes =
         "Without --data a model is judged by the test set of what it was trained on, "
         "where that was shipped or generated.",
+    .also = task_names,
 };

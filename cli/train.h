@@ -89,8 +89,8 @@ int config_read(const struct args *a, foci_model_kind task, foci_model_config *c
 struct train_line {
     char **argv; /* [n], for args_parse() */
     int    n;
-    char  *preset, **names; /* [n_names] what argv points into, beside given texts */
-    int    n_names;
+    char  *preset, **words; /* [n_words] what argv points into */
+    int    n_words;
 };
 int  train_line_make(const struct args *a, struct train_line *l);
 void train_line_free(struct train_line *l);

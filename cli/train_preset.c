@@ -89,11 +89,12 @@ static void push_given(const struct args *a, struct train_line *l)
         const struct given *g = &a->given[i];
         if (!strcmp(g->option->name, "preset") || !strcmp(g->option->name, "task"))
             continue;
-        char *name = need(strlen(g->option->name) + 3, 1);
-        sprintf(name, "--%s", g->option->name);
-        l->names[l->n_names++] = name;
-        push(l, name);
-        if (g->option->arg) push(l, g->text);
+        const size_t n = strlen(g->option->name) + (g->text ? strlen(g->text) : 0) + 4;
+        char        *word = need(n, 1);
+        snprintf(word, n, "--%s%s%s", g->option->name, g->text ? "=" : "",
+                 g->text ? g->text : "");
+        l->words[l->n_words++] = word;
+        push(l, word);
     }
     if (a->json) push(l, "--json");
     if (a->quiet) push(l, "--quiet");
@@ -145,16 +146,16 @@ static char *copy_of(const char *text)
     return strcpy(copy, text);
 }
 
-/* Say what was added: the line from `from` to `to`. */
-static void say_preset(const struct args *a, const struct train_line *l, int from,
-                       int to, const char *name, const char *which)
+/* Say what was added: words 1 to n of the line, and a task of the preset's own. */
+static void say_preset(const struct args *a, const struct train_line *l, int n,
+                       const char *own, const char *name, const char *which)
 {
     char text[2000] = "";
 
-    for (int i = from; i < to && strlen(text) + strlen(l->argv[i]) + 2 < sizeof text;
-         i++)
+    if (own) snprintf(text, sizeof text, " --task \"%s\"", own);
+    for (int i = 1; i < n && strlen(text) + strlen(l->argv[i]) + 2 < sizeof text; i++)
         sprintf(text + strlen(text), " %s", l->argv[i]);
-    if (to > from)
+    if (*text)
         note(a, "%s of %s:%s (--preset none for none)",
              strcmp(which, "cpu") ? "published setting" : "preset", name, text);
 }
@@ -177,25 +178,26 @@ int train_line_make(const struct args *a, struct train_line *l)
         note(a, "%s has no %s setting", info.name, which);
     l->preset = copy_of(preset ? preset : "");
     l->argv = need(strlen(l->preset) + 2 * (size_t)a->n_given + 8, sizeof *l->argv);
-    l->names = need((size_t)a->n_given + 1, sizeof *l->names);
+    l->words = need((size_t)a->n_given + 1, sizeof *l->words);
     push(l, NULL); /* the kind */
     push_preset(a, l, &own);
     const int n_preset = l->n;
     push_given(a, l);
-    if (own && !strchr(task, '(')) task = own;
+    if (strchr(task, '(')) own = NULL;
+    if (own) task = own;
     if (look_at(a, task, &info, &kind)) return EXIT_FAILED;
     push(l, "--task");
     push(l, task);
     l->argv[0] = (char *)(a->n_words ? a->words[0] : word_of(kind));
-    say_preset(a, l, 1, n_preset, info.name, which);
+    say_preset(a, l, n_preset, own, info.name, which);
     return EXIT_OK;
 }
 
 void train_line_free(struct train_line *l)
 {
-    for (int i = 0; i < l->n_names; i++)
-        free(l->names[i]);
-    free(l->names);
+    for (int i = 0; i < l->n_words; i++)
+        free(l->words[i]);
+    free(l->words);
     free(l->argv);
     free(l->preset);
 }

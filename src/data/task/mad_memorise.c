@@ -93,4 +93,10 @@ const struct task_def task_mad_memorise = {
     .plan = plan,
     .make = make,
     .symbol = symbol,
+    .preset = "--layers 2 --dim 64 --heads 4 --activation swiglu --ffn 176 "
+              "--positions rope --batch 64 --lr 0.003 --dtype bf16 --steps "
+              "1000",
+    .published = "--layers 2 --dim 128 --heads 16 --activation swiglu --ffn 352 "
+                 "--positions rope --untied --batch 128 --epochs 200 --lr 0.0005 "
+                 "--decay 0 --clip 0 --final-rate 0.002 --examples 256",
 };

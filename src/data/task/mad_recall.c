@@ -162,6 +162,10 @@ const struct task_def task_mad_recall = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .published = "--task mad-recall(compat=mad) --layers 2 --dim 128 --heads 16 "
+                 "--activation swiglu --ffn 352 --positions rope --untied "
+                 "--batch 128 --epochs 200 --lr 0.0005 --decay 0 --clip 0 "
+                 "--final-rate 0.002 --examples 12800",
 };
 
 const struct task_def task_mad_noisy = {
@@ -177,4 +181,8 @@ const struct task_def task_mad_noisy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .published = "--task mad-noisy(compat=mad) --layers 2 --dim 128 --heads 16 "
+                 "--activation swiglu --ffn 352 --positions rope --untied "
+                 "--batch 128 --epochs 200 --lr 0.0005 --decay 0 --clip 0 "
+                 "--final-rate 0.002 --examples 12800",
 };

@@ -172,8 +172,10 @@ const struct task_def task_mqar = {
     .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
-    .preset = NULL,
-    .published = NULL,
+    .preset = "--layers 2 --dim 64 --heads 1 --ffn 0 --batch 128 --lr 0.004 "
+              "--dtype bf16 --steps 8000",
+    .published = "--layers 2 --dim 64 --heads 1 --ffn 0 --examples 100000 "
+                 "--epochs 64 --batch 512 --lr 0.0022 --decay 0.1 --final-rate 0",
 };
 
 /*
@@ -296,6 +298,7 @@ const struct task_def task_mqar_mix = {
     .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
-    .preset = NULL,
-    .published = NULL,
+    .published = "--task mqar-mix(form=published) --layers 2 --dim 64 --heads 1 "
+                 "--ffn 0 --conv 3 --positions none --examples 180000 --epochs "
+                 "32 --batch 256 --lr 0.0032 --decay 0.1 --final-rate 0",
 };

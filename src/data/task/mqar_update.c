@@ -162,4 +162,6 @@ const struct task_def task_mqar_update = {
     .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task mqar-update(vocab=256) --layers 2 --dim 64 --heads 1 "
+              "--ffn 0 --batch 64 --lr 0.004 --dtype bf16 --steps 4000",
 };

@@ -264,6 +264,7 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
     c->grid_rows = c->patch ? info->grid_rows : 0;
     c->grid_cols = c->patch ? info->grid_cols : 0;
     if (j->from[0].task || c->patch) c->context = info->len;
+    c->from_last = info->from_last;
     if (j->task == FOCI_MODEL_TRANSLATE)
         c->source_context = j->from[0].task ? info->source_len : c->context;
     for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)

@@ -234,6 +234,14 @@ def mad_copy(draw, split, vocab=16, length=256, tokens=16, positions="uniform"):
     return s.done()
 
 
+def mad_compress(draw, split, vocab=16, length=32, compat="none"):
+    s = Sequence(length, vocab)
+    s.ids[:-1] = [1 + draw.below(vocab - 1) for _ in range(length - 1)]
+    for i in range(length - (compat == "none")):
+        s.ask(i, s.ids[i], i, length - 1 - i)
+    return s.done()
+
+
 def mad_memorise(draw, split, vocab=256, length=32):
     keys = (vocab - 1) // 2
     values, stream = list(range(1 + keys, vocab)), shared(draw.seed, 0)
@@ -249,7 +257,7 @@ def mad_memorise(draw, split, vocab=256, length=32):
 GENERATORS = {
     "mqar": mqar, "mqar-mix": mqar_mix, "mqar-update": mqar_update, "mqar-pair": mqar_pair,
     "mad-recall": mad_recall, "mad-noisy": mad_noisy, "mad-fuzzy": mad_fuzzy, "mad-copy": mad_copy,
-    "mad-memorise": mad_memorise,
+    "mad-compress": mad_compress, "mad-memorise": mad_memorise,
 }
 
 CASES = (  # name, arguments, examples
@@ -270,6 +278,8 @@ CASES = (  # name, arguments, examples
     ("mad-copy", {"length": 64}, 2),
     ("mad-copy", {"vocab": 5, "length": 20, "tokens": 4, "positions": "mad"}, 3),
     ("mad-copy", {"vocab": 4, "length": 9, "tokens": 4}, 3),
+    ("mad-compress", {}, 2),
+    ("mad-compress", {"vocab": 4, "length": 6, "compat": "mad"}, 3),
     ("mad-memorise", {}, 2),
     ("mad-memorise", {"vocab": 8, "length": 10}, 3),
 )

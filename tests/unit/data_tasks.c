@@ -36,6 +36,8 @@ static const char *const texts[] = {
     "mad-copy(length=40)",
     "mad-copy(vocab=4, length=9, tokens=4)",
     "mad-copy(length=30, tokens=5, positions=mad)",
+    "mad-compress(vocab=5, length=6)",
+    "mad-compress(compat=mad)",
     "mad-memorise(vocab=9)",
 };
 enum { N_TEXTS = sizeof texts / sizeof *texts, AT_ONCE = 16 };

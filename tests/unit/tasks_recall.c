@@ -458,6 +458,31 @@ static void copies(void **state)
     examples_close(m);
 }
 
+static void look_string(const struct examples *m, const struct task_example *e,
+                        void *user)
+{
+    struct counts *symbols = user;
+
+    for (int64_t i = 0; i < e->n; i++) {
+        const bool mark = i == e->n - 1;
+        assert_int_equal(e->ids[i] == m->t.vocab - 1, mark);
+        assert_int_equal(e->labels[i], mark ? -1 : e->ids[i]);
+        if (!mark) count(symbols, e->ids[i] - 1);
+    }
+}
+
+static void strings(void **state)
+{
+    struct examples *m = examples_open("mad-compress(vocab=12, length=9)");
+    struct counts    symbols = { 0 };
+
+    (void)state;
+    assert_true(m->t.from_last);
+    examples_each(m, FOCI_DATA_SPLIT_TEST, N, look_string, &symbols);
+    all_alike("symbols", &symbols, 0, 11);
+    examples_close(m);
+}
+
 struct map {
     int32_t       value[MOST];
     struct counts key;
@@ -507,7 +532,8 @@ int main(void)
         cmocka_unit_test(mqar_mix),  cmocka_unit_test(mqar_update),
         cmocka_unit_test(mqar_pair), cmocka_unit_test(streams),
         cmocka_unit_test(fuzzy),     cmocka_unit_test(labels_everywhere),
-        cmocka_unit_test(copies),    cmocka_unit_test(maps),
+        cmocka_unit_test(copies),    cmocka_unit_test(strings),
+        cmocka_unit_test(maps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

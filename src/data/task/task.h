@@ -22,14 +22,15 @@ struct task {
     double                 arg[FOCI_MAX_ARGS];
     foci_data_kind         kind; /* of its examples */
     bool                   causal;
-    int64_t                vocab, source_vocab; /* ids are below */
-    int64_t                len, source_len;     /* of the longest rows */
-    int64_t                n_classes;
-    double                 chance; /* accuracy of a uniform guess */
-    double                *table;  /* [n_table] shared by all examples */
-    int64_t                n_table;
-    size_t                 scratch_bytes; /* of one example that is being made */
-    char                   message[160];
+    bool    from_last;           /* labels are answered from the last token alone */
+    int64_t vocab, source_vocab; /* ids are below */
+    int64_t len, source_len;     /* of the longest rows */
+    int64_t n_classes;
+    double  chance; /* accuracy of a uniform guess */
+    double *table;  /* [n_table] shared by all examples */
+    int64_t n_table;
+    size_t  scratch_bytes; /* of one example that is being made */
+    char    message[160];
 };
 
 /* An example that is being made.  Its arrays are filled with pads and -1 before. */

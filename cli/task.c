@@ -72,8 +72,12 @@ static json_t *json_task(const foci_task_info *t)
                                               "default", preset(d, value), "values",
                                               range(d, all), "help", d->help));
     }
-    return json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", t->name, "summary", t->summary,
-                     "source", t->source, "version", t->version, "arguments", args);
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", t->name, "summary", t->summary,
+                  "source", t->source, "version", t->version, "arguments", args);
+    if (t->preset) json_object_set_new(o, "preset", json_string(t->preset));
+    if (t->published) json_object_set_new(o, "published", json_string(t->published));
+    return o;
 }
 
 /* A row for each argument of a task. */
@@ -257,9 +261,6 @@ static json_t *json_description(foci_data *d)
     json_t *o = json_task(&info);
     json_object_set_new(o, "slices", slices);
     json_object_set_new(o, "floors", floors);
-    if (info.preset) json_object_set_new(o, "preset", json_string(info.preset));
-    if (info.published)
-        json_object_set_new(o, "published", json_string(info.published));
     return o;
 }
 

@@ -166,7 +166,7 @@ int train_line_make(const struct args *a, struct train_line *l)
     const char              *task = opt_text(a, "task"), *own = NULL;
     const char *which = presets[opt_word(a, "preset", is_given(a, "config") ? 2 : 0)];
     foci_task_info info = { FOCI_SIZED(foci_task_info) };
-    foci_data_kind kind;
+    foci_data_kind kind = FOCI_DATA_LM;
 
     *l = (struct train_line){ 0 };
     const int code = look_at(a, task, &info, &kind);

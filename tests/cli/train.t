@@ -91,6 +91,23 @@ foci train: preset of mqar-update: * --lr 0.004 * (--preset none for none)
 ...
 foci train: judge it: foci eval a
 
+=== every preset and every published setting is one that train takes
+foci task --json | python3 -c '
+import json, subprocess, sys
+small = "--dim 8 --heads 1 --layers 1 --ffn 8 --batch 1 --examples 2 --steps 1 --valid-batches 1 --threads 1 --json"
+n = 0
+for t in json.load(sys.stdin):
+    for which, key in (("cpu", "preset"), ("published", "published")):
+        if key not in t: continue
+        done = subprocess.run(["foci", "train", "--task", t["name"], "--preset", which, "--out", "m%d" % n] + small.split(),
+                              capture_output=True, text=True)
+        n += 1
+        if done.returncode or not json.loads(done.stdout)["steps"] == 1:
+            print(t["name"], which, done.stderr)
+print(n > 15)'
+--- stdout
+True
+
 === presets and epochs that there are not
 foci train --task mqar-update --preset published --steps 1 --dim 8 --heads 1 --layers 1 --batch 1 --threads 1 --out a >/dev/null
 foci train --task copy --epochs 2 --dim 8 --heads 1 --layers 1 --threads 1 --quiet

@@ -438,7 +438,7 @@ static void copies(void **state)
     all_alike("symbols", &x.symbol, 0, 7);
     int kinds = 0;
     for (int s = 0; s < 32; s++) {
-        if (!x.subset.n[s]) continue;
+        if (x.subset.n[s] == 0) continue;
         examples_about("two places of five", x.subset.n[s], 0.1, N);
         kinds++;
     }

@@ -80,4 +80,10 @@ const struct task_def task_mad_compress = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--layers 2 --dim 128 --heads 4 --activation swiglu --ffn 352 "
+              "--batch 64 --lr 0.002 --dtype bf16 --steps 4000",
+    .published = "--task mad-compress(compat=mad) --layers 2 --dim 128 --heads 16 "
+                 "--activation swiglu --ffn 352 --positions rope --untied "
+                 "--batch 128 --epochs 200 --lr 0.0005 --decay 0 --clip 0 "
+                 "--final-rate 0.002 --examples 12800",
 };

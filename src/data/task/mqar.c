@@ -19,6 +19,7 @@
  * 2024; the mixture: Arora et al., "Simple Linear Attention Language Models Balance the
  * Recall-Throughput Tradeoff", 2024.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "data/task/recall.h"
@@ -62,7 +63,7 @@ static void plan_for(struct task *t, int64_t vocab, int64_t length, int64_t plac
     t->causal = true;
     t->vocab = vocab;
     t->len = length;
-    t->chance = 1 / (double)(vocab - vocab / 2);
+    t->chance = recall_chance(vocab);
     t->n_table = places;
     t->scratch_bytes = recall_set_bytes(vocab) + (size_t)places;
 }
@@ -260,6 +261,7 @@ static const struct setting *mix_setting(const struct setting      *all,
     for (; all->share; all++)
         for (int64_t i = 0; i < all->share; i++)
             order[n++] = all;
+    assert(0 < n && n <= MOST);
     struct rng r = task_run_stream(e->seed, split, e->number / n);
     for (int64_t i = 0; i < n; i++) { /* Fisher and Yates from the front */
         const int64_t         j = i + rng_below(&r, n - i);
@@ -298,6 +300,9 @@ const struct task_def task_mqar_mix = {
     .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task mqar-mix(vocab=1024) --layers 2 --dim 64 --heads 1 "
+              "--ffn 0 --conv 3 --positions none --batch 64 --lr 0.004 "
+              "--dtype bf16 --steps 2000",
     .published = "--task mqar-mix(form=published) --layers 2 --dim 64 --heads 1 "
                  "--ffn 0 --conv 3 --positions none --examples 180000 --epochs "
                  "32 --batch 256 --lr 0.0032 --decay 0.1 --final-rate 0",

@@ -59,7 +59,7 @@ static const char *plan(struct task *t)
     t->causal = true;
     t->vocab = vocab;
     t->len = task_int(t, LENGTH);
-    t->chance = 1 / (double)(vocab - vocab / 2);
+    t->chance = recall_chance(vocab);
     t->n_table = places;
     t->scratch_bytes = (size_t)(keys + 2 * task_int(t, GRID)) * sizeof(int32_t) +
                        recall_set_bytes(vocab) + (size_t)places;
@@ -166,4 +166,7 @@ const struct task_def task_mqar_pair = {
     .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task mqar-pair(vocab=256) --layers 2 --dim 64 --heads 1 "
+              "--ffn 0 --conv 3 --batch 64 --lr 0.004 --dtype bf16 --steps "
+              "4000",
 };

@@ -67,7 +67,7 @@ static const char *plan(struct task *t)
     t->causal = true;
     t->vocab = vocab;
     t->len = task_int(t, LENGTH);
-    t->chance = 1 / (double)(vocab - vocab / 2);
+    t->chance = recall_chance(vocab);
     t->n_table = places;
     /* Two sets of tokens, places, and where each key was bound last. */
     t->scratch_bytes = 2 * recall_set_bytes(vocab) + (size_t)places +

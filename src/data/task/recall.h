@@ -30,6 +30,13 @@
         .help = "zoology: noise may be any token, keys too"                            \
     }
 
+/* Of a guess among the values, which are those tokens that are no keys. */
+static inline double recall_chance(int64_t vocab)
+{
+    const int64_t values = vocab - vocab / 2;
+    return 1 / (double)values;
+}
+
 /* A set of tokens, a bit each, and the bytes of one. */
 static inline size_t recall_set_bytes(int64_t vocab)
 {

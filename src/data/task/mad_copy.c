@@ -138,6 +138,9 @@ const struct task_def task_mad_copy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task mad-copy(length=128) --layers 2 --dim 64 --heads 4 "
+              "--activation swiglu --ffn 176 --positions rope --batch 64 --lr "
+              "0.003 --dtype bf16 --steps 2000",
     .published = "--task mad-copy(positions=mad) --layers 2 --dim 128 --heads 16 "
                  "--activation swiglu --ffn 352 --positions rope --untied "
                  "--batch 128 --epochs 200 --lr 0.0005 --decay 0 --clip 0 "

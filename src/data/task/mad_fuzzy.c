@@ -225,6 +225,9 @@ const struct task_def task_mad_fuzzy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--layers 2 --dim 64 --heads 4 --activation swiglu --ffn 176 "
+              "--positions rope --conv 3 --batch 64 --lr 0.003 --dtype bf16 "
+              "--steps 2000",
     .published = "--task mad-fuzzy(compat=mad) --layers 2 --dim 128 --heads 16 "
                  "--activation swiglu --ffn 352 --positions rope --untied "
                  "--batch 128 --epochs 200 --lr 0.0005 --decay 0 --clip 0 "

@@ -154,6 +154,8 @@ const struct task_def task_copy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 1,
+    .preset = "--layers 1 --dim 64 --heads 4 --ffn 256 --dropout 0 "
+              "--smoothing 0 --batch 64 --lr 0.003 --dtype bf16 --steps 2000",
 };
 
 const struct task_def task_reverse = {
@@ -169,4 +171,6 @@ const struct task_def task_reverse = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 2,
+    .preset = "--layers 1 --dim 64 --heads 4 --ffn 256 --dropout 0 "
+              "--smoothing 0 --batch 64 --lr 0.003 --dtype bf16 --steps 2000",
 };

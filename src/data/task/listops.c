@@ -241,4 +241,8 @@ const struct task_def task_listops = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task listops(depth=6,arguments=6,least=16,most=199) "
+              "--examples 40000 --layers 6 --dim 128 --heads 8 --pooling "
+              "first --positions rope --batch 64 --dtype bf16 --time-limit "
+              "420 --valid-every 400",
 };

@@ -1,6 +1,7 @@
 /* growth.c -- costs against length on logarithmic axes. */
 #include "cli/growth.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -62,6 +63,7 @@ static double cost_of(const struct envelope *e, int curve, int i)
 
 static void add(struct envelope *e, int curve, double from, double to)
 {
+    assert(e->ranges);
     struct growth_range *last = e->n_ranges ? &e->ranges[e->n_ranges - 1] : NULL;
 
     if (last && last->curve == curve && last->to >= from)

@@ -17,6 +17,8 @@
 static const double worth_it = 1.1;
 /* An error below it is called small. */
 static const double small_error = 0.05;
+/* Half the distance of the quartiles, as a share of the median, that a quiet machine keeps to. */
+static const double quiet = 0.1;
 
 /*
  * Curves
@@ -343,6 +345,23 @@ static bool next_advice(const struct lengths *w, int *i, struct advice *v)
     return true;
 }
 
+/* Advice from times that vary is worth less. */
+static void print_noise(const struct lengths *w)
+{
+    int n = 0, all = 0;
+
+    for (int i = 0; i < w->n_specs * w->n_lengths; i++) {
+        const struct length_cell *c = &w->cells[i];
+        if (!c->measured || c->rounds < 2) continue;
+        all++;
+        n += c->high - c->low > 2 * quiet * c->seconds;
+    }
+    if (4 * n > all)
+        printf("%d of %d times vary by more than %.0f %%: other work may slow the "
+               "machine, and\nmeasuring again may give other advice.\n",
+               n, all, 100 * quiet);
+}
+
 void length_advice_print(const struct lengths *w)
 {
     struct advice v;
@@ -360,6 +379,7 @@ void length_advice_print(const struct lengths *w)
         advise(w, &v, text, sizeof text);
         printf("%s\n", text);
     } while (next_advice(w, &i, &v));
+    print_noise(w);
 }
 
 json_t *length_advice_json(const struct lengths *w)

@@ -22,7 +22,7 @@ static void error_cell(const struct length_cell *c, struct output_table *t)
     if (c->untrained)
         table_cell(t, "(%s)", text);
     else
-        table_cell(t, "%s ", text); /* digits above digits */
+        table_cell(t, "%s", text);
 }
 
 static void row(const struct lengths *w, int spec, int i, struct output_table *t)
@@ -57,11 +57,9 @@ static void row(const struct lengths *w, int spec, int i, struct output_table *t
 
 static void print_rows(const struct lengths *w)
 {
-    static const char *const heads[] = {
-        "length",   "mechanism", "median ms", "+-%",
-        "tokens/s", "x softmax", "memory",    "error "
-    };
-    struct output_table *t = table_create("rlrrrrrr");
+    static const char *const heads[] = { "length",   "mechanism", "median ms", "+-%",
+                                         "tokens/s", "x softmax", "memory",    "error" };
+    struct output_table     *t = table_create("rlrrrrrr");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);

@@ -328,9 +328,10 @@ static int check_lists(const struct run_verb *given, const struct bench_row *row
 int bench_prepare(const struct run_verb *given, const char *text, struct bench_case *c)
 {
     int status = parse(given->a, given->ctx, text, c);
-    if (status == EXIT_OK) status = bench_lists(given, c);
-    if (status == EXIT_OK) status = try_plan(given->a, given->ctx, c);
-    return status;
+    if (status) return status;
+    const foci_status lists = bench_lists(given, c);
+    return lists ? library_error(given->a, given->ctx, lists, text)
+                 : try_plan(given->a, given->ctx, c);
 }
 
 void bench_case_free(struct bench_case *c)
@@ -369,15 +370,12 @@ static int bench_cases(const struct args *a, foci_ctx *ctx, const char *const *t
 
 static int run(const struct args *a)
 {
-    if (opt_text(a, "limit") && !opt_flag(a, "crossover"))
-        return usage_error(a, "--limit needs --crossover, whose lengths it ends");
     foci_ctx *ctx = open_device_ctx(a, (int)opt_int(a, "threads", 0));
     if (!ctx) return EXIT_FAILED;
 
     enum { N_DEFAULT = sizeof default_cases / sizeof *default_cases };
-    const int status = opt_flag(a, "crossover") ? bench_crossover(a, ctx)
-                       : a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
-                                    : bench_cases(a, ctx, default_cases, N_DEFAULT);
+    const int status = a->n_words ? bench_cases(a, ctx, a->words, a->n_words)
+                                  : bench_cases(a, ctx, default_cases, N_DEFAULT);
     foci_ctx_free(ctx);
     return status;
 }
@@ -406,14 +404,6 @@ static const struct option options[] = {
       .arg = "FILE",
       .kind = KIND_TEXT,
       .help = "show the speed-up over what --json wrote to FILE" },
-    { .name = "crossover",
-      .help = "the length from which each SPEC is faster than softmax" },
-    { .name = "limit",
-      .arg = "N",
-      .kind = KIND_WHOLE,
-      .min = BENCH_SHORTEST,
-      .max = 1 << 24,
-      .help = "the longest that --crossover tries (default 16384)" },
     { 0 },
 };
 
@@ -424,7 +414,6 @@ static const char *const examples[] = {
     "foci bench lsh/n1m65536d64/bf16/step",
     "foci bench softmax/b4h8n1024w512/bf16/both 'gau(relu2)/b4n1024w512/bf16/fwd'",
     "foci bench product/m4096n1024k1024/bf16/nn product/m1n4096k4096/f32/nt",
-    "foci bench --crossover linear 'performer(features=256)/h8d64c/bf16/both'",
     "foci bench --json > old.json; foci bench --compare old.json",
     NULL,
 };
@@ -454,10 +443,5 @@ const struct verb verb_bench = {
         "as\n"
         "layers are made of; FORM (nn, tn, nt, tt) says which are stored the other "
         "way\n"
-        "round.\n\n"
-        "With --crossover lengths are doubled, and then halved, up to where a spec "
-        "takes\n"
-        "turns with softmax and wins, there and at twice the length; SPEC alone is\n"
-        "SPEC/h8d64/bf16/fwd.  --reps and --time are those of a length (default 5 and "
-        "0.2).",
+        "round.",
 };

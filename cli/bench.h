@@ -6,8 +6,6 @@
 #include "cli/layer.h"
 #include "cli/run.h"
 
-enum { BENCH_SHORTEST = 64 }; /* length that is compared with softmax */
-
 enum pass { PASS_FWD, PASS_BWD, PASS_BOTH, PASS_STEP };
 
 /* A product of matrices; m 0: the case is none. */
@@ -44,6 +42,14 @@ int bench_run(const struct args *a, foci_ctx *ctx, const struct bench_case *c, i
               double time, struct bench_result *r);
 void bench_release(struct bench_result *r);
 
+/* Inputs of jobs, each drawn once for all jobs that read as many numbers: a list. */
+struct bench_input;
+enum { BENCH_Q = 1, BENCH_K, BENCH_V, BENCH_DO, BENCH_X }; /* their seeds */
+void bench_inputs_free(struct bench_input *all);
+/* n standard normal numbers of this seed; `*all` owns them. */
+const void *bench_input(struct bench_input **all, foci_dtype dtype, size_t n,
+                        uint64_t seed);
+
 /* A case ready to be executed repeatedly; not one of steps. */
 struct bench_job {
     const foci_plan   *plan;
@@ -53,9 +59,14 @@ struct bench_job {
     bool               there; /* it runs on a device, on copies of the two */
     struct device_copy copy;
 };
-/* bench_job_close() in any case. */
+/* Bytes of its tensors and parameters, but for inputs in `drawn` (NULL: none are). */
+size_t bench_job_bytes(const foci_plan *plan, enum pass pass,
+                       const struct bench_input *drawn);
+/* Open it on inputs that outlive it, and execute it forward once.  bench_job_close() in any
+ * case. */
 foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
-                           const struct bench_case *c, struct bench_job *j);
+                           const struct bench_case *c, struct bench_input **inputs,
+                           struct bench_job *j);
 foci_status bench_job_run(void *job);
 void        bench_job_close(struct bench_job *j);
 
@@ -95,15 +106,11 @@ int  bench_product(const struct args *a, foci_ctx *ctx, const struct bench_case 
 /* The median of n numbers, which are sorted. */
 double bench_median(double *x, int n);
 
-/* bench_cross.c: bench --crossover. */
-int bench_crossover(const struct args *a, foci_ctx *ctx);
-
 /* bench_lists.c: give the case the lists that its spec needs; those that given->lists lacks
- * are made up.  EXIT_OK, or a status with the message printed;
- * bench_lists_free() in both cases. */
-int  bench_lists(const struct run_verb *given, struct bench_case *c);
-bool bench_has_list(const struct bench_case *c, const char *name);
-void bench_lists_free(struct bench_case *c);
+ * are made up.  bench_lists_free() in any case. */
+foci_status bench_lists(const struct run_verb *given, struct bench_case *c);
+bool        bench_has_list(const struct bench_case *c, const char *name);
+void        bench_lists_free(struct bench_case *c);
 
 /* bench_layer.c: the same for a layer.  KIND(SPEC) names its kind, SPEC alone is
  * attention; read it, and let c->spec be SPEC. */
@@ -119,5 +126,17 @@ foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *l
                        const struct bench_case *c, int reps, double time,
                        struct bench_result *r);
 void        bench_step_cost(foci_ctx *ctx, const struct bench_case *c, foci_cost *cost);
+
+/* The same in pieces: each bench_steps_run() follows a bench_steps_rewind(). */
+struct bench_steps;
+foci_status bench_steps_open(foci_ctx *ctx, const foci_plan *plan,
+                             const foci_layer *layer, const struct bench_case *c,
+                             struct bench_steps **steps);
+foci_status bench_steps_rewind(void *steps);
+foci_status bench_steps_run(void *steps);
+/* Scratch memory of a step, and bytes that its states hold. */
+size_t bench_steps_work_bytes(const struct bench_steps *s);
+size_t bench_steps_state_bytes(const struct bench_steps *s);
+void   bench_steps_close(struct bench_steps *s);
 
 #endif

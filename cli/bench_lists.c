@@ -57,14 +57,14 @@ static const foci_list *find(const foci_list *lists, int64_t n, const char *name
     return NULL;
 }
 
-int bench_lists(const struct run_verb *given, struct bench_case *c)
+foci_status bench_lists(const struct run_verb *given, struct bench_case *c)
 {
     foci_problem  *p = &c->problem;
     foci_list_want want = { FOCI_SIZED(foci_list_want) };
     int            n = 0;
 
     foci_status status = foci_list_wanted_count(given->ctx, c->spec, p, &n);
-    if (status && c->is_layer) return EXIT_OK; /* the layer may know better */
+    if (status && c->is_layer) return FOCI_OK; /* the layer may know better */
     if (n) c->lists = need((size_t)n, sizeof *c->lists);
     for (int i = 0; i < n && !status; i++) {
         status = foci_list_wanted(given->ctx, c->spec, p, i, &want);
@@ -73,7 +73,7 @@ int bench_lists(const struct run_verb *given, struct bench_case *c)
             make_list(&want, find(given->lists, given->p.n_lists, want.name));
         p->lists = c->lists;
     }
-    return status ? library_error(given->a, given->ctx, status, c->text) : EXIT_OK;
+    return status;
 }
 
 bool bench_has_list(const struct bench_case *c, const char *name)

@@ -58,7 +58,7 @@ int32_t *bench_words(int64_t seqs, int64_t n)
     return words;
 }
 
-/* Whether the plan reads q, k or x: it asks for what it misses. */
+/* Whether the plan reads q, k or x: an execution without it is refused by its name. */
 static bool reads(const foci_plan *plan, char tensor)
 {
     static _Alignas(64) float some[16];
@@ -89,43 +89,136 @@ void *bench_draw_x(const foci_plan *plan, const foci_problem *p, size_t n)
     return reads(plan, 'x') ? bench_draw(p->dtype, n * (size_t)p->dim_x, 5) : NULL;
 }
 
-foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
-                           const struct bench_case *c, struct bench_job *j)
+/* Elements of the tensors of a plan; 0 of those that are not read. */
+struct extents {
+    foci_dtype dtype;
+    size_t     q, k, v, x, o, params;
+};
+
+static struct extents extents_of(const foci_plan *plan)
 {
     foci_problem p = { FOCI_SIZED(foci_problem) };
 
     foci_plan_get_problem(plan, &p);
-    const size_t heads = (size_t)(p.batch * p.heads);
-    const size_t kv = (size_t)(p.batch * p.kv_heads);
-    const size_t len_q = (size_t)p.len_q, len_k = (size_t)p.len_k;
+    const size_t q = (size_t)(p.batch * p.heads) * (size_t)p.len_q;
+    const size_t k = (size_t)(p.batch * p.kv_heads) * (size_t)p.len_k;
     const size_t qk = (size_t)p.dim_qk, v = (size_t)p.dim_v;
-    const size_t rows = (size_t)p.batch * len_q;
-    const size_t bytes = foci_dtype_bytes(p.dtype);
-    const size_t n = (size_t)foci_plan_param_floats(plan);
-    const bool   q = reads(plan, 'q'), k = reads(plan, 'k');
-    float       *params = need(n, sizeof *params);
+    return (struct extents){
+        .dtype = p.dtype,
+        .q = reads(plan, 'q') ? q * qk : 0,
+        .k = reads(plan, 'k') ? k * qk : 0,
+        .v = k * v,
+        .x = reads(plan, 'x') ? (size_t)(p.batch * p.len_q * p.dim_x) : 0,
+        .o = q * v,
+        .params = (size_t)foci_plan_param_floats(plan),
+    };
+}
 
+/*
+ * Inputs
+ */
+
+struct bench_input {
+    struct bench_input *next;
+    foci_dtype          dtype;
+    size_t              n;
+    uint64_t            seed;
+    void               *data;
+};
+
+static const struct bench_input *find(const struct bench_input *all, foci_dtype dtype,
+                                      size_t n, uint64_t seed)
+{
+    while (all && (all->dtype != dtype || all->n != n || all->seed != seed))
+        all = all->next;
+    return all;
+}
+
+const void *bench_input(struct bench_input **all, foci_dtype dtype, size_t n,
+                        uint64_t seed)
+{
+    const struct bench_input *found = find(*all, dtype, n, seed);
+    if (found) return found->data;
+
+    struct bench_input *drawn = need(1, sizeof *drawn);
+    *drawn = (struct bench_input){ *all, dtype, n, seed, bench_draw(dtype, n, seed) };
+    *all = drawn;
+    return drawn->data;
+}
+
+void bench_inputs_free(struct bench_input *all)
+{
+    while (all) {
+        struct bench_input *next = all->next;
+        free(all->data);
+        free(all);
+        all = next;
+    }
+}
+
+/* NULL of tensors that are not read. */
+static const void *input(struct bench_input **all, const struct extents *e, size_t n,
+                         uint64_t seed)
+{
+    return n ? bench_input(all, e->dtype, n, seed) : NULL;
+}
+
+size_t bench_job_bytes(const foci_plan *plan, enum pass pass,
+                       const struct bench_input *drawn)
+{
+    const struct extents e = extents_of(plan);
+    const bool           back = pass != PASS_FWD;
+    const size_t         inputs[] = { e.q, e.k, e.v, back ? e.o : 0, e.x };
+    size_t               n = e.o + (back ? e.q + e.k + e.v + e.x : 0);
+
+    for (uint64_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        if (!find(drawn, e.dtype, inputs[i], BENCH_Q + i)) n += inputs[i];
+    return n * foci_dtype_bytes(e.dtype) + (back ? 2 : 1) * e.params * sizeof(float);
+}
+
+/*
+ * Jobs
+ */
+
+/* Room for a gradient; NULL of what is not read. */
+static void *gradient(const struct extents *e, size_t n)
+{
+    return n ? need(n, foci_dtype_bytes(e->dtype)) : NULL;
+}
+
+static void open_backward(const struct extents *e, struct bench_input **inputs,
+                          struct bench_job *j)
+{
+    j->io.saved = need(foci_plan_saved_bytes(j->plan), 1);
+    j->grads = (foci_grads){ FOCI_SIZED(foci_grads),
+                             .d_o = input(inputs, e, e->o, BENCH_DO),
+                             .dx = gradient(e, e->x),
+                             .dq = gradient(e, e->q),
+                             .dk = gradient(e, e->k),
+                             .dv = gradient(e, e->v),
+                             .dparams = need(e->params, sizeof(float)) };
+}
+
+foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
+                           const struct bench_case *c, struct bench_input **inputs,
+                           struct bench_job *j)
+{
+    const struct extents e = extents_of(plan);
+    foci_problem         p = { FOCI_SIZED(foci_problem) };
+    float               *params = need(e.params, sizeof *params);
+
+    foci_plan_get_problem(plan, &p);
     *j = (struct bench_job){ .plan = plan, .pass = c->pass };
     j->io = (foci_io){ FOCI_SIZED(foci_io),
-                       .q = q ? bench_draw(p.dtype, heads * len_q * qk, 1) : NULL,
-                       .k = k ? bench_draw(p.dtype, kv * len_k * qk, 2) : NULL,
-                       .v = bench_draw(p.dtype, kv * len_k * v, 3),
-                       .x = bench_draw_x(plan, &p, rows),
-                       .o = need(heads * len_q * v, bytes),
+                       .q = input(inputs, &e, e.q, BENCH_Q),
+                       .k = input(inputs, &e, e.k, BENCH_K),
+                       .v = input(inputs, &e, e.v, BENCH_V),
+                       .x = input(inputs, &e, e.x, BENCH_X),
+                       .o = need(e.o, foci_dtype_bytes(e.dtype)),
                        .words = bench_words(p.batch, p.len_q),
                        .params = params,
                        .work = need(foci_plan_work_bytes(plan), 1) };
-    if (c->pass != PASS_FWD) {
-        j->io.saved = need(foci_plan_saved_bytes(plan), 1);
-        j->grads =
-            (foci_grads){ FOCI_SIZED(foci_grads),
-                          .d_o = bench_draw(p.dtype, heads * len_q * v, 4),
-                          .dx = j->io.x ? need(rows * (size_t)p.dim_x, bytes) : NULL,
-                          .dq = q ? need(heads * len_q * qk, bytes) : NULL,
-                          .dk = k ? need(kv * len_k * qk, bytes) : NULL,
-                          .dv = need(kv * len_k * v, bytes),
-                          .dparams = need(n, sizeof *params) };
-    }
+    if (c->pass != PASS_FWD) open_backward(&e, inputs, j);
     foci_status status = foci_params_init(plan, 1, params);
     /* Otherwise statistics are found in each sequence, and that is timed. */
     j->there = on_device(ctx);
@@ -140,13 +233,10 @@ foci_status bench_job_open(foci_ctx *ctx, const foci_plan *plan,
 
 void bench_job_close(struct bench_job *j)
 {
-    void *const all[] = {
-        (void *)j->io.q,      (void *)j->io.k,      (void *)j->io.v,
-        (void *)j->io.x,      (void *)j->io.params, j->io.o,
-        j->io.work,           j->io.saved,          j->grads.dx,
-        (void *)j->grads.d_o, j->grads.dq,          j->grads.dk,
-        j->grads.dv,          j->grads.dparams,     (void *)j->io.words
-    };
+    void *const all[] = { (void *)j->io.params, j->io.o,     j->io.work,
+                          j->io.saved,          j->grads.dx, j->grads.dq,
+                          j->grads.dk,          j->grads.dv, j->grads.dparams,
+                          (void *)j->io.words };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
     if (j->there) device_release(&j->copy);
@@ -219,12 +309,14 @@ static foci_status run_plan(foci_ctx *ctx, const foci_plan *plan,
                             const struct bench_case *c, int reps, double time,
                             struct bench_result *r)
 {
-    struct bench_job j;
-    foci_status      status = bench_job_open(ctx, plan, c, &j);
+    struct bench_input *inputs = NULL;
+    struct bench_job    j;
+    foci_status         status = bench_job_open(ctx, plan, c, &inputs, &j);
 
     if (status == FOCI_OK)
         status = bench_repeat(bench_job_run, NULL, &j, reps, time, r);
     bench_job_close(&j);
+    bench_inputs_free(inputs);
     return status;
 }
 

@@ -9,7 +9,7 @@
 
 #include "cli/bench.h"
 
-struct decoding {
+struct bench_steps {
     foci_pool        *pool;
     foci_state      **states, **early; /* early: a token behind; NULL where keep is 0 */
     int32_t          *tokens, *words;  /* of what is appended before a step */
@@ -18,9 +18,10 @@ struct decoding {
     const foci_layer *layer;       /* NULL: the plan alone */
     void             *y;           /* what a layer gives */
     void             *precomputed; /* what it makes of its parameters alone */
+    size_t            work_bytes;  /* of one step */
 };
 
-static foci_status step_layer(const struct decoding *d)
+static foci_status step_layer(const struct bench_steps *d)
 {
     const foci_layer_step_io io = {
         FOCI_SIZED(foci_layer_step_io),
@@ -38,9 +39,9 @@ static foci_status step_layer(const struct decoding *d)
 }
 
 /* Steps take all pages they need, whatever a mechanism keeps in them. */
-static foci_status step(void *self)
+foci_status bench_steps_run(void *steps)
 {
-    const struct decoding *d = self;
+    const struct bench_steps *d = steps;
 
     for (;;) {
         const foci_status status =
@@ -51,10 +52,10 @@ static foci_status step(void *self)
 }
 
 /* `n` tokens for each of `count` states of one length; plans attend to nothing. */
-static foci_status append(struct decoding *d, foci_state *const *states, int64_t count,
-                          int64_t n)
+static foci_status append(struct bench_steps *d, foci_state *const *states,
+                          int64_t count, int64_t n)
 {
-    struct decoding one = *d;
+    struct bench_steps one = *d;
 
     one.io.states = states;
     one.io.n_states = count;
@@ -64,10 +65,10 @@ static foci_status append(struct decoding *d, foci_state *const *states, int64_t
     if (count) bench_fill_words(d->words, count, foci_state_len(states[0]), n);
     for (int64_t i = 0; i < count; i++)
         d->tokens[i] = (int32_t)n;
-    return step(&one);
+    return bench_steps_run(&one);
 }
 
-static foci_status start_again(struct decoding *d, int64_t i)
+static foci_status start_again(struct bench_steps *d, int64_t i)
 {
     foci_state_free(d->states[i]);
     d->states[i] = NULL;
@@ -76,10 +77,10 @@ static foci_status start_again(struct decoding *d, int64_t i)
 }
 
 /* Forget the tokens of the step before. */
-static foci_status rewind_states(void *self)
+foci_status bench_steps_rewind(void *steps)
 {
-    struct decoding *d = self;
-    foci_status      status = FOCI_OK;
+    struct bench_steps *d = steps;
+    foci_status         status = FOCI_OK;
 
     for (int64_t i = 0; i < d->io.n_states && status == FOCI_OK; i++) {
         status = foci_state_truncate(d->states[i], d->keep);
@@ -89,7 +90,7 @@ static foci_status rewind_states(void *self)
 }
 
 /* Fill the states page by page, all with the same keys. */
-static foci_status fill(struct decoding *d)
+static foci_status fill(struct bench_steps *d)
 {
     const int64_t early = d->keep ? d->keep - 1 : 0, n = d->io.n_states;
     foci_status   status = FOCI_OK;
@@ -102,7 +103,8 @@ static foci_status fill(struct decoding *d)
     return d->keep && status == FOCI_OK ? append(d, d->states, n, 1) : status;
 }
 
-static foci_status make(struct decoding *d, const foci_plan *plan, const foci_problem *p)
+static foci_status make(struct bench_steps *d, const foci_plan *plan,
+                        const foci_problem *p)
 {
     const int64_t pages = (p->len_k + FOCI_PAGE - 1) / FOCI_PAGE + 1;
     foci_status   status = foci_pool_create(plan, p->batch * pages, &d->pool);
@@ -117,7 +119,7 @@ static foci_status make(struct decoding *d, const foci_plan *plan, const foci_pr
     return status;
 }
 
-static void release(struct decoding *d)
+static void release(struct bench_steps *d)
 {
     for (int64_t i = 0; i < d->io.n_states; i++) {
         foci_state_free(d->states[i]);
@@ -144,7 +146,7 @@ static void release(struct decoding *d)
 }
 
 /* Rows of a step, or of a page when states are filled. */
-static void draw(struct decoding *d, const foci_plan *plan, const foci_problem *p,
+static void draw(struct bench_steps *d, const foci_plan *plan, const foci_problem *p,
                  int64_t n)
 {
     const size_t rows = (size_t)(p->batch * (n > FOCI_PAGE ? n : FOCI_PAGE));
@@ -164,15 +166,13 @@ static void draw(struct decoding *d, const foci_plan *plan, const foci_problem *
 }
 
 /* What a step reads is at most what states hold, and where they hold sums written back. */
-static double most_bytes(const struct decoding *d, const foci_problem *p, int64_t n)
+static double most_bytes(const struct bench_steps *d, const foci_problem *p, int64_t n)
 {
     const double row =
         (double)foci_dtype_bytes(p->dtype) * (double)(p->dim_qk + p->dim_v);
     double all = row * (double)(p->batch * n * (p->heads + p->kv_heads));
 
-    for (int64_t i = 0; i < d->io.n_states; i++)
-        all += 2 * (double)foci_state_bytes(d->states[i]);
-    return all;
+    return all + 2 * (double)bench_steps_state_bytes(d);
 }
 
 /* The plan on one page of tokens. */
@@ -218,7 +218,8 @@ static foci_status draw_params(foci_ctx *ctx, const foci_plan *plan,
     return status;
 }
 
-static size_t bytes_of(const struct decoding *d, const foci_problem *p, int64_t tokens)
+static size_t bytes_of(const struct bench_steps *d, const foci_problem *p,
+                       int64_t tokens)
 {
     const int64_t n = p->batch * tokens;
 
@@ -255,50 +256,86 @@ static foci_status draw_layer_params(foci_ctx *ctx, const foci_layer *layer,
     return status;
 }
 
+static struct bench_steps *steps_of(const foci_plan *plan, const foci_layer *layer,
+                                    const foci_problem *p, int64_t n)
+{
+    const int64_t most = n > FOCI_PAGE ? n : FOCI_PAGE;
+    const size_t  batch = (size_t)p->batch;
+    const int64_t floats =
+        layer ? foci_layer_param_floats(layer) : foci_plan_param_floats(plan);
+    struct bench_steps *d = need(1, sizeof *d);
+    int32_t            *tokens = need(batch, sizeof *tokens);
+    int32_t            *words = bench_words(p->batch, n);
+
+    for (size_t i = 0; i < batch; i++)
+        tokens[i] = (int32_t)n;
+    bench_fill_words(words, p->batch, p->len_k - n, n);
+    *d = (struct bench_steps){
+        .states = need(batch, sizeof *d->states),
+        .early = need(batch, sizeof *d->early),
+        .tokens = need(batch, sizeof *d->tokens),
+        .words = bench_words(p->batch, most),
+        .keep = p->len_k - n,
+        .layer = layer,
+        .io = { FOCI_SIZED(foci_step_io), .n_states = p->batch, .tokens = tokens,
+                .words = words, .params = need((size_t)floats, sizeof(float)) },
+    };
+    d->io.states = d->states;
+    return d;
+}
+
+foci_status bench_steps_open(foci_ctx *ctx, const foci_plan *plan,
+                             const foci_layer *layer, const struct bench_case *c,
+                             struct bench_steps **steps)
+{
+    const int64_t n = c->problem.len_q, most = n > FOCI_PAGE ? n : FOCI_PAGE;
+    foci_problem  p = { FOCI_SIZED(foci_problem) };
+
+    foci_plan_get_problem(plan, &p);
+    struct bench_steps *d = *steps = steps_of(plan, layer, &p, n);
+    float *const        params = (float *)d->io.params;
+    draw(d, plan, &p, n);
+    foci_status status = layer ? draw_layer_params(ctx, layer, c, params)
+                               : draw_params(ctx, plan, c, params);
+    if (status == FOCI_OK) status = make(d, plan, &p);
+    if (status) return status;
+    d->work_bytes = bytes_of(d, &p, n);
+    d->io.work = need(bytes_of(d, &p, most), 1);
+    return fill(d);
+}
+
+size_t bench_steps_work_bytes(const struct bench_steps *s) { return s->work_bytes; }
+
+size_t bench_steps_state_bytes(const struct bench_steps *s)
+{
+    size_t bytes = 0;
+
+    for (int64_t i = 0; i < s->io.n_states; i++)
+        bytes += foci_state_bytes(s->states[i]);
+    return bytes;
+}
+
+void bench_steps_close(struct bench_steps *s)
+{
+    if (s) release(s);
+    free(s);
+}
+
 foci_status bench_step(foci_ctx *ctx, const foci_plan *plan, const foci_layer *layer,
                        const struct bench_case *c, int reps, double time,
                        struct bench_result *r)
 {
-    foci_problem p = { FOCI_SIZED(foci_problem) };
+    struct bench_steps *d = NULL;
+    foci_problem        p = { FOCI_SIZED(foci_problem) };
+    foci_status         status = bench_steps_open(ctx, plan, layer, c, &d);
 
     foci_plan_get_problem(plan, &p);
-    const int64_t n = c->problem.len_q;
-    const int64_t most = n > FOCI_PAGE ? n : FOCI_PAGE;
-    const size_t  batch = (size_t)p.batch;
-    const int64_t floats =
-        layer ? foci_layer_param_floats(layer) : foci_plan_param_floats(plan);
-    float   *params = need((size_t)floats, sizeof *params);
-    int32_t *tokens = need(batch, sizeof *tokens);
-    int32_t *words = bench_words(p.batch, n);
-    for (size_t i = 0; i < batch; i++)
-        tokens[i] = (int32_t)n;
-    bench_fill_words(words, p.batch, p.len_k - n, n);
-
-    struct decoding d = {
-        .states = need(batch, sizeof *d.states),
-        .early = need(batch, sizeof *d.early),
-        .tokens = need(batch, sizeof *d.tokens),
-        .words = bench_words(p.batch, most),
-        .keep = p.len_k - n,
-        .layer = layer,
-        .io = { FOCI_SIZED(foci_step_io), .n_states = p.batch, .tokens = tokens,
-                .words = words, .params = params },
-    };
-    d.io.states = d.states;
-    draw(&d, plan, &p, n);
-    foci_status status = layer ? draw_layer_params(ctx, layer, c, params)
-                               : draw_params(ctx, plan, c, params);
-    if (status == FOCI_OK) status = make(&d, plan, &p);
+    r->work_bytes = d->work_bytes;
     if (status == FOCI_OK) {
-        r->work_bytes = bytes_of(&d, &p, n);
-        d.io.work = need(bytes_of(&d, &p, most), 1);
-        status = fill(&d);
+        if (!layer) r->bytes = fmin(r->bytes, most_bytes(d, &p, c->problem.len_q));
+        status = bench_repeat(bench_steps_run, bench_steps_rewind, d, reps, time, r);
     }
-    if (status == FOCI_OK) {
-        if (!layer) r->bytes = fmin(r->bytes, most_bytes(&d, &p, n));
-        status = bench_repeat(step, rewind_states, &d, reps, time, r);
-    }
-    release(&d);
+    bench_steps_close(d);
     return status;
 }
 

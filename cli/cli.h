@@ -205,6 +205,12 @@ void *need(size_t n, size_t size);
 /* A list of n elements of that size that has room for one more: the list itself, or a longer
  * copy in its place, with *cap of them. */
 void *need_one_more(void *list, size_t n, size_t *cap, size_t size);
+/* What the system calls this processor; "" when it does not say. */
+void cpu_model(char *out, size_t cap);
+
+/* Bytes that can be had without other programs losing theirs, where the system tells;
+ * INFINITY elsewhere. */
+double memory_available(void);
 
 /* Call once, at the start: without memory the command ends, as incomplete JSON would look
  * complete. */
@@ -212,6 +218,15 @@ void json_never_fails(void);
 
 /* Seconds on a clock that only runs forward. */
 double seconds(void);
+
+/* The folder that a path leads to, to be freed. */
+char *folder_of(const char *path);
+
+/* Whether a file can be written.  Files are made beside their target, so its folder must take
+ * them; what is there and is no regular file, such as /dev/null, is written to as it is.  A
+ * file that may not be written is not replaced either.  EXIT_OK, or a status with the message
+ * printed. */
+int check_output(const struct args *a, const char *path);
 
 /* Between hold and release a signal that would end the program waits, so that a set
  * of files is written whole or not at all. */

@@ -7,8 +7,7 @@
 
 #include "cli/cli.h"
 
-/* What the system calls this processor; "" when it does not say. */
-static void cpu_model(char *out, size_t cap)
+void cpu_model(char *out, size_t cap)
 {
     char  line[512];
     FILE *f = fopen("/proc/cpuinfo", "r");

@@ -7,35 +7,6 @@
 
 #include "cli/run.h"
 
-/* The folder that a path leads to, to be freed. */
-static char *folder_of(const char *path)
-{
-    const char  *slash = strrchr(path, '/');
-    const size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
-    char        *folder = need(len + 1, 1);
-
-    memcpy(folder, slash ? path : ".", len);
-    return folder;
-}
-
-/* Files are made beside their target, so its folder must take them; what is there and
- * is no regular file, such as /dev/null, is written to as it is.  A file that may not be
- * written is not replaced either. */
-static int check_folder(const struct run_verb *r, const char *path)
-{
-    char       *folder = folder_of(path);
-    struct stat s;
-    int         code = EXIT_OK;
-
-    const bool there = stat(path, &s) == 0;
-    if ((!there || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
-        code = failure(r->a, "%s: cannot be made: %s", path, strerror(errno));
-    else if (there && access(path, W_OK))
-        code = failure(r->a, "%s: cannot be written: %s", path, strerror(errno));
-    free(folder);
-    return code;
-}
-
 static const char *last_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -80,7 +51,7 @@ int run_outputs(const struct run_verb *r)
     for (int i = 0; i < 4 && !code; i++) {
         const char *path = opt_text(r->a, names[i]);
         if (path) code = check_name(r, names[i], path);
-        if (path && !code) code = check_folder(r, path);
+        if (path && !code) code = check_output(r->a, path);
         for (int j = 0; j < i && path && !code; j++) {
             const char *other = opt_text(r->a, names[j]);
             if (other && same_place(path, other))

@@ -1,9 +1,14 @@
-/* tools.c -- shared by verbs: opening a context, memory, time, and deferred signals. */
+/* tools.c -- shared by verbs: opening a context, memory, time, files to be written, and
+ * deferred signals. */
+#include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -66,6 +71,35 @@ void *need_one_more(void *list, size_t n, size_t *cap, size_t size)
     return more;
 }
 
+/* The number behind a name in a file of the kernel, or alone in it (name ""); INFINITY: there
+ * is none. */
+static double kernel_number(const char *path, const char *name)
+{
+    FILE  *f = fopen(path, "r");
+    char   line[128], *end;
+    double x = INFINITY;
+
+    while (f && isinf(x) && fgets(line, sizeof line, f)) {
+        const size_t n = strlen(name);
+        if (strncmp(line, name, n) != 0) continue;
+        x = strtod(line + n, &end);
+        if (end == line + n) x = INFINITY;
+    }
+    if (f) fclose(f);
+    return x;
+}
+
+double memory_available(void)
+{
+    const double machine = 1024 * kernel_number("/proc/meminfo", "MemAvailable:");
+    const double limit = kernel_number("/sys/fs/cgroup/memory.max", "");
+    const double used = kernel_number("/sys/fs/cgroup/memory.current", "");
+    const double cache = kernel_number("/sys/fs/cgroup/memory.stat", "inactive_file ");
+
+    if (isinf(limit) || isinf(used)) return machine;
+    return fmin(machine, limit - used + (isinf(cache) ? 0 : cache));
+}
+
 static void *json_need(size_t bytes)
 {
     void *p = malloc(bytes);
@@ -88,6 +122,35 @@ double seconds(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/*
+ * Files
+ */
+
+char *folder_of(const char *path)
+{
+    const char  *slash = strrchr(path, '/');
+    const size_t len = slash == path ? 1 : slash ? (size_t)(slash - path) : 1;
+    char        *folder = need(len + 1, 1);
+
+    memcpy(folder, slash ? path : ".", len);
+    return folder;
+}
+
+int check_output(const struct args *a, const char *path)
+{
+    char       *folder = folder_of(path);
+    struct stat s;
+    int         code = EXIT_OK;
+
+    const bool there = stat(path, &s) == 0;
+    if ((!there || S_ISREG(s.st_mode)) && access(folder, W_OK | X_OK))
+        code = failure(a, "%s: cannot be made: %s", path, strerror(errno));
+    else if (there && access(path, W_OK))
+        code = failure(a, "%s: cannot be written: %s", path, strerror(errno));
+    free(folder);
+    return code;
 }
 
 /*

@@ -212,7 +212,6 @@ for c in softmax/h3n64w16/f32/fwd 'conv(softmax)/h2n64w16/f32/fwd' 'gau(relu2)/h
          'softmax/h2n64w0/f32/fwd' 'nystrom/h2n1m64w16/f32/step'; do
     foci bench softmax/n64d16/f32/fwd "$c" --quiet 2>&1
 done
-foci bench --crossover linear/h8w64/f32/fwd
 --- stdout
 foci bench: softmax/h3n64w16/f32/fwd: *not divisible*
 foci bench: conv(softmax)/h2n64w16/f32/fwd: *softmax reads them*
@@ -220,55 +219,4 @@ foci bench: gau(relu2)/h2n64w16/f32/fwd: *gau has one
 foci bench: case "gau(relu2)/h2n64d16/f32/fwd": gau is a kind of layers, whose problem has a width, *
 foci bench: problem "h2n64w0", column 6: w, the width of a layer, *
 foci bench: nystrom/h2n1m64w16/f32/step: *
---- stderr
-foci bench: case "linear/h8w64/f32/fwd" is a layer; --crossover compares mechanisms, as in linear/h8d64c/bf16/fwd
---- exit 2
-
-=== the length from which a mechanism is faster
-foci bench --crossover linear/d8/f32/both 'performer(kind=sderf)/h2d8c/bf16/fwd' --limit 128 --reps 1 --time 0 --quiet
---- stdout
-case * faster from * at *
-linear/d8/f32/both *
-performer(kind=sderf)/h2d8c/bf16/fwd *
-
-2 threads; lengths from 64 to 128; *
-
-=== lengths that were tried, and that wins are wins
-foci bench --crossover 'local(window=4)' 'performer(features=2048)/d8/f32/fwd' --limit 512 --reps 1 --time 0 --quiet --json > c.json
-python3 - <<'END'
-import json
-for c in json.load(open("c.json"))["crossings"]:
-    tried = {p["length"]: p for p in c["lengths"]}
-    n = c["faster_from"]
-    print(c["case"], 64 in tried, all(p["seconds"] > 0 for p in tried.values()),
-          max(tried) == 512 if n is None else tried[n]["ratio"] > 1)
-END
---- stdout
-local(window=4)/h8d64/bf16/fwd True True True
-performer(features=2048)/d8/f32/fwd True True True
-
-=== progress of crossovers
-foci bench --crossover linear/d4/f32/fwd relu2/d4/f32/fwd --limit 64 --reps 1 --time 0 > /dev/null
---- stderr
-foci bench: 1 of 2: linear/d4/f32/fwd
-foci bench: 2 of 2: relu2/d4/f32/fwd
-
-=== crossovers that make no sense
-for c in linear/n64d8/f32/fwd linear/m64d8/f32/fwd softmax/d8/f32/step linear/d8 linaer cosformer/d8c/f32/fwd \
-         'linear --param a=b' 'linear --compare x' 'linear --limit 63'; do
-    foci bench --crossover $c --quiet 2>&1
-done
-foci bench --limit 64
---- stdout
-foci bench: case "linear/n64d8/f32/fwd" has a length, which is what --crossover looks for; *
-foci bench: case "linear/m64d8/f32/fwd" has a length, which is what --crossover looks for; *
-foci bench: case "softmax/d8/f32/step": --crossover compares fwd, bwd or both, not steps
-foci bench: case "linear/n64d8": a case is SPEC/PROBLEM/DTYPE/PASS, *
-foci bench: *linaer*linear*
-foci bench: cosformer/n64d8c/f32/fwd: *length*
-foci bench: --crossover and --param do not go together
-foci bench: --crossover and --compare do not go together
-foci bench: --limit is '63'; it takes a whole number from 64 to 16777216
---- stderr
-foci bench: --limit needs --crossover, whose lengths it ends
 --- exit 2

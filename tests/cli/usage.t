@@ -27,6 +27,7 @@ Verbs
   eval *
   generate *
   translate *
+  compare *
   task *
   map *
   analyse *

@@ -82,6 +82,29 @@ typedef enum foci_init {
     FOCI_INIT_ROWS      /* directions of random features; value is a foci_rows */
 } foci_init;
 
+/* What a tensor is to a score source (FOCI_SOURCE_TABLE and so on).  Sources find their
+ * tensors by this, in whatever order these are. */
+typedef enum foci_role {
+    FOCI_ROLE_NONE,
+    FOCI_ROLE_R,  /* FOCI_SOURCE_TABLE: R */
+    FOCI_ROLE_R1, /* FOCI_SOURCE_FACTORS: R1 */
+    FOCI_ROLE_R2,
+    FOCI_ROLE_W1, /* FOCI_SOURCE_NET: W1 */
+    FOCI_ROLE_B1,
+    FOCI_ROLE_W2,
+    FOCI_ROLE_B2,
+    FOCI_ROLE_W1A, /* FOCI_SOURCE_OUTER: W1 of the net of a */
+    FOCI_ROLE_B1A,
+    FOCI_ROLE_W2A,
+    FOCI_ROLE_B2A,
+    FOCI_ROLE_W1B, /* the same of b */
+    FOCI_ROLE_B1B,
+    FOCI_ROLE_W2B,
+    FOCI_ROLE_B2B,
+    FOCI_ROLE_MIX /* with several sources: a logit for each, in the order of the flags; the
+                   * softmax of these weighs the sources.  None: they weigh the same */
+} foci_role;
+
 /* Rows of FOCI_INIT_ROWS. All but the first kind are blocks of d orthogonal rows; the
  * name says how long a row is. */
 typedef enum foci_rows {
@@ -109,6 +132,7 @@ typedef struct foci_tensor_def {
     bool      by_rounds; /* entry r of the first axis is drawn from stream + r */
     foci_keep keep;
     bool (*frozen)(const foci_mech *m, const double *arg); /* true: in place of keep */
+    foci_role role; /* of a score source's tensor */
 } foci_tensor_def;
 
 /* A list of whole numbers that the caller gives when planning (foci_problem.lists), for
@@ -174,21 +198,8 @@ enum {
     FOCI_SOURCE_TABLE = 2,   /* R[i][j] */
     FOCI_SOURCE_FACTORS = 4, /* R1[i].R2[j] */
     FOCI_SOURCE_NET = 8,     /* (relu(x_i W1 + b1) W2 + b2)[j] */
-    FOCI_SOURCE_OUTER = 16   /* a_i[floor(j/n)] b_i[j mod n], both nets like that, a of
-                              * tensors W1a to b2a, b, n long, of W1b to b2b */
-};
-
-/* Indices of the tensors of sources among those of the mechanism.  With several sources
- * the tensor `mix` has a logit for each, in the order above, and the softmax of these
- * weighs the sources. */
-enum {
-    FOCI_AT_R,
-    FOCI_AT_R1,
-    FOCI_AT_R2,
-    FOCI_AT_W1, /* W1, b1, W2, b2 */
-    FOCI_AT_W1A = FOCI_AT_W1 + 4,
-    FOCI_AT_W1B = FOCI_AT_W1A + 4,
-    FOCI_AT_MIX = FOCI_AT_W1B + 4
+    FOCI_SOURCE_OUTER = 16   /* a_i[floor(j/n)] b_i[j mod n], both nets like that, b n
+                              * long */
 };
 
 /* FOCI_ENGINE_POSITIONAL: the weights of row i, up to a factor that makes their sum one. */
@@ -347,8 +358,8 @@ typedef struct foci_mech_def {
     /* In place of `reads`, where they depend on arguments. */
     unsigned (*reads_of)(const foci_mech *m);
 
-    /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the
-     * width r. */
+    /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE, whose tensors have a role; NULL:
+     * FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the width r. */
     unsigned (*sources)(const foci_mech *m);
     int64_t (*width)(const foci_mech *m);
 

@@ -174,7 +174,7 @@ typedef enum foci_weigh {
 typedef enum foci_map {
     FOCI_MAP_NONE,
     FOCI_MAP_PROJECT, /* q times tensor 0, k times tensor 1, both [d][r]; the scale is
-                        * 1/sqrt(r) */
+                       * 1/sqrt(r) */
     FOCI_MAP_STANDARD /* mean 0 and variance 1 over the row, 1e-5 added to the variance */
 } foci_map;
 
@@ -186,8 +186,8 @@ typedef struct foci_slots {
                       * slots are copies of the last `tail` rows of each run */
     bool    count_bias; /* log(number of keys in the mean) is added to its logit */
     int64_t learned; /* not 0: so many slots a run, sums of its keys by tensor 0 and of
-                         * its values by tensor 1 (left out: 0 too), [learned][run_len]; a
-                         * run that is short takes the first columns; no other level */
+                      * its values by tensor 1 (left out: 0 too), [learned][run_len]; a
+                      * run that is short takes the first columns; no other level */
     bool    all;     /* every query sees all of them; slot_mask() says so too */
 } foci_slots;
 
@@ -257,7 +257,7 @@ typedef struct foci_order {
     bool shared_qk; /* keys are the normalised queries; a token sees itself only where it
                      * sees nothing else */
     int64_t chunk;  /* not 0: rows sorted by label and position are cut into chunks of
-                    * so many, and a query sees its chunk and the one before */
+                     * so many, and a query sees its chunk and the one before */
     int64_t topk; /* not 0: each label takes the `topk` queries and the `topk` keys that
                    * are nearest to it; the outputs of a query are averaged over the
                    * labels that took it */
@@ -322,12 +322,12 @@ typedef struct foci_linear {
     double length;   /* 0: that of the sequence */
     bool   both;     /* EXP: -w is a row beside every row w */
     bool   gaussian; /* EXP, TRIG: the kernel is e^(-|x - y|^2/2): f is multiplied by
-                            * e^(-x.x/2), g by e^(-y.y/2) */
+                      * e^(-x.x/2), g by e^(-y.y/2) */
     foci_moments moments;
     double       a;
     bool    decays; /* by decay(), or by tensor 0, if that is there: 1/(1 + e^-theta) */
     int64_t redraw; /* training steps after which foci_params_advance() draws tensor
-                          * 0 anew; the last tensor counts them; 0: never */
+                     * 0 anew; the last tensor counts them; 0: never */
 } foci_linear;
 
 /* A field left zero means "not that".  `size` also says which version of this header the
@@ -437,11 +437,11 @@ enum {
     FOCI_MOD_CAP = 8,     /* argument 0 is c of c tanh(x/c) */
     FOCI_MOD_SINK = 16,   /* tensor 0, one logit a head, adds e^sink to the sum */
     FOCI_MOD_ROPE = 32,   /* q and k are rotated by position; arguments 0 and 1 are base
-                          * and layout (0: pairs of neighbours, 1: of halves) */
+                           * and layout (0: pairs of neighbours, 1: of halves) */
     FOCI_MOD_TABLE = 64,  /* bias: entry(rel) of tensor 0 */
     FOCI_MOD_SLOPE = 128, /* bias: -slope(head) |rel| */
     FOCI_MOD_SHAW = 256,  /* r = q_i . aK[c], and aV[c] is added to the value; c is rel
-                          * clipped to argument 0 either way, plus that; tensors 0, 1 */
+                           * clipped to argument 0 either way, plus that; tensors 0, 1 */
     FOCI_MOD_TXL = 512,   /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
     FOCI_MOD_FROZEN = 1024, /* a layer's Wq and Wk are drawn and never learn: kind,
                              * sample, tie and shared are arguments 0 to 3 */

@@ -58,7 +58,7 @@ int32_t *bench_words(int64_t seqs, int64_t n)
     return words;
 }
 
-/* Whether the plan reads q, k or x: an execution without it is refused by its name. */
+/* Whether the plan reads q, k or x: without it, executing is refused. */
 static bool reads(const foci_plan *plan, char tensor)
 {
     static _Alignas(64) float some[16];

@@ -7,7 +7,7 @@
 static const struct option options[] = {
     { .name = "prompt",
       .arg = "TEXT",
-      .help = "what to go on with (default the beginning of a text)",
+      .help = "the text to continue (default none: begin a new one)",
       .kind = KIND_TEXT },
     { .name = "tokens",
       .arg = "N",
@@ -167,7 +167,7 @@ static const char *const examples[] = {
 const struct verb verb_generate = {
     .name = "generate",
     .run = run,
-    .summary = "text that a trained language model goes on with",
+    .summary = "continue a text with a trained language model",
     .usage = "DIR",
     .min_words = 1,
     .max_words = 1,

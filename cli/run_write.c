@@ -177,15 +177,15 @@ int run_check_grads(const struct run_verb *r)
     return opt_text(r->a, "grads") ? each_grad(r, check_grad) : EXIT_OK;
 }
 
-/* Where parameter `index` lies; a frozen projection is written out first, to what is
- * freed behind *room. */
+/* Where parameter `index` lies; a frozen projection is written out first, to memory that
+ * the caller frees by *drawn. */
 static const float *values_of(const struct run_verb *r, int index, const foci_param *p,
-                              float **room)
+                              float **drawn)
 {
     if (p->offset >= 0) return r->params + p->offset;
-    *room = need((size_t)p->count, sizeof **room);
-    foci_layer_frozen_get(r->layer, index, *room);
-    return *room;
+    *drawn = need((size_t)p->count, sizeof **drawn);
+    foci_layer_frozen_get(r->layer, index, *drawn);
+    return *drawn;
 }
 
 static int write_params(const struct run_verb *r, const char *path)
@@ -193,19 +193,19 @@ static int write_params(const struct run_verb *r, const char *path)
     const int   n = run_n_params(r);
     foci_param *params = need((size_t)n, sizeof *params);
     foci_named *named = need((size_t)n, sizeof *named);
-    float     **rooms = need((size_t)n, sizeof *rooms);
+    float     **drawn = need((size_t)n, sizeof *drawn);
 
     for (int i = 0; i < n; i++) {
         foci_param *p = &params[i];
         p->size = sizeof *p;
         run_param(r, i, p);
         named[i] =
-            (foci_named){ p->name, p->n_dims, p->shape, values_of(r, i, p, &rooms[i]) };
+            (foci_named){ p->name, p->n_dims, p->shape, values_of(r, i, p, &drawn[i]) };
     }
     const foci_status status = foci_safetensors_write(r->ctx, path, named, n);
     for (int i = 0; i < n; i++)
-        free(rooms[i]);
-    free(rooms);
+        free(drawn[i]);
+    free(drawn);
     free(params);
     free(named);
     return status ? library_error(r->a, r->ctx, status, NULL) : EXIT_OK;

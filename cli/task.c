@@ -490,7 +490,7 @@ static const struct option options[] = {
       .arg = "FILE",
       .help = "write them, below a line that says what they are",
       .kind = KIND_TEXT },
-    { .name = "floors", .help = "print what rules reach that have learned nothing" },
+    { .name = "floors", .help = "print the accuracy of rules that learn nothing" },
     OPTION_THREADS,
     { .name = NULL },
 };

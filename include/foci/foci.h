@@ -101,7 +101,7 @@ typedef struct foci_options {
     const char   *cpu;     /* highest CPU level to use, as foci_cpu_level() names
                             * them; NULL: $FOCI_CPU, or the best there is */
     foci_alloc_fn alloc;   /* NULL: malloc and free */
-    void         *user;    /* given to alloc */
+    void         *user;    /* given to alloc; may be NULL */
     const char   *device;  /* "cuda" or "cuda:1": plans run there, see below; NULL: on
                             * the CPU */
 } foci_options;
@@ -199,16 +199,16 @@ enum {
     FOCI_FLAG_CAUSAL = 1 << 0,      /* query i sees keys up to i + len_k - len_q */
     FOCI_FLAG_TRAIN = 1 << 1,       /* foci_backward() will be called */
     FOCI_FLAG_FAST = 1 << 2,        /* bf16 products for f32 tensors: on standard normal
-                                * inputs a relative RMS error of at most 8e-3 of
-                                * outputs and 3e-2 of gradients, of mechanisms and of
-                                * layers (softmax alone: 4e-3 and 1e-2); it grows
-                                * with the size of the logits.  Layers that choose keys
-                                * by labels may choose others */
+                                     * inputs a relative RMS error of at most 8e-3 of
+                                     * outputs and 3e-2 of gradients, of mechanisms and of
+                                     * layers (softmax alone: 4e-3 and 1e-2); it grows
+                                     * with the size of the logits.  Layers that choose keys
+                                     * by labels may choose others */
     FOCI_FLAG_MASK = 1 << 3,        /* io.mask will be given */
     FOCI_FLAG_BIAS = 1 << 4,        /* io.bias will be given */
     FOCI_FLAG_MEMORY_GRADS = 1 << 5 /* keys that are memory take gradients all the same:
-                                * weights that made them are trained through them,
-                                * though what they were made of is not */
+                                     * weights that made them are trained through them,
+                                     * though what they were made of is not */
 };
 
 /* The stride of an axis along which all rows are the same: of inputs only. */
@@ -242,22 +242,22 @@ typedef struct foci_problem {
     int64_t     batch;    /* sequences; 0: 1 */
     int64_t     heads;    /* of queries; 0: 1 */
     int64_t     kv_heads; /* 0: as many as heads; must divide heads (each head of a
-                          * mechanism with routes counts for as many) */
+                           * mechanism with routes counts for as many) */
     int64_t     len_q;    /* rows of q and o; must be given */
     int64_t     len_k;    /* rows of k and v; 0: as len_q */
     int64_t     dim_qk;   /* elements of a row of q and k; must be given */
     int64_t     dim_v;    /* of v and o; 0: as dim_qk */
     int64_t     dim_x;    /* of x; 0: there is no x */
     int64_t     memory;   /* leading keys that take no gradient, but for
-                          * FOCI_FLAG_MEMORY_GRADS; 0: none */
+                           * FOCI_FLAG_MEMORY_GRADS; 0: none */
     int64_t     max_docs; /* documents in one pack; 0: none are packed */
     foci_layout q, k, v, o, x;          /* 0: see foci_layout */
     int64_t     mask_batch, mask_heads; /* extents of io.mask and io.bias: batch and
-                                              * heads, or 1 (shared); 0: 1 */
+                                         * heads, or 1 (shared); 0: 1 */
     const foci_list *lists;             /* n_lists of them; 0 and NULL: none */
     int64_t          n_lists;
-    uint64_t         seed;    /* of supports that are drawn (bigbird) */
-    double           dropout; /* share of the weights that executions drop, below 1 */
+    uint64_t seed; /* of supports that are drawn (bigbird); 0 is a seed like others */
+    double   dropout; /* share of the weights that executions drop, below 1; 0: none */
 } foci_problem;
 
 /* Read "b2h8k2n4096m4096d64v64c" (design of the letters: docs/specs.md) into
@@ -362,36 +362,40 @@ FOCI_API foci_status foci_params_init(const foci_plan *plan, uint64_t seed,
 
 typedef struct foci_io {
     size_t      size;
-    const void *q, *k, *v;
-    const void *x; /* [batch][row][dim_x] hidden states, if read */
-    void       *o;
-    float *lse; /* [batch][heads][len_q] log of what the weights were divided by, the
-                 * sink included; -inf for rows that see nothing; 0 for rows that are
-                 * sums of several attentions; NULL: not wanted */
+    const void *q, *k, *v; /* NULL only where the spec does not read them */
+    const void *x; /* [batch][row][dim_x] hidden states; NULL: the spec reads none */
+    void       *o; /* must be given */
+    float *lse;    /* [batch][heads][len_q] log of what the weights were divided by, the
+                    * sink included; -inf for rows that see nothing; 0 for rows that are
+                    * sums of several attentions; NULL: not wanted */
     const int32_t *len_q, *len_k; /* [batch] valid rows; NULL: all */
-    const int32_t *docs;          /* [n_docs + 1] offsets; batch 1, len_q = len_k */
+    const int32_t *docs;          /* [n_docs + 1] offsets of the n_docs documents in
+                                   * the one pack, batch 1 and len_q = len_k; NULL: each
+                                   * batch entry is one */
     int64_t        n_docs;
-    const int32_t *words;  /* [batch][row] word of each token, if read */
+    const int32_t *words; /* [batch][row] word of each token; NULL: the spec reads none */
     const float   *params; /* as laid out by foci_plan_param(); NULL: none needed */
     void          *saved;  /* foci_plan_saved_bytes() from forward to backward, 64-byte
                             * aligned; NULL: inference only */
     void          *work;   /* foci_plan_work_bytes() of scratch, 64-byte aligned */
-    const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden */
-    const float   *bias;   /* likewise, added to the logits */
-    uint64_t       dropout_seed; /* weight (b, h, i, j) is dropped by a hash of these */
-    void *stream; /* on a device, a cudaStream_t of it; NULL: the default one */
+    const uint8_t *mask;   /* [mask_batch][mask_heads][len_q][len_k], 0: hidden; NULL
+                            * without FOCI_FLAG_MASK */
+    const float *bias; /* likewise, added to the logits; NULL without FOCI_FLAG_BIAS */
+    uint64_t dropout_seed; /* weight (b, h, i, j) is dropped by a hash of these; 0 is
+                            * a seed like others */
+    void    *stream; /* on a device, a cudaStream_t of it; NULL: the default one */
 } foci_io;
 
 /* Gradients.  Those of inputs are written and have the layout and dtype of their
  * inputs; those of parameters are added.  NULL: not wanted. */
 typedef struct foci_grads {
     size_t      size;
-    const void *d_o; /* given: gradient of o, laid out as o */
+    const void *d_o; /* the gradient of o, laid out as o; must be given */
     void       *dq, *dk, *dv, *dx;
     float      *dparams;
     float      *dbias; /* of io.bias, laid out as it is; written */
     int skip_unread; /* 1: heads that do not read an input leave its gradient alone; 0:
-                        * they write zeros */
+                      * they write zeros */
 } foci_grads;
 
 /* Compute io->o (and lse).  Rows beyond a length give zero.  Outputs that overlap inputs
@@ -492,8 +496,8 @@ typedef struct foci_step_io {
                            * only where keys are made of queries (lsh, shared) */
     const float       *params; /* as in foci_io */
     void              *work;   /* 64-byte aligned, foci_step_work_bytes() */
-    const void        *x;      /* [row][dim_x] hidden states, if read */
-    const int32_t     *words;  /* [row] word of each token, if read */
+    const void        *x; /* [row][dim_x] hidden states; NULL: the spec reads none */
+    const int32_t     *words; /* [row] word of each token, likewise */
 } foci_step_io;
 
 /* Work memory of a step of that many states with that many new tokens in all, the

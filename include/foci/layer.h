@@ -43,7 +43,7 @@ typedef struct foci_layer_problem {
     int64_t         batch; /* sequences; 0: 1 */
     int64_t         len;   /* rows of x; must be given */
     int64_t         len_source;   /* cross-attention: rows that give keys and values; 0:
-                                    * x gives them */
+                                   * x gives them */
     int64_t         width;        /* of x and y; must be given */
     int64_t         width_source; /* 0: as width */
     int64_t         heads;        /* 0: 1 */
@@ -51,19 +51,20 @@ typedef struct foci_layer_problem {
     int64_t         head_dim;     /* 0: width / heads; of a GAU 128 */
     int64_t         value_dim;    /* 0: as head_dim; of a GAU 2 width */
     int64_t         memory; /* rows before x that give keys and values only; 0: as many
-                                * as xl asks for, which by default is len */
+                             * as xl asks for, which by default is len */
     int64_t         max_docs; /* documents in one pack; 0: none are packed */
     int64_t         mask_batch, mask_heads; /* as in foci_problem; 0: 1 */
     const foci_list *lists;                 /* n_lists of them; 0 and NULL: none */
     int64_t          n_lists;
     int              biases;         /* 1: every projection adds one; 0: none does */
     double           weight_dropout; /* share of the attention weights that executions
-                                      * drop, below 1: exact engine only */
+                                      * drop, below 1: exact engine only; 0: none */
     double           output_dropout; /* of the elements of what is projected out, before
-                                      * the residual is added */
-    uint64_t         seed;  /* of frozen projections and of supports that are drawn */
-    uint64_t         index; /* of the layer in its model: frozen projections are drawn
-                             * from seed + index */
+                                      * the residual is added; 0: none */
+    uint64_t         seed; /* of frozen projections and of supports that are drawn; 0 is
+                            * a seed like others */
+    uint64_t         index; /* of the layer in its model, from 0: frozen projections are
+                             * drawn from seed + index */
 } foci_layer_problem;
 
 /* How to compute a layer.  It never changes, but for foci_layer_frozen_set(). */
@@ -127,17 +128,19 @@ FOCI_API foci_status foci_layer_frozen_set(foci_layer *layer, int index,
 /* One execution. */
 typedef struct foci_layer_io {
     size_t         size;
-    const void    *x;           /* [batch][len][width] */
-    const void    *source;      /* [batch][len_source][width_source], if there is one */
-    const void    *memory;      /* [batch][memory][width] rows before x, which take no
-                                 * gradient, though the weights that they meet do; zeros
-                                 * where a sequence begins */
+    const void    *x;      /* [batch][len][width]; must be given */
+    const void    *source; /* [batch][len_source][width_source]; NULL: len_source is 0
+                            * or source_kv is given */
+    const void    *memory; /* [batch][memory][width] rows before x, which take no
+                            * gradient, though the weights that they meet do; zeros
+                            * where a sequence begins; NULL: the layer has none */
     void          *memory_next; /* likewise: the last rows of memory and x together, for
                                  * the call that follows; NULL: not wanted */
     const void    *residual;    /* added to y, laid out as it; NULL: nothing */
-    void          *y;           /* [batch][len][width]; zero in rows beyond a length */
+    void          *y; /* [batch][len][width]; zero in rows beyond a length; must
+                       * be given */
     const int32_t *lens, *lens_source; /* [batch] valid rows; NULL: all */
-    const int32_t *docs;               /* as in foci_io */
+    const int32_t *docs; /* this and what follows as in foci_io: NULL where not needed */
     int64_t        n_docs;
     const int32_t *words;
     const float   *params;

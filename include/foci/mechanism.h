@@ -82,6 +82,29 @@ typedef enum foci_init {
     FOCI_INIT_ROWS      /* directions of random features; value is a foci_rows */
 } foci_init;
 
+/* What a tensor is to a score source (FOCI_SOURCE_TABLE and so on).  Sources find their
+ * tensors by this, in whatever order these are. */
+typedef enum foci_role {
+    FOCI_ROLE_NONE,
+    FOCI_ROLE_R,  /* FOCI_SOURCE_TABLE: R */
+    FOCI_ROLE_R1, /* FOCI_SOURCE_FACTORS: R1 */
+    FOCI_ROLE_R2,
+    FOCI_ROLE_W1, /* FOCI_SOURCE_NET: W1 */
+    FOCI_ROLE_B1,
+    FOCI_ROLE_W2,
+    FOCI_ROLE_B2,
+    FOCI_ROLE_W1A, /* FOCI_SOURCE_OUTER: W1 of the net of a */
+    FOCI_ROLE_B1A,
+    FOCI_ROLE_W2A,
+    FOCI_ROLE_B2A,
+    FOCI_ROLE_W1B, /* the same of b */
+    FOCI_ROLE_B1B,
+    FOCI_ROLE_W2B,
+    FOCI_ROLE_B2B,
+    FOCI_ROLE_MIX /* with several sources: a logit for each, in the order of the flags; the
+                   * softmax of these weighs the sources.  None: they weigh the same */
+} foci_role;
+
 /* Rows of FOCI_INIT_ROWS. All but the first kind are blocks of d orthogonal rows; the
  * name says how long a row is. */
 typedef enum foci_rows {
@@ -109,6 +132,7 @@ typedef struct foci_tensor_def {
     bool      by_rounds; /* entry r of the first axis is drawn from stream + r */
     foci_keep keep;
     bool (*frozen)(const foci_mech *m, const double *arg); /* true: in place of keep */
+    foci_role role; /* of a score source's tensor */
 } foci_tensor_def;
 
 /* A list of whole numbers that the caller gives when planning (foci_problem.lists), for
@@ -150,7 +174,7 @@ typedef enum foci_weigh {
 typedef enum foci_map {
     FOCI_MAP_NONE,
     FOCI_MAP_PROJECT, /* q times tensor 0, k times tensor 1, both [d][r]; the scale is
-                        * 1/sqrt(r) */
+                       * 1/sqrt(r) */
     FOCI_MAP_STANDARD /* mean 0 and variance 1 over the row, 1e-5 added to the variance */
 } foci_map;
 
@@ -162,8 +186,8 @@ typedef struct foci_slots {
                       * slots are copies of the last `tail` rows of each run */
     bool    count_bias; /* log(number of keys in the mean) is added to its logit */
     int64_t learned; /* not 0: so many slots a run, sums of its keys by tensor 0 and of
-                         * its values by tensor 1 (left out: 0 too), [learned][run_len]; a
-                         * run that is short takes the first columns; no other level */
+                      * its values by tensor 1 (left out: 0 too), [learned][run_len]; a
+                      * run that is short takes the first columns; no other level */
     bool    all;     /* every query sees all of them; slot_mask() says so too */
 } foci_slots;
 
@@ -174,21 +198,8 @@ enum {
     FOCI_SOURCE_TABLE = 2,   /* R[i][j] */
     FOCI_SOURCE_FACTORS = 4, /* R1[i].R2[j] */
     FOCI_SOURCE_NET = 8,     /* (relu(x_i W1 + b1) W2 + b2)[j] */
-    FOCI_SOURCE_OUTER = 16   /* a_i[floor(j/n)] b_i[j mod n], both nets like that, a of
-                              * tensors W1a to b2a, b, n long, of W1b to b2b */
-};
-
-/* Indices of the tensors of sources among those of the mechanism.  With several sources
- * the tensor `mix` has a logit for each, in the order above, and the softmax of these
- * weighs the sources. */
-enum {
-    FOCI_AT_R,
-    FOCI_AT_R1,
-    FOCI_AT_R2,
-    FOCI_AT_W1, /* W1, b1, W2, b2 */
-    FOCI_AT_W1A = FOCI_AT_W1 + 4,
-    FOCI_AT_W1B = FOCI_AT_W1A + 4,
-    FOCI_AT_MIX = FOCI_AT_W1B + 4
+    FOCI_SOURCE_OUTER = 16   /* a_i[floor(j/n)] b_i[j mod n], both nets like that, b n
+                              * long */
 };
 
 /* FOCI_ENGINE_POSITIONAL: the weights of row i, up to a factor that makes their sum one. */
@@ -246,7 +257,7 @@ typedef struct foci_order {
     bool shared_qk; /* keys are the normalised queries; a token sees itself only where it
                      * sees nothing else */
     int64_t chunk;  /* not 0: rows sorted by label and position are cut into chunks of
-                    * so many, and a query sees its chunk and the one before */
+                     * so many, and a query sees its chunk and the one before */
     int64_t topk; /* not 0: each label takes the `topk` queries and the `topk` keys that
                    * are nearest to it; the outputs of a query are averaged over the
                    * labels that took it */
@@ -311,12 +322,12 @@ typedef struct foci_linear {
     double length;   /* 0: that of the sequence */
     bool   both;     /* EXP: -w is a row beside every row w */
     bool   gaussian; /* EXP, TRIG: the kernel is e^(-|x - y|^2/2): f is multiplied by
-                            * e^(-x.x/2), g by e^(-y.y/2) */
+                      * e^(-x.x/2), g by e^(-y.y/2) */
     foci_moments moments;
     double       a;
     bool    decays; /* by decay(), or by tensor 0, if that is there: 1/(1 + e^-theta) */
     int64_t redraw; /* training steps after which foci_params_advance() draws tensor
-                          * 0 anew; the last tensor counts them; 0: never */
+                     * 0 anew; the last tensor counts them; 0: never */
 } foci_linear;
 
 /* A field left zero means "not that".  `size` also says which version of this header the
@@ -347,8 +358,8 @@ typedef struct foci_mech_def {
     /* In place of `reads`, where they depend on arguments. */
     unsigned (*reads_of)(const foci_mech *m);
 
-    /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE; NULL: FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the
-     * width r. */
+    /* FOCI_ENGINE_EXACT: flags FOCI_SOURCE, whose tensors have a role; NULL:
+     * FOCI_SOURCE_QK.  FOCI_MAP_PROJECT: the width r. */
     unsigned (*sources)(const foci_mech *m);
     int64_t (*width)(const foci_mech *m);
 
@@ -426,11 +437,11 @@ enum {
     FOCI_MOD_CAP = 8,     /* argument 0 is c of c tanh(x/c) */
     FOCI_MOD_SINK = 16,   /* tensor 0, one logit a head, adds e^sink to the sum */
     FOCI_MOD_ROPE = 32,   /* q and k are rotated by position; arguments 0 and 1 are base
-                          * and layout (0: pairs of neighbours, 1: of halves) */
+                           * and layout (0: pairs of neighbours, 1: of halves) */
     FOCI_MOD_TABLE = 64,  /* bias: entry(rel) of tensor 0 */
     FOCI_MOD_SLOPE = 128, /* bias: -slope(head) |rel| */
     FOCI_MOD_SHAW = 256,  /* r = q_i . aK[c], and aV[c] is added to the value; c is rel
-                          * clipped to argument 0 either way, plus that; tensors 0, 1 */
+                           * clipped to argument 0 either way, plus that; tensors 0, 1 */
     FOCI_MOD_TXL = 512,   /* r = u . k_j + (q_i + w) . R[-rel]; tensors u, w, R */
     FOCI_MOD_FROZEN = 1024, /* a layer's Wq and Wk are drawn and never learn: kind,
                              * sample, tie and shared are arguments 0 to 3 */

@@ -288,7 +288,7 @@ static bool adds_twice(const foci_plan *plan, const foci_grads *grads)
     return grads->dbias || n > 1;
 }
 
-/* The dearest first, so that cheap ones fill the gaps at its end. */
+/* The most expensive first, so that cheap ones fill the gaps at the end. */
 static foci_status run_stages(const foci_plan *plan, const foci_io *io,
                               const foci_grads *grads)
 {

@@ -44,6 +44,10 @@ struct foci_ctx {
 uint64_t    ctx_number(void);
 foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     PRINTF_LIKE(3, 4);
+/* The same about a file: "PATH: " is put before the sentence.  Of a long path the end is
+ * shown, which says more than its beginning. */
+void ctx_fail_in(foci_ctx *ctx, foci_status status, const char *path,
+                 const char *format, va_list args) PRINTF_LIKE(4, 0);
 
 /* n elements of `size` bytes each, zeroed; NULL when that overflows or fails, with
  * the message set. */

@@ -5,6 +5,7 @@
  * these tasks take jobs of its current phase.  A thread that runs out of jobs of one stage
  * thus continues with another.
  */
+#include <assert.h>
 #include <omp.h>
 #include <stdatomic.h>
 
@@ -30,6 +31,7 @@ static void run_alone(const struct kernels *k, int threads, const struct phase *
         for (int p = 0; p < n; p++) {
             const struct phase *phase = &phases[p];
 
+            assert(phase->n <= 0 || phase->chunk > 0);
             if (phase->n <= 0) continue;
 #pragma omp for schedule(dynamic, phase->chunk)
             for (int64_t i = 0; i < phase->n; i++)
@@ -58,6 +60,7 @@ static void go_through(struct jobs_left *left)
 
 static void run_together(struct jobs_left *left)
 {
+    assert(left->phase->chunk > 0);
     const int64_t turns = div_up(max64(left->phase->n, 0), left->phase->chunk);
     const int64_t threads = min64(omp_get_num_threads(), turns);
 

@@ -23,9 +23,8 @@ static bool round_bytes(size_t bytes, size_t *out)
     return true;
 }
 
-/* realloc() does not keep the alignment, hence the copy. */
 /* Pools of keys are read end to end, a page of 4 KiB at a time: on pages of 2 MiB that
- * is a tenth faster.  Where the system does not know the wish, nothing is lost. */
+ * is a tenth faster.  A system that ignores the advice loses nothing. */
 static void prefer_huge_pages(void *p, size_t bytes)
 {
 #if defined(MADV_HUGEPAGE)
@@ -36,6 +35,7 @@ static void prefer_huge_pages(void *p, size_t bytes)
 #endif
 }
 
+/* realloc() does not keep the alignment, hence the copy. */
 void *default_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
 {
     (void)user;

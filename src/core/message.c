@@ -37,6 +37,21 @@ foci_status ctx_fail(foci_ctx *ctx, foci_status status, const char *format, ...)
     return status;
 }
 
+enum { PATH_SHOWN = 200 }; /* which leaves room for the reason */
+
+void ctx_fail_in(foci_ctx *ctx, foci_status status, const char *path,
+                 const char *format, va_list args)
+{
+    char         text[sizeof last.text];
+    const size_t len = strlen(path);
+    const bool   cut = len > PATH_SHOWN;
+    const int    at = snprintf(text, sizeof text, "%s%s: ", cut ? "..." : "",
+                            cut ? path + len - PATH_SHOWN : path);
+
+    vsnprintf(text + at, sizeof text - (size_t)at, format, args);
+    ctx_fail(ctx, status, "%s", text);
+}
+
 const char *foci_errmsg(const foci_ctx *ctx)
 {
     return ctx && ctx->number != last.ctx ? "" : last.text;

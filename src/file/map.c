@@ -15,23 +15,14 @@
 
 #include "file/format.h"
 
-/* The end of a long path says more than its beginning, and must leave room for
- * the reason. */
-enum { PATH_SHOWN = 200 };
-
 foci_status file_fail(foci_ctx *ctx, const char *path, const char *format, ...)
 {
-    char         text[512];
-    const size_t len = strlen(path);
-    const char  *dots = len > PATH_SHOWN ? "..." : "";
-    const char  *tail = len > PATH_SHOWN ? path + len - PATH_SHOWN : path;
+    va_list args;
 
-    va_list list;
-    va_start(list, format);
-    const int at = snprintf(text, sizeof text, "%s%s: ", dots, tail);
-    vsnprintf(text + at, sizeof text - (size_t)at, format, list);
-    va_end(list);
-    return ctx_fail(ctx, FOCI_ERR_FILE, "%s", text);
+    va_start(args, format);
+    ctx_fail_in(ctx, FOCI_ERR_FILE, path, format, args);
+    va_end(args);
+    return FOCI_ERR_FILE;
 }
 
 size_t eltype_bytes(foci_eltype type)

@@ -195,42 +195,44 @@ static bool is_fixed(const foci_mech *m, const double *arg)
     return arg[KIND] == FIXED_RANDOM;
 }
 
-#define DRAWN(n, s, variance, text)                                                    \
+#define DRAWN(is, n, s, variance, text)                                                \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 2, .shape = (s), .init = FOCI_INIT_NORMAL,  \
-        .value = 1, .value_of = (variance), .stream = 5, .keep = FOCI_KEEP_TRAINED     \
+        .value = 1, .value_of = (variance), .stream = 5, .keep = FOCI_KEEP_TRAINED,    \
+        .role = FOCI_ROLE_##is                                                         \
     }
-#define ZERO(n, s, text)                                                               \
+#define ZERO(is, n, s, text)                                                           \
     {                                                                                  \
         .name = n, .help = text, .n_dims = 1, .shape = (s), .stream = 5,               \
-        .keep = FOCI_KEEP_TRAINED                                                      \
+        .keep = FOCI_KEEP_TRAINED, .role = FOCI_ROLE_##is                              \
     }
 
 static const foci_tensor_def tensors[] = {
-    [FOCI_AT_R] = { .name = "R",
-                    .help = "logits by position",
-                    .n_dims = 2,
-                    .shape = r_shape,
-                    .init = FOCI_INIT_NORMAL,
-                    .value = 1,
-                    .stream = 5,
-                    .keep = FOCI_KEEP_TRAINED,
-                    .frozen = is_fixed },
-    [FOCI_AT_R1] = DRAWN("R1", factor_shape, of_rank, "factor of rows"),
-    [FOCI_AT_R2] = DRAWN("R2", factor_shape, of_rank, "factor of columns"),
-    [FOCI_AT_W1] = DRAWN("W1", w1_dense, of_x, "first layer of the net"),
-    [FOCI_AT_W1 + 1] = ZERO("b1", b1_dense, "its bias"),
-    [FOCI_AT_W1 + 2] = DRAWN("W2", w2_dense, of_hidden, "second layer"),
-    [FOCI_AT_W1 + 3] = ZERO("b2", b2_dense, "its bias"),
-    [FOCI_AT_W1A] = DRAWN("W1a", w1_a, of_x, "first layer of a's net"),
-    [FOCI_AT_W1A + 1] = ZERO("b1a", b1_a, "its bias"),
-    [FOCI_AT_W1A + 2] = DRAWN("W2a", w2_a, of_hidden, "second layer"),
-    [FOCI_AT_W1A + 3] = ZERO("b2a", b2_a, "its bias"),
-    [FOCI_AT_W1B] = DRAWN("W1b", w1_b, of_x, "first layer of b's net"),
-    [FOCI_AT_W1B + 1] = ZERO("b1b", b1_b, "its bias"),
-    [FOCI_AT_W1B + 2] = DRAWN("W2b", w2_b, of_hidden, "second layer"),
-    [FOCI_AT_W1B + 3] = ZERO("b2b", b2_b, "its bias"),
-    [FOCI_AT_MIX] = ZERO("mix", mix_shape, "logits of the sources' weights"),
+    { .name = "R",
+      .help = "logits by position",
+      .n_dims = 2,
+      .shape = r_shape,
+      .init = FOCI_INIT_NORMAL,
+      .value = 1,
+      .stream = 5,
+      .keep = FOCI_KEEP_TRAINED,
+      .frozen = is_fixed,
+      .role = FOCI_ROLE_R },
+    DRAWN(R1, "R1", factor_shape, of_rank, "factor of rows"),
+    DRAWN(R2, "R2", factor_shape, of_rank, "factor of columns"),
+    DRAWN(W1, "W1", w1_dense, of_x, "first layer of the net"),
+    ZERO(B1, "b1", b1_dense, "its bias"),
+    DRAWN(W2, "W2", w2_dense, of_hidden, "second layer"),
+    ZERO(B2, "b2", b2_dense, "its bias"),
+    DRAWN(W1A, "W1a", w1_a, of_x, "first layer of a's net"),
+    ZERO(B1A, "b1a", b1_a, "its bias"),
+    DRAWN(W2A, "W2a", w2_a, of_hidden, "second layer"),
+    ZERO(B2A, "b2a", b2_a, "its bias"),
+    DRAWN(W1B, "W1b", w1_b, of_x, "first layer of b's net"),
+    ZERO(B1B, "b1b", b1_b, "its bias"),
+    DRAWN(W2B, "W2b", w2_b, of_hidden, "second layer"),
+    ZERO(B2B, "b2b", b2_b, "its bias"),
+    ZERO(MIX, "mix", mix_shape, "logits of the sources' weights"),
 };
 
 const foci_mech_def mech_synthesizer = {

@@ -182,6 +182,14 @@ static inline unsigned mech_sources(const foci_mech *m)
     return m->def->sources ? m->def->sources(m) : (unsigned)FOCI_SOURCE_QK;
 }
 
+/* The number of the tensor with this role; -1: there is none. */
+static inline int mech_tensor(const foci_mech *m, foci_role role)
+{
+    for (size_t t = 0; t < m->def->n_tensors; t++)
+        if (m->def->tensors[t].role == role) return (int)t;
+    return -1;
+}
+
 /* Elements of a row of q or k as the logits read it. */
 static inline int64_t mech_width(const foci_mech *m)
 {

@@ -1,5 +1,6 @@
 /* problem_check.c -- checks of a problem, and the defaults of fields that are 0. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "plan/layout.h"
 #include "plan/plan.h"
@@ -46,8 +47,9 @@ static foci_status check_layout(foci_ctx *ctx, const char *name, foci_layout *l,
         ctx, FOCI_ERR_ARG,
         "%s: with strides %" PRId64 ", %" PRId64 ", %" PRId64
         " of batch, row and head, of which those left 0 were filled in, its "
-        "rows overlap: give all three, or FOCI_BROADCAST",
-        name, l->batch, l->row, l->head);
+        "rows overlap: give all three%s",
+        name, l->batch, l->row, l->head,
+        strcmp(name, "o") ? ", or FOCI_BROADCAST where they are the same row" : "");
 }
 
 /* Rows of the output each have a place. */

@@ -110,6 +110,21 @@ static foci_status check_args(foci_ctx *ctx, const foci_mech_def *def)
     return FOCI_OK;
 }
 
+/* Biases, and the weights of sources, are vectors; the others matrices. */
+static int role_dims(foci_role role)
+{
+    switch (role) {
+    case FOCI_ROLE_B1:
+    case FOCI_ROLE_B2:
+    case FOCI_ROLE_B1A:
+    case FOCI_ROLE_B2A:
+    case FOCI_ROLE_B1B:
+    case FOCI_ROLE_B2B:
+    case FOCI_ROLE_MIX: return 1;
+    default: return 2;
+    }
+}
+
 static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def *t)
 {
     if (t->n_dims < 0 || t->n_dims > SHAPE_MAX)
@@ -131,6 +146,9 @@ static const char *tensor_fault(const foci_mech_def *def, const foci_tensor_def 
         return "has a constant for each head, but is drawn";
     if (t->init == FOCI_INIT_SINUSOID && t->n_dims < 1)
         return "is a row of sines without being a row";
+    if ((unsigned)t->role > FOCI_ROLE_MIX) return "has an unknown role";
+    if (t->role != FOCI_ROLE_NONE && t->n_dims != role_dims(t->role))
+        return "has a role of another number of dimensions";
     if (t->by_rounds && t->n_dims < 1) return "is drawn by rounds without having any";
     if (t->keep != FOCI_KEEP_FROZEN && t->keep != FOCI_KEEP_TRAINED &&
         t->keep != FOCI_KEEP_MOVED)

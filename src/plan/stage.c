@@ -67,6 +67,39 @@ static foci_status check_mods(foci_ctx *ctx, const struct plan_group *g)
     return FOCI_OK;
 }
 
+/* Sources find the matrices and vectors that they are made of by role. */
+static foci_status check_sources(foci_ctx *ctx, const struct plan_group *g)
+{
+    static const struct {
+        unsigned  source;
+        foci_role first, last;
+    } parts[] = {
+        { FOCI_SOURCE_TABLE, FOCI_ROLE_R, FOCI_ROLE_R },
+        { FOCI_SOURCE_FACTORS, FOCI_ROLE_R1, FOCI_ROLE_R2 },
+        { FOCI_SOURCE_NET, FOCI_ROLE_W1, FOCI_ROLE_B2 },
+        { FOCI_SOURCE_OUTER, FOCI_ROLE_W1A, FOCI_ROLE_B2B },
+    };
+    static const char *const names[] = {
+        [FOCI_ROLE_R] = "R",     [FOCI_ROLE_R1] = "R1",   [FOCI_ROLE_R2] = "R2",
+        [FOCI_ROLE_W1] = "W1",   [FOCI_ROLE_B1] = "B1",   [FOCI_ROLE_W2] = "W2",
+        [FOCI_ROLE_B2] = "B2",   [FOCI_ROLE_W1A] = "W1A", [FOCI_ROLE_B1A] = "B1A",
+        [FOCI_ROLE_W2A] = "W2A", [FOCI_ROLE_B2A] = "B2A", [FOCI_ROLE_W1B] = "W1B",
+        [FOCI_ROLE_B1B] = "B1B", [FOCI_ROLE_W2B] = "W2B", [FOCI_ROLE_B2B] = "B2B",
+    };
+    const foci_mech *m = &g->mech;
+    const unsigned   sources = mech_sources(m);
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        for (int role = (int)parts[i].first;
+             sources & parts[i].source && role <= (int)parts[i].last; role++)
+            if (mech_tensor(m, (foci_role)role) < 0)
+                return ctx_fail(ctx, FOCI_ERR_ARG,
+                                "column %d: mechanism %s: a source of its logits needs "
+                                "a tensor with the role FOCI_ROLE_%s",
+                                g->column, m->def->name, names[role]);
+    return FOCI_OK;
+}
+
 static foci_status check_group(foci_ctx *ctx, const struct plan_group *g,
                                const foci_problem *p)
 {
@@ -87,6 +120,7 @@ static foci_status check_group(foci_ctx *ctx, const struct plan_group *g,
         return ctx_fail(ctx, FOCI_ERR_UNSUP, "column %d: %s: %s", g->column, def->name,
                         why);
     TRY(check_inner(ctx, g));
+    TRY(check_sources(ctx, g));
     return check_mods(ctx, g);
 }
 

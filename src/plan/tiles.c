@@ -5,6 +5,7 @@
  * visible is full; the others name an entry of a dictionary of 64 x 64 bit
  * masks.  Masks repeat (one or two for a window), so the dictionary is small.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "plan/plan.h"
@@ -222,6 +223,7 @@ enum tile_kind tiles_look(const foci_mech *m, int level, foci_range rows, int64_
     const uint64_t keys = foci_bits_in((foci_range){ 0, len }, j0);
     uint64_t       some = 0, every = keys;
 
+    assert(rows.end - rows.begin <= FOCI_TILE && j0 % FOCI_TILE == 0);
     memset(by_key, 0, FOCI_TILE * sizeof *by_key);
     for (int64_t i = rows.begin; i < rows.end; i++) {
         const uint64_t seen = keys & (level < 0 ? m->def->mask(m, i, j0)

@@ -26,7 +26,8 @@ struct few {
     int                   width; /* of strips */
 };
 
-/* Words of bf16 are multiplied so much faster that packing b pays for fewer rows. */
+/* Pairs of bf16 are multiplied so much faster than floats that packing b pays for fewer
+ * rows. */
 bool few_can(const struct product *p, bool bf16)
 {
     int64_t at = 0;

@@ -188,8 +188,8 @@ static void values_back(struct ref_linear *x, const double *g)
     }
 }
 
-/* lam^far has slope far lam^(far - 1).  Words have every term off by half a unit, and
- * all of them as far as chance would take them. */
+/* lam^far has slope far lam^(far - 1).  With bf16 operands every term may be off by half
+ * a unit in the last place; `noise` is the variance of their sum. */
 static void decay_back(struct ref_linear *x, int64_t i)
 {
     for (int64_t j = 0; j < x->n && x->l.decays; j++) {

@@ -10,12 +10,8 @@
  */
 #include "ref/ref.h"
 
-enum {
-    FIRST,
-    FIRST_BIAS,
-    SECOND,
-    SECOND_BIAS
-}; /* tensors of a net, one after another */
+/* Roles of the tensors of a net, counted from that of its W1. */
+enum { FIRST, FIRST_BIAS, SECOND, SECOND_BIAS };
 
 static const unsigned flag_of[REF_SOURCES] = { FOCI_SOURCE_QK, FOCI_SOURCE_TABLE,
                                                FOCI_SOURCE_FACTORS, FOCI_SOURCE_NET,
@@ -32,10 +28,17 @@ static double number(const struct ref_head *h, int64_t at)
     return ref_rounded(h->rounds, h->p->call->params[at]);
 }
 
-static int64_t columns(const struct ref_head *h, size_t tensor)
+/* The offset of this head's part of a tensor; -1: there is none. */
+static int64_t start_of(const struct ref_head *h, foci_role role)
+{
+    const int t = mech_tensor(h->p->mech, role);
+    return t < 0 ? -1 : ref_tensor(h->p, -1, (size_t)t);
+}
+
+static int64_t columns(const struct ref_head *h, foci_role role)
 {
     int64_t shape[3];
-    ref_shape(h->p, -1, tensor, shape);
+    ref_shape(h->p, -1, (size_t)mech_tensor(h->p->mech, role), shape);
     return shape[1];
 }
 
@@ -43,21 +46,20 @@ static int64_t columns(const struct ref_head *h, size_t tensor)
  * Nets: what is inside, then what comes out
  */
 
-static int64_t inside(const struct ref_head *h, size_t net)
+static int64_t inside(const struct ref_head *h, foci_role net)
 {
     return columns(h, net + FIRST);
 }
 
-static int64_t outside(const struct ref_head *h, size_t net)
+static int64_t outside(const struct ref_head *h, foci_role net)
 {
     return columns(h, net + SECOND);
 }
 
-static void net_fill(const struct ref_head *h, size_t net, int64_t i, double *y)
+static void net_fill(const struct ref_head *h, foci_role net, int64_t i, double *y)
 {
-    const int64_t w1 = ref_tensor(h->p, -1, net), b1 = ref_tensor(h->p, -1, net + 1);
-    const int64_t w2 = ref_tensor(h->p, -1, net + 2),
-                  b2 = ref_tensor(h->p, -1, net + 3);
+    const int64_t w1 = start_of(h, net + FIRST), b1 = start_of(h, net + FIRST_BIAS);
+    const int64_t w2 = start_of(h, net + SECOND), b2 = start_of(h, net + SECOND_BIAS);
     const int64_t hidden = inside(h, net), n = outside(h, net);
     const int64_t dim = h->p->call->plan->p.dim_x;
     const double *x = h->p->x + i * dim, *params = h->p->call->params;
@@ -77,12 +79,11 @@ static void net_fill(const struct ref_head *h, size_t net, int64_t i, double *y)
 }
 
 /* From what net_fill() made and the gradient that follows the hidden part of dy. */
-static void net_back(const struct ref_head *h, size_t net, int64_t i, const double *y,
-                     double *dy)
+static void net_back(const struct ref_head *h, foci_role net, int64_t i,
+                     const double *y, double *dy)
 {
-    const int64_t w1 = ref_tensor(h->p, -1, net), b1 = ref_tensor(h->p, -1, net + 1);
-    const int64_t w2 = ref_tensor(h->p, -1, net + 2),
-                  b2 = ref_tensor(h->p, -1, net + 3);
+    const int64_t w1 = start_of(h, net + FIRST), b1 = start_of(h, net + FIRST_BIAS);
+    const int64_t w2 = start_of(h, net + SECOND), b2 = start_of(h, net + SECOND_BIAS);
     const int64_t hidden = inside(h, net), n = outside(h, net);
     const int64_t dim = h->p->call->plan->p.dim_x;
     const double *x = h->p->x + i * dim, *dout = dy + hidden;
@@ -107,7 +108,7 @@ static void net_back(const struct ref_head *h, size_t net, int64_t i, const doub
     }
 }
 
-static int64_t net_scratch(const struct ref_head *h, size_t net)
+static int64_t net_scratch(const struct ref_head *h, foci_role net)
 {
     return inside(h, net) + outside(h, net);
 }
@@ -115,8 +116,8 @@ static int64_t net_scratch(const struct ref_head *h, size_t net)
 int64_t ref_sources_scratch(const struct ref_head *h)
 {
     if (h->sources & FOCI_SOURCE_OUTER)
-        return net_scratch(h, FOCI_AT_W1A) + net_scratch(h, FOCI_AT_W1B);
-    return h->sources & FOCI_SOURCE_NET ? net_scratch(h, FOCI_AT_W1) : 0;
+        return net_scratch(h, FOCI_ROLE_W1A) + net_scratch(h, FOCI_ROLE_W1B);
+    return h->sources & FOCI_SOURCE_NET ? net_scratch(h, FOCI_ROLE_W1) : 0;
 }
 
 /*
@@ -132,7 +133,7 @@ static int64_t place_of(const struct ref_head *h, int64_t i)
 static void table_fill(const struct ref_head *h, int64_t i, double *to)
 {
     const int64_t at =
-        ref_tensor(h->p, -1, FOCI_AT_R) + place_of(h, i) * columns(h, FOCI_AT_R);
+        start_of(h, FOCI_ROLE_R) + place_of(h, i) * columns(h, FOCI_ROLE_R);
     for (int64_t j = 0; j < h->nk; j++)
         to[j] = h->p->call->params[at + j];
 }
@@ -140,16 +141,16 @@ static void table_fill(const struct ref_head *h, int64_t i, double *to)
 static void table_back(const struct ref_head *h, int64_t i, const double *d)
 {
     const int64_t at =
-        ref_tensor(h->p, -1, FOCI_AT_R) + place_of(h, i) * columns(h, FOCI_AT_R);
+        start_of(h, FOCI_ROLE_R) + place_of(h, i) * columns(h, FOCI_ROLE_R);
     for (int64_t j = 0; j < h->nk; j++)
         h->p->dparams[at + j] += d[j];
 }
 
 static void factors_fill(const struct ref_head *h, int64_t i, double *to)
 {
-    const int64_t rank = columns(h, FOCI_AT_R1);
-    const int64_t r1 = ref_tensor(h->p, -1, FOCI_AT_R1) + place_of(h, i) * rank;
-    const int64_t r2 = ref_tensor(h->p, -1, FOCI_AT_R2);
+    const int64_t rank = columns(h, FOCI_ROLE_R1);
+    const int64_t r1 = start_of(h, FOCI_ROLE_R1) + place_of(h, i) * rank;
+    const int64_t r2 = start_of(h, FOCI_ROLE_R2);
 
     for (int64_t j = 0; j < h->nk; j++) {
         to[j] = 0;
@@ -160,9 +161,9 @@ static void factors_fill(const struct ref_head *h, int64_t i, double *to)
 
 static void factors_back(const struct ref_head *h, int64_t i, const double *d)
 {
-    const int64_t rank = columns(h, FOCI_AT_R1);
-    const int64_t r1 = ref_tensor(h->p, -1, FOCI_AT_R1) + place_of(h, i) * rank;
-    const int64_t r2 = ref_tensor(h->p, -1, FOCI_AT_R2);
+    const int64_t rank = columns(h, FOCI_ROLE_R1);
+    const int64_t r1 = start_of(h, FOCI_ROLE_R1) + place_of(h, i) * rank;
+    const int64_t r2 = start_of(h, FOCI_ROLE_R2);
 
     for (int64_t j = 0; j < h->nk; j++)
         for (int64_t c = 0; c < rank; c++) {
@@ -174,21 +175,21 @@ static void factors_back(const struct ref_head *h, int64_t i, const double *d)
 
 static void outer_fill(const struct ref_head *h, int64_t i, double *to)
 {
-    double       *second = h->net + net_scratch(h, FOCI_AT_W1A);
-    const double *a = h->net + inside(h, FOCI_AT_W1A);
-    const double *b = second + inside(h, FOCI_AT_W1B);
-    const int64_t n = outside(h, FOCI_AT_W1B);
+    double       *second = h->net + net_scratch(h, FOCI_ROLE_W1A);
+    const double *a = h->net + inside(h, FOCI_ROLE_W1A);
+    const double *b = second + inside(h, FOCI_ROLE_W1B);
+    const int64_t n = outside(h, FOCI_ROLE_W1B);
 
-    net_fill(h, FOCI_AT_W1A, i, h->net);
-    net_fill(h, FOCI_AT_W1B, i, second);
+    net_fill(h, FOCI_ROLE_W1A, i, h->net);
+    net_fill(h, FOCI_ROLE_W1B, i, second);
     for (int64_t j = 0; j < h->nk; j++)
         to[j] = a[j / n] * b[j % n];
 }
 
 static void outer_back(const struct ref_head *h, int64_t i, const double *d)
 {
-    const int64_t next = net_scratch(h, FOCI_AT_W1A), n = outside(h, FOCI_AT_W1B);
-    const int64_t a = inside(h, FOCI_AT_W1A), b = next + inside(h, FOCI_AT_W1B);
+    const int64_t next = net_scratch(h, FOCI_ROLE_W1A), n = outside(h, FOCI_ROLE_W1B);
+    const int64_t a = inside(h, FOCI_ROLE_W1A), b = next + inside(h, FOCI_ROLE_W1B);
 
     for (int64_t t = 0; t < ref_sources_scratch(h); t++)
         h->dnet[t] = 0;
@@ -196,24 +197,24 @@ static void outer_back(const struct ref_head *h, int64_t i, const double *d)
         h->dnet[a + j / n] += d[j] * h->net[b + j % n];
         h->dnet[b + j % n] += d[j] * h->net[a + j / n];
     }
-    net_back(h, FOCI_AT_W1A, i, h->net, h->dnet);
-    net_back(h, FOCI_AT_W1B, i, h->net + next, h->dnet + next);
+    net_back(h, FOCI_ROLE_W1A, i, h->net, h->dnet);
+    net_back(h, FOCI_ROLE_W1B, i, h->net + next, h->dnet + next);
 }
 
 static void dense_fill(const struct ref_head *h, int64_t i, double *to)
 {
-    net_fill(h, FOCI_AT_W1, i, h->net);
+    net_fill(h, FOCI_ROLE_W1, i, h->net);
     for (int64_t j = 0; j < h->nk; j++)
-        to[j] = h->net[inside(h, FOCI_AT_W1) + j];
+        to[j] = h->net[inside(h, FOCI_ROLE_W1) + j];
 }
 
 static void dense_back(const struct ref_head *h, int64_t i, const double *d)
 {
-    const int64_t hidden = inside(h, FOCI_AT_W1);
+    const int64_t hidden = inside(h, FOCI_ROLE_W1);
 
-    for (int64_t j = 0; j < outside(h, FOCI_AT_W1); j++)
+    for (int64_t j = 0; j < outside(h, FOCI_ROLE_W1); j++)
         h->dnet[hidden + j] = j < h->nk ? d[j] : 0;
-    net_back(h, FOCI_AT_W1, i, h->net, h->dnet);
+    net_back(h, FOCI_ROLE_W1, i, h->net, h->dnet);
 }
 
 /* By the numbers of flag_of; q.k is made elsewhere. */
@@ -265,7 +266,7 @@ void ref_sources_back(const struct ref_head *h, int64_t i)
 
 void ref_sources_open(struct ref_head *h)
 {
-    const int64_t at = ref_tensor(h->p, -1, FOCI_AT_MIX);
+    const int64_t at = start_of(h, FOCI_ROLE_MIX);
     int           n = 0;
 
     if (h->sources == FOCI_SOURCE_QK) return;
@@ -278,7 +279,7 @@ void ref_sources_open(struct ref_head *h)
 
 void ref_sources_close(const struct ref_head *h)
 {
-    const int64_t at = ref_tensor(h->p, -1, FOCI_AT_MIX);
+    const int64_t at = start_of(h, FOCI_ROLE_MIX);
     int           n = 0;
 
     if (h->sources == FOCI_SOURCE_QK || at < 0) return;

@@ -26,7 +26,11 @@ int64_t pool_alloc_page(foci_pool *pool)
     return page;
 }
 
-void pool_ref_page(foci_pool *pool, int64_t page) { pool->pages[page].refs++; }
+void pool_ref_page(foci_pool *pool, int64_t page)
+{
+    assert(pool->pages[page].refs > 0);
+    pool->pages[page].refs++;
+}
 
 void pool_unref_page(foci_pool *pool, int64_t page)
 {

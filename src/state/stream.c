@@ -13,6 +13,7 @@
 /* Whether the last page is shared: it is copied before rows are added to it. */
 static bool must_copy(const foci_pool *pool, const struct stream *s)
 {
+    assert(!(s->rows % PAGE) || s->n > 0); /* the page of the last row is held */
     return s->rows % PAGE && pool->pages[s->entries[s->n - 1].page].refs > 1;
 }
 
@@ -98,6 +99,7 @@ void stream_cut(foci_pool *pool, struct stream *s, int64_t rows)
 {
     const int64_t tiles = div_up(rows, PAGE);
 
+    assert(rows >= 0 && rows <= s->rows);
     while (s->n && s->entries[s->n - 1].tile >= tiles)
         pool_unref_page(pool, s->entries[--s->n].page);
     s->rows = rows;
@@ -122,12 +124,14 @@ void stream_drop(foci_pool *pool, struct stream *s, int64_t first,
     }
     memmove(s->entries + kept, s->entries + end,
             (size_t)(s->n - end) * sizeof *s->entries);
+    assert(begin <= kept && kept <= end && end <= s->n);
     s->n -= end - kept;
     s->first = tile;
 }
 
 foci_status stream_copy(foci_pool *pool, const struct stream *from, struct stream *to)
 {
+    assert(to->n == 0);
     TRY(grow_table(pool, to, from->n));
     for (; to->n < from->n; to->n++) {
         to->entries[to->n] = from->entries[to->n];

@@ -6,10 +6,6 @@
 #include "foci/file.h"
 #include "text/text.h"
 
-/* The end of a long path says more than its beginning, and must leave room for the
- * reason. */
-enum { PATH_SHOWN = 200 };
-
 const char *const special_names[FOCI_SPECIAL_COUNT] = { "<pad>", "<bos>", "<eos>",
                                                         "<unk>", "<mask>" };
 
@@ -20,17 +16,12 @@ static const char *const kinds[] = {
 foci_status text_fail(foci_ctx *ctx, foci_status status, const char *name,
                       const char *format, ...)
 {
-    char         text[512];
-    const size_t len = strlen(name);
-    const char  *dots = len > PATH_SHOWN ? "..." : "";
-    const char  *tail = len > PATH_SHOWN ? name + len - PATH_SHOWN : name;
+    va_list args;
 
-    va_list list;
-    va_start(list, format);
-    const int at = snprintf(text, sizeof text, "%s%s: ", dots, tail);
-    vsnprintf(text + at, sizeof text - (size_t)at, format, list);
-    va_end(list);
-    return ctx_fail(ctx, status, "%s", text);
+    va_start(args, format);
+    ctx_fail_in(ctx, status, name, format, args);
+    va_end(args);
+    return status;
 }
 
 void foci_tokenizer_free(foci_tokenizer *t)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -241,6 +242,10 @@ static const struct {
       "without being a matrix" },
     { { .name = "m", QKV, TENSORS({ .name = "t", .keep = (foci_keep)5 }) },
       "neither frozen" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .role = FOCI_ROLE_MIX + 1 }) },
+      "unknown role" },
+    { { .name = "m", QKV, TENSORS({ .name = "t", .role = FOCI_ROLE_R }) },
+      "another number of dimensions" },
 };
 
 static void test_faulty(void **state)
@@ -270,6 +275,150 @@ static void test_faulty(void **state)
     assert_null(mech_list[n - 1]);
 }
 
+/* Sources of logits */
+
+enum { LEN = 5, DIM = 4, FLOATS = 1 << 12 };
+
+/* The outputs of a plan and of its judge, and the gradients of its parameters. */
+struct outcome {
+    foci_plan *plan;
+    float      params[FLOATS], dparams[FLOATS], o[LEN * DIM], judged[LEN * DIM];
+};
+
+static void outcome_plan(foci_ctx *ctx, const char *spec, struct outcome *out)
+{
+    const foci_problem p = { FOCI_SIZED(foci_problem), .flags = FOCI_FLAG_TRAIN,
+                             .len_q = LEN, .dim_qk = DIM, .dim_x = DIM };
+    if (foci_plan_create(ctx, spec, &p, &out->plan)) fail_msg("%s", foci_errmsg(ctx));
+    assert_in_range(foci_plan_param_floats(out->plan), 1, FLOATS);
+}
+
+static void *aligned(size_t bytes)
+{
+    void *memory = aligned_alloc(64, bytes + 64);
+    assert_non_null(memory);
+    return memset(memory, 0, bytes + 64);
+}
+
+static void outcome_run(struct outcome *out)
+{
+    float q[LEN * DIM], k[LEN * DIM], v[LEN * DIM], x[LEN * DIM];
+    void *work = aligned(foci_plan_work_bytes(out->plan));
+    void *saved = aligned(foci_plan_saved_bytes(out->plan));
+    for (int i = 0; i < LEN * DIM; i++) {
+        q[i] = (float)(i % 7) - 3;
+        k[i] = (float)(i % 5) - 2;
+        v[i] = (float)(i % 11) - 5;
+        x[i] = (float)(i % 3) - 1;
+    }
+    foci_io io = {
+        FOCI_SIZED(foci_io),   .q = q,       .k = k,        .v = v, .x = x, .o = out->o,
+        .params = out->params, .work = work, .saved = saved
+    };
+    const foci_grads g = { FOCI_SIZED(foci_grads), .d_o = v, .dparams = out->dparams };
+
+    assert_int_equal(foci_forward(out->plan, &io), FOCI_OK);
+    assert_int_equal(foci_backward(out->plan, &io, &g), FOCI_OK);
+    io.o = out->judged;
+    assert_int_equal(foci_ref_forward(out->plan, &io), FOCI_OK);
+    free(work);
+    free(saved);
+}
+
+/* One array of parameters from another, tensor by tensor of the same name. */
+static void by_name(const foci_plan *from, const float *a, const foci_plan *to, float *b)
+{
+    for (int i = 0; i < foci_plan_param_count(from); i++)
+        for (int j = 0; j < foci_plan_param_count(to); j++) {
+            foci_param s = { FOCI_SIZED(foci_param) }, t = { FOCI_SIZED(foci_param) };
+            assert_int_equal(foci_plan_param(from, i, &s), FOCI_OK);
+            assert_int_equal(foci_plan_param(to, j, &t), FOCI_OK);
+            if (strcmp(s.name, t.name)) continue;
+            assert_int_equal(s.count, t.count);
+            memcpy(b + t.offset, a + s.offset, (size_t)s.count * sizeof *a);
+        }
+}
+
+/* Engine and judge find the tensors of sources by role, in any order. */
+static void test_order_of_tensors(void **state)
+{
+    static const char *const kinds[] = { "random",  "dense",        "fdense",
+                                         "frandom", "random+dense", "dense+vanilla" };
+    static struct outcome    a, b;
+    foci_tensor_def          turned[FOCI_MAX_TENSORS];
+    foci_mech_def            def;
+    char                     spec[80];
+    float                    sorted[FLOATS];
+
+    for (int i = 0; mech_list[i]; i++)
+        if (!strcmp(mech_list[i]->name, "synthesizer")) def = *mech_list[i];
+    for (size_t t = 0; t < def.n_tensors; t++)
+        turned[t] = def.tensors[def.n_tensors - 1 - t];
+    def.name = "turned";
+    def.tensors = turned;
+    assert_int_equal(foci_mechanism_register(*state, &def), FOCI_OK);
+
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        memset(&a, 0, sizeof a);
+        memset(&b, 0, sizeof b);
+        snprintf(spec, sizeof spec, "synthesizer(kind=%s)", kinds[i]);
+        outcome_plan(*state, spec, &a);
+        snprintf(spec, sizeof spec, "turned(kind=%s)", kinds[i]);
+        outcome_plan(*state, spec, &b);
+        assert_int_equal(foci_params_init(a.plan, i, a.params), FOCI_OK);
+        by_name(a.plan, a.params, b.plan, b.params);
+        outcome_run(&a);
+        outcome_run(&b);
+        assert_memory_equal(a.o, b.o, sizeof a.o);
+        assert_memory_equal(a.judged, b.judged, sizeof a.judged);
+        memset(sorted, 0, sizeof sorted);
+        by_name(b.plan, b.dparams, a.plan, sorted);
+        assert_memory_equal(a.dparams, sorted, sizeof sorted);
+        foci_plan_free(a.plan);
+        foci_plan_free(b.plan);
+    }
+}
+
+static unsigned from_net(const foci_mech *m)
+{
+    (void)m;
+    return FOCI_SOURCE_NET;
+}
+
+static unsigned reads_x(const foci_mech *m)
+{
+    (void)m;
+    return FOCI_READ_V | FOCI_READ_X;
+}
+
+static void matrix(const foci_mech *m, const double *arg, int64_t *s)
+{
+    (void)arg;
+    s[0] = s[1] = m->dims.qk;
+}
+
+/* A source without one of its tensors is refused when it is planned. */
+static void test_missing_tensor(void **state)
+{
+    const foci_problem  p = { FOCI_SIZED(foci_problem), .len_q = LEN, .dim_qk = DIM,
+                              .dim_x = DIM };
+    const foci_mech_def def = {
+        .name = "headless",
+        QKV,
+        .reads_of = reads_x,
+        .sources = from_net,
+        TENSORS({ .name = "t", .n_dims = 2, .shape = matrix, .role = FOCI_ROLE_W1 })
+    };
+    foci_plan *plan;
+
+    assert_int_equal(foci_mechanism_register(*state, &def), FOCI_OK);
+    assert_int_equal(foci_plan_create(*state, "headless", &p, &plan), FOCI_ERR_ARG);
+    if (!strstr(foci_errmsg(*state),
+                "headless: a source of its logits needs a tensor with "
+                "the role FOCI_ROLE_B1"))
+        fail_msg("%s", foci_errmsg(*state));
+}
+
 /* The factor of logn: 1 at n0, never a NaN or infinity, monotone. */
 static void test_row_factors(void **state)
 {
@@ -297,7 +446,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lists),          cmocka_unit_test(test_own_rules),
         cmocka_unit_test(test_modifier_rules), cmocka_unit_test(test_row_factors),
-        cmocka_unit_test(test_faulty),
+        cmocka_unit_test(test_faulty),         cmocka_unit_test(test_order_of_tensors),
+        cmocka_unit_test(test_missing_tensor),
     };
     return cmocka_run_group_tests(tests, make_ctx, free_ctx);
 }

@@ -162,7 +162,7 @@ static bool chunk_keys(const struct chunk_rows *c, const struct chunk_operands *
     }
 }
 
-/* Words of rows r and r + 16; false: some value is not finite. */
+/* Pack bf16 pairs of rows r and r + 16; false: some value is not finite. */
 static bool chunk_values(const struct chunk_rows *c, const struct chunk_operands *o)
 {
     const __m512i exponent = _mm512_set1_epi16(0x7f80);

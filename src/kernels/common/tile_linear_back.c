@@ -151,7 +151,7 @@ static void back_transpose_sums(const struct chunk_back *c, uint32_t *out,
         }
 }
 
-/* Words of features by columns: [d/32][dv/16]. */
+/* Pack bf16 pairs of features, by columns, in tiles [d/32][dv/16]. */
 static void back_pair_sums(const struct chunk_back *c, uint32_t *out, const float *sums)
 {
     for (int t = 0; t < c->d / 2; t++) {

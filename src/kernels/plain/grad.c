@@ -1,12 +1,12 @@
 /* grad.c -- the backward pass of a panel, pair by pair. */
 
-enum { WORDS = 16 }; /* of a row of a tile, which has as many rows */
+enum { SIDE = 16 }; /* rows of a tile, and pairs of a row */
 
 /* Where pair j of row i of a matrix of so many columns lies among tiles. */
 static int64_t tiled(int i, int j, int cols)
 {
-    return ((int64_t)(i / WORDS) * (cols / WORDS) + j / WORDS) * WORDS * WORDS +
-           i % WORDS * WORDS + j % WORDS;
+    return ((int64_t)(i / SIDE) * (cols / SIDE) + j / SIDE) * SIDE * SIDE +
+           i % SIDE * SIDE + j % SIDE;
 }
 
 /* The half of a pair that element t of a row is. */

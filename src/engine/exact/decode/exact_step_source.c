@@ -98,7 +98,7 @@ static const float *factors(const struct exact_step *x, int64_t at, int64_t head
     const foci_mech *m = &x->e.stage->group->mech;
     int64_t          shape[2];
 
-    m->def->tensors[FOCI_AT_R1].shape(m, m->arg, shape);
+    exact_source_shape(m, FOCI_ROLE_R1, shape);
     return x->step->io->params + at + (head * shape[0] + pos) * shape[1];
 }
 
@@ -194,7 +194,7 @@ int64_t step_source_longest(const foci_plan *plan, const struct stage *stage)
     exact_geometry(&x, plan, stage);
     if (s->kinds & FOCI_SOURCE_TABLE) n = min64(n, s->max);
     if (s->kinds & FOCI_SOURCE_FACTORS) {
-        m->def->tensors[FOCI_AT_R1].shape(m, m->arg, shape);
+        exact_source_shape(m, FOCI_ROLE_R1, shape);
         n = min64(n, shape[0]);
     }
     if (s->kinds & FOCI_SOURCE_NET) n = min64(n, s->net.out);

@@ -12,29 +12,41 @@ enum { FOLD_BYTES = 256 << 10 };
  * Widths and memory
  */
 
-void exact_source_shape(const struct exact *x, int tensor, int64_t shape[2])
+void exact_source_shape(const foci_mech *m, foci_role role, int64_t shape[2])
 {
-    const foci_mech *m = &x->stage->group->mech;
+    const int t = mech_tensor(m, role);
 
+    assert(t >= 0 && "planning has found the tensors of all sources");
     shape[0] = shape[1] = 0;
-    m->def->tensors[tensor].shape(m, m->arg, shape);
+    m->def->tensors[t].shape(m, m->arg, shape);
 }
 
-static struct source_net net_at(const struct exact *x, int first)
+/* Where the tensor begins among the parameters; -1: there is none. */
+static int64_t offset_of(const struct exact *x, foci_role role)
 {
-    const int64_t *at = x->stage->group->param0 + first;
-    int64_t        one[2], two[2];
+    const struct plan_group *g = x->stage->group;
+    const int                t = mech_tensor(&g->mech, role);
+    return t < 0 ? -1 : g->param0[t];
+}
 
-    exact_source_shape(x, first, one);
-    exact_source_shape(x, first + 2, two);
-    return (struct source_net){ at[0],       at[1],       at[2],      at[3],
-                                (int)one[0], (int)one[1], (int)two[1] };
+/* The roles of the tensors of a net follow that of its W1. */
+static struct source_net net_at(const struct exact *x, foci_role w1)
+{
+    const foci_mech *m = &x->stage->group->mech;
+    int64_t          one[2], two[2];
+
+    exact_source_shape(m, w1, one);
+    exact_source_shape(m, w1 + 2, two);
+    return (struct source_net){
+        offset_of(x, w1),     offset_of(x, w1 + 1), offset_of(x, w1 + 2),
+        offset_of(x, w1 + 3), (int)one[0],          (int)one[1],
+        (int)two[1],
+    };
 }
 
 void exact_source_geometry(struct exact *x)
 {
     const foci_mech *m = &x->stage->group->mech;
-    const int64_t   *at = x->stage->group->param0;
     const unsigned   kinds = mech_sources(m);
     struct sources  *s = &x->source;
     int64_t          shape[2];
@@ -42,26 +54,26 @@ void exact_source_geometry(struct exact *x)
     *s = (struct sources){ .qk = kinds & FOCI_SOURCE_QK,
                            .kinds = kinds & ~(unsigned)FOCI_SOURCE_QK };
     if (!s->kinds) return;
-    s->r = at[FOCI_AT_R];
-    s->r1 = at[FOCI_AT_R1];
-    s->r2 = at[FOCI_AT_R2];
-    s->mix = at[FOCI_AT_MIX];
+    s->r = offset_of(x, FOCI_ROLE_R);
+    s->r1 = offset_of(x, FOCI_ROLE_R1);
+    s->r2 = offset_of(x, FOCI_ROLE_R2);
+    s->mix = offset_of(x, FOCI_ROLE_MIX);
     s->tiles = div_up(x->p->len_k, TILE);
     s->ldx = (int)round_up(x->p->dim_x, 16);
     if (s->kinds & FOCI_SOURCE_TABLE) {
-        const foci_tensor_def *r = &m->def->tensors[FOCI_AT_R];
-        exact_source_shape(x, FOCI_AT_R, shape);
+        const foci_tensor_def *r = &m->def->tensors[mech_tensor(m, FOCI_ROLE_R)];
+        exact_source_shape(m, FOCI_ROLE_R, shape);
         s->max = shape[1];
         s->frozen = r->keep != FOCI_KEEP_TRAINED || (r->frozen && r->frozen(m, m->arg));
     }
     if (s->kinds & FOCI_SOURCE_FACTORS) {
-        exact_source_shape(x, FOCI_AT_R1, shape);
+        exact_source_shape(m, FOCI_ROLE_R1, shape);
         s->rank = (int)shape[1];
     }
-    if (s->kinds & FOCI_SOURCE_NET) s->net = net_at(x, FOCI_AT_W1);
+    if (s->kinds & FOCI_SOURCE_NET) s->net = net_at(x, FOCI_ROLE_W1);
     if (s->kinds & FOCI_SOURCE_OUTER) {
-        s->a = net_at(x, FOCI_AT_W1A);
-        s->b = net_at(x, FOCI_AT_W1B);
+        s->a = net_at(x, FOCI_ROLE_W1A);
+        s->b = net_at(x, FOCI_ROLE_W1B);
     }
     s->w = s->rank + s->net.hidden;
     s->w_pad = (int)round_up(s->w, x->bf16 ? x->k->depth : 1);

@@ -81,7 +81,7 @@ void exact_source_carve(struct exact *x, struct arena *a, bool back);
 struct source_scratch exact_source_scratch(const struct exact *x, bool back,
                                            struct arena *a);
 /* Shape of a tensor of the mechanism. */
-void exact_source_shape(const struct exact *x, int tensor, int64_t shape[2]);
+void exact_source_shape(const foci_mech *m, foci_role role, int64_t shape[2]);
 
 /* Weights of the sources of all heads, once for an execution.  Keys are then packed in
  * exact_source_tiles() jobs. */

@@ -20,7 +20,7 @@ void exact_source_keys(const struct exact *x, int64_t h, int64_t j0, float *tile
     memset(tile, 0, (size_t)TILE * (size_t)s->ldw * sizeof *tile);
     if (s->rank) {
         int64_t shape[2];
-        exact_source_shape(x, FOCI_AT_R2, shape);
+        exact_source_shape(&x->stage->group->mech, FOCI_ROLE_R2, shape);
         const float *r2 = params + s->r2 + (h * shape[0] + j0) * s->rank;
         for (int j = 0; j < n; j++)
             memcpy(tile + (int64_t)j * s->ldw, r2 + (int64_t)j * s->rank,
@@ -74,7 +74,7 @@ const float *exact_source_factor(const struct exact *x, int64_t h, int64_t pos)
 {
     int64_t shape[2];
 
-    exact_source_shape(x, FOCI_AT_R1, shape);
+    exact_source_shape(&x->stage->group->mech, FOCI_ROLE_R1, shape);
     return x->io->params + x->source.r1 + (h * shape[0] + pos) * shape[1];
 }
 

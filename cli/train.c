@@ -62,9 +62,6 @@ static int find_sources(struct train_job *j)
     const char        *valid = opt_text(a, "valid");
 
     if (!source_given(a)) return shipped_sources(j);
-    if (opt_text(a, "source") && !opt_text(a, "target"))
-        return usage_error(a,
-                           "--source needs --target, or give both as --data FILE.tsv");
     j->from[0] = source_of(a, FOCI_DATA_SPLIT_TRAIN);
     j->from[1] = source_of(a, FOCI_DATA_SPLIT_VALID);
     if (j->from[0].task) return EXIT_OK;
@@ -103,19 +100,13 @@ static int train_tokenizer(struct train_job *j, const char *kind)
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }
 
-static bool is_image(const char *text)
-{
-    const size_t n = text ? strlen(text) : 0;
-    return n > 4 && strcmp(text + n - 4, ".npy") == 0;
-}
-
 static int find_tokenizer(struct train_job *j)
 {
     static const char *const presets[] = { "chars", "bpe:4000", "bpe:4000", "words" };
     const char              *given = opt_text(j->a, "tokenizer");
     const char              *kind = given ? given : presets[j->task];
 
-    if (j->from[0].task || is_image(j->from[0].text)) return EXIT_OK;
+    if (j->from[0].task || path_is_array(j->from[0].text)) return EXIT_OK;
     if (!given || access(given, R_OK) != 0) return train_tokenizer(j, kind);
     const foci_status status = foci_tokenizer_load(j->ctx, given, &j->tokenizer);
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
@@ -218,30 +209,13 @@ static int open_data(struct train_job *j, foci_data_info *info)
  * The model
  */
 
-/* --config FILE: what the data say is filled in afterwards. */
 static int read_config(struct train_job *j)
 {
-    const char  *path = opt_text(j->a, "config");
-    json_error_t error;
-
     j->config = (foci_model_config){ FOCI_SIZED(foci_model_config) };
-    if (!path) return config_read(j->a, j->task, &j->config);
-    json_t *root = json_load_file(path, 0, &error);
-    if (!root) return failure(j->a, "%s: line %d: %s", path, error.line, error.text);
-    json_object_set_new(root, "task", json_string(tasks[j->task]));
-    json_object_set_new(root, "vocab", json_integer(1));
-    if (j->task == FOCI_MODEL_CLASSIFY)
-        json_object_set_new(root, "classes", json_integer(1));
-    if (!json_object_get(root, "context"))
-        json_object_set_new(root, "context",
-                            json_integer(opt_int(j->a, "context", 128)));
-    char *text = json_dumps(root, 0);
-    json_decref(root);
-    const foci_status status = foci_config_parse(j->ctx, text, &j->config);
-    free(text);
-    if (status) return library_error(j->a, j->ctx, status, path);
-    j->config_owned = true;
-    return config_read(j->a, j->task, &j->config);
+    if (!opt_text(j->a, "config")) return config_read(j->a, j->task, &j->config);
+    const int code = config_read_file(j->a, j->ctx, j->task, &j->config);
+    j->config_owned = code == EXIT_OK;
+    return code;
 }
 
 /* What the model has of its data. */
@@ -254,8 +228,8 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
                                             FOCI_DATA_TRANSLATE, FOCI_DATA_CLASSIFY };
 
     if (classifies ? j->task != FOCI_MODEL_CLASSIFY : info->kind != kinds[j->task])
-        return usage_error(j->a, "these data are for another task than %s",
-                           tasks[j->task]);
+        return usage_error(j->a, "%s gives examples of another task than %s",
+                           j->from[0].task, tasks[j->task]);
     c->vocab = info->vocab;
     c->source_vocab = j->tokenizer ? 0 : info->source_vocab;
     if (j->task != FOCI_MODEL_TRANSLATE) c->source_vocab = 0;
@@ -552,12 +526,14 @@ static int run_with(const struct args *a)
         return usage_error(a, "no task '%s'; there are lm, mlm, translate and classify",
                            a->words[0]);
     j.task = (foci_model_kind)task;
+    int code = train_options_check(a, j.task);
+    if (code) return code;
     j.out = opt_text(a, "out");
     snprintf(j.own_out, sizeof j.own_out, "foci-%s", tasks[task]);
     if (!j.out) j.out = j.own_out;
     j.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!j.ctx) return EXIT_FAILED;
-    const int code = run_job(&j);
+    code = run_job(&j);
     close_job(&j);
     return code;
 }

@@ -83,6 +83,14 @@ json_t *train_notes_read(const struct args *a, const char *folder);
 /* train_config.c: the model that the options describe, for data of this kind. */
 int config_read(const struct args *a, foci_model_kind task, foci_model_config *c);
 
+/* train_file.c: the model of the file --config, changed by the options; what neither says is
+ * as without a file.  To be freed by foci_config_free(). */
+int config_read_file(const struct args *a, foci_ctx *ctx, foci_model_kind task,
+                     foci_model_config *c);
+
+/* train_check.c: options that the task has no use for, or that miss another, are refused. */
+int train_options_check(const struct args *a, foci_model_kind task);
+
 /* Options of the model, of `foci train`. */
 extern const struct option train_options[];
 

@@ -65,6 +65,27 @@ nats a token *
 perplexity of a token *
 accuracy *
 
+=== blocks of their own in a file; options change what it says
+printf 'the cat sat on the mat\n%.0s' $(seq 40) >t.txt
+echo '{"width": 16, "heads": 2, "seed": 7, "decoder": [{"attention": "local(window=2)"}, {"kind": "gau"}]}' >own.json
+T="lm --data t.txt --context 16 --steps 1 --threads 1 --quiet"
+foci train $T --config own.json --out a >/dev/null
+foci train $T --config own.json --out b --attention linear --mlp 0 >/dev/null
+foci train $T --config a/config.json --out c --layer attention --attention linear --seed 8 >/dev/null
+foci train $T --config own.json --out d --layers 3
+python3 - <<'END'
+import json
+for name in 'abc':
+    c = json.load(open(name + '/config.json'))
+    print(c['ffn'], c['seed'], *(b.get('attention', b['kind']) for b in c['decoder']))
+END
+--- stdout
+64 7 local(window=2) gau
+0 7 linear gau
+64 8 linear linear
+--- stderr
+foci train: 2 blocks are given, and layers say 3
+
 === what cannot be is refused before any work
 foci train lm --attention nystrom --task "copy(form=row)" --quiet
 --- stderr

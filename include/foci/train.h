@@ -275,7 +275,8 @@ FOCI_API uint64_t foci_trainer_checksum(const foci_trainer *trainer);
 /* The output layer in closed form: blocks stay as drawn, and the output layer, which must be
  * untied, is solved by ridge regression over one pass of `train`.  Of the given ridges, in
  * units of the mean of the diagonal (NULL: 1e-6 to 10, by tens), the one with the best
- * accuracy on `valid` is used. */
+ * accuracy on `valid` is used; the solution is then multiplied by the factor, from 1 to 256,
+ * of the least loss on `valid` (NULL: the smallest ridge, and 1). */
 typedef struct foci_ridge_options {
     size_t        size;
     const double *ridges;

@@ -77,6 +77,9 @@ int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
 /* Whether a spec of the model reads word numbers. */
 bool model_reads_words(const foci_model *model);
 
+/* The object of a file of JSON; NULL, with the message printed, where there is none. */
+json_t *json_object_read(const struct args *a, const char *path);
+
 /* How a model was trained, as stored beside it in the folder: "train.json". */
 json_t *train_notes_read(const struct args *a, const char *folder);
 

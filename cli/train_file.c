@@ -65,16 +65,10 @@ static void override_blocks(const struct args *a, json_t *root, const json_t *wh
 int config_read_file(const struct args *a, foci_ctx *ctx, foci_model_kind task,
                      foci_model_config *c)
 {
-    const char  *path = opt_text(a, "config");
-    json_error_t error;
-    json_t      *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    const char *path = opt_text(a, "config");
+    json_t     *root = json_object_read(a, path);
 
-    if (!root && error.line < 0) return failure(a, "%s", error.text);
-    if (!root) return failure(a, "%s: line %d: %s", path, error.line, error.text);
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return failure(a, "%s: is no object of JSON", path);
-    }
+    if (!root) return EXIT_FAILED;
     json_t *whole = whole_config(a, ctx, task, root);
     if (!whole) {
         json_decref(root);

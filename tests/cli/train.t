@@ -57,9 +57,15 @@ chrF2 *
 === classes: by gradients and in closed form
 T="--task listops(depth=2,arguments=3,least=4,most=20) --dim 16 --heads 2 --layers 1 --threads 1 --quiet"
 foci train classify $T --steps 5 --out a >/dev/null
-foci train classify $T --examples 200 --readout ridge --out b >/dev/null
+foci train classify $T --examples 200 --readout ridge --out b
 foci eval b --examples 50 --threads 1
 --- stdout
+folder * b
+parameters *
+ridge *
+seconds *
+validation: nats a token *
+validation: accuracy *
 tokens *
 nats a token *
 perplexity of a token *
@@ -91,6 +97,38 @@ foci train lm --attention nystrom --task "copy(form=row)" --quiet
 --- stderr
 foci train: block 0: nystrom cannot be causal: * can
 --- exit 2
+
+=== how far a run is, on a terminal: in what it ends by
+printf 'the cat sat on the mat\n%.0s' $(seq 40) >t.txt
+cat >look.py <<'END'
+import os, pty, sys
+said = b''
+def read(fd):
+    global said
+    got = os.read(fd, 4096)
+    said += got
+    return got
+pty.spawn(sys.argv[1:], read)
+units = {line.split()[4].decode() for line in said.split(b'\r')
+         if line[:1] == b'[' and b' s left: loss ' in line and b'tokens/s' in line}
+print(*units, file=sys.stderr)
+END
+T="foci train lm --data t.txt --dim 16 --layers 1 --heads 2 --context 16 --valid-every 100000 --threads 1"
+python3 look.py $T --time-limit 2.6 --out a >/dev/null
+foci train lm --data t.txt --steps 3 --dim 16 --layers 1 --heads 2 --out b --quiet >/dev/null
+foci train lm --resume --out b
+--- stdout
+folder * b
+trained parameters *
+seconds *
+validation: nats a token *
+validation: accuracy *
+--- stderr
+seconds,
+foci train: training tokenizer chars
+foci train: b was at its end already: a larger --steps goes on
+foci train: write with it: *
+foci train: judge it: *
 
 === a folder that is there is not overwritten
 T="--task copy(symbols=4,longest=4,test=4,form=row) --dim 8 --layers 1 --heads 2 --batch 4 --threads 1 --quiet --steps 2 --out a"

@@ -77,6 +77,23 @@ foci train: --source needs --target, or both as --data FILE.tsv
 foci train: the images of t.npy need their classes: --labels FILE.npy
 --- exit 2
 
+=== notes of a training that are none
+mkdir m
+for t in '{' '[]' '{}' '{"arguments": 3}' '{"arguments": [3]}' '{"arguments": ["--steps", "3"]}'; do
+    echo "$t" >m/train.json
+    foci train --resume --out m
+done
+foci train --resume --out nowhere
+--- stderr
+foci train: m/train.json: line 2: *
+foci train: m/train.json: is no object of JSON
+foci train: m/train.json: has no arguments of a training
+foci train: m/train.json: has no arguments of a training
+foci train: m/train.json: has no arguments of a training
+foci train: train what: lm, mlm, translate or classify?
+foci train: unable to open nowhere/train.json: No such file or directory
+--- exit 1
+
 === a tokenizer of another model, a model that was cut
 T="--steps 2 --dim 8 --layers 1 --heads 2 --context 8 --threads 1 --quiet"
 printf 'one two three\n%.0s' $(seq 20) >a.txt

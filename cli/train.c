@@ -117,15 +117,6 @@ static int find_tokenizer(struct train_job *j)
  * Data
  */
 
-static bool asks_words(const struct args *a)
-{
-    static const char *const names[] = { "attention", "encoder-attention",
-                                         "decoder-attention" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (opt_text(a, names[i]) && strstr(opt_text(a, names[i]), "word")) return true;
-    return false;
-}
-
 static bool asks_memory(const struct args *a)
 {
     const char *spec = opt_text(a, "attention");
@@ -145,7 +136,7 @@ static struct data_shape data_shape(struct train_job *j)
         .len = j->from[0].task ? 0 : j->config.context,
         .patch = opt_int(a, "patch", 0),
         .reverse = opt_flag(a, "reverse"),
-        .words = asks_words(a),
+        .words = 1, /* which mechanisms read them is known when there is a model */
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .examples = opt_int(a, "examples", 0),
         .order = asks_memory(a) ? FOCI_DATA_ORDER_SEGMENTS : FOCI_DATA_ORDER_SHUFFLED,
@@ -389,22 +380,24 @@ static foci_train_options train_options_of(struct train_job *j)
     };
 }
 
-static int train(struct train_job *j)
+/* The notes are those of a training that goes on: options that cannot be are not noted. */
+static int train(struct train_job *j, const foci_data_info *info)
 {
     const foci_train_options o = train_options_of(j);
     foci_status status = foci_trainer_create(j->model, j->data[0], j->data[1],
                                              j->tokenizer, &o, &j->trainer);
 
     if (!status && opt_flag(j->a, "resume")) status = foci_trainer_resume(j->trainer);
-    if (!status) {
-        hold_signals();
-        status = foci_trainer_run(j->trainer);
-        progress_end(&j->progress);
-    }
+    if (status) return library_error(j->a, j->ctx, status, NULL);
+    const int code = write_notes(j, info);
+    if (code) return code;
+    hold_signals();
+    status = foci_trainer_run(j->trainer);
+    progress_end(&j->progress);
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }
 
-static int solve(struct train_job *j)
+static int solve(struct train_job *j, const foci_data_info *info)
 {
     const foci_ridge_options o = { FOCI_SIZED(foci_ridge_options) };
     const double             begin = seconds();
@@ -413,7 +406,7 @@ static int solve(struct train_job *j)
         foci_model_ridge(j->model, j->data[0], j->data[1], &o, &j->ridge);
     j->last.seconds = seconds() - begin;
     if (!status) status = foci_model_save(j->model, j->tokenizer, j->out);
-    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+    return status ? library_error(j->a, j->ctx, status, NULL) : write_notes(j, info);
 }
 
 /*
@@ -534,10 +527,9 @@ static int run_job(struct train_job *j)
 
     if ((code = read_config(j)) || (code = find_sources(j)) ||
         (code = find_tokenizer(j)) || (code = open_data(j, &info)) ||
-        (code = make_model(j, &info)) || (code = check_out(j)) ||
-        (code = write_notes(j, &info)))
+        (code = make_model(j, &info)) || (code = check_out(j)))
         return code;
-    code = opt_word(j->a, "readout", 0) ? solve(j) : train(j);
+    code = opt_word(j->a, "readout", 0) ? solve(j, &info) : train(j, &info);
     if (!code) code = report(j);
     release_signals();
     return code;

@@ -74,7 +74,7 @@ struct train_source source_of(const struct args *a, foci_data_split split);
 int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
                foci_tokenizer **tokenizer);
 
-/* Whether a spec of the model reads word numbers. */
+/* Whether data to judge it by have to tell the words of tokens. */
 bool model_reads_words(const foci_model *model);
 
 /* The object of a file of JSON; NULL, with the message printed, where there is none. */

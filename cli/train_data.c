@@ -119,13 +119,7 @@ int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
 
 bool model_reads_words(const foci_model *model)
 {
-    foci_model_config c = { FOCI_SIZED(foci_model_config) };
-
-    if (foci_model_get_config(model, &c)) return false;
-    for (int64_t i = 0; i < c.n_blocks; i++)
-        if (c.blocks[i].attention && strstr(c.blocks[i].attention, "words=1"))
-            return true;
-    return false;
+    return foci_model_reads_words(model) != 0;
 }
 
 json_t *json_object_read(const struct args *a, const char *path)

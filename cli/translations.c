@@ -148,7 +148,8 @@ int translations_run(const struct args *a, foci_ctx *ctx, foci_model *model,
         FOCI_SIZED(foci_translate_options), .beam = opt_int(a, "beam", 1),
         .penalty = opt_text(a, "length-penalty") && opt_real(a, "length-penalty", 0) == 0
                        ? -1
-                       : opt_real(a, "length-penalty", 0)
+                       : opt_real(a, "length-penalty", 0),
+        .tokenizer = tokenizer,
     };
     struct progress progress;
     struct telling  t = {

@@ -54,6 +54,22 @@ all of a sequence *
 BLEU *
 chrF2 *
 
+=== patterns of words, by any name: trained, judged, used
+for i in $(seq 60); do printf 'one twenty %d\teins zwanzig %d\n' $i $i; done >p.tsv
+cut -f1 p.tsv >t.txt
+T="--tokenizer bpe:280 --steps 3 --dim 16 --heads 8 --layers 1 --context 24 --threads 1 --quiet"
+foci train translate --data p.tsv --encoder-attention 7F_word+1L --decoder-attention "8*fixed(all, 1)" --out m $T >/dev/null
+echo "one twenty 3" | foci translate m --beam 2 --threads 1 | wc -l
+foci eval m --data p.tsv --threads 1 | grep -c BLEU
+foci train lm --data t.txt --attention 7F_word+1L --out l $T >/dev/null
+foci generate l --prompt one --tokens 3 --threads 1 | wc -l
+foci eval l --data t.txt --threads 1 | grep -c accuracy
+--- stdout
+1
+1
+1
+1
+
 === classes: by gradients and in closed form
 T="--task listops(depth=2,arguments=3,least=4,most=20) --dim 16 --heads 2 --layers 1 --threads 1 --quiet"
 foci train classify $T --steps 5 --out a >/dev/null

@@ -94,6 +94,19 @@ foci train: train what: lm, mlm, translate or classify?
 foci train: unable to open nowhere/train.json: No such file or directory
 --- exit 1
 
+=== a training that would not end; options that a training cannot go on with are not noted
+printf 'a\n' >one.txt
+T="--dim 8 --layers 1 --heads 2 --context 8 --threads 1 --quiet"
+foci train lm --data one.txt --patience 2 --out p $T
+foci train lm --data one.txt --steps 2 --out m $T >/dev/null
+foci train lm --resume --out m --steps 3 --dim 16 --quiet
+foci train lm --resume --out m --steps 3 --quiet | sed -n 3p
+--- stdout
+steps * 3
+--- stderr
+foci train: training has no end: patience counts validations, and there are no data to validate by
+foci train: m/state.safetensors: is the state of another model than the one to be trained
+
 === a tokenizer of another model, a model that was cut
 T="--steps 2 --dim 8 --layers 1 --heads 2 --context 8 --threads 1 --quiet"
 printf 'one two three\n%.0s' $(seq 20) >a.txt

@@ -151,14 +151,15 @@ int library_error(const struct args *a, const foci_ctx *ctx, foci_status status,
 /* A remark that is not a result; silent under --quiet. */
 void note(const struct args *a, const char *format, ...) CLI_PRINTF(2, 3);
 
-/* A job of n pieces: say that piece `done`, called `what`, begins.  A bar with rate and
- * time left on a terminal, from the third second on; a line elsewhere. */
+/* A job of n pieces, 0 where nobody knows how many: say that piece `done`, called `what`,
+ * begins.  A bar with rate and time left on a terminal, from the third second on; a line
+ * elsewhere. */
 struct progress {
     const struct args *a;
     const char        *unit; /* "cases" */
-    int64_t            n;
-    double             start, next;
-    bool               terminal, drawn;
+    int64_t n, before;       /* before: done when this run began, which took no time */
+    double  start, next;
+    bool    terminal, drawn;
 };
 void progress_begin(struct progress *p, const struct args *a, const char *unit,
                     int64_t n);

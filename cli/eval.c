@@ -131,7 +131,7 @@ static struct data_shape shape_of(const struct judged *j)
         .len = j->from.task ? 0 : j->config.context,
         .source_len = j->config.source_context,
         .patch = opt_int(j->a, "patch", 0),
-        .words = model_reads_words(j->model),
+        .words = foci_model_reads_words(j->model),
         .seed = 1,
         .stride = opt_int(j->a, "stride", 0),
         .examples = opt_int(j->a, "examples", 0),
@@ -148,7 +148,7 @@ static void take_trained(const struct judged *j, struct data_shape *shape)
 
     if (!shape->patch) shape->patch = opt_int(t, "patch", 0);
     shape->documents = (foci_data_documents)opt_word(t, "documents", 0);
-    if (train_asks_memory(t)) shape->order = FOCI_DATA_ORDER_ONCE_SEGMENTS;
+    if (train_asks_memory(&j->config)) shape->order = FOCI_DATA_ORDER_ONCE_SEGMENTS;
     if (opt_word(j->a, "split", FOCI_DATA_SPLIT_TEST) != FOCI_DATA_SPLIT_TEST)
         shape->seed = (uint64_t)opt_int(t, "seed", 1);
 }

@@ -112,6 +112,7 @@ static int write_text(const struct args *a, foci_ctx *ctx, foci_model *model,
         .top_k = opt_int(a, "top-k", 0),
         .top_p = opt_real(a, "top-p", 0),
         .seed = (uint64_t)opt_int(a, "seed", 1),
+        .tokenizer = tokenizer,
     };
     struct writing w = { .a = a,
                          .tokenizer = tokenizer,

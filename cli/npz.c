@@ -305,9 +305,10 @@ static int open_first(const struct args *a, const char *path, const char *const 
         int                  i = 0;
         for (; names[i] && !(e = find_entry(&z, names[i]));)
             i++;
-        status = e ? open_entry(a, &z, e, names[i], reader)
-                   : failure(a, "%s: has no array called %s; it has %s", path, names[0],
-                             list_names(&z, all));
+        status =
+            e ? open_entry(a, &z, e, names[i], reader)
+              : failure(a, "%s: has no array called %s; it has %s: name one as %s#NAME",
+                        path, names[0], list_names(&z, all), path);
     }
     free(z.entries);
     if (z.file) fclose(z.file);

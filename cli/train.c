@@ -27,6 +27,7 @@ struct train_job {
     foci_trainer   *trainer;
     struct progress progress;
     foci_progress   last;
+    double          ridge; /* --readout ridge: the one that was chosen */
 };
 
 /*
@@ -54,19 +55,13 @@ static int train_tokenizer(struct train_job *j, const char *kind)
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }
 
-static bool is_image(const char *text)
-{
-    const size_t n = text ? strlen(text) : 0;
-    return n > 4 && strcmp(text + n - 4, ".npy") == 0;
-}
-
 static int find_tokenizer(struct train_job *j)
 {
     static const char *const presets[] = { "chars", "bpe:4000", "bpe:4000", "words" };
     const char              *given = opt_text(j->a, "tokenizer");
     const char              *kind = given ? given : presets[j->task];
 
-    if (j->s.from[0].task || is_image(j->s.from[0].text)) return EXIT_OK;
+    if (j->s.from[0].task || path_is_array(j->s.from[0].text)) return EXIT_OK;
     if (!given || access(given, R_OK) != 0) return train_tokenizer(j, kind);
     const foci_status status = foci_tokenizer_load(j->ctx, given, &j->tokenizer);
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
@@ -75,15 +70,6 @@ static int find_tokenizer(struct train_job *j)
 /*
  * Data
  */
-
-static bool asks_words(const struct args *a)
-{
-    static const char *const names[] = { "attention", "encoder-attention",
-                                         "decoder-attention" };
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (opt_text(a, names[i]) && strstr(opt_text(a, names[i]), "word")) return true;
-    return false;
-}
 
 static struct data_shape data_shape(struct train_job *j)
 {
@@ -98,11 +84,11 @@ static struct data_shape data_shape(struct train_job *j)
             opt_int(a, "batch-tokens", pairs && !j->s.from[0].task ? 4096 : 0),
         .len = j->s.from[0].task ? 0 : j->config.context,
         .patch = opt_int(a, "patch", 0),
-        .words = asks_words(a),
+        .words = 1, /* which mechanisms read them is known when there is a model */
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .examples = opt_int(a, "examples", 0),
-        .order =
-            train_asks_memory(a) ? FOCI_DATA_ORDER_SEGMENTS : FOCI_DATA_ORDER_SHUFFLED,
+        .order = train_asks_memory(&j->config) ? FOCI_DATA_ORDER_SEGMENTS
+                                               : FOCI_DATA_ORDER_SHUFFLED,
         .documents = (foci_data_documents)opt_word(a, "documents", 0),
     };
 }
@@ -153,8 +139,8 @@ static int open_data(struct train_job *j, foci_data_info *info)
     if (!j->s.from[0].task) list_classes(j, info);
     shape.classes = j->classes;
     shape.n_classes = j->classes || info->n_classes ? info->n_classes : 0;
-    shape.order =
-        train_asks_memory(j->a) ? FOCI_DATA_ORDER_ONCE_SEGMENTS : FOCI_DATA_ORDER_ONCE;
+    shape.order = train_asks_memory(&j->config) ? FOCI_DATA_ORDER_ONCE_SEGMENTS
+                                                : FOCI_DATA_ORDER_ONCE;
     shape.examples = 0;
     if (cut && j->s.from[0].end <= 0) return EXIT_OK;
     return data_open(j->a, j->ctx, &j->s.from[1], &shape, &j->data[1]);
@@ -164,30 +150,13 @@ static int open_data(struct train_job *j, foci_data_info *info)
  * The model
  */
 
-/* --config FILE: what the data say is filled in afterwards. */
 static int read_config(struct train_job *j)
 {
-    const char  *path = opt_text(j->a, "config");
-    json_error_t error;
-
     j->config = (foci_model_config){ FOCI_SIZED(foci_model_config) };
-    if (!path) return config_read(j->a, j->task, &j->config);
-    json_t *root = json_load_file(path, 0, &error);
-    if (!root) return failure(j->a, "%s: line %d: %s", path, error.line, error.text);
-    json_object_set_new(root, "task", json_string(tasks[j->task]));
-    json_object_set_new(root, "vocab", json_integer(1));
-    if (j->task == FOCI_MODEL_CLASSIFY)
-        json_object_set_new(root, "classes", json_integer(1));
-    if (!json_object_get(root, "context"))
-        json_object_set_new(root, "context",
-                            json_integer(opt_int(j->a, "context", 128)));
-    char *text = json_dumps(root, 0);
-    json_decref(root);
-    const foci_status status = foci_config_parse(j->ctx, text, &j->config);
-    free(text);
-    if (status) return library_error(j->a, j->ctx, status, path);
-    j->config_owned = true;
-    return config_read(j->a, j->task, &j->config);
+    if (!opt_text(j->a, "config")) return config_read(j->a, j->task, &j->config);
+    const int code = config_read_file(j->a, j->ctx, j->task, &j->config);
+    j->config_owned = code == EXIT_OK;
+    return code;
 }
 
 /* What the model has of its data. */
@@ -200,8 +169,8 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
                                             FOCI_DATA_TRANSLATE, FOCI_DATA_CLASSIFY };
 
     if (classifies ? j->task != FOCI_MODEL_CLASSIFY : info->kind != kinds[j->task])
-        return usage_error(j->a, "these data are for another task than %s",
-                           tasks[j->task]);
+        return usage_error(j->a, "%s gives examples of another task than %s",
+                           j->s.from[0].task, tasks[j->task]);
     c->vocab = info->vocab;
     c->source_vocab = j->tokenizer ? 0 : info->source_vocab;
     if (j->task != FOCI_MODEL_TRANSLATE) c->source_vocab = 0;
@@ -294,25 +263,44 @@ static double real_or_none(const struct args *a, const char *name)
     return x > 0 ? x : -1;
 }
 
+/* How far the run is, in what it ends by: steps, tokens or seconds; with patience alone
+ * nobody knows how many steps there are. */
+static int64_t pieces_done(struct train_job *j, const foci_progress *p)
+{
+    const struct args *a = j->a;
+    const double       limit = opt_real(a, "time-limit", 0);
+    const int64_t      tokens = opt_int(a, "tokens", 0);
+    const bool timed = !p->steps && !tokens && limit > 0, counted = !p->steps && tokens;
+    const int64_t done = timed ? (int64_t)p->seconds : counted ? p->tokens : p->step;
+
+    if (j->progress.a) return done;
+    progress_begin(&j->progress, a,
+                   timed     ? "seconds"
+                   : counted ? "tokens"
+                             : "steps",
+                   timed     ? (int64_t)limit
+                   : counted ? tokens
+                             : p->steps);
+    j->progress.before = done; /* of the run that this one goes on with */
+    return done;
+}
+
 static int on_progress(void *user, const foci_progress *p)
 {
     struct train_job *j = user;
-    char              what[96];
-    const bool        first = !j->last.size;
-    const double      valid = p->validated ? p->valid_loss : j->last.valid_loss;
+    const int64_t     done = pieces_done(j, p);
+    char              what[64];
 
     j->last = *p;
-    if (first) progress_begin(&j->progress, j->a, "steps", p->steps ? p->steps : 0);
-    if (!p->validated) j->last.valid_loss = valid;
-    snprintf(what, sizeof what, "loss %.4f%s", p->loss, "");
-    if (valid > 0)
-        snprintf(what, sizeof what, "loss %.4f, valid %.4f, %.3g tokens/s", p->loss,
-                 valid, p->tokens_per_second);
-    if (j->progress.n) progress_tick(&j->progress, p->step, what);
-    if (p->validated && !j->progress.terminal)
-        note(j->a, "step %lld: loss %.4f, valid %.4f%s, accuracy %.4f, %.3g tokens/s",
+    snprintf(what, sizeof what, "loss %.4f, %.*f tokens/s", p->loss,
+             p->tokens_per_second < 100, p->tokens_per_second);
+    progress_tick(&j->progress, done, what);
+    if (p->validated) {
+        progress_end(&j->progress);
+        note(j->a, "step %lld: loss %.4f, valid %.4f%s, accuracy %.4f, %.0f tokens/s",
              (long long)p->step, p->loss, p->valid_loss, p->best ? " (best)" : "",
              p->valid_accuracy, p->tokens_per_second);
+    }
     return signal_waits();
 }
 
@@ -375,7 +363,8 @@ static foci_train_options train_options_of(struct train_job *j, int64_t epochs_e
     };
 }
 
-static int train(struct train_job *j)
+/* The notes are those of a training that goes on: options that cannot be are not noted. */
+static int train(struct train_job *j, const foci_data_info *info)
 {
     int64_t epochs_end;
     int     code = epochs_steps(j, &epochs_end);
@@ -386,24 +375,25 @@ static int train(struct train_job *j)
                                              j->tokenizer, &o, &j->trainer);
 
     if (!status && opt_flag(j->a, "resume")) status = foci_trainer_resume(j->trainer);
-    if (!status) {
-        hold_signals();
-        status = foci_trainer_run(j->trainer);
-        progress_end(&j->progress);
-    }
+    if (status) return library_error(j->a, j->ctx, status, NULL);
+    code = write_notes(j, info);
+    if (code) return code;
+    hold_signals();
+    status = foci_trainer_run(j->trainer);
+    progress_end(&j->progress);
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }
 
-static int solve(struct train_job *j)
+static int solve(struct train_job *j, const foci_data_info *info)
 {
     const foci_ridge_options o = { FOCI_SIZED(foci_ridge_options) };
-    double                   ridge = 0;
+    const double             begin = seconds();
 
-    foci_status status = foci_model_ridge(j->model, j->data[0], j->data[1], &o, &ridge);
+    foci_status status =
+        foci_model_ridge(j->model, j->data[0], j->data[1], &o, &j->ridge);
+    j->last.seconds = seconds() - begin;
     if (!status) status = foci_model_save(j->model, j->tokenizer, j->out);
-    if (status) return library_error(j->a, j->ctx, status, NULL);
-    note(j->a, "ridge %g", ridge);
-    return EXIT_OK;
+    return status ? library_error(j->a, j->ctx, status, NULL) : write_notes(j, info);
 }
 
 /*
@@ -430,51 +420,71 @@ static void say_how_to_go_on(const struct train_job *j)
          j->s.shipped || j->s.from[0].task ? "" : " --data FILE");
 }
 
-static int report(struct train_job *j)
+static int report_json(struct train_job *j, int64_t floats, const foci_scores *s)
 {
-    foci_scores s = { FOCI_SIZED(foci_scores) };
+    json_t *result =
+        json_pack("{s:s, s:I}", "folder", j->out, "parameters", (json_int_t)floats);
 
-    foci_status status = FOCI_OK;
-    if (j->data[1])
-        status =
-            foci_evaluate(j->model, j->data[1], opt_int(j->a, "valid-batches", 0), &s);
-    if (status) return library_error(j->a, j->ctx, status, NULL);
-    const int64_t floats = foci_model_trained_floats(j->model);
-    if (j->a->json) {
-        json_t *result = json_pack(
-            "{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "folder", j->out, "steps",
-            (json_int_t)j->last.step, "tokens", (json_int_t)j->last.tokens,
-            "parameters", (json_int_t)floats, "seconds", j->last.seconds, "loss",
-            j->last.loss, "valid_loss", s.loss, "valid_accuracy", s.accuracy,
-            "tokens_per_second", j->last.tokens_per_second);
-        if (!j->data[1]) {
-            json_object_del(result, "valid_loss");
-            json_object_del(result, "valid_accuracy");
-        }
-        if (j->trainer) {
-            char sum[17];
-            snprintf(sum, sizeof sum, "%016llx",
-                     (unsigned long long)foci_trainer_checksum(j->trainer));
-            json_object_set_new(result, "checksum", json_string(sum));
-        }
-        return print_json(j->a, result);
+    if (j->last.step) {
+        json_object_set_new(result, "steps", json_integer(j->last.step));
+        json_object_set_new(result, "tokens", json_integer(j->last.tokens));
+        json_object_set_new(result, "loss", json_real(j->last.loss));
+        json_object_set_new(result, "tokens_per_second",
+                            json_real(j->last.tokens_per_second));
     }
+    json_object_set_new(result, "seconds", json_real(j->last.seconds));
+    if (!j->trainer) json_object_set_new(result, "ridge", json_real(j->ridge));
+    if (j->data[1]) {
+        json_object_set_new(result, "valid_loss", json_real(s->loss));
+        json_object_set_new(result, "valid_accuracy", json_real(s->accuracy));
+    }
+    if (j->trainer) {
+        char sum[17];
+        snprintf(sum, sizeof sum, "%016llx",
+                 (unsigned long long)foci_trainer_checksum(j->trainer));
+        json_object_set_new(result, "checksum", json_string(sum));
+    }
+    return print_json(j->a, result);
+}
+
+static int report_table(struct train_job *j, int64_t floats, const foci_scores *s)
+{
     struct output_table *t = table_create("lr");
+
     table_pair(t, "folder", "%s", j->out);
-    table_pair(t, "trained parameters", "%lld", (long long)floats);
-    table_pair(t, "steps", "%lld", (long long)j->last.step);
-    table_pair(t, "tokens", "%lld", (long long)j->last.tokens);
+    table_pair(t, j->trainer ? "trained parameters" : "parameters", "%lld",
+               (long long)floats);
+    if (j->last.step) {
+        table_pair(t, "steps", "%lld", (long long)j->last.step);
+        table_pair(t, "tokens", "%lld", (long long)j->last.tokens);
+    }
+    if (!j->trainer) table_pair(t, "ridge", "%g", j->ridge);
     table_pair(t, "seconds", "%.1f", j->last.seconds);
     if (j->data[1]) {
-        table_pair(t, "validation: nats a token", "%.4f", s.loss);
-        table_pair(t, "validation: accuracy", "%.4f", s.accuracy);
+        table_pair(t, "validation: nats a token", "%.4f", s->loss);
+        table_pair(t, "validation: accuracy", "%.4f", s->accuracy);
     } else if (j->last.step) {
         table_pair(t, "last step: nats a token", "%.4f", j->last.loss);
     }
     table_print(t, stdout);
     table_free(t);
+    if (j->trainer && !j->last.step)
+        note(j->a, "%s was at its end already: a larger --steps goes on", j->out);
     say_how_to_go_on(j);
     return EXIT_OK;
+}
+
+static int report(struct train_job *j)
+{
+    const int64_t floats = foci_model_trained_floats(j->model);
+    foci_scores   s = { FOCI_SIZED(foci_scores) };
+    foci_status   status = FOCI_OK;
+
+    if (j->data[1])
+        status =
+            foci_evaluate(j->model, j->data[1], opt_int(j->a, "valid-batches", 0), &s);
+    if (status) return library_error(j->a, j->ctx, status, NULL);
+    return j->a->json ? report_json(j, floats, &s) : report_table(j, floats, &s);
 }
 
 /*
@@ -504,10 +514,9 @@ static int run_job(struct train_job *j)
 
     if ((code = read_config(j)) || (code = train_sources_find(j->a, j->task, &j->s)) ||
         (code = find_tokenizer(j)) || (code = open_data(j, &info)) ||
-        (code = make_model(j, &info)) || (code = check_out(j)) ||
-        (code = write_notes(j, &info)))
+        (code = make_model(j, &info)) || (code = check_out(j)))
         return code;
-    code = opt_word(j->a, "readout", 0) ? solve(j) : train(j);
+    code = opt_word(j->a, "readout", 0) ? solve(j, &info) : train(j, &info);
     if (!code) code = report(j);
     release_signals();
     return code;
@@ -530,23 +539,43 @@ static int run_with(const struct args *a)
     struct train_job j = { .a = a };
     int              task = 0;
 
+    if (!a->n_words)
+        return usage_error(
+            a, "train what: lm, mlm, translate or classify? Or give a generator by "
+               "--task, which says it");
     while (tasks[task] && strcmp(a->words[0], tasks[task]) != 0)
         task++;
     if (!tasks[task])
         return usage_error(a, "no task '%s'; there are lm, mlm, translate and classify",
                            a->words[0]);
     j.task = (foci_model_kind)task;
+    int code = train_options_check(a, j.task);
+    if (code) return code;
     j.out = opt_text(a, "out");
     snprintf(j.own_out, sizeof j.own_out, "foci-%s", tasks[task]);
     if (!j.out) j.out = j.own_out;
     j.ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     if (!j.ctx) return EXIT_FAILED;
-    const int code = run_job(&j);
+    code = run_job(&j);
     close_job(&j);
     return code;
 }
 
-/* The options of the run that is gone on with, then those that are given now. */
+/* The arguments of the run that is gone on with, which are texts, the task first; NULL where
+ * the notes have none. */
+static json_t *arguments_noted(const json_t *notes)
+{
+    json_t *list = json_copy(json_object_get(notes, "arguments")), *text;
+    bool    texts = json_array_size(list) > 0;
+    size_t  i;
+
+    json_array_foreach(list, i, text) texts &= json_is_string(text);
+    if (texts) return list;
+    json_decref(list);
+    return NULL;
+}
+
+/* Those arguments, then those that are given now. */
 static int resume(const struct args *a)
 {
     const char *out = opt_text(a, "out");
@@ -555,7 +584,13 @@ static int resume(const struct args *a)
     snprintf(preset, sizeof preset, "foci-%s", a->n_words ? a->words[0] : "lm");
     json_t *notes = train_notes_read(a, out ? out : preset);
     if (!notes) return EXIT_FAILED;
-    json_t *now = arguments(a), *all = json_copy(json_object_get(notes, "arguments"));
+    json_t *now = arguments(a), *all = arguments_noted(notes);
+    json_decref(notes);
+    if (!all) {
+        json_decref(now);
+        return failure(a, "%s/train.json: has no arguments of a training",
+                       out ? out : preset);
+    }
     for (size_t i = (size_t)a->n_words; i < json_array_size(now); i++)
         json_array_append(all, json_array_get(now, i));
     json_array_append_new(all, json_string("--resume"));
@@ -572,7 +607,6 @@ static int resume(const struct args *a)
     free(argv);
     json_decref(all);
     json_decref(now);
-    json_decref(notes);
     return code;
 }
 
@@ -596,10 +630,6 @@ static int run(const struct args *a)
 {
     if (opt_flag(a, "resume")) return resume(a);
     if (opt_text(a, "task")) return run_task(a);
-    if (!a->n_words)
-        return usage_error(
-            a, "train what: lm, mlm, translate or classify? Or give a generator by "
-               "--task, which says it");
     return run_with(a);
 }
 

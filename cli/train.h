@@ -26,7 +26,7 @@ struct train_sources {
 int train_sources_find(const struct args *a, foci_model_kind task,
                        struct train_sources *s);
 /* Whether the mechanisms of that command carry memory, so that batches continue one another. */
-bool train_asks_memory(const struct args *a);
+bool train_asks_memory(const foci_model_config *c);
 
 /* The options that all data sets of one model share. */
 struct data_shape {
@@ -88,8 +88,8 @@ struct train_source source_of(const struct args *a, foci_data_split split);
 int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
                foci_tokenizer **tokenizer);
 
-/* Whether a spec of the model reads word numbers. */
-bool model_reads_words(const foci_model *model);
+/* The object of a file of JSON; NULL, with the message printed, where there is none. */
+json_t *json_object_read(const struct args *a, const char *path);
 
 /* How a model was trained, as stored beside it in the folder: "train.json". */
 json_t *train_notes_read(const struct args *a, const char *folder);
@@ -114,6 +114,14 @@ bool task_find(const char *text, foci_task_info *info);
 
 /* task.c: a paragraph for --help that names all generators. */
 const char *task_names(void);
+
+/* train_file.c: the model of the file --config, changed by the options; what neither says is
+ * as without a file.  To be freed by foci_config_free(). */
+int config_read_file(const struct args *a, foci_ctx *ctx, foci_model_kind task,
+                     foci_model_config *c);
+
+/* train_check.c: options that the task has no use for, or that miss another, are refused. */
+int train_options_check(const struct args *a, foci_model_kind task);
 
 /* Options of the model, of `foci train`. */
 extern const struct option train_options[];

@@ -102,6 +102,12 @@ const struct option train_options[] = {
       .kind = KIND_WHOLE,
       .min = 0,
       .max = 1 << 24 },
+    { .name = "mlp",
+      .arg = "N",
+      .help = "--ffn by another name",
+      .kind = KIND_WHOLE,
+      .min = 0,
+      .max = 1 << 24 },
     { .name = "conv",
       .arg = "N",
       .help = "taps of a causal convolution before q, k and v (default 0)",
@@ -288,29 +294,29 @@ const struct option train_options[] = {
     { .name = NULL },
 };
 
+/* What is 0 has not been read from a file, as the width never is there. */
 static void read_shape(const struct args *a, foci_model_config *c)
 {
-    const bool    translates = c->task == FOCI_MODEL_TRANSLATE;
+    const bool    translates = c->task == FOCI_MODEL_TRANSLATE, read = c->width > 0;
     const int64_t layers = translates ? 3 : 4;
 
-    c->layers = opt_int(a, "layers", c->layers ? c->layers : layers);
+    c->layers = opt_int(a, "layers", read ? c->layers : layers);
     c->decoder_layers = opt_int(a, "decoder-layers", c->decoder_layers);
-    c->width = opt_int(a, "dim", c->width ? c->width : 128);
-    c->heads = opt_int(a, "heads", c->heads ? c->heads : 4);
+    c->width = opt_int(a, "dim", read ? c->width : 128);
+    c->heads = opt_int(a, "heads", read ? c->heads : 4);
     c->kv_heads = opt_int(a, "kv-heads", c->kv_heads);
-    c->ffn = opt_int(a, "ffn", opt_text(a, "config") ? c->ffn : 4 * c->width);
+    c->ffn = opt_int(a, "mlp", opt_int(a, "ffn", read ? c->ffn : 4 * c->width));
     c->conv = opt_int(a, "conv", c->conv);
-    c->context = opt_int(a, "context", c->context ? c->context : 128);
-    c->dropout =
-        opt_real(a, "dropout", translates && c->dropout == 0 ? 0.1 : c->dropout);
+    c->context = opt_int(a, "context", read ? c->context : 128);
+    c->dropout = opt_real(a, "dropout", translates && !read ? 0.1 : c->dropout);
     c->weight_dropout = opt_real(a, "weight-dropout", c->weight_dropout);
     c->embedding_dropout = opt_real(a, "embedding-dropout", c->embedding_dropout);
-    c->seed = (uint64_t)opt_int(a, "seed", 1);
+    c->seed = (uint64_t)opt_int(a, "seed", read ? (int64_t)c->seed : 1);
 }
 
-static void read_kinds(const struct args *a, foci_model_config *c)
+static void read_kinds(const struct args *a, foci_model_config *c, bool read)
 {
-    const bool translates = c->task == FOCI_MODEL_TRANSLATE && !opt_text(a, "config");
+    const bool translates = c->task == FOCI_MODEL_TRANSLATE && !read;
     const int  activation = opt_word(a, "activation", -1);
 
     c->kind = (foci_layer_kind)opt_word(a, "layer", (int)c->kind);
@@ -329,19 +335,17 @@ static void read_kinds(const struct args *a, foci_model_config *c)
     if (opt_word(a, "readout", 0)) c->untied = 1;
 }
 
-static void read_text(const struct args *a, const char *name, const char **text)
-{
-    if (opt_text(a, name)) *text = opt_text(a, name);
-}
-
 int config_read(const struct args *a, foci_model_kind task, foci_model_config *c)
 {
+    const bool read = c->width > 0;
+
     c->task = task;
     read_shape(a, c);
-    read_kinds(a, c);
-    read_text(a, "attention", &c->attention);
-    read_text(a, "encoder-attention", &c->encoder_attention);
-    read_text(a, "decoder-attention", &c->decoder_attention);
-    read_text(a, "cross-attention", &c->cross_attention);
+    read_kinds(a, c, read);
+    if (read) return EXIT_OK; /* its blocks have their specs already */
+    c->attention = opt_text(a, "attention");
+    c->encoder_attention = opt_text(a, "encoder-attention");
+    c->decoder_attention = opt_text(a, "decoder-attention");
+    c->cross_attention = opt_text(a, "cross-attention");
     return EXIT_OK;
 }

@@ -119,28 +119,26 @@ int model_open(const struct args *a, foci_ctx *ctx, foci_model **model,
     return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
 }
 
-bool model_reads_words(const foci_model *model)
+json_t *json_object_read(const struct args *a, const char *path)
 {
-    foci_model_config c = { FOCI_SIZED(foci_model_config) };
+    json_error_t error;
+    json_t      *root = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
 
-    if (foci_model_get_config(model, &c)) return false;
-    for (int64_t i = 0; i < c.n_blocks; i++)
-        if (c.blocks[i].attention && strstr(c.blocks[i].attention, "words=1"))
-            return true;
-    return false;
+    if (json_is_object(root)) return root;
+    if (root)
+        failure(a, "%s: is no object of JSON", path);
+    else if (error.line < 0)
+        failure(a, "%s", error.text); /* which names the file */
+    else
+        failure(a, "%s: line %d: %s", path, error.line, error.text);
+    json_decref(root);
+    return NULL;
 }
 
 json_t *train_notes_read(const struct args *a, const char *folder)
 {
-    char         path[4096];
-    json_error_t error;
+    char path[4096];
 
     snprintf(path, sizeof path, "%s/train.json", folder);
-    json_t *notes = json_load_file(path, 0, &error);
-    if (!json_is_object(notes)) {
-        json_decref(notes);
-        failure(a, "%s: %s", path, notes ? "is no object" : error.text);
-        return NULL;
-    }
-    return notes;
+    return json_object_read(a, path);
 }

@@ -1,4 +1,5 @@
 /* train_source.c -- what a model is trained, validated and tested by. */
+#include <ctype.h>
 #include <string.h>
 
 #include "cli/train.h"
@@ -37,9 +38,6 @@ int train_sources_find(const struct args *a, foci_model_kind task,
 
     *s = (struct train_sources){ 0 };
     if (!source_given(a)) return shipped_sources(a, task, s);
-    if (opt_text(a, "source") && !opt_text(a, "target"))
-        return usage_error(a,
-                           "--source needs --target, or give both as --data FILE.tsv");
     for (int i = 0; i < 3; i++)
         s->from[i] = source_of(a, (foci_data_split)i);
     if (s->from[0].task) return EXIT_OK;
@@ -55,8 +53,22 @@ int train_sources_find(const struct args *a, foci_model_kind task,
     return EXIT_OK;
 }
 
-bool train_asks_memory(const struct args *a)
+/* Whether `xl` is a mechanism of a spec, and not a part of another name. */
+static bool names_xl(const char *spec)
 {
-    const char *spec = opt_text(a, "attention");
-    return spec && strstr(spec, "xl");
+    for (const char *p = spec; p && (p = strstr(p, "xl")); p += 2)
+        if ((p == spec || !isalpha((unsigned char)p[-1])) &&
+            !isalnum((unsigned char)p[2]))
+            return true;
+    return false;
+}
+
+bool train_asks_memory(const foci_model_config *c)
+{
+    bool asks = names_xl(c->attention) || names_xl(c->encoder_attention) ||
+                names_xl(c->decoder_attention);
+
+    for (int64_t i = 0; i < c->n_blocks; i++)
+        asks |= names_xl(c->blocks[i].attention);
+    return asks;
 }

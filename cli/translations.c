@@ -144,10 +144,12 @@ int translations_run(const struct args *a, foci_ctx *ctx, foci_model *model,
 {
     foci_model_config            c = { FOCI_SIZED(foci_model_config) };
     const foci_translate_options o = {
-        FOCI_SIZED(foci_translate_options), .beam = opt_int(a, "beam", 1),
+        FOCI_SIZED(foci_translate_options),
+        .beam = opt_int(a, "beam", 1),
         .penalty = opt_text(a, "length-penalty") && opt_real(a, "length-penalty", 0) == 0
                        ? -1
-                       : opt_real(a, "length-penalty", 0)
+                       : opt_real(a, "length-penalty", 0),
+        .tokenizer = tokenizer,
     };
     struct progress progress;
     struct telling  t = {

@@ -135,6 +135,10 @@ FOCI_API foci_status foci_model_param(const foci_model *model, int index,
                                       foci_param *param);
 FOCI_API float      *foci_model_params(foci_model *model);
 
+/* Whether a mechanism of the model reads the words that tokens belong to: its batches have
+ * them then (foci_data_options.words), and for writing it needs its tokenizer. */
+FOCI_API int foci_model_reads_words(const foci_model *model);
+
 /* The loss of a batch. */
 typedef struct foci_loss {
     size_t  size;
@@ -318,7 +322,8 @@ FOCI_API uint64_t foci_trainer_checksum(const foci_trainer *trainer);
 /* The output layer in closed form: blocks stay as drawn, and the output layer, which must be
  * untied, is solved by ridge regression over one pass of `train`.  Of the given ridges, in
  * units of the mean of the diagonal (NULL: 1e-6 to 10, by tens), the one with the best
- * accuracy on `valid` is used. */
+ * accuracy on `valid` is used; the solution is then multiplied by the factor, from 1 to 256,
+ * of the least loss on `valid` (NULL: the smallest ridge, and 1). */
 typedef struct foci_ridge_options {
     size_t        size;
     const double *ridges;
@@ -376,7 +381,8 @@ FOCI_API foci_status foci_sequences_create(foci_model *model, int64_t n,
 FOCI_API void foci_sequences_free(foci_sequences *sequences);
 
 /* Append tokens[i] tokens to sequence i (NULL: one each), ids one after another, and compute
- * the logits after the last token of each, [sequences][vocab]; NULL: not wanted. */
+ * the logits after the last token of each, [sequences][vocab]; NULL: not wanted.  words are
+ * those of the tokens, as foci_token_words() tells them, where foci_model_reads_words(). */
 FOCI_API foci_status foci_sequences_step(foci_sequences *sequences,
                                          const int32_t *tokens, const int32_t *ids,
                                          const int32_t *words, float *logits);
@@ -402,7 +408,8 @@ typedef struct foci_sample_options {
     double  temperature; /* 0: the likeliest token; 1: the probabilities of the model */
     int64_t top_k;       /* among so many; 0: all */
     double  top_p;       /* among the likeliest, of this share together; 0: all */
-    uint64_t seed;
+    uint64_t              seed;
+    const foci_tokenizer *tokenizer; /* needed where foci_model_reads_words() */
 } foci_sample_options;
 
 /* Called with each token; a result other than 0 stops. */
@@ -420,6 +427,7 @@ typedef struct foci_translate_options {
     double penalty; /* scores are divided by ((5 + length) / 6)^penalty; 0: 0.6; negative: 0 */
     int64_t longest; /* tokens; 0: twice the source and 10 more, at most the context */
     int64_t batch;   /* sentences at once; 0: 16 */
+    const foci_tokenizer *tokenizer; /* needed where foci_model_reads_words() */
 } foci_translate_options;
 
 /* Called with each translation, in the order of the sentences. */

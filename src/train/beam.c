@@ -13,8 +13,9 @@
 enum { BLOCK = 32 }; /* logits that are compared at once */
 
 struct hypothesis {
-    double  score; /* sum of log p */
-    int64_t n;     /* tokens, without begin and end */
+    double          score; /* sum of log p */
+    int64_t         n;     /* tokens, without begin and end */
+    foci_word_state at;    /* the words that they make */
 };
 
 struct beam_candidate {
@@ -34,6 +35,7 @@ struct beams {
     int32_t               *tokens;  /* [batch beam][most] */
     int32_t               *copied;  /* the same, while hypotheses change places */
     int32_t               *ids;     /* [batch beam] last tokens */
+    int32_t               *words;   /* [batch beam] which words these belong to */
     int64_t               *from;
     float                 *logits; /* [batch beam][vocab] */
     struct beam_candidate *found;  /* [batch][2 beam] */
@@ -140,21 +142,23 @@ static void advance(struct beams *b, int64_t source)
         if (c->token == b->m->config.specials[FOCI_SPECIAL_EOS]) {
             if (i < beam)
                 end(b, source, c->from,
-                    (struct hypothesis){ c->score, old[c->from - first].n }, true);
+                    (struct hypothesis){ c->score, old[c->from - first].n, { 0 } },
+                    true);
             continue;
         }
-        const int64_t n = old[c->from - first].n, to = first + kept++;
+        const struct hypothesis *was = &old[c->from - first];
+        const int64_t            n = was->n, to = first + kept++;
         memcpy(b->copied + to * b->most, b->tokens + c->from * b->most,
                (size_t)n * sizeof *b->tokens);
         b->copied[to * b->most + n] = c->token;
         b->from[to] = c->from;
         b->ids[to] = c->token;
-        b->live[to] = (struct hypothesis){ c->score, n + 1 };
+        b->live[to] = (struct hypothesis){ c->score, n + 1, was->at };
     }
     for (int64_t to = first + kept; to < first + beam; to++) {
         b->from[to] = first;
         b->ids[to] = all[0].token;
-        b->live[to] = (struct hypothesis){ -INFINITY, 0 };
+        b->live[to] = (struct hypothesis){ -INFINITY, 0, old[0].at };
     }
 }
 
@@ -194,6 +198,14 @@ static foci_status close_up(struct beams *b)
     return left ? foci_sequences_reorder(b->s, b->from, left * beam) : FOCI_OK;
 }
 
+static foci_status find_words(struct beams *b)
+{
+    for (int64_t k = 0; k < b->sources * b->o.beam; k++)
+        TRY(words_find(b->m, b->o.tokenizer, &b->ids[k], 1, &b->live[k].at,
+                       &b->words[k]));
+    return FOCI_OK;
+}
+
 static foci_status search(struct beams *b)
 {
     const foci_ctx *ctx = b->m->ctx;
@@ -201,7 +213,8 @@ static foci_status search(struct beams *b)
     while (b->sources) {
         const int64_t      n = b->sources;
         const struct phase find = { n, 1, find_job, b };
-        TRY(foci_sequences_step(b->s, NULL, b->ids, NULL, b->logits));
+        TRY(find_words(b));
+        TRY(foci_sequences_step(b->s, NULL, b->ids, b->words, b->logits));
         phases_run(&ctx->kernels, false, ctx->threads, &find, 1);
         for (int64_t s = 0; s < n; s++)
             advance(b, s);
@@ -224,7 +237,9 @@ static void begin(struct beams *b, const foci_batch *sources)
         b->longest[s] = min64(b->longest[s], b->most - 1);
         for (int64_t k = s * beam; k < (s + 1) * beam; k++) {
             b->ids[k] = b->m->config.specials[FOCI_SPECIAL_BOS];
-            b->live[k] = (struct hypothesis){ k % beam ? -INFINITY : 0, 0 };
+            b->live[k] = (struct hypothesis){ k % beam ? -INFINITY : 0,
+                                              0,
+                                              { FOCI_SIZED(foci_word_state) } };
         }
     }
 }
@@ -238,7 +253,7 @@ struct beam_piece {
     size_t n, size;
 };
 
-enum { N_PIECES = 15 };
+enum { N_PIECES = 16 };
 
 static void list_pieces(struct beams *b, struct beam_piece all[N_PIECES])
 {
@@ -250,6 +265,7 @@ static void list_pieces(struct beams *b, struct beam_piece all[N_PIECES])
         { (void **)&b->tokens, beams * most, sizeof *b->tokens },
         { (void **)&b->copied, beams * most, sizeof *b->copied },
         { (void **)&b->ids, beams, sizeof *b->ids },
+        { (void **)&b->words, beams, sizeof *b->words },
         { (void **)&b->from, beams, sizeof *b->from },
         { (void **)&b->logits, beams * vocab, sizeof *b->logits },
         { (void **)&b->found, 2 * beams, sizeof *b->found },
@@ -291,11 +307,12 @@ struct beam_text {
 };
 
 /* Sources [first, first + n) as rows of one length. */
-static foci_status lay_sources(foci_model *m, struct beam_text *t, int64_t first,
-                               int64_t n, foci_batch *batch, int32_t *lens,
-                               int32_t **ids)
+static foci_status lay_sources(const struct beams *b, struct beam_text *t,
+                               int64_t first, int64_t n, foci_batch *batch,
+                               int32_t *lens, int32_t **ids)
 {
-    int64_t longest = 1;
+    foci_model *m = b->m;
+    int64_t     longest = 1;
 
     for (int64_t i = 0; i < n; i++) {
         const int64_t len = t->lens[first + i];
@@ -307,14 +324,19 @@ static foci_status lay_sources(foci_model *m, struct beam_text *t, int64_t first
         lens[i] = (int32_t)len;
         longest = max64(longest, len);
     }
-    *ids = ctx_alloc(m->ctx, (size_t)(n * longest), sizeof **ids);
+    *ids = ctx_alloc(m->ctx, (size_t)(2 * n * longest), sizeof **ids);
     if (!*ids) return FOCI_ERR_MEMORY;
+    int32_t *const words = *ids + n * longest;
+    *batch = (foci_batch){ FOCI_SIZED(foci_batch), .batch = n,
+                           .source_len = longest,  .source_ids = *ids,
+                           .source_words = words,  .source_lens = lens };
     for (int64_t i = 0; i < n; i++) {
+        foci_word_state at = { FOCI_SIZED(foci_word_state) };
         memcpy(*ids + i * longest, t->ids + t->at, (size_t)lens[i] * sizeof **ids);
         t->at += lens[i];
+        TRY(words_find(m, b->o.tokenizer, *ids + i * longest, lens[i], &at,
+                       words + i * longest));
     }
-    *batch = (foci_batch){ FOCI_SIZED(foci_batch), .batch = n, .source_len = longest,
-                           .source_ids = *ids, .source_lens = lens };
     return FOCI_OK;
 }
 
@@ -324,7 +346,7 @@ static foci_status translate_batch(struct beams *b, struct beam_text *t, int64_t
     foci_batch batch = { FOCI_SIZED(foci_batch) };
     int32_t   *ids = NULL;
 
-    foci_status status = lay_sources(b->m, t, first, n, &batch, lens, &ids);
+    foci_status status = lay_sources(b, t, first, n, &batch, lens, &ids);
     if (!status && (!b->s || n != b->o.batch)) {
         foci_sequences_free(b->s);
         b->s = NULL;
@@ -333,7 +355,7 @@ static foci_status translate_batch(struct beams *b, struct beam_text *t, int64_t
     if (!status) status = foci_sequences_start(b->s, &batch);
     if (!status) begin(b, &batch);
     if (!status) status = search(b);
-    if (ids) ctx_free(b->m->ctx, ids, (size_t)(n * batch.source_len), sizeof *ids);
+    if (ids) ctx_free(b->m->ctx, ids, 2 * (size_t)(n * batch.source_len), sizeof *ids);
     return status;
 }
 
@@ -397,6 +419,7 @@ foci_status foci_translate(foci_model *model, int64_t n, const int32_t *ids,
                         "sentences to translate have ids and lengths, and somebody who "
                         "is told");
     TRY(take_options(&b, options));
+    TRY(words_check(model, b.o.tokenizer));
     b.most = model_last(model)->context;
     foci_status status = take_memory(&b);
     if (!status) status = translate_all(&b, &t, translation, user);

@@ -65,9 +65,17 @@ struct writing {
     foci_sample_options o;
     float              *logits;
     struct choice      *choices;
-    int32_t            *seen; /* [cap] the tokens that the sequence has seen */
+    int32_t            *seen;  /* [cap] the tokens that the sequence has seen */
+    int32_t            *words; /* [cap] of the tokens of a step */
+    foci_word_state     at;
     int64_t             n, cap;
 };
+
+static foci_status step(struct writing *w, const int32_t *ids, int64_t n)
+{
+    TRY(words_find(w->m, w->o.tokenizer, ids, n, &w->at, w->words));
+    return foci_sequences_step(w->s, &(int32_t){ (int32_t)n }, ids, w->words, w->logits);
+}
 
 /* Where the context is full the sequence begins anew with its second half. */
 static foci_status append(struct writing *w, const int32_t *ids, int64_t n)
@@ -78,16 +86,16 @@ static foci_status append(struct writing *w, const int32_t *ids, int64_t n)
         const int64_t keep = min64(max64(context / 2, 1) - 1, w->n);
         memmove(w->seen, w->seen + w->n - keep, (size_t)keep * sizeof *w->seen);
         w->n = keep;
+        w->at = (foci_word_state){ FOCI_SIZED(foci_word_state) };
         TRY(foci_sequences_start(w->s, NULL));
         const int64_t take = min64(n, context - keep);
         memcpy(w->seen + keep, ids + n - take, (size_t)take * sizeof *ids);
         w->n += take;
-        return foci_sequences_step(w->s, &(int32_t){ (int32_t)w->n }, w->seen, NULL,
-                                   w->logits);
+        return step(w, w->seen, w->n);
     }
     memcpy(w->seen + w->n, ids, (size_t)n * sizeof *ids);
     w->n += n;
-    return foci_sequences_step(w->s, &(int32_t){ (int32_t)n }, ids, NULL, w->logits);
+    return step(w, ids, n);
 }
 
 static foci_status write_tokens(struct writing *w, const int32_t *ids, int64_t n,
@@ -116,7 +124,8 @@ static foci_status open_writing(struct writing *w)
     w->logits = ctx_alloc(w->m->ctx, vocab, sizeof *w->logits);
     w->choices = ctx_alloc(w->m->ctx, vocab, sizeof *w->choices);
     w->seen = ctx_alloc(w->m->ctx, (size_t)w->cap, sizeof *w->seen);
-    if (!w->logits || !w->choices || !w->seen) return FOCI_ERR_MEMORY;
+    w->words = ctx_alloc(w->m->ctx, (size_t)w->cap, sizeof *w->words);
+    if (!w->logits || !w->choices || !w->seen || !w->words) return FOCI_ERR_MEMORY;
     return foci_sequences_create(w->m, 1, &w->s);
 }
 
@@ -128,6 +137,7 @@ static void close_writing(struct writing *w)
     if (w->logits) ctx_free(ctx, w->logits, vocab, sizeof *w->logits);
     if (w->choices) ctx_free(ctx, w->choices, vocab, sizeof *w->choices);
     if (w->seen) ctx_free(ctx, w->seen, (size_t)w->cap, sizeof *w->seen);
+    if (w->words) ctx_free(ctx, w->words, (size_t)w->cap, sizeof *w->words);
     foci_sequences_free(w->s);
 }
 
@@ -135,7 +145,7 @@ foci_status foci_generate(foci_model *model, const int32_t *ids, int64_t n,
                           int64_t count, const foci_sample_options *options,
                           foci_token_fn token, void *user)
 {
-    struct writing w = { .m = model };
+    struct writing w = { .m = model, .at = { FOCI_SIZED(foci_word_state) } };
 
     if (!model) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_generate: the model is NULL");
     if (model->config.task != FOCI_MODEL_LM)
@@ -148,6 +158,7 @@ foci_status foci_generate(foci_model *model, const int32_t *ids, int64_t n,
     if (!(w.o.temperature >= 0) || w.o.top_k < 0 || !(w.o.top_p >= 0 && w.o.top_p <= 1))
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "temperature and top_k are 0 or more, top_p is 0 to 1");
+    TRY(words_check(model, w.o.tokenizer));
     foci_status status = open_writing(&w);
     if (!status) status = write_tokens(&w, ids, n, count, token, user);
     close_writing(&w);

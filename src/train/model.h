@@ -27,6 +27,7 @@ struct attention {
     bool               moves;      /* has parameters that it moves itself */
     bool               calibrates; /* has statistics that have to be frozen */
     int64_t            redraw;     /* steps between draws; 0: never */
+    bool               words;      /* reads which word a token belongs to */
 };
 
 /* x + act(norm(x) W1 + b1) W2 + b2. */
@@ -81,6 +82,13 @@ struct foci_model {
 foci_status config_take(foci_ctx *ctx, const foci_model_config *given,
                         foci_model_config *c);
 bool        config_biases(const foci_model_config *c);
+
+/* words.c: the words of n tokens, those of `state` before them, if the model reads any; their
+ * tokenizer then has to be there. */
+foci_status words_check(const foci_model *m, const foci_tokenizer *tokenizer);
+foci_status words_find(const foci_model *m, const foci_tokenizer *tokenizer,
+                       const int32_t *ids, int64_t n, foci_word_state *state,
+                       int32_t *words);
 
 /* model_spec.c: the spec that an attention is planned by, and its layer. */
 struct spec_want {

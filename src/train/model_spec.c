@@ -265,8 +265,10 @@ static void look_at(struct attention *a, bool decodes)
     foci_group g = { FOCI_SIZED(foci_group) };
     foci_param p = { FOCI_SIZED(foci_param) };
 
-    for (int i = 0; !foci_plan_group(foci_layer_plan(a->layer), i, &g); i++)
+    for (int i = 0; !foci_plan_group(foci_layer_plan(a->layer), i, &g); i++) {
         look_at_mech(a, g.mech, decodes);
+        a->words |= (g.reads & FOCI_READ_WORDS) != 0;
+    }
     for (int i = 0; i < foci_layer_param_count(a->layer); i++)
         if (!foci_layer_param(a->layer, i, &p)) a->moves |= p.keep == FOCI_KEEP_MOVED;
 }

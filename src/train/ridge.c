@@ -2,8 +2,10 @@
  *
  * With h the rows that the output is computed of (a 1 behind them for the bias) and Y their
  * labels as unit vectors, W = (H^T H + ridge I)^-1 H^T Y.  Both products are summed in
- * double over one pass.  Logits are shifted and scaled only, so the likeliest label is that
- * of the regression; Huang et al., "Extreme learning machine" (2006). */
+ * double over one pass; Huang et al., "Extreme learning machine" (2006).  What W gives are
+ * estimates of probabilities, between 0 and 1 for the most part, and as logits nearly all
+ * alike.  So W is multiplied by one factor: the likeliest label stays, and the loss, which is
+ * convex in the factor, is the least on validation data that this W can have. */
 #include <math.h>
 #include <string.h>
 
@@ -134,16 +136,40 @@ static void solve_label(const struct ridge *r, int64_t label, double *x)
     if (r->d > c->width) r->m->params[r->m->out_bias + label] = (float)x[c->width];
 }
 
-static void copy_output(const struct ridge *r, bool keep)
-{
-    foci_model  *m = r->m;
-    const size_t w = (size_t)(r->vocab * m->config.width), n = (size_t)r->vocab;
-    float       *out = m->params + m->out;
+/* The output layer of the model, and the best one. */
+struct output {
+    float *weights, *bias; /* bias NULL: there is none */
+};
 
-    memcpy(keep ? r->best : out, keep ? out : r->best, w * sizeof *out);
-    if (m->out_bias < 0) return;
-    float *bias = m->params + m->out_bias;
-    memcpy(keep ? r->best + w : bias, keep ? bias : r->best + w, n * sizeof *bias);
+static struct output output_of(const struct ridge *r, bool best)
+{
+    const foci_model *m = r->m;
+    float            *own_bias = m->out_bias < 0 ? NULL : m->params + m->out_bias;
+
+    return (struct output){
+        .weights = best ? r->best : m->params + m->out,
+        .bias = best && own_bias ? r->best + r->vocab * m->config.width : own_bias,
+    };
+}
+
+static void keep_output(const struct ridge *r)
+{
+    const struct output own = output_of(r, false), best = output_of(r, true);
+    const size_t        n = (size_t)(r->vocab * r->m->config.width);
+
+    memcpy(best.weights, own.weights, n * sizeof *own.weights);
+    if (own.bias) memcpy(best.bias, own.bias, (size_t)r->vocab * sizeof *own.bias);
+}
+
+/* The best output layer times a factor becomes that of the model. */
+static void put_output(const struct ridge *r, float factor)
+{
+    const struct output own = output_of(r, false), best = output_of(r, true);
+
+    for (int64_t i = 0; i < r->vocab * r->m->config.width; i++)
+        own.weights[i] = factor * best.weights[i];
+    for (int64_t i = 0; own.bias && i < r->vocab; i++)
+        own.bias[i] = factor * best.bias[i];
 }
 
 /* The ridge that is best on validation data; where there are none, the smallest. */
@@ -161,12 +187,52 @@ static foci_status choose(struct ridge *r, foci_data *valid,
         if (!(s.accuracy > most)) continue;
         most = s.accuracy;
         *best = o->ridges[i];
-        copy_output(r, true);
+        keep_output(r);
     }
     if (most < 0)
         return ctx_fail(r->m->ctx, FOCI_ERR_ARG,
                         "no ridge makes the equations solvable: give larger ones");
-    copy_output(r, false);
+    return FOCI_OK;
+}
+
+static foci_status loss_at(struct ridge *r, foci_data *valid, double exponent,
+                           double *loss)
+{
+    foci_scores s = { FOCI_SIZED(foci_scores) };
+
+    put_output(r, (float)exp2(exponent));
+    TRY(foci_evaluate(r->m, valid, 0, &s));
+    *loss = s.loss;
+    return FOCI_OK;
+}
+
+/* The factor of the least loss, between 1 and 256, by golden section over its logarithm.
+ * Without validation data it is 1. */
+static foci_status stretch(struct ridge *r, foci_data *valid)
+{
+    enum { SECTIONS = 12 }; /* to 1 % */
+    const double golden = 0.61803398874989485;
+    double       low = 0, high = 8, at[2], loss[2];
+
+    put_output(r, 1);
+    if (!valid) return FOCI_OK;
+    at[0] = high - golden * (high - low);
+    at[1] = low + golden * (high - low);
+    for (int k = 0; k < 2; k++)
+        TRY(loss_at(r, valid, at[k], &loss[k]));
+    for (int i = 0; i < SECTIONS; i++) {
+        const int kept = loss[0] < loss[1] ? 0 : 1, other = 1 - kept;
+        if (kept == 0)
+            high = at[1];
+        else
+            low = at[0];
+        at[other] = at[kept];
+        loss[other] = loss[kept];
+        at[kept] =
+            kept == 0 ? high - golden * (high - low) : low + golden * (high - low);
+        TRY(loss_at(r, valid, at[kept], &loss[kept]));
+    }
+    put_output(r, (float)exp2((low + high) / 2));
     return FOCI_OK;
 }
 
@@ -221,6 +287,7 @@ foci_status foci_model_ridge(foci_model *model, foci_data *train, foci_data *val
     foci_status status = take_memory(&r);
     if (!status) status = gather(&r, train);
     if (!status) status = choose(&r, valid, &o, &best);
+    if (!status) status = stretch(&r, valid);
     free_memory(&r);
     if (!status && ridge) *ridge = best;
     return status;

@@ -182,7 +182,7 @@ foci train: odd.npz#images: is packed by method 12; accepted are 0 (stored) and 
 foci train: cut.npz: is no .npz archive, or one that was cut off
 foci train: bad.npz#images: cannot be read: its *
 foci train: labels.npy#x: cannot be opened: No such file or directory
-foci train: stored.npz: has no array called nothing; it has images, labels
+foci train: stored.npz: has no array called nothing; it has images, labels: name one as stored.npz#NAME
 --- exit 1
 
 === shipped sets are found, or named

@@ -55,6 +55,58 @@ foci train translate --source s.txt --target t.txt --valid s.txt --valid-target 
 foci train: t.txt: ends after 2 lines, but s.txt has more; line by line one is the translation of the other
 --- exit 1
 
+=== options that the task has no use for, or that miss another
+for o in --pooling=first --cross-attention=linear --labels=t --target=t --valid=t '--data t --task copy' --data=t.npy '--data x --config nowhere' '--task numbers'; do
+    foci train lm $o --quiet
+done
+foci train translate --target t
+foci train translate --source t
+foci train classify --data t.npy
+--- stderr
+foci train: --pooling is for classify; lm has no use for it
+foci train: --cross-attention is for translate; lm has no use for it
+foci train: --labels is for classify; lm has no use for it
+foci train: --target is for translate; lm has no use for it
+foci train: --valid needs --data to train on
+foci train: examples come from one of --data, --source and --task
+foci train: t.npy has arrays, which are for classify; lm reads text
+foci train: unable to open nowhere: No such file or directory
+foci train: numbers gives examples of another task than lm
+foci train: --target needs --source, or both as --data FILE.tsv
+foci train: --source needs --target, or both as --data FILE.tsv
+foci train: the images of t.npy need their classes: --labels FILE.npy
+--- exit 2
+
+=== notes of a training that are none
+mkdir m
+for t in '{' '[]' '{}' '{"arguments": 3}' '{"arguments": [3]}' '{"arguments": ["--steps", "3"]}'; do
+    echo "$t" >m/train.json
+    foci train --resume --out m
+done
+foci train --resume --out nowhere
+--- stderr
+foci train: m/train.json: line 2: *
+foci train: m/train.json: is no object of JSON
+foci train: m/train.json: has no arguments of a training
+foci train: m/train.json: has no arguments of a training
+foci train: m/train.json: has no arguments of a training
+foci train: train what: lm, mlm, translate or classify? Or give a generator by --task, which says it
+foci train: unable to open nowhere/train.json: No such file or directory
+--- exit 1
+
+=== a training that would not end; options that a training cannot go on with are not noted
+printf 'a\n' >one.txt
+T="--dim 8 --layers 1 --heads 2 --context 8 --threads 1 --quiet"
+foci train lm --data one.txt --patience 2 --out p $T
+foci train lm --data one.txt --steps 2 --out m $T >/dev/null
+foci train lm --resume --out m --steps 3 --dim 16 --quiet
+foci train lm --resume --out m --steps 3 --quiet | sed -n 3p
+--- stdout
+steps * 3
+--- stderr
+foci train: training has no end: patience counts validations, and there are no data to validate by
+foci train: m/state.safetensors: is the state of another model than the one to be trained
+
 === a tokenizer of another model, a model that was cut
 T="--steps 2 --dim 8 --layers 1 --heads 2 --context 8 --threads 1 --quiet"
 printf 'one two three\n%.0s' $(seq 20) >a.txt

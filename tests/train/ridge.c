@@ -38,7 +38,8 @@ static int gather(struct training *t, double (*h)[WIDTH + 1], int32_t *labels)
     return n;
 }
 
-/* (H^T H + ridge d I) w - H^T y of each label, d the mean of the diagonal. */
+/* (H^T H + ridge d I) w = factor H^T y of each label, d the mean of the diagonal; the factor,
+ * which is one for all labels, is that of the first one by least squares. */
 static void check_equations(struct training *t, double ridge)
 {
     static double  h[MOST][WIDTH + 1];
@@ -46,24 +47,59 @@ static void check_equations(struct training *t, double ridge)
     const int      n = gather(t, h, labels);
     const float   *w = t->model->params + t->model->out;
     const float   *bias = t->model->params + t->model->out_bias;
-    double         diagonal = 0;
+    double         diagonal = 0, factor = 0;
 
     for (int i = 0; i < n; i++)
         for (int k = 0; k <= WIDTH; k++)
             diagonal += h[i][k] * h[i][k] / (WIDTH + 1);
-    for (int64_t v = 0; v < t->config.classes; v++)
+    for (int64_t v = 0; v < t->config.classes; v++) {
+        double left[WIDTH + 1], right[WIDTH + 1] = { 0 }, size[WIDTH + 1] = { 0 };
+        double both = 0, squares = 0;
         for (int k = 0; k <= WIDTH; k++) {
-            const double own = (double)(k < WIDTH ? w[v * WIDTH + k] : bias[v]);
-            double       sum = ridge * diagonal * own, size = fabs(sum);
+            left[k] =
+                ridge * diagonal * (double)(k < WIDTH ? w[v * WIDTH + k] : bias[v]);
             for (int i = 0; i < n; i++) {
-                double y = (double)bias[v] - (labels[i] == v);
+                double y = (double)bias[v];
                 for (int c = 0; c < WIDTH; c++)
                     y += h[i][c] * (double)w[v * WIDTH + c];
-                sum += h[i][k] * y;
-                size += fabs(h[i][k] * y);
+                left[k] += h[i][k] * y;
+                right[k] += labels[i] == v ? h[i][k] : 0;
+                size[k] += fabs(h[i][k] * y);
             }
-            assert_true(fabs(sum) <= 1e-4 * size + 1e-9);
+            both += left[k] * right[k];
+            squares += right[k] * right[k];
         }
+        if (v == 0) factor = both / squares;
+        assert_true(factor >= 1 && factor <= 256);
+        for (int k = 0; k <= WIDTH; k++)
+            assert_true(fabs(left[k] - factor * right[k]) <=
+                        1e-4 * (size[k] + factor * fabs(right[k])) + 1e-9);
+    }
+}
+
+static double loss_times(struct training *t, float factor)
+{
+    foci_scores   s = { FOCI_SIZED(foci_scores) };
+    float        *w = t->model->params + t->model->out;
+    float        *bias = t->model->params + t->model->out_bias;
+    const int64_t n = t->config.classes;
+
+    for (int64_t i = 0; i < n * WIDTH; i++)
+        w[i] *= factor;
+    for (int64_t i = 0; i < n; i++)
+        bias[i] *= factor;
+    assert_int_equal(foci_evaluate(t->model, t->valid, 0, &s), FOCI_OK);
+    return s.loss;
+}
+
+/* No other factor has a smaller loss on validation data. */
+static void check_factor(struct training *t)
+{
+    const double best = loss_times(t, 1);
+
+    assert_true(loss_times(t, 1.25f) > best);
+    assert_true(loss_times(t, 0.64f) > best);
+    (void)loss_times(t, 1.25f);
 }
 
 static void ridge(void **state)
@@ -95,6 +131,7 @@ static void ridge(void **state)
         fail_msg("%s", foci_errmsg(t.ctx));
     assert_true(chosen == given[0]);
     check_equations(&t, chosen);
+    check_factor(&t);
     assert_int_equal(foci_model_ridge(t.model, t.train, t.valid, NULL, &chosen),
                      FOCI_OK);
     assert_int_equal(foci_evaluate(t.model, t.train, BATCHES, &after), FOCI_OK);

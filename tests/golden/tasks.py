@@ -5,6 +5,7 @@ Each example is drawn from a stream of its own; what is drawn in which order is 
 
 import numpy as np
 
+import tasks_sequence
 from streams import GOLDEN, WORD, Stream, mix
 
 SPLITS = ("train", "valid", "test")
@@ -198,6 +199,7 @@ GENERATORS = {
     "mqar": mqar, "listops": listops, "numbers": numbers,
     "copy": lambda draw, split, **args: sequence(draw, split, False, **args),
     "reverse": lambda draw, split, **args: sequence(draw, split, True, **args),
+    **tasks_sequence.GENERATORS,
 }
 
 CASES = (  # name, arguments, examples
@@ -217,7 +219,7 @@ CASES = (  # name, arguments, examples
     ("reverse", {}, 2),
     ("reverse", {"longest": 5, "form": "masked"}, 2),
     ("reverse", {"symbols": 9, "longest": 5, "form": "row"}, 2),
-)
+) + tasks_sequence.CASES
 
 
 def text():

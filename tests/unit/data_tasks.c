@@ -178,6 +178,7 @@ static void tasks_are_listed(void **state)
 {
     foci_task_info info = { FOCI_SIZED(foci_task_info) }, bad = { .size = 1 };
     const int      n = foci_task_count();
+    char           message[64];
 
     (void)state;
     for (int t = 0; t < n; t++) {
@@ -191,10 +192,10 @@ static void tasks_are_listed(void **state)
             assert_non_null(info.args[i].help);
         }
     }
-    assert_int_equal(n, 5);
     assert_int_equal(foci_task(-1, &info), FOCI_ERR_ARG);
     assert_int_equal(foci_task(n, &info), FOCI_ERR_ARG);
-    assert_string_equal(foci_errmsg(NULL), "task 5: there are 5");
+    snprintf(message, sizeof message, "task %d: there are %d", n, n);
+    assert_string_equal(foci_errmsg(NULL), message);
     assert_int_equal(foci_task(0, &bad), FOCI_ERR_ARG);
     assert_int_equal(foci_task(0, NULL), FOCI_ERR_ARG);
 }

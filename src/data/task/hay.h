@@ -1,0 +1,28 @@
+/* hay.h -- statements hidden among words that mean nothing. */
+#ifndef FOCI_HAY_H
+#define FOCI_HAY_H
+
+#include "data/task/task.h"
+
+/* `length` tokens: statements of `width` tokens each, and words. */
+struct hay {
+    int64_t length, width;
+    int64_t groups, each; /* groups of so many statements */
+    int64_t first_word, words;
+};
+
+/* Tokens of all statements together. */
+int64_t hay_statements(const struct hay *h);
+
+/* Bytes of scratch memory, which is zeroed before each example. */
+size_t hay_bytes(const struct hay *h);
+
+/* Draw where statements stand and write the words between them.  Element g * each + k of
+ * the result, which lies in scratch, is where statement k of group g begins; the statements
+ * of a group stand in this order. */
+const int32_t *hay_lay(const struct hay *h, struct rng *r, void *scratch, int32_t *ids);
+
+/* An integer below n that is not taken, which it then is. */
+int64_t draw_free(struct rng *r, uint8_t *taken, int64_t n);
+
+#endif

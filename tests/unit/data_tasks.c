@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "data/task/task.h"
 #include "support/datasets.h"
+#include "support/made.h"
 
 /* Arguments that make short examples, one of each form. */
 static const char *const texts[] = {
@@ -21,39 +21,20 @@ static const char *const texts[] = {
     "copy(form=row, symbols=1)",
     "reverse(form=masked)",
     "reverse(least=3, longest=3, test=5)",
+    "selcopy(length=20, tokens=5)",
+    "selcopy(vocab=5, length=6, tokens=6)",
+    "induction(length=20, test=30)",
+    "induction(vocab=2, length=30, test=3)",
+    "ngram(length=20)",
+    "ngram(n=2, symbols=9, length=12)",
+    "phonebook(entries=3)",
+    "phonebook(entries=13, letters=1, digits=1)",
+    "needle(length=20)",
+    "needle(keys=4, values=3, queries=4, length=24, words=2, symbols=12)",
+    "vartrack(length=66)",
+    "vartrack(hops=1, chains=3, length=18, words=1, symbols=6, ask=value)",
 };
-enum { N_TEXTS = sizeof texts / sizeof *texts, AT_ONCE = 16 };
-
-struct made {
-    foci_ctx           *ctx;
-    struct task         t;
-    struct task_memory  memory;
-    struct task_example e[AT_ONCE];
-};
-
-static struct made *open_task(const char *text)
-{
-    struct made *m = test_alloc(1, sizeof *m);
-
-    m->ctx = test_ctx(NULL, 2);
-    if (task_parse(m->ctx, text, &m->t)) fail_msg("%s: %s", text, foci_errmsg(m->ctx));
-    assert_int_equal(task_memory_make(m->ctx, &m->t, AT_ONCE, &m->memory), FOCI_OK);
-    return m;
-}
-
-static void close_task(struct made *m)
-{
-    task_memory_free(m->ctx, &m->memory);
-    task_free(m->ctx, &m->t);
-    foci_ctx_free(m->ctx);
-    free(m);
-}
-
-/* Examples first to first + AT_ONCE. */
-static void make(struct made *m, foci_data_split split, int64_t first)
-{
-    task_make(m->ctx, &m->memory, 9, split, first, AT_ONCE, m->e);
-}
+enum { N_TEXTS = sizeof texts / sizeof *texts };
 
 /*
  * All generators
@@ -392,15 +373,6 @@ static void floors(void **state)
 /*
  * Rules and distributions of each
  */
-
-/* Within four and a half standard deviations of a share. */
-static void about(const char *what, double seen, double share, double of)
-{
-    const double mean = share * of, spread = 4.5 * sqrt(mean * (1 - share));
-    if (fabs(seen - mean) > spread)
-        fail_msg("%s: %.0f of %.0f, expected %.1f +- %.1f", what, seen, of, mean,
-                 spread);
-}
 
 /* Keys below values, none twice, every key asked once at an even place. */
 static void check_mqar(const struct made *m, const struct task_example *e, int pairs,

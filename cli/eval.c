@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/train.h"
+#include "cli/eval.h"
 #include "cli/translations.h"
 
 static const struct option options[] = {
@@ -31,6 +31,8 @@ static const struct option options[] = {
       .kind = KIND_WHOLE,
       .min = 1,
       .max = MOST_WHOLE },
+    { .name = "state",
+      .help = "lm: by decoding, token by token, also beyond the context" },
     OPTIONS_BEAM,
     OPTION_THREADS,
     { .name = NULL },
@@ -146,10 +148,8 @@ static int judge(struct judged *j)
     foci_scores          s = { FOCI_SIZED(foci_scores) };
     json_t              *o = json_object();
     struct output_table *t = table_create("lr");
-    const foci_status    status = foci_evaluate(j->model, j->data, 0, &s);
-    int                  code = EXIT_OK;
+    int                  code = eval_scores(j->a, j->ctx, j->model, j->data, &s);
 
-    if (status) code = library_error(j->a, j->ctx, status, NULL);
     const bool whole = j->config.task == FOCI_MODEL_TRANSLATE ||
                        (j->from.task && j->config.task != FOCI_MODEL_CLASSIFY);
     if (!code) list_scores(&s, whole, o, t);
@@ -200,6 +200,7 @@ static const char *const examples[] = {
     "foci eval foci-lm",
     "foci eval foci-lm --data book.txt",
     "foci eval de-en --source test.de --target test.en --beam 4",
+    "foci eval heads --task 'induction(test=65536)' --state --batch 1 --examples 20",
     NULL,
 };
 

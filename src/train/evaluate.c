@@ -2,12 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "train/model.h"
-
-struct evaluate_totals {
-    foci_loss loss;
-    int64_t   characters, words;
-};
+#include "train/evaluate.h"
 
 static foci_status add_batch(foci_model *m, const foci_batch *batch, foci_carry *carry,
                              struct evaluate_totals *t)
@@ -50,6 +45,27 @@ static foci_status pass_over(foci_model *m, foci_data *data, int64_t batches,
 
 static double exp_of(double nats, int64_t n) { return n ? exp(nats / (double)n) : 0; }
 
+foci_status evaluate_scores(const foci_model *m, const struct evaluate_totals *t,
+                            foci_scores *scores)
+{
+    const double      nats = t->loss.sum, bit = log(2);
+    const int64_t     n = t->loss.labels, sequences = t->loss.sequences;
+    const foci_scores s = {
+        .tokens = n,
+        .characters = t->characters,
+        .words = t->words,
+        .nats = nats,
+        .loss = n ? nats / (double)n : 0,
+        .perplexity = exp_of(nats, n),
+        .word_perplexity = exp_of(nats, t->words),
+        .character_perplexity = exp_of(nats, t->characters),
+        .bits_per_character = t->characters ? nats / bit / (double)t->characters : 0,
+        .accuracy = n ? (double)t->loss.hits / (double)n : 0,
+        .exact = sequences ? (double)t->loss.exact / (double)sequences : 0,
+    };
+    return sized_out(m->ctx, "foci_scores", scores, &s, sizeof s);
+}
+
 foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
                           foci_scores *scores)
 {
@@ -64,20 +80,5 @@ foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
     const foci_status status = pass_over(model, data, batches, &carry, &t);
     foci_carry_free(carry);
     TRY(status);
-    const double      nats = t.loss.sum, bit = log(2);
-    const int64_t     n = t.loss.labels;
-    const foci_scores s = {
-        .tokens = n,
-        .characters = t.characters,
-        .words = t.words,
-        .nats = nats,
-        .loss = n ? nats / (double)n : 0,
-        .perplexity = exp_of(nats, n),
-        .word_perplexity = exp_of(nats, t.words),
-        .character_perplexity = exp_of(nats, t.characters),
-        .bits_per_character = t.characters ? nats / bit / (double)t.characters : 0,
-        .accuracy = n ? (double)t.loss.hits / (double)n : 0,
-        .exact = t.loss.sequences ? (double)t.loss.exact / (double)t.loss.sequences : 0,
-    };
-    return sized_out(model->ctx, "foci_scores", scores, &s, sizeof s);
+    return evaluate_scores(model, &t, scores);
 }

@@ -51,6 +51,9 @@ struct stack {
     float              *waves; /* [context][width] positions that are not learned */
 };
 
+/* model.c: rows of the sinusoid from position `first` on. */
+foci_status model_waves(int64_t first, int64_t n, int64_t width, float *rows);
+
 struct foci_model {
     foci_ctx               *ctx;
     const struct train_ops *ops;

@@ -98,6 +98,19 @@ static void judge(struct stepping *x, const foci_batch *b, int64_t at, foci_loss
     }
 }
 
+/* Where nothing is carried, a memory begins as rows of zeros, and a state as none. */
+static foci_status check_memory(foci_model *m)
+{
+    foci_carry *carry = NULL;
+
+    TRY(foci_carry_create(m, 1, &carry));
+    if (!carry) return FOCI_OK;
+    foci_carry_free(carry);
+    return ctx_fail(m->ctx, FOCI_ERR_UNSUP,
+                    "a model with a memory of the text before (xl) is evaluated by whole "
+                    "sequences only");
+}
+
 static foci_status check(const foci_model *m, const foci_batch *b)
 {
     if (!b->ids || !b->labels || b->docs)
@@ -165,6 +178,7 @@ foci_status foci_evaluate_steps(foci_model *model, foci_data *data, int64_t batc
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
                         "only a model of task lm is evaluated token by token");
     TRY(sized_check(model->ctx, "foci_scores", scores, sizeof *scores));
+    TRY(check_memory(model));
     memset(&t, 0, sizeof t);
     const foci_status status = pass_over(&x, data, batches, &t);
     close_rows(&x);

@@ -7,16 +7,28 @@ import json, sys
 for t in json.load(sys.stdin):
     print(t["name"], t["version"], " ".join(a["name"] + "=" + a["default"] for a in t["arguments"]))'
 --- stdout
-listops         the value of nested lists of operations on digits*
-numbers         translate spelled-out numbers from English*
-copy            say a sequence of symbols again*
-reverse         say a sequence of symbols from its end*
-mqar            recall the values of keys that stood in the text before*
+listops *the value of nested lists of operations on digits*
+numbers *translate spelled-out numbers from English*
+copy *say a sequence of symbols again*
+reverse *say a sequence of symbols from its end*
+mqar *recall the values of keys that stood in the text before*
+selcopy *say the symbols that stood among blanks, in their order*
+induction *say what followed the special token when it stood in the text before*
+ngram *predict a text whose n-gram model only the text itself shows*
+phonebook *look up the number of a name*
+needle *find the values of keys that are hidden in a long text*
+vartrack *follow chains of assignments that are hidden in a long text*
 listops 1 depth=10 arguments=10 least=501 most=1999
 numbers 1 to=de digits=6 tokens=parts
 copy 1 symbols=50 least=1 longest=25 test=30 form=pairs
 reverse 1 symbols=50 least=1 longest=25 test=30 form=pairs
 mqar 1 vocab=8192 length=64 pairs=4 power=0.01 filler=zero gap=power compat=none
+selcopy 1 vocab=16 length=256 tokens=16
+induction 1 vocab=16 length=256 test=256
+ngram 1 n=3 symbols=4 length=256
+phonebook 1 entries=16 letters=3 digits=4
+needle 1 keys=1 values=1 queries=1 length=256 words=64 symbols=64
+vartrack 1 hops=4 chains=4 length=256 words=64 symbols=64 ask=variables
 
 === prints examples
 foci task numbers --count 3
@@ -42,6 +54,18 @@ ninety-nine	neunundneunzig
     }
   ]
 }
+
+=== prints examples of one sequence
+for t in "selcopy length=8 tokens=2" "induction length=5" "ngram length=4" "phonebook entries=2 letters=1 digits=3" "needle keys=2 length=8" "vartrack hops=1 chains=1 length=8"; do
+    foci task $t --count 1
+done
+--- stdout
+* | |	8=* 9=*
+* * * * *	4=*
+* * * *	1=* 2=* 3=*
+*:*;*:*;*:*	13=* 14=* 15=*
+*? k*	9=v*
+*x* = v* x* = x*? v* x*	9=x* 10=x*
 
 === prints the same for any number of threads
 foci task listops --count 40 --threads 1 > one

@@ -58,7 +58,7 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct train_source *fr
           .kind = KIND_TEXT },                                                         \
         { .name = "task",                                                              \
           .arg = "TEXT",                                                               \
-          .help = "generated examples; foci task lists what there is",                \
+          .help = "generated examples; foci task lists what there is",                 \
           .kind = KIND_TEXT },                                                         \
     {                                                                                  \
         .name = "reverse", .help = "translate the second column into the first"        \

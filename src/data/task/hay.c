@@ -5,9 +5,27 @@
  */
 #include "data/task/hay.h"
 
+#include <stdio.h>
+
 static int64_t slots(const struct hay *h)
 {
     return h->length - hay_statements(h) + h->groups * h->each;
+}
+
+int32_t hay_symbol(const struct hay *h, int kind)
+{
+    return (int32_t)(h->first_word + h->words + kind * h->symbols);
+}
+
+int hay_text(const struct hay *h, const char *marks, const char *kinds, int32_t id,
+             char *text, size_t cap)
+{
+    if (id == TASK_PAD) return snprintf(text, cap, "%s", "");
+    if (id < h->first_word) return snprintf(text, cap, "%c", marks[id - 1]);
+    for (int kind = 1; kind >= 0; kind--)
+        if (id >= hay_symbol(h, kind))
+            return snprintf(text, cap, "%c%d", kinds[kind], id - hay_symbol(h, kind));
+    return snprintf(text, cap, "w%d", (int)(id - h->first_word));
 }
 
 int64_t hay_statements(const struct hay *h) { return h->groups * h->each * h->width; }

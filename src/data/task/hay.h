@@ -1,4 +1,7 @@
-/* hay.h -- statements hidden among words that mean nothing. */
+/* hay.h -- statements about symbols of two kinds, hidden among words that mean nothing.
+ *
+ * Ids are marks from 1 on, words, then `symbols` of the first kind and as many of the
+ * second. */
 #ifndef FOCI_HAY_H
 #define FOCI_HAY_H
 
@@ -8,8 +11,15 @@
 struct hay {
     int64_t length, width;
     int64_t groups, each; /* groups of so many statements */
-    int64_t first_word, words;
+    int64_t first_word, words, symbols;
 };
+
+/* The first symbol of a kind, 0 or 1; of kind 2 the end of all ids. */
+int32_t hay_symbol(const struct hay *h, int kind);
+
+/* Text of an id: one of the marks, or a number behind `w` or the letter of its kind. */
+int hay_text(const struct hay *h, const char *marks, const char *kinds, int32_t id,
+             char *text, size_t cap);
 
 /* Tokens of all statements together. */
 int64_t hay_statements(const struct hay *h);

@@ -18,6 +18,7 @@
 
 enum { KEYS, VALUES, QUERIES, LENGTH, WORDS, SYMBOLS };
 enum { QUESTION = 1, WORD };
+enum { KEY, VALUE };
 
 static const foci_arg_def args[] = {
     { .name = "keys", .preset = 1, .min = 1, .max = 1 << 16, .help = "in the text" },
@@ -45,14 +46,8 @@ static struct hay hay_of(const struct task *t)
                          .groups = task_int(t, KEYS),
                          .each = task_int(t, VALUES),
                          .first_word = WORD,
-                         .words = task_int(t, WORDS) };
-}
-
-static int32_t first_key(const struct task *t) { return WORD + (int32_t)t->arg[WORDS]; }
-
-static int32_t first_value(const struct task *t)
-{
-    return first_key(t) + (int32_t)t->arg[SYMBOLS];
+                         .words = task_int(t, WORDS),
+                         .symbols = task_int(t, SYMBOLS) };
 }
 
 static const char *plan(struct task *t)
@@ -74,11 +69,10 @@ static const char *plan(struct task *t)
     if (*t->message) return t->message;
     t->kind = FOCI_DATA_LM;
     t->causal = true;
-    t->vocab = first_value(t) + task_int(t, SYMBOLS);
+    t->vocab = hay_symbol(&hay, 2);
     t->len = hay.length + task_int(t, QUERIES) * (2 + hay.each) - 1;
     t->chance = 1 / t->arg[SYMBOLS];
-    t->scratch_bytes =
-        hay_bytes(&hay) + 2 * (size_t)task_int(t, SYMBOLS) + (size_t)hay.groups;
+    t->scratch_bytes = hay_bytes(&hay) + 2 * (size_t)hay.symbols + (size_t)hay.groups;
     return NULL;
 }
 
@@ -103,20 +97,21 @@ static void make(const struct task *t, struct rng *r, foci_data_split split,
                  struct task_example *e)
 {
     const struct hay hay = hay_of(t);
-    const int64_t    symbols = task_int(t, SYMBOLS);
     const int32_t   *needles = hay_lay(&hay, r, e->scratch, e->ids);
     uint8_t         *keys = (uint8_t *)e->scratch + hay_bytes(&hay);
-    uint8_t         *values = keys + symbols, *asked = values + symbols;
+    uint8_t         *values = keys + hay.symbols, *asked = values + hay.symbols;
     int64_t          at = hay.length, place = 0;
 
     (void)split;
     e->n = t->len;
     for (int64_t g = 0; g < hay.groups; g++) {
-        const int32_t key = first_key(t) + (int32_t)draw_free(r, keys, symbols);
+        const int32_t key =
+            hay_symbol(&hay, KEY) + (int32_t)draw_free(r, keys, hay.symbols);
         for (int64_t k = 0; k < hay.each; k++) {
             int32_t *needle = e->ids + needles[g * hay.each + k];
             needle[0] = key;
-            needle[1] = first_value(t) + (int32_t)draw_free(r, values, symbols);
+            needle[1] =
+                hay_symbol(&hay, VALUE) + (int32_t)draw_free(r, values, hay.symbols);
         }
     }
     for (int64_t q = 0; q < task_int(t, QUERIES); q++) {
@@ -127,12 +122,10 @@ static void make(const struct task *t, struct rng *r, foci_data_split split,
 
 static int symbol(const struct task *t, int side, int32_t id, char *text, size_t cap)
 {
+    const struct hay hay = hay_of(t);
+
     (void)side;
-    if (id == TASK_PAD) return snprintf(text, cap, "%s", "");
-    if (id == QUESTION) return snprintf(text, cap, "?");
-    if (id < first_key(t)) return snprintf(text, cap, "w%d", id - WORD);
-    if (id < first_value(t)) return snprintf(text, cap, "k%d", id - first_key(t));
-    return snprintf(text, cap, "v%d", id - first_value(t));
+    return hay_text(&hay, "?", "kv", id, text, cap);
 }
 
 /*
@@ -143,10 +136,11 @@ static int symbol(const struct task *t, int side, int32_t id, char *text, size_t
 static int64_t value_number(const struct task *t, const struct task_example *e,
                             int64_t n)
 {
-    int64_t value = TASK_PAD;
+    const struct hay hay = hay_of(t);
+    int64_t          value = TASK_PAD;
 
-    for (int64_t i = 0; i < task_int(t, LENGTH) && n >= 0; i++) {
-        if (e->ids[i] < first_value(t)) continue;
+    for (int64_t i = 0; i < hay.length && n >= 0; i++) {
+        if (e->ids[i] < hay_symbol(&hay, VALUE)) continue;
         value = e->ids[i];
         n--;
     }

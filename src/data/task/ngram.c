@@ -17,6 +17,7 @@
  * Learning: Architectures and Algorithms", 2024.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "data/task/task.h"
 
@@ -129,22 +130,16 @@ static int symbol(const struct task *t, int side, int32_t id, char *text, size_t
  * Rules: what followed most often where the last symbols were the same
  */
 
-static bool same(const int32_t *a, const int32_t *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (a[i] != b[i]) return false;
-    return true;
-}
-
 /* By the last `width` symbols up to place `at`, or as many of them as have stood there
  * before; of equals the smallest. */
 static int64_t by_context(const struct task *t, const struct task_example *e,
                           int64_t at, int64_t width)
 {
-    int32_t count[MOST_SYMBOLS + 1] = { 0 }, best = 0;
+    const int32_t *last = e->ids + at + 1 - width;
+    int32_t        count[MOST_SYMBOLS + 1] = { 0 }, best = 0;
 
     for (int64_t i = width; i <= at; i++)
-        if (same(e->ids + i - width, e->ids + at + 1 - width, width))
+        if (!memcmp(e->ids + i - width, last, (size_t)width * sizeof *last))
             count[e->ids[i]]++;
     for (int32_t v = 1; v < t->vocab; v++)
         if (count[v] > count[best]) best = v;

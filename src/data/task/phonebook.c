@@ -11,6 +11,7 @@
  * State Space Models at Copying", 2024, section 4.2, with letters in place of real names.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "data/task/task.h"
 
@@ -51,13 +52,6 @@ static const char *plan(struct task *t)
     return NULL;
 }
 
-static bool same(const int32_t *a, const int32_t *b, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (a[i] != b[i]) return false;
-    return true;
-}
-
 /* A name that no entry before it has. */
 static void draw_name(const struct task *t, struct rng *r, int32_t *ids, int64_t at)
 {
@@ -69,7 +63,7 @@ static void draw_name(const struct task *t, struct rng *r, int32_t *ids, int64_t
         for (int64_t i = 0; i < letters; i++)
             ids[at + i] = LETTER + (int32_t)rng_below(r, 26);
         for (int64_t i = 0; i < at && !there; i += each)
-            there = same(ids + i, ids + at, letters);
+            there = !memcmp(ids + i, ids + at, (size_t)letters * sizeof *ids);
     } while (there);
 }
 

@@ -19,6 +19,7 @@
 enum { HOPS, CHAINS, LENGTH, WORDS, SYMBOLS, ASK };
 enum { ASK_VARIABLES, ASK_VALUE };
 enum { EQUALS = 1, QUESTION, WORD };
+enum { VARIABLE, VALUE };
 
 static const foci_arg_def args[] = {
     { .name = "hops", .preset = 4, .min = 0, .max = 1024, .help = "of a chain" },
@@ -52,17 +53,14 @@ static struct hay hay_of(const struct task *t)
                          .groups = task_int(t, CHAINS),
                          .each = task_int(t, HOPS) + 1,
                          .first_word = WORD,
-                         .words = task_int(t, WORDS) };
-}
-
-static int32_t first_variable(const struct task *t)
-{
-    return WORD + (int32_t)t->arg[WORDS];
+                         .words = task_int(t, WORDS),
+                         .symbols = task_int(t, SYMBOLS) };
 }
 
 static int32_t first_value(const struct task *t)
 {
-    return first_variable(t) + (int32_t)t->arg[SYMBOLS];
+    const struct hay hay = hay_of(t);
+    return hay_symbol(&hay, VALUE);
 }
 
 static const char *plan(struct task *t)
@@ -81,10 +79,10 @@ static const char *plan(struct task *t)
     if (*t->message) return t->message;
     t->kind = FOCI_DATA_LM;
     t->causal = true;
-    t->vocab = first_value(t) + task_int(t, SYMBOLS);
+    t->vocab = hay_symbol(&hay, 2);
     t->len = hay.length + 2 + (t->arg[ASK] == ASK_VARIABLES ? task_int(t, HOPS) : 0);
     t->chance = 1 / t->arg[SYMBOLS];
-    t->scratch_bytes = hay_bytes(&hay) + 2 * (size_t)task_int(t, SYMBOLS);
+    t->scratch_bytes = hay_bytes(&hay) + 2 * (size_t)hay.symbols;
     return NULL;
 }
 
@@ -119,18 +117,19 @@ static void make(const struct task *t, struct rng *r, foci_data_split split,
                  struct task_example *e)
 {
     const struct hay hay = hay_of(t);
-    const int64_t    symbols = task_int(t, SYMBOLS);
     const int32_t   *begin = hay_lay(&hay, r, e->scratch, e->ids);
     uint8_t         *variables = (uint8_t *)e->scratch + hay_bytes(&hay);
-    uint8_t         *values = variables + symbols;
+    uint8_t         *values = variables + hay.symbols;
 
     (void)split;
     e->n = t->len;
     for (int64_t c = 0; c < hay.groups; c++) {
-        int32_t from = first_value(t) + (int32_t)draw_free(r, values, symbols);
+        int32_t from =
+            hay_symbol(&hay, VALUE) + (int32_t)draw_free(r, values, hay.symbols);
         for (int64_t i = 0; i < hay.each; i++) {
             int32_t *x = e->ids + begin[c * hay.each + i];
-            x[0] = first_variable(t) + (int32_t)draw_free(r, variables, symbols);
+            x[0] = hay_symbol(&hay, VARIABLE) +
+                   (int32_t)draw_free(r, variables, hay.symbols);
             x[1] = EQUALS;
             x[2] = from;
             from = x[0];
@@ -141,13 +140,10 @@ static void make(const struct task *t, struct rng *r, foci_data_split split,
 
 static int symbol(const struct task *t, int side, int32_t id, char *text, size_t cap)
 {
+    const struct hay hay = hay_of(t);
+
     (void)side;
-    if (id == TASK_PAD) return snprintf(text, cap, "%s", "");
-    if (id == EQUALS) return snprintf(text, cap, "=");
-    if (id == QUESTION) return snprintf(text, cap, "?");
-    if (id < first_variable(t)) return snprintf(text, cap, "w%d", id - WORD);
-    if (id < first_value(t)) return snprintf(text, cap, "x%d", id - first_variable(t));
-    return snprintf(text, cap, "v%d", id - first_value(t));
+    return hay_text(&hay, "=?", "xv", id, text, cap);
 }
 
 /*

@@ -184,6 +184,24 @@ static void distances(void **state)
     }
 }
 
+/* With ask=value the variable that is asked for is all hops away. */
+static void hops(void **state)
+{
+    struct made *m = open_task("vartrack(hops=7, chains=2, ask=value)");
+
+    (void)state;
+    make(m, FOCI_DATA_SPLIT_TRAIN, 0);
+    for (int k = 0; k < AT_ONCE; k++) {
+        const int32_t *ids = m->e[k].ids;
+        int            n = 0;
+        for (int32_t x = ids[257]; x < m->t.vocab - 64; n++)
+            x = ids[statement(ids, 256, x, 1)];
+        assert_int_equal(n, 7 + 1);
+        assert_int_equal(m->e[k].slices[257], 7);
+    }
+    close_task(m);
+}
+
 /*
  * Distributions
  */
@@ -580,6 +598,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(labels_are_in_the_text),
         cmocka_unit_test(distances),
+        cmocka_unit_test(hops),
         cmocka_unit_test(selcopy),
         cmocka_unit_test(induction),
         cmocka_unit_test(ngram),

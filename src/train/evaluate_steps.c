@@ -106,9 +106,10 @@ static foci_status check_memory(foci_model *m)
     TRY(foci_carry_create(m, 1, &carry));
     if (!carry) return FOCI_OK;
     foci_carry_free(carry);
-    return ctx_fail(m->ctx, FOCI_ERR_UNSUP,
-                    "a model with a memory of the text before (xl) is evaluated by whole "
-                    "sequences only");
+    return ctx_fail(
+        m->ctx, FOCI_ERR_UNSUP,
+        "a model with a memory of the text before (xl) is evaluated by whole "
+        "sequences only");
 }
 
 static foci_status check(const foci_model *m, const foci_batch *b)

@@ -141,6 +141,10 @@ static const struct task_rule rules[] = {
     { "symbol at the same place", false, same_place }, /* it solves copy */
 };
 
+static const char preset[] =
+    "--layers 2 --dim 64 --heads 4 --batch 64 --lr 2e-3 --dropout 0 --smoothing 0 "
+    "--steps 2000";
+
 const struct task_def task_copy = {
     .name = "copy",
     .summary = "say a sequence of symbols again",
@@ -154,6 +158,7 @@ const struct task_def task_copy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 1,
+    .preset = preset,
 };
 
 const struct task_def task_reverse = {
@@ -169,4 +174,5 @@ const struct task_def task_reverse = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 2,
+    .preset = preset,
 };

@@ -110,6 +110,8 @@ const struct task_def task_induction = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task induction(length=64) --layers 2 --dim 64 --heads 1 --ffn 0 "
+              "--positions none --conv 4 --batch 64 --lr 4e-3 --steps 1000",
     .published =
         "--layers 2 --dim 128 --heads 8 --batch 8 --lr 2e-4 --schedule constant "
         "--warmup 0 --decay 0 --steps 204800",

@@ -241,4 +241,8 @@ const struct task_def task_listops = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .published = "--layers 4 --dim 512 --heads 8 --ffn 1024 --positions sinusoid "
+                 "--pooling first --dropout 0.1 --weight-dropout 0.1 "
+                 "--embedding-dropout 0.1 --batch 32 --lr 1.58e-3 --schedule root "
+                 "--warmup 1000 --decay 0.1 --steps 5000",
 };

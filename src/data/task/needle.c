@@ -176,4 +176,6 @@ const struct task_def task_needle = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task needle(keys=4) --layers 2 --dim 64 --heads 1 --ffn 0 "
+              "--positions none --conv 4 --batch 32 --lr 4e-3 --steps 800",
 };

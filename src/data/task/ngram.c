@@ -180,4 +180,7 @@ const struct task_def task_ngram = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset =
+        "--layers 2 --dim 64 --heads 2 --ffn 0 --positions none --conv 4 --batch 16 "
+        "--lr 4e-3 --steps 1000",
 };

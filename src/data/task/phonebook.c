@@ -159,4 +159,6 @@ const struct task_def task_phonebook = {
     .between = between,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task phonebook(entries=8) --layers 2 --dim 64 --heads 1 --ffn 0 "
+              "--positions none --conv 8 --batch 64 --lr 4e-3 --steps 1500",
 };

@@ -129,6 +129,8 @@ const struct task_def task_selcopy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task selcopy(length=64,tokens=8) --layers 2 --dim 64 --heads 4 "
+              "--positions sinusoid --conv 4 --batch 64 --lr 4e-3 --steps 1000",
     .published = "--task selcopy(length=4096) --layers 2 --dim 64 --batch 64 --lr 1e-4 "
                  "--schedule constant --warmup 0 --steps 400000",
 };

@@ -1,24 +1,29 @@
-/* eval_state.c -- scores by decoding, for sequences beyond the context. */
+/* eval_state.c -- scores of all data, by whole sequences or by decoding. */
 #include <inttypes.h>
 
 #include "cli/eval.h"
 
-int eval_scores(const struct args *a, foci_ctx *ctx, foci_model *model, foci_data *data,
+int eval_scores(const struct judged *j, foci_labels_fn labels, void *user,
                 foci_scores *scores)
 {
-    foci_model_config c = { FOCI_SIZED(foci_model_config) };
-    foci_data_info    info = { FOCI_SIZED(foci_data_info) };
-    const bool        state = opt_flag(a, "state");
+    foci_data_info info = { FOCI_SIZED(foci_data_info) };
+    const bool     state = opt_flag(j->a, "state");
 
-    (void)foci_model_get_config(model, &c);
-    (void)foci_data_get_info(data, &info);
-    if (!state && c.task == FOCI_MODEL_LM && info.len > c.context)
-        return usage_error(a,
+    (void)foci_data_get_info(j->data, &info);
+    if (!state && j->config.task == FOCI_MODEL_LM && info.len > j->config.context)
+        return usage_error(j->a,
                            "the data have sequences of up to %" PRId64
                            " tokens, and the context of the model is %" PRId64
                            ": --state goes on beyond it",
-                           info.len, c.context);
-    const foci_status status = state ? foci_evaluate_steps(model, data, 0, scores)
-                                     : foci_evaluate(model, data, 0, scores);
-    return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
+                           info.len, j->config.context);
+    if (state && opt_flag(j->a, "costs") && info.len > j->config.context)
+        return usage_error(
+            j->a,
+            "--costs are of sequences within the context, which is %" PRId64
+            ", and the data have some of up to %" PRId64,
+            j->config.context, info.len);
+    const foci_status status =
+        state ? foci_evaluate_steps(j->model, j->data, 0, labels, user, scores)
+              : foci_evaluate_labels(j->model, j->data, 0, labels, user, scores);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
 }

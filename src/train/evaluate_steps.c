@@ -7,15 +7,17 @@ enum { ROWS_AT_ONCE = 4096 };
 
 /* A batch on its way: all of its sequences have got as many tokens. */
 struct stepping {
-    foci_model     *m;
-    foci_sequences *s;
-    int64_t         n;      /* sequences */
-    float          *logits; /* [n][vocab] */
-    int32_t        *tokens; /* [n] of a step */
-    int32_t        *ids;    /* [2][n * most] ids, then words, of a step */
-    int64_t         most;   /* tokens of a step */
-    uint8_t        *labels; /* [n] whether there were any */
-    uint8_t        *wrong;  /* [n] whether one was not the likeliest */
+    struct evaluation e;
+    foci_model       *m;
+    foci_sequences   *s;
+    int64_t           n;      /* sequences */
+    int64_t          *next;   /* [n] number of the next label of each, as in label_at */
+    float            *logits; /* [n][vocab] */
+    int32_t          *tokens; /* [n] of a step */
+    int32_t          *ids;    /* [2][n * most] ids, then words, of a step */
+    int64_t           most;   /* tokens of a step */
+    uint8_t          *labels; /* [n] whether there were any */
+    uint8_t          *wrong;  /* [n] whether one was not the likeliest */
 };
 
 static void close_rows(struct stepping *x)
@@ -30,7 +32,8 @@ static void close_rows(struct stepping *x)
     if (x->ids) ctx_free(ctx, x->ids, 2 * n * (size_t)x->most, sizeof *x->ids);
     if (x->labels) ctx_free(ctx, x->labels, n, 1);
     if (x->wrong) ctx_free(ctx, x->wrong, n, 1);
-    *x = (struct stepping){ .m = x->m };
+    if (x->next) ctx_free(ctx, x->next, n, sizeof *x->next);
+    *x = (struct stepping){ .e = x->e, .m = x->m };
 }
 
 static foci_status open_rows(struct stepping *x, int64_t n)
@@ -47,8 +50,10 @@ static foci_status open_rows(struct stepping *x, int64_t n)
     x->ids = ctx_alloc(ctx, 2 * (size_t)n * (size_t)x->most, sizeof *x->ids);
     x->labels = ctx_alloc(ctx, (size_t)n, 1);
     x->wrong = ctx_alloc(ctx, (size_t)n, 1);
-    return x->logits && x->tokens && x->ids && x->labels && x->wrong ? FOCI_OK
-                                                                     : FOCI_ERR_MEMORY;
+    x->next = ctx_alloc(ctx, (size_t)n, sizeof *x->next);
+    const bool all =
+        x->logits && x->tokens && x->ids && x->labels && x->wrong && x->next;
+    return all ? FOCI_OK : FOCI_ERR_MEMORY;
 }
 
 /* Whether something is asked at this place. */
@@ -81,9 +86,10 @@ static foci_status step(struct stepping *x, const foci_batch *b, int64_t at,
                                wanted ? x->logits : NULL);
 }
 
-static void judge(struct stepping *x, const foci_batch *b, int64_t at, foci_loss *loss)
+static void judge(struct stepping *x, const foci_batch *b, int64_t at)
 {
     const int64_t vocab = x->m->config.vocab;
+    foci_loss    *loss = &x->e.loss;
 
     for (int64_t r = 0; r < x->n; r++) {
         struct loss_row row = { .label = b->labels[r * b->len + at], .scale = 1 };
@@ -95,6 +101,10 @@ static void judge(struct stepping *x, const foci_batch *b, int64_t at, foci_loss
         loss->hits += row.best == row.label;
         x->labels[r] = 1;
         x->wrong[r] |= row.best != row.label;
+        const int64_t number = x->next[r]++;
+        if (!x->e.labels) continue;
+        x->e.nats[number] = (float)row.loss;
+        x->e.best[number] = row.best;
     }
 }
 
@@ -124,52 +134,64 @@ static foci_status check(const foci_model *m, const foci_batch *b)
     return FOCI_OK;
 }
 
-static foci_status add_batch(struct stepping *x, const foci_batch *b,
-                             struct evaluate_totals *t)
+/* Everything of a batch begins. */
+static foci_status begin(struct stepping *x, const foci_batch *b)
 {
-    const int64_t context = x->m->config.context;
-
     TRY(check(x->m, b));
     if (b->batch != x->n) TRY(open_rows(x, b->batch));
-    TRY(foci_sequences_extend(x->s, max64(b->len, context)));
+    TRY(evaluation_reserve(&x->e, b->n_labels));
+    TRY(foci_sequences_extend(x->s, max64(b->len, x->m->config.context)));
     TRY(foci_sequences_start(x->s, NULL));
     memset(x->labels, 0, (size_t)x->n);
     memset(x->wrong, 0, (size_t)x->n);
+    for (int64_t r = 0, i = 0; r < x->n; r++) {
+        while (i < b->n_labels && b->label_at[i] < r * b->len)
+            i++;
+        x->next[r] = i;
+    }
+    return FOCI_OK;
+}
+
+static foci_status add_batch(struct stepping *x, const foci_batch *b)
+{
+    TRY(begin(x, b));
     for (int64_t at = 0, end; at < b->len; at = end) {
         const int64_t most = min64(b->len, at + x->most);
         for (end = at + 1; end < most && !asked(b, end - 1);)
             end++;
         const bool wanted = asked(b, end - 1);
         TRY(step(x, b, at, end, wanted));
-        if (wanted) judge(x, b, end - 1, &t->loss);
+        if (wanted) judge(x, b, end - 1);
     }
     for (int64_t r = 0; r < x->n; r++) {
-        t->loss.sequences += x->labels[r];
-        t->loss.exact += x->labels[r] && !x->wrong[r];
+        x->e.loss.sequences += x->labels[r];
+        x->e.loss.exact += x->labels[r] && !x->wrong[r];
     }
-    t->characters += b->n_chars;
-    t->words += b->n_words;
+    x->e.characters += b->n_chars;
+    x->e.words += b->n_words;
     return FOCI_OK;
 }
 
-static foci_status pass_over(struct stepping *x, foci_data *data, int64_t batches,
-                             struct evaluate_totals *t)
+static foci_status pass_over(struct stepping *x, foci_data *data, int64_t batches)
 {
+    bool ends = false;
+
     TRY(foci_data_rewind(data, 0));
-    for (int64_t i = 0; !batches || i < batches; i++) {
+    for (int64_t i = 0; !ends && (!batches || i < batches); i++) {
         foci_batch b = { FOCI_SIZED(foci_batch) };
         TRY(foci_data_next(data, &b));
         if (!b.batch) break;
-        TRY(add_batch(x, &b, t));
+        TRY(add_batch(x, &b));
+        ends = x->e.labels && x->e.labels(x->e.user, &b, x->e.nats, x->e.best);
     }
     return FOCI_OK;
 }
 
 foci_status foci_evaluate_steps(foci_model *model, foci_data *data, int64_t batches,
-                                foci_scores *scores)
+                                foci_labels_fn labels, void *user, foci_scores *scores)
 {
-    struct stepping        x = { .m = model };
-    struct evaluate_totals t;
+    struct stepping x = { .e = { .m = model, .labels = labels, .user = user },
+                          .m = model };
 
     if (!model || !data)
         return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
@@ -180,9 +202,9 @@ foci_status foci_evaluate_steps(foci_model *model, foci_data *data, int64_t batc
                         "only a model of task lm is evaluated token by token");
     TRY(sized_check(model->ctx, "foci_scores", scores, sizeof *scores));
     TRY(check_memory(model));
-    memset(&t, 0, sizeof t);
-    const foci_status status = pass_over(&x, data, batches, &t);
+    const foci_status status = pass_over(&x, data, batches);
     close_rows(&x);
+    evaluation_free(&x.e);
     TRY(status);
-    return evaluate_scores(model, &t, scores);
+    return evaluation_scores(&x.e, scores);
 }

@@ -75,18 +75,47 @@ static void compare(const char *what, const foci_scores *steps,
  * Within the context
  */
 
+/* What was told of each label. */
+struct told {
+    int64_t n;
+    float   nats[12 * CONTEXT];
+};
+
+static int listen(void *user, const foci_batch *b, const float *nats,
+                  const int32_t *best)
+{
+    struct told *t = user;
+
+    for (int64_t i = 0; i < b->n_labels; i++) {
+        assert_in_range(best[i], 0, VOCAB - 1);
+        t->nats[t->n++] = nats[i];
+    }
+    return 0;
+}
+
 static void check_within(foci_ctx *ctx, const foci_model_config *c, const char *task)
 {
-    foci_model *m = make(ctx, c);
-    foci_data  *d = open_data(ctx, task);
-    foci_scores steps = { FOCI_SIZED(foci_scores) }, whole = steps;
+    const double bound = c->dtype == FOCI_BF16 ? 2e-1 : 2e-4;
+    foci_model  *m = make(ctx, c);
+    foci_data   *d = open_data(ctx, task);
+    foci_scores  steps = { FOCI_SIZED(foci_scores) }, whole = steps;
+    struct told  one = { 0 }, other = { 0 };
 
-    if (foci_evaluate(m, d, 0, &whole) || foci_evaluate_steps(m, d, 0, &steps))
+    if (foci_evaluate_labels(m, d, 0, listen, &one, &whole) ||
+        foci_evaluate_steps(m, d, 0, listen, &other, &steps))
         fail_msg("%s: %s", task, foci_errmsg(ctx));
     compare(task, &steps, &whole, c->dtype == FOCI_BF16 ? 2e-2 : 2e-5);
+    assert_int_equal(one.n, whole.tokens);
+    assert_int_equal(other.n, whole.tokens);
+    for (int64_t i = 0; i < one.n; i++)
+        if (!(fabs((double)(one.nats[i] - other.nats[i])) <=
+              bound * (1 + (double)one.nats[i])))
+            fail_msg("%s: label %d: by steps %g nats, at once %g", task, (int)i,
+                     (double)other.nats[i], (double)one.nats[i]);
     assert_true(fabs(steps.exact - whole.exact) <= 1 / 12.0 + 1e-9);
     /* So many batches, from the beginning. */
-    if (foci_evaluate(m, d, 1, &whole) || foci_evaluate_steps(m, d, 1, &steps))
+    if (foci_evaluate(m, d, 1, &whole) ||
+        foci_evaluate_steps(m, d, 1, NULL, NULL, &steps))
         fail_msg("%s: %s", task, foci_errmsg(ctx));
     compare(task, &steps, &whole, c->dtype == FOCI_BF16 ? 2e-2 : 2e-5);
     foci_data_free(d);
@@ -153,7 +182,7 @@ static bool check_beyond(foci_ctx *ctx, const foci_model_config *c, const char *
     foci_data  *d = open_data(ctx, task);
     foci_scores steps = { FOCI_SIZED(foci_scores) }, whole = steps;
 
-    const foci_status status = foci_evaluate_steps(m, d, 0, &steps);
+    const foci_status status = foci_evaluate_steps(m, d, 0, NULL, NULL, &steps);
     if (status) {
         assert_int_equal(status, FOCI_ERR_UNSUP);
         if (!strstr(foci_errmsg(ctx), name))
@@ -233,7 +262,7 @@ static void refused(void **state)
     (void)state;
     c.positions = FOCI_POSITIONS_LEARNED;
     foci_model *m = make(ctx, &c);
-    assert_int_equal(foci_evaluate_steps(m, d, 0, &s), FOCI_ERR_UNSUP);
+    assert_int_equal(foci_evaluate_steps(m, d, 0, NULL, NULL, &s), FOCI_ERR_UNSUP);
     assert_string_equal(foci_errmsg(ctx),
                         "positions were learned for 24 tokens, and there are none for "
                         "the others up to 60; sinusoid, rope and none go on");
@@ -263,7 +292,7 @@ static void refused(void **state)
 
     c.task = FOCI_MODEL_MLM;
     m = make(ctx, &c);
-    assert_int_equal(foci_evaluate_steps(m, d, 0, &s), FOCI_ERR_UNSUP);
+    assert_int_equal(foci_evaluate_steps(m, d, 0, NULL, NULL, &s), FOCI_ERR_UNSUP);
     assert_string_equal(foci_errmsg(ctx),
                         "only a model of task lm is evaluated token by token");
     foci_model_free(m);
@@ -274,7 +303,7 @@ static void refused(void **state)
     c.vocab = 8;
     m = make(ctx, &c);
     d = open_data(ctx, longer_text);
-    assert_int_equal(foci_evaluate_steps(m, d, 0, &s), FOCI_ERR_ARG);
+    assert_int_equal(foci_evaluate_steps(m, d, 0, NULL, NULL, &s), FOCI_ERR_ARG);
     foci_model_free(m);
     foci_data_free(d);
     foci_ctx_free(ctx);
@@ -307,7 +336,7 @@ static int64_t most_bytes(const char *spec, foci_positions positions, const char
     if (foci_ctx_create(&o, &ctx)) fail_msg("%s", foci_errmsg(NULL));
     foci_model *m = make(ctx, &c);
     foci_data  *d = open_data(other, task);
-    if (foci_evaluate_steps(m, d, 1, &s)) fail_msg("%s", foci_errmsg(ctx));
+    if (foci_evaluate_steps(m, d, 1, NULL, NULL, &s)) fail_msg("%s", foci_errmsg(ctx));
     foci_data_free(d);
     foci_model_free(m);
     foci_ctx_free(ctx);

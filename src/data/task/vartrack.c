@@ -206,5 +206,5 @@ const struct task_def task_vartrack = {
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
     .preset = "--task vartrack(length=64) --layers 2 --dim 64 --heads 1 --ffn 0 "
-              "--positions none --conv 4 --batch 64 --lr 4e-3 --steps 1500",
+              "--positions none --conv 4 --batch 64 --lr 2e-3 --steps 2500",
 };

@@ -47,10 +47,11 @@ bench-peers: build ## side by side with PyTorch, in a virtual environment
 format: ## lay out all sources
 	tools/sources | xargs clang-format -i
 
-docs: build ## the API manual, the pictures of docs/mechanisms, the C of the READMEs
+docs: build ## the API manual, the pictures of docs/mechanisms and tasks, the C of the READMEs
 	@mkdir -p $(BUILD)/docs
 	python3 tools/manual.py html >$(BUILD)/docs/foci.html
 	tools/python tools/pictures.py $(BUILD)/foci docs/mechanisms
+	python3 tools/tasks.py $(BUILD)/foci docs/tasks
 	tools/readme
 
 install: build ## the libraries, headers, command, man pages, into PREFIX

@@ -85,6 +85,7 @@ struct verb {
     const struct option *options;              /* up to one without name; NULL: none */
     const char *const   *examples; /* "foci plan softmax n4096d64", up to NULL */
     const char          *notes;    /* paragraphs below the options; NULL: none */
+    const char *(*also)(void);     /* one more, made from a list; NULL: none */
 };
 
 struct given {

@@ -395,11 +395,11 @@ const struct verb verb_eval = {
     .examples = examples,
     .notes =
         "Without --data a model is judged by what it was trained on: by the test set "
-        "of "
-        "a shipped\n"
-        "set or a generator, with --split valid by what it was validated by.  "
-        "Validation and\n"
-        "training examples of a generator are those of the training; test examples are "
-        "the same\n"
-        "for all models.  docs/training.md says what --costs counts and measures.",
+        "of a "
+        "shipped set or a generator, with --split valid by what it was validated by.  "
+        "Validation and training examples of a generator are those of the training; "
+        "test "
+        "examples are the same for all models.  docs/training.md says what --costs "
+        "counts and measures.",
+    .also = task_names,
 };

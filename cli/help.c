@@ -33,6 +33,7 @@ void help_verb(FILE *out, const struct verb *verb)
     table_print(t, out);
     table_free(t);
     if (verb->notes) fprintf(out, "\n%s\n", verb->notes);
+    if (verb->also) fprintf(out, "\n%s\n", verb->also());
 }
 
 const char about_texts[] =

@@ -85,6 +85,11 @@ void man_verb(FILE *out, const struct verb *verb)
         fputs(".SH DESCRIPTION\n", out);
         prose(out, verb->notes);
         putc('\n', out);
+        if (verb->also) {
+            fputs(".PP\n", out);
+            prose(out, verb->also());
+            putc('\n', out);
+        }
     }
     fputs(".SH OPTIONS\n", out);
     for (const struct option *o = verb->options; o && o->name; o++)

@@ -1,11 +1,11 @@
-/* task.c -- foci task: examples of generated tasks, and the accuracy of trivial rules on
- * them. */
+/* task.c -- foci task: what generated tasks are, their examples, and the accuracy of trivial
+ * rules on them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/floors.h"
-#include "foci/file.h"
+#include "cli/train.h"
 
 enum { SHOWN = 10, JUDGED = 10000 };
 
@@ -73,8 +73,24 @@ static json_t *json_task(const foci_task_info *t)
                                               "default", preset(d, value), "values",
                                               range(d, all), "help", d->help));
     }
-    return json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", t->name, "summary", t->summary,
-                     "source", t->source, "version", t->version, "arguments", args);
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:i, s:o}", "name", t->name, "summary", t->summary,
+                  "source", t->source, "version", t->version, "arguments", args);
+    if (t->preset) json_object_set_new(o, "preset", json_string(t->preset));
+    if (t->published) json_object_set_new(o, "published", json_string(t->published));
+    return o;
+}
+
+/* A row for each argument of a task. */
+static void table_arguments(struct output_table *t, const foci_task_info *info)
+{
+    for (size_t i = 0; i < info->n_args; i++) {
+        const foci_arg_def *d = &info->args[i];
+        char                value[32], all[96];
+        table_cell(t, "  %s=%s", d->name, preset(d, value));
+        table_cell(t, "%s", d->help);
+        table_cell(t, "%s", range(d, all));
+    }
 }
 
 static int list_tasks(const struct args *a)
@@ -92,13 +108,7 @@ static int list_tasks(const struct args *a)
         table_cell(table, "%s", info.name);
         table_cell(table, "%s", info.summary);
         table_cell(table, "%s", "");
-        for (size_t j = 0; j < info.n_args; j++) {
-            const foci_arg_def *d = &info.args[j];
-            char                value[32], all[96];
-            table_cell(table, "  %s=%s", d->name, preset(d, value));
-            table_cell(table, "%s", d->help);
-            table_cell(table, "%s", range(d, all));
-        }
+        table_arguments(table, &info);
     }
     if (a->json) {
         table_free(table);
@@ -108,6 +118,38 @@ static int list_tasks(const struct args *a)
     table_free(table);
     json_decref(list);
     return EXIT_OK;
+}
+
+bool task_find(const char *text, foci_task_info *info)
+{
+    const size_t n = strcspn(text, "(");
+
+    for (int i = 0; i < foci_task_count(); i++) {
+        (void)foci_task(i, info);
+        if (strlen(info->name) == n && !strncmp(info->name, text, n)) return true;
+    }
+    return false;
+}
+
+const char *task_names(void)
+{
+    enum { WIDTH = 78 };
+    static char    text[4096];
+    foci_task_info info = { FOCI_SIZED(foci_task_info) };
+    size_t         n = 0, column = 0;
+
+    n = column = (size_t)snprintf(text, sizeof text, "Generators:");
+    for (int i = 0; i < foci_task_count(); i++) {
+        (void)foci_task(i, &info);
+        const size_t len = strlen(info.name) + 2;
+        const bool   fits = column + len <= WIDTH;
+        if (n + len + 64 > sizeof text) break;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%s%s", fits ? " " : "\n",
+                              info.name, i + 1 < foci_task_count() ? "," : ".");
+        column = fits ? column + len : len - 1;
+    }
+    snprintf(text + n, sizeof text - n, "\nfoci task NAME says more of one.");
+    return text;
 }
 
 /*
@@ -154,6 +196,78 @@ static char *labels_text(const foci_data *d, const foci_batch *b)
     }
     return t.at;
 }
+
+/*
+ * One task
+ */
+
+static const char *floor_name(foci_data *d, int i)
+{
+    foci_floor floor = { FOCI_SIZED(foci_floor) };
+    return foci_data_floor(d, i, 1, &floor) ? "" : floor.name;
+}
+
+static void add_name(struct task_text *t, const char *name)
+{
+    if (t->n) add_text(t, ", ");
+    add_text(t, name);
+}
+
+/* A title, and a line below it unless it is empty or NULL. */
+static void print_section(const char *title, const char *line)
+{
+    if (line && *line) printf("\n%s\n  %s\n", title, line);
+}
+
+static int describe(foci_data *d)
+{
+    foci_task_info       info = { FOCI_SIZED(foci_task_info) };
+    struct output_table *table = table_create("lll");
+    struct task_text     slices = { 0 }, floors = { 0 };
+    char                 name[512];
+
+    (void)foci_data_task(d, name, sizeof name);
+    (void)task_find(name, &info);
+    for (int i = 0; i < foci_data_slice_count(d); i++)
+        add_name(&slices, foci_data_slice(d, i));
+    for (int i = 0; i < foci_data_floor_count(d); i++)
+        add_name(&floors, floor_name(d, i));
+    printf("%s: %s\n%s; version %d\n\nArguments\n", info.name, info.summary,
+           info.source, info.version);
+    table_arguments(table, &info);
+    table_print(table, stdout);
+    table_free(table);
+    print_section("Results are reported by", slices.at);
+    print_section("Rules that have learned nothing (--floors)", floors.at);
+    print_section("Preset of foci train, for a CPU", info.preset);
+    print_section("As published (--preset published)", info.published);
+    printf("\nSome examples: foci task %s --count 3\n", info.name);
+    free(slices.at);
+    free(floors.at);
+    return EXIT_OK;
+}
+
+static json_t *json_description(foci_data *d)
+{
+    foci_task_info info = { FOCI_SIZED(foci_task_info) };
+    char           name[512];
+    json_t        *slices = json_array(), *floors = json_array();
+
+    (void)foci_data_task(d, name, sizeof name);
+    (void)task_find(name, &info);
+    for (int i = 0; i < foci_data_slice_count(d); i++)
+        json_array_append_new(slices, json_string(foci_data_slice(d, i)));
+    for (int i = 0; i < foci_data_floor_count(d); i++)
+        json_array_append_new(floors, json_string(floor_name(d, i)));
+    json_t *o = json_task(&info);
+    json_object_set_new(o, "slices", slices);
+    json_object_set_new(o, "floors", floors);
+    return o;
+}
+
+/*
+ * Many examples
+ */
 
 /* The example of a batch of one, in two columns: what is given and what is wanted, but of
  * classes the label in front. */
@@ -217,10 +331,7 @@ static struct task_text header(const struct args *a, const foci_data *d, int64_t
     char                     name[512], rest[200];
 
     (void)foci_data_task(d, name, sizeof name);
-    for (int i = 0; i < foci_task_count(); i++) {
-        (void)foci_task(i, &info);
-        if (!strncmp(info.name, name, strcspn(name, "("))) break;
-    }
+    (void)task_find(name, &info);
     for (size_t i = 0; i < lines->n; i++) /* FNV-1a */
         sum = (sum ^ (unsigned char)lines->at[i]) * UINT64_C(0x100000001b3);
     snprintf(rest, sizeof rest,
@@ -254,7 +365,7 @@ static int write_examples(const struct args *a, foci_ctx *ctx, const foci_data *
     return status ? library_error(a, ctx, status, NULL) : EXIT_OK;
 }
 
-static int show_examples(const struct args *a, const foci_data *d,
+static int show_examples(const struct args *a, foci_data *d,
                          const struct task_columns *all, int64_t count)
 {
     foci_data_info info = { FOCI_SIZED(foci_data_info) };
@@ -278,7 +389,10 @@ static int show_examples(const struct args *a, const foci_data *d,
     for (int64_t i = 0; i < count; i++)
         json_array_append_new(
             list, json_pack("{s:s, s:s}", first, all[i].first, second, all[i].second));
-    return print_json(a, json_pack("{s:s, s:o}", "task", name, "examples", list));
+    json_t *shown = a->n_given || a->n_words > 1 ? json_object() : json_description(d);
+    json_object_set_new(shown, "task", json_string(name));
+    json_object_set_new(shown, "examples", list);
+    return print_json(a, shown);
 }
 
 static int examples_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_t count)
@@ -321,7 +435,10 @@ static int run(const struct args *a)
 {
     if (a->n_words == 0) return list_tasks(a);
 
-    const bool        floors = opt_flag(a, "floors");
+    const bool floors = opt_flag(a, "floors");
+    /* A name alone asks what it is. */
+    const bool plain =
+        !a->json && !a->n_given && a->n_words == 1 && !strchr(a->words[0], '(');
     const int64_t     count = opt_int(a, "count", floors ? JUDGED : SHOWN);
     foci_ctx         *ctx = open_ctx(a, (int)opt_int(a, "threads", 0));
     char             *text = task_text(a);
@@ -342,6 +459,7 @@ static int run(const struct args *a)
         const foci_status opened = foci_data_open(ctx, &o, &d);
         status = opened   ? library_error(a, ctx, opened, NULL)
                  : floors ? floors_of(a, ctx, d, count)
+                 : plain  ? describe(d)
                           : examples_of(a, ctx, d, count);
     }
     foci_data_free(d);
@@ -379,6 +497,7 @@ static const struct option options[] = {
 
 static const char *const examples[] = {
     "foci task",
+    "foci task mqar",
     "foci task numbers to=vi --count 3",
     "foci task listops depth=6 arguments=6 least=16 most=199 --floors",
     "foci task 'mqar(length=32, filler=noise)' --split test --out mqar.tsv",
@@ -394,8 +513,8 @@ const struct verb verb_task = {
     .max_words = -1,
     .options = options,
     .examples = examples,
-    .notes = "Without NAME all tasks are listed with their arguments.  A line is an "
-             "example:\n"
+    .notes = "Without NAME all tasks are listed with their arguments; NAME alone says "
+             "what a task is.\nElse a line is an example:\n"
              "SOURCE<TAB>TARGET, CLASS<TAB>TEXT, or TEXT<TAB>LABELS, where a label is\n"
              "POSITION=SYMBOL.  Example i of a split follows from task, arguments, "
              "seed and i\n"

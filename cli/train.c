@@ -210,6 +210,7 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
     c->grid_rows = c->patch ? info->grid_rows : 0;
     c->grid_cols = c->patch ? info->grid_cols : 0;
     if (j->s.from[0].task || c->patch) c->context = info->len;
+    c->from_last = info->from_last;
     if (j->task == FOCI_MODEL_TRANSLATE)
         c->source_context = j->s.from[0].task ? info->source_len : c->context;
     for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
@@ -241,10 +242,17 @@ static json_t *arguments(const struct args *a)
     for (int i = 0; i < a->n_given; i++) {
         const struct given *g = &a->given[i];
         char                name[64];
-        if (strcmp(g->option->name, "resume") == 0) continue;
+        if (strcmp(g->option->name, "resume") == 0 ||
+            strcmp(g->option->name, "preset") == 0)
+            continue;
         snprintf(name, sizeof name, "--%s", g->option->name);
         json_array_append_new(list, json_string(name));
         if (g->option->arg) json_array_append_new(list, json_string(g->text));
+    }
+    /* What a preset set is in the list: said again, the line means the same. */
+    if (opt_text(a, "task")) {
+        json_array_append_new(list, json_string("--preset"));
+        json_array_append_new(list, json_string("none"));
     }
     return list;
 }
@@ -308,20 +316,46 @@ static int on_progress(void *user, const foci_progress *p)
     return signal_waits();
 }
 
-static foci_train_options train_options_of(struct train_job *j)
+/* --epochs: as many passes of the data in steps; 0: not given. */
+static int epochs_steps(const struct train_job *j, int64_t *steps)
+{
+    const int64_t  accumulate = opt_int(j->a, "accumulate", 1);
+    const double   epochs = opt_real(j->a, "epochs", 0);
+    foci_data_info info = { FOCI_SIZED(foci_data_info) };
+
+    *steps = 0;
+    if (epochs <= 0) return EXIT_OK;
+    foci_data_get_info(j->data[0], &info);
+    if (info.n_batches < 0)
+        return usage_error(j->a, j->s.from[0].task
+                                     ? "--epochs needs --examples: this generator has "
+                                       "no end"
+                                     : "--epochs is for data that fit into memory: "
+                                       "give --steps");
+    const double all = ceil(epochs * (double)info.n_batches / (double)accumulate);
+    if (all > MOST_WHOLE) return usage_error(j->a, "--epochs is too large: %g", epochs);
+    *steps = (int64_t)all;
+    return EXIT_OK;
+}
+
+static foci_train_options train_options_of(struct train_job *j, int64_t epochs_end)
 {
     const struct args *a = j->a;
-    const bool         ends =
-        opt_text(a, "tokens") || opt_text(a, "time-limit") || opt_text(a, "patience");
+    const bool         ends = epochs_end || opt_text(a, "tokens") ||
+                      opt_text(a, "time-limit") || opt_text(a, "patience");
+    const int64_t given_end = opt_int(a, "steps", ends ? 0 : 1000);
     const bool    pairs = j->task == FOCI_MODEL_TRANSLATE;
     const int64_t warmup = opt_int(a, "warmup", 0);
 
     return (foci_train_options){
         FOCI_SIZED(foci_train_options),
-        .steps = opt_int(a, "steps", ends ? 0 : 1000),
+        .steps = given_end && epochs_end
+                     ? (given_end < epochs_end ? given_end : epochs_end)
+                     : given_end + epochs_end,
         .tokens = opt_int(a, "tokens", 0),
         .time_limit = opt_real(a, "time-limit", 0),
         .rate = opt_real(a, "lr", 0),
+        .final_rate = real_or_none(a, "final-rate"),
         .warmup = opt_text(a, "warmup") && !warmup ? -1 : warmup,
         .schedule = (foci_schedule)opt_word(a, "schedule", 0),
         .decay = real_or_none(a, "decay"),
@@ -343,7 +377,11 @@ static foci_train_options train_options_of(struct train_job *j)
 
 static int train(struct train_job *j)
 {
-    const foci_train_options o = train_options_of(j);
+    int64_t epochs_end;
+    int     code = epochs_steps(j, &epochs_end);
+
+    if (code) return code;
+    const foci_train_options o = train_options_of(j, epochs_end);
     foci_status status = foci_trainer_create(j->model, j->data[0], j->data[1],
                                              j->tokenizer, &o, &j->trainer);
 
@@ -538,11 +576,30 @@ static int resume(const struct args *a)
     return code;
 }
 
+/* With a generator: its preset and the kind of model that it implies are filled in. */
+static int run_task(const struct args *a)
+{
+    struct train_line line;
+    struct args       whole;
+    int               code = train_line_make(a, &line);
+
+    if (!code) {
+        code = args_parse(a->verb, line.n, line.argv, &whole);
+        if (!code) code = run_with(&whole);
+        args_free(&whole);
+    }
+    train_line_free(&line);
+    return code;
+}
+
 static int run(const struct args *a)
 {
     if (opt_flag(a, "resume")) return resume(a);
+    if (opt_text(a, "task")) return run_task(a);
     if (!a->n_words)
-        return usage_error(a, "train what: lm, mlm, translate or classify?");
+        return usage_error(
+            a, "train what: lm, mlm, translate or classify? Or give a generator by "
+               "--task, which says it");
     return run_with(a);
 }
 
@@ -550,7 +607,8 @@ static const char *const examples[] = {
     "foci train lm",
     "foci train lm --data book.txt --attention \"7*fixed + 1*softmax\" --heads 8",
     "foci train translate --data pairs.tsv --out de-en --steps 3000",
-    "foci train classify --task \"listops\" --attention linear",
+    "foci train --task mqar --attention linear",
+    "foci train --task \"mqar(length=128, pairs=8)\" --steps 5000 --lr 0.002",
     "foci train lm --resume --out foci-lm --steps 2000",
     NULL,
 };
@@ -559,7 +617,7 @@ const struct verb verb_train = {
     .name = "train",
     .run = run,
     .summary = "train a model: lm, mlm, translate, classify",
-    .usage = "TASK",
+    .usage = "[TASK]",
     .min_words = 0,
     .max_words = 1,
     .options = train_options,
@@ -567,5 +625,9 @@ const struct verb verb_train = {
     .notes =
         "Without --data a task takes the set that is shipped with it.  The folder has "
         "the best model (config.json, model.safetensors, tokenizer.json) and all that "
-        "--resume needs to go on as if nothing had happened (state.safetensors).",
+        "--resume needs to go on as if nothing had happened (state.safetensors).\n\n"
+        "With --task the TASK may be left out, and options that are not given are "
+        "those\n"
+        "of the generator's preset, if it has one: foci task NAME prints it.",
+    .also = task_names,
 };

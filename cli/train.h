@@ -72,7 +72,7 @@ int data_open(const struct args *a, foci_ctx *ctx, const struct train_source *fr
           .kind = KIND_TEXT },                                                         \
         { .name = "task",                                                              \
           .arg = "TEXT",                                                               \
-          .help = "generated examples; foci task lists what there is",                 \
+          .help = "examples of a generator, named below, as 'mqar(pairs=8)'",          \
           .kind = KIND_TEXT },                                                         \
     {                                                                                  \
         .name = "reverse", .help = "translate the second column into the first"        \
@@ -96,6 +96,24 @@ json_t *train_notes_read(const struct args *a, const char *folder);
 
 /* train_config.c: the model that the options describe, for data of this kind. */
 int config_read(const struct args *a, foci_model_kind task, foci_model_config *c);
+
+/* train_preset.c: the command line of `foci train` with the kind of model that --task, which
+ * is given, implies, and with the options of its preset.  EXIT_OK, or a status with the
+ * message printed; train_line_free() in both cases. */
+struct train_line {
+    char **argv; /* [n], for args_parse() */
+    int    n;
+    char  *preset, **words; /* [n_words] what argv points into */
+    int    n_words;
+};
+int  train_line_make(const struct args *a, struct train_line *l);
+void train_line_free(struct train_line *l);
+
+/* task.c: the generator of a text such as foci_data_task() gives; false: there is none. */
+bool task_find(const char *text, foci_task_info *info);
+
+/* task.c: a paragraph for --help that names all generators. */
+const char *task_names(void);
 
 /* Options of the model, of `foci train`. */
 extern const struct option train_options[];

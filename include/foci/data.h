@@ -273,6 +273,8 @@ typedef struct foci_data_info {
     int64_t n_not_utf8; /* lines that hold bytes that are not UTF-8 */
 
     int n_slices;
+    int from_last; /* task: 1: a model is to answer from the last token alone
+                    * (foci_model_config.from_last) */
 } foci_data_info;
 
 /* Describe the data, into the fields that info->size covers. */

@@ -105,6 +105,11 @@ typedef struct foci_model_config {
     int32_t specials[FOCI_SPECIAL_COUNT]; /* ids of special tokens, as foci_special; all
                                            * 0: none are known; -1: there is none */
     uint64_t tokenizer;                   /* its fingerprint; 0: there is none */
+    /* lm and mlm: 1: all labels of a row are answered from its last token alone: for label i
+     * the sinusoid of position i is added to what the last block made of that token, and one
+     * feed-forward layer more, which ffn may not be 0 for, reads the sum; 0: each from its own
+     * position. */
+    int from_last;
 } foci_model_config;
 
 /* A model with its parameters. */

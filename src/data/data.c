@@ -235,5 +235,6 @@ foci_status foci_data_get_info(const foci_data *d, foci_data_info *info)
     whole.n_cut = known ? d->known.cut : -1;
     whole.n_not_utf8 = known ? d->known.not_utf8 : -1;
     whole.n_slices = d->task.def ? task_n_slices(&d->task) : 0;
+    whole.from_last = d->task.from_last;
     return sized_out(d->ctx, "foci_data_info", info, &whole, sizeof whole);
 }

@@ -49,11 +49,17 @@ static foci_status check_extents(foci_ctx *ctx, const foci_model_config *c)
         { "pooling", c->pooling, 0, FOCI_POOLING_FIRST },
         { "the kind of layers", c->kind, 0, FOCI_LAYER_CONV },
         { "dtype", c->dtype, 0, FOCI_BF16 },
+        { "from_last", c->from_last, 0, c->task <= FOCI_MODEL_MLM },
     };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].is < all[i].least || all[i].is > all[i].most)
             return outside(ctx, all[i].name, all[i].is, all[i].least, all[i].most);
+    if (c->from_last && !c->ffn)
+        return ctx_fail(
+            ctx, FOCI_ERR_ARG,
+            "ffn of a model is 0: one that answers from its last token reads "
+            "it by a feed-forward layer, which has a width");
     if (c->seed > INT64_MAX)
         return ctx_fail(ctx, FOCI_ERR_ARG, "the seed of a model is below 2^63");
     return FOCI_OK;

@@ -69,6 +69,7 @@ static const struct field fields[] = {
     { "embedding_dropout", FIELD_REAL, AT(embedding_dropout), NULL },
     { "dtype", FIELD_WORD, AT(dtype), dtypes },
     { "seed", FIELD_INT, AT(seed), NULL },
+    { "from_last", FIELD_BOOL, AT(from_last), NULL },
 };
 
 enum { N_FIELDS = sizeof fields / sizeof *fields };

@@ -129,6 +129,17 @@ static foci_status make_waves(foci_model *m, struct stack *s)
     return FOCI_OK;
 }
 
+/* The sinusoid again, for what is answered from the last token. */
+static foci_status make_codes(foci_model *m, struct stack *s)
+{
+    const int64_t width = m->config.width;
+
+    if (!m->config.from_last) return FOCI_OK;
+    s->codes = ctx_alloc(m->ctx, (size_t)(s->context * width), sizeof *s->codes);
+    if (!s->codes) return FOCI_ERR_MEMORY;
+    return foci_sinusoid(0, s->context, width, 10000, s->codes);
+}
+
 static void lay_stacks(foci_model *m)
 {
     const foci_model_config *c = &m->config;
@@ -162,6 +173,7 @@ static foci_status build(foci_model *m, const foci_model_config *config)
     TRY(model_segments(m));
     for (int i = 0; i < m->n_stacks; i++)
         TRY(make_waves(m, &m->stacks[i]));
+    TRY(make_codes(m, model_last(m)));
     return model_init(m);
 }
 
@@ -194,6 +206,8 @@ static void free_stack(foci_ctx *ctx, struct stack *s, int64_t width)
     if (s->blocks) ctx_free(ctx, s->blocks, (size_t)s->n, sizeof *s->blocks);
     if (s->waves)
         ctx_free(ctx, s->waves, (size_t)(s->context * width), sizeof *s->waves);
+    if (s->codes)
+        ctx_free(ctx, s->codes, (size_t)(s->context * width), sizeof *s->codes);
 }
 
 void foci_model_free(foci_model *model)

@@ -48,7 +48,10 @@ struct stack {
     int64_t             n;
     int64_t             embedding, positions, gain, bias;
     int64_t             patch, patch_bias; /* of images */
-    float              *waves; /* [context][width] positions that are not learned */
+    float              *waves;  /* [context][width] positions that are not learned */
+    struct feed_forward reader; /* of what is answered from the last token */
+    float *codes; /* [context][width] which label it is; NULL: each is answered
+                                 * from its own position */
 };
 
 /* model.c: rows of the sinusoid from position `first` on. */

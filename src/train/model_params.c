@@ -112,7 +112,7 @@ static foci_status add_attention(foci_model *m, const struct stack *s,
 }
 
 static foci_status add_ffn(foci_model *m, const struct stack *s, struct feed_forward *f,
-                           int64_t block)
+                           const char *prefix)
 {
     const foci_model_config *c = &m->config;
     const int64_t            columns = ffn_columns(c);
@@ -128,12 +128,12 @@ static foci_status add_ffn(foci_model *m, const struct stack *s, struct feed_for
         { "b2", 0, c->width, &f->b2 },
     };
 
-    snprintf(name, sizeof name, "%lld.ffn.norm", (long long)block);
+    snprintf(name, sizeof name, "%s.norm", prefix);
     TRY(add_norm(m, s, name, &f->gain, &f->bias));
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         *all[i].offset = -1;
         if (!all[i].rows && !config_biases(c)) continue;
-        snprintf(name, sizeof name, "%lld.ffn.%s", (long long)block, all[i].name);
+        snprintf(name, sizeof name, "%s.%s", prefix, all[i].name);
         TRY(add(m, s, name, all[i].rows, all[i].cols, all[i].offset));
     }
     return FOCI_OK;
@@ -176,14 +176,18 @@ static foci_status add_output(foci_model *m)
 
 foci_status model_tensors(foci_model *m)
 {
+    char prefix[40];
+
     for (int i = 0; i < m->n_stacks; i++) {
         struct stack *s = &m->stacks[i];
         TRY(add_inputs(m, s));
         for (int64_t b = 0; b < s->n; b++) {
             TRY(add_attention(m, s, &s->blocks[b].self, b, "attention"));
             if (s->cross) TRY(add_attention(m, s, &s->blocks[b].cross, b, "cross"));
-            if (m->config.ffn) TRY(add_ffn(m, s, &s->blocks[b].ffn, b));
+            snprintf(prefix, sizeof prefix, "%lld.ffn", (long long)b);
+            if (m->config.ffn) TRY(add_ffn(m, s, &s->blocks[b].ffn, prefix));
         }
+        if (m->config.from_last) TRY(add_ffn(m, s, &s->reader, "reader"));
         TRY(add_norm(m, s, "norm", &s->gain, &s->bias));
     }
     return add_output(m);
@@ -279,6 +283,7 @@ static foci_status init_stack(foci_model *m, struct stack *s)
         if (s->cross) TRY(init_attention(m, &s->blocks[b].cross, factor));
         if (c->ffn) init_ffn(m, &s->blocks[b].ffn, factor);
     }
+    if (c->from_last) init_ffn(m, &s->reader, 1);
     return FOCI_OK;
 }
 

@@ -139,6 +139,7 @@ static foci_status stack_forward(struct model_pass *x, int i)
     TRY(embed_stack(x, s, flow));
     for (int64_t b = 0; b < s->stack->n; b++)
         TRY(block_forward(x, s, b, x->dry ? &dry : &k->blocks[b], &flow));
+    if (s->stack->codes) TRY(last_forward(x, s, k, &flow));
     k->last = flow;
     TRY(norm_rows(x, s->rows, s->stack->gain, s->stack->bias, flow, k->out, k->stats));
     pass_release(x, mark);
@@ -176,6 +177,7 @@ static foci_status stack_backward(struct model_pass *x, const struct pass_side *
 {
     static const struct block_acts dry;
 
+    if (s->stack->codes) TRY(last_backward(x, s, &x->acts[i], d));
     for (int64_t b = s->stack->n - 1; b >= 0; b--)
         TRY(block_backward(x, s, b, x->dry ? &dry : &x->acts[i].blocks[b], d));
     return embed_back(x, s, d);

@@ -51,6 +51,7 @@ struct block_acts {
 
 struct stack_acts {
     struct block_acts *blocks;
+    struct block_acts  reader;
     void              *last; /* [rows][width] before the last norm */
     float             *stats;
     void              *out; /* behind it */
@@ -145,6 +146,12 @@ foci_status ffn_forward(struct model_pass *x, const struct pass_side *s,
 foci_status ffn_backward(struct model_pass *x, const struct pass_side *s,
                          const struct feed_forward *f, int64_t index,
                          const struct block_acts *k, void *d);
+
+/* pass_last.c: what is answered from the last token alone. */
+foci_status last_forward(struct model_pass *x, const struct pass_side *s,
+                         struct stack_acts *k, void **flow);
+foci_status last_backward(struct model_pass *x, const struct pass_side *s,
+                          const struct stack_acts *k, void *d);
 
 /* pass_ends.c: embeddings, and the loss. */
 foci_status embed_stack(struct model_pass *x, const struct pass_side *s, void *out);

@@ -78,6 +78,9 @@ foci_status foci_sequences_create(foci_model *model, int64_t n,
     if (!model_last(model)->causal)
         return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
                         "only models of task lm or translate write, token by token");
+    if (model->config.from_last)
+        return ctx_fail(model->ctx, FOCI_ERR_UNSUP,
+                        "a model that answers from its last token does not write");
     if (n < 1 || n > INT32_MAX)
         return ctx_fail(model->ctx, FOCI_ERR_ARG,
                         "%" PRId64 " sequences: there may be 1 to %d", n, INT32_MAX);

@@ -87,6 +87,69 @@ nats a token *
 perplexity of a token *
 accuracy *
 
+=== a generator brings its preset, and options that are given win
+T="--dim 16 --heads 2 --batch 4 --threads 1 --quiet --json"
+foci train --task "mqar-update(vocab=40)" --steps 2 --threads 1 --out a >/dev/null
+grep -c '"--lr"\|"0.004"\|"mqar-update(vocab=40)"' a/train.json
+foci train --task mqar_update $T --epochs 2 --examples 6 --out b >j
+python3 - <<'END'
+import json
+b = json.load(open('b/train.json'))
+words = b["arguments"]
+print(b["task"], words[0], words[words.index("--layers") + 1], "--steps" in words, words[-2:], json.load(open('j'))["steps"])
+END
+foci train --resume --out b --epochs 3 --quiet --json >j
+python3 -c "import json; print(json.load(open('j'))['steps'])"
+foci train --task "copy(form=row, symbols=4, longest=4, test=4)" --preset none --steps 1 $T --out c >/dev/null
+grep -c '"lm"' c/config.json c/train.json
+--- stdout
+4
+mqar-update(vocab=256) lm 2 False ['--preset', 'none'] 4
+6
+c/config.json:1
+c/train.json:1
+--- stderr
+foci train: preset of mqar-update: * --lr 0.004 * (--preset none for none)
+...
+foci train: judge it: foci eval a
+
+=== every preset and every published setting is one that train takes
+foci task --json | python3 -c '
+import json, subprocess, sys
+small = "--dim 8 --heads 1 --layers 1 --ffn 8 --batch 1 --examples 2 --steps 1 --valid-batches 1 --threads 1 --json"
+n = 0
+for t in json.load(sys.stdin):
+    for which, key in (("cpu", "preset"), ("published", "published")):
+        if key not in t: continue
+        done = subprocess.run(["foci", "train", "--task", t["name"], "--preset", which, "--out", "m%d" % n] + small.split(),
+                              capture_output=True, text=True)
+        n += 1
+        if done.returncode or not json.loads(done.stdout)["steps"] == 1:
+            print(t["name"], which, done.stderr)
+print(n > 15)'
+--- stdout
+True
+
+=== presets and epochs that there are not
+foci train --task mqar-update --preset published --steps 1 --dim 8 --heads 1 --layers 1 --batch 1 --threads 1 --out a >/dev/null
+foci train --task copy --epochs 2 --dim 8 --heads 1 --layers 1 --threads 1 --quiet
+foci train --task "mqar(pairs=0)"
+foci train
+--- stderr
+foci train: mqar-update has no published setting
+...
+foci train: judge it: foci eval a
+foci train: --epochs needs --examples: this generator has no end
+foci train: task: column 12: pairs=0: mqar takes 1 to 262144
+foci train: train what: lm, mlm, translate or classify? Or give a generator by --task, which says it
+--- exit 2
+
+=== the map of a generator is that of training, whatever the seed
+foci train --task "mad-memorise(vocab=8, length=8)" --seed 5 --steps 150 --batch 8 --dim 16 --heads 2 --layers 1 --ffn 0 --lr 0.01 --threads 1 --quiet --out a >/dev/null
+foci eval a --threads 1 | grep accuracy
+--- stdout
+accuracy * 1.0000
+
 === what cannot be is refused before any work
 foci train lm --attention nystrom --task "copy(form=row)" --quiet
 --- stderr

@@ -5,8 +5,10 @@ Each example is drawn from a stream of its own; what is drawn in which order is 
 
 import numpy as np
 
+import tasks_recall
 import tasks_sequence
 from streams import GOLDEN, WORD, Stream, mix
+from tasks_recall import mqar
 
 SPLITS = ("train", "valid", "test")
 
@@ -18,43 +20,10 @@ class Draw(Stream):
         key = mix((seed + GOLDEN * (SPLITS.index(split) + 1)) & WORD)
         self.state = mix((key + GOLDEN * (index + 1)) & WORD)
         self.kept = None
+        self.seed, self.index = seed, index
 
     def below(self, n):
         return min(int(self.uniform() * n), n - 1)
-
-
-# Recall
-
-
-def mqar(draw, split, vocab=8192, length=64, pairs=4, power=0.01, filler="zero", gap="power", compat="none"):
-    used, half = [], vocab // 2
-
-    def fresh(first, count):
-        while True:
-            token = first + draw.below(count)
-            if token not in used:
-                used.append(token)
-                return token
-
-    keys = [fresh(1, half - 1) for _ in range(pairs)]
-    values = [fresh(half, vocab - half) for _ in range(pairs)]
-    places = np.arange(1, (length - 2 * pairs) // 2 + 1)
-    weights = places.astype(float) ** (power - 1) if gap == "power" else np.ones(len(places))
-    ids, labels, distance = np.zeros(length, int), np.full(length, -1), np.zeros(length, int)
-    ids[:2 * pairs:2], ids[1:2 * pairs:2] = keys, values
-    for p in range(pairs):
-        reach = np.cumsum(weights)
-        slot = int(np.searchsorted(reach, draw.uniform() * reach[-1], side="right"))
-        weights[slot] = 0
-        at = 2 * pairs + 2 * slot
-        ids[at], labels[at], distance[at] = keys[p], values[p], at - 2 * p
-    for i in range(2 * pairs, length):
-        if filler == "noise" and labels[i] < 0:
-            ids[i] = draw.below(vocab)
-            while compat == "none" and ids[i] in used:
-                ids[i] = draw.below(vocab)
-    return {"ids": ids, "labels": labels,
-            "slices": np.concatenate([np.full(pairs, pairs), distance[labels >= 0]])}
 
 
 # Nested lists
@@ -196,7 +165,8 @@ def numbers(draw, split, to="de", digits=6, tokens="parts"):
 
 
 GENERATORS = {
-    "mqar": mqar, "listops": listops, "numbers": numbers,
+    **tasks_recall.GENERATORS,
+    "listops": listops, "numbers": numbers,
     "copy": lambda draw, split, **args: sequence(draw, split, False, **args),
     "reverse": lambda draw, split, **args: sequence(draw, split, True, **args),
     **tasks_sequence.GENERATORS,
@@ -219,7 +189,9 @@ CASES = (  # name, arguments, examples
     ("reverse", {}, 2),
     ("reverse", {"longest": 5, "form": "masked"}, 2),
     ("reverse", {"symbols": 9, "longest": 5, "form": "row"}, 2),
-) + tasks_sequence.CASES
+    *tasks_recall.CASES,
+    *tasks_sequence.CASES,
+)
 
 
 def text():

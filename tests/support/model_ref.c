@@ -180,6 +180,26 @@ static void feed(const struct ref *r, const struct feed_forward *f, double *x)
     free(rows), free(pre), free(a), free(y);
 }
 
+/* Every row is the last one and the sinusoid of its own place, through one more layer. */
+static void read_last(const struct ref *r, double *x)
+{
+    double *last = room(r->width);
+
+    for (int64_t b = 0; b < r->batch; b++) {
+        double *rows = x + b * r->len * r->width;
+        memcpy(last, rows + (r->lens[b] - 1) * r->width,
+               (size_t)r->width * sizeof *last);
+        for (int64_t i = 0; i < r->len * r->width; i++) {
+            const int64_t c = i % r->width;
+            const double  angle = (double)(i / r->width) /
+                                 pow(10000, (double)(c - c % 2) / (double)r->width);
+            rows[i] = last[c] + (c % 2 ? cos(angle) : sin(angle));
+        }
+    }
+    feed(r, &r->s->reader, x);
+    free(last);
+}
+
 /* Rows behind the last norm. */
 static double *run(const struct ref *r)
 {
@@ -191,6 +211,7 @@ static double *run(const struct ref *r)
         if (r->s->cross) attend(r, &block->cross, x);
         if (r->m->config.ffn) feed(r, &block->ffn, x);
     }
+    if (r->m->config.from_last) read_last(r, x);
     double *y = norm(r, x, r->s->gain, r->s->bias);
     free(x);
     return y;

@@ -203,6 +203,25 @@ static void lm(void **state)
     foci_ctx_free(ctx);
 }
 
+/* All labels from the last token. */
+static void from_last(void **state)
+{
+    foci_ctx         *ctx = test_ctx(NULL, 2);
+    foci_model_config c = small(FOCI_MODEL_LM, "softmax");
+
+    (void)state;
+    c.from_last = 1;
+    check(ctx, &c, 0);
+    c.task = FOCI_MODEL_MLM;
+    c.positions = FOCI_POSITIONS_SINUSOID;
+    c.activation = FOCI_ACT_SILU;
+    c.gated = c.no_biases = 1;
+    check(ctx, &c, 0.1);
+    c.attention = "linformer(rank=3)";
+    check(ctx, &c, 0);
+    foci_ctx_free(ctx);
+}
+
 static void mlm(void **state)
 {
     foci_ctx         *ctx = test_ctx(NULL, 2);
@@ -249,10 +268,8 @@ static void classify(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lm),
-        cmocka_unit_test(mlm),
-        cmocka_unit_test(translate),
-        cmocka_unit_test(classify),
+        cmocka_unit_test(lm),        cmocka_unit_test(from_last), cmocka_unit_test(mlm),
+        cmocka_unit_test(translate), cmocka_unit_test(classify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "data/task/task.h"
 #include "support/datasets.h"
-#include "support/made.h"
 
 /* Arguments that make short examples, one of each form. */
 static const char *const texts[] = {
@@ -21,6 +21,24 @@ static const char *const texts[] = {
     "copy(form=row, symbols=1)",
     "reverse(form=masked)",
     "reverse(least=3, longest=3, test=5)",
+    "mqar_mix(vocab=130)",
+    "mqar-mix(vocab=514, form=published)",
+    "mqar-update(vocab=64, length=40)",
+    "mqar-update(vocab=9, length=15, pairs=3, updates=1, filler=noise, gap=uniform)",
+    "mqar-pair(vocab=20)",
+    "mqar-pair(vocab=10, length=27, grid=2, filler=noise)",
+    "mad-recall(length=16)",
+    "mad-recall(vocab=4, length=4, compat=mad)",
+    "mad-noisy(length=24)",
+    "mad-noisy(vocab=9, length=14, noise=0.8, symbols=4)",
+    "mad-fuzzy(vocab=6, length=20)",
+    "mad-fuzzy(length=40, compat=mad)",
+    "mad-copy(length=40)",
+    "mad-copy(vocab=4, length=9, tokens=4)",
+    "mad-copy(length=30, tokens=5, positions=mad)",
+    "mad-compress(vocab=5, length=6)",
+    "mad-compress(compat=mad)",
+    "mad-memorise(vocab=9)",
     "selcopy(length=20, tokens=5)",
     "selcopy(vocab=5, length=6, tokens=6)",
     "induction(length=20, test=30)",
@@ -34,7 +52,38 @@ static const char *const texts[] = {
     "vartrack(length=66)",
     "vartrack(hops=1, chains=3, length=18, words=1, symbols=6, ask=value)",
 };
-enum { N_TEXTS = sizeof texts / sizeof *texts };
+enum { N_TEXTS = sizeof texts / sizeof *texts, AT_ONCE = 16 };
+
+struct made {
+    foci_ctx           *ctx;
+    struct task         t;
+    struct task_memory  memory;
+    struct task_example e[AT_ONCE];
+};
+
+static struct made *open_task(const char *text)
+{
+    struct made *m = test_alloc(1, sizeof *m);
+
+    m->ctx = test_ctx(NULL, 2);
+    if (task_parse(m->ctx, text, &m->t)) fail_msg("%s: %s", text, foci_errmsg(m->ctx));
+    assert_int_equal(task_memory_make(m->ctx, &m->t, AT_ONCE, &m->memory), FOCI_OK);
+    return m;
+}
+
+static void close_task(struct made *m)
+{
+    task_memory_free(m->ctx, &m->memory);
+    task_free(m->ctx, &m->t);
+    foci_ctx_free(m->ctx);
+    free(m);
+}
+
+/* Examples first to first + AT_ONCE. */
+static void make(struct made *m, foci_data_split split, int64_t first)
+{
+    task_make(m->ctx, &m->memory, 9, split, first, AT_ONCE, m->e);
+}
 
 /*
  * All generators
@@ -159,7 +208,6 @@ static void tasks_are_listed(void **state)
 {
     foci_task_info info = { FOCI_SIZED(foci_task_info) }, bad = { .size = 1 };
     const int      n = foci_task_count();
-    char           message[64];
 
     (void)state;
     for (int t = 0; t < n; t++) {
@@ -173,8 +221,10 @@ static void tasks_are_listed(void **state)
             assert_non_null(info.args[i].help);
         }
     }
+    assert_true(n > 12);
     assert_int_equal(foci_task(-1, &info), FOCI_ERR_ARG);
     assert_int_equal(foci_task(n, &info), FOCI_ERR_ARG);
+    char message[64];
     snprintf(message, sizeof message, "task %d: there are %d", n, n);
     assert_string_equal(foci_errmsg(NULL), message);
     assert_int_equal(foci_task(0, &bad), FOCI_ERR_ARG);
@@ -200,6 +250,28 @@ static void refused(void **state)
         { "reverse(test=2, least=3)", "reverse: test=2 is below least=3" },
         { "numbers(digits=7)", "digits=7: numbers takes 2 to 6" },
         { "listops(least=9, most=8)", "listops: least=9 is above most=8" },
+        { "mqar-", "unknown task \"mqar-\"; the nearest is \"mqar\"" },
+        { "mqar-mixed", "unknown task \"mqar-mixed\"; the nearest is \"mqar-mix\"" },
+        { "mqar-mix(vocab=129)", "mqar-mix: pairs=64: vocab=129 has only 63 keys" },
+        { "mqar-mix(vocab=512, form=published)",
+          "mqar-mix: pairs=256: vocab=512 has only 255 keys" },
+        { "mqar-update(pairs=3)", "mqar-update: updates=4 is above pairs=3" },
+        { "mqar-update(length=39)",
+          "length=39: pairs, updates and a question for each key take 40" },
+        { "mqar-update(vocab=22)",
+          "vocab=22: keys and values take 23 tokens at least" },
+        { "mqar-pair(length=53)", "mqar-pair: length=53: 9 keys of two tokens" },
+        { "mqar-pair(vocab=16)", "mqar-pair: grid=3 takes a vocab of 17 at least" },
+        { "mqar-pair(vocab=9, grid=2)", "grid=2 takes a vocab of 10 at least" },
+        { "mad-recall(length=7)", "mad-recall: length is odd" },
+        { "mad-noisy(vocab=17)",
+          "mad-noisy: vocab=17 has no keys and values beside 16" },
+        { "mad-noisy(noise=1)", "noise=1: mad-noisy takes 0 to 0.999" },
+        { "mad-fuzzy(length=17)", "mad-fuzzy: length=17: three pairs" },
+        { "mad-fuzzy(vocab=5)", "mad-fuzzy: vocab=5 has 2 symbols of keys and 3" },
+        { "mad-fuzzy(vocab=6, compat=mad)", "vocab=6 has 2 symbols of keys and 3" },
+        { "mad-copy(length=32)", "mad-copy: length=32: 16 tokens, a marker" },
+        { "mad-memorise(length=31)", "mad-memorise: length is odd" },
         { "listops(depth=2)",
           "listops: lists of 501 to 1999 tokens are too rare with depth=2" },
     };
@@ -251,10 +323,11 @@ static void passes(void **state)
         assert_int_equal(foci_data_open(ctx, &o, &d), FOCI_OK);
         assert_int_equal(foci_data_get_info(d, &info), FOCI_OK);
         assert_int_equal(info.n_examples, AT_ONCE);
-        assert_int_equal(info.n_slices, 2);
-        assert_int_equal(foci_data_slice_count(d), 2);
-        assert_non_null(foci_data_slice(d, 1));
-        assert_null(foci_data_slice(d, 2));
+        const int n_slices = task_n_slices(&m->t);
+        assert_int_equal(info.n_slices, n_slices);
+        assert_int_equal(foci_data_slice_count(d), n_slices);
+        assert_non_null(foci_data_slice(d, n_slices - 1));
+        assert_null(foci_data_slice(d, n_slices));
         make(m, FOCI_DATA_SPLIT_TEST, 0);
         for (foci_batch b = datasets_next(d); b.batch; b = datasets_next(d)) {
             int64_t l = 0;
@@ -265,7 +338,7 @@ static void passes(void **state)
                 assert_memory_equal(b.ids + r * b.len, e->ids, (size_t)e->n * 4);
                 if (b.classes) {
                     assert_int_equal(b.classes[r], e->answer);
-                    for (int s = 0; s < 2; s++)
+                    for (int s = 0; s < n_slices; s++)
                         assert_int_equal(b.slices[s * b.batch + r], e->slices[s]);
                     continue;
                 }
@@ -273,7 +346,7 @@ static void passes(void **state)
                 for (int64_t t = 0; t < e->n; t++) {
                     if (e->labels[t] < 0) continue;
                     assert_int_equal(b.label_at[l], r * b.len + t);
-                    for (int s = 0; s < 2; s++)
+                    for (int s = 0; s < n_slices; s++)
                         assert_int_equal(b.slices[s * b.n_labels + l],
                                          e->slices[s * m->t.len + t]);
                     l++;
@@ -373,6 +446,15 @@ static void floors(void **state)
 /*
  * Rules and distributions of each
  */
+
+/* Within four and a half standard deviations of a share. */
+static void about(const char *what, double seen, double share, double of)
+{
+    const double mean = share * of, spread = 4.5 * sqrt(mean * (1 - share));
+    if (fabs(seen - mean) > spread)
+        fail_msg("%s: %.0f of %.0f, expected %.1f +- %.1f", what, seen, of, mean,
+                 spread);
+}
 
 /* Keys below values, none twice, every key asked once at an even place. */
 static void check_mqar(const struct made *m, const struct task_example *e, int pairs,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "foci/data.h"
-#include "support/made.h"
+#include "support/examples.h"
 
 /*
  * Labels, found by reading
@@ -141,14 +141,14 @@ static void labels_are_in_the_text(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof solved / sizeof *solved; i++) {
-        struct made *m = open_task(solved[i].text);
-        for (int first = 0; first < 480; first += AT_ONCE) {
-            make(m, (foci_data_split)(first / AT_ONCE % 3), first);
-            for (int k = 0; k < AT_ONCE; k++)
+        struct examples *m = examples_open(solved[i].text);
+        for (int first = 0; first < 480; first += EXAMPLES_AT_ONCE) {
+            examples_make(m, (foci_data_split)(first / EXAMPLES_AT_ONCE % 3), first);
+            for (int k = 0; k < EXAMPLES_AT_ONCE; k++)
                 check_labels(solved[i].text, &m->t, &m->e[k], solved[i].solve,
                              solved[i].labels);
         }
-        close_task(m);
+        examples_close(m);
     }
 }
 
@@ -158,13 +158,13 @@ static void distances(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof solved / sizeof *solved; i++) {
-        struct made *m = open_task(solved[i].text);
+        struct examples *m = examples_open(solved[i].text);
         if (solved[i].solve == solve_ngram) {
-            close_task(m);
+            examples_close(m);
             continue;
         }
-        make(m, FOCI_DATA_SPLIT_TRAIN, 0);
-        for (int k = 0; k < AT_ONCE; k++) {
+        examples_make(m, FOCI_DATA_SPLIT_TRAIN, 0);
+        for (int k = 0; k < EXAMPLES_AT_ONCE; k++) {
             const struct task_example *e = &m->e[k];
             for (int64_t at = 0; at < e->n; at++) {
                 if (e->labels[at] < 0) continue;
@@ -180,18 +180,18 @@ static void distances(void **state)
                              solved[i].text, e->slices[m->t.len + at]);
             }
         }
-        close_task(m);
+        examples_close(m);
     }
 }
 
 /* With ask=value the variable that is asked for is all hops away. */
 static void hops(void **state)
 {
-    struct made *m = open_task("vartrack(hops=7, chains=2, ask=value)");
+    struct examples *m = examples_open("vartrack(hops=7, chains=2, ask=value)");
 
     (void)state;
-    make(m, FOCI_DATA_SPLIT_TRAIN, 0);
-    for (int k = 0; k < AT_ONCE; k++) {
+    examples_make(m, FOCI_DATA_SPLIT_TRAIN, 0);
+    for (int k = 0; k < EXAMPLES_AT_ONCE; k++) {
         const int32_t *ids = m->e[k].ids;
         int            n = 0;
         for (int32_t x = ids[257]; x < m->t.vocab - 64; n++)
@@ -199,7 +199,7 @@ static void hops(void **state)
         assert_int_equal(n, 7 + 1);
         assert_int_equal(m->e[k].slices[257], 7);
     }
-    close_task(m);
+    examples_close(m);
 }
 
 /*
@@ -213,14 +213,14 @@ typedef void look_fn(const struct task *t, const struct task_example *e, double 
 
 static void count(const char *text, foci_data_split split, look_fn *look, double *counts)
 {
-    struct made *m = open_task(text);
+    struct examples *m = examples_open(text);
 
-    for (int first = 0; first < EXAMPLES; first += AT_ONCE) {
-        make(m, split, first);
-        for (int i = 0; i < AT_ONCE; i++)
+    for (int first = 0; first < EXAMPLES; first += EXAMPLES_AT_ONCE) {
+        examples_make(m, split, first);
+        for (int i = 0; i < EXAMPLES_AT_ONCE; i++)
             look(&m->t, &m->e[i], counts);
     }
-    close_task(m);
+    examples_close(m);
 }
 
 /* Counts from `begin` on are those of n cases that are as likely. */
@@ -231,7 +231,7 @@ static void uniform(const char *what, const double *counts, int begin, int n)
     for (int i = 0; i < n; i++)
         all += counts[begin + i];
     for (int i = 0; i < n; i++)
-        about(what, counts[begin + i], 1.0 / n, all);
+        examples_about(what, counts[begin + i], 1.0 / n, all);
 }
 
 static void look_selcopy(const struct task *t, const struct task_example *e,
@@ -255,10 +255,10 @@ static void selcopy(void **state)
     count("selcopy(vocab=9, length=12, tokens=4)", FOCI_DATA_SPLIT_TRAIN, look_selcopy,
           counts);
     for (int i = 0; i < 12; i++)
-        about("places of symbols", counts[i], 4 / 12.0, EXAMPLES);
+        examples_about("places of symbols", counts[i], 4 / 12.0, EXAMPLES);
     uniform("symbols", counts, 21, 7);
-    about("two neighbours", counts[40], 4 * 3 / (12 * 11.0), EXAMPLES);
-    about("two apart", counts[41], 4 * 3 / (12 * 11.0), EXAMPLES);
+    examples_about("two neighbours", counts[40], 4 * 3 / (12 * 11.0), EXAMPLES);
+    examples_about("two apart", counts[41], 4 * 3 / (12 * 11.0), EXAMPLES);
 }
 
 static void look_induction(const struct task *t, const struct task_example *e,
@@ -347,10 +347,10 @@ static void ngram(void **state)
         count(forms[f].text, FOCI_DATA_SPLIT_VALID, look_ngram, counts);
         uniform("first symbols", counts, 41, k);
         uniform("symbols behind a new context", counts, 51, k);
-        about("the same symbol again", counts[1], 2.0 / (1 + k), counts[0]);
+        examples_about("the same symbol again", counts[1], 2.0 / (1 + k), counts[0]);
         for (int c = 0; c <= 3; c++)
-            about("symbols by how often they followed", counts[3 + 2 * c],
-                  (c + 1.0) / (3 + k), counts[2 + 2 * c]);
+            examples_about("symbols by how often they followed", counts[3 + 2 * c],
+                           (c + 1.0) / (3 + k), counts[2 + 2 * c]);
     }
 }
 
@@ -408,8 +408,8 @@ static void needle(void **state)
     uniform("values", counts, 10, 5);
     uniform("keys that are asked for", counts, 40, 2);
     /* Two of seven slots: the text begins with a needle, or ends with one. */
-    about("first place", counts[20], 2 / 7.0, EXAMPLES);
-    about("last place", counts[27], 2 / 7.0, EXAMPLES);
+    examples_about("first place", counts[20], 2 / 7.0, EXAMPLES);
+    examples_about("last place", counts[27], 2 / 7.0, EXAMPLES);
 }
 
 /* Words 3 and 4, variables 5 to 10, values 11 to 16. */
@@ -441,10 +441,10 @@ static void vartrack(void **state)
     uniform("variables", counts, 5, 6);
     uniform("values", counts, 11, 6);
     /* Of four statements in any order with the two of a chain in theirs. */
-    about("the chain is first", counts[20], 1 / 2.0, EXAMPLES);
-    about("the chain is second", counts[21], 1 / 3.0, EXAMPLES);
-    about("the chain is third", counts[22], 1 / 6.0, EXAMPLES);
-    about("the text begins with a statement", counts[30], 4 / 8.0, EXAMPLES);
+    examples_about("the chain is first", counts[20], 1 / 2.0, EXAMPLES);
+    examples_about("the chain is second", counts[21], 1 / 3.0, EXAMPLES);
+    examples_about("the chain is third", counts[22], 1 / 6.0, EXAMPLES);
+    examples_about("the text begins with a statement", counts[30], 4 / 8.0, EXAMPLES);
 }
 
 /*
@@ -512,21 +512,21 @@ static void ngram_floor(void **state)
 {
     enum { N = 3, K = 4, JUDGED = 320 };
     static const char       text[] = "ngram(n=3, symbols=4, length=64)";
-    struct made            *m = open_task(text);
+    struct examples        *m = examples_open(text);
     const foci_data_options o = { FOCI_SIZED(foci_data_options),
                                   .kind = FOCI_DATA_TASK,
                                   .task = text,
                                   .batch = 1,
-                                  .seed = 9,
+                                  .seed = EXAMPLES_SEED,
                                   .split = FOCI_DATA_SPLIT_TEST };
     foci_data              *d = NULL;
     foci_floor              floor = { FOCI_SIZED(foci_floor) };
     double                  mean = 0, variance = 0, all = 0;
 
     (void)state;
-    for (int first = 0; first < JUDGED; first += AT_ONCE) {
-        make(m, FOCI_DATA_SPLIT_TEST, first);
-        for (int i = 0; i < AT_ONCE; i++)
+    for (int first = 0; first < JUDGED; first += EXAMPLES_AT_ONCE) {
+        examples_make(m, FOCI_DATA_SPLIT_TEST, first);
+        for (int i = 0; i < EXAMPLES_AT_ONCE; i++)
             for (int64_t at = N - 2; at < m->e[i].n; at++) {
                 int       of[16], best = 0;
                 const int s = followers(m->e[i].ids, at, N, of);
@@ -544,7 +544,7 @@ static void ngram_floor(void **state)
     if (fabs(floor.accuracy * all - mean) > 4 * sqrt(variance))
         fail_msg("%s: %g, not %g", floor.name, floor.accuracy, mean / all);
     foci_data_free(d);
-    close_task(m);
+    examples_close(m);
 }
 
 /*

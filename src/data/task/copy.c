@@ -141,10 +141,6 @@ static const struct task_rule rules[] = {
     { "symbol at the same place", false, same_place }, /* it solves copy */
 };
 
-static const char preset[] =
-    "--layers 2 --dim 64 --heads 4 --batch 64 --lr 2e-3 --dropout 0 --smoothing 0 "
-    "--steps 2000";
-
 const struct task_def task_copy = {
     .name = "copy",
     .summary = "say a sequence of symbols again",
@@ -158,7 +154,8 @@ const struct task_def task_copy = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 1,
-    .preset = preset,
+    .preset = "--layers 1 --dim 64 --heads 4 --ffn 256 --dropout 0 "
+              "--smoothing 0 --batch 64 --lr 0.003 --dtype bf16 --steps 2000",
 };
 
 const struct task_def task_reverse = {
@@ -174,5 +171,6 @@ const struct task_def task_reverse = {
     .symbol = symbol,
     .rules = rules,
     .n_rules = 2,
-    .preset = preset,
+    .preset = "--layers 1 --dim 64 --heads 4 --ffn 256 --dropout 0 "
+              "--smoothing 0 --batch 64 --lr 0.003 --dtype bf16 --steps 2000",
 };

@@ -1,4 +1,5 @@
-/* mqar.c -- multi-query associative recall: keys and their values, then the keys again.
+/* mqar.c -- multi-query associative recall: keys and their values, then the keys again; by
+ * itself, and as a mixture of lengths and numbers of pairs.
  *
  *     k1 v1 k2 v2 ... kp vp  . . k2 . k5 . . . k1 . ...
  *
@@ -9,183 +10,84 @@
  * or by noise: tokens below V that are no key and no value of the sequence, with
  * compat=zoology any tokens.
  *
+ * The mixture trains on few pairs, mostly, and is judged by as many as there is room for:
+ * which setting an example is of follows from its number.  Examples are put into runs, and
+ * each run has every setting as often as its share says, in an order drawn for the run; so
+ * 180,000 examples of training have exactly the published counts.
+ *
  * Arora et al., "Zoology: Measuring and Improving Recall in Efficient Language Models",
- * 2024.
+ * 2024; the mixture: Arora et al., "Simple Linear Attention Language Models Balance the
+ * Recall-Throughput Tradeoff", 2024.
  */
-#include <math.h>
+#include <assert.h>
 #include <stdio.h>
 
-#include "data/task/task.h"
+#include "data/task/recall.h"
 
-enum { VOCAB, LENGTH, PAIRS, POWER, FILLER, GAP, COMPAT };
 enum { FILLER_ZERO, FILLER_NOISE };
 enum { GAP_POWER, GAP_UNIFORM };
 enum { COMPAT_NONE, COMPAT_ZOOLOGY };
 
-static const foci_arg_def args[] = {
-    { .name = "vocab",
-      .preset = 8192,
-      .min = 4,
-      .max = 1 << 24,
-      .help = "tokens; half of them are keys, half values" },
-    { .name = "length", .preset = 64, .min = 4, .max = 1 << 20, .help = "of a sequence" },
-    { .name = "pairs", .preset = 4, .min = 1, .max = 1 << 18, .help = "to be recalled" },
-    { .name = "power",
-      .preset = 0.01,
-      .min = 0.001,
-      .max = 4,
-      .real = true,
-      .help = "place i of a question has weight i^(power - 1)" },
-    { .name = "filler", .choices = "zero|noise", .help = "between questions" },
-    { .name = "gap", .choices = "power|uniform", .help = "how places are drawn" },
-    { .name = "compat",
-      .choices = "none|zoology",
-      .help = "zoology: noise may be any token, keys too" },
+/* What an example is made by. */
+struct form {
+    int64_t length, pairs;
+    bool    noise, any; /* between questions; of any token */
 };
 
-static const char *const slices[] = { "pairs", "distance", NULL };
-
-static int64_t n_places(const struct task *t)
+static int64_t n_places(int64_t length, int64_t pairs)
 {
-    return (task_int(t, LENGTH) - 2 * task_int(t, PAIRS)) / 2;
+    return (length - 2 * pairs) / 2;
 }
 
-static const char *plan(struct task *t)
+/* What length, keys and values have to be. */
+static const char *check(struct task *t, int64_t vocab, int64_t length, int64_t pairs)
 {
-    const int64_t vocab = task_int(t, VOCAB), pairs = task_int(t, PAIRS);
-
-    if (n_places(t) < pairs) {
+    if (n_places(length, pairs) < pairs) {
         snprintf(t->message, sizeof t->message,
-                 "length=%.0f: %.0f pairs and a question for each take %.0f at least",
-                 t->arg[LENGTH], t->arg[PAIRS], 4 * t->arg[PAIRS]);
+                 "length=%lld: %lld pairs and a question for each take %lld at least",
+                 (long long)length, (long long)pairs, 4 * (long long)pairs);
         return t->message;
     }
     if (pairs > vocab / 2 - 1) {
         snprintf(t->message, sizeof t->message,
-                 "pairs=%.0f: vocab=%.0f has only %lld keys", t->arg[PAIRS],
-                 t->arg[VOCAB], (long long)(vocab / 2 - 1));
+                 "pairs=%lld: vocab=%lld has only %lld keys", (long long)pairs,
+                 (long long)vocab, (long long)(vocab / 2 - 1));
         return t->message;
     }
-    t->kind = FOCI_DATA_LM;
-    t->causal = true;
-    t->vocab = vocab;
-    t->len = task_int(t, LENGTH);
-    const int64_t values = vocab - vocab / 2;
-    t->chance = 1 / (double)values;
-    t->n_table = n_places(t);
-    t->scratch_bytes = (size_t)(div_up(vocab, 8) + n_places(t));
     return NULL;
 }
 
-/*
- * Weights of places: x^a by operations that every machine rounds alike, as pow() is not.
- */
-
-static double power_of(double x, double a)
+static void plan_for(struct task *t, int64_t vocab, int64_t length, int64_t places)
 {
-    static const double ln2 = 0.69314718055994530942;
-    int                 e;
-    double              m = frexp(x, &e);
-
-    if (m < 0.70710678118654752440) {
-        m *= 2;
-        e--;
-    }
-    const double z = (m - 1) / (m + 1);
-    double       log_m = 0, exp_r = 1;
-    for (int i = 27; i > 0; i -= 2) /* ln m = 2 (z + z^3/3 + z^5/5 + ...) */
-        log_m = log_m * (z * z) + 2.0 / i;
-    const double y = a * (e * ln2 + log_m * z), k = floor(y / ln2 + 0.5);
-    const double r = y - k * ln2;
-    for (int i = 20; i > 0; i--) /* e^r = 1 + r (1 + r/2 (1 + r/3 (...))) */
-        exp_r = 1 + r / i * exp_r;
-    return ldexp(exp_r, (int)k);
+    t->kind = FOCI_DATA_LM;
+    t->causal = true;
+    t->vocab = vocab;
+    t->len = length;
+    t->chance = recall_chance(vocab);
+    t->n_table = places;
+    t->scratch_bytes = recall_set_bytes(vocab) + (size_t)places;
 }
 
-static void fill(const struct task *t, double *table)
+static void make_form(const struct task *t, struct rng *r, const struct form *f,
+                      struct task_example *e)
 {
-    for (int64_t i = 0; i < t->n_table; i++)
-        table[i] = t->arg[GAP] == GAP_UNIFORM
-                       ? 1
-                       : power_of((double)(i + 1), t->arg[POWER] - 1);
-}
+    const int64_t vocab = t->vocab, pairs = f->pairs, half = vocab / 2;
+    const int64_t places = n_places(f->length, pairs);
+    uint8_t      *set = e->scratch, *taken = set + recall_set_bytes(vocab);
 
-/*
- * The generator
- */
-
-/* Whether a token is in the set, which it then is. */
-static bool add(uint8_t *set, int64_t token)
-{
-    const uint8_t bit = (uint8_t)(1u << (token & 7));
-    const bool    was = set[token >> 3] & bit;
-
-    set[token >> 3] |= bit;
-    return was;
-}
-
-static int32_t draw_new(struct rng *r, uint8_t *set, int64_t first, int64_t n)
-{
-    int64_t token;
-
-    do
-        token = first + rng_below(r, n);
-    while (add(set, token));
-    return (int32_t)token;
-}
-
-/* A place that is not taken, which it then is. */
-static int64_t draw_place(const struct task *t, struct rng *r, uint8_t *taken)
-{
-    double  total = 0, sum = 0;
-    int64_t last = 0;
-
-    for (int64_t i = 0; i < t->n_table; i++)
-        if (!taken[i]) total += t->table[i];
-    const double u = rng_uniform(r) * total;
-    for (int64_t i = 0; i < t->n_table && sum <= u; i++)
-        if (!taken[i]) {
-            sum += t->table[i];
-            last = i;
-        }
-    taken[last] = 1;
-    return last;
-}
-
-static void make(const struct task *t, struct rng *r, foci_data_split split,
-                 struct task_example *e)
-{
-    const int64_t vocab = t->vocab, pairs = task_int(t, PAIRS), half = vocab / 2;
-    const bool    any = t->arg[COMPAT] == COMPAT_ZOOLOGY;
-    uint8_t      *set = e->scratch, *taken = set + div_up(vocab, 8);
-
-    (void)split;
-    e->n = t->len;
+    e->n = f->length;
     for (int64_t p = 0; p < pairs; p++)
-        e->ids[2 * p] = draw_new(r, set, 1, half - 1);
+        e->ids[2 * p] = recall_new(r, set, 1, half - 1);
     for (int64_t p = 0; p < pairs; p++)
-        e->ids[2 * p + 1] = draw_new(r, set, half, vocab - half);
+        e->ids[2 * p + 1] = recall_new(r, set, half, vocab - half);
     for (int64_t p = 0; p < pairs; p++) {
-        const int64_t at = 2 * pairs + 2 * draw_place(t, r, taken);
+        const int64_t at = 2 * (pairs + recall_place(r, t->table, places, taken));
         e->ids[at] = e->ids[2 * p];
         e->labels[at] = e->ids[2 * p + 1];
         e->slices[at] = (int32_t)pairs;
         e->slices[t->len + at] = (int32_t)(at - 2 * p);
     }
-    if (t->arg[FILLER] == FILLER_ZERO) return;
-    for (int64_t i = 2 * pairs; i < t->len; i++) {
-        if (e->labels[i] >= 0) continue;
-        do
-            e->ids[i] = (int32_t)rng_below(r, vocab);
-        while (!any && set[e->ids[i] >> 3] >> (e->ids[i] & 7) & 1);
-    }
-}
-
-static int symbol(const struct task *t, int side, int32_t id, char *text, size_t cap)
-{
-    (void)t;
-    (void)side;
-    return snprintf(text, cap, "%d", id);
+    if (f->noise) recall_noise(r, e, 2 * pairs, f->any ? NULL : set, vocab);
 }
 
 /*
@@ -194,8 +96,8 @@ static int symbol(const struct task *t, int side, int32_t id, char *text, size_t
 
 static int64_t last_value(const struct task *t, const struct task_example *e, int64_t at)
 {
-    (void)at;
-    return e->ids[2 * task_int(t, PAIRS) - 1];
+    (void)t;
+    return e->ids[2 * e->slices[at] - 1];
 }
 
 /* The first question asks the first key, the second the second... */
@@ -214,6 +116,49 @@ static const struct task_rule rules[] = {
     { "values in order", false, in_order },
 };
 
+/*
+ * One setting
+ */
+
+enum { VOCAB, LENGTH, PAIRS, POWER, FILLER, GAP, COMPAT };
+
+static const foci_arg_def args[] = {
+    RECALL_VOCAB,
+    { .name = "length", .preset = 64, .min = 4, .max = 1 << 20, .help = "of a sequence" },
+    { .name = "pairs", .preset = 4, .min = 1, .max = 1 << 18, .help = "to be recalled" },
+    RECALL_POWER,
+    RECALL_FILLER("zero|noise"),
+    RECALL_GAP,
+    RECALL_COMPAT,
+};
+
+static const char *const slices[] = { "pairs", "distance", NULL };
+
+static const char *plan(struct task *t)
+{
+    const int64_t length = task_int(t, LENGTH), pairs = task_int(t, PAIRS);
+
+    plan_for(t, task_int(t, VOCAB), length, n_places(length, pairs));
+    return check(t, t->vocab, length, pairs);
+}
+
+static void fill(const struct task *t, double *table)
+{
+    recall_weights(table, t->n_table, t->arg[POWER], t->arg[GAP] == GAP_UNIFORM);
+}
+
+static void make(const struct task *t, struct rng *r, foci_data_split split,
+                 struct task_example *e)
+{
+    const struct form f = { .length = task_int(t, LENGTH),
+                            .pairs = task_int(t, PAIRS),
+                            .noise = t->arg[FILLER] == FILLER_NOISE,
+                            .any = t->arg[COMPAT] == COMPAT_ZOOLOGY };
+
+    (void)split;
+    make_form(t, r, &f, e);
+}
+
 const struct task_def task_mqar = {
     .name = "mqar",
     .summary = "recall the values of keys that stood in the text before",
@@ -225,7 +170,140 @@ const struct task_def task_mqar = {
     .plan = plan,
     .fill = fill,
     .make = make,
-    .symbol = symbol,
+    .symbol = recall_symbol,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--layers 2 --dim 64 --heads 1 --ffn 0 --batch 128 --lr 0.004 "
+              "--dtype bf16 --steps 8000",
+    .published = "--layers 2 --dim 64 --heads 1 --ffn 0 --examples 100000 "
+                 "--epochs 64 --batch 512 --lr 0.0022 --decay 0.1 --final-rate 0",
+};
+
+/*
+ * The mixture
+ */
+
+enum { MIX_VOCAB, MIX_FORM, MIX_POWER, MIX_FILLER, MIX_GAP, MIX_COMPAT };
+enum { MIX_SHORT, MIX_PUBLISHED };
+enum { MIX_NOISE };
+
+static const foci_arg_def mix_args[] = {
+    RECALL_VOCAB,
+    { .name = "form",
+      .choices = "short|published",
+      .help = "short: tests have 256 tokens at most, else 1024" },
+    RECALL_POWER,
+    RECALL_FILLER("noise|zero"),
+    RECALL_GAP,
+    RECALL_COMPAT,
+};
+
+static const char *const mix_slices[] = { "pairs", "distance", "length", NULL };
+
+/* A setting, and how many examples of a run have it. */
+struct setting {
+    int64_t length, pairs, share;
+};
+
+/* By 20,000: the published numbers of examples. */
+static const struct setting mix_train[] = {
+    { 64, 4, 5 }, { 128, 8, 1 }, { 256, 16, 1 }, { 256, 32, 1 }, { 256, 64, 1 }, { 0 },
+};
+
+/* By 1,000.  Validation has the same settings. */
+static const struct setting mix_tests[][8] = {
+    { { 64, 4, 1 }, { 64, 8, 1 }, { 64, 16, 1 }, { 128, 32, 1 }, { 256, 64, 1 } },
+    { { 64, 4, 1 },
+      { 64, 8, 1 },
+      { 64, 16, 1 },
+      { 128, 32, 1 },
+      { 256, 64, 1 },
+      { 512, 128, 1 },
+      { 1024, 256, 1 } },
+};
+
+static const struct setting *mix_settings(const struct task *t, foci_data_split split)
+{
+    return split == FOCI_DATA_SPLIT_TRAIN ? mix_train
+                                          : mix_tests[(int)t->arg[MIX_FORM]];
+}
+
+static const char *mix_plan(struct task *t)
+{
+    int64_t length = 0, places = 0, pairs = 0;
+
+    for (int split = 0; split < 3; split++)
+        for (const struct setting *s = mix_settings(t, (foci_data_split)split);
+             s->share; s++) {
+            length = max64(length, s->length);
+            pairs = max64(pairs, s->pairs);
+            places = max64(places, n_places(s->length, s->pairs));
+        }
+    plan_for(t, task_int(t, MIX_VOCAB), length, places);
+    return check(t, t->vocab, length, pairs);
+}
+
+static void mix_fill(const struct task *t, double *table)
+{
+    recall_weights(table, t->n_table, t->arg[MIX_POWER], t->arg[MIX_GAP] == GAP_UNIFORM);
+}
+
+/* The setting of an example: its place in an order of all settings of its run, each as often
+ * as its share, which is drawn for the run. */
+static const struct setting *mix_setting(const struct setting      *all,
+                                         foci_data_split            split,
+                                         const struct task_example *e)
+{
+    enum { MOST = 16 };
+    const struct setting *order[MOST];
+    int64_t               n = 0;
+
+    for (; all->share; all++)
+        for (int64_t i = 0; i < all->share; i++)
+            order[n++] = all;
+    assert(0 < n && n <= MOST);
+    struct rng r = task_run_stream(e->seed, split, e->number / n);
+    for (int64_t i = 0; i < n; i++) { /* Fisher and Yates from the front */
+        const int64_t         j = i + rng_below(&r, n - i);
+        const struct setting *drawn = order[j];
+        order[j] = order[i];
+        order[i] = drawn;
+    }
+    return order[e->number % n];
+}
+
+static void mix_make(const struct task *t, struct rng *r, foci_data_split split,
+                     struct task_example *e)
+{
+    const struct setting *s = mix_setting(mix_settings(t, split), split, e);
+    const struct form     f = { .length = s->length,
+                                .pairs = s->pairs,
+                                .noise = t->arg[MIX_FILLER] == MIX_NOISE,
+                                .any = t->arg[MIX_COMPAT] == COMPAT_ZOOLOGY };
+
+    make_form(t, r, &f, e);
+    for (int64_t i = 0; i < e->n; i++)
+        if (e->labels[i] >= 0) e->slices[2 * t->len + i] = (int32_t)f.length;
+}
+
+const struct task_def task_mqar_mix = {
+    .name = "mqar-mix",
+    .summary = "recall of few pairs in training and of many in the test",
+    .source = "Arora et al., Based, 2024",
+    .version = 1,
+    .args = mix_args,
+    .n_args = sizeof mix_args / sizeof *mix_args,
+    .slices = mix_slices,
+    .plan = mix_plan,
+    .fill = mix_fill,
+    .make = mix_make,
+    .symbol = recall_symbol,
+    .rules = rules,
+    .n_rules = sizeof rules / sizeof *rules,
+    .preset = "--task mqar-mix(vocab=1024) --layers 2 --dim 64 --heads 1 "
+              "--ffn 0 --conv 3 --positions none --batch 64 --lr 0.004 "
+              "--dtype bf16 --steps 2000",
+    .published = "--task mqar-mix(form=published) --layers 2 --dim 64 --heads 1 "
+                 "--ffn 0 --conv 3 --positions none --examples 180000 --epochs "
+                 "32 --batch 256 --lr 0.0032 --decay 0.1 --final-rate 0",
 };

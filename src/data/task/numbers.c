@@ -430,6 +430,6 @@ const struct task_def task_numbers = {
     .between = between,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
-    .preset = "--layers 2 --dim 128 --heads 4 --batch 64 --lr 2e-3 --dropout 0 "
-              "--smoothing 0 --steps 1000",
+    .preset = "--layers 2 --dim 128 --heads 4 --dropout 0 --smoothing 0 "
+              "--batch 64 --lr 0.002 --dtype bf16 --steps 1000",
 };

@@ -47,17 +47,39 @@ static foci_status unknown(const struct spec_reader *r, struct text_span name)
                        span_quote(name).text, span_quote(near.name).text);
 }
 
+/* Words that hyphens may join. */
+static struct text_span read_name(struct spec_reader *r)
+{
+    struct text_span name = reader_name(r);
+
+    while (name.len && r->at < r->end && *r->at == '-') {
+        r->at++;
+        (void)reader_name(r);
+        name.len = (size_t)(r->at - name.s);
+    }
+    return name;
+}
+
+/* In names of tasks a hyphen is as good as an underscore. */
+static bool is_name(struct text_span a, const char *name)
+{
+    if (strlen(name) != a.len) return false;
+    for (size_t i = 0; i < a.len; i++)
+        if (a.s[i] != name[i] && (a.s[i] != '_' || name[i] != '-')) return false;
+    return true;
+}
+
 static foci_status read_task(struct spec_reader *r, struct task *t)
 {
     reader_blanks(r);
     const char            *start = r->at;
-    const struct text_span name = reader_name(r);
+    const struct text_span name = read_name(r);
 
     if (!name.len)
         return reader_fail(r, start, "the name of a task is wanted, such as %s",
                            task_list[0]->name);
     for (int i = 0; task_list[i] && !t->def; i++)
-        if (span_is(name, task_list[i]->name)) t->def = task_list[i];
+        if (is_name(name, task_list[i]->name)) t->def = task_list[i];
     if (!t->def) return unknown(r, name);
 
     const struct owner owner = { .name = t->def->name,
@@ -137,6 +159,17 @@ struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index)
     return (struct rng){ .state = rng_absorb(key, (uint64_t)index + 1) };
 }
 
+struct rng task_run_stream(uint64_t seed, foci_data_split split, int64_t run)
+{
+    const uint64_t key = rng_absorb(rng_absorb(seed, (uint64_t)split + 1), 0);
+    return (struct rng){ .state = rng_absorb(key, (uint64_t)run + 1) };
+}
+
+struct rng task_table_stream(uint64_t number)
+{
+    return (struct rng){ .state = rng_absorb(number, 0) };
+}
+
 /* Where the parts of an example lie in its memory; a null arena counts. */
 static struct task_example carve(const struct task *t, struct arena *a)
 {
@@ -201,6 +234,8 @@ static void make_one(void *arg, int64_t i, int thread)
 
     (void)thread;
     m->examples[i] = task_memory_at(m->memory, i);
+    m->examples[i].seed = m->seed;
+    m->examples[i].number = m->first + i;
     m->memory->t->def->make(m->memory->t, &r, m->split, &m->examples[i]);
 }
 

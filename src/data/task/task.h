@@ -22,14 +22,15 @@ struct task {
     double                 arg[FOCI_MAX_ARGS];
     foci_data_kind         kind; /* of its examples */
     bool                   causal;
-    int64_t                vocab, source_vocab; /* ids are below */
-    int64_t                len, source_len;     /* of the longest rows */
-    int64_t                n_classes;
-    double                 chance; /* accuracy of a uniform guess */
-    double                *table;  /* [n_table] shared by all examples */
-    int64_t                n_table;
-    size_t                 scratch_bytes; /* of one example that is being made */
-    char                   message[160];
+    bool    from_last;           /* labels are answered from the last token alone */
+    int64_t vocab, source_vocab; /* ids are below */
+    int64_t len, source_len;     /* of the longest rows */
+    int64_t n_classes;
+    double  chance; /* accuracy of a uniform guess */
+    double *table;  /* [n_table] shared by all examples */
+    int64_t n_table;
+    size_t  scratch_bytes; /* of one example that is being made */
+    char    message[160];
 };
 
 /* An example that is being made.  Its arrays are filled with pads and -1 before. */
@@ -42,6 +43,8 @@ struct task_example {
     int32_t  answer;  /* the class */
     int32_t *slices;  /* [slices][len], where labels are; of a class [slices] */
     void    *scratch; /* zeroed */
+    uint64_t seed;    /* of all examples */
+    int64_t  number;  /* of this one in its split, from 0 */
 };
 
 /* A rule that knows nothing of the task: it sees an example and the place of a label (0 of
@@ -95,8 +98,12 @@ int task_print(const struct task *t, char *text, size_t cap);
 int task_n_slices(const struct task *t);
 int task_floor_count(const struct task *t);
 
-/* The stream that example `index` of a split is drawn from. */
+/* The stream that example `index` of a split is drawn from; the one that a run of examples
+ * shares, by the number of the run; and that of a table which all seeds and splits share,
+ * by its number. */
 struct rng task_stream(uint64_t seed, foci_data_split split, int64_t index);
+struct rng task_run_stream(uint64_t seed, foci_data_split split, int64_t run);
+struct rng task_table_stream(uint64_t number);
 
 /* Memory for n examples, and example number i in it, empty. */
 struct task_memory {

@@ -47,7 +47,7 @@ foci eval r --examples 30 --threads 1 --state >state
 cmp whole state && echo same
 foci eval r --task "ngram(length=50)" --examples 5 --state --threads 1
 foci eval r --task "ngram(length=50)" --examples 5
-foci train lm --task "ngram(length=20)" $T --out l >/dev/null
+foci train lm --task "ngram(length=20)" $T --positions learned --out l >/dev/null
 foci eval l --task "ngram(length=50)" --examples 5 --state
 --- stdout
 same

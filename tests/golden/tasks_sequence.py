@@ -67,7 +67,7 @@ def phonebook(draw, split, entries=16, letters=3, digits=4):
     found = labelled(len(front) + digits - 1, [code[c] for c in front + number[:-1]],
                      {i: code[d] for i, d in zip(at, number)}, dict(zip(at, range(digits))),
                      {i: (entries - asked) * (letters + digits + 2) for i in at})
-    found["text"] = front + number[:-1]
+    found["text"] = " ".join(front + number[:-1])
     return found
 
 

@@ -1,6 +1,6 @@
 /* phonebook.c -- lines of a name and a number, then one of the names again.
  *
- *     kqx:419;bma:502;zud:771;bma:      is asked for 5 0 2, digit by digit
+ *     k q : 4 1 9 ; b m : 5 0 2 ; z u : 7 7 1 ; b m : 5 0      is asked for 5 0 2
  *
  * Names are random letters, no two of a book alike, numbers random digits; all entries are
  * as likely to be asked for.  Behind the name the number stands without its last digit, and
@@ -105,15 +105,6 @@ static int symbol(const struct task *t, int side, int32_t id, char *text, size_t
                                  : ';');
 }
 
-static const char *between(const struct task *t, int side, int32_t a, int32_t b)
-{
-    (void)t;
-    (void)side;
-    (void)a;
-    (void)b;
-    return "";
-}
-
 /*
  * Rules
  */
@@ -156,7 +147,6 @@ const struct task_def task_phonebook = {
     .plan = plan,
     .make = make,
     .symbol = symbol,
-    .between = between,
     .rules = rules,
     .n_rules = sizeof rules / sizeof *rules,
     .preset = "--task phonebook(entries=8) --layers 2 --dim 64 --heads 1 --ffn 0 "

@@ -46,6 +46,8 @@ static const struct option options[] = {
       .kind = KIND_WHOLE,
       .min = 1,
       .max = MOST_WHOLE },
+    { .name = "state",
+      .help = "lm: by decoding, token by token, also beyond the context" },
     OPTIONS_BEAM,
     OPTION_THREADS,
     { .name = NULL },
@@ -290,9 +292,8 @@ static int judge(struct judged *j, struct listening *l, json_t *o,
     const bool  translates = j->config.task == FOCI_MODEL_TRANSLATE;
     foci_scores s = { FOCI_SIZED(foci_scores) };
 
-    const foci_status status =
-        foci_evaluate_labels(j->model, j->data, 0, hear_labels, l, &s);
-    if (status) return library_error(j->a, j->ctx, status, NULL);
+    const int judged = eval_scores(j, hear_labels, l, &s);
+    if (judged) return judged;
     if (!source_given(j->a) || j->from.task)
         json_object_set_new(o, "split", json_string(splits[j->from.split]));
     list_scores(&s,
@@ -378,6 +379,7 @@ static const char *const examples[] = {
     "foci eval foci-lm",
     "foci eval foci-lm --data book.txt",
     "foci eval recall --split valid --slices --floors --costs --json",
+    "foci eval heads --task 'induction(test=65536)' --state --batch 1 --examples 20",
     "foci eval de-en --source test.de --target test.en --beam 4",
     NULL,
 };

@@ -367,6 +367,14 @@ FOCI_API foci_status foci_evaluate_labels(foci_model *model, foci_data *data,
                                           int64_t batches, foci_labels_fn labels,
                                           void *user, foci_scores *scores);
 
+/* The same of a model of task lm by decoding (labels NULL: not wanted): tokens go through states, as in
+ * foci_sequences_step(), many at once where nothing is asked between them.  Sequences may be
+ * longer than the context, as foci_sequences_extend() says, and no more memory is needed
+ * for them than the states take. */
+FOCI_API foci_status foci_evaluate_steps(foci_model *model, foci_data *data,
+                                         int64_t batches, foci_labels_fn labels,
+                                         void *user, foci_scores *scores);
+
 /*
  * Decoding: token by token, through states
  */
@@ -379,6 +387,11 @@ FOCI_API foci_status foci_sequences_create(foci_model *model, int64_t n,
                                            foci_sequences **sequences);
 /* NULL is accepted. */
 FOCI_API void foci_sequences_free(foci_sequences *sequences);
+
+/* Let sequences have up to `longest` tokens, more than the context.  Learned positions end
+ * there and are refused; a mechanism that cannot go on is refused by its name in the step
+ * that would need it. */
+FOCI_API foci_status foci_sequences_extend(foci_sequences *sequences, int64_t longest);
 
 /* Append tokens[i] tokens to sequence i (NULL: one each), ids one after another, and compute
  * the logits after the last token of each, [sequences][vocab]; NULL: not wanted.  words are

@@ -1,21 +1,9 @@
 /* evaluate.c -- the loss of a model over a data set, in the usual units. */
 #include <math.h>
 
-#include "train/model.h"
+#include "train/evaluate.h"
 
-struct evaluation {
-    foci_model    *m;
-    foci_carry    *carry;
-    foci_labels_fn labels;
-    void          *user;
-    foci_loss      loss;
-    int64_t        characters, words;
-    float         *nats; /* [cap] of a batch */
-    int32_t       *best; /* [cap] */
-    int64_t        cap;
-};
-
-static void free_labels(struct evaluation *e)
+void evaluation_free(struct evaluation *e)
 {
     if (e->nats) ctx_free(e->m->ctx, e->nats, (size_t)e->cap, sizeof *e->nats);
     if (e->best) ctx_free(e->m->ctx, e->best, (size_t)e->cap, sizeof *e->best);
@@ -23,10 +11,10 @@ static void free_labels(struct evaluation *e)
     e->best = NULL;
 }
 
-static foci_status reserve_labels(struct evaluation *e, int64_t n)
+foci_status evaluation_reserve(struct evaluation *e, int64_t n)
 {
     if (!e->labels || n <= e->cap) return FOCI_OK;
-    free_labels(e);
+    evaluation_free(e);
     e->cap = n;
     e->nats = ctx_alloc(e->m->ctx, (size_t)n, sizeof *e->nats);
     e->best = ctx_alloc(e->m->ctx, (size_t)n, sizeof *e->best);
@@ -37,7 +25,7 @@ static foci_status add_batch(struct evaluation *e, const foci_batch *batch, bool
 {
     foci_loss loss = { FOCI_SIZED(foci_loss) };
 
-    TRY(reserve_labels(e, batch->n_labels));
+    TRY(evaluation_reserve(e, batch->n_labels));
     const foci_loss_options o = { FOCI_SIZED(foci_loss_options), .carry = e->carry,
                                   .nats = e->nats, .best = e->best };
     TRY(foci_model_loss(e->m, batch, &o, NULL, &loss));
@@ -76,12 +64,12 @@ static foci_status pass_over(struct evaluation *e, foci_data *data, int64_t batc
 
 static double exp_of(double nats, int64_t n) { return n ? exp(nats / (double)n) : 0; }
 
-static foci_scores scores_of(const struct evaluation *e)
+foci_status evaluation_scores(const struct evaluation *e, foci_scores *scores)
 {
     const double  nats = e->loss.sum, bit = log(2);
     const int64_t n = e->loss.labels, all = e->loss.sequences;
 
-    return (foci_scores){
+    const foci_scores s = {
         .tokens = n,
         .characters = e->characters,
         .words = e->words,
@@ -94,6 +82,7 @@ static foci_scores scores_of(const struct evaluation *e)
         .accuracy = n ? (double)e->loss.hits / (double)n : 0,
         .exact = all ? (double)e->loss.exact / (double)all : 0,
     };
+    return sized_out(e->m->ctx, "foci_scores", scores, &s, sizeof s);
 }
 
 foci_status foci_evaluate_labels(foci_model *model, foci_data *data, int64_t batches,
@@ -107,10 +96,9 @@ foci_status foci_evaluate_labels(foci_model *model, foci_data *data, int64_t bat
     TRY(sized_check(model->ctx, "foci_scores", scores, sizeof *scores));
     const foci_status status = pass_over(&e, data, batches);
     foci_carry_free(e.carry);
-    free_labels(&e);
+    evaluation_free(&e);
     TRY(status);
-    const foci_scores s = scores_of(&e);
-    return sized_out(model->ctx, "foci_scores", scores, &s, sizeof s);
+    return evaluation_scores(&e, scores);
 }
 
 foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,

@@ -106,21 +106,25 @@ static foci_status find_length_bound(foci_model *m)
     return FOCI_OK;
 }
 
-/* Rows of the sinusoid; of images half of the width says the row and half the column. */
+foci_status model_waves(int64_t first, int64_t n, int64_t width, float *rows)
+{
+    return foci_sinusoid(first, n, width, 10000, rows);
+}
+
+/* Of images half of the width says the row and half the column. */
 static foci_status make_waves(foci_model *m, struct stack *s)
 {
     const foci_model_config *c = &m->config;
-    const double             base = 10000;
 
     if (c->positions != FOCI_POSITIONS_SINUSOID) return FOCI_OK;
     s->waves = ctx_alloc(m->ctx, (size_t)(s->context * c->width), sizeof *s->waves);
     if (!s->waves) return FOCI_ERR_MEMORY;
-    if (!c->grid_cols) return foci_sinusoid(0, s->context, c->width, base, s->waves);
+    if (!c->grid_cols) return model_waves(0, s->context, c->width, s->waves);
     const int64_t half = c->width / 2, rest = c->width - half;
     for (int64_t i = 0; i < s->context; i++) {
         float *row = s->waves + i * c->width;
-        TRY(foci_sinusoid(i / c->grid_cols, 1, half, base, row));
-        TRY(foci_sinusoid(i % c->grid_cols, 1, rest, base, row + half));
+        TRY(model_waves(i / c->grid_cols, 1, half, row));
+        TRY(model_waves(i % c->grid_cols, 1, rest, row + half));
     }
     return FOCI_OK;
 }

@@ -55,6 +55,9 @@ struct stack {
                                  * from its own position */
 };
 
+/* model.c: rows of the sinusoid from position `first` on. */
+foci_status model_waves(int64_t first, int64_t n, int64_t width, float *rows);
+
 struct foci_model {
     foci_ctx               *ctx;
     const struct train_ops *ops;

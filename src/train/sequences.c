@@ -88,6 +88,7 @@ foci_status foci_sequences_create(foci_model *model, int64_t n,
     if (!s) return FOCI_ERR_MEMORY;
     s->model = model;
     s->cap = n;
+    s->longest = model_last(model)->context;
     s->n = model->n_stacks > 1 ? 0 : n;
     const foci_status status = make(s);
     if (status) {
@@ -95,6 +96,27 @@ foci_status foci_sequences_create(foci_model *model, int64_t n,
         return status;
     }
     *sequences = s;
+    return FOCI_OK;
+}
+
+foci_status foci_sequences_extend(foci_sequences *s, int64_t longest)
+{
+    if (!s)
+        return ctx_fail(NULL, FOCI_ERR_ARG, "foci_sequences_extend: sequences is NULL");
+    const int64_t context = stack_of(s)->context;
+
+    if (longest < context || longest > INT32_MAX)
+        return ctx_fail(s->model->ctx, FOCI_ERR_ARG,
+                        "sequences of up to %" PRId64 " tokens: it may be %" PRId64
+                        ", the context, to %d",
+                        longest, context, INT32_MAX);
+    if (longest > context && stack_of(s)->positions >= 0)
+        return ctx_fail(s->model->ctx, FOCI_ERR_UNSUP,
+                        "positions were learned for %" PRId64
+                        " tokens, and there are none for the others up to %" PRId64
+                        "; sinusoid, rope and none go on",
+                        context, longest);
+    s->longest = longest;
     return FOCI_OK;
 }
 

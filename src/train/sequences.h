@@ -12,7 +12,8 @@ struct packed {
 
 struct foci_sequences {
     foci_model    *model;
-    int64_t        cap, n; /* sequences that there is room for, and that there are */
+    int64_t        cap, n;  /* sequences that there is room for, and that there are */
+    int64_t        longest; /* tokens that one may have */
     int64_t        n_sources, source_len;
     foci_pool    **pools;  /* [blocks] */
     foci_state  ***states; /* [blocks][cap]; of a stack that decodes */

@@ -18,6 +18,7 @@ struct sequences_step {
     void           *work;
     void           *x, *y, *n, *a; /* [rows][width], a [rows][ffn] */
     int32_t        *first, *last;  /* [rows] positions; [n] last row of each */
+    float          *waves; /* [rows][width] positions beyond the context; NULL */
     float          *logits;
 };
 
@@ -38,21 +39,23 @@ static foci_status embed(struct sequences_step *p)
     const foci_model_config *c = &p->m->config;
     const struct stack      *s = model_last(p->m);
     const bool               scaled = c->positions == FOCI_POSITIONS_SINUSOID;
-    float                   *learned = at_offset(p->m->params, s->positions);
-    const foci_embed_io      io = {
-             FOCI_SIZED(foci_embed_io),
-             .dtype = c->dtype,
-             .batch = p->rows,
-             .len = 1,
-             .width = c->width,
-             .vocab = s->vocab,
-             .n_positions = learned || s->waves ? s->context : 0,
-             .ids = p->ids,
-             .first = p->first,
-             .table = p->m->params + s->embedding,
-             .positions = learned ? learned : s->waves,
-             .scale = scaled ? sqrt((double)c->width) : 1,
-             .y = p->x,
+    const float *table = s->waves ? s->waves : at_offset(p->m->params, s->positions);
+    const foci_embed_io io = {
+        FOCI_SIZED(foci_embed_io),
+        .dtype = c->dtype,
+        .batch = p->rows,
+        .len = 1,
+        .width = c->width,
+        .vocab = s->vocab,
+        .n_positions = p->waves ? p->rows
+                       : table  ? s->context
+                                : 0,
+        .ids = p->ids,
+        .first = p->first,
+        .table = p->m->params + s->embedding,
+        .positions = p->waves ? p->waves : table,
+        .scale = scaled ? sqrt((double)c->width) : 1,
+        .y = p->x,
     };
     return p->dry ? FOCI_OK : p->m->ops->embed_forward(p->m->ctx, &io);
 }
@@ -225,6 +228,13 @@ static foci_status run(struct sequences_step *p)
     return give_logits(p);
 }
 
+/* Whether there are positions that the model has no rows for. */
+static bool beyond(const struct sequences_step *p)
+{
+    const struct stack *s = model_last(p->m);
+    return s->waves && p->longest > s->context;
+}
+
 static void lay_out(struct sequences_step *p)
 {
     const foci_model_config *c = &p->m->config;
@@ -236,6 +246,7 @@ static void lay_out(struct sequences_step *p)
     p->a = arena_alloc(&p->arena, p->rows * c->ffn, size);
     p->first = arena_alloc(&p->arena, p->rows, sizeof *p->first);
     p->last = arena_alloc(&p->arena, p->s->n, sizeof *p->last);
+    if (beyond(p)) p->waves = arena_alloc(&p->arena, p->rows * c->width, sizeof(float));
     p->work = arena_alloc(&p->arena, (int64_t)p->work_bytes, 1);
 }
 
@@ -266,31 +277,34 @@ static foci_status reserve(struct sequences_step *p)
 }
 
 /* Positions of rows, and where each sequence ends. */
-static void number_rows(struct sequences_step *p)
+static foci_status number_rows(struct sequences_step *p)
 {
-    int64_t row = 0;
+    const int64_t width = p->m->config.width;
+    int64_t       row = 0;
 
     for (int64_t i = 0; i < p->s->n; i++) {
-        const int64_t n = p->tokens ? p->tokens[i] : 1;
-        for (int64_t t = 0; t < n; t++)
-            p->first[row++] = (int32_t)(p->s->lens[i] + t);
+        const int64_t n = p->tokens ? p->tokens[i] : 1, before = p->s->lens[i];
+        if (p->waves) TRY(model_waves(before, n, width, p->waves + row * width));
+        for (int64_t t = 0; t < n; t++, row++)
+            p->first[row] = (int32_t)(p->waves ? row : before + t);
         p->last[i] = (int32_t)(row - 1);
     }
+    return FOCI_OK;
 }
 
 static foci_status count(struct sequences_step *p)
 {
     const foci_sequences *s = p->s;
-    const int64_t         context = model_last(p->m)->context;
-
     for (int64_t i = 0; i < s->n; i++) {
         const int64_t n = p->tokens ? p->tokens[i] : 1;
-        if (n < (p->logits ? 1 : 0) || s->lens[i] + n > context)
-            return ctx_fail(p->m->ctx, FOCI_ERR_ARG,
-                            "sequence %" PRId64 " has %" PRId64
-                            " tokens and gets %" PRId64
-                            " more: it gets 1 at least, and the context is %" PRId64,
-                            i, s->lens[i], n, context);
+        if (n < (p->logits ? 1 : 0) || s->lens[i] + n > s->longest)
+            return ctx_fail(
+                p->m->ctx, FOCI_ERR_ARG,
+                "sequence %" PRId64 " has %" PRId64 " tokens and gets %" PRId64
+                " more: it gets 1 at least, and the %s is %" PRId64,
+                i, s->lens[i], n,
+                s->longest > model_last(p->m)->context ? "longest" : "context",
+                s->longest);
         p->rows += n;
         p->longest = max64(p->longest, s->lens[i] + n);
     }
@@ -301,7 +315,7 @@ static foci_status step_all(struct sequences_step *p)
 {
     TRY(count(p));
     TRY(reserve(p));
-    number_rows(p);
+    TRY(number_rows(p));
     TRY(run(p));
     for (int64_t i = 0; i < p->s->n; i++)
         p->s->lens[i] += p->tokens ? p->tokens[i] : 1;

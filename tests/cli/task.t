@@ -70,6 +70,18 @@ ninety-nine	neunundneunzig
   ]
 }
 
+=== prints examples of one sequence
+for t in "selcopy length=8 tokens=2" "induction length=5" "ngram length=4" "phonebook entries=2 letters=1 digits=3" "needle keys=2 length=8" "vartrack hops=1 chains=1 length=8"; do
+    foci task $t --count 1
+done
+--- stdout
+* | |	8=* 9=*
+* * * * *	4=*
+* * * *	1=* 2=* 3=*
+* : * ; * : * ; * : *	13=* 14=* 15=*
+*? k*	9=v*
+*x* = v* x* = x*? v* x*	9=x* 10=x*
+
 === prints the same for any number of threads
 foci task listops --count 40 --threads 1 > one
 foci task listops --count 40 --threads 3 > three

@@ -39,6 +39,28 @@ END
 --- stdout
 True 20
 
+=== decoding gives the same scores, and goes beyond the context
+T="--dim 16 --layers 2 --heads 2 --attention 1*softmax+1*linear --steps 20 --threads 1 --quiet"
+foci train lm --task "ngram(length=20)" $T --positions rope --out r >/dev/null
+foci eval r --examples 30 --threads 2 >whole
+foci eval r --examples 30 --threads 1 --state >state
+cmp whole state && echo same
+foci eval r --task "ngram(length=50)" --examples 5 --state --threads 1
+foci eval r --task "ngram(length=50)" --examples 5
+foci train lm --task "ngram(length=20)" $T --positions learned --out l >/dev/null
+foci eval l --task "ngram(length=50)" --examples 5 --state
+--- stdout
+same
+tokens                    245
+nats a token *
+perplexity of a token *
+accuracy *
+all of a sequence *
+--- stderr
+foci eval: the data have sequences of up to 50 tokens, and the context of the model is 20: --state goes on beyond it
+foci eval: positions were learned for 20 tokens, and there are none for the others up to 50; sinusoid, rope and none go on
+--- exit 2
+
 === translation and its scores
 for i in $(seq 60); do printf 'one two %d\teins zwei %d\n' $i $i; done >p.tsv
 foci train translate --data p.tsv --tokenizer words --steps 10 --dim 16 --heads 2 --layers 1 --context 16 --threads 1 --out m --quiet >/dev/null

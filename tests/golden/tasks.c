@@ -70,7 +70,7 @@ static void compare(struct reading *r, const char *what, char *text, const int32
 /* Of the target, without the pad; of the source side 1. */
 static void compare_text(struct reading *r, int side, const char *wanted)
 {
-    char           text[512];
+    char           text[4096];
     const int32_t *ids = side ? r->e.source : r->e.ids;
     const int64_t  n = side ? r->e.n_source : r->e.n;
 

@@ -6,6 +6,7 @@ Each example is drawn from a stream of its own; what is drawn in which order is 
 import numpy as np
 
 import tasks_recall
+import tasks_sequence
 from streams import GOLDEN, WORD, Stream, mix
 from tasks_recall import mqar
 
@@ -168,6 +169,7 @@ GENERATORS = {
     "listops": listops, "numbers": numbers,
     "copy": lambda draw, split, **args: sequence(draw, split, False, **args),
     "reverse": lambda draw, split, **args: sequence(draw, split, True, **args),
+    **tasks_sequence.GENERATORS,
 }
 
 CASES = (  # name, arguments, examples
@@ -188,6 +190,7 @@ CASES = (  # name, arguments, examples
     ("reverse", {"longest": 5, "form": "masked"}, 2),
     ("reverse", {"symbols": 9, "longest": 5, "form": "row"}, 2),
     *tasks_recall.CASES,
+    *tasks_sequence.CASES,
 )
 
 

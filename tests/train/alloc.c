@@ -89,6 +89,8 @@ static foci_status use(struct scene *s)
             &(foci_translate_options){ FOCI_SIZED(foci_translate_options), .beam = 2,
                                        .longest = 3 },
             translated, NULL);
+    TRY(foci_evaluate_steps(s->model, s->data, 1, NULL, NULL,
+                            &(foci_scores){ FOCI_SIZED(foci_scores) }));
     return foci_generate(s->model, ids, 3, 3, NULL, told, NULL);
 }
 

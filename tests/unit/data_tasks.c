@@ -39,6 +39,18 @@ static const char *const texts[] = {
     "mad-compress(vocab=5, length=6)",
     "mad-compress(compat=mad)",
     "mad-memorise(vocab=9)",
+    "selcopy(length=20, tokens=5)",
+    "selcopy(vocab=5, length=6, tokens=6)",
+    "induction(length=20, test=30)",
+    "induction(vocab=2, length=30, test=3)",
+    "ngram(length=20)",
+    "ngram(n=2, symbols=9, length=12)",
+    "phonebook(entries=3)",
+    "phonebook(entries=13, letters=1, digits=1)",
+    "needle(length=20)",
+    "needle(keys=4, values=3, queries=4, length=24, words=2, symbols=12)",
+    "vartrack(length=66)",
+    "vartrack(hops=1, chains=3, length=18, words=1, symbols=6, ask=value)",
 };
 enum { N_TEXTS = sizeof texts / sizeof *texts, AT_ONCE = 16 };
 

@@ -245,4 +245,8 @@ const struct task_def task_listops = {
               "--examples 40000 --layers 6 --dim 128 --heads 8 --pooling "
               "first --positions rope --batch 64 --dtype bf16 --time-limit "
               "420 --valid-every 400",
+    .published = "--layers 4 --dim 512 --heads 8 --ffn 1024 --positions sinusoid "
+                 "--pooling first --dropout 0.1 --weight-dropout 0.1 "
+                 "--embedding-dropout 0.1 --batch 32 --lr 1.58e-3 --schedule root "
+                 "--warmup 1000 --decay 0.1 --steps 5000",
 };

@@ -217,6 +217,7 @@ double seconds(void);
 void catch_signals(void); /* once, at the start */
 void hold_signals(void);
 bool signal_waits(void); /* one came since */
+int  signal_count(void); /* how many did */
 void release_signals(void);
 
 /*

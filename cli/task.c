@@ -4,8 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli.h"
-#include "foci/data.h"
+#include "cli/floors.h"
 #include "foci/file.h"
 
 enum { SHOWN = 10, JUDGED = 10000 };
@@ -299,27 +298,23 @@ static int examples_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_
 
 static int floors_of(const struct args *a, foci_ctx *ctx, foci_data *d, int64_t count)
 {
-    foci_floor           floor = { FOCI_SIZED(foci_floor) };
     struct output_table *table = table_create("lr");
     json_t              *list = json_array();
-    foci_status          status = FOCI_OK;
+    struct floors        floors;
+    const int            code = floors_read(a, ctx, d, count, &floors);
 
-    for (int i = 0; i < foci_data_floor_count(d); i++) {
-        status = foci_data_floor(d, i, count, &floor);
-        if (status) break;
-        table_pair(table, floor.name, "%.2f %%", 100 * floor.accuracy);
-        json_array_append_new(list, json_pack("{s:s, s:f}", "rule", floor.name,
-                                              "accuracy", floor.accuracy));
+    for (int i = 0; i < floors.n; i++) {
+        const foci_floor *f = &floors.floor[i];
+        table_pair(table, f->name, "%.2f %%", 100 * f->accuracy);
+        json_array_append_new(
+            list, json_pack("{s:s, s:f}", "rule", f->name, "accuracy", f->accuracy));
     }
-    if (!status && !a->json) table_print(table, stdout);
+    if (!code && !a->json) table_print(table, stdout);
     table_free(table);
-    if (status) {
-        json_decref(list);
-        return library_error(a, ctx, status, NULL);
-    }
-    if (a->json) return print_json(a, list);
+    floors_free(&floors);
+    if (!code && a->json) return print_json(a, list);
     json_decref(list);
-    return EXIT_OK;
+    return code;
 }
 
 static int run(const struct args *a)

@@ -12,17 +12,16 @@ static const char *const tasks[] = { "lm", "mlm", "translate", "classify", NULL 
 
 /* What a run works with. */
 struct train_job {
-    const struct args  *a;
-    foci_ctx           *ctx;
-    foci_model_kind     task;
-    const char         *out;
-    char                own_out[32], paths[2][4096];
-    struct train_source from[2]; /* to train and to validate by */
-    bool                shipped;
-    foci_model_config   config;
-    bool                config_owned;
-    foci_tokenizer     *tokenizer;
-    foci_data          *data[2];
+    const struct args   *a;
+    foci_ctx            *ctx;
+    foci_model_kind      task;
+    const char          *out;
+    char                 own_out[32];
+    struct train_sources s;
+    foci_model_config    config;
+    bool                 config_owned;
+    foci_tokenizer      *tokenizer;
+    foci_data           *data[2];
     const char    **classes; /* [n_classes], up to NULL: those of the training data */
     foci_model     *model;
     foci_trainer   *trainer;
@@ -31,60 +30,12 @@ struct train_job {
 };
 
 /*
- * Sources
- */
-
-static int shipped_sources(struct train_job *j)
-{
-    static const char *const files[][2] = {
-        [FOCI_MODEL_LM] = { "austen-pride.train.txt.gz", "austen-pride.valid.txt.gz" },
-        [FOCI_MODEL_MLM] = { "austen-pride.train.txt.gz", "austen-pride.valid.txt.gz" },
-        [FOCI_MODEL_TRANSLATE] = { "office-de-en.train.tsv.gz",
-                                   "office-de-en.valid.tsv.gz" },
-    };
-
-    j->shipped = true;
-    for (int i = 0; i < 2; i++) {
-        j->from[i].split = i ? FOCI_DATA_SPLIT_VALID : FOCI_DATA_SPLIT_TRAIN;
-        if (j->task == FOCI_MODEL_CLASSIFY)
-            j->from[i].task = "listops(depth=3, arguments=3, least=4, most=60)";
-        else if (!(j->from[i].text = shipped_path(j->a, files[j->task][i], j->paths[i])))
-            return EXIT_FAILED;
-    }
-    return EXIT_OK;
-}
-
-/* Without --valid the last tenth is kept apart, but of generators, which have a split of
- * their own. */
-static int find_sources(struct train_job *j)
-{
-    const struct args *a = j->a;
-    const char        *valid = opt_text(a, "valid");
-
-    if (!source_given(a)) return shipped_sources(j);
-    if (opt_text(a, "source") && !opt_text(a, "target"))
-        return usage_error(a,
-                           "--source needs --target, or give both as --data FILE.tsv");
-    j->from[0] = source_of(a, FOCI_DATA_SPLIT_TRAIN);
-    j->from[1] = source_of(a, FOCI_DATA_SPLIT_VALID);
-    if (j->from[0].task) return EXIT_OK;
-    if (valid) {
-        j->from[1].text = valid;
-        j->from[1].target = opt_text(a, "valid-target");
-    } else {
-        j->from[0].end = j->from[1].begin = 0.9;
-        j->from[1].end = 1;
-    }
-    return EXIT_OK;
-}
-
-/*
  * Tokenizers
  */
 
 static int train_tokenizer(struct train_job *j, const char *kind)
 {
-    const struct train_source *from = &j->from[0];
+    const struct train_source *from = &j->s.from[0];
     const int64_t              lines = opt_int(j->a, "examples", 0);
     foci_reader                readers[2] = { { 0 } };
     int                        n = 0;
@@ -116,7 +67,7 @@ static int find_tokenizer(struct train_job *j)
     const char              *given = opt_text(j->a, "tokenizer");
     const char              *kind = given ? given : presets[j->task];
 
-    if (j->from[0].task || is_image(j->from[0].text)) return EXIT_OK;
+    if (j->s.from[0].task || is_image(j->s.from[0].text)) return EXIT_OK;
     if (!given || access(given, R_OK) != 0) return train_tokenizer(j, kind);
     const foci_status status = foci_tokenizer_load(j->ctx, given, &j->tokenizer);
     return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
@@ -135,12 +86,6 @@ static bool asks_words(const struct args *a)
     return false;
 }
 
-static bool asks_memory(const struct args *a)
-{
-    const char *spec = opt_text(a, "attention");
-    return spec && strstr(spec, "xl");
-}
-
 static struct data_shape data_shape(struct train_job *j)
 {
     const struct args *a = j->a;
@@ -149,15 +94,16 @@ static struct data_shape data_shape(struct train_job *j)
     return (struct data_shape){
         .task = j->task,
         .tokenizer = j->tokenizer,
-        .batch = opt_int(a, "batch", pairs && !j->from[0].task ? 0 : 16),
-        .batch_tokens = opt_int(a, "batch-tokens", pairs && !j->from[0].task ? 4096 : 0),
-        .len = j->from[0].task ? 0 : j->config.context,
+        .batch = opt_int(a, "batch", pairs && !j->s.from[0].task ? 0 : 16),
+        .batch_tokens =
+            opt_int(a, "batch-tokens", pairs && !j->s.from[0].task ? 4096 : 0),
+        .len = j->s.from[0].task ? 0 : j->config.context,
         .patch = opt_int(a, "patch", 0),
-        .reverse = opt_flag(a, "reverse"),
         .words = asks_words(a),
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .examples = opt_int(a, "examples", 0),
-        .order = asks_memory(a) ? FOCI_DATA_ORDER_SEGMENTS : FOCI_DATA_ORDER_SHUFFLED,
+        .order =
+            train_asks_memory(a) ? FOCI_DATA_ORDER_SEGMENTS : FOCI_DATA_ORDER_SHUFFLED,
         .documents = (foci_data_documents)opt_word(a, "documents", 0),
     };
 }
@@ -174,10 +120,10 @@ static void list_classes(struct train_job *j, const foci_data_info *info)
 /* Nine tenths of the lines, if there is a tenth that is left for validation; else all. */
 static int open_most(struct train_job *j, const struct data_shape *shape)
 {
-    int code = data_open_part(j->a, j->ctx, &j->from[0], shape, &j->data[0]);
+    int code = data_open_part(j->a, j->ctx, &j->s.from[0], shape, &j->data[0]);
 
     if (!code && j->data[0])
-        code = data_open_part(j->a, j->ctx, &j->from[1], shape, &j->data[1]);
+        code = data_open_part(j->a, j->ctx, &j->s.from[1], shape, &j->data[1]);
     if (code || j->data[1]) {
         foci_data_free(j->data[1]);
         j->data[1] = NULL;
@@ -185,34 +131,34 @@ static int open_most(struct train_job *j, const struct data_shape *shape)
     }
     foci_data_free(j->data[0]);
     j->data[0] = NULL;
-    j->from[0].begin = j->from[0].end = 0;
-    code = data_open(j->a, j->ctx, &j->from[0], shape, &j->data[0]);
+    j->s.from[0].begin = j->s.from[0].end = 0;
+    code = data_open(j->a, j->ctx, &j->s.from[0], shape, &j->data[0]);
     if (!code)
         note(j->a,
              "%s has too few lines for a tenth of them to validate by: all of them "
              "train (give others by --valid)",
-             j->from[0].text);
+             j->s.from[0].text);
     return code;
 }
 
 static int open_data(struct train_job *j, foci_data_info *info)
 {
     struct data_shape shape = data_shape(j);
-    const bool        cut = j->from[1].begin > 0;
+    const bool        cut = j->s.from[1].begin > 0;
 
     int code = cut ? open_most(j, &shape)
-                   : data_open(j->a, j->ctx, &j->from[0], &shape, &j->data[0]);
+                   : data_open(j->a, j->ctx, &j->s.from[0], &shape, &j->data[0]);
     if (code) return code;
     info->size = sizeof *info;
     foci_data_get_info(j->data[0], info);
-    if (!j->from[0].task) list_classes(j, info);
+    if (!j->s.from[0].task) list_classes(j, info);
     shape.classes = j->classes;
     shape.n_classes = j->classes || info->n_classes ? info->n_classes : 0;
     shape.order =
-        asks_memory(j->a) ? FOCI_DATA_ORDER_ONCE_SEGMENTS : FOCI_DATA_ORDER_ONCE;
+        train_asks_memory(j->a) ? FOCI_DATA_ORDER_ONCE_SEGMENTS : FOCI_DATA_ORDER_ONCE;
     shape.examples = 0;
-    if (cut && j->from[0].end <= 0) return EXIT_OK;
-    return data_open(j->a, j->ctx, &j->from[1], &shape, &j->data[1]);
+    if (cut && j->s.from[0].end <= 0) return EXIT_OK;
+    return data_open(j->a, j->ctx, &j->s.from[1], &shape, &j->data[1]);
 }
 
 /*
@@ -264,9 +210,9 @@ static int fit_config(struct train_job *j, const foci_data_info *info)
     c->patch = info->kind == FOCI_DATA_IMAGES ? info->patch_width : 0;
     c->grid_rows = c->patch ? info->grid_rows : 0;
     c->grid_cols = c->patch ? info->grid_cols : 0;
-    if (j->from[0].task || c->patch) c->context = info->len;
+    if (j->s.from[0].task || c->patch) c->context = info->len;
     if (j->task == FOCI_MODEL_TRANSLATE)
-        c->source_context = j->from[0].task ? info->source_len : c->context;
+        c->source_context = j->s.from[0].task ? info->source_len : c->context;
     for (int i = 0; i < FOCI_SPECIAL_COUNT; i++)
         c->specials[i] = j->tokenizer
                              ? foci_tokenizer_special(j->tokenizer, (foci_special)i)
@@ -310,9 +256,9 @@ static int write_notes(struct train_job *j, const foci_data_info *info)
     char    path[4096];
 
     json_object_set_new(notes, "arguments", arguments(j->a));
-    json_object_set_new(notes, "shipped", json_boolean(j->shipped));
-    if (j->from[0].task)
-        json_object_set_new(notes, "task", json_string(j->from[0].task));
+    json_object_set_new(notes, "shipped", json_boolean(j->s.shipped));
+    if (j->s.from[0].task)
+        json_object_set_new(notes, "task", json_string(j->s.from[0].task));
     if (info->kind == FOCI_DATA_IMAGES) {
         json_object_set_new(notes, "shift", json_real(info->shift));
         json_object_set_new(notes, "scale", json_real(info->scale));
@@ -382,7 +328,7 @@ static foci_train_options train_options_of(struct train_job *j)
         .decay = real_or_none(a, "decay"),
         .clip = real_or_none(a, "clip"),
         .accumulate = opt_int(a, "accumulate", 0),
-        .smoothing = opt_real(a, "smoothing", pairs && !j->from[0].task ? 0.1 : 0),
+        .smoothing = opt_real(a, "smoothing", pairs && !j->s.from[0].task ? 0.1 : 0),
         .seed = (uint64_t)opt_int(a, "seed", 1),
         .valid_every = opt_int(a, "valid-every", 0),
         .valid_batches = opt_int(a, "valid-batches", 0),
@@ -444,7 +390,7 @@ static void say_how_to_go_on(const struct train_job *j)
     case FOCI_MODEL_CLASSIFY: break;
     }
     note(j->a, "judge it: foci eval %s%s", j->out,
-         j->shipped || j->from[0].task ? "" : " --data FILE");
+         j->s.shipped || j->s.from[0].task ? "" : " --data FILE");
 }
 
 static int report(struct train_job *j)
@@ -530,7 +476,7 @@ static int run_job(struct train_job *j)
     foci_data_info info = { FOCI_SIZED(foci_data_info) };
     int            code;
 
-    if ((code = read_config(j)) || (code = find_sources(j)) ||
+    if ((code = read_config(j)) || (code = train_sources_find(j->a, j->task, &j->s)) ||
         (code = find_tokenizer(j)) || (code = open_data(j, &info)) ||
         (code = make_model(j, &info)))
         return code;

@@ -12,16 +12,30 @@ struct train_source {
     const char     *task;          /* a generator in their place */
     foci_data_split split;
     double          begin, end; /* the part of the lines; 0, 0: all */
+    bool            reverse;    /* translate: the second column into the first */
 };
+
+/* train_source.c: what a command `foci train` has its examples from, by foci_data_split.
+ * Where `shipped` is not set and there is no generator, nothing is kept to test by. */
+struct train_sources {
+    struct train_source from[3];
+    bool                shipped;
+    char                paths[3][4096];
+};
+/* EXIT_OK, or a status with the message printed. */
+int train_sources_find(const struct args *a, foci_model_kind task,
+                       struct train_sources *s);
+/* Whether the mechanisms of that command carry memory, so that batches continue one another. */
+bool train_asks_memory(const struct args *a);
 
 /* The options that all data sets of one model share. */
 struct data_shape {
     foci_model_kind       task;
     const foci_tokenizer *tokenizer;
     int64_t               batch, batch_tokens, len, source_len, patch;
-    int                   reverse, words;
+    int                   words;
     uint64_t              seed;
-    int64_t               examples;
+    int64_t               examples, stride;
     foci_data_order       order;
     foci_data_documents   documents;
     const char *const    *classes; /* NULL: those of the file */

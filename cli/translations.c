@@ -9,14 +9,13 @@
  * Lines
  */
 
-static int read_all(const struct args *a, foci_reader *in, struct text_lines *l,
-                    size_t *bytes)
+static int read_all(const struct args *a, foci_reader *in, struct text_lines *l)
 {
-    size_t  cap = 1 << 16;
-    int64_t n;
+    size_t *const bytes = &l->bytes;
+    size_t        cap = 1 << 16;
+    int64_t       n;
 
     l->text = need(cap, 1);
-    *bytes = 0;
     while ((n = in->read(in->user, l->text + *bytes, (int64_t)(cap - *bytes - 1))) > 0) {
         *bytes += (size_t)n;
         if (*bytes + 1 < cap) continue;
@@ -29,9 +28,10 @@ static int read_all(const struct args *a, foci_reader *in, struct text_lines *l,
     return n < 0 ? failure(a, "%s: %s", in->name, in->error(in->user)) : EXIT_OK;
 }
 
-static void split(struct text_lines *l, size_t bytes)
+static void split(struct text_lines *l)
 {
-    int64_t n = bytes > 0 && l->text[bytes - 1] != '\n';
+    const size_t bytes = l->bytes;
+    int64_t      n = bytes > 0 && l->text[bytes - 1] != '\n';
 
     for (size_t i = 0; i < bytes; i++)
         n += l->text[i] == '\n';
@@ -48,13 +48,12 @@ static void split(struct text_lines *l, size_t bytes)
 int text_lines_read(const struct args *a, const char *path, struct text_lines *l)
 {
     foci_reader in;
-    size_t      bytes = 0;
 
     *l = (struct text_lines){ 0 };
     if (text_open(a, path, &in)) return EXIT_FAILED;
-    const int code = read_all(a, &in, l, &bytes);
+    const int code = read_all(a, &in, l);
     foci_reader_close(&in);
-    if (code == EXIT_OK) split(l, bytes);
+    if (code == EXIT_OK) split(l);
     return code;
 }
 
@@ -177,28 +176,65 @@ int translations_run(const struct args *a, foci_ctx *ctx, foci_model *model,
  */
 
 struct judging {
-    foci_ctx          *ctx;
-    const foci_string *references;
-    foci_bleu_counts   bleu;
-    foci_chrf_counts   chrf;
+    foci_ctx           *ctx;
+    const foci_string  *references;
+    int64_t             first; /* line of the file */
+    translation_judged *told;
+    void               *user;
+    foci_bleu_counts    bleu;
+    foci_chrf_counts    chrf;
 };
+
+static void add_counts(int64_t *sum, const int64_t *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        sum[i] += x[i];
+}
 
 static void judge_line(void *user, int64_t line, const char *text, int64_t bytes,
                        double score)
 {
-    struct judging   *j = user;
-    const foci_string said = { text, bytes };
+    struct judging    *j = user;
+    const foci_string  said = { text, bytes }, right = j->references[line];
+    struct translation t = {
+        .line = j->first + line, .text = text, .bytes = bytes, .score = score
+    };
 
-    (void)score;
-    (void)foci_bleu_add(j->ctx, said, j->references[line], &j->bleu);
-    (void)foci_chrf_add(j->ctx, said, j->references[line], &j->chrf);
+    (void)foci_bleu_add(j->ctx, said, right, &t.bleu);
+    (void)foci_chrf_add(j->ctx, said, right, &t.chrf);
+    add_counts(j->bleu.match, t.bleu.match, 4);
+    add_counts(j->bleu.total, t.bleu.total, 4);
+    j->bleu.length += t.bleu.length;
+    j->bleu.reference += t.bleu.reference;
+    add_counts(j->chrf.translation, t.chrf.translation, 6);
+    add_counts(j->chrf.reference, t.chrf.reference, 6);
+    add_counts(j->chrf.match, t.chrf.match, 6);
+    if (j->told) j->told(j->user, &t);
 }
 
-/* SOURCE<TAB>TARGET apart. */
-static int split_columns(const struct args *a, const char *path, struct text_lines *l,
-                         bool reverse, foci_string *references)
+/* Lines that begin in the part of the text that is used, as foci_data_options says. */
+static void take_part(const struct text_lines *l, const struct train_source *from,
+                      int64_t *begin, int64_t *end)
 {
-    for (int64_t i = 0; i < l->n; i++) {
+    const double  bytes = (double)l->bytes;
+    const int64_t from_byte = (int64_t)(bytes * from->begin);
+    const int64_t to_byte =
+        from->end > 0 && from->end < 1 ? (int64_t)(bytes * from->end) : INT64_MAX;
+
+    *begin = 0;
+    while (*begin < l->n && l->line[*begin].text - l->text < from_byte)
+        ++*begin;
+    *end = *begin;
+    while (*end < l->n && l->line[*end].text - l->text < to_byte)
+        ++*end;
+}
+
+/* Lines SOURCE<TAB>TARGET apart. */
+static int split_columns(const struct args *a, const char *path, struct text_lines *l,
+                         int64_t begin, int64_t end, bool reverse,
+                         foci_string *references)
+{
+    for (int64_t i = begin; i < end; i++) {
         foci_string *s = &l->line[i];
         const char  *tab = memchr(s->text, '\t', (size_t)s->bytes);
         if (!tab)
@@ -214,27 +250,31 @@ static int split_columns(const struct args *a, const char *path, struct text_lin
 
 int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,
                        const foci_tokenizer *tokenizer, const struct train_source *from,
+                       translation_judged *told, void *user,
                        struct translation_scores *scores)
 {
     struct text_lines source = { 0 }, target = { 0 };
-    struct judging    j = { .ctx = ctx };
+    struct judging    j = { .ctx = ctx, .told = told, .user = user };
     foci_bleu         bleu = { FOCI_SIZED(foci_bleu) };
     foci_string      *references = NULL;
+    int64_t           end = 0;
 
     int code = text_lines_read(a, from->text, &source);
     if (!code && from->target) code = text_lines_read(a, from->target, &target);
     if (!code && from->target && target.n != source.n)
         code = failure(a, "%s has %lld lines and %s %lld", from->text,
                        (long long)source.n, from->target, (long long)target.n);
+    if (!code) take_part(&source, from, &j.first, &end);
     if (!code && !from->target) {
         references = need((size_t)source.n + 1, sizeof *references);
-        code =
-            split_columns(a, from->text, &source, opt_flag(a, "reverse"), references);
+        code = split_columns(a, from->text, &source, j.first, end, from->reverse,
+                             references);
     }
-    j.references = references ? references : target.line;
-    if (!code)
-        code = translations_run(a, ctx, model, tokenizer, source.line, source.n,
-                                judge_line, &j);
+    if (!code) {
+        j.references = (references ? references : target.line) + j.first;
+        code = translations_run(a, ctx, model, tokenizer, source.line + j.first,
+                                end - j.first, judge_line, &j);
+    }
     if (!code && foci_bleu_score(&j.bleu, 0, &bleu))
         code = failure(a, "%s", foci_errmsg(ctx));
     *scores = (struct translation_scores){ bleu.score, foci_chrf_score(&j.chrf) };

@@ -22,6 +22,7 @@ struct text_lines {
     char        *text;
     foci_string *line; /* [n] without their ends */
     int64_t      n;
+    size_t       bytes; /* of the text */
 };
 int  text_lines_read(const struct args *a, const char *path, struct text_lines *l);
 void text_lines_free(struct text_lines *l);
@@ -34,11 +35,24 @@ int translations_run(const struct args *a, foci_ctx *ctx, foci_model *model,
                      const foci_tokenizer *tokenizer, const foci_string *lines,
                      int64_t n, translation_told *told, void *user);
 
+/* A translation that was compared with its reference. */
+struct translation {
+    int64_t          line; /* of the source in its file, from 0 */
+    const char      *text;
+    int64_t          bytes;
+    double           score;
+    foci_bleu_counts bleu;
+    foci_chrf_counts chrf;
+};
+typedef void translation_judged(void *user, const struct translation *t);
+
 struct translation_scores {
     double bleu, chrf;
 };
+/* Translate the source and compare; `told` (NULL: nobody) hears of each translation. */
 int translations_judge(const struct args *a, foci_ctx *ctx, foci_model *model,
                        const foci_tokenizer *tokenizer, const struct train_source *from,
+                       translation_judged *told, void *user,
                        struct translation_scores *scores);
 
 #endif

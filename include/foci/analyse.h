@@ -5,6 +5,7 @@
 #define FOCI_ANALYSE_H
 
 #include "foci/foci.h"
+#include "foci/layer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,7 +44,8 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
                                               float                   *params);
 
 /* Execute a plan, as foci_forward() does, and write for each head how far its output is
- * from that of softmax on the same q, k and v, without modifiers:
+ * from that of softmax on the same q, k and v, without modifiers other than `rope`, which is
+ * kept where the head has it:
  *
  *     errors[h] = sqrt(sum over rows of |o - o'|^2 / sum over rows of |o'|^2)
  *
@@ -51,6 +53,25 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
  * 1/sqrt(dim_qk).  Memory is allocated. */
 FOCI_API foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io,
                                          double *errors);
+
+/* The same of the heads of a layer on these hidden states: io is that of a forward call, and
+ * io->y is left alone.  NaN: heads that do not read q, k and v, one of each, as softmax
+ * does. */
+FOCI_API foci_status foci_layer_softmax_errors(const foci_layer    *layer,
+                                               const foci_layer_io *io, double *errors);
+
+/* How evenly weights are spread: S = |a|_1 / (sqrt(n) |a|_2), from 1 / sqrt(n) where one of
+ * them is not zero to 1 where all have the same size.  Signs and a common factor do not
+ * matter.  NaN: all are zero, or there are none. */
+FOCI_API double foci_concentration(const float *weights, int64_t n);
+
+/* The mean of S over the rows of each head of a layer on these hidden states, io as above.
+ * The n weights of a row are those of all keys that the problem shows it: in a causal one as
+ * many as there are up to its own.  Rows whose weights are all zero are left out; NaN: all
+ * of them are.  Weights are those of foci_ref_weights(), which takes its time, and so do
+ * failures come from there.  Memory is allocated. */
+FOCI_API foci_status foci_layer_concentration(const foci_layer    *layer,
+                                              const foci_layer_io *io, double *heads);
 
 /* What is measured of frozen projections W, [width d][dim k] a head.  x and y are random
  * hidden states of length 1 with the cosine 1/2. */

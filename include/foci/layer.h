@@ -193,6 +193,13 @@ FOCI_API foci_status foci_layer_params_advance(const foci_layer    *layer,
 FOCI_API foci_status foci_layer_params_calibrate(const foci_layer    *layer,
                                                  const foci_layer_io *io, float *params);
 
+/* Project io->x, and write into *heads what foci_layer_forward() then executes the plan of the
+ * heads with: q, k, v, their lengths and the plan's parameters, for instance for
+ * foci_ref_weights().  Tensors are in io->work, up to the next call that uses it; those that
+ * some heads do not read hold nothing for these. */
+FOCI_API foci_status foci_layer_heads(const foci_layer *layer, const foci_layer_io *io,
+                                      foci_io *heads);
+
 /* Check the arguments of these calls, as foci_io_check() does. */
 FOCI_API foci_status foci_layer_io_check(const foci_layer       *layer,
                                          const foci_layer_io    *io,

@@ -159,6 +159,11 @@ typedef struct foci_loss_options {
     int64_t calibrate; /* the training step, from 1: mechanisms whose frozen statistics are
                                * due take them from this batch; 0: none does */
     int     advance; /* 1: move the parameters that mechanisms move, once a step */
+    /* Without gradients: of each label, in the order of batch->label_at (of classes, of
+     * the rows), -log p with label smoothing, and what the model finds likeliest in its
+     * place.  NULL: not wanted. */
+    float   *nats; /* [labels] */
+    int32_t *best; /* [labels] */
 } foci_loss_options;
 
 /* Compute the loss of a batch and, unless grads is NULL, its gradients, which are added and
@@ -169,6 +174,39 @@ FOCI_API foci_status foci_model_loss(foci_model *model, const foci_batch *batch,
 
 /* Bytes that foci_model_loss() has allocated for activations so far. */
 FOCI_API size_t foci_model_activation_bytes(const foci_model *model);
+
+/* An attention of a model that is about to be computed. */
+typedef struct foci_observation {
+    size_t      size;
+    const char *name; /* "block 0"; of a translation "encoder block 0", "decoder block 0",
+                        * "decoder block 0 cross" */
+    int64_t     index;         /* among all attentions, in the order of computation */
+    const char          *spec; /* with every argument spelled out */
+    const foci_layer    *layer;
+    const foci_layer_io *io; /* what foci_layer_forward() will be called with: io->x is the
+                              * block's input behind its norm (and convolution), and
+                              * io->work is free until then */
+} foci_observation;
+
+/* Called with each attention, while it is as said; a result other than 0: no more are
+ * wanted. */
+typedef int (*foci_observe_fn)(void *user, const foci_observation *observation);
+
+/* Run a batch through the blocks, without a loss, and show what their attentions read:
+ * for analysis of layers (foci_layer_heads()).  Of the batch the first `rows` rows are used,
+ * and their first `len` positions, of sources likewise; 0: all. */
+FOCI_API foci_status foci_model_observe(foci_model *model, const foci_batch *batch,
+                                        int64_t rows, int64_t len,
+                                        foci_observe_fn observe, void *user);
+
+/* Count the flops of one sequence of `len` tokens, in translation with a source of
+ * source_len, whose output is computed at `labels` positions (0: at all of them, of classes
+ * once): those of foci_layer_cost() of every attention, and of every other product of m rows
+ * of k with n columns 2 m n k forward, twice as many backward.  Norms, activations and the
+ * softmax of the loss are not counted, nor is what backward computes anew.  Of the cost only
+ * flops, pairs and tiles are filled in, the others are 0. */
+FOCI_API foci_status foci_model_cost(foci_model *model, int64_t len, int64_t source_len,
+                                     int64_t labels, foci_cost *cost);
 
 /*
  * Folders: config.json, model.safetensors, tokenizer.json and, of training that may go on,
@@ -309,6 +347,16 @@ typedef struct foci_scores {
 FOCI_API foci_status foci_evaluate(foci_model *model, foci_data *data, int64_t batches,
                                    foci_scores *scores);
 
+/* Called with each batch and what became of its labels, [batch->n_labels] as in
+ * foci_loss_options; a result other than 0 ends the evaluation behind this batch. */
+typedef int (*foci_labels_fn)(void *user, const foci_batch *batch, const float *nats,
+                              const int32_t *best);
+
+/* As foci_evaluate(), label by label. */
+FOCI_API foci_status foci_evaluate_labels(foci_model *model, foci_data *data,
+                                          int64_t batches, foci_labels_fn labels,
+                                          void *user, foci_scores *scores);
+
 /*
  * Decoding: token by token, through states
  */
@@ -338,6 +386,10 @@ FOCI_API foci_status foci_sequences_reorder(foci_sequences *sequences,
  * number of sequences; an lm has none, and sources is not read. */
 FOCI_API foci_status foci_sequences_start(foci_sequences   *sequences,
                                           const foci_batch *sources);
+
+/* Bytes that the sequences hold of what they have seen: the states of all blocks
+ * (foci_state_bytes()), the rows before convolutions, and keys and values of sources. */
+FOCI_API size_t foci_sequences_bytes(const foci_sequences *sequences);
 
 /* How tokens are drawn. */
 typedef struct foci_sample_options {

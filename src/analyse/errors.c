@@ -1,55 +1,118 @@
 /* errors.c -- how far the output of a plan is from that of softmax attention. */
 #include <math.h>
+#include <stdio.h>
 
 #include "api/check.h"
 #include "foci/analyse.h"
+#include "layer/layer.h"
+#include "plan/groups.h"
 #include "plan/plan.h"
 #include "ref/ref.h"
 
 enum { ALIGNED = 64 };
 
-/* Softmax on the problem of another plan, with memory of its own. */
+/* Softmax in place of a group of heads of another plan, with memory of its own. */
 struct softmax {
-    foci_plan *plan;
-    size_t     bytes;
-    char      *block; /* work, and o behind it */
-    char      *work, *o;
+    const foci_plan         *other;
+    const struct plan_group *group;
+    foci_plan               *plan;
+    size_t                   bytes;
+    char                    *block; /* work, and o behind it */
+    char                    *work, *o;
 };
 
-/* Whatever only the other mechanism reads or needs is left out. */
-static foci_status open_softmax(const foci_plan *plan, struct softmax *s)
+/* With the rotation that the heads have. */
+static void print_spec(const foci_mech *m, char *text, size_t cap)
 {
-    foci_problem p = plan->p;
+    snprintf(text, cap, "softmax");
+    for (size_t i = 0; i < m->n_mods; i++)
+        if (m->mods[i].def->does & FOCI_MOD_ROPE)
+            snprintf(text, cap, "softmax rope(base=%.17g, layout=%s)",
+                     m->mods[i].arg[0], m->mods[i].arg[1] != 0 ? "half" : "interleaved");
+}
 
-    *s = (struct softmax){ 0 };
+/* Whatever only the other mechanism reads or needs is left out. */
+static foci_problem problem_of(const struct softmax *s)
+{
+    foci_problem p = s->other->p;
+
     p.flags &= ~(uint32_t)(FOCI_FLAG_TRAIN | FOCI_FLAG_FAST);
+    p.heads = s->group->heads;
+    p.kv_heads = s->group->kv_heads;
+    if (p.mask_heads > 1) p.mask_heads = p.heads;
     p.o = p.x = (foci_layout){ 0 };
     p.lists = NULL;
     p.n_lists = p.dim_x = 0;
     p.dropout = 0;
-    TRY(foci_plan_create(plan->ctx, "softmax", &p, &s->plan));
+    return p;
+}
+
+static foci_status open_softmax(struct softmax *s)
+{
+    foci_ctx          *ctx = s->other->ctx;
+    const foci_problem p = problem_of(s);
+    char               spec[128];
+
+    if (p.mask_heads > 1 && p.mask_batch > 1 && p.heads < s->other->p.heads)
+        return ctx_fail(ctx, FOCI_ERR_UNSUP,
+                        "heads of a mix that have masks of their own in every sequence "
+                        "are not compared");
+    print_spec(&s->group->mech, spec, sizeof spec);
+    TRY(foci_plan_create(ctx, spec, &p, &s->plan));
     const size_t work = foci_plan_work_bytes(s->plan);
     const size_t o =
         (size_t)(p.batch * p.heads * p.len_q * p.dim_v) * foci_dtype_bytes(p.dtype);
     s->bytes = work + o + 2 * (size_t)ALIGNED;
-    s->block = ctx_alloc(plan->ctx, s->bytes, 1);
+    s->block = ctx_alloc(ctx, s->bytes, 1);
     if (!s->block) return FOCI_ERR_MEMORY;
     s->work = s->block + (ALIGNED - (uintptr_t)s->block % ALIGNED);
     s->o = s->work + work;
     return FOCI_OK;
 }
 
-static void close_softmax(const foci_plan *plan, struct softmax *s)
+static void close_softmax(struct softmax *s)
 {
-    if (s->block) ctx_free(plan->ctx, s->block, s->bytes, 1);
+    if (s->block) ctx_free(s->other->ctx, s->block, s->bytes, 1);
     foci_plan_free(s->plan);
 }
 
-static double error_of(const foci_plan *plan, const struct softmax *s, const void *o,
-                       int64_t h)
+/* The first of the group's heads in a tensor of all. */
+static const void *heads_from(const struct softmax *s, const void *all,
+                              const foci_layout *l, int64_t head)
 {
-    const foci_problem *p = &plan->p;
+    const int64_t elements = head * l->head;
+    return (const void *)((uintptr_t)all +
+                          (uintptr_t)elements * foci_dtype_bytes(s->other->p.dtype));
+}
+
+static foci_status run_softmax(const struct softmax *s, const foci_io *io)
+{
+    const foci_problem *p = &s->other->p;
+    const int64_t masks = p->mask_heads > 1 ? s->group->head0 * p->len_q * p->len_k : 0;
+    foci_io       it;
+    foci_grads    none;
+
+    TRY(plan_whole_io(s->other, io, NULL, &it, &none));
+    it.q = heads_from(s, it.q, &p->q, s->group->head0);
+    it.k = heads_from(s, it.k, &p->k, s->group->kv0);
+    it.v = heads_from(s, it.v, &p->v, s->group->kv0);
+    it.x = NULL;
+    if (it.mask) it.mask += masks;
+    if (it.bias) it.bias += masks;
+    it.lse = NULL;
+    it.params = NULL;
+    it.saved = NULL;
+    it.o = s->o;
+    it.work = s->work;
+    return foci_forward(s->plan, &it);
+}
+
+/* Of head h of the group. */
+static double error_of(const struct softmax *s, const void *o, int64_t h)
+{
+    const foci_problem *p = &s->other->p;
     const foci_layout  *at = &p->o, *to = &s->plan->p.o;
+    const int64_t       head = (s->group->head0 + h) * at->head;
     const int           type = (int)p->dtype;
     double              far = 0, all = 0;
 
@@ -57,7 +120,7 @@ static double error_of(const foci_plan *plan, const struct softmax *s, const voi
         for (int64_t i = 0; i < p->len_q; i++)
             for (int64_t c = 0; c < p->dim_v; c++) {
                 const double x =
-                    ref_load(type, o, b * at->batch + i * at->row + h * at->head + c);
+                    ref_load(type, o, b * at->batch + i * at->row + head + c);
                 const double y = ref_load(
                     type, s->o, b * to->batch + i * to->row + h * to->head + c);
                 far += (x - y) * (x - y);
@@ -66,28 +129,56 @@ static double error_of(const foci_plan *plan, const struct softmax *s, const voi
     return far == 0 ? 0 : sqrt(far / all);
 }
 
+/* The output of the other plan is in io->o. */
+static foci_status compare(const foci_plan *plan, int group, const foci_io *io,
+                           double *errors)
+{
+    struct softmax s = { .other = plan, .group = &plan->spec.groups[group] };
+
+    foci_status status = open_softmax(&s);
+    if (!status) status = run_softmax(&s, io);
+    for (int64_t h = 0; !status && h < s.group->heads; h++)
+        errors[s.group->head0 + h] = error_of(&s, io->o, h);
+    close_softmax(&s);
+    return status;
+}
+
 foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io, double *errors)
 {
-    struct softmax s;
-
     if (!plan || !errors)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
                         "foci_softmax_errors: %s is NULL", plan ? "errors" : "plan");
     TRY(foci_forward(plan, io));
-    foci_status status = open_softmax(plan, &s);
-    if (!status) {
-        foci_io    it;
-        foci_grads none;
-        (void)plan_whole_io(plan, io, NULL, &it, &none);
-        it.lse = NULL;
-        it.params = NULL;
-        it.saved = NULL;
-        it.o = s.o;
-        it.work = s.work;
-        status = foci_forward(s.plan, &it);
-    }
-    for (int64_t h = 0; !status && h < plan->p.heads; h++)
-        errors[h] = error_of(plan, &s, io->o, h);
-    close_softmax(plan, &s);
-    return status;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        TRY(compare(plan, g, io, errors));
+    return FOCI_OK;
+}
+
+/* Whether the heads of a group read what softmax does. */
+static bool reads_all(const foci_plan *plan, int group)
+{
+    const unsigned all = FOCI_READ_Q | FOCI_READ_K | FOCI_READ_V;
+    foci_group     g = { FOCI_SIZED(foci_group) };
+
+    return !foci_plan_group(plan, group, &g) && (g.reads & all) == all &&
+           g.kv_heads > 0 && g.heads % g.kv_heads == 0;
+}
+
+foci_status foci_layer_softmax_errors(const foci_layer *layer, const foci_layer_io *io,
+                                      double *errors)
+{
+    foci_io heads = { FOCI_SIZED(foci_io) };
+
+    if (!layer || !errors)
+        return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_layer_softmax_errors: %s is NULL",
+                        layer ? "errors" : "the layer");
+    const foci_plan *plan = layer->plan;
+    TRY(foci_layer_heads(layer, io, &heads));
+    TRY(foci_forward(plan, &heads));
+    for (int64_t h = 0; h < plan->p.heads; h++)
+        errors[h] = NAN;
+    for (int g = 0; g < plan->spec.n_groups; g++)
+        if (reads_all(plan, g)) TRY(compare(plan, g, &heads, errors));
+    return FOCI_OK;
 }

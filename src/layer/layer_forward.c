@@ -247,28 +247,49 @@ foci_status foci_layer_forward(const foci_layer *layer, const foci_layer_io *io)
     return FOCI_OK;
 }
 
+/* q, k and v alone.  What forward saved is left alone. */
+static foci_status project_heads(const foci_layer *layer, const foci_layer_io *io,
+                                 struct layer_pass *x, foci_io *heads)
+{
+    foci_layer_io    whole;
+    foci_layer_grads none;
+
+    TRY(layer_open_call(layer, io, NULL, false, &whole, &none));
+    whole.saved = NULL;
+    whole.precomputed = NULL;
+    layer_open(layer, &whole, NULL, x);
+    layer_project(x);
+    layer_gate(x);
+    *heads = layer_plan_io(x);
+    return FOCI_OK;
+}
+
+foci_status foci_layer_heads(const foci_layer *layer, const foci_layer_io *io,
+                             foci_io *heads)
+{
+    struct layer_pass x;
+    foci_io           whole;
+
+    if (layer) TRY(sized_check(layer->ctx, "foci_io", heads, sizeof *heads));
+    TRY(project_heads(layer, io, &x, &whole));
+    return sized_out(layer->ctx, "foci_io", heads, &whole, sizeof whole);
+}
+
 /* Parameters that mechanisms move or calibrate themselves, from the projected q and k. */
 static foci_status change(const foci_layer *layer, const foci_layer_io *io,
                           float *params,
                           foci_status (*change_plan)(const foci_plan *, const foci_io *,
                                                      float *))
 {
-    foci_layer_io     whole;
-    foci_layer_grads  none;
     struct layer_pass x;
+    foci_io           heads;
 
-    TRY(layer_open_call(layer, io, NULL, false, &whole, &none));
-    if (layer->n_floats && !params)
+    if (layer && layer->n_floats && !params)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "params is NULL: nothing can change");
-    whole.saved = NULL; /* of the forward pass it is left alone */
-    whole.precomputed = NULL;
-    layer_open(layer, &whole, NULL, &x);
-    layer_project(&x);
-    layer_gate(&x);
-    const foci_io plan_io = layer_plan_io(&x);
+    TRY(project_heads(layer, io, &x, &heads));
     if (!layer->n_distances)
-        return change_plan(layer->plan, &plan_io, params + layer->own_floats);
-    TRY(change_plan(layer->plan, &plan_io, x.plan_params));
+        return change_plan(layer->plan, &heads, params + layer->own_floats);
+    TRY(change_plan(layer->plan, &heads, x.plan_params));
     layer_keep_stored(layer, x.plan_params, params + layer->own_floats);
     return FOCI_OK;
 }

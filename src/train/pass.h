@@ -71,6 +71,8 @@ struct model_pass {
     struct stack_acts        acts[2];
     foci_loss_sums           sums;
     int64_t                  sequences, exact; /* with labels; all of them right */
+    foci_observe_fn          observe; /* NULL: nobody looks */
+    void                    *user;
 };
 
 /* Rows of hidden states of each attention that has a memory. */
@@ -125,6 +127,10 @@ static inline void pass_release(struct model_pass *x, size_t mark)
 void *pass_flow(struct model_pass *x, const struct pass_side *s, const void *current);
 /* In a dry pass: record the scratch that an operation needs. */
 foci_status pass_needs(struct model_pass *x, size_t bytes);
+
+/* observe.c: show an attention to the one who looks. */
+void pass_show(struct model_pass *x, const struct pass_side *s,
+               const struct attention *a, const foci_layer_io *io);
 
 /* pass_attention.c, pass_ffn.c: in -> out, and d in place. */
 foci_status attention_forward(struct model_pass *x, const struct pass_side *s,

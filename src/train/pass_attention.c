@@ -122,6 +122,7 @@ foci_status attention_forward(struct model_pass *x, const struct pass_side *s,
     } else {
         if (calibration_due(x, a))
             TRY(foci_layer_params_calibrate(layer, &io, x->m->params + a->params));
+        if (x->observe) pass_show(x, s, a, &io);
         TRY(layer_status(x, a, x->m->ops->layer_forward(layer, &io)));
     }
     pass_release(x, mark);

@@ -178,6 +178,21 @@ foci_status pass_output_rows(struct model_pass *x, struct output_rows *o)
     return x->dry ? FOCI_OK : x->m->ops->pooling_forward(x->m->ctx, &io);
 }
 
+/* Rows without a label are left out. */
+static void tell_labels(const struct model_pass *x, const struct output_rows *o,
+                        const float *nats, const int32_t *best)
+{
+    const foci_loss_options *to = x->o;
+    int64_t                  n = 0;
+
+    for (int64_t i = 0; i < o->rows; i++) {
+        if (o->labels[i] < 0) continue;
+        if (to->nats) to->nats[n] = nats[i];
+        if (to->best) to->best[n] = best[i];
+        n++;
+    }
+}
+
 /* Sequences all of whose labels are the likeliest. */
 static void count_exact(struct model_pass *x, const struct output_rows *o,
                         const int32_t *best)
@@ -215,11 +230,15 @@ static foci_status loss_run(struct model_pass *x, const struct output_rows *o, v
                     .dbias = at_offset(x->grads, x->m->out_bias),
                     .work = x->work,
     };
-    if (!dh) io.best = pass_temp(x, o->rows, sizeof *io.best);
+    if (!dh) {
+        io.best = pass_temp(x, o->rows, sizeof *io.best);
+        io.row_loss = pass_temp(x, o->rows, sizeof *io.row_loss);
+    }
     if (x->dry) return pass_needs(x, foci_loss_work_bytes(x->m->ctx, &io, dh != NULL));
     if (dh) return x->m->ops->loss_backward(x->m->ctx, &io, &x->sums);
     TRY(x->m->ops->loss_forward(x->m->ctx, &io, &x->sums));
     count_exact(x, o, io.best);
+    tell_labels(x, o, io.row_loss, io.best);
     return FOCI_OK;
 }
 

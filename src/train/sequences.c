@@ -257,6 +257,19 @@ foci_status foci_sequences_start(foci_sequences *s, const foci_batch *sources)
     return FOCI_OK;
 }
 
+size_t foci_sequences_bytes(const foci_sequences *s)
+{
+    size_t bytes = 0;
+
+    for (int64_t b = 0; s && b < stack_of(s)->n; b++) {
+        for (int64_t i = 0; i < s->n; i++)
+            bytes += foci_state_bytes(s->states[b][i]);
+        if (s->taps[b]) bytes += (size_t)s->n * taps_bytes(s);
+        if (s->kv[b]) bytes += s->kv_bytes[b];
+    }
+    return bytes;
+}
+
 /*
  * Reordering
  */

@@ -12,6 +12,7 @@
 
 #include "foci/analyse.h"
 #include "foci/file.h"
+#include "foci/stats.h"
 #include "support/failing.h"
 #include "support/folder.h"
 #include "support/sized.h"
@@ -708,6 +709,35 @@ static void scores(void **state)
     scene_close(&s);
 }
 
+static foci_status play_statistics(struct scene *s)
+{
+    const double         a[] = { 1, 2, 4, 7 }, b[] = { 0.1, 0.2, 0.3, 0.3 };
+    const foci_sentences sentences = { FOCI_SIZED(foci_sentences),
+                                       .n = 2,
+                                       .n_counts = FOCI_RATIO_N_COUNTS,
+                                       .a = a,
+                                       .b = b,
+                                       .score = foci_score_ratio };
+    foci_summary         summary = { FOCI_SIZED(foci_summary) };
+    foci_pairs           pairs = { FOCI_SIZED(foci_pairs) };
+    foci_bootstrap       bootstrap = { FOCI_SIZED(foci_bootstrap) };
+    double               adjusted[4];
+
+    TRY(foci_summary_of(s->ctx, a, 4, 0, &summary));
+    TRY(foci_pairs_test(s->ctx, a, b, 4, NULL, &pairs));
+    TRY(foci_holm(s->ctx, b, 4, adjusted));
+    return foci_sentences_bootstrap(s->ctx, &sentences, &bootstrap);
+}
+
+static void statistics(void **state)
+{
+    struct scene s = { .ctx = make_ctx() };
+
+    (void)state;
+    assert_int_equal(every_failure(play_statistics, &s), 5);
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -718,7 +748,7 @@ int main(void)
         cmocka_unit_test(measuring),  cmocka_unit_test(moves),
         cmocka_unit_test(errors),     cmocka_unit_test(orthogonality),
         cmocka_unit_test(tokenizers), cmocka_unit_test(tokenizer_files),
-        cmocka_unit_test(scores),
+        cmocka_unit_test(scores),     cmocka_unit_test(statistics),
     };
     failing_json();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,6 +14,7 @@
 #include "foci/layer.h"
 #include "foci/ops.h"
 #include "foci/product.h"
+#include "foci/stats.h"
 #include "foci/text.h"
 #include "foci/train.h"
 
@@ -48,7 +49,9 @@ static const foci_layer_io no_layer_io = { FOCI_SIZED(foci_layer_io) };
 static const foci_loss_io no_rows = { FOCI_SIZED(foci_loss_io), .width = 1, .vocab = 1 };
 static const foci_product_io  no_product = { FOCI_SIZED(foci_product_io) };
 static const foci_bleu_counts no_counts = { .length = 0 };
-static const int32_t          id = 0;
+static const foci_sentences no_sentences = { FOCI_SIZED(foci_sentences), .n_counts = 2,
+                                             .score = foci_score_ratio };
+static const int32_t        id = 0;
 
 static int take(void *user, int32_t token)
 {

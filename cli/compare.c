@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "cli/train.h"
 #include "foci/file.h"
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "cli/train.h"
 #include "foci/mechanism.h"
 

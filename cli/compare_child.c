@@ -19,7 +19,7 @@
 #include <sys/prctl.h>
 #endif
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 enum { LINE = 1024 };
 
@@ -206,7 +206,9 @@ static char *last_line(FILE *f)
         line[strcspn(line, "\r\n")] = '\0';
         if (*line) memcpy(last, line, sizeof last);
     }
-    return compare_text("%s", last);
+    /* "foci train: ..." of a child says nothing to whoever started `foci compare`. */
+    const char *text = strncmp(last, "foci ", 5) ? NULL : strstr(last, ": ");
+    return compare_text("%s", text ? text + 2 : last);
 }
 
 static void reap(struct compare_child *k)
@@ -260,4 +262,37 @@ void children_release(struct compare_children *s, struct compare_child *k)
     k->out = k->err = NULL;
     k->busy = false;
     s->busy--;
+}
+
+/*
+ * What became of it
+ */
+
+/* Why a child failed, to be freed. */
+char *children_reason(const struct compare_child *k)
+{
+    if (k->ended_by)
+        return compare_text("ended by signal %d (%s)%s", k->ended_by,
+                            strsignal(k->ended_by),
+                            k->ended_by == SIGKILL ? ", as where memory is short" : "");
+    if (!WIFEXITED(k->status) || !WEXITSTATUS(k->status))
+        return compare_text("its result could not be read");
+    return compare_text("exit status %d: %s", WEXITSTATUS(k->status), k->err);
+}
+
+/* What a child printed, if it went well; to be released. */
+json_t *children_result(const struct compare_child *k)
+{
+    if (!WIFEXITED(k->status) || WEXITSTATUS(k->status)) return NULL;
+    json_t *result = json_loads(k->out, 0, NULL);
+    if (json_is_object(result)) return result;
+    json_decref(result);
+    return NULL;
+}
+
+/* Somebody asked it to end: this is no failure of its own. */
+bool children_were_stopped(const struct compare_child *k)
+{
+    const int s = k->ended_by;
+    return s == SIGINT || s == SIGTERM || s == SIGHUP || (s && signal_count() > 0);
 }

@@ -25,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "cli/train.h"
 
 static const char *const kinds[] = { "lm", "mlm", "translate", "classify", NULL };

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 enum { FEW = 3, MORE = 13 };
 

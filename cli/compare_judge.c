@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "foci/stats.h"
 
 /* JSON has no infinities. */

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 void plan_key(const char *task, const json_t *options, char key[17])
 {

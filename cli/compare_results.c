@@ -16,9 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 static const struct {
     const char *kind, *sort;
@@ -208,4 +209,18 @@ int results_append(struct comparison *c, json_t *record)
     free(line);
     free(text);
     return code;
+}
+
+json_t *results_record(const char *kind, const char *id, const char *status)
+{
+    char            when[32], host[64] = "";
+    const time_t    now = time(NULL);
+    const struct tm t = *gmtime(&now);
+
+    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &t);
+    (void)gethostname(host, sizeof host - 1);
+    json_t *machine = json_string(host);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "kind", kind, "id", id,
+                     "version", foci_version(), "status", status, "time", when,
+                     "machine", machine ? machine : json_string("?"));
 }

@@ -14,16 +14,13 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 #include "foci/file.h"
 
 /* A run that is being done. */
@@ -48,137 +45,8 @@ struct runner {
 };
 
 /*
- * Command lines
- */
-
-static json_t *words_of(const char *word, ...)
-{
-    json_t *list = json_array();
-    va_list rest;
-
-    va_start(rest, word);
-    for (; word; word = va_arg(rest, const char *))
-        json_array_append_new(list, json_string(word));
-    va_end(rest);
-    return list;
-}
-
-static void add_options(json_t *words, const json_t *options)
-{
-    const char *name;
-    json_t     *value;
-
-    json_object_foreach((json_t *)options, name, value)
-    {
-        char *dashed = compare_text("--%s", name);
-        json_array_append_new(words, json_string(dashed));
-        if (json_is_string(value)) json_array_append(words, value);
-        free(dashed);
-    }
-}
-
-static void add_common(const struct comparison *c, json_t *words)
-{
-    char   *threads = compare_text("%d", c->threads);
-    json_t *more = words_of("--json", "--quiet", "--threads", threads, NULL);
-
-    json_array_extend(words, more);
-    json_decref(more);
-    free(threads);
-}
-
-char *run_folder(const struct comparison *c, const json_t *run)
-{
-    return compare_text("%s/runs/%s", c->out,
-                        json_string_value(json_object_get(run, "id")));
-}
-
-json_t *run_train_words(const struct comparison *c, const json_t *run,
-                        const char *folder, bool on)
-{
-    json_t *words;
-
-    if (on) {
-        words = words_of("train", "--resume", "--out", folder, NULL);
-    } else {
-        const char *task = json_string_value(json_object_get(c->definition, "task"));
-        char       *log = compare_text("%s/log.jsonl", folder);
-        json_t     *out = words_of("--out", folder, "--log", log, NULL);
-        words = words_of("train", task, NULL);
-        add_options(words, json_object_get(run, "options"));
-        json_array_extend(words, out);
-        json_decref(out);
-        free(log);
-    }
-    add_common(c, words);
-    return words;
-}
-
-static bool is_generated(const struct comparison *c)
-{
-    return json_object_get(json_object_get(c->definition, "options"), "task") != NULL;
-}
-
-json_t *run_eval_words(const struct comparison *c, const char *folder)
-{
-    json_t *words = words_of("eval", folder, "--split", "valid", NULL);
-
-    if (is_generated(c)) json_array_append_new(words, json_string("--slices"));
-    if (is_generated(c)) json_array_append_new(words, json_string("--floors"));
-    add_common(c, words);
-    return words;
-}
-
-bool runs_have_test(const struct comparison *c)
-{
-    const json_t *options = json_object_get(c->definition, "options");
-
-    return json_object_get(c->definition, "test") ||
-           (!json_object_get(options, "data") && !json_object_get(options, "source"));
-}
-
-static json_t *test_words(const struct comparison *c, const char *folder)
-{
-    const json_t *options = json_object_get(c->definition, "options");
-    const json_t *test = json_object_get(c->definition, "test");
-    char         *outputs = compare_text("%s/test.jsonl", folder);
-    json_t       *words = words_of("eval", folder, NULL), *more;
-
-    if (test) {
-        json_t                  *some = json_object();
-        static const char *const names[] = { "reverse", "patch" };
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-            if (json_object_get(options, names[i]))
-                json_object_set(some, names[i], json_object_get(options, names[i]));
-        add_options(words, test);
-        add_options(words, some);
-        json_decref(some);
-    } else {
-        more = words_of("--split", "test", NULL);
-        json_array_extend(words, more);
-        json_decref(more);
-        if (is_generated(c)) json_array_append_new(words, json_string("--slices"));
-    }
-    more = words_of("--outputs", outputs, NULL);
-    json_array_extend(words, more);
-    json_decref(more);
-    add_common(c, words);
-    free(outputs);
-    return words;
-}
-
-/*
  * Files of a run
  */
-
-static bool has_file(const char *folder, const char *name)
-{
-    char *path = compare_text("%s/%s", folder, name);
-
-    const bool there = access(path, F_OK) == 0;
-    free(path);
-    return there;
-}
 
 static void remove_file(const char *folder, const char *name)
 {
@@ -275,49 +143,6 @@ static json_t *curve_of(const char *folder)
  * Records
  */
 
-static json_t *record_of(const char *kind, const char *id, const char *status)
-{
-    char            when[32], host[64] = "";
-    const time_t    now = time(NULL);
-    const struct tm t = *gmtime(&now);
-
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &t);
-    (void)gethostname(host, sizeof host - 1);
-    json_t *machine = json_string(host);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "kind", kind, "id", id,
-                     "version", foci_version(), "status", status, "time", when,
-                     "machine", machine ? machine : json_string("?"));
-}
-
-/* Why a child failed, to be freed. */
-static char *reason_of(const struct compare_child *k)
-{
-    if (k->ended_by)
-        return compare_text("ended by signal %d (%s)%s", k->ended_by,
-                            strsignal(k->ended_by),
-                            k->ended_by == SIGKILL ? ", as where memory is short" : "");
-    if (!WIFEXITED(k->status) || !WEXITSTATUS(k->status))
-        return compare_text("its result could not be read");
-    return compare_text("exit status %d: %s", WEXITSTATUS(k->status), k->err);
-}
-
-/* What a child printed, if it went well; to be released. */
-static json_t *result_of(const struct compare_child *k)
-{
-    if (!WIFEXITED(k->status) || WEXITSTATUS(k->status)) return NULL;
-    json_t *result = json_loads(k->out, 0, NULL);
-    if (json_is_object(result)) return result;
-    json_decref(result);
-    return NULL;
-}
-
-/* Somebody asked it to end: this is no failure of its own. */
-static bool was_stopped(const struct compare_child *k)
-{
-    const int s = k->ended_by;
-    return s == SIGINT || s == SIGTERM || s == SIGHUP || (s && signal_count() > 0);
-}
-
 /* The best floor is more than it reached: a rule that learns nothing does as well. */
 static bool is_below_floor(const json_t *valid)
 {
@@ -353,7 +178,7 @@ static json_t *run_record(const struct runner *r, const struct run_job *j,
                           const char *status)
 {
     json_t *record =
-        record_of("run", json_string_value(json_object_get(j->run, "id")), status);
+        results_record("run", json_string_value(json_object_get(j->run, "id")), status);
     json_t *train = run_train_words(r->c, j->run, j->folder, false);
     json_t *eval = run_eval_words(r->c, j->folder);
     char   *commands[] = { children_command(train), children_command(eval) };
@@ -433,7 +258,7 @@ static void end_run(struct runner *r, struct run_job *j, json_t *record)
 static void fail_run(struct runner *r, struct run_job *j, const struct compare_child *k)
 {
     json_t *record = run_record(r, j, "failed");
-    char   *reason = reason_of(k);
+    char   *reason = children_reason(k);
 
     json_object_set_new(record, "reason",
                         json_string(reason) ? json_string(reason) : json_string("?"));
@@ -472,15 +297,15 @@ static void start_run(struct runner *r, const json_t *run)
     j->kept = read_kept(j->folder);
     j->trained = j->kept != NULL;
     j->on = !json_object_get(options, "time-limit") &&
-            has_file(j->folder, "state.safetensors") &&
-            has_file(j->folder, "train.json");
+            run_has_file(j->folder, "state.safetensors") &&
+            run_has_file(j->folder, "train.json");
     if (!j->trained && !j->on) forget(j->folder);
     start_step(r, j);
 }
 
 static void end_training(struct runner *r, struct run_job *j, struct compare_child *k)
 {
-    json_t *train = result_of(k);
+    json_t *train = children_result(k);
 
     if (!train && j->on && WIFEXITED(k->status) && WEXITSTATUS(k->status) == 1) {
         note(r->c->a, "run %s cannot go on and begins anew: %s",
@@ -509,7 +334,7 @@ static void end_training(struct runner *r, struct run_job *j, struct compare_chi
 static void end_evaluation(struct runner *r, struct run_job *j, struct compare_child *k)
 {
     const struct compare_metric *m = compare_metric_of(r->c->definition);
-    json_t                      *valid = result_of(k);
+    json_t                      *valid = children_result(k);
 
     if (!valid) {
         fail_run(r, j, k);
@@ -535,7 +360,7 @@ static void end_child(struct runner *r, struct compare_child *k)
 
     k->out = k->err = NULL;
     children_release(&r->children, k);
-    if (was_stopped(&ended)) {
+    if (children_were_stopped(&ended)) {
         r->stop = true;
         free_job(j);
     } else if (j->trained) {
@@ -653,160 +478,4 @@ int runs_do(struct comparison *c, const json_t *list)
         "interrupted, %lld of %lld runs are done: foci compare --resume --out "
         "%s goes on",
         (long long)r.done, (long long)r.total, c->out);
-}
-
-/*
- * One child after the other: whether an arm can, what it costs, the test set
- */
-
-/* Run a child and wait for it; false: it was interrupted, or could not be started.  The
- * caller frees out and err. */
-static bool run_one(struct comparison *c, const json_t *words,
-                    struct compare_child *ended)
-{
-    struct compare_children one;
-    struct compare_child   *k = NULL;
-
-    children_create(&one, c->a, 1);
-    if (!signal_count() && children_start(&one, words, NULL) == EXIT_OK)
-        while (!(k = children_wait(&one)))
-            continue;
-    if (k) {
-        *ended = *k;
-        k->out = k->err = NULL;
-        children_release(&one, k);
-    }
-    children_free(&one);
-    return k && !was_stopped(ended);
-}
-
-/* The record of one child goes into the journal. */
-static int note_one(struct comparison *c, const char *kind, const char *id,
-                    const json_t *words, const char *name)
-{
-    struct compare_child k = { 0 };
-
-    if (!run_one(c, words, &k)) {
-        free(k.out);
-        free(k.err);
-        return failure(c->a, "interrupted: foci compare --resume --out %s goes on",
-                       c->out);
-    }
-    json_t *result = result_of(&k);
-    json_t *record = record_of(kind, id, result ? "ok" : "failed");
-    char   *command = children_command(words);
-    char   *reason = reason_of(&k);
-    json_object_set_new(record, "command", json_string(command));
-    if (result)
-        json_object_set_new(record, name, result);
-    else
-        json_object_set_new(record, "reason",
-                            json_string(!strcmp(kind, "check") ? k.err : reason));
-    free(command);
-    free(reason);
-    free(k.out);
-    free(k.err);
-    return results_append(c, record);
-}
-
-int runs_check(struct comparison *c)
-{
-    int     code = EXIT_OK;
-    size_t  i;
-    json_t *arm;
-
-    json_array_foreach(c->arms, i, arm)
-    {
-        const char *task = json_string_value(json_object_get(c->definition, "task"));
-        json_t     *run = plan_check(c, arm), *words = words_of("train", task, NULL);
-        const char *id = json_string_value(json_object_get(run, "id"));
-
-        add_options(words, json_object_get(run, "options"));
-        json_array_append_new(words, json_string("--check"));
-        add_common(c, words);
-        if (!results_get(c->results, "checks", id))
-            code = note_one(c, "check", id, words, "model");
-        json_decref(words);
-        json_decref(run);
-        if (code) return code;
-    }
-    return EXIT_OK;
-}
-
-static bool is_done_well(const struct comparison *c, const json_t *run)
-{
-    const json_t *record =
-        results_get(c->results, "runs", json_string_value(json_object_get(run, "id")));
-    const char *status = json_string_value(json_object_get(record, "status"));
-
-    return status && !strcmp(status, "ok");
-}
-
-/* Without its folder a model was trained elsewhere. */
-static int find_model(const struct comparison *c, const char *folder)
-{
-    if (has_file(folder, "model.safetensors")) return EXIT_OK;
-    return failure(c->a,
-                   "%s: has no model: where parts ran on several machines, bring their "
-                   "folders runs/ together first",
-                   folder);
-}
-
-/* Whether the costs of this arm are known, from any of its runs. */
-static bool is_measured(const json_t *measured, const json_t *run)
-{
-    return json_object_get(measured, json_string_value(json_object_get(run, "arm")));
-}
-
-int runs_measure(struct comparison *c, const json_t *list)
-{
-    json_t *measured = json_object(), *run;
-    int     code = EXIT_OK;
-    size_t  i;
-
-    for (int pass = 0; pass < 2; pass++)
-        json_array_foreach(list, i, run)
-        {
-            const char *id = json_string_value(json_object_get(run, "id"));
-            const char *arm = json_string_value(json_object_get(run, "arm"));
-            if (code || is_measured(measured, run) || !is_done_well(c, run)) continue;
-            if (pass == 0 && !results_get(c->results, "costs", id)) continue;
-            if (pass) {
-                char   *folder = run_folder(c, run);
-                json_t *words =
-                    words_of("eval", folder, "--split", "valid", "--costs", NULL);
-                add_common(c, words);
-                code = find_model(c, folder);
-                if (!code) code = note_one(c, "costs", id, words, "costs");
-                json_decref(words);
-                free(folder);
-            }
-            json_object_set_new(measured, arm, json_true());
-        }
-    json_decref(measured);
-    return code;
-}
-
-int runs_test(struct comparison *c, const json_t *list)
-{
-    struct progress progress;
-    json_t         *run;
-    size_t          i;
-
-    progress_begin(&progress, c->a, "test sets", (int64_t)json_array_size(list));
-    json_array_foreach(list, i, run)
-    {
-        const char *id = json_string_value(json_object_get(run, "id"));
-        if (!is_done_well(c, run) || results_get(c->results, "tests", id)) continue;
-        char   *folder = run_folder(c, run);
-        json_t *words = test_words(c, folder);
-        int     code = find_model(c, folder);
-        progress_tick(&progress, (int64_t)i, id);
-        if (!code) code = note_one(c, "test", id, words, "test");
-        json_decref(words);
-        free(folder);
-        if (code) return code;
-    }
-    progress_end(&progress);
-    return EXIT_OK;
 }

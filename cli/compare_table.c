@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 /* Rows of cells under a heading; the first row names the columns. */
 struct sheet {
@@ -328,31 +328,62 @@ static void print_options(const json_t *options)
     }
 }
 
+/* How many runs are done, while some are not. */
+static void print_missing(const struct printing *p, const char *end)
+{
+    const json_t   *runs = json_object_get(p->summary, "runs");
+    const long long done = json_integer_value(json_object_get(runs, "done"));
+    const long long all = json_integer_value(json_object_get(runs, "of"));
+    const bool      tuned = json_is_true(json_object_get(runs, "tuned"));
+
+    if (!tuned)
+        printf("tuning is not over, and %lld runs are done%s", done, end);
+    else if (done < all)
+        printf("%lld of %lld runs are done%s", done, all, end);
+}
+
+/* The options of arms that are more than their names. */
+static void print_arms(const struct printing *p, const char *end)
+{
+    const json_t *levels = json_object_get(p->summary, "levels");
+    size_t        i;
+    json_t       *arm;
+
+    json_array_foreach(json_object_get(json_array_get(levels, 0), "arms"), i, arm)
+    {
+        const json_t *options = json_object_get(arm, "options");
+        if (json_object_size(options) == 1 &&
+            json_equal(json_object_get(options, "attention"),
+                       json_object_get(arm, "arm")))
+            continue;
+        printf("%s:", json_string_value(json_object_get(arm, "arm")));
+        print_options(options);
+        printf("%s", end);
+    }
+}
+
 static void print_head(const struct printing *p)
 {
-    const json_t *s = p->summary, *runs = json_object_get(s, "runs");
+    const json_t *s = p->summary;
     const bool  test = !strcmp(json_string_value(json_object_get(s, "split")), "test");
     const char *base = json_string_value(json_object_get(s, "baseline"));
     const char *end = p->markdown ? "\n\n" : "\n";
+    const long long n = json_integer_value(json_object_get(s, "comparisons"));
+    const long long seeds = json_integer_value(json_object_get(s, "seeds"));
 
-    printf("%s on the %s, mean of %lld seeds with 95 %% intervals; differences to %s, "
-           "paired by seed, margin %.4g %s, %lld comparisons%s",
-           p->m->name, test ? "test set" : "validation set",
-           (long long)json_integer_value(json_object_get(s, "seeds")),
-           base ? base : "nothing", json_number_value(json_object_get(s, "margin")),
-           p->m->unit, (long long)json_integer_value(json_object_get(s, "comparisons")),
-           end);
-    printf("foci train %s", json_string_value(json_object_get(s, "task")));
+    printf("%s on the %s set, %smean of %lld seed%s with 95 %% intervals%s", p->m->name,
+           test ? "test" : "validation", p->m->ratio ? "geometric " : "", seeds,
+           seeds == 1 ? "" : "s", end);
+    if (n)
+        printf("differences to %s, paired by seed; margin %.4g %s; %lld comparison%s%s",
+               base, json_number_value(json_object_get(s, "margin")), p->m->unit, n,
+               n == 1 ? "" : "s", end);
+    printf("foci %s: foci train %s", json_string_value(json_object_get(s, "version")),
+           json_string_value(json_object_get(s, "task")));
     print_options(json_object_get(s, "options"));
     printf("%s", end);
-    if (json_integer_value(json_object_get(runs, "done")) <
-            json_integer_value(json_object_get(runs, "of")) ||
-        !json_is_true(json_object_get(runs, "tuned")))
-        printf("%lld of %lld runs are done%s%s",
-               (long long)json_integer_value(json_object_get(runs, "done")),
-               (long long)json_integer_value(json_object_get(runs, "of")),
-               json_is_true(json_object_get(runs, "tuned")) ? "" : ", and tuning is not",
-               end);
+    print_arms(p, end);
+    print_missing(p, end);
     if (!p->markdown) printf("\n");
 }
 
@@ -371,12 +402,12 @@ static void print_rest(const struct printing *p)
         }
     }
     if (below)
-        printf("\n%lld runs ended below the floor: no better than a rule that learns "
-               "nothing.  They count as failed, and in means.\n",
-               (long long)below);
+        printf("\n%lld run%s ended below the floor, no better than a rule that learns "
+               "nothing: counted as failed, and in the mean\n",
+               (long long)below, below == 1 ? "" : "s");
     if (crashed)
-        printf("\n%lld runs have no result, so means are over the others.\n",
-               (long long)crashed);
+        printf("\n%lld run%s failed without a result: counted, and not in the mean\n",
+               (long long)crashed, crashed == 1 ? "" : "s");
     json_array_foreach(json_object_get(p->summary, "refused"), i, arm)
     {
         printf("\n%s was left out: %s\n", json_string_value(json_object_get(arm, "arm")),

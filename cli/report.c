@@ -1,7 +1,7 @@
 /* report.c -- foci report DIR...: the table of a comparison, of all its folders together. */
 #include <stdlib.h>
 
-#include "cli/compare.h"
+#include "cli/comparison.h"
 
 static const struct option options[] = {
     { .name = "markdown", .help = "print tables in Markdown" },

@@ -1,4 +1,4 @@
-/* compare.h -- what the parts of `foci compare` and `foci report` share.
+/* comparison.h -- what the parts of `foci compare` and `foci report` share.
  *
  * A comparison is a folder:
  *
@@ -16,13 +16,16 @@
  *     compare_arms.c     arms, and an axis along an argument of their specs
  *     compare_plan.c     the list of runs, in order, and what tuning chose
  *     compare_child.c    child processes, some at a time
+ *     compare_words.c    their command lines
  *     compare_run.c      what is done for each run, and its line of results
+ *     compare_measure.c  whether arms can, what they cost, the test set
  *     compare_results.c  the journal of results
  *     compare_judge.c    statistics of finished runs
  *     compare_table.c    tables
+ *     compare_dry.c      the list of runs and their time
  */
-#ifndef FOCI_CLI_COMPARE_H
-#define FOCI_CLI_COMPARE_H
+#ifndef FOCI_CLI_COMPARISON_H
+#define FOCI_CLI_COMPARISON_H
 
 #include "cli/cli.h"
 
@@ -169,6 +172,12 @@ int children_start(struct compare_children *s, const json_t *words, void *user);
 struct compare_child *children_wait(struct compare_children *s);
 void children_release(struct compare_children *s, struct compare_child *k);
 
+/* What a child printed, if it went well, to be released; or why it failed, to be freed. */
+json_t *children_result(const struct compare_child *k);
+char   *children_reason(const struct compare_child *k);
+/* Somebody asked it to end: this is no failure of its own. */
+bool children_were_stopped(const struct compare_child *k);
+
 /* The words as a shell would read them, with "foci" in front; to be freed. */
 char *children_command(const json_t *words);
 
@@ -177,28 +186,46 @@ char *children_command(const json_t *words);
  * the message printed.
  */
 
-/* Try which arms can do the task. */
-int runs_check(struct comparison *c);
-
 /* Do those of the list that are not done. */
 int runs_do(struct comparison *c, const json_t *list);
-
-/* What the finished runs cost, one after the other, and what they reach on the test set. */
-int runs_measure(struct comparison *c, const json_t *list);
-int runs_test(struct comparison *c, const json_t *list);
-
-/* Whether there is a test set. */
-bool runs_have_test(const struct comparison *c);
 
 /* Runs of the list without a result, of all parts. */
 int64_t runs_missing(const struct comparison *c, const json_t *list);
 
-/* The command lines of a run: to train it in `folder`, which is resumed where `on`, and to
- * judge it by validation; lists to be released. */
+/*
+ * compare_measure.c: as runs_do()
+ */
+
+/* Try which arms can do the task. */
+int runs_check(struct comparison *c);
+
+/* What the finished runs of a list cost, one of each arm, and what they reach on the test
+ * set. */
+int runs_measure(struct comparison *c, const json_t *list);
+int runs_test(struct comparison *c, const json_t *list);
+
+/*
+ * compare_words.c: command lines without "foci", as lists to be released
+ */
+
+/* The words up to a NULL; and more behind them. */
+json_t *words_create(const char *word, ...);
+void    words_add_options(json_t *words, const json_t *options);
+void    words_add_common(const struct comparison *c, json_t *words);
+
+/* To train a run in `folder`, which is gone on with where `on`; to judge it by validation, and
+ * by the test set. */
 json_t *run_train_words(const struct comparison *c, const json_t *run,
                         const char *folder, bool on);
 json_t *run_eval_words(const struct comparison *c, const char *folder);
-char   *run_folder(const struct comparison *c, const json_t *run);
+json_t *run_test_words(const struct comparison *c, const char *folder);
+
+/* Whether there is a test set. */
+bool runs_have_test(const struct comparison *c);
+
+/* The folder of a run, to be freed, and whether it has a file. */
+char *run_folder(const struct comparison *c, const json_t *run);
+bool  run_has_file(const char *folder, const char *name);
 
 /*
  * compare_dry.c
@@ -222,6 +249,9 @@ int results_load(const struct args *a, json_t *results, const char *folder,
 
 /* Append a record to the journal and to c->results, which takes it over. */
 int results_append(struct comparison *c, json_t *record);
+
+/* The beginning of a record: what it is about, when and where. */
+json_t *results_record(const char *kind, const char *id, const char *status);
 
 /* The record of a run, a test ...: "runs", "tests", "costs", "checks"; NULL: none. */
 const json_t *results_get(const json_t *results, const char *sort, const char *id);

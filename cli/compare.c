@@ -1,16 +1,9 @@
 /* compare.c -- foci compare: several mechanisms, trained and measured alike; one table. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cli/comparison.h"
 #include "cli/train.h"
-#include "foci/file.h"
 
 static const struct option options[] = {
     { .name = "attention",
@@ -108,155 +101,6 @@ static const struct option options[] = {
 };
 
 /*
- * The folder
- */
-
-/* Several processes may do parts; one alone does the whole. */
-static int open_lock(struct comparison *c, int i, const char *name, int how)
-{
-    enum { TRIES = 60 }; /* children of a runner that was killed take a moment */
-    const struct timespec wait = { .tv_nsec = 50000000 };
-    char                 *path = compare_text("%s/%s", c->out, name);
-
-    c->locks[i] = open(path, O_RDWR | O_CREAT, 0666); /* children have it too */
-    const int error = errno;
-    int       code = c->locks[i] < 0
-                         ? failure(c->a, "%s: cannot be opened: %s", path, strerror(error))
-                         : EXIT_OK;
-    free(path);
-    for (int t = 0; !code && flock(c->locks[i], how | LOCK_NB); t++) {
-        if (t == TRIES)
-            return failure(c->a,
-                           "another foci compare is at work in %s; spread runs over "
-                           "several by --part",
-                           c->out);
-        nanosleep(&wait, NULL);
-    }
-    return code;
-}
-
-static int lock(struct comparison *c)
-{
-    char name[64];
-
-    if (c->parts == 1) return open_lock(c, 0, "lock", LOCK_EX);
-    snprintf(name, sizeof name, "lock.%d-of-%d", c->part + 1, c->parts);
-    const int code = open_lock(c, 0, "lock", LOCK_SH);
-    return code ? code : open_lock(c, 1, name, LOCK_EX);
-}
-
-static void unlock(struct comparison *c)
-{
-    for (int i = 0; i < 2; i++)
-        if (c->locks[i] >= 0) close(c->locks[i]);
-}
-
-/* Of parts that begin at once one writes the definition: a link is made once. */
-static int write_definition(struct comparison *c, bool first)
-{
-    char *path = compare_text("%s/compare.json", c->out);
-    char *own = compare_text("%s/compare.json.%ld", c->out, (long)getpid());
-    char *text = json_dumps(c->definition, JSON_INDENT(2));
-    char *lines = compare_text("%s\n", text);
-
-    const foci_status status =
-        foci_file_write(c->ctx, first ? own : path, lines, strlen(lines));
-    int code = status ? library_error(c->a, c->ctx, status, NULL) : EXIT_OK;
-    if (!code && first) {
-        if (link(own, path) && errno != EEXIST)
-            code = failure(c->a, "%s: cannot be written: %s", path, strerror(errno));
-        (void)unlink(own);
-    }
-    free(lines);
-    free(text);
-    free(own);
-    free(path);
-    return code;
-}
-
-/* The folder has a definition: what is given may add to it. */
-static int join(struct comparison *c, json_t *stored, const json_t *given)
-{
-    bool changed = false;
-
-    c->definition = stored;
-    int code = definition_merge(c->a, stored, given, c->out, &changed);
-    if (code || !changed || opt_flag(c->a, "dry-run")) return code;
-    if (c->parts > 1)
-        return usage_error(
-            c->a, "%s has fewer arms or seeds: add them once without --part", c->out);
-    return write_definition(c, false);
-}
-
-static int begin(struct comparison *c, json_t *given)
-{
-    int code = definition_complete(c->a, c->ctx, given);
-
-    if (code || opt_flag(c->a, "dry-run")) {
-        c->definition = json_incref(given);
-        return code;
-    }
-    json_t *copy = json_deep_copy(given);
-    c->definition = copy;
-    if ((code = write_definition(c, true))) return code;
-    json_t *stored = definition_load(c->a, c->out, &code);
-    if (!stored) return code ? code : EXIT_FAILED;
-    code = join(c, stored, given);
-    json_decref(copy);
-    return code;
-}
-
-/* Whether something was done here; with a part, by this part. */
-static bool has_results(const struct comparison *c)
-{
-    if (c->parts == 1) {
-        json_t *all = json_object_get(c->results, "runs");
-        return json_object_size(all) > 0;
-    }
-    char      *path = compare_text("%s/%s", c->out, c->journal);
-    const bool there = access(path, F_OK) == 0;
-    free(path);
-    return there;
-}
-
-static int read_results(struct comparison *c)
-{
-    const char *version = foci_version();
-    const bool  dry = opt_flag(c->a, "dry-run");
-
-    return results_load(c->a, c->results, c->out, dry ? NULL : c->journal, &version);
-}
-
-/* The definition and the results so far. */
-static int open_folder(struct comparison *c, json_t *given)
-{
-    const bool dry = opt_flag(c->a, "dry-run");
-    int        code = EXIT_OK;
-
-    if (!dry && mkdir(c->out, 0777) && errno != EEXIST)
-        return failure(c->a, "%s: cannot be made: %s", c->out, strerror(errno));
-    if (!dry && (code = lock(c))) return code;
-    json_t *stored = definition_load(c->a, c->out, &code);
-    if (code) return code;
-    if (!stored && opt_flag(c->a, "resume") &&
-        !json_array_size(json_object_get(given, "arms")))
-        return failure(c->a, "%s has no comparison to go on with", c->out);
-    if (!stored) return begin(c, given);
-    if ((code = read_results(c))) {
-        json_decref(stored);
-        return code;
-    }
-    if (!dry && !opt_flag(c->a, "resume") && has_results(c)) {
-        json_decref(stored);
-        return failure(c->a,
-                       "%s has a comparison already: --resume goes on with it, another "
-                       "--out begins anew",
-                       c->out);
-    }
-    return join(c, stored, given);
-}
-
-/*
  * What was asked for
  */
 
@@ -293,23 +137,6 @@ static int share_threads(struct comparison *c)
              c->threads > 1 ? "s" : "",
              c->jobs > all ? ", more than there are cores" : "");
     return EXIT_OK;
-}
-
-/* The baseline is an arm, or what an axis made arms of. */
-static int check_baseline(struct comparison *c)
-{
-    const json_t *name = json_object_get(c->definition, "baseline");
-    size_t        i;
-    json_t       *arm;
-
-    json_array_foreach(c->arms, i, arm)
-    {
-        if (json_equal(json_object_get(arm, "name"), (json_t *)name) ||
-            json_equal(json_object_get(arm, "base"), (json_t *)name))
-            return EXIT_OK;
-    }
-    return usage_error(c->a, "--baseline is '%s', and no arm has this name",
-                       json_string_value(name));
 }
 
 /*
@@ -349,11 +176,11 @@ static int do_runs(struct comparison *c, bool *all)
     int     code = runs_do(c, list);
 
     json_decref(list);
-    if (!code && c->parts > 1) code = read_results(c);
+    if (!code && c->parts > 1) code = compare_folder_read(c);
     if (code) return code;
     list = plan_runs(c, &complete);
     code = runs_do(c, list);
-    if (!code && c->parts > 1) code = read_results(c);
+    if (!code && c->parts > 1) code = compare_folder_read(c);
     const int64_t missing = runs_missing(c, list);
     *all = complete && !missing;
     if (!code && !complete)
@@ -396,12 +223,9 @@ static int run_with(struct comparison *c, json_t *given)
 
     c->ctx = open_ctx(c->a, (int)opt_int(c->a, "threads", 0));
     if (!c->ctx) return EXIT_FAILED;
-    if ((code = read_part(c)) || (code = open_folder(c, given)) ||
+    if ((code = read_part(c)) || (code = compare_folder_open(c, given)) ||
         (code = share_threads(c)))
         return code;
-    c->arms = arms_expand(c->a, c->ctx, c->definition);
-    if (!c->arms) return EXIT_USAGE;
-    if ((code = check_baseline(c))) return code;
     if (opt_flag(c->a, "retry")) c->tried = json_object();
     hold_signals();
     code = opt_flag(c->a, "dry-run") ? runs_print(c) : work(c);
@@ -420,7 +244,7 @@ static int run(const struct args *a)
     json_t           *given = definition_read(a);
 
     const int code = given ? run_with(&c, given) : EXIT_USAGE;
-    unlock(&c);
+    compare_folder_close(&c);
     json_decref(given);
     json_decref(c.definition);
     json_decref(c.arms);

@@ -483,7 +483,7 @@ static int merge_arms(const struct args *a, json_t *to, const json_t *given,
 static char *line_of(const json_t *value)
 {
     char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT) : NULL;
-    return text ? text : compare_text("nothing");
+    return text ? text : compare_text("none");
 }
 
 static int refuse(const struct args *a, const char *where, const char *key,
@@ -491,10 +491,11 @@ static int refuse(const struct args *a, const char *where, const char *key,
 {
     char *before = line_of(there), *after = line_of(now);
 
-    const int code = usage_error(a,
-                                 "%s was begun with %s %s, not %s: arms and seeds may "
-                                 "be added, all else takes another --out",
-                                 where, key, before, after);
+    const int code =
+        usage_error(a,
+                    "%s was begun with %s %s, and not %s: arms and seeds may "
+                    "be added, all else takes another --out",
+                    where, key, before, after);
     free(before);
     free(after);
     return code;

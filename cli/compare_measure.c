@@ -27,6 +27,20 @@ static bool run_one(struct comparison *c, const json_t *words,
     return k && !children_were_stopped(ended);
 }
 
+/* What failed the same way before is known: what fails is tried each time, as its reason may
+ * have been a file that was not there. */
+static int append_news(struct comparison *c, json_t *record)
+{
+    const json_t *before = results_get(
+        c->results, "checks", json_string_value(json_object_get(record, "id")));
+    const json_t *reason = json_object_get(before, "reason");
+
+    if (!reason || !json_equal((json_t *)reason, json_object_get(record, "reason")))
+        return results_append(c, record);
+    json_decref(record);
+    return EXIT_OK;
+}
+
 /* The record of one child goes into the journal. */
 static int note_one(struct comparison *c, const char *kind, const char *id,
                     const json_t *words, const char *name)
@@ -53,7 +67,13 @@ static int note_one(struct comparison *c, const char *kind, const char *id,
     free(reason);
     free(k.out);
     free(k.err);
-    return results_append(c, record);
+    return append_news(c, record);
+}
+
+static bool is_known(const struct comparison *c, const char *id)
+{
+    const json_t *check = results_get(c->results, "checks", id);
+    return json_object_get(check, "model") != NULL;
 }
 
 int runs_check(struct comparison *c)
@@ -71,8 +91,7 @@ int runs_check(struct comparison *c)
         words_add_options(words, json_object_get(run, "options"));
         json_array_append_new(words, json_string("--check"));
         words_add_common(c, words);
-        if (!results_get(c->results, "checks", id))
-            code = note_one(c, "check", id, words, "model");
+        if (!is_known(c, id)) code = note_one(c, "check", id, words, "model");
         json_decref(words);
         json_decref(run);
         if (code) return code;

@@ -13,6 +13,7 @@
  * repeated by hand.
  *
  *     compare_define.c   the definition, from a command line or a folder
+ *     compare_folder.c   locks; the definition of a folder joins the one given
  *     compare_arms.c     arms, and an axis along an argument of their specs
  *     compare_plan.c     the list of runs, in order, and what tuning chose
  *     compare_child.c    child processes, some at a time
@@ -89,6 +90,19 @@ int64_t compare_count(const char *text);
 
 /* Text printed into memory of its own; never NULL. */
 char *compare_text(const char *format, ...) CLI_PRINTF(1, 2);
+
+/*
+ * compare_folder.c
+ */
+
+/* Lock c->out, read its results, and bring its definition and what is given together in
+ * c->definition and c->arms; a folder that is not there is made.  With --dry-run nothing is
+ * written.  EXIT_OK, or a status with the message printed; close in both cases. */
+int  compare_folder_open(struct comparison *c, const json_t *given);
+void compare_folder_close(struct comparison *c);
+
+/* Read the results once more, with those of other parts. */
+int compare_folder_read(struct comparison *c);
 
 /*
  * compare_arms.c

@@ -22,8 +22,9 @@ struct judged_arm {
     const json_t *arm;
     double       *value; /* [seeds] as the metric is; NAN: there is none */
     int64_t       seeds, done, failed, below;
-    json_t       *runs;   /* [{"seed", "status", "value"}] */
-    json_t       *values; /* tuned */
+    json_t       *runs;    /* [{"seed", "status", "value"}] */
+    const char  **outputs; /* [seeds] files of test results; NULL: there is none */
+    json_t       *values;  /* tuned */
     const json_t *costs;
     double        speed; /* training tokens a second, the mean */
     double        peak;  /* bytes, the most */
@@ -75,6 +76,8 @@ static void take_run(struct judgement *j, struct judged_arm *x, int64_t s,
 
     if (costs) x->costs = json_object_get(json_object_get(costs, "costs"), "costs");
     x->value[s] = ok ? quality_of(j, run) : NAN;
+    x->outputs[s] = json_string_value(json_object_get(
+        json_object_get(record_of(j, "tests", run), "test"), "outputs"));
     if (!record) return;
     x->done++;
     x->failed += !ok;
@@ -95,6 +98,7 @@ static void take_arm(struct judgement *j, struct judged_arm *x, const json_t *ar
     *x = (struct judged_arm){ .arm = arm, .seeds = j->seeds, .runs = json_array() };
     x->pairs.size = sizeof x->pairs;
     x->value = need((size_t)j->seeds, sizeof *x->value);
+    x->outputs = need((size_t)j->seeds, sizeof *x->outputs);
     x->values = json_incref(json_array_get(j->grid, (size_t)(at < 0 ? 0 : at)));
     for (int64_t s = 0; s < j->seeds; s++) {
         x->value[s] = NAN;
@@ -104,6 +108,14 @@ static void take_arm(struct judgement *j, struct judged_arm *x, const json_t *ar
         json_decref(run);
     }
     if (x->done) x->speed /= (double)x->done;
+}
+
+static void free_arm(struct judged_arm *x)
+{
+    json_decref(x->runs);
+    json_decref(x->values);
+    free(x->value);
+    free(x->outputs);
 }
 
 /* An arm has its costs from one of its runs, whatever the number of examples. */
@@ -116,9 +128,7 @@ static const json_t *costs_of(struct judgement *j, const json_t *arm)
         struct judged_arm x;
         take_arm(j, &x, arm, json_integer_value(json_array_get(sizes, i)));
         found = x.costs;
-        json_decref(x.runs);
-        json_decref(x.values);
-        free(x.value);
+        free_arm(&x);
     }
     return found;
 }
@@ -172,33 +182,62 @@ static foci_status add_mean(const struct judgement *j, const struct judged_arm *
     return FOCI_OK;
 }
 
-static foci_status add_difference(struct judgement *j, struct judged_arm *x,
-                                  const struct judged_arm *base, json_t *to)
+/* The values of pairs, in the order of seeds, and the files of both runs of each, to be
+ * released; the result is how many there are. */
+static int64_t pair(const struct judgement *j, const struct judged_arm *x,
+                    const struct judged_arm *base, double *a, double *b,
+                    json_t *outputs[2])
 {
-    double *a = need(2 * (size_t)x->seeds, sizeof *a), *b = a + x->seeds;
     int64_t n = 0;
 
+    outputs[0] = json_array();
+    outputs[1] = json_array();
     for (int64_t i = 0; i < x->seeds; i++) {
         a[n] = inner(j, x->value[i]);
         b[n] = inner(j, base->value[i]);
-        n += isfinite(a[n]) && isfinite(b[n]);
+        if (!isfinite(a[n]) || !isfinite(b[n])) continue;
+        n++;
+        if (!x->outputs[i] || !base->outputs[i]) continue;
+        json_array_append_new(outputs[0], json_string(x->outputs[i]));
+        json_array_append_new(outputs[1], json_string(base->outputs[i]));
     }
-    const foci_status status = foci_pairs_test(j->c->ctx, a, b, n, NULL, &x->pairs);
-    free(a);
-    if (status || !n) return status;
-    const foci_pairs  *t = &x->pairs;
+    return n;
+}
+
+static json_t *difference_of(const struct judgement *j, const foci_pairs *t)
+{
     const foci_verdict verdict =
         foci_verdict_of(t->low, t->high, margin_of(j), direction(j));
-    json_t *o = json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "pairs",
-                          (json_int_t)n, "mean", number(shown(j, t->difference)), "low",
-                          number(shown(j, t->low)), "high", number(shown(j, t->high)),
-                          "bootstrap_low", number(shown(j, t->bootstrap_low)),
-                          "bootstrap_high", number(shown(j, t->bootstrap_high)), "p",
-                          number(t->p), "verdict", foci_verdict_name(verdict));
-    json_object_set_new(to, "difference", o);
-    j->holds[j->n_p] = o;
-    j->p[j->n_p++] = t->p;
-    return FOCI_OK;
+
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s}", "pairs",
+                     (json_int_t)t->n, "mean", number(shown(j, t->difference)), "low",
+                     number(shown(j, t->low)), "high", number(shown(j, t->high)),
+                     "bootstrap_low", number(shown(j, t->bootstrap_low)),
+                     "bootstrap_high", number(shown(j, t->bootstrap_high)), "p",
+                     number(t->p), "verdict", foci_verdict_name(verdict));
+}
+
+static foci_status add_difference(struct judgement *j, struct judged_arm *x,
+                                  const struct judged_arm *base, json_t *to)
+{
+    double       *a = need(2 * (size_t)x->seeds, sizeof *a);
+    json_t       *outputs[2];
+    const int64_t n = pair(j, x, base, a, a + x->seeds, outputs);
+    foci_status   status =
+        foci_pairs_test(j->c->ctx, a, a + x->seeds, n, NULL, &x->pairs);
+
+    free(a);
+    if (!status && n) {
+        json_t *o = difference_of(j, &x->pairs);
+        json_object_set_new(to, "difference", o);
+        j->holds[j->n_p] = o;
+        j->p[j->n_p++] = x->pairs.p;
+        if (!strcmp(j->split, "test"))
+            status = sentences_judge(j->c->ctx, j->m, outputs[0], outputs[1], o);
+    }
+    json_decref(outputs[0]);
+    json_decref(outputs[1]);
+    return status;
 }
 
 /*
@@ -258,9 +297,7 @@ static foci_status add_level(struct judgement *j, int64_t examples, size_t basel
         if (plan_is_able(j->c, all[i].arm))
             status = add_arm(j, &all[i], &all[baseline], list);
     for (size_t i = 0; i < n; i++) {
-        json_decref(all[i].runs);
-        json_decref(all[i].values);
-        free(all[i].value);
+        free_arm(&all[i]);
     }
     free(all);
     return status;

@@ -8,19 +8,23 @@
 
 /* Rows of cells under a heading; the first row names the columns. */
 struct sheet {
-    const char *columns; /* as table_create() */
-    json_t     *cells;   /* texts, row by row */
+    char    columns[16]; /* as table_create() */
+    json_t *cells;       /* texts, row by row */
 };
 
 struct printing {
     const json_t                *summary;
     const struct compare_metric *m;
     bool                         markdown;
+    bool                         sentences; /* tests over test examples are there */
 };
 
 static struct sheet sheet_create(const char *columns)
 {
-    return (struct sheet){ columns, json_array() };
+    struct sheet s = { .cells = json_array() };
+
+    snprintf(s.columns, sizeof s.columns, "%s", columns);
+    return s;
 }
 
 /* A cell, whose text is taken over. */
@@ -175,42 +179,52 @@ static void quality_row(const struct printing *p, struct sheet *s, const json_t 
     cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
     cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
     cell(s, small(real(d, "p_holm"), 3));
+    if (p->sentences)
+        cell(s, small(real(json_object_get(d, "sentences"), "p_randomisation"), 3));
     cell(s, compare_text("%lld/%lld", (long long)failed,
                          (long long)json_integer_value(json_object_get(arm, "done"))));
     cell(s, runs_text(p, json_object_get(arm, "runs")));
 }
 
+/* The names of the columns, some of which are not always there. */
+static struct sheet quality_sheet(const struct printing *p, bool several, bool tuned)
+{
+    struct sheet s = sheet_create("");
+
+    snprintf(s.columns, sizeof s.columns, "%sl%srrlr%srl", several ? "r" : "",
+             tuned ? "l" : "", p->sentences ? "r" : "");
+    if (several) cell(&s, compare_text("examples"));
+    cell(&s, compare_text("arm"));
+    if (tuned) cell(&s, compare_text("chosen"));
+    cell(&s, compare_text("%s", p->m->name));
+    cell(&s, compare_text("difference, %s", p->m->unit));
+    cell(&s, compare_text("verdict"));
+    cell(&s, compare_text("p (Holm)"));
+    if (p->sentences) cell(&s, compare_text("p (test set)"));
+    cell(&s, compare_text("failed"));
+    cell(&s, compare_text("each seed"));
+    return s;
+}
+
 static void print_quality(const struct printing *p)
 {
-    const json_t     *levels = json_object_get(p->summary, "levels");
-    const bool        tuned = json_object_get(p->summary, "tuning") != NULL;
-    const bool        several = json_array_size(levels) > 1;
-    char             *difference = compare_text("difference, %s", p->m->unit);
-    const char *const names[] = { "arm",      p->m->name, difference,  "verdict",
-                                  "p (Holm)", "failed",   "each seed", NULL };
-    const char       *columns = several ? tuned ? "rllrrlrrl" : "rlrrlrrl"
-                                : tuned ? "llrrlrrl"
-                                        : "lrrlrrl";
-    struct sheet      s = sheet_create(columns);
-    size_t            i, k;
-    json_t           *level, *arm;
+    const json_t *levels = json_object_get(p->summary, "levels");
+    const bool    tuned = json_object_get(p->summary, "tuning") != NULL;
+    const bool    several = json_array_size(levels) > 1;
+    struct sheet  s = quality_sheet(p, several, tuned);
+    size_t        i, k;
+    json_t       *level, *arm;
 
-    if (several) cell(&s, compare_text("examples"));
-    cell(&s, compare_text("%s", names[0]));
-    if (tuned) cell(&s, compare_text("chosen"));
-    heads(&s, names + 1);
     json_array_foreach(levels, i, level)
     {
         json_array_foreach(json_object_get(level, "arms"), k, arm)
         {
-            if (several)
-                cell(&s, count_text(
-                             json_integer_value(json_object_get(level, "examples"))));
+            const json_t *count = json_object_get(level, "examples");
+            if (several) cell(&s, count_text(json_integer_value(count)));
             quality_row(p, &s, arm, tuned);
         }
     }
     sheet_print(&s, p->markdown);
-    free(difference);
 }
 
 /*
@@ -415,11 +429,27 @@ static void print_rest(const struct printing *p)
     }
 }
 
+static bool has_sentences(const json_t *summary)
+{
+    size_t  i, k;
+    json_t *level, *arm;
+
+    json_array_foreach(json_object_get(summary, "levels"), i, level)
+    {
+        json_array_foreach(json_object_get(level, "arms"), k, arm)
+        {
+            const json_t *d = json_object_get(arm, "difference");
+            if (json_object_get(d, "sentences")) return true;
+        }
+    }
+    return false;
+}
+
 int table_of_comparison(const struct args *a, json_t *summary, bool markdown)
 {
     const struct compare_metric *m =
         compare_metric_find(json_string_value(json_object_get(summary, "metric")));
-    const struct printing p = { summary, m, markdown };
+    const struct printing p = { summary, m, markdown, has_sentences(summary) };
 
     if (a->json) return print_json(a, summary);
     print_head(&p);

@@ -22,6 +22,7 @@
  *     compare_measure.c  whether arms can, what they cost, the test set
  *     compare_results.c  the journal of results
  *     compare_judge.c    statistics of finished runs
+ *     compare_sentences.c   statistics over the examples of a test set
  *     compare_table.c    tables
  *     compare_dry.c      the list of runs and their time
  */
@@ -273,6 +274,11 @@ const json_t *results_get(const json_t *results, const char *sort, const char *i
 /*
  * compare_judge.c, compare_table.c
  */
+
+/* compare_sentences.c: tests over the examples of a test set, of two arms of which these are
+ * the files of --outputs, of as many seeds; "sentences" of `to`, if the files are there. */
+foci_status sentences_judge(foci_ctx *ctx, const struct compare_metric *m,
+                            const json_t *a, const json_t *b, json_t *to);
 
 /* All that tables show, as JSON (docs/comparing.md); NULL with the message printed. */
 json_t *judge(const struct comparison *c);

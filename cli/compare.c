@@ -135,7 +135,7 @@ static int share_threads(struct comparison *c)
     if (c->jobs > 1)
         note(c->a, "%d runs at once with %d thread%s each%s", c->jobs, c->threads,
              c->threads > 1 ? "s" : "",
-             c->jobs > all ? ", more than there are cores" : "");
+             c->jobs > all ? ", more than --threads has" : "");
     return EXIT_OK;
 }
 
@@ -186,7 +186,7 @@ static int do_runs(struct comparison *c, bool *all)
     if (!code && !complete)
         note(c->a, "tuning is not over in other parts: when it is, --resume goes on");
     else if (!code && missing)
-        note(c->a, "%lld runs of other parts are not done", (long long)missing);
+        note(c->a, "runs of other parts are not done: %lld", (long long)missing);
     else if (!code && c->parts > 1)
         note(c->a,
              "all runs are done: foci compare --resume --out %s measures costs, tests, "

@@ -196,8 +196,8 @@ static void print_estimate(const struct comparison *c, const json_t *seconds,
     printf("\n");
     table_print(t, stdout);
     table_free(t);
-    printf("in all about %.3g s: %d at once with %d threads each\n", total / c->jobs,
-           c->jobs, c->threads);
+    printf("in all about %.3g s: %d at once with %d thread%s each\n", total / c->jobs,
+           c->jobs, c->threads, c->threads > 1 ? "s" : "");
 }
 
 int runs_print(struct comparison *c)

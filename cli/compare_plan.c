@@ -15,17 +15,25 @@
 
 #include "cli/comparison.h"
 
-void plan_key(const char *task, const json_t *options, char key[17])
+/* FNV-1a of a text and the zero behind it. */
+static uint64_t absorb(uint64_t sum, const char *text)
 {
-    char    *text = json_dumps(options, JSON_SORT_KEYS | JSON_COMPACT);
-    uint64_t sum = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    do
+        sum = (sum ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    while (*text++);
+    return sum;
+}
 
-    for (const char *p = task; *p; p++)
-        sum = (sum ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    for (const char *p = text ? text : ""; *p; p++)
-        sum = (sum ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+/* A checksum of what determines a run.  Arms that differ by their names alone are runs of
+ * their own, as a control. */
+static uint64_t sum_of(const char *task, const char *arm, const json_t *options)
+{
+    char          *text = json_dumps(options, JSON_SORT_KEYS | JSON_COMPACT);
+    const uint64_t sum = absorb(absorb(UINT64_C(0xcbf29ce484222325), task), arm);
+    const uint64_t all = absorb(sum, text ? text : "");
+
     free(text);
-    snprintf(key, 17, "%016llx", (unsigned long long)sum);
+    return all;
 }
 
 /* "4*local(window=8)" as the name of a folder begins, "4-local-window-8". */
@@ -57,7 +65,7 @@ json_t *plan_run(const struct comparison *c, const json_t *arm, int64_t seed,
 {
     const char *task = json_string_value(json_object_get(c->definition, "task"));
     json_t     *options = json_deep_copy(json_object_get(c->definition, "options"));
-    char        key[17], begin[25], count[32] = "";
+    char        begin[25], count[32] = "";
 
     json_object_update(options, json_object_get(arm, "options"));
     json_object_update(options, (json_t *)values);
@@ -66,10 +74,11 @@ json_t *plan_run(const struct comparison *c, const json_t *arm, int64_t seed,
         set_number(options, "examples", examples);
         snprintf(count, sizeof count, "-n%lld", (long long)examples);
     }
-    plan_key(task, options, key);
-    slug(json_string_value(json_object_get(arm, "name")), begin);
-    char *id = compare_text("%s-s%lld%s-%.12s", *begin ? begin : "arm", (long long)seed,
-                            count, key);
+    const char    *name = json_string_value(json_object_get(arm, "name"));
+    const uint64_t sum = sum_of(task, name, options);
+    slug(name, begin);
+    char   *id = compare_text("%s-s%lld%s-%012llx", *begin ? begin : "arm",
+                              (long long)seed, count, (unsigned long long)(sum >> 16));
     json_t *run =
         json_pack("{s:s, s:O, s:I, s:I, s:O, s:o}", "id", id, "arm",
                   json_object_get(arm, "name"), "seed", (json_int_t)seed, "examples",

@@ -88,7 +88,7 @@ static int take_line(struct journal *j, const char *text, size_t bytes, int numb
         !json_is_string(json_object_get(record, "id")) ||
         !json_is_string(json_object_get(record, "status"))) {
         note(j->a,
-             "%s, line %d: %s: it is left out, and what it was about is done again",
+             "%s, line %d: %s: it is left out; --resume does again what it was about",
              j->path, number, record ? "is no result" : error.text);
         json_decref(record);
         return EXIT_OK;

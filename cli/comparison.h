@@ -123,9 +123,6 @@ bool arms_may_have(const char *option);
  * compare_plan.c: runs are {"id", "arm", "seed", "examples", "values", "options", "owner"}
  */
 
-/* A checksum of options, 16 hexadecimal digits. */
-void plan_key(const char *task, const json_t *options, char key[17]);
-
 /* The runs by which options are tuned; empty without --tune. */
 json_t *plan_tuning(const struct comparison *c);
 

@@ -205,6 +205,10 @@ _Noreturn void no_memory(const char *what);
 /* n * size zeroed bytes, 64-byte aligned, to be freed by free(); never NULL. */
 void *need(size_t n, size_t size);
 
+/* A list of n elements of that size that has room for one more: the list itself, or a longer
+ * copy in its place, with *cap of them. */
+void *need_one_more(void *list, size_t n, size_t *cap, size_t size);
+
 /* Call once, at the start: without memory the command ends, as incomplete JSON would look
  * complete. */
 void json_never_fails(void);

@@ -399,5 +399,5 @@ const struct verb verb_eval = {
         "Validation and\n"
         "training examples of a generator are those of the training; test examples are "
         "the same\n"
-        "for all models.  docs/comparing.md says what --costs counts and measures.",
+        "for all models.  docs/training.md says what --costs counts and measures.",
 };

@@ -1,40 +1,14 @@
-/* eval_costs.c -- what a model costs, and what its heads do, on the data that judge it:
- * parameters and flops are counted, states weighed, speed and memory measured, and heads
- * looked at while batches go through the model. */
+/* eval_costs.c -- what a model costs on the data that judge it: parameters and flops are
+ * counted, states weighed, speed and memory measured. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
-#include "cli/eval.h"
-#include "foci/analyse.h"
+#include "cli/eval_costs.h"
 
 enum {
     TIMED_BATCHES = 8,
-    TIMED_STEPS = 512,   /* about, over the length of a sequence */
-    SEEN_BATCHES = 4,    /* that heads are looked at on, */
-    SEEN_ROWS = 2,       /* of each so many sequences, */
-    SEEN_POSITIONS = 256 /* and so much of them: weights are a matrix */
-};
-
-/* One attention of the model.  Sums over batches; why: there is no such number. */
-struct cost_attention {
-    char   name[64], *spec;
-    double concentration, error; /* sums of the means over heads */
-    int    n_concentrations, n_errors;
-    char   no_concentration[400], no_error[400];
-};
-
-struct costs {
-    int64_t len, source_len; /* tokens of the longest sequence, and of its source */
-    int64_t trained, parameters;
-    double  forward_flops, training_flops; /* a token */
-    int64_t state_bytes, peak_bytes;
-    double  decoding, forward; /* tokens a second */
-    char    no_state[400];
-    struct cost_attention *attention; /* [n] */
-    size_t                 n, cap;
-    foci_ctx              *ctx;
+    TIMED_STEPS = 512 /* about, over the length of a sequence */
 };
 
 void seen_add(struct seen *s, const foci_batch *b)
@@ -98,8 +72,7 @@ static foci_status count_flops(const struct judged *j, const struct seen *seen,
  * Measured
  */
 
-/* The next batch of this pass; of 0 rows behind the last. */
-static foci_status next_batch(const struct judged *j, foci_batch *b)
+foci_status costs_next_batch(const struct judged *j, foci_batch *b)
 {
     *b = (foci_batch){ FOCI_SIZED(foci_batch) };
     return foci_data_next(j->data, b);
@@ -114,7 +87,7 @@ static foci_status time_forward(const struct judged *j, struct costs *c)
     foci_status status = foci_data_rewind(j->data, 0);
 
     while (n < TIMED_BATCHES && !status) {
-        status = next_batch(j, &b);
+        status = costs_next_batch(j, &b);
         if (status || !b.batch) break;
         status = foci_model_loss(j->model, &b, NULL, NULL, NULL);
         const double start = seconds();
@@ -145,7 +118,7 @@ static foci_status make_sequence(const struct judged *j, const struct costs *c,
     foci_batch  b;
     foci_status status = foci_data_rewind(j->data, 0);
 
-    if (!status) status = next_batch(j, &b);
+    if (!status) status = costs_next_batch(j, &b);
     if (status || !b.ids) return status;
     s->ids = repeat(b.ids, b.lens[0], c->len);
     s->words = repeat(NULL, 0, c->len);
@@ -210,7 +183,7 @@ static foci_status start(const struct judged *j, const struct costs *c,
 /* A model that cannot write says why. */
 static foci_status time_decoding(const struct judged *j, struct costs *c)
 {
-    struct cost_sequence s = { NULL };
+    struct cost_sequence s = { .ids = NULL };
     foci_sequences      *q = NULL;
 
     c->state_bytes = -1;
@@ -236,246 +209,8 @@ static int64_t peak(void)
 }
 
 /*
- * Seen: what heads do
+ * All of it
  */
-
-static struct cost_attention *attention_at(struct costs *c, const foci_observation *o)
-{
-    for (size_t i = 0; i < c->n; i++)
-        if (!strcmp(c->attention[i].name, o->name)) return &c->attention[i];
-    if (c->n == c->cap) {
-        const size_t           cap = 2 * c->cap + 16;
-        struct cost_attention *more = need(cap, sizeof *more);
-        if (c->n) memcpy(more, c->attention, c->n * sizeof *more);
-        free(c->attention);
-        c->attention = more;
-        c->cap = cap;
-    }
-    struct cost_attention *a = &c->attention[c->n++];
-    const size_t           bytes = strlen(o->spec) + 1;
-    *a = (struct cost_attention){ .spec = need(bytes, 1) };
-    memcpy(a->spec, o->spec, bytes);
-    snprintf(a->name, sizeof a->name, "%s", o->name);
-    return a;
-}
-
-/* The mean over the heads that have a number. */
-static bool mean_of(const double *heads, int64_t n, double *mean)
-{
-    double  sum = 0;
-    int64_t count = 0;
-
-    for (int64_t h = 0; h < n; h++) {
-        if (isnan(heads[h])) continue;
-        sum += heads[h];
-        count++;
-    }
-    *mean = count ? sum / (double)count : NAN;
-    return count > 0;
-}
-
-static void add_concentration(struct costs *c, struct cost_attention *a,
-                              const foci_observation *o, const foci_layer_problem *p,
-                              double *heads)
-{
-    double mean;
-
-    if (p->len > SEEN_POSITIONS)
-        snprintf(a->no_concentration, sizeof a->no_concentration,
-                 "its tensors are as long as the context, of %lld tokens, and weights "
-                 "are computed up to %d",
-                 (long long)p->len, SEEN_POSITIONS);
-    else if (foci_layer_concentration(o->layer, o->io, heads))
-        snprintf(a->no_concentration, sizeof a->no_concentration, "%s",
-                 foci_errmsg(c->ctx));
-    else if (mean_of(heads, p->heads, &mean)) {
-        a->concentration += mean;
-        a->n_concentrations++;
-    } else
-        snprintf(a->no_concentration, sizeof a->no_concentration,
-                 "all weights are zero");
-}
-
-static void add_error(struct costs *c, struct cost_attention *a,
-                      const foci_observation *o, const foci_layer_problem *p,
-                      double *heads)
-{
-    double mean;
-
-    if (foci_layer_softmax_errors(o->layer, o->io, heads))
-        snprintf(a->no_error, sizeof a->no_error, "%s", foci_errmsg(c->ctx));
-    else if (mean_of(heads, p->heads, &mean)) {
-        a->error += mean;
-        a->n_errors++;
-    } else
-        snprintf(
-            a->no_error, sizeof a->no_error,
-            "its heads do not read one query, key and value each, as softmax does");
-}
-
-static int look(void *user, const foci_observation *o)
-{
-    struct costs          *c = user;
-    struct cost_attention *a = attention_at(c, o);
-    foci_layer_problem     p = { FOCI_SIZED(foci_layer_problem) };
-
-    if (foci_layer_get_problem(o->layer, &p)) return 1;
-    double *heads = need((size_t)p.heads, sizeof *heads);
-    add_concentration(c, a, o, &p, heads);
-    add_error(c, a, o, &p, heads);
-    free(heads);
-    return 0;
-}
-
-static foci_status look_at_heads(const struct judged *j, struct costs *c)
-{
-    foci_batch  b;
-    foci_status status = foci_data_rewind(j->data, 0);
-
-    for (int i = 0; i < SEEN_BATCHES && !status; i++) {
-        status = next_batch(j, &b);
-        if (status || !b.batch) break;
-        status = foci_model_observe(j->model, &b, SEEN_ROWS, SEEN_POSITIONS, look, c);
-    }
-    return status;
-}
-
-/*
- * Results
- */
-
-static double concentration_of(const struct cost_attention *a)
-{
-    return a->n_concentrations ? a->concentration / a->n_concentrations : NAN;
-}
-
-static double error_of(const struct cost_attention *a)
-{
-    return a->n_errors ? a->error / a->n_errors : NAN;
-}
-
-/* The mean over the attentions that have a number. */
-static double overall(const struct costs *c, double (*of)(const struct cost_attention *))
-{
-    double *all = need(c->n + 1, sizeof *all), mean;
-
-    for (size_t i = 0; i < c->n; i++)
-        all[i] = of(&c->attention[i]);
-    mean_of(all, (int64_t)c->n, &mean);
-    free(all);
-    return mean;
-}
-
-static json_t *number(double x) { return isfinite(x) ? json_real(x) : json_null(); }
-
-static json_t *json_attentions(const struct costs *c)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < c->n; i++) {
-        const struct cost_attention *a = &c->attention[i];
-        json_t *o = json_pack("{s:s, s:s, s:o, s:o}", "name", a->name, "attention",
-                              a->spec, "concentration", number(concentration_of(a)),
-                              "softmax_error", number(error_of(a)));
-        if (!a->n_concentrations)
-            json_object_set_new(o, "no_concentration", json_string(a->no_concentration));
-        if (!a->n_errors)
-            json_object_set_new(o, "no_softmax_error", json_string(a->no_error));
-        json_array_append_new(list, o);
-    }
-    return list;
-}
-
-static json_t *json_costs(const struct costs *c)
-{
-    json_t *o = json_object();
-
-    json_object_set_new(o, "trained_parameters", json_integer(c->trained));
-    json_object_set_new(o, "parameters", json_integer(c->parameters));
-    json_object_set_new(o, "length", json_integer(c->len));
-    if (c->source_len)
-        json_object_set_new(o, "source_length", json_integer(c->source_len));
-    json_object_set_new(o, "forward_flops_per_token", number(c->forward_flops));
-    json_object_set_new(o, "training_flops_per_token", number(c->training_flops));
-    json_object_set_new(o, "state_bytes",
-                        c->state_bytes < 0 ? json_null() : json_integer(c->state_bytes));
-    json_object_set_new(o, "decoding_tokens_per_second", number(c->decoding));
-    if (*c->no_state) json_object_set_new(o, "no_decoding", json_string(c->no_state));
-    json_object_set_new(o, "forward_tokens_per_second", number(c->forward));
-    json_object_set_new(o, "peak_bytes",
-                        c->peak_bytes < 0 ? json_null() : json_integer(c->peak_bytes));
-    json_object_set_new(o, "concentration", number(overall(c, concentration_of)));
-    json_object_set_new(o, "softmax_error", number(overall(c, error_of)));
-    json_object_set_new(o, "attentions", json_attentions(c));
-    return o;
-}
-
-static void print_cell(struct output_table *t, double x)
-{
-    if (isfinite(x))
-        table_cell(t, "%.4f", x);
-    else
-        table_cell(t, "-");
-}
-
-static void print_attentions(const struct costs *c)
-{
-    struct output_table *t = table_create("lrrl");
-
-    table_pair(t, "heads of", "concentration");
-    table_pair(t, "error", "attention");
-    for (size_t i = 0; i < c->n; i++) {
-        const struct cost_attention *a = &c->attention[i];
-        table_cell(t, "%s", a->name);
-        print_cell(t, concentration_of(a));
-        print_cell(t, error_of(a));
-        table_cell(t, "%s", a->spec);
-    }
-    fputc('\n', stdout);
-    table_print(t, stdout);
-    table_free(t);
-}
-
-/* Once for all attentions that have it. */
-static void print_reasons(const struct costs *c)
-{
-    for (size_t i = 0; i < c->n; i++) {
-        const struct cost_attention *a = &c->attention[i], *before = i ? a - 1 : NULL;
-        if (!a->n_concentrations &&
-            !(before && !strcmp(before->no_concentration, a->no_concentration)))
-            printf("%s has no concentration: %s\n", a->name, a->no_concentration);
-        if (!a->n_errors && !(before && !strcmp(before->no_error, a->no_error)))
-            printf("%s has no error: %s\n", a->name, a->no_error);
-    }
-}
-
-static void print_costs(const struct costs *c)
-{
-    struct output_table *t = table_create("lr");
-    char                 text[16];
-
-    fputc('\n', stdout);
-    table_pair(t, "trained parameters", "%lld", (long long)c->trained);
-    table_pair(t, "parameters in all", "%lld", (long long)c->parameters);
-    table_pair(t, "flops a token, forward", "%s", thousands(c->forward_flops, text));
-    table_pair(t, "flops a token, training", "%s", thousands(c->training_flops, text));
-    table_pair(t, "tokens of a sequence", "%lld", (long long)c->len);
-    if (c->source_len)
-        table_pair(t, "tokens of its source", "%lld", (long long)c->source_len);
-    if (c->state_bytes < 0)
-        table_pair(t, "bytes of its state", "-");
-    else
-        table_pair(t, "bytes of its state", "%lld", (long long)c->state_bytes);
-    table_pair(t, "tokens a second, decoding", "%s",
-               isfinite(c->decoding) ? thousands(c->decoding, text) : "-");
-    table_pair(t, "tokens a second, forward", "%s", thousands(c->forward, text));
-    table_pair(t, "peak memory, bytes", "%s", thousands((double)c->peak_bytes, text));
-    table_print(t, stdout);
-    table_free(t);
-    if (*c->no_state) printf("there is no decoding: %s\n", c->no_state);
-    print_attentions(c);
-    print_reasons(c);
-}
 
 /* What looking at heads takes is no cost of the model: memory is read off before. */
 static foci_status find(const struct judged *j, const struct seen *seen, struct costs *c)
@@ -487,7 +222,7 @@ static foci_status find(const struct judged *j, const struct seen *seen, struct 
     if (!status) status = time_forward(j, c);
     if (!status) status = time_decoding(j, c);
     c->peak_bytes = peak();
-    return status ? status : look_at_heads(j, c);
+    return status ? status : heads_look(j, c);
 }
 
 int costs_tell(const struct judged *j, const struct seen *seen, json_t *o)
@@ -497,8 +232,8 @@ int costs_tell(const struct judged *j, const struct seen *seen, json_t *o)
     if (!seen->tokens) return failure(j->a, "--costs: the data have no tokens");
     const foci_status status = find(j, seen, &c);
     const int code = status ? library_error(j->a, j->ctx, status, "--costs") : EXIT_OK;
-    if (!code && j->a->json) json_object_set_new(o, "costs", json_costs(&c));
-    if (!code && !j->a->json) print_costs(&c);
+    if (!code && j->a->json) json_object_set_new(o, "costs", costs_json(&c));
+    if (!code && !j->a->json) costs_print(&c);
     for (size_t i = 0; i < c.n; i++)
         free(c.attention[i].spec);
     free(c.attention);

@@ -32,14 +32,7 @@ void outputs_free(struct outputs *o)
 
 static void add(struct outputs *o, int64_t number, json_t *line)
 {
-    if (o->n == o->cap) {
-        const size_t        cap = 2 * o->cap + 256;
-        struct output_line *more = need(cap, sizeof *more);
-        if (o->n) memcpy(more, o->line, o->n * sizeof *more);
-        free(o->line);
-        o->line = more;
-        o->cap = cap;
-    }
+    o->line = need_one_more(o->line, o->n, &o->cap, sizeof *o->line);
     o->line[o->n++] =
         (struct output_line){ number,
                               json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) };

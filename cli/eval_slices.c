@@ -55,14 +55,7 @@ static struct tally *tally_of(struct slice *s, int64_t value)
             end = middle;
     }
     if (begin < s->n && s->value[begin].from == value) return &s->value[begin].tally;
-    if (s->n == s->cap) {
-        const size_t        cap = 2 * s->cap + 16;
-        struct slice_value *more = need(cap, sizeof *more);
-        if (s->n) memcpy(more, s->value, s->n * sizeof *more);
-        free(s->value);
-        s->value = more;
-        s->cap = cap;
-    }
+    s->value = need_one_more(s->value, s->n, &s->cap, sizeof *s->value);
     memmove(s->value + begin + 1, s->value + begin, (s->n - begin) * sizeof *s->value);
     s->value[begin] = (struct slice_value){ .from = value, .to = value };
     s->n++;

@@ -56,6 +56,16 @@ void *need(size_t n, size_t size)
     no_memory(text);
 }
 
+void *need_one_more(void *list, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap) return list;
+    *cap = 2 * *cap + 16;
+    void *more = need(*cap, size);
+    if (n) memcpy(more, list, n * size);
+    free(list);
+    return more;
+}
+
 static void *json_need(size_t bytes)
 {
     void *p = malloc(bytes);

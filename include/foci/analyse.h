@@ -1,6 +1,6 @@
 /* analyse.h -- what a mechanism does with numbers, looked at from outside: how good the
- * estimates of random features are, how far outputs are from those of softmax, and what
- * frozen projections keep of hidden states. */
+ * estimates of random features are, how far outputs are from those of softmax, how evenly
+ * heads spread their weights, and what frozen projections keep of hidden states. */
 #ifndef FOCI_ANALYSE_H
 #define FOCI_ANALYSE_H
 
@@ -44,8 +44,7 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
                                               float                   *params);
 
 /* Execute a plan, as foci_forward() does, and write for each head how far its output is
- * from that of softmax on the same q, k and v, without modifiers other than `rope`, which is
- * kept where the head has it:
+ * from that of softmax on the same q, k and v, without modifiers:
  *
  *     errors[h] = sqrt(sum over rows of |o - o'|^2 / sum over rows of |o'|^2)
  *
@@ -54,9 +53,10 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
 FOCI_API foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io,
                                          double *errors);
 
-/* The same of the heads of a layer on these hidden states: io is that of a forward call, and
- * io->y is left alone.  NaN: heads that do not read q, k and v, one of each, as softmax
- * does. */
+/* The same of the heads of a layer on these hidden states, but with the modifiers of the
+ * heads on both sides: what the mechanism alone changes.  io is that of a forward call, and
+ * io->y is left alone.  NaN: heads that do not read one query, key and value each, as
+ * softmax does. */
 FOCI_API foci_status foci_layer_softmax_errors(const foci_layer    *layer,
                                                const foci_layer_io *io, double *errors);
 

@@ -1,6 +1,6 @@
 /* errors.c -- how far the output of a plan is from that of softmax attention. */
 #include <math.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "api/check.h"
 #include "foci/analyse.h"
@@ -15,20 +15,41 @@ enum { ALIGNED = 64 };
 struct softmax {
     const foci_plan         *other;
     const struct plan_group *group;
+    bool                     modified; /* with the modifiers of the group */
     foci_plan               *plan;
     size_t                   bytes;
     char                    *block; /* work, and o behind it */
     char                    *work, *o;
 };
 
-/* With the rotation that the heads have. */
-static void print_spec(const foci_mech *m, char *text, size_t cap)
+static const foci_mech_def *find_softmax(const foci_ctx *ctx)
 {
-    snprintf(text, cap, "softmax");
-    for (size_t i = 0; i < m->n_mods; i++)
-        if (m->mods[i].def->does & FOCI_MOD_ROPE)
-            snprintf(text, cap, "softmax rope(base=%.17g, layout=%s)",
-                     m->mods[i].arg[0], m->mods[i].arg[1] != 0 ? "half" : "interleaved");
+    const foci_mech_def *def = NULL;
+
+    for (int i = 0; (def = foci_mechanism(ctx, i)); i++)
+        if (!strcmp(def->name, "softmax")) break;
+    return def;
+}
+
+static void print_spec(const struct softmax *s, char *text, size_t cap)
+{
+    struct plan_group g = { .mech = s->group->mech };
+
+    g.mech.def = find_softmax(s->other->ctx);
+    g.mech.inner = NULL;
+    if (!s->modified) g.mech.n_mods = 0;
+    spec_print(&(struct spec){ &g, 1 }, text, cap);
+}
+
+/* The parameters of modifiers follow one another, those of softmax are none but these. */
+static const float *params_of(const struct softmax *s, const float *params)
+{
+    const struct plan_group *g = s->group;
+
+    for (size_t i = 0; s->plan->n_floats && i < g->mech.n_mods; i++)
+        for (size_t t = 0; t < g->mech.mods[i].def->n_tensors; t++)
+            if (g->mod_param[i][t] >= 0) return params + g->mod_param[i][t];
+    return NULL;
 }
 
 /* Whatever only the other mechanism reads or needs is left out. */
@@ -51,13 +72,13 @@ static foci_status open_softmax(struct softmax *s)
 {
     foci_ctx          *ctx = s->other->ctx;
     const foci_problem p = problem_of(s);
-    char               spec[128];
+    char               spec[1024];
 
     if (p.mask_heads > 1 && p.mask_batch > 1 && p.heads < s->other->p.heads)
         return ctx_fail(ctx, FOCI_ERR_UNSUP,
                         "heads of a mix that have masks of their own in every sequence "
                         "are not compared");
-    print_spec(&s->group->mech, spec, sizeof spec);
+    print_spec(s, spec, sizeof spec);
     TRY(foci_plan_create(ctx, spec, &p, &s->plan));
     const size_t work = foci_plan_work_bytes(s->plan);
     const size_t o =
@@ -100,7 +121,7 @@ static foci_status run_softmax(const struct softmax *s, const foci_io *io)
     if (it.mask) it.mask += masks;
     if (it.bias) it.bias += masks;
     it.lse = NULL;
-    it.params = NULL;
+    it.params = params_of(s, it.params);
     it.saved = NULL;
     it.o = s->o;
     it.work = s->work;
@@ -130,10 +151,12 @@ static double error_of(const struct softmax *s, const void *o, int64_t h)
 }
 
 /* The output of the other plan is in io->o. */
-static foci_status compare(const foci_plan *plan, int group, const foci_io *io,
-                           double *errors)
+static foci_status compare(const foci_plan *plan, int group, bool modified,
+                           const foci_io *io, double *errors)
 {
-    struct softmax s = { .other = plan, .group = &plan->spec.groups[group] };
+    struct softmax s = { .other = plan,
+                         .group = &plan->spec.groups[group],
+                         .modified = modified };
 
     foci_status status = open_softmax(&s);
     if (!status) status = run_softmax(&s, io);
@@ -150,7 +173,7 @@ foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io, double
                         "foci_softmax_errors: %s is NULL", plan ? "errors" : "plan");
     TRY(foci_forward(plan, io));
     for (int g = 0; g < plan->spec.n_groups; g++)
-        TRY(compare(plan, g, io, errors));
+        TRY(compare(plan, g, false, io, errors));
     return FOCI_OK;
 }
 
@@ -179,6 +202,6 @@ foci_status foci_layer_softmax_errors(const foci_layer *layer, const foci_layer_
     for (int64_t h = 0; h < plan->p.heads; h++)
         errors[h] = NAN;
     for (int g = 0; g < plan->spec.n_groups; g++)
-        if (reads_all(plan, g)) TRY(compare(plan, g, &heads, errors));
+        if (reads_all(plan, g)) TRY(compare(plan, g, true, &heads, errors));
     return FOCI_OK;
 }

@@ -270,7 +270,8 @@ foci_status foci_layer_heads(const foci_layer *layer, const foci_layer_io *io,
     struct layer_pass x;
     foci_io           whole;
 
-    if (layer) TRY(sized_check(layer->ctx, "foci_io", heads, sizeof *heads));
+    if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
+    TRY(sized_check(layer->ctx, "foci_io", heads, sizeof *heads));
     TRY(project_heads(layer, io, &x, &whole));
     return sized_out(layer->ctx, "foci_io", heads, &whole, sizeof whole);
 }
@@ -284,7 +285,8 @@ static foci_status change(const foci_layer *layer, const foci_layer_io *io,
     struct layer_pass x;
     foci_io           heads;
 
-    if (layer && layer->n_floats && !params)
+    if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
+    if (layer->n_floats && !params)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "params is NULL: nothing can change");
     TRY(project_heads(layer, io, &x, &heads));
     if (!layer->n_distances)

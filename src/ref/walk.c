@@ -13,6 +13,7 @@ struct ref_walk {
     const foci_problem      *p;
     const struct seq        *s;
     const struct plan_group *group;
+    unsigned                 reads; /* what its heads do; other rows may not be there */
     int64_t                  head;
 
     double *q, *k, *v, *g, *o, *dq; /* of a head, packed */
@@ -168,8 +169,10 @@ static void pick(void *user, int64_t j, struct ref_part *part)
     const int64_t            share = g->heads * sets / g->kv_heads;
     const int64_t            kv = g->kv0 + (w->head - g->head0) / share * sets + j;
 
-    gather(w, w->call->io->k, p->k, w->s->k0, kv, w->s->nk, p->dim_qk, w->k);
-    gather(w, w->call->io->v, p->v, w->s->k0, kv, w->s->nk, p->dim_v, w->v);
+    if (w->reads & FOCI_READ_K)
+        gather(w, w->call->io->k, p->k, w->s->k0, kv, w->s->nk, p->dim_qk, w->k);
+    if (w->reads & FOCI_READ_V)
+        gather(w, w->call->io->v, p->v, w->s->k0, kv, w->s->nk, p->dim_v, w->v);
     part->dk = w->dk + kv * p->len_k * p->dim_qk;
     part->dv = w->dv + kv * p->len_k * p->dim_v;
 }
@@ -202,7 +205,8 @@ static foci_status one_head(struct ref_walk *w)
     const struct seq      *s = w->s;
     const foci_problem    *p = w->p;
 
-    gather(w, c->io->q, p->q, s->q0, w->head, s->nq, p->dim_qk, w->q);
+    if (w->reads & FOCI_READ_Q)
+        gather(w, c->io->q, p->q, s->q0, w->head, s->nq, p->dim_qk, w->q);
     if (c->grads) {
         gather(w, c->grads->d_o, p->o, s->q0, w->head, s->nq, p->dim_v, w->g);
         for (int64_t t = 0; t < s->nq * p->dim_v; t++)
@@ -228,11 +232,16 @@ static foci_status one_seq(struct ref_walk *w)
     zero(w->dv, p->kv_heads * p->len_k * p->dim_v);
     zero(w->dx, p->len_q * p->dim_x);
     gather(w, c->io->x, p->x, s->q0, 0, s->nq, p->dim_x, w->x);
-    for (w->group = spec->groups; w->group < spec->groups + spec->n_groups; w->group++)
-        for (int64_t h = 0; h < w->group->heads; h++) {
-            w->head = w->group->head0 + h;
+    for (int g = 0; g < spec->n_groups; g++) {
+        foci_group group = { FOCI_SIZED(foci_group) };
+        TRY(foci_plan_group(c->plan, g, &group));
+        w->group = &spec->groups[g];
+        w->reads = group.reads;
+        for (int64_t h = 0; h < group.heads; h++) {
+            w->head = group.head0 + h;
             TRY(one_head(w));
         }
+    }
     if (!c->grads) return FOCI_OK;
 
     for (int64_t kv = 0; kv < p->kv_heads; kv++) {

@@ -2,6 +2,7 @@
  * an error, a sentence, and nothing is lost. */
 #include <stdio.h>
 
+#include "foci/analyse.h"
 #include "support/training.h"
 
 /* An allocator that fails on demand and counts what it gave. */
@@ -45,6 +46,38 @@ static int translated(void *user, int64_t sentence, const int32_t *ids, int64_t 
     return sentence < 0 || n < 0 || score > 0;
 }
 
+static int look(void *user, const foci_observation *o)
+{
+    double       figures[8];
+    foci_status *status = user;
+
+    *status = foci_layer_concentration(o->layer, o->io, figures);
+    if (!*status) *status = foci_layer_softmax_errors(o->layer, o->io, figures);
+    return *status != FOCI_OK;
+}
+
+static int hear(void *user, const foci_batch *batch, const float *nats,
+                const int32_t *best)
+{
+    (void)user;
+    return !batch->n_labels || !nats || !best;
+}
+
+/* Judged, counted and looked at, a part of the batch alone. */
+static foci_status judge(struct scene *s)
+{
+    foci_scores scores = { FOCI_SIZED(foci_scores) };
+    foci_cost   cost = { FOCI_SIZED(foci_cost) };
+    foci_batch  batch = { FOCI_SIZED(foci_batch) };
+    foci_status seen = FOCI_OK;
+
+    TRY(foci_evaluate_labels(s->model, s->data, 1, hear, NULL, &scores));
+    TRY(foci_model_cost(s->model, 2, 2, 0, &cost));
+    TRY(foci_data_next(s->data, &batch));
+    TRY(foci_model_observe(s->model, &batch, 1, 1, look, &seen));
+    return seen;
+}
+
 static foci_status use(struct scene *s)
 {
     const int32_t ids[] = { 3, 4, 5 };
@@ -72,6 +105,7 @@ static foci_status play(struct scene *s)
     TRY(foci_trainer_create(s->model, s->data, NULL, NULL, &o, &s->trainer));
     TRY(foci_trainer_run(s->trainer));
     TRY(use(s));
+    TRY(judge(s));
     const foci_status status = foci_model_load(s->ctx, s->folder, &copy, NULL);
     foci_model_free(copy);
     return status;

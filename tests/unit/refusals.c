@@ -162,7 +162,7 @@ static bool has_struct(const char *at, size_t len)
     for (int i = 0; i < N_STRUCTS; i++)
         if (is(structs[i].type, at, len)) return true;
     return is("foci_block_config", at, len) || is("foci_progress", at, len) ||
-           is("foci_mod_def", at, len);
+           is("foci_observation", at, len) || is("foci_mod_def", at, len);
 }
 
 static char *read_header(const char *name)

@@ -168,10 +168,14 @@ static void pass_signals_on(struct compare_children *s)
 {
     const int seen = signal_count();
 
-    for (; s->told < seen && s->told < 2; s->told++)
+    for (; s->told < seen && s->told < 2; s->told++) {
+        if (!s->told && s->busy)
+            note(s->a,
+                 "runs write their checkpoints and end; another signal ends them now");
         for (int i = 0; i < s->n; i++)
             if (s->all[i].busy)
                 kill(-s->all[i].process->pid, s->told ? SIGKILL : SIGTERM);
+    }
 }
 
 /* Take what a child has written. */

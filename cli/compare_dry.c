@@ -92,31 +92,36 @@ static double option_of(const json_t *run, const char *name)
     return text ? strtod(text, NULL) : 0;
 }
 
+/* Steps that the budget of a run allows, of `tokens` each; 0: they cannot be told. */
+static double steps_of(const json_t *run, double tokens)
+{
+    const double steps = option_of(run, "steps"), budget = option_of(run, "tokens");
+
+    if (steps > 0) return steps;
+    if (budget > 0) return tokens > 0 ? budget / tokens : 0;
+    return option_of(run, "patience") > 0 ? 0 : 1000;
+}
+
 /* Seconds that a run takes, by a few steps; NAN: it cannot be told. */
 static double timed_seconds(struct comparison *c, const json_t *run)
 {
-    double        whole[2] = { NAN, NAN };
-    json_t       *few = time_steps(c, run, FEW, &whole[0]);
-    json_t       *more = few ? time_steps(c, run, MORE, &whole[1]) : NULL;
-    const json_t *seconds[] = { json_object_get(few, "seconds"),
-                                json_object_get(more, "seconds") };
-    const double  tokens = json_number_value(json_object_get(more, "tokens")) / MORE;
-    const double  a = json_number_value(seconds[0]), b = json_number_value(seconds[1]);
-    const double  step = fmax((b - a) / (MORE - FEW), 0);
-    const double  rest = fmax(whole[0] - FEW * step, 0);
-    const bool    timed = few && more;
-    const double  limit = option_of(run, "time-limit"),
-                 budget = option_of(run, "tokens");
-    double steps = option_of(run, "steps");
+    double       whole[2] = { NAN, NAN };
+    json_t      *few = time_steps(c, run, FEW, &whole[0]);
+    json_t      *more = few ? time_steps(c, run, MORE, &whole[1]) : NULL;
+    const bool   timed = few && more;
+    const double a = json_number_value(json_object_get(few, "seconds"));
+    const double b = json_number_value(json_object_get(more, "seconds"));
+    const double tokens = json_number_value(json_object_get(more, "tokens")) / MORE;
+    const double step = fmax((b - a) / (MORE - FEW), 0);
+    const double rest = fmax(whole[0] - FEW * step, 0);
+    const double limit = option_of(run, "time-limit"), steps = steps_of(run, tokens);
 
     json_decref(few);
     json_decref(more);
-    if (!timed) return NAN;
-    if (!steps && !budget && limit > 0) return rest + limit;
-    if (!steps && budget > 0 && tokens > 0) steps = budget / tokens;
-    if (!steps && option_of(run, "patience") > 0) return NAN;
-    const double seconds_of_steps = (steps > 0 ? steps : 1000) * step;
-    return rest + (limit > 0 ? fmin(limit, seconds_of_steps) : seconds_of_steps);
+    if (!timed || (steps <= 0 && limit <= 0)) return NAN;
+    const bool   by_steps = option_of(run, "steps") > 0 || option_of(run, "tokens") > 0;
+    const double most = limit > 0 ? limit : INFINITY;
+    return rest + (by_steps || limit <= 0 ? fmin(most, steps * step) : limit);
 }
 
 /* Seconds of each arm, by name. */

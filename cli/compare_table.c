@@ -137,6 +137,13 @@ static char *values_text(const json_t *values)
     return compare_text("-");
 }
 
+/* Of a run, or of a few. */
+static char *value_text(const struct printing *p, double x)
+{
+    return isfinite(x) ? compare_text("%.*f", p->m->digits, p->m->scale * x)
+                       : compare_text("failed");
+}
+
 /*
  * Quality
  */
@@ -150,10 +157,8 @@ static char *runs_text(const struct printing *p, const json_t *runs)
 
     json_array_foreach(runs, i, run)
     {
-        const double x = p->m->scale * real(run, "value");
-        char        *one = isfinite(x) ? compare_text("%.*f", p->m->digits, x)
-                                       : compare_text("failed");
-        char        *more = compare_text("%s%s%s", text, *text ? " " : "", one);
+        char *one = value_text(p, real(run, "value"));
+        char *more = compare_text("%s%s%s", text, *text ? " " : "", one);
         free(one);
         free(text);
         text = more;
@@ -282,10 +287,8 @@ static char *curve_text(const struct printing *p, const json_t *points)
 
     json_array_foreach(points, i, point)
     {
-        const double x = p->m->scale * real(point, "mean");
-        char        *values = values_text(json_object_get(point, "values"));
-        char        *value = isfinite(x) ? compare_text("%.*f", p->m->digits, x)
-                                         : compare_text("failed");
+        char *values = values_text(json_object_get(point, "values"));
+        char *value = value_text(p, real(point, "mean"));
         char *more = compare_text("%s%s%s: %s", text, *text ? "; " : "", values, value);
         free(values);
         free(value);

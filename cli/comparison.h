@@ -12,7 +12,8 @@
  * same program: a crash costs one run, its memory is its own, and its command line can be
  * repeated by hand.
  *
- *     compare_define.c   the definition, from a command line or a folder
+ *     compare_given.c    the definition, as the command line gives it
+ *     compare_define.c   completed, and together with that of a folder
  *     compare_folder.c   locks; the definition of a folder joins the one given
  *     compare_arms.c     arms, and an axis along an argument of their specs
  *     compare_plan.c     the list of runs, in order, and what tuning chose
@@ -49,14 +50,15 @@ struct comparison {
 };
 
 /*
- * compare_define.c
+ * compare_given.c
  */
-
-/* Options of `foci compare` that determine the comparison. */
-#define COMPARE_OPTIONS_DEFINING "attention arm baseline seeds seed examples tune"
 
 /* What the command line says, and nothing else; NULL with the message printed. */
 json_t *definition_read(const struct args *a);
+
+/*
+ * compare_define.c
+ */
 
 /* Fill in what was left out, and check that the whole makes sense. */
 int definition_complete(const struct args *a, foci_ctx *ctx, json_t *definition);
@@ -85,9 +87,6 @@ struct compare_metric {
 const struct compare_metric *compare_metric_find(const char *key);
 const struct compare_metric *compare_metric_of(const json_t *definition);
 const char                  *compare_metric_list(void);
-
-/* "5k", "1M", "200": a whole number from 1 on; 0: it is none. */
-int64_t compare_count(const char *text);
 
 /* Text printed into memory of its own; never NULL. */
 char *compare_text(const char *format, ...) CLI_PRINTF(1, 2);

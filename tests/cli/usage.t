@@ -27,6 +27,8 @@ Verbs
   eval *
   generate *
   translate *
+  compare *
+  report *
   task *
   map *
   analyse *

@@ -73,8 +73,8 @@ static int take_options(const struct args *a, const char *arm, const struct args
                 "arm '%s' has --%s, which is the same for all arms: give "
                 "it outside of --arm",
                 arm, o->name);
-        json_object_set_new(options, o->name,
-                            o->arg ? json_string(given->given[i].text) : json_true());
+        const int code = compare_set_option(a, options, &given->given[i]);
+        if (code) return code;
     }
     return EXIT_OK;
 }
@@ -97,11 +97,10 @@ static int read_arm(const struct args *a, const char *text, json_t *arm)
                            "\"local: --attention local --conv 3\"",
                            text);
     const char *name = json_string_value(json_object_get(arm, "name"));
-    if (!name) return usage_error(a, "--arm has a name that is not UTF-8");
-    char     *copy = compare_text("%s", colon + 1);
-    char    **words = need(strlen(copy) + 1, sizeof *words);
-    const int n_words = split_words(copy, words);
-    int       code =
+    char       *copy = compare_text("%s", colon + 1);
+    char      **words = need(strlen(copy) + 1, sizeof *words);
+    const int   n_words = split_words(copy, words);
+    int         code =
         n_words < 0 ? usage_error(a, "arm '%s': a quote is not closed", name) : EXIT_OK;
     if (!code) {
         code = args_parse(&verb_train, n_words, words, &given);
@@ -132,11 +131,6 @@ json_t *arms_read(const struct args *a)
             }
         } else {
             continue;
-        }
-        if (!arm) {
-            usage_error(a, "--attention is not UTF-8");
-            json_decref(arms);
-            return NULL;
         }
         json_array_append_new(arms, arm);
     }

@@ -43,6 +43,30 @@ char *compare_text(const char *format, ...)
     return text;
 }
 
+json_t *compare_string(const char *text)
+{
+    json_t *string = json_string(text);
+
+    if (string) return string;
+    char *copy = compare_text("%s", text);
+    for (char *p = copy; *p; p++)
+        if ((unsigned char)*p > 126) *p = '?';
+    string = json_string(copy);
+    free(copy);
+    return string;
+}
+
+int compare_set_option(const struct args *a, json_t *options, const struct given *g)
+{
+    json_t *text = g->option->arg ? json_string(g->text) : json_true();
+
+    if (!text)
+        return usage_error(a, "--%s is '%s', which is not UTF-8", g->option->name,
+                           g->text);
+    json_object_set_new(options, g->option->name, text);
+    return EXIT_OK;
+}
+
 static const struct compare_metric metrics[] = {
     { "accuracy", "accuracy", "points", 100, 2, false, false, 2 },
     { "exact", "exact", "points", 100, 2, false, false, 2 },
@@ -261,6 +285,78 @@ int definition_merge(const struct args *a, json_t *definition, const json_t *giv
     return EXIT_OK;
 }
 
+/* {"lr": "0.1", "untied": true} */
+static bool is_options(const json_t *value)
+{
+    const char *name;
+    json_t     *text;
+
+    if (!json_is_object(value)) return false;
+    json_object_foreach((json_t *)value, name, text)
+    {
+        if (!json_is_string(text) && !json_is_true(text)) return false;
+    }
+    return true;
+}
+
+/* {"lr": ["0.1", "0.2"]}, or nothing. */
+static bool is_grid(const json_t *value)
+{
+    const char *name;
+    json_t     *list, *text;
+    size_t      i, points = 1;
+
+    if (value && !json_is_object(value)) return false;
+    json_object_foreach((json_t *)value, name, list)
+    {
+        points *= json_array_size(list);
+        if (!points || points > COMPARE_POINTS) return false;
+        json_array_foreach(list, i, text)
+        {
+            if (!json_is_string(text)) return false;
+        }
+    }
+    return !value || json_object_size(value) > 0;
+}
+
+static bool is_count(const json_t *value, int64_t least, int64_t most)
+{
+    const int64_t n = json_integer_value(value);
+    return json_is_integer(value) && n >= least && n <= most;
+}
+
+/* Whether a file has what completing gives. */
+static bool is_whole(const json_t *d)
+{
+    const json_t *arms = json_object_get(d, "arms"),
+                 *sizes = json_object_get(d, "examples");
+    const json_t *test = json_object_get(d, "test");
+    size_t        i;
+    json_t       *one;
+
+    if (!json_array_size(arms) || !json_array_size(sizes)) return false;
+    json_array_foreach(arms, i, one)
+    {
+        if (!json_is_string(json_object_get(one, "name"))) return false;
+        if (!is_options(json_object_get(one, "options"))) return false;
+    }
+    json_array_foreach(sizes, i, one)
+    {
+        if (!is_count(one, 0, INT64_MAX)) return false;
+    }
+    return json_is_string(json_object_get(d, "task")) &&
+           json_is_string(json_object_get(d, "version")) &&
+           json_is_string(json_object_get(d, "baseline")) &&
+           json_is_string(json_object_get(d, "metric")) &&
+           json_is_number(json_object_get(d, "margin")) &&
+           is_options(json_object_get(d, "options")) && (!test || is_options(test)) &&
+           is_grid(json_object_get(d, "tune")) && is_grid(json_object_get(d, "axis")) &&
+           is_count(json_object_get(d, "seed"), 0, INT64_MAX / 2) &&
+           is_count(json_object_get(d, "seeds"), 1, 10000) &&
+           (!json_object_get(d, "tune") ||
+            is_count(json_object_get(d, "tune_seeds"), 1, 10000));
+}
+
 json_t *definition_load(const struct args *a, const char *folder, int *code)
 {
     char        *path = compare_text("%s/compare.json", folder);
@@ -272,10 +368,7 @@ json_t *definition_load(const struct args *a, const char *folder, int *code)
         d = json_load_file(path, 0, &error);
         if (!d) {
             *code = failure(a, "%s, line %d: %s", path, error.line, error.text);
-        } else if (!json_is_array(json_object_get(d, "arms")) ||
-                   !json_is_string(json_object_get(d, "task")) ||
-                   !json_is_object(json_object_get(d, "options")) ||
-                   !json_is_array(json_object_get(d, "examples"))) {
+        } else if (!is_whole(d)) {
             *code = failure(a, "%s is no definition of a comparison", path);
             json_decref(d);
             d = NULL;

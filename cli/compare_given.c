@@ -39,8 +39,7 @@ static int read_options(const struct args *a, json_t *options)
         if (!strcmp(o->name, "check"))
             return usage_error(a,
                                "--check is for foci train; --dry-run lists the runs");
-        json_object_set_new(options, o->name,
-                            o->arg ? json_string(a->given[i].text) : json_true());
+        (void)compare_set_option(a, options, &a->given[i]);
     }
     return EXIT_OK;
 }
@@ -166,7 +165,7 @@ static int check_tuned(const struct args *a, json_t *grid)
 {
     const char *name;
     json_t     *list, *value;
-    size_t      i;
+    size_t      i, points = 1;
 
     json_object_foreach(grid, name, list)
     {
@@ -177,6 +176,10 @@ static int check_tuned(const struct args *a, json_t *grid)
                                "--tune has '%s', which is no option of numbers that a "
                                "model or its optimiser has; lr, dropout, decay are",
                                name);
+        points *= json_array_size(list);
+        if (points > COMPARE_POINTS)
+            return usage_error(a, "--tune has more than %d combinations",
+                               COMPARE_POINTS);
         json_array_foreach(list, i, value)
         {
             char        *end;
@@ -247,10 +250,24 @@ static int read_metric(const struct args *a, json_t *d)
     return EXIT_OK;
 }
 
+/* Everything goes into JSON, options of this verb too. */
+static int check_texts(const struct args *a)
+{
+    json_t *scratch = json_object();
+    int     code = EXIT_OK;
+
+    for (int i = 0; !code && i < a->n_given; i++)
+        code = compare_set_option(a, scratch, &a->given[i]);
+    json_decref(scratch);
+    return code;
+}
+
 static int read_all(const struct args *a, json_t *d)
 {
     json_t *options = json_object();
-    int     code = a->n_words ? read_word(a, d, options) : EXIT_OK;
+    int     code = check_texts(a);
+
+    if (!code && a->n_words) code = read_word(a, d, options);
 
     json_object_set_new(d, "options", options);
     if (!code) code = read_options(a, options);

@@ -62,7 +62,7 @@ static int note_one(struct comparison *c, const char *kind, const char *id,
         json_object_set_new(record, name, result);
     else
         json_object_set_new(record, "reason",
-                            json_string(!strcmp(kind, "check") ? k.err : reason));
+                            compare_string(!strcmp(kind, "check") ? k.err : reason));
     free(command);
     free(reason);
     free(k.out);

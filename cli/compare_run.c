@@ -260,8 +260,7 @@ static void fail_run(struct runner *r, struct run_job *j, const struct compare_c
     json_t *record = run_record(r, j, "failed");
     char   *reason = children_reason(k);
 
-    json_object_set_new(record, "reason",
-                        json_string(reason) ? json_string(reason) : json_string("?"));
+    json_object_set_new(record, "reason", compare_string(reason));
     free(reason);
     end_run(r, j, record);
 }

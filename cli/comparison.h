@@ -88,8 +88,18 @@ const struct compare_metric *compare_metric_find(const char *key);
 const struct compare_metric *compare_metric_of(const json_t *definition);
 const char                  *compare_metric_list(void);
 
+/* The most points of a grid of --tune. */
+enum { COMPARE_POINTS = 10000 };
+
 /* Text printed into memory of its own; never NULL. */
 char *compare_text(const char *format, ...) CLI_PRINTF(1, 2);
+
+/* A string of JSON; of text that is not UTF-8 all but ASCII is replaced by '?'. */
+json_t *compare_string(const char *text);
+
+/* The option as {name: text}; JSON has UTF-8 only, and other text is refused.  EXIT_OK, or
+ * EXIT_USAGE with the message printed. */
+int compare_set_option(const struct args *a, json_t *options, const struct given *g);
 
 /*
  * compare_folder.c

@@ -13,12 +13,27 @@ static bool is_named(const char *name, size_t len, const char *what)
     return strlen(what) == len && memcmp(what, name, len) == 0;
 }
 
+static const struct option *find_in(const struct option *o, const char *name, size_t len)
+{
+    for (; o && o->name; o++)
+        if (is_named(name, len, o->name)) return o;
+    return NULL;
+}
+
+const struct option *verb_option(const struct verb *verb, int i)
+{
+    for (const struct option *o = verb->options; o && o->name; o++)
+        if (i-- == 0) return o;
+    for (const struct option *o = verb->shared; o && o->name; o++)
+        if (!find_in(verb->options, o->name, strlen(o->name)) && i-- == 0) return o;
+    return NULL;
+}
+
 static const struct option *find_option(const struct verb *verb, const char *name,
                                         size_t len)
 {
-    for (const struct option *o = verb->options; o && o->name; o++)
-        if (is_named(name, len, o->name)) return o;
-    return NULL;
+    const struct option *own = find_in(verb->options, name, len);
+    return own ? own : find_in(verb->shared, name, len);
 }
 
 /* Another verb that has the option; NULL: none. */
@@ -39,8 +54,9 @@ static int unknown_option(const struct args *a, const char *text)
     if (other)
         return usage_error(a, "no option '--%s' (foci %s has one); see foci %s --help",
                            word, other->name, a->verb->name);
-    for (const struct option *o = a->verb->options; o && o->name; o++)
-        guess_offer(&n, o->name);
+    const struct option *own;
+    for (int i = 0; (own = verb_option(a->verb, i)); i++)
+        guess_offer(&n, own->name);
     for (const struct option *o = common_options; o->name; o++)
         guess_offer(&n, o->name);
     return usage_error(a, "no option '--%s'%s; see foci %s --help", word,

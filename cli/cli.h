@@ -83,9 +83,10 @@ struct verb {
     const char          *usage;                /* "SPEC PROBLEM"; "" for none */
     int                  min_words, max_words; /* of usage; max -1: any number */
     const struct option *options;              /* up to one without name; NULL: none */
-    const char *const   *examples; /* "foci plan softmax n4096d64", up to NULL */
-    const char          *notes;    /* paragraphs below the options; NULL: none */
-    const char *(*also)(void);     /* one more, made from a list; NULL: none */
+    const struct option *shared; /* further ones, of another verb; those above hide them */
+    const char *const *examples; /* "foci plan softmax n4096d64", up to NULL */
+    const char        *notes;    /* paragraphs below the options; NULL: none */
+    const char *(*also)(void);   /* one more, made from a list; NULL: none */
 };
 
 struct given {
@@ -103,6 +104,9 @@ struct args {
     int                n_given;
     bool               json, quiet, help;
 };
+
+/* Option number i of a verb, those of `shared` behind its own; NULL beyond the last. */
+const struct option *verb_option(const struct verb *verb, int i);
 
 extern const struct verb *const verbs[];          /* up to NULL */
 extern const struct option      common_options[]; /* up to one without name */
@@ -234,6 +238,7 @@ int check_output(const struct args *a, const char *path);
 void catch_signals(void); /* once, at the start */
 void hold_signals(void);
 bool signal_waits(void); /* one came since */
+int  signal_count(void); /* how many did */
 void release_signals(void);
 
 /*

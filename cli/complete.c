@@ -80,7 +80,9 @@ static void put_names(FILE *out, const foci_ctx *ctx, const char *usage)
 
 static void bash_values(FILE *out, const foci_ctx *ctx, const struct verb *verb)
 {
-    for (const struct option *o = verb->options; o && o->name; o++) {
+    const struct option *o;
+
+    for (int i = 0; (o = verb_option(verb, i)); i++) {
         if (o->kind == KIND_FLAG) continue;
         fprintf(out, "    '%s --%s') ", verb->name, o->name);
         if (o->kind == KIND_WORD) {
@@ -102,9 +104,11 @@ static void bash_values(FILE *out, const foci_ctx *ctx, const struct verb *verb)
 
 static void bash_rest(FILE *out, const foci_ctx *ctx, const struct verb *verb)
 {
+    const struct option *own;
+
     fprintf(out, "        %s)\n            words='", verb->name);
-    for (const struct option *o = verb->options; o && o->name; o++)
-        fprintf(out, "--%s ", o->name);
+    for (int i = 0; (own = verb_option(verb, i)); i++)
+        fprintf(out, "--%s ", own->name);
     for (const struct option *o = common_options; o->name; o++)
         fprintf(out, "--%s%s", o->name, o[1].name ? " " : "'\n            names='");
     put_names(out, ctx, verb->usage);
@@ -248,8 +252,9 @@ static void zsh_script(FILE *out, const foci_ctx *ctx)
           out);
     for (int i = 0; verbs[i]; i++) {
         fprintf(out, "    %s)\n        _arguments \\\n", verbs[i]->name);
-        for (const struct option *o = verbs[i]->options; o && o->name; o++)
-            zsh_option(out, ctx, o);
+        const struct option *own;
+        for (int k = 0; (own = verb_option(verbs[i], k)); k++)
+            zsh_option(out, ctx, own);
         for (const struct option *o = common_options; o->name; o++)
             zsh_option(out, ctx, o);
         zsh_usage(out, ctx, verbs[i]->usage);

@@ -10,6 +10,10 @@
  * of an archive.  The name is copied.  EXIT_OK, or a status with the message printed. */
 int text_open(const struct args *a, const char *path, foci_reader *reader);
 
+/* The same, of its first `lines` lines only; 0: of all. */
+int text_open_first(const struct args *a, const char *path, int64_t lines,
+                    foci_reader *reader);
+
 /* Whether a path is one of an array, or of an archive of them. */
 bool path_is_array(const char *path);
 

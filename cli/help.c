@@ -10,13 +10,11 @@ const struct option common_options[] = {
     { 0 },
 };
 
-static void list_options(struct output_table *t, const struct option *o)
+static void list_option(struct output_table *t, const struct option *o)
 {
-    for (; o && o->name; o++) {
-        table_cell(t, "  --%s%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "",
-                   o->many ? " ..." : "");
-        table_cell(t, "%s", o->help);
-    }
+    table_cell(t, "  --%s%s%s%s", o->name, o->arg ? " " : "", o->arg ? o->arg : "",
+               o->many ? " ..." : "");
+    table_cell(t, "%s", o->help);
 }
 
 void help_verb(FILE *out, const struct verb *verb)
@@ -28,8 +26,11 @@ void help_verb(FILE *out, const struct verb *verb)
             *verb->usage ? " " : "", verb->usage);
 
     struct output_table *t = table_create("ll");
-    list_options(t, verb->options);
-    list_options(t, common_options);
+    const struct option *own;
+    for (int i = 0; (own = verb_option(verb, i)); i++)
+        list_option(t, own);
+    for (const struct option *o = common_options; o->name; o++)
+        list_option(t, o);
     table_print(t, out);
     table_free(t);
     if (verb->notes) fprintf(out, "\n%s\n", verb->notes);

@@ -92,8 +92,9 @@ void man_verb(FILE *out, const struct verb *verb)
         }
     }
     fputs(".SH OPTIONS\n", out);
-    for (const struct option *o = verb->options; o && o->name; o++)
-        option(out, o);
+    const struct option *own;
+    for (int i = 0; (own = verb_option(verb, i)); i++)
+        option(out, own);
     for (const struct option *o = common_options; o->name; o++)
         option(out, o);
     fputs(".SH EXAMPLES\n.nf\n", out);

@@ -120,13 +120,21 @@ static int list_tasks(const struct args *a)
     return EXIT_OK;
 }
 
+/* A text may say _ for the - of a name. */
+static bool is_name(const char *name, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!name[i] || name[i] != (text[i] == '_' ? '-' : text[i])) return false;
+    return !name[n];
+}
+
 bool task_find(const char *text, foci_task_info *info)
 {
-    const size_t n = strcspn(text, "(");
+    const size_t n = strcspn(text, "( ");
 
     for (int i = 0; i < foci_task_count(); i++) {
         (void)foci_task(i, info);
-        if (strlen(info->name) == n && !strncmp(info->name, text, n)) return true;
+        if (is_name(info->name, text, n)) return true;
     }
     return false;
 }

@@ -157,7 +157,7 @@ int check_output(const struct args *a, const char *path)
  * Signals.  Blocking them would not do: any thread may receive one.
  */
 
-static atomic_int held, waiting;
+static atomic_int held, waiting, count;
 
 static void end_by(int number)
 {
@@ -167,10 +167,9 @@ static void end_by(int number)
 
 static void handle(int number)
 {
-    if (atomic_load(&held))
-        atomic_store(&waiting, number);
-    else
-        end_by(number);
+    if (!atomic_load(&held)) end_by(number);
+    atomic_fetch_add(&count, 1);
+    atomic_store(&waiting, number);
 }
 
 void catch_signals(void)
@@ -186,6 +185,8 @@ void catch_signals(void)
 }
 
 void hold_signals(void) { atomic_store(&held, 1); }
+
+int signal_count(void) { return atomic_load(&count); }
 
 bool signal_waits(void) { return atomic_load(&waiting) != 0; }
 

@@ -37,13 +37,14 @@ struct train_job {
 static int train_tokenizer(struct train_job *j, const char *kind)
 {
     const struct train_source *from = &j->s.from[0];
+    const int64_t              lines = opt_int(j->a, "examples", 0);
     foci_reader                readers[2] = { { 0 } };
     int                        n = 0;
 
     if (foci_tokenizer_check(j->ctx, kind))
         return usage_error(j->a, "--tokenizer: %s", foci_errmsg(j->ctx));
-    if (text_open(j->a, from->text, &readers[n++])) return EXIT_FAILED;
-    if (from->target && text_open(j->a, from->target, &readers[n++])) {
+    if (text_open_first(j->a, from->text, lines, &readers[n++])) return EXIT_FAILED;
+    if (from->target && text_open_first(j->a, from->target, lines, &readers[n++])) {
         foci_reader_close(&readers[0]);
         return EXIT_FAILED;
     }
@@ -507,6 +508,17 @@ static int check_out(struct train_job *j)
     return EXIT_OK;
 }
 
+/* --check: what would be trained. */
+static int report_check(struct train_job *j)
+{
+    const int64_t floats = foci_model_trained_floats(j->model);
+
+    if (j->a->json)
+        return print_json(j->a, json_pack("{s:I}", "parameters", (json_int_t)floats));
+    printf("trained parameters  %lld\n", (long long)floats);
+    return EXIT_OK;
+}
+
 static int run_job(struct train_job *j)
 {
     foci_data_info info = { FOCI_SIZED(foci_data_info) };
@@ -514,8 +526,10 @@ static int run_job(struct train_job *j)
 
     if ((code = read_config(j)) || (code = train_sources_find(j->a, j->task, &j->s)) ||
         (code = find_tokenizer(j)) || (code = open_data(j, &info)) ||
-        (code = make_model(j, &info)) || (code = check_out(j)))
+        (code = make_model(j, &info)))
         return code;
+    if (opt_flag(j->a, "check")) return report_check(j);
+    if ((code = check_out(j))) return code;
     code = opt_word(j->a, "readout", 0) ? solve(j, &info) : train(j, &info);
     if (!code) code = report(j);
     release_signals();

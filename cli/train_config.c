@@ -15,7 +15,8 @@ const struct option train_options[] = {
       .kind = KIND_TEXT },
     { .name = "examples",
       .arg = "N",
-      .help = "of a generator: so many, over and over (default fresh ones for ever)",
+      .help = "train on the first so many lines or images (default all); of a "
+              "generator, on so many over and over (default fresh ones for ever)",
       .kind = KIND_WHOLE,
       .min = 1,
       .max = MOST_WHOLE },
@@ -41,6 +42,7 @@ const struct option train_options[] = {
       .help = "folder of the model (default foci-TASK)",
       .kind = KIND_TEXT },
     { .name = "resume", .help = "go on with the training in --out, with its options" },
+    { .name = "check", .help = "make the model, train nothing and write nothing" },
     { .name = "config",
       .arg = "FILE",
       .help = "the model as in a config.json; options below then change it",

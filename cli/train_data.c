@@ -60,7 +60,9 @@ static int open_set(const struct args *a, foci_ctx *ctx,
         .classes = shape->classes,
         .n_classes = shape->n_classes,
         .seed = shape->seed,
-        .examples = from->task ? shape->examples : 0,
+        /* Files are judged as a whole. */
+        .examples =
+            from->task || from->split == FOCI_DATA_SPLIT_TRAIN ? shape->examples : 0,
     };
 
     if (from->text && open_text(a, from->text, false, &text)) return EXIT_FAILED;

@@ -155,7 +155,8 @@ typedef struct foci_data_options {
     uint64_t seed; /* of all that is drawn; 0 is a seed like others */
 
     /* task: examples of a pass, always the same ones.  0: fresh ones for ever, and 1,000
-     * where there is one pass. */
+     * where there is one pass.  Files: only the first so many lines, or images, of the part
+     * that is used, so that larger numbers add to smaller ones; 0: all of it. */
     int64_t examples;
 
     size_t memory; /* bytes of examples that are kept at once; 0: 1 GiB */

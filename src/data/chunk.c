@@ -32,12 +32,20 @@ foci_status special_take(foci_data *d, int side, foci_special which, foci_specia
  * The part of a file that is used
  */
 
+/* Whether line `number` lies behind those that options.examples lets through. */
+static bool is_beyond(const foci_data *d, int64_t number)
+{
+    return d->o.examples && d->first_line >= 0 &&
+           number - d->first_line >= d->o.examples;
+}
+
 foci_status part_open(foci_data *d)
 {
     int64_t bytes;
 
     d->part[0] = 0;
     d->part[1] = INT64_MAX;
+    d->first_line = -1;
     if (d->o.part_end == 0 || (d->o.part_begin == 0 && d->o.part_end == 1))
         return FOCI_OK;
     TRY(lines_measure(&d->lines[0], &bytes));
@@ -59,14 +67,17 @@ foci_status part_next(foci_data *d, int r, bool pieces, struct data_line *line)
     do
         TRY(take_line(d, r, pieces, line));
     while (r == 0 && line->text && line->offset < d->part[0]);
-    if (r == 0 && line->offset >= d->part[1]) line->text = NULL;
+    if (r != 0) return FOCI_OK;
+    if (d->first_line < 0) d->first_line = line->number;
+    if (line->offset >= d->part[1] || is_beyond(d, line->number)) line->text = NULL;
     return FOCI_OK;
 }
 
 foci_status part_more(foci_data *d, int r, bool *more)
 {
     TRY(lines_more(&d->lines[r], more));
-    if (r == 0 && d->lines[r].offset >= d->part[1]) *more = false;
+    if (r == 0 && (d->lines[r].offset >= d->part[1] || is_beyond(d, d->lines[r].number)))
+        *more = false;
     return FOCI_OK;
 }
 

@@ -131,7 +131,8 @@ struct foci_data {
     bool              line_eos;   /* running text: <eos> stands for the end of a line */
     struct data_chunk chunk[2];
     int64_t           part[2]; /* of bytes, half open */
-    struct classes    classes;
+    int64_t        first_line; /* of the part, counted in the file; -1: not read yet */
+    struct classes classes;
 
     struct task          task;
     struct task_memory   task_memory;

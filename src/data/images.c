@@ -263,6 +263,7 @@ static foci_status open_images(foci_data *d)
         return ctx_fail(d->ctx, FOCI_ERR_ARG,
                         "none of the %lld images lies in the part that is wanted",
                         (long long)m->n);
+    if (d->o.examples) m->end = min64(m->end, m->begin + d->o.examples);
     return d->o.scale == 0 ? measure(d) : skip(d, m->begin);
 }
 

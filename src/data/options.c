@@ -67,8 +67,7 @@ static foci_status check_source(foci_data *d)
                    "a tokenizer of the target", "translate"));
     TRY(check_only(d, o->reverse, o->kind == FOCI_DATA_TRANSLATE, "reverse",
                    "translate"));
-    TRY(check_only(d, o->task, task, "a task", "generated examples"));
-    return check_only(d, o->examples, task, "examples", "generated examples");
+    return check_only(d, o->task, task, "a task", "generated examples");
 }
 
 static foci_status check_part(foci_data *d)

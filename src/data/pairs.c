@@ -75,7 +75,8 @@ static foci_status gather(foci_data *d)
         TRY(part_more(d, 0, &more));
     }
     d->block.last = !more;
-    if (more || !d->lines[1].reader.read || d->part[1] < INT64_MAX) return FOCI_OK;
+    if (more || !d->lines[1].reader.read || d->part[1] < INT64_MAX || d->o.examples)
+        return FOCI_OK;
     TRY(part_more(d, 1, &more));
     if (more)
         return lines_fail(&d->lines[0], NULL,

@@ -279,7 +279,7 @@ foci compare: --resume needs --out, whose results it goes on with
 foci compare: --pass is 'up'; it takes fwd|bwd|both|step
 foci compare: --out /dev/null: *
 foci compare: none/c.csv: cannot be made: No such file or directory
-foci compare: --length is missing; usage: foci compare --length 1k,4k,16k
+foci compare: compare on what: *
 --- exit 2
 
 === on a device

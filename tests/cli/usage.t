@@ -28,6 +28,7 @@ Verbs
   generate *
   translate *
   compare *
+  report *
   task *
   map *
   analyse *

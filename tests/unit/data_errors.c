@@ -120,7 +120,6 @@ static void options(void **state)
         { INIT(.part_end = (double)NAN), "part 0 to " },
         { INIT(.reverse = 1), "reverse is given, which is for translate only" },
         { INIT(.task = "mqar"), "a task is given" },
-        { INIT(.examples = 3), "examples is given" },
         { INIT(LABELS, .n_classes = -1), "n_classes=-1" },
         { INIT(.kind = FOCI_DATA_TASK, .task = "mqar"), "a source is given" },
         { INIT(.kind = FOCI_DATA_IMAGES), "images need labels" },

@@ -226,6 +226,43 @@ static void parts_of_pairs(void **state)
         assert_int_equal(x->seen[i], 2);
 }
 
+/* The first lines of a part: those, and no others, whatever fits into memory. */
+static void first_pairs(void **state)
+{
+    struct scene *x = *state;
+
+    for (int c = 0; c < 8; c++) {
+        struct source           sources[2];
+        const bool              late = c / 2 % 2;
+        const foci_data_options o = { FOCI_SIZED(foci_data_options),
+                                      .kind = FOCI_DATA_TRANSLATE,
+                                      .batch = 7,
+                                      .len = 40,
+                                      .order = FOCI_DATA_ORDER_ONCE,
+                                      .part_begin = late ? 0.5 : 0,
+                                      .part_end = late ? 1 : 0,
+                                      .examples = 100,
+                                      .memory = c / 4 ? 2000 : 0 };
+        foci_data              *d = open_corpus(x, c % 2, sources, o);
+        int                     first = 0;
+
+        memset(x->seen, 0, sizeof x->seen);
+        for (int pass = 0; pass < 2; pass++)
+            for (foci_batch b = datasets_next(d); b.batch; b = datasets_next(d))
+                for (int64_t r = 0; r < b.batch; r++)
+                    check_pair(x, &b, r, false);
+        foci_data_free(d);
+        while (!x->seen[first])
+            first++;
+        if (late)
+            assert_in_range(first, N / 2 - 5, N / 2 + 5);
+        else
+            assert_int_equal(first, 0);
+        for (int i = 0; i < N; i++)
+            assert_int_equal(x->seen[i], i >= first && i < first + 100 ? 2 : 0);
+    }
+}
+
 /*
  * Labels
  */
@@ -411,6 +448,32 @@ static void images(void **state)
     }
 }
 
+/* The first images, which alone are measured. */
+static void first_images(void **state)
+{
+    const struct bytes answers =
+        array("<i8", "(3,)", "\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0", 24);
+    struct scene *x = *state;
+    double        shift[2];
+
+    for (int c = 0; c < 2; c++) {
+        const struct bytes      pixels = three_images("<f8");
+        const foci_data_options o = { FOCI_SIZED(foci_data_options), .batch = 2,
+                                      .order = FOCI_DATA_ORDER_ONCE, .n_classes = 3,
+                                      .examples = c ? 2 : 0 };
+        foci_data              *d = NULL;
+        foci_data_info          info = { FOCI_SIZED(foci_data_info) };
+
+        if (open_images(x, &pixels, &answers, o, &d))
+            fail_msg("%s", foci_errmsg(x->ctx));
+        assert_int_equal(foci_data_get_info(d, &info), FOCI_OK);
+        assert_int_equal(info.n_examples, c ? 2 : 3);
+        shift[c] = info.shift;
+        foci_data_free(d);
+    }
+    assert_true(fabs(shift[0] - shift[1] - 50) < 1e-9); /* image i is 100 i brighter */
+}
+
 /* Mean 0 and variance 1, by numbers that another set can be given. */
 static void standard_images(void **state)
 {
@@ -500,8 +563,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs),           cmocka_unit_test(too_long),
-        cmocka_unit_test(parts_of_pairs),  cmocka_unit_test(labels),
-        cmocka_unit_test(given_classes),   cmocka_unit_test(images),
+        cmocka_unit_test(parts_of_pairs),  cmocka_unit_test(first_pairs),
+        cmocka_unit_test(labels),          cmocka_unit_test(given_classes),
+        cmocka_unit_test(images),          cmocka_unit_test(first_images),
         cmocka_unit_test(standard_images), cmocka_unit_test(bad_images),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

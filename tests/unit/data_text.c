@@ -507,6 +507,41 @@ static void parts(void **state)
         assert_int_equal(seen[i], 1);
 }
 
+/* The first lines of a text: what a file that ends there would have. */
+static void first_lines(void **state)
+{
+    static const char long_text[] = "ab\ncd\nef\ngh\n", short_text[] = "ab\ncd\n";
+    struct world     *w = *state;
+    foci_tokenizer   *tok = datasets_tokenizer(w->ctx, "bytes", "");
+
+    for (int documents = 0; documents < 3; documents++) {
+        uint64_t sums[2];
+        for (int c = 0; c < 2; c++) {
+            const char       *text = c ? short_text : long_text;
+            struct source     s = { .text = text, .bytes = (int64_t)strlen(text) };
+            foci_reader       r = source_reader(&s);
+            foci_data_options o = {
+                FOCI_SIZED(foci_data_options),
+                .source = &r,
+                .tokenizer = tok,
+                .order = FOCI_DATA_ORDER_ONCE,
+                .documents = (foci_data_documents)documents,
+                .batch = 2,
+                .len = 8,
+                .examples = c ? 0 : 2,
+            };
+            foci_data *d = NULL;
+            if (foci_data_open(w->ctx, &o, &d)) fail_msg("%s", foci_errmsg(w->ctx));
+            const foci_batch b = datasets_next(d);
+            sums[c] = datasets_sum(&b);
+            assert_int_equal(datasets_next(d).batch, 0);
+            foci_data_free(d);
+        }
+        assert_int_equal(sums[0], sums[1]);
+    }
+    foci_tokenizer_free(tok);
+}
+
 /* "\r\n", a mark of the byte order, no end of the last line: the same tokens. */
 static void line_ends(void **state)
 {
@@ -586,8 +621,8 @@ int main(void)
         cmocka_unit_test(documents),       cmocka_unit_test(packs),
         cmocka_unit_test(hides),           cmocka_unit_test(hides_alike),
         cmocka_unit_test(spells),          cmocka_unit_test(spells_each),
-        cmocka_unit_test(parts),           cmocka_unit_test(line_ends),
-        cmocka_unit_test(one_huge_line),
+        cmocka_unit_test(parts),           cmocka_unit_test(first_lines),
+        cmocka_unit_test(line_ends),       cmocka_unit_test(one_huge_line),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

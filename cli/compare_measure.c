@@ -1,0 +1,178 @@
+/* compare_measure.c -- one child after the other, with nothing beside it: whether an arm can do
+ * the task, what its model costs, and what runs reach on the test set.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/comparison.h"
+
+/* Run a child and wait for it; false: it was interrupted, or could not be started.  The
+ * caller frees out and err. */
+static bool run_one(struct comparison *c, const json_t *words,
+                    struct compare_child *ended)
+{
+    struct compare_children one;
+    struct compare_child   *k = NULL;
+
+    children_create(&one, c->a, 1);
+    if (!signal_count() && children_start(&one, words, NULL) == EXIT_OK)
+        while (!(k = children_wait(&one)))
+            continue;
+    if (k) {
+        *ended = *k;
+        k->out = k->err = NULL;
+        children_release(&one, k);
+    }
+    children_free(&one);
+    return k && !children_were_stopped(ended);
+}
+
+/* What failed the same way before is known: what fails is tried each time, as its reason may
+ * have been a file that was not there. */
+static int append_news(struct comparison *c, json_t *record)
+{
+    const json_t *before = results_get(
+        c->results, "checks", json_string_value(json_object_get(record, "id")));
+    const json_t *reason = json_object_get(before, "reason");
+
+    if (!reason || !json_equal((json_t *)reason, json_object_get(record, "reason")))
+        return results_append(c, record);
+    json_decref(record);
+    return EXIT_OK;
+}
+
+/* The record of one child goes into the journal. */
+static int note_one(struct comparison *c, const char *kind, const char *id,
+                    const json_t *words, const char *name)
+{
+    struct compare_child k = { 0 };
+
+    if (!run_one(c, words, &k)) {
+        free(k.out);
+        free(k.err);
+        return failure(c->a, "interrupted: foci compare --resume --out %s goes on",
+                       c->out);
+    }
+    json_t *result = children_result(&k);
+    json_t *record = results_record(kind, id, result ? "ok" : "failed");
+    char   *command = children_command(words);
+    char   *reason = children_reason(&k);
+    json_object_set_new(record, "command", json_string(command));
+    if (result)
+        json_object_set_new(record, name, result);
+    else
+        json_object_set_new(record, "reason",
+                            compare_string(!strcmp(kind, "check") ? k.err : reason));
+    free(command);
+    free(reason);
+    free(k.out);
+    free(k.err);
+    return append_news(c, record);
+}
+
+static bool is_known(const struct comparison *c, const char *id)
+{
+    const json_t *check = results_get(c->results, "checks", id);
+    return json_object_get(check, "model") != NULL;
+}
+
+int runs_check(struct comparison *c)
+{
+    int     code = EXIT_OK;
+    size_t  i;
+    json_t *arm;
+
+    json_array_foreach(c->arms, i, arm)
+    {
+        const char *task = json_string_value(json_object_get(c->definition, "task"));
+        json_t *run = plan_check(c, arm), *words = words_create("train", task, NULL);
+        const char *id = json_string_value(json_object_get(run, "id"));
+
+        words_add_options(words, json_object_get(run, "options"));
+        json_array_append_new(words, json_string("--check"));
+        words_add_common(c, words);
+        if (!is_known(c, id)) code = note_one(c, "check", id, words, "model");
+        json_decref(words);
+        json_decref(run);
+        if (code) return code;
+    }
+    return EXIT_OK;
+}
+
+static bool is_done_well(const struct comparison *c, const json_t *run)
+{
+    const json_t *record =
+        results_get(c->results, "runs", json_string_value(json_object_get(run, "id")));
+    const char *status = json_string_value(json_object_get(record, "status"));
+
+    return status && !strcmp(status, "ok");
+}
+
+/* Without its folder a model was trained elsewhere. */
+static int find_model(const struct comparison *c, const char *folder)
+{
+    if (run_has_file(folder, "model.safetensors")) return EXIT_OK;
+    return failure(c->a,
+                   "%s: has no model: where parts ran on several machines, bring their "
+                   "folders runs/ together first",
+                   folder);
+}
+
+/* Whether the costs of this arm are known, from any of its runs. */
+static bool is_measured(const json_t *measured, const json_t *run)
+{
+    return json_object_get(measured, json_string_value(json_object_get(run, "arm")));
+}
+
+int runs_measure(struct comparison *c, const json_t *list)
+{
+    json_t *measured = json_object(), *run;
+    int     code = EXIT_OK;
+    size_t  i;
+
+    for (int pass = 0; pass < 2; pass++)
+        json_array_foreach(list, i, run)
+        {
+            const char *id = json_string_value(json_object_get(run, "id"));
+            const char *arm = json_string_value(json_object_get(run, "arm"));
+            if (code || is_measured(measured, run) || !is_done_well(c, run)) continue;
+            if (pass == 0 && !results_get(c->results, "costs", id)) continue;
+            if (pass) {
+                char   *folder = run_folder(c, run);
+                json_t *words =
+                    words_create("eval", folder, "--split", "valid", "--costs", NULL);
+                words_add_common(c, words);
+                code = find_model(c, folder);
+                if (!code) code = note_one(c, "costs", id, words, "costs");
+                json_decref(words);
+                free(folder);
+            }
+            json_object_set_new(measured, arm, json_true());
+        }
+    json_decref(measured);
+    return code;
+}
+
+int runs_test(struct comparison *c, const json_t *list)
+{
+    struct progress progress;
+    json_t         *run;
+    size_t          i;
+
+    progress_begin(&progress, c->a, "test sets", (int64_t)json_array_size(list));
+    json_array_foreach(list, i, run)
+    {
+        const char *id = json_string_value(json_object_get(run, "id"));
+        if (!is_done_well(c, run) || results_get(c->results, "tests", id)) continue;
+        char   *folder = run_folder(c, run);
+        json_t *words = run_test_words(c, folder);
+        int     code = find_model(c, folder);
+        progress_tick(&progress, (int64_t)i, id);
+        if (!code) code = note_one(c, "test", id, words, "test");
+        json_decref(words);
+        free(folder);
+        if (code) return code;
+    }
+    progress_end(&progress);
+    return EXIT_OK;
+}

@@ -1,0 +1,469 @@
+/* compare_table.c -- the tables of a comparison: quality, costs, and what tuning found, as
+ * text or Markdown. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/comparison.h"
+
+/* Rows of cells under a heading; the first row names the columns. */
+struct sheet {
+    char    columns[16]; /* as table_create() */
+    json_t *cells;       /* texts, row by row */
+};
+
+struct printing {
+    const json_t                *summary;
+    const struct compare_metric *m;
+    bool                         markdown;
+    bool                         sentences; /* tests over test examples are there */
+};
+
+static struct sheet sheet_create(const char *columns)
+{
+    struct sheet s = { .cells = json_array() };
+
+    snprintf(s.columns, sizeof s.columns, "%s", columns);
+    return s;
+}
+
+/* A cell, whose text is taken over. */
+static void cell(struct sheet *s, char *text)
+{
+    json_array_append_new(s->cells, json_string(text));
+    free(text);
+}
+
+static void heads(struct sheet *s, const char *const *names)
+{
+    for (; *names; names++)
+        cell(s, compare_text("%s", *names));
+}
+
+static void print_markdown(const struct sheet *s)
+{
+    const size_t n = strlen(s->columns);
+    size_t       i;
+    json_t      *text;
+
+    json_array_foreach(s->cells, i, text)
+    {
+        printf("| ");
+        for (const char *p = json_string_value(text); *p; p++)
+            printf(*p == '|' ? "\\|" : "%c", *p);
+        printf(i % n == n - 1 ? " |\n" : " ");
+        for (size_t c = 0; i == n - 1 && c < n; c++)
+            printf("| %s %s", s->columns[c] == 'r' ? "--:" : "---",
+                   c == n - 1 ? "|\n" : "");
+    }
+}
+
+/* Print and release. */
+static void sheet_print(struct sheet *s, bool markdown)
+{
+    struct output_table *t = markdown ? NULL : table_create(s->columns);
+    size_t               i;
+    json_t              *text;
+
+    if (markdown) {
+        print_markdown(s);
+    } else {
+        json_array_foreach(s->cells, i, text)
+        {
+            table_cell(t, "%s", json_string_value(text));
+        }
+        table_print(t, stdout);
+        table_free(t);
+    }
+    json_decref(s->cells);
+}
+
+/*
+ * Numbers
+ */
+
+static double real(const json_t *o, const char *key)
+{
+    const json_t *value = json_object_get(o, key);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* "12.3 M", a dash where there is none. */
+static char *large(double x)
+{
+    char text[16];
+    return compare_text("%s", isfinite(x) && x > 0 ? thousands(x, text) : "-");
+}
+
+static char *small(double x, int digits)
+{
+    return isfinite(x) ? compare_text("%.*f", digits, x) : compare_text("-");
+}
+
+/* A number with its interval, where it has one: "41.20 [40.90, 41.50]". */
+static char *interval(double x, double low, double high, double scale, int digits,
+                      bool sign)
+{
+    const double all[] = { scale * x, scale * low, scale * high };
+
+    if (!isfinite(x)) return compare_text("-");
+    if (!isfinite(low) || !isfinite(high))
+        return compare_text(sign ? "%+.*f" : "%.*f", digits, all[0]);
+    return compare_text(sign ? "%+.*f [%+.*f, %+.*f]" : "%.*f [%.*f, %.*f]", digits,
+                        all[0], digits, all[1], digits, all[2]);
+}
+
+static char *count_text(int64_t examples)
+{
+    return examples ? compare_text("%lld", (long long)examples) : compare_text("all");
+}
+
+/* "lr 0.001, dropout 0.1" */
+static char *values_text(const json_t *values)
+{
+    char       *text = compare_text("%s", "");
+    const char *name;
+    json_t     *value;
+
+    json_object_foreach((json_t *)values, name, value)
+    {
+        char *more = compare_text("%s%s%s %s", text, *text ? ", " : "", name,
+                                  json_string_value(value));
+        free(text);
+        text = more;
+    }
+    if (*text) return text;
+    free(text);
+    return compare_text("-");
+}
+
+/* Of a run, or of a few. */
+static char *value_text(const struct printing *p, double x)
+{
+    return isfinite(x) ? compare_text("%.*f", p->m->digits, p->m->scale * x)
+                       : compare_text("failed");
+}
+
+/*
+ * Quality
+ */
+
+/* "97.1 98.0 failed" */
+static char *runs_text(const struct printing *p, const json_t *runs)
+{
+    char   *text = compare_text("%s", "");
+    size_t  i;
+    json_t *run;
+
+    json_array_foreach(runs, i, run)
+    {
+        char *one = value_text(p, real(run, "value"));
+        char *more = compare_text("%s%s%s", text, *text ? " " : "", one);
+        free(one);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+static void quality_row(const struct printing *p, struct sheet *s, const json_t *arm,
+                        bool tuned)
+{
+    const json_t *d = json_object_get(arm, "difference");
+    const bool    base = json_equal(json_object_get(arm, "arm"),
+                                    json_object_get(p->summary, "baseline"));
+    const int     digits = p->m->ratio ? 1 : p->m->digits;
+    const char   *verdict = json_string_value(json_object_get(d, "verdict"));
+    const int64_t failed = json_integer_value(json_object_get(arm, "failed")) +
+                           json_integer_value(json_object_get(arm, "below_floor"));
+
+    cell(s, compare_text("%s", json_string_value(json_object_get(arm, "arm"))));
+    if (tuned) cell(s, values_text(json_object_get(arm, "values")));
+    cell(s, interval(real(arm, "mean"), real(arm, "low"), real(arm, "high"),
+                     p->m->scale, p->m->digits, false));
+    cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
+    cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
+    cell(s, small(real(d, "p_holm"), 3));
+    if (p->sentences)
+        cell(s, small(real(json_object_get(d, "sentences"), "p_randomisation"), 3));
+    cell(s, compare_text("%lld/%lld", (long long)failed,
+                         (long long)json_integer_value(json_object_get(arm, "done"))));
+    cell(s, runs_text(p, json_object_get(arm, "runs")));
+}
+
+/* The names of the columns, some of which are not always there. */
+static struct sheet quality_sheet(const struct printing *p, bool several, bool tuned)
+{
+    struct sheet s = sheet_create("");
+
+    snprintf(s.columns, sizeof s.columns, "%sl%srrlr%srl", several ? "r" : "",
+             tuned ? "l" : "", p->sentences ? "r" : "");
+    if (several) cell(&s, compare_text("examples"));
+    cell(&s, compare_text("arm"));
+    if (tuned) cell(&s, compare_text("chosen"));
+    cell(&s, compare_text("%s", p->m->name));
+    cell(&s, compare_text("difference, %s", p->m->unit));
+    cell(&s, compare_text("verdict"));
+    cell(&s, compare_text("p (Holm)"));
+    if (p->sentences) cell(&s, compare_text("p (test set)"));
+    cell(&s, compare_text("failed"));
+    cell(&s, compare_text("each seed"));
+    return s;
+}
+
+static void print_quality(const struct printing *p)
+{
+    const json_t *levels = json_object_get(p->summary, "levels");
+    const bool    tuned = json_object_get(p->summary, "tuning") != NULL;
+    const bool    several = json_array_size(levels) > 1;
+    struct sheet  s = quality_sheet(p, several, tuned);
+    size_t        i, k;
+    json_t       *level, *arm;
+
+    json_array_foreach(levels, i, level)
+    {
+        json_array_foreach(json_object_get(level, "arms"), k, arm)
+        {
+            const json_t *count = json_object_get(level, "examples");
+            if (several) cell(&s, count_text(json_integer_value(count)));
+            quality_row(p, &s, arm, tuned);
+        }
+    }
+    sheet_print(&s, p->markdown);
+}
+
+/*
+ * Costs
+ */
+
+static void print_costs(const struct printing *p)
+{
+    static const char *const names[] = { "arm",
+                                         "trained",
+                                         "parameters",
+                                         "flops/token",
+                                         "training tokens/s",
+                                         "decoding tokens/s",
+                                         "peak memory, B",
+                                         "state, B",
+                                         "concentration",
+                                         "error",
+                                         NULL };
+    const json_t            *levels = json_object_get(p->summary, "levels");
+    /* Of the most examples: the last level. */
+    const json_t *level = json_array_get(levels, json_array_size(levels) - 1);
+    struct sheet  s = sheet_create("lrrrrrrrrr");
+    size_t        i;
+    json_t       *arm;
+
+    heads(&s, names);
+    json_array_foreach(json_object_get(level, "arms"), i, arm)
+    {
+        const json_t *costs = json_object_get(arm, "costs");
+        cell(&s, compare_text("%s", json_string_value(json_object_get(arm, "arm"))));
+        cell(&s, large(real(costs, "trained_parameters")));
+        cell(&s, large(real(costs, "parameters")));
+        cell(&s, large(real(costs, "forward_flops_per_token")));
+        cell(&s, large(real(arm, "tokens_per_second")));
+        cell(&s, large(real(costs, "decoding_tokens_per_second")));
+        cell(&s, large(real(arm, "peak_bytes")));
+        cell(&s, large(real(costs, "state_bytes")));
+        cell(&s, small(real(costs, "concentration"), 3));
+        cell(&s, small(real(costs, "softmax_error"), 3));
+    }
+    sheet_print(&s, p->markdown);
+}
+
+/*
+ * Tuning
+ */
+
+/* "0.001: 41.20, 0.01: 43.10, 0.1: failed" */
+static char *curve_text(const struct printing *p, const json_t *points)
+{
+    char   *text = compare_text("%s", "");
+    size_t  i;
+    json_t *point;
+
+    json_array_foreach(points, i, point)
+    {
+        char *values = values_text(json_object_get(point, "values"));
+        char *value = value_text(p, real(point, "mean"));
+        char *more = compare_text("%s%s%s: %s", text, *text ? "; " : "", values, value);
+        free(values);
+        free(value);
+        free(text);
+        text = more;
+    }
+    return text;
+}
+
+static void print_tuning(const struct printing *p)
+{
+    static const char *const names[] = { "arm",   "examples",   "chosen",
+                                         "works", "validation", NULL };
+    struct sheet             s = sheet_create("lrlrl");
+    size_t                   i;
+    json_t                  *curve;
+
+    heads(&s, names);
+    json_array_foreach(json_object_get(p->summary, "tuning"), i, curve)
+    {
+        const json_t *points = json_object_get(curve, "points");
+        const json_t *chosen = json_object_get(curve, "chosen");
+        const bool    edge = json_is_true(json_object_get(curve, "at_edge"));
+        char         *values = values_text(chosen);
+        cell(&s, compare_text("%s", json_string_value(json_object_get(curve, "arm"))));
+        cell(&s, count_text(json_integer_value(json_object_get(curve, "examples"))));
+        cell(&s, compare_text("%s%s", values, edge ? " (an end of the grid)" : ""));
+        cell(&s, compare_text(
+                     "%lld of %zu",
+                     (long long)json_integer_value(json_object_get(curve, "works")),
+                     json_array_size(points)));
+        cell(&s, curve_text(p, points));
+        free(values);
+    }
+    sheet_print(&s, p->markdown);
+}
+
+/*
+ * The whole
+ */
+
+/* "--dim 64 --steps 2000" */
+static void print_options(const json_t *options)
+{
+    const char *name;
+    json_t     *value;
+
+    json_object_foreach((json_t *)options, name, value)
+    {
+        const char *text = json_string_value(value);
+        const bool  quote = text && strpbrk(text, " ()*'\"$");
+        printf(" --%s%s%s%s%s", name, text ? " " : "", quote ? "'" : "",
+               text ? text : "", quote ? "'" : "");
+    }
+}
+
+/* How many runs are done, while some are not. */
+static void print_missing(const struct printing *p, const char *end)
+{
+    const json_t   *runs = json_object_get(p->summary, "runs");
+    const long long done = json_integer_value(json_object_get(runs, "done"));
+    const long long all = json_integer_value(json_object_get(runs, "of"));
+    const bool      tuned = json_is_true(json_object_get(runs, "tuned"));
+
+    if (!tuned)
+        printf("tuning is not over, and %lld runs are done%s", done, end);
+    else if (done < all)
+        printf("%lld of %lld runs are done%s", done, all, end);
+}
+
+/* The options of arms that are more than their names. */
+static void print_arms(const struct printing *p, const char *end)
+{
+    const json_t *levels = json_object_get(p->summary, "levels");
+    size_t        i;
+    json_t       *arm;
+
+    json_array_foreach(json_object_get(json_array_get(levels, 0), "arms"), i, arm)
+    {
+        const json_t *options = json_object_get(arm, "options");
+        if (json_object_size(options) == 1 &&
+            json_equal(json_object_get(options, "attention"),
+                       json_object_get(arm, "arm")))
+            continue;
+        printf("%s:", json_string_value(json_object_get(arm, "arm")));
+        print_options(options);
+        printf("%s", end);
+    }
+}
+
+static void print_head(const struct printing *p)
+{
+    const json_t *s = p->summary;
+    const bool  test = !strcmp(json_string_value(json_object_get(s, "split")), "test");
+    const char *base = json_string_value(json_object_get(s, "baseline"));
+    const char *end = p->markdown ? "\n\n" : "\n";
+    const long long n = json_integer_value(json_object_get(s, "comparisons"));
+    const long long seeds = json_integer_value(json_object_get(s, "seeds"));
+
+    printf("%s on the %s set, %smean of %lld seed%s with 95 %% intervals%s", p->m->name,
+           test ? "test" : "validation", p->m->ratio ? "geometric " : "", seeds,
+           seeds == 1 ? "" : "s", end);
+    if (n)
+        printf("differences to %s, paired by seed; margin %.4g %s; %lld comparison%s%s",
+               base, json_number_value(json_object_get(s, "margin")), p->m->unit, n,
+               n == 1 ? "" : "s", end);
+    printf("foci %s: foci train %s", json_string_value(json_object_get(s, "version")),
+           json_string_value(json_object_get(s, "task")));
+    print_options(json_object_get(s, "options"));
+    printf("%s", end);
+    print_arms(p, end);
+    print_missing(p, end);
+    if (!p->markdown) printf("\n");
+}
+
+static void print_rest(const struct printing *p)
+{
+    int64_t below = 0, crashed = 0;
+    size_t  i, k;
+    json_t *level, *arm;
+
+    json_array_foreach(json_object_get(p->summary, "levels"), i, level)
+    {
+        json_array_foreach(json_object_get(level, "arms"), k, arm)
+        {
+            below += json_integer_value(json_object_get(arm, "below_floor"));
+            crashed += json_integer_value(json_object_get(arm, "failed"));
+        }
+    }
+    if (below)
+        printf("\n%lld run%s ended below the floor, no better than a rule that learns "
+               "nothing: counted as failed, and in the mean\n",
+               (long long)below, below == 1 ? "" : "s");
+    if (crashed)
+        printf("\n%lld run%s failed without a result: counted, and not in the mean\n",
+               (long long)crashed, crashed == 1 ? "" : "s");
+    json_array_foreach(json_object_get(p->summary, "refused"), i, arm)
+    {
+        printf("\n%s was left out: %s\n", json_string_value(json_object_get(arm, "arm")),
+               json_string_value(json_object_get(arm, "reason")));
+    }
+}
+
+static bool has_sentences(const json_t *summary)
+{
+    size_t  i, k;
+    json_t *level, *arm;
+
+    json_array_foreach(json_object_get(summary, "levels"), i, level)
+    {
+        json_array_foreach(json_object_get(level, "arms"), k, arm)
+        {
+            const json_t *d = json_object_get(arm, "difference");
+            if (json_object_get(d, "sentences")) return true;
+        }
+    }
+    return false;
+}
+
+int table_of_comparison(const struct args *a, json_t *summary, bool markdown)
+{
+    const struct compare_metric *m =
+        compare_metric_find(json_string_value(json_object_get(summary, "metric")));
+    const struct printing p = { summary, m, markdown, has_sentences(summary) };
+
+    if (a->json) return print_json(a, summary);
+    print_head(&p);
+    print_quality(&p);
+    printf("\n");
+    print_costs(&p);
+    if (json_object_get(summary, "tuning")) {
+        printf("\n");
+        print_tuning(&p);
+    }
+    print_rest(&p);
+    json_decref(summary);
+    return EXIT_OK;
+}

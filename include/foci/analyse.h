@@ -1,6 +1,6 @@
 /* analyse.h -- what a mechanism does with numbers, looked at from outside: how good the
- * estimates of random features are, how far outputs are from those of softmax, what frozen
- * projections keep of hidden states, and how evenly weights are spread. */
+ * estimates of random features are, how far outputs are from those of softmax, and what
+ * frozen projections keep of hidden states. */
 #ifndef FOCI_ANALYSE_H
 #define FOCI_ANALYSE_H
 

@@ -1,5 +1,6 @@
 /* analyse.c -- foci analyse: the quality of estimates by random features; outputs are in
- * analyse_error.c, frozen projections in analyse_orthogonality.c.
+ * analyse_error.c, frozen projections in analyse_orthogonality.c, how evenly weights are
+ * spread in analyse_theory.c and analyse_dilution.c.
  *
  * Pairs x, y of given lengths and angles, in random directions, are estimated many times;
  * bias and variance are printed beside those of theory for independent rows.  Statistics
@@ -34,24 +35,6 @@ struct work {
     uint64_t           seed;
     struct progress   *progress;
 };
-
-int read_values(const struct args *a, const char *name, const char *preset, double min,
-                double max, struct values *v)
-{
-    const char *given = opt_text(a, name), *text = given ? given : preset;
-
-    v->n = 0;
-    for (char *end;; text = end + 1) {
-        const double x = strtod(text, &end);
-        if (end == text || (*end && *end != ',') || !(x >= min) || !(x <= max) ||
-            v->n == MAX_VALUES)
-            return usage_error(
-                a, "--%s is '%s'; it takes up to %d numbers from %g to %g with commas",
-                name, given, MAX_VALUES, min, max);
-        v->x[v->n++] = x;
-        if (!*end) return EXIT_OK;
-    }
-}
 
 /*
  * Pairs
@@ -204,12 +187,6 @@ static int measure(const struct work *w, struct estimator *e, int64_t done,
  * Results
  */
 
-/* JSON knows neither infinity nor NaN. */
-static json_t *json_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *json_cells(const struct work *w, const struct analyse_cell *cells)
 {
     json_t *list = json_array();
@@ -323,8 +300,8 @@ static int analyse_estimator(const struct args *a)
 static const struct form {
     const char *name;
     int (*run)(const struct args *a);
-    const char *needs;
-    const char *takes[8];
+    const char *needs; /* NULL: nothing */
+    const char *takes[12];
 } forms[] = {
     { "estimator", analyse_estimator, "dim", { "draws", "norms", "cosines", "pairs" } },
     { "error", analyse_error, "dim", { "length", "keys", "spreads", "out", "threads" } },
@@ -332,6 +309,16 @@ static const struct form {
       analyse_orthogonality,
       "width",
       { "heads", "head-dim", "draws", "x", "out" } },
+    { "theory",
+      analyse_theory,
+      NULL,
+      { "beta", "gamma", "ratio", "features", "lambda", "lengths", "draws", "out",
+        "csv" } },
+    { "dilution",
+      analyse_dilution,
+      NULL,
+      { "attention", "beta", "gamma", "margin", "distance", "lengths", "dim", "draws",
+        "out", "csv", "threads" } },
 };
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -340,18 +327,26 @@ static bool takes(const struct form *f, const char *name)
 {
     for (int i = 0; f->takes[i]; i++)
         if (!strcmp(f->takes[i], name)) return true;
-    return !strcmp(f->needs, name);
+    return f->needs && !strcmp(f->needs, name);
 }
 
 /* Refuse an option of other forms, and name them. */
 static int foreign(const struct args *a, const char *name)
 {
-    char text[96] = "";
+    char text[160] = "";
+    int  left = 0;
 
     for (int i = 0; i < N_FORMS; i++)
-        if (takes(&forms[i], name))
-            snprintf(text + strlen(text), sizeof text - strlen(text), "%s--%s",
-                     *text ? " and " : "", forms[i].name);
+        left += takes(&forms[i], name);
+    for (int i = 0; i < N_FORMS; i++)
+        if (takes(&forms[i], name)) {
+            left--;
+            snprintf(text + strlen(text), sizeof text - strlen(text), "--%s%s",
+                     forms[i].name,
+                     left > 1 ? ", "
+                     : left   ? " and "
+                              : "");
+        }
     return usage_error(a, "--%s belongs to %s", name, text);
 }
 
@@ -359,14 +354,14 @@ static int foreign(const struct args *a, const char *name)
 static int check_options(const struct args *a, const struct form *f)
 {
     for (int i = 0; i < N_FORMS; i++)
-        if (&forms[i] != f && opt_text(a, forms[i].name))
+        if (&forms[i] != f && opt_flag(a, forms[i].name))
             return usage_error(a, "--%s and --%s do not go together", f->name,
                                forms[i].name);
-    if (!opt_text(a, f->needs))
+    if (f->needs && !opt_text(a, f->needs))
         return usage_error(a, "--%s is missing; usage: foci analyse --%s SPEC --%s N",
                            f->needs, f->name, f->needs);
     for (int i = 0; i < N_FORMS; i++) {
-        for (int t = -1; t < 0 || forms[i].takes[t]; t++) {
+        for (int t = forms[i].needs ? -1 : 0; t < 0 || forms[i].takes[t]; t++) {
             const char *name = t < 0 ? forms[i].needs : forms[i].takes[t];
             if (opt_text(a, name) && !takes(f, name)) return foreign(a, name);
         }
@@ -377,12 +372,14 @@ static int check_options(const struct args *a, const struct form *f)
 static int run(const struct args *a)
 {
     for (int i = 0; i < N_FORMS; i++)
-        if (opt_text(a, forms[i].name)) {
+        if (opt_flag(a, forms[i].name)) {
             const int code = check_options(a, &forms[i]);
             return code ? code : forms[i].run(a);
         }
-    return usage_error(a, "--estimator, --error or --orthogonality is missing; usage: "
-                          "foci analyse --estimator SPEC --dim D, for instance");
+    return usage_error(
+        a, "--estimator, --error, --orthogonality, --theory or --dilution is "
+           "missing; usage: foci analyse --estimator SPEC --dim D, for "
+           "instance");
 }
 static const struct option options[] = {
     { .name = "estimator",
@@ -400,15 +397,62 @@ static const struct option options[] = {
       .help = "frozen projections to look at",
       .kind = KIND_TEXT,
       .many = true },
+    { .name = "theory",
+      .arg = "KIND",
+      .help = "how evenly weights of random keys are spread: exp, relu2, ...",
+      .kind = KIND_WORD,
+      .words = "exp|relu2|identity|linear|decay" },
+    { .name = "dilution",
+      .help = "the weight of one relevant key as keys of noise are added" },
+    { .name = "attention",
+      .arg = "SPEC",
+      .help = "mechanisms of --dilution (default seven)",
+      .kind = KIND_TEXT,
+      .many = true },
+    { .name = "beta",
+      .arg = "LIST",
+      .help = "means of the logits of noise (--theory: -4 to 4, --dilution: 0)",
+      .kind = KIND_TEXT },
+    { .name = "gamma",
+      .arg = "LIST",
+      .help = "their standard deviations (--dilution: 1)",
+      .kind = KIND_TEXT },
+    { .name = "margin",
+      .arg = "M",
+      .help = "how far the logit of the relevant key is above beta (default 6)",
+      .kind = KIND_REAL,
+      .min = -1000,
+      .max = 1000 },
+    { .name = "distance",
+      .arg = "N",
+      .help = "keys from the query back to the relevant one (default 8)",
+      .kind = KIND_WHOLE,
+      .max = MOST_KEYS },
+    { .name = "lengths",
+      .arg = "LIST",
+      .help = "keys of --theory decay (1 to 4096) and --dilution (16 to 65536)",
+      .kind = KIND_TEXT },
+    { .name = "lambda",
+      .arg = "LIST",
+      .help = "decays of --theory decay (default 0.5,0.9,0.99,0.999)",
+      .kind = KIND_TEXT },
+    { .name = "ratio",
+      .arg = "LIST",
+      .help = "standard deviations of features over their means (default 0..4:9)",
+      .kind = KIND_TEXT },
+    { .name = "features",
+      .arg = "LIST",
+      .help = "how many there are, for --theory linear (default 1,4,16,64)",
+      .kind = KIND_TEXT },
     { .name = "dim",
       .arg = "D",
-      .help = "width of queries and keys",
+      .help = "width of queries and keys (--dilution: 64)",
       .kind = KIND_WHOLE,
       .min = 2,
       .max = MAX_DIM },
     { .name = "draws",
       .arg = "N",
-      .help = "times that omega is drawn (default 1000), or projections (32)",
+      .help = "random draws (1000; projections 32, --theory 100000, --dilution 16)",
       .kind = KIND_WHOLE,
       .min = 2,
       .max = 1e9 },
@@ -448,7 +492,11 @@ static const struct option options[] = {
       .kind = KIND_TEXT },
     { .name = "out",
       .arg = "FILE",
-      .help = "where a picture of errors or distances goes: .svg or .png",
+      .help = "where a picture goes: .svg or .png; not of --estimator",
+      .kind = KIND_TEXT },
+    { .name = "csv",
+      .arg = "FILE",
+      .help = "where the table of --theory or --dilution goes with all digits",
       .kind = KIND_TEXT },
     { .name = "width",
       .arg = "W",
@@ -483,14 +531,17 @@ static const char *const examples[] = {
     "foci analyse --error linear --error performer --dim 64 --out errors.svg",
     "foci analyse --orthogonality orthogonal --width 256 --heads 4",
     "foci analyse --orthogonality orthogonal --width 512 --x x.npy --out kept.svg",
+    "foci analyse --theory relu2 --beta -6..6:13 --gamma 1 --out relu2.svg",
+    "foci analyse --theory decay --lambda 0.9,0.99 --lengths 50,500",
+    "foci analyse --dilution --attention softmax --attention relu2 --out d.svg",
     NULL,
 };
 
 const struct verb verb_analyse = {
     .name = "analyse",
     .run = run,
-    .summary = "random features, outputs against softmax, and frozen projections",
-    .usage = "--estimator|--error|--orthogonality SPEC --dim|--width N",
+    .summary = "random features, errors, frozen projections, concentration of weights",
+    .usage = "--estimator|--error|--orthogonality SPEC, --theory KIND or --dilution",
     .options = options,
     .examples = examples,
     .notes =
@@ -524,5 +575,28 @@ const struct verb verb_analyse = {
         "squared distances, scaled by W/D, of all pairs of hidden states; bound is "
         "that "
         "of Johnson\n"
-        "and Lindenstrauss, for all pairs at once, - where it says nothing.",
+        "and Lindenstrauss, for all pairs at once, - where it says nothing.\n\n"
+        "--theory prints S = E|a| / sqrt(E a^2) of weights a: 1 where all are the "
+        "same, "
+        "near 0\n"
+        "where few keys have nearly all.  exp, relu2 and identity weigh normal logits "
+        "of "
+        "mean\n"
+        "--beta and standard deviation --gamma; linear sums --features of them that "
+        "are "
+        "not\n"
+        "negative; decay is lambda^(n-1), ..., 1.  Beside it stands the same number "
+        "by\n"
+        "integration and from random draws, with its standard error.\n\n"
+        "--dilution puts a query behind N keys: one relevant, with the logit beta + "
+        "margin, the\n"
+        "others noise around beta.  weight is that of the relevant key over the sum of "
+        "all sizes\n"
+        "of weights, S that of the row; both are means over draws with half the width "
+        "of "
+        "their\n"
+        "95 % interval.  theory takes expectations in place of the sum over noise: "
+        "e^m / (e^m +\n"
+        "(N - 1) e^(gamma^2 / 2)) for softmax with the margin m.\n\n"
+        "A LIST is 1,2,5 or 0..1:11, eleven numbers from 0 to 1, or both with commas.",
 };

@@ -259,7 +259,7 @@ static json_t *json_values(const double *x, int n)
     json_t *list = json_array();
 
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, isfinite(x[i]) ? json_real(x[i]) : json_null());
+        json_array_append_new(list, json_number(x[i]));
     return list;
 }
 
@@ -296,12 +296,8 @@ static int show(const struct errors *e)
 
 static int check(const struct args *a, int n)
 {
-    const char *out = opt_text(a, "out");
-
-    if (out && !picture_name(out))
-        return usage_error(
-            a, "--out is '%s'; it takes a name that ends in .svg or .png", out);
-    if (out && n > MAX_CURVES)
+    if (check_out(a)) return EXIT_USAGE;
+    if (opt_text(a, "out") && n > MAX_CURVES)
         return usage_error(a, "--error is given %d times; a picture has room for %d", n,
                            MAX_CURVES);
     return EXIT_OK;

@@ -230,11 +230,6 @@ static void print_results(const struct looks *l)
     }
 }
 
-static json_t *json_number(double x)
-{
-    return isfinite(x) ? json_real(x) : json_null();
-}
-
 static json_t *json_result(const struct looks *l, const struct result *r)
 {
     json_t *figures = json_object(), *list = json_array();
@@ -404,11 +399,7 @@ static int read_x(struct looks *l, const char *path)
 
 static int check(const struct looks *l)
 {
-    const char *out = opt_text(l->a, "out");
-
-    if (out && !picture_name(out))
-        return usage_error(
-            l->a, "--out is '%s'; it takes a name that ends in .svg or .png", out);
+    if (check_out(l->a)) return EXIT_USAGE;
     if (!opt_text(l->a, "head-dim") && l->width % l->heads)
         return usage_error(
             l->a,

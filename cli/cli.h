@@ -261,6 +261,9 @@ void table_pair(struct output_table *t, const char *name, const char *format, ..
     CLI_PRINTF(3, 4);
 void table_print(struct output_table *t, FILE *out);
 void table_free(struct output_table *t);
+/* The same as a file of comma-separated values, as RFC 4180 has them. */
+foci_status table_write_csv(foci_ctx *ctx, const struct output_table *t,
+                            const char *path);
 
 /* "1.23 G": three digits and a prefix of thousands, for rates and counts. */
 const char *thousands(double x, char text[16]);

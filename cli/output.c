@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "foci/file.h"
 
 enum { BRIEF = 96 }; /* bytes of a spec that a message begins with */
 
@@ -241,6 +242,38 @@ void table_print(struct output_table *t, FILE *out)
                 right || last ? 0 : pad, "", last ? "\n" : "  ");
     }
     free(widths);
+}
+
+/* A cell, in quotes where it has commas, quotes or ends of lines; its end. */
+static char *put_csv(char *out, const char *cell)
+{
+    const bool quoted = strpbrk(cell, ",\"\r\n") != NULL;
+
+    if (quoted) *out++ = '"';
+    for (; *cell; cell++) {
+        if (*cell == '"') *out++ = '"';
+        *out++ = *cell;
+    }
+    if (quoted) *out++ = '"';
+    return out;
+}
+
+foci_status table_write_csv(foci_ctx *ctx, const struct output_table *t,
+                            const char *path)
+{
+    const int n_columns = (int)strlen(t->columns);
+    size_t    most = 1;
+
+    for (int i = 0; i < t->n; i++)
+        most += 2 * strlen(t->cells[i]) + 3;
+    char *text = need(most, 1), *out = text;
+    for (int i = 0; i < t->n; i++) {
+        out = put_csv(out, t->cells[i]);
+        *out++ = (i + 1) % n_columns ? ',' : '\n';
+    }
+    const foci_status status = foci_file_write(ctx, path, text, (size_t)(out - text));
+    free(text);
+    return status;
 }
 
 void table_free(struct output_table *t)

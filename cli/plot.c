@@ -1,4 +1,4 @@
-/* plot.c -- panels of curves over logarithmic axes. */
+/* plot.c -- panels of curves over logarithmic or even axes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,7 +7,9 @@
 enum {
     LEAST_POWER = -4,
     MOST_POWER = 4, /* of ten */
-    FEW = 3         /* decades, between whose ends there are lines too */
+    FEW = 3,        /* decades, between whose ends there are lines too */
+    MANY = 10,      /* powers of two, of which every other one has its number */
+    STEPS = 8       /* of an even axis, at most */
 };
 
 enum { PALE = 0xe8edf2 };
@@ -17,13 +19,14 @@ const uint32_t curve_colours[MAX_CURVES] = { 0x2563a8, 0xd9822b, 0x2e8b57, 0xa83
 
 static double place_x(const struct frame *f, double x)
 {
-    return f->x + PANEL_WIDTH * (log2(x) - f->left) / (f->right - f->left);
+    const double at = f->even_x ? x : log2(x);
+    return f->x + PANEL_WIDTH * (at - f->left) / (f->right - f->left);
 }
 
 /* What is off the axis stands at its end. */
 static double place_y(const struct frame *f, double y)
 {
-    const double at = (log10(y) - f->bottom) / (f->top - f->bottom);
+    const double at = ((f->even_y ? y : log10(y)) - f->bottom) / (f->top - f->bottom);
     return f->y + PANEL_HEIGHT * (1 - fmin(fmax(at, 0), 1));
 }
 
@@ -48,30 +51,84 @@ void frame_axes(struct frame *f, double least, double most, double low, double h
     f->top = fmin(log10(round_up(fmax(high, 1))), MOST_POWER);
 }
 
-/* A line across, if it is within the axis. */
+/* The distance of the lines of an even axis. */
+static double step_of(double least, double most)
+{
+    return round_up((most - least) / STEPS);
+}
+
+static void set_even(double least, double most, double *from, double *to)
+{
+    const double step = step_of(least, most > least ? most : least + 1);
+    *from = step * floor(least / step + 1e-6);
+    *to = step * fmax(ceil(most / step - 1e-6), floor(*from / step) + 1);
+}
+
+void frame_even_x(struct frame *f, double least, double most)
+{
+    f->even_x = true;
+    set_even(least, most, &f->left, &f->right);
+}
+
+void frame_even_y(struct frame *f, double low, double high)
+{
+    f->even_y = true;
+    set_even(low, high, &f->bottom, &f->top);
+}
+
+/* A line across, with its number, if it is within the axis. */
 static void draw_level(struct picture *to, const struct frame *f, double y, bool first)
 {
-    const double power = log10(y), near = 1e-6, at = place_y(f, y);
+    const double at = place_y(f, y), near = 1e-6, value = f->even_y ? y : log10(y);
 
-    if (power < f->bottom - near || power > f->top + near) return;
-    picture_rect(to, f->x, at - 0.5, PANEL_WIDTH, 1, fabs(power) < near ? LINE : PALE);
+    if (value < f->bottom - near || value > f->top + near) return;
+    picture_rect(to, f->x, at - 0.5, PANEL_WIDTH, 1, fabs(value) < near ? LINE : PALE);
     if (first) picture_text(to, f->x - 7, at + 4, AT_END, STYLE_PLAIN, SOFT, "%g", y);
+}
+
+static void draw_levels(struct picture *to, const struct frame *f, bool first)
+{
+    static const double steps[] = { 1, 2, 5 };
+
+    if (f->even_y) {
+        const double step = step_of(f->bottom, f->top);
+        for (int i = 0; i <= STEPS; i++)
+            draw_level(to, f, step * (round(f->bottom / step) + i), first);
+        return;
+    }
+    for (double t = floor(f->bottom); t <= f->top; t++)
+        for (int i = 0; i < (f->top - f->bottom < FEW ? 3 : 1); i++)
+            draw_level(to, f, steps[i] * pow(10, t), first);
+}
+
+/* A line down, with its number. */
+static void draw_column(struct picture *to, const struct frame *f, double x, bool number)
+{
+    const double at = place_x(f, x);
+
+    picture_rect(to, at - 0.5, f->y, 1, PANEL_HEIGHT, PALE);
+    if (number)
+        picture_text(to, at, f->y + PANEL_HEIGHT + 15, AT_MIDDLE, STYLE_PLAIN, SOFT,
+                     "%g", x);
+}
+
+static void draw_columns(struct picture *to, const struct frame *f)
+{
+    const double step = f->even_x ? step_of(f->left, f->right) : 1;
+    const int    n = (int)round((f->right - f->left) / step);
+
+    for (int i = 0; i <= n; i++) {
+        const double at = step * (round(f->left / step) + i);
+        draw_column(to, f, f->even_x ? at : exp2(at),
+                    f->even_x || n < MANY || i % 2 == 0);
+    }
 }
 
 void frame_grid(struct picture *to, const struct frame *f, bool first,
                 const char *name_x, const char *name_y)
 {
-    for (double t = f->left; t <= f->right; t++) {
-        const double x = place_x(f, exp2(t));
-        picture_rect(to, x - 0.5, f->y, 1, PANEL_HEIGHT, PALE);
-        picture_text(to, x, f->y + PANEL_HEIGHT + 15, AT_MIDDLE, STYLE_PLAIN, SOFT,
-                     "%g", exp2(t));
-    }
-    for (double t = floor(f->bottom); t <= f->top; t++)
-        for (int i = 0; i < (f->top - f->bottom < FEW ? 3 : 1); i++) {
-            static const double steps[] = { 1, 2, 5 };
-            draw_level(to, f, steps[i] * pow(10, t), first);
-        }
+    draw_columns(to, f);
+    draw_levels(to, f, first);
     picture_text(to, f->x + PANEL_WIDTH / 2.0, f->y + PANEL_HEIGHT + 33, AT_MIDDLE,
                  STYLE_PLAIN, INK, "%s", name_x);
     if (first)
@@ -91,9 +148,17 @@ void frame_curve(struct picture *to, const struct frame *f, const double *x,
         points[2 * seen++ + 1] = place_y(f, y[i]);
     }
     if (seen) picture_line(to, points, (int)seen, marks ? 2 : 1, colour);
-    for (size_t i = 0; marks && i < seen; i++)
-        picture_rect(to, points[2 * i] - 2.5, points[2 * i + 1] - 2.5, 5, 5, colour);
     free(points);
+    if (marks) frame_marks(to, f, x, y, n, colour);
+}
+
+void frame_marks(struct picture *to, const struct frame *f, const double *x,
+                 const double *y, int n, uint32_t colour)
+{
+    for (int i = 0; i < n; i++)
+        if (isfinite(y[i]))
+            picture_rect(to, place_x(f, x[i]) - 2.5, place_y(f, y[i]) - 2.5, 5, 5,
+                         colour);
 }
 
 void frame_legend(struct picture *to, double y, uint32_t colour, const char *text)

@@ -1,4 +1,5 @@
-/* plot.h -- panels with two logarithmic axes: powers of two below, of ten beside. */
+/* plot.h -- panels of curves, with logarithmic axes, powers of two below and of ten beside, or
+ * even ones. */
 #ifndef FOCI_CLI_PLOT_H
 #define FOCI_CLI_PLOT_H
 
@@ -18,15 +19,21 @@ enum {
 enum { MAX_CURVES = 8 }; /* of one picture */
 extern const uint32_t curve_colours[MAX_CURVES];
 
-/* A panel, and the ranges of its axes: powers of two, and of ten. */
+/* A panel, and the ranges of its axes: powers of two, and of ten, or of an even axis the
+ * numbers themselves. */
 struct frame {
     double x, y;
     double left, right, bottom, top;
+    bool   even_x, even_y;
 };
 
 /* Whole powers of two around least and most; steps of 1, 2, 5 around low and high, 1 among
  * them, within 10^-4 and 10^4. */
 void frame_axes(struct frame *f, double least, double most, double low, double high);
+
+/* The same of an even axis: from least to most, whole steps of 1, 2 or 5. */
+void frame_even_x(struct frame *f, double least, double most);
+void frame_even_y(struct frame *f, double low, double high);
 
 /* Lines, numbers and names of the axes; numbers beside the first panel only. */
 void frame_grid(struct picture *to, const struct frame *f, bool first,
@@ -36,6 +43,10 @@ void frame_grid(struct picture *to, const struct frame *f, bool first,
  * end.  `marks`: with squares on them. */
 void frame_curve(struct picture *to, const struct frame *f, const double *x,
                  const double *y, int n, bool marks, uint32_t colour);
+
+/* The squares alone. */
+void frame_marks(struct picture *to, const struct frame *f, const double *x,
+                 const double *y, int n, uint32_t colour);
 
 /* A line of the legend at y. */
 void frame_legend(struct picture *to, double y, uint32_t colour, const char *text);

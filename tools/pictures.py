@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-two for the modifiers; and those of docs/orthogonal.md, into the folder above.  What shows
-who sees whom is drawn by `FOCI map`.  The same input gives the same bytes.  Frozen
-projections need NumPy."""
+two for the modifiers; and those of docs/orthogonal.md and docs/concentration.md, into the
+folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input gives the same
+bytes.  Frozen projections need NumPy."""
 import math
 import pathlib
 import random
@@ -290,6 +290,14 @@ def frozen(foci, out):
                     out / "kept.svg"], check=True, stdout=subprocess.DEVNULL)
 
 
+def concentration(foci, out):
+    """Weights of random keys, and one key that matters among them."""
+    for name, words in (("concentration", ["--theory", "relu2", "--beta", "-6..6:13", "--gamma", "0.5,1,2,4"]),
+                        ("dilution", ["--dilution"])):
+        subprocess.run([foci, "analyse", *words, "--quiet", "--out", out / f"{name}.svg"], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
 def routed(path):
     """Tokens, their gates, and the sets of keys and values they are summed from."""
     draw = random.Random(3)
@@ -366,6 +374,7 @@ def main():
     maps(foci, out)
     errors(foci, out)
     frozen(foci, out.parent)
+    concentration(foci, out.parent)
 
 
 if __name__ == "__main__":

@@ -135,6 +135,59 @@ typedef struct foci_orthogonality_io {
 FOCI_API foci_status foci_orthogonality_run(const foci_plan             *plan,
                                             const foci_orthogonality_io *io);
 
+/* How evenly the weights a of random keys are spread, of infinitely many keys:
+ *
+ *     S = E|a| / sqrt(E a^2)
+ *
+ * 1 where all are the same, towards 0 where few of them have nearly all.  Of n equal keys one
+ * of which has it all it would be 1 / sqrt(n). */
+typedef enum foci_concentration_kind {
+    FOCI_CONCENTRATION_EXP,      /* a = e^x, as softmax weighs */
+    FOCI_CONCENTRATION_RELU2,    /* a = max(x, 0)^2 */
+    FOCI_CONCENTRATION_IDENTITY, /* a = x, of either sign */
+    FOCI_CONCENTRATION_LINEAR,   /* a = q.k of features k, none of them negative */
+    FOCI_CONCENTRATION_DECAY, /* a = lambda^(n-1), ..., lambda, 1: n keys, not random */
+    FOCI_CONCENTRATION_COUNT
+} foci_concentration_kind;
+
+/* What weights are made of. */
+typedef struct foci_concentration_law {
+    size_t                  size;
+    foci_concentration_kind kind;
+
+    /* exp, relu2, identity: x is normal.  With keys mu + sigma z, z standard normal, and the
+     * query q it has the mean beta = q.mu and the standard deviation gamma = sigma |q|. */
+    double beta, gamma;
+
+    /* linear: `dim` features, none of q negative. */
+    int64_t       dim;
+    const double *q;          /* [dim]; NULL: 1 each */
+    const double *mean;       /* [dim] of k; NULL: as `ratio` says */
+    const double *covariance; /* [dim][dim] of k, with mean */
+    double ratio; /* without mean: the standard deviation of each feature over its mean, the
+                   * same for all; they are independent */
+
+    /* decay */
+    double  lambda; /* 0 to 1 */
+    int64_t n;
+} foci_concentration_law;
+
+/* S in closed form; NaN: all weights are zero. */
+FOCI_API foci_status foci_concentration_theory(const foci_concentration_law *law,
+                                               double                       *s);
+
+/* The same number by numerical integration, to 12 digits, which knows no closed form; of decay
+ * by adding up.  FOCI_ERR_UNSUP: features with a covariance, more than 2^24 keys. */
+FOCI_API foci_status foci_concentration_quadrature(const foci_concentration_law *law,
+                                                   double                       *s);
+
+/* The same number from random draws, 2 or more, and its standard error.  They are drawn where
+ * weights count and weighed for it, since where few keys have nearly all a plain sample would
+ * miss them.  FOCI_ERR_UNSUP: features with a covariance. */
+FOCI_API foci_status foci_concentration_sample(const foci_concentration_law *law,
+                                               int64_t draws, uint64_t seed, double *s,
+                                               double *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -43,6 +43,12 @@ exact
 1.0000
 0.1353
 
+=== a list of numbers by its ends
+foci analyse --estimator performer --dim 4 --draws 10 --pairs 1 --norms 0.25..1:4,2 --cosines -.5...5:2 --json > l.json
+python3 -c 'import json; print([(r["norm"], r["cosine"]) for r in json.load(open("l.json"))["estimators"][0]["results"]][1:6])'
+--- stdout
+[(0.25, 0.5), (0.5, -0.5), (0.5, 0.5), (0.75, -0.5), (0.75, 0.5)]
+
 === no formula is no number
 foci analyse --estimator 'performer(kind=sderf, rows=unit)' --dim 4 --draws 10 --norms 1 --cosines 0 --json | grep 'closed\|second\|ratio'
 --- stdout
@@ -54,18 +60,24 @@ foci analyse --estimator 'performer(kind=sderf, rows=unit)' --dim 4 --draws 10 -
 foci analyse --dim 4
 foci analyse --estimator performer
 --- stderr
-foci analyse: --estimator, --error or --orthogonality is missing; usage: *
+foci analyse: --estimator, --error, --orthogonality, --theory or --dilution is missing; usage: *
 foci analyse: --dim is missing; usage: foci analyse --estimator SPEC --dim N
 --- exit 2
 
 === lists that are none
 foci analyse --estimator performer --dim 4 --norms 1,
 foci analyse --estimator performer --dim 4 --cosines 0.5,2
-foci analyse --estimator performer --dim 4 --norms 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1
+foci analyse --estimator performer --dim 4 --norms 1,2..3:256
+foci analyse --estimator performer --dim 4 --norms 1..2
+foci analyse --estimator performer --dim 4 --norms 1..2:3:4
+foci analyse --estimator performer --dim 4 --norms 0..2:3
 --- stderr
-foci analyse: --norms is '1,'; it takes up to 16 numbers from 0.001 to 100 with commas
-foci analyse: --cosines is '0.5,2'; it takes up to 16 numbers from -1 to 1 with commas
-foci analyse: --norms is '1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1'; it takes *
+foci analyse: --norms is '1,'; it takes up to 256 numbers from 0.001 to 100 with commas, or FROM..TO:COUNT
+foci analyse: --cosines is '0.5,2'; it takes up to 256 numbers from -1 to 1 with commas, or FROM..TO:COUNT
+foci analyse: --norms is '1,2..3:256'; it takes *
+foci analyse: --norms is '1..2'; it takes *
+foci analyse: --norms is '1..2:3:4'; it takes *
+foci analyse: --norms is '0..2:3'; it takes *
 --- exit 2
 
 === features that are not random
@@ -137,10 +149,10 @@ foci analyse: linaer: *
 foci analyse: routed: *
 foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim N
 foci analyse: --estimator and --error do not go together
-foci analyse: --draws belongs to --estimator and --orthogonality
-foci analyse: --out belongs to --error and --orthogonality
+foci analyse: --draws belongs to --estimator, --orthogonality, --theory and --dilution
+foci analyse: --out belongs to --error, --orthogonality, --theory and --dilution
 foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
-foci analyse: --spreads is '0'; it takes up to 16 numbers from 0.001 to 1000 with commas
+foci analyse: --spreads is '0'; it takes up to 256 numbers from 0.001 to 1000 with commas, or FROM..TO:COUNT
 foci analyse: --keys is 'some'; it takes gaussian|clustered|both
 --- stderr
 foci analyse: --error is given 9 times; a picture has room for 8
@@ -237,7 +249,7 @@ foci analyse: softmax: softmax has no frozen projections; softmax frozen(orthogo
 foci analyse: fixed: fixed reads neither queries nor keys and has no projections of them to freeze; softmax frozen(orthogonal) has
 foci analyse: --width is missing; usage: foci analyse --orthogonality SPEC --width N
 foci analyse: --width 9 is no multiple of --heads 2; --head-dim says how wide a head is
-foci analyse: --dim belongs to --estimator and --error
+foci analyse: --dim belongs to --estimator, --error and --dilution
 foci analyse: orthogonal: no 9 columns of 8 elements are orthonormal; a head may be as wide as x at most
 foci analyse: --error and --orthogonality do not go together
 foci analyse: --width belongs to --orthogonality

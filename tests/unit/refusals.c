@@ -38,6 +38,7 @@ static struct {
     foci_trainer   *trainer;
     int32_t         word;
     int64_t         bytes;
+    double          number;
     char            text[1];
 } x;
 

@@ -22,6 +22,7 @@
 #include "cli/plot.h"
 #include "foci/analyse.h"
 #include "foci/mechanism.h"
+#include "foci/stats.h"
 
 enum { DIM = 64, DRAWS = 16, DISTANCE = 8, LOWEST = -6 /* power of ten on the axis */ };
 
@@ -85,23 +86,12 @@ static void add(struct sample *s, double x)
     s->squares += far * (x - s->mean);
 }
 
-/* The quantile 0.975 of Student's t (Abramowitz and Stegun, 26.7.5): to 0.1 % from three
- * degrees of freedom on. */
-static double student(double freedom)
-{
-    static const double terms[] = { 1.95996, 2.37227, 2.82249, 2.55580, 1.58953 };
-    double              t = 0;
-
-    for (int i = 4; i >= 0; i--)
-        t = t / freedom + terms[i];
-    return t;
-}
-
 /* Half the width of the 95 % interval of the mean. */
 static double interval(const struct sample *s)
 {
     const double n = (double)s->n;
-    return s->n > 1 ? student(n - 1) * sqrt(s->squares / (n - 1) / n) : NAN;
+    return s->n > 1 ? foci_t_quantile(0.975, n - 1) * sqrt(s->squares / (n - 1) / n)
+                    : NAN;
 }
 
 static double mean_of(const struct sample *s) { return s->n ? s->mean : NAN; }
@@ -267,14 +257,12 @@ static foci_status execute(const struct dilution *d, const struct dilution_cell 
     if (!status) status = foci_forward(c->plan, &io);
     if (!status) status = foci_backward(c->plan, &io, &grads);
     if (status) return status;
-    double sum = 0, squares = 0;
-    for (int64_t j = 0; j < keys; j++) {
+    double sum = 0;
+    for (int64_t j = 0; j < keys; j++)
         sum += fabs((double)d->dv[j]);
-        squares += (double)d->dv[j] * (double)d->dv[j];
-    }
     result[WEIGHT] =
         (double)d->o[c->queries - 1] / sum; /* NaN: no key weighs anything */
-    result[CONCENTRATION] = sum / sqrt((double)keys * squares);
+    result[CONCENTRATION] = foci_concentration(d->dv, keys);
     return FOCI_OK;
 }
 

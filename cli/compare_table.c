@@ -166,6 +166,12 @@ static char *runs_text(const struct printing *p, const json_t *runs)
     return text;
 }
 
+/* A p value: never a plain 0. */
+static char *chance(double p)
+{
+    return p < 0.0005 ? compare_text("<0.001") : small(p, 3);
+}
+
 static void quality_row(const struct printing *p, struct sheet *s, const json_t *arm,
                         bool tuned)
 {
@@ -183,9 +189,9 @@ static void quality_row(const struct printing *p, struct sheet *s, const json_t 
                      p->m->scale, p->m->digits, false));
     cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
     cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
-    cell(s, small(real(d, "p_holm"), 3));
+    cell(s, chance(real(d, "p_holm")));
     if (p->sentences)
-        cell(s, small(real(json_object_get(d, "sentences"), "p_randomisation"), 3));
+        cell(s, chance(real(json_object_get(d, "sentences"), "p_randomisation")));
     cell(s, compare_text("%lld/%lld", (long long)failed,
                          (long long)json_integer_value(json_object_get(arm, "done"))));
     cell(s, runs_text(p, json_object_get(arm, "runs")));

@@ -55,8 +55,8 @@ static double mean_of(const foci_problem *p, const foci_io *io, const float *wei
     return rows ? sum / (double)rows : NAN;
 }
 
-static foci_status check(const foci_layer *layer, const foci_layer_io *io,
-                         const foci_problem *p)
+static foci_status concentration_check(const foci_layer *layer, const foci_layer_io *io,
+                                       const foci_problem *p)
 {
     const double all = (double)p->batch * (double)p->heads * (double)p->len_q;
 
@@ -82,7 +82,7 @@ foci_status foci_layer_concentration(const foci_layer *layer, const foci_layer_i
                         layer ? "heads" : "the layer");
     TRY(foci_plan_get_problem(layer->plan, &p));
     TRY(foci_layer_heads(layer, io, &of_heads));
-    TRY(check(layer, io, &p));
+    TRY(concentration_check(layer, io, &p));
     const size_t n = (size_t)(p.batch * p.heads * p.len_q * p.len_k);
     float       *weights = ctx_alloc(layer->ctx, n, sizeof *weights);
     if (!weights) return FOCI_ERR_MEMORY;

@@ -323,8 +323,8 @@ static void measure(const struct estimator *s, const foci_estimator_io *io)
  * Calls
  */
 
-static foci_status check(const foci_plan *plan, const foci_estimator_io *given,
-                         foci_estimator_io *io)
+static foci_status estimator_check(const foci_plan         *plan,
+                                   const foci_estimator_io *given, foci_estimator_io *io)
 {
     if (!plan)
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_estimator_io: the plan is NULL");
@@ -377,7 +377,7 @@ static double *doubles(struct arena *a, int64_t n)
     return arena_alloc(a, n, sizeof(double));
 }
 
-static void carve(struct estimator *s, int64_t n, struct arena *a)
+static void estimator_carve(struct estimator *s, int64_t n, struct arena *a)
 {
     const int64_t d = s->d;
 
@@ -402,14 +402,14 @@ static foci_status begin(const foci_plan *plan, const foci_estimator_io *io,
 {
     TRY(find_head(plan, io->head, s));
     *a = (struct arena){ 0 };
-    carve(s, io->n, a);
+    estimator_carve(s, io->n, a);
     if (!arena_ok(a))
         return ctx_fail(plan->ctx, FOCI_ERR_ARG,
                         "io.n is %lld: that many pairs overflow", (long long)io->n);
     const size_t bytes = a->used;
     *a = (struct arena){ .base = ctx_alloc(plan->ctx, bytes, 1) };
     if (!a->base) return FOCI_ERR_MEMORY;
-    carve(s, io->n, a);
+    estimator_carve(s, io->n, a);
     return FOCI_OK;
 }
 
@@ -419,7 +419,7 @@ foci_status foci_estimator_run(const foci_plan *plan, const foci_estimator_io *g
     struct estimator  s;
     struct arena      a;
 
-    TRY(check(plan, given, &io));
+    TRY(estimator_check(plan, given, &io));
     TRY(begin(plan, &io, &s, &a));
     if (io.n > 0) find_exponents(&s, &io);
     for (int64_t i = 0; i < io.n; i++)
@@ -437,7 +437,7 @@ foci_status foci_estimator_calibrate(const foci_plan         *plan,
     struct estimator  s;
     struct arena      a;
 
-    TRY(check(plan, given, &io));
+    TRY(estimator_check(plan, given, &io));
     if (!params) return ctx_fail(plan->ctx, FOCI_ERR_ARG, "params is NULL");
     if (io.n < 1)
         return ctx_fail(plan->ctx, FOCI_ERR_ARG, "io.n is 0: statistics need pairs");

@@ -441,7 +441,7 @@ struct memory {
     double *y;
 };
 
-static void carve(struct look *l, struct arena *a, struct memory *m)
+static void orthogonality_carve(struct look *l, struct arena *a, struct memory *m)
 {
     const int64_t d = l->io.width, n = l->cols;
     const int64_t most =
@@ -547,14 +547,14 @@ foci_status foci_orthogonality_run(const foci_plan             *plan,
         return ctx_fail(NULL, FOCI_ERR_ARG, "foci_orthogonality_run: the plan is NULL");
     TRY(check_io(plan, given, &l.io));
     TRY(find_shapes(plan, &l));
-    carve(&l, &a, &m);
+    orthogonality_carve(&l, &a, &m);
     if (!arena_ok(&a))
         return ctx_fail(l.ctx, FOCI_ERR_MEMORY, "width %" PRId64 " is too large",
                         l.io.width);
     const size_t bytes = a.used;
     a = (struct arena){ .base = ctx_alloc(l.ctx, bytes, 1) };
     if (!a.base) return FOCI_ERR_MEMORY;
-    carve(&l, &a, &m);
+    orthogonality_carve(&l, &a, &m);
     rng_seed(&l.r, l.io.seed, STREAM_X);
     foci_status status = l.io.figures ? look_at_figures(&l) : FOCI_OK;
     if (!status && l.io.distortions) status = look_at_distances(&l, m.x, m.w, m.y);

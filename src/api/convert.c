@@ -6,8 +6,8 @@
 /* Elements that are floats in between, at once. */
 enum { CHUNK = 1024 };
 
-static foci_status check(const foci_ctx *ctx, foci_dtype to_type, const void *to,
-                         foci_dtype from_type, const void *from, int64_t n)
+static foci_status convert_check(const foci_ctx *ctx, foci_dtype to_type, const void *to,
+                                 foci_dtype from_type, const void *from, int64_t n)
 {
     const bool known = (unsigned)to_type <= FOCI_F16 && (unsigned)from_type <= FOCI_F16;
 
@@ -34,7 +34,7 @@ foci_status foci_convert(const foci_ctx *ctx, foci_dtype to_type, void *to,
     const size_t       el_to = foci_dtype_bytes(to_type);
     const size_t       el_from = foci_dtype_bytes(from_type);
 
-    TRY(check(ctx, to_type, to, from_type, from, n));
+    TRY(convert_check(ctx, to_type, to, from_type, from, n));
     const struct kernels *k = &ctx->kernels;
     if (to_type == from_type) {
         if (n) memcpy(to, from, (size_t)n * el_to);

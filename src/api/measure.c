@@ -87,7 +87,7 @@ static double block_bf16(const struct kernels *k, struct measure_operands *o,
 }
 
 /* Numbers from 1 to 2, in either format. */
-static void fill(struct measure_operands *o, bool bf16)
+static void measure_fill(struct measure_operands *o, bool bf16)
 {
     memset(o->c, 0, sizeof o->c);
     for (int i = 0; i < BLOCK * BLOCK; i++) {
@@ -104,7 +104,7 @@ static void fill(struct measure_operands *o, bool bf16)
 
 /* FLOP a second of so many rounds in each thread, without the start of the threads, of
  * which the system may have given fewer than were asked for. */
-static double run(const struct probe *p, int64_t rounds)
+static double measure_run(const struct probe *p, int64_t rounds)
 {
     double begin = INFINITY, end = 0, flops = 0;
 #pragma omp parallel num_threads(team_size(p->threads)) reduction(+ : flops) \
@@ -145,7 +145,7 @@ static double best_rate(const struct probe *p)
     const int64_t rounds = enough_rounds(p);
     double        best = 0;
     for (int i = 0; i < TRIES; i++) {
-        const double rate = run(p, rounds);
+        const double rate = measure_run(p, rounds);
         if (rate > best) best = rate;
     }
     return best;
@@ -162,7 +162,7 @@ static double product_rate(const foci_ctx *ctx, struct measure_operands *operand
     double       best = 0;
 
 #pragma omp parallel num_threads(team_size(ctx->threads))
-    fill(&operands[omp_get_thread_num()], bf16);
+    measure_fill(&operands[omp_get_thread_num()], bf16);
     for (int i = 0; i < 2; i++) {
         p.stream = streams[i];
         const double rate = best_rate(&p);

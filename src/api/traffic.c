@@ -86,7 +86,7 @@ static uint64_t pass(const struct traffic *t, const struct way *w, char *window,
 }
 
 /* Bytes a second of one run: the window once, or as often as makes WINDOW bytes. */
-static double run(struct traffic *t, const struct way *w)
+static double traffic_run(struct traffic *t, const struct way *w)
 {
     const size_t bytes = t->bytes < WINDOW ? t->bytes : WINDOW;
     const size_t passes = bytes ? WINDOW / bytes : 0;
@@ -149,7 +149,7 @@ foci_status measure_traffic(foci_ctx *ctx, foci_machine *m)
     for (int i = 0; i < TRIES; i++)
         for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
             double *const best = ways[w].copy ? &m->copy_bytes : &m->read_bytes;
-            const double  rate = run(&t, &ways[w]);
+            const double  rate = traffic_run(&t, &ways[w]);
             if (rate > *best) *best = rate;
         }
     ctx_free(ctx, buffer, bytes, 1);

@@ -103,7 +103,7 @@ static foci_status store_document(foci_data *d, int64_t i)
     return add_rows(d, n + 2, VEC(int64_t, &d->chunk[0].numbers, i));
 }
 
-static foci_status fill(foci_data *d)
+static foci_status documents_fill(foci_data *d)
 {
     store_clear(d);
     do {
@@ -117,7 +117,7 @@ static foci_status fill(foci_data *d)
 
 const struct supply supply_documents = {
     .open = open_documents,
-    .fill = fill,
+    .fill = documents_fill,
     .rewind = lines_supply_rewind,
     .skip = lines_supply_skip,
 };

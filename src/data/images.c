@@ -267,7 +267,7 @@ static foci_status open_images(foci_data *d)
     return d->o.scale == 0 ? measure(d) : skip(d, m->begin);
 }
 
-static foci_status fill(foci_data *d)
+static foci_status images_fill(foci_data *d)
 {
     struct images *m = &d->images;
     const char    *at;
@@ -296,7 +296,7 @@ static foci_status fill(foci_data *d)
 
 const struct supply supply_images = {
     .open = open_images,
-    .fill = fill,
+    .fill = images_fill,
     .rewind = rewind_images,
     .skip = skip,
 };

@@ -101,7 +101,7 @@ static foci_status store_text(foci_data *d, int64_t i)
     return VEC_ADD(d->ctx, &s->examples, &e, 1);
 }
 
-static foci_status fill(foci_data *d)
+static foci_status labelled_fill(foci_data *d)
 {
     store_clear(d);
     do {
@@ -115,7 +115,7 @@ static foci_status fill(foci_data *d)
 
 const struct supply supply_labelled = {
     .open = open_labelled,
-    .fill = fill,
+    .fill = labelled_fill,
     .rewind = lines_supply_rewind,
     .skip = lines_supply_skip,
 };

@@ -75,7 +75,7 @@ static int64_t wanted(const foci_data *d)
     return d->o.batch ? min64(d->o.batch, INT32_MAX) * BLOCK_BATCHES : BLOCK_ROWS;
 }
 
-static foci_status fill(foci_data *d)
+static foci_status made_fill(foci_data *d)
 {
     const int64_t most = wanted(d);
 
@@ -107,7 +107,7 @@ static foci_status skip(foci_data *d, int64_t n)
 
 const struct supply supply_made = {
     .open = open_made,
-    .fill = fill,
+    .fill = made_fill,
     .rewind = rewind_made,
     .skip = skip,
 };

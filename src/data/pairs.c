@@ -121,7 +121,7 @@ static foci_status store_pair(foci_data *d, int64_t i)
     return VEC_ADD(d->ctx, &s->examples, &e, 1);
 }
 
-static foci_status fill(foci_data *d)
+static foci_status pairs_fill(foci_data *d)
 {
     store_clear(d);
     do {
@@ -136,7 +136,7 @@ static foci_status fill(foci_data *d)
 
 const struct supply supply_pairs = {
     .open = open_pairs,
-    .fill = fill,
+    .fill = pairs_fill,
     .rewind = lines_supply_rewind,
     .skip = lines_supply_skip,
 };

@@ -79,7 +79,7 @@ static foci_status store_chunk(foci_data *d)
     return FOCI_OK;
 }
 
-static foci_status fill(foci_data *d)
+static foci_status text_fill(foci_data *d)
 {
     struct store *s = &d->store;
 
@@ -105,7 +105,7 @@ static foci_status rewind_text(foci_data *d)
 
 const struct supply supply_text = {
     .open = open_text,
-    .fill = fill,
+    .fill = text_fill,
     .rewind = rewind_text,
     .skip = lines_supply_skip,
     .running = true,

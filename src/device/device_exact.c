@@ -72,7 +72,7 @@ static bool counts_keys(const struct stage *s)
 }
 
 /* The pieces, from an arena that may be null: sizes and uses cannot disagree. */
-static void carve(struct device_run *r, struct arena *a, bool backward)
+static void device_exact_carve(struct device_run *r, struct arena *a, bool backward)
 {
     const foci_problem      *p = &r->plan->p;
     const struct plan_group *g = r->stage->group;
@@ -125,7 +125,7 @@ static size_t bytes_of(const foci_plan *plan, const struct stage *s, bool backwa
     struct device_run r = run_of(plan, s, NULL);
     struct arena      a = { 0 };
 
-    carve(&r, &a, backward);
+    device_exact_carve(&r, &a, backward);
     return a.used;
 }
 
@@ -331,7 +331,7 @@ static void forward(const struct execution *exec, const struct stage *s,
 
     set_tensors(&r);
     r.x.norm = saved;
-    carve(&r, &a, false);
+    device_exact_carve(&r, &a, false);
     run_on(exec, &r, run_forward);
 }
 
@@ -434,7 +434,7 @@ static void backward(const struct execution *exec, const struct stage *s,
     x->dq = rows_out(g->dq, &p->q, s->group->head0, el);
     x->dk = rows_out(g->dk, &p->k, s->group->kv0, el);
     x->dv_out = rows_out(g->dv, &p->v, s->group->kv0, el);
-    carve(&b.r, &a, true);
+    device_exact_carve(&b.r, &a, true);
     if (!g->dparams) x->row_ds = NULL;
     run_on(exec, &b.r, run_backward);
 }

@@ -189,8 +189,8 @@ size_t hadamard_bytes(const foci_ctx *ctx, const struct frozen *f)
            sizeof(float);
 }
 
-static void run(const foci_ctx *ctx, struct hadamard_job *r,
-                void (*job)(void *arg, int64_t i, int thread))
+static void hadamard_start(const foci_ctx *ctx, struct hadamard_job *r,
+                           void (*job)(void *arg, int64_t i, int thread))
 {
     enum { STEPS = 32 }; /* operations an element, about */
     const int64_t      jobs = div_up(r->at->m, FEW_LANES);
@@ -204,14 +204,14 @@ void hadamard_run(const foci_ctx *ctx, const struct hadamard_rows *at, const voi
                   void *out)
 {
     struct hadamard_job r = { &ctx->kernels, at, shape_of(at->f), .x = x, .out = out };
-    run(ctx, &r, forward_rows);
+    hadamard_start(ctx, &r, forward_rows);
 }
 
 void hadamard_back(const foci_ctx *ctx, const struct hadamard_rows *at, const void *g,
                    float *dx)
 {
     struct hadamard_job r = { &ctx->kernels, at, shape_of(at->f), .g = g, .dx = dx };
-    run(ctx, &r, backward_rows);
+    hadamard_start(ctx, &r, backward_rows);
 }
 
 /*

@@ -19,8 +19,8 @@ static struct layer_view carve_place(const foci_layer *layer, int64_t heads,
     return s;
 }
 
-static void carve(const foci_layer *layer, struct layer_pass *x, int64_t tokens,
-                  struct arena *a)
+static void layer_step_carve(const foci_layer *layer, struct layer_pass *x,
+                             int64_t tokens, struct arena *a)
 {
     const foci_layer_problem *p = &layer->p;
 
@@ -43,7 +43,7 @@ size_t foci_layer_step_work_bytes(const foci_layer *layer, const foci_pool *pool
 
     if (!layer || !pool || n_states < 0 || tokens < 0 || max_len < 0) return SIZE_MAX;
     const size_t bytes = foci_step_work_bytes(pool, n_states, tokens, max_len);
-    carve(layer, &x, tokens, &a);
+    layer_step_carve(layer, &x, tokens, &a);
     return bytes > SIZE_MAX - a.used ? SIZE_MAX : a.used + bytes;
 }
 
@@ -61,8 +61,8 @@ static foci_status count_tokens(const foci_layer *layer, const foci_layer_step_i
     return FOCI_OK;
 }
 
-static foci_status check(const foci_layer *layer, const foci_pool *pool,
-                         const foci_layer_step_io *io, int64_t tokens)
+static foci_status layer_step_check(const foci_layer *layer, const foci_pool *pool,
+                                    const foci_layer_step_io *io, int64_t tokens)
 {
     const char *what = NULL;
 
@@ -91,7 +91,7 @@ static void open_pass(const foci_layer *layer, const foci_layer_step_io *io,
                 .y = io->y, .params = io->params, .params_bf16 = io->params_bf16,
                 .precomputed = io->precomputed }
     };
-    carve(layer, x, tokens, work);
+    layer_step_carve(layer, x, tokens, work);
     x->runs[0] = (struct layer_run){ .n = tokens };
     x->n_runs = tokens ? 1 : 0;
     layer_open_made(x);
@@ -111,7 +111,7 @@ foci_status foci_layer_step(const foci_layer *layer, foci_pool *pool,
     if (whole.n_states && !whole.states)
         return ctx_fail(layer->ctx, FOCI_ERR_ARG, "states is NULL");
     TRY(count_tokens(layer, &whole, &tokens));
-    TRY(check(layer, pool, &whole, tokens));
+    TRY(layer_step_check(layer, pool, &whole, tokens));
 
     struct arena work = { .base = whole.work };
     open_pass(layer, &whole, tokens, &work, &x);

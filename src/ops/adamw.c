@@ -58,8 +58,8 @@ static void visit_piece(const struct pieces *p, int64_t i, visit call, void *arg
     }
 }
 
-static void run(const foci_ctx *ctx, void *x, int64_t floats,
-                void (*job)(void *, int64_t, int))
+static void adamw_run(const foci_ctx *ctx, void *x, int64_t floats,
+                      void (*job)(void *, int64_t, int))
 {
     const int64_t jobs = div_up(floats, PIECE);
 
@@ -137,7 +137,7 @@ foci_status foci_adamw(foci_ctx *ctx, const foci_adamw_io *given)
                             .root = (float)(1 / sqrt(1 - pow(io.beta2, t))),
                             .eps = (float)io.eps,
                             .clear = io.clear != 0 };
-    run(ctx, &x, x.pieces.floats, step_job);
+    adamw_run(ctx, &x, x.pieces.floats, step_job);
     return FOCI_OK;
 }
 
@@ -195,7 +195,7 @@ foci_status foci_squares(foci_ctx *ctx, const foci_segment *segments,
     TRY(check_there(ctx, "squares", sum && (!x.pieces.floats || in), "x or sum"));
     TRY(check_work(ctx, "squares", work, foci_squares_work_bytes(x.pieces.floats)));
     x.k = &ctx->kernels;
-    run(ctx, &x, x.pieces.floats, squares_job);
+    adamw_run(ctx, &x, x.pieces.floats, squares_job);
     *sum = 0;
     for (int64_t i = 0; i < div_up(x.pieces.floats, PIECE); i++)
         *sum += x.sums[i];
@@ -229,6 +229,6 @@ foci_status foci_average(foci_ctx *ctx, int64_t n, float *mean, const float *in,
         return ctx_fail(ctx, FOCI_ERR_ARG, "average: weight is 0 to 1, not %g", weight);
 
     struct average x = { &ctx->kernels, n, mean, in, (float)weight };
-    run(ctx, &x, n, average_job);
+    adamw_run(ctx, &x, n, average_job);
     return FOCI_OK;
 }

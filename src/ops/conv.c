@@ -146,7 +146,7 @@ foci_status foci_conv_forward(foci_ctx *ctx, const foci_conv_io *given)
  * Backward
  */
 
-static void carve(struct conv_run *x, struct arena *a)
+static void conv_carve(struct conv_run *x, struct arena *a)
 {
     const int64_t wide = (x->io.taps + 1) * x->io.width;
 
@@ -159,7 +159,7 @@ size_t foci_conv_work_bytes(const foci_ctx *ctx, const foci_conv_io *given)
     struct conv_run x = { .rows = 0 };
 
     if (!ctx || open_conv(NULL, given, &x)) return SIZE_MAX;
-    carve(&x, &a);
+    conv_carve(&x, &a);
     return bytes_of(&a);
 }
 
@@ -214,7 +214,7 @@ foci_status foci_conv_backward(foci_ctx *ctx, const foci_conv_io *given)
     const int64_t jobs = x.io.batch * x.across, dw = x.io.taps * x.io.width;
     const int64_t ld = dw + x.io.width;
     a.base = x.io.work;
-    carve(&x, &a);
+    conv_carve(&x, &a);
     conv_run(ctx, &x, backward_job);
     if (x.io.dw) columns_add(ctx, x.partial, jobs, dw, ld, x.io.dw);
     if (x.io.dbias) columns_add(ctx, x.partial + dw, jobs, x.io.width, ld, x.io.dbias);

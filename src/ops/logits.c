@@ -46,7 +46,7 @@ static foci_status open_logits(foci_ctx *ctx, const foci_logits_io *given,
     return FOCI_OK;
 }
 
-static void carve(const foci_ctx *ctx, struct logits_run *x, struct arena *a)
+static void logits_carve(const foci_ctx *ctx, struct logits_run *x, struct arena *a)
 {
     const size_t bytes = product_bytes(ctx, &x->p);
 
@@ -61,7 +61,7 @@ size_t foci_logits_work_bytes(const foci_ctx *ctx, const foci_logits_io *given)
     struct logits_run x;
 
     if (!ctx || open_logits(NULL, given, &x)) return SIZE_MAX;
-    carve(ctx, &x, &a);
+    logits_carve(ctx, &x, &a);
     return bytes_of(&a);
 }
 
@@ -99,7 +99,7 @@ foci_status foci_logits(foci_ctx *ctx, const foci_logits_io *given)
     TRY(check_work(ctx, op, x.io.work, foci_logits_work_bytes(ctx, given)));
 
     a.base = x.io.work;
-    carve(ctx, &x, &a);
+    logits_carve(ctx, &x, &a);
     if (x.io.pick) TRY(pick_rows(ctx, &x));
     product_run(ctx, &x.p, x.scratch);
     return FOCI_OK;

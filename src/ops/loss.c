@@ -170,7 +170,7 @@ static void *alloc_bytes(struct arena *a, size_t bytes)
     return arena_alloc(a, (int64_t)(bytes / 64), 64);
 }
 
-static void carve(struct loss_run *x, struct arena *a)
+static void loss_carve(struct loss_run *x, struct arena *a)
 {
     const foci_loss_io *io = &x->io;
     const size_t        row = (size_t)io->width * foci_dtype_bytes(io->dtype);
@@ -213,7 +213,7 @@ size_t foci_loss_work_bytes(const foci_ctx *ctx, const foci_loss_io *given, int 
 
     if (!ctx || open_loss(NULL, given, &x)) return SIZE_MAX;
     settle(ctx, &x, backward != 0);
-    carve(&x, &a);
+    loss_carve(&x, &a);
     return bytes_of(&a);
 }
 
@@ -379,7 +379,7 @@ static foci_status run_loss(foci_ctx *ctx, const foci_loss_io *given, bool backw
 
     struct arena a = { .base = x.io.work };
     settle(ctx, &x, backward);
-    carve(&x, &a);
+    loss_carve(&x, &a);
     const int64_t n = gather(&x);
     if (n) pack(&x);
     for (; x.begin < n; x.begin += x.n) {

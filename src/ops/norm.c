@@ -90,7 +90,7 @@ foci_status foci_norm_forward(foci_ctx *ctx, const foci_norm_io *given)
     return FOCI_OK;
 }
 
-static void carve(struct norm_run *x, struct arena *a)
+static void norm_carve(struct norm_run *x, struct arena *a)
 {
     x->partial = arena_alloc(a, div_up(x->io.rows, NORM_ROWS),
                              (size_t)x->io.width * 2 * sizeof(float));
@@ -102,7 +102,7 @@ size_t foci_norm_work_bytes(const foci_ctx *ctx, const foci_norm_io *given)
     struct norm_run x = { .k = NULL };
 
     if (!ctx || open_norm(NULL, given, &x.io)) return SIZE_MAX;
-    carve(&x, &a);
+    norm_carve(&x, &a);
     return bytes_of(&a);
 }
 
@@ -135,7 +135,7 @@ foci_status foci_norm_backward(foci_ctx *ctx, const foci_norm_io *given)
     struct norm_run x = run_of(ctx, &io);
     const int64_t   parts = div_up(io.rows, NORM_ROWS);
     a.base = io.work;
-    carve(&x, &a);
+    norm_carve(&x, &a);
     norm_run(ctx, &x, backward_job);
     if (io.dgain) columns_add(ctx, x.partial, parts, io.width, 2 * io.width, io.dgain);
     if (io.dbias)

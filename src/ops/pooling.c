@@ -64,8 +64,8 @@ static void forward_job(void *arg, int64_t job, int thread)
     forward_span(x, job / across, c, (int)min64(SPAN, x->io.width - c));
 }
 
-static void run(const foci_ctx *ctx, struct pooling_run *x, int64_t jobs,
-                void (*job)(void *, int64_t, int))
+static void pooling_run(const foci_ctx *ctx, struct pooling_run *x, int64_t jobs,
+                        void (*job)(void *, int64_t, int))
 {
     const double work = (double)x->rows * (double)x->io.width;
 
@@ -81,7 +81,7 @@ foci_status foci_pooling_forward(foci_ctx *ctx, const foci_pooling_io *given)
     TRY(open_pooling(ctx, given, &x));
     TRY(check_there(ctx, op, !x.io.batch || x.io.y, "y"));
     TRY(check_there(ctx, op, !x.rows || x.io.x, "x"));
-    run(ctx, &x, x.io.batch * div_up(x.io.width, SPAN), forward_job);
+    pooling_run(ctx, &x, x.io.batch * div_up(x.io.width, SPAN), forward_job);
     return FOCI_OK;
 }
 
@@ -108,6 +108,6 @@ foci_status foci_pooling_backward(foci_ctx *ctx, const foci_pooling_io *given)
     TRY(check_ctx(ctx, "foci_pooling_backward"));
     TRY(open_pooling(ctx, given, &x));
     TRY(check_there(ctx, op, !x.rows || (x.io.dy && x.io.dx), "dy or dx"));
-    if (x.rows) run(ctx, &x, x.io.batch, backward_job);
+    if (x.rows) pooling_run(ctx, &x, x.io.batch, backward_job);
     return FOCI_OK;
 }

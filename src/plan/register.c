@@ -262,7 +262,7 @@ static const char *(*const faults[])(const foci_mech_def *) = {
     [FOCI_ENGINE_NYSTROM] = landmarks_fault,     [FOCI_ENGINE_MEMFORMER] = recall_fault,
 };
 
-static foci_status check(foci_ctx *ctx, const foci_mech_def *def)
+static foci_status register_check(foci_ctx *ctx, const foci_mech_def *def)
 {
     if (!is_name(def->name))
         return ctx_fail(ctx, FOCI_ERR_ARG,
@@ -291,7 +291,7 @@ foci_status foci_mechanism_register(foci_ctx *ctx, const foci_mech_def *def)
         return ctx_fail(NULL, FOCI_ERR_ARG,
                         "foci_mechanism_register: the context is NULL");
     TRY(sized_in(ctx, "foci_mech_def", &whole, def, sizeof whole));
-    TRY(check(ctx, &whole));
+    TRY(register_check(ctx, &whole));
 
     const size_t    n = (size_t)ctx->n_own;
     foci_mech_def  *copy = ctx_alloc(ctx, 1, sizeof *copy);

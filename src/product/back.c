@@ -117,7 +117,7 @@ static foci_status check_a(foci_ctx *ctx, const struct product_back *b)
     return call_check_rows(ctx, "da", b->x.io.m, cols, g->ld_da);
 }
 
-static foci_status check(foci_ctx *ctx, const struct product_back *b)
+static foci_status back_check(foci_ctx *ctx, const struct product_back *b)
 {
     const foci_product_io *io = &b->x.io;
 
@@ -158,7 +158,7 @@ static foci_status check_pointers(foci_ctx *ctx, const struct product_back *b)
  * Memory and execution
  */
 
-static void carve(const foci_ctx *ctx, struct product_back *b, struct arena *a)
+static void back_carve(const foci_ctx *ctx, struct product_back *b, struct arena *a)
 {
     const foci_product_io *io = &b->x.io;
     const size_t           to_a = product_bytes(ctx, &b->to_a),
@@ -178,7 +178,7 @@ static size_t bytes_of(const foci_ctx *ctx, struct product_back *b)
     struct arena a = { .base = NULL };
 
     say(b);
-    carve(ctx, b, &a);
+    back_carve(ctx, b, &a);
     return arena_ok(&a) ? a.used : SIZE_MAX;
 }
 
@@ -187,7 +187,7 @@ size_t foci_product_grads_work_bytes(const foci_ctx *ctx, const foci_product_io 
 {
     struct product_back b;
 
-    if (!ctx || open_back(NULL, io, grads, &b) || check(NULL, &b)) return SIZE_MAX;
+    if (!ctx || open_back(NULL, io, grads, &b) || back_check(NULL, &b)) return SIZE_MAX;
     return bytes_of(ctx, &b);
 }
 
@@ -221,14 +221,14 @@ foci_status foci_product_backward(foci_ctx *ctx, const foci_product_io *io,
         return ctx_fail(NULL, FOCI_ERR_ARG,
                         "foci_product_backward: the context is NULL");
     TRY(open_back(ctx, io, grads, &b));
-    TRY(check(ctx, &b));
+    TRY(back_check(ctx, &b));
     if (!b.x.io.m) return FOCI_OK;
     TRY(check_pointers(ctx, &b));
     if (bytes_of(ctx, &b) == SIZE_MAX)
         return ctx_fail(ctx, FOCI_ERR_ARG, "product: it does not fit into memory");
 
     struct arena a = { .base = b.g.work };
-    carve(ctx, &b, &a);
+    back_carve(ctx, &b, &a);
     if (makes_dz(&b)) make_dz(ctx, &b);
     if (b.g.da) product_run(ctx, &b.to_a, b.scratch);
     if (b.g.db) product_run(ctx, &b.to_b, b.scratch);

@@ -54,7 +54,7 @@ static void add_job(void *arg, int64_t job, int thread)
     x->k->add_scaled(x->out + c, FOCI_F32, sum, FOCI_F32, 1, x->out + c, FOCI_F32, d);
 }
 
-static void run(const foci_ctx *ctx, struct columns_run *x)
+static void columns_run(const foci_ctx *ctx, struct columns_run *x)
 {
     const int64_t      jobs = x->n * div_up(x->width, COLS);
     const int64_t      last = div_up(x->width, FEWER);
@@ -74,13 +74,13 @@ void columns_sum(const foci_ctx *ctx, const struct product_columns *r, float *ou
 {
     const int64_t n = div_up(r->rows, SUM_ROWS);
 
-    run(ctx,
-        &(struct columns_run){ &ctx->kernels, r, partial, n, r->width, r->width, out });
+    columns_run(ctx, &(struct columns_run){ &ctx->kernels, r, partial, n, r->width,
+                                            r->width, out });
 }
 
 void columns_add(const foci_ctx *ctx, const float *partial, int64_t n, int64_t width,
                  int64_t ld, float *out)
 {
-    run(ctx, &(struct columns_run){ &ctx->kernels, NULL, (float *)partial, n, width, ld,
-                                    out });
+    columns_run(ctx, &(struct columns_run){ &ctx->kernels, NULL, (float *)partial, n,
+                                            width, ld, out });
 }

@@ -113,8 +113,8 @@ static void backward_job(void *arg, int64_t job, int thread)
     each_tile(arg, job, backward_tile);
 }
 
-static void run(const foci_ctx *ctx, const struct elements *r,
-                void (*job)(void *, int64_t, int))
+static void elements_run(const foci_ctx *ctx, const struct elements *r,
+                         void (*job)(void *, int64_t, int))
 {
     struct elements_run x = { &ctx->kernels, r, div_up(r->width, SPAN) };
     const int64_t       jobs = div_up(r->rows, TILE) * x.across;
@@ -126,10 +126,10 @@ static void run(const foci_ctx *ctx, const struct elements *r,
 
 void elements_forward(const foci_ctx *ctx, const struct elements *r)
 {
-    run(ctx, r, forward_job);
+    elements_run(ctx, r, forward_job);
 }
 
 void elements_backward(const foci_ctx *ctx, const struct elements *r)
 {
-    run(ctx, r, backward_job);
+    elements_run(ctx, r, backward_job);
 }

@@ -40,8 +40,8 @@ bool few_can(const struct product *p, bool bf16)
     return true;
 }
 
-static void carve(const foci_ctx *ctx, const struct product *p, struct few *x,
-                  struct arena *a)
+static void few_carve_parts(const foci_ctx *ctx, const struct product *p, struct few *x,
+                            struct arena *a)
 {
     *x = (struct few){ .k = &ctx->kernels, .p = p, .tiles = div_up(p->k, TILE) };
     x->ld = x->tiles * TILE;
@@ -56,7 +56,7 @@ static void carve(const foci_ctx *ctx, const struct product *p, struct few *x,
 void few_carve(const foci_ctx *ctx, const struct product *p, struct arena *a)
 {
     struct few x;
-    carve(ctx, p, &x, a);
+    few_carve_parts(ctx, p, &x, a);
 }
 
 /* Tile t of a, which is [m][64], and 0 where it has no columns. */
@@ -203,7 +203,7 @@ void few_run(const foci_ctx *ctx, const struct product *p, void *work)
     const int64_t share = div_up(p->n, ctx->threads);
     struct few    x;
 
-    carve(ctx, p, &x, &a);
+    few_carve_parts(ctx, p, &x, &a);
     x.width = (int)max64(LEAST, min64(STRIP, round_up(share, LEAST)));
 
     /* Little of it is loaded before another thread would be awake. */

@@ -12,8 +12,9 @@ struct judge_call {
 
 /* As for the engines, but without scratch memory; the output may be missing where
  * it is not written. */
-static foci_status check(const foci_plan *plan, const foci_io *io,
-                         const foci_grads *grads, bool needs_o, struct judge_call *call)
+static foci_status judge_check(const foci_plan *plan, const foci_io *io,
+                               const foci_grads *grads, bool needs_o,
+                               struct judge_call *call)
 {
     char    nowhere, text[400];
     foci_io it;
@@ -30,8 +31,8 @@ static foci_status check(const foci_plan *plan, const foci_io *io,
 static double *doubles(int64_t n) { return calloc((size_t)n + 1, sizeof(double)); }
 
 /* Parameters, their gradients and lse are floats outside and doubles inside. */
-static foci_status run(const foci_plan *plan, const foci_io *io,
-                       const foci_grads *grads, float *weights)
+static foci_status judge_run(const foci_plan *plan, const foci_io *io,
+                             const foci_grads *grads, float *weights)
 {
     const foci_problem *p = &plan->p;
     const int64_t       rows = p->batch * p->heads * p->len_q;
@@ -73,8 +74,8 @@ foci_status foci_ref_forward(const foci_plan *plan, const foci_io *io)
 {
     struct judge_call call;
 
-    TRY(check(plan, io, NULL, true, &call));
-    return run(plan, &call.io, NULL, NULL);
+    TRY(judge_check(plan, io, NULL, true, &call));
+    return judge_run(plan, &call.io, NULL, NULL);
 }
 
 foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
@@ -85,8 +86,8 @@ foci_status foci_ref_backward(const foci_plan *plan, const foci_io *io,
     if (!grads)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
                         "foci_ref_backward: grads is NULL");
-    TRY(check(plan, io, grads, false, &call));
-    return run(plan, &call.io, &call.grads, NULL);
+    TRY(judge_check(plan, io, grads, false, &call));
+    return judge_run(plan, &call.io, &call.grads, NULL);
 }
 
 /* Why no one matrix takes v to o; NULL: one does. */
@@ -123,9 +124,9 @@ foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *we
     if (!weights)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
                         "foci_ref_weights: weights is NULL");
-    TRY(check(plan, io, NULL, false, &call));
+    TRY(judge_check(plan, io, NULL, false, &call));
     TRY(check_weights(plan));
     call.io.o = NULL;
     call.io.lse = NULL;
-    return run(plan, &call.io, NULL, weights);
+    return judge_run(plan, &call.io, NULL, weights);
 }

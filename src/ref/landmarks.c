@@ -82,7 +82,7 @@ static void round_all(const struct landmarks *x, const double *from, int64_t n,
         to[t] = rounded(x, from[t]);
 }
 
-static void fill(struct landmarks *x)
+static void landmarks_fill(struct landmarks *x)
 {
     round_all(x, x->p->q, x->nq * x->d, x->q);
     round_all(x, x->p->k, x->nk * x->d, x->k);
@@ -207,9 +207,9 @@ static void means_back(const struct landmarks *x, const double *dmeans, int64_t 
     }
 }
 
-static void run(struct landmarks *x)
+static void landmarks_run(struct landmarks *x)
 {
-    fill(x);
+    landmarks_fill(x);
     for (int64_t i = 0; i < x->nq; i++) {
         forward_row(x, i);
         if (x->p->g)
@@ -280,7 +280,7 @@ foci_status ref_landmarks_run(const struct ref_part *p)
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
     carve_all(&x, &a);
-    run(&x);
+    landmarks_run(&x);
     free(memory);
     return FOCI_OK;
 }

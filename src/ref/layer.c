@@ -335,8 +335,8 @@ foci_status ref_layer_run(const struct ref_layer_call *call)
 
 /* As layers check, but without scratch memory; y may be missing where it is not
  * written. */
-static foci_status check(const foci_layer *layer, const foci_layer_io *io,
-                         const foci_layer_grads *grads, foci_layer_io *whole)
+static foci_status layer_check(const foci_layer *layer, const foci_layer_io *io,
+                               const foci_layer_grads *grads, foci_layer_io *whole)
 {
     static _Alignas(64) char nowhere[64];
 
@@ -350,8 +350,8 @@ static foci_status check(const foci_layer *layer, const foci_layer_io *io,
 }
 
 /* Parameters and their gradients are floats outside and doubles inside. */
-static foci_status run(const foci_layer *layer, const foci_layer_io *io,
-                       const foci_layer_grads *grads)
+static foci_status layer_run(const foci_layer *layer, const foci_layer_io *io,
+                             const foci_layer_grads *grads)
 {
     foci_ctx          *ctx = foci_layer_plan(layer)->ctx;
     const size_t       n = (size_t)foci_layer_param_floats(layer) + 1;
@@ -382,8 +382,8 @@ foci_status foci_ref_layer_forward(const foci_layer *layer, const foci_layer_io 
 {
     foci_layer_io whole;
 
-    TRY(check(layer, io, NULL, &whole));
-    return run(layer, &whole, NULL);
+    TRY(layer_check(layer, io, NULL, &whole));
+    return layer_run(layer, &whole, NULL);
 }
 
 foci_status foci_ref_layer_backward(const foci_layer *layer, const foci_layer_io *io,
@@ -395,6 +395,6 @@ foci_status foci_ref_layer_backward(const foci_layer *layer, const foci_layer_io
     if (!layer) return ctx_fail(NULL, FOCI_ERR_ARG, "the layer is NULL");
     TRY(sized_in(foci_layer_plan(layer)->ctx, "foci_layer_grads", &all, grads,
                  sizeof all));
-    TRY(check(layer, io, &all, &whole));
-    return run(layer, &whole, &all);
+    TRY(layer_check(layer, io, &all, &whole));
+    return layer_run(layer, &whole, &all);
 }

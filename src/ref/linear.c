@@ -244,7 +244,7 @@ static void bring_home(const struct ref_linear *x)
         x->p->dparams[x->theta] += (x->dlam + sqrt(x->noise)) * x->lam * (1 - x->lam);
 }
 
-static foci_status run(struct ref_linear *x)
+static foci_status linear_run(struct ref_linear *x)
 {
     TRY(ref_exponents(x));
     if (x->written) {
@@ -386,7 +386,7 @@ foci_status ref_linear_run(const struct ref_part *p)
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
     carve_all(&x, &a);
-    const foci_status status = run(&x);
+    const foci_status status = linear_run(&x);
     free(memory);
     return status;
 }

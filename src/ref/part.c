@@ -105,7 +105,7 @@ static const double *key_row(const struct ref_head *h, int64_t j)
     return (h->order.shared_qk ? h->p->q : h->p->k) + j * h->dqk;
 }
 
-static void fill(struct ref_head *h)
+static void part_fill(struct ref_head *h)
 {
     ref_map_open(h);
     for (int64_t i = 0; i < h->nq; i++)
@@ -152,9 +152,9 @@ static void bring_home(struct ref_head *h)
     ref_sources_close(h);
 }
 
-static void run(struct ref_head *h)
+static void part_run(struct ref_head *h)
 {
-    fill(h);
+    part_fill(h);
     if (h->two_pass)
         ref_rows_two_pass(h);
     else if (h->order.topk)
@@ -195,7 +195,7 @@ static foci_status run_exact(const struct ref_part *p)
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
     carve_all(&h, &a);
-    run(&h);
+    part_run(&h);
     free(memory);
     return FOCI_OK;
 }

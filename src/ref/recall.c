@@ -251,7 +251,7 @@ static void carve_all(struct recall *x, struct arena *a)
     x->dy = ref_doubles(a, x->d, 1);
 }
 
-static void run(struct recall *x)
+static void recall_run(struct recall *x)
 {
     round_all(x, x->p->q, x->n * x->d, x->q);
     round_all(x, x->p->k, x->n * x->d, x->k);
@@ -281,7 +281,7 @@ foci_status ref_recall_run(const struct ref_part *p)
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
     carve_all(&x, &a);
-    run(&x);
+    recall_run(&x);
     free(memory);
     return FOCI_OK;
 }

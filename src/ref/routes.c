@@ -125,7 +125,8 @@ static foci_status backward(const struct ref_routes *r, int64_t j,
     return ref_part_run(&one);
 }
 
-static foci_status run(const struct ref_routes *r, const struct route_scratch *scratch)
+static foci_status routes_run(const struct ref_routes    *r,
+                              const struct route_scratch *scratch)
 {
     const int64_t nq = r->part.seq->nq, dv = r->part.call->plan->p.dim_v;
 
@@ -170,7 +171,7 @@ foci_status ref_routes_run(const struct ref_routes *r)
     if (!memory) return FOCI_ERR_MEMORY;
     a = (struct arena){ .base = memory };
     const struct route_scratch scratch = carve_scratch(r, &a);
-    const foci_status          status = run(r, &scratch);
+    const foci_status          status = routes_run(r, &scratch);
     free(memory);
     return status;
 }

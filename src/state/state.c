@@ -63,7 +63,7 @@ foci_status foci_state_create(foci_pool *pool, foci_state **state)
     return FOCI_OK;
 }
 
-static foci_status fill(const foci_state *from, foci_state *to)
+static foci_status state_fill(const foci_state *from, foci_state *to)
 {
     const foci_plan *plan = from->pool->plan;
 
@@ -85,7 +85,7 @@ foci_status foci_state_copy(const foci_state *state, foci_state **copy)
 
     foci_state *made;
     TRY(foci_state_create(state->pool, &made));
-    const foci_status status = fill(state, made);
+    const foci_status status = state_fill(state, made);
     if (status) {
         foci_state_free(made);
         return status;

@@ -95,7 +95,7 @@ static foci_status check_overlap(const foci_pool *pool, const foci_step_io *io)
     return FOCI_OK;
 }
 
-static foci_status check(const foci_pool *pool, const foci_step_io *io)
+static foci_status step_check(const foci_pool *pool, const foci_step_io *io)
 {
     const foci_plan *plan = pool->plan;
     foci_ctx        *ctx = plan->ctx;
@@ -255,7 +255,7 @@ foci_status foci_step(foci_pool *pool, const foci_step_io *io)
 
     if (!pool) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_step: the pool is NULL");
     TRY(sized_in(pool->plan->ctx, "foci_step_io", &whole, io, sizeof whole));
-    TRY(check(pool, &whole));
+    TRY(step_check(pool, &whole));
     if (!whole.n_states) return FOCI_OK;
     TRY(reserve(pool, &whole));
     if (whole.o)

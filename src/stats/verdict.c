@@ -42,8 +42,8 @@ static int by_p(const void *a, const void *b)
     return (x->p > y->p) - (x->p < y->p);
 }
 
-static foci_status check(foci_ctx *ctx, const double *p, int64_t n,
-                         const double *adjusted)
+static foci_status verdict_check(foci_ctx *ctx, const double *p, int64_t n,
+                                 const double *adjusted)
 {
     if (!ctx) return ctx_fail(NULL, FOCI_ERR_ARG, "foci_holm: the context is NULL");
     if (n < 0 || (n > 0 && (!p || !adjusted)))
@@ -62,7 +62,7 @@ foci_status foci_holm(foci_ctx *ctx, const double *p, int64_t n, double *adjuste
 {
     double running = 0;
 
-    TRY(check(ctx, p, n, adjusted));
+    TRY(verdict_check(ctx, p, n, adjusted));
     if (n == 0) return FOCI_OK;
     struct place *places = ctx_alloc(ctx, (size_t)n, sizeof *places);
     if (!places) return FOCI_ERR_MEMORY;

@@ -29,7 +29,7 @@ static bool carries(const foci_model *m)
     return false;
 }
 
-static foci_status fill(foci_carry *c)
+static foci_status carry_fill(foci_carry *c)
 {
     foci_model *m = c->model;
 
@@ -60,7 +60,7 @@ foci_status foci_carry_create(foci_model *model, int64_t batch, foci_carry **car
     if (!c) return FOCI_ERR_MEMORY;
     c->model = model;
     c->batch = batch;
-    const foci_status status = fill(c);
+    const foci_status status = carry_fill(c);
     if (status) {
         foci_carry_free(c);
         return status;

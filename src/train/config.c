@@ -116,7 +116,7 @@ static void fill_specials(foci_model_config *c)
         if (none) c->specials[i] = -1;
 }
 
-static void fill(foci_model_config *c)
+static void config_fill(foci_model_config *c)
 {
     const bool translates = c->task == FOCI_MODEL_TRANSLATE;
 
@@ -197,7 +197,7 @@ foci_status config_take(foci_ctx *ctx, const foci_model_config *given,
     memset(c, 0, sizeof *c);
     foci_model_config full = whole;
     full.size = sizeof full;
-    fill(&full);
+    config_fill(&full);
     TRY(check_extents(ctx, &full));
     TRY(check_shares(ctx, &full));
     TRY(check_blocks(ctx, &full));

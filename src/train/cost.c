@@ -49,7 +49,7 @@ static foci_status add_stack(const foci_model *m, const struct stack *s, int64_t
     return FOCI_OK;
 }
 
-static foci_status check(foci_model *m, int64_t len, int64_t source, int64_t labels)
+static foci_status cost_check(foci_model *m, int64_t len, int64_t source, int64_t labels)
 {
     const int64_t most = model_last(m)->context, longest = m->stacks[0].context;
 
@@ -80,7 +80,7 @@ foci_status foci_model_cost(foci_model *model, int64_t len, int64_t source_len,
     const foci_model_config *c = &model->config;
     const bool               classifies = c->task == FOCI_MODEL_CLASSIFY;
 
-    TRY(check(model, len, source_len, labels));
+    TRY(cost_check(model, len, source_len, labels));
     TRY(sized_check(model->ctx, "foci_cost", cost, sizeof *cost));
     if (model->length_bound) { /* batches are padded */
         len = model_last(model)->context;

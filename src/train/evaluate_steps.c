@@ -122,7 +122,7 @@ static foci_status check_memory(foci_model *m)
         "sequences only");
 }
 
-static foci_status check(const foci_model *m, const foci_batch *b)
+static foci_status evaluate_steps_check(const foci_model *m, const foci_batch *b)
 {
     if (!b->ids || !b->labels || b->docs)
         return ctx_fail(m->ctx, FOCI_ERR_ARG,
@@ -137,7 +137,7 @@ static foci_status check(const foci_model *m, const foci_batch *b)
 /* Everything of a batch begins. */
 static foci_status begin(struct stepping *x, const foci_batch *b)
 {
-    TRY(check(x->m, b));
+    TRY(evaluate_steps_check(x->m, b));
     if (b->batch != x->n) TRY(open_rows(x, b->batch));
     TRY(evaluation_reserve(&x->e, b->n_labels));
     TRY(foci_sequences_extend(x->s, max64(b->len, x->m->config.context)));

@@ -114,8 +114,8 @@ static foci_status cut(foci_model *m, foci_batch *b, int64_t rows, int64_t len,
     return FOCI_OK;
 }
 
-static foci_status run(foci_model *m, foci_batch *batch, foci_observe_fn observe,
-                       void *user)
+static foci_status observe_run(foci_model *m, foci_batch *batch,
+                               foci_observe_fn observe, void *user)
 {
     static const foci_loss_options none = { FOCI_SIZED(foci_loss_options) };
     const struct pass_shape       *shape;
@@ -151,7 +151,7 @@ foci_status foci_model_observe(foci_model *model, const foci_batch *batch, int64
                         rows, len);
     TRY(sized_in(model->ctx, "foci_batch", &b, batch, sizeof b));
     foci_status status = cut(model, &b, rows, len, &memory, &bytes);
-    if (!status) status = run(model, &b, observe, user);
+    if (!status) status = observe_run(model, &b, observe, user);
     if (memory) ctx_free(model->ctx, memory, bytes, 1);
     return status;
 }

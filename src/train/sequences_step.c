@@ -215,7 +215,7 @@ static foci_status give_logits(struct sequences_step *p)
     return p->m->ops->logits(p->m->ctx, &io);
 }
 
-static foci_status run(struct sequences_step *p)
+static foci_status sequences_step_run(struct sequences_step *p)
 {
     const struct stack *s = model_last(p->m);
 
@@ -258,7 +258,7 @@ static foci_status reserve(struct sequences_step *p)
 
     p->dry = true;
     lay_out(p);
-    TRY(run(p));
+    TRY(sequences_step_run(p));
     p->arena = (struct arena){ 0 };
     lay_out(p);
     if (!arena_ok(&p->arena))
@@ -316,7 +316,7 @@ static foci_status step_all(struct sequences_step *p)
     TRY(count(p));
     TRY(reserve(p));
     TRY(number_rows(p));
-    TRY(run(p));
+    TRY(sequences_step_run(p));
     for (int64_t i = 0; i < p->s->n; i++)
         p->s->lens[i] += p->tokens ? p->tokens[i] : 1;
     return FOCI_OK;

@@ -40,7 +40,8 @@ static int64_t n_places(int64_t length, int64_t pairs)
 }
 
 /* What length, keys and values have to be. */
-static const char *check(struct task *t, int64_t vocab, int64_t length, int64_t pairs)
+static const char *mqar_check(struct task *t, int64_t vocab, int64_t length,
+                              int64_t pairs)
 {
     if (n_places(length, pairs) < pairs) {
         snprintf(t->message, sizeof t->message,
@@ -139,10 +140,10 @@ static const char *plan(struct task *t)
     const int64_t length = task_int(t, LENGTH), pairs = task_int(t, PAIRS);
 
     plan_for(t, task_int(t, VOCAB), length, n_places(length, pairs));
-    return check(t, t->vocab, length, pairs);
+    return mqar_check(t, t->vocab, length, pairs);
 }
 
-static void fill(const struct task *t, double *table)
+static void mqar_fill(const struct task *t, double *table)
 {
     recall_weights(table, t->n_table, t->arg[POWER], t->arg[GAP] == GAP_UNIFORM);
 }
@@ -168,7 +169,7 @@ const struct task_def task_mqar = {
     .n_args = sizeof args / sizeof *args,
     .slices = slices,
     .plan = plan,
-    .fill = fill,
+    .fill = mqar_fill,
     .make = make,
     .symbol = recall_symbol,
     .rules = rules,
@@ -240,7 +241,7 @@ static const char *mix_plan(struct task *t)
             places = max64(places, n_places(s->length, s->pairs));
         }
     plan_for(t, task_int(t, MIX_VOCAB), length, places);
-    return check(t, t->vocab, length, pairs);
+    return mqar_check(t, t->vocab, length, pairs);
 }
 
 static void mix_fill(const struct task *t, double *table)

@@ -66,7 +66,7 @@ static const char *plan(struct task *t)
     return NULL;
 }
 
-static void fill(const struct task *t, double *table)
+static void mqar_pair_fill(const struct task *t, double *table)
 {
     recall_weights(table, t->n_table, t->arg[POWER], t->arg[GAP] == GAP_UNIFORM);
 }
@@ -161,7 +161,7 @@ const struct task_def task_mqar_pair = {
     .n_args = sizeof args / sizeof *args,
     .slices = slices,
     .plan = plan,
-    .fill = fill,
+    .fill = mqar_pair_fill,
     .make = make,
     .symbol = recall_symbol,
     .rules = rules,

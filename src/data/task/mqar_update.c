@@ -75,7 +75,7 @@ static const char *plan(struct task *t)
     return NULL;
 }
 
-static void fill(const struct task *t, double *table)
+static void mqar_update_fill(const struct task *t, double *table)
 {
     recall_weights(table, t->n_table, t->arg[POWER], t->arg[GAP] == GAP_UNIFORM);
 }
@@ -157,7 +157,7 @@ const struct task_def task_mqar_update = {
     .n_args = sizeof args / sizeof *args,
     .slices = slices,
     .plan = plan,
-    .fill = fill,
+    .fill = mqar_update_fill,
     .make = make,
     .symbol = recall_symbol,
     .rules = rules,

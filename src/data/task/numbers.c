@@ -231,7 +231,7 @@ static struct alphabet alphabet_of(const struct task *t, int side)
 }
 
 /* The table: how many characters the target has, then those, then those of the source. */
-static void fill(const struct task *t, double *table)
+static void numbers_fill(const struct task *t, double *table)
 {
     const struct alphabet target = alphabet_of(t, 0), source = alphabet_of(t, 1);
 
@@ -424,7 +424,7 @@ const struct task_def task_numbers = {
     .n_args = sizeof args / sizeof *args,
     .slices = slices,
     .plan = plan,
-    .fill = fill,
+    .fill = numbers_fill,
     .make = make,
     .symbol = symbol,
     .between = between,

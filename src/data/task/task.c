@@ -171,7 +171,7 @@ struct rng task_table_stream(uint64_t number)
 }
 
 /* Where the parts of an example lie in its memory; a null arena counts. */
-static struct task_example carve(const struct task *t, struct arena *a)
+static struct task_example task_carve(const struct task *t, struct arena *a)
 {
     const bool          classes = t->kind == FOCI_DATA_CLASSIFY;
     struct task_example e = { 0 };
@@ -190,7 +190,7 @@ foci_status task_memory_make(foci_ctx *ctx, const struct task *t, int64_t n,
 {
     struct arena count = { 0 };
 
-    carve(t, &count);
+    task_carve(t, &count);
     *memory = (struct task_memory){ .t = t, .n = n, .each = count.used };
     if (arena_ok(&count)) memory->block = ctx_alloc(ctx, (size_t)n, memory->each);
     if (memory->block) return FOCI_OK;
@@ -210,7 +210,7 @@ struct task_example task_memory_at(const struct task_memory *memory, int64_t i)
     struct arena       a = { .base = memory->block + (size_t)i * memory->each };
 
     memset(a.base, 0, memory->each);
-    struct task_example e = carve(t, &a);
+    struct task_example e = task_carve(t, &a);
     if (t->kind == FOCI_DATA_CLASSIFY)
         e.labels = NULL;
     else

@@ -11,8 +11,8 @@
  * busy. */
 enum { ENOUGH_SEQUENCES = 8 };
 
-static void carve(struct linear *x, const foci_io *io, struct linear_forward_pass *p,
-                  struct arena *a)
+static void linear_forward_carve(struct linear *x, const foci_io *io,
+                                 struct linear_forward_pass *p, struct arena *a)
 {
     struct arena one = { 0 };
 
@@ -36,7 +36,7 @@ size_t linear_forward_bytes(const foci_plan *plan, const struct stage *s)
     struct arena               a = { 0 };
 
     linear_geometry(&x, plan, s);
-    carve(&x, NULL, &p, &a);
+    linear_forward_carve(&x, NULL, &p, &a);
     return a.used;
 }
 
@@ -140,7 +140,7 @@ void linear_forward(const struct execution *exec, const struct stage *s,
     linear_geometry(&x, plan, s);
     x.exec = *exec;
     if (!x.max_seqs) return;
-    carve(&x, io, &p, &a);
+    linear_forward_carve(&x, io, &p, &a);
     p.saved = saved;
     padding_clear(plan, io, io->o, &x.p->o, x.head0, x.heads, x.dv, true, false);
 

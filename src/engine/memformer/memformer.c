@@ -277,8 +277,8 @@ static void backward(const struct execution *exec, const struct stage *s,
  * Planning
  */
 
-static foci_status check(const foci_plan *plan, const struct stage *s,
-                         const foci_io *io, char *text, size_t cap)
+static foci_status memformer_check(const foci_plan *plan, const struct stage *s,
+                                   const foci_io *io, char *text, size_t cap)
 {
     (void)plan;
     if (!io->lse) return FOCI_OK;
@@ -323,7 +323,7 @@ const struct engine engine_memformer = {
     .saved_floats = saved_floats,
     .forward = forward,
     .backward = backward,
-    .check = check,
+    .check = memformer_check,
     .cost = cost,
     .describe = describe,
     .decoder = &memformer_decoder,

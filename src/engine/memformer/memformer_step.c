@@ -91,7 +91,8 @@ static foci_status truncate(foci_state *state, int g, int64_t len, bool really)
     return FOCI_OK;
 }
 
-static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+static foci_status memformer_step_check(const foci_pool *pool, int g,
+                                        const foci_step_io *io)
 {
     if (io->params) return FOCI_OK;
     return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
@@ -187,7 +188,7 @@ static void job(void *arg, int64_t i, int thread)
     store_state(x, &own, len % x->r.segment != 0, &r);
 }
 
-static void carve(struct memformer *x, struct arena *a)
+static void memformer_step_carve(struct memformer *x, struct arena *a)
 {
     struct arena             one = { 0 };
     struct memformer_scratch r;
@@ -211,7 +212,7 @@ static void run_step(const struct state_step *step, int g, bool attend, struct a
     memformer_geometry(&s.x, plan, &plan->stages[g]);
     s.io.params = step->io->params;
     s.x.io = &s.io;
-    carve(&s.x, a);
+    memformer_step_carve(&s.x, a);
     memformer_factors(&s.x);
     for (int64_t i = 0; i < step->n_seqs; i++)
         tokens += step->seqs[i].tokens;
@@ -227,7 +228,7 @@ static size_t append_bytes(const foci_pool *pool, int g)
     struct arena     a = { 0 };
 
     memformer_geometry(&x, pool->plan, &pool->plan->stages[g]);
-    carve(&x, &a);
+    memformer_step_carve(&x, &a);
     return a.used;
 }
 
@@ -252,7 +253,7 @@ const struct decoder memformer_decoder = {
     .save = save,
     .restore = restore,
     .truncate = truncate,
-    .check = check,
+    .check = memformer_step_check,
     .append_bytes = append_bytes,
     .append = append,
     .step = step_all,

@@ -340,8 +340,8 @@ void *nystrom_address(const struct nystrom *x, void *base, const foci_layout *l,
  * Planning
  */
 
-static foci_status check(const foci_plan *plan, const struct stage *s,
-                         const foci_io *io, char *text, size_t cap)
+static foci_status nystrom_check(const foci_plan *plan, const struct stage *s,
+                                 const foci_io *io, char *text, size_t cap)
 {
     (void)plan;
     if (!io->lse) return FOCI_OK;
@@ -390,7 +390,7 @@ const struct engine engine_nystrom = {
     .saved_floats = saved_floats,
     .forward = forward,
     .backward = backward,
-    .check = check,
+    .check = nystrom_check,
     .cost = cost,
     .describe = describe,
 };

@@ -5,7 +5,8 @@
 #include "engine/positional/positional_step.h"
 
 /* The words of new tokens continue those of the state. */
-static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+static foci_status positional_step_check(const foci_pool *pool, int g,
+                                         const foci_step_io *io)
 {
     const struct positional x = positional_step_geometry(pool->plan, g);
     int64_t                 row = 0;
@@ -116,7 +117,7 @@ static void job(void *arg, int64_t i, int thread)
         step_token(s, q, n, h, &t);
 }
 
-static void carve(struct positional_step *s, struct arena *a)
+static void positional_step_carve(struct positional_step *s, struct arena *a)
 {
     struct arena              one = { 0 };
     struct positional_scratch r;
@@ -137,7 +138,7 @@ static void run_step(const struct state_step *step, int g, bool attend, struct a
                                  .attend = attend };
     const int64_t          jobs = step->n_seqs * s.x.heads;
 
-    carve(&s, a);
+    positional_step_carve(&s, a);
     phases_run(s.x.k, false,
                jobs * step->max_tokens < FEW_ROWS ? 1 : step->pool->plan->ctx->threads,
                &(struct phase){ jobs, 1, job, &s }, 1);
@@ -148,7 +149,7 @@ static size_t append_bytes(const foci_pool *pool, int g)
     struct positional_step s = { .x = positional_step_geometry(pool->plan, g) };
     struct arena           a = { 0 };
 
-    carve(&s, &a);
+    positional_step_carve(&s, &a);
     return a.used;
 }
 
@@ -172,7 +173,7 @@ const struct decoder positional_decoder = {
     .save = positional_state_save,
     .restore = positional_state_restore,
     .truncate = positional_state_truncate,
-    .check = check,
+    .check = positional_step_check,
     .append_bytes = append_bytes,
     .append = append,
     .step = step_all,

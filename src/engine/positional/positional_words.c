@@ -78,8 +78,8 @@ static void mean_of(const struct word_scan *w, const struct positional_word *wor
 }
 
 /* All rows of a word take v; NULL: zero. */
-static void fill(const struct word_scan *w, const struct positional_word *word,
-                 const double *v)
+static void positional_words_fill(const struct word_scan       *w,
+                                  const struct positional_word *word, const double *v)
 {
     const int ld = w->x->ldv, rows = (int)min64(ROWS, word->n);
 
@@ -110,7 +110,7 @@ static void global_mean(const struct word_scan *w)
         mean_of(w, &word);
         add_word(w, w->r->word, m);
     }
-    fill(w, &all, w->r->mean);
+    positional_words_fill(w, &all, w->r->mean);
 }
 
 /* Causal rows o = by u + offset, with u the running mean of the word so far (offset
@@ -149,9 +149,12 @@ static void lagged(const struct word_scan *w, int lag)
         if (m < lag && w->at->kind.self && w->x->causal)
             store_running(w, &word, 1, NULL);
         else if (m < lag)
-            fill(w, &word, w->at->kind.self ? w->r->word : NULL);
+            positional_words_fill(w, &word, w->at->kind.self ? w->r->word : NULL);
         else
-            fill(w, &word, lag == 0 ? w->r->word : lag == 1 ? before : w->r->mean);
+            positional_words_fill(w, &word,
+                                  lag == 0   ? w->r->word
+                                  : lag == 1 ? before
+                                             : w->r->mean);
         if (m > 0) add_word(w, before, m);
         memcpy(before, w->r->word, (size_t)w->x->ldv * sizeof *before);
     }
@@ -211,7 +214,7 @@ void positional_words_forward(const struct positional      *x,
         else if (at->kind.self)
             causal_word(&w);
         else
-            fill(&w, &all, NULL);
+            positional_words_fill(&w, &all, NULL);
         break;
     case FOCI_PATTERN_CURRENT:
         if (x->causal)

@@ -283,8 +283,8 @@ static foci_status calibrate(const foci_plan *plan, const struct stage *s,
     return move_params(plan, s, io, true, params);
 }
 
-static foci_status check(const foci_plan *plan, const struct stage *s,
-                         const foci_io *io, char *text, size_t cap)
+static foci_status routed_check(const foci_plan *plan, const struct stage *s,
+                                const foci_io *io, char *text, size_t cap)
 {
     const struct engine *e = s->inner[0]->stages[0].engine;
 
@@ -312,7 +312,7 @@ const struct engine engine_routed = {
     .backward = backward,
     .advance = advance,
     .calibrate = calibrate,
-    .check = check,
+    .check = routed_check,
     .cost = cost,
     .describe = describe,
 };

@@ -22,7 +22,8 @@ static void pool_free(foci_pool *pool, int g)
     pool->own[g] = NULL;
 }
 
-static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+static foci_status routed_step_check(const foci_pool *pool, int g,
+                                     const foci_step_io *io)
 {
     if (io->o && !io->x)
         return ctx_fail(pool->plan->ctx, FOCI_ERR_ARG,
@@ -67,8 +68,8 @@ struct routed_step {
     float           *gate; /* [rows][heads][routes] */
 };
 
-static struct routed_step carve(const foci_plan *plan, int g, int64_t n_seqs,
-                                int64_t rows, struct arena *a)
+static struct routed_step routed_step_carve(const foci_plan *plan, int g, int64_t n_seqs,
+                                            int64_t rows, struct arena *a)
 {
     const foci_problem *p = &plan->p;
     const struct stage *s = &plan->stages[g];
@@ -87,7 +88,7 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
 {
     struct arena a = { 0 };
 
-    carve(pool->plan, g, n_seqs, tokens, &a);
+    routed_step_carve(pool->plan, g, n_seqs, tokens, &a);
     arena_alloc(&a, 1, step_scratch(inner_pool(pool, g, 0), 0, n_seqs, tokens, max_len));
     return a.used;
 }
@@ -170,7 +171,7 @@ static void step_all(const struct state_step *step, int g, struct arena work)
     const foci_plan    *plan = step->pool->plan;
     const struct stage *s = &plan->stages[g];
     const int64_t       rows = rows_of(step);
-    struct routed_step  r = carve(plan, g, step->n_seqs, rows, &work);
+    struct routed_step  r = routed_step_carve(plan, g, step->n_seqs, rows, &work);
     foci_step_io        io = *step->io;
 
     io.o = r.y;
@@ -197,7 +198,7 @@ const struct decoder routed_decoder = {
     .save = inner_save,
     .restore = inner_restore,
     .truncate = inner_truncate,
-    .check = check,
+    .check = routed_step_check,
     .reserve = inner_reserve,
     .append = append,
     .step_bytes = step_bytes,

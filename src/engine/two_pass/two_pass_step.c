@@ -80,7 +80,8 @@ static void pool_free(foci_pool *pool, int g)
     pool->own[g] = NULL;
 }
 
-static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+static foci_status two_pass_step_check(const foci_pool *pool, int g,
+                                       const foci_step_io *io)
 {
     if (!io->o)
         return ctx_fail(pool->plan->ctx, FOCI_ERR_UNSUP,
@@ -110,8 +111,8 @@ struct two_pass_step {
     char            *k, *y, *z;
 };
 
-static struct two_pass_step carve(const foci_plan *plan, int64_t n_seqs, int64_t rows,
-                                  struct arena *a)
+static struct two_pass_step two_pass_step_carve(const foci_plan *plan, int64_t n_seqs,
+                                                int64_t rows, struct arena *a)
 {
     const foci_problem  *p = &plan->p;
     const size_t         el = foci_dtype_bytes(p->dtype);
@@ -130,7 +131,7 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
     struct arena a = { 0 };
     size_t       most = 0;
 
-    carve(pool->plan, n_seqs, tokens, &a);
+    two_pass_step_carve(pool->plan, n_seqs, tokens, &a);
     for (int64_t i = 0; i < PASSES; i++) {
         const size_t n = exact_decoder.step_bytes(inner_pool(pool, g, i), 0, n_seqs,
                                                   tokens, max_len);
@@ -205,7 +206,7 @@ static void step_all(const struct state_step *step, int g, struct arena work)
 
     for (int64_t i = 0; i < step->n_seqs; i++)
         rows += step->seqs[i].tokens;
-    struct two_pass_step r = carve(plan, step->n_seqs, rows, &work);
+    struct two_pass_step r = two_pass_step_carve(plan, step->n_seqs, rows, &work);
 
     io.o = r.y;
     struct state_step first = inner_step(step, g, FIRST, r.seqs);
@@ -239,7 +240,7 @@ const struct decoder two_pass_decoder = {
     .save = inner_save,
     .restore = inner_restore,
     .truncate = inner_truncate,
-    .check = check,
+    .check = two_pass_step_check,
     .reserve = inner_reserve,
     .append = append,
     .step_bytes = step_bytes,

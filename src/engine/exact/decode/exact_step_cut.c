@@ -42,8 +42,8 @@ static struct step_scratch step_scratch_carve(const struct exact_step *x,
     return r;
 }
 
-static void carve(struct exact_step *x, int64_t n_seqs, int64_t tokens,
-                  int64_t n_bundles, int64_t parts, struct arena *a)
+static void exact_step_cut_carve(struct exact_step *x, int64_t n_seqs, int64_t tokens,
+                                 int64_t n_bundles, int64_t parts, struct arena *a)
 {
     const size_t rows = (size_t)(x->kv_heads * x->bundle); /* of a bundle, of a part */
     struct arena one = { 0 };
@@ -108,7 +108,8 @@ size_t exact_step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t to
          rows += KERNEL_ROWS) {
         struct arena a = { 0 };
         size_jobs(&x, rows);
-        carve(&x, n_seqs, tokens, bundles, bundles * most_parts(&x, tiles), &a);
+        exact_step_cut_carve(&x, n_seqs, tokens, bundles,
+                             bundles * most_parts(&x, tiles), &a);
         if (a.used > most) most = a.used;
     }
     return most;
@@ -248,7 +249,7 @@ void step_cut(struct exact_step *x, struct arena work)
 
     size_jobs(x, bundle_rows(x, x->step->max_tokens));
     const int64_t parts = count_parts(x, &tokens, &bundles);
-    carve(x, x->step->n_seqs, tokens, bundles, parts, &work);
+    exact_step_cut_carve(x, x->step->n_seqs, tokens, bundles, parts, &work);
     for (int64_t i = 0; i < x->step->n_seqs; i++)
         cut_seq(x, i);
     assert(x->n_bundles <= bundles && x->parts <= parts);

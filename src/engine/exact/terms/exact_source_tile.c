@@ -78,7 +78,7 @@ const float *exact_source_factor(const struct exact *x, int64_t h, int64_t pos)
     return x->io->params + x->source.r1 + (h * shape[0] + pos) * shape[1];
 }
 
-static void fill(float *row, int n, float with)
+static void exact_source_tile_fill(float *row, int n, float with)
 {
     for (int i = 0; i < n; i++)
         row[i] = with;
@@ -101,7 +101,7 @@ void exact_source_rows(const struct exact *x, const struct exact_block *b,
             r->rows[(int64_t)i * s->ldw + c] = by * row[c];
     }
     if (s->net.hidden) {
-        fill(weight, LANES, (float)s->weight[h][SOURCE_NET]);
+        exact_source_tile_fill(weight, LANES, (float)s->weight[h][SOURCE_NET]);
         exact_net_hidden(x, &s->net, h, r);
         x->k->store_cols(r->rows + s->rank, s->ldw, FOCI_F32, r->h, weight, LANES,
                          s->net.hidden);
@@ -109,7 +109,7 @@ void exact_source_rows(const struct exact *x, const struct exact_block *b,
     if (!s->a.out) return;
     const struct net_layer a = exact_net_second(x, &s->a, h);
     const struct net_layer n = exact_net_second(x, &s->b, h);
-    fill(weight, LANES, (float)s->weight[h][SOURCE_OUTER]);
+    exact_source_tile_fill(weight, LANES, (float)s->weight[h][SOURCE_OUTER]);
     exact_net_hidden(x, &s->a, h, r);
     net_layer_apply(&a, r->h, r->ab);
     x->k->shrink(r->ab, s->a.out, weight);
@@ -166,7 +166,7 @@ static void table(const struct exact *x, const struct exact_block *b, int64_t t,
                     b->r1 - b->r0, n);
     x->k->pack_cols_f32(s, tile, TILE, b->r1, n);
     if (by == 1) return;
-    fill(factor, LANES, by);
+    exact_source_tile_fill(factor, LANES, by);
     x->k->shrink(s, n, factor);
 }
 

@@ -23,7 +23,8 @@ static bool uncalibrated(const struct linear_step *s, const float *params)
     return false;
 }
 
-static foci_status check(const foci_pool *pool, int g, const foci_step_io *io)
+static foci_status linear_step_check(const foci_pool *pool, int g,
+                                     const foci_step_io *io)
 {
     const struct linear_step s = linear_step_geometry(pool->plan, g);
     const char              *name = s.x.stage->group->mech.def->name;
@@ -86,7 +87,7 @@ static struct linear_step_scratch scratch_carve(const struct linear_step *s,
     return r;
 }
 
-static void carve(struct linear_step *s, int64_t n_seqs, struct arena *a)
+static void linear_step_carve(struct linear_step *s, int64_t n_seqs, struct arena *a)
 {
     struct linear *x = &s->x;
     struct arena   one = { 0 };
@@ -112,7 +113,7 @@ static size_t append_bytes(const foci_pool *pool, int g)
     struct arena       a = { 0 };
 
     s.prefills = true;
-    carve(&s, 1, &a);
+    linear_step_carve(&s, 1, &a);
     return a.used;
 }
 
@@ -124,7 +125,7 @@ static size_t step_bytes(const foci_pool *pool, int g, int64_t n_seqs, int64_t t
 
     (void)max_len;
     s.prefills = tokens >= PREFILL_TOKENS;
-    carve(&s, n_seqs, &a);
+    linear_step_carve(&s, n_seqs, &a);
     return a.used;
 }
 
@@ -207,7 +208,7 @@ static void step_run(const struct state_step *step, int g, struct arena *a, bool
     s.io.params = step->io->params;
     s.x.io = &s.io;
     s.x.maps = ((const struct linear_pool *)step->pool->own[g])->maps;
-    carve(&s, step->n_seqs, a);
+    linear_step_carve(&s, step->n_seqs, a);
     if (s.prefills) linear_step_prefill_open(&s);
     run_items(&s, attend);
 }
@@ -236,7 +237,7 @@ const struct decoder linear_decoder = {
     .save = linear_step_state_save,
     .restore = linear_step_state_restore,
     .truncate = linear_step_state_truncate,
-    .check = check,
+    .check = linear_step_check,
     .reserve = reserve,
     .append_bytes = append_bytes,
     .append = append,

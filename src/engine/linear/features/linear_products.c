@@ -56,7 +56,7 @@ static double ways(const int32_t *element, int r)
     return n;
 }
 
-static void fill(const struct linear *x, int r)
+static void linear_products_fill(const struct linear *x, int r)
 {
     const struct linear_maps *m = &x->maps;
     const double              all = fabs(share_of(x, r)) * pow(fabs(x->scale), r);
@@ -80,7 +80,7 @@ void linear_products_carve(struct linear *x, struct arena *a)
         const int64_t n = count_of(x, r);
         m->at[r + 1] = m->at[r] + (int)n;
         m->elements[r] = arena_alloc(a, n * r, sizeof *m->elements[r]);
-        if (a->base) fill(x, r);
+        if (a->base) linear_products_fill(x, r);
     }
 }
 

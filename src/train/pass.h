@@ -72,7 +72,7 @@ struct model_pass {
     struct stack_acts        acts[2];
     foci_loss_sums           sums;
     int64_t                  sequences, exact; /* with labels; all of them right */
-    foci_observe_fn          observe; /* NULL: nobody looks */
+    foci_observe_fn          observe;          /* NULL: nobody looks */
     void                    *user;
 };
 

@@ -41,10 +41,11 @@ static foci_status take_options(foci_trainer *t, const foci_train_options *given
                         "smoothing is %g: it may be 0 or more, below 1", o->smoothing);
     if (!o->steps && !o->tokens && o->time_limit <= 0 && !(o->patience && t->valid))
         return ctx_fail(ctx, FOCI_ERR_ARG,
-                        o->patience ? "training has no end: patience counts validations, "
-                                      "and there are no data to validate by"
-                                    : "training has no end: give steps, tokens, a time "
-                                      "limit or patience");
+                        o->patience
+                            ? "training has no end: patience counts validations, "
+                              "and there are no data to validate by"
+                            : "training has no end: give steps, tokens, a time "
+                              "limit or patience");
     preset(&o->rate, 1e-3);
     preset(&o->final_rate, 0.1);
     preset(&o->beta1, 0.9);

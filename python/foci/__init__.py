@@ -1,0 +1,24 @@
+"""Attention: dense, sparse, hashed, hierarchical, linear, with any positions, fast on a CPU.
+
+>>> import foci
+>>> o = foci.attention(q, k, v, "local(window=256) rope", causal=True)
+
+`attention` and `attention_vjp` compute and differentiate; `Plan` keeps what is computed
+often.  Docs: docs/python.md.
+"""
+
+from ._attention import Vjp, attention, attention_vjp, clear_cache
+from ._context import Context, default_context, get_threads, set_threads, version
+from ._errors import (ArgumentError, DeviceError, DTypeError, Error, FileError, OutOfMemoryError, PoolFullError,
+                      SpecError, UnsupportedError)
+from ._params import Param, Params
+from ._plan import Gradients, Plan
+from ._spec import Modifier, Spec
+from ._specs import *
+
+__version__ = version()
+
+for _value in list(globals().values()):  # messages name foci.Error, not where it is written
+    if isinstance(_value, type) and _value.__module__.startswith("foci."):
+        _value.__module__ = "foci"
+del _value

@@ -11,9 +11,11 @@ from ._attention import Vjp, attention, attention_vjp, clear_cache
 from ._context import Context, default_context, get_threads, set_threads, version
 from ._errors import (ArgumentError, DeviceError, DTypeError, Error, FileError, OutOfMemoryError, PoolFullError,
                       SpecError, UnsupportedError)
+from ._layer import Layer, LayerGradients, LayerState
 from ._params import Param, Params
 from ._plan import Gradients, Plan
 from ._spec import Modifier, Spec
+from ._state import State
 from ._specs import *
 
 __version__ = version()

@@ -10,6 +10,7 @@ import ctypes
 import os
 import pathlib
 import threading
+import weakref
 from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 from typing import Any, Optional
 
@@ -105,6 +106,35 @@ class foci_step_io(Sized):
         + _many(c_void_p, "q", "k", "v", "o", "params", "work", "x", "words"))
 
 
+class foci_layer_problem(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("kind", c_int), ("dtype", c_int), ("flags", c_uint32)]
+        + _many(c_int64, "batch", "len", "len_source", "width", "width_source", "heads", "kv_heads", "head_dim",
+                "value_dim", "memory", "max_docs", "mask_batch", "mask_heads")
+        + [("lists", c_void_p), ("n_lists", c_int64), ("biases", c_int), ("weight_dropout", c_double),
+           ("output_dropout", c_double), ("seed", c_uint64), ("index", c_uint64)])
+
+
+class foci_layer_io(Sized):
+    _fields_ = (
+        [("size", c_size_t)]
+        + _many(c_void_p, "x", "source", "memory", "memory_next", "residual", "y", "lens", "lens_source", "docs")
+        + [("n_docs", c_int64)]
+        + _many(c_void_p, "words", "params", "saved", "work", "mask", "bias")
+        + [("dropout_seed", c_uint64)]
+        + _many(c_void_p, "source_kv", "params_bf16", "precomputed"))
+
+
+class foci_layer_grads(Sized):
+    _fields_ = [("size", c_size_t)] + _many(c_void_p, "dy", "dx", "dsource", "dparams", "dbias")
+
+
+class foci_layer_step_io(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("states", c_void_p), ("n_states", c_int64)]
+        + _many(c_void_p, "tokens", "x", "residual", "y", "words", "params", "work", "precomputed", "params_bf16"))
+
+
 # result and arguments: s status, p pointer, c text, i int, l int64_t, z size_t, u uint64_t, d double, v nothing
 SIGNATURES = {
     "foci_version": "c",
@@ -163,6 +193,31 @@ SIGNATURES = {
     "foci_state_restore": "s ppzp",
     "foci_step_work_bytes": "z plll",
     "foci_step": "s pp",
+    "foci_layer_create": "s pcpp",
+    "foci_layer_free": "v p",
+    "foci_layer_get_problem": "s pp",
+    "foci_layer_plan": "p p",
+    "foci_layer_work_bytes": "z p",
+    "foci_layer_saved_bytes": "z p",
+    "foci_layer_describe": "i ppz",
+    "foci_layer_cost": "s pp",
+    "foci_layer_param_floats": "l p",
+    "foci_layer_param_count": "i p",
+    "foci_layer_param": "s pip",
+    "foci_layer_params_init": "s pup",
+    "foci_layer_frozen_get": "s pip",
+    "foci_layer_frozen_set": "s pip",
+    "foci_layer_forward": "s pp",
+    "foci_layer_backward": "s ppp",
+    "foci_layer_params_advance": "s ppp",
+    "foci_layer_params_calibrate": "s ppp",
+    "foci_layer_heads": "s ppp",
+    "foci_layer_precompute_bytes": "z p",
+    "foci_layer_precompute": "s ppp",
+    "foci_layer_step_work_bytes": "z pplll",
+    "foci_layer_step": "s ppp",
+    "foci_ref_layer_forward": "s pp",
+    "foci_ref_layer_backward": "s ppp",
 }
 TYPES = {"s": c_int, "p": c_void_p, "c": c_char_p, "i": c_int, "l": c_int64, "z": c_size_t, "u": c_uint64,
          "d": c_double, "v": None}
@@ -185,9 +240,24 @@ lib = _load()
 lock = threading.RLock()
 
 
+class Locked:
+    """What one thread at a time may use."""
+
+    __slots__ = ("lock", "__weakref__")
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        _locked.add(self)
+
+
+_locked: weakref.WeakSet[Locked] = weakref.WeakSet()
+
+
 def _after_fork() -> None:
     global lock
     lock = threading.RLock()
+    for one in _locked:
+        one.lock = threading.RLock()
 
 
 if hasattr(os, "register_at_fork"):

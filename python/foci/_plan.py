@@ -46,6 +46,18 @@ def strides_of(layout: str, found: Array) -> tuple[int, int, int]:
     return strides.get("b", default), strides["n"], strides.get("h", default)
 
 
+def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
+    """Give a problem its lists, as long as what is returned lives."""
+    if not lists:
+        return None
+    arrays = {name: np.ascontiguousarray(values, np.int64).ravel() for name, values in lists.items()}
+    structs = (_c.foci_list * len(arrays))(
+        *(_c.foci_list(name.encode(), values.ctypes.data, values.size) for name, values in arrays.items()))
+    p.lists = ctypes.addressof(structs)
+    p.n_lists = len(arrays)
+    return arrays, structs
+
+
 class Gradients(NamedTuple):
     """Gradients of the inputs of an attention; None: it has no such input."""
 
@@ -100,7 +112,7 @@ class Plan(_c.Handle):
                 raise ArgumentError(f"{name}={number}: it has to be 0 or more, and fit into 64 bits")
             setattr(p, name, number)
         p.dropout = dropout
-        kept = self._add_lists(p, lists)
+        kept = add_lists(p, lists)
         if strides is None:
             strides = self._packed(p)
         for name, distances in strides.items():
@@ -125,18 +137,6 @@ class Plan(_c.Handle):
         }
         # by name: the distances that rows have, in elements, that of the elements of a row last
         self._strides = {name: self._expected(name) for name in self._shapes}
-
-    @staticmethod
-    def _add_lists(p: _c.foci_problem, lists: Optional[Mapping[str, Any]]) -> Any:
-        """Give the problem its lists, as long as what is returned lives."""
-        if not lists:
-            return None
-        arrays = {name: np.ascontiguousarray(values, np.int64).ravel() for name, values in lists.items()}
-        structs = (_c.foci_list * len(arrays))(
-            *(_c.foci_list(name.encode(), values.ctypes.data, values.size) for name, values in arrays.items()))
-        p.lists = ctypes.addressof(structs)
-        p.n_lists = len(arrays)
-        return arrays, structs
 
     def _packed(self, p: _c.foci_problem) -> dict[str, tuple[int, int, int]]:
         """Distances of rows in packed arrays of the plan's layout."""
@@ -259,7 +259,7 @@ class Plan(_c.Handle):
         dtype = dtype_of(self.code)
         order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
         packed = np.empty([shape[axis] for axis in order], dtype)
-        found = packed.transpose(np.argsort(order))
+        found: Array = packed.transpose(np.argsort(order))
         if all(e == 1 or s == w * dtype.itemsize for e, s, w in zip(shape, found.strides, strides)):
             return found
         count = 1 + sum(abs(w) * (e - 1) for e, w in zip(shape, strides))

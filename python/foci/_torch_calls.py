@@ -222,7 +222,7 @@ class Execution(NamedTuple):
     tensors: Any
     entry: _Entry
     o: Tensor
-    saved: Tensor
+    saved: Optional[Tensor]  # None without train
 
 
 def signature(tensors: Any, extra: Extra, train: bool) -> Any:
@@ -297,10 +297,11 @@ def forward(how: How, tensors: Any, extra: Extra, params: Sequence[Tensor], trai
     first = v if q is None else q
     o = entry.out(first)
     if entry.plan is None:
-        return Execution(tensors, entry, o.zero_(), o.new_empty(0, dtype=torch.uint8))
-    saved = torch.empty(entry.saved if train else 0, dtype=torch.uint8)
+        return Execution(tensors, entry, o.zero_(), o.new_empty(0, dtype=torch.uint8) if train else None)
     io = _c.foci_io(q=pointer(q), k=pointer(k), v=pointer(v), o=o.data_ptr(), dropout_seed=dropout_seed)
+    saved = None
     if train:
+        saved = torch.empty(entry.saved, dtype=torch.uint8)
         io.saved = saved.data_ptr()
     if x is not None or bias is not None or extra is not NOTHING:
         filled(io, extra, x, bias)

@@ -60,7 +60,7 @@ def _extra(mask: Optional[Tensor], len_q: Optional[Tensor], len_k: Optional[Tens
 def attention_op(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, train):  # type: ignore[no-untyped-def]
     done = calls.forward(how_of(how), (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, train,
                          _seed(dropout_seed))
-    return done.o, done.saved
+    return done.o, done.o.new_empty(0, dtype=torch.uint8) if done.saved is None else done.saved
 
 
 @torch.library.custom_op("foci::attention_backward", mutates_args=(), device_types="cpu",

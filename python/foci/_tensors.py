@@ -149,7 +149,7 @@ def floats(value: Any, name: str) -> Floats:
     found = np.asarray(value) if isinstance(value, (list, tuple, int, float, np.generic)) else array(value, name)
     if found.dtype.kind not in "fiub" and found.dtype not in CODES:
         refuse_dtype(found, name)
-    return np.ascontiguousarray(found, np.float32)
+    return np.asarray(found, np.float32, order="C")
 
 
 def integers(value: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:

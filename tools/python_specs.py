@@ -4,6 +4,7 @@ and modifier that `COMMAND list --json` knows, which returns the text of a spec.
 defaults and words come from there, and so does the docstring."""
 import json
 import keyword
+import pprint
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ library says of them."""
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Any, Union
 
 from ._spec import Modifier, Number, Spec, text
 
@@ -106,7 +107,8 @@ def main():
     listed = json.loads(subprocess.run([command, "list", "--json"], check=True, stdout=subprocess.PIPE).stdout)
     entries = listed["mechanisms"] + listed["modifiers"]
     names = [safe(e["name"]) for e in entries]
-    body = "\n\n\n".join([HEAD.format(names=json.dumps(names)), *map(function, entries)])
+    data = "ENTRIES: list[dict[str, Any]] = " + pprint.pformat(entries, width=110, sort_dicts=False)
+    body = "\n\n\n".join([HEAD.format(names=json.dumps(names)).rstrip(), data, *map(function, entries)])
     with open(path, "w", encoding="utf-8") as out:
         out.write(body + "\n")
 

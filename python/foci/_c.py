@@ -135,6 +135,132 @@ class foci_layer_step_io(Sized):
         + _many(c_void_p, "tokens", "x", "residual", "y", "words", "params", "work", "precomputed", "params_bf16"))
 
 
+class foci_product_io(Sized):
+    _fields_ = (
+        [("size", c_size_t)]
+        + _many(c_int64, "m", "n", "k")
+        + _many(c_void_p, "a", "b", "c")
+        + _many(c_int, "type_a", "type_b", "type_c")
+        + _many(c_int64, "ld_a", "ld_b", "ld_c")
+        + [("flags", c_uint32), ("work", c_void_p), ("bias", c_void_p), ("act", c_int), ("pre", c_void_p),
+           ("residual", c_void_p), ("ld_pre", c_int64), ("ld_residual", c_int64), ("dropout", c_double),
+           ("dropout_seed", c_uint64), ("packed", c_void_p)])
+
+
+class foci_product_grads(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("dc", c_void_p), ("dc_is_dz", c_int)]
+        + _many(c_void_p, "da", "da_more", "db", "dbias")
+        + _many(c_int64, "ld_dc", "ld_da", "ld_db")
+        + [("act_a", c_int), ("gated_a", c_int), ("pre_a", c_void_p), ("ld_pre_a", c_int64), ("dropout_a", c_double),
+           ("dropout_a_seed", c_uint64), ("work", c_void_p)])
+
+
+class foci_estimator_io(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("head", c_int64), ("n", c_int64)]
+        + _many(c_void_p, "x", "y", "params")
+        + [("draws", c_int64), ("seed", c_uint64)]
+        + _many(c_void_p, "omega", "exact", "mean", "variance", "expected", "predicted", "second"))
+
+
+class foci_figure(ctypes.Structure):
+    _fields_ = _many(c_double, "measured", "error", "expected")
+
+
+class foci_distortion(ctypes.Structure):
+    _fields_ = [("dim", c_int64)] + _many(c_double, "rms", "worst", "rms_expected", "worst_expected")
+
+
+class foci_orthogonality_io(Sized):
+    _fields_ = [("size", c_size_t), ("group", c_int), ("width", c_int64), ("seed", c_uint64), ("draws", c_int64),
+                ("x", c_void_p), ("rows", c_int64), ("figures", c_void_p), ("distortions", c_void_p),
+                ("n_distortions", c_int64)]
+
+
+class foci_concentration_law(Sized):
+    _fields_ = [("size", c_size_t), ("kind", c_int), ("beta", c_double), ("gamma", c_double), ("dim", c_int64),
+                ("q", c_void_p), ("mean", c_void_p), ("covariance", c_void_p), ("ratio", c_double),
+                ("lambda", c_double), ("n", c_int64)]
+
+
+class foci_string(ctypes.Structure):
+    _fields_ = [("text", c_char_p), ("bytes", c_int64)]
+
+
+class foci_reader(Sized):
+    _fields_ = [("size", c_size_t), ("name", c_char_p)] + _many(c_void_p, "user", "read", "rewind", "close", "error")
+
+
+class foci_tokenizer_options(Sized):
+    _fields_ = [("size", c_size_t), ("min_count", c_int64)]
+
+
+class foci_tokenizer_info(Sized):
+    _fields_ = ([("size", c_size_t), ("kind", c_char_p)] + _many(c_int64, "tokens", "merges", "added", "longest")
+                + [("fingerprint", c_uint64)])
+
+
+class foci_decoder(Sized):
+    _fields_ = [("size", c_size_t), ("held", ctypes.c_ubyte * 8), ("n_held", c_int), ("begun", c_int)]
+
+
+class foci_word_state(Sized):
+    _fields_ = [("size", c_size_t), ("word", c_int64), ("inside", c_int)]
+
+
+class foci_batch(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("batch", c_int64), ("len", c_int64)]
+        + _many(c_void_p, "ids", "lens", "labels", "label_at", "classes", "words")
+        + [("source_len", c_int64)]
+        + _many(c_void_p, "source_ids", "source_lens", "source_words", "patches")
+        + [("patch_width", c_int64)]
+        + _many(c_void_p, "patch_rows", "patch_cols", "docs")
+        + [("n_docs", c_int64)]
+        + _many(c_void_p, "positions", "examples", "slices")
+        + [("n_slices", c_int)]
+        + _many(c_int64, "n_labels", "n_tokens", "n_words", "n_chars")
+        + [("carries", c_int), ("pass", c_int64), ("index", c_int64)])
+
+
+class foci_model_config(Sized):
+    _fields_ = (
+        [("size", c_size_t), ("task", c_int)]
+        + _many(c_int64, "vocab", "source_vocab", "classes", "patch", "grid_rows", "grid_cols", "context",
+                "source_context", "layers", "decoder_layers", "width", "heads", "kv_heads", "head_dim", "value_dim",
+                "ffn", "conv")
+        + _many(c_char_p, "attention", "encoder_attention", "decoder_attention", "cross_attention")
+        + [("kind", c_int), ("blocks", c_void_p), ("n_blocks", c_int64)]
+        + _many(c_int, "positions", "norm", "activation", "gated", "pooling", "untied", "no_biases")
+        + _many(c_double, "dropout", "weight_dropout", "embedding_dropout")
+        + [("dtype", c_int), ("seed", c_uint64), ("specials", c_int32 * 5), ("tokenizer", c_uint64),
+           ("from_last", c_int)])
+
+
+class foci_loss(Sized):
+    _fields_ = [("size", c_size_t), ("sum", c_double)] + _many(c_int64, "labels", "hits", "sequences", "exact")
+
+
+class foci_loss_options(Sized):
+    _fields_ = [("size", c_size_t), ("smoothing", c_double), ("scale", c_double), ("dropout_seed", c_uint64),
+                ("carry", c_void_p), ("calibrate", c_int64), ("advance", c_int), ("nats", c_void_p),
+                ("best", c_void_p)]
+
+
+class foci_sample_options(Sized):
+    _fields_ = [("size", c_size_t), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
+                ("seed", c_uint64), ("tokenizer", c_void_p)]
+
+
+class foci_translate_options(Sized):
+    _fields_ = [("size", c_size_t), ("beam", c_int64), ("penalty", c_double), ("longest", c_int64), ("batch", c_int64),
+                ("tokenizer", c_void_p)]
+
+
+TOKEN = ctypes.CFUNCTYPE(c_int, c_void_p, c_int32)
+TRANSLATION = ctypes.CFUNCTYPE(c_int, c_void_p, c_int64, ctypes.POINTER(c_int32), c_int64, c_double)
+
 # result and arguments: s status, p pointer, c text, i int, l int64_t, z size_t, u uint64_t, d double, v nothing
 SIGNATURES = {
     "foci_version": "c",
@@ -218,6 +344,57 @@ SIGNATURES = {
     "foci_layer_step": "s ppp",
     "foci_ref_layer_forward": "s pp",
     "foci_ref_layer_backward": "s ppp",
+    "foci_sinusoid": "s llldp",
+    "foci_product_work_bytes": "z pp",
+    "foci_product": "s pp",
+    "foci_product_grads_work_bytes": "z ppp",
+    "foci_product_backward": "s ppp",
+    "foci_estimator_run": "s pp",
+    "foci_softmax_errors": "s ppp",
+    "foci_layer_softmax_errors": "s ppp",
+    "foci_concentration": "d pl",
+    "foci_layer_concentration": "s ppp",
+    "foci_orthogonality_run": "s pp",
+    "foci_concentration_theory": "s pp",
+    "foci_concentration_quadrature": "s pp",
+    "foci_concentration_sample": "s plupp",
+    "foci_reader_open": "s pcp",
+    "foci_reader_close": "v p",
+    "foci_tokenizer_train": "s pcppip",
+    "foci_tokenizer_load": "s pcp",
+    "foci_tokenizer_save": "s pc",
+    "foci_tokenizer_free": "v p",
+    "foci_tokenizer_get_info": "s pp",
+    "foci_tokenizer_special": "i pi",
+    "foci_tokenizer_id": "i pcl",
+    "foci_tokenizer_token": "p pip",
+    "foci_encoder_create": "s pp",
+    "foci_encoder_free": "v p",
+    "foci_encoder_most": "l ppl",
+    "foci_encode": "s ppliplp",
+    "foci_token_words": "s pplpp",
+    "foci_decode": "s pppliplp",
+    "foci_model_free": "v p",
+    "foci_model_load": "s pcpp",
+    "foci_model_save": "s ppc",
+    "foci_model_get_config": "s pp",
+    "foci_model_param_floats": "l p",
+    "foci_model_trained_floats": "l p",
+    "foci_model_param_count": "i p",
+    "foci_model_param": "s pip",
+    "foci_model_params": "p p",
+    "foci_model_reads_words": "i p",
+    "foci_model_loss": "s ppppp",
+    "foci_config_print": "s ppp",
+    "foci_generate": "s ppllppp",
+    "foci_translate": "s plppppp",
+    "foci_sequences_create": "s plp",
+    "foci_sequences_free": "v p",
+    "foci_sequences_extend": "s pl",
+    "foci_sequences_step": "s ppppp",
+    "foci_sequences_reorder": "s ppl",
+    "foci_sequences_start": "s pp",
+    "foci_sequences_bytes": "z p",
 }
 TYPES = {"s": c_int, "p": c_void_p, "c": c_char_p, "i": c_int, "l": c_int64, "z": c_size_t, "u": c_uint64,
          "d": c_double, "v": None}

@@ -208,11 +208,12 @@ class Plan(_c.Handle):
 
     def saved(self) -> Bytes:
         """Memory for what `forward` keeps for `backward`."""
-        if not self.saved_bytes:
+        if not self.problem.flags & _c.TRAIN:
             raise ArgumentError("the plan was made without train=True: it has no backward")
-        start, owner = aligned(self.saved_bytes)
+        count = max(self.saved_bytes, 1)
+        start, owner = aligned(count)
         offset = start - owner.ctypes.data
-        return owner[offset : offset + self.saved_bytes]
+        return owner[offset : offset + count]
 
     def execute(self, q: int, k: int, v: int, o: int, **fields: Any) -> None:
         """foci_forward() on addresses of memory; `fields` are others of foci_io.  The caller
@@ -415,6 +416,9 @@ class Plan(_c.Handle):
 
     def _move(self, function: Any, q: Any, k: Any, v: Any, params: Params, options: Mapping[str, Any]) -> None:
         fields, kept = self._inputs(q, k, v, {**options, "params": params})
+        for name in ("v", "o"):  # neither is looked at, but has to be there
+            kept.append(self.empty(name))
+            fields.setdefault(name, address(kept[-1]))
         block = self.context.take(self.work_bytes)
         io = _c.foci_io(work=block.address, **fields)
         status = function(self.handle, _byref(io), address(params.flat))

@@ -145,11 +145,11 @@ def rows_adjacent(found: Array) -> Array:
 
 
 def floats(value: Any, name: str) -> Floats:
-    """Packed float32: the memory itself where it is that already."""
-    found = array(value, name)
+    """Packed float32, of numbers in lists too: the memory itself where it is that already."""
+    found = np.asarray(value) if isinstance(value, (list, tuple, int, float, np.generic)) else array(value, name)
     if found.dtype.kind not in "fiub" and found.dtype not in CODES:
         refuse_dtype(found, name)
-    return np.ascontiguousarray(found, np.float32)
+    return np.asarray(found, np.float32, order="C")
 
 
 def integers(value: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.int32]:

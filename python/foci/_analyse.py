@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _c
-from ._attention import _Call
+from ._attention import _Call, _options
 from ._errors import ArgumentError
 from ._layer import Layer
 from ._params import GivenParams
@@ -42,7 +42,7 @@ def weights(q: Any, k: Any, v: Any = None, spec: str = "softmax", *, causal: boo
             words: Any = None, x: Any = None, params: GivenParams = None, seed: int = 0) -> Floats:
     """The weights with which queries see keys, [batch][heads][len_q][len_k], by the formulas
     as written: slow, for analysis and pictures."""
-    options = {"mask": mask, "bias": bias, "lengths": lengths, "docs": docs, "words": words, "x": x, "params": params}
+    options = _options(mask=mask, bias=bias, lengths=lengths, docs=docs, words=words, x=x, params=params)
     call = _Call(q, k, k if v is None else v, spec, layout, causal, False, False, 0, seed, 0.0, None, None, None, options)
     if call.empty:
         raise ArgumentError("there are no weights: an array is empty")
@@ -55,7 +55,7 @@ def softmax_errors(q: Any, k: Any, v: Any, spec: str, *, causal: bool = False, l
     """How far each head's output is from that of softmax on the same arrays: root of the sum
     of squared differences over that of squares."""
     call = _Call(q, k, v, spec, layout, causal, False, False, 0, seed, 0.0, None, None, None,
-                 {"x": x, "params": params})
+                 _options(x=x, params=params))
     if call.empty:
         raise ArgumentError("there are no outputs: an array is empty")
     plan: Plan = call.plan

@@ -50,6 +50,23 @@ def _lists_key(lists: Optional[Mapping[str, Any]]) -> Any:
     return tuple((name, np.asarray(values, np.int64).tobytes()) for name, values in lists.items())
 
 
+def apart(found: Array) -> Array:
+    """An array whose gradient can be laid out as it is: no two of its rows overlap."""
+    found = rows_adjacent(found)
+    reach = 1
+    for stride, extent in sorted(zip(found.strides, found.shape)):
+        if extent > 1:
+            if stride < reach:
+                return np.ascontiguousarray(found)
+            reach = stride * extent
+    return found
+
+
+def _options(**given: Any) -> dict[str, Any]:
+    """Those that are given."""
+    return {name: value for name, value in given.items() if value is not None}
+
+
 class _Call:
     """The arrays of a call, and the plan that fits them."""
 
@@ -58,7 +75,8 @@ class _Call:
     def __init__(self, q: Any, k: Any, v: Any, spec: str, layout: Optional[str], causal: bool, train: bool,
                  fast: bool, memory: int, seed: int, dropout: float, lists: Optional[Mapping[str, Any]],
                  context: Optional[Context], out: Optional[Array], options: dict[str, Any]) -> None:
-        arrays = {name: rows_adjacent(float_array(value, name)) for name, value in (("q", q), ("k", k), ("v", v))
+        fit = apart if train else rows_adjacent
+        arrays = {name: fit(float_array(value, name)) for name, value in (("q", q), ("k", k), ("v", v))
                   if value is not None}
         if "v" not in arrays and "q" not in arrays:
             raise ArgumentError("neither q nor v is given")
@@ -74,13 +92,13 @@ class _Call:
         if x is not None:
             x = options["x"] = float_array(x, "x")
         for name in ("mask", "bias"):
-            if options.get(name) is not None:
+            if name in options:
                 options[name] = pairs(options[name], name)
         mask, bias = options.get("mask"), options.get("bias")
         docs = options.get("docs")
         key = (
             spec, layout, causal, train, fast, memory, seed, dropout, context,
-            tuple((name, a.dtype, a.shape, a.strides) for name, a in arrays.items()),
+            *[(name, a.dtype, a.shape, a.strides) for name, a in arrays.items()],
             None if x is None else x.shape,
             None if mask is None else mask.shape,
             None if bias is None else bias.shape,
@@ -182,8 +200,8 @@ def attention(q: Any, k: Any, v: Any, spec: str = "softmax", *, causal: bool = F
     target = None if out is None else writable(out, "out")
     if target is not None and target.size and target.strides[-1] != target.itemsize and target.shape[-1] != 1:
         raise ArgumentError(f"out has strides {target.strides}: elements of a row have to be adjacent")
-    options: dict[str, Any] = {"mask": mask, "bias": bias, "lengths": lengths, "docs": docs, "words": words, "x": x,
-                               "params": params, "dropout_seed": dropout_seed}
+    options = _options(mask=mask, bias=bias, lengths=lengths, docs=docs, words=words, x=x, params=params,
+                       dropout_seed=dropout_seed or None)
     call = _Call(q, k, v, spec, layout, causal, False, fast, memory, seed, dropout, lists, context, target, options)
     if call.empty:
         return _nothing(call, target, lse)
@@ -232,8 +250,8 @@ def attention_vjp(q: Any, k: Any, v: Any, spec: str = "softmax", *, causal: bool
     >>> grads = vjp(d_o)
     >>> grads.q, grads.k, grads.v, grads.params["sink"]
     """
-    options: dict[str, Any] = {"mask": mask, "bias": bias, "lengths": lengths, "docs": docs, "words": words, "x": x,
-                               "params": params, "dropout_seed": dropout_seed}
+    options = _options(mask=mask, bias=bias, lengths=lengths, docs=docs, words=words, x=x, params=params,
+                       dropout_seed=dropout_seed or None)
     call = _Call(q, k, v, spec, layout, causal, True, fast, memory, seed, dropout, lists, context, None, options)
     if call.empty:
         return _nothing(call, None, None), Vjp(call, np.empty(0), None)

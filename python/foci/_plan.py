@@ -12,8 +12,9 @@ from . import _c
 from ._context import Bytes, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, SpecError
 from ._params import GivenParams, Param, Params, given, table
-from ._tensors import Array, Floats, address, array, dtype_code, dtype_of, float_array, floats, integers, rows_adjacent
+from ._tensors import Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers
 
+OPTIONS = ("x", "params", "mask", "bias", "lengths", "docs", "words", "dropout_seed")  # of executions
 LAYOUTS = {4: "bhnd", 3: "hnd", 2: "nd"}
 
 lib = _c.lib
@@ -82,8 +83,8 @@ class Plan(_c.Handle):
     batch and heads, such as (1, 8).
     """
 
-    __slots__ = ("context", "problem", "layout", "dtype", "code", "tensors", "work_bytes", "saved_bytes", "_io",
-                 "_drawn", "_shapes", "_strides", "_n_floats")
+    __slots__ = ("context", "problem", "layout", "dtype", "code", "tensors", "work_bytes", "saved_bytes",
+                 "_drawn", "_shapes", "_strides", "_bytes", "_ways", "_n_floats")
 
     def __init__(self, spec: str = "softmax", *, len_q: int, dim: int, batch: int = 1, heads: int = 1,
                  kv_heads: int = 0, len_k: int = 0, dim_v: int = 0, dim_x: int = 0, dtype: Any = "float32",
@@ -99,6 +100,9 @@ class Plan(_c.Handle):
             raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
         self.context = context or default_context()
         self.code = dtype_code(dtype)
+        # tensors of bf16 have addresses also where NumPy has no such type
+        self.dtype: np.dtype[Any] = np.dtype(np.uint16) if self.code == _c.BF16 and bfloat16 is None \
+            else dtype_of(self.code)
         self.layout = layout
         flags = (_c.CAUSAL * causal | _c.TRAIN * train | _c.FAST * fast | _c.MASK * bool(mask) | _c.BIAS * bool(bias)
                  | _c.MEMORY_GRADS * memory_grads)
@@ -126,7 +130,6 @@ class Plan(_c.Handle):
         self.saved_bytes: int = lib.foci_plan_saved_bytes(handle)
         self._n_floats: int = lib.foci_plan_param_floats(handle)
         self.tensors: tuple[Param, ...] = table(lib.foci_plan_param_count, lib.foci_plan_param, handle)
-        self._io = ctypes.sizeof(_c.foci_io)
         self._drawn: Optional[tuple[int, Params]] = None
         q = self.problem
         self._shapes = {
@@ -137,6 +140,9 @@ class Plan(_c.Handle):
         }
         # by name: the distances that rows have, in elements, that of the elements of a row last
         self._strides = {name: self._expected(name) for name in self._shapes}
+        self._bytes = {name: tuple(distance * self.dtype.itemsize for distance in distances)
+                       for name, distances in self._strides.items()}
+        self._ways: dict[str, Any] = {}
 
     def _packed(self, p: _c.foci_problem) -> dict[str, tuple[int, int, int]]:
         """Distances of rows in packed arrays of the plan's layout."""
@@ -238,10 +244,13 @@ class Plan(_c.Handle):
     def _fit(self, value: Any, name: str, like: str) -> Array:
         """An array of the shape and strides that the plan has for `like`: the one given, or a
         copy of it where its strides differ."""
+        if type(value) is np.ndarray and value.dtype == self.dtype and value.shape == self._shapes[like] \
+                and value.strides == self._bytes[like] and value.flags.aligned:
+            return value
         found = float_array(value, name)
         shape, strides = self._shapes[like], self._strides[like]
-        if found.dtype != dtype_of(self.code):
-            raise DTypeError(f"{name} has dtype {found.dtype}, the plan was made for {dtype_of(self.code)}")
+        if found.dtype != self.dtype:
+            raise DTypeError(f"{name} has dtype {found.dtype}, the plan was made for {self.dtype}")
         if found.shape != shape:
             raise ArgumentError(f"{name} has shape {found.shape}, not {shape} ({self.layout})")
         size = found.itemsize
@@ -256,35 +265,57 @@ class Plan(_c.Handle):
 
     def empty(self, like: str = "o") -> Array:
         """An array of the shape and strides that the plan has for "q", "k", "v" or "o"."""
-        shape, strides = self._shapes[like], self._strides[like]
-        dtype = dtype_of(self.code)
-        order = sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
-        packed = np.empty([shape[axis] for axis in order], dtype)
-        found: Array = packed.transpose(np.argsort(order))
-        if all(e == 1 or s == w * dtype.itemsize for e, s, w in zip(shape, found.strides, strides)):
-            return found
-        count = 1 + sum(abs(w) * (e - 1) for e, w in zip(shape, strides))
-        start = sum(-w * (e - 1) for e, w in zip(shape, strides) if w < 0)
-        flat = np.empty(count, dtype)
-        return np.lib.stride_tricks.as_strided(flat[start:], shape, [w * dtype.itemsize for w in strides])
+        way = self._ways.get(like)
+        if way is None:
+            way = self._ways[like] = self._way(like)
+        shape, back, strides = way
+        found: Array = np.empty(shape, self.dtype)
+        if strides is not None:
+            return np.lib.stride_tricks.as_strided(found, self._shapes[like], strides)
+        return found if back is None else found.transpose(back)
+
+    def _way(self, like: str) -> Any:
+        """How to make an array of these strides: a packed one whose axes are then put in order,
+        or, where rows lie apart, a flat one with the strides in bytes."""
+        shape, strides, size = self._shapes[like], self._strides[like], self.dtype.itemsize
+        order = sorted(range(len(shape)), key=lambda axis: (-strides[axis], axis))
+        back = [order.index(axis) for axis in range(len(shape))]
+        packed = np.empty([shape[axis] for axis in order], np.uint8).transpose(back)
+        if all(e == 1 or s == w for e, s, w in zip(shape, packed.strides, strides)):
+            return [shape[axis] for axis in order], None if back == sorted(back) else back, None
+        return 1 + sum(w * (e - 1) for e, w in zip(shape, strides)), None, [w * size for w in strides]
 
     def _inputs(self, q: Any, k: Any, v: Any, options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
         """Fields of foci_io for what a call was given, and the arrays that they point to."""
-        p = self.problem
         fields: dict[str, Any] = {}
         kept: list[Any] = []
+        for name, value in (("q", q), ("k", k), ("v", v)):
+            if value is not None:
+                found = self._fit(value, name, name)
+                fields[name] = address(found)
+                kept.append(found)
+        if self._n_floats or options.get("params"):
+            params = self._params_for(options.get("params"))
+            if params is not None:
+                fields["params"] = address(params.flat)
+                kept.append(params)
+        if options or self.problem.flags & (_c.MASK | _c.BIAS):
+            self._add_options(fields, kept, options)
+        return fields, kept
+
+    def _add_options(self, fields: dict[str, Any], kept: list[Any], options: Mapping[str, Any]) -> None:
+        """What calls have beside q, k, v and parameters."""
+        p = self.problem
+        for name in options:
+            if name not in OPTIONS:
+                raise ArgumentError(f"there is no {name}=; there are {', '.join(OPTIONS)}")
 
         def put(name: str, found: Optional[Array]) -> None:
             if found is not None:
                 fields[name] = address(found)
                 kept.append(found)
 
-        for name, value in (("q", q), ("k", k), ("v", v)):
-            if value is not None:
-                put(name, self._fit(value, name, name))
         put("x", self._hidden(options.get("x")))
-        params = self._params_for(options.get("params"))
-        put("params", None if params is None else params.flat)
         lengths = options.get("lengths")
         if lengths is not None:
             pair = lengths if isinstance(lengths, tuple) and len(lengths) == 2 else (lengths, lengths)
@@ -301,7 +332,6 @@ class Plan(_c.Handle):
         put("mask", self._pairs(options.get("mask"), "mask", _c.MASK))
         put("bias", self._pairs(options.get("bias"), "bias", _c.BIAS))
         fields["dropout_seed"] = options.get("dropout_seed", 0)
-        return fields, kept
 
     def _words(self, value: Any) -> Array:
         p = self.problem
@@ -321,8 +351,8 @@ class Plan(_c.Handle):
         want = (p.batch, p.len_q, p.dim_x)
         if found.shape != want:
             raise ArgumentError(f"x has shape {found.shape}, not {want}")
-        if found.dtype != dtype_of(self.code):
-            raise DTypeError(f"x has dtype {found.dtype}, q, k and v have {dtype_of(self.code)}")
+        if found.dtype != self.dtype:
+            raise DTypeError(f"x has dtype {found.dtype}, q, k and v have {self.dtype}")
         return np.ascontiguousarray(found)
 
     def _pairs(self, value: Any, name: str, flag: int) -> Optional[Array]:
@@ -339,7 +369,8 @@ class Plan(_c.Handle):
             raise ArgumentError(f"{name} has shape {found.shape}, not {want}")
         return found
 
-    def _prepare(self, q: Any, k: Any, v: Any, out: Any, options: Mapping[str, Any]) -> tuple[Any, Array, list[Any]]:
+    def _prepare(self, q: Any, k: Any, v: Any, out: Any,
+                 options: Mapping[str, Any]) -> tuple[dict[str, Any], Array, list[Any]]:
         fields, kept = self._inputs(q, k, v, options)
         if out is None:
             found = self.empty("o")
@@ -360,7 +391,11 @@ class Plan(_c.Handle):
         x, params, mask, bias, lengths, docs, words, dropout_seed."""
         fields, found, kept = self._prepare(q, k, v, out, options)
         block = self.context.take(self.work_bytes)
-        io = _c.foci_io(work=block.address, saved=address(self._saved(saved)), lse=address(self._lse(lse)), **fields)
+        if saved is not None:
+            fields["saved"] = address(self._saved(saved))
+        if lse is not None:
+            fields["lse"] = address(self._lse(lse))
+        io = _c.foci_io(work=block.address, **fields)
         status = lib.foci_forward(self.handle, _byref(io))
         self.context.give(block)
         self._check(status)
@@ -390,7 +425,7 @@ class Plan(_c.Handle):
         made: dict[str, Array] = {name: self.empty(name) for name in "qkv" if name in fields}
         if "x" in fields:
             p = self.problem
-            made["x"] = np.empty((p.batch, p.len_q, p.dim_x), dtype_of(self.code))
+            made["x"] = np.empty((p.batch, p.len_q, p.dim_x), self.dtype)
         if "bias" in fields:
             p = self.problem
             made["bias"] = np.empty((p.mask_batch, p.mask_heads, p.len_q, p.len_k), np.float32)

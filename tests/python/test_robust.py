@@ -57,6 +57,13 @@ def test_gradients_of_views():
         np.testing.assert_array_equal(a, b)
 
 
+def test_gradients_of_rows_that_are_shared():
+    k = np.broadcast_to(K[:1], K.shape)
+    d_o = draw(2, 4, 33, 16, seed=9)
+    for a, b in zip(foci.attention_vjp(Q, k, k)[1](d_o)[:3], foci.attention_vjp(Q, k.copy(), k.copy())[1](d_o)[:3]):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize("shapes", [((0, 4, 3, 8),) * 3, ((2, 4, 0, 8), (2, 4, 3, 8), (2, 4, 3, 8)),
                                     ((2, 4, 3, 8), (2, 4, 0, 8), (2, 4, 0, 8)), ((2, 0, 3, 8),) * 3,
                                     ((2, 4, 3, 8), (2, 4, 3, 8), (2, 4, 3, 0))])
@@ -141,6 +148,16 @@ def test_wrong_arrays(q, error, sentence):
 def test_wrong_options(options, error, sentence):
     with pytest.raises(error, match=sentence):
         foci.attention(Q, K, V, **options)
+
+
+def test_unknown_options_of_plans():
+    plan = foci.Plan(batch=2, heads=4, len_q=33, dim=16)
+    with pytest.raises(foci.ArgumentError, match="there is no masks=; there are x, params, mask"):
+        plan.forward(Q, K, V, masks=1)
+    with pytest.raises(foci.ArgumentError, match="mask=given: the plan was made without mask=True"):
+        plan.forward(Q, K, V, mask=np.ones((33, 33), bool))
+    with pytest.raises(foci.ArgumentError, match="without train=True"):
+        plan.saved()
 
 
 def test_exceptions_are_pythons_too():

@@ -79,6 +79,15 @@ class _Entry:
                  "offsets")
 
     plan: Optional[Plan]  # None: there is nothing to compute
+    context: Context
+    handle: int
+    work: int  # bytes
+    saved: int
+    take: Any
+    give: Any
+    shape: tuple[int, ...]  # of the output
+    strides: tuple[int, ...]
+    offsets: Any  # see `How._offsets`
     copies: tuple[bool, bool, bool]  # of q, k, v that cannot be read, or differentiated, where they lie
     swap: Optional[tuple[tuple[int, ...], tuple[int, ...]]]  # shape in memory and permutation of the output
 

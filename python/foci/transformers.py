@@ -51,7 +51,7 @@ def register(*specs: str) -> None:
         return check(self, requested_attention, *args, **kwargs)
 
     checked.foci = True  # type: ignore[attr-defined]
-    PreTrainedModel.get_correct_attn_implementation = checked
+    PreTrainedModel.get_correct_attn_implementation = checked  # type: ignore[method-assign]
 
 
 def _know(name: str, spec: str) -> None:
@@ -66,7 +66,7 @@ def _function(spec: str) -> Any:
     return partial(attend, spec)
 
 
-def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *args: Any,
+def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *,
          attention_mask: Optional[Tensor] = None, local_size: Optional[int] = None, allow_is_causal_skip: bool = True,
          **kwargs: Any) -> Optional[Tensor]:
     """The mask of "sdpa"; none where causality hides all that is hidden: padding that only
@@ -76,9 +76,8 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
         padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
         if padding is not None and trailing(padding):
             return None
-    return sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, *args,  # type: ignore[no-any-return]
-                     attention_mask=attention_mask, local_size=local_size, allow_is_causal_skip=allow_is_causal_skip,
-                     **kwargs)
+    return sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask=attention_mask,
+                     local_size=local_size, allow_is_causal_skip=allow_is_causal_skip, **kwargs)
 
 
 def trailing(valid: Tensor) -> bool:
@@ -194,6 +193,9 @@ def _hide(options: dict[str, Any], given: Tensor, query: Tensor) -> None:
 
 class _Layer(DynamicLayer):
     """Keys and values of a layer in memory with room for more: a step copies its own only."""
+
+    keys: Any
+    values: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -16,7 +16,7 @@ struct map_attention {
     int64_t  memory;              /* keys before those that have a token */
     char   **labels;              /* [heads] what each computes */
     int64_t *numbers;             /* [heads] that it has for the user; NULL: from 0 */
-    bool     beside; /* every other head is what the one before it estimates */
+    bool    *beside; /* [heads] it is what the head before it estimates; NULL: none */
     bool     query_source, key_source; /* tokens are those of the source */
 };
 
@@ -105,7 +105,7 @@ double *map_cells(const struct map_panel *p, const struct map_shading *s, int do
 uint8_t map_shade(const struct map_shading *s, double cell);
 /* The weight that stands at this share of the bar, 0 to 1. */
 double map_at_share(const struct map_shading *s, double share);
-/* "weight, square root scale" */
+/* What follows "weight": ", square root scale". */
 const char *map_scale_name(const struct map_shading *s);
 
 #endif

@@ -21,11 +21,13 @@ enum {
     BELOW = 34,  /* numbers of keys */
     GUTTER = 20, /* between panels */
     NARROWEST = 480,
-    NARROWEST_BELOW = 600, /* with a scale for what is below 0 */
+    NARROWEST_BELOW = 640, /* with a scale for what is below 0 */
     MOST_TITLE = 96,       /* letters that make a picture wider */
     MOST_CELL = 24,
     THINNEST = 48, /* a side of a panel that is less is stretched, if it has the cells */
     WORD = 32,     /* length of "query" */
+    MOST_LABEL = 34, /* letters of a label that make panels wider */
+    LABEL_BYTES = 600,
     MOST_TOKEN = 16,  /* letters of a token that are shown */
     TOKEN_LETTER = 7, /* width of one, at most */
     TOKEN_LINE = 13,  /* from token to token */
@@ -44,9 +46,10 @@ struct layout {
     int             columns, rows; /* of panels */
     int            *at; /* [n_panels] place of each: row * columns + column */
     struct map_side keys, queries;
-    int             left, below;  /* beside and below a panel: numbers, or tokens */
-    int             across, down; /* from panel to panel */
-    int             label;        /* room above each */
+    int             left, below; /* beside and below a panel: numbers, or tokens */
+    int             across;      /* from panel to panel */
+    int            *top;         /* [rows + 1] from the first row to each */
+    int             label;       /* room above each */
 };
 
 static struct map_side side_of(int n, int step, int cell)
@@ -100,13 +103,16 @@ static void place(const struct map *m, struct layout *l)
 {
     const int n = m->n_panels;
     int       in_row = 0, most = 0;
+    bool      pairs = false;
 
     l->at = need((size_t)n, sizeof *l->at);
     l->columns = n <= 3 ? n : n == 4 ? 2 : n <= 6 ? 3 : 4;
     for (int i = 0; i < n; i++) {
         in_row = i && m->panels[i].of == m->panels[i - 1].of ? in_row + 1 : 1;
         if (in_row > most) most = in_row;
+        pairs |= m->panels[i].beside;
     }
+    if (pairs) l->columns = n <= 6 ? 2 : 4;
     if (m->panels[0].of->name && most < 4) l->columns = most;
     for (int i = 0, at = 0; i < n; i++, at++) {
         const bool begins = i && m->panels[i].of != m->panels[i - 1].of;
@@ -114,6 +120,52 @@ static void place(const struct map *m, struct layout *l)
         l->at[i] = at;
         l->rows = at / l->columns + 1;
     }
+}
+
+/* Cells of one panel, of which all have as long sides at most. */
+static struct map_side side_for(int64_t n, const struct map_side *s)
+{
+    return side_of((int)n, s->step, s->cell);
+}
+
+/* Rows of panels are as high as their highest. */
+static void stack_rows(const struct map *m, struct layout *l)
+{
+    l->top = need((size_t)l->rows + 1, sizeof *l->top);
+    for (int i = 0; i < m->n_panels; i++) {
+        const int length = side_for(m->panels[i].of->len_q, &l->queries).length;
+        int      *below = &l->top[l->at[i] / l->columns + 1];
+        if (length > *below) *below = length;
+    }
+    for (int r = 0; r < l->rows; r++)
+        l->top[r + 1] += l->top[r] + l->label + l->below + GUTTER;
+}
+
+/* "decoder block 0, head 3: softmax" */
+static const char *label_of(const struct map_panel *p, char text[LABEL_BYTES])
+{
+    const char *name = p->of->name ? p->of->name : "", *comma = *name ? ", " : "";
+
+    if (p->heads > 1)
+        snprintf(text, LABEL_BYTES, "%s%sheads %lld-%lld: %s", name, comma,
+                 (long long)p->first, (long long)(p->first + p->heads - 1), p->label);
+    else
+        snprintf(text, LABEL_BYTES, "%s%shead %lld: %s", name, comma,
+                 (long long)p->first, p->label);
+    return text;
+}
+
+/* Room that the longest label wants, up to a bound. */
+static int room_for_labels(const struct map *m)
+{
+    char text[LABEL_BYTES];
+    int  most = 0;
+
+    for (int i = 0; i < m->n_panels && m->n_panels > 1; i++) {
+        const int n = picture_letters(label_of(&m->panels[i], text));
+        if (n > most) most = n;
+    }
+    return CODE_WIDTH * (most < MOST_LABEL ? most : MOST_LABEL) + GUTTER;
 }
 
 static struct layout arrange(const struct map *m)
@@ -141,10 +193,9 @@ static struct layout arrange(const struct map *m)
         l.left = 28 + longest_token(m) * TOKEN_LETTER;
         l.below = 24 + longest_token(m) * TOKEN_LETTER;
     }
-    const int narrowest = m->n_panels == 1 ? 0 : 96;
-    l.across =
-        l.left + (l.keys.length > narrowest ? l.keys.length : narrowest) + GUTTER;
-    l.down = l.label + l.queries.length + l.below + GUTTER;
+    const int across = l.left + l.keys.length + GUTTER, labels = room_for_labels(m);
+    l.across = across > labels ? across : labels;
+    stack_rows(m, &l);
     return l;
 }
 
@@ -226,34 +277,17 @@ static void draw_frame(struct picture *to, double x, double y, double width,
     picture_rect(to, x + width, y, 1, height, LINE);
 }
 
-/* "decoder block 0, head 3: softmax" */
 static void draw_label(const struct map *m, struct picture *to,
                        const struct map_panel *p, const struct layout *l, double x,
                        double y)
 {
-    char      before[120], text[600];
-    const int used =
-        p->of->name ? snprintf(before, sizeof before, "%s, ", p->of->name) : 0;
+    const int room =
+        m->n_panels > 1 ? (l->across - GUTTER / 2) / CODE_WIDTH : MOST_TITLE;
+    char text[LABEL_BYTES], cut[LABEL_BYTES];
 
     if (!l->label) return;
-    if (p->heads > 1)
-        snprintf(before + used, sizeof before - (size_t)used,
-                 "heads %lld-%lld:", (long long)p->first,
-                 (long long)(p->first + p->heads - 1));
-    else
-        snprintf(before + used, sizeof before - (size_t)used,
-                 "head %lld:", (long long)p->first);
-    snprintf(text, sizeof text, "%s %s", before, p->label);
-    char      cut[600];
-    const int room = (l->across - GUTTER / 2) / CODE_WIDTH;
-    picture_cut(text, m->n_panels > 1 ? room : MOST_TITLE, cut, sizeof cut);
+    picture_cut(label_of(p, text), room, cut, sizeof cut);
     picture_text(to, x - l->left + 4, y - 9, AT_START, STYLE_CODE, INK, "%s", cut);
-}
-
-/* Cells of one panel, of which all have as long sides at most. */
-static struct map_side side_for(int64_t n, const struct map_side *s)
-{
-    return side_of((int)n, s->step, s->cell);
 }
 
 static void draw_panel(const struct map *m, struct picture *to, const struct layout *l,
@@ -263,7 +297,7 @@ static void draw_panel(const struct map *m, struct picture *to, const struct lay
     const struct map_attention *a = p->of;
     const int             column = l->at[n] % l->columns, row = l->at[n] / l->columns;
     const int             x = MARGIN + l->left + column * l->across;
-    const int             y = HEAD + l->label + row * l->down;
+    const int             y = HEAD + l->label + l->top[row];
     const struct map_side keys = side_for(a->len_k, &l->keys),
                           queries = side_for(a->len_q, &l->queries);
 
@@ -330,7 +364,7 @@ static void draw_bar(const struct map *m, struct picture *to, double x, double y
     picture_grid(
         to, x, y,
         &(struct grid){
-            .rows = 2, .columns = n, .wide = CELL, .tall = CELL, .shades = shades });
+            .rows = 2, .columns = n, .wide = cell, .tall = CELL, .shades = shades });
     const double zero = x + (n - HALF) * cell, end = x + n * cell;
     const double half = map_at_share(s, 0.5), least = map_at_share(s, 0);
     if (negative)
@@ -339,11 +373,11 @@ static void draw_bar(const struct map *m, struct picture *to, double x, double y
         picture_text(to, (x + zero) / 2, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
                      -half);
     picture_text(to, zero, y + 23, negative ? AT_MIDDLE : AT_START, STYLE_PLAIN, SOFT,
-                 "%s%.3g", least > 0 ? negative ? "+-" : "up to " : "", least);
+                 "%s%.2g", least > 0 && negative ? "+-" : "", least);
     picture_text(to, (zero + end) / 2, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
                  half);
     picture_text(to, end, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", s->top);
-    picture_text(to, end + 10, y + 9, AT_START, STYLE_PLAIN, INK, "%s%s, %s%s", mean,
+    picture_text(to, end + 10, y + 9, AT_START, STYLE_PLAIN, INK, "%s%s%s%s", mean,
                  name_of(m), map_scale_name(s), negative ? ", below 0 on the left" : "");
 }
 
@@ -444,7 +478,7 @@ foci_status map_draw(const struct map *m, const char *path)
     snprintf(title, sizeof title, "%s, %s: weights of queries on keys", m->title,
              m->about);
     struct picture *to =
-        picture_create(width_of(m, &l), HEAD + l.rows * l.down - GUTTER + FOOT, title);
+        picture_create(width_of(m, &l), HEAD + l.top[l.rows] - GUTTER + FOOT, title);
     draw_head(m, to, &l, &s);
     for (int i = 0; i < m->n_panels; i++) {
         shades[i] = shades_of(m, &l, i, cells[i], &s);
@@ -460,6 +494,7 @@ foci_status map_draw(const struct map *m, const char *path)
     free(shades);
     free(cells);
     free(l.at);
+    free(l.top);
     picture_free(to);
     return status;
 }

@@ -26,6 +26,7 @@ void map_free(struct map *m)
             free(a->labels[h]);
         free(a->labels);
         free(a->numbers);
+        free(a->beside);
         free(a->name);
         free(a->weights);
     }
@@ -135,7 +136,7 @@ static void add_panel(struct map *m, const struct map_attention *a, int64_t h)
                                 .heads = 1,
                                 .label = a->labels[h],
                                 .weights = w,
-                                .beside = a->beside && h % 2 };
+                                .beside = a->beside && a->beside[h] };
     count(last);
 }
 

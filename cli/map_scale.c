@@ -91,10 +91,10 @@ uint8_t map_shade(const struct map_shading *s, double cell)
 const char *map_scale_name(const struct map_shading *s)
 {
     switch (s->scale) {
-    case MAP_LINEAR: return "linear scale";
-    case MAP_SQRT: return "square root scale";
-    case MAP_LOG: return "logarithmic scale";
-    case MAP_ROW: return "of the row's largest";
+    case MAP_LINEAR: return ", linear scale";
+    case MAP_SQRT: return ", square root scale";
+    case MAP_LOG: return ", logarithmic scale";
+    case MAP_ROW: return " as a share of the row's largest";
     }
     return "";
 }

@@ -18,8 +18,10 @@
 struct map_specs {
     struct run_verb run, other; /* other.spec NULL: there is one */
     struct array    q, k, x;    /* of files */
-    bool            given;      /* q and k are, by files */
-    bool            random;     /* q and k are standard normal, not all alike */
+    char           *beside;    /* the spec of that one, where it is what is estimated */
+    bool           *estimates; /* [heads] likewise which heads do; NULL: none does */
+    bool            given;     /* q and k are, by files */
+    bool            random;    /* q and k are standard normal, not all alike */
 };
 
 /*
@@ -87,7 +89,7 @@ static int read_files(const struct map *m, struct map_specs *s)
                        (long long)q[2]);
     p->batch = q[0];
     p->heads = q[1];
-    p->kv_heads = k[1];
+    p->kv_heads = k[1] == q[1] ? 0 : k[1];
     p->len_q = q[2];
     p->len_k = k[2];
     p->dim_qk = q[3];
@@ -115,20 +117,58 @@ static int find_problem(const struct map *m, struct map_specs *s)
  */
 
 /* What is random features, or means of queries and keys, in place of softmax. */
-static bool estimates(const foci_plan *plan)
+static bool estimates(const foci_mech *mech)
+{
+    foci_linear l = { .order = 0 };
+
+    if (mech->def->nystrom) return true;
+    if (!mech->def->linear) return false;
+    mech->def->linear(mech, &l);
+    return l.feature == FOCI_FEATURE_EXP || l.feature == FOCI_FEATURE_TRIG;
+}
+
+/* The heads that do; NULL: none does. */
+static bool *find_estimates(const foci_plan *plan, int64_t heads)
 {
     foci_group g = { FOCI_SIZED(foci_group) };
+    bool      *of = need((size_t)heads, sizeof *of), any = false;
 
     for (int i = 0; i < foci_plan_group_count(plan); i++) {
-        foci_linear l = { .order = 0 };
-        if (foci_plan_group(plan, i, &g)) continue;
-        if (g.mech->def->nystrom) return true;
-        if (!g.mech->def->linear) continue;
-        g.mech->def->linear(g.mech, &l);
-        if (l.feature == FOCI_FEATURE_EXP || l.feature == FOCI_FEATURE_TRIG)
-            return true;
+        if (foci_plan_group(plan, i, &g) || !estimates(g.mech)) continue;
+        any = true;
+        for (int64_t h = 0; h < g.heads; h++)
+            of[g.head0 + h] = true;
     }
-    return false;
+    if (any) return of;
+    free(of);
+    return NULL;
+}
+
+/* The modifiers of "nystrom(landmarks=4) scale(1)". */
+static const char *modifiers_of(const char *label)
+{
+    int depth = 0;
+
+    label += strcspn(label, " (");
+    for (; *label && (depth || *label == '('); label++) {
+        depth += (*label == '(') - (*label == ')');
+        if (!depth) return label + 1;
+    }
+    return label;
+}
+
+/* Softmax in place of what estimates it, with the same modifiers. */
+static char *beside(char **labels, const bool *of, int64_t heads)
+{
+    size_t bytes = 1, used = 0;
+
+    for (int64_t h = 0; h < heads; h++)
+        bytes += strlen(labels[h]) + 16;
+    char *spec = need(bytes, 1);
+    for (int64_t h = 0; h < heads; h++)
+        used += (size_t)snprintf(spec + used, bytes - used, "%s1*softmax%s",
+                                 h ? " + " : "", of[h] ? modifiers_of(labels[h]) : "");
+    return spec;
 }
 
 static int make_plan(const struct map *m, struct run_verb *r)
@@ -143,13 +183,33 @@ static int make_plan(const struct map *m, struct run_verb *r)
     return status ? library_error(m->a, m->ctx, status, r->spec) : run_params(r);
 }
 
+static char **labels_of(const struct run_verb *r)
+{
+    char  *full = plan_text(foci_plan_spec, r->plan);
+    char **labels = map_labels(r->spec, full, r->p.heads);
+
+    free(full);
+    return map_label_heads(r->plan, r->p.heads, labels);
+}
+
+/* What is estimated is drawn too, if there is such a thing. */
+static void find_beside(struct map_specs *s, char **labels)
+{
+    const int64_t heads = s->run.p.heads;
+
+    if (s->given) return;
+    s->estimates = find_estimates(s->run.plan, heads);
+    if (s->estimates) s->beside = beside(labels, s->estimates, heads);
+    s->other.spec = s->beside;
+}
+
 /* The other spec has the problem of the first, and parameters of its own, drawn. */
-static int make_other(const struct map *m, struct map_specs *s)
+static int make_other(const struct map *m, struct map_specs *s, char **labels)
 {
     struct run_verb *r = &s->other;
-    const char      *minus = opt_text(m->a, "minus");
 
-    r->spec = minus ? minus : estimates(s->run.plan) && !s->given ? "softmax" : NULL;
+    r->spec = opt_text(m->a, "minus");
+    if (!r->spec) find_beside(s, labels);
     if (!r->spec) return EXIT_OK;
     r->a = m->a;
     r->ctx = m->ctx;
@@ -157,6 +217,7 @@ static int make_other(const struct map *m, struct map_specs *s)
     r->p.lists = NULL;
     r->p.n_lists = 0;
     const foci_status status = foci_plan_create(m->ctx, r->spec, &r->p, &r->plan);
+    if (status && s->beside) return EXIT_OK; /* these modifiers are not of softmax */
     if (status) return library_error(m->a, m->ctx, status, r->spec);
     r->params = need((size_t)foci_plan_param_floats(r->plan), sizeof *r->params);
     foci_params_init(r->plan, r->p.seed, r->params);
@@ -290,15 +351,6 @@ static int find_data(const struct map *m, struct map_specs *s, size_t n)
     return code;
 }
 
-static char **labels_of(const struct run_verb *r)
-{
-    char  *full = plan_text(foci_plan_spec, r->plan);
-    char **labels = map_labels(r->spec, full, r->p.heads);
-
-    free(full);
-    return map_label_heads(r->plan, r->p.heads, labels);
-}
-
 /* "relu2 - softmax", of each head. */
 static void label_difference(char **labels, char **others, int64_t heads)
 {
@@ -313,31 +365,37 @@ static void label_difference(char **labels, char **others, int64_t heads)
     free(others);
 }
 
-/* A head of what is estimated behind each that estimates it. */
-static void interleave(struct map_attention *a, const float *others, char **labels)
+/* What is estimated behind each head that estimates it. */
+static void interleave(struct map_attention *a, const float *others, char **labels,
+                       const bool *of)
 {
-    const size_t  pairs = (size_t)(a->len_q * a->len_k);
+    const size_t  pairs = (size_t)(a->len_q * a->len_k), bytes = pairs * sizeof *others;
     const int64_t heads = a->heads;
     float        *weights = need(2 * (size_t)heads * pairs, sizeof *weights);
     char        **both = need(2 * (size_t)heads, sizeof *both);
+    size_t        n = 0;
 
     a->numbers = need(2 * (size_t)heads, sizeof *a->numbers);
-    for (int64_t h = 0; h < heads; h++) {
-        memcpy(weights + 2 * (size_t)h * pairs, a->weights + (size_t)h * pairs,
-               pairs * sizeof *weights);
-        memcpy(weights + (2 * (size_t)h + 1) * pairs, others + (size_t)h * pairs,
-               pairs * sizeof *weights);
-        both[2 * h] = a->labels[h];
-        both[2 * h + 1] = labels[h];
-        a->numbers[2 * h] = a->numbers[2 * h + 1] = h;
+    a->beside = need(2 * (size_t)heads, sizeof *a->beside);
+    for (size_t h = 0; h < (size_t)heads; h++) {
+        memcpy(weights + n * pairs, a->weights + h * pairs, bytes);
+        both[n] = a->labels[h];
+        a->numbers[n++] = (int64_t)h;
+        if (!of[h]) {
+            free(labels[h]);
+            continue;
+        }
+        memcpy(weights + n * pairs, others + h * pairs, bytes);
+        both[n] = labels[h];
+        a->beside[n] = true;
+        a->numbers[n++] = (int64_t)h;
     }
     free(a->weights);
     free(a->labels);
     free(labels);
     a->weights = weights;
     a->labels = both;
-    a->heads = 2 * heads;
-    a->beside = true;
+    a->heads = (int64_t)n;
 }
 
 static int compute(struct map *m, struct map_specs *s)
@@ -347,7 +405,8 @@ static int compute(struct map *m, struct map_specs *s)
     struct map_attention *a = map_add(m, p->heads, p->len_q, p->len_k);
 
     a->labels = labels_of(&s->run);
-    int code = find_data(m, s, n);
+    int code = make_other(m, s, a->labels);
+    if (!code) code = find_data(m, s, n);
     if (!code) code = weigh(s, &s->run, s->random, a->weights);
     if (code || !s->other.plan) return code;
 
@@ -359,7 +418,7 @@ static int compute(struct map *m, struct map_specs *s)
         for (size_t i = 0; i < n; i++)
             a->weights[i] -= others[i];
     } else if (!code) {
-        interleave(a, others, labels_of(&s->other));
+        interleave(a, others, labels_of(&s->other), s->estimates);
     }
     free(others);
     return code;
@@ -406,11 +465,12 @@ int map_spec(struct map *m)
 
     int code = find_problem(m, &s);
     if (!code) code = make_plan(m, &s.run);
-    if (!code) code = make_other(m, &s);
     if (!code) code = compute(m, &s);
     if (!code) describe(m, &s);
     free_run(&s.run);
     free_run(&s.other);
+    free(s.beside);
+    free(s.estimates);
     array_free(&s.q);
     array_free(&s.k);
     array_free(&s.x);

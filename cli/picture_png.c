@@ -139,7 +139,7 @@ static void write_text(struct pixels *p, const struct picture_shape *s)
                               .x = (double)lround(SCALE * s->x),
                               .y = (double)lround(SCALE * s->y),
                               .unit = title ? 14.0 / 11 : 1,
-                              .radius = title ? 1.6 : 1,
+                              .radius = title ? 1.9 : 1,
                               .up = s->style == STYLE_UP || s->style == STYLE_CODE_UP };
     double              length = 0;
 

@@ -96,7 +96,7 @@ static int check_options(const struct args *a, enum form *form)
             a, "--out is '%s'; it takes a name that ends in .svg or .png", out);
     *form = form_of(a, &option);
     const int code = check_form(a, *form, option);
-    return code ? code : map_check_list(a, "head", 0, "");
+    return code ? code : map_check_list(a, "head", 0);
 }
 
 /*

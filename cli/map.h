@@ -62,9 +62,8 @@ void                  map_free(struct map *m);
 
 /* "0,2-5" as an option of which numbers are taken; not given: all. */
 bool map_takes(const char *list, int64_t number);
-/* Check that it is such a list, of numbers below n unless n is 0; `what` they are of. */
-int map_check_list(const struct args *a, const char *option, int64_t n,
-                   const char *what);
+/* Check that it is such a list, of numbers below n unless n is 0. */
+int map_check_list(const struct args *a, const char *option, int64_t n);
 
 /* Where weights come from; EXIT_OK, or a status with the message printed. */
 int map_spec(struct map *m);  /* map_spec.c: --pattern, or --q and --k */

@@ -59,12 +59,12 @@ static int look(struct map *m, foci_model *model)
     struct looking l = { .m = m, .wanted = opt_text(m->a, "layer") };
 
     l.numbers = l.wanted && *l.wanted >= '0' && *l.wanted <= '9';
-    int code = l.numbers ? map_check_list(m->a, "layer", 0, "") : EXIT_OK;
+    int code = l.numbers ? map_check_list(m->a, "layer", 0) : EXIT_OK;
     if (code) return code;
     const foci_status status =
         foci_model_attentions(model, m->reading->batch, 0, take, &l);
     if (status) return library_error(m->a, m->ctx, status, m->a->words[0]);
-    if (l.numbers) code = map_check_list(m->a, "layer", l.n, "layers");
+    if (l.numbers) code = map_check_list(m->a, "layer", l.n);
     if (!code && !l.any)
         code = usage_error(m->a, "--layer is '%s'; %s has %s", l.wanted, m->a->words[0],
                            l.names);
@@ -89,7 +89,8 @@ static void describe(struct map *m)
         snprintf(m->about + used, CAP - (size_t)used, "the first %lld of %lld tokens",
                  (long long)text->n, (long long)text->whole);
     else
-        snprintf(m->about + used, CAP - (size_t)used, "%lld tokens", (long long)text->n);
+        snprintf(m->about + used, CAP - (size_t)used, "%lld token%s", (long long)text->n,
+                 text->n == 1 ? "" : "s");
     for (int side = 0; side < 2; side++)
         m->tokens[side] = (struct map_tokens){ m->reading->sides[side].tokens,
                                                m->reading->sides[side].n };

@@ -69,7 +69,7 @@ bool map_takes(const char *list, int64_t number)
     return false;
 }
 
-int map_check_list(const struct args *a, const char *option, int64_t n, const char *what)
+int map_check_list(const struct args *a, const char *option, int64_t n)
 {
     const char *const text = opt_text(a, option);
     const char       *list = text;
@@ -79,10 +79,11 @@ int map_check_list(const struct args *a, const char *option, int64_t n, const ch
         if (!next_range(&list, range))
             return usage_error(a, "--%s is '%s'; it takes numbers, as 0,2-5", option,
                                text);
+        if (n == 1 && range[1] >= n)
+            return usage_error(a, "--%s is '%s'; there is one, 0", option, text);
         if (n && range[1] >= n)
-            return usage_error(a, "--%s is '%s'; %s %s from 0 to %lld", option, text,
-                               what, n == 1 ? "has one, 0: numbers go" : "are numbered",
-                               (long long)(n - 1));
+            return usage_error(a, "--%s is '%s'; they are numbered from 0 to %lld",
+                               option, text, (long long)(n - 1));
     }
     return EXIT_OK;
 }
@@ -166,7 +167,7 @@ int map_make_panels(struct map *m)
             if (number_of(a, h) >= most) most = number_of(a, h) + 1;
         code = check_finite(m, a);
     }
-    if (!code) code = map_check_list(m->a, "head", most, "heads");
+    if (!code) code = map_check_list(m->a, "head", most);
     if (code) return code;
     m->panels = need((size_t)n, sizeof *m->panels);
     for (size_t i = 0; i < m->n_attentions; i++)

@@ -99,8 +99,9 @@ foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t he
 uint32_t picture_next(const char **text);
 
 /* picture_font.c: strokes of letters, points x and y, above the baseline, each in units of
- * which capitals are 16 high; and how far the next letter is, `even` where all are as wide. */
-typedef void font_stroke_fn(void *user, const double *points, int n);
+ * which capitals are 16 high, by a pen of `weight` times the usual width; and how far the next
+ * letter is, `even` where all are as wide. */
+typedef void font_stroke_fn(void *user, const double *points, int n, double weight);
 void         font_letter(uint32_t c, bool even, font_stroke_fn *stroke, void *user);
 double       font_advance(uint32_t c, bool even);
 

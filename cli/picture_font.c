@@ -132,7 +132,8 @@ static const struct {
 enum {
     CELL = 13, /* of letters that are all as wide */
     SPACE = 2, /* between others */
-    BOX = 12   /* of a letter that is not there */
+    DIGIT = 7, /* of the number of a letter that is not there */
+    FRAME = 4  /* around these */
 };
 
 static const struct letter *find(uint32_t c)
@@ -143,13 +144,16 @@ static const struct letter *find(uint32_t c)
     return NULL;
 }
 
-static double width_of(uint32_t c)
+/* Digits of a line, where the number of a character stands for it. */
+static int digits_of(uint32_t c) { return c > 0xffff ? 3 : 2; }
+
+double font_advance(uint32_t c, bool even)
 {
     const struct letter *l = find(c);
-    return l ? l->width : BOX;
-}
 
-double font_advance(uint32_t c, bool even) { return even ? CELL : width_of(c) + SPACE; }
+    if (!l) return FRAME + DIGIT * digits_of(c) + SPACE;
+    return even ? CELL : l->width + SPACE;
+}
 
 /*
  * Strokes
@@ -159,6 +163,7 @@ struct pen {
     font_stroke_fn *stroke;
     void           *user;
     double          x, y, wide, tall; /* where units of the letter are */
+    double          weight;
     double          points[128];
     int             n;
 };
@@ -173,7 +178,7 @@ static void add(struct pen *p, double x, double y)
 
 static void lift(struct pen *p)
 {
-    if (p->n) p->stroke(p->user, p->points, p->n);
+    if (p->n) p->stroke(p->user, p->points, p->n, p->weight);
     p->n = 0;
 }
 
@@ -222,16 +227,18 @@ static void draw(struct pen *p, const char *strokes)
 /* A box with the number of the character in it, two lines of hexadecimal digits. */
 static void draw_number(struct pen *p, uint32_t c)
 {
-    const int    n = c > 0xffff ? 3 : 2; /* digits of a line */
-    const double x = p->x, y = p->y, room = (BOX - 2.4) / n;
+    const int    n = digits_of(c);
+    const double right = FRAME + DIGIT * n - 0.5, low = -3.5, high = 18.5;
+    const double box[] = { 0.5, low, 0.5, high, right, high, right, low, 0.5, low };
 
-    draw(p, "0.5,-1.5 0.5,17 11.5,17 11.5,-1.5 0.5,-1.5");
-    p->wide = room / 11;
-    p->tall = 0.42;
+    p->weight = 0.5;
+    p->stroke(p->user, box, (int)(sizeof box / sizeof *box / 2), p->weight);
+    p->wide = 0.46;
+    p->tall = 0.5;
     for (int i = 0; i < 2 * n; i++) {
         const uint32_t digit = c >> 4 * (2 * n - 1 - i) & 15;
-        p->x = x + 1.4 + room * (i % n);
-        p->y = y + (i < n ? 8.6 : 0.2);
+        p->x = FRAME / 2.0 + 1 + DIGIT * (i % n);
+        p->y = i < n ? 8.5 : -1.5;
         draw(p, find(digit < 10 ? '0' + digit : 'A' + digit - 10)->strokes);
     }
 }
@@ -239,11 +246,12 @@ static void draw_number(struct pen *p, uint32_t c)
 void font_letter(uint32_t c, bool even, font_stroke_fn *stroke, void *user)
 {
     const struct letter *l = find(c);
-    struct pen           p = { .stroke = stroke, .user = user, .wide = 1, .tall = 1 };
+    struct pen p = { .stroke = stroke, .user = user, .wide = 1, .tall = 1, .weight = 1 };
 
-    if (even) p.x = floor((CELL - width_of(c)) / 2);
-    if (l)
-        draw(&p, l->strokes);
-    else
+    if (!l) {
         draw_number(&p, c);
+        return;
+    }
+    if (even) p.x = floor((CELL - l->width) / 2);
+    draw(&p, l->strokes);
 }

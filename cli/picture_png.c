@@ -116,7 +116,7 @@ struct line_of_text {
     bool           up;
 };
 
-static void write_stroke(void *user, const double *points, int n)
+static void write_stroke(void *user, const double *points, int n, double weight)
 {
     struct line_of_text *l = user;
     double               last[2] = { 0, 0 };
@@ -126,7 +126,7 @@ static void write_stroke(void *user, const double *points, int n)
         const double above = l->unit * points[2 * i + 1];
         const double to[2] = { l->up ? l->x - above : l->x + along,
                                l->up ? l->y - along : l->y - above };
-        if (i || n == 1) cover(l->p, i ? last : to, to, l->radius);
+        if (i || n == 1) cover(l->p, i ? last : to, to, weight * l->radius);
         memcpy(last, to, sizeof last);
     }
 }

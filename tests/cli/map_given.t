@@ -143,7 +143,7 @@ heads *
 0 * softmax
 2 to 3 * relu2
 --- stderr
-foci map: --head is '4'; heads are numbered from 0 to 3
+foci map: --head is '4'; they are numbered from 0 to 3
 foci map: --head is '1-'; it takes numbers, as 0,2-5
 foci map: --head is '3-1'; it takes numbers, as 0,2-5
 foci map: --head is ','; it takes numbers, as 0,2-5

@@ -121,9 +121,9 @@ static void write_stroke(void *user, const double *points, int n, double weight)
     struct line_of_text *l = user;
     double               last[2] = { 0, 0 };
 
-    for (int i = 0; i < n; i++) {
-        const double along = l->unit * (l->at + points[2 * i]);
-        const double above = l->unit * points[2 * i + 1];
+    for (int i = 0; i < n; i++, points += 2) {
+        const double along = l->unit * (l->at + points[0]);
+        const double above = l->unit * points[1];
         const double to[2] = { l->up ? l->x - above : l->x + along,
                                l->up ? l->y - along : l->y - above };
         if (i || n == 1) cover(l->p, i ? last : to, to, weight * l->radius);

@@ -75,13 +75,13 @@ for p in m["maps"]:
     print(p["attention"], p["queries"], p["keys"], len(p["weights"]), len(p["weights"][0]))
 END_OF_PYTHON
 foci map m --prompt 'ein haus 3' --layer cross --out m.svg > /dev/null
-grep -o '4 tokens of the source, [a-z0-9 ]* tokens' m.svg | head -1
+grep -o '4 tokens of the source, [a-z0-9 ]* tokens*;' m.svg | head -1
 --- stdout
 ['ein', 'haus', '1', '<eos>'] ['<bos>', 'a', 'house', '1']
 encoder block 0 source_tokens source_tokens 4 4
 decoder block 0 tokens tokens 4 4
 decoder block 0 cross tokens source_tokens 4 4
-4 tokens of the source, * tokens
+4 tokens of the source, * token*;
 
 === a model of a generator reads its examples
 T="--preset none --steps 1 --dim 8 --layers 1 --heads 2 --ffn 0 --batch 2 --threads 1 --quiet"

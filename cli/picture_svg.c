@@ -35,13 +35,17 @@ CLI_PRINTF(2, 3) static void put(struct svg_text *t, const char *format, ...)
 
 static void put_escaped(struct svg_text *t, const char *text)
 {
-    for (; *text; text++)
-        switch (*text) {
+    while (*text) {
+        const char    *from = text;
+        const uint32_t c = picture_next(&text);
+        switch (c) {
         case '&': put(t, "&amp;"); break;
         case '<': put(t, "&lt;"); break;
         case '>': put(t, "&gt;"); break;
-        default: put(t, "%c", *text >= ' ' && *text <= '~' ? *text : '?'); break;
+        case 0xfffd: put(t, "\xef\xbf\xbd"); break;
+        default: put(t, "%.*s", (int)(text - from), from);
         }
+    }
 }
 
 static void put_text(struct svg_text *t, const struct picture_shape *s)
@@ -52,11 +56,13 @@ static void put_text(struct svg_text *t, const struct picture_shape *s)
         [STYLE_CODE] = "ui-monospace, monospace' font-size='11",
         [STYLE_PLAIN] = "system-ui, sans-serif' font-size='11",
         [STYLE_UP] = "system-ui, sans-serif' font-size='11",
+        [STYLE_CODE_UP] = "ui-monospace, monospace' font-size='11",
     };
 
     put(t, "<text x='%g' y='%g' font-family='%s' text-anchor='%s' fill='#%06x'", s->x,
         s->y, styles[s->style], anchors[s->anchor], (unsigned)s->colour);
-    if (s->style == STYLE_UP) put(t, " transform='rotate(-90 %g %g)'", s->x, s->y);
+    if (s->style == STYLE_UP || s->style == STYLE_CODE_UP)
+        put(t, " transform='rotate(-90 %g %g)'", s->x, s->y);
     put(t, ">");
     put_escaped(t, s->text);
     put(t, "</text>\n");

@@ -35,6 +35,9 @@ void number_cell(struct output_table *t, const char *format, double x, bool file
 /* JSON knows neither infinity nor NaN. */
 json_t *json_number(double x);
 
+/* analyse_estimator.c: --estimator, random features beside what they estimate. */
+int analyse_estimator(const struct args *a);
+
 /* analyse_error.c: --error, how far outputs are from those of softmax. */
 enum keys { KEYS_GAUSSIAN, KEYS_CLUSTERED, N_KEYS };
 
@@ -68,5 +71,12 @@ int analyse_theory(const struct args *a);
 
 /* analyse_dilution.c: --dilution, one relevant key among many. */
 int analyse_dilution(const struct args *a);
+
+/* analyse_weights.c: --weights, matrices of weights; SPEC, heads of tensors. */
+int analyse_weights(const struct args *a);
+int analyse_tensors(const struct args *a);
+
+/* analyse_model.c: DIR, the heads of a trained model. */
+int analyse_model(const struct args *a);
 
 #endif

@@ -116,12 +116,12 @@ typedef int (*foci_head_row_fn)(void *user, const foci_head_row *row);
 
 /* How to look at heads.  What is left 0 takes the default beside it. */
 typedef struct foci_heads_options {
-    size_t           size;
-    int64_t          heads; /* must be given */
-    int64_t          top;   /* weights that FOCI_HEAD_TOP adds up; 0: 8 */
-    int64_t          rows;  /* so many of each sequence, evenly spaced; 0: all */
-    int64_t          rank;  /* longest sequence whose ranks are computed; 0: 512, negative: none */
-    foci_head_row_fn row;   /* NULL: nobody looks */
+    size_t  size;
+    int64_t heads; /* must be given */
+    int64_t top;   /* weights that FOCI_HEAD_TOP adds up; 0: 8 */
+    int64_t rows;  /* so many of each sequence, evenly spaced; 0: all */
+    int64_t rank; /* longest sequence whose ranks are computed; 0: 512, negative: none */
+    foci_head_row_fn row; /* NULL: nobody looks */
     void            *user;
 } foci_heads_options;
 
@@ -155,7 +155,7 @@ FOCI_API foci_status foci_heads_add_weights(foci_heads *heads, const float *weig
 typedef struct foci_head {
     size_t  size;
     int64_t rows, zero; /* looked at; of these, without a weight that is not zero */
-    double  figures[FOCI_HEAD_FIGURES]; /* means over rows, ranks over sequences; NaN: see
+    double figures[FOCI_HEAD_FIGURES]; /* means over rows, ranks over sequences; NaN: see
                                          * foci_heads_reason() */
 } foci_head;
 

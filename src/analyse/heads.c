@@ -13,7 +13,7 @@
 #include "layer/layer.h"
 #include "ref/ref.h"
 
-enum { TOP = 8, RANK = 512, JOB_ROWS = 16 };
+enum { TOP = 8, RANK = 512, TURNS = 2 };
 
 static const size_t block_bytes = (size_t)1 << 28, most_bytes = (size_t)1 << 30;
 
@@ -31,7 +31,12 @@ struct pair_sums {
 };
 
 /* Whether what was added had one thing or another. */
-enum { ADDED_APART = 1 << 0, ADDED_OTHER = 1 << 1, ADDED_LONG = 1 << 2, ADDED_SOME = 1 << 3 };
+enum {
+    ADDED_APART = 1 << 0,
+    ADDED_OTHER = 1 << 1,
+    ADDED_LONG = 1 << 2,
+    ADDED_SOME = 1 << 3
+};
 
 struct foci_heads {
     foci_ctx          *ctx;
@@ -52,7 +57,9 @@ struct adding {
     int64_t             len_q, len_k;  /* of the problem */
     const uint8_t      *mask;          /* [heads or 1][len_q][len_k]; NULL: none */
     int64_t             mask_head;     /* between heads; 0: one for all */
-    bool                causal, apart, whole, sampled, ranks;
+    bool                causal, apart, whole, ranks;
+    int64_t             step;     /* between rows that are looked at, */
+    int64_t             all;      /* which are so many */
     int64_t             first, n; /* of the block, among the rows that are looked at */
     double             *figures;  /* [heads][n][FOCI_HEAD_ROW_FIGURES] */
     unsigned char      *odd;      /* [heads][n], and whether all of it is zero */
@@ -95,13 +102,7 @@ const char *foci_head_figure_name(int figure)
 /* The row of the sequence that number s of those looked at is. */
 static int64_t row_at(const struct adding *x, int64_t s)
 {
-    if (!x->sampled) return s;
-    return (2 * s + 1) * x->nq / (2 * x->h->o.rows);
-}
-
-static int64_t rows_looked_at(const struct adding *x)
-{
-    return x->sampled ? x->h->o.rows : x->nq;
+    return x->step / 2 + s * x->step;
 }
 
 static const float *row_of(const struct adding *x, int64_t head, int64_t s)
@@ -109,10 +110,12 @@ static const float *row_of(const struct adding *x, int64_t head, int64_t s)
     return x->weights + (head * x->n + s) * x->len_k;
 }
 
-/* Rows of a job: one where they are far apart. */
+/* Rows of a job: many, since each job prepares all keys of a head anew. */
 static int64_t job_rows(const struct adding *x)
 {
-    return x->whole ? x->n : x->sampled ? 1 : min64(JOB_ROWS, x->n);
+    const int64_t turns = div_up(TURNS * x->h->ctx->threads, x->h->o.heads);
+
+    return x->whole ? x->n : div_up(x->n, turns);
 }
 
 static void weigh_job(void *arg, int64_t i, int thread)
@@ -121,9 +124,11 @@ static void weigh_job(void *arg, int64_t i, int thread)
     const int64_t          per = job_rows(x), turns = div_up(x->n, per);
     const int64_t          head = i / turns, s = i % turns * per;
     const int64_t          n = min64(per, x->n - s), row = row_at(x, x->first + s);
-    const struct ref_slice slice = { x->batch, head, { row, row + n } };
-    float *const           to = x->computed + (head * x->n + s) * x->len_k;
-    const foci_status      status = ref_weigher_run(x->weigher, &slice, to);
+    const struct ref_slice slice = {
+        x->batch, head, { row, row + (n - 1) * x->step + 1 }, x->step
+    };
+    float *const      to = x->computed + (head * x->n + s) * x->len_k;
+    const foci_status status = ref_weigher_run(x->weigher, &slice, to);
 
     if (status) x->status[thread] = status;
 }
@@ -193,8 +198,8 @@ static void rank_job(void *arg, int64_t head, int thread)
     struct adding *x = arg;
     const bool     wide = x->nk > x->nq;
     const int64_t  m = wide ? x->nk : x->nq, n = wide ? x->nq : x->nk;
-    double *const  a = x->svd + thread * x->svd_floats, *const sigma = a + m * n;
-    double         sum = 0, entropy = 0, rank = 0;
+    double *const a = x->svd + thread * x->svd_floats, *const sigma = a + m * n;
+    double sum = 0, entropy = 0, rank = 0;
 
     for (int64_t i = 0; i < x->nq; i++)
         for (int64_t j = 0; j < x->nk; j++)
@@ -227,12 +232,10 @@ static void tell_row(struct adding *x, int64_t head, int64_t s, const double *fi
 {
     foci_heads         *h = x->h;
     const int64_t       row = row_at(x, x->first + s);
-    const foci_head_row told = { FOCI_SIZED(foci_head_row),
-                                 .batch = x->batch,
-                                 .head = head,
-                                 .row = row,
-                                 .keys = keys_of(x, row),
-                                 .figures = figures };
+    const foci_head_row told = {
+        FOCI_SIZED(foci_head_row), .batch = x->batch, .head = head, .row = row,
+        .keys = keys_of(x, row),   .figures = figures
+    };
 
     if (h->o.row && !h->stopped) h->stopped = h->o.row(h->o.user, &told) != 0;
 }
@@ -314,17 +317,15 @@ static void adding_carve(struct adding *x, struct arena *a, int64_t n)
     x->odd = arena_alloc(a, heads * n, 1);
     x->rank = arena_alloc(a, 2 * heads, sizeof(double));
     x->scratch = arena_alloc(a, threads, (size_t)x->len_k * sizeof(float));
-    x->svd = arena_alloc(a, x->ranks ? threads : 0,
-                         (size_t)x->svd_floats * sizeof(double));
+    x->svd =
+        arena_alloc(a, x->ranks ? threads : 0, (size_t)x->svd_floats * sizeof(double));
     x->status = arena_alloc(a, threads, sizeof *x->status);
 }
 
 static foci_status look_at_blocks(struct adding *x, int64_t n)
 {
-    const int64_t all = rows_looked_at(x);
-
-    for (x->first = 0; x->first < all; x->first += n) {
-        x->n = min64(n, all - x->first);
+    for (x->first = 0; x->first < x->all; x->first += n) {
+        x->n = min64(n, x->all - x->first);
         if (x->weigher) x->weights = x->computed;
         TRY(look_at_block(x));
     }
@@ -338,7 +339,7 @@ static foci_status find_block(struct adding *x, int64_t *n)
     const double  all =
         (double)heads * (double)x->nq * (double)x->len_k * (double)sizeof(float);
 
-    *n = rows_looked_at(x);
+    *n = x->all;
     if (!x->weigher || x->ranks) return FOCI_OK;
     if (x->whole && all > (double)most_bytes)
         return ctx_fail(x->h->ctx, FOCI_ERR_ARG,
@@ -359,8 +360,10 @@ static foci_status add_sequence(struct adding *x)
     const int64_t most = x->h->o.rank, longer = max64(x->nq, x->nk);
     int64_t       n;
 
-    x->sampled = !x->whole && x->h->o.rows > 0 && x->h->o.rows < x->nq;
-    x->ranks = longer <= most && !x->sampled && x->nq > 0 && x->nk > 0;
+    const bool sampled = !x->whole && x->h->o.rows > 0 && x->h->o.rows < x->nq;
+    x->step = sampled ? x->nq / x->h->o.rows : 1;
+    x->all = sampled ? x->h->o.rows : x->nq;
+    x->ranks = longer <= most && !sampled && x->nq > 0 && x->nk > 0;
     x->svd_floats = x->ranks ? x->nq * x->nk + 2 * longer + 7 * min64(x->nq, x->nk) : 0;
     x->h->added |= ADDED_SOME | (x->apart ? ADDED_APART : 0) |
                    (x->nq != x->nk ? ADDED_OTHER : 0) | (x->ranks ? 0 : ADDED_LONG);
@@ -386,8 +389,8 @@ static foci_status check_heads(const foci_heads *h, int64_t heads)
 {
     if (heads == h->o.heads) return FOCI_OK;
     return ctx_fail(h->ctx, FOCI_ERR_ARG,
-                    "there are %" PRId64 " heads where %" PRId64 " are looked at", heads,
-                    h->o.heads);
+                    "there are %" PRId64 " heads where %" PRId64 " are looked at",
+                    heads, h->o.heads);
 }
 
 static bool any_whole(const foci_plan *plan)
@@ -424,8 +427,8 @@ static foci_status add_plan(foci_heads *h, const foci_plan *plan, const foci_io 
 
         x.mask_head = of_heads ? one : 0;
         if (w.io.mask)
-            x.mask = w.io.mask + (p->mask_batch > 1 ? b : 0) *
-                                     (of_heads ? p->mask_heads : 1) * one;
+            x.mask = w.io.mask +
+                     (p->mask_batch > 1 ? b : 0) * (of_heads ? p->mask_heads : 1) * one;
         status = add_sequence(&x);
     }
     ref_weigher_close(&w);
@@ -436,8 +439,7 @@ foci_status foci_heads_add(foci_heads *heads, const foci_plan *plan, const foci_
 {
     if (!heads || !plan)
         return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
-                        "foci_heads_add: the %s NULL",
-                        heads ? "plan is" : "heads are");
+                        "foci_heads_add: the %s NULL", heads ? "plan is" : "heads are");
     return add_plan(heads, plan, io, false);
 }
 
@@ -586,8 +588,7 @@ foci_status foci_heads_get(const foci_heads *heads, int64_t head, foci_head *out
     found.rows = s->rows;
     found.zero = s->zero;
     for (int f = 0; f < FOCI_HEAD_FIGURES; f++)
-        found.figures[f] =
-            reason(heads, s, f) ? NAN : s->sum[f] / (double)s->count[f];
+        found.figures[f] = reason(heads, s, f) ? NAN : s->sum[f] / (double)s->count[f];
     return sized_out(heads->ctx, "foci_head", out, &found, sizeof found);
 }
 

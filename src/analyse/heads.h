@@ -15,14 +15,14 @@ enum {
 
 /* A row of weights. */
 struct head_row {
-    const float *a;    /* [keys] */
-    int64_t      keys; /* that the problem shows it, all before others; 0: it sees none */
-    int64_t      seen; /* of these by a mask */
-    int64_t      place, len; /* place of the query; keys of the sequence */
-    bool         causal;
-    bool         apart;    /* queries and keys are of different sequences */
-    bool         patterns; /* there are as many queries as keys */
-    int64_t      top;
+    const float *a; /* [keys] */
+    int64_t keys;   /* that the problem shows it, all before others; 0: it sees none */
+    int64_t seen;   /* of these by a mask */
+    int64_t place, len; /* place of the query; keys of the sequence */
+    bool    causal;
+    bool    apart;    /* queries and keys are of different sequences */
+    bool    patterns; /* there are as many queries as keys */
+    int64_t top;
 };
 
 /* heads_row.c: the figures of a row, which are NaN where they do not apply; scratch has [keys].

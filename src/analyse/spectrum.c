@@ -174,7 +174,7 @@ void spectrum_singular(double *a, int64_t m, int64_t n, double *work, double *si
 {
     double *const diagonal = work, *const beside = work + 2 * n;
     double *const v = work + 4 * n, *const p = v + m;
-    double        far = 0, low = 0;
+    double far = 0, low = 0;
 
     bidiagonal(a, m, n, beside, v, p);
     for (int64_t i = 0; i < 2 * n; i++)

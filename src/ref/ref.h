@@ -24,10 +24,11 @@ static inline double ref_rounded(bool rounds, double value)
     return rounds ? ref_round(FOCI_BF16, value) : value;
 }
 
-/* Rows of the weights of one head of one sequence. */
+/* Rows of the weights of one head of one sequence, each `step`-th from the first on. */
 struct ref_slice {
     int64_t    batch, head;
     foci_range rows;
+    int64_t    step;
 };
 
 /* An execution.  Tensors of io and grads have elements of `type` and the layouts
@@ -106,7 +107,8 @@ struct ref_part {
     const double  *g;            /* gradient of o; NULL: forward only */
     double        *o;            /* [nq][dv], written */
     double        *lse;          /* [nq], written where a row has one; or NULL */
-    foci_range     rows;         /* of q that are computed: without a slice all */
+    foci_range     rows;         /* of q that are computed: without a slice all, */
+    int64_t        step;         /* and each */
     float         *weights;      /* [rows][len_k], written; or NULL */
     double        *dq, *dk, *dv; /* added to, like all that follows */
     double        *dx;
@@ -117,6 +119,11 @@ struct ref_part {
 };
 
 foci_status ref_part_run(const struct ref_part *p);
+/* Where the weights of row i go. */
+static inline float *ref_weights_at(const struct ref_part *p, int64_t i)
+{
+    return p->weights + (i - p->rows.begin) / p->step * p->call->plan->p.len_k;
+}
 /* linear.c: the same where weights are products of features.  lse is 0, or -inf where a
  * row is empty. */
 foci_status ref_linear_run(const struct ref_part *p);

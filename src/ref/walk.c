@@ -124,14 +124,17 @@ static int64_t pair_offset(const struct ref_walk *w)
            w->s->k0;
 }
 
-/* The rows of the sequence that are computed. */
+/* The rows of the sequence that are computed; of packed documents those that begin the slice. */
 static foci_range rows_of(const struct ref_walk *w)
 {
     const struct ref_slice *slice = w->call->slice;
+    foci_range              rows = { 0, w->s->nq };
 
-    if (!slice) return (foci_range){ 0, w->s->nq };
-    return (foci_range){ max64(slice->rows.begin - w->s->q0, 0),
-                         min64(slice->rows.end - w->s->q0, w->s->nq) };
+    if (!slice) return rows;
+    const int64_t first = slice->rows.begin - w->s->q0;
+    rows.begin = first < 0 ? round_up(-first, slice->step) + first : first;
+    rows.end = min64(slice->rows.end - w->s->q0, w->s->nq);
+    return rows;
 }
 
 static struct ref_part part_of(const struct ref_walk *w)
@@ -141,7 +144,9 @@ static struct ref_part part_of(const struct ref_walk *w)
     const int64_t            pairs = pair_offset(w);
     const foci_range         rows = rows_of(w);
     const int64_t row = (w->s->b * w->p->heads + w->head) * w->p->len_q + w->s->q0;
-    const int64_t to = c->slice ? w->s->q0 + rows.begin - c->slice->rows.begin : row;
+    const int64_t to =
+        c->slice ? (w->s->q0 + rows.begin - c->slice->rows.begin) / c->slice->step
+                 : row;
 
     return (struct ref_part){
         .call = c,
@@ -162,6 +167,7 @@ static struct ref_part part_of(const struct ref_walk *w)
         .o = w->o,
         .lse = c->lse ? c->lse + row : NULL,
         .rows = rows,
+        .step = c->slice ? c->slice->step : 1,
         .weights = c->weights && rows.begin < rows.end
                        ? c->weights + to * w->p->len_k + w->s->k0
                        : NULL,
@@ -296,7 +302,8 @@ static void clear_results(const struct ref_call *c)
     clear(c, c->io->o, p->o, p->heads, p->len_q, p->dim_v);
     for (int64_t t = 0; c->lse && t < rows; t++)
         c->lse[t] = -INFINITY;
-    if (c->slice) rows = c->slice->rows.end - c->slice->rows.begin;
+    if (c->slice)
+        rows = div_up(c->slice->rows.end - c->slice->rows.begin, c->slice->step);
     for (int64_t t = 0; c->weights && t < rows * p->len_k; t++)
         c->weights[t] = 0;
 }

@@ -51,6 +51,14 @@ foci_status heads_draw(const struct heads_view *v, const char *path);
 int                heads_check(const struct args *a);
 const struct verb *verb_named(const char *name);
 
+/* analyse_model.c: the command line as `foci eval` would have it, for eval_open(). */
+struct eval_line {
+    struct verb verb;
+    struct args args;
+};
+void eval_line_open(const struct args *a, int64_t batch, struct eval_line *l);
+void eval_line_close(struct eval_line *l);
+
 /* The mean of a figure over the heads that have it; NaN: none has. */
 double heads_mean(const struct heads_layer *l, int figure);
 

@@ -9,13 +9,6 @@
 
 enum { SEQUENCES = 8, AT_ONCE = 16 };
 
-/* The command line as `foci eval` would have it: a text is its data, and without one the model
- * is looked at on what it was validated by. */
-struct eval_line {
-    struct verb verb;
-    struct args args;
-};
-
 static const struct option *option_of(const struct verb *verb, const char *name)
 {
     const struct option *o;
@@ -32,7 +25,9 @@ static void add_given(struct eval_line *l, const char *name, const char *text,
         (struct given){ option_of(&l->verb, name), text, number };
 }
 
-static void make_line(const struct args *a, int64_t batch, struct eval_line *l)
+/* A text is the data of `foci eval`, and without one the model is looked at on what it was
+ * validated by. */
+void eval_line_open(const struct args *a, int64_t batch, struct eval_line *l)
 {
     const bool given =
         opt_text(a, "text") || opt_text(a, "source") || opt_text(a, "task");
@@ -49,6 +44,8 @@ static void make_line(const struct args *a, int64_t batch, struct eval_line *l)
     l->verb.name = a->verb->name;
     l->args.verb = &l->verb;
 }
+
+void eval_line_close(struct eval_line *l) { free(l->args.given); }
 
 /*
  * Looking
@@ -179,10 +176,10 @@ int analyse_model(const struct args *a)
     int              code = heads_check(a);
 
     if (code) return code;
-    make_line(a, batch, &line);
+    eval_line_open(a, batch, &line);
     code = eval_open(&line.args, &j);
     if (!code) code = look_at_model(a, &j, (n + batch - 1) / batch);
     eval_close(&j);
-    free(line.args.given);
+    eval_line_close(&line);
     return code;
 }

@@ -53,8 +53,13 @@ FOCI_API foci_status foci_estimator_calibrate(const foci_plan         *plan,
 FOCI_API foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io,
                                          double *errors);
 
-/* The same of the heads of a layer on these hidden states, but with the modifiers of the
- * heads on both sides: what the mechanism alone changes.  io is that of a forward call, and
+/* The same of weights, those of foci_ref_weights(), over `rows` rows of each sequence, evenly
+ * spaced; 0: all.  NaN: heads that have none.  FOCI_ERR_UNSUP: packed documents. */
+FOCI_API foci_status foci_softmax_weight_errors(const foci_plan *plan, const foci_io *io,
+                                                int64_t rows, double *errors);
+
+/* As foci_softmax_errors(), of the heads of a layer on these hidden states, but with the
+ * modifiers of the heads on both sides: what the mechanism alone changes.  io is that of a forward call, and
  * io->y is left alone.  NaN: heads that do not read one query, key and value each, as
  * softmax does. */
 FOCI_API foci_status foci_layer_softmax_errors(const foci_layer    *layer,

@@ -32,7 +32,7 @@ static const struct form {
       analyse_orthogonality,
       "width",
       false,
-      { "width", "heads", "head-dim", "draws", "x", "out" } },
+      { "width", "heads", "head-dim", "draws", "x", "limits", "out" } },
     { "--theory",
       "theory",
       analyse_theory,
@@ -359,6 +359,8 @@ static const struct option options[] = {
       .min = 1,
       .max = 16384 },
     { .name = "rows", .help = "every row too, with --json or in the file of --csv" },
+    { .name = "limits",
+      .help = "of --orthogonality: logits and weights beside their limits, by kind" },
     { .name = "axis",
       .arg = "NAME=LIST",
       .help = "columns of --error: length, dim, or an argument, as features=16..256:5",
@@ -421,13 +423,16 @@ const struct verb verb_analyse = {
         "orthogonal rows\n"
         "help.  Statistics that a kind needs are those of random rows of that "
         "length.\n\n"
-        "--error prints |o - o'| / |o'| over all rows, o' of softmax, for q and k "
-        "scaled so that\n"
-        "the logits s q.k of all pairs have the standard deviation at the head of the "
-        "column.\n"
-        "q, k and v are standard normal; clustered q and k are drawn around 16 "
-        "centres.  The\n"
-        "number is the root mean square of 8 heads, each with tensors of its own.\n\n"
+        "--error prints |o - o'| / |o'| over all rows, o' of softmax, and the same of "
+        "weights over\n"
+        "32 rows of a head: the root mean square over heads, 8 of random tensors.  "
+        "Columns are\n"
+        "what --axis says or, of random tensors, the standard deviation that the "
+        "logits "
+        "s q.k of\n"
+        "all pairs are scaled to.  "
+        "There q, k and v are standard normal; clustered q and k are\n"
+        "drawn around 16 centres.\n\n"
         "--orthogonality draws the frozen query and key projections of layers, W of W "
         "x "
         "D a\n"

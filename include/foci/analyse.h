@@ -237,6 +237,40 @@ typedef struct foci_orthogonality_io {
 FOCI_API foci_status foci_orthogonality_run(const foci_plan             *plan,
                                             const foci_orthogonality_io *io);
 
+/* How far heads with frozen projections are from what they tend to.  Their logits are s q.k with
+ * s = 1/sqrt(dim), whose mean over draws is s (dim / width) x.y if W_K = W_Q (tied), and else
+ * 0; weights are the softmax of logits, and their limit that of the mean: the kernel of the
+ * hidden states, or the same weight for all keys. */
+typedef struct foci_limit {
+    /* What is asked: the numbers of frozen() in its order of kinds, 0 orthogonal, 1 gaussian, 2
+     * hadamard; the rest as in a layer. */
+    int     kind, tied;
+    int64_t dim;
+
+    /* Results: root mean squares over pairs of rows, of a head, [0], and of the mean of
+     * foci_limits_io.heads of them, [1].  NaN: there are no projections of that kind. */
+    foci_figure logits[2]; /* how far they are from their mean */
+    foci_figure weights[2]; /* the same over the root mean square of the limit.  Untied, the
+                             * theory is that of many keys in random directions:
+                             * sqrt((e^v - 1) / heads), v the variance of a logit */
+    foci_figure spread; /* tied: of (width / dim) xW . yW about x.y, over that of |x| |y| */
+} foci_limit;
+
+typedef struct foci_limits_io {
+    size_t       size;
+    int64_t      width; /* of hidden states */
+    int64_t      heads; /* that are averaged */
+    int64_t      draws; /* of so many heads each, 2 at least */
+    uint64_t     seed;
+    const float *x; /* [rows][width] hidden states; NULL: normal */
+    int64_t      rows;
+    foci_limit  *limits; /* [n_limits] */
+    int64_t      n_limits;
+} foci_limits_io;
+
+/* Draw, and measure.  Memory is allocated. */
+FOCI_API foci_status foci_limits_run(foci_ctx *ctx, const foci_limits_io *io);
+
 /* How evenly the weights a of random keys are spread, of infinitely many keys:
  *
  *     S = E|a| / sqrt(E a^2)

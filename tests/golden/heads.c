@@ -74,8 +74,9 @@ static void check_heads(const foci_heads *h, const json_t *c, const char *what)
             check_figure(h, i, f, what, head.figures[f],
                          json_object_get(want, foci_head_figure_name(f)));
         for (int64_t b = 0; b < whole(c, "heads"); b++) {
-            const json_t *x = json_array_get(json_array_get(like, (size_t)i), (size_t)b);
-            const double  got = foci_heads_likeness(h, i, b);
+            const json_t *x =
+                json_array_get(json_array_get(like, (size_t)i), (size_t)b);
+            const double got = foci_heads_likeness(h, i, b);
             if (json_is_null(x) ? !isnan(got)
                                 : !(fabs(got - json_number_value(x)) <= 1e-6))
                 fail_msg("%s: heads %d and %d are alike by %g", what, (int)i, (int)b,

@@ -156,6 +156,7 @@ static int measure_point(struct errors *e, int spec, int i, struct curve *c)
     error_source_set(e, &at, s);
     foci_problem p = s->p;
     assume_x(&p);
+    if (p.kv_heads == p.heads) p.kv_heads = 0; /* what is more shows */
     if (opt_flag(e->a, "causal")) p.flags |= FOCI_FLAG_CAUSAL;
     foci_status status = foci_plan_create(e->ctx, text, &p, &plan);
     if (!status) status = foci_plan_get_problem(plan, &p);

@@ -185,15 +185,18 @@ static void add_drawn(struct errors *e)
  * Given tensors
  */
 
-/* n rows of a tensor with this layout, as [head][row][dim]. */
-static float *pack(const float *from, const foci_layout *l, int64_t heads, int64_t n,
-                   int64_t dim)
+/* n rows of a tensor with this layout, as floats [head][row][dim]. */
+static float *pack(const struct errors *e, foci_dtype dtype, const void *from,
+                   const foci_layout *l, int64_t heads, int64_t n, int64_t dim)
 {
-    float *const to = need((size_t)(heads * n * dim), sizeof *to), *at = to;
+    const int64_t bytes = (int64_t)foci_dtype_bytes(dtype);
+    float *const  to = need((size_t)(heads * n * dim), sizeof *to), *at = to;
 
     for (int64_t h = 0; h < heads; h++)
         for (int64_t i = 0; i < n; i++, at += dim)
-            memcpy(at, from + h * l->head + i * l->row, (size_t)dim * sizeof *at);
+            (void)foci_convert(e->ctx, FOCI_F32, at, dtype,
+                               (const char *)from + (h * l->head + i * l->row) * bytes,
+                               dim);
     return to;
 }
 
@@ -216,9 +219,9 @@ static void add_given(struct errors *e, const char *name, const foci_problem *p,
                            .k = { .row = p->dim_qk, .head = n * p->dim_qk },
                            .v = { .row = p->dim_v, .head = n * p->dim_v },
                            .seed = e->seed };
-    s->q = s->q0 = pack(io->q, &p->q, p->heads, n, p->dim_qk);
-    s->k = s->k0 = pack(io->k, &p->k, p->kv_heads, n, p->dim_qk);
-    s->v = pack(io->v, &p->v, p->kv_heads, n, p->dim_v);
+    s->q = s->q0 = pack(e, p->dtype, io->q, &p->q, p->heads, n, p->dim_qk);
+    s->k = s->k0 = pack(e, p->dtype, io->k, &p->k, p->kv_heads, n, p->dim_qk);
+    s->v = pack(e, p->dtype, io->v, &p->v, p->kv_heads, n, p->dim_v);
 }
 
 static int add_files(struct errors *e)
@@ -274,11 +277,10 @@ static int look(void *user, const foci_observation *o)
         foci_layer_heads(o->layer, o->io, &heads))
         return 1;
     if (foci_plan_group_count(plan) > 1 || (g.reads & all) != all ||
-        p.len_q != p.len_k || p.kv_heads < 1 || p.heads % p.kv_heads ||
-        p.dtype != FOCI_F32 || p.len_q < 2) {
+        p.len_q != p.len_k || p.kv_heads < 1 || p.heads % p.kv_heads || p.len_q < 2) {
         note(e->a,
              "%s is left out: heads that are compared read one query, key and value "
-             "each, all of a layer, of one sequence, in f32",
+             "each, all of a layer, of one sequence",
              o->name);
         return 0;
     }

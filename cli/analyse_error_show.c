@@ -45,10 +45,9 @@ static void print_notes(const struct errors *e)
 {
     for (int s = 0; s < e->n / e->n_sources; s++)
         if (*e->untrained[s])
-            printf(
-                "* %s is untrained: %s are as drawn, where a trained one has learned "
-                "them\n",
-                e->curves[s * e->n_sources].spec, e->untrained[s]);
+            printf("* %s is an untrained mixture: %s as drawn, which training would "
+                   "learn\n",
+                   e->curves[s * e->n_sources].spec, e->untrained[s]);
 }
 
 static void print_errors(const struct errors *e)

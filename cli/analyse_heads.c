@@ -69,9 +69,9 @@ static int take_row(void *user, const foci_head_row *row)
 static struct output_table *row_table(void)
 {
     static const char *const heads[] = { "layer", "head", "sequence", "row", "keys" };
-    char                     letters[5 + FOCI_HEAD_ROW_FIGURES + 1] = "lrrrr";
+    static const char        letters[] = "lrrrrrrrrrrrrrrrrr";
+    _Static_assert(sizeof letters == 5 + FOCI_HEAD_ROW_FIGURES + 1, "a column each");
 
-    memset(letters + 5, 'r', FOCI_HEAD_ROW_FIGURES);
     struct output_table *t = table_create(letters);
     for (int i = 0; i < 5; i++)
         table_cell(t, "%s", heads[i]);
@@ -422,9 +422,9 @@ static void print_view(const struct heads_view *v)
 
 static struct output_table *head_table(const struct heads_view *v)
 {
-    char letters[4 + FOCI_HEAD_FIGURES + 2] = "lrrr";
+    static const char letters[] = "lrrrrrrrrrrrrrrrrrrr";
+    _Static_assert(sizeof letters == 5 + FOCI_HEAD_FIGURES + 1, "a column each");
 
-    memset(letters + 4, 'r', FOCI_HEAD_FIGURES + 1);
     struct output_table *t = table_create(letters);
     table_pair(t, "layer", "head");
     table_pair(t, "rows", "zero_rows");

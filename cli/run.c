@@ -251,6 +251,10 @@ int run_open_weights(struct run_verb *r)
                sizeof r->v.axes);
         r->v.data = need((size_t)tensor_count(&r->v), foci_dtype_bytes(r->p.dtype));
     }
+    if (opt_flag(r->a, "calibrate")) {
+        r->o.data = need((size_t)tensor_count(&r->o), foci_dtype_bytes(r->p.dtype));
+        r->work = need(foci_plan_work_bytes(r->plan), 1);
+    }
     return calibrate(r);
 }
 

@@ -47,18 +47,36 @@ static void paint_along(const struct pixels *p, const struct picture_shape *s,
         paint(p, x0 + x, y0 + y, s->colour);
 }
 
+/* The next letter of a text in UTF-8; the font has a question mark for all but ASCII. */
+static const char *behind(const char *text)
+{
+    do
+        text++;
+    while (((unsigned char)*text & 0xc0) == 0x80);
+    return text;
+}
+
+static int64_t letters_of(const char *text)
+{
+    int64_t n = 0;
+    for (; *text; text = behind(text))
+        n++;
+    return n;
+}
+
 static void write_text(const struct pixels *p, const struct picture_shape *s)
 {
-    const int64_t len = (int64_t)strlen(s->text) * FONT_WIDTH;
+    const int64_t len = letters_of(s->text) * FONT_WIDTH;
     const int64_t shift = s->anchor == AT_START ? 0
                           : s->anchor == AT_END ? len
                                                 : len / 2;
     const int     strokes = s->style == STYLE_TITLE ? 2 : 1;
 
-    for (int64_t i = 0; s->text[i]; i++)
+    const char *text = s->text;
+    for (int64_t i = 0; *text; i++, text = behind(text))
         for (int y = 0; y < FONT_HEIGHT; y++)
             for (int x = 0; x < FONT_WIDTH; x++)
-                for (int t = 0; font_pixel(s->text[i], x, y) && t < strokes; t++)
+                for (int t = 0; font_pixel(*text, x, y) && t < strokes; t++)
                     paint_along(p, s, i * FONT_WIDTH + x + t - shift, y - FONT_ASCENT);
 }
 
@@ -78,19 +96,84 @@ static void paint_grid(const struct pixels *p, const struct picture_shape *s)
         fill(p, s->x, s->y + y * g->tall - g->gap / 2, width, g->gap, PAPER);
 }
 
+/* Where the line through the points crosses the height y, from left to right. */
+static int crossings(const struct picture_shape *s, double y, double *x)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_points; i++) {
+        const double *a = s->points + 2 * (size_t)i;
+        const double *b = s->points + 2 * (size_t)((i + 1) % s->n_points);
+        if ((a[1] <= y) == (b[1] <= y)) continue;
+        const double at = a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0]);
+        int          k = n++;
+        for (; k > 0 && x[k - 1] > at; k--)
+            x[k] = x[k - 1];
+        x[k] = at;
+    }
+    return n;
+}
+
+/* So much of the colour over what is there. */
+static void blend(const struct pixels *p, int64_t x, int64_t y, uint32_t colour,
+                  double share)
+{
+    if (x < 0 || y < 0 || x >= p->width || y >= p->height) return;
+    uint8_t *to = p->rgb + 3 * (y * p->width + x);
+    for (int c = 0; c < 3; c++) {
+        const double over = colour >> (16 - 8 * c) & 255;
+        to[c] = (uint8_t)lround(to[c] + share * (over - to[c]));
+    }
+}
+
+/* Row by row of pixels, each looked at along LINES lines. */
+static void paint_area(const struct pixels *p, const struct picture_shape *s)
+{
+    enum { LINES = 4 };
+    double *x = need((size_t)s->n_points + 1, sizeof *x);
+    double *cover = need((size_t)p->width + 1, sizeof *cover);
+
+    for (int64_t row = 0; row < p->height; row++) {
+        bool any = false;
+        for (int line = 0; line < LINES; line++) {
+            const int n =
+                crossings(s, ((double)row + (line + 0.5) / LINES) / SCALE, x);
+            for (int i = 0; i + 1 < n; i += 2) {
+                const double from = fmax(SCALE * x[i], 0);
+                const double to = fmin(SCALE * x[i + 1], (double)p->width);
+                for (int64_t at = (int64_t)from; (double)at < to; at++)
+                    cover[at] += fmin((double)at + 1, to) - fmax((double)at, from);
+                any = true;
+            }
+        }
+        for (int64_t at = 0; any && at < p->width; at++) {
+            if (cover[at] > 0)
+                blend(p, at, row, s->colour, s->opacity * fmin(cover[at] / LINES, 1));
+            cover[at] = 0;
+        }
+    }
+    free(cover);
+    free(x);
+}
+
 /* Squares along the way, less than a pixel apart. */
 static void stroke(const struct pixels *p, const struct picture_shape *s)
 {
+    double way = 0; /* so far */
+
     for (int i = 1; i < s->n_points; i++) {
         const double *a = s->points + 2 * (size_t)(i - 1), *b = a + 2;
         const double  dx = b[0] - a[0], dy = b[1] - a[1];
+        const double  length = hypot(dx, dy);
         const int     steps = 2 * SCALE * (int)ceil(fabs(dx) + fabs(dy)) + 1;
 
         for (int t = 0; t <= steps; t++) {
             const double at = (double)t / steps;
+            if (s->dash > 0 && fmod(way + at * length, 2 * s->dash) > s->dash) continue;
             fill(p, a[0] + at * dx - s->width / 2, a[1] + at * dy - s->width / 2,
                  s->width, s->width, s->colour);
         }
+        way += length;
     }
 }
 
@@ -109,6 +192,8 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
             paint_grid(&to, s);
         else if (s->kind == DRAW_LINE)
             stroke(&to, s);
+        else if (s->kind == DRAW_AREA)
+            paint_area(&to, s);
         else
             fill(&to, s->x, s->y, s->width, s->height, s->colour);
     }

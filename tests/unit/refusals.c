@@ -36,6 +36,7 @@ static struct {
     foci_tokenizer *trained;
     foci_model     *modelled;
     foci_trainer   *trainer;
+    foci_reading   *reading;
     int32_t         word;
     int64_t         bytes;
     double          number;
@@ -163,7 +164,8 @@ static bool has_struct(const char *at, size_t len)
     for (int i = 0; i < N_STRUCTS; i++)
         if (is(structs[i].type, at, len)) return true;
     return is("foci_block_config", at, len) || is("foci_progress", at, len) ||
-           is("foci_observation", at, len) || is("foci_mod_def", at, len);
+           is("foci_observation", at, len) || is("foci_mod_def", at, len) ||
+           is("foci_attention_weights", at, len) || is("foci_reading", at, len);
 }
 
 static char *read_header(const char *name)

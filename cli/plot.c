@@ -210,7 +210,7 @@ void frame_grid(struct picture *to, const struct frame *f, bool first,
                 const char *name_x, const char *name_y)
 {
     draw_columns(to, f);
-    draw_levels(to, f, first);
+    if (!f->bare) draw_levels(to, f, first);
     picture_text(to, f->x + wide(f) / 2, f->y + tall(f) + 33, AT_MIDDLE, STYLE_PLAIN,
                  INK, "%s", name_x);
     if (first && *name_y)

@@ -30,14 +30,19 @@ struct chart *chart_create(const char *id, const char *title, const char *name_x
     return c;
 }
 
+void chart_drop(struct chart *c)
+{
+    const struct chart_series *s = &c->series[--c->n];
+
+    free(s->name);
+    free(s->word);
+    free(s->points);
+}
+
 void chart_free(struct chart *c)
 {
-    if (!c) return;
-    for (size_t i = 0; i < c->n; i++) {
-        free(c->series[i].name);
-        free(c->series[i].word);
-        free(c->series[i].points);
-    }
+    while (c->n)
+        chart_drop(c);
     for (size_t i = 0; i < c->n_levels; i++)
         free(c->levels[i].name);
     for (size_t i = 0; i < c->n_names; i++)
@@ -207,6 +212,7 @@ void chart_csv(struct markup *to, const json_t *table)
 
 uint32_t chart_colour(int number)
 {
+    if (number < 0) return SOFT;
     return chart_colours[number ? 1 + (number - 1) % (CHART_COLOURS - 1) : 0];
 }
 
@@ -237,7 +243,7 @@ static int outline(int kind, double *points)
 void chart_mark(struct picture *to, int number, double x, double y, double size)
 {
     double    points[32];
-    const int n = outline(number % 5, points);
+    const int n = outline(number < 0 ? 0 : number % 5, points);
 
     for (int i = 0; i < n; i++) {
         points[2 * (size_t)i] = x + size * points[2 * (size_t)i];

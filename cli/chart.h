@@ -2,7 +2,7 @@
  * made.
  *
  * A series is one arm, whose colour and mark are the same in all figures: number 0 is what
- * others are compared with.  Pictures have three forms: for a wide and for a narrow page,
+ * others are compared with, and -1 a law.  Pictures have three forms: for a wide and for a narrow page,
  * where the page has title and notes, and as a file of its own.
  */
 #ifndef FOCI_CLI_CHART_H
@@ -59,6 +59,7 @@ void          chart_note(struct chart *c, const char *format, ...) CLI_PRINTF(2,
 
 /* A series, which stays where it is until the next one. */
 struct chart_series *chart_add(struct chart *c, const char *name, int number);
+void chart_drop(struct chart *c); /* the last one */
 void chart_put(struct chart_series *s, double x, double y, double low, double high);
 void chart_level(struct chart *c, const char *name, double y);
 void chart_name(struct chart *c, const char *name);

@@ -400,15 +400,28 @@ static void name_points(struct drawing *d)
     free(d->place);
 }
 
-/* A row for each series, below the axes. */
+/* In so many columns there are so many rows of the legend. */
+static size_t columns_of(const struct drawing *d)
+{
+    return d->form == CHART_NARROW ? 1 : 2;
+}
+
+static size_t rows_of(const struct drawing *d)
+{
+    return (d->c->n + columns_of(d) - 1) / columns_of(d);
+}
+
+/* All series, below the axes. */
 static void draw_legend(struct drawing *d)
 {
-    double y = d->f.y + d->f.height + UNDER + 12;
-
-    for (size_t i = 0; i < d->c->n; i++, y += CHART_ROW) {
+    for (size_t i = 0; i < d->c->n; i++) {
+        const double x =
+            d->f.x + (double)(i / rows_of(d)) * d->f.width / (double)columns_of(d);
+        const double y = d->f.y + d->f.height + UNDER + 12 +
+                         CHART_ROW * (double)(i % rows_of(d));
         picture_group(d->to, d->c->series[i].number + 1);
-        chart_mark(d->to, d->c->series[i].number, d->f.x + 6, y - 4, 3.8);
-        chart_label(d->to, d->f.x + 18, y, AT_START, d->c->series[i].name, 44);
+        chart_mark(d->to, d->c->series[i].number, x + 6, y - 4, 3.8);
+        chart_label(d->to, x + 18, y, AT_START, d->c->series[i].name, LETTERS + 4);
         picture_group(d->to, 0);
     }
 }
@@ -422,7 +435,7 @@ static bool has_legend(const struct drawing *d)
 {
     if (d->form == CHART_NARROW) return d->c->n > 1;
     for (size_t i = 0; i < d->c->n; i++)
-        if (!is_curve(d->c) && d->c->series[i].n > 1) return true;
+        if (!d->c->series[i].joined && d->c->series[i].n > 1) return true;
     return false;
 }
 
@@ -432,7 +445,7 @@ static void lay_out(struct drawing *d)
     const bool   legend = has_legend(d);
     const double beside = is_curve(d->c) && !legend ? 26 + EDGE + d->names : 16;
     const int    width = d->form == CHART_NARROW ? NARROW : WIDE;
-    const int    below = legend ? (int)d->c->n * CHART_ROW + 8 : 0;
+    const int    below = legend ? (int)rows_of(d) * CHART_ROW + 8 : 0;
     const int    tall = d->form == CHART_NARROW ? 220 : HIGH - TOP - UNDER;
 
     d->f.x = BESIDE;

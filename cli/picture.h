@@ -98,6 +98,9 @@ foci_status picture_write(foci_ctx *ctx, const struct picture *p, const char *pa
  * (--c1f2933 of 0x1f2933) and how texts look (classes title, code and plain). */
 void picture_put_svg(struct markup *to, const struct picture *p, bool in_page);
 
+/* It as .png, to be freed. */
+uint8_t *picture_png_bytes(const struct picture *p, size_t *n);
+
 /*
  * Between the files of picture*.c
  */
@@ -105,9 +108,8 @@ void picture_put_svg(struct markup *to, const struct picture *p, bool in_page);
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path);
 foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path);
 
-/* Write rgb[height][width][3] as a .png file. */
-foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t height,
-                      const uint8_t *rgb);
+/* rgb[height][width][3] as the bytes of a .png file, to be freed. */
+uint8_t *png_bytes(int64_t width, int64_t height, const uint8_t *rgb, size_t *n);
 
 /* One pixel of a letter of the bitmap font; other than ASCII is a question mark. */
 enum { FONT_WIDTH = 10, FONT_HEIGHT = 20, FONT_ASCENT = 16 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/picture.h"
+#include "foci/file.h"
 
 enum { SCALE = 2 };
 
@@ -177,7 +178,7 @@ static void stroke(const struct pixels *p, const struct picture_shape *s)
     }
 }
 
-foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
+uint8_t *picture_png_bytes(const struct picture *p, size_t *n)
 {
     struct pixels to = { .width = SCALE * (int64_t)p->width,
                          .height = SCALE * (int64_t)p->height };
@@ -197,7 +198,17 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
         else
             fill(&to, s->x, s->y, s->width, s->height, s->colour);
     }
-    const foci_status status = png_write(ctx, path, to.width, to.height, to.rgb);
+    uint8_t *bytes = png_bytes(to.width, to.height, to.rgb, n);
     free(to.rgb);
+    return bytes;
+}
+
+foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
+{
+    size_t   n;
+    uint8_t *bytes = picture_png_bytes(p, &n);
+
+    const foci_status status = foci_file_write(ctx, path, bytes, n);
+    free(bytes);
     return status;
 }

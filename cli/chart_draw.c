@@ -26,6 +26,8 @@ struct drawing {
     double              names; /* beside the axes, for names of curves */
     int                 used;  /* places of names so far */
     double (*place)[4];        /* [used] left, top, right, bottom */
+    double *front;             /* [n_front] x and y of the front; NULL: none */
+    int     n_front;
 };
 
 static bool is_curve(const struct chart *c)
@@ -129,18 +131,24 @@ static void draw_band(struct drawing *d, const struct chart_series *s)
     free(points);
 }
 
-/* A bar whose ends are capped where they are within the frame. */
+/* A bar whose ends are capped where they are within the frame; pale, as all bars together would
+ * hide the points. */
 static void draw_bar(struct drawing *d, size_t series, const struct chart_point *p)
 {
     const struct chart_series *s = &d->c->series[series];
     const double   x = place(d, series, p->x), low = frame_y(&d->f, p->low);
     const double   high = frame_y(&d->f, p->high);
-    const double   line[] = { x, low, x, high };
-    const uint32_t colour = chart_colour(s->number);
+    const double   cap_low = low < d->f.y + d->f.height - 0.5 ? 3 : 0.5;
+    const double   cap_high = high > d->f.y + 0.5 ? 3 : 0.5;
+    const double   shape[] = { x - cap_low,  low,      x - cap_low,  low - 1,
+                               x - 0.6,      low - 1,  x - 0.6,      high + 1,
+                               x - cap_high, high + 1, x - cap_high, high,
+                               x + cap_high, high,     x + cap_high, high + 1,
+                               x + 0.6,      high + 1, x + 0.6,      low - 1,
+                               x + cap_low,  low - 1,  x + cap_low,  low };
 
-    picture_line(d->to, line, 2, 1.2, colour);
-    if (low < d->f.y + d->f.height - 0.5) picture_rect(d->to, x - 3, low, 6, 1, colour);
-    if (high > d->f.y + 0.5) picture_rect(d->to, x - 3, high, 6, 1, colour);
+    picture_area(d->to, shape, sizeof shape / sizeof *shape / 2, chart_colour(s->number),
+                 0.45);
 }
 
 static void draw_line(struct drawing *d, size_t series)
@@ -267,7 +275,8 @@ static void draw_front(struct drawing *d)
         picture_dashes(d->to, points, steps, 1.2, 4, SOFT);
         picture_hint(d->to, "Pareto front");
     }
-    free(points);
+    d->front = points;
+    d->n_front = steps;
     free(all);
 }
 
@@ -350,6 +359,12 @@ static double badness(const struct drawing *d, const double box[4])
             const double mark[] = { x - 5, y - 5, x + 5, y + 5 };
             if (isfinite(p->y)) sum += overlap(box, mark);
         }
+    for (int i = 1; i < d->n_front; i++) {
+        const double *a = d->front + 2 * (size_t)(i - 1), *b = a + 2;
+        const double  line[] = { fmin(a[0], b[0]) - 1, fmin(a[1], b[1]) - 1,
+                                 fmax(a[0], b[0]) + 1, fmax(a[1], b[1]) + 1 };
+        sum += 0.5 * overlap(box, line);
+    }
     if (box[0] < d->f.x || box[2] > d->to->width - EDGE || box[1] < d->f.y - 8 ||
         box[3] > d->f.y + d->f.height)
         sum += 1e4;
@@ -382,8 +397,10 @@ static void name_point(struct drawing *d, size_t series)
     for (int k = 0; k < 4; k++)
         d->place[d->used][k] = box[k];
     d->used++;
-    const double dx = around[chosen][0];
+    const double dx = around[chosen][0], to = y + around[chosen][1] - 4;
+    const double line[] = { x, y, x + 0.8 * dx, to };
     picture_group(d->to, s->number + 1);
+    if (chosen > 3) picture_line(d->to, line, 2, 0.8, chart_colour(s->number));
     chart_label(d->to, x + dx, y + around[chosen][1],
                 dx < 0 ? AT_END : dx > 0 ? AT_START : AT_MIDDLE, s->name, LETTERS);
     picture_group(d->to, 0);
@@ -484,5 +501,6 @@ struct picture *chart_draw(const struct chart *c, enum chart_form form)
         name_curves(&d);
     else
         name_points(&d);
+    free(d.front);
     return d.to;
 }

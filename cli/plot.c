@@ -92,11 +92,13 @@ void frame_twos_x(struct frame *f, double least, double most)
     f->right = fmax(ceil(log2(most) - 0.01), f->left + 1);
 }
 
+/* With a little room on either side. */
 static void set_tens(double low, double high, double *from, double *to)
 {
-    *from = log10(round_down(low));
-    *to = log10(round_up(high));
-    if (*to - *from < 0.1) *to = log10(round_up(2 * high));
+    const double room = fmax(0.04 * log10(high / low), 0.02);
+
+    *from = log10(low) - room;
+    *to = log10(high) + room;
 }
 
 void frame_tens_x(struct frame *f, double least, double most)
@@ -132,6 +134,16 @@ static const char *number(const struct frame *f, double x, char text[32])
     return text;
 }
 
+/* The lines of a decade, up to a 0, where `decades` of them are seen. */
+static const double *steps_within(double decades)
+{
+    static const double all[] = { 1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9, 0 };
+    static const double most[] = { 1, 2, 3, 5, 7, 0 }, few[] = { 1, 2, 5, 0 };
+    static const double one[] = { 1, 0 };
+
+    return decades < 0.5 ? all : decades < 1 ? most : decades < FEW ? few : one;
+}
+
 /* A line across, with its number, if it is within the axis. */
 static void draw_level(struct picture *to, const struct frame *f, double y, bool first)
 {
@@ -147,8 +159,6 @@ static void draw_level(struct picture *to, const struct frame *f, double y, bool
 
 static void draw_levels(struct picture *to, const struct frame *f, bool first)
 {
-    static const double steps[] = { 1, 2, 5 };
-
     if (f->even_y) {
         const double step = step_of(f->bottom, f->top, STEPS);
         for (int i = 0; i <= STEPS; i++)
@@ -156,8 +166,8 @@ static void draw_levels(struct picture *to, const struct frame *f, bool first)
         return;
     }
     for (double t = floor(f->bottom); t <= f->top; t++)
-        for (int i = 0; i < (f->top - f->bottom < FEW ? 3 : 1); i++)
-            draw_level(to, f, steps[i] * pow(10, t), first);
+        for (const double *step = steps_within(f->top - f->bottom); *step > 0; step++)
+            draw_level(to, f, *step * pow(10, t), first);
 }
 
 /* A line down, with its number. */
@@ -175,14 +185,13 @@ static void draw_column(struct picture *to, const struct frame *f, double x,
 
 static void draw_tens(struct picture *to, const struct frame *f)
 {
-    static const double steps[] = { 1, 2, 5 };
-    const double        near = 1e-6, decades = f->right - f->left;
+    const double near = 1e-6, decades = f->right - f->left;
 
     for (double t = floor(f->left); t <= f->right; t++)
-        for (int i = 0; i < (decades < FEW ? 3 : 1); i++) {
-            const double x = steps[i] * pow(10, t);
+        for (const double *step = steps_within(decades); *step > 0; step++) {
+            const double x = *step * pow(10, t);
             if (log10(x) >= f->left - near && log10(x) <= f->right + near)
-                draw_column(to, f, x, decades < FEW - 1 || !i);
+                draw_column(to, f, x, decades < FEW - 1 || *step <= 1);
         }
 }
 

@@ -40,7 +40,7 @@ void frame_axes(struct frame *f, double least, double most, double low, double h
 void frame_even_x(struct frame *f, double least, double most);
 void frame_even_y(struct frame *f, double low, double high);
 
-/* A logarithmic axis of powers of two, or of ten; steps of 1, 2, 5 around low and high. */
+/* A logarithmic axis of powers of two; from low to high, with lines at round numbers. */
 void frame_twos_x(struct frame *f, double least, double most);
 void frame_tens_x(struct frame *f, double least, double most);
 void frame_tens_y(struct frame *f, double low, double high);

@@ -194,8 +194,7 @@ static void take_heads(struct report *r, const struct report_comparison *k)
     json_decref(list);
 }
 
-static void put_tables(struct report *r, const struct report_comparison *k,
-                       const json_t *tables)
+static void put_tables(struct report *r, const json_t *tables)
 {
     size_t  i;
     json_t *sheet, *line;
@@ -208,9 +207,10 @@ static void put_tables(struct report *r, const struct report_comparison *k,
     }
     json_array_foreach(json_object_get(tables, "rest"), i, line)
     {
-        report_line(r, json_string_value(line));
+        markup_put(&r->page, "<p class=note>");
+        markup_text(&r->page, json_string_value(line));
+        markup_put(&r->page, "</p>\n");
     }
-    (void)k;
 }
 
 void report_put_comparison(struct report *r, struct report_comparison *k)
@@ -219,8 +219,9 @@ void report_put_comparison(struct report *r, struct report_comparison *k)
     size_t  i;
 
     markup_put(&r->page, "<section>\n");
-    if (r->n_comparisons > 1) {
-        markup_put(&r->page, "<h2><bdi>");
+    if (r->n_comparisons > 1 || json_array_size(r->lengths) ||
+        json_array_size(r->models)) {
+        markup_put(&r->page, "<h2>A comparison: <bdi>");
         json_array_foreach(k->folders, i, line)
         {
             markup_text(&r->page, i ? ", " : "");
@@ -231,11 +232,16 @@ void report_put_comparison(struct report *r, struct report_comparison *k)
     markup_put(&r->page, "<div class=lead>");
     json_array_foreach(json_object_get(tables, "head"), i, line)
     {
-        report_line(r, json_string_value(line));
+        const char *text = json_string_value(line);
+        const bool  command = !strncmp(text, "foci ", 5);
+        if (command) markup_put(&r->page, "<p><code>");
+        if (command) markup_text(&r->page, text);
+        if (command) markup_put(&r->page, "</code></p>\n");
+        if (!command) report_line(r, text);
     }
     markup_put(&r->page, "</div>\n");
     put_differences(r, k);
-    put_tables(r, k, tables);
+    put_tables(r, tables);
     markup_put(&r->page, "<div class=figures>\n");
     report_put_curves(r, k);
     markup_put(&r->page, "</div>\n");

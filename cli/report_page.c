@@ -152,10 +152,10 @@ void report_figure(struct report *r, struct chart *c)
         markup_text(&r->page, c->title);
         markup_put(&r->page, "</h3>");
         if (c->note) report_line(r, c->note);
-        markup_put(&r->page, "</figcaption>\n");
+        markup_put(&r->page, "</figcaption>\n<div class=drawing>\n");
         put_drawing(r, c, CHART_WIDE);
         put_drawing(r, c, CHART_NARROW);
-        markup_put(&r->page, "<div class=tools>");
+        markup_put(&r->page, "</div><div class=tools>");
         put_data(r, c, table);
         put_files(r, c, table, name);
         markup_put(&r->page, "</div></figure>\n");
@@ -169,17 +169,29 @@ void report_figure(struct report *r, struct chart *c)
  * The page
  */
 
+/* "softmax and 8 others on mqar", or what there is. */
 static void put_title(struct report *r)
 {
-    const char *text = "A report of foci";
+    const size_t  lengths = json_array_size(r->lengths), models = json_array_size(r->models);
+    const json_t *first = json_array_get(lengths ? r->lengths : r->models, 0);
 
-    if (r->n_comparisons == 1 && !json_array_size(r->lengths) &&
-        !json_array_size(r->models))
-        text = json_string_value(json_array_get(r->comparisons[0].folders, 0));
-    else if (!r->n_comparisons && json_array_size(r->lengths) == 1)
-        text = json_string_value(
-            json_object_get(json_array_get(r->lengths, 0), "folder"));
-    markup_text(&r->page, text);
+    if (r->n_comparisons == 1 && !lengths && !models) {
+        const struct report_comparison *k = &r->comparisons[0];
+        const json_t *options = json_object_get(k->summary, "options");
+        const json_t *task = json_object_get(options, "task");
+        const json_t *base = json_object_get(k->summary, "baseline");
+        const size_t  others = json_array_size(k->c.arms) - 1;
+        if (!task) task = json_object_get(k->summary, "task");
+        markup_text(&r->page, base ? json_string_value(base) : "No arm");
+        if (others)
+            markup_put(&r->page, " and %zu other%s", others, others > 1 ? "s" : "");
+        markup_put(&r->page, " on ");
+        markup_text(&r->page, json_string_value(task));
+    } else if (r->n_comparisons + lengths + models == 1) {
+        markup_text(&r->page, json_string_value(json_object_get(first, "folder")));
+    } else {
+        markup_put(&r->page, "Results of foci");
+    }
 }
 
 static void put_head(struct report *r)

@@ -1,11 +1,11 @@
 /* report_theory.c -- concentration of trained heads against theory.
  *
- * Weights e^x over keys whose logits x are normal with the deviation beta have
+ * Weights e^x over keys whose logits x are normal with the standard deviation gamma have
  *
- *     S = |a|_1 / (sqrt(n) |a|_2) = e^(-beta^2 / 2)
+ *     S = |a|_1 / (sqrt(n) |a|_2) = e^(-gamma^2 / 2)
  *
  * as their number grows.  Whatever a mechanism computes, where all its weights are positive
- * they are e^x of something: beta is the standard deviation of their logarithms, and a head is
+ * they are e^x of something: gamma is the standard deviation of their logarithms, and a head is
  * a point.  On the line its weights are as uneven as such a spread makes normal ones; above it
  * a few small ones make the spread, below it a few large ones have nearly all.
  */
@@ -51,22 +51,22 @@ static double add_heads(struct chart *c, const json_t *arm)
 static void add_law(struct chart *c, double most)
 {
     enum { FINE = 49 };
-    struct chart_series *s = chart_add(c, "theory: exp(-\xce\xb2\xc2\xb2/2)", -1);
+    struct chart_series *s = chart_add(c, "theory: exp(-\xce\xb3\xc2\xb2/2)", -1);
 
     s->joined = s->dashed = true;
     for (int i = 0; i < FINE; i++) {
         const foci_concentration_law law = { FOCI_SIZED(foci_concentration_law),
                                              .kind = FOCI_CONCENTRATION_EXP,
-                                             .beta = most * i / (FINE - 1) };
+                                             .gamma = most * i / (FINE - 1) };
         double                       y;
-        if (!foci_concentration_theory(&law, &y)) chart_put(s, law.beta, y, NAN, NAN);
+        if (!foci_concentration_theory(&law, &y)) chart_put(s, law.gamma, y, NAN, NAN);
     }
 }
 
 void report_put_theory(struct report *r)
 {
     struct chart *c = chart_create("concentration", "How concentrated the heads are",
-                                   "\xce\xb2: standard deviation of log weights",
+                                   "\xce\xb3: standard deviation of log weights",
                                    "concentration S");
     double  most = 0;
     size_t  i;

@@ -1,6 +1,8 @@
 /* report.c -- foci report DIR...: what folders of results have, as tables and as a page. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/report.h"
 
@@ -79,6 +81,10 @@ static int take_comparison(struct report *r, json_t *definition, const char *fol
 
 static int take_folder(struct report *r, const char *folder)
 {
+    struct stat st;
+    if (stat(folder, &st)) return failure(r->a, "%s: %s", folder, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return failure(r->a, "%s is a file; a report is made of folders", folder);
     const bool lengths = run_has_file(folder, "lengths.jsonl");
     const bool model = run_has_file(folder, "model.safetensors");
     int        code;

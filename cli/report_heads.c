@@ -123,7 +123,9 @@ void report_take_heads(struct report *r, const char *path, const char *arm, int6
         json_decref(o);
         return;
     }
-    json_object_set_new(o, "arm", compare_string(arm));
+    char *name = markup_visible(arm);
+    json_object_set_new(o, "arm", json_string(name));
+    free(name);
     json_object_set_new(o, "number", json_integer(report_number(r, arm)));
     if (seed >= 0) json_object_set_new(o, "seed", json_integer((json_int_t)seed));
     json_array_append_new(r->heads, o);

@@ -51,8 +51,7 @@ void markup_put(struct markup *m, const char *format, ...)
  * Characters
  */
 
-/* The character at *text, which moves behind it; what is not UTF-8 is one byte and U+FFFD. */
-static uint32_t next(const char **text)
+uint32_t markup_next(const char **text)
 {
     static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
     const unsigned char  *p = (const unsigned char *)*text;
@@ -112,7 +111,7 @@ char *markup_visible(const char *text)
 
     markup_bytes(&m, "", 0);
     while (*text) {
-        const uint32_t c = next(&text);
+        const uint32_t c = markup_next(&text);
         if (c < ' ')
             put_utf8(&m, PICTURES + c);
         else if (c == 127)
@@ -135,7 +134,6 @@ void markup_text(struct markup *m, const char *text)
         case '<': markup_put(m, "&lt;"); break;
         case '>': markup_put(m, "&gt;"); break;
         case '"': markup_put(m, "&quot;"); break;
-        case '\'': markup_put(m, "&#39;"); break;
         default: markup_bytes(m, p, 1); break;
         }
     free(visible);

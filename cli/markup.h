@@ -16,12 +16,15 @@ void markup_free(struct markup *m);
 void markup_put(struct markup *m, const char *format, ...) CLI_PRINTF(2, 3);
 void markup_bytes(struct markup *m, const void *bytes, size_t n);
 
+/* The character at *text, which moves behind it; what is not UTF-8 is one byte and U+FFFD. */
+uint32_t markup_next(const char **text);
+
 /* A copy, to be freed, in which everything can be seen and nothing turns the line around:
  * what is not UTF-8 is U+FFFD, controls are their pictures, controls of direction and
  * the like stand as <U+202E>. */
 char *markup_visible(const char *text);
 
-/* Append such a copy as text of HTML or SVG, of an attribute too. */
+/* Append such a copy as text of HTML or SVG, or of an attribute in double quotes. */
 void markup_text(struct markup *m, const char *text);
 
 /* Append JSON that can stand within <script>. */

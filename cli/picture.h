@@ -2,8 +2,8 @@
  *
  * A picture is a list of rectangles, lines, texts and grids of shades, later ones over earlier
  * ones, measured in units of about a pixel from the top left corner.  It is written as
- * .svg, or as .png with two pixels a unit, where letters are those of a bitmap and have
- * one size.
+ * .svg, or as .png with two pixels a unit and letters of a font of its own, which has ASCII and
+ * little else: a character that it has not is a box with its number.
  */
 #ifndef FOCI_CLI_PICTURE_H
 #define FOCI_CLI_PICTURE_H
@@ -25,7 +25,8 @@ enum style {
     STYLE_TITLE, /* bold, and as wide everywhere: TITLE_WIDTH a letter */
     STYLE_CODE,  /* likewise, CODE_WIDTH, not bold */
     STYLE_PLAIN, /* narrower than CODE_WIDTH a letter on average */
-    STYLE_UP     /* as plain, read from bottom to top */
+    STYLE_UP,    /* as plain, read from bottom to top */
+    STYLE_CODE_UP
 };
 enum { TITLE_WIDTH = 9, CODE_WIDTH = 7 };
 
@@ -62,6 +63,12 @@ struct picture {
     int                   n, cap;
     int                   group; /* of shapes to come */
 };
+
+/* Texts are UTF-8; what is none, or a control character, is shown as U+FFFD.  Letters of a
+ * text, those of double width as two; and its first `letters`, with an ellipsis if there are
+ * more, into out. */
+int  picture_letters(const char *text);
+void picture_cut(const char *text, int letters, char *out, size_t cap);
 
 struct picture *picture_create(int width, int height, const char *title);
 void            picture_free(struct picture *p);
@@ -111,8 +118,14 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
 /* rgb[height][width][3] as the bytes of a .png file, to be freed. */
 uint8_t *png_bytes(int64_t width, int64_t height, const uint8_t *rgb, size_t *n);
 
-/* One pixel of a letter of the bitmap font; other than ASCII is a question mark. */
-enum { FONT_WIDTH = 10, FONT_HEIGHT = 20, FONT_ASCENT = 16 };
-bool font_pixel(char letter, int x, int y);
+/* picture_text.c: the next character of a text, and step over it. */
+uint32_t picture_next(const char **text);
+
+/* picture_font.c: strokes of letters, points x and y, above the baseline, each in units of
+ * which capitals are 16 high, by a pen of `weight` times the usual width; and how far the next
+ * letter is, `even` where all are as wide. */
+typedef void font_stroke_fn(void *user, const double *points, int n, double weight);
+void         font_letter(uint32_t c, bool even, font_stroke_fn *stroke, void *user);
+double       font_advance(uint32_t c, bool even);
 
 #endif

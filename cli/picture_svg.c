@@ -53,11 +53,13 @@ static void put_text(const struct drawing *d, const struct picture_shape *s)
         [STYLE_CODE] = "ui-monospace, monospace' font-size='11",
         [STYLE_PLAIN] = "system-ui, sans-serif' font-size='11",
         [STYLE_UP] = "system-ui, sans-serif' font-size='11",
+        [STYLE_CODE_UP] = "ui-monospace, monospace' font-size='11",
     };
     static const char *const classes[] = { [STYLE_TITLE] = "title",
                                            [STYLE_CODE] = "code",
                                            [STYLE_PLAIN] = "plain",
-                                           [STYLE_UP] = "plain" };
+                                           [STYLE_UP] = "plain",
+                                           [STYLE_CODE_UP] = "code" };
 
     markup_put(d->to, "<text x='%g' y='%g'", s->x, s->y);
     if (d->in_page && s->group)
@@ -68,7 +70,7 @@ static void put_text(const struct drawing *d, const struct picture_shape *s)
         markup_put(d->to, " font-family='%s'", styles[s->style]);
     markup_put(d->to, " text-anchor='%s'", anchors[s->anchor]);
     put_colour(d, "fill", s->colour);
-    if (s->style == STYLE_UP)
+    if (s->style == STYLE_UP || s->style == STYLE_CODE_UP)
         markup_put(d->to, " transform='rotate(-90 %g %g)'", s->x, s->y);
     markup_put(d->to, ">");
     if (s->hint) {
@@ -202,10 +204,10 @@ void picture_put_svg(struct markup *to, const struct picture *p, bool in_page)
     const struct drawing d = { to, in_page };
 
     if (in_page) {
-        markup_put(to, "<svg viewBox='0 0 %d %d' role='img' aria-label='", p->width,
-                   p->height);
+        markup_put(to, "<svg viewBox='0 0 %d %d' role='img' aria-label=\"",
+                   p->width, p->height);
         markup_text(to, p->title);
-        markup_put(to, "'>\n");
+        markup_put(to, "\">\n");
     } else {
         markup_put(to,
                    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' "

@@ -39,9 +39,9 @@ void report_table(struct report *r, const char *columns, const json_t *cells,
 {
     const size_t n = strlen(columns), rows = n ? json_array_size(cells) / n : 0;
 
-    markup_put(&r->page, "<div class=scroll tabindex=0 role=region aria-label='");
+    markup_put(&r->page, "<div class=scroll tabindex=0 role=region aria-label=\"");
     markup_text(&r->page, title);
-    markup_put(&r->page, "'><table>\n");
+    markup_put(&r->page, "\"><table>\n");
     for (size_t i = 0; i < rows && i < MOST_ROWS; i++) {
         markup_put(&r->page, !i ? "<thead><tr>" : "<tr>");
         for (size_t k = 0; k < n; k++) {
@@ -142,10 +142,18 @@ static void put_data(struct report *r, const struct chart *c, const json_t *tabl
     json_decref(cells);
 }
 
+/* Names of figures are parts of paths, and may come from files. */
+static void make_plain(char *name)
+{
+    for (; *name; name++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyz0123456789-_", *name)) *name = '_';
+}
+
 void report_figure(struct report *r, struct chart *c)
 {
     if (chart_has_points(c)) {
         char   *name = compare_text("%02d-%s", ++r->figures, c->id);
+        make_plain(name);
         json_t *table = chart_table(c);
         markup_put(&r->page, "<figure id='f-%s'%s><figcaption><h3>", name,
                    c->rows ? " class=full" : "");

@@ -187,4 +187,3 @@ foci report: c/compare.json, line 1: * near end of file
 foci report: model: heads cannot be looked at: *
 foci report: the page is t.html
 foci report: nowhere/s.html: cannot be made: No such file or directory
---- exit 1

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/picture.h"
+#include "foci/file.h"
 
 enum { SCALE = 2 };
 
@@ -171,18 +172,103 @@ static void paint_grid(const struct pixels *p, const struct picture_shape *s)
         fill(p, s->x, s->y + y * g->tall - g->gap / 2, width, g->gap, PAPER);
 }
 
+/* Where the line through the points crosses the height y, from left to right. */
+static int crossings(const struct picture_shape *s, double y, double *x)
+{
+    int n = 0;
+
+    for (int i = 0; i < s->n_points; i++) {
+        const double *a = s->points + 2 * (size_t)i;
+        const double *b = s->points + 2 * (size_t)((i + 1) % s->n_points);
+        if ((a[1] <= y) == (b[1] <= y)) continue;
+        const double at = a[0] + (y - a[1]) / (b[1] - a[1]) * (b[0] - a[0]);
+        int          k = n++;
+        for (; k > 0 && x[k - 1] > at; k--)
+            x[k] = x[k - 1];
+        x[k] = at;
+    }
+    return n;
+}
+
+/* So much of the colour over what is there. */
+static void blend(const struct pixels *p, int64_t x, int64_t y, uint32_t colour,
+                  double share)
+{
+    if (x < 0 || y < 0 || x >= p->width || y >= p->height) return;
+    uint8_t *to = p->rgb + 3 * (y * p->width + x);
+    for (int c = 0; c < 3; c++) {
+        const double over = colour >> (16 - 8 * c) & 255;
+        to[c] = (uint8_t)lround(to[c] + share * (over - to[c]));
+    }
+}
+
+/* Row by row of pixels, each looked at along LINES lines. */
+static void paint_area(const struct pixels *p, const struct picture_shape *s)
+{
+    enum { LINES = 4 };
+    double *x = need((size_t)s->n_points + 1, sizeof *x);
+    double *share = need((size_t)p->width + 1, sizeof *share);
+
+    for (int64_t row = 0; row < p->height; row++) {
+        bool any = false;
+        for (int line = 0; line < LINES; line++) {
+            const int n =
+                crossings(s, ((double)row + (line + 0.5) / LINES) / SCALE, x);
+            for (int i = 0; i + 1 < n; i += 2) {
+                const double from = fmax(SCALE * x[i], 0);
+                const double to = fmin(SCALE * x[i + 1], (double)p->width);
+                for (int64_t at = (int64_t)from; (double)at < to; at++)
+                    share[at] += fmin((double)at + 1, to) - fmax((double)at, from);
+                any = true;
+            }
+        }
+        for (int64_t at = 0; any && at < p->width; at++) {
+            if (share[at] > 0)
+                blend(p, at, row, s->colour, s->opacity * fmin(share[at] / LINES, 1));
+            share[at] = 0;
+        }
+    }
+    free(share);
+    free(x);
+}
+
+/* Pieces of a line as long as the gaps between them, `way` behind the beginning of a piece; how
+ * far behind one its end is. */
+static double cover_dashes(struct pixels *p, const double *a, const double *b,
+                           double radius, double dash, double way)
+{
+    const double length = hypot(b[0] - a[0], b[1] - a[1]);
+
+    if (!(length > 0)) return way;
+    for (double at = -way; at < length; at += 2 * dash) {
+        const double from = fmax(at, 0) / length, to = fmin(at + dash, length) / length;
+        if (at + dash <= 0) continue;
+        const double ends[2][2] = {
+            { a[0] + from * (b[0] - a[0]), a[1] + from * (b[1] - a[1]) },
+            { a[0] + to * (b[0] - a[0]), a[1] + to * (b[1] - a[1]) },
+        };
+        cover(p, ends[0], ends[1], radius);
+    }
+    return fmod(way + length, 2 * dash);
+}
+
 static void stroke(struct pixels *p, const struct picture_shape *s)
 {
+    double way = 0; /* so far */
+
     for (int i = 1; i < s->n_points; i++) {
         const double *a = s->points + 2 * (size_t)(i - 1), *b = a + 2;
-        const double  from[2] = { SCALE * a[0], SCALE * a[1] };
-        const double  to[2] = { SCALE * b[0], SCALE * b[1] };
-        cover(p, from, to, SCALE * s->width / 2);
+        const double from[2] = { SCALE * a[0], SCALE * a[1] };
+        const double to[2] = { SCALE * b[0], SCALE * b[1] };
+        if (s->dash > 0)
+            way = cover_dashes(p, from, to, SCALE * s->width / 2, SCALE * s->dash, way);
+        else
+            cover(p, from, to, SCALE * s->width / 2);
     }
     ink(p, s->colour);
 }
 
-foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
+uint8_t *picture_png_bytes(const struct picture *p, size_t *n)
 {
     struct pixels to = { .width = SCALE * (int64_t)p->width,
                          .height = SCALE * (int64_t)p->height };
@@ -199,11 +285,23 @@ foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path
             paint_grid(&to, s);
         else if (s->kind == DRAW_LINE)
             stroke(&to, s);
+        else if (s->kind == DRAW_AREA)
+            paint_area(&to, s);
         else
             fill(&to, s->x, s->y, s->width, s->height, s->colour);
     }
-    const foci_status status = png_write(ctx, path, to.width, to.height, to.rgb);
+    uint8_t *bytes = png_bytes(to.width, to.height, to.rgb, n);
     free(to.rgb);
     free(to.cover);
+    return bytes;
+}
+
+foci_status picture_png(foci_ctx *ctx, const struct picture *p, const char *path)
+{
+    size_t   n;
+    uint8_t *bytes = picture_png_bytes(p, &n);
+
+    const foci_status status = foci_file_write(ctx, path, bytes, n);
+    free(bytes);
     return status;
 }

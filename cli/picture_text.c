@@ -15,24 +15,7 @@ static bool is_foreign(uint32_t c)
 
 uint32_t picture_next(const char **text)
 {
-    const unsigned char  *s = (const unsigned char *)*text;
-    static const uint32_t least[] = { 0, 0x80, 0x800, 0x10000 };
-    const int             more = s[0] < 0x80   ? 0
-                                 : s[0] < 0xc2 ? -1
-                                 : s[0] < 0xe0 ? 1
-                                 : s[0] < 0xf0 ? 2
-                                 : s[0] < 0xf5 ? 3
-                                               : -1;
-    uint32_t              c = more > 0 ? s[0] & (0x3fU >> more) : s[0];
-
-    ++*text;
-    if (more < 0) return UNKNOWN;
-    for (int i = 1; i <= more; i++) {
-        if ((s[i] & 0xc0) != 0x80) return UNKNOWN;
-        c = c << 6 | (s[i] & 0x3f);
-    }
-    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return UNKNOWN;
-    *text += more;
+    const uint32_t c = markup_next(text);
     return is_foreign(c) ? UNKNOWN : c;
 }
 

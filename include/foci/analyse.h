@@ -138,6 +138,7 @@ typedef int (*foci_attention_fn)(void *user, const foci_attention_weights *weigh
 FOCI_API foci_status foci_model_attentions(foci_model *model, const foci_batch *batch,
                                            int64_t len, foci_attention_fn attention,
                                            void *user);
+
 /* What is measured of the weights of a head, row by row.  Entropy and what follows from it,
  * and the shares, are those of rows that are not negative and sum to 1. */
 typedef enum foci_head_figure {

@@ -8,8 +8,8 @@ often.  Docs: docs/python.md.
 """
 
 from ._analyse import (Estimate, Figure, Sampled, concentration, concentration_quadrature, concentration_sample,
-                       concentration_theory, estimator, layer_concentration, layer_softmax_errors, orthogonality,
-                       softmax_errors, weights)
+                       concentration_theory, estimator, head_figures, layer_concentration, layer_softmax_errors,
+                       orthogonality, softmax_errors, weights)
 from ._attention import Vjp, attention, attention_vjp, clear_cache
 from ._command import command
 from ._context import Context, default_context, get_threads, set_threads, version
@@ -17,14 +17,14 @@ from ._errors import (ArgumentError, DeviceError, DTypeError, Error, FileError, 
                       SpecError, UnsupportedError)
 from ._layer import Layer, LayerGradients, LayerState
 from ._mechanisms import Mechanism, mechanisms, modifiers
-from ._model import Loss, Model, ModelSequences
+from ._model import AttentionWeights, Loss, Model, ModelSequences
 from ._params import Param, Params
 from ._plan import Gradients, Plan
 from ._product import ProductGradients, convert, product, product_vjp, sinusoid
-from ._show import Picture, Report, show_pattern, show_report, show_weights
+from ._show import Picture, Report, show_model, show_pattern, show_report, show_weights
 from ._spec import Modifier, Spec
-from ._state import State
 from ._specs import *
+from ._state import State
 from ._tokenizer import Decoder, Tokenizer
 
 __version__ = version()

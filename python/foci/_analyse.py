@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from . import _c
 from ._attention import _Call, _options
+from ._context import default_context
 from ._errors import ArgumentError
 from ._layer import Layer
 from ._params import GivenParams
@@ -48,6 +49,34 @@ def weights(q: Any, k: Any, v: Any = None, spec: str = "softmax", *, causal: boo
         raise ArgumentError("there are no weights: an array is empty")
     plan: Plan = call.plan
     return plan.weights(call.q, call.k, call.v, **call.options)
+
+
+def head_figures(values: Any, *, causal: bool = False, top: int = 8, rank: int = 512) -> list[dict[str, float]]:
+    """What the weights of heads do, [heads][len_q][len_k] or with a batch before it: of each head
+    the means over rows of its concentration, entropy, distance, likeness to fixed patterns, and
+    its ranks.  NaN: does not apply.
+
+    ``causal``: a row has as many weights as there are keys up to its own.  ``top`` weights are
+    those of "top"; ranks are computed of up to ``rank`` rows.
+    """
+    found = floats(values, "weights")
+    if found.ndim not in (3, 4) or 0 in found.shape:
+        raise ArgumentError(f"weights has shape {found.shape}: [heads][len_q][len_k] is needed, or a batch before it")
+    context = default_context()
+    count, len_q, len_k = found.shape[-3:]
+    options = _c.foci_heads_options(heads=count, top=top, rank=rank)
+    heads = _c.Handle(_c.created(lib.foci_heads_create, context.handle, context.handle, _byref(options)),
+                      lib.foci_heads_free, context)
+    for one in found.reshape(-1, count, len_q, len_k):
+        status = lib.foci_heads_add_weights(heads.handle, address(one), len_q, len_k, int(causal))
+        if status:
+            _c.fail(status, context.handle)
+    told = []
+    for i in range(count):
+        head = _c.foci_head()
+        _check(lib.foci_heads_get(heads.handle, i, _byref(head)))
+        told.append({lib.foci_head_figure_name(f).decode(): head.figures[f] for f in range(len(head.figures))})
+    return told
 
 
 def softmax_errors(q: Any, k: Any, v: Any, spec: str, *, causal: bool = False, layout: Optional[str] = None,

@@ -13,7 +13,7 @@ import numpy as np
 from . import _c
 from ._command import command
 from ._context import Context
-from ._errors import ArgumentError, Error
+from ._errors import ArgumentError
 from ._params import Param, Params, table
 from ._tensors import Floats, address
 from ._tokenizer import Decoder, Ids, Tokenizer, ids_of
@@ -37,6 +37,18 @@ class Loss(NamedTuple):
     nats: Floats
     best: Ids
     gradients: Optional[Params] = None
+
+
+class AttentionWeights(NamedTuple):
+    """The weights of one attention of a model on a text, [heads][queries][keys] (None, and why,
+    where it has none), and the tokens that queries and keys are of, as they are shown."""
+
+    name: str
+    spec: str
+    weights: Optional[Floats]
+    queries: list[str]
+    keys: list[str]
+    why: Optional[str] = None
 
 
 class _ModelMemory:
@@ -210,6 +222,40 @@ class Model(_c.Handle):
         found: dict[str, Any] = json.loads(command("eval", self.folder, *arguments, "--json", "--quiet"))
         return found
 
+    def attentions(self, text: str, source: Optional[str] = None, most: int = 0) -> list[AttentionWeights]:
+        """The weights of every attention on a text (in translation the target, which belongs to
+        `source`), of which the first `most` tokens are read, by default 256: slow, for looking."""
+        if self.tokenizer is None:
+            raise ArgumentError("the model has no tokenizer: it cannot read text")
+        raw = [None if t is None else t.encode("utf-8", "surrogateescape") for t in (text, source)]
+        strings = [_c.foci_string(t, 0 if t is None else len(t)) for t in raw]
+        options = _c.foci_reading_options(text=strings[0], source=strings[1], most=most)
+        made = ctypes.c_void_p()
+        found: list[AttentionWeights] = []
+        raised: list[BaseException] = []
+        with self._locked.lock:
+            self._check(lib.foci_reading_create(self.handle, self.tokenizer.handle, _byref(options), _byref(made)))
+            try:
+                reading = ctypes.cast(made, ctypes.POINTER(_c.foci_reading)).contents
+                sides = [[side.tokens[i].decode("utf-8", "replace") for i in range(side.n)]
+                         for side in reading.sides[:2]]
+
+                def attention(_: Any, told: Any) -> int:
+                    try:
+                        found.append(_attention(told.contents, sides))
+                        return 0
+                    except BaseException as error:  # goes through C as a wish to end
+                        raised.append(error)
+                        return 1
+
+                status = lib.foci_model_attentions(self.handle, reading.batch, 0, _c.ATTENTION(attention), None)
+            finally:
+                lib.foci_reading_free(made)
+        if raised:
+            raise raised[0]
+        self._check(status)
+        return found
+
     # Writing
 
     def generate(self, prompt: Any, count: int = 100, *, temperature: float = 0.0, top_k: int = 0, top_p: float = 0.0,
@@ -291,6 +337,18 @@ class Model(_c.Handle):
         return ModelSequences(self, batch, longest)
 
 
+def _attention(told: Any, sides: list[list[str]]) -> AttentionWeights:
+    """What was told of an attention, copied."""
+    weights = None
+    if told.weights:
+        count = told.heads * told.queries * told.keys
+        flat = np.ctypeslib.as_array(ctypes.cast(told.weights, ctypes.POINTER(ctypes.c_float)), (count,))
+        weights = flat.reshape(told.heads, told.queries, told.keys).copy()
+    keys = [""] * told.memory + sides[told.key_side]
+    return AttentionWeights(told.name.decode(), told.spec.decode(), weights, list(sides[told.query_side]), keys,
+                     told.why.decode() if told.why else None)
+
+
 class ModelSequences(_c.Handle):
     """Sequences that a language model reads token by token.
 
@@ -343,6 +401,3 @@ class ModelSequences(_c.Handle):
     def nbytes(self) -> int:
         """Bytes that the sequences hold of what they have seen."""
         return int(lib.foci_sequences_bytes(self.handle))
-
-
-__all__ = ["Loss", "Model", "ModelSequences", "Error"]

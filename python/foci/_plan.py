@@ -47,11 +47,19 @@ def strides_of(layout: str, found: Array) -> tuple[int, int, int]:
     return strides.get("b", default), strides["n"], strides.get("h", default)
 
 
+def whole_numbers(values: Any, name: str) -> Array:
+    """A list of planning: int64, whatever its shape was."""
+    found = np.asarray(values)
+    if found.size and found.dtype.kind not in "iub":
+        raise DTypeError(f"the list {name} has dtype {found.dtype}: whole numbers are needed")
+    return np.ascontiguousarray(found, np.int64).ravel()
+
+
 def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
     """Give a problem its lists, as long as what is returned lives."""
     if not lists:
         return None
-    arrays = {name: np.ascontiguousarray(values, np.int64).ravel() for name, values in lists.items()}
+    arrays = {name: whole_numbers(values, name) for name, values in lists.items()}
     structs = (_c.foci_list * len(arrays))(
         *(_c.foci_list(name.encode(), values.ctypes.data, values.size) for name, values in arrays.items()))
     p.lists = ctypes.addressof(structs)

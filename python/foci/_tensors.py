@@ -85,7 +85,8 @@ def _from_dlpack(value: Any, name: str) -> Array:
     try:
         capsule = value.__dlpack__()
     except (BufferError, RuntimeError, TypeError) as error:
-        raise ArgumentError(f"{name} cannot be shared by DLPack: {error}") from error
+        more = "; foci.torch computes gradients" if type(value).__module__.partition(".")[0] == "torch" else ""
+        raise ArgumentError(f"{name} cannot be shared by DLPack: {error}{more}") from error
     address = _pointer(capsule, b"dltensor")
     tensor = ctypes.cast(address, ctypes.POINTER(_DLTensor)).contents
     shape = tuple(tensor.shape[: tensor.ndim])

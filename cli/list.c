@@ -447,20 +447,11 @@ static bool find_entry(const foci_ctx *ctx, const char *name, struct entry *e)
 
 static int no_such_name(const struct args *a, const foci_ctx *ctx, const char *name)
 {
-    char                 hint[96];
-    const foci_mech_def *mech;
-    const foci_mod_def  *mod;
-    const char          *alias, *meaning;
-    struct guess         n = { .word = name };
+    char hint[240];
 
-    for (int i = 0; (mech = foci_mechanism(ctx, i)); i++)
-        guess_offer(&n, mech->name);
-    for (int i = 0; (mod = foci_modifier(ctx, i)); i++)
-        guess_offer(&n, mod->name);
-    for (int i = 0; (alias = foci_alias(i, &meaning)); i++)
-        guess_offer(&n, alias);
+    foci_name_hint(ctx, name, hint, sizeof hint);
     return usage_error(a, "no mechanism, modifier or alias '%s'%s; see foci list", name,
-                       guess_hint(&n, hint, sizeof hint));
+                       hint);
 }
 
 static int list_one(const struct args *a, foci_ctx *ctx, const char *name)

@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "foci/file.h"
+#include "foci/mechanism.h"
 
 enum { BRIEF = 96 }; /* bytes of a spec that a message begins with */
 
@@ -80,47 +81,11 @@ void note(const struct args *a, const char *format, ...)
  * What the user may have meant
  */
 
-enum { MAX_WORD = 63 };
-
-static int least(int a, int b, int c)
-{
-    const int d = a < b ? a : b;
-    return c < d ? c : d;
-}
-
-static char small(char c) { return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c; }
-
-/* Letters to insert, delete or replace; capitals are no mistake. */
-static int edits(const char *a, const char *b)
-{
-    const int n = (int)strlen(a), m = (int)strlen(b);
-    int       row[MAX_WORD + 1];
-
-    if (n > MAX_WORD || m > MAX_WORD) return MAX_WORD;
-    for (int j = 0; j <= m; j++)
-        row[j] = j;
-    for (int i = 1; i <= n; i++) {
-        int diagonal = row[0];
-        row[0] = i;
-        for (int j = 1; j <= m; j++) {
-            const int above = row[j];
-            row[j] = least(above + 1, row[j - 1] + 1,
-                           diagonal + (small(a[i - 1]) != small(b[j - 1])));
-            diagonal = above;
-        }
-    }
-    return row[m];
-}
-
-/* Up to a third of the letters may be wrong; a beginning or an end of the name is
- * near as well. */
 void guess_offer(struct guess *n, const char *name)
 {
-    const size_t len = strlen(n->word);
-    int          d = edits(n->word, name);
+    const int d = foci_name_distance(n->word, name);
 
-    if (d > 1 && len >= 3 && strncmp(n->word, name, len) == 0) d = 1;
-    if (d > (int)(strlen(name) + 2) / 3 || (n->best && d >= n->distance)) return;
+    if (d < 0 || (n->best && d >= n->distance)) return;
     n->best = name;
     n->distance = d;
 }

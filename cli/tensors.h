@@ -15,8 +15,8 @@ struct array {
     int32_t    *ints; /* instead of data, from array_load_ints() */
 };
 
-/* Read a whole array.  A .npy file has one; of a .safetensors file with several the
- * one called `name` is taken.  Of an array that was loaded, or not, array_free(). */
+/* Read a whole array of FILE, FILE:NAME or "-", standard input.  A .npy file has one; of
+ * several in a .safetensors or .npz file the one called NAME or, without that, `name`.  Of an array that was loaded, or not, array_free(). */
 int  array_load(const struct args *a, foci_ctx *ctx, const char *option,
                 const char *name, const char *path, struct array *out);
 int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,

@@ -218,6 +218,9 @@ static void release(struct run_verb *r)
         array_free(arrays[i]);
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         free(blocks[i]);
+    free(r->given);
+    json_decref(r->written);
+    json_decref(r->not_finite);
     run_lists_free(r);
     foci_plan_free(r->plan);
     foci_layer_free(r->layer);
@@ -231,6 +234,7 @@ static int run_plan(struct run_verb *r)
     if (!code) code = run_lists(r);
     if (!code) code = make_plan(r);
     if (!code) code = check_missing(r);
+    if (!code) run_tell_heads(r);
     if (!code) code = run_params(r);
     if (!code) {
         make_memory(r);
@@ -244,6 +248,7 @@ static int run(const struct args *a)
 {
     struct run_verb r = { .a = a,
                           .spec = a->words[0],
+                          .rows_first = opt_word(a, "layout", 0) == 1,
                           .p = { FOCI_SIZED(foci_problem) } };
 
     int code = run_check_options(a);
@@ -277,6 +282,11 @@ static const struct option options[] = {
     FILE_OPTION("v", "values, likewise"),
     FILE_OPTION("x",
                 "hidden states, of a layer or where they are read: N x d or B x N x d"),
+    { .name = "layout",
+      .arg = "ORDER",
+      .help = "axes of q, k, v, o and gradients: bhnd (default), or bnhd, heads by row",
+      .kind = KIND_WORD,
+      .words = "bhnd|bnhd" },
     EXTENT_OPTION("heads", "N", "a whole layer from --x, with so many heads"),
     { .name = "layer",
       .arg = "KIND",
@@ -298,7 +308,7 @@ static const struct option options[] = {
       .help = "place of the layer in its model: frozen projections differ (default 0)",
       .kind = KIND_WHOLE,
       .max = MOST_WHOLE },
-    FILE_OPTION("out", "where the output goes, as .npy of f4"),
+    FILE_OPTION("out", "where the output goes, as .npy of f4; - is standard output"),
     { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
     { .name = "dtype",
       .arg = "TYPE",
@@ -318,6 +328,9 @@ static const struct option options[] = {
       .help = "a parameter, for each head or for all; a list that planning asks for",
       .kind = KIND_TEXT,
       .many = true },
+    FILE_OPTION("params", "parameters by their names, as --dump-params writes them"),
+    { .name = "transposed",
+      .help = "matrices of a layer are given as [out][in], as in Linear of PyTorch" },
     FILE_OPTION("dump-params", "where the parameters go, as .safetensors"),
     FILE_OPTION("weights", "where the matrix A of o = A v goes, as .npy"),
     FILE_OPTION("dout", "gradient of the output"),
@@ -391,15 +404,19 @@ const struct verb verb_run = {
     .options = options,
     .examples = examples,
     .notes =
-        "Files are .npy or .safetensors; of a .safetensors file with several "
-        "arrays the one\n"
-        "named as the option or the parameter is taken.  Tensors that the "
-        "mechanism does not\n"
-        "read may be left out.  Lists of whole numbers, such as the layout of blocks, "
-        "may have\n"
-        "any shape with the right number of entries.  With routes, key head h J + r "
-        "is route r\n"
-        "of head h.\n\n"
+        "Files are .npy, .safetensors or .npz; FILE:NAME is one array of several, and "
+        "FILE\n"
+        "alone the one named as the option or the parameter.  - is standard input, "
+        "once.\n"
+        "With --out - the array is all that is written to standard output, and the "
+        "summary\n"
+        "goes to stderr.  Tensors that the mechanism does not read may be left out.  "
+        "Keys\n"
+        "with fewer heads than queries are shared, and a line says so.  Lists of "
+        "whole\n"
+        "numbers, such as the layout of blocks, may have any shape with the right "
+        "number\n"
+        "of entries.  With routes, key head h J + r is route r of head h.\n\n"
         "With --heads a whole layer is run, from hidden states x to hidden states: it "
         "owns\n"
         "Wq, Wk, Wv (of the groups that read them; in a mix 0.Wq and so on) and Wo, "

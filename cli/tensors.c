@@ -20,17 +20,24 @@ const char *shape_text(int n_dims, const int64_t *shape, const char *any,
     return text;
 }
 
-static int convert(const struct args *a, const char *shown, const foci_array *in,
-                   bool ints, struct array *out)
+static void shape_of(const foci_array *in, struct array *out)
 {
     out->n_dims = in->n_dims;
     memcpy(out->shape, in->shape, sizeof out->shape);
     out->count = in->count;
-    if (!ints) {
-        out->data = need((size_t)in->count, sizeof *out->data);
-        foci_array_to_f32(in, out->data);
-        return EXIT_OK;
-    }
+}
+
+void array_of(const foci_array *in, struct array *out)
+{
+    shape_of(in, out);
+    out->data = need((size_t)in->count, sizeof *out->data);
+    foci_array_to_f32(in, out->data);
+}
+
+static int ints_of(const struct args *a, const char *shown, const foci_array *in,
+                   struct array *out)
+{
+    shape_of(in, out);
     out->ints = need((size_t)in->count, sizeof *out->ints);
     return foci_array_to_i32(in, out->ints)
                ? failure(a,
@@ -54,7 +61,10 @@ static int load(const struct args *a, foci_ctx *ctx, const char *option,
     int       code = array_file_open(a, ctx, prefix, path, &f);
     const int i = code ? -1 : array_file_find(&f, name);
     if (!code) code = i < 0 ? EXIT_FAILED : array_file_get(&f, i, &in);
-    if (!code) code = convert(a, f.shown, &in, ints, out);
+    if (!code && ints)
+        code = ints_of(a, f.shown, &in, out);
+    else if (!code)
+        array_of(&in, out);
     array_file_close(&f);
     return code;
 }

@@ -22,6 +22,8 @@ int  array_load(const struct args *a, foci_ctx *ctx, const char *option,
 int  array_load_ints(const struct args *a, foci_ctx *ctx, const char *option,
                      const char *name, const char *path, struct array *out);
 void array_free(struct array *x);
+/* Shape and numbers of an array of a file that is open. */
+void array_of(const foci_array *in, struct array *out);
 
 /* Batch, heads, rows and width of an array with 2 to 4 axes, 1 for the axes it does
  * not have; EXIT_FAILED with the message printed, which names what is accepted, if it

@@ -132,3 +132,200 @@ foci run: --q -: is neither .npy (begins with \x93NUMPY) nor .safetensors (eight
 foci run: --q -: is empty; a .npy or .safetensors file is needed
 foci run: --q -: *
 --- exit 1
+
+=== rows before heads
+turn() { npy swap $1.npy $2.npy -3 -2; }
+npy make q.npy 2x4x7x8
+npy make k.npy 2x2x9x8 wave:1
+npy make v.npy 2x2x9x6 wave:2
+npy make g.npy 2x4x7x6 wave:3
+npy make m.npy 2x4x7x9 wave:4
+for x in q k v g; do turn $x t$x; done
+heads="--q q.npy --k k.npy --v v.npy --dout g.npy"
+rows="--layout bnhd --q tq.npy --k tk.npy --v tv.npy --dout tg.npy"
+for more in --causal "--bias m.npy" "--ref" "--dtype bf16"; do
+    foci run '2*softmax sink + 2*relu2 rope' $heads --out o.npy --grads h --weights w.npy $more --quiet > /dev/null
+    foci run '2*softmax sink + 2*relu2 rope' $rows --out r.npy --grads t --weights u.npy $more --quiet > /dev/null
+    cmp w.npy u.npy
+    turn o to && cmp to.npy r.npy
+    for x in q k v; do turn h.d$x x && cmp x.npy t.d$x.npy; done
+    cmp h.d0.sink.npy t.d0.sink.npy
+done
+foci run softmax --q q.npy --k k.npy --v v.npy --causal --step --out o.npy --quiet > /dev/null
+foci run softmax --layout bnhd --q tq.npy --k tk.npy --v tv.npy --causal --step --out r.npy --quiet > /dev/null
+turn o to && cmp to.npy r.npy
+npy show r.npy > r; head -1 r
+--- stdout
+<f4 (2, 7, 4, 6)
+
+=== rows before heads without a batch, and without heads
+npy make q.npy 7x4x8
+npy make k.npy 9x8
+foci run softmax --layout bnhd --q q.npy --k q.npy --v q.npy --out o.npy | tail -1
+foci run softmax --layout bnhd --q k.npy --k k.npy --v k.npy --out o.npy | tail -1
+npy make g.npy 4x7x8
+foci run softmax --layout bnhd --q q.npy --k q.npy --v q.npy --dout g.npy --grads g
+npy make k.npy 9x4x7
+foci run softmax --layout bnhd --q q.npy --k k.npy --v k.npy --out o.npy
+npy make k.npy 9
+foci run softmax --layout bnhd --q q.npy --k k.npy --v k.npy --out o.npy
+foci run softmax --layout nbhd --q q.npy --k k.npy --v k.npy --out o.npy
+foci run softmax --layout bnhd --x q.npy --heads 2 --out o.npy
+--- stdout
+  wrote    o.npy, 7x4x8
+  wrote    o.npy, 9x8
+--- stderr
+foci run: --dout g.npy: its shape is 4x7x8; the output needs 7x4x8
+foci run: --k k.npy: its shape is 9x4x7; --q q.npy of 7x4x8 needs NxHx8
+foci run: --k k.npy: its shape is 9; accepted are N x d, N x H x d and B x N x H x d
+foci run: --layout is 'nbhd'; it takes bhnd|bnhd
+foci run: --layout and --heads do not go together: hidden states of a layer have no heads
+--- exit 2
+
+=== heads that are inferred are told
+npy make q.npy 48x8x64
+npy make k.npy 16x8x64
+npy make one.npy 32x1x64
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy > /dev/null
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy > /dev/null
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy --layout bnhd > /dev/null
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy --layout bhnd > /dev/null
+foci run softmax --q q.npy --k k.npy --v k.npy --out o.npy --quiet > /dev/null
+foci run softmax --q one.npy --k one.npy --v one.npy --out o.npy > /dev/null
+--- stderr
+foci run: --q q.npy of 48x8x64 is read as 48 heads of 8 rows; --layout bnhd reads 8 heads of 48 rows
+foci run: --k k.npy of 16x8x64 has 16 heads for the 48 of --q q.npy of 48x8x64: each serves 3; rows before heads are --layout bnhd
+foci run: --q q.npy of 48x8x64 is read as 48 heads of 8 rows; --layout bnhd reads 8 heads of 48 rows
+foci run: --k k.npy of 16x8x64 has 16 heads for the 48 of --q q.npy of 48x8x64: each serves 3
+
+=== an array to standard output, and nothing else
+npy make q.npy 2x4x8
+foci run softmax --q q.npy --k q.npy --v q.npy --out a.npy > /dev/null
+foci run softmax --q q.npy --k q.npy --v q.npy --out - > b.npy 2> summary
+cmp a.npy b.npy
+cat summary
+cat q.npy | foci run softmax --q - --k q.npy --v q.npy --out - --quiet | cmp - a.npy
+foci run relu2 --q a.npy --k a.npy --v a.npy --out c.npy > /dev/null
+foci run softmax --q q.npy --k q.npy --v q.npy --out - --quiet |
+    foci run relu2 --q - --k a.npy --v a.npy --out - --quiet | cmp - c.npy
+foci run softmax --q q.npy --k q.npy --v q.npy --out - --json
+foci run softmax --q q.npy --k q.npy --v q.npy --out a.npy --weights -
+echo $?
+python3 - <<'END'
+import os, pty, subprocess
+master, slave = pty.openpty()
+for extra in ["--out", "-"], ["--out", "o.npy", "--k", "-"]:
+    command = ["foci", "run", "softmax", "--q", "q.npy", "--k", "q.npy", "--v", "q.npy"]
+    done = subprocess.run(command + extra, stdin=slave, stdout=slave, stderr=subprocess.PIPE)
+    print(done.returncode, done.stderr.decode().strip())
+END
+foci run softmax --q q.npy --k q.npy --v q.npy --out - --quiet >&-
+--- stdout
+plan h2n4d8, f32, *
+  spec     2*softmax
+  output   2x4x8
+  forward  * ms
+  wrote    standard output, 2x4x8
+2
+2 foci run: --out -: standard output is a terminal; an array goes to a file or a pipe
+2 foci run: --k -: standard input is a terminal; an array comes from a file or a pipe
+--- stderr
+foci run: --json and --out - do not go together: both are written to standard output
+foci run: --weights is '-'; --out alone can be standard output: the name of a file is needed
+foci run: descriptor 1: cannot be written: Bad file descriptor
+--- exit 1
+
+=== what was written is told
+npy make q.npy 2x4x8
+foci run 'softmax sink' --q q.npy --k q.npy --v q.npy --out o.npy --weights w.npy --dump-params p.safetensors \
+    --dout q.npy --grads g > all
+sed -n '/wrote/,$p' all
+foci run softmax --q q.npy --k q.npy --v q.npy --out o.npy --json > r.json
+python3 -c '
+import json
+r = json.load(open("r.json"))
+print(r["written"], r["not_finite"])'
+--- stdout
+  wrote     o.npy, 2x4x8
+            w.npy, 2x4x4
+            g.dq.npy, 2x4x8
+            g.dk.npy, 2x4x8
+            g.dv.npy, 2x4x8
+            g.dsink.npy, 2
+            p.safetensors, arrays: 1
+[{'file': 'o.npy', 'shape': [2, 4, 8]}] {}
+
+=== results that are not finite
+npy make q.npy 2x2 1,2,3,4
+npy make v.npy 2x2 1,nan,inf,2
+npy make big.npy 2x2 1.0e30,1.0e30,1.0e30,1.0e30
+foci run softmax --q q.npy --k q.npy --v v.npy --out o.npy > /dev/null
+foci run relu2 --q big.npy --k big.npy --v q.npy --out o.npy --dtype bf16 > /dev/null
+foci run relu2 --q big.npy --k big.npy --v q.npy --out o.npy --quiet --json > r.json
+python3 -c '
+import json
+print(json.load(open("r.json"))["not_finite"])'
+--- stdout
+{'output': 4}
+--- stderr
+foci run: warning: * of 4 numbers of the output are not finite, the first * at [0, 0]; --v v.npy has 2 such numbers
+foci run: warning: 4 of 4 numbers of the output are not finite, the first inf at [0, 0]
+
+=== parameters of a file, as they were dumped
+npy make q.npy 2x4x8
+npy make s.npy 2
+foci run '1*softmax sink + 1*softmax temper' --q q.npy --k q.npy --v q.npy --out a.npy \
+    --param 0.sink=s.npy:x --dump-params p.safetensors
+npy make s.npy 1
+foci run '1*softmax sink + 1*softmax temper' --q q.npy --k q.npy --v q.npy --out a.npy \
+    --param 0.sink=s.npy --dump-params p.safetensors > /dev/null
+foci run '1*softmax sink + 1*softmax temper' --q q.npy --k q.npy --v q.npy --out b.npy \
+    --params p.safetensors --dump-params r.safetensors > /dev/null
+cmp a.npy b.npy
+cmp p.safetensors r.safetensors
+npy make x.npy 5x16
+foci run '1*softmax frozen + 1*softmax sink' --x x.npy --heads 2 --biases --out a.npy --seed 3 --dump-params p.safetensors > /dev/null
+foci run '1*softmax frozen + 1*softmax sink' --x x.npy --heads 2 --biases --out b.npy --seed 4 --params p.safetensors > /dev/null
+cmp a.npy b.npy
+npy names p.safetensors > names
+npy tensors some.safetensors Wo=16x16 0.Wq=16x8
+foci run '1*softmax frozen + 1*softmax sink' --x x.npy --heads 2 --out b.npy --params some.safetensors > /dev/null
+npy tensors wrong.safetensors W0=16x16
+foci run softmax --x x.npy --heads 2 --out b.npy --params wrong.safetensors
+npy tensors wrong.safetensors Wo=16x15
+foci run softmax --x x.npy --heads 2 --out b.npy --params wrong.safetensors
+foci run softmax --x x.npy --heads 2 --out b.npy --params some.safetensors:Wo
+foci run softmax --x x.npy --heads 2 --out b.npy --params x.npy
+foci run softmax --x x.npy --heads 2 --out b.npy --params none.safetensors
+--- stderr
+foci run: --param 0.sink=s.npy:x: a .npy file has one array, and no name for it
+foci run: --params some.safetensors: has no 0.Wk, 0.Wv, 1.Wq, 1.Wk, 1.Wv, 1.sink: drawn from the seed
+foci run: --params wrong.safetensors:W0: no such tensor (did you mean 'Wq'?); see foci plan 'softmax' PROBLEM --width W --json
+foci run: --params wrong.safetensors:Wo: its shape is 16x15; accepted is 16x16
+foci run: --params some.safetensors:Wo: all arrays of a file are taken; one is taken by --param NAME=some.safetensors:Wo
+foci run: --params x.npy: a .npy file does not name its array; a .safetensors or .npz file is needed, or --param NAME=x.npy
+foci run: --params none.safetensors: cannot be opened: No such file or directory
+--- exit 1
+
+=== weights of Linear, stored the other way round
+npy make x.npy 5x8
+npy make wq.npy 8x12
+npy make wo.npy 12x8
+npy swap wq.npy tq.npy 0 1
+npy swap wo.npy to.npy 0 1
+for spec in softmax 'softmax frozen'; do
+    run() { foci run "$spec" --x x.npy --heads 2 --head-dim 6 --biases --out $1 $2 $3 $4 $5 $6 > /dev/null; }
+    run a.npy --param Wq=wq.npy --param Wo=wo.npy
+    run b.npy --param Wq=tq.npy --param Wo=to.npy --transposed
+    cmp a.npy b.npy
+done
+foci run softmax --x x.npy --heads 2 --head-dim 6 --out a.npy --param Wq=tq.npy
+foci run softmax --x x.npy --heads 2 --head-dim 6 --out a.npy --param Wq=wq.npy --transposed
+foci run softmax --x x.npy --heads 2 --out a.npy --transposed
+foci run softmax --q x.npy --k x.npy --v x.npy --out a.npy --transposed
+--- stderr
+foci run: --param Wq=tq.npy: its shape is 12x8; accepted is 8x12; --transposed takes [out][in]
+foci run: --param Wq=wq.npy: its shape is 8x12; accepted is 12x8 with --transposed; without it, as it is
+foci run: --transposed needs --param or --params, whose matrices are stored so
+foci run: --transposed is of the projections of a layer; it needs --heads N and --x FILE
+--- exit 2

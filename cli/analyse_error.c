@@ -239,7 +239,7 @@ static void print_errors(const struct errors *e)
     struct output_table *t;
 
     memset(columns + 2, 'r', (size_t)e->spreads.n);
-    t = table_create(columns);
+    t = table_headed(columns);
     table_pair(t, "mechanism", "keys");
     for (int i = 0; i < e->spreads.n; i++)
         table_cell(t, "%.3g", e->spreads.x[i]);

@@ -40,41 +40,22 @@ static void heads(struct sheet *s, const char *const *names)
         cell(s, compare_text("%s", *names));
 }
 
-static void print_markdown(const struct sheet *s)
-{
-    const size_t n = strlen(s->columns);
-    size_t       i;
-    json_t      *text;
-
-    json_array_foreach(s->cells, i, text)
-    {
-        printf("| ");
-        for (const char *p = json_string_value(text); *p; p++)
-            printf(*p == '|' ? "\\|" : "%c", *p);
-        printf(i % n == n - 1 ? " |\n" : " ");
-        for (size_t c = 0; i == n - 1 && c < n; c++)
-            printf("| %s %s", s->columns[c] == 'r' ? "--:" : "---",
-                   c == n - 1 ? "|\n" : "");
-    }
-}
-
 /* Print and release. */
 static void sheet_print(struct sheet *s, bool markdown)
 {
-    struct output_table *t = markdown ? NULL : table_create(s->columns);
+    struct output_table *t = table_headed(s->columns);
     size_t               i;
     json_t              *text;
 
-    if (markdown) {
-        print_markdown(s);
-    } else {
-        json_array_foreach(s->cells, i, text)
-        {
-            table_cell(t, "%s", json_string_value(text));
-        }
-        table_print(t, stdout);
-        table_free(t);
+    json_array_foreach(s->cells, i, text)
+    {
+        table_cell(t, "%s", json_string_value(text));
     }
+    if (markdown)
+        table_print_markdown(t, stdout);
+    else
+        table_print(t, stdout);
+    table_free(t);
     json_decref(s->cells);
 }
 

@@ -262,7 +262,7 @@ static void print_map(const struct map *m)
     static const char *const heads[] = {
         "heads", "pairs", "density", "keys a query", "weights of a pair", "mechanism"
     };
-    struct output_table *t = table_create("lrrlll");
+    struct output_table *t = table_headed("lrrlll");
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
         table_cell(t, "%s", heads[i]);
@@ -311,6 +311,7 @@ static void release(struct map *m)
     array_free(&m->run.words);
     free(m->run.params);
     free(m->run.dparams);
+    free(m->run.given);
     run_lists_free(&m->run);
     foci_plan_free(m->run.plan);
     foci_ctx_free(m->run.ctx);

@@ -44,11 +44,8 @@ static int check_missing(const struct run_verb *r)
         { "--x", FOCI_READ_X, r->x.file.path },
         { "--param words=FILE", FOCI_READ_WORDS, r->words.path },
     };
-    foci_group g = { FOCI_SIZED(foci_group) };
-    unsigned   reads = 0;
+    const unsigned reads = run_reads(r->plan);
 
-    for (int i = 0; i < foci_plan_group_count(r->plan); i++)
-        if (!foci_plan_group(r->plan, i, &g)) reads |= g.reads;
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         if (reads & tensors[i].read && !tensors[i].given)
             return usage_error(r->a, "%s is missing, and %s reads it", tensors[i].name,
@@ -249,6 +246,8 @@ static int run(const struct args *a)
     struct run_verb r = { .a = a,
                           .spec = a->words[0],
                           .rows_first = opt_word(a, "layout", 0) == 1,
+                          .params_file = opt_text(a, "params"),
+                          .transposed = opt_flag(a, "transposed"),
                           .p = { FOCI_SIZED(foci_problem) } };
 
     int code = run_check_options(a);

@@ -18,7 +18,9 @@ struct run_verb {
     const struct args *a;
     const char        *spec;
     foci_ctx          *ctx;
-    bool               rows_first; /* files have [batch][rows][heads][width] */
+    bool               rows_first;  /* files have [batch][rows][heads][width] */
+    const char        *params_file; /* NULL: none */
+    bool               transposed;  /* matrices of a layer are given as [out][in] */
     foci_problem       p;
     foci_list         *lists; /* [p.n_lists] what p.lists is */
     foci_plan         *plan;  /* NULL: that of the layer */
@@ -81,9 +83,11 @@ int run_check_layer_lists(const struct run_verb *r);
  * plan; texts are to be freed.  In JSON a layer has its kind. */
 int         run_n_params(const struct run_verb *r);
 foci_status run_param(const struct run_verb *r, int index, foci_param *p);
-char       *run_text(const struct run_verb *r);
-char       *run_problem_text(const struct run_verb *r);
-void        run_json_kind(const struct run_verb *r, json_t *o);
+/* What the groups of a plan read: FOCI_READ_Q and so on. */
+unsigned run_reads(const foci_plan *plan);
+char    *run_text(const struct run_verb *r);
+char    *run_problem_text(const struct run_verb *r);
+void     run_json_kind(const struct run_verb *r, json_t *o);
 /* run_params.c: draw the parameters, and put those of --params and --param in their place. */
 int run_params(struct run_verb *r);
 /* Fill in those that are statistics of q and k from the tensors of the one or the other:

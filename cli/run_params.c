@@ -121,7 +121,7 @@ static int refuse_own(const struct run_verb *r, const foci_param *p,
 static int place_own(const struct run_verb *r, int index, const foci_param *p,
                      const struct array *x)
 {
-    const bool           turned = opt_flag(r->a, "transposed") && p->n_dims == 2;
+    const bool           turned = r->transposed && p->n_dims == 2;
     const int64_t        turn[2] = { p->shape[1], p->shape[0] };
     const int64_t *const wanted = turned ? turn : p->shape;
 
@@ -221,7 +221,7 @@ static void tell_drawn(const struct run_verb *r, const char *path)
 /* The inverse of --dump-params. */
 static int take_file(const struct run_verb *r)
 {
-    const char       *path = opt_text(r->a, "params");
+    const char *const path = r->params_file;
     struct array_file f;
 
     if (!path) return EXIT_OK;
@@ -245,7 +245,7 @@ static int take_params(const struct run_verb *r)
 
     for (int i = 0; !code && (text = opt_nth(r->a, "param", i)); i++)
         code = take_param(r, text);
-    if (!code && opt_text(r->a, "params")) tell_drawn(r, opt_text(r->a, "params"));
+    if (!code && r->params_file) tell_drawn(r, r->params_file);
     return code;
 }
 

@@ -329,3 +329,49 @@ foci run: --param Wq=wq.npy: its shape is 8x12; accepted is 12x8 with --transpos
 foci run: --transposed needs --param or --params, whose matrices are stored so
 foci run: --transposed is of the projections of a layer; it needs --heads N and --x FILE
 --- exit 2
+
+=== conventions that docs/coming-from.md tells
+show() { npy show w.npy | sed 1d; }
+npy make q2.npy 2x4
+npy make k5.npy 5x4 wave:1
+foci run softmax --q q2.npy --k k5.npy --v k5.npy --causal --weights w.npy --quiet > /dev/null
+show | sed 's/0\.0000/-/g; s/[0-9.][0-9.]*/x/g'
+foci run softmax --q k5.npy --k q2.npy --v q2.npy --causal --weights w.npy --quiet > /dev/null
+show | sed 's/0\.0000/-/g; s/[0-9.][0-9.]*/x/g'
+npy make a.npy 1x4 2,0,0,0
+npy make b.npy 2x4 1,0,0,0,0,0,0,0
+foci run softmax --q a.npy --k b.npy --v b.npy --weights w.npy --quiet > /dev/null; show
+npy make m.npy 1x2 1,0 --dtype b1
+foci run softmax --q a.npy --k b.npy --v b.npy --mask m.npy --weights w.npy --quiet > /dev/null; show
+npy make bias.npy 1x2 1,0
+foci run softmax --q a.npy --k b.npy --v b.npy --bias bias.npy --weights w.npy --quiet > /dev/null; show
+npy make q6.npy 6x1x4
+npy make kk.npy 2x1x4
+npy make v.npy 2x1x1 10,20
+foci run softmax --q q6.npy --k kk.npy --v v.npy --out w.npy --quiet > /dev/null; show | tr '\n' ' '; echo
+npy make r.npy 1x3x4 1,0,0,0,1,0,0,0,1,0,0,0
+foci run retention --q r.npy --k r.npy --v r.npy --causal --weights w.npy --quiet > /dev/null; show
+npy make z2.npy 2x4 0,0,0,0,0,0,0,0
+npy make z3.npy 3x4 0,0,0,0,0,0,0,0,0,0,0,0
+foci run 'softmax alibi(slope=1)' --q z2.npy --k z3.npy --v z3.npy --weights w.npy --quiet > /dev/null; show
+npy make q9.npy 9x4
+foci run 'local(window=2)' --q q9.npy --k q9.npy --v q9.npy --weights w.npy --quiet > /dev/null
+show | sed -n '5s/0\.0000/-/g; 5s/[0-9.][0-9.]*/x/gp'
+--- stdout
+x x x x -
+x x x x x
+- -
+- -
+- -
+x -
+x x
+0.7311 0.2689
+1.0000 0.0000
+0.8808 0.1192
+10.0000 10.0000 10.0000 20.0000 20.0000 20.0000 
+0.5000 0.0000 0.0000
+0.4844 0.5000 0.0000
+0.4692 0.4844 0.5000
+0.2119 0.5761 0.2119
+0.0900 0.2447 0.6652
+- - x x x x x - -

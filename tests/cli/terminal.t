@@ -3,7 +3,7 @@
 === tables are as wide as the terminal
 export TERM=xterm
 unset COLUMNS NO_COLOR
-widest() { sed 's/\^\[\[[01]m//g' | awk -v most=$1 '{ if (length($0) > n) n = length($0) } END { print n <= most && n > most - 9 }'; }
+widest() { sed 's/\^\[\[[01]m//g' | awk -v most=$1 '{ if (length($0) > n) n = length($0) } END { print (n <= most && n > most - 9) }'; }
 wide 60 foci list | widest 60
 COLUMNS=50 wide 60 foci list | widest 50
 wide 300 foci list > a; NO_COLOR=1 wide 300 foci list > b

@@ -7,6 +7,7 @@
 often.  Docs: docs/python.md.
 """
 
+from . import _specs
 from ._analyse import (Estimate, Figure, Sampled, concentration, concentration_quadrature, concentration_sample,
                        concentration_theory, estimator, head_figures, layer_concentration, layer_softmax_errors,
                        orthogonality, softmax_errors, weights)
@@ -28,6 +29,18 @@ from ._state import State
 from ._tokenizer import Decoder, Tokenizer
 
 __version__ = version()
+__all__ = [
+    "ArgumentError", "AttentionWeights", "Context", "DTypeError", "Decoder", "DeviceError", "Error", "Estimate",
+    "Figure", "FileError", "Gradients", "Layer", "LayerGradients", "LayerState", "Loss", "Mechanism", "Model",
+    "ModelSequences", "Modifier", "OutOfMemoryError", "Param", "Params", "Picture", "Plan", "PoolFullError",
+    "ProductGradients", "Report", "Sampled", "Spec", "SpecError", "State", "Tokenizer", "UnsupportedError", "Vjp",
+    "attention", "attention_vjp", "clear_cache", "command", "concentration", "concentration_quadrature",
+    "concentration_sample", "concentration_theory", "convert", "default_context", "estimator", "get_threads",
+    "head_figures", "layer_concentration", "layer_softmax_errors", "mechanisms", "modifiers", "orthogonality",
+    "product", "product_vjp", "set_threads", "show_model", "show_pattern", "show_report", "show_weights",
+    "sinusoid", "softmax_errors", "version", "weights",
+]
+__all__ += _specs.__all__
 
 for _value in list(globals().values()):  # messages name foci.Error, not where it is written
     if isinstance(_value, type) and _value.__module__.startswith("foci."):

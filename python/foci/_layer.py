@@ -23,11 +23,11 @@ KEPT = 16  # shapes
 
 
 class LayerGradients(NamedTuple):
-    """Gradients of what a layer read; None: it has no such input."""
+    """Gradients of what a layer read, arrays shaped as it is; None: there is no such input."""
 
     x: Array
-    source: Optional[Array]
-    bias: Optional[Floats]
+    source: Any
+    bias: Any
     params: Params
 
 

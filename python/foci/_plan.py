@@ -68,13 +68,14 @@ def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
 
 
 class Gradients(NamedTuple):
-    """Gradients of the inputs of an attention; None: it has no such input."""
+    """Gradients of the inputs of an attention, arrays shaped as they are; None: there is no such
+    input."""
 
-    q: Optional[Array]
-    k: Optional[Array]
-    v: Optional[Array]
-    x: Optional[Array]
-    bias: Optional[Floats]
+    q: Any
+    k: Any
+    v: Any
+    x: Any
+    bias: Any
     params: Params
 
 

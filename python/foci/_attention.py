@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 import numpy as np
 
-from . import _c, _context
+from . import _c
 from ._context import Context, default_context
 from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Params
 from ._plan import LAYOUTS, Gradients, Plan, arranged, check_layout, pairs, strides_of, whole_numbers, writable
-from ._tensors import Array, Floats, address, array, float_array, rows_adjacent
+from ._tensors import Array, Floats, float_array, rows_adjacent
 
 KEPT = 64  # plans
 

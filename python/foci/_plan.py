@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -139,7 +139,7 @@ class Plan(_c.Handle):
         self.saved_bytes: int = lib.foci_plan_saved_bytes(handle)
         self._n_floats: int = lib.foci_plan_param_floats(handle)
         self.tensors: tuple[Param, ...] = table(lib.foci_plan_param_count, lib.foci_plan_param, handle)
-        self._drawn: Optional[tuple[int, Params]] = None
+        self._drawn: Optional[Params] = None
         q = self.problem
         self._shapes = {
             "q": arranged(layout, q.batch, q.len_q, q.heads, q.dim_qk),
@@ -214,10 +214,9 @@ class Plan(_c.Handle):
             if params:
                 raise ArgumentError(f'there is no parameter "{next(iter(params))}": {self.spec} has none')
             return None
-        drawn = self._drawn
-        if drawn is None:
-            self._drawn = drawn = (0, self.params(self.problem.seed))
-        return given(params, drawn[1])
+        if self._drawn is None:
+            self._drawn = self.params(self.problem.seed)
+        return given(params, self._drawn)
 
     # Execution
 

@@ -265,9 +265,9 @@ class State(Sequences):
         self._append(given, rows, tokens, address(out), fields)
         return self._laid_out(out, tokens is not None)
 
-    def append(self, k: Any, v: Any, q: Any = None, *, tokens: Any = None, x: Any = None, words: Any = None,
+    def append(self, q: Any, k: Any, v: Any, *, tokens: Any = None, x: Any = None, words: Any = None,
                params: GivenParams = None) -> None:
-        """Append tokens that nothing is asked of; q is needed only where keys are made of
+        """Append tokens and attend to nothing: q may be None but where keys are made of
         queries."""
         given, rows, fields = self._given(q, k, v, tokens, x, words, params)
         self._append(given, rows, tokens, 0, fields)

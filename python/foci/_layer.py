@@ -13,6 +13,7 @@ from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
 from ._params import GivenParams, Params, given, table
 from ._plan import add_lists, pairs
+from ._spec import check_spec
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
 
@@ -72,8 +73,8 @@ class Layer:
                  context: Optional[Context] = None) -> None:
         if kind not in KINDS:
             raise ArgumentError(f'kind "{kind}": there are {", ".join(KINDS)}')
-        if spec is not None and not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text")
+        if spec is not None:
+            check_spec(spec)
         self._context = context or default_context()
         self.code = dtype_code(dtype)
         self.cross = width_source > 0

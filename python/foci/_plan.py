@@ -10,8 +10,9 @@ import numpy as np
 
 from . import _c
 from ._context import Bytes, Context, aligned, default_context
-from ._errors import ArgumentError, DTypeError, SpecError
+from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Param, Params, given, table
+from ._spec import check_spec
 from ._tensors import Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers
 
 OPTIONS = ("x", "params", "mask", "bias", "lengths", "docs", "words", "dropout_seed")  # of executions
@@ -103,10 +104,7 @@ class Plan(_c.Handle):
                  strides: Optional[Mapping[str, tuple[int, int, int]]] = None,
                  context: Optional[Context] = None) -> None:
         check_layout(layout, len(layout))
-        if not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
-        if "\0" in spec:
-            raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
+        check_spec(spec)
         self.context = context or default_context()
         self.code = dtype_code(dtype)
         # tensors of bf16 have addresses also where NumPy has no such type

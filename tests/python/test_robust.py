@@ -126,6 +126,8 @@ def test_wrong_arrays(q, error, sentence):
     ({"mask": np.ones((33, 32), bool)}, foci.ArgumentError, "mask has shape"),
     ({"mask": np.ones((33, 33))}, foci.DTypeError, "a mask is bool"),
     ({"bias": np.ones((3, 33, 33), np.float32)}, foci.Error, "."),
+    ({"bias": np.ones((3, 32), np.float32), "mask": np.ones((33, 33), bool)}, foci.ArgumentError, "have to agree"),
+    ({"spec": ["softmax"]}, foci.DTypeError, "spec is a list"),
     ({"lengths": [33]}, foci.ArgumentError, r"lengths .* has shape \(1,\), not \(2,\)"),
     ({"lengths": [33, 34]}, foci.ArgumentError, "."),
     ({"lengths": [1.5, 2]}, foci.DTypeError, "whole numbers"),

@@ -51,6 +51,10 @@ def check_spec(spec: Any) -> None:
         raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
     if "\0" in spec:
         raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
+    try:
+        spec.encode()
+    except UnicodeEncodeError as error:
+        raise SpecError(f"column {error.start + 1}: half a character") from None
 
 
 def written(value: Any) -> str:

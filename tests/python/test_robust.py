@@ -120,6 +120,8 @@ def test_wrong_arrays(q, error, sentence):
 @pytest.mark.parametrize("options,error,sentence", [
     ({"spec": "sofmax"}, foci.SpecError, 'column 1: unknown mechanism "sofmax"; the nearest is "softmax"'),
     ({"spec": "softmax\0"}, foci.SpecError, "column 8: a zero byte"),
+    ({"spec": "soft\ud800max"}, foci.SpecError, "column 5: half a character"),
+    ({"spec": "söftmax"}, foci.SpecError, "column 1|column 2"),
     ({"spec": 3}, foci.DTypeError, "spec is a int"),
     ({"layout": "bhdn"}, foci.ArgumentError, 'layout "bhdn": a layout is an order of'),
     ({"layout": "bnd"}, foci.ArgumentError, 'layout "bnd" names 3 axes'),

@@ -164,6 +164,15 @@ def test_unknown_options_of_plans():
         plan.forward(Q, K, V, mask=np.ones((33, 33), bool))
     with pytest.raises(foci.ArgumentError, match="without train=True"):
         plan.saved()
+    trains, twin = (foci.Plan("lsh", batch=2, heads=4, len_q=33, dim=16, train=True) for _ in range(2))
+    saved = trains.saved()
+    out = trains.forward(Q, K, V)
+    with pytest.raises(foci.ArgumentError, match="saved is empty"):
+        trains.backward(out, Q, K, V, out=out, saved=saved)
+    with pytest.raises(foci.ArgumentError, match="saved is that of another plan"):
+        twin.forward(Q, K, V, saved=saved)
+    trains.forward(Q, K, V, saved=saved)
+    assert saved.filled and saved.nbytes and trains.backward(out, Q, K, V, out=out, saved=saved).q.any()
 
 
 def test_exceptions_are_pythons_too():

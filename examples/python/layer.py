@@ -29,7 +29,6 @@ state = layer.state(batch=8)
 rows = np.concatenate([state.step(x[:, i:i + 1]) for i in range(32)], 1)
 assert np.allclose(rows, layer(x), atol=1e-5)
 
-# %% Kept for another day: a file of arrays by name
-np.savez("layer.npz", **layer.params)
-with np.load("layer.npz") as kept:
-    layer.params.update(kept)
+# %% Kept for another day
+np.save("layer.npy", layer.params.flat)
+layer.params.flat[:] = np.load("layer.npy")

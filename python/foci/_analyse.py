@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional
 
 import numpy as np
 import numpy.typing as npt
@@ -116,7 +116,7 @@ def layer_softmax_errors(layer: Layer, x: Any, **options: Any) -> Doubles:
     return _of_layer(lib.foci_layer_softmax_errors, layer, x, options)
 
 
-def concentration(values: Any) -> Union[float, Doubles]:
+def concentration(values: Any) -> Any:
     """How evenly weights are spread, along the last axis: |a|_1 / (sqrt(n) |a|_2), from
     1 / sqrt(n) where one of them is not zero to 1 where all have the same size."""
     found = floats(values, "weights")

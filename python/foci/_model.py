@@ -28,15 +28,16 @@ _free.restype = None
 
 
 class Loss(NamedTuple):
-    """The loss of a batch: nats a label, how many labels there were, and how many of them
-    are what the model finds likeliest; of each label its own nats and the likeliest id."""
+    """The loss of a batch: nats a label, how many labels there were, and how many of them are what
+    the model finds likeliest; of each label its own nats and the likeliest id.  Where gradients
+    were asked for, these two are zeros, and `gradients` is that of the sum of all nats."""
 
     loss: float
     labels: int
     hits: int
     nats: Floats
     best: Ids
-    gradients: Optional[Params] = None
+    gradients: Params
 
 
 class AttentionWeights(NamedTuple):
@@ -68,7 +69,7 @@ class Model(_c.Handle):
     A model serves one thread at a time: others wait.
     """
 
-    __slots__ = ("context", "tokenizer", "folder", "config", "tensors", "_locked")
+    __slots__ = ("context", "_tokenizer", "folder", "config", "tensors", "_locked")
 
     def __init__(self, folder: Union[str, os.PathLike[str]], threads: int = 0) -> None:
         self.context = Context(threads)
@@ -80,7 +81,7 @@ class Model(_c.Handle):
             _c.fail(status, self.context.handle)
         assert model.value is not None
         super().__init__(model.value, lib.foci_model_free, self.context)
-        self.tokenizer = Tokenizer(tokenizer.value, self.context) if tokenizer.value else None
+        self._tokenizer = Tokenizer(tokenizer.value, self.context) if tokenizer.value else None
         self.config = self._read_config()
         self.tensors: tuple[Param, ...] = table(lib.foci_model_param_count, lib.foci_model_param, self.handle)
 
@@ -117,6 +118,13 @@ class Model(_c.Handle):
         return config
 
     @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the model; `foci.ArgumentError` where it has none, but ids."""
+        if self._tokenizer is None:
+            raise ArgumentError("the model has no tokenizer: give ids in place of text")
+        return self._tokenizer
+
+    @property
     def params(self) -> Params:
         """The parameters by name: the model's own memory."""
         count = lib.foci_model_param_floats(self.handle)
@@ -125,21 +133,15 @@ class Model(_c.Handle):
 
     def save(self, folder: Union[str, os.PathLike[str]]) -> None:
         """Write the model, with its parameters as they are now, and its tokenizer."""
-        tokenizer = self.tokenizer.handle if self.tokenizer else None
+        tokenizer = self._tokenizer.handle if self._tokenizer else None
         self._check(lib.foci_model_save(self.handle, tokenizer, os.fsencode(folder)))
 
     def _encoded(self, text: Any) -> Ids:
-        if not isinstance(text, (str, bytes)):
-            return ids_of(text)
-        if self.tokenizer is None:
-            raise ArgumentError("the model has no tokenizer: give ids in place of text")
-        return self.tokenizer.encode(text)
+        return self.tokenizer.encode(text) if isinstance(text, (str, bytes)) else ids_of(text)
 
     def _words(self, ids: Ids) -> Optional[Ids]:
         if not lib.foci_model_reads_words(self.handle):
             return None
-        if self.tokenizer is None:
-            raise ArgumentError("a mechanism of the model reads words, which come from a tokenizer: it has none")
         return np.stack([self.tokenizer.words(row) for row in np.atleast_2d(ids)]) if ids.size else ids
 
     # Loss
@@ -210,11 +212,13 @@ class Model(_c.Handle):
         options = _c.foci_loss_options(smoothing=smoothing, dropout_seed=dropout_seed)
         if not gradients:
             options.nats, options.best = address(nats), address(best)
-        made = Params(self.tensors, np.zeros(lib.foci_model_param_floats(self.handle), np.float32)) if gradients else None
+        made = Params((), np.zeros(0, np.float32))
+        if gradients:
+            made = Params(self.tensors, np.zeros(lib.foci_model_param_floats(self.handle), np.float32))
         found = _c.foci_loss()
         with self._locked.lock:
             self._check(lib.foci_model_loss(self.handle, _byref(batch), _byref(options),
-                                            address(made.flat) if made is not None else None, _byref(found)))
+                                            address(made.flat) if gradients else None, _byref(found)))
         return Loss(found.sum / max(found.labels, 1), found.labels, found.hits, nats, best, made)
 
     def evaluate(self, *arguments: str) -> dict[str, Any]:
@@ -225,8 +229,6 @@ class Model(_c.Handle):
     def attentions(self, text: str, source: Optional[str] = None, most: int = 0) -> list[AttentionWeights]:
         """The weights of every attention on a text (in translation the target, which belongs to
         `source`), of which the first `most` tokens are read, by default 256: slow, for looking."""
-        if self.tokenizer is None:
-            raise ArgumentError("the model has no tokenizer: it cannot read text")
         raw = [None if t is None else t.encode("utf-8", "surrogateescape") for t in (text, source)]
         strings = [_c.foci_string(t, 0 if t is None else len(t)) for t in raw]
         options = _c.foci_reading_options(text=strings[0], source=strings[1], most=most)
@@ -268,10 +270,10 @@ class Model(_c.Handle):
         """
         as_text = isinstance(prompt, (str, bytes))
         ids = self._encoded(prompt).ravel()
-        if not ids.size and self.tokenizer is not None and "bos" in self.tokenizer.specials:
-            ids = np.array([self.tokenizer.specials["bos"]], np.int32)
-        decoder = Decoder(self.tokenizer) if as_text and self.tokenizer else None
-        tokenizer = self.tokenizer.handle if self.tokenizer else None
+        if not ids.size and self._tokenizer is not None and "bos" in self._tokenizer.specials:
+            ids = np.array([self._tokenizer.specials["bos"]], np.int32)
+        decoder = Decoder(self.tokenizer) if as_text else None
+        tokenizer = self._tokenizer.handle if self._tokenizer else None
         options = _c.foci_sample_options(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
                                          tokenizer=tokenizer)
         found: list[Any] = []
@@ -300,8 +302,6 @@ class Model(_c.Handle):
     def translate(self, lines: Union[str, Sequence[str]], *, beam: int = 1, penalty: Optional[float] = None,
                   longest: int = 0) -> Any:
         """The translation of a line, or of each of several."""
-        if self.tokenizer is None:
-            raise ArgumentError("the model has no tokenizer: it cannot read lines")
         tokenizer = self.tokenizer
         one = isinstance(lines, str)
         texts = [lines] if isinstance(lines, str) else list(lines)

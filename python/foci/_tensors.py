@@ -167,4 +167,7 @@ def integers(value: Any, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.in
 
 def address(found: Optional[Array]) -> int:
     """Where an array begins; 0: there is none."""
-    return 0 if found is None else int(found.__array_interface__["data"][0])
+    if found is None:
+        return 0
+    start: int = found.__array_interface__["data"][0]
+    return start

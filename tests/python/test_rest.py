@@ -157,6 +157,16 @@ def test_specs():
         foci.scale()  # its argument must be given
 
 
+def test_everything_public_is_explained():
+    assert len(set(foci.__all__)) == len(foci.__all__)
+    for name in foci.__all__:
+        value = getattr(foci, name)
+        assert value.__doc__, name
+        for member, inner in vars(value).items() if isinstance(value, type) else ():
+            if not member.startswith("_") and (inspect.isfunction(inner) or isinstance(inner, (property, classmethod))):
+                assert inspect.getdoc(inner), f"{name}.{member}"
+
+
 def test_every_function_is_its_descriptor():
     entries = {**foci.mechanisms(), **foci.modifiers()}
     for name, entry in entries.items():

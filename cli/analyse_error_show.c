@@ -41,13 +41,18 @@ static void error_cells(struct output_table *t, const double *errors, int n)
         number_cell(t, errors[i] < 9.9995 ? "%.3f" : "%.3g", errors[i], false);
 }
 
+static const struct curve *first_of(const struct errors *e, int spec)
+{
+    return &e->curves[(ptrdiff_t)spec * e->n_sources];
+}
+
 static void print_notes(const struct errors *e)
 {
     for (int s = 0; s < e->n / e->n_sources; s++)
         if (*e->untrained[s])
             printf("* %s is an untrained mixture: %s as drawn, which training would "
                    "learn\n",
-                   e->curves[s * e->n_sources].spec, e->untrained[s]);
+                   first_of(e, s)->spec, e->untrained[s]);
 }
 
 static void print_errors(const struct errors *e)

@@ -212,7 +212,7 @@ static void weights_job(void *arg, int64_t i, int thread)
                                          { w->step / 2,
                                            w->step / 2 + (w->rows - 1) * w->step + 1 },
                                          w->step };
-    float *const a = w->a + thread * 2 * n, *const b = a + n;
+    float *const a = w->a + (ptrdiff_t)2 * thread * n, *const b = a + n;
 
     foci_status status = ref_weigher_run(&w->theirs, &slice, a);
     slice.head = i % heads;

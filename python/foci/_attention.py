@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable, Optional
 
 import numpy as np
 
-from . import _c, _context
+from . import _c
 from ._context import Context, default_context
 from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Params
-from ._plan import LAYOUTS, Gradients, Plan, arranged, check_layout, pairs, strides_of, writable
-from ._tensors import Array, Floats, address, array, float_array, rows_adjacent
+from ._plan import LAYOUTS, Gradients, Plan, arranged, check_layout, pairs, strides_of, whole_numbers, writable
+from ._tensors import Array, Floats, float_array, rows_adjacent
 
 KEPT = 64  # plans
 
@@ -47,7 +47,7 @@ def _extents(layout: str, found: Array) -> dict[str, int]:
 def _lists_key(lists: Optional[Mapping[str, Any]]) -> Any:
     if not lists:
         return None
-    return tuple((name, np.asarray(values, np.int64).tobytes()) for name, values in lists.items())
+    return tuple((name, whole_numbers(values, name).tobytes()) for name, values in lists.items())
 
 
 def apart(found: Array) -> Array:

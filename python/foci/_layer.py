@@ -11,7 +11,7 @@ import numpy as np
 from . import _c
 from ._context import Block, Context, aligned, default_context
 from ._errors import ArgumentError, DTypeError, UnsupportedError
-from ._params import GivenParams, Param, Params, given, table
+from ._params import GivenParams, Params, given, table
 from ._plan import add_lists, pairs
 from ._state import Sequences, _Pool, _Sequence
 from ._tensors import Array, Floats, address, dtype_code, dtype_of, float_array, floats, integers
@@ -23,11 +23,11 @@ KEPT = 16  # shapes
 
 
 class LayerGradients(NamedTuple):
-    """Gradients of what a layer read; None: it has no such input."""
+    """Gradients of what a layer read, arrays shaped as it is; None: there is no such input."""
 
     x: Array
-    source: Optional[Array]
-    bias: Optional[Floats]
+    source: Any
+    bias: Any
     params: Params
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 import numpy as np
@@ -47,11 +47,19 @@ def strides_of(layout: str, found: Array) -> tuple[int, int, int]:
     return strides.get("b", default), strides["n"], strides.get("h", default)
 
 
+def whole_numbers(values: Any, name: str) -> Array:
+    """A list of planning: int64, whatever its shape was."""
+    found = np.asarray(values)
+    if found.size and found.dtype.kind not in "iub":
+        raise DTypeError(f"the list {name} has dtype {found.dtype}: whole numbers are needed")
+    return np.ascontiguousarray(found, np.int64).ravel()
+
+
 def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
     """Give a problem its lists, as long as what is returned lives."""
     if not lists:
         return None
-    arrays = {name: np.ascontiguousarray(values, np.int64).ravel() for name, values in lists.items()}
+    arrays = {name: whole_numbers(values, name) for name, values in lists.items()}
     structs = (_c.foci_list * len(arrays))(
         *(_c.foci_list(name.encode(), values.ctypes.data, values.size) for name, values in arrays.items()))
     p.lists = ctypes.addressof(structs)
@@ -60,13 +68,14 @@ def add_lists(p: Any, lists: Optional[Mapping[str, Any]]) -> Any:
 
 
 class Gradients(NamedTuple):
-    """Gradients of the inputs of an attention; None: it has no such input."""
+    """Gradients of the inputs of an attention, arrays shaped as they are; None: there is no such
+    input."""
 
-    q: Optional[Array]
-    k: Optional[Array]
-    v: Optional[Array]
-    x: Optional[Array]
-    bias: Optional[Floats]
+    q: Any
+    k: Any
+    v: Any
+    x: Any
+    bias: Any
     params: Params
 
 
@@ -130,7 +139,7 @@ class Plan(_c.Handle):
         self.saved_bytes: int = lib.foci_plan_saved_bytes(handle)
         self._n_floats: int = lib.foci_plan_param_floats(handle)
         self.tensors: tuple[Param, ...] = table(lib.foci_plan_param_count, lib.foci_plan_param, handle)
-        self._drawn: Optional[tuple[int, Params]] = None
+        self._drawn: Optional[Params] = None
         q = self.problem
         self._shapes = {
             "q": arranged(layout, q.batch, q.len_q, q.heads, q.dim_qk),
@@ -205,10 +214,9 @@ class Plan(_c.Handle):
             if params:
                 raise ArgumentError(f'there is no parameter "{next(iter(params))}": {self.spec} has none')
             return None
-        drawn = self._drawn
-        if drawn is None:
-            self._drawn = drawn = (0, self.params(self.problem.seed))
-        return given(params, drawn[1])
+        if self._drawn is None:
+            self._drawn = self.params(self.problem.seed)
+        return given(params, self._drawn)
 
     # Execution
 

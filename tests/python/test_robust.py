@@ -143,6 +143,8 @@ def test_wrong_arrays(q, error, sentence):
     ({"out": Q}, foci.ArgumentError, "overlap"),
     ({"lse": np.zeros(3, np.float32)}, foci.ArgumentError, "lse has to be"),
     ({"lists": {"layout": [1]}}, foci.Error, "."),
+    ({"spec": "block", "lists": {"layout": [0.5]}}, foci.DTypeError, "the list layout has dtype float64"),
+    ({"spec": "block"}, foci.ArgumentError, 'block needs its layout'),
     ({"words": [1]}, foci.ArgumentError, "words has shape"),
 ])
 def test_wrong_options(options, error, sentence):

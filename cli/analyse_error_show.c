@@ -71,7 +71,7 @@ static void print_errors(const struct errors *e)
 
     print_caption(e);
     memset(columns + 3, 'r', (size_t)e->values.n);
-    t = table_create(columns);
+    t = table_headed(columns);
     table_pair(t, "mechanism", "keys");
     table_cell(t, "error of");
     for (int i = 0; i < e->values.n; i++)
@@ -99,7 +99,7 @@ static void print_errors(const struct errors *e)
 
 static struct output_table *file_table(const struct errors *e)
 {
-    struct output_table *t = table_create("llrrrl");
+    struct output_table *t = table_headed("llrrrl");
     char                 axis[128];
 
     errors_axis(e, axis, sizeof axis);

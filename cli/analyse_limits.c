@@ -96,7 +96,7 @@ static bool next_cost(const struct limits_view *v, int *i, double *cost)
 
 static void print_costs(const struct limits_view *v)
 {
-    struct output_table *t = table_create("rrrrl");
+    struct output_table *t = table_headed("rrrrl");
     double               cost = 0;
 
     table_cell(t, "operations");
@@ -134,7 +134,7 @@ static void figure_cells(struct output_table *t, const foci_figure *f)
 
 static void print_limits(const struct limits_view *v, int what, int many)
 {
-    struct output_table *t = table_create("lrrrrrrr");
+    struct output_table *t = table_headed("lrrrrrrr");
 
     table_pair(t, "kind", "dim");
     for (int tied = 1; tied >= 0; tied--) {

@@ -39,38 +39,19 @@ static void heads(struct sheet *s, const char *const *names)
         cell(s, compare_text("%s", *names));
 }
 
-static void print_markdown(const char *columns, const json_t *cells)
-{
-    const size_t n = strlen(columns);
-    size_t       i;
-    json_t      *text;
-
-    json_array_foreach(cells, i, text)
-    {
-        printf("| ");
-        for (const char *p = json_string_value(text); *p; p++)
-            printf(*p == '|' ? "\\|" : "%c", *p);
-        printf(i % n == n - 1 ? " |\n" : " ");
-        for (size_t c = 0; i == n - 1 && c < n; c++)
-            printf("| %s %s", columns[c] == 'r' ? "--:" : "---",
-                   c == n - 1 ? "|\n" : "");
-    }
-}
-
 static void print_sheet(const json_t *sheet, bool markdown)
 {
     const char          *columns = json_string_value(json_object_get(sheet, "columns"));
     const json_t        *cells = json_object_get(sheet, "cells");
-    struct output_table *t = markdown ? NULL : table_create(columns);
+    struct output_table *t = table_headed(columns);
     size_t               i;
     json_t              *text;
 
-    if (markdown) {
-        print_markdown(columns, cells);
-        return;
-    }
     json_array_foreach(cells, i, text) { table_cell(t, "%s", json_string_value(text)); }
-    table_print(t, stdout);
+    if (markdown)
+        table_print_markdown(t, stdout);
+    else
+        table_print(t, stdout);
     table_free(t);
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/comparison.h"
+#include "foci/text.h"
 
 /* Rows of cells under a heading; the first row names the columns. */
 struct sheet {
@@ -172,6 +173,17 @@ static char *chance(double p)
     return p < 0.0005 ? compare_text("<0.001") : small(p, 3);
 }
 
+/* What resampled examples of the test set say. */
+static void test_cells(struct sheet *s, const json_t *sentences, int digits)
+{
+    const double low = real(sentences, "low"), high = real(sentences, "high");
+
+    cell(s, isfinite(low) && isfinite(high)
+                ? compare_text("[%+.*f, %+.*f]", digits, low, digits, high)
+                : compare_text("-"));
+    cell(s, chance(real(sentences, "p_randomisation")));
+}
+
 static void quality_row(const struct printing *p, struct sheet *s, const json_t *arm,
                         bool tuned)
 {
@@ -190,8 +202,7 @@ static void quality_row(const struct printing *p, struct sheet *s, const json_t 
     cell(s, interval(real(d, "mean"), real(d, "low"), real(d, "high"), 1, digits, true));
     cell(s, compare_text("%s", base ? "baseline" : verdict ? verdict : "-"));
     cell(s, chance(real(d, "p_holm")));
-    if (p->sentences)
-        cell(s, chance(real(json_object_get(d, "sentences"), "p_randomisation")));
+    if (p->sentences) test_cells(s, json_object_get(d, "sentences"), digits);
     cell(s, compare_text("%lld/%lld", (long long)failed,
                          (long long)json_integer_value(json_object_get(arm, "done"))));
     cell(s, runs_text(p, json_object_get(arm, "runs")));
@@ -203,7 +214,7 @@ static struct sheet quality_sheet(const struct printing *p, bool several, bool t
     struct sheet s = sheet_create("");
 
     snprintf(s.columns, sizeof s.columns, "%sl%srrlr%srl", several ? "r" : "",
-             tuned ? "l" : "", p->sentences ? "r" : "");
+             tuned ? "l" : "", p->sentences ? "rr" : "");
     if (several) cell(&s, compare_text("examples"));
     cell(&s, compare_text("arm"));
     if (tuned) cell(&s, compare_text("chosen"));
@@ -211,7 +222,10 @@ static struct sheet quality_sheet(const struct printing *p, bool several, bool t
     cell(&s, compare_text("difference, %s", p->m->unit));
     cell(&s, compare_text("verdict"));
     cell(&s, compare_text("p (Holm)"));
-    if (p->sentences) cell(&s, compare_text("p (test set)"));
+    if (p->sentences) {
+        cell(&s, compare_text("over the test set"));
+        cell(&s, compare_text("p (test set)"));
+    }
     cell(&s, compare_text("failed"));
     cell(&s, compare_text("each seed"));
     return s;
@@ -385,6 +399,26 @@ static void print_arms(const struct printing *p, const char *end)
     }
 }
 
+/* What rules reach that learn nothing: "chance 12.5 %, last value 25.0 %". */
+static void print_floors(const struct printing *p, const char *end)
+{
+    const char *name, *between = "floors: ";
+    json_t     *floor;
+
+    json_object_foreach(json_object_get(p->summary, "floors"), name, floor)
+    {
+        printf("%s%s %.1f %%", between, name, 100 * json_number_value(floor));
+        between = ", ";
+    }
+    if (*between == ',') printf("%s", end);
+}
+
+static void print_signature(const struct printing *p, const char *end)
+{
+    if (!strcmp(p->m->key, "bleu")) printf("BLEU %s%s", foci_bleu_signature(), end);
+    if (!strcmp(p->m->key, "chrf2")) printf("chrF2 %s%s", foci_chrf_signature(), end);
+}
+
 static void print_head(const struct printing *p)
 {
     const json_t *s = p->summary;
@@ -406,6 +440,8 @@ static void print_head(const struct printing *p)
     print_options(json_object_get(s, "options"));
     printf("%s", end);
     print_arms(p, end);
+    print_signature(p, end);
+    print_floors(p, end);
     print_missing(p, end);
     if (!p->markdown) printf("\n");
 }

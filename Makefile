@@ -35,7 +35,7 @@ test-gpu: cuda ## the properties of all mechanisms on a CUDA device
 coverage: setup ## run the tests and print the lines and branches they reach
 	@tools/coverage make $(BUILD)-coverage $(JOBS)
 
-demo: build ## build and show the machine, a plan, and a short measurement
+demo: build ## build, and compare nine mechanisms on a novel: a table and a page
 	@BUILD=$(BUILD) tools/demo
 
 bench: build ## our numbers on this machine

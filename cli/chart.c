@@ -86,7 +86,8 @@ void chart_put(struct chart_series *s, double x, double y, double low, double hi
 
 void chart_level(struct chart *c, const char *name, double y)
 {
-    c->levels = need_one_more(c->levels, c->n_levels, &c->cap_levels, sizeof *c->levels);
+    c->levels =
+        need_one_more(c->levels, c->n_levels, &c->cap_levels, sizeof *c->levels);
     c->levels[c->n_levels++] = (struct chart_level){ copy(name), y };
 }
 

@@ -47,8 +47,8 @@ struct chart {
     struct chart_level  *levels;
     size_t               n_levels, cap_levels;
     bool                 front, lower; /* with its Pareto front; less y is better */
-    bool                 rows;         /* a series is a row with one x and its interval */
-    double               margin;       /* of rows: differences up to here make none */
+    bool                 rows;   /* a series is a row with one x and its interval */
+    double               margin; /* of rows: differences up to here make none */
 };
 
 /* Texts are copied. */
@@ -59,7 +59,7 @@ void          chart_note(struct chart *c, const char *format, ...) CLI_PRINTF(2,
 
 /* A series, which stays where it is until the next one. */
 struct chart_series *chart_add(struct chart *c, const char *name, int number);
-void chart_drop(struct chart *c); /* the last one */
+void                 chart_drop(struct chart *c); /* the last one */
 void chart_put(struct chart_series *s, double x, double y, double low, double high);
 void chart_level(struct chart *c, const char *name, double y);
 void chart_name(struct chart *c, const char *name);

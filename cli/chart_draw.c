@@ -103,8 +103,7 @@ static double place(const struct drawing *d, size_t series, double x)
     const double n = (double)d->c->n;
 
     if (d->c->x != CHART_NAMES) return frame_x(&d->f, x);
-    const double step =
-        fmin(7, 0.7 * d->f.width / (double)d->c->n_names / fmax(n, 1));
+    const double step = fmin(7, 0.7 * d->f.width / (double)d->c->n_names / fmax(n, 1));
     return frame_x(&d->f, x) + ((double)series - (n - 1) / 2) * step;
 }
 
@@ -136,19 +135,19 @@ static void draw_band(struct drawing *d, const struct chart_series *s)
 static void draw_bar(struct drawing *d, size_t series, const struct chart_point *p)
 {
     const struct chart_series *s = &d->c->series[series];
-    const double   x = place(d, series, p->x), low = frame_y(&d->f, p->low);
-    const double   high = frame_y(&d->f, p->high);
-    const double   cap_low = low < d->f.y + d->f.height - 0.5 ? 3 : 0.5;
-    const double   cap_high = high > d->f.y + 0.5 ? 3 : 0.5;
-    const double   shape[] = { x - cap_low,  low,      x - cap_low,  low - 1,
-                               x - 0.6,      low - 1,  x - 0.6,      high + 1,
-                               x - cap_high, high + 1, x - cap_high, high,
-                               x + cap_high, high,     x + cap_high, high + 1,
-                               x + 0.6,      high + 1, x + 0.6,      low - 1,
-                               x + cap_low,  low - 1,  x + cap_low,  low };
+    const double               x = place(d, series, p->x), low = frame_y(&d->f, p->low);
+    const double               high = frame_y(&d->f, p->high);
+    const double               cap_low = low < d->f.y + d->f.height - 0.5 ? 3 : 0.5;
+    const double               cap_high = high > d->f.y + 0.5 ? 3 : 0.5;
+    const double shape[] = { x - cap_low,  low,      x - cap_low,  low - 1,
+                             x - 0.6,      low - 1,  x - 0.6,      high + 1,
+                             x - cap_high, high + 1, x - cap_high, high,
+                             x + cap_high, high,     x + cap_high, high + 1,
+                             x + 0.6,      high + 1, x + 0.6,      low - 1,
+                             x + cap_low,  low - 1,  x + cap_low,  low };
 
-    picture_area(d->to, shape, sizeof shape / sizeof *shape / 2, chart_colour(s->number),
-                 0.45);
+    picture_area(d->to, shape, sizeof shape / sizeof *shape / 2,
+                 chart_colour(s->number), 0.45);
 }
 
 static void draw_line(struct drawing *d, size_t series)
@@ -216,8 +215,8 @@ static void draw_levels(struct drawing *d)
 {
     for (size_t i = 0; i < d->c->n_levels; i++) {
         const struct chart_level *l = &d->c->levels[i];
-        const double y = frame_y(&d->f, l->y), end = d->f.x + d->f.width;
-        const double line[] = { d->f.x, y, end, y };
+        const double              y = frame_y(&d->f, l->y), end = d->f.x + d->f.width;
+        const double              line[] = { d->f.x, y, end, y };
 
         picture_dashes(d->to, line, 2, 1.2, 3, SOFT);
         picture_hint(d->to, l->name);
@@ -326,8 +325,12 @@ static void name_curves(struct drawing *d)
     for (size_t i = 0; i < n; i++) {
         const struct chart_series *s = &d->c->series[name[i].series];
         const double last = place(d, name[i].series, s->points[s->n - 1].x);
-        const double line[] = { fmin(last + 5, right + 2), name[i].y, right + 4,
-                                name[i].y, right + 12, name[i].at };
+        const double line[] = { fmin(last + 5, right + 2),
+                                name[i].y,
+                                right + 4,
+                                name[i].y,
+                                right + 12,
+                                name[i].at };
 
         picture_group(d->to, s->number + 1);
         picture_line(d->to, line, 3, 0.8, LINE);
@@ -355,8 +358,8 @@ static double badness(const struct drawing *d, const double box[4])
     for (size_t i = 0; i < d->c->n; i++)
         for (size_t k = 0; k < d->c->series[i].n; k++) {
             const struct chart_point *p = &d->c->series[i].points[k];
-            const double x = place(d, i, p->x), y = frame_y(&d->f, p->y);
-            const double mark[] = { x - 5, y - 5, x + 5, y + 5 };
+            const double              x = place(d, i, p->x), y = frame_y(&d->f, p->y);
+            const double              mark[] = { x - 5, y - 5, x + 5, y + 5 };
             if (isfinite(p->y)) sum += overlap(box, mark);
         }
     for (int i = 1; i < d->n_front; i++) {
@@ -373,11 +376,13 @@ static double badness(const struct drawing *d, const double box[4])
 
 static void name_point(struct drawing *d, size_t series)
 {
-    static const double around[][2] = { { 9, 4 },    { -9, 4 },  { 0, -9 },  { 0, 17 },
-                                        { 9, -8 },   { 9, 16 },  { -9, -8 }, { -9, 16 },
-                                        { 12, -18 }, { 12, 26 }, { -12, -18 }, { -12, 26 } };
+    static const double        around[][2] = { { 9, 4 },   { -9, 4 },    { 0, -9 },
+                                               { 0, 17 },  { 9, -8 },    { 9, 16 },
+                                               { -9, -8 }, { -9, 16 },   { 12, -18 },
+                                               { 12, 26 }, { -12, -18 }, { -12, 26 } };
     const struct chart_series *s = &d->c->series[series];
-    const double x = place(d, series, s->points[0].x), y = frame_y(&d->f, s->points[0].y);
+    const double               x = place(d, series, s->points[0].x),
+                 y = frame_y(&d->f, s->points[0].y);
     const double width = chart_label_width(s->name, LETTERS);
     double       best = INFINITY, box[4] = { 0 };
     size_t       chosen = 0;
@@ -402,7 +407,10 @@ static void name_point(struct drawing *d, size_t series)
     picture_group(d->to, s->number + 1);
     if (chosen > 3) picture_line(d->to, line, 2, 0.8, chart_colour(s->number));
     chart_label(d->to, x + dx, y + around[chosen][1],
-                dx < 0 ? AT_END : dx > 0 ? AT_START : AT_MIDDLE, s->name, LETTERS);
+                dx < 0   ? AT_END
+                : dx > 0 ? AT_START
+                         : AT_MIDDLE,
+                s->name, LETTERS);
     picture_group(d->to, 0);
 }
 
@@ -434,8 +442,8 @@ static void draw_legend(struct drawing *d)
     for (size_t i = 0; i < d->c->n; i++) {
         const double x =
             d->f.x + (double)(i / rows_of(d)) * d->f.width / (double)columns_of(d);
-        const double y = d->f.y + d->f.height + UNDER + 12 +
-                         CHART_ROW * (double)(i % rows_of(d));
+        const double y =
+            d->f.y + d->f.height + UNDER + 12 + CHART_ROW * (double)(i % rows_of(d));
         picture_group(d->to, d->c->series[i].number + 1);
         chart_mark(d->to, d->c->series[i].number, x + 6, y - 4, 3.8);
         chart_label(d->to, x + 18, y, AT_START, d->c->series[i].name, LETTERS + 4);

@@ -53,7 +53,9 @@ static double clamp(const struct drawing *d, double x)
 static void draw_margin(struct drawing *d)
 {
     const double left = clamp(d, -d->c->margin), right = clamp(d, d->c->margin);
-    const double box[] = { left,  d->f.y, right, d->f.y, right, d->f.y + d->f.height,
+    const double box[] = { left,  d->f.y,
+                           right, d->f.y,
+                           right, d->f.y + d->f.height,
                            left,  d->f.y + d->f.height };
 
     if (d->c->margin > 0) {
@@ -65,7 +67,7 @@ static void draw_margin(struct drawing *d)
 static void draw_row(struct drawing *d, size_t i)
 {
     const struct chart_series *s = &d->c->series[i];
-    const int      row = d->stacked ? STACKED : ROW;
+    const int                  row = d->stacked ? STACKED : ROW;
     const double   y = d->f.y + row * ((double)i + 0.5) + (d->stacked ? 7 : 0);
     const uint32_t colour = chart_colour(s->number);
 
@@ -79,8 +81,8 @@ static void draw_row(struct drawing *d, size_t i)
                      STYLE_PLAIN, INK, "%s", s->word);
     if (s->n && isfinite(s->points[0].x)) {
         const struct chart_point *p = &s->points[0];
-        const double line[] = { clamp(d, p->low), y, clamp(d, p->high), y };
-        char         text[32], low[32], high[32];
+        const double  line[] = { clamp(d, p->low), y, clamp(d, p->high), y };
+        char          text[32], low[32], high[32];
         struct markup hint = { 0 };
         if (isfinite(p->low) && isfinite(p->high)) {
             picture_line(d->to, line, 2, 1.6, colour);
@@ -99,9 +101,9 @@ static void draw_row(struct drawing *d, size_t i)
 struct picture *chart_draw_rows(const struct chart *c, enum chart_form form)
 {
     struct drawing d = { .c = c, .stacked = form == CHART_NARROW };
-    const int width = d.stacked ? NARROW : form == CHART_FILE ? OF_FILE : WIDE;
-    const int head = form == CHART_FILE ? FILE_HEAD : 0;
-    double    names = 0, words = 0;
+    const int      width = d.stacked ? NARROW : form == CHART_FILE ? OF_FILE : WIDE;
+    const int      head = form == CHART_FILE ? FILE_HEAD : 0;
+    double         names = 0, words = 0;
 
     for (size_t i = 0; i < c->n; i++) {
         names = fmax(names, chart_label_width(c->series[i].name, LETTERS));

@@ -222,6 +222,6 @@ json_t *results_record(const char *kind, const char *id, const char *status)
     json_t *machine = json_string(host);
     cpu_model(cpu, sizeof cpu);
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "kind", kind, "id", id,
-                     "version", foci_version(), "status", status, "time", when,
-                     "cpu", cpu, "machine", machine ? machine : json_string("?"));
+                     "version", foci_version(), "status", status, "time", when, "cpu",
+                     cpu, "machine", machine ? machine : json_string("?"));
 }

@@ -12,7 +12,6 @@ struct sheet {
     json_t *cells;       /* texts, row by row */
 };
 
-
 struct printing {
     const json_t                *summary;
     const struct compare_metric *m;
@@ -53,7 +52,8 @@ static void print_markdown(const char *columns, const json_t *cells)
             printf(*p == '|' ? "\\|" : "%c", *p);
         printf(i % n == n - 1 ? " |\n" : " ");
         for (size_t c = 0; i == n - 1 && c < n; c++)
-            printf("| %s %s", columns[c] == 'r' ? "--:" : "---", c == n - 1 ? "|\n" : "");
+            printf("| %s %s", columns[c] == 'r' ? "--:" : "---",
+                   c == n - 1 ? "|\n" : "");
     }
 }
 
@@ -69,10 +69,7 @@ static void print_sheet(const json_t *sheet, bool markdown)
         print_markdown(columns, cells);
         return;
     }
-    json_array_foreach(cells, i, text)
-    {
-        table_cell(t, "%s", json_string_value(text));
-    }
+    json_array_foreach(cells, i, text) { table_cell(t, "%s", json_string_value(text)); }
     table_print(t, stdout);
     table_free(t);
 }
@@ -358,7 +355,7 @@ static char *options_text(char *head, const json_t *options)
     {
         const char *text = json_string_value(value);
         const bool  quote = text && strpbrk(text, " ()*'\"$");
-        char *more = compare_text("%s --%s%s%s%s%s", head, name, text ? " " : "",
+        char       *more = compare_text("%s --%s%s%s%s%s", head, name, text ? " " : "",
                                   quote ? "'" : "", text ? text : "", quote ? "'" : "");
         free(head);
         head = more;
@@ -445,10 +442,10 @@ static json_t *rest_lines(const struct printing *p)
         }
     }
     if (below)
-        line(lines,
-             compare_text("%lld run%s ended below the floor, no better than a rule that "
-                          "learns nothing: counted as failed, and in the mean",
-                          (long long)below, below == 1 ? "" : "s"));
+        line(lines, compare_text(
+                        "%lld run%s ended below the floor, no better than a rule that "
+                        "learns nothing: counted as failed, and in the mean",
+                        (long long)below, below == 1 ? "" : "s"));
     if (crashed)
         line(lines, compare_text("%lld run%s failed without a result: counted, and not "
                                  "in the mean",
@@ -492,8 +489,8 @@ json_t *tables_of_comparison(const json_t *summary)
     list_quality(&p, sheets);
     list_costs(&p, sheets);
     if (json_object_get(summary, "tuning")) list_tuning(&p, sheets);
-    return json_pack("{s:o, s:o, s:o}", "head", head_lines(&p), "tables", sheets, "rest",
-                     rest_lines(&p));
+    return json_pack("{s:o, s:o, s:o}", "head", head_lines(&p), "tables", sheets,
+                     "rest", rest_lines(&p));
 }
 
 int table_of_comparison(const struct args *a, json_t *summary, bool markdown)

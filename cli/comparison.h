@@ -198,7 +198,8 @@ void children_release(struct compare_children *s, struct compare_child *k);
 
 /* Run one child and wait for it; false: it was interrupted, or could not be started.  The
  * caller frees out and err. */
-bool children_run(const struct args *a, const json_t *words, struct compare_child *ended);
+bool children_run(const struct args *a, const json_t *words,
+                  struct compare_child *ended);
 
 /* What a child printed, if it went well, to be released; or why it failed, to be freed. */
 json_t *children_result(const struct compare_child *k);

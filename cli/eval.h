@@ -20,6 +20,13 @@ struct judged {
     struct train_source  from;
 };
 
+/* eval_open.c: the model in the folder that is the first word, and the data that the options say,
+ * which are those of `foci eval`.  EXIT_OK, or a status with the message printed; eval_close() in
+ * both cases. */
+extern const char *const eval_splits[];
+int                      eval_open(const struct args *a, struct judged *j);
+void                     eval_close(struct judged *j);
+
 /* The label that number i of a batch should have been, and the row that it is in. */
 static inline int32_t batch_label(const foci_batch *b, int64_t i)
 {

@@ -45,8 +45,8 @@ static json_t *spread_of(double *x, size_t n)
     qsort(x, n, sizeof *x, upward);
     for (size_t i = 0; i < n; i++)
         sum += x[i];
-    return json_pack("{s:f, s:f, s:f}", "mean", sum / (double)n, "low", x[n / 4], "high",
-                     x[3 * (n - 1) / 4]);
+    return json_pack("{s:f, s:f, s:f}", "mean", sum / (double)n, "low", x[n / 4],
+                     "high", x[3 * (n - 1) / 4]);
 }
 
 /* The standard deviation of the logarithms; NAN where one has none. */
@@ -69,9 +69,9 @@ static double log_deviation(const float *a, int64_t n)
 static void add_numbers(json_t *o, const foci_attention_weights *a, const float *weights)
 {
     foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
-    double *s = need((size_t)a->queries, sizeof *s);
-    double *spread = need((size_t)a->queries, sizeof *spread);
-    size_t  n_s = 0, n_spread = 0;
+    double            *s = need((size_t)a->queries, sizeof *s);
+    double            *spread = need((size_t)a->queries, sizeof *spread);
+    size_t             n_s = 0, n_spread = 0;
 
     (void)foci_layer_get_problem(a->layer, &p);
     for (int64_t i = 0; i < a->queries; i++) {
@@ -120,11 +120,11 @@ static int take(void *user, const foci_attention_weights *a)
 {
     struct weighing *w = user;
     json_t          *heads = json_array();
-    json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:o}", "name", a->name,
-                          "attention", a->spec, "queries", (json_int_t)a->queries,
-                          "keys", (json_int_t)a->keys, "query_side", a->query_side,
-                          "key_side", a->key_side, "memory", (json_int_t)a->memory,
-                          "heads", heads);
+    json_t          *o =
+        json_pack("{s:s, s:s, s:I, s:I, s:i, s:i, s:I, s:o}", "name", a->name,
+                  "attention", a->spec, "queries", (json_int_t)a->queries, "keys",
+                  (json_int_t)a->keys, "query_side", a->query_side, "key_side",
+                  a->key_side, "memory", (json_int_t)a->memory, "heads", heads);
 
     if (!a->weights) json_object_set_new(o, "why", json_string(a->why ? a->why : ""));
     for (int64_t h = 0; a->weights && h < a->heads; h++)
@@ -181,9 +181,9 @@ static foci_status weigh(struct weighing *w, json_t *to)
     if (status) return status;
     const int64_t n = b.docs ? b.len : b.lens ? b.lens[0] : b.len;
     json_array_append_new(to, tokens_json(j->tokenizer, b.ids, least(n, len)));
-    json_array_append_new(to, tokens_json(j->tokenizer, b.source_ids,
-                                          b.source_ids ? least(b.source_lens[0], len)
-                                                       : 0));
+    json_array_append_new(to,
+                          tokens_json(j->tokenizer, b.source_ids,
+                                      b.source_ids ? least(b.source_lens[0], len) : 0));
     return FOCI_OK;
 }
 

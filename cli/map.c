@@ -27,6 +27,8 @@ static const struct {
     { "weights", 1U << FORM_FILE },
     { "text", 1U << FORM_MODEL },
     { "prompt", 1U << FORM_MODEL },
+    { "task", 1U << FORM_MODEL },
+    { "example", 1U << FORM_MODEL },
     { "x", 1U << FORM_TENSORS },
     { "causal", 1U << FORM_TENSORS },
     { "tokens", 1U << FORM_MODEL },
@@ -132,7 +134,7 @@ static int run(const struct args *a)
     enum form  form = FORMS;
 
     int code = check_options(a, &form);
-    if (code) return code;
+    if (code || form == FORMS) return code;
     m.ctx = open_ctx(a, 0);
     if (!m.ctx) return EXIT_FAILED;
     code = makers[form](&m);
@@ -167,6 +169,15 @@ static const struct option options[] = {
       .help = "weights to draw, N x N or H x N x N",
       .kind = KIND_TEXT },
     OPTIONS_READING,
+    { .name = "example",
+      .arg = "N",
+      .help = "of a model of a generator: the test example that it reads (default 0)",
+      .kind = KIND_WHOLE,
+      .max = 1 << 20 },
+    { .name = "task",
+      .arg = "TEXT",
+      .help = "the generator of that example (default that of the training)",
+      .kind = KIND_TEXT },
     { .name = "minus",
       .arg = "SPEC",
       .help = "draw what differs from this spec, or with --weights from this file",
@@ -216,8 +227,8 @@ static const char *const examples[] = {
     "foci map --pattern '2*softmax logn + 2*relu2' h4n64d16 --out heads.png",
     "foci map --pattern relu2 --minus softmax n32m48d16 --seed 7 --out apart.svg",
     "foci map \"softmax cap(30)\" --q q.npy --k k.npy --causal --out mine.svg",
-    "foci map foci-lm --prompt \"It is a truth universally acknowledged\" --out "
-    "heads.svg",
+    "foci map foci-lm --prompt \"It is a truth\" --out heads.svg",
+    "foci map recall --example 3 --layer 1 --out recall.svg",
     "foci map de-en --text line.tsv --layer cross --scale row --out cross.png",
     NULL,
 };
@@ -240,7 +251,8 @@ const struct verb verb_map = {
         "A model, a folder of foci train, is shown on a text: it reads the first "
         "tokens, "
         "at most its context, and of an attention the number and the name are those of "
-        "foci eval --costs.  A translator without a target reads its own translation.\n"
+        "foci eval --costs.  A model of a generator is shown on an example of it.  A "
+        "translator without a target reads its own translation.\n"
         "Without --out the numbers are printed only; --json has tokens and weights "
         "too.",
 };

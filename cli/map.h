@@ -50,9 +50,11 @@ struct map {
     size_t                n_attentions, cap_attentions;
     struct map_panel     *panels;
     int                   n_panels;
-    foci_reading         *reading;   /* of a model; NULL: there is none */
-    struct map_tokens     tokens[2]; /* of the text, and of the source */
-    json_t               *facts;     /* what JSON says of the whole */
+    foci_reading         *reading; /* of a model; NULL: there is none */
+    foci_data            *data; /* of a model that reads no text; NULL: there is none */
+    char                **symbols[2]; /* of these; NULL: there are none */
+    struct map_tokens     tokens[2];  /* of the text, and of the source */
+    json_t               *facts;      /* what JSON says of the whole */
 };
 
 /* A new attention of these extents, whose weights are all zero. */
@@ -69,6 +71,9 @@ int map_check_list(const struct args *a, const char *option, int64_t n);
 int map_spec(struct map *m);  /* map_spec.c: --pattern, or --q and --k */
 int map_file(struct map *m);  /* map_file.c: --weights */
 int map_model(struct map *m); /* map_model.c: a folder of foci train */
+
+/* map_task.c: an example of the generator that the model was trained on, and its tokens. */
+int map_task(struct map *m, foci_batch *batch);
 
 /* map_label.c: the part of a spec that each head has, to be freed.  `written` as the
  * user wrote it, if its parts can be told apart, else `full`. */

@@ -54,7 +54,7 @@ static int take(void *user, const foci_attention_weights *w)
     return 0;
 }
 
-static int look(struct map *m, foci_model *model)
+static int look(struct map *m, foci_model *model, const foci_batch *batch)
 {
     struct looking l = { .m = m, .wanted = opt_text(m->a, "layer") };
 
@@ -62,7 +62,7 @@ static int look(struct map *m, foci_model *model)
     int code = l.numbers ? map_check_list(m->a, "layer", 0) : EXIT_OK;
     if (code) return code;
     const foci_status status =
-        foci_model_attentions(model, m->reading->batch, 0, take, &l);
+        foci_model_attentions(model, batch, opt_int(m->a, "tokens", 256), take, &l);
     if (status) return library_error(m->a, m->ctx, status, m->a->words[0]);
     if (l.numbers) code = map_check_list(m->a, "layer", l.n);
     if (!code && !l.any)
@@ -73,15 +73,14 @@ static int look(struct map *m, foci_model *model)
     return code;
 }
 
-static void describe(struct map *m)
+static void describe_text(struct map *m)
 {
-    enum { CAP = 400 };
+    enum { CAP = 200 };
     const foci_reading_side *text = &m->reading->sides[0],
                             *source = &m->reading->sides[1];
-
-    m->title = copy(m->a->words[0]);
-    m->about = need(CAP, 1);
     int used = 0;
+
+    m->about = need(CAP, 1);
     if (source->n)
         used = snprintf(m->about, CAP, "%lld tokens of the source, ",
                         (long long)source->n);
@@ -89,24 +88,47 @@ static void describe(struct map *m)
         snprintf(m->about + used, CAP - (size_t)used, "the first %lld of %lld tokens",
                  (long long)text->n, (long long)text->whole);
     else
-        snprintf(m->about + used, CAP - (size_t)used, "%lld token%s", (long long)text->n,
-                 text->n == 1 ? "" : "s");
+        snprintf(m->about + used, CAP - (size_t)used, "%lld token%s",
+                 (long long)text->n, text->n == 1 ? "" : "s");
     for (int side = 0; side < 2; side++)
         m->tokens[side] = (struct map_tokens){ m->reading->sides[side].tokens,
                                                m->reading->sides[side].n };
-    m->facts = json_object();
-    json_object_set_new(m->facts, "model", json_string(m->a->words[0]));
+}
+
+/* What the model reads: of an example of its generator, or of a text. */
+static int find_batch(struct map *m, foci_model *model, const foci_tokenizer *tokenizer,
+                      foci_batch *batch)
+{
+    const bool text = opt_text(m->a, "text") || opt_text(m->a, "prompt");
+
+    if (!tokenizer && !text) return map_task(m, batch);
+    if (!tokenizer)
+        return failure(m->a,
+                       "%s has no tokenizer, so it reads no text: it was trained on "
+                       "a generator; give --example N",
+                       m->a->words[0]);
+    if (opt_flag(m->a, "task") || opt_flag(m->a, "example"))
+        return usage_error(m->a, "%s reads text: give --text FILE or --prompt TEXT",
+                           m->a->words[0]);
+    const int code = reading_open(m->a, m->ctx, model, tokenizer, &m->reading);
+    if (code) return code;
+    *batch = *m->reading->batch;
+    describe_text(m);
+    return EXIT_OK;
 }
 
 int map_model(struct map *m)
 {
     foci_model     *model = NULL;
     foci_tokenizer *tokenizer = NULL;
+    foci_batch      batch = { FOCI_SIZED(foci_batch) };
 
     int code = model_open(m->a, m->ctx, &model, &tokenizer);
-    if (!code) code = reading_open(m->a, m->ctx, model, tokenizer, &m->reading);
-    if (!code) code = look(m, model);
-    if (!code) describe(m);
+    if (!code) code = find_batch(m, model, tokenizer, &batch);
+    m->title = copy(m->a->words[0]);
+    if (!code) code = look(m, model, &batch);
+    m->facts = json_object();
+    json_object_set_new(m->facts, "model", json_string(m->a->words[0]));
     foci_model_free(model);
     foci_tokenizer_free(tokenizer);
     return code;

@@ -34,6 +34,12 @@ void map_free(struct map *m)
     free(m->panels);
     free(m->title);
     free(m->about);
+    for (int side = 0; side < 2; side++) {
+        for (int64_t i = 0; m->symbols[side] && i < m->tokens[side].n; i++)
+            free(m->symbols[side][i]);
+        free(m->symbols[side]);
+    }
+    foci_data_free(m->data);
     foci_reading_free(m->reading);
     json_decref(m->facts);
 }
@@ -123,10 +129,10 @@ static void add_panel(struct map *m, const struct map_attention *a, int64_t h)
     const size_t      pairs = (size_t)(a->len_q * a->len_k);
     const float      *w = a->weights + (size_t)h * pairs;
     const int64_t     number = number_of(a, h);
-    struct map_panel *last = m->n_panels ? &m->panels[m->n_panels - 1] : NULL;
+    struct map_panel *last = &m->panels[m->n_panels > 0 ? m->n_panels - 1 : 0];
 
-    if (last && last->of == a && !a->beside && last->first + last->heads == number &&
-        strcmp(last->label, a->labels[h]) == 0 &&
+    if (m->n_panels > 0 && last->of == a && !a->beside &&
+        last->first + last->heads == number && strcmp(last->label, a->labels[h]) == 0 &&
         memcmp(last->weights, w, pairs * sizeof *w) == 0) {
         last->heads++;
         return;

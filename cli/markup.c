@@ -68,7 +68,8 @@ uint32_t markup_next(const char **text)
         if ((p[i] & 0xc0) != 0x80) return 0xfffd;
         c = c << 6 | (p[i] & 0x3f);
     }
-    if (!n || c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) return 0xfffd;
+    if (!n || c < least[n] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+        return 0xfffd;
     *text += n - 1;
     return c;
 }
@@ -79,8 +80,8 @@ static bool is_hidden(uint32_t c)
 {
     return (c >= 0x80 && c < 0xa0) || c == 0xad || c == 0x61c ||
            (c >= 0x200b && c <= 0x200f && c != 0x200c && c != 0x200d) ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) || c == 0xfeff ||
-           (c >= 0xfff9 && c <= 0xfffb) || (c & 0xfffe) == 0xfffe;
+           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2060 && c <= 0x206f) ||
+           c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) || (c & 0xfffe) == 0xfffe;
 }
 
 static void put_utf8(struct markup *m, uint32_t c)

@@ -170,9 +170,11 @@ struct pen {
 
 static void add(struct pen *p, double x, double y)
 {
-    if (2 * p->n + 2 > (int)(sizeof p->points / sizeof *p->points)) return;
-    p->points[2 * p->n] = p->x + p->wide * x;
-    p->points[2 * p->n + 1] = p->y + p->tall * y;
+    const size_t at = 2 * (size_t)p->n;
+
+    if (at + 2 > sizeof p->points / sizeof *p->points) return;
+    p->points[at] = p->x + p->wide * x;
+    p->points[at + 1] = p->y + p->tall * y;
     p->n++;
 }
 

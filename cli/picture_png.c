@@ -122,9 +122,9 @@ static void write_stroke(void *user, const double *points, int n, double weight)
     struct line_of_text *l = user;
     double               last[2] = { 0, 0 };
 
-    for (int i = 0; i < n; i++) {
-        const double along = l->unit * (l->at + points[2 * i]);
-        const double above = l->unit * points[2 * i + 1];
+    for (int i = 0; i < n; i++, points += 2) {
+        const double along = l->unit * (l->at + points[0]);
+        const double above = l->unit * points[1];
         const double to[2] = { l->up ? l->x - above : l->x + along,
                                l->up ? l->y - along : l->y - above };
         if (i || n == 1) cover(l->p, i ? last : to, to, weight * l->radius);
@@ -212,8 +212,7 @@ static void paint_area(const struct pixels *p, const struct picture_shape *s)
     for (int64_t row = 0; row < p->height; row++) {
         bool any = false;
         for (int line = 0; line < LINES; line++) {
-            const int n =
-                crossings(s, ((double)row + (line + 0.5) / LINES) / SCALE, x);
+            const int n = crossings(s, ((double)row + (line + 0.5) / LINES) / SCALE, x);
             for (int i = 0; i + 1 < n; i += 2) {
                 const double from = fmax(SCALE * x[i], 0);
                 const double to = fmin(SCALE * x[i + 1], (double)p->width);
@@ -258,8 +257,8 @@ static void stroke(struct pixels *p, const struct picture_shape *s)
 
     for (int i = 1; i < s->n_points; i++) {
         const double *a = s->points + 2 * (size_t)(i - 1), *b = a + 2;
-        const double from[2] = { SCALE * a[0], SCALE * a[1] };
-        const double to[2] = { SCALE * b[0], SCALE * b[1] };
+        const double  from[2] = { SCALE * a[0], SCALE * a[1] };
+        const double  to[2] = { SCALE * b[0], SCALE * b[1] };
         if (s->dash > 0)
             way = cover_dashes(p, from, to, SCALE * s->width / 2, SCALE * s->dash, way);
         else

@@ -90,7 +90,7 @@ static bool is(const struct grid *g, const uint8_t *done, int x, int y, int shad
 
 /* The rectangle from (x, y), marked as done. */
 static void put_cells(struct markup *t, const struct grid *g, uint8_t *done, int x,
-                     int y, int shade)
+                      int y, int shade)
 {
     int width = 1, height = 1, same = 1;
 
@@ -110,9 +110,9 @@ static void put_cells(struct markup *t, const struct grid *g, uint8_t *done, int
 static void put_gaps(struct markup *t, const struct grid *g)
 {
     markup_put(t,
-        "<path fill='none' stroke='#%06x' stroke-width='%g' "
-        "shape-rendering='geometricPrecision' d='",
-        (unsigned)PAPER, g->gap / g->wide);
+               "<path fill='none' stroke='#%06x' stroke-width='%g' "
+               "shape-rendering='geometricPrecision' d='",
+               (unsigned)PAPER, g->gap / g->wide);
     for (int x = 1; x < g->columns; x++)
         markup_put(t, "M%d 0v%d", x, g->rows);
     for (int y = 1; y < g->rows; y++)
@@ -128,15 +128,16 @@ static void put_grid(struct markup *t, const struct picture_shape *s)
     markup_put(t, "<g transform='translate(%g %g) scale(%d", s->x, s->y, g->wide);
     if (g->tall != g->wide) markup_put(t, " %d", g->tall);
     markup_put(t, ")' shape-rendering='crispEdges'>\n");
-    markup_put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n", (unsigned)shade_colour(0),
-        g->columns, g->rows, g->columns);
+    markup_put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n",
+               (unsigned)shade_colour(0), g->columns, g->rows, g->columns);
     for (int shade = 1; shade < ALL_SHADES; shade++) {
         bool any = false;
         for (int y = 0; y < g->rows; y++)
             for (int x = 0; x < g->columns; x++) {
                 if (!is(g, done, x, y, shade)) continue;
                 if (!any)
-                    markup_put(t, "<path fill='#%06x' d='", (unsigned)shade_colour(shade));
+                    markup_put(t, "<path fill='#%06x' d='",
+                               (unsigned)shade_colour(shade));
                 any = true;
                 put_cells(t, g, done, x, y, shade);
             }
@@ -204,8 +205,8 @@ void picture_put_svg(struct markup *to, const struct picture *p, bool in_page)
     const struct drawing d = { to, in_page };
 
     if (in_page) {
-        markup_put(to, "<svg viewBox='0 0 %d %d' role='img' aria-label=\"",
-                   p->width, p->height);
+        markup_put(to, "<svg viewBox='0 0 %d %d' role='img' aria-label=\"", p->width,
+                   p->height);
         markup_text(to, p->title);
         markup_put(to, "\">\n");
     } else {

@@ -26,10 +26,10 @@ struct frame {
     double             width, height; /* 0: PANEL_WIDTH, PANEL_HEIGHT */
     double             left, right, bottom, top;
     bool               even_x, even_y, tens_x;
-    bool               bare; /* no lines across */
+    bool               bare;          /* no lines across */
     bool               short_numbers; /* 16k, and not 16384 or 1.6384e+04 */
-    const char *const *names;         /* of 0, 1, 2... on an even axis below; NULL: numbers */
-    int                steps_x;       /* of an even axis, at most; 0: 8 */
+    const char *const *names;   /* of 0, 1, 2... on an even axis below; NULL: numbers */
+    int                steps_x; /* of an even axis, at most; 0: 8 */
 };
 
 /* Whole powers of two around least and most; steps of 1, 2, 5 around low and high, 1 among

@@ -136,7 +136,7 @@ int reading_open(const struct args *a, foci_ctx *ctx, foci_model *model,
                  const foci_tokenizer *tokenizer, foci_reading **reading)
 {
     struct text_lines file = { 0 };
-    foci_string       text = { 0 };
+    foci_string       text = { "", 0 };
 
     int code = find_text(a, &file, &text);
     if (!code && !tokenizer)

@@ -42,8 +42,8 @@ static bool is_same(const json_t *a, const json_t *b)
 static struct report_comparison *add_comparison(struct report *r, json_t *definition,
                                                 const char *folder)
 {
-    r->comparisons = need_one_more(r->comparisons, r->n_comparisons, &r->cap_comparisons,
-                                   sizeof *r->comparisons);
+    r->comparisons = need_one_more(r->comparisons, r->n_comparisons,
+                                   &r->cap_comparisons, sizeof *r->comparisons);
     struct report_comparison *k = &r->comparisons[r->n_comparisons++];
     *k = (struct report_comparison){ .c = { .a = r->a,
                                             .ctx = r->ctx,
@@ -63,8 +63,7 @@ static int take_comparison(struct report *r, json_t *definition, const char *fol
     int                       code = EXIT_OK;
 
     for (size_t i = 0; i < r->n_comparisons && !k; i++)
-        if (is_same(r->comparisons[i].c.definition, definition))
-            k = &r->comparisons[i];
+        if (is_same(r->comparisons[i].c.definition, definition)) k = &r->comparisons[i];
     if (k) {
         json_object_del(definition, "baseline"); /* the first folder's counts */
         code = definition_merge(r->a, k->c.definition, definition, k->c.out, &changed);
@@ -136,8 +135,8 @@ static int print_json_of(struct report *r)
         return print_json(r->a, json_incref(r->comparisons[0].summary));
     for (size_t i = 0; i < r->n_comparisons; i++)
         json_array_append(comparisons, r->comparisons[i].summary);
-    all = json_pack("{s:o, s:O, s:O}", "comparisons", comparisons, "lengths", r->lengths,
-                    "models", r->models);
+    all = json_pack("{s:o, s:O, s:O}", "comparisons", comparisons, "lengths",
+                    r->lengths, "models", r->models);
     return print_json(r->a, all);
 }
 
@@ -210,7 +209,7 @@ int report_of_comparison(const struct comparison *c, const json_t *summary)
                                    .folders = json_array(),
                                    .summary = (json_t *)summary,
                                    .version = (char *)foci_version() };
-    char *path = compare_text("%s/report.html", c->out);
+    char                    *path = compare_text("%s/report.html", c->out);
 
     init(&r, c->a, c->ctx);
     json_array_append_new(k.folders, compare_string(c->out));
@@ -303,9 +302,12 @@ const struct verb verb_report = {
     .options = options,
     .examples = examples,
     .notes =
-        "A folder is one of foci compare, of foci compare --length, or of a model.  Those "
+        "A folder is one of foci compare, of foci compare --length, or of a model.  "
+        "Those "
         "of one foci compare whose runs were spread by --part, or of several with the "
-        "same options and other arms, are joined; others have a section each.  The page "
-        "is one file: figures, tables, maps of heads, every command; it asks for nothing "
+        "same options and other arms, are joined; others have a section each.  The "
+        "page "
+        "is one file: figures, tables, maps of heads, every command; it asks for "
+        "nothing "
         "from the network.  foci compare writes DIR/report.html by itself.",
 };

@@ -31,13 +31,13 @@ struct report {
     struct report_comparison *comparisons;
     size_t                    n_comparisons, cap_comparisons;
     json_t                   *lengths; /* [{"folder", "lines"}] */
-    json_t                   *models;  /* [{"folder", "config", "notes", "log", "costs"}] */
-    json_t                   *numbers; /* of arms, by name: their colours and marks */
-    json_t                   *heads;   /* for the page, [{"arm", "number", ...}] */
-    struct markup             page;
-    const char               *plots; /* a folder for files of figures; NULL: none */
-    int                       figures;
-    int                       code;
+    json_t       *models;  /* [{"folder", "config", "notes", "log", "costs"}] */
+    json_t       *numbers; /* of arms, by name: their colours and marks */
+    json_t       *heads;   /* for the page, [{"arm", "number", ...}] */
+    struct markup page;
+    const char   *plots; /* a folder for files of figures; NULL: none */
+    int           figures;
+    int           code;
 };
 
 /* Write the page of what was read, and files of its figures; EXIT_OK, or a status with the
@@ -101,7 +101,8 @@ void report_print_lengths(const json_t *lengths);
 
 /* report_heads.c: take the weights in a file for the page, and put what can be browsed into it,
  * if there is anything. */
-void report_take_heads(struct report *r, const char *path, const char *arm, int64_t seed);
+void report_take_heads(struct report *r, const char *path, const char *arm,
+                       int64_t seed);
 void report_put_heads(struct report *r);
 
 /* report_theory.c */

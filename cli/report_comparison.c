@@ -36,8 +36,8 @@ char *report_find(const struct report_comparison *k, const json_t *run, const ch
 
     json_array_foreach(k->folders, i, folder)
     {
-        char *path = compare_text("%s/runs/%s", json_string_value(folder),
-                                  text_of(run, "id"));
+        char *path =
+            compare_text("%s/runs/%s", json_string_value(folder), text_of(run, "id"));
         if (run_has_file(path, name)) return path;
         free(path);
     }
@@ -57,14 +57,14 @@ static const json_t *last_level(const struct report_comparison *k)
 static void put_differences(struct report *r, const struct report_comparison *k)
 {
     const struct compare_metric *m = compare_metric_of(k->c.definition);
-    const json_t *base = json_object_get(k->summary, "baseline");
-    const json_t *level = last_level(k);
+    const json_t                *base = json_object_get(k->summary, "baseline");
+    const json_t                *level = last_level(k);
     char         *name = compare_text("difference of %s to %s, %s", m->name,
                                       json_string_value(base), m->unit);
-    struct chart *c = chart_create("differences", "Differences, and what they say", name,
-                                   "");
-    size_t        i;
-    json_t       *arm;
+    struct chart *c =
+        chart_create("differences", "Differences, and what they say", name, "");
+    size_t  i;
+    json_t *arm;
 
     c->rows = true;
     c->margin = json_number_value(json_object_get(k->summary, "margin"));
@@ -77,15 +77,16 @@ static void put_differences(struct report *r, const struct report_comparison *k)
         s->word = compare_text("%s", d ? text_of(d, "verdict") : "no pairs of runs");
         chart_put(s, real(d, "mean"), 0, real(d, "low"), real(d, "high"));
     }
-    chart_note(c,
-               "%s is better. Bars are 95 %% t intervals of the difference between runs "
-               "with the same seed; the grey band is the margin of %.3g %s, up to which "
-               "differences make none.%s",
-               m->lower ? "Left" : "Right", c->margin, m->unit,
-               json_integer_value(json_object_get(k->summary, "seeds")) < 3
-                   ? " Intervals of two seeds are 12.7 times their standard error: "
-                     "more seeds decide more."
-                   : "");
+    chart_note(
+        c,
+        "%s is better. Bars are 95 %% t intervals of the difference between runs "
+        "with the same seed; the grey band is the margin of %.3g %s, up to which "
+        "differences make none.%s",
+        m->lower ? "Left" : "Right", c->margin, m->unit,
+        json_integer_value(json_object_get(k->summary, "seeds")) < 3
+            ? " Intervals of two seeds are 12.7 times their standard error: "
+              "more seeds decide more."
+            : "");
     report_figure(r, c);
     free(name);
 }
@@ -111,12 +112,12 @@ static void put_run(struct report *r, const struct report_comparison *k,
                     const json_t *run)
 {
     const struct compare_metric *m = compare_metric_of(k->c.definition);
-    const char   *id = text_of(run, "id");
-    const json_t *record = results_get(k->c.results, "runs", id);
-    const json_t *valid = json_object_get(record, "valid");
-    const json_t *test =
+    const char                  *id = text_of(run, "id");
+    const json_t                *record = results_get(k->c.results, "runs", id);
+    const json_t                *valid = json_object_get(record, "valid");
+    const json_t                *test =
         json_object_get(results_get(k->c.results, "tests", id), "test");
-    char          value[2][32] = { "", "" };
+    char value[2][32] = { "", "" };
 
     for (int i = 0; i < 2; i++) {
         const double x = m->scale * real(i ? test : valid, m->key);
@@ -152,8 +153,9 @@ static void put_runs(struct report *r, const struct report_comparison *k)
     json_t *list = report_runs(k), *run;
     size_t  i;
 
-    markup_put(&r->page, "<details class=runs><summary>Every run: command, seed, version, "
-                         "machine</summary>\n<p>foci ");
+    markup_put(&r->page,
+               "<details class=runs><summary>Every run: command, seed, version, "
+               "machine</summary>\n<p>foci ");
     markup_text(&r->page, k->version ? k->version : "");
     markup_put(&r->page, ". The same commands give the same models again.</p>\n<ul>\n");
     json_array_foreach(list, i, run)

@@ -10,8 +10,8 @@ struct curves {
     struct report                  *r;
     const struct report_comparison *k;
     const struct compare_metric    *m;
-    json_t                         *runs;  /* as report_runs() */
-    const json_t                   *level; /* of the most examples */
+    json_t                         *runs;    /* as report_runs() */
+    const json_t                   *level;   /* of the most examples */
     char                           *quality; /* "accuracy, %" */
     char                            floor[96];
     double                          floor_at; /* as shown; NAN: there is none */
@@ -145,9 +145,10 @@ static void add_learning(const struct curves *v, struct chart *c, const json_t *
     {
         if (json_array_size(curve) > json_array_size(longest)) longest = curve;
     }
-    struct chart_series *s =
-        longest ? chart_add(c, text_of(arm, "arm"), report_number(v->r, text_of(arm, "arm")))
-                : NULL;
+    struct chart_series *s = longest
+                                 ? chart_add(c, text_of(arm, "arm"),
+                                             report_number(v->r, text_of(arm, "arm")))
+                                 : NULL;
     json_array_foreach(longest, k, point)
     {
         const double step = json_number_value(json_array_get(point, STEP));
@@ -170,18 +171,19 @@ static void add_learning(const struct curves *v, struct chart *c, const json_t *
 
 static void put_learning(const struct curves *v)
 {
-    struct chart *c =
-        chart_create("learning", "Learning curves", "training steps", validated_name(v));
-    size_t  i;
-    json_t *arm;
+    struct chart *c = chart_create("learning", "Learning curves", "training steps",
+                                   validated_name(v));
+    size_t        i;
+    json_t       *arm;
 
     if (strcmp(v->m->key, "accuracy") != 0) c->y = CHART_TENS;
     json_array_foreach(json_object_get(v->level, "arms"), i, arm)
     {
         add_learning(v, c, arm);
     }
-    chart_note(c, "Lines are means over seeds, bands reach from the lowest to the highest "
-                  "seed.");
+    chart_note(c,
+               "Lines are means over seeds, bands reach from the lowest to the highest "
+               "seed.");
     add_floor(v, c);
     report_figure(v->r, c);
 }
@@ -294,8 +296,9 @@ static void put_cost(const struct curves *v, enum cost cost)
     c->x = most > 4 * least ? CHART_TENS : CHART_EVEN;
     c->front = true;
     c->lower = v->m->lower;
-    chart_note(c, "The dashed line is the Pareto front: at this cost nothing is better. %s",
-               intervals);
+    chart_note(
+        c, "The dashed line is the Pareto front: at this cost nothing is better. %s",
+        intervals);
     add_floor(v, c);
     report_figure(v->r, c);
 }
@@ -346,10 +349,10 @@ static void put_tuned(const struct curves *v, const char *option, const json_t *
     char         *quality = compare_text("%s, validation", v->quality);
     struct chart *c = chart_create(id, title, option, quality);
     const double  least = number_of(json_array_get(values, 0));
-    const double most = number_of(json_array_get(values, json_array_size(values) - 1));
-    bool         numbers = true;
-    size_t       i;
-    json_t      *one;
+    const double  most = number_of(json_array_get(values, json_array_size(values) - 1));
+    bool          numbers = true;
+    size_t        i;
+    json_t       *one;
 
     json_array_foreach(values, i, one)
     {

@@ -53,8 +53,7 @@ static bool is_attention(const json_t *o)
         return false;
     json_array_foreach(json_object_get(o, "heads"), i, head)
     {
-        if (strlen(text_of(head, "weights")) !=
-                (size_t)((queries * keys + 2) / 3 * 4) ||
+        if (strlen(text_of(head, "weights")) != (size_t)((queries * keys + 2) / 3 * 4) ||
             !json_is_number(json_object_get(head, "most")))
             return false;
     }
@@ -113,10 +112,7 @@ void report_take_heads(struct report *r, const char *path, const char *arm, int6
         json_decref(o);
         return;
     }
-    json_array_foreach(r->heads, i, one)
-    {
-        bytes += weight_bytes(one);
-    }
+    json_array_foreach(r->heads, i, one) { bytes += weight_bytes(one); }
     if (bytes > MOST_BYTES) {
         note(r->a, "%s: is left out of the page, which has heads of %.1f MB already",
              path, MOST_BYTES / 1e6);
@@ -152,9 +148,9 @@ static int8_t *unpack(const json_t *head, size_t n)
     int8_t     *bytes = need(n + 3, 1);
 
     for (size_t i = 0; i < n; i += 3, text += 4) {
-        const uint32_t x = (uint32_t)digit_of(text[0]) << 18 |
-                           (uint32_t)digit_of(text[1]) << 12 |
-                           (uint32_t)digit_of(text[2]) << 6 | (uint32_t)digit_of(text[3]);
+        const uint32_t x =
+            (uint32_t)digit_of(text[0]) << 18 | (uint32_t)digit_of(text[1]) << 12 |
+            (uint32_t)digit_of(text[2]) << 6 | (uint32_t)digit_of(text[3]);
         for (int k = 0; k < 3; k++)
             bytes[i + (size_t)k] = (int8_t)(uint8_t)(x >> (16 - 8 * k));
     }
@@ -175,7 +171,8 @@ static uint8_t *shades_of(const int8_t *bytes, size_t n)
 static void put_csv(struct markup *csv, const json_t *attention, int h,
                     const int8_t *bytes, double most)
 {
-    const int64_t queries = whole(attention, "queries"), keys = whole(attention, "keys");
+    const int64_t queries = whole(attention, "queries"),
+                  keys = whole(attention, "keys");
 
     for (int64_t i = 0; i < queries; i++)
         for (int64_t k = 0; k < keys; k++) {
@@ -197,10 +194,11 @@ struct sheet {
 
 static double put_attention(struct sheet *s, const json_t *attention, double y)
 {
-    const int64_t queries = whole(attention, "queries"), keys = whole(attention, "keys");
-    const size_t  cells = (size_t)(queries * keys);
-    size_t        h;
-    json_t       *head;
+    const int64_t queries = whole(attention, "queries"),
+                  keys = whole(attention, "keys");
+    const size_t cells = (size_t)(queries * keys);
+    size_t       h;
+    json_t      *head;
 
     picture_text(s->to, EDGE, y + 10, AT_START, STYLE_PLAIN, SOFT, "%s: %s",
                  text_of(attention, "name"), text_of(attention, "attention"));
@@ -209,10 +207,9 @@ static double put_attention(struct sheet *s, const json_t *attention, double y)
     {
         if (s->n == sizeof s->shades / sizeof *s->shades) break;
         int8_t     *bytes = unpack(head, cells);
-        struct grid grid = { .rows = (int)queries,
-                             .columns = (int)keys,
-                             .wide = CELL,
-                             .tall = CELL };
+        struct grid grid = {
+            .rows = (int)queries, .columns = (int)keys, .wide = CELL, .tall = CELL
+        };
         s->shades[s->n] = shades_of(bytes, cells);
         grid.shades = s->shades[s->n++];
         const double across = (double)(h % ACROSS) * (double)(keys * CELL + GAP);
@@ -223,7 +220,8 @@ static double put_attention(struct sheet *s, const json_t *attention, double y)
         free(bytes);
     }
     const size_t heads = json_array_size(json_object_get(attention, "heads"));
-    return y + (double)((heads + ACROSS - 1) / ACROSS) * (double)(queries * CELL + GAP) +
+    return y +
+           (double)((heads + ACROSS - 1) / ACROSS) * (double)(queries * CELL + GAP) +
            GAP;
 }
 
@@ -244,9 +242,9 @@ static void put_sheet(struct report *r, const json_t *arm)
         wide = w > wide ? w : wide;
         tall += 18 + rows * (whole(attention, "queries") * CELL + GAP) + GAP;
     }
-    char   *name = compare_text("heads-%lld", (long long)whole(arm, "number"));
-    double  y = HEAD;
-    size_t  n;
+    char  *name = compare_text("heads-%lld", (long long)whole(arm, "number"));
+    double y = HEAD;
+    size_t n;
     s.to = picture_create((int)fmax((double)wide, 400) + 2 * EDGE, (int)tall + EDGE,
                           text_of(arm, "arm"));
     picture_text(s.to, EDGE, 32, AT_START, STYLE_TITLE, INK, "%.80s",
@@ -285,8 +283,10 @@ void report_put_heads(struct report *r)
         &r->page,
         "<section id=heads>\n<h2>Attention maps</h2>\n"
         "<p>The weights of every head on the first validation sequence, of one seed of "
-        "each arm. Rows are queries, columns the keys that they look at. Shades go with "
-        "the square root of a weight, up to the largest one of its head; negative weights "
+        "each arm. Rows are queries, columns the keys that they look at. Shades go "
+        "with "
+        "the square root of a weight, up to the largest one of its head; negative "
+        "weights "
         "are orange.</p>\n"
         "<noscript><p>The maps are drawn by the script of this page, which is switched "
         "off.</p></noscript>\n<div id=viewer hidden>\n"
@@ -299,11 +299,15 @@ void report_put_heads(struct report *r)
         "aria-label='Heat map. Arrow keys move over queries and keys.' "
         "aria-describedby=said></canvas>\n<div id=bar aria-hidden=true></div></div>\n"
         "<div class=textside><p id=said role=status aria-live=polite></p>"
-        "<div id=tokens aria-label='The sequence, shaded by what the chosen query looks "
+        "<div id=tokens aria-label='The sequence, shaded by what the chosen query "
+        "looks "
         "at' role=group></div>"
-        "<details><summary>This head as a table</summary><div id=headtable class=scroll "
-        "tabindex=0 role=region aria-label='Strongest keys of each query'></div></details>"
-        "<p class=files><a id=headcsv download=head.csv href=data:,>CSV of this head</a>"
+        "<details><summary>This head as a table</summary><div id=headtable "
+        "class=scroll "
+        "tabindex=0 role=region aria-label='Strongest keys of each "
+        "query'></div></details>"
+        "<p class=files><a id=headcsv download=head.csv href=data:,>CSV of this "
+        "head</a>"
         "</p></div></div>\n</div>\n<script type=application/json id=data>");
     markup_json(&r->page, r->heads);
     markup_put(&r->page, "</script>\n</section>\n");

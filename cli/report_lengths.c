@@ -48,8 +48,8 @@ static int take_line(const struct args *a, json_t *lines, const char *path,
         json_t     *value;
         json_object_foreach((json_t *)first, name, value)
         {
-            if (code || json_equal(value, json_object_get(json_object_get(o, "setting"),
-                                                          name)))
+            if (code ||
+                json_equal(value, json_object_get(json_object_get(o, "setting"), name)))
                 continue;
             code = failure(a,
                            "%s, line %d: its %s is another than on line 1: results of "
@@ -79,9 +79,9 @@ int report_read_lengths(struct report *r, const char *folder)
     if (!code && !json_array_size(lines))
         code = failure(r->a, "%s has no results yet", path);
     if (!code)
-        json_array_append_new(r->lengths, json_pack("{s:o, s:O}", "folder",
-                                                    compare_string(folder), "lines",
-                                                    lines));
+        json_array_append_new(
+            r->lengths,
+            json_pack("{s:o, s:O}", "folder", compare_string(folder), "lines", lines));
     json_decref(lines);
     if (in) fclose(in);
     free(text);
@@ -111,11 +111,11 @@ static void add_row(json_t *cells, const json_t *o)
     const double seconds = real(o, "seconds"), error = real(o, "error");
     const bool   untrained = json_is_true(json_object_get(o, "untrained"));
 
-    add(cells, compare_text("%lld",
-                            (long long)json_integer_value(json_object_get(o, "length"))));
+    add(cells, compare_text("%lld", (long long)json_integer_value(
+                                        json_object_get(o, "length"))));
     add(cells, compare_text("%s", text_of(o, "spec")));
-    add(cells, isfinite(seconds) ? compare_text("%.3f", 1e3 * seconds)
-                                 : compare_text("-"));
+    add(cells,
+        isfinite(seconds) ? compare_text("%.3f", 1e3 * seconds) : compare_text("-"));
     add(cells, large(real(o, "tokens_per_second"), ""));
     add(cells, large(real(o, "memory_bytes"), "B"));
     add(cells, !isfinite(error) ? compare_text("-")
@@ -127,8 +127,8 @@ static const char columns[] = "rlrrrrl";
 
 static json_t *cells_of(const json_t *lengths)
 {
-    static const char *const names[] = { "length",   "mechanism", "median ms", "tokens/s",
-                                         "memory",   "error",     "left out" };
+    static const char *const names[] = { "length", "mechanism", "median ms", "tokens/s",
+                                         "memory", "error",     "left out" };
     json_t                  *cells = json_array(), *line;
     size_t                   i;
 
@@ -147,10 +147,7 @@ void report_print_lengths(const json_t *lengths)
     struct output_table *t = table_create(columns);
     size_t               i;
 
-    json_array_foreach(cells, i, cell)
-    {
-        table_cell(t, "%s", json_string_value(cell));
-    }
+    json_array_foreach(cells, i, cell) { table_cell(t, "%s", json_string_value(cell)); }
     table_print(t, stdout);
     table_free(t);
     json_decref(cells);
@@ -172,18 +169,19 @@ static void put_chart(struct report *r, const json_t *lengths, enum value value)
     };
     struct chart *c =
         chart_create(words[value][0], words[value][1], "tokens", words[value][2]);
-    const double  scale = value == SECONDS ? 1e3 : 1;
-    size_t        i, k;
-    json_t       *line;
+    const double scale = value == SECONDS ? 1e3 : 1;
+    size_t       i, k;
+    json_t      *line;
 
     c->x = CHART_TWOS;
     c->y = value == ERROR ? CHART_EVEN : CHART_TENS;
     json_array_foreach(json_object_get(lengths, "lines"), i, line)
     {
-        const char *spec = text_of(line, "spec");
+        const char  *spec = text_of(line, "spec");
         const double y = scale * real(line, words[value][3]);
         if (!isfinite(y) || (c->y == CHART_TENS && !(y > 0))) continue;
-        if (value == ERROR && json_is_true(json_object_get(line, "untrained"))) continue;
+        if (value == ERROR && json_is_true(json_object_get(line, "untrained")))
+            continue;
         for (k = 0; k < c->n && strcmp(c->series[k].name, spec) != 0; k++)
             continue;
         struct chart_series *s =
@@ -197,8 +195,9 @@ static void put_chart(struct report *r, const json_t *lengths, enum value value)
     if (value == MEMORY)
         chart_note(c, "Tensors, scratch, what is saved for backward, and the plan.");
     if (value == ERROR)
-        chart_note(c, "On standard normal queries, keys and values; mechanisms that have "
-                      "yet to be trained are left out.");
+        chart_note(c,
+                   "On standard normal queries, keys and values; mechanisms that have "
+                   "yet to be trained are left out.");
     report_figure(r, c);
 }
 

@@ -36,10 +36,10 @@ static json_t *read_log(const char *folder)
         const json_t *valid = json_object_get(o, "valid_loss");
         if (json_is_number(json_object_get(o, "step")) &&
             json_is_number(json_object_get(o, "loss")))
-            json_array_append_new(list, json_pack("[O, O, o]", json_object_get(o, "step"),
-                                                  json_object_get(o, "loss"),
-                                                  valid ? json_incref((json_t *)valid)
-                                                        : json_null()));
+            json_array_append_new(
+                list, json_pack("[O, O, o]", json_object_get(o, "step"),
+                                json_object_get(o, "loss"),
+                                valid ? json_incref((json_t *)valid) : json_null()));
         json_decref(o);
     }
     free(text);
@@ -50,15 +50,15 @@ static json_t *read_log(const char *folder)
 /* Its heads and costs, by a child: a folder that cannot be judged has no more than the rest. */
 static json_t *look(struct report *r, const char *folder)
 {
-    char path[] = "/tmp/foci-heads-XXXXXX";
-    const int fd = mkstemp(path);
+    char                 path[] = "/tmp/foci-heads-XXXXXX";
+    const int            fd = mkstemp(path);
     struct compare_child k = { 0 };
     json_t              *costs = NULL;
 
     if (fd < 0) return NULL;
     close(fd);
-    json_t *words = words_create("eval", folder, "--split", "valid", "--costs", "--heads",
-                                 path, "--json", "--quiet", NULL);
+    json_t *words = words_create("eval", folder, "--split", "valid", "--costs",
+                                 "--heads", path, "--json", "--quiet", NULL);
     if (children_run(r->a, words, &k)) {
         costs = children_result(&k);
         if (costs)
@@ -99,8 +99,8 @@ int report_read_model(struct report *r, const char *folder)
 /* Losses of steps are means of a fiftieth of them: single ones jump. */
 static void put_curve(struct report *r, const json_t *log)
 {
-    struct chart *c = chart_create("training", "Learning curve", "training steps",
-                                   "loss, nats");
+    struct chart *c =
+        chart_create("training", "Learning curve", "training steps", "loss, nats");
     const size_t n = json_array_size(log), size = n / 50 + 1;
     double       sum = 0;
 
@@ -128,9 +128,16 @@ static void put_curve(struct report *r, const json_t *log)
 static void put_numbers(struct report *r, const json_t *all)
 {
     static const char *const names[] = {
-        "loss",         "perplexity",   "accuracy",           "bleu",
-        "parameters",   "trained_parameters", "forward_flops_per_token",
-        "state_bytes",  "decoding_tokens_per_second", "concentration",
+        "loss",
+        "perplexity",
+        "accuracy",
+        "bleu",
+        "parameters",
+        "trained_parameters",
+        "forward_flops_per_token",
+        "state_bytes",
+        "decoding_tokens_per_second",
+        "concentration",
     };
     const json_t *costs = json_object_get(all, "costs");
     json_t       *cells = json_array();
@@ -151,9 +158,8 @@ static void put_numbers(struct report *r, const json_t *all)
 
 void report_put_model(struct report *r, const json_t *model)
 {
-    const json_t *list =
-        json_object_get(json_object_get(model, "notes"), "arguments");
-    json_t *words = words_create("train", NULL);
+    const json_t *list = json_object_get(json_object_get(model, "notes"), "arguments");
+    json_t       *words = words_create("train", NULL);
 
     markup_put(&r->page, "<section>\n<h2>A model: <bdi>");
     markup_text(&r->page, json_string_value(json_object_get(model, "folder")));
@@ -171,7 +177,8 @@ void report_put_model(struct report *r, const json_t *model)
     if (!json_array_size(json_object_get(model, "log")))
         report_line(r, "The folder has no log.jsonl, as foci train --log DIR/log.jsonl "
                        "writes it: there is no learning curve.");
-    if (json_object_get(model, "costs")) put_numbers(r, json_object_get(model, "costs"));
+    if (json_object_get(model, "costs"))
+        put_numbers(r, json_object_get(model, "costs"));
     markup_put(&r->page, "</section>\n");
     free(command);
     json_decref(words);

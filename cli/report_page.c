@@ -132,10 +132,7 @@ static void put_data(struct report *r, const struct chart *c, const json_t *tabl
     for (i = 1; i < columns && i < sizeof sides - 1; i++)
         sides[i] = 'r';
     sides[i] = '\0';
-    json_array_foreach(table, i, row)
-    {
-        json_array_extend(cells, row);
-    }
+    json_array_foreach(table, i, row) { json_array_extend(cells, row); }
     markup_put(&r->page, "<details><summary>Numbers</summary>\n");
     report_table(r, sides, cells, c->title);
     markup_put(&r->page, "</details>");
@@ -152,7 +149,7 @@ static void make_plain(char *name)
 void report_figure(struct report *r, struct chart *c)
 {
     if (chart_has_points(c)) {
-        char   *name = compare_text("%02d-%s", ++r->figures, c->id);
+        char *name = compare_text("%02d-%s", ++r->figures, c->id);
         make_plain(name);
         json_t *table = chart_table(c);
         markup_put(&r->page, "<figure id='f-%s'%s><figcaption><h3>", name,
@@ -180,7 +177,8 @@ void report_figure(struct report *r, struct chart *c)
 /* "softmax and 8 others on mqar", or what there is. */
 static void put_title(struct report *r)
 {
-    const size_t  lengths = json_array_size(r->lengths), models = json_array_size(r->models);
+    const size_t lengths = json_array_size(r->lengths),
+                 models = json_array_size(r->models);
     const json_t *first = json_array_get(lengths ? r->lengths : r->models, 0);
 
     if (r->n_comparisons == 1 && !lengths && !models) {
@@ -204,14 +202,15 @@ static void put_title(struct report *r)
 
 static void put_head(struct report *r)
 {
-    markup_put(&r->page,
-               "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
-               "<meta name=viewport content='width=device-width, initial-scale=1'>\n"
-               "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; "
-               "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
-               "<meta name=generator content='foci %s'>\n<link rel=icon href=data:,>\n"
-               "<title>",
-               foci_version());
+    markup_put(
+        &r->page,
+        "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+        "<meta name=viewport content='width=device-width, initial-scale=1'>\n"
+        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; "
+        "style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:\">\n"
+        "<meta name=generator content='foci %s'>\n<link rel=icon href=data:,>\n"
+        "<title>",
+        foci_version());
     put_title(r);
     markup_put(&r->page, "</title>\n<style>\n");
     markup_bytes(&r->page, report_style, report_style_bytes);
@@ -233,8 +232,8 @@ static void put_key(struct report *r)
         struct picture *p = picture_create(12, 12, name);
         picture_group(p, 0);
         chart_mark(p, n, 6, 6, 4);
-        markup_put(&r->page,
-                   "<button type=button data-group=%d aria-pressed=false>", n + 1);
+        markup_put(&r->page, "<button type=button data-group=%d aria-pressed=false>",
+                   n + 1);
         markup_put(&r->page, "<span aria-hidden=true>");
         picture_put_svg(&r->page, p, true);
         markup_put(&r->page, "</span><bdi>");
@@ -252,11 +251,12 @@ static void put_end(struct report *r)
     const struct tm t = *gmtime(&now);
 
     strftime(when, sizeof when, "%Y-%m-%d %H:%M UTC", &t);
-    markup_put(&r->page,
-               "<footer><p>Made by foci %s, %s. Colours and marks of an arm are the same "
-               "in all figures. The page asks for nothing from the network.</p></footer>"
-               "\n</main>\n",
-               foci_version(), when);
+    markup_put(
+        &r->page,
+        "<footer><p>Made by foci %s, %s. Colours and marks of an arm are the same "
+        "in all figures. The page asks for nothing from the network.</p></footer>"
+        "\n</main>\n",
+        foci_version(), when);
     markup_put(&r->page, "<script>\n");
     markup_bytes(&r->page, report_script, report_script_bytes);
     markup_put(&r->page, "</script>\n</body>\n</html>\n");
@@ -278,8 +278,7 @@ static void number_arms(struct report *r)
         }
     }
     for (size_t k = 0; k < json_array_size(r->lengths); k++) {
-        const json_t *lines =
-            json_object_get(json_array_get(r->lengths, k), "lines");
+        const json_t *lines = json_object_get(json_array_get(r->lengths, k), "lines");
         json_array_foreach(lines, i, arm)
         {
             report_number(r, json_string_value(json_object_get(arm, "spec")));
@@ -301,16 +300,10 @@ int report_write(struct report *r, const char *path)
     put_key(r);
     for (i = 0; i < r->n_comparisons; i++)
         report_put_comparison(r, &r->comparisons[i]);
-    json_array_foreach(r->models, i, one)
-    {
-        report_put_model(r, one);
-    }
+    json_array_foreach(r->models, i, one) { report_put_model(r, one); }
     report_put_theory(r);
     report_put_heads(r);
-    json_array_foreach(r->lengths, i, one)
-    {
-        report_put_lengths(r, one);
-    }
+    json_array_foreach(r->lengths, i, one) { report_put_lengths(r, one); }
     put_end(r);
     if (path && !r->code) {
         const foci_status status =

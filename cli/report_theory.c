@@ -65,23 +65,21 @@ static void add_law(struct chart *c, double most)
 
 void report_put_theory(struct report *r)
 {
-    struct chart *c = chart_create("concentration", "How concentrated the heads are",
-                                   "\xce\xb3: standard deviation of log weights",
-                                   "concentration S");
+    struct chart *c =
+        chart_create("concentration", "How concentrated the heads are",
+                     "\xce\xb3: standard deviation of log weights", "concentration S");
     double  most = 0;
     size_t  i;
     json_t *arm;
 
-    json_array_foreach(r->heads, i, arm)
-    {
-        most = fmax(most, add_heads(c, arm));
-    }
+    json_array_foreach(r->heads, i, arm) { most = fmax(most, add_heads(c, arm)); }
     if (chart_has_points(c)) {
         add_law(c, fmax(most, 1));
-        chart_note(c, "A point is a head on the first validation sequence, its bar the "
-                      "quartiles over positions. S is 1 where all weights are equal. The "
-                      "line is the closed form for normal logits; heads some of whose "
-                      "weights are 0 have no place here.");
+        chart_note(c,
+                   "A point is a head on the first validation sequence, its bar the "
+                   "quartiles over positions. S is 1 where all weights are equal. The "
+                   "line is the closed form for normal logits; heads some of whose "
+                   "weights are 0 have no place here.");
         markup_put(&r->page, "<section>\n<h2>Heads</h2>\n<div class=figures>\n");
         report_figure(r, c);
         markup_put(&r->page, "</div></section>\n");

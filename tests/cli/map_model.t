@@ -75,13 +75,36 @@ for p in m["maps"]:
     print(p["attention"], p["queries"], p["keys"], len(p["weights"]), len(p["weights"][0]))
 END_OF_PYTHON
 foci map m --prompt 'ein haus 3' --layer cross --out m.svg > /dev/null
-grep -o '4 tokens of the source, [0-9]* tokens' m.svg | head -1
+grep -o '4 tokens of the source, [a-z0-9 ]* tokens*;' m.svg | head -1
 --- stdout
 ['ein', 'haus', '1', '<eos>'] ['<bos>', 'a', 'house', '1']
 encoder block 0 source_tokens source_tokens 4 4
 decoder block 0 tokens tokens 4 4
 decoder block 0 cross tokens source_tokens 4 4
-4 tokens of the source, * tokens
+4 tokens of the source, * token*;
+
+=== a model of a generator reads its examples
+T="--preset none --steps 1 --dim 8 --layers 1 --heads 2 --ffn 0 --batch 2 --threads 1 --quiet"
+foci train --task 'copy(form=row, symbols=4, least=3, longest=3, test=3)' $T --out g > /dev/null
+foci map g --example 2 --json --head 0 --out m.svg > m.json
+foci map g --example 2 --tokens 4 --head 0
+foci map g --example 0 --task 'copy(form=row, symbols=4, least=2, longest=3, test=2)' --head 0 --quiet
+grep -o 'test example 2, [0-9]* tokens' m.svg | head -1
+foci task 'copy(form=row, symbols=4, least=3, longest=3, test=3)' --split test --count 3 --json > t.json
+python3 - <<'END_OF_PYTHON'
+import json
+m = json.load(open("m.json"))
+print(len(m["tokens"]) == len(m["maps"][0]["weights"]), " ".join(m["tokens"]) in open("t.json").read())
+END_OF_PYTHON
+--- stdout
+attention *
+0: block 0  0         10 *
+attention *
+0: block 0  0 *
+test example 2, * tokens
+True True
+--- stderr
+foci map: the example has * tokens, of which the first 4 are read
 
 === attentions without weights, and padding
 printf 'to be or not to be\n%.0s' 1 2 3 4 > t.txt
@@ -113,6 +136,9 @@ foci map m --text nosuch.txt
 foci map empty --prompt a
 foci map nosuch --prompt a
 foci map g --prompt a
+foci map m --example 0
+echo '{}' > g/train.json
+foci map g --example 0
 foci map m --prompt a --layer 1
 foci map m --prompt a --layer cross
 foci map m --prompt a --layer 0,
@@ -125,7 +151,9 @@ foci map: --text and --prompt exclude each other
 foci map: nosuch.txt: cannot be opened: *
 foci map: empty/config.json: cannot be opened: *
 foci map: nosuch/config.json: cannot be opened: *
-foci map: g has no tokenizer: it was trained on a generator
+foci map: g has no tokenizer, so it reads no text: it was trained on a generator; give --example N
+foci map: m reads text: give --text FILE or --prompt TEXT
+foci map: g has no tokenizer, and its train.json names no generator: give --task TEXT
 foci map: --layer is '1'; there is one, 0
 foci map: --layer is 'cross'; m has 0: block 0
 foci map: --layer is '0,'; it takes numbers, as 0,2-5

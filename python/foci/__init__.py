@@ -7,6 +7,9 @@
 often.  Docs: docs/python.md.
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from . import _specs
 from ._analyse import (Estimate, Figure, Sampled, concentration, concentration_quadrature, concentration_sample,
                        concentration_theory, estimator, head_figures, layer_concentration, layer_softmax_errors,
@@ -41,6 +44,14 @@ __all__ = [
     "sinusoid", "softmax_errors", "version", "weights",
 ]
 __all__ += _specs.__all__
+
+
+def __getattr__(name: str) -> _Any:
+    """foci.torch and foci.transformers, imported when they are first named."""
+    if name in ("torch", "transformers"):
+        return _import_module(f"foci.{name}")
+    raise AttributeError(f"module 'foci' has no attribute '{name}'")
+
 
 for _value in list(globals().values()):  # messages name foci.Error, not where it is written
     if isinstance(_value, type) and _value.__module__.startswith("foci."):

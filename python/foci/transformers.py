@@ -12,13 +12,12 @@ queries and keys that the model makes, positions included.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Optional
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache
+from transformers import AttentionInterface, AttentionMaskInterface, DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 from transformers.masking_utils import prepare_padding_mask, sdpa_mask
 
@@ -32,29 +31,33 @@ __all__ = ["Cache", "register"]
 PREFIX = "foci|"
 
 
-class _Named(dict):  # type: ignore[type-arg]
-    """The functions of an interface of transformers by name; any "foci|SPEC" is one."""
+def register(*specs: str) -> None:
+    """Let models be made with ``attn_implementation="foci"`` and ``"foci|SPEC"``.
 
-    def __init__(self, given: Any, make: Callable[[str], Any]) -> None:
-        super().__init__(given)
-        self.make = make
+    Names are made known when a model is given them.  Versions of transformers that check
+    them elsewhere know those of the `specs` that are named here.
+    """
+    _know("foci", "softmax")
+    for spec in specs:
+        _know(PREFIX + spec, spec)
+    check = getattr(PreTrainedModel, "get_correct_attn_implementation", None)
+    if check is None or hasattr(check, "foci"):
+        return
 
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or isinstance(name, str) and name.startswith(PREFIX)
+    @wraps(check)
+    def checked(self: Any, requested_attention: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(requested_attention, str) and requested_attention.startswith(PREFIX):
+            _know(requested_attention, requested_attention[len(PREFIX):])
+        return check(self, requested_attention, *args, **kwargs)
 
-    def __missing__(self, name: Any) -> Any:
-        if not isinstance(name, str) or not name.startswith(PREFIX):
-            raise KeyError(name)
-        found = self[name] = self.make(name[len(PREFIX):])
-        return found
+    checked.foci = True  # type: ignore[attr-defined]
+    PreTrainedModel.get_correct_attn_implementation = checked  # type: ignore[method-assign]
 
 
-def register() -> None:
-    """Let models be made with ``attn_implementation="foci"`` and ``"foci|SPEC"``."""
-    for interface, make in ((AttentionInterface, _function), (AttentionMaskInterface, lambda spec: mask)):
-        if not isinstance(interface._global_mapping, _Named):
-            interface._global_mapping = _Named(interface._global_mapping, make)
-        interface._global_mapping["foci"] = make("softmax")
+def _know(name: str, spec: str) -> None:
+    """Give a name to transformers."""
+    AttentionInterface.register(name, _function(spec))
+    AttentionMaskInterface.register(name, mask)
 
 
 def _function(spec: str) -> Any:
@@ -63,7 +66,7 @@ def _function(spec: str) -> Any:
     return partial(attend, spec)
 
 
-def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *args: Any,
+def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_offset: int = 0, *,
          attention_mask: Optional[Tensor] = None, local_size: Optional[int] = None, allow_is_causal_skip: bool = True,
          **kwargs: Any) -> Optional[Tensor]:
     """The mask of "sdpa"; none where causality hides all that is hidden: padding that only
@@ -73,9 +76,8 @@ def mask(batch_size: int, q_length: int, kv_length: int, q_offset: Any = 0, kv_o
         padding = prepare_padding_mask(attention_mask, kv_length, kv_offset)
         if padding is not None and trailing(padding):
             return None
-    return sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, *args,  # type: ignore[no-any-return]
-                     attention_mask=attention_mask, local_size=local_size, allow_is_causal_skip=allow_is_causal_skip,
-                     **kwargs)
+    return sdpa_mask(batch_size, q_length, kv_length, q_offset, kv_offset, attention_mask=attention_mask,
+                     local_size=local_size, allow_is_causal_skip=allow_is_causal_skip, **kwargs)
 
 
 def trailing(valid: Tensor) -> bool:
@@ -191,6 +193,9 @@ def _hide(options: dict[str, Any], given: Tensor, query: Tensor) -> None:
 
 class _Layer(DynamicLayer):
     """Keys and values of a layer in memory with room for more: a step copies its own only."""
+
+    keys: Any
+    values: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

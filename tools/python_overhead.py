@@ -12,7 +12,7 @@ import numpy as np
 import foci
 from foci import _c
 
-ROUNDS, CALLS = 7, 5000
+ROUNDS, CALLS = 300, 100
 foci.set_threads(1)
 plan = foci.Plan(heads=2, len_q=1, dim=4)
 q, k, v, o = np.zeros((4, 1, 2, 1, 4), np.float32)

@@ -23,7 +23,7 @@ from ._layer import Layer, LayerGradients, LayerState
 from ._mechanisms import Mechanism, mechanisms, modifiers
 from ._model import AttentionWeights, Loss, Model, ModelSequences
 from ._params import Param, Params
-from ._plan import Gradients, Plan
+from ._plan import Gradients, Plan, Saved
 from ._product import ProductGradients, convert, product, product_vjp, sinusoid
 from ._show import Picture, Report, show_model, show_pattern, show_report, show_weights
 from ._spec import Modifier, Spec
@@ -36,7 +36,7 @@ __all__ = [
     "ArgumentError", "AttentionWeights", "Context", "DTypeError", "Decoder", "DeviceError", "Error", "Estimate",
     "Figure", "FileError", "Gradients", "Layer", "LayerGradients", "LayerState", "Loss", "Mechanism", "Model",
     "ModelSequences", "Modifier", "OutOfMemoryError", "Param", "Params", "Picture", "Plan", "PoolFullError",
-    "ProductGradients", "Report", "Sampled", "Spec", "SpecError", "State", "Tokenizer", "UnsupportedError", "Vjp",
+    "ProductGradients", "Report", "Sampled", "Saved", "Spec", "SpecError", "State", "Tokenizer", "UnsupportedError", "Vjp",
     "attention", "attention_vjp", "clear_cache", "command", "concentration", "concentration_quadrature",
     "concentration_sample", "concentration_theory", "convert", "default_context", "estimator", "get_threads",
     "head_figures", "layer_concentration", "layer_softmax_errors", "mechanisms", "modifiers", "orthogonality",

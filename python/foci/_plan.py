@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, Optional
 import numpy as np
 
 from . import _c
-from ._context import Bytes, Context, aligned, default_context
-from ._errors import ArgumentError, DTypeError, SpecError
+from ._context import Context, aligned, default_context
+from ._errors import ArgumentError, DTypeError
 from ._params import GivenParams, Param, Params, given, table
+from ._spec import check_spec
 from ._tensors import Array, Floats, address, array, bfloat16, dtype_code, dtype_of, float_array, floats, integers
 
 OPTIONS = ("x", "params", "mask", "bias", "lengths", "docs", "words", "dropout_seed")  # of executions
@@ -79,6 +80,28 @@ class Gradients(NamedTuple):
     params: Params
 
 
+class Saved:
+    """What a forward call keeps for backward calls of the same plan."""
+
+    __slots__ = ("plan", "filled", "_start", "_owner")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.filled = False
+        self._start, self._owner = aligned(plan.saved_bytes)
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return self.plan.saved_bytes
+
+    def of(self, plan: Plan) -> int:
+        """Where it lies; refused where it belongs to another plan."""
+        if self.plan is not plan:
+            raise ArgumentError("saved is that of another plan: each has its own, by Plan.saved()")
+        return self._start
+
+
 class Plan(_c.Handle):
     """How to compute a spec on a problem: made once, executed often, by any threads.
 
@@ -103,10 +126,7 @@ class Plan(_c.Handle):
                  strides: Optional[Mapping[str, tuple[int, int, int]]] = None,
                  context: Optional[Context] = None) -> None:
         check_layout(layout, len(layout))
-        if not isinstance(spec, str):
-            raise DTypeError(f"spec is a {type(spec).__name__}: it has to be text, for instance 'local(window=256) rope'")
-        if "\0" in spec:
-            raise SpecError(f"column {spec.index(chr(0)) + 1}: a zero byte")
+        check_spec(spec)
         self.context = context or default_context()
         self.code = dtype_code(dtype)
         # tensors of bf16 have addresses also where NumPy has no such type
@@ -220,14 +240,11 @@ class Plan(_c.Handle):
 
     # Execution
 
-    def saved(self) -> Bytes:
+    def saved(self) -> Saved:
         """Memory for what `forward` keeps for `backward`."""
         if not self.problem.flags & _c.TRAIN:
             raise ArgumentError("the plan was made without train=True: it has no backward")
-        count = max(self.saved_bytes, 1)
-        start, owner = aligned(count)
-        offset = start - owner.ctypes.data
-        return owner[offset : offset + count]
+        return Saved(self)
 
     def execute(self, q: int, k: int, v: int, o: int, **fields: Any) -> None:
         """foci_forward() on addresses of memory; `fields` are others of foci_io.  The caller
@@ -391,7 +408,7 @@ class Plan(_c.Handle):
         fields["o"] = address(found)
         return fields, found, kept
 
-    def forward(self, q: Any, k: Any, v: Any, *, out: Any = None, saved: Optional[Bytes] = None,
+    def forward(self, q: Any, k: Any, v: Any, *, out: Any = None, saved: Optional[Saved] = None,
                 lse: Optional[Floats] = None, **options: Any) -> Array:
         """Attend.  `out` is written where it is given; `saved` (from `Plan.saved`) is what
         `backward` reads; `lse` takes the logarithm of what weights were divided by, float32
@@ -400,20 +417,16 @@ class Plan(_c.Handle):
         fields, found, kept = self._prepare(q, k, v, out, options)
         block = self.context.take(self.work_bytes)
         if saved is not None:
-            fields["saved"] = address(self._saved(saved))
+            fields["saved"] = saved.of(self)
         if lse is not None:
             fields["lse"] = address(self._lse(lse))
         io = _c.foci_io(work=block.address, **fields)
         status = lib.foci_forward(self.handle, _byref(io))
         self.context.give(block)
         self._check(status)
+        if saved is not None:
+            saved.filled = True
         return found
-
-    def _saved(self, saved: Optional[Bytes]) -> Optional[Bytes]:
-        if saved is not None and (saved.dtype != np.uint8 or saved.size < self.saved_bytes
-                                  or not saved.flags.c_contiguous or not saved.flags.writeable):
-            raise ArgumentError("saved has to be what Plan.saved() gave")
-        return saved
 
     def _lse(self, lse: Optional[Floats]) -> Optional[Floats]:
         p = self.problem
@@ -422,11 +435,14 @@ class Plan(_c.Handle):
             raise ArgumentError(f"lse has to be packed float32 of shape {(p.batch, p.heads, p.len_q)}")
         return lse
 
-    def backward(self, d_o: Any, q: Any, k: Any, v: Any, *, out: Array, saved: Bytes, **options: Any) -> Gradients:
+    def backward(self, d_o: Any, q: Any, k: Any, v: Any, *, out: Array, saved: Saved, **options: Any) -> Gradients:
         """The gradients of the forward call that had these inputs and options, of which
         `out` and `saved` are what it left."""
         fields, _, kept = self._prepare(q, k, v, out, options)
-        return self._backward(lib.foci_backward, d_o, fields, address(self._saved(saved)), options)
+        start = saved.of(self)
+        if not saved.filled:
+            raise ArgumentError("saved is empty: forward(..., saved=saved) of the same inputs comes first")
+        return self._backward(lib.foci_backward, d_o, fields, start, options)
 
     def _backward(self, function: Any, d_o: Any, fields: dict[str, Any], saved: int,
                   options: Mapping[str, Any]) -> Gradients:

@@ -21,6 +21,10 @@ static const struct option options[] = {
       .arg = "FILE",
       .help = "write a line of JSON for each example, sentence or window",
       .kind = KIND_TEXT },
+    { .name = "heads",
+      .arg = "FILE",
+      .help = "write the weights of all heads on the first sequence, as JSON",
+      .kind = KIND_TEXT },
     { .name = "costs", .help = "parameters, flops, state, speed, what the heads do" },
     { .name = "batch",
       .arg = "N",
@@ -189,6 +193,8 @@ static int tell_rest(struct judged *j, struct listening *l, json_t *o)
     else if (l->slices)
         slices_print(l->slices, stdout);
     if (opt_flag(j->a, "costs")) code = costs_tell(j, &l->seen, o);
+    if (!code && opt_text(j->a, "heads"))
+        code = weights_write(j, opt_text(j->a, "heads"));
     if (!code && outputs) code = outputs_write(j->a, j->ctx, outputs, path);
     if (!code && outputs) json_object_set_new(o, "outputs", json_string(path));
     return code;

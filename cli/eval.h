@@ -56,6 +56,10 @@ static inline void tally_add(struct tally *t, bool hit, double nats)
 int eval_scores(const struct judged *j, foci_labels_fn labels, void *user,
                 foci_scores *scores);
 
+/* eval_weights.c: the weights of all heads on the first sequence, as JSON.  EXIT_OK, or a
+ * status with the message printed. */
+int weights_write(const struct judged *j, const char *path);
+
 /*
  * eval_slices.c: labels by the slices of a task.  A slice of more than 16 values is told in
  * powers of two: 0 and less as they are, then 1, 2 to 3, 4 to 7 and so on.

@@ -1,11 +1,13 @@
 /* analyse.h -- what a mechanism does with numbers, looked at from outside: how good the
  * estimates of random features are, how far outputs are from those of softmax, how evenly
- * heads spread their weights, and what frozen projections keep of hidden states. */
+ * heads spread their weights, what the heads of a model weigh on a text, and what frozen
+ * projections keep of hidden states. */
 #ifndef FOCI_ANALYSE_H
 #define FOCI_ANALYSE_H
 
 #include "foci/foci.h"
 #include "foci/layer.h"
+#include "foci/train.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -77,6 +79,65 @@ FOCI_API double foci_concentration(const float *weights, int64_t n);
  * failures come from there.  Memory is allocated. */
 FOCI_API foci_status foci_layer_concentration(const foci_layer    *layer,
                                               const foci_layer_io *io, double *heads);
+
+/* A text that a model with a tokenizer is to read. */
+typedef struct foci_reading_options {
+    size_t      size;
+    foci_string text;   /* in translation the target, which may be empty */
+    foci_string source; /* translate: must be given; else NULL */
+    int64_t most; /* tokens of each, up to the context; 0: 256.  The end is cut off */
+} foci_reading_options;
+
+/* Its tokens, with those that training put around it. */
+typedef struct foci_reading_side {
+    int64_t            n;      /* that are read, 1 or more */
+    int64_t            whole;  /* of the whole text; above n: its end was cut off */
+    const int32_t     *ids;    /* [n] */
+    const char *const *tokens; /* [n] by foci_token_display() */
+} foci_reading_side;
+
+/* The text as the model reads it. */
+typedef struct foci_reading {
+    size_t                   size;
+    const foci_reading_side *sides; /* [2] the text, and the source of a translation, which
+                                     * has 0 tokens elsewhere */
+    const foci_batch        *batch; /* of one row, no label of which counts */
+} foci_reading;
+
+/* A classified text begins with <bos>, where there is one, and so does a target; a source
+ * ends with <eos>.  The names of special tokens are read as these tokens, so <mask> may stand
+ * in a text for a masked model. */
+FOCI_API foci_status foci_reading_create(foci_model                 *model,
+                                         const foci_tokenizer       *tokenizer,
+                                         const foci_reading_options *options,
+                                         foci_reading              **reading);
+/* NULL is accepted. */
+FOCI_API void foci_reading_free(foci_reading *reading);
+
+/* The weights of one attention on a sequence. */
+typedef struct foci_attention_weights {
+    size_t            size;
+    const char       *name; /* this and what follows as in foci_observation */
+    int64_t           index;
+    const char       *spec;
+    const foci_layer *layer;
+    int64_t           heads, queries, keys;
+    int64_t           memory; /* so many keys stand before those of the sequence (xl) */
+    int          query_side, key_side; /* 1: tokens of the source; 0: of the text */
+    const float *weights; /* [heads][queries][keys]; NULL: there are none */
+    const char  *why;     /* there are none; else NULL */
+} foci_attention_weights;
+
+/* Called with each attention, while it is as said; a result other than 0: no more are
+ * wanted. */
+typedef int (*foci_attention_fn)(void *user, const foci_attention_weights *weights);
+
+/* Run the first row of a batch through a model, its first `len` positions (0: all), and tell
+ * the weights of every attention, which are those of foci_ref_weights().  Slow; memory for the
+ * weights of one attention is allocated. */
+FOCI_API foci_status foci_model_attentions(foci_model *model, const foci_batch *batch,
+                                           int64_t len, foci_attention_fn attention,
+                                           void *user);
 
 /* What is measured of the weights of a head, row by row.  Entropy and what follows from it,
  * and the shares, are those of rows that are not negative and sum to 1. */

@@ -37,6 +37,7 @@ static struct {
     foci_tokenizer *trained;
     foci_model     *modelled;
     foci_trainer   *trainer;
+    foci_reading   *reading;
     foci_heads     *looked;
     int32_t         word;
     int64_t         bytes;
@@ -166,7 +167,8 @@ static bool has_struct(const char *at, size_t len)
         if (is(structs[i].type, at, len)) return true;
     return is("foci_block_config", at, len) || is("foci_progress", at, len) ||
            is("foci_observation", at, len) || is("foci_head_row", at, len) ||
-           is("foci_mod_def", at, len);
+           is("foci_mod_def", at, len) || is("foci_attention_weights", at, len) ||
+           is("foci_reading", at, len);
 }
 
 static char *read_header(const char *name)

@@ -188,7 +188,7 @@ foci analyse: --ablate belongs to DIR
 foci analyse: 'softmax' is one word too many: --weights takes none
 foci analyse: --k is missing, and softmax reads it
 foci analyse: --text belongs to --error and DIR
-foci analyse: nowhere/config.json: *
+foci analyse: 'nowhere' is no folder of a model; a mechanism is looked at with --q and --k
 foci analyse: --weights no.npy: *
 foci analyse: --error and --weights do not go together
 foci analyse: m and --q do not go together: a model has its own

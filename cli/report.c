@@ -215,6 +215,7 @@ int report_of_comparison(const struct comparison *c, const json_t *summary)
     r.comparisons = &k;
     r.n_comparisons = 1;
     const int code = report_write(&r, path);
+    fflush(stdout); /* the table comes first, and its place last */
     if (!code) note(c->a, "the report is %s", path);
     json_decref(k.folders);
     let_go(&r);
@@ -230,6 +231,7 @@ int report_of_lengths(const struct args *a, foci_ctx *ctx, const char *folder)
     init(&r, a, ctx);
     int code = report_read_lengths(&r, folder);
     if (!code) code = report_write(&r, path);
+    fflush(stdout);
     if (!code) note(a, "the report is %s", path);
     let_go(&r);
     free(path);

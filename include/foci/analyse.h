@@ -226,7 +226,7 @@ typedef struct foci_head {
                                          * foci_heads_reason() */
 } foci_head;
 
-/* The means of one head over what was added so far. */
+/* What was found of head number `head`, into the fields that out->size covers. */
 FOCI_API foci_status foci_heads_get(const foci_heads *heads, int64_t head,
                                     foci_head *out);
 

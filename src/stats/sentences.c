@@ -329,7 +329,7 @@ foci_status foci_sentences_randomise(foci_ctx *ctx, const foci_sentences *senten
                                      foci_randomisation *result)
 {
     foci_randomisation r = { FOCI_SIZED(foci_randomisation) };
-    foci_sentences     s;
+    foci_sentences     s = { 0 };
     struct sums        sums;
     struct scores      all, found;
     struct pcg64       generator;

@@ -39,6 +39,22 @@ END
 --- stdout
 True 20
 
+=== what was killed before its first state begins again, and has the same result
+T="--task copy(symbols=4,longest=4,test=4,form=row) --dim 16 --layers 1 --heads 2 --batch 4 --threads 1 --steps 6"
+foci train lm $T --out c --quiet --json >whole
+rm c/state.safetensors
+foci train --resume --out c
+rm c/model.safetensors
+foci train --resume --out c --quiet --json >again
+python3 -c "import json; print(json.load(open('whole'))['checksum'] == json.load(open('again'))['checksum'])"
+rm c/state.safetensors c/model.safetensors
+foci train --resume --out c 2>&1 >/dev/null | grep state
+--- stdout
+True
+foci train: c has no state yet: the training begins
+--- stderr
+foci train: c has a model, but no state.safetensors to go on from: without --resume the training begins anew
+
 === decoding gives the same scores, and goes beyond the context
 T="--dim 16 --layers 2 --heads 2 --attention 1*softmax+1*linear --steps 20 --threads 1 --quiet"
 foci train lm --task "ngram(length=20)" $T --positions rope --out r >/dev/null

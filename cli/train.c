@@ -364,6 +364,33 @@ static foci_train_options train_options_of(struct train_job *j, int64_t epochs_e
     };
 }
 
+/* Whether --out has a file of a training, or one that cannot be looked at. */
+static bool is_in_out(const struct train_job *j, const char *name)
+{
+    char        path[4096];
+    struct stat st;
+
+    snprintf(path, sizeof path, "%s/%s", j->out, name);
+    return stat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
+}
+
+/* What was killed before it wrote anything begins again, as it would have gone on. */
+static int go_on(struct train_job *j)
+{
+    if (!is_in_out(j, "state.safetensors")) {
+        if (is_in_out(j, "model.safetensors"))
+            return failure(
+                j->a,
+                "%s has a model, but no state.safetensors to go on from: without "
+                "--resume the training begins anew",
+                j->out);
+        note(j->a, "%s has no state yet: the training begins", j->out);
+        return EXIT_OK;
+    }
+    const foci_status status = foci_trainer_resume(j->trainer);
+    return status ? library_error(j->a, j->ctx, status, NULL) : EXIT_OK;
+}
+
 /* The notes are those of a training that goes on: options that cannot be are not noted. */
 static int train(struct train_job *j, const foci_data_info *info)
 {
@@ -375,9 +402,9 @@ static int train(struct train_job *j, const foci_data_info *info)
     foci_status status = foci_trainer_create(j->model, j->data[0], j->data[1],
                                              j->tokenizer, &o, &j->trainer);
 
-    if (!status && opt_flag(j->a, "resume")) status = foci_trainer_resume(j->trainer);
     if (status) return library_error(j->a, j->ctx, status, NULL);
-    code = write_notes(j, info);
+    if (opt_flag(j->a, "resume")) code = go_on(j);
+    if (!code) code = write_notes(j, info);
     if (code) return code;
     hold_signals();
     status = foci_trainer_run(j->trainer);
@@ -425,7 +452,10 @@ static int report_json(struct train_job *j, int64_t floats, const foci_scores *s
 {
     json_t *result =
         json_pack("{s:s, s:I}", "folder", j->out, "parameters", (json_int_t)floats);
+    foci_data_info info = { FOCI_SIZED(foci_data_info) };
 
+    if (!foci_data_get_info(j->data[0], &info) && info.n_batches > 0)
+        json_object_set_new(result, "batches", json_integer(info.n_batches));
     if (j->last.step) {
         json_object_set_new(result, "steps", json_integer(j->last.step));
         json_object_set_new(result, "tokens", json_integer(j->last.tokens));
@@ -494,11 +524,7 @@ static int report(struct train_job *j)
 
 static int check_out(struct train_job *j)
 {
-    char        path[4096];
-    struct stat st;
-
-    snprintf(path, sizeof path, "%s/state.safetensors", j->out);
-    if (stat(path, &st) == 0 && !opt_flag(j->a, "resume"))
+    if (is_in_out(j, "state.safetensors") && !opt_flag(j->a, "resume"))
         return failure(j->a,
                        "%s has a training already: --resume goes on with it, another "
                        "--out begins anew",

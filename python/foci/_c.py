@@ -235,7 +235,7 @@ class foci_model_config(Sized):
         + _many(c_int, "positions", "norm", "activation", "gated", "pooling", "untied", "no_biases")
         + _many(c_double, "dropout", "weight_dropout", "embedding_dropout")
         + [("dtype", c_int), ("seed", c_uint64), ("specials", c_int32 * 5), ("tokenizer", c_uint64),
-           ("from_last", c_int)])
+           ("from_last", c_int), ("encoder_heads", c_int64)])
 
 
 class foci_loss(Sized):

@@ -111,7 +111,7 @@ static foci_status grow(struct foci_file *f, unsigned char **data, size_t least)
     unsigned char *more = room > f->room ? ctx_alloc(f->ctx, room, 1) : NULL;
 
     if (!more) return FOCI_ERR_MEMORY;
-    if (f->bytes) memcpy(more, *data, f->bytes);
+    if (*data && f->bytes) memcpy(more, *data, f->bytes);
     if (*data) ctx_free(f->ctx, *data, f->room, 1);
     f->map = *data = more;
     f->room = room;

@@ -294,11 +294,11 @@ foci_status foci_sentences_bootstrap(foci_ctx *ctx, const foci_sentences *senten
     r.difference = all.a - all.b;
     if (s.n > 1) {
         const size_t  n = (size_t)s.samples;
-        double *const room = ctx_alloc(ctx, n, 3 * sizeof *room);
-        if (!room) return FOCI_ERR_MEMORY;
+        double *const scratch = ctx_alloc(ctx, n, 3 * sizeof *scratch);
+        if (!scratch) return FOCI_ERR_MEMORY;
         const foci_status status =
-            bootstrap(ctx, &s, &all, room, room + n, room + 2 * n, &r);
-        ctx_free(ctx, room, n, 3 * sizeof *room);
+            bootstrap(ctx, &s, &all, scratch, scratch + n, scratch + 2 * n, &r);
+        ctx_free(ctx, scratch, n, 3 * sizeof *scratch);
         TRY(status);
     }
     return sized_out(ctx, "foci_bootstrap", result, &r, sizeof r);
@@ -329,7 +329,7 @@ foci_status foci_sentences_randomise(foci_ctx *ctx, const foci_sentences *senten
                                      foci_randomisation *result)
 {
     foci_randomisation r = { FOCI_SIZED(foci_randomisation) };
-    foci_sentences     s;
+    foci_sentences     s = { 0 };
     struct sums        sums;
     struct scores      all, found;
     struct pcg64       generator;

@@ -206,3 +206,20 @@ import json
 print(len(json.load(open("m/tokenizer.json"))["model"]["vocab"]) < 20)'
 --- stdout
 True
+
+=== published settings repeat what was published, with its quirks
+for t in mqar-mix mad-recall mad-noisy mad-fuzzy mad-copy mad-compress; do foci task $t --json; done >j
+python3 -c "
+import json
+text, at, read = open('j').read(), 0, json.JSONDecoder()
+while at < len(text.rstrip()):
+    t, at = read.raw_decode(text, at)
+    at += 1
+    print(t['name'], [q for q in ('compat=zoology', 'compat=mad', 'positions=mad') if q in t['published']])"
+--- stdout
+mqar-mix ['compat=zoology']
+mad-recall ['compat=mad']
+mad-noisy ['compat=mad']
+mad-fuzzy ['compat=mad']
+mad-copy ['positions=mad']
+mad-compress ['compat=mad']

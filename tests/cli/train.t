@@ -39,6 +39,22 @@ END
 --- stdout
 True 20
 
+=== what was killed before its first state begins again, and has the same result
+T="--task copy(symbols=4,longest=4,test=4,form=row) --dim 16 --layers 1 --heads 2 --batch 4 --threads 1 --steps 6"
+foci train lm $T --out c --quiet --json >whole
+rm c/state.safetensors
+foci train --resume --out c
+rm c/model.safetensors
+foci train --resume --out c --quiet --json >again
+python3 -c "import json; print(json.load(open('whole'))['checksum'] == json.load(open('again'))['checksum'])"
+rm c/state.safetensors c/model.safetensors
+foci train --resume --out c 2>&1 >/dev/null | grep state
+--- stdout
+True
+foci train: c has no state yet: the training begins
+--- stderr
+foci train: c has a model, but no state.safetensors to go on from: without --resume the training begins anew
+
 === decoding gives the same scores, and goes beyond the context
 T="--dim 16 --layers 2 --heads 2 --attention 1*softmax+1*linear --steps 20 --threads 1 --quiet"
 foci train lm --task "ngram(length=20)" $T --positions rope --out r >/dev/null
@@ -74,7 +90,27 @@ perplexity of a token *
 accuracy *
 all of a sequence *
 BLEU *
+brevity penalty *
 chrF2 *
+signature of BLEU *nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:*
+signature of chrF2 *nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:*
+
+=== one head in the encoder, several in the decoder
+T="--tokenizer bpe:280 --steps 2 --dim 16 --heads 4 --layers 1 --context 24 --threads 1 --quiet"
+printf 'a b\tc d\ne f\tg h\ni j\tk l\n' >p.tsv
+foci train translate --data p.tsv --valid p.tsv --encoder-heads 1 --encoder-attention 1L --decoder-attention "4*softmax" --out m $T >/dev/null
+grep heads m/config.json
+foci eval m --data p.tsv --threads 1 --costs --json >j
+python3 -c "import json; c = json.load(open('j'))['costs']; print([a['attention'] for a in c['attentions']])"
+foci train lm --encoder-heads 1 --check
+--- stdout
+  "heads": 4,
+  "kv_heads": *
+  "encoder_heads": 1,
+['1*softmax', '4*softmax', '4*softmax']
+--- stderr
+foci train: --encoder-heads is for translate; lm has no use for it
+--- exit 2
 
 === patterns of words, by any name: trained, judged, used
 for i in $(seq 60); do printf 'one twenty %d\teins zwanzig %d\n' $i $i; done >p.tsv
@@ -82,7 +118,7 @@ cut -f1 p.tsv >t.txt
 T="--tokenizer bpe:280 --steps 3 --dim 16 --heads 8 --layers 1 --context 24 --threads 1 --quiet"
 foci train translate --data p.tsv --encoder-attention 7F_word+1L --decoder-attention "8*fixed(all, 1)" --out m $T >/dev/null
 echo "one twenty 3" | foci translate m --beam 2 --threads 1 | wc -l
-foci eval m --data p.tsv --threads 1 | grep -c BLEU
+foci eval m --data p.tsv --threads 1 | grep -c '^BLEU '
 foci train lm --data t.txt --attention 7F_word+1L --out l $T >/dev/null
 foci generate l --prompt one --tokens 3 --threads 1 | wc -l
 foci eval l --data t.txt --threads 1 | grep -c accuracy

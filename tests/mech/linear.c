@@ -88,6 +88,9 @@ static void change_rows(float *x, int64_t rows, int64_t per_row, double a, doubl
     }
 }
 
+/* With sanitizers, which see nothing new in it, every other scene. */
+static bool left_out(int number) { return test_sanitized() && number % 2; }
+
 static void lengths(void **state)
 {
     static const int64_t lens[] = { 1, 2, 3, 7, 17, 64, 65, 129 };
@@ -98,6 +101,7 @@ static void lengths(void **state)
         for (size_t n = 0; n < sizeof lens / sizeof *lens; n++)
             for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
                  causal += FOCI_FLAG_CAUSAL) {
+                if (left_out(k + (int)n + (causal != 0))) continue;
                 const foci_problem p = problem_of(lens[n], causal);
                 struct scene       s = scene_make(l.ctx[(k + (int)n) % l.n], all[k], &p,
                                                   (uint64_t)(10 * k) + n);
@@ -177,6 +181,7 @@ static void equal_keys(void **state)
     for (int k = 0; k < N_SPECS; k++)
         for (uint32_t causal = 0; causal <= FOCI_FLAG_CAUSAL;
              causal += FOCI_FLAG_CAUSAL) {
+            if (left_out(k + (causal != 0))) continue;
             const foci_problem p = problem_of(100, causal);
             struct scene       s = scene_make(l.ctx[k % l.n], all[k], &p, (uint64_t)k);
             float             *q = s.t.q, *key = s.t.k;

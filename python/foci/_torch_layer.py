@@ -137,11 +137,14 @@ def key_of(x: Tensor, source: Optional[Tensor], bias: Optional[Tensor], extra: I
 def flat_of(how: LayerHow, params: Sequence[Tensor]) -> Optional[Tensor]:
     """All parameters in one array: the memory that they lie in, where they lie one behind the
     other, as those of a new module do; a copy elsewhere."""
+    if len(params) != len(how.stored):
+        raise ArgumentError(f"{len(params)} parameters are given; the layer has {len(how.stored)}")
     if not params:
         return None
     base = params[0].data_ptr()
     for t, tensor in zip(params, how.stored):
-        if t.data_ptr() != base + 4 * tensor.offset or t.dtype != torch.float32 or not t.is_contiguous():
+        if t.data_ptr() != base + 4 * tensor.offset or t.dtype != torch.float32 or t.shape != tensor.shape or \
+                not t.is_contiguous():
             return gathered(how, params)
     return params[0]
 

@@ -47,6 +47,18 @@ INPUTS = ("Tensor? q, Tensor? k, Tensor? v, Tensor? x, Tensor? bias, Tensor[] pa
           "Tensor? len_k, Tensor? docs, Tensor? words, Tensor? dropout_seed")
 
 
+def _check_raw(how: How, q: Any, k: Any, v: Any, x: Any, bias: Any, extra: Extra) -> None:
+    """What attention() sees to, and an operator that is called by itself may be given."""
+    whole_numbers = (torch.int32,)
+    for name, t, dtypes in (("bias", bias, (torch.float32,)), ("mask", extra.mask, (torch.uint8, torch.bool)),
+                            ("x", x, None), *((n, t, whole_numbers) for n, t in zip(Extra._fields[1:], extra[1:]))):
+        if t is not None and (not t.is_contiguous() or dtypes is not None and t.dtype not in dtypes):
+            raise ArgumentError(f"{name} is {t.dtype}, {'' if t.is_contiguous() else 'not '}packed: foci::attention takes "
+                                f"packed {dtypes[0] if dtypes else 'tensors'}; foci.torch.attention() converts")
+    if x is not None or extra is not NOTHING:
+        _check_extra(extra, q, k, v, x, how.layout)
+
+
 def _seed(t: Optional[Tensor]) -> int:
     return 0 if t is None else int(t.item()) % 2**64
 
@@ -61,7 +73,9 @@ def _extra(mask: Optional[Tensor], len_q: Optional[Tensor], len_k: Optional[Tens
 @torch.library.custom_op("foci::attention", mutates_args=(), device_types="cpu",
                          schema=f"({INPUTS}, str how, float dropout, bool train) -> (Tensor, Tensor)")
 def attention_op(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, how, dropout, train):  # type: ignore[no-untyped-def]
-    done = calls.forward(how_of(how, dropout), (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, train,
+    extra = _extra(mask, len_q, len_k, docs, words)
+    _check_raw(how_of(how, dropout), q, k, v, x, bias, extra)
+    done = calls.forward(how_of(how, dropout), (q, k, v, x, bias), extra, params, train,
                          _seed(dropout_seed), torch.zeros)  # of the same bits in every run
     return done.o, done.o.new_empty(0, dtype=torch.uint8) if done.saved is None else done.saved
 
@@ -71,8 +85,9 @@ def attention_op(q, k, v, x, bias, params, mask, len_q, len_k, docs, words, drop
                                 "-> Tensor[]")
 def attention_backward_op(d_o, q, k, v, x, bias, params, mask, len_q, len_k, docs, words, dropout_seed, o, saved,  # type: ignore[no-untyped-def]
                           wanted, how, dropout):
-    return calls.backward(how_of(how, dropout), d_o, (q, k, v, x, bias), _extra(mask, len_q, len_k, docs, words), params, o,
-                          saved, _seed(dropout_seed), wanted)
+    extra = _extra(mask, len_q, len_k, docs, words)
+    _check_raw(how_of(how, dropout), q, k, v, x, bias, extra)
+    return calls.backward(how_of(how, dropout), d_o, (q, k, v, x, bias), extra, params, o, saved, _seed(dropout_seed), wanted)
 
 
 def _concrete(t: Optional[Tensor]) -> Optional[Tensor]:

@@ -431,6 +431,19 @@ def test_opcheck_backward():
     torch.library.opcheck(torch.ops.foci.attention_backward.default, inputs)
 
 
+def test_an_operator_by_itself_refuses():
+    given = qkv(2, 4, 9, 8, grad=True)
+    for named in ({"len_q": torch.tensor([9], dtype=torch.int32)}, {"len_q": torch.tensor([9, 9])},
+                  {"mask": torch.ones(9, 1, 9, 1, dtype=torch.bool).expand(9, 1, 9, 9)}, {"bias": draw(1, 4, 9, 9).double()}):
+        with pytest.raises(foci.ArgumentError, match="packed|has shape"):
+            torch.ops.foci.attention(*op_args(given, {"causal": False}, **named))
+    args = op_args(given)
+    o, saved = (t.detach() for t in torch.ops.foci.attention(*args))
+    with pytest.raises(foci.ArgumentError, match="not what the forward call"):
+        torch.ops.foci.attention_backward(o, *(t.detach() for t in given), *args[3:12], o, saved[:4], [True] * 3 + [False] * 2,
+                                          *args[12:14])
+
+
 @pytest.mark.parametrize("what", ["plain", "mask", "params", "lengths", "dropout"])
 def test_compile(what):
     given = qkv(2, 4, 9, 8, grad=True)

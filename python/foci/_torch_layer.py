@@ -61,7 +61,7 @@ class LayerHow:
         self.fields: dict[str, Any] = dict(ast.literal_eval(text))
         self.spec: Optional[str] = self.fields.pop("spec")
         self.max_len: int = self.fields.pop("max_len")
-        self.dropout: float = self.fields.pop("dropout")
+        self.dropouts = {name: self.fields.pop(name) for name in ("weight_dropout", "output_dropout")}
         self.causal: bool = self.fields.pop("causal")
         self.fast: bool = self.fields.pop("fast")
         self.lists = dict(self.fields.pop("lists"))
@@ -84,7 +84,8 @@ class LayerHow:
         extents = mask or bias or (0, 0)
         problem = _c.foci_layer_problem(
             flags=flags, dtype=dtype_code(dtype), batch=batch, len=rows, len_source=rows_source, max_docs=docs,
-            mask_batch=extents[0], mask_heads=extents[1], weight_dropout=self.dropout if dropping else 0.0, **self.fields)
+            mask_batch=extents[0], mask_heads=extents[1], **self.fields,
+            **(self.dropouts if dropping else {}))
         kept = add_lists(problem, self.lists)
         made = _Shaped(self.context, self.spec, problem)
         del kept
@@ -353,7 +354,7 @@ class Attention(nn.Module):
     `state_dict` leaves out: they follow from ``seed + index``.  Learned tensors are drawn from
     PyTorch's generator; `reset_parameters` takes a seed, and draws as the command does.
 
-    dropout       of the attention weights, while training
+    dropout       of the attention weights, and output_dropout of the output, while training
     bias          whether every projection adds one
     kdim          width of `key` where it is another than that of `query`; with
                   ``cross=True`` keys and values come from another sequence
@@ -388,7 +389,7 @@ class Attention(nn.Module):
         self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
         self.causal, self.cross, self.max_len = causal, cross, max_len
         self._text = repr([
-            ("spec", None if spec is None else str(spec)), ("max_len", int(max_len)), ("dropout", float(dropout)),
+            ("spec", None if spec is None else str(spec)), ("max_len", int(max_len)), ("weight_dropout", float(dropout)),
             ("causal", bool(causal)), ("fast", bool(fast)), ("lists", _told(lists)), ("kind", KINDS.index(kind)),
             ("width", int(embed_dim)), ("width_source", int(kdim or embed_dim) if cross else 0),
             ("heads", int(num_heads)), ("kv_heads", int(kv_heads)), ("head_dim", int(head_dim)),
@@ -508,7 +509,7 @@ class Attention(nn.Module):
         if not mask is lengths is lengths_source is docs is words is None:
             extra = Inputs(mask, whole(lengths, "lengths"), whole(lengths_source, "lengths_source"), whole(docs, "docs"),
                            whole(words, "words"))
-        dropping = self.training and self.dropout > 0
+        dropping = self.training and any(self._how.dropouts.values())
         y = self._attend(x, source, bias, extra, causal, dropping, dropout_seed)
         weights = self._weights(x, source, bias, extra, causal) if need_weights else None
         if weights is not None and average_attn_weights:

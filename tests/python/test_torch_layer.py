@@ -171,8 +171,9 @@ def test_dtypes():
     near(half.float()(x)[0], want, 2e-2)
 
 
-def test_dropout():
-    attn = foci.torch.Attention(32, 4, dropout=0.5, batch_first=True)
+@pytest.mark.parametrize("which", ["dropout", "output_dropout"])
+def test_dropout(which):
+    attn = foci.torch.Attention(32, 4, batch_first=True, **{which: 0.5})
     x = draw(2, 9, 32)
     a, b = attn(x)[0], attn(x)[0]
     assert not torch.equal(a, b)

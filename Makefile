@@ -3,7 +3,7 @@ BUILD  ?= build
 PREFIX ?= /usr/local
 JOBS   ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: all build cuda help setup test test-full test-gpu coverage demo bench bench-peers \
+.PHONY: all build cuda help setup test test-full test-gpu test-python coverage demo bench bench-peers \
         format docs install clean
 
 all build: $(BUILD)/build.ninja ## build the library and the command in build/
@@ -31,6 +31,9 @@ cuda: setup ## build the kernels for CUDA devices too (needs nvcc)
 
 test-gpu: cuda ## the properties of all mechanisms on a CUDA device
 	@BUILD=$(BUILD) tools/gpu
+
+test-python: build ## the Python package with PyTorch and transformers, which are installed
+	@BUILD=$(BUILD) tools/test-python
 
 coverage: setup ## run the tests and print the lines and branches they reach
 	@tools/coverage make $(BUILD)-coverage $(JOBS)

@@ -1,324 +1,73 @@
-/* analyse.c -- foci analyse: the quality of estimates by random features; outputs are in
- * analyse_error.c, frozen projections in analyse_orthogonality.c, how evenly weights are
- * spread in analyse_theory.c and analyse_dilution.c.
- *
- * Pairs x, y of given lengths and angles, in random directions, are estimated many times;
- * bias and variance are printed beside those of theory for independent rows.  Statistics
- * that a kind needs are those of many random rows of the same length.
- */
-#include <math.h>
+/* analyse.c -- foci analyse: the forms of the verb, each in files of its own, and their options. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/analyse.h"
-#include "cli/bench.h"
-#include "foci/analyse.h"
 
-enum { ROWS_PER_AXIS = 8 };
-
-struct estimator {
-    const char *spec;
-    foci_plan  *plan;
-    float      *params;
-};
-
-/* Results of a norm and a cosine, means over the pairs. */
-struct analyse_cell {
-    double exact, mean, error, variance, predicted, second;
-};
-
-struct work {
-    const struct args *a;
-    foci_ctx          *ctx;
-    struct values      norms, cosines;
-    int64_t            dim, pairs, draws;
-    uint64_t           seed;
-    struct progress   *progress;
-};
-
-/*
- * Pairs
- */
-
-static double dot(const double *x, const double *y, int64_t d)
-{
-    double sum = 0;
-    for (int64_t t = 0; t < d; t++)
-        sum += x[t] * y[t];
-    return sum;
-}
-
-/* x /= its length / norm. */
-static void set_norm(double *x, int64_t d, double norm)
-{
-    const double length = sqrt(dot(x, x, d));
-    for (int64_t t = 0; t < d; t++)
-        x[t] *= norm / length;
-}
-
-static double *draw_rows(int64_t rows, int64_t d, uint64_t seed)
-{
-    const size_t n = (size_t)(rows * d);
-    float       *normals = bench_draw(FOCI_F32, n, seed);
-    double      *x = need(n, sizeof *x);
-
-    for (size_t t = 0; t < n; t++)
-        x[t] = (double)normals[t];
-    free(normals);
-    return x;
-}
-
-/* Turn random directions y into such as have this cosine with x, all of one length. */
-static void set_angle(double *x, double *y, int64_t d, double norm, double cosine)
-{
-    set_norm(x, d, 1);
-    const double along = dot(x, y, d);
-    for (int64_t t = 0; t < d; t++)
-        y[t] -= along * x[t];
-    set_norm(y, d, sqrt(1 - cosine * cosine));
-    for (int64_t t = 0; t < d; t++)
-        y[t] += cosine * x[t];
-    set_norm(x, d, norm);
-    set_norm(y, d, norm);
-}
-
-/*
- * Estimates
- */
-
-/* Statistics of random rows of this length. */
-static foci_status calibrate(const struct work *w, const struct estimator *e,
-                             double norm)
-{
-    const int64_t d = w->dim, rows = ROWS_PER_AXIS * d;
-    double       *x = draw_rows(rows, d, w->seed + 1);
-    double       *y = draw_rows(rows, d, w->seed + 2);
-
-    for (int64_t i = 0; i < rows; i++) {
-        set_norm(x + i * d, d, norm);
-        set_norm(y + i * d, d, norm);
-    }
-    const foci_estimator_io io = { FOCI_SIZED(foci_estimator_io), .n = rows, .x = x,
-                                   .y = y };
-    const foci_status       status = foci_estimator_calibrate(e->plan, &io, e->params);
-    free(x);
-    free(y);
-    return status;
-}
-
-/* The mean over the pairs of each cosine. */
-static void fold(const struct work *w, const foci_estimator_io *io,
-                 struct analyse_cell *cells)
-{
-    const double share = 1 / (double)w->pairs;
-
-    for (int64_t i = 0; i < io->n; i++) {
-        struct analyse_cell *c = &cells[i / w->pairs];
-        c->exact += share * io->exact[i];
-        c->mean += share * io->mean[i];
-        c->variance += share * io->variance[i];
-        c->predicted += share * io->predicted[i];
-        c->second += share * io->second[i];
-        /* All pairs meet the same draws: their errors may add up. */
-        c->error += share * sqrt(io->variance[i] / (double)w->draws);
-    }
-}
-
-/* The cells of one length. */
-static foci_status estimate(const struct work *w, const struct estimator *e,
-                            double norm, struct analyse_cell *cells)
-{
-    const int64_t d = w->dim, n = w->cosines.n * w->pairs;
-    double       *x = draw_rows(n, d, w->seed + 3), *y = draw_rows(n, d, w->seed + 4);
-    double       *out = need(5 * (size_t)n, sizeof *out);
-
-    for (int64_t i = 0; i < n; i++)
-        set_angle(x + i * d, y + i * d, d, norm, w->cosines.x[i / w->pairs]);
-    const foci_estimator_io io = { FOCI_SIZED(foci_estimator_io),
-                                   .n = n,
-                                   .x = x,
-                                   .y = y,
-                                   .params = e->params,
-                                   .draws = w->draws,
-                                   .seed = w->seed,
-                                   .exact = out,
-                                   .mean = out + n,
-                                   .variance = out + 2 * n,
-                                   .predicted = out + 3 * n,
-                                   .second = out + 4 * n };
-    const foci_status       status = foci_estimator_run(e->plan, &io);
-    if (!status) fold(w, &io, cells);
-    free(x);
-    free(y);
-    free(out);
-    return status;
-}
-
-static int open_estimator(const struct work *w, struct estimator *e)
-{
-    const foci_problem p = {
-        FOCI_SIZED(foci_problem), .batch = 1, .heads = 1, .len_q = 1, .len_k = 1,
-        .dim_qk = w->dim
-    };
-    const foci_status status = foci_plan_create(w->ctx, e->spec, &p, &e->plan);
-
-    if (status) return library_error(w->a, w->ctx, status, e->spec);
-    e->params = need((size_t)foci_plan_param_floats(e->plan), sizeof *e->params);
-    return EXIT_OK;
-}
-
-/* `done` lengths are those of the estimators before. */
-static int measure(const struct work *w, struct estimator *e, int64_t done,
-                   struct analyse_cell *cells)
-{
-    int code = open_estimator(w, e);
-
-    for (int i = 0; i < w->norms.n && !code; i++) {
-        progress_tick(w->progress, done + i, e->spec);
-        foci_status status = calibrate(w, e, w->norms.x[i]);
-        if (!status) status = estimate(w, e, w->norms.x[i], cells);
-        cells += w->cosines.n;
-        if (status) code = library_error(w->a, w->ctx, status, e->spec);
-    }
-    return code;
-}
-
-/*
- * Results
- */
-
-static json_t *json_cells(const struct work *w, const struct analyse_cell *cells)
-{
-    json_t *list = json_array();
-
-    for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
-        const struct analyse_cell *c = &cells[i];
-        json_array_append_new(
-            list, json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "norm",
-                            w->norms.x[i / w->cosines.n], "cosine",
-                            w->cosines.x[i % w->cosines.n], "exact",
-                            json_number(c->exact), "mean", json_number(c->mean), "error",
-                            json_number(c->error), "variance", json_number(c->variance),
-                            "closed_form", json_number(c->predicted), "ratio",
-                            json_number(c->variance / c->predicted), "second_moment",
-                            json_number(c->second)));
-    }
-    return list;
-}
-
-static void table_cells(const struct work *w, const char *spec,
-                        const struct analyse_cell *cells, struct output_table *t)
-{
-    for (int i = 0; i < w->norms.n * w->cosines.n; i++) {
-        const struct analyse_cell *c = &cells[i];
-        table_cell(t, "%s", i ? "" : spec);
-        table_cell(t, "%g", w->norms.x[i / w->cosines.n]);
-        table_cell(t, "%g", w->cosines.x[i % w->cosines.n]);
-        table_cell(t, "%.4f", c->exact);
-        table_cell(t, "%.4f", c->mean);
-        table_cell(t, "%.1e", c->error);
-        table_cell(t, "%.3e", c->variance);
-        table_cell(t, "%.3e", c->predicted);
-        table_cell(t, "%.3f", c->variance / c->predicted);
-    }
-}
-
-static int run_all(const struct work *w, struct output_table *t, json_t *list)
-{
-    const size_t n = (size_t)(w->norms.n * w->cosines.n);
-    const char  *spec;
-    int          code = EXIT_OK;
-
-    for (int i = 0; !code && (spec = opt_nth(w->a, "estimator", i)); i++) {
-        struct estimator     e = { .spec = spec };
-        struct analyse_cell *cells = need(n, sizeof *cells);
-        code = measure(w, &e, (int64_t)i * w->norms.n, cells);
-        if (!code && w->a->json) {
-            char *full = plan_text(foci_plan_spec, e.plan);
-            json_array_append_new(list, json_pack("{s:s, s:o}", "spec", full, "results",
-                                                  json_cells(w, cells)));
-            free(full);
-        } else if (!code) {
-            table_cells(w, spec, cells, t);
-        }
-        free(cells);
-        free(e.params);
-        foci_plan_free(e.plan);
-    }
-    return code;
-}
-
-static int show(const struct work *w)
-{
-    static const char *const heads[] = { "estimator", "norm",        "cosine",
-                                         "exact",     "mean",        "error",
-                                         "variance",  "closed form", "ratio" };
-    struct output_table     *t = table_create("lrrrrrrrr");
-    json_t                  *list = json_array();
-
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++)
-        table_cell(t, "%s", heads[i]);
-    int code = run_all(w, t, list);
-    progress_end(w->progress);
-    if (!code && w->a->json)
-        code = print_json(
-            w->a, json_pack("{s:I, s:I, s:I, s:I, s:O}", "dim", (json_int_t)w->dim,
-                            "draws", (json_int_t)w->draws, "pairs", (json_int_t)w->pairs,
-                            "seed", (json_int_t)w->seed, "estimators", list));
-    else if (!code)
-        table_print(t, stdout);
-    json_decref(list);
-    table_free(t);
-    return code;
-}
-
-static int analyse_estimator(const struct args *a)
-{
-    struct work w = { .a = a,
-                      .dim = opt_int(a, "dim", 0),
-                      .pairs = opt_int(a, "pairs", 4),
-                      .draws = opt_int(a, "draws", 1000),
-                      .seed = (uint64_t)opt_int(a, "seed", 0) };
-
-    int code = read_values(a, "norms", "0.25,0.5,1", 0.001, 100, &w.norms);
-    if (!code) code = read_values(a, "cosines", "-0.5,0,0.5", -1, 1, &w.cosines);
-    if (code) return code;
-    w.ctx = open_ctx(a, 1);
-    if (!w.ctx) return EXIT_FAILED;
-    struct progress progress;
-    int             n = 0;
-    while (opt_nth(a, "estimator", n))
-        n++;
-    progress_begin(&progress, a, "lengths", (int64_t)n * w.norms.n);
-    w.progress = &progress;
-    code = show(&w);
-    foci_ctx_free(w.ctx);
-    return code;
-}
-
-/* Forms of the verb, and the options that each takes. */
+/* Forms of the verb, and the options that each takes beside --seed. */
 static const struct form {
-    const char *name;
+    const char *title;  /* in messages */
+    const char *option; /* that chooses it; NULL: its word does */
     int (*run)(const struct args *a);
     const char *needs; /* NULL: nothing */
-    const char *takes[12];
+    bool        word;  /* it takes one */
+    const char *takes[24];
 } forms[] = {
-    { "estimator", analyse_estimator, "dim", { "draws", "norms", "cosines", "pairs" } },
-    { "error", analyse_error, "dim", { "length", "keys", "spreads", "out", "threads" } },
-    { "orthogonality",
+    { "--estimator",
+      "estimator",
+      analyse_estimator,
+      "dim",
+      false,
+      { "dim", "draws", "norms", "cosines", "pairs" } },
+    { "--error",
+      "error",
+      analyse_error,
+      NULL,
+      true,
+      { "dim", "length", "keys", "spreads", "axis", "q", "k", "v", "text", "source",
+        "target", "labels", "reverse", "task", "split", "causal", "out", "csv",
+        "threads" } },
+    { "--orthogonality",
+      "orthogonality",
       analyse_orthogonality,
       "width",
-      { "heads", "head-dim", "draws", "x", "out" } },
-    { "theory",
+      false,
+      { "width", "heads", "head-dim", "draws", "x", "limits", "out" } },
+    { "--theory",
+      "theory",
       analyse_theory,
       NULL,
+      false,
       { "beta", "gamma", "ratio", "features", "lambda", "lengths", "draws", "out",
         "csv" } },
-    { "dilution",
+    { "--dilution",
+      "dilution",
       analyse_dilution,
       NULL,
+      false,
       { "attention", "beta", "gamma", "margin", "distance", "lengths", "dim", "draws",
         "out", "csv", "threads" } },
+    { "--weights",
+      "weights",
+      analyse_weights,
+      NULL,
+      false,
+      { "causal", "top", "rank", "rows", "out", "csv", "threads" } },
+    { "SPEC",
+      NULL,
+      analyse_tensors,
+      NULL,
+      true,
+      { "q", "k", "v", "x", "causal", "param", "mask", "bias", "len-q", "len-k",
+        "calibrate", "dtype", "top", "sample", "rank", "rows", "out", "csv",
+        "threads" } },
+    { "DIR",
+      NULL,
+      analyse_model,
+      NULL,
+      true,
+      { "text", "source", "target", "labels", "reverse", "task", "split", "sequences",
+        "ablate", "top", "sample", "rank", "rows", "out", "csv", "threads" } },
 };
 
 enum { N_FORMS = sizeof forms / sizeof *forms };
@@ -327,7 +76,7 @@ static bool takes(const struct form *f, const char *name)
 {
     for (int i = 0; f->takes[i]; i++)
         if (!strcmp(f->takes[i], name)) return true;
-    return f->needs && !strcmp(f->needs, name);
+    return false;
 }
 
 /* Refuse an option of other forms, and name them. */
@@ -341,8 +90,8 @@ static int foreign(const struct args *a, const char *name)
     for (int i = 0; i < N_FORMS; i++)
         if (takes(&forms[i], name)) {
             left--;
-            snprintf(text + strlen(text), sizeof text - strlen(text), "--%s%s",
-                     forms[i].name,
+            snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s",
+                     forms[i].title,
                      left > 1 ? ", "
                      : left   ? " and "
                               : "");
@@ -350,37 +99,65 @@ static int foreign(const struct args *a, const char *name)
     return usage_error(a, "--%s belongs to %s", name, text);
 }
 
+static bool chooses(const struct args *a, const struct form *f)
+{
+    return f->option && opt_flag(a, f->option);
+}
+
 /* An option that belongs to other forms only. */
 static int check_options(const struct args *a, const struct form *f)
 {
     for (int i = 0; i < N_FORMS; i++)
-        if (&forms[i] != f && opt_flag(a, forms[i].name))
-            return usage_error(a, "--%s and --%s do not go together", f->name,
-                               forms[i].name);
+        if (&forms[i] != f && chooses(a, &forms[i]))
+            return usage_error(a, "%s and %s do not go together", f->title,
+                               forms[i].title);
     if (f->needs && !opt_text(a, f->needs))
-        return usage_error(a, "--%s is missing; usage: foci analyse --%s SPEC --%s N",
-                           f->needs, f->name, f->needs);
-    for (int i = 0; i < N_FORMS; i++) {
-        for (int t = forms[i].needs ? -1 : 0; t < 0 || forms[i].takes[t]; t++) {
-            const char *name = t < 0 ? forms[i].needs : forms[i].takes[t];
-            if (opt_text(a, name) && !takes(f, name)) return foreign(a, name);
+        return usage_error(a, "--%s is missing; usage: foci analyse %s SPEC --%s N",
+                           f->needs, f->title, f->needs);
+    if (a->n_words && !f->word)
+        return usage_error(a, "'%s' is one word too many: %s takes none", a->words[0],
+                           f->title);
+    for (int i = 0; i < N_FORMS; i++)
+        for (int t = 0; forms[i].takes[t]; t++) {
+            const char *name = forms[i].takes[t];
+            if (opt_flag(a, name) && !takes(f, name)) return foreign(a, name);
         }
-    }
     return EXIT_OK;
+}
+
+/* Tensors make a word a spec, else it is the folder of a model. */
+static const struct form *find_form(const struct args *a)
+{
+    static const char *const tensors[] = { "q", "k", "v", "x" };
+    bool                     given = false;
+
+    for (int i = 0; i < N_FORMS; i++)
+        if (chooses(a, &forms[i])) return &forms[i];
+    if (!a->n_words) return NULL;
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        given = given || opt_flag(a, tensors[i]);
+    return &forms[given ? N_FORMS - 2 : N_FORMS - 1];
 }
 
 static int run(const struct args *a)
 {
-    for (int i = 0; i < N_FORMS; i++)
-        if (opt_flag(a, forms[i].name)) {
-            const int code = check_options(a, &forms[i]);
-            return code ? code : forms[i].run(a);
-        }
-    return usage_error(
-        a, "--estimator, --error, --orthogonality, --theory or --dilution is "
-           "missing; usage: foci analyse --estimator SPEC --dim D, for "
-           "instance");
+    const struct form *f = find_form(a);
+
+    if (!f)
+        return usage_error(
+            a,
+            "a model's folder, SPEC with --q and --k, --weights, --estimator, --error, "
+            "--orthogonality, --theory or --dilution is missing; usage: foci analyse "
+            "DIR --text FILE, for instance");
+    const int code = check_options(a, f);
+    return code ? code : f->run(a);
 }
+
+#define FILE_OPTION(name_, help_)                                                      \
+    {                                                                                  \
+        .name = name_, .arg = "FILE", .help = help_, .kind = KIND_TEXT                 \
+    }
+
 static const struct option options[] = {
     { .name = "estimator",
       .arg = "SPEC",
@@ -520,11 +297,83 @@ static const struct option options[] = {
       .arg = "FILE",
       .help = "hidden states whose distances count: N x W (default normal ones)",
       .kind = KIND_TEXT },
+    FILE_OPTION("weights", "matrices of weights: N x N, H x N x N or B x H x N x N"),
+    FILE_OPTION("q", "queries, as for foci run; of --error those that are compared on"),
+    FILE_OPTION("k", "keys, likewise"),
+    FILE_OPTION("v", "values, likewise; SPEC alone needs none"),
+    { .name = "causal", .help = "query i sees the keys up to i, counted from the end" },
+    { .name = "param",
+      .arg = "NAME=FILE",
+      .help = "a parameter of SPEC, for each head or for all; a list; words",
+      .kind = KIND_TEXT,
+      .many = true },
+    FILE_OPTION("mask", "of SPEC: pairs that are seen, as for foci run"),
+    FILE_OPTION("bias", "of SPEC: added to the logits, as for foci run"),
+    FILE_OPTION("len-q", "of SPEC: queries of each sequence that count"),
+    FILE_OPTION("len-k", "of SPEC: keys of each that count"),
+    { .name = "calibrate", .help = "of SPEC: statistics of this q and k first" },
+    { .name = "dtype",
+      .arg = "TYPE",
+      .help = "of SPEC: f32 (default), or bf16, which rounds the inputs",
+      .kind = KIND_WORD,
+      .words = "f32|bf16" },
+    FILE_OPTION("text", "of a model: what it is looked at on, as foci eval --data"),
+    FILE_OPTION("source", "of a model: sentences to translate from"),
+    FILE_OPTION("target", "of a model: their translations, line by line"),
+    FILE_OPTION("labels", "of a model: classes of images, in .npy"),
+    { .name = "reverse",
+      .help = "of a model: translate the second column into the first" },
+    { .name = "task",
+      .arg = "TEXT",
+      .help = "of a model: examples of a generator, as 'mqar(pairs=8)'",
+      .kind = KIND_TEXT },
+    { .name = "split",
+      .arg = "NAME",
+      .help = "of a model: of what it was trained on: valid (default), test, train",
+      .kind = KIND_WORD,
+      .words = "train|valid|test" },
+    { .name = "sequences",
+      .arg = "N",
+      .help = "of a model: so many are looked at, in batches (default 8)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 1 << 20 },
+    { .name = "ablate",
+      .help = "of a model: its loss without each head, one at a time" },
+    { .name = "top",
+      .arg = "K",
+      .help = "weights of a row whose share is told (default 8)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = MOST_WHOLE },
+    { .name = "sample",
+      .arg = "N",
+      .help = "rows of each sequence that count, evenly spaced (default all)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = MOST_WHOLE },
+    { .name = "rank",
+      .arg = "N",
+      .help = "longest sequences whose ranks are computed (default 512)",
+      .kind = KIND_WHOLE,
+      .min = 1,
+      .max = 16384 },
+    { .name = "rows", .help = "every row too, with --json or in the file of --csv" },
+    { .name = "limits",
+      .help = "of --orthogonality: logits and weights beside their limits, by kind" },
+    { .name = "axis",
+      .arg = "NAME=LIST",
+      .help = "columns of --error: length, dim, or an argument, as features=16..256:5",
+      .kind = KIND_TEXT },
     OPTION_THREADS,
     { 0 },
 };
 
 static const char *const examples[] = {
+    "foci analyse foci-lm --text book.txt",
+    "foci analyse foci-lm --ablate --csv heads.csv",
+    "foci analyse --weights a.npy --causal --top 2",
+    "foci analyse '4*softmax + 4*relu2' --q q.npy --k k.npy --causal --sample 512",
     "foci analyse --estimator performer --dim 64",
     "foci analyse --estimator performer --estimator 'performer(kind=hyp)' --dim 16",
     "foci analyse --estimator 'performer(rows=unit)' --dim 8 --norms 1 --draws 9999",
@@ -540,11 +389,30 @@ static const char *const examples[] = {
 const struct verb verb_analyse = {
     .name = "analyse",
     .run = run,
-    .summary = "random features, errors, frozen projections, concentration of weights",
-    .usage = "--estimator|--error|--orthogonality SPEC, --theory KIND or --dilution",
+    .summary =
+        "what heads do, random features, errors, frozen projections, concentration",
+    .usage = "[DIR|SPEC]",
+    .max_words = 1,
     .options = options,
     .examples = examples,
     .notes =
+        "DIR is a trained model, whose heads are looked at on --text or on what it was "
+        "validated\n"
+        "by; SPEC computes the weights of --q and --k; --weights has them.  For each "
+        "head:\n"
+        "S = |a|_1 / (sqrt(n) |a|_2) over the n keys that a row is shown, 1 where all "
+        "weigh the\n"
+        "same; entropy in nats, over log n, and e to it; the share of the largest "
+        "weights; the\n"
+        "distance of keys, weighed; effective and numerical rank of the matrix; and "
+        "the "
+        "pattern\n"
+        "of `fixed` that the head follows most, with the sum of min(a, pattern), 1 "
+        "where it does\n"
+        "what the pattern does.  Numbers are means over rows.  Likeness of two heads "
+        "is "
+        "the sum\n"
+        "of min(a, b).  What does not apply is - or null, with the reason.\n\n"
         "x = sqrt(s) q and y = sqrt(s) k are random pairs of equal length; exact is "
         "e^(x.y),\n"
         "or e^(-|x-y|^2/2) with kernel=gaussian.  mean, with its standard error, and "
@@ -555,13 +423,16 @@ const struct verb verb_analyse = {
         "orthogonal rows\n"
         "help.  Statistics that a kind needs are those of random rows of that "
         "length.\n\n"
-        "--error prints |o - o'| / |o'| over all rows, o' of softmax, for q and k "
-        "scaled so that\n"
-        "the logits s q.k of all pairs have the standard deviation at the head of the "
-        "column.\n"
-        "q, k and v are standard normal; clustered q and k are drawn around 16 "
-        "centres.  The\n"
-        "number is the root mean square of 8 heads, each with tensors of its own.\n\n"
+        "--error prints |o - o'| / |o'| over all rows, o' of softmax, and the same of "
+        "weights over\n"
+        "32 rows of a head: the root mean square over heads, 8 of random tensors.  "
+        "Columns are\n"
+        "what --axis says or, of random tensors, the standard deviation that the "
+        "logits "
+        "s q.k of\n"
+        "all pairs are scaled to.  "
+        "There q, k and v are standard normal; clustered q and k are\n"
+        "drawn around 16 centres.\n\n"
         "--orthogonality draws the frozen query and key projections of layers, W of W "
         "x "
         "D a\n"

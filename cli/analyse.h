@@ -22,6 +22,11 @@ int read_values(const struct args *a, const char *name, const char *preset, doub
 int read_whole(const struct args *a, const char *name, const char *preset, double min,
                double max, struct values *v);
 
+/* The name and the values of --axis NAME=LIST, where FROM..TO:COUNT grows by the same factor, in
+ * whole numbers. */
+enum { AXIS_NAME = 64 };
+int read_named(const struct args *a, char name[AXIS_NAME], struct values *v);
+
 double least_of(const struct values *v);
 double most_of(const struct values *v);
 
@@ -35,30 +40,11 @@ void number_cell(struct output_table *t, const char *format, double x, bool file
 /* JSON knows neither infinity nor NaN. */
 json_t *json_number(double x);
 
-/* analyse_error.c: --error, how far outputs are from those of softmax. */
-enum keys { KEYS_GAUSSIAN, KEYS_CLUSTERED, N_KEYS };
+/* analyse_estimator.c: --estimator, random features beside what they estimate. */
+int analyse_estimator(const struct args *a);
 
-struct curve {
-    const char *spec;
-    enum keys   keys;
-    double      errors[MAX_VALUES]; /* at each spread */
-};
-
-struct errors {
-    const struct args *a;
-    foci_ctx          *ctx;
-    int64_t            dim, length;
-    uint64_t           seed;
-    bool               draws[N_KEYS]; /* which keys */
-    struct values      spreads;
-    struct curve      *curves; /* spec by spec */
-    int                n;
-};
-
+/* analyse_error.c: --error, how far outputs and weights are from those of softmax. */
 int analyse_error(const struct args *a);
-
-/* analyse_plot.c: the curves as a picture. */
-foci_status errors_draw(const struct errors *e, const char *path);
 
 /* analyse_orthogonality.c: --orthogonality, what frozen projections keep. */
 int analyse_orthogonality(const struct args *a);
@@ -68,5 +54,12 @@ int analyse_theory(const struct args *a);
 
 /* analyse_dilution.c: --dilution, one relevant key among many. */
 int analyse_dilution(const struct args *a);
+
+/* analyse_weights.c: --weights, matrices of weights; SPEC, heads of tensors. */
+int analyse_weights(const struct args *a);
+int analyse_tensors(const struct args *a);
+
+/* analyse_model.c: DIR, the heads of a trained model. */
+int analyse_model(const struct args *a);
 
 #endif

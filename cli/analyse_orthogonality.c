@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/analyse.h"
+#include "cli/analyse_limits.h"
 #include "cli/plot.h"
 #include "cli/tensors.h"
 #include "foci/analyse.h"
@@ -48,15 +48,16 @@ struct result {
 };
 
 struct looks {
-    const struct args *a;
-    foci_ctx          *ctx;
-    int64_t            width, heads, dim, draws, rows;
-    uint64_t           seed;
-    struct array       x;
-    int64_t            dims[MAX_DIMS];
-    int                n_dims;
-    struct result     *results;
-    int                n;
+    const struct args  *a;
+    foci_ctx           *ctx;
+    int64_t             width, heads, dim, draws, rows;
+    uint64_t            seed;
+    struct array        x;
+    int64_t             dims[MAX_DIMS];
+    int                 n_dims;
+    struct result      *results;
+    int                 n;
+    struct limits_view *limits; /* NULL: not wanted */
 };
 
 /*
@@ -149,6 +150,14 @@ static int measure_all(struct looks *l)
     return code;
 }
 
+static int measure_limits(struct looks *l)
+{
+    l->limits = need(1, sizeof *l->limits);
+    const foci_status status =
+        limits_measure(l->ctx, l->a, l->width, l->dim, l->x.data, l->rows, l->limits);
+    return status ? library_error(l->a, l->ctx, status, NULL) : EXIT_OK;
+}
+
 /*
  * Results
  */
@@ -228,6 +237,7 @@ static void print_results(const struct looks *l)
                (long long)l->rows, l->x.data ? "hidden states" : "random states");
         print_distortions(l, &l->results[i]);
     }
+    if (l->limits) limits_print(l->limits);
 }
 
 static json_t *json_result(const struct looks *l, const struct result *r)
@@ -258,10 +268,12 @@ static json_t *json_results(const struct looks *l)
 
     for (int i = 0; i < l->n; i++)
         json_array_append_new(list, json_result(l, &l->results[i]));
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "width",
+    json_t *limits = l->limits ? limits_json(l->limits) : NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o*}", "width",
                      (json_int_t)l->width, "heads", (json_int_t)l->heads, "head_dim",
                      (json_int_t)l->dim, "draws", (json_int_t)l->draws, "rows",
-                     (json_int_t)l->rows, "seed", (json_int_t)l->seed, "results", list);
+                     (json_int_t)l->rows, "seed", (json_int_t)l->seed, "results", list,
+                     "limits", limits);
 }
 
 /*
@@ -426,7 +438,9 @@ int analyse_orthogonality(const struct args *a)
     if (!l.ctx) return EXIT_FAILED;
     if (opt_text(a, "x")) code = read_x(&l, opt_text(a, "x"));
     if (!code) code = measure_all(&l);
+    if (!code && opt_flag(a, "limits")) code = measure_limits(&l);
     if (!code) code = show(&l);
+    free(l.limits);
     array_free(&l.x);
     free(l.results);
     foci_ctx_free(l.ctx);

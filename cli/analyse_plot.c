@@ -1,17 +1,17 @@
-/* analyse_plot.c -- errors over the spread of logits as a picture: a panel for each kind
- * of keys, a line for each mechanism, both axes logarithmic. */
+/* analyse_plot.c -- errors of outputs along the axis as a picture: a panel for what mechanisms are
+ * compared on, a line for each, both axes logarithmic. */
 #include <math.h>
 
-#include "cli/analyse.h"
+#include "cli/analyse_error.h"
 #include "cli/plot.h"
 
 static void set_axes(const struct errors *e, struct frame *f)
 {
-    double low = 1, high = 1, least = e->spreads.x[0], most = least;
+    double low = 1, high = 1, least = e->values.x[0], most = least;
 
-    for (int i = 0; i < e->spreads.n; i++) {
-        least = fmin(least, e->spreads.x[i]);
-        most = fmax(most, e->spreads.x[i]);
+    for (int i = 0; i < e->values.n; i++) {
+        least = fmin(least, e->values.x[i]);
+        most = fmax(most, e->values.x[i]);
         for (int c = 0; c < e->n; c++)
             if (e->curves[c].errors[i] > 0 && isfinite(e->curves[c].errors[i])) {
                 low = fmin(low, e->curves[c].errors[i]);
@@ -38,31 +38,36 @@ static void draw_legend(struct picture *to, const struct errors *e, double y)
                          e->curves[c].spec);
 }
 
+static const char *panel_name(const struct error_source *s)
+{
+    if (!s->drawn) return s->name;
+    return s->clustered ? "queries and keys in clusters" : "normal queries and keys";
+}
+
 foci_status errors_draw(const struct errors *e, const char *path)
 {
-    static const char *const names[] = { "normal queries and keys",
-                                         "queries and keys in clusters" };
-    const int                panels = e->draws[0] + e->draws[1];
-    const int                legend = LEGEND * (spec_of(e, e->n - 1) + 1);
-    struct picture          *to = picture_create(
-                 2 * MARGIN + LEFT + panels * (PANEL_WIDTH + GUTTER) - GUTTER,
-                 HEAD + PANEL_HEIGHT + BELOW + legend + MARGIN, "Errors against softmax");
+    const int       legend = LEGEND * (spec_of(e, e->n - 1) + 1);
+    struct picture *to = picture_create(
+        2 * MARGIN + LEFT + e->n_sources * (PANEL_WIDTH + GUTTER) - GUTTER,
+        HEAD + PANEL_HEIGHT + BELOW + legend + MARGIN, "Errors against softmax");
     struct frame f = { .x = MARGIN + LEFT, .y = HEAD };
+    char         axis[128];
 
     set_axes(e, &f);
+    errors_axis(e, axis, sizeof axis);
     picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "errors against softmax");
     picture_text(to, MARGIN, 51, AT_START, STYLE_PLAIN, SOFT,
                  "%lld tokens of width %lld, seed %lld; |o - softmax| / |softmax|",
-                 (long long)e->length, (long long)e->dim, (long long)e->seed);
-    for (int keys = 0; keys < N_KEYS; keys++) {
-        if (!e->draws[keys]) continue;
-        picture_text(to, f.x, f.y - 10, AT_START, STYLE_PLAIN, INK, "%s", names[keys]);
-        frame_grid(to, &f, f.x == MARGIN + LEFT, "standard deviation of the logits",
-                   "relative error of the output");
+                 (long long)e->sources[0].p.len_q, (long long)e->sources[0].p.dim_qk,
+                 (long long)e->seed);
+    for (int source = 0; source < e->n_sources; source++) {
+        picture_text(to, f.x, f.y - 10, AT_START, STYLE_PLAIN, INK, "%s",
+                     panel_name(&e->sources[source]));
+        frame_grid(to, &f, f.x == MARGIN + LEFT, axis, "relative error of the output");
         for (int c = 0; c < e->n; c++)
-            if ((int)e->curves[c].keys == keys)
-                frame_curve(to, &f, e->spreads.x, e->curves[c].errors, e->spreads.n,
-                            true, curve_colours[spec_of(e, c)]);
+            if (e->curves[c].source == source)
+                frame_curve(to, &f, e->values.x, e->curves[c].errors, e->values.n, true,
+                            curve_colours[spec_of(e, c)]);
         f.x += PANEL_WIDTH + GUTTER;
     }
     draw_legend(to, e, HEAD + PANEL_HEIGHT + BELOW + 12);

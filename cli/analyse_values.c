@@ -7,8 +7,17 @@
 #include "cli/analyse.h"
 #include "cli/picture.h"
 
+/* Value i of n, evenly or, where they grow, by the same factor, rounded. */
+static double value_of(double from, double to, long i, long n, bool grows)
+{
+    const double share = n > 1 ? (double)i / (double)(n - 1) : 0;
+
+    if (grows && from > 0) return round(from * pow(to / from, share));
+    return from + (to - from) * share;
+}
+
 /* "2", or "1..2:5" for five values from 1 to 2; the end of it, or NULL. */
-static const char *read_item(const char *text, struct values *v)
+static const char *read_item(const char *text, bool grows, struct values *v)
 {
     char        *end;
     const double from = strtod(text, &end);
@@ -25,16 +34,17 @@ static const char *read_item(const char *text, struct values *v)
     }
     if (n < 1 || n > MAX_VALUES - v->n) return NULL;
     for (long i = 0; i < n; i++)
-        v->x[v->n++] = n > 1 ? from + (to - from) * (double)i / (double)(n - 1) : from;
+        v->x[v->n++] = n > 1 ? value_of(from, to, i, n, grows) : from;
     return end;
 }
 
-static bool read_list(const char *text, double min, double max, struct values *v)
+static bool read_list(const char *text, bool grows, double min, double max,
+                      struct values *v)
 {
     v->n = 0;
     for (;; text++) {
         const int before = v->n;
-        text = read_item(text, v);
+        text = read_item(text, grows, v);
         if (!text || (*text && *text != ',')) return false;
         for (int i = before; i < v->n; i++)
             if (!(v->x[i] >= min) || !(v->x[i] <= max)) return false;
@@ -47,12 +57,26 @@ int read_values(const struct args *a, const char *name, const char *preset, doub
 {
     const char *given = opt_text(a, name);
 
-    if (read_list(given ? given : preset, min, max, v)) return EXIT_OK;
+    if (read_list(given ? given : preset, false, min, max, v)) return EXIT_OK;
     return usage_error(
         a,
         "--%s is '%s'; it takes up to %d numbers from %.10g to %.10g with "
         "commas, or FROM..TO:COUNT",
         name, given, MAX_VALUES, min, max);
+}
+
+int read_named(const struct args *a, char name[AXIS_NAME], struct values *v)
+{
+    const char  *given = opt_text(a, "axis"), *equals = strchr(given, '=');
+    const size_t n = equals ? (size_t)(equals - given) : 0;
+
+    if (n < 1 || n >= AXIS_NAME || !read_list(equals + 1, true, 0, MOST_WHOLE, v))
+        return usage_error(a,
+                           "--axis is '%s'; it takes NAME=LIST, as features=16,64 or "
+                           "features=16..256:5, whose numbers grow by the same factor",
+                           given);
+    snprintf(name, AXIS_NAME, "%.*s", (int)n, given);
+    return EXIT_OK;
 }
 
 int read_whole(const struct args *a, const char *name, const char *preset, double min,

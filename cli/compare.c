@@ -4,6 +4,7 @@
 
 #include "cli/compare.h"
 #include "cli/comparison.h"
+#include "cli/report.h"
 #include "cli/train.h"
 
 static const struct option options[] = {
@@ -216,7 +217,9 @@ static int work(struct comparison *c)
     if (c->parts > 1) return refused;
     json_t *summary = judge(c);
     if (!summary) return EXIT_FAILED;
-    code = table_of_comparison(c->a, summary, opt_flag(c->a, "markdown"));
+    code = table_of_comparison(c->a, json_incref(summary), opt_flag(c->a, "markdown"));
+    if (!code) code = report_of_comparison(c, summary);
+    json_decref(summary);
     return code ? code : refused;
 }
 

@@ -300,3 +300,21 @@ bool children_were_stopped(const struct compare_child *k)
     const int s = k->ended_by;
     return s == SIGINT || s == SIGTERM || s == SIGHUP || (s && signal_count() > 0);
 }
+
+bool children_run(const struct args *a, const json_t *words, struct compare_child *ended)
+{
+    struct compare_children one;
+    struct compare_child   *k = NULL;
+
+    children_create(&one, a, 1);
+    if (!signal_count() && children_start(&one, words, NULL) == EXIT_OK)
+        while (!(k = children_wait(&one)))
+            continue;
+    if (k) {
+        *ended = *k;
+        k->out = k->err = NULL;
+        children_release(&one, k);
+    }
+    children_free(&one);
+    return k && !children_were_stopped(ended);
+}

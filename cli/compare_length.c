@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/compare_length.h"
+#include "cli/report.h"
 
 /* One of each family: windows, random and global keys, hashes, landmarks; features of a
  * kernel, random features, recurrences. */
@@ -245,7 +246,9 @@ static int compare(struct lengths *w)
     code = length_lines_open(w);
     if (!code) code = measure_all(w);
     if (!code && csv) code = length_csv(w, csv);
-    return code ? code : length_show(w);
+    if (!code) code = length_show(w);
+    if (code || !w->path) return code;
+    return report_of_lengths(w->a, w->judge, opt_text(w->a, "out"));
 }
 
 int compare_length(const struct args *a)

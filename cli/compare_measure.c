@@ -6,27 +6,6 @@
 
 #include "cli/comparison.h"
 
-/* Run a child and wait for it; false: it was interrupted, or could not be started.  The
- * caller frees out and err. */
-static bool run_one(struct comparison *c, const json_t *words,
-                    struct compare_child *ended)
-{
-    struct compare_children one;
-    struct compare_child   *k = NULL;
-
-    children_create(&one, c->a, 1);
-    if (!signal_count() && children_start(&one, words, NULL) == EXIT_OK)
-        while (!(k = children_wait(&one)))
-            continue;
-    if (k) {
-        *ended = *k;
-        k->out = k->err = NULL;
-        children_release(&one, k);
-    }
-    children_free(&one);
-    return k && !children_were_stopped(ended);
-}
-
 /* What failed the same way before is known: what fails is tried each time, as its reason may
  * have been a file that was not there. */
 static int append_news(struct comparison *c, json_t *record)
@@ -47,7 +26,7 @@ static int note_one(struct comparison *c, const char *kind, const char *id,
 {
     struct compare_child k = { 0 };
 
-    if (!run_one(c, words, &k)) {
+    if (!children_run(c->a, words, &k)) {
         free(k.out);
         free(k.err);
         return failure(c->a, "interrupted: foci compare --resume --out %s goes on",
@@ -139,12 +118,14 @@ int runs_measure(struct comparison *c, const json_t *list)
             if (pass == 0 && !results_get(c->results, "costs", id)) continue;
             if (pass) {
                 char   *folder = run_folder(c, run);
-                json_t *words =
-                    words_create("eval", folder, "--split", "valid", "--costs", NULL);
+                char   *heads = compare_text("%s/heads.json", folder);
+                json_t *words = words_create("eval", folder, "--split", "valid",
+                                             "--costs", "--heads", heads, NULL);
                 words_add_common(c, words);
                 code = find_model(c, folder);
                 if (!code) code = note_one(c, "costs", id, words, "costs");
                 json_decref(words);
+                free(heads);
                 free(folder);
             }
             json_object_set_new(measured, arm, json_true());

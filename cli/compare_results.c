@@ -213,14 +213,15 @@ int results_append(struct comparison *c, json_t *record)
 
 json_t *results_record(const char *kind, const char *id, const char *status)
 {
-    char            when[32], host[64] = "";
+    char            when[32], host[64] = "", cpu[256];
     const time_t    now = time(NULL);
     const struct tm t = *gmtime(&now);
 
     strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &t);
     (void)gethostname(host, sizeof host - 1);
     json_t *machine = json_string(host);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o}", "kind", kind, "id", id,
-                     "version", foci_version(), "status", status, "time", when,
-                     "machine", machine ? machine : json_string("?"));
+    cpu_model(cpu, sizeof cpu);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:o}", "kind", kind, "id", id,
+                     "version", foci_version(), "status", status, "time", when, "cpu",
+                     cpu, "machine", machine ? machine : json_string("?"));
 }

@@ -113,7 +113,7 @@ static json_t *last_of_log(const char *folder)
 
 /* The steps of the log that were validated, [[step, loss, valid_loss, valid_accuracy]]; what a
  * run that was resumed did twice counts once. */
-static json_t *curve_of(const char *folder)
+json_t *run_curve(const char *folder)
 {
     char   *path = compare_text("%s/log.jsonl", folder), line[2048];
     FILE   *f = fopen(path, "r");
@@ -188,7 +188,7 @@ static json_t *run_record(const struct runner *r, const struct run_job *j,
     json_object_set_new(record, "commands",
                         json_pack("[s, s]", commands[0], commands[1]));
     json_object_set_new(record, "threads", json_integer(r->c->threads));
-    json_object_set_new(record, "curve", curve_of(j->folder));
+    json_object_set_new(record, "curve", run_curve(j->folder));
     json_object_update(record, j->kept);
     for (int i = 0; i < 2; i++)
         free(commands[i]);

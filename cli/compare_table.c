@@ -6,7 +6,7 @@
 
 #include "cli/comparison.h"
 
-/* Rows of cells under a heading; the first row names the columns. */
+/* Rows of cells; the first row names the columns. */
 struct sheet {
     char    columns[16]; /* as table_create() */
     json_t *cells;       /* texts, row by row */
@@ -15,7 +15,6 @@ struct sheet {
 struct printing {
     const json_t                *summary;
     const struct compare_metric *m;
-    bool                         markdown;
     bool                         sentences; /* tests over test examples are there */
 };
 
@@ -40,42 +39,46 @@ static void heads(struct sheet *s, const char *const *names)
         cell(s, compare_text("%s", *names));
 }
 
-static void print_markdown(const struct sheet *s)
+static void print_markdown(const char *columns, const json_t *cells)
 {
-    const size_t n = strlen(s->columns);
+    const size_t n = strlen(columns);
     size_t       i;
     json_t      *text;
 
-    json_array_foreach(s->cells, i, text)
+    json_array_foreach(cells, i, text)
     {
         printf("| ");
         for (const char *p = json_string_value(text); *p; p++)
             printf(*p == '|' ? "\\|" : "%c", *p);
         printf(i % n == n - 1 ? " |\n" : " ");
         for (size_t c = 0; i == n - 1 && c < n; c++)
-            printf("| %s %s", s->columns[c] == 'r' ? "--:" : "---",
+            printf("| %s %s", columns[c] == 'r' ? "--:" : "---",
                    c == n - 1 ? "|\n" : "");
     }
 }
 
-/* Print and release. */
-static void sheet_print(struct sheet *s, bool markdown)
+static void print_sheet(const json_t *sheet, bool markdown)
 {
-    struct output_table *t = markdown ? NULL : table_create(s->columns);
+    const char          *columns = json_string_value(json_object_get(sheet, "columns"));
+    const json_t        *cells = json_object_get(sheet, "cells");
+    struct output_table *t = markdown ? NULL : table_create(columns);
     size_t               i;
     json_t              *text;
 
     if (markdown) {
-        print_markdown(s);
-    } else {
-        json_array_foreach(s->cells, i, text)
-        {
-            table_cell(t, "%s", json_string_value(text));
-        }
-        table_print(t, stdout);
-        table_free(t);
+        print_markdown(columns, cells);
+        return;
     }
-    json_decref(s->cells);
+    json_array_foreach(cells, i, text) { table_cell(t, "%s", json_string_value(text)); }
+    table_print(t, stdout);
+    table_free(t);
+}
+
+/* What is behind the sheet becomes part of the list. */
+static void list_sheet(json_t *list, struct sheet *s)
+{
+    json_array_append_new(
+        list, json_pack("{s:s, s:o}", "columns", s->columns, "cells", s->cells));
 }
 
 /*
@@ -217,7 +220,7 @@ static struct sheet quality_sheet(const struct printing *p, bool several, bool t
     return s;
 }
 
-static void print_quality(const struct printing *p)
+static void list_quality(const struct printing *p, json_t *list)
 {
     const json_t *levels = json_object_get(p->summary, "levels");
     const bool    tuned = json_object_get(p->summary, "tuning") != NULL;
@@ -235,14 +238,14 @@ static void print_quality(const struct printing *p)
             quality_row(p, &s, arm, tuned);
         }
     }
-    sheet_print(&s, p->markdown);
+    list_sheet(list, &s);
 }
 
 /*
  * Costs
  */
 
-static void print_costs(const struct printing *p)
+static void list_costs(const struct printing *p, json_t *list)
 {
     static const char *const names[] = { "arm",
                                          "trained",
@@ -277,7 +280,7 @@ static void print_costs(const struct printing *p)
         cell(&s, small(real(costs, "concentration"), 3));
         cell(&s, small(real(costs, "softmax_error"), 3));
     }
-    sheet_print(&s, p->markdown);
+    list_sheet(list, &s);
 }
 
 /*
@@ -304,7 +307,7 @@ static char *curve_text(const struct printing *p, const json_t *points)
     return text;
 }
 
-static void print_tuning(const struct printing *p)
+static void list_tuning(const struct printing *p, json_t *list)
 {
     static const char *const names[] = { "arm",   "examples",   "chosen",
                                          "works", "validation", NULL };
@@ -329,15 +332,21 @@ static void print_tuning(const struct printing *p)
         cell(&s, curve_text(p, points));
         free(values);
     }
-    sheet_print(&s, p->markdown);
+    list_sheet(list, &s);
 }
 
 /*
- * The whole
+ * Lines
  */
 
-/* "--dim 64 --steps 2000" */
-static void print_options(const json_t *options)
+static void line(json_t *lines, char *text)
+{
+    json_array_append_new(lines, json_string(text));
+    free(text);
+}
+
+/* " --dim 64 --steps 2000", behind `head`, which is taken over. */
+static char *options_text(char *head, const json_t *options)
 {
     const char *name;
     json_t     *value;
@@ -346,13 +355,16 @@ static void print_options(const json_t *options)
     {
         const char *text = json_string_value(value);
         const bool  quote = text && strpbrk(text, " ()*'\"$");
-        printf(" --%s%s%s%s%s", name, text ? " " : "", quote ? "'" : "",
-               text ? text : "", quote ? "'" : "");
+        char       *more = compare_text("%s --%s%s%s%s%s", head, name, text ? " " : "",
+                                  quote ? "'" : "", text ? text : "", quote ? "'" : "");
+        free(head);
+        head = more;
     }
+    return head;
 }
 
 /* How many runs are done, while some are not. */
-static void print_missing(const struct printing *p, const char *end)
+static void add_missing(const struct printing *p, json_t *lines)
 {
     const json_t   *runs = json_object_get(p->summary, "runs");
     const long long done = json_integer_value(json_object_get(runs, "done"));
@@ -360,13 +372,13 @@ static void print_missing(const struct printing *p, const char *end)
     const bool      tuned = json_is_true(json_object_get(runs, "tuned"));
 
     if (!tuned)
-        printf("tuning is not over, and %lld runs are done%s", done, end);
+        line(lines, compare_text("tuning is not over, and %lld runs are done", done));
     else if (done < all)
-        printf("%lld of %lld runs are done%s", done, all, end);
+        line(lines, compare_text("%lld of %lld runs are done", done, all));
 }
 
 /* The options of arms that are more than their names. */
-static void print_arms(const struct printing *p, const char *end)
+static void add_arms(const struct printing *p, json_t *lines)
 {
     const json_t *levels = json_object_get(p->summary, "levels");
     size_t        i;
@@ -379,39 +391,44 @@ static void print_arms(const struct printing *p, const char *end)
             json_equal(json_object_get(options, "attention"),
                        json_object_get(arm, "arm")))
             continue;
-        printf("%s:", json_string_value(json_object_get(arm, "arm")));
-        print_options(options);
-        printf("%s", end);
+        char *head =
+            compare_text("%s:", json_string_value(json_object_get(arm, "arm")));
+        line(lines, options_text(head, options));
     }
 }
 
-static void print_head(const struct printing *p)
+static json_t *head_lines(const struct printing *p)
 {
     const json_t *s = p->summary;
+    json_t       *lines = json_array();
     const bool  test = !strcmp(json_string_value(json_object_get(s, "split")), "test");
     const char *base = json_string_value(json_object_get(s, "baseline"));
-    const char *end = p->markdown ? "\n\n" : "\n";
     const long long n = json_integer_value(json_object_get(s, "comparisons"));
     const long long seeds = json_integer_value(json_object_get(s, "seeds"));
 
-    printf("%s on the %s set, %smean of %lld seed%s with 95 %% intervals%s", p->m->name,
-           test ? "test" : "validation", p->m->ratio ? "geometric " : "", seeds,
-           seeds == 1 ? "" : "s", end);
+    line(lines,
+         compare_text("%s on the %s set, %smean of %lld seed%s with 95 %% intervals",
+                      p->m->name, test ? "test" : "validation",
+                      p->m->ratio ? "geometric " : "", seeds, seeds == 1 ? "" : "s"));
     if (n)
-        printf("differences to %s, paired by seed; margin %.4g %s; %lld comparison%s%s",
-               base, json_number_value(json_object_get(s, "margin")), p->m->unit, n,
-               n == 1 ? "" : "s", end);
-    printf("foci %s: foci train %s", json_string_value(json_object_get(s, "version")),
-           json_string_value(json_object_get(s, "task")));
-    print_options(json_object_get(s, "options"));
-    printf("%s", end);
-    print_arms(p, end);
-    print_missing(p, end);
-    if (!p->markdown) printf("\n");
+        line(lines,
+             compare_text("differences to %s, paired by seed; margin %.4g %s; %lld "
+                          "comparison%s",
+                          base, json_number_value(json_object_get(s, "margin")),
+                          p->m->unit, n, n == 1 ? "" : "s"));
+    line(lines,
+         options_text(compare_text("foci %s: foci train %s",
+                                   json_string_value(json_object_get(s, "version")),
+                                   json_string_value(json_object_get(s, "task"))),
+                      json_object_get(s, "options")));
+    add_arms(p, lines);
+    add_missing(p, lines);
+    return lines;
 }
 
-static void print_rest(const struct printing *p)
+static json_t *rest_lines(const struct printing *p)
 {
+    json_t *lines = json_array();
     int64_t below = 0, crashed = 0;
     size_t  i, k;
     json_t *level, *arm;
@@ -425,18 +442,26 @@ static void print_rest(const struct printing *p)
         }
     }
     if (below)
-        printf("\n%lld run%s ended below the floor, no better than a rule that learns "
-               "nothing: counted as failed, and in the mean\n",
-               (long long)below, below == 1 ? "" : "s");
+        line(lines, compare_text(
+                        "%lld run%s ended below the floor, no better than a rule that "
+                        "learns nothing: counted as failed, and in the mean",
+                        (long long)below, below == 1 ? "" : "s"));
     if (crashed)
-        printf("\n%lld run%s failed without a result: counted, and not in the mean\n",
-               (long long)crashed, crashed == 1 ? "" : "s");
+        line(lines, compare_text("%lld run%s failed without a result: counted, and not "
+                                 "in the mean",
+                                 (long long)crashed, crashed == 1 ? "" : "s"));
     json_array_foreach(json_object_get(p->summary, "refused"), i, arm)
     {
-        printf("\n%s was left out: %s\n", json_string_value(json_object_get(arm, "arm")),
-               json_string_value(json_object_get(arm, "reason")));
+        line(lines, compare_text("%s was left out: %s",
+                                 json_string_value(json_object_get(arm, "arm")),
+                                 json_string_value(json_object_get(arm, "reason"))));
     }
+    return lines;
 }
+
+/*
+ * The whole
+ */
 
 static bool has_sentences(const json_t *summary)
 {
@@ -454,22 +479,41 @@ static bool has_sentences(const json_t *summary)
     return false;
 }
 
+json_t *tables_of_comparison(const json_t *summary)
+{
+    const char *metric = json_string_value(json_object_get(summary, "metric"));
+    const struct printing p = { summary, compare_metric_find(metric),
+                                has_sentences(summary) };
+    json_t               *sheets = json_array();
+
+    list_quality(&p, sheets);
+    list_costs(&p, sheets);
+    if (json_object_get(summary, "tuning")) list_tuning(&p, sheets);
+    return json_pack("{s:o, s:o, s:o}", "head", head_lines(&p), "tables", sheets,
+                     "rest", rest_lines(&p));
+}
+
 int table_of_comparison(const struct args *a, json_t *summary, bool markdown)
 {
-    const struct compare_metric *m =
-        compare_metric_find(json_string_value(json_object_get(summary, "metric")));
-    const struct printing p = { summary, m, markdown, has_sentences(summary) };
+    json_t *all, *text;
+    size_t  i;
 
     if (a->json) return print_json(a, summary);
-    print_head(&p);
-    print_quality(&p);
-    printf("\n");
-    print_costs(&p);
-    if (json_object_get(summary, "tuning")) {
-        printf("\n");
-        print_tuning(&p);
+    all = tables_of_comparison(summary);
+    json_array_foreach(json_object_get(all, "head"), i, text)
+    {
+        printf(markdown ? "%s\n\n" : "%s\n", json_string_value(text));
     }
-    print_rest(&p);
+    json_array_foreach(json_object_get(all, "tables"), i, text)
+    {
+        if (i || !markdown) printf("\n");
+        print_sheet(text, markdown);
+    }
+    json_array_foreach(json_object_get(all, "rest"), i, text)
+    {
+        printf("\n%s\n", json_string_value(text));
+    }
+    json_decref(all);
     json_decref(summary);
     return EXIT_OK;
 }

@@ -196,6 +196,11 @@ int children_start(struct compare_children *s, const json_t *words, void *user);
 struct compare_child *children_wait(struct compare_children *s);
 void children_release(struct compare_children *s, struct compare_child *k);
 
+/* Run one child and wait for it; false: it was interrupted, or could not be started.  The
+ * caller frees out and err. */
+bool children_run(const struct args *a, const json_t *words,
+                  struct compare_child *ended);
+
 /* What a child printed, if it went well, to be released; or why it failed, to be freed. */
 json_t *children_result(const struct compare_child *k);
 char   *children_reason(const struct compare_child *k);
@@ -212,6 +217,9 @@ char *children_command(const json_t *words);
 
 /* Do those of the list that are not done. */
 int runs_do(struct comparison *c, const json_t *list);
+
+/* The validations in the log of a run, [[step, loss, valid_loss, valid_accuracy]]. */
+json_t *run_curve(const char *folder);
 
 /* Runs of the list without a result, of all parts. */
 int64_t runs_missing(const struct comparison *c, const json_t *list);
@@ -292,7 +300,11 @@ foci_status sentences_judge(foci_ctx *ctx, const struct compare_metric *m,
 /* All that tables show, as JSON (docs/comparing.md); NULL with the message printed. */
 json_t *judge(const struct comparison *c);
 
-/* Print it: tables, --markdown or --json. */
+/* {"head": lines, "tables": [{"columns": as table_create(), "cells": texts row by row, the names
+ * of columns first}], "rest": lines}: quality, costs and, with --tune, what it found. */
+json_t *tables_of_comparison(const json_t *summary);
+
+/* Print it, and release it: tables, --markdown or --json. */
 int table_of_comparison(const struct args *a, json_t *summary, bool markdown);
 
 #endif

@@ -20,6 +20,13 @@ struct judged {
     struct train_source  from;
 };
 
+/* eval_open.c: the model in the folder that is the first word, and the data that the options say,
+ * which are those of `foci eval`.  EXIT_OK, or a status with the message printed; eval_close() in
+ * both cases. */
+extern const char *const eval_splits[];
+int                      eval_open(const struct args *a, struct judged *j);
+void                     eval_close(struct judged *j);
+
 /* The label that number i of a batch should have been, and the row that it is in. */
 static inline int32_t batch_label(const foci_batch *b, int64_t i)
 {
@@ -48,6 +55,10 @@ static inline void tally_add(struct tally *t, bool hit, double nats)
  * message printed. */
 int eval_scores(const struct judged *j, foci_labels_fn labels, void *user,
                 foci_scores *scores);
+
+/* eval_weights.c: the weights of all heads on the first sequence, as JSON.  EXIT_OK, or a
+ * status with the message printed. */
+int weights_write(const struct judged *j, const char *path);
 
 /*
  * eval_slices.c: labels by the slices of a task.  A slice of more than 16 values is told in

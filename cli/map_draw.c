@@ -1,10 +1,9 @@
 /* map_draw.c -- the picture of a map: a heat map for each panel, queries from top to
  * bottom and keys from left to right, with one scale of shades for all.
  *
- * The shade of a pair is the square root of its weight over the largest there is: the
- * weights of a long row are small, and would be lost on a straight scale.  Where there
- * are more pairs than fit, a cell is the mean of several.  Cells are square, but where
- * that would make a thin line of a few queries or keys they are stretched across it.
+ * Where there are more pairs than fit, a cell is the mean of several.  Cells are square, but
+ * where that would make a thin line of a few queries or keys they are stretched across it.
+ * Beside them stand numbers, or tokens.  Each attention of a model begins a row of panels.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -22,12 +21,16 @@ enum {
     BELOW = 34,  /* numbers of keys */
     GUTTER = 20, /* between panels */
     NARROWEST = 480,
-    NARROWEST_BELOW = 540, /* with a scale for what is below 0 */
+    NARROWEST_BELOW = 640, /* with a scale for what is below 0 */
     MOST_TITLE = 96,       /* letters that make a picture wider */
     MOST_CELL = 24,
     THINNEST = 48, /* a side of a panel that is less is stretched, if it has the cells */
     WORD = 32,     /* length of "query" */
-    SEEN = 20,     /* the shade of a pair that is merely seen */
+    MOST_LABEL = 34, /* letters of a label that make panels wider */
+    LABEL_BYTES = 600,
+    MOST_TOKEN = 16,  /* letters of a token that are shown */
+    TOKEN_LETTER = 7, /* width of one, at most */
+    TOKEN_LINE = 13,  /* from token to token */
 };
 
 /* Queries from top to bottom, or keys from left to right. */
@@ -38,11 +41,15 @@ struct map_side {
     int length; /* of all */
 };
 
+/* Of all panels: the longest sides, and their room. */
 struct layout {
     int             columns, rows; /* of panels */
+    int            *at; /* [n_panels] place of each: row * columns + column */
     struct map_side keys, queries;
-    int             across, down; /* from panel to panel */
-    int             label;        /* room above each */
+    int             left, below; /* beside and below a panel: numbers, or tokens */
+    int             across;      /* from panel to panel */
+    int            *top;         /* [rows + 1] from the first row to each */
+    int             label;       /* room above each */
 };
 
 static struct map_side side_of(int n, int step, int cell)
@@ -67,72 +74,129 @@ static struct map_side side_beside(int n, const struct map_side *other)
     return square.length < stretched.length ? stretched : square;
 }
 
+/* Letters of the longest token, as far as it is shown. */
+static int longest_token(const struct map *m)
+{
+    int longest = 0;
+
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = 0; i < m->tokens[side].n; i++) {
+            const int n = picture_letters(m->tokens[side].shown[i]);
+            if (n > longest) longest = n;
+        }
+    return longest < MOST_TOKEN ? longest : MOST_TOKEN + 1;
+}
+
+/* Room for the longer side of each panel: tokens want a line each. */
+static int room_of(const struct map *m, int64_t longest)
+{
+    const int n = m->n_panels;
+    const int room = n == 1 ? 448 : n <= 4 ? 320 : n <= 6 ? 264 : 208;
+    const int lines = (int)longest * TOKEN_LINE, most = n == 1 ? 1536 : 640;
+
+    if (!m->tokens[0].n || lines <= room) return room;
+    return lines < most ? lines : most;
+}
+
+/* Panels side by side; with names, those of an attention begin a row. */
+static void place(const struct map *m, struct layout *l)
+{
+    const int n = m->n_panels;
+    int       in_row = 0, most = 0;
+    bool      pairs = false;
+
+    l->at = need((size_t)n, sizeof *l->at);
+    l->columns = n <= 3 ? n : n == 4 ? 2 : n <= 6 ? 3 : 4;
+    for (int i = 0; i < n; i++) {
+        in_row = i && m->panels[i].of == m->panels[i - 1].of ? in_row + 1 : 1;
+        if (in_row > most) most = in_row;
+        pairs |= m->panels[i].beside;
+    }
+    if (pairs) l->columns = n <= 6 ? 2 : 4;
+    if (m->panels[0].of->name && most < 4) l->columns = most;
+    for (int i = 0, at = 0; i < n; i++, at++) {
+        const bool begins = i && m->panels[i].of != m->panels[i - 1].of;
+        if (begins && at % l->columns) at += l->columns - at % l->columns;
+        l->at[i] = at;
+        l->rows = at / l->columns + 1;
+    }
+}
+
+/* Cells of one panel, of which all have as long sides at most. */
+static struct map_side side_for(int64_t n, const struct map_side *s)
+{
+    return side_of((int)n, s->step, s->cell);
+}
+
+/* Rows of panels are as high as their highest. */
+static void stack_rows(const struct map *m, struct layout *l)
+{
+    l->top = need((size_t)l->rows + 1, sizeof *l->top);
+    for (int i = 0; i < m->n_panels; i++) {
+        const int length = side_for(m->panels[i].of->len_q, &l->queries).length;
+        int      *below = &l->top[l->at[i] / l->columns + 1];
+        if (length > *below) *below = length;
+    }
+    for (int r = 0; r < l->rows; r++)
+        l->top[r + 1] += l->top[r] + l->label + l->below + GUTTER;
+}
+
+/* "decoder block 0, head 3: softmax" */
+static const char *label_of(const struct map_panel *p, char text[LABEL_BYTES])
+{
+    const char *name = p->of->name ? p->of->name : "", *comma = *name ? ", " : "";
+
+    if (p->heads > 1)
+        snprintf(text, LABEL_BYTES, "%s%sheads %lld-%lld: %s", name, comma,
+                 (long long)p->first, (long long)(p->first + p->heads - 1), p->label);
+    else
+        snprintf(text, LABEL_BYTES, "%s%shead %lld: %s", name, comma,
+                 (long long)p->first, p->label);
+    return text;
+}
+
+/* Room that the longest label wants, up to a bound. */
+static int room_for_labels(const struct map *m)
+{
+    char text[LABEL_BYTES];
+    int  most = 0;
+
+    for (int i = 0; i < m->n_panels && m->n_panels > 1; i++) {
+        const int n = picture_letters(label_of(&m->panels[i], text));
+        if (n > most) most = n;
+    }
+    return CODE_WIDTH * (most < MOST_LABEL ? most : MOST_LABEL) + GUTTER;
+}
+
 static struct layout arrange(const struct map *m)
 {
-    const int     n = m->n_panels;
-    const int     side = n == 1 ? 448 : n <= 4 ? 320 : n <= 6 ? 264 : 208;
-    const int     len_q = (int)m->run.p.len_q, len_k = (int)m->run.p.len_k;
-    struct layout l = { .label = n > 1 ? LABEL : 0 };
+    struct layout l = { .label = m->n_panels > 1 || m->panels[0].of->name ? LABEL : 0,
+                        .left = LEFT,
+                        .below = BELOW };
+    int           len_q = 1, len_k = 1;
 
-    l.columns = n <= 3 ? n : n == 4 ? 2 : n <= 6 ? 3 : 4;
-    l.rows = (n + l.columns - 1) / l.columns;
+    for (int i = 0; i < m->n_panels; i++) {
+        const struct map_attention *a = m->panels[i].of;
+        if (a->len_q > len_q) len_q = (int)a->len_q;
+        if (a->len_k > len_k) len_k = (int)a->len_k;
+    }
+    place(m, &l);
+    const int room = room_of(m, len_q > len_k ? len_q : len_k);
     if (len_q > len_k) {
-        l.queries = side_within(len_q, side);
+        l.queries = side_within(len_q, room);
         l.keys = side_beside(len_k, &l.queries);
     } else {
-        l.keys = side_within(len_k, side);
+        l.keys = side_within(len_k, room);
         l.queries = side_beside(len_q, &l.keys);
     }
-    l.across = LEFT + (l.keys.length > 96 || n == 1 ? l.keys.length : 96) + GUTTER;
-    l.down = l.label + l.queries.length + BELOW + GUTTER;
+    if (m->tokens[0].n) {
+        l.left = 28 + longest_token(m) * TOKEN_LETTER;
+        l.below = 24 + longest_token(m) * TOKEN_LETTER;
+    }
+    const int across = l.left + l.keys.length + GUTTER, labels = room_for_labels(m);
+    l.across = across > labels ? across : labels;
+    stack_rows(m, &l);
     return l;
-}
-
-/* Letters of a text that are shown where there is room for so many, and what follows. */
-static int shown(const char *text, int room)
-{
-    const int n = (int)strlen(text);
-    return n <= room ? n : room - 3;
-}
-
-static const char *dots(const char *text, int room)
-{
-    return (int)strlen(text) <= room ? "" : "...";
-}
-
-/* The mean shade of the pairs of a cell: those below 0 take from the others. */
-static uint8_t shade_of(const struct map *m, const struct panel *p,
-                        const struct layout *l, int row, int column, double top)
-{
-    const int64_t len_q = m->run.p.len_q, len_k = m->run.p.len_k;
-    const int     down = l->queries.step, across = l->keys.step;
-    const int64_t i0 = (int64_t)row * down, j0 = (int64_t)column * across;
-    const bool    support = opt_flag(m->a, "support");
-    double        sum = 0;
-    int           n = 0;
-
-    for (int64_t i = i0; i < i0 + down && i < len_q; i++)
-        for (int64_t j = j0; j < j0 + across && j < len_k; j++, n++) {
-            const double w = (double)p->weights[i * len_k + j];
-            if (!(fabs(w) > 0)) continue;
-            const double shade = 1 + (SHADES - 2) * sqrt(fabs(w) / top);
-            sum += support ? SEEN : copysign(shade, w);
-        }
-    const long shade = lround(ceil(fabs(sum) / n - 0.5));
-    return (uint8_t)(sum < 0 && shade > 0 ? SHADES - 1 + shade : shade);
-}
-
-static uint8_t *shades_of(const struct map *m, const struct panel *p,
-                          const struct layout *l, double top)
-{
-    const int rows = l->queries.cells, columns = l->keys.cells;
-    uint8_t  *shades = need((size_t)rows, (size_t)columns);
-
-    for (int y = 0; y < rows; y++)
-        for (int x = 0; x < columns; x++)
-            shades[(size_t)y * (size_t)columns + (size_t)x] =
-                shade_of(m, p, l, y, x, top);
-    return shades;
 }
 
 /* Numbers along both sides, at multiples of a power of two. */
@@ -160,6 +224,50 @@ static void draw_ticks(struct picture *to, const struct map_side *s, int64_t n,
     }
 }
 
+/* A token, cut where it is too long: a letter may have several bytes. */
+static void draw_token(struct picture *to, double x, double y, enum style style,
+                       const char *token)
+{
+    char text[8 * MOST_TOKEN];
+
+    picture_cut(token, MOST_TOKEN, text, sizeof text);
+    picture_text(to, x, y, AT_END, style, INK, "%s", text);
+}
+
+/* Tokens along both sides, as many as have room; the first `before` places have none. */
+static void draw_tokens(struct picture *to, const struct map_side *s, int64_t n,
+                        const struct map_tokens *tokens, int64_t before, double x,
+                        double y, bool down)
+{
+    const double pitch = (double)s->cell / s->step;
+    const int    every = s->step * (int)ceil((TOKEN_LINE - 2) / (pitch * s->step));
+
+    for (int64_t i = before + (-before % every + every) % every; i < n; i += every) {
+        const double at = (double)i * pitch + s->cell / 2.0;
+        if (i - before >= tokens->n) break;
+        const char *token = tokens->shown[i - before];
+        if (down)
+            draw_token(to, x - 5, y + at + 4, STYLE_CODE, token);
+        else
+            draw_token(to, x + at + 4, y + 5, STYLE_CODE_UP, token);
+    }
+}
+
+/* What stands along a side. */
+static void draw_side(const struct map *m, struct picture *to,
+                      const struct map_attention *a, const struct map_side *s, double x,
+                      double y, bool down)
+{
+    const int64_t            n = down ? a->len_q : a->len_k;
+    const struct map_tokens *tokens =
+        &m->tokens[down ? a->query_source : a->key_source];
+
+    if (tokens->n)
+        draw_tokens(to, s, n, tokens, down ? 0 : a->memory, x, y, down);
+    else
+        draw_ticks(to, s, n, x, y, down);
+}
+
 static void draw_frame(struct picture *to, double x, double y, double width,
                        double height)
 {
@@ -169,73 +277,51 @@ static void draw_frame(struct picture *to, double x, double y, double width,
     picture_rect(to, x + width, y, 1, height, LINE);
 }
 
-static void draw_label(const struct map *m, struct picture *to, const struct panel *p,
-                       const struct layout *l, double x, double y)
+static void draw_label(const struct map *m, struct picture *to,
+                       const struct map_panel *p, const struct layout *l, double x,
+                       double y)
 {
-    char heads[48];
-    int  room = (l->across - GUTTER / 2) / CODE_WIDTH;
+    const int room =
+        m->n_panels > 1 ? (l->across - GUTTER / 2) / CODE_WIDTH : MOST_TITLE;
+    char text[LABEL_BYTES], cut[LABEL_BYTES];
 
-    if (m->n_panels == 1) return;
-    if (p->heads > 1)
-        snprintf(heads, sizeof heads, "heads %lld-%lld:", (long long)p->first,
-                 (long long)(p->first + p->heads - 1));
-    else
-        snprintf(heads, sizeof heads, "head %lld:", (long long)p->first);
-    room -= (int)strlen(heads) + 1;
-    picture_text(to, x - LEFT + 4, y - 9, AT_START, STYLE_CODE, INK, "%s %.*s%s", heads,
-                 shown(p->label, room), p->label, dots(p->label, room));
+    if (!l->label) return;
+    picture_cut(label_of(p, text), room, cut, sizeof cut);
+    picture_text(to, x - l->left + 4, y - 9, AT_START, STYLE_CODE, INK, "%s", cut);
 }
 
 static void draw_panel(const struct map *m, struct picture *to, const struct layout *l,
-                       int n, uint8_t *shades)
+                       int n, const uint8_t *shades)
 {
-    const int column = n % l->columns, row = n / l->columns;
-    const int x = MARGIN + LEFT + column * l->across;
-    const int y = HEAD + l->label + row * l->down;
+    const struct map_panel     *p = &m->panels[n];
+    const struct map_attention *a = p->of;
+    const int             column = l->at[n] % l->columns, row = l->at[n] / l->columns;
+    const int             x = MARGIN + l->left + column * l->across;
+    const int             y = HEAD + l->label + l->top[row];
+    const struct map_side keys = side_for(a->len_k, &l->keys),
+                          queries = side_for(a->len_q, &l->queries);
 
-    const int width = l->keys.length, height = l->queries.length;
-    const int wide = l->keys.cell, tall = l->queries.cell;
-
-    const struct grid grid = { .rows = l->queries.cells,
-                               .columns = l->keys.cells,
+    const int         wide = keys.cell, tall = queries.cell;
+    const struct grid grid = { .rows = queries.cells,
+                               .columns = keys.cells,
                                .wide = wide,
                                .tall = tall,
                                .gap = wide != tall || wide < 5 ? 0
                                       : wide < 8               ? 0.5
                                                                : 1,
                                .shades = shades };
-    draw_label(m, to, &m->panels[n], l, x, y);
+    draw_label(m, to, p, l, x, y);
     picture_grid(to, x, y, &grid);
-    draw_frame(to, x, y, width, height);
-    draw_ticks(to, &l->keys, m->run.p.len_k, x, y + height + 1, false);
-    draw_ticks(to, &l->queries, m->run.p.len_q, x - 1, y, true);
-    picture_text(to, x + width / 2.0, y + height + 29, AT_MIDDLE, STYLE_PLAIN, INK,
-                 "key");
+    draw_frame(to, x, y, keys.length, queries.length);
+    draw_side(m, to, a, &keys, x, y + queries.length + 1, false);
+    draw_side(m, to, a, &queries, x - 1, y, true);
+    picture_text(to, x + keys.length / 2.0, y + queries.length + l->below - 5,
+                 AT_MIDDLE, STYLE_PLAIN, m->tokens[0].n ? SOFT : INK, "key");
     /* Beside the numbers, and never up into the subtitle. */
-    const double middle = height > WORD ? height / 2.0 : WORD / 2.0;
-    picture_text(to, x - (m->run.p.len_q > 100 ? 38 : 30), y + middle, AT_MIDDLE,
-                 STYLE_UP, INK, "query");
-}
-
-/* Shades from `first` on, and the weights of the last. */
-static void draw_bar(struct picture *to, double x, double y, int first, uint8_t *shades,
-                     double top, const char *label)
-{
-    enum { CELL = 5, BAR = (SHADES - 1) * CELL };
-
-    for (int i = 0; i < 2 * (SHADES - 1); i++)
-        shades[i] = (uint8_t)(first + i % (SHADES - 1));
-    picture_grid(to, x, y,
-                 &(struct grid){ .rows = 2,
-                                 .columns = SHADES - 1,
-                                 .wide = CELL,
-                                 .tall = CELL,
-                                 .shades = shades });
-    picture_text(to, x, y + 23, AT_START, STYLE_PLAIN, SOFT, "0");
-    picture_text(to, x + BAR / 2.0, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
-                 top / 4);
-    picture_text(to, x + BAR, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", top);
-    picture_text(to, x + BAR + 10, y + 9, AT_START, STYLE_PLAIN, INK, "%s", label);
+    const double middle = queries.length > WORD ? queries.length / 2.0 : WORD / 2.0;
+    const int    beside = m->tokens[0].n ? l->left - 12 : a->len_q > 100 ? 38 : 30;
+    picture_text(to, x - beside, y + middle, AT_MIDDLE, STYLE_UP,
+                 m->tokens[0].n ? SOFT : INK, "query");
 }
 
 static bool any_negative(const struct map *m)
@@ -245,77 +331,170 @@ static bool any_negative(const struct map *m)
     return false;
 }
 
-/* What the shades mean. */
-static void draw_scale(const struct map *m, struct picture *to, double top)
-{
-    enum { SECOND = 228 }; /* from one bar to the next */
-    static uint8_t bars[2][2 * (SHADES - 1)];
-    const double   x = MARGIN + LEFT, y = to->height - FOOT + 6;
+/*
+ * The scale
+ */
 
-    if (opt_flag(m->a, "support")) {
-        picture_rect(to, x, y, 10, 10, shade_colour(SEEN));
-        picture_text(to, x + 16, y + 9, AT_START, STYLE_PLAIN, INK, "seen");
-        picture_rect(to, x + 60, y, 10, 10, shade_colour(0));
-        picture_text(to, x + 76, y + 9, AT_START, STYLE_PLAIN, INK, "not seen");
+/* n shades from `first` on, each `by` behind the one before, over the weights that `from` to
+ * `until` of the bar stand for. */
+static void fill_bar(uint8_t *shades, int n, int first, int by)
+{
+    for (int i = 0; i < n; i++)
+        shades[i] = (uint8_t)(first + by * i);
+}
+
+/* Which side of a difference is which. */
+static const char *name_of(const struct map *m)
+{
+    return m->difference ? "difference" : "weight";
+}
+
+/* All shades, the weights of some, and what the scale is.  Where weights have signs those
+ * below 0 stand on the left. */
+static void draw_bar(const struct map *m, struct picture *to, double x, double y,
+                     const struct map_shading *s, bool negative, const char *mean)
+{
+    enum { HALF = SHADES - 1, CELL = 5, NARROW = 4 };
+    static uint8_t shades[2 * 2 * HALF];
+    const int      n = negative ? 2 * HALF : HALF, cell = negative ? NARROW : CELL;
+
+    if (negative) fill_bar(shades, HALF, ALL_SHADES - 1, -1);
+    fill_bar(shades + (n - HALF), HALF, 1, 1);
+    memcpy(shades + n, shades, (size_t)n);
+    picture_grid(
+        to, x, y,
+        &(struct grid){
+            .rows = 2, .columns = n, .wide = cell, .tall = CELL, .shades = shades });
+    const double zero = x + (n - HALF) * cell, end = x + n * cell;
+    const double half = map_at_share(s, 0.5), least = map_at_share(s, 0);
+    if (negative)
+        picture_text(to, x, y + 23, AT_START, STYLE_PLAIN, SOFT, "%.3g", -s->top);
+    if (negative)
+        picture_text(to, (x + zero) / 2, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
+                     -half);
+    picture_text(to, zero, y + 23, negative ? AT_MIDDLE : AT_START, STYLE_PLAIN, SOFT,
+                 "%s%.2g", least > 0 && negative ? "+-" : "", least);
+    picture_text(to, (zero + end) / 2, y + 23, AT_MIDDLE, STYLE_PLAIN, SOFT, "%.3g",
+                 half);
+    picture_text(to, end, y + 23, AT_END, STYLE_PLAIN, SOFT, "%.3g", s->top);
+    picture_text(to, end + 10, y + 9, AT_START, STYLE_PLAIN, INK, "%s%s%s%s", mean,
+                 name_of(m), map_scale_name(s), negative ? ", below 0 on the left" : "");
+}
+
+/* What the shades mean. */
+static void draw_scale(const struct map *m, struct picture *to, const struct layout *l,
+                       const struct map_shading *s)
+{
+    const bool   pooled = l->keys.step > 1 || l->queries.step > 1;
+    const double x = MARGIN + LEFT, y = to->height - FOOT + 6;
+
+    if (!s->support) {
+        draw_bar(m, to, x, y, s, any_negative(m), pooled ? "mean " : "");
         return;
     }
-    draw_bar(to, x, y, 1, bars[0], top, "weight");
-    if (any_negative(m)) draw_bar(to, x + SECOND, y, SHADES, bars[1], -top, "below 0");
+    picture_rect(to, x, y, 10, 10, shade_colour(map_shade(s, 1)));
+    picture_text(to, x + 16, y + 9, AT_START, STYLE_PLAIN, INK, "seen");
+    picture_rect(to, x + 60, y, 10, 10, shade_colour(0));
+    picture_text(to, x + 76, y + 9, AT_START, STYLE_PLAIN, INK, "not seen");
 }
 
-static void draw_head(const struct map *m, struct picture *to, const char *problem)
-{
-    const char *spec = m->run.spec;
-    const int   room = (to->width - 2 * MARGIN) / TITLE_WIDTH;
-    char        data[64] = "all queries and keys alike";
-    int64_t     pairs = 0;
+/*
+ * The whole
+ */
 
-    if (m->random)
-        snprintf(data, sizeof data, "standard normal inputs, seed %lld",
-                 (long long)opt_int(m->a, "seed", 0));
-    for (int i = 0; i < m->n_panels; i++)
-        pairs += m->panels[i].heads * m->panels[i].pairs;
-    const double all = (double)(m->run.p.heads * m->run.p.len_q * m->run.p.len_k);
-    picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "%.*s%s",
-                 shown(spec, room), spec, dots(spec, room));
+static void draw_head(const struct map *m, struct picture *to, const struct layout *l,
+                      const struct map_shading *s)
+{
+    char    title[1200], cells[120] = "";
+    int64_t pairs = 0, all = 0;
+
+    for (int i = 0; i < m->n_panels; i++) {
+        const struct map_panel *p = &m->panels[i];
+        pairs += p->beside ? 0 : p->heads * p->pairs;
+        all += p->beside ? 0 : p->heads * p->of->len_q * p->of->len_k;
+    }
+    if (l->queries.step > 1 || l->keys.step > 1)
+        snprintf(cells, sizeof cells, "; each cell the %s of %d x %d",
+                 s->support ? "share seen" : "mean", l->queries.step, l->keys.step);
+    picture_cut(m->title, (to->width - 2 * MARGIN) / TITLE_WIDTH, title, sizeof title);
+    picture_text(to, MARGIN, 32, AT_START, STYLE_TITLE, INK, "%s", title);
     picture_text(to, MARGIN, 51, AT_START, STYLE_PLAIN, SOFT,
-                 "%s: %s; %.3g %% of pairs seen", problem, data,
-                 100 * (double)pairs / all);
+                 "%s; %.3g %% of pairs seen%s", m->about,
+                 100 * (double)pairs / (double)all, cells);
 }
 
-foci_status map_draw(const struct map *m, const char *path)
+static int width_of(const struct map *m, const struct layout *l)
 {
-    const struct layout l = arrange(m);
-    char                problem[128], title[1200];
-    double              top = 0;
-    int                 width = 2 * MARGIN + l.columns * l.across - GUTTER;
+    int width = 2 * MARGIN + l->columns * l->across - GUTTER;
+    int letters = picture_letters(m->title);
 
-    foci_problem_print(&m->run.p, problem, sizeof problem);
-    snprintf(title, sizeof title, "%s on %s: weights of queries on keys", m->run.spec,
-             problem);
-    int letters = (int)strlen(m->run.spec);
     if (letters > MOST_TITLE) letters = MOST_TITLE;
     if (width < 2 * MARGIN + letters * TITLE_WIDTH)
         width = 2 * MARGIN + letters * TITLE_WIDTH;
     const int least = any_negative(m) ? NARROWEST_BELOW : NARROWEST;
-    if (width < least) width = least;
-    for (int i = 0; i < m->n_panels; i++)
-        if (m->panels[i].high > top) top = m->panels[i].high;
+    return width < least ? least : width;
+}
 
-    struct picture *to =
-        picture_create(width, HEAD + l.rows * l.down - GUTTER + FOOT, title);
-    uint8_t **shades = need((size_t)m->n_panels, sizeof *shades);
-    draw_head(m, to, problem);
+/* The means of each panel; the largest stands at the end of the scale. */
+static double **all_cells(const struct map *m, const struct layout *l,
+                          struct map_shading *s)
+{
+    double **cells = need((size_t)m->n_panels, sizeof *cells);
+
     for (int i = 0; i < m->n_panels; i++) {
-        shades[i] = shades_of(m, &m->panels[i], &l, top);
+        const struct map_attention *a = m->panels[i].of;
+        const struct map_side       keys = side_for(a->len_k, &l->keys),
+                              queries = side_for(a->len_q, &l->queries);
+        cells[i] = map_cells(&m->panels[i], s, queries.step, keys.step, queries.cells,
+                             keys.cells);
+        for (int c = 0; c < queries.cells * keys.cells; c++)
+            s->top = fmax(s->top, fabs(cells[i][c]));
+    }
+    return cells;
+}
+
+static uint8_t *shades_of(const struct map *m, const struct layout *l, int i,
+                          const double *cells, const struct map_shading *s)
+{
+    const struct map_attention *a = m->panels[i].of;
+    const size_t                n = (size_t)side_for(a->len_q, &l->queries).cells *
+                     (size_t)side_for(a->len_k, &l->keys).cells;
+    uint8_t *shades = need(n, 1);
+
+    for (size_t c = 0; c < n; c++)
+        shades[c] = map_shade(s, cells[c]);
+    return shades;
+}
+
+foci_status map_draw(const struct map *m, const char *path)
+{
+    struct layout      l = arrange(m);
+    struct map_shading s = { .scale = (enum map_scale)opt_word(m->a, "scale", MAP_SQRT),
+                             .support = opt_flag(m->a, "support") };
+    double           **cells = all_cells(m, &l, &s);
+    uint8_t          **shades = need((size_t)m->n_panels, sizeof *shades);
+    char               title[2400];
+
+    snprintf(title, sizeof title, "%s, %s: weights of queries on keys", m->title,
+             m->about);
+    struct picture *to =
+        picture_create(width_of(m, &l), HEAD + l.top[l.rows] - GUTTER + FOOT, title);
+    draw_head(m, to, &l, &s);
+    for (int i = 0; i < m->n_panels; i++) {
+        shades[i] = shades_of(m, &l, i, cells[i], &s);
         draw_panel(m, to, &l, i, shades[i]);
     }
-    draw_scale(m, to, top);
+    draw_scale(m, to, &l, &s);
 
-    const foci_status status = picture_write(m->run.ctx, to, path);
-    for (int i = 0; i < m->n_panels; i++)
+    const foci_status status = picture_write(m->ctx, to, path);
+    for (int i = 0; i < m->n_panels; i++) {
         free(shades[i]);
+        free(cells[i]);
+    }
     free(shades);
+    free(cells);
+    free(l.at);
+    free(l.top);
     picture_free(to);
     return status;
 }

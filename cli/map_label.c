@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/map.h"
+#include "foci/mechanism.h"
 
 struct label_part {
     const char *text; /* without its count */
@@ -74,5 +75,45 @@ char **map_labels(const char *written, const char *full, int64_t heads)
             labels[h] = need((size_t)p.len + 1, 1);
             memcpy(labels[h], p.text, (size_t)p.len);
         }
+    return labels;
+}
+
+/* The fixed pattern of head number `head` of its group; NULL: it has none. */
+static const char *pattern_of(const foci_mech *mech, int64_t head)
+{
+    static const char *const names[] = {
+        [FOCI_PATTERN_CURRENT] = "current", [FOCI_PATTERN_PREVIOUS] = "previous",
+        [FOCI_PATTERN_NEXT] = "next",       [FOCI_PATTERN_LEFT] = "left",
+        [FOCI_PATTERN_RIGHT] = "right",     [FOCI_PATTERN_END] = "end",
+        [FOCI_PATTERN_START] = "start",
+    };
+    foci_positional p = { .width = 0 };
+
+    if (!mech->def->positional) return NULL;
+    mech->def->positional(mech, head, &p);
+    return (size_t)p.pattern < sizeof names / sizeof *names ? names[p.pattern] : NULL;
+}
+
+static void label_head(const foci_mech *mech, int64_t head, char **label)
+{
+    const char *name = mech->def->name, *pattern = pattern_of(mech, head);
+
+    if (*label && (!pattern || strstr(*label, pattern))) return;
+    free(*label);
+    const size_t bytes = strlen(name) + (pattern ? strlen(pattern) + 2 : 0) + 1;
+    *label = need(bytes, 1);
+    snprintf(*label, bytes, "%s%s%s", name, pattern ? ": " : "", pattern ? pattern : "");
+}
+
+char **map_label_heads(const foci_plan *plan, int64_t heads, char **labels)
+{
+    foci_group g = { FOCI_SIZED(foci_group) };
+
+    if (!labels) labels = need((size_t)heads, sizeof *labels);
+    for (int i = 0; i < foci_plan_group_count(plan); i++) {
+        if (foci_plan_group(plan, i, &g)) continue;
+        for (int64_t h = 0; h < g.heads && g.head0 + h < heads; h++)
+            label_head(g.mech, h, &labels[g.head0 + h]);
+    }
     return labels;
 }

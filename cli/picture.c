@@ -47,13 +47,14 @@ void picture_free(struct picture *p)
     for (int i = 0; i < p->n; i++) {
         free(p->shapes[i].text);
         free(p->shapes[i].points);
+        free(p->shapes[i].hint);
     }
     free(p->shapes);
     free(p->title);
     free(p);
 }
 
-static struct picture_shape *add(struct picture *p)
+static void add(struct picture *p, struct picture_shape shape)
 {
     if (p->n == p->cap) {
         const int             cap = 2 * p->cap + 64;
@@ -63,18 +64,19 @@ static struct picture_shape *add(struct picture *p)
         p->shapes = shapes;
         p->cap = cap;
     }
-    return &p->shapes[p->n++];
+    shape.group = p->group;
+    p->shapes[p->n++] = shape;
 }
 
 void picture_rect(struct picture *p, double x, double y, double width, double height,
                   uint32_t colour)
 {
-    *add(p) = (struct picture_shape){ .kind = DRAW_RECT,
-                                      .x = x,
-                                      .y = y,
-                                      .width = width,
-                                      .height = height,
-                                      .colour = colour };
+    add(p, (struct picture_shape){ .kind = DRAW_RECT,
+                                   .x = x,
+                                   .y = y,
+                                   .width = width,
+                                   .height = height,
+                                   .colour = colour });
 }
 
 void picture_text(struct picture *p, double x, double y, enum anchor anchor,
@@ -86,34 +88,62 @@ void picture_text(struct picture *p, double x, double y, enum anchor anchor,
     va_start(list, format);
     vsnprintf(text, sizeof text, format, list);
     va_end(list);
-    *add(p) = (struct picture_shape){ .kind = DRAW_TEXT,
-                                      .x = x,
-                                      .y = y,
-                                      .anchor = anchor,
-                                      .style = style,
-                                      .colour = colour,
-                                      .text = copy(text) };
+    add(p, (struct picture_shape){ .kind = DRAW_TEXT,
+                                   .x = x,
+                                   .y = y,
+                                   .anchor = anchor,
+                                   .style = style,
+                                   .colour = colour,
+                                   .text = copy(text) });
+}
+
+/* A line or an area. */
+static void add_points(struct picture *p, struct picture_shape shape,
+                       const double *points, int n)
+{
+    const size_t count = 2 * (size_t)n;
+
+    shape.points = need(count, sizeof *points);
+    shape.n_points = n;
+    if (n) memcpy(shape.points, points, count * sizeof *points);
+    add(p, shape);
 }
 
 void picture_line(struct picture *p, const double *points, int n, double width,
                   uint32_t colour)
 {
-    const size_t count = 2 * (size_t)n;
-    double      *copied = need(count, sizeof *copied);
+    picture_dashes(p, points, n, width, 0, colour);
+}
 
-    if (n) memcpy(copied, points, count * sizeof *copied);
-    *add(p) = (struct picture_shape){ .kind = DRAW_LINE,
-                                      .width = width,
-                                      .colour = colour,
-                                      .points = copied,
-                                      .n_points = n };
+void picture_dashes(struct picture *p, const double *points, int n, double width,
+                    double dash, uint32_t colour)
+{
+    const struct picture_shape shape = {
+        .kind = DRAW_LINE, .width = width, .dash = dash, .colour = colour
+    };
+    add_points(p, shape, points, n);
+}
+
+void picture_area(struct picture *p, const double *points, int n, uint32_t colour,
+                  double opacity)
+{
+    const struct picture_shape shape = { .kind = DRAW_AREA,
+                                         .colour = colour,
+                                         .opacity = opacity };
+    add_points(p, shape, points, n);
 }
 
 void picture_grid(struct picture *p, double x, double y, const struct grid *grid)
 {
-    *add(p) =
-        (struct picture_shape){ .kind = DRAW_GRID, .x = x, .y = y, .grid = *grid };
+    add(p, (struct picture_shape){ .kind = DRAW_GRID, .x = x, .y = y, .grid = *grid });
 }
+
+void picture_hint(struct picture *p, const char *text)
+{
+    if (p->n && !p->shapes[p->n - 1].hint) p->shapes[p->n - 1].hint = copy(text);
+}
+
+void picture_group(struct picture *p, int group) { p->group = group; }
 
 static bool ends(const char *path, const char *end)
 {

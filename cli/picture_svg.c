@@ -3,48 +3,49 @@
  * The cells of a grid that have one shade are one path of rectangles, each as wide and
  * then as high as it goes: patterns are regular, so files stay small.
  */
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/picture.h"
 #include "foci/file.h"
 
-struct svg_text {
-    char  *bytes;
-    size_t n, cap;
+/* In a page colours are variables, so that there is a dark one, and every shape of a group is
+ * of its class. */
+struct drawing {
+    struct markup *to;
+    bool           in_page;
 };
 
-CLI_PRINTF(2, 3) static void put(struct svg_text *t, const char *format, ...)
+static void put_colour(const struct drawing *d, const char *what, uint32_t colour)
 {
-    enum { MOST = 2048 }; /* of one call */
-    va_list list;
+    if (d->in_page)
+        markup_put(d->to, " %s='var(--c%06x)'", what, (unsigned)colour);
+    else
+        markup_put(d->to, " %s='#%06x'", what, (unsigned)colour);
+}
 
-    if (t->cap - t->n < MOST) {
-        const size_t cap = 2 * t->cap + 2 * (size_t)MOST;
-        char        *bytes = need(cap, 1);
-        if (t->n) memcpy(bytes, t->bytes, t->n);
-        free(t->bytes);
-        t->bytes = bytes;
-        t->cap = cap;
+/* The beginning of an element. */
+static void open_element(const struct drawing *d, const struct picture_shape *s,
+                         const char *name)
+{
+    markup_put(d->to, "<%s", name);
+    if (d->in_page && s->group) markup_put(d->to, " class='g g%d'", s->group);
+}
+
+/* Its end, with what is said of the shape. */
+static void close_element(const struct drawing *d, const struct picture_shape *s,
+                          const char *name)
+{
+    if (s->hint) {
+        markup_put(d->to, "><title>");
+        markup_text(d->to, s->hint);
+        markup_put(d->to, "</title></%s>\n", name);
+    } else {
+        markup_put(d->to, "/>\n");
     }
-    va_start(list, format);
-    t->n += (size_t)vsnprintf(t->bytes + t->n, t->cap - t->n, format, list);
-    va_end(list);
 }
 
-static void put_escaped(struct svg_text *t, const char *text)
-{
-    for (; *text; text++)
-        switch (*text) {
-        case '&': put(t, "&amp;"); break;
-        case '<': put(t, "&lt;"); break;
-        case '>': put(t, "&gt;"); break;
-        default: put(t, "%c", *text >= ' ' && *text <= '~' ? *text : '?'); break;
-        }
-}
-
-static void put_text(struct svg_text *t, const struct picture_shape *s)
+static void put_text(const struct drawing *d, const struct picture_shape *s)
 {
     static const char *const anchors[] = { "start", "middle", "end" };
     static const char *const styles[] = {
@@ -52,14 +53,33 @@ static void put_text(struct svg_text *t, const struct picture_shape *s)
         [STYLE_CODE] = "ui-monospace, monospace' font-size='11",
         [STYLE_PLAIN] = "system-ui, sans-serif' font-size='11",
         [STYLE_UP] = "system-ui, sans-serif' font-size='11",
+        [STYLE_CODE_UP] = "ui-monospace, monospace' font-size='11",
     };
+    static const char *const classes[] = { [STYLE_TITLE] = "title",
+                                           [STYLE_CODE] = "code",
+                                           [STYLE_PLAIN] = "plain",
+                                           [STYLE_UP] = "plain",
+                                           [STYLE_CODE_UP] = "code" };
 
-    put(t, "<text x='%g' y='%g' font-family='%s' text-anchor='%s' fill='#%06x'", s->x,
-        s->y, styles[s->style], anchors[s->anchor], (unsigned)s->colour);
-    if (s->style == STYLE_UP) put(t, " transform='rotate(-90 %g %g)'", s->x, s->y);
-    put(t, ">");
-    put_escaped(t, s->text);
-    put(t, "</text>\n");
+    markup_put(d->to, "<text x='%g' y='%g'", s->x, s->y);
+    if (d->in_page && s->group)
+        markup_put(d->to, " class='%s g g%d'", classes[s->style], s->group);
+    else if (d->in_page)
+        markup_put(d->to, " class='%s'", classes[s->style]);
+    else
+        markup_put(d->to, " font-family='%s'", styles[s->style]);
+    markup_put(d->to, " text-anchor='%s'", anchors[s->anchor]);
+    put_colour(d, "fill", s->colour);
+    if (s->style == STYLE_UP || s->style == STYLE_CODE_UP)
+        markup_put(d->to, " transform='rotate(-90 %g %g)'", s->x, s->y);
+    markup_put(d->to, ">");
+    if (s->hint) {
+        markup_put(d->to, "<title>");
+        markup_text(d->to, s->hint);
+        markup_put(d->to, "</title>");
+    }
+    markup_text(d->to, s->text);
+    markup_put(d->to, "</text>\n");
 }
 
 static bool is(const struct grid *g, const uint8_t *done, int x, int y, int shade)
@@ -69,8 +89,8 @@ static bool is(const struct grid *g, const uint8_t *done, int x, int y, int shad
 }
 
 /* The rectangle from (x, y), marked as done. */
-static void put_area(struct svg_text *t, const struct grid *g, uint8_t *done, int x,
-                     int y, int shade)
+static void put_cells(struct markup *t, const struct grid *g, uint8_t *done, int x,
+                      int y, int shade)
 {
     int width = 1, height = 1, same = 1;
 
@@ -84,88 +104,131 @@ static void put_area(struct svg_text *t, const struct grid *g, uint8_t *done, in
     for (int i = 0; i < height; i++)
         memset(done + (size_t)(y + i) * (size_t)g->columns + (size_t)x, 1,
                (size_t)width);
-    put(t, "M%d %dh%dv%dh-%dz", x, y, width, height, width);
+    markup_put(t, "M%d %dh%dv%dh-%dz", x, y, width, height, width);
 }
 
-static void put_gaps(struct svg_text *t, const struct grid *g)
+static void put_gaps(struct markup *t, const struct grid *g)
 {
-    put(t,
-        "<path fill='none' stroke='#%06x' stroke-width='%g' "
-        "shape-rendering='geometricPrecision' d='",
-        (unsigned)PAPER, g->gap / g->wide);
+    markup_put(t,
+               "<path fill='none' stroke='#%06x' stroke-width='%g' "
+               "shape-rendering='geometricPrecision' d='",
+               (unsigned)PAPER, g->gap / g->wide);
     for (int x = 1; x < g->columns; x++)
-        put(t, "M%d 0v%d", x, g->rows);
+        markup_put(t, "M%d 0v%d", x, g->rows);
     for (int y = 1; y < g->rows; y++)
-        put(t, "M0 %dh%d", y, g->columns);
-    put(t, "'/>\n");
+        markup_put(t, "M0 %dh%d", y, g->columns);
+    markup_put(t, "'/>\n");
 }
 
-static void put_grid(struct svg_text *t, const struct picture_shape *s)
+static void put_grid(struct markup *t, const struct picture_shape *s)
 {
     const struct grid *g = &s->grid;
     uint8_t           *done = need((size_t)g->rows, (size_t)g->columns);
 
-    put(t, "<g transform='translate(%g %g) scale(%d", s->x, s->y, g->wide);
-    if (g->tall != g->wide) put(t, " %d", g->tall);
-    put(t, ")' shape-rendering='crispEdges'>\n");
-    put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n", (unsigned)shade_colour(0),
-        g->columns, g->rows, g->columns);
+    markup_put(t, "<g transform='translate(%g %g) scale(%d", s->x, s->y, g->wide);
+    if (g->tall != g->wide) markup_put(t, " %d", g->tall);
+    markup_put(t, ")' shape-rendering='crispEdges'>\n");
+    markup_put(t, "<path fill='#%06x' d='M0 0h%dv%dh-%dz'/>\n",
+               (unsigned)shade_colour(0), g->columns, g->rows, g->columns);
     for (int shade = 1; shade < ALL_SHADES; shade++) {
         bool any = false;
         for (int y = 0; y < g->rows; y++)
             for (int x = 0; x < g->columns; x++) {
                 if (!is(g, done, x, y, shade)) continue;
                 if (!any)
-                    put(t, "<path fill='#%06x' d='", (unsigned)shade_colour(shade));
+                    markup_put(t, "<path fill='#%06x' d='",
+                               (unsigned)shade_colour(shade));
                 any = true;
-                put_area(t, g, done, x, y, shade);
+                put_cells(t, g, done, x, y, shade);
             }
-        if (any) put(t, "'/>\n");
+        if (any) markup_put(t, "'/>\n");
     }
     if (g->gap > 0) put_gaps(t, g);
-    put(t, "</g>\n");
+    markup_put(t, "</g>\n");
     free(done);
 }
 
-static void put_line(struct svg_text *t, const struct picture_shape *s)
+static void put_points(const struct drawing *d, const struct picture_shape *s)
 {
-    put(t,
-        "<polyline fill='none' stroke='#%06x' stroke-width='%g' "
-        "stroke-linejoin='round' "
-        "stroke-linecap='round' points='",
-        (unsigned)s->colour, s->width);
     const double *at = s->points;
+
+    markup_put(d->to, " points='");
     for (int i = 0; i < s->n_points; i++, at += 2)
-        put(t, "%s%.1f,%.1f", i ? " " : "", at[0], at[1]);
-    put(t, "'/>\n");
+        markup_put(d->to, "%s%.1f,%.1f", i ? " " : "", at[0], at[1]);
+    markup_put(d->to, "'");
+}
+
+static void put_line(const struct drawing *d, const struct picture_shape *s)
+{
+    open_element(d, s, "polyline");
+    markup_put(d->to, " fill='none'");
+    put_colour(d, "stroke", s->colour);
+    markup_put(d->to,
+               " stroke-width='%g' stroke-linejoin='round' stroke-linecap='round'",
+               s->width);
+    if (s->dash > 0) markup_put(d->to, " stroke-dasharray='%g'", s->dash);
+    put_points(d, s);
+    close_element(d, s, "polyline");
+}
+
+static void put_area(const struct drawing *d, const struct picture_shape *s)
+{
+    open_element(d, s, "polygon");
+    put_colour(d, "fill", s->colour);
+    if (s->opacity < 1) markup_put(d->to, " fill-opacity='%g'", s->opacity);
+    put_points(d, s);
+    close_element(d, s, "polygon");
+}
+
+static void put_rect(const struct drawing *d, const struct picture_shape *s)
+{
+    open_element(d, s, "rect");
+    markup_put(d->to, " x='%g' y='%g' width='%g' height='%g'", s->x, s->y, s->width,
+               s->height);
+    put_colour(d, "fill", s->colour);
+    close_element(d, s, "rect");
+}
+
+static void put_shape(const struct drawing *d, const struct picture_shape *s)
+{
+    switch (s->kind) {
+    case DRAW_TEXT: put_text(d, s); break;
+    case DRAW_GRID: put_grid(d->to, s); break;
+    case DRAW_LINE: put_line(d, s); break;
+    case DRAW_AREA: put_area(d, s); break;
+    case DRAW_RECT: put_rect(d, s); break;
+    }
+}
+
+void picture_put_svg(struct markup *to, const struct picture *p, bool in_page)
+{
+    const struct drawing d = { to, in_page };
+
+    if (in_page) {
+        markup_put(to, "<svg viewBox='0 0 %d %d' role='img' aria-label=\"", p->width,
+                   p->height);
+        markup_text(to, p->title);
+        markup_put(to, "\">\n");
+    } else {
+        markup_put(to,
+                   "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' "
+                   "width='%d' height='%d' role='img'>\n<title>",
+                   p->width, p->height, p->width, p->height);
+        markup_text(to, p->title);
+        markup_put(to, "</title>\n<rect width='%d' height='%d' rx='8' fill='#%06x'/>\n",
+                   p->width, p->height, (unsigned)PAPER);
+    }
+    for (int i = 0; i < p->n; i++)
+        put_shape(&d, &p->shapes[i]);
+    markup_put(to, "</svg>\n");
 }
 
 foci_status picture_svg(foci_ctx *ctx, const struct picture *p, const char *path)
 {
-    struct svg_text t = { 0 };
+    struct markup t = { 0 };
 
-    put(&t,
-        "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' width='%d' "
-        "height='%d' role='img'>\n<title>",
-        p->width, p->height, p->width, p->height);
-    put_escaped(&t, p->title);
-    put(&t, "</title>\n<rect width='%d' height='%d' rx='8' fill='#%06x'/>\n", p->width,
-        p->height, (unsigned)PAPER);
-    for (int i = 0; i < p->n; i++) {
-        const struct picture_shape *s = &p->shapes[i];
-        if (s->kind == DRAW_TEXT)
-            put_text(&t, s);
-        else if (s->kind == DRAW_GRID)
-            put_grid(&t, s);
-        else if (s->kind == DRAW_LINE)
-            put_line(&t, s);
-        else
-            put(&t, "<rect x='%g' y='%g' width='%g' height='%g' fill='#%06x'/>\n", s->x,
-                s->y, s->width, s->height, (unsigned)s->colour);
-    }
-    put(&t, "</svg>\n");
-
+    picture_put_svg(&t, p, false);
     const foci_status status = foci_file_write(ctx, path, t.bytes, t.n);
-    free(t.bytes);
+    markup_free(&t);
     return status;
 }

@@ -19,12 +19,17 @@ enum {
 enum { MAX_CURVES = 8 }; /* of one picture */
 extern const uint32_t curve_colours[MAX_CURVES];
 
-/* A panel, and the ranges of its axes: powers of two, and of ten, or of an even axis the
- * numbers themselves. */
+/* A panel, and the ranges of its axes: powers of two, or of ten, and of ten, or of an even axis
+ * the numbers themselves. */
 struct frame {
-    double x, y;
-    double left, right, bottom, top;
-    bool   even_x, even_y;
+    double             x, y;
+    double             width, height; /* 0: PANEL_WIDTH, PANEL_HEIGHT */
+    double             left, right, bottom, top;
+    bool               even_x, even_y, tens_x;
+    bool               bare;          /* no lines across */
+    bool               short_numbers; /* 16k, and not 16384 or 1.6384e+04 */
+    const char *const *names;   /* of 0, 1, 2... on an even axis below; NULL: numbers */
+    int                steps_x; /* of an even axis, at most; 0: 8 */
 };
 
 /* Whole powers of two around least and most; steps of 1, 2, 5 around low and high, 1 among
@@ -34,6 +39,18 @@ void frame_axes(struct frame *f, double least, double most, double low, double h
 /* The same of an even axis: from least to most, whole steps of 1, 2 or 5. */
 void frame_even_x(struct frame *f, double least, double most);
 void frame_even_y(struct frame *f, double low, double high);
+
+/* A logarithmic axis of powers of two; from low to high, with lines at round numbers. */
+void frame_twos_x(struct frame *f, double least, double most);
+void frame_tens_x(struct frame *f, double least, double most);
+void frame_tens_y(struct frame *f, double low, double high);
+
+/* An axis of n names. */
+void frame_names_x(struct frame *f, const char *const *names, int n);
+
+/* Where a point of an axis is in the picture; what is off the axis below stands at its end. */
+double frame_x(const struct frame *f, double x);
+double frame_y(const struct frame *f, double y);
 
 /* Lines, numbers and names of the axes; numbers beside the first panel only. */
 void frame_grid(struct picture *to, const struct frame *f, bool first,

@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include "cli/picture.h"
-#include "foci/file.h"
 
 enum {
     HEADER = 13,
@@ -70,8 +69,7 @@ static size_t compress_rows(const uint8_t *in, size_t n, uint8_t *out, size_t ro
     return end == Z_STREAM_END ? z.total_out : 0;
 }
 
-foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t height,
-                      const uint8_t *rgb)
+uint8_t *png_bytes(int64_t width, int64_t height, const uint8_t *rgb, size_t *bytes)
 {
     assert(width > 0 && height > 0 && height <= INT32_MAX / (3 * width + 1));
     const size_t row = 3 * (size_t)width + 1, n = row * (size_t)height;
@@ -86,8 +84,7 @@ foci_status png_write(foci_ctx *ctx, const char *path, int64_t width, int64_t he
     uint8_t *at = header(file, width, height);
     at = chunk(at, "IDAT", compress_rows(rows, n, at + 8, room));
     at = chunk(at, "IEND", 0);
-    const foci_status status = foci_file_write(ctx, path, file, (size_t)(at - file));
-    free(file);
+    *bytes = (size_t)(at - file);
     free(rows);
-    return status;
+    return file;
 }

@@ -7,7 +7,7 @@
 #include "cli/run.h"
 #include "foci/mechanism.h"
 
-static foci_io make_io(const struct run_verb *r)
+foci_io run_io(const struct run_verb *r)
 {
     return (foci_io){
         FOCI_SIZED(foci_io),
@@ -31,7 +31,7 @@ static foci_io make_io(const struct run_verb *r)
 }
 
 /* What a group reads has to be given. */
-static int check_missing(const struct run_verb *r)
+static int check_missing(const struct run_verb *r, bool values)
 {
     const struct {
         const char *name;
@@ -40,7 +40,7 @@ static int check_missing(const struct run_verb *r)
     } tensors[] = {
         { "--q", FOCI_READ_Q, r->q.file.path },
         { "--k", FOCI_READ_K, r->k.file.path },
-        { "--v", FOCI_READ_V, r->v.file.path },
+        { "--v", values ? FOCI_READ_V : 0, r->v.file.path },
         { "--x", FOCI_READ_X, r->x.file.path },
         { "--param words=FILE", FOCI_READ_WORDS, r->words.path },
     };
@@ -56,19 +56,24 @@ static int check_missing(const struct run_verb *r)
     return EXIT_OK;
 }
 
+static int calibrate(const struct run_verb *r)
+{
+    const foci_io io = run_io(r);
+    bool          found = true;
+    const int     code =
+        opt_flag(r->a, "calibrate") ? run_calibrate(r, &io, NULL, &found) : EXIT_OK;
+
+    if (code || found) return code;
+    return usage_error(r->a, "--calibrate: %s has no statistics of q and k", r->spec);
+}
+
 static int check_io(const struct run_verb *r)
 {
     char          text[512] = "";
-    const foci_io io = make_io(r);
+    const foci_io io = run_io(r);
+    const int     code = calibrate(r);
 
-    if (opt_flag(r->a, "calibrate")) {
-        bool      found;
-        const int code = run_calibrate(r, &io, NULL, &found);
-        if (code) return code;
-        if (!found)
-            return usage_error(r->a, "--calibrate: %s has no statistics of q and k",
-                               r->spec);
-    }
+    if (code) return code;
     if (on_device(r->ctx)) return EXIT_OK; /* copies are looked at there */
     if (foci_io_check(r->plan, &io, NULL, text, sizeof text))
         return failure(r->a, "%s", text);
@@ -164,7 +169,7 @@ static int execute_there(struct run_verb *r, const foci_io *io, const foci_grads
 static int execute(struct run_verb *r)
 {
     const bool       ref = opt_flag(r->a, "ref"), step = opt_flag(r->a, "step");
-    const foci_io    io = make_io(r);
+    const foci_io    io = run_io(r);
     const foci_grads grads = {
         FOCI_SIZED(foci_grads), .d_o = r->dout.data, .dq = r->dq.data,
         .dk = r->dk.data,       .dv = r->dv.data,    .dx = r->dx.data,
@@ -199,7 +204,7 @@ static int execute(struct run_verb *r)
     return EXIT_OK;
 }
 
-static void release(struct run_verb *r)
+void run_close(struct run_verb *r)
 {
     struct run_tensor *const tensors[] = { &r->q,      &r->k,    &r->v,      &r->x,
                                            &r->o,      &r->dq,   &r->dk,     &r->dv,
@@ -224,13 +229,40 @@ static void release(struct run_verb *r)
     foci_ctx_free(r->ctx);
 }
 
-static int run_plan(struct run_verb *r)
+int run_open(struct run_verb *r)
 {
     int code = run_inputs(r);
 
     if (!code) code = run_lists(r);
-    if (!code) code = make_plan(r);
-    if (!code) code = check_missing(r);
+    return code ? code : make_plan(r);
+}
+
+/* For weights alone values need not be there: then they are zeros. */
+int run_open_weights(struct run_verb *r)
+{
+    int code = run_open(r);
+
+    if (!code) code = check_missing(r, false);
+    if (!code) code = run_params(r);
+    if (code) return code;
+    if (!r->v.data) {
+        memcpy(r->v.axes,
+               (int64_t[]){ r->p.batch, r->p.kv_heads, r->p.len_k, r->p.dim_v },
+               sizeof r->v.axes);
+        r->v.data = need((size_t)tensor_count(&r->v), foci_dtype_bytes(r->p.dtype));
+    }
+    if (opt_flag(r->a, "calibrate")) {
+        r->o.data = need((size_t)tensor_count(&r->o), foci_dtype_bytes(r->p.dtype));
+        r->work = need(foci_plan_work_bytes(r->plan), 1);
+    }
+    return calibrate(r);
+}
+
+static int run_plan(struct run_verb *r)
+{
+    int code = run_open(r);
+
+    if (!code) code = check_missing(r, true);
     if (!code) code = run_params(r);
     if (!code) {
         make_memory(r);
@@ -256,7 +288,7 @@ static int run(const struct args *a)
     if (!code) code = run_is_layer(a) ? run_layer(&r) : run_plan(&r);
     if (!code) code = run_write(&r);
     if (!code) code = run_report(&r);
-    release(&r);
+    run_close(&r);
     return code;
 }
 

@@ -33,6 +33,13 @@ struct run_verb {
     double             forward_s, backward_s;
 };
 
+/* run.c: read the files and plan; what foci_ref_weights() and its like read, with parameters.
+ * EXIT_OK, or a status with the message printed; run_close() in both cases. */
+int     run_open(struct run_verb *r);
+int     run_open_weights(struct run_verb *r);
+foci_io run_io(const struct run_verb *r);
+void    run_close(struct run_verb *r);
+
 /* run_forms.c: whether a whole layer is run, from x, or heads, from q, k and v; and check
  * for options that exclude each other.  No file is opened. */
 bool run_is_layer(const struct args *a);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """pictures.py FOCI DIR -- draw the pictures of docs/mechanisms: one for each mechanism and
-two for the modifiers; and those of docs/orthogonal.md and docs/concentration.md, into the
-folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input gives the same
+two for the modifiers; and those of docs/orthogonal.md, docs/concentration.md and docs/maps.md,
+into the folder above.  What shows who sees whom is drawn by `FOCI map`.  The same input gives the same
 bytes.  Frozen projections need NumPy."""
 import math
 import pathlib
@@ -298,6 +298,14 @@ def concentration(foci, out):
                        stdout=subprocess.DEVNULL)
 
 
+def beside(foci, out):
+    """Two mechanisms on the same data: one less the other, and an estimate."""
+    for name, words in (("apart", ["relu2", "--minus", "softmax", "n32d16c"]),
+                        ("estimate", ["performer(features=32)", "n24d8", "--scale", "row"])):
+        subprocess.run([foci, "map", "--pattern", *words, "--out", out / f"{name}.svg"], check=True,
+                       stdout=subprocess.DEVNULL)
+
+
 def routed(path):
     """Tokens, their gates, and the sets of keys and values they are summed from."""
     draw = random.Random(3)
@@ -375,6 +383,7 @@ def main():
     errors(foci, out)
     frozen(foci, out.parent)
     concentration(foci, out.parent)
+    beside(foci, out.parent)
 
 
 if __name__ == "__main__":

@@ -182,6 +182,13 @@ FOCI_API const char *foci_tokenizer_token(const foci_tokenizer *tokenizer, int32
 FOCI_API int32_t foci_tokenizer_id(const foci_tokenizer *tokenizer, const char *text,
                                    int64_t bytes);
 
+/* A token as it is shown to people, in one line, as snprintf would: a blank is U+2423 (an open
+ * box); control characters, other blanks, characters that are not seen and bytes that are no
+ * UTF-8 are spelled as in C, "\n", "\x1b", "\u{202e}", "\xe2".  Without a tokenizer, or
+ * where there is no such id, its number. */
+FOCI_API int foci_token_display(const foci_tokenizer *tokenizer, int32_t id, char *text,
+                                size_t cap);
+
 /*
  * Text to ids
  */

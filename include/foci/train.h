@@ -208,6 +208,13 @@ FOCI_API foci_status foci_model_observe(foci_model *model, const foci_batch *bat
                                         int64_t rows, int64_t len,
                                         foci_observe_fn observe, void *user);
 
+/* The parameters that read what one head of an attention gives, the head's rows of Wo: `count` of
+ * them from `first` on.  With zeros there the model computes as if the head's output were zero.
+ * `attention` is foci_observation.index. */
+FOCI_API foci_status foci_model_head_floats(const foci_model *model, int64_t attention,
+                                            int64_t head, int64_t *first,
+                                            int64_t *count);
+
 /* Count the flops of one sequence of `len` tokens, in translation with a source of
  * source_len, whose output is computed at `labels` positions (0: at all of them, of classes
  * once): those of foci_layer_cost() of every attention, and of every other product of m rows

@@ -26,69 +26,26 @@ double foci_concentration(const float *weights, int64_t n)
     return sum / sqrt((double)n * squares);
 }
 
-/* Keys that the problem shows to row i of sequence b. */
-static int64_t keys_of(const foci_problem *p, const foci_io *io, int64_t b, int64_t i)
-{
-    const int64_t n = io->len_k ? io->len_k[b] : p->len_k;
-
-    if (!(p->flags & FOCI_FLAG_CAUSAL)) return n;
-    const int64_t before = i + 1 + p->len_k - p->len_q;
-    return before < n ? before : n;
-}
-
-static double mean_of(const foci_problem *p, const foci_io *io, const float *weights,
-                      int64_t h)
-{
-    double  sum = 0;
-    int64_t rows = 0;
-
-    for (int64_t b = 0; b < p->batch; b++) {
-        const int64_t n = io->len_q ? io->len_q[b] : p->len_q;
-        for (int64_t i = 0; i < n; i++) {
-            const float *row = weights + ((b * p->heads + h) * p->len_q + i) * p->len_k;
-            const double s = foci_concentration(row, keys_of(p, io, b, i));
-            if (isnan(s)) continue;
-            sum += s;
-            rows++;
-        }
-    }
-    return rows ? sum / (double)rows : NAN;
-}
-
-static foci_status concentration_check(const foci_layer *layer, const foci_layer_io *io,
-                                       const foci_problem *p)
-{
-    const double all = (double)p->batch * (double)p->heads * (double)p->len_q;
-
-    if (io->docs)
-        return ctx_fail(layer->ctx, FOCI_ERR_UNSUP,
-                        "the concentration of packed documents is not offered");
-    return all * (double)p->len_k > 0x1p40
-               ? ctx_fail(layer->ctx, FOCI_ERR_ARG,
-                          "%.3g weights are too many: give shorter sequences",
-                          all * (double)p->len_k)
-               : FOCI_OK;
-}
-
 foci_status foci_layer_concentration(const foci_layer *layer, const foci_layer_io *io,
                                      double *heads)
 {
-    foci_problem p = { FOCI_SIZED(foci_problem) };
-    foci_io      of_heads = { FOCI_SIZED(foci_io) };
+    foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
+    foci_heads        *h = NULL;
 
     if (!layer || !heads)
         return ctx_fail(layer ? layer->ctx : NULL, FOCI_ERR_ARG,
                         "foci_layer_concentration: %s is NULL",
                         layer ? "heads" : "the layer");
-    TRY(foci_plan_get_problem(layer->plan, &p));
-    TRY(foci_layer_heads(layer, io, &of_heads));
-    TRY(concentration_check(layer, io, &p));
-    const size_t n = (size_t)(p.batch * p.heads * p.len_q * p.len_k);
-    float       *weights = ctx_alloc(layer->ctx, n, sizeof *weights);
-    if (!weights) return FOCI_ERR_MEMORY;
-    const foci_status status = foci_ref_weights(layer->plan, &of_heads, weights);
-    for (int64_t h = 0; !status && h < p.heads; h++)
-        heads[h] = mean_of(&p, &of_heads, weights, h);
-    ctx_free(layer->ctx, weights, n, sizeof *weights);
+    TRY(foci_layer_get_problem(layer, &p));
+    const foci_heads_options o = { FOCI_SIZED(foci_heads_options), .heads = p.heads,
+                                   .top = 1, .rank = -1 };
+    foci_status              status = foci_heads_create(layer->ctx, &o, &h);
+    if (!status) status = foci_heads_add_layer(h, layer, io);
+    for (int64_t i = 0; !status && i < p.heads; i++) {
+        foci_head head = { FOCI_SIZED(foci_head) };
+        status = foci_heads_get(h, i, &head);
+        heads[i] = head.figures[FOCI_HEAD_CONCENTRATION];
+    }
+    foci_heads_free(h);
     return status;
 }

@@ -1,4 +1,5 @@
 /* errors.c -- how far the output of a plan is from that of softmax attention. */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -106,7 +107,8 @@ static const void *heads_from(const struct softmax *s, const void *all,
                           (uintptr_t)elements * foci_dtype_bytes(s->other->p.dtype));
 }
 
-static foci_status run_softmax(const struct softmax *s, const foci_io *io)
+/* What softmax reads of io. */
+static foci_status softmax_io(const struct softmax *s, const foci_io *io, foci_io *out)
 {
     const foci_problem *p = &s->other->p;
     const int64_t masks = p->mask_heads > 1 ? s->group->head0 * p->len_q * p->len_k : 0;
@@ -125,6 +127,15 @@ static foci_status run_softmax(const struct softmax *s, const foci_io *io)
     it.saved = NULL;
     it.o = s->o;
     it.work = s->work;
+    *out = it;
+    return FOCI_OK;
+}
+
+static foci_status run_softmax(const struct softmax *s, const foci_io *io)
+{
+    foci_io it;
+
+    TRY(softmax_io(s, io, &it));
     return foci_forward(s->plan, &it);
 }
 
@@ -176,6 +187,147 @@ foci_status foci_softmax_errors(const foci_plan *plan, const foci_io *io, double
         TRY(compare(plan, g, false, io, errors));
     return FOCI_OK;
 }
+
+/*
+ * Weights
+ */
+
+/* Both sides of a group, head by head of each sequence. */
+struct both_weights {
+    const struct softmax *s;
+    struct ref_weigher    theirs, exact;
+    int64_t               rows, step; /* that are compared, and between them */
+    float                *a;          /* [threads][2][rows][len_k] */
+    double               *sums;       /* [batch][heads][2] */
+    foci_status          *status;     /* [threads] */
+};
+
+static void weights_job(void *arg, int64_t i, int thread)
+{
+    const struct both_weights *w = arg;
+    const foci_problem        *p = &w->s->other->p;
+    const int64_t              heads = w->s->group->heads, n = w->rows * p->len_k;
+    struct ref_slice           slice = { i / heads,
+                                         w->s->group->head0 + i % heads,
+                                         { w->step / 2,
+                                           w->step / 2 + (w->rows - 1) * w->step + 1 },
+                                         w->step };
+    float *const a = w->a + thread * 2 * n, *const b = a + n;
+
+    foci_status status = ref_weigher_run(&w->theirs, &slice, a);
+    slice.head = i % heads;
+    if (!status) status = ref_weigher_run(&w->exact, &slice, b);
+    if (status) w->status[thread] = status;
+    for (int64_t t = 0; t < n; t++) {
+        const double x = (double)a[t], y = (double)b[t];
+        w->sums[2 * i] += (x - y) * (x - y);
+        w->sums[2 * i + 1] += y * y;
+    }
+}
+
+static void carve_both(struct both_weights *w, struct arena *a)
+{
+    const foci_problem *p = &w->s->other->p;
+    const int64_t       threads = w->s->other->ctx->threads;
+
+    w->a = arena_alloc(a, threads * 2 * w->rows, (size_t)p->len_k * sizeof *w->a);
+    w->sums = arena_alloc(a, p->batch * w->s->group->heads, 2 * sizeof *w->sums);
+    w->status = arena_alloc(a, threads, sizeof *w->status);
+}
+
+static foci_status run_both(struct both_weights *w, double *errors)
+{
+    foci_ctx           *ctx = w->s->other->ctx;
+    const foci_problem *p = &w->s->other->p;
+    const int64_t       heads = w->s->group->heads;
+    const struct phase  phase = {
+         .n = p->batch * heads, .chunk = 1, .job = weights_job, .arg = w
+    };
+
+    phases_run(&ctx->kernels, false, jobs_threads(ctx->threads, phase.n, 1e9), &phase,
+               1);
+    for (int t = 0; t < ctx->threads; t++)
+        if (w->status[t])
+            return ctx_fail(ctx, w->status[t], "the weights cannot be computed: %s",
+                            foci_status_text(w->status[t]));
+    for (int64_t h = 0; h < heads; h++) {
+        double far = 0, all = 0;
+        for (int64_t b = 0; b < p->batch; b++) {
+            far += w->sums[2 * (b * heads + h)];
+            all += w->sums[2 * (b * heads + h) + 1];
+        }
+        errors[w->s->group->head0 + h] = far == 0 ? 0 : sqrt(far / all);
+    }
+    return FOCI_OK;
+}
+
+static foci_status compare_rows(struct both_weights *w, double *errors)
+{
+    foci_ctx    *ctx = w->s->other->ctx;
+    struct arena a = { 0 };
+
+    carve_both(w, &a);
+    if (!arena_ok(&a))
+        return ctx_fail(ctx, FOCI_ERR_MEMORY, "%" PRId64 " rows are too many", w->rows);
+    const size_t bytes = a.used;
+    a = (struct arena){ .base = ctx_alloc(ctx, bytes, 1) };
+    if (!a.base) return FOCI_ERR_MEMORY;
+    carve_both(w, &a);
+    const foci_status status = run_both(w, errors);
+    ctx_free(ctx, a.base, bytes, 1);
+    return status;
+}
+
+static foci_status compare_weights(struct both_weights *w, const struct ref_weigher *all,
+                                   int group, double *errors)
+{
+    struct softmax s = { .other = all->plan, .group = &all->plan->spec.groups[group] };
+    foci_io        it;
+
+    w->s = &s;
+    w->theirs = *all;
+    foci_status status = open_softmax(&s);
+    if (!status) status = softmax_io(&s, &all->io, &it);
+    if (!status) {
+        status = ref_weigher_open(&w->exact, s.plan, &it);
+        if (!status) status = compare_rows(w, errors);
+        ref_weigher_close(&w->exact);
+    }
+    close_softmax(&s);
+    return status;
+}
+
+foci_status foci_softmax_weight_errors(const foci_plan *plan, const foci_io *io,
+                                       int64_t rows, double *errors)
+{
+    struct ref_weigher  all;
+    struct both_weights w = { .step = 1 };
+
+    if (!plan || !errors || rows < 0)
+        return ctx_fail(plan ? plan->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_softmax_weight_errors: %s",
+                        !plan     ? "plan is NULL"
+                        : !errors ? "errors is NULL"
+                                  : "rows is negative; it takes 0 (all) or more");
+    for (int64_t h = 0; h < plan->p.heads; h++)
+        errors[h] = NAN;
+    foci_status status = ref_weigher_open(&all, plan, io);
+    if (status == FOCI_ERR_UNSUP) return FOCI_OK;
+    TRY(status);
+    w.rows = rows && rows < plan->p.len_q ? rows : plan->p.len_q;
+    if (w.rows) w.step = plan->p.len_q / w.rows;
+    if (all.io.docs)
+        status = ctx_fail(plan->ctx, FOCI_ERR_UNSUP,
+                          "the weights of packed documents are not compared");
+    for (int g = 0; g < plan->spec.n_groups && w.rows && !status; g++)
+        status = compare_weights(&w, &all, g, errors);
+    ref_weigher_close(&all);
+    return status;
+}
+
+/*
+ * Layers
+ */
 
 /* Whether the heads of a group read what softmax does. */
 static bool reads_all(const foci_plan *plan, int group)

@@ -1,10 +1,12 @@
-/* spectrum.c -- the smallest and the largest eigenvalue of a symmetric matrix.
+/* spectrum.c -- the smallest and the largest eigenvalue of a symmetric matrix; all singular
+ * values of any.
  *
  * Reflections make it tridiagonal (Householder, 1958); how many eigenvalues lie below a
  * number is then the count of negative pivots (Sturm), and halving finds the ends
  * (Golub and Van Loan, Matrix Computations, 8.3 and 8.4).
  */
 #include <math.h>
+#include <stdbool.h>
 
 #include "analyse/spectrum.h"
 
@@ -101,4 +103,94 @@ void spectrum_ends(double *a, int64_t n, double *work, double *least, double *mo
     far = far * (1 + 1e-12) + 1e-300;
     *least = halve(diagonal, beside, n, 1, far);
     *most = halve(diagonal, beside, n, n, far);
+}
+
+/*
+ * Singular values
+ */
+
+/* Make v, of `left` numbers `step` apart, the direction of the reflection that leaves of it the
+ * result, at its first place, alone; false: there is nothing to reflect. */
+static bool direction(const double *x, int64_t step, int64_t left, double *v,
+                      double *stays)
+{
+    double squares = 0;
+
+    for (int64_t i = 0; i < left; i++) {
+        v[i] = x[i * step];
+        squares += v[i] * v[i];
+    }
+    const double length = sqrt(squares);
+    *stays = v[0] > 0 ? -length : length;
+    v[0] -= *stays;
+    const double norm = sqrt(dot(v, v, left));
+    for (int64_t i = 0; norm > 0 && i < left; i++)
+        v[i] /= norm;
+    return norm > 0;
+}
+
+/* a -= 2 v (v' a), of m rows and n columns. */
+static void reflect_rows(double *a, int64_t ld, int64_t m, int64_t n, const double *v,
+                         double *p)
+{
+    for (int64_t j = 0; j < n; j++)
+        p[j] = 0;
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            p[j] += v[i] * a[i * ld + j];
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++)
+            a[i * ld + j] -= 2 * v[i] * p[j];
+}
+
+/* a -= 2 (a v) v'. */
+static void reflect_columns(double *a, int64_t ld, int64_t m, int64_t n, const double *v)
+{
+    for (int64_t i = 0; i < m; i++) {
+        const double along = 2 * dot(a + i * ld, v, n);
+        for (int64_t j = 0; j < n; j++)
+            a[i * ld + j] -= along * v[j];
+    }
+}
+
+/* To two diagonals, which alternate in beside[2 n - 1] (Golub and Kahan, 1965). */
+static void bidiagonal(double *a, int64_t m, int64_t n, double *beside, double *v,
+                       double *p)
+{
+    for (int64_t s = 0; s < n; s++) {
+        double *const at = a + s * n + s;
+
+        if (direction(at, n, m - s, v, &beside[2 * s]))
+            reflect_rows(at + 1, n, m - s, n - s - 1, v, p);
+        if (s + 1 == n) break;
+        if (direction(at + 1, 1, n - s - 1, v, &beside[2 * s + 1]))
+            reflect_columns(at + n + 1, n, m - s - 1, n - s - 1, v);
+    }
+}
+
+/* They are the positive eigenvalues of the matrix with a diagonal of zeros and these numbers
+ * beside it, the negative of which are the same. */
+void spectrum_singular(double *a, int64_t m, int64_t n, double *work, double *sigma)
+{
+    double *const diagonal = work, *const beside = work + 2 * n;
+    double *const v = work + 4 * n, *const p = v + m;
+    double far = 0, low = 0;
+
+    bidiagonal(a, m, n, beside, v, p);
+    for (int64_t i = 0; i < 2 * n; i++)
+        diagonal[i] = 0;
+    for (int64_t i = 0; i < 2 * n - 1; i++)
+        far = fmax(far, fabs(beside[i]) + (i ? fabs(beside[i - 1]) : 0));
+    far = far * (1 + 1e-12) + 1e-300;
+    for (int64_t k = 0; k < n; k++) {
+        double high = far;
+        for (int step = 0; step < 60; step++) {
+            const double middle = low + (high - low) / 2;
+            if (below(diagonal, beside, 2 * n, middle) >= n + k + 1)
+                high = middle;
+            else
+                low = middle;
+        }
+        sigma[k] = low = high;
+    }
 }

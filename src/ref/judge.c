@@ -117,6 +117,54 @@ static foci_status check_weights(const foci_plan *plan)
     return FOCI_OK;
 }
 
+/*
+ * Weights, some rows at a time
+ */
+
+bool ref_whole(const foci_mech *m)
+{
+    foci_order order = { .chunk = 0 };
+
+    if (m->def->order) m->def->order(m, &order);
+    return order.topk || order.chunk || (m->def->two_pass && m->def->two_pass(m));
+}
+
+foci_status ref_weigher_open(struct ref_weigher *w, const foci_plan *plan,
+                             const foci_io *io)
+{
+    struct judge_call call;
+
+    *w = (struct ref_weigher){ .plan = plan };
+    TRY(judge_check(plan, io, NULL, false, &call));
+    TRY(check_weights(plan));
+    w->io = call.io;
+    w->io.o = NULL;
+    w->io.lse = NULL;
+    w->params = doubles(plan->n_floats);
+    if (!w->params)
+        return ctx_fail(plan->ctx, FOCI_ERR_MEMORY, "no memory for the judge");
+    for (int64_t t = 0; t < plan->n_floats; t++)
+        w->params[t] = (double)io->params[t];
+    return FOCI_OK;
+}
+
+void ref_weigher_close(struct ref_weigher *w)
+{
+    free(w->params);
+    w->params = NULL;
+}
+
+foci_status ref_weigher_run(const struct ref_weigher *w, const struct ref_slice *slice,
+                            float *weights)
+{
+    return ref_run(&(struct ref_call){ .plan = w->plan,
+                                       .io = &w->io,
+                                       .type = (int)w->plan->p.dtype,
+                                       .params = w->params,
+                                       .weights = weights,
+                                       .slice = slice });
+}
+
 foci_status foci_ref_weights(const foci_plan *plan, const foci_io *io, float *weights)
 {
     struct judge_call call;

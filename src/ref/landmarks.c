@@ -89,7 +89,7 @@ static void landmarks_fill(struct landmarks *x)
     round_all(x, x->p->v, x->nk * x->dv, x->v);
     means(x, x->p->q, x->nq, x->mq);
     means(x, x->p->k, x->nk, x->mk);
-    for (int64_t i = 0; i < x->nq; i++)
+    for (int64_t i = x->p->rows.begin; i < x->p->rows.end; i += x->p->step)
         weigh(x, x->q + i * x->d, x->mk, x->m, x->operand, x->f + i * x->m);
     for (int64_t t = 0; t < x->m; t++) {
         weigh(x, x->mq + t * x->d, x->mk, x->m, x->sum, x->c + t * x->m);
@@ -132,7 +132,7 @@ static void forward_row(const struct landmarks *x, int64_t i)
 /* O = A V: A = F Z B and the taps. */
 static void report(const struct landmarks *x, int64_t i)
 {
-    float *to = x->p->weights + i * x->p->call->plan->p.len_k;
+    float *const to = ref_weights_at(x->p, i);
 
     for (int64_t t = 0; t < x->m; t++) {
         double fz = 0;
@@ -210,7 +210,7 @@ static void means_back(const struct landmarks *x, const double *dmeans, int64_t 
 static void landmarks_run(struct landmarks *x)
 {
     landmarks_fill(x);
-    for (int64_t i = 0; i < x->nq; i++) {
+    for (int64_t i = x->p->rows.begin; i < x->p->rows.end; i += x->p->step) {
         forward_row(x, i);
         if (x->p->g)
             backward_row(x, i);
@@ -266,7 +266,7 @@ foci_status ref_landmarks_run(const struct ref_part *p)
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .d = pr->dim_qk,
-                              .dv = pr->dim_v,
+                              .dv = ref_dim_v(p->call),
                               .memory = ref_memory(p),
                               .scale = ref_scale(p) };
     struct arena        a = { 0 };

@@ -227,11 +227,11 @@ static void backward_row(struct ref_linear *x, int64_t i, const double *o,
 
 static void report(const struct ref_linear *x, int64_t i)
 {
-    const int64_t ld = x->p->call->plan->p.len_k;
+    float *const to = x->p->weights ? ref_weights_at(x->p, i) : NULL;
 
     if (x->p->lse) x->p->lse[i] = x->divisor == 0 ? -INFINITY : 0;
-    for (int64_t j = 0; x->p->weights && j < x->nk; j++)
-        x->p->weights[i * ld + j] = (float)(j < x->n ? x->a[j] : 0);
+    for (int64_t j = 0; to && j < x->nk; j++)
+        to[j] = (float)(j < x->n ? x->a[j] : 0);
 }
 
 static void bring_home(const struct ref_linear *x)
@@ -251,7 +251,7 @@ static foci_status linear_run(struct ref_linear *x)
         ref_features_fill(x, &x->q);
         ref_features_fill(x, &x->k);
     }
-    for (int64_t i = 0; i < x->nq; i++) {
+    for (int64_t i = x->p->rows.begin; i < x->p->rows.end; i += x->p->step) {
         double *o = x->p->o + i * x->dv;
         forward_row(x, i, o);
         if (x->p->g)
@@ -299,7 +299,7 @@ static struct ref_linear open_head(const struct ref_part *p)
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = pr->dim_qk,
-                              .dv = pr->dim_v,
+                              .dv = ref_dim_v(p->call),
                               .memory = ref_memory(p) };
 
     read_modifiers(&x);

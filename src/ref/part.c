@@ -174,7 +174,7 @@ static foci_status run_exact(const struct ref_part *p)
                               .nq = p->seq->nq,
                               .nk = p->seq->nk,
                               .dqk = problem->dim_qk,
-                              .dv = problem->dim_v,
+                              .dv = ref_dim_v(p->call),
                               .ld = problem->len_k };
     struct arena        a = { 0 };
 

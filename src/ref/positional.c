@@ -144,10 +144,10 @@ static void backward_row(const struct ref_positional *x, int64_t i, foci_range c
 
 static void report(const struct ref_positional *x, int64_t i)
 {
-    const int64_t ld = x->p->call->plan->p.len_k;
+    float *const to = x->p->weights ? ref_weights_at(x->p, i) : NULL;
 
-    for (int64_t j = 0; x->p->weights && j < x->n; j++)
-        x->p->weights[i * ld + j] = (float)x->a[j];
+    for (int64_t j = 0; to && j < x->n; j++)
+        to[j] = (float)x->a[j];
 }
 
 static void one_row(const struct ref_positional *x, int64_t i)
@@ -176,7 +176,7 @@ foci_status ref_positional_run(const struct ref_part *p)
     struct ref_positional x = { .p = p,
                                 .causal = (pr->flags & FOCI_FLAG_CAUSAL) != 0,
                                 .n = p->seq->nk,
-                                .dv = pr->dim_v,
+                                .dv = ref_dim_v(p->call),
                                 .dim_x = pr->dim_x,
                                 .memory = ref_memory(p) };
 
@@ -191,7 +191,7 @@ foci_status ref_positional_run(const struct ref_part *p)
         x.by = rows + n;
         x.tap = rows + 2 * n;
         x.dtap = x.tap + width;
-        for (int64_t i = 0; i < x.n; i++)
+        for (int64_t i = p->rows.begin; i < p->rows.end; i += p->step)
             one_row(&x, i);
     }
     const bool ok = rows && x.tokens;

@@ -24,6 +24,13 @@ static inline double ref_rounded(bool rounds, double value)
     return rounds ? ref_round(FOCI_BF16, value) : value;
 }
 
+/* Rows of the weights of one head of one sequence, each `step`-th from the first on. */
+struct ref_slice {
+    int64_t    batch, head;
+    foci_range rows;
+    int64_t    step;
+};
+
 /* An execution.  Tensors of io and grads have elements of `type` and the layouts
  * of the plan; io->lse, io->params and grads->dparams are not looked at. */
 struct ref_call {
@@ -36,6 +43,9 @@ struct ref_call {
     double           *dparams; /* [n_floats], added to; or NULL */
     float            *weights; /* [batch][heads][len_q][len_k], or NULL; of routes
                                 * the sum by their gates */
+    /* NULL: all is computed.  Else only these rows, and of them the weights alone,
+     * [rows][len_k]: no gradients, and values are not read. */
+    const struct ref_slice *slice;
 
     /* Round the operands of every product to bf16 first, and the o that backward reads to
      * the plan's type.  The error of this is the yardstick for engines that round the
@@ -54,6 +64,28 @@ static inline int ref_operand_type(const struct ref_call *c)
 }
 
 foci_status ref_run(const struct ref_call *call);
+
+/* Width of the values that an execution reads. */
+static inline int64_t ref_dim_v(const struct ref_call *c)
+{
+    return c->slice ? 0 : c->plan->p.dim_v;
+}
+
+/* judge.c: what foci_ref_weights() checks; then slices of the plan's weights, on any number
+ * of threads at once, into weights[rows][len_k].  `params` are those of `io`. */
+struct ref_weigher {
+    const foci_plan *plan;
+    foci_io          io;
+    double          *params;
+};
+foci_status ref_weigher_open(struct ref_weigher *w, const foci_plan *plan,
+                             const foci_io *io);
+void        ref_weigher_close(struct ref_weigher *w);
+foci_status ref_weigher_run(const struct ref_weigher *w, const struct ref_slice *slice,
+                            float *weights);
+/* Whether every slice of a head costs as much as all of its rows, or nearly: rows depend on
+ * one another, or are sorted pair by pair. */
+bool ref_whole(const foci_mech *m);
 
 /*
  * Whole heads
@@ -75,7 +107,9 @@ struct ref_part {
     const double  *g;            /* gradient of o; NULL: forward only */
     double        *o;            /* [nq][dv], written */
     double        *lse;          /* [nq], written where a row has one; or NULL */
-    float         *weights;      /* [nq][len_k], written; or NULL */
+    foci_range     rows;         /* of q that are computed: without a slice all, */
+    int64_t        step;         /* and each */
+    float         *weights;      /* [rows][len_k], written; or NULL */
     double        *dq, *dk, *dv; /* added to, like all that follows */
     double        *dx;
     double        *dparams; /* [n_floats] */
@@ -85,6 +119,11 @@ struct ref_part {
 };
 
 foci_status ref_part_run(const struct ref_part *p);
+/* Where the weights of row i go. */
+static inline float *ref_weights_at(const struct ref_part *p, int64_t i)
+{
+    return p->weights + (i - p->rows.begin) / p->step * p->call->plan->p.len_k;
+}
 /* linear.c: the same where weights are products of features.  lse is 0, or -inf where a
  * row is empty. */
 foci_status ref_linear_run(const struct ref_part *p);

@@ -77,8 +77,10 @@ void ref_spread(const struct ref_head *h, const struct ref_row *r, double by, do
 
 void ref_report(const struct ref_head *h, int64_t i)
 {
-    for (int64_t j = 0; h->p->weights && j < h->nk; j++)
-        h->p->weights[i * h->ld + j] = (float)h->spread[j];
+    float *const to = h->p->weights ? ref_weights_at(h->p, i) : NULL;
+
+    for (int64_t j = 0; to && j < h->nk; j++)
+        to[j] = (float)h->spread[j];
     zero(h->spread, h->nk);
 }
 
@@ -86,7 +88,7 @@ void ref_rows_plain(struct ref_head *h)
 {
     const struct ref_part *p = h->p;
 
-    for (int64_t i = 0; i < h->nq; i++) {
+    for (int64_t i = p->rows.begin; i < p->rows.end; i += p->step) {
         double *o = p->o + i * h->dv;
         ref_see(h, i, &h->row);
         ref_attend(h, i, &h->row, o);
@@ -129,6 +131,6 @@ static void topk_row(struct ref_head *h, int64_t i)
 
 void ref_rows_topk(struct ref_head *h)
 {
-    for (int64_t i = 0; i < h->nq; i++)
+    for (int64_t i = h->p->rows.begin; i < h->p->rows.end; i += h->p->step)
         topk_row(h, i);
 }

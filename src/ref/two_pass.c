@@ -105,7 +105,7 @@ void ref_rows_two_pass(struct ref_head *h)
     const double gamma = gamma_of(h);
 
     first_look(h);
-    for (int64_t i = 0; i < h->nq; i++)
+    for (int64_t i = h->p->rows.begin; i < h->p->rows.end; i += h->p->step)
         second_row(h, i, gamma);
     if (h->p->g) first_look_back(h);
 }

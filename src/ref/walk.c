@@ -47,18 +47,19 @@ static bool walk_alloc(struct ref_walk *w)
 {
     const foci_problem *p = w->p;
     const bool          dbias = w->call->grads && w->call->grads->dbias;
+    const int64_t       back = w->call->grads != NULL, dim_v = ref_dim_v(w->call);
     const struct {
         double **to;
         int64_t  n, size;
     } wants[] = {
         { &w->q, p->len_q, p->dim_qk },
         { &w->k, p->len_k, p->dim_qk },
-        { &w->v, p->len_k, p->dim_v },
-        { &w->g, p->len_q, p->dim_v },
-        { &w->o, p->len_q, p->dim_v },
+        { &w->v, p->len_k, dim_v },
+        { &w->g, p->len_q, dim_v },
+        { &w->o, p->len_q, dim_v },
         { &w->dq, p->len_q, p->dim_qk },
-        { &w->dk, p->kv_heads * p->len_k, p->dim_qk },
-        { &w->dv, p->kv_heads * p->len_k, p->dim_v },
+        { &w->dk, back * p->kv_heads * p->len_k, p->dim_qk },
+        { &w->dv, back * p->kv_heads * p->len_k, p->dim_v },
         { &w->x, p->len_q, p->dim_x },
         { &w->dx, p->len_q, p->dim_x },
         { &w->dparams, w->call->plan->n_floats, 1 },
@@ -123,12 +124,29 @@ static int64_t pair_offset(const struct ref_walk *w)
            w->s->k0;
 }
 
+/* The rows of the sequence that are computed; of packed documents those that begin the slice. */
+static foci_range rows_of(const struct ref_walk *w)
+{
+    const struct ref_slice *slice = w->call->slice;
+    foci_range              rows = { 0, w->s->nq };
+
+    if (!slice) return rows;
+    const int64_t first = slice->rows.begin - w->s->q0;
+    rows.begin = first < 0 ? round_up(-first, slice->step) + first : first;
+    rows.end = min64(slice->rows.end - w->s->q0, w->s->nq);
+    return rows;
+}
+
 static struct ref_part part_of(const struct ref_walk *w)
 {
     const struct ref_call   *c = w->call;
     const struct plan_group *g = w->group;
     const int64_t            pairs = pair_offset(w);
+    const foci_range         rows = rows_of(w);
     const int64_t row = (w->s->b * w->p->heads + w->head) * w->p->len_q + w->s->q0;
+    const int64_t to =
+        c->slice ? (w->s->q0 + rows.begin - c->slice->rows.begin) / c->slice->step
+                 : row;
 
     return (struct ref_part){
         .call = c,
@@ -148,7 +166,11 @@ static struct ref_part part_of(const struct ref_walk *w)
         .g = c->grads ? w->g : NULL,
         .o = w->o,
         .lse = c->lse ? c->lse + row : NULL,
-        .weights = c->weights ? c->weights + row * w->p->len_k + w->s->k0 : NULL,
+        .rows = rows,
+        .step = c->slice ? c->slice->step : 1,
+        .weights = c->weights && rows.begin < rows.end
+                       ? c->weights + to * w->p->len_k + w->s->k0
+                       : NULL,
         .dq = w->dq,
         .dx = w->dx,
         .dparams = w->dparams,
@@ -171,8 +193,9 @@ static void pick(void *user, int64_t j, struct ref_part *part)
 
     if (w->reads & FOCI_READ_K)
         gather(w, w->call->io->k, p->k, w->s->k0, kv, w->s->nk, p->dim_qk, w->k);
-    if (w->reads & FOCI_READ_V)
+    if (w->reads & FOCI_READ_V && !w->call->slice)
         gather(w, w->call->io->v, p->v, w->s->k0, kv, w->s->nk, p->dim_v, w->v);
+    if (!w->call->grads) return;
     part->dk = w->dk + kv * p->len_k * p->dim_qk;
     part->dv = w->dv + kv * p->len_k * p->dim_v;
 }
@@ -221,6 +244,14 @@ static foci_status one_head(struct ref_walk *w)
     return FOCI_OK;
 }
 
+/* Whether a slice leaves the head out. */
+static bool left_out(const struct ref_walk *w)
+{
+    const struct ref_slice *slice = w->call->slice;
+
+    return slice && (slice->head != w->head || slice->batch != w->s->b);
+}
+
 static foci_status one_seq(struct ref_walk *w)
 {
     const struct ref_call *c = w->call;
@@ -228,9 +259,11 @@ static foci_status one_seq(struct ref_walk *w)
     const foci_problem    *p = w->p;
     const struct spec     *spec = &c->plan->spec;
 
-    zero(w->dk, p->kv_heads * p->len_k * p->dim_qk);
-    zero(w->dv, p->kv_heads * p->len_k * p->dim_v);
-    zero(w->dx, p->len_q * p->dim_x);
+    if (c->grads) {
+        zero(w->dk, p->kv_heads * p->len_k * p->dim_qk);
+        zero(w->dv, p->kv_heads * p->len_k * p->dim_v);
+        zero(w->dx, p->len_q * p->dim_x);
+    }
     gather(w, c->io->x, p->x, s->q0, 0, s->nq, p->dim_x, w->x);
     for (int g = 0; g < spec->n_groups; g++) {
         foci_group group = { FOCI_SIZED(foci_group) };
@@ -239,7 +272,7 @@ static foci_status one_seq(struct ref_walk *w)
         w->reads = group.reads;
         for (int64_t h = 0; h < group.heads; h++) {
             w->head = group.head0 + h;
-            TRY(one_head(w));
+            if (!left_out(w)) TRY(one_head(w));
         }
     }
     if (!c->grads) return FOCI_OK;
@@ -257,7 +290,7 @@ static foci_status one_seq(struct ref_walk *w)
 static void clear_results(const struct ref_call *c)
 {
     const foci_problem *p = &c->plan->p;
-    const int64_t       rows = p->batch * p->heads * p->len_q;
+    int64_t             rows = p->batch * p->heads * p->len_q;
 
     if (c->grads) {
         clear(c, c->grads->dq, p->q, p->heads, p->len_q, p->dim_qk);
@@ -269,6 +302,8 @@ static void clear_results(const struct ref_call *c)
     clear(c, c->io->o, p->o, p->heads, p->len_q, p->dim_v);
     for (int64_t t = 0; c->lse && t < rows; t++)
         c->lse[t] = -INFINITY;
+    if (c->slice)
+        rows = div_up(c->slice->rows.end - c->slice->rows.begin, c->slice->step);
     for (int64_t t = 0; c->weights && t < rows * p->len_k; t++)
         c->weights[t] = 0;
 }

@@ -155,3 +155,43 @@ foci_status foci_model_observe(foci_model *model, const foci_batch *batch, int64
     if (memory) ctx_free(model->ctx, memory, bytes, 1);
     return status;
 }
+
+/*
+ * A head alone
+ */
+
+static const struct attention *find_attention(const foci_model *m, int64_t index)
+{
+    for (int i = 0; i < m->n_stacks; i++)
+        for (int64_t b = 0; b < m->stacks[i].n; b++) {
+            const struct model_block *block = &m->stacks[i].blocks[b];
+            if (block->self.index == index) return &block->self;
+            if (m->stacks[i].cross && block->cross.index == index) return &block->cross;
+        }
+    return NULL;
+}
+
+foci_status foci_model_head_floats(const foci_model *model, int64_t attention,
+                                   int64_t head, int64_t *first, int64_t *count)
+{
+    foci_layer_problem p = { FOCI_SIZED(foci_layer_problem) };
+    foci_param         w = { FOCI_SIZED(foci_param) };
+
+    if (!model || !first || !count)
+        return ctx_fail(model ? model->ctx : NULL, FOCI_ERR_ARG,
+                        "foci_model_head_floats: %s is NULL",
+                        model ? "first or count" : "the model");
+    const struct attention *a = find_attention(model, attention);
+    if (a) TRY(foci_layer_get_problem(a->layer, &p));
+    if (!a || head < 0 || head >= p.heads)
+        return ctx_fail(model->ctx, FOCI_ERR_ARG,
+                        "there is no head %" PRId64 " of attention %" PRId64, head,
+                        attention);
+    for (int i = 0; i < foci_layer_param_count(a->layer); i++) {
+        TRY(foci_layer_param(a->layer, i, &w));
+        if (!strcmp(w.name, "Wo")) break;
+    }
+    *count = w.count / p.heads;
+    *first = a->params + w.offset + head * *count;
+    return FOCI_OK;
+}

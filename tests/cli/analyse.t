@@ -60,7 +60,7 @@ foci analyse --estimator 'performer(kind=sderf, rows=unit)' --dim 4 --draws 10 -
 foci analyse --dim 4
 foci analyse --estimator performer
 --- stderr
-foci analyse: --estimator, --error, --orthogonality, --theory or --dilution is missing; usage: *
+foci analyse: a model's folder, SPEC with --q and --k, --weights, --estimator, --error, * is missing; usage: *
 foci analyse: --dim is missing; usage: foci analyse --estimator SPEC --dim N
 --- exit 2
 
@@ -97,11 +97,18 @@ foci analyse: perfromer: column 1: unknown mechanism "perfromer"; the nearest is
 === errors against softmax
 foci analyse --error softmax --error 'linear(kernel=taylor)' --dim 4 --length 32 --spreads 0.1,1 --quiet
 --- stdout
-mechanism              keys         0.1      1
-softmax                gaussian   0.000  0.000
-                       clustered  0.000  0.000
-linear(kernel=taylor)  gaussian   0.00*
-                       clustered  0.00*
+columns: standard deviation of the logits s q.k; 32 tokens; width 4; 8 heads
+output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'
+
+mechanism              keys       error of    0.1      1
+softmax                gaussian   output    0.000  0.000
+                                  weights   0.000  0.000
+                       clustered  output    0.000  0.000
+                                  weights   0.000  0.000
+linear(kernel=taylor)  gaussian   output    0.00*
+                                  weights   0.00*
+                       clustered  output    0.00*
+                                  weights   0.00*
 
 === errors as JSON; more features are nearer, and more products
 foci analyse --error 'performer(features=8)' --error 'performer(features=512)' --error 'linear(kernel=taylor, order=1)' \
@@ -114,7 +121,7 @@ few, many, short, long = (c["errors"][0] for c in e["curves"])
 print(many < few / 2, long < short / 3, {c["keys"] for c in e["curves"]})
 END
 --- stdout
-['curves', 'dim', 'heads', 'length', 'seed', 'spreads'] 4 64 8 3 [0.5]
+['axis', 'curves', 'dim', 'heads', 'length', 'seed', 'spreads', 'values'] 4 64 8 3 [0.5]
 True True {'gaussian'}
 
 === errors as pictures
@@ -124,7 +131,7 @@ grep -c polyline e.svg
 python3 -c 'import xml.dom.minidom as m; print(m.parse("e.svg").documentElement.tagName)'
 echo $(head -c 4 e.PNG | tail -c 3)
 --- stdout
-3
+8
 4
 svg
 PNG
@@ -150,7 +157,7 @@ foci analyse: routed: *
 foci analyse: --dim is missing; usage: foci analyse --error SPEC --dim N
 foci analyse: --estimator and --error do not go together
 foci analyse: --draws belongs to --estimator, --orthogonality, --theory and --dilution
-foci analyse: --out belongs to --error, --orthogonality, --theory and --dilution
+foci analyse: --out belongs to --error, --orthogonality, --theory, --dilution, --weights, SPEC and DIR
 foci analyse: --out is 'x.gif'; it takes a name that ends in .svg or .png
 foci analyse: --spreads is '0'; it takes up to 256 numbers from 0.001 to 1000 with commas, or FROM..TO:COUNT
 foci analyse: --keys is 'some'; it takes gaussian|clustered|both

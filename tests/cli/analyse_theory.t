@@ -128,7 +128,7 @@ retention*
 for c in '--theory' '--theory softmax' '--theory exp --lambda 0.5' '--theory decay --gamma 1' '--theory decay --lengths 1.5' \
          '--theory decay --lambda 2' '--theory exp --out x.gif' '--theory relu2 --gamma 1..2:9 --out x.svg' '--theory exp --dim 4' \
          '--dilution --theory exp' '--dilution --beta 1,2' '--dilution --lengths 16 --distance 16' '--dilution --lengths 1' \
-         '--dilution --attention softmaxx' '--dilution --attention routed' '--dilution --lambda 1' '--error linear --dim 4 --csv x'; do
+         '--dilution --attention softmaxx' '--dilution --attention routed' '--dilution --lambda 1' '--estimator performer --dim 4 --csv x'; do
     foci analyse $c 2>&1
 done
 foci analyse --theory exp --draws 2 --csv /nowhere/x.csv
@@ -149,7 +149,7 @@ foci analyse: --lengths is '1'; it takes up to 256 numbers from 2 to 1048576 wit
 foci analyse: softmaxx: *; the nearest is "softmax"
 foci analyse: routed: *
 foci analyse: --lambda belongs to --theory
-foci analyse: --csv belongs to --theory and --dilution
+foci analyse: --csv belongs to --error, --theory, --dilution, --weights, SPEC and DIR
 --- stderr
 foci analyse: /nowhere/x.csv: *
 --- exit 1

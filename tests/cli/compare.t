@@ -118,6 +118,7 @@ foci report c
 foci compare: c/results.jsonl, line 3: string or '}' expected near 'kind': it is left out; --resume does again what it was about
 foci compare: c/results.jsonl, line 7: has no end, as after a crash: it is left out
 foci compare: 2 of 2 runs: softmax-s2-*: accuracy *, * s left
+foci compare: the report is c/report.html
 foci report: c/results.jsonl, line 2: is by foci 0.0.1, others by foci *: results of two versions are not compared; give another --out, or use that version
 --- exit 1
 
@@ -249,7 +250,7 @@ foci compare: --log names one place, and there are many runs: the log of each is
 foci compare: --metric is 'x'; it takes accuracy, exact, bleu, chrf2, perplexity, bits_per_character or loss
 foci compare: --baseline is 'x', and no arm has this name
 foci compare: nowhere has no comparison to go on with
-foci report: nowhere has no compare.json
+foci report: nowhere: No such file or directory
 
 === the preset of a generator is written out, and stays as it was
 foci compare mqar_update --attention softmax --seeds 1 --steps 1 --dim 8 --batch 2 --valid-batches 1 --threads 1 --out c --quiet | sed -n 2p

@@ -168,6 +168,7 @@ softmax 12 2 True
 linear 12 2 True
 relu2 12 2 True
 lengths.jsonl
+report.html
 --- stderr
 foci compare: kept/lengths.jsonl is there already; --resume goes on with it, or give another --out
 

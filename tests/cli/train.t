@@ -219,20 +219,18 @@ foci train: block 0: nystrom cannot be causal: * can
 printf 'the cat sat on the mat\n%.0s' $(seq 40) >t.txt
 cat >look.py <<'END'
 import os, pty, sys
-said = b''
-def read(fd):
+said, units = b'', set()
+def read(fd): # ends at the first line that tells
     global said
-    got = os.read(fd, 4096)
-    said += got
-    line = said.split(b'\r')[-1]
-    if line[:1] == b'[' and b' s left: loss ' in line and b'tokens/s' in line:
-        print(line.split()[4].decode(), file=sys.stderr)
-        raise OSError  # seen; its terminal goes away
-    return got
+    said += os.read(fd, 4096)
+    units.update(line.split()[4].decode() for line in said.split(b'\r')
+                 if line[:1] == b'[' and b' s left: loss ' in line and b'tokens/s' in line)
+    return b'' if units else b' '
 pty.spawn(sys.argv[1:], read)
+print(*units, file=sys.stderr)
 END
 T="foci train lm --data t.txt --dim 16 --layers 1 --heads 2 --context 16 --valid-every 100000 --threads 1"
-python3 look.py $T --time-limit 300 --out a >/dev/null
+python3 look.py $T --time-limit 100 --out a >/dev/null
 foci train lm --data t.txt --steps 3 --dim 16 --layers 1 --heads 2 --out b --quiet >/dev/null
 foci train lm --resume --out b
 --- stdout

@@ -178,7 +178,7 @@ foci --completion bash | grep -c "'analyse --estimator') words='softmax "
 --- stdout
 1
 1
-            '1:PROBLEM: ' *
+            '1::SPEC|DIR|PROBLEM:(softmax *
 1
 
 === completion of words that a usage lists

@@ -120,6 +120,31 @@ static void face(void **state)
     foci_ctx_free(ctx);
 }
 
+/* Rows of the weights that are computed by themselves are those of the matrix a. */
+static void check_slices(const foci_plan *plan, const foci_io *io, const float *a)
+{
+    const foci_problem *p = &plan->p;
+    struct ref_weigher  w;
+    float              *rows = test_alloc((size_t)(p->len_q * p->len_k), sizeof *rows);
+
+    assert_int_equal(ref_weigher_open(&w, plan, io), FOCI_OK);
+    for (int64_t i = 0; i < p->batch * p->heads; i++)
+        for (int64_t n = 1; n <= p->len_q; n += 3)
+            for (int64_t first = 0; first < p->len_q; first += n) {
+                const struct ref_slice s = { i / p->heads,
+                                             i % p->heads,
+                                             { first, min64(first + n, p->len_q) },
+                                             n % 3 + 1 };
+                assert_int_equal(ref_weigher_run(&w, &s, rows), FOCI_OK);
+                for (int64_t row = first; row < s.rows.end; row += s.step)
+                    assert_memory_equal(rows + (row - first) / s.step * p->len_k,
+                                        a + (i * p->len_q + row) * p->len_k,
+                                        (size_t)p->len_k * sizeof *rows);
+            }
+    ref_weigher_close(&w);
+    free(rows);
+}
+
 /* o = A v, where A is what foci_ref_weights() says, dropout and slots included. */
 static void run_weights(foci_ctx *ctx, const char *spec, uint32_t flags, uint64_t seed)
 {
@@ -166,6 +191,7 @@ static void run_weights(foci_ctx *ctx, const char *spec, uint32_t flags, uint64_
         if (!(fabs((double)o[i] - sum) <= 1e-5 * size))
             trial_fail(plan, &t, "o", i, (double)o[i], sum);
     }
+    if (has) check_slices(plan, &io, a);
     free(a);
     free(o);
     trial_free(&t);

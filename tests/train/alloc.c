@@ -56,6 +56,12 @@ static int look(void *user, const foci_observation *o)
     return *status != FOCI_OK;
 }
 
+static int weigh(void *user, const foci_attention_weights *a)
+{
+    (void)user;
+    return !a->weights;
+}
+
 static int hear(void *user, const foci_batch *batch, const float *nats,
                 const int32_t *best)
 {
@@ -74,6 +80,7 @@ static foci_status judge(struct scene *s)
     TRY(foci_evaluate_labels(s->model, s->data, 1, hear, NULL, &scores));
     TRY(foci_model_cost(s->model, 2, 2, 0, &cost));
     TRY(foci_data_next(s->data, &batch));
+    TRY(foci_model_attentions(s->model, &batch, 1, weigh, NULL));
     TRY(foci_model_observe(s->model, &batch, 1, 1, look, &seen));
     return seen;
 }

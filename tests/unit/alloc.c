@@ -539,6 +539,53 @@ static void errors(void **state)
     scene_close(&s);
 }
 
+static foci_status play_heads(struct scene *s)
+{
+    static const float       x[3 * 4];
+    const foci_heads_options o = { FOCI_SIZED(foci_heads_options), .heads = 1 };
+    const foci_io            io = { FOCI_SIZED(foci_io), .q = x, .k = x, .v = x };
+    foci_heads              *h;
+    double                   error;
+
+    foci_status status = foci_heads_create(s->ctx, &o, &h);
+    if (!status) status = foci_heads_add(h, s->plan, &io);
+    foci_heads_free(h);
+    if (!status) status = foci_softmax_weight_errors(s->plan, &io, 2, &error);
+    return status;
+}
+
+static void heads(void **state)
+{
+    struct scene s = { .ctx = make_ctx(),
+                       .p = { FOCI_SIZED(foci_problem), .batch = 1, .heads = 1,
+                              .len_q = 3, .len_k = 3, .dim_qk = 4 } };
+
+    (void)state;
+    scene_plan(&s, "relu2");
+    assert_true(every_failure(play_heads, &s) > 5);
+    scene_close(&s);
+}
+
+static foci_status play_limits(struct scene *s)
+{
+    foci_limit limits[] = { { .dim = 3 }, { .kind = 2, .tied = 1, .dim = 4 } };
+    const foci_limits_io io = {
+        FOCI_SIZED(foci_limits_io), .width = 4,   .heads = 2, .draws = 2, .rows = 2,
+        .limits = limits,           .n_limits = 2
+    };
+
+    return foci_limits_run(s->ctx, &io);
+}
+
+static void limits(void **state)
+{
+    struct scene s = { .ctx = make_ctx() };
+
+    (void)state;
+    assert_true(every_failure(play_limits, &s) > 4);
+    foci_ctx_free(s.ctx);
+}
+
 static foci_status play_orthogonality(struct scene *s)
 {
     foci_figure                 figures[FOCI_FIGURE_COUNT];
@@ -747,6 +794,7 @@ int main(void)
         cmocka_unit_test(judge),      cmocka_unit_test(estimators),
         cmocka_unit_test(measuring),  cmocka_unit_test(moves),
         cmocka_unit_test(errors),     cmocka_unit_test(orthogonality),
+        cmocka_unit_test(heads),      cmocka_unit_test(limits),
         cmocka_unit_test(tokenizers), cmocka_unit_test(tokenizer_files),
         cmocka_unit_test(scores),     cmocka_unit_test(statistics),
     };

@@ -1,4 +1,4 @@
-/* errors.c -- foci_softmax_errors() on outputs that are known. */
+/* errors.c -- foci_softmax_errors() on outputs that are known, and the same of weights. */
 #include <math.h>
 
 #include "foci/analyse.h"
@@ -106,6 +106,50 @@ static void words(void **state)
     assert_true(errors[1] > 1);
 }
 
+/* Errors of weights are those of two matrices, row by row or of some rows; a head that has no
+ * weights has no error. */
+static void weights(void **state)
+{
+    enum { LONG = 9, PAIRS = LONG * LONG };
+    const foci_problem p = { FOCI_SIZED(foci_problem), .heads = 3, .len_q = LONG,
+                             .dim_qk = DIM, .flags = FOCI_FLAG_CAUSAL };
+    foci_plan         *plan = test_plan(*state, "2*relu2 + 1*fixed(pattern=left)", &p);
+    foci_plan         *exact = test_plan(*state, "softmax", &p);
+    float              x[LONG * 3 * DIM], a[3 * PAIRS], b[3 * PAIRS];
+    double             errors[3];
+    const foci_io      io = { FOCI_SIZED(foci_io), .q = x, .k = x, .v = x };
+
+    for (int i = 0; i < LONG * 3 * DIM; i++)
+        x[i] = sinf(1.7F * (float)i);
+    assert_int_equal(foci_ref_weights(plan, &io, a), FOCI_OK);
+    assert_int_equal(foci_ref_weights(exact, &io, b), FOCI_OK);
+    for (int rows = 0; rows < 5; rows += 4) { /* all, or 1, 3, 5 and 7 */
+        assert_int_equal(foci_softmax_weight_errors(plan, &io, rows, errors), FOCI_OK);
+        for (int h = 0; h < 3; h++) {
+            double far = 0, all = 0;
+            for (int t = h * PAIRS; t < (h + 1) * PAIRS; t++) {
+                if (rows && t % PAIRS / LONG % 2 == 0) continue;
+                far += ((double)a[t] - b[t]) * ((double)a[t] - b[t]);
+                all += (double)b[t] * b[t];
+            }
+            assert_true(fabs(errors[h] - sqrt(far / all)) < 1e-12);
+        }
+    }
+    foci_plan_free(plan);
+    plan = test_plan(*state, "1*memformer + 2*softmax",
+                     &(foci_problem){ FOCI_SIZED(foci_problem), .heads = 3,
+                                      .len_q = LONG, .dim_qk = DIM });
+    float  *params = test_alloc((size_t)foci_plan_param_floats(plan), sizeof *params);
+    foci_io other = io;
+    other.params = params;
+    assert_int_equal(foci_softmax_weight_errors(plan, &other, 0, errors), FOCI_OK);
+    assert_true(isnan(errors[0]));
+    assert_int_equal(foci_softmax_weight_errors(plan, &other, -1, errors), FOCI_ERR_ARG);
+    free(params);
+    foci_plan_free(plan);
+    foci_plan_free(exact);
+}
+
 static void refusals(void **state)
 {
     const foci_problem p = { FOCI_SIZED(foci_problem),
@@ -127,9 +171,8 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_of_a_mean),
-        cmocka_unit_test(other_layouts),
-        cmocka_unit_test(words),
+        cmocka_unit_test(parts_of_a_mean), cmocka_unit_test(other_layouts),
+        cmocka_unit_test(words),           cmocka_unit_test(weights),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

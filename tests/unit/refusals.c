@@ -28,6 +28,7 @@ static struct {
     foci_tokenizer *tokenizer;
     foci_file      *file;
     foci_model     *writer, *translator;
+    foci_heads     *heads;
     /* Places that stay empty. */
     foci_ctx       *other;
     foci_plan      *made;
@@ -36,6 +37,8 @@ static struct {
     foci_tokenizer *trained;
     foci_model     *modelled;
     foci_trainer   *trainer;
+    foci_reading   *reading;
+    foci_heads     *looked;
     int32_t         word;
     int64_t         bytes;
     double          number;
@@ -163,7 +166,9 @@ static bool has_struct(const char *at, size_t len)
     for (int i = 0; i < N_STRUCTS; i++)
         if (is(structs[i].type, at, len)) return true;
     return is("foci_block_config", at, len) || is("foci_progress", at, len) ||
-           is("foci_observation", at, len) || is("foci_mod_def", at, len);
+           is("foci_observation", at, len) || is("foci_head_row", at, len) ||
+           is("foci_mod_def", at, len) || is("foci_attention_weights", at, len) ||
+           is("foci_reading", at, len);
 }
 
 static char *read_header(const char *name)
@@ -268,6 +273,8 @@ static int setup(void **state)
     assert_int_equal(foci_data_open(x.ctx, &o, &x.data), FOCI_OK);
     assert_int_equal(foci_tokenizer_train(x.ctx, "bytes", NULL, NULL, 0, &x.tokenizer),
                      FOCI_OK);
+    const foci_heads_options one = { FOCI_SIZED(foci_heads_options), .heads = 1 };
+    assert_int_equal(foci_heads_create(x.ctx, &one, &x.heads), FOCI_OK);
     x.writer = make_model(FOCI_MODEL_LM);
     x.translator = make_model(FOCI_MODEL_TRANSLATE);
     make_file();
@@ -278,6 +285,7 @@ static int teardown(void **state)
 {
     (void)state;
     foci_file_free(x.file);
+    foci_heads_free(x.heads);
     foci_model_free(x.translator);
     foci_model_free(x.writer);
     foci_tokenizer_free(x.tokenizer);

@@ -347,6 +347,57 @@ static void test_words_in_pieces(void **state)
     foci_ctx_free(ctx);
 }
 
+/* What is shown of the token of a text, by kind chars, and of single bytes. */
+static void test_display(void **state)
+{
+    static const struct {
+        const char *text, *shown;
+    } chars[] = {
+        { "a", "a" },
+        { " ", "\xe2\x90\xa3" },
+        { "\\", "\\\\" },
+        { "<", "<" },
+        { "\t", "\\t" },
+        { "\x1b", "\\x1b" },
+        { "\x7f", "\\x7f" },
+        { "\xc2\x85", "\\u{85}" },            /* a control character */
+        { "\xc2\xa0", "\\u{a0}" },            /* a blank */
+        { "\xe2\x80\xae", "\\u{202e}" },      /* turns the direction of writing */
+        { "\xef\xbb\xbf", "\\u{feff}" },      /* has no width */
+        { "\xf0\x9f\xbf\xbe", "\\u{1fffe}" }, /* is no character */
+        { "\xe2\x80\xbf", "\xe2\x80\xbf" },   /* between those that are not seen */
+        { "\xd7\xa9", "\xd7\xa9" },           /* a Hebrew letter */
+        { "\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80" },
+    };
+    foci_ctx *ctx = test_ctx(NULL, 1);
+    char      text[64];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof chars / sizeof *chars; i++) {
+        foci_tokenizer *t = train_text(ctx, "chars", chars[i].text);
+        int64_t         n;
+        int32_t *ids = ids_of(t, chars[i].text, (int64_t)strlen(chars[i].text), 0, &n);
+        assert_int_equal(n, 1);
+        const int bytes = foci_token_display(t, ids[0], text, sizeof text);
+        assert_string_equal(text, chars[i].shown);
+        assert_int_equal(bytes, strlen(text));
+        assert_int_equal(foci_token_display(t, ids[0], NULL, 0), bytes);
+        free(ids);
+        foci_tokenizer_free(t);
+    }
+    foci_tokenizer *t = train_text(ctx, "bytes", "");
+    assert_int_equal(foci_token_display(t, foci_tokenizer_id(t, "\xe2", 1), text, 4), 4);
+    assert_string_equal(text, "\\xe");
+    foci_token_display(t, foci_tokenizer_id(t, "\0", 1), text, sizeof text);
+    assert_string_equal(text, "\\x00");
+    foci_token_display(t, -7, text, sizeof text);
+    assert_string_equal(text, "-7");
+    foci_token_display(NULL, 12, text, sizeof text);
+    assert_string_equal(text, "12");
+    foci_tokenizer_free(t);
+    foci_ctx_free(ctx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -359,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_long_words),
         cmocka_unit_test(test_words),
         cmocka_unit_test(test_words_in_pieces),
+        cmocka_unit_test(test_display),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -356,7 +356,8 @@ static void print_heads(const struct heads_view *v)
     table_free(t);
 }
 
-/* Neighbouring heads that lack a figure for one reason stand in one line. */
+/* Neighbouring heads that lack a figure for one reason stand in one line; what they lack all
+ * figures for is said of the first. */
 static void print_reason(const struct heads_layer *l, int figure)
 {
     int64_t first = 0;
@@ -364,7 +365,7 @@ static void print_reason(const struct heads_layer *l, int figure)
     for (int64_t h = 1; h <= l->n; h++) {
         const char *why = foci_heads_reason(l->heads, first, figure);
         if (h < l->n && why == foci_heads_reason(l->heads, h, figure)) continue;
-        if (why) {
+        if (why && !(figure && why == foci_heads_reason(l->heads, first, 0))) {
             printf("-: %s%shead%s %lld", l->name ? l->name : "", l->name ? ", " : "",
                    h - first > 1 ? "s" : "", (long long)first);
             if (h - first > 1) printf(" to %lld", (long long)h - 1);

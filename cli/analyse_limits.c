@@ -15,11 +15,12 @@ foci_status limits_measure(foci_ctx *ctx, const struct args *a, int64_t width,
 {
     const int64_t all = opt_int(a, "draws", DRAWS);
 
-    *v = (struct limits_view){ .width = width,
-                               .heads = AVERAGED,
-                               .draws = all > 2 * AVERAGED ? all / AVERAGED : 2,
-                               .rows = x && rows < ROWS ? rows : ROWS,
-                               .of = x ? "hidden states" : "random states" };
+    *v =
+        (struct limits_view){ .width = width,
+                              .heads = AVERAGED,
+                              .draws = all > (int64_t)2 * AVERAGED ? all / AVERAGED : 2,
+                              .rows = x && rows < ROWS ? rows : ROWS,
+                              .of = x ? "hidden states" : "random states" };
     for (int64_t k = dim;; k = 2 * k < width ? 2 * k : width) {
         for (int i = 0; i < 2 * N_KINDS; i++)
             v->limits[v->n++] =

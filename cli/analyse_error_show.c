@@ -38,7 +38,7 @@ static void print_caption(const struct errors *e)
     errors_extents(e, extents, sizeof extents);
     printf(
         "columns: %s; %s\n"
-        "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n\n",
+        "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n",
         axis, extents);
 }
 
@@ -69,7 +69,6 @@ static void print_errors(const struct errors *e)
     char                 columns[MAX_VALUES + 4] = "lll";
     struct output_table *t;
 
-    print_caption(e);
     memset(columns + 3, 'r', (size_t)e->values.n);
     t = table_headed(columns);
     table_pair(t, "mechanism", "keys");
@@ -94,6 +93,7 @@ static void print_errors(const struct errors *e)
     }
     table_print(t, stdout);
     table_free(t);
+    print_caption(e);
     print_notes(e);
 }
 

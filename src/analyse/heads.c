@@ -118,7 +118,7 @@ static const float *row_of(const struct adding *x, int64_t head, int64_t s)
 /* Rows of a job: many, since each job prepares all keys of a head anew. */
 static int64_t job_rows(const struct adding *x)
 {
-    const int64_t turns = div_up(TURNS * x->h->ctx->threads, x->h->o.heads);
+    const int64_t turns = div_up((int64_t)TURNS * x->h->ctx->threads, x->h->o.heads);
 
     return x->whole ? x->n : div_up(x->n, turns);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "foci/analyse.h"
+#include "support/counter.h"
 #include "support/texts.h"
 
 enum { CONTEXT = 16, HEADS = 2 };
@@ -262,28 +263,11 @@ static void texts(void **state)
 }
 
 /* Each allocation of a reading fails once: nothing is lost. */
-struct ration {
-    int64_t left; /* calls until one fails; negative: none does */
-    int64_t held; /* bytes */
-};
-
-static void *ration_alloc(void *user, void *old, size_t old_bytes, size_t new_bytes)
-{
-    struct ration *r = user;
-
-    if (new_bytes && r->left == 0) return NULL;
-    if (new_bytes && r->left > 0) r->left--;
-    void *new = default_alloc(NULL, old, old_bytes, new_bytes);
-    if (new || !new_bytes)
-        r->held += (int64_t)new_bytes - (int64_t)(old ? old_bytes : 0);
-    return new;
-}
-
 static void allocations(void **state)
 {
-    struct ration              ration = { .left = -1 };
+    struct counter             counter = { .left = -1 };
     const foci_options         o = { FOCI_SIZED(foci_options), .threads = 1,
-                                     .alloc = ration_alloc, .user = &ration };
+                                     .alloc = count_alloc, .user = &counter };
     const foci_reading_options pair = { FOCI_SIZED(foci_reading_options),
                                         .text = string("a b"), .source = string("c") };
     foci_ctx                  *ctx = NULL;
@@ -295,20 +279,20 @@ static void allocations(void **state)
     foci_model *m = make(ctx, t, FOCI_MODEL_TRANSLATE, "1*fixed(words=1) + 1*softmax");
     for (int64_t n = 0; status; n++) {
         foci_reading *r = NULL;
-        const int64_t held = ration.held;
-        ration.left = n;
+        const int64_t held = counter.held;
+        counter.left = n;
         status = foci_reading_create(m, t, &pair, &r);
-        ration.left = -1;
+        counter.left = -1;
         assert_true(!status == (r != NULL));
         if (status) assert_int_equal(status, FOCI_ERR_MEMORY);
         foci_reading_free(r);
-        assert_int_equal(ration.held, held);
+        assert_int_equal(counter.held, held);
         assert_true(n < 100);
     }
     foci_model_free(m);
     foci_tokenizer_free(t);
     foci_ctx_free(ctx);
-    assert_int_equal(ration.held, 0);
+    assert_int_equal(counter.held, 0);
 }
 
 int main(void)

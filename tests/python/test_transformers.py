@@ -1,5 +1,7 @@
 """foci in models of transformers: the same text as with PyTorch's attention, and other
 mechanisms in its place."""
+import copy
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -109,6 +111,43 @@ def test_a_prompt_in_parts():
     torch.testing.assert_close(torch.cat(parts, 1), want, atol=2e-6, rtol=0)
 
 
+@pytest.mark.parametrize("spec", ["softmax", "local(window=4)", "linear"])
+@torch.no_grad()
+def test_a_cache_that_is_changed(spec):
+    """Cropped, copied, put in another order: what follows is as without a cache."""
+    model, ids = make("llama", initializer_range=0.2), prompt()["input_ids"]
+    model.set_attn_implementation(f"foci|{spec}")
+    want = model(ids, use_cache=False).logits
+    cache = foci.transformers.Cache()
+
+    def follow(end, step=1, rows=slice(None), cache=cache):
+        while (at := cache.get_seq_length()) < end:
+            part = model(ids[rows, at : at + step], past_key_values=cache).logits
+            torch.testing.assert_close(part, want[rows, at : at + step], atol=1e-4, rtol=0)
+
+    follow(5, 5)
+    follow(8)
+    assert cache.layers[0].state is not None
+    model(ids[:, :2], past_key_values=cache)  # tokens that are taken back
+    cache.crop(-2)
+    follow(10)
+    model(ids[:, :3], past_key_values=cache)
+    cache.crop(-5)
+    assert cache.get_seq_length() == 8
+    follow(11, 3)  # by several rows
+    follow(12)
+    cache.crop(-4)
+    twin = copy.deepcopy(cache)
+    cache.reorder_cache(torch.tensor([1, 0]))
+    for _ in range(4):
+        at = cache.get_seq_length()
+        part = model(ids.flip(0)[:, at : at + 1], past_key_values=cache).logits
+        torch.testing.assert_close(part, want.flip(0)[:, at : at + 1], atol=1e-4, rtol=0)
+    follow(12, cache=twin)
+    cache.reset()
+    follow(12, 4)
+
+
 @pytest.mark.parametrize("spec", ["local(window=4)", "linear", "4*retention + 4*softmax", "bigbird(block=2)", "softmax cap(1)"])
 def test_other_mechanisms(spec):
     model, inputs = make("llama", initializer_range=0.2), prompt()
@@ -117,7 +156,9 @@ def test_other_mechanisms(spec):
     assert model.config._attn_implementation == f"foci|{spec}"
     assert not torch.allclose(model(**inputs).logits, plain, atol=1e-4)
     # with keys and values kept, and without
-    assert torch.equal(generate(model, inputs), generate(model, inputs, use_cache=False))
+    want = generate(model, inputs, use_cache=False)
+    assert torch.equal(generate(model, inputs), want)
+    assert torch.equal(generate(model, inputs, past_key_values=foci.transformers.Cache()), want)
     loss, gradients = loss_and_gradients(model, prompt("right"))
     assert loss.isfinite() and all(g.isfinite().all() for g in gradients)
 

@@ -36,10 +36,9 @@ static void print_caption(const struct errors *e)
 
     errors_axis(e, axis, sizeof axis);
     errors_extents(e, extents, sizeof extents);
-    printf(
-        "columns: %s; %s\n"
-        "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n",
-        axis, extents);
+    printf("columns: %s; %s\n"
+           "output: |o - o'| / |o'|, weights: |A - A'| / |A'|, of softmax o' and A'\n",
+           axis, extents);
 }
 
 static int spec_of(const struct errors *e, int curve) { return curve / e->n_sources; }
